@@ -1,0 +1,112 @@
+"""One root for every error of the program; each carries a stable code and data.
+
+An error is a value: `code` never changes between releases, `message` is one sentence for people,
+`hint` says what to do, `data` holds what a program needs (attribute, position, identifiers).
+Only `api` knows HTTP statuses and only `cli` knows exit codes; both map from `code`.
+
+This module runs on Python 3.9: it travels in the pilot.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class LodesmanError(Exception):
+    """Root of all errors. `data` values are JSON values."""
+
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str, *, hint: str = "", **data: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.data = data
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.hint}".rstrip()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The error as JSON values: code, message, hint (if any) and data (if any)."""
+        out: dict[str, Any] = {"code": self.code, "message": self.message}
+        if self.hint:
+            out["hint"] = self.hint
+        if self.data:
+            out["data"] = self.data
+        return out
+
+
+class SyntaxFault(LodesmanError):
+    """A text cannot be read; `data` has `line` and `column` (both from 1) and maybe `source`."""
+
+    code = "syntax"
+
+    def __init__(self, message: str, *, line: int, column: int, hint: str = "", **data: Any) -> None:
+        where = f"line {line}, column {column}: "
+        super().__init__(where + message, hint=hint, line=line, column=column, **data)
+
+
+class InvalidJob(LodesmanError):
+    """A job description is well formed and wrong; `data` has `attribute` and, if known, a position."""
+
+    code = "invalid-job"
+
+
+class InvalidConfig(LodesmanError):
+    """A configuration value is wrong; `data` has `source`, `section`, `line` where known."""
+
+    code = "invalid-config"
+
+
+class InvalidRequest(LodesmanError):
+    """A request to the server is malformed."""
+
+    code = "invalid-request"
+
+
+class Impossible(LodesmanError):
+    """A job that no configured queue could ever run; `data` has the reasons."""
+
+    code = "impossible"
+
+
+class NotFound(LodesmanError):
+    """The named thing does not exist, or the caller may not know that it does."""
+
+    code = "not-found"
+
+
+class Unauthorized(LodesmanError):
+    """No token, an unknown token or an expired one."""
+
+    code = "unauthorized"
+
+
+class Forbidden(LodesmanError):
+    """The token is good and does not allow this."""
+
+    code = "forbidden"
+
+
+class Conflict(LodesmanError):
+    """A precondition does not hold any more (a state moved, an attempt is stale)."""
+
+    code = "conflict"
+
+
+class TooLarge(LodesmanError):
+    """An input is over its limit; `data` has `limit` and, if known, `size`."""
+
+    code = "too-large"
+
+
+class Unavailable(LodesmanError):
+    """The server or a batch system cannot answer now; trying again later makes sense."""
+
+    code = "unavailable"
+
+
+class BackendFault(LodesmanError):
+    """A batch system refused; `data['transient']` tells whether a retry makes sense."""
+
+    code = "backend"

@@ -1,0 +1,27 @@
+"""The tree as the tests of the house see it: paths and parsed sources."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    return Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def package(root: Path) -> Path:
+    return root / "src" / "lodesman"
+
+
+@pytest.fixture(scope="session")
+def sources(package: Path) -> dict[str, ast.Module]:
+    """Every module of the package, by its path below `src/lodesman`."""
+    return {
+        path.relative_to(package).as_posix(): ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+        for path in sorted(package.rglob("*.py"))
+    }

@@ -1,0 +1,141 @@
+"""The documents name what exists: packages, files, tests, commands (rules 7 and 11 of the house)."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+LINK = re.compile(r"\]\(([^)\s#]+)(?:#[^)]*)?\)")
+PYTHON_FILE = re.compile(r"[\w./-]+\.py\b")
+TEST = re.compile(r"([\w./-]+\.py)::(\w+)")
+DEVIATES = re.compile(r"deviates:\s*\[?ADR[- ](\d{4})")
+
+
+def documents(root: Path) -> list[Path]:
+    return sorted([*root.glob("*.md"), *(root / "docs").rglob("*.md")])
+
+
+def test_links_lead_somewhere(root):
+    broken = [
+        f"{path.relative_to(root)}: {target}"
+        for path in documents(root)
+        for target in LINK.findall(path.read_text(encoding="utf-8"))
+        if "://" not in target and not target.startswith("mailto:") and not (path.parent / target).exists()
+    ]
+    assert broken == []
+
+
+def test_architecture_names_every_part(root, package):
+    text = (root / "docs" / "architecture.md").read_text(encoding="utf-8")
+    parts = {path.name for path in package.iterdir() if (path / "__init__.py").exists()}
+    parts |= {path.stem for path in package.glob("[!_]*.py")}
+    unnamed = {
+        part for part in parts if not re.search(rf"`(?:lodesman[./])?{part}\b|src/lodesman/{part}\b", text)
+    }
+    assert unnamed == set()
+
+
+def seed_rows(root: Path) -> Iterator[tuple[int, list[str]]]:
+    """The table rows `| clause | module | test |` with their line numbers; headings and rules left out."""
+    lines = (root / "docs" / "seeds.md").read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, 1):
+        if not line.startswith("|"):
+            continue
+        cells = [cell.strip() for cell in line.replace("\\|", "/").strip("|").split("|")]
+        if set(cells[0]) <= set("-: ") or cells[0].lower() == "clause":
+            continue
+        yield number, cells
+
+
+def find_module(root: Path, name: str) -> bool:
+    return (root / name).is_file() or (root / "src" / "lodesman" / name).is_file()
+
+
+def find_test(root: Path, file: str, function: str) -> bool:
+    path = root / file if file.startswith("tests/") else root / "tests" / file
+    if not path.is_file():
+        return False
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+    }
+    # A Hypothesis state machine becomes a test by `TestName = Machine.TestCase`.
+    assigned = [node.targets for node in tree.body if isinstance(node, ast.Assign)]
+    return function in names | {ast.unparse(target) for targets in assigned for target in targets}
+
+
+def faults_of_row(root: Path, cells: list[str]) -> Iterator[str]:
+    if len(cells) != 3 or not cells[0]:
+        yield "a row has three cells: clause, module, test"
+        return
+    deviation = DEVIATES.search(f"{cells[1]} {cells[2]}")
+    if deviation and not list((root / "docs" / "adr").glob(f"{deviation[1]}-*.md")):
+        yield f"no ADR {deviation[1]}"
+    modules, tests = PYTHON_FILE.findall(cells[1]), TEST.findall(cells[2])
+    if not deviation and not modules:
+        yield "no module"
+    if not deviation and not tests:
+        yield "no test (file.py::test_name)"
+    yield from (f"no module {name}" for name in modules if not find_module(root, name))
+    yield from (f"no test {file}::{name}" for file, name in tests if not find_test(root, file, name))
+
+
+def test_every_seed_clause_has_its_module_and_its_test(root):
+    rows = list(seed_rows(root))
+    assert rows, "docs/seeds.md has no rows"
+    assert [f"line {number}: {fault}" for number, cells in rows for fault in faults_of_row(root, cells)] == []
+
+
+def test_row_faults_are_seen(root):
+    here = Path(__file__).relative_to(root).as_posix()
+    good = ["a clause", "`errors.py`", f"`{here}::test_row_faults_are_seen`"]
+    assert list(faults_of_row(root, good)) == []
+    assert list(faults_of_row(root, ["a clause", "deviates: ADR-0001", ""])) == []
+    assert list(faults_of_row(root, ["a clause", "`no/such.py`", good[2]])) == ["no module no/such.py"]
+    assert list(faults_of_row(root, [*good[:2], f"`{here}::test_gone`"])) == [f"no test {here}::test_gone"]
+    assert list(faults_of_row(root, ["a clause", "deviates: ADR-9999", ""])) == ["no ADR 9999"]
+    assert list(faults_of_row(root, ["a clause", "", ""])) == ["no module", "no test (file.py::test_name)"]
+
+
+def command_line() -> click.Group:
+    """The group behind `lode`: `main` itself, or the one group of the package that no other holds."""
+    spec = importlib.util.find_spec("lodesman.cli")
+    if spec is None or spec.origin is None:
+        pytest.skip("there is no lodesman.cli yet")
+    module = importlib.import_module("lodesman.cli")
+    if isinstance(module.main, click.Group):
+        return module.main
+    spaces = [vars(module), vars(importlib.import_module(module.main.__module__))]
+    groups = [value for space in spaces for value in space.values() if isinstance(value, click.Group)]
+    assert groups, "lodesman.cli binds no click.Group"
+    held = {id(child) for group in groups for child in group.commands.values()}
+    return next(group for group in groups if id(group) not in held)
+
+
+def commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if command.hidden:
+            continue
+        yield f"{path} {name}", command
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{path} {name}")
+
+
+def test_every_command_is_in_the_manual_and_has_help(root):
+    found = list(commands(command_line(), "lode"))
+    text = (root / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert len(found) > 5
+    assert [path for path, command in found if not (command.help or "").strip()] == []
+    assert [path for path, _ in found if not re.search(rf"{re.escape(path)}\b", text)] == []

@@ -1,0 +1,212 @@
+"""The rules of the house that no other tool holds (DESIGN 2; docs/architecture.md).
+
+Each test gathers every offender, so that one run names all that is to be mended.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+MODULE_LINES = 400
+FUNCTION_LINES = 50
+SHORT_FUNCTION_LINES = 25
+SHORT_SHARE = 0.9
+POSITIONAL_ARGUMENTS = 4
+
+FORBIDDEN_WORDS = {"common", "handler", "helper", "manager", "util"}
+FORBIDDEN_NAMES = FORBIDDEN_WORDS | {"type"}
+PURE = "broker cfg classad director jobclass jobs matching quota resources submission".split()
+# Where waiting by the clock is the job (rule 3).
+MAY_SLEEP = ("daemon", "pilot/", "cli/", "batch/keeper")
+# What travels to worker nodes.
+STDLIB_ONLY = ("errors.py", "client", "pilot/", "jobstatus/", "batch/keeper")
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def functions(tree: ast.AST) -> Iterator[Function]:
+    return (node for node in ast.walk(tree) if isinstance(node, Function))
+
+
+def length(node: Function) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def imported_modules(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.module or ""
+
+
+def code_lines(folder: Path) -> int:
+    texts = (path.read_text(encoding="utf-8") for path in folder.rglob("*.py"))
+    return sum(1 for text in texts for line in text.splitlines() if line.strip())
+
+
+def test_modules_are_under_400_lines(root):
+    folders = [root / name for name in ("src", "scripts", "bench", "examples")]
+    paths = [path for folder in folders for path in folder.rglob("*.py")]
+    sizes = {
+        str(path.relative_to(root)): len(path.read_text(encoding="utf-8").splitlines()) for path in paths
+    }
+    assert {name: size for name, size in sizes.items() if size >= MODULE_LINES} == {}
+
+
+def test_functions_are_under_50_lines(sources):
+    long = {
+        f"{name}:{node.lineno} {node.name}": length(node)
+        for name, tree in sources.items()
+        for node in functions(tree)
+        if length(node) >= FUNCTION_LINES
+    }
+    assert long == {}
+
+
+def test_nine_of_ten_functions_are_under_25_lines(sources):
+    lengths = [length(node) for tree in sources.values() for node in functions(tree)]
+    short = sum(1 for size in lengths if size < SHORT_FUNCTION_LINES)
+    assert short >= SHORT_SHARE * len(lengths), f"{len(lengths) - short} of {len(lengths)} are longer"
+
+
+def test_at_most_four_positional_arguments(sources):
+    crowded = {}
+    for name, tree in sources.items():
+        for node in functions(tree):
+            names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
+            count = len(names) - (names[:1] in (["self"], ["cls"]))
+            if count > POSITIONAL_ARGUMENTS:
+                crowded[f"{name}:{node.lineno} {node.name}"] = count
+    assert crowded == {}
+
+
+def is_empty_word(part: str) -> bool:
+    words = {word.removesuffix("s") for word in part.split("_")}
+    return part.removesuffix("s") in FORBIDDEN_NAMES or bool(words & FORBIDDEN_WORDS)
+
+
+def test_no_module_is_named_for_nothing(sources):
+    empty = {name for name in sources if any(map(is_empty_word, Path(name).with_suffix("").parts))}
+    assert empty == set()
+    assert is_empty_word("types")
+    assert is_empty_word("job_helpers")
+    assert not is_empty_word("pilot_type")
+
+
+def test_every_module_and_package_says_what_it_is(package, sources):
+    silent = [name for name, tree in sources.items() if not ast.get_docstring(tree)]
+    assert silent == []
+    folders = {path.parent for path in package.rglob("*.py")}
+    assert [str(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
+def names_in_all(tree: ast.Module) -> list[str] | None:
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
+            return list(ast.literal_eval(node.value)) if isinstance(node, ast.Assign) else None
+    return None
+
+
+def exported(tree: ast.Module) -> set[str]:
+    """Public names that a package binds: its own definitions and what it takes from our modules."""
+    names: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").startswith("lodesman")):
+            names |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return {name for name in names if not name.startswith("_")}
+
+
+def test_packages_declare_what_they_export_and_modules_do_not(sources):
+    wrong = {}
+    for name, tree in sources.items():
+        declared = names_in_all(tree)
+        if not name.endswith("__init__.py"):
+            if declared is not None:
+                wrong[name] = "only a package has __all__"
+        elif declared is None and exported(tree):
+            wrong[name] = f"no __all__ for {sorted(exported(tree))}"
+        elif declared is not None and set(declared) != exported(tree):
+            wrong[name] = f"differs by {sorted(set(declared) ^ exported(tree))}"
+        elif declared is not None and declared != sorted(declared):
+            wrong[name] = "not sorted"
+    assert wrong == {}
+
+
+def test_as_many_lines_of_tests_as_of_source(root):
+    assert code_lines(root / "tests") >= code_lines(root / "src")
+
+
+def test_test_files_have_unique_names_and_are_found(root):
+    paths = [path for path in (root / "tests").rglob("*.py") if path.name != "conftest.py"]
+    assert [name for name, count in Counter(path.name for path in paths).items() if count > 1] == []
+    assert [str(path) for path in (root / "tests").rglob("__init__.py")] == []
+    lost = [str(path) for path in paths if not path.name.startswith("test_") and "data" not in path.parts]
+    assert lost == []
+
+
+def sleeps(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "time" and any(alias.name == "sleep" for alias in node.names)
+    return isinstance(node, ast.Attribute) and ast.unparse(node) == "time.sleep"
+
+
+def test_only_those_who_wait_by_the_clock_sleep(sources):
+    others = {name: tree for name, tree in sources.items() if not name.startswith(MAY_SLEEP)}
+    assert [name for name, tree in others.items() if any(map(sleeps, ast.walk(tree)))] == []
+
+
+def test_nobody_catches_everything(sources):
+    broad = []
+    for name, tree in sources.items():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.ExceptHandler):
+                continue
+            caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+            words = {ast.unparse(item) if item else "everything" for item in caught}
+            if words & {"everything", "Exception", "BaseException"}:
+                broad.append(f"{name}:{node.lineno}")
+    assert broad == []
+
+
+def test_languages_and_decisions_touch_nothing(sources):
+    impure = [
+        f"{name}:{node.lineno} {node.func.id}"
+        for name, tree in sources.items()
+        if Path(name).parts[0].removesuffix(".py") in PURE
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        if node.func.id in {"open", "print", "input", "eval", "exec"}
+    ]
+    assert impure == []
+
+
+def test_the_purity_contract_covers_every_language_and_decision(root, package):
+    config = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = {item["name"]: item for item in config["tool"]["importlinter"]["contracts"]}
+    covered = set(contracts["Languages and decisions are pure"]["source_modules"])
+    there = {name for name in PURE if (package / name).is_dir() or (package / f"{name}.py").exists()}
+    missing = {name for name in there if f"lodesman.{name}" not in covered}
+    # `lodesman.X.**` covers a package, but neither its __init__ nor a single module.
+    assert missing == set()
+
+
+def test_what_travels_needs_only_the_standard_library(sources):
+    foreign = {
+        f"{name}: {module}"
+        for name, tree in sources.items()
+        if name.startswith(STDLIB_ONLY)
+        for module in imported_modules(tree)
+        if module.split(".")[0] not in sys.stdlib_module_names | {"lodesman"}
+    }
+    assert foreign == set()

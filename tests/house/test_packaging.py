@@ -1,0 +1,90 @@
+"""What is installed: locks that name versions and hashes and no address; a wheel with all its files."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
+PIN = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)")
+ADDRESS = re.compile(r"://|^-|--(?:index|extra|find|trusted)", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def project(root: Path) -> dict[str, Any]:
+    config: dict[str, Any] = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return config
+
+
+def lock_text(root: Path, name: str) -> str:
+    return (root / "requirements" / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def pins(root: Path, name: str) -> dict[str, str]:
+    found = (PIN.match(line) for line in lock_text(root, name).splitlines())
+    return {canonicalize_name(match[1]): match[2] for match in found if match}
+
+
+@pytest.mark.parametrize("name", ["runtime", "dev"])
+def test_a_lock_has_versions_and_hashes_and_no_address(root, name):
+    text = lock_text(root, name)
+    assert ADDRESS.findall(text) == []
+    entries = re.split(r"\n(?=[a-z0-9])", text.partition("\n")[2])
+    assert len(entries) == len(pins(root, name)) > 10
+    assert [entry.splitlines()[0] for entry in entries if not HASH.search(entry)] == []
+
+
+def test_the_locks_hold_what_the_project_asks_for(root, project):
+    runtime, dev = pins(root, "runtime"), pins(root, "dev")
+    wanted = [(runtime, text) for text in project["dependencies"]]
+    wanted += [(dev, text) for text in project["optional-dependencies"]["dev"]]
+    missing = []
+    for lock, text in wanted:
+        requirement = Requirement(text)
+        version = lock.get(canonicalize_name(requirement.name))
+        if version is None or version not in requirement.specifier:
+            missing.append(f"{text}: {version}")
+    assert missing == [], "run scripts/lock.py"
+
+
+def test_the_developers_set_contains_the_runtime_set(root):
+    assert pins(root, "runtime").items() <= pins(root, "dev").items()
+
+
+def test_no_file_for_people_or_machines_names_a_package_host(root):
+    """Where packages come from is the matter of the machine that installs."""
+    files = [root / name for name in ("demo", "check", ".ci/run", "pyproject.toml")]
+    files += [path for path in (root / "scripts").iterdir() if path.is_file()]
+    hosts = re.compile(r"index-url *=|pypi\.org|pythonhosted|deb\.debian\.org|files\.|mirror\.\w+\.")
+    assert [str(path) for path in files if hosts.search(path.read_text(encoding="utf-8"))] == []
+
+
+def test_the_changelog_knows_this_version(root):
+    changes = (root / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.findall(r"^## \[?([^\]\s]+)", changes, re.MULTILINE)[0]
+    package = (root / "src" / "lodesman" / "__init__.py").read_text(encoding="utf-8")
+    assert newest == "Unreleased" or f'__version__ = "{newest}"' in package
+
+
+def test_the_wheel_holds_every_file_and_the_command(root, tmp_path):
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    subprocess.run(command, cwd=root, check=True, capture_output=True, timeout=120)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        inside = set(archive.namelist())
+        (entry_points,) = (name for name in inside if name.endswith("entry_points.txt"))
+        assert "lode = lodesman.cli:main" in archive.read(entry_points).decode()
+    source = root / "src"
+    files = {path.relative_to(source).as_posix() for path in source.rglob("*") if path.is_file()}
+    files = {name for name in files if "__pycache__" not in name}
+    assert files - inside == set()
+    assert any(name.endswith("licenses/LICENSE") for name in inside)
