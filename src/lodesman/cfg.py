@@ -1,0 +1,272 @@
+"""CFG, the configuration language of DIRAC: sections, options, order and positions kept.
+
+    # a comment line                    Name { ... }, the brace on the same line or on a later one
+    Section                             option = value      the rest of the line, without outer blanks
+    {                                   option += value     appends ", value"
+      option = a, b
+    }
+
+A value is text as it stands: `#`, braces and quotes have no meaning in it, and a list is text with commas
+(`CfgOption.items`). Names are told apart by case, as DIRAC does. What is given twice is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from lodesman.errors import InvalidConfig, SyntaxFault, TooLarge
+
+MAX_BYTES = 16 << 20
+MAX_DEPTH = 64
+MAX_ENTRIES = 1_000_000
+MAX_NAME = 1_024
+
+_MARK = re.compile(r"[={}]")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+_BAD_NAME = re.compile(r"[={}\x00-\x1f\x7f\ud800-\udfff]|\A[#\s]|\s\Z")
+_BLANKS = re.compile(r"\s*+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CfgOption:
+    """One option: its text as written, and where its name stands (from 1; 0 if it was not read)."""
+
+    name: str
+    value: str
+    line: int = field(default=0, compare=False)
+    column: int = field(default=0, compare=False)
+
+    def items(self) -> tuple[str, ...]:
+        """The value as a list: parts between commas without outer blanks, empty ones left out."""
+        return tuple(part for part in (piece.strip() for piece in self.value.split(",")) if part)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CfgSection:
+    """A section, or a whole file (then without a name); `entries` are in the order of the text."""
+
+    name: str = ""
+    entries: tuple[CfgOption | CfgSection, ...] = ()
+    line: int = field(default=0, compare=False)
+    column: int = field(default=0, compare=False)
+    _by_name: dict[str, CfgOption | CfgSection] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {entry.name: entry for entry in self.entries})
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    def entry(self, name: str) -> CfgOption | CfgSection | None:
+        """The option or sub-section of that name, or None."""
+        return self._by_name.get(name)
+
+    def option(self, name: str) -> CfgOption | None:
+        """The option of that name, or None."""
+        found = self._by_name.get(name)
+        return found if isinstance(found, CfgOption) else None
+
+    def section(self, name: str) -> CfgSection | None:
+        """The sub-section of that name, or None."""
+        found = self._by_name.get(name)
+        return found if isinstance(found, CfgSection) else None
+
+    def get(self, name: str, default: str = "") -> str:
+        """The text of an option."""
+        found = self.option(name)
+        return default if found is None else found.value
+
+    def find(self, path: str) -> CfgOption | CfgSection | None:
+        """What stands at a path such as `/Resources/Sites/LCG`, or None."""
+        here: CfgOption | CfgSection | None = self
+        for name in filter(None, path.split("/")):
+            here = here.entry(name) if isinstance(here, CfgSection) else None
+        return here
+
+    def options(self) -> Iterator[CfgOption]:
+        """The options, in order."""
+        return (entry for entry in self.entries if isinstance(entry, CfgOption))
+
+    def sections(self) -> Iterator[CfgSection]:
+        """The sub-sections, in order."""
+        return (entry for entry in self.entries if isinstance(entry, CfgSection))
+
+
+def parse_cfg(text: str, *, source: str = "", max_bytes: int = MAX_BYTES) -> CfgSection:
+    """Read a text. `source` names it in errors (a file name). Raises SyntaxFault or TooLarge."""
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+    if size > max_bytes:
+        raise TooLarge(
+            f"The configuration has {size} bytes; at most {max_bytes} are read.",
+            hint="Split it, or leave out what is not used.",
+            limit=max_bytes,
+            size=size,
+            **({"source": source} if source else {}),
+        )
+    return _Reader(source).read(text.removeprefix("\ufeff"))
+
+
+class _Open:
+    """A section that is being read; also a section name still waiting for its brace."""
+
+    __slots__ = ("appended", "column", "entries", "line", "name")
+
+    def __init__(self, name: str, line: int, column: int) -> None:
+        self.name = name
+        self.line = line
+        self.column = column
+        self.entries: dict[str, CfgOption | CfgSection] = {}
+        # Pieces of options that are appended to; joined once, however many they are.
+        self.appended: dict[str, list[str]] = {}
+
+    def frozen(self) -> CfgSection:
+        for name, pieces in self.appended.items():
+            old = self.entries[name]
+            self.entries[name] = CfgOption(
+                name=name, value=", ".join(pieces), line=old.line, column=old.column
+            )
+        entries = tuple(self.entries.values())
+        return CfgSection(name=self.name, entries=entries, line=self.line, column=self.column)
+
+
+class _Reader:
+    """Reads line by line with a stack of open sections; never recurses."""
+
+    __slots__ = ("left", "line", "named", "raw", "source", "stack")
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.stack = [_Open("", 1, 1)]
+        self.named: _Open | None = None
+        self.left = MAX_ENTRIES
+        self.line = 0
+        self.raw = ""
+
+    def read(self, text: str) -> CfgSection:
+        for self.line, self.raw in enumerate(text.split("\n"), 1):
+            bad = _CONTROL.search(self.raw.rstrip("\r"))
+            if bad:
+                message = f"the character U+{ord(bad[0]):04X}, which no text has"
+                self.fault(bad.start(), message, hint="Is this a program?")
+            at = 0
+            while at >= 0:
+                at = self.step(at)
+        if self.named:
+            self.fault_open(self.named, "is followed by no '{'", "A value is written: name = value.")
+        if len(self.stack) > 1:
+            hint = "Put '}' on a line of its own: in a line with '=' it is part of the value."
+            self.fault_open(self.stack[-1], "is never closed", hint)
+        return self.stack[0].frozen()
+
+    def step(self, at: int) -> int:
+        """Read one piece of the line from offset `at`; the offset of the rest, or -1."""
+        at = _BLANKS.match(self.raw, at).end()  # type: ignore[union-attr]  # matches always
+        if at >= len(self.raw) or self.raw[at] == "#":
+            return -1
+        found = _MARK.search(self.raw, at)
+        if found is None:
+            self.no_name_pending()
+            self.named = self.new_name(at, len(self.raw))
+            return -1
+        mark, stop = found[0], found.start()
+        if mark == "=":
+            self.option(at, stop)
+            return -1
+        if mark == "{":
+            self.open(at, stop)
+        else:
+            self.shut(at, stop)
+        return stop + 1
+
+    def option(self, at: int, stop: int) -> None:
+        self.no_name_pending()
+        append = stop > at and self.raw[stop - 1] == "+"
+        name = self.new_name(at, stop - append)
+        value = self.raw[stop + 1 :].strip()
+        entries = self.stack[-1].entries
+        known = entries.get(name.name)
+        if append and isinstance(known, CfgOption):
+            pieces = self.stack[-1].appended
+            pieces.setdefault(name.name, [known.value] if known.value else []).append(value)
+            return
+        if known is not None:
+            self.twice(at, name.name, known)
+        entries[name.name] = CfgOption(name=name.name, value=value, line=name.line, column=name.column)
+
+    def open(self, at: int, stop: int) -> None:
+        if at < stop:
+            self.no_name_pending()
+            self.named = self.new_name(at, stop)
+        if self.named is None:
+            self.fault(stop, "a '{' without the name of its section", hint="Write: Name {")
+        if len(self.stack) > MAX_DEPTH:
+            self.fault(stop, f"nested deeper than {MAX_DEPTH} sections")
+        known = self.stack[-1].entries.get(self.named.name)
+        if known is not None:
+            self.line = self.named.line
+            self.twice(self.named.column - 1, self.named.name, known)
+        self.stack.append(self.named)
+        self.named = None
+
+    def shut(self, at: int, stop: int) -> None:
+        if at < stop:
+            self.fault(at, "text without '=' or '{' before a '}'", hint="A value is written: name = value.")
+        self.no_name_pending()
+        if len(self.stack) == 1:
+            self.fault(stop, "a '}' that closes nothing")
+        done = self.stack.pop().frozen()
+        self.stack[-1].entries[done.name] = done
+
+    def new_name(self, at: int, stop: int) -> _Open:
+        name = self.raw[at:stop].strip()
+        if not name:
+            self.fault(at, "a value without a name", hint="Write: name = value")
+        if len(name) > MAX_NAME:
+            self.fault(at, f"a name of {len(name)} characters; at most {MAX_NAME}")
+        self.left -= 1
+        if self.left < 0:
+            self.fault(at, f"more than {MAX_ENTRIES} options and sections")
+        return _Open(name, self.line, at + 1)
+
+    def no_name_pending(self) -> None:
+        if self.named:
+            self.fault_open(self.named, "is followed by no '{'", "A value is written: name = value.")
+
+    def twice(self, at: int, name: str, first: CfgOption | CfgSection) -> NoReturn:
+        message = f"{name[:40]} is given twice, first at line {first.line}, column {first.column}"
+        self.fault(at, message, hint="Keep one of them; `+=` appends to an option.")
+
+    def fault_open(self, section: _Open, message: str, hint: str) -> NoReturn:
+        self.line = section.line
+        self.fault(section.column - 1, f"{section.name[:40]} {message}", hint=hint)
+
+    def fault(self, at: int, message: str, *, hint: str = "") -> NoReturn:
+        data = {"source": self.source} if self.source else {}
+        raise SyntaxFault(f"{message}.", line=self.line, column=at + 1, hint=hint, **data)
+
+
+def write_cfg(section: CfgSection) -> str:
+    """A text that reads as the entries of this section. Raises InvalidConfig for what CFG cannot say."""
+    lines: list[str] = []
+    _write(section, "", lines)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _write(section: CfgSection, indent: str, lines: list[str]) -> None:
+    if len(indent) > 2 * MAX_DEPTH:
+        raise InvalidConfig(f"CFG writes at most {MAX_DEPTH} levels of sections.", section=section.name)
+    for entry in section.entries:
+        if not entry.name or len(entry.name) > MAX_NAME or _BAD_NAME.search(entry.name):
+            raise InvalidConfig(f"CFG cannot write the name {entry.name[:40]!r}.", section=section.name)
+        if isinstance(entry, CfgSection):
+            lines += [f"{indent}{entry.name}", f"{indent}{{"]
+            _write(entry, indent + "  ", lines)
+            lines.append(f"{indent}}}")
+        elif entry.value != entry.value.strip() or _CONTROL.search(entry.value):
+            message = f"CFG cannot write the value of {entry.name}: {entry.value[:40]!r}."
+            raise InvalidConfig(message, section=section.name, hint="No line breaks and no outer blanks.")
+        else:
+            lines.append(f"{indent}{entry.name} = {entry.value}".rstrip())

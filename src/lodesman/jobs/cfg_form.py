@@ -1,0 +1,219 @@
+"""How a record is written as DIRAC CFG, and what a natural CFG file means.
+
+Reading one value, as it stands after `name =`:
+
+    3600, -1.5         a number, if it is written just as Python writes it; 007, 1.10 and 1e3 stay text
+    true, False        a truth value, whatever its case
+    A, B    A,    ,    a list: a comma makes it one, of two items, one, none; empty items are dropped
+    "A, B"             text, with the escapes of JDL; also for an item and for a name
+    jdl:{1, {2}}       a value in JDL, for what CFG cannot say (lists in lists, records in lists)
+    anything else      text as it stands
+
+A section is a nested record. Attributes whose value is one text (`Arguments`, `JobName`, all of
+`Environment`: `attributes.PLAIN_TEXT`) are read without guessing: only the quotes around a whole value and
+`jdl:` have a meaning there. Writing uses the shortest form that reads back as the same value.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, Final, NoReturn
+
+from lodesman.cfg import CfgOption, CfgSection, parse_cfg, write_cfg
+from lodesman.errors import SyntaxFault
+from lodesman.jobs.attributes import PLAIN_TEXT
+from lodesman.jobs.jdl import read_jdl_value, write_jdl_value
+from lodesman.jobs.jdl_tokens import quote, unescape
+from lodesman.jobs.parsed import (
+    ARRAY_LIMITS,
+    DEFAULT_LIMITS,
+    INT_MAX,
+    INT_MIN,
+    Limits,
+    ParsedRecord,
+    as_text,
+    check_size,
+    child_path,
+    find_problem,
+    shown,
+)
+from lodesman.jobs.spec import Record
+
+IN_JDL: Final = "jdl:"
+_QUOTED = re.compile(r'"((?:[^"\\]++|\\.)*+)"\Z')
+# One item of a list and the comma after it; a quoted item takes its commas along.
+_ITEM = re.compile(r'\s*+(?:"(?P<quoted>(?:[^"\\]++|\\.)*+)"\s*+(?=,|\Z)|(?P<bare>[^,]*+))(?:,|\Z)')
+_WHOLE = re.compile(r"-?[1-9][0-9]{0,18}\Z|0\Z")
+_REAL = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:e[+-][0-9]{2,3})?\Z")
+_TRUTH = {"true": True, "false": False}
+# What cannot stand in a name of CFG is written in octal, as JDL does.
+_IN_NAME = str.maketrans({mark: f"\\{ord(mark):03o}" for mark in "={}"})
+_BARE_NAME = re.compile(r'[^\s"#={}]([^\x00-\x1f\x7f-\x9f={}]*[^\s={}])?\Z')
+
+
+def read_cfg(text: str | bytes, *, limits: Limits = DEFAULT_LIMITS) -> ParsedRecord:
+    """Read one description. Raises SyntaxFault or TooLarge."""
+    check_size(text, limits)
+    section = parse_cfg(as_text(text), max_bytes=limits.text_bytes)
+    positions: dict[str, tuple[int, int]] = {}
+    record = _record(section, "", positions, limits)
+    problem = find_problem(record, limits)
+    if problem:
+        line, column = positions.get(problem.path, positions.get(problem.path.partition("[")[0], (1, 1)))
+        message = f"{shown(problem.path, 80)}: {problem.message}."
+        raise SyntaxFault(message, line=line, column=column, hint=problem.hint)
+    return ParsedRecord(record=record, positions=positions, form="cfg")
+
+
+def write_cfg_record(record: Record) -> str:
+    """A text that reads as exactly this record. Raises InvalidJob for values that no description has."""
+    problem = find_problem(record, ARRAY_LIMITS)
+    if problem:
+        raise problem.as_invalid_job()
+    return write_cfg(_section("", record, plain=False))
+
+
+def _record(section: CfgSection, path: str, positions: dict[str, tuple[int, int]], limits: Limits) -> Record:
+    record: Record = {}
+    all_plain = path.lower() in PLAIN_TEXT
+    for entry in section.entries:
+        name = _read_name(entry)
+        at = child_path(path, name)
+        if name in record:
+            line, column = positions[at]
+            _fault(entry, f"{shown(name)} is given twice, first at line {line}, column {column}")
+        positions[at] = (entry.line, entry.column)
+        if isinstance(entry, CfgSection):
+            record[name] = _record(entry, at, positions, limits)
+        else:
+            plain = all_plain or (not path and name.lower() in PLAIN_TEXT)
+            record[name] = _read_value(entry, plain, limits)
+    return record
+
+
+def _read_name(entry: CfgOption | CfgSection) -> str:
+    if not entry.name.startswith('"'):
+        return entry.name
+    found = _QUOTED.match(entry.name)
+    if found is None:
+        _fault(entry, f"the name {shown(entry.name)} starts with a quote and does not end with one")
+    return _unescaped(entry, found[1])
+
+
+def _read_value(entry: CfgOption, plain: bool, limits: Limits) -> Any:
+    value = entry.value
+    if value.startswith(IN_JDL):
+        return _read_in_jdl(entry, value[len(IN_JDL) :], limits)
+    quoted = _QUOTED.match(value)
+    if quoted:
+        return _unescaped(entry, quoted[1])
+    if plain:
+        return value
+    if "," in value:
+        return _read_list(entry)
+    if value.startswith('"'):
+        _fault(entry, f"the value of {shown(entry.name)} starts with a quote and does not end with one")
+    return _scalar(value)
+
+
+def _read_in_jdl(entry: CfgOption, text: str, limits: Limits) -> Any:
+    try:
+        return read_jdl_value(text, limits=limits)
+    except SyntaxFault as fault:
+        detail = fault.message.partition(": ")[2]
+        _fault(entry, f"the JDL value of {shown(entry.name)} is wrong: {detail}".removesuffix("."))
+
+
+def _read_list(entry: CfgOption) -> list[Any]:
+    items: list[Any] = []
+    at, text = 0, entry.value
+    while at < len(text):
+        found = _ITEM.match(text, at)
+        if found is None:  # cannot happen: the bare form fits anything
+            break
+        at = found.end()
+        if found["quoted"] is not None:
+            items.append(_unescaped(entry, found["quoted"]))
+            continue
+        bare = found["bare"].strip()
+        if bare.startswith('"'):
+            _fault(entry, f"the item {shown(bare)} starts with a quote and does not end with one")
+        if bare:
+            items.append(_scalar(bare))
+    return items
+
+
+def _scalar(text: str) -> Any:
+    """Text without quotes: a number or a truth value if it looks just like one."""
+    if text[:1].isdigit() or text[:1] == "-":
+        if _WHOLE.match(text):
+            number = int(text)
+            return number if INT_MIN <= number <= INT_MAX else text
+        if len(text) < 32 and _REAL.match(text):
+            value = float(text)
+            return value if math.isfinite(value) and repr(value) == text else text
+    return _TRUTH.get(text.lower(), text) if len(text) < 6 else text
+
+
+def _unescaped(entry: CfgOption | CfgSection, text: str) -> str:
+    try:
+        return unescape(text, 0, len(text))
+    except SyntaxFault as fault:
+        _fault(entry, fault.message.partition(": ")[2].removesuffix("."), fault.hint)
+
+
+def _fault(entry: CfgOption | CfgSection, message: str, hint: str = "") -> NoReturn:
+    hint = hint or r'Text with commas, quotes or outer blanks is written "like \"this\", in quotes".'
+    raise SyntaxFault(f"{message}.", line=entry.line, column=entry.column, hint=hint)
+
+
+def _section(name: str, record: Record, *, plain: bool) -> CfgSection:
+    entries: list[CfgOption | CfgSection] = []
+    for key, value in record.items():
+        written = _written_name(key)
+        is_plain = plain or (not name and key.lower() in PLAIN_TEXT)
+        if isinstance(value, dict):
+            entries.append(_section(written, value, plain=not name and key.lower() in PLAIN_TEXT))
+        else:
+            entries.append(CfgOption(name=written, value=_written(value, plain=is_plain)))
+    return CfgSection(name=name, entries=tuple(entries))
+
+
+def _written_name(name: str) -> str:
+    return name if _BARE_NAME.match(name) else quote(name).translate(_IN_NAME)
+
+
+def _written(value: Any, *, plain: bool) -> str:
+    if isinstance(value, str):
+        return value if _stands_bare(value, plain=plain) else quote(value)
+    if plain or not _is_simple(value):
+        return IN_JDL + write_jdl_value(value)
+    if not isinstance(value, list):
+        return _written_scalar(value)
+    items = ", ".join(
+        (item if item and _stands_bare(item, plain=False) else quote(item))
+        if isinstance(item, str)
+        else _written_scalar(item)
+        for item in value
+    )
+    return items if len(value) > 1 else f"{items},"
+
+
+def _is_simple(value: Any) -> bool:
+    return not isinstance(value, list) or not any(isinstance(item, (list, dict)) for item in value)
+
+
+def _written_scalar(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value)
+
+
+def _stands_bare(text: str, *, plain: bool) -> bool:
+    """Whether the text reads as itself without quotes."""
+    if text != text.strip() or not text.isprintable() or text.startswith(IN_JDL):
+        return False
+    if plain:
+        return not _QUOTED.match(text)
+    return "," not in text and not text.startswith('"') and isinstance(_scalar(text), str)

@@ -1,0 +1,150 @@
+"""The words of JDL: one regular expression cuts a text into tokens, and says what a wrong piece is.
+
+Blanks and the three kinds of comment (`//`, `/* */`, `#`) stand before any token. Every quantifier is
+possessive, so the work is linear in the text. What no token fits is reported by `fault_of_junk`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final
+
+from lodesman.errors import SyntaxFault
+from lodesman.jobs.parsed import INT_MAX, INT_MIN, fault_at
+
+_SKIP = r"(?:[ \t\r\n\f\v]++|//[^\n]*+|\#[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+"
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*+(?:\.[A-Za-z0-9_]++)*+"
+
+# Groups in the order of how often they occur. `assign` is a name with the `=` after it, `text` a string
+# without escapes, `quoted` one with escapes, `odd` a name in single quotes, `end` the end of the text.
+TOKEN: Final = re.compile(
+    rf"""{_SKIP}(?:
+      (?P<assign>{_NAME}){_SKIP}=(?!=)
+    | (?P<punct>[][{{}};,])
+    | "(?P<text>[^"\\\n]*+)"
+    | (?P<number>[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?)(?![A-Za-z0-9_.])
+    | "(?P<quoted>(?:[^"\\\n]++|\\.)*+)"
+    | (?P<word>{_NAME})
+    | '(?P<odd>(?:[^'\\\n]++|\\.)*+)'{_SKIP}=(?!=)
+    | (?P<end>\Z)
+    | (?P<junk>.)
+    )""",
+    re.VERBOSE | re.ASCII | re.DOTALL,
+)
+NAME: Final = re.compile(_NAME, re.ASCII)
+
+_ESCAPE = re.compile(r"\\([0-7]{1,3}|.)", re.DOTALL)
+_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a"}
+_LETTERS |= {mark: mark for mark in "\\\"'/?"}
+_WRITTEN = {code: f"\\{code:03o}" for code in (*range(0x20), *range(0x7F, 0xA0))}
+_WRITTEN |= {ord("\n"): "\\n", ord("\t"): "\\t", ord("\r"): "\\r", ord("\\"): "\\\\"}
+_IN_TEXT = str.maketrans(_WRITTEN | {ord('"'): '\\"'})
+_IN_NAME = str.maketrans(_WRITTEN | {ord("'"): "\\'"})
+_HEX = re.compile(r"[+-]?0[xX][0-9A-Fa-f]*")
+_SINGLE_QUOTED = re.compile(r"'[^'\n]*+'")
+_NUMBER_WORD = re.compile(r"[+-]?[0-9.]+[A-Za-z0-9_.]*")
+
+
+def unescape(text: str, start: int, stop: int) -> str:
+    """The string between two quotes of `text`. Raises SyntaxFault at a bad escape."""
+
+    def letter(match: re.Match[str]) -> str:
+        what = match[1]
+        if what[0] in "01234567" and 0 < int(what, 8) < 256:
+            return chr(int(what, 8))
+        if what in _LETTERS:
+            return _LETTERS[what]
+        shown = match[0] if what.isprintable() else "(a backslash at the end of a line)"
+        raise fault_at(
+            text,
+            start + match.start(),
+            f"unknown escape {shown}",
+            hint=r"Known are \" \\ \n \t \r \b \f and three octal digits; a backslash is written \\.",
+        )
+
+    return _ESCAPE.sub(letter, text[start:stop])
+
+
+def quote(text: str) -> str:
+    """A string literal that reads as `text`."""
+    return f'"{text.translate(_IN_TEXT)}"'
+
+
+def written_name(name: str) -> str:
+    """An attribute name as it must be written: in single quotes if it is no plain name."""
+    return name if NAME.fullmatch(name) else f"'{name.translate(_IN_NAME)}'"
+
+
+def number(text: str, offset: int, literal: str) -> int | float:
+    """The value of a number token. Raises SyntaxFault for overflow and for a leading zero."""
+    if literal.lstrip("+-").isdecimal():
+        return _whole(text, offset, literal)
+    value = float(literal)
+    if not math.isfinite(value):
+        raise fault_at(text, offset, f"the number {_short(literal)} is too large", hint="At most 1.79e308.")
+    if value == 0.0 and literal.lower().partition("e")[0].strip("+-0."):
+        raise fault_at(text, offset, f"the number {_short(literal)} is too small", hint="Write 0.0.")
+    return value
+
+
+def _whole(text: str, offset: int, literal: str) -> int:
+    digits = literal.lstrip("+-")
+    if len(digits) > 1 and digits[0] == "0":
+        raise fault_at(
+            text,
+            offset,
+            f"the number {_short(literal)} starts with 0, which may mean octal",
+            hint=f'Write {_short(digits.lstrip("0") or "0")}, or "{_short(literal)}" if it is a text.',
+        )
+    value = int(literal) if len(digits) < 20 else INT_MAX + 1
+    if not INT_MIN <= value <= INT_MAX:
+        raise fault_at(
+            text,
+            offset,
+            f"the whole number {_short(literal)} is beyond 64 bits",
+            hint=f"At most {INT_MAX}; longer ones can be written as text in quotes.",
+        )
+    return value
+
+
+def fault_of_junk(text: str, offset: int) -> SyntaxFault:
+    """What is wrong with a piece of text that is no token."""
+    mark = text[offset]
+    if mark in "\"'":
+        return _unclosed(text, offset)
+    if text.startswith("/*", offset):
+        return fault_at(text, offset, "a comment that is never closed", hint="Close it with */.")
+    found = _HEX.match(text, offset)
+    if found:
+        message = f"hexadecimal numbers are not read: {_short(found[0])}"
+        return fault_at(text, offset, message, hint="Write the number in decimal.")
+    found = _NUMBER_WORD.match(text, offset)
+    if found:
+        message = f"{_short(found[0])} is not a number"
+        return fault_at(text, offset, message, hint="Units are fixed (s, MB); put text in double quotes.")
+    if mark in "()<>=!&|+-*/%?:~^":
+        return expression_fault(text, offset)
+    shown = mark if mark.isprintable() else f"U+{ord(mark):04X}"
+    return fault_at(text, offset, f"unexpected character {shown}", hint="Put text in double quotes.")
+
+
+def expression_fault(text: str, offset: int) -> SyntaxFault:
+    """An expression where only a value can stand."""
+    return fault_at(
+        text,
+        offset,
+        "an expression, where a value is needed",
+        hint='Requirements hold values: Requirements = [ Memory = 4000; Tag = { "a", "b" }; ].',
+    )
+
+
+def _unclosed(text: str, offset: int) -> SyntaxFault:
+    if _SINGLE_QUOTED.match(text, offset):
+        return fault_at(text, offset, "text in single quotes", hint="Values stand in double quotes.")
+    hint = r"Close it on the same line; a line break inside is written \n, a quote \"."
+    return fault_at(text, offset, "a string that is never closed", hint=hint)
+
+
+def _short(literal: str) -> str:
+    return literal if len(literal) <= 24 else f"{literal[:20]}..."

@@ -1,0 +1,314 @@
+"""Readers of attribute values: a value as written becomes the value of a JobSpec field, or a Mistake.
+
+Each public function makes (or is) a reader: one argument in, the checked value out. DIRAC's habits are
+accepted where they are unambiguous: a number as text, a single value for a list of one, names separated by
+commas in one text.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from lodesman.jobs.parsed import INT_MAX, shown
+from lodesman.jobs.shell_words import BrokenQuote, split_words
+
+Reader = Callable[[Any], Any]
+
+NAME_MAX = 255
+PATH_MAX = 4_096
+LIST_MAX = 10_000
+ARGUMENTS_MAX = 128 << 10
+ENVIRONMENT_MAX = 64 << 10
+
+_NAME = re.compile(r"[ -~]{1,255}\Z")
+_NOT_TEXT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_NO_ARGUMENT = re.compile(r"[\x00\ud800-\udfff]")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}\Z")
+_REAL = re.compile(r"[+-]?(?:[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,3})?\Z")
+_VARIABLE = re.compile(r"[!-$&-<>-~]+\Z")
+SITES_RIGHT = "at least one site that is not banned"
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+class Mistake(ValueError):
+    """What is wrong with a value, as the end of a sentence; `below` is the path under the attribute."""
+
+    def __init__(self, message: str, *, below: str = "") -> None:
+        super().__init__(message)
+        self.below = below
+
+
+def kind_of(value: Any) -> str:
+    """What a value is, in words for people."""
+    if isinstance(value, bool):
+        return "a truth value"
+    if isinstance(value, (int, float)):
+        return "a number"
+    kinds = {str: "text", list: "a list", tuple: "a list", dict: "a record", type(None): "null"}
+    return kinds.get(type(value), "no value of a description")
+
+
+def whole(least: int, most: int) -> Reader:
+    """Whole numbers within bounds; `"3600"` and `3.6e3` are the number 3600."""
+
+    def read(value: Any) -> int:
+        number = value if type(value) is int else _whole_of(value)
+        if least <= number <= most:
+            return number
+        if number < 0:
+            raise Mistake("is negative")
+        raise Mistake("is too small" if number < least else "is too large")
+
+    return read
+
+
+def _whole_of(value: Any) -> int:
+    if isinstance(value, str):
+        text = value.strip()
+        if _WHOLE.match(text):
+            return int(text)
+        if not _REAL.match(text):
+            raise Mistake(f"is the text {shown(value)!r} and no number")
+        value = float(text)
+    if not isinstance(value, float):
+        raise Mistake(f"is {kind_of(value)} and no number")
+    if not value.is_integer():
+        raise Mistake(f"is {value!r} and no whole number")
+    return int(value)
+
+
+def flag(value: Any) -> bool:
+    """Truth values; also yes, no, 1 and 0, as text or number."""
+    if isinstance(value, bool):
+        return value
+    found = _TRUTH.get(str(value).strip().lower()) if isinstance(value, (str, int)) else None
+    if found is None:
+        what = f"the text {shown(value)!r}" if isinstance(value, str) else kind_of(value)
+        raise Mistake(f"is {what} and neither true nor false")
+    return found
+
+
+def name(default: str = "") -> Reader:
+    """A name; empty text stands for the default."""
+
+    def read(value: Any) -> str:
+        return _name(value) if value != "" else default
+
+    return read
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Mistake(f"is {kind_of(value)} and no text")
+    if _NAME.match(value):
+        return value
+    if not value:
+        raise Mistake("is empty")
+    if len(value) > NAME_MAX:
+        raise Mistake(f"has {len(value)} characters; a name has at most {NAME_MAX}")
+    raise Mistake(f"is {value[:40]!a}, with characters that are not printable ASCII")
+
+
+def names(wildcard: str = "") -> Reader:
+    """A list of names without empty ones; a list that contains the wildcard is no condition at all."""
+
+    def read(value: Any) -> tuple[str, ...]:
+        if isinstance(value, str):
+            found = [part for piece in value.split(",") if (part := piece.strip())]
+        else:
+            found = [part for part in _listed(value) if part != ""]
+        for part in found:
+            if "," in _name(part):
+                raise Mistake(f"has a comma inside the name {shown(part)!r}")
+        if wildcard and wildcard in map(str.upper, found):
+            return ()
+        return tuple(found)
+
+    return read
+
+
+def _listed(value: Any) -> list[Any] | tuple[Any, ...]:
+    if not isinstance(value, (list, tuple)):
+        raise Mistake(f"is {kind_of(value)} and no list of texts")
+    if len(value) > LIST_MAX:
+        raise Mistake(f"has {len(value)} items; at most {LIST_MAX}")
+    return value
+
+
+def check_sites(sites: tuple[str, ...], banned: tuple[str, ...]) -> None:
+    """Some site must be left when the banned ones are taken away. Raises Mistake."""
+    if sites and banned and not set(sites).difference(banned):
+        raise Mistake(f"leaves no site: {shown(', '.join(sites), 80)} stands in BannedSite too")
+
+
+def one_of(*choices: str) -> Reader:
+    """One of a few words, whatever their case; a list of one is taken for its item."""
+
+    def read(value: Any) -> str:
+        if isinstance(value, (list, tuple)) and len(value) == 1:
+            value = value[0]
+        word = _name(value).lower() if value != "" else ""
+        if word and word not in choices:
+            raise Mistake(f"is {shown(word)!r}, which is unknown")
+        return word
+
+    return read
+
+
+def text(value: Any) -> str:
+    """Text of one line, not empty."""
+    if not isinstance(value, str):
+        raise Mistake(f"is {kind_of(value)} and no text")
+    if not value.strip():
+        raise Mistake("is empty")
+    if len(value) > PATH_MAX:
+        raise Mistake(f"has {len(value)} characters; at most {PATH_MAX}")
+    if not value.isprintable() and _NOT_TEXT.search(value):
+        raise Mistake(f"is {value[:40]!a}, with control characters")
+    return value
+
+
+def file_name(default: str = "", *, absolute: bool = False) -> Reader:
+    """A file of the job's own directory; empty text stands for the default."""
+
+    def read(value: Any) -> str:
+        return _path(value, absolute=absolute) if value != "" else default
+
+    return read
+
+
+def files(*, absolute: bool) -> Reader:
+    """A list of files; two may not end in the same name if they come from anywhere (`absolute`)."""
+
+    def read(value: Any) -> tuple[str, ...]:
+        found = (value,) if isinstance(value, str) else _listed(value)
+        paths = tuple([_path(part, absolute=absolute) for part in found if part != ""])
+        if absolute and len(paths) > 1:
+            _check_apart(paths)
+        return paths
+
+    return read
+
+
+def _path(value: Any, *, absolute: bool) -> str:
+    path = text(value)
+    if ".." in path and ".." in path.split("/"):
+        raise Mistake(f"has {shown(path)!r}, which leaves its directory")
+    if path[0] == "/" and not absolute:
+        raise Mistake(f"has {shown(path)!r}, an absolute path")
+    if path[-1] == "/" and not path.strip("/."):
+        raise Mistake(f"has {shown(path)!r}, which names no file")
+    return path
+
+
+def _check_apart(paths: tuple[str, ...]) -> None:
+    seen: set[str] = set()
+    for path in paths:
+        last = path.rstrip("/").rpartition("/")[2]
+        if last in seen:
+            raise Mistake(f"has two files named {shown(last)!r}; they share one directory on the node")
+        seen.add(last)
+
+
+def arguments(value: Any) -> tuple[str, ...]:
+    """A text is split as a shell does; a list is taken as it is, whole numbers as text."""
+    if isinstance(value, str):
+        if len(value) > ARGUMENTS_MAX:
+            raise Mistake(f"has {len(value)} characters; at most {ARGUMENTS_MAX}")
+        try:
+            found = split_words(value)
+        except BrokenQuote as error:
+            raise Mistake(f"has {error}") from None
+    else:
+        found = [str(part) if type(part) is int else part for part in _listed(value)]
+    for part in found:
+        if not isinstance(part, str):
+            raise Mistake(f"has {kind_of(part)} among its items")
+        if not part.isascii() or "\0" in part:
+            _check_argument(part)
+    if sum(map(len, found)) > ARGUMENTS_MAX:
+        raise Mistake(f"has more than {ARGUMENTS_MAX} characters in all")
+    return tuple(found)
+
+
+def _check_argument(part: str) -> None:
+    if _NO_ARGUMENT.search(part):
+        raise Mistake(f"has {part[:40]!a}, with a NUL or half of a surrogate pair")
+
+
+def environment(value: Any) -> dict[str, str]:
+    """A record, a list of `NAME=value`, or a text of such parts with `;` between."""
+    if isinstance(value, dict):
+        pairs: Iterable[tuple[Any, Any]] = value.items()
+    else:
+        parts = value.split(";") if isinstance(value, str) else _listed(value)
+        pairs = [_pair(part) for part in parts if part != ""]
+    found: dict[str, str] = {}
+    for variable, content in pairs:
+        if not isinstance(variable, str) or not _VARIABLE.match(variable):
+            raise Mistake(f"has {shown(str(variable))!r}, which names no variable")
+        if variable in found:
+            raise Mistake(f"sets {shown(variable)} twice")
+        found[variable] = _content(variable, content)
+    if len(found) > LIST_MAX or sum(len(v) + len(c) for v, c in found.items()) > ENVIRONMENT_MAX:
+        raise Mistake(f"has more than {ENVIRONMENT_MAX} characters or {LIST_MAX} variables in all")
+    return found
+
+
+def _pair(part: Any) -> tuple[str, str]:
+    if not isinstance(part, str):
+        raise Mistake(f"has {kind_of(part)} among its items")
+    variable, equals, content = part.strip().partition("=")
+    if not equals:
+        raise Mistake(f"has {shown(part)!r}, which is not of the form NAME=value")
+    return variable, content
+
+
+def _content(variable: str, content: Any) -> str:
+    if isinstance(content, bool) or not isinstance(content, (str, int, float)):
+        raise Mistake(f"gives {shown(variable)} {kind_of(content)}, not text", below=variable)
+    value = str(content)
+    if _NO_ARGUMENT.search(value):
+        raise Mistake(f"gives {shown(variable)} a NUL or half of a surrogate pair", below=variable)
+    return value
+
+
+def requirements(value: Any) -> dict[str, Any]:
+    """RFC #7: a record whose values are scalars or lists of scalars; lists become tuples."""
+    if isinstance(value, str):
+        raise Mistake("is a text; expressions are not read here")
+    if not isinstance(value, dict):
+        raise Mistake(f"is {kind_of(value)} and no record")
+    if len(value) > 100:
+        raise Mistake(f"has {len(value)} entries; at most 100")
+    seen: dict[str, str] = {}
+    for key, wanted in value.items():
+        try:
+            _name(key)
+            _requirement(wanted)
+        except Mistake as mistake:
+            raise Mistake(f"has an entry {shown(str(key))} that {mistake}", below=str(key)) from None
+        if seen.setdefault(key.lower(), key) != key:
+            raise Mistake(f"has {shown(key)} and {shown(seen[key.lower()])}", below=key)
+    return {key: tuple(wanted) if isinstance(wanted, list) else wanted for key, wanted in value.items()}
+
+
+def _requirement(wanted: Any) -> None:
+    if isinstance(wanted, (list, tuple)):
+        if not wanted:
+            raise Mistake("is an empty list, which nothing can satisfy")
+        for item in _listed(wanted):
+            if isinstance(item, (list, tuple, dict)):
+                raise Mistake(f"has {kind_of(item)} inside a list")
+            _requirement(item)
+    elif isinstance(wanted, str):
+        text(wanted)
+    elif not isinstance(wanted, (bool, int, float)):
+        raise Mistake(f"is {kind_of(wanted)}")
+    elif wanted < 0:
+        raise Mistake("is negative")
+    elif not math.isfinite(wanted) if isinstance(wanted, float) else wanted > INT_MAX:
+        raise Mistake("is a number beyond 64 bits or not finite")

@@ -1,0 +1,76 @@
+"""Words of a command line, split as `shlex` splits them."""
+
+from __future__ import annotations
+
+import shlex
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lodesman.jobs.shell_words import BrokenQuote, split_words
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", []),
+        ("  ", []),
+        ("a", ["a"]),
+        (" a  b\tc\n", ["a", "b", "c"]),
+        ("'a b' \"c d\"", ["a b", "c d"]),
+        ("a'b'\"c\"d", ["abcd"]),
+        ("''", [""]),
+        ('a "" b', ["a", "", "b"]),
+        (r"a\ b", ["a b"]),
+        (r"'a\b'", [r"a\b"]),
+        (r'"a\b \" \\ "', [r'a\b " \ ']),
+        (r"\'", ["'"]),
+        ("$HOME `x` #c *", ["$HOME", "`x`", "#c", "*"]),
+        ("é\u00a0ü", ["é\u00a0ü"]),
+        ("a\x0bb", ["a\x0bb"]),
+    ],
+)
+def test_words(text, words):
+    assert split_words(text) == words == shlex.split(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "offset", "words"),
+    [
+        ("a 'b", 2, "a ' that is never closed (character 3"),
+        ('x"', 1, 'a " that is never closed (character 2'),
+        ("a\\", 1, "a backslash at the end"),
+    ],
+)
+def test_a_broken_quote_has_its_place(text, offset, words):
+    with pytest.raises(BrokenQuote) as caught:
+        split_words(text)
+    assert caught.value.offset == offset
+    assert words in str(caught.value)
+
+
+def split_or_none(split, text):
+    try:
+        return split(text)
+    except ValueError:
+        return None
+
+
+@settings(max_examples=300)
+@given(st.text(" \t\n\r\"'\\ab#%$;é\x0b\x1c") | st.text())
+def test_the_same_as_shlex(text):
+    assert split_or_none(split_words, text) == split_or_none(shlex.split, text)
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=("Cs",)), max_size=8), max_size=6))
+def test_quoted_words_come_back(words):
+    assert split_words(shlex.join(words)) == words
+
+
+@pytest.mark.parametrize("text", ["x" * 500_000, "'" * 500_000, '"x"' * 150_000, "\\x" * 200_000, '"' + "\\" * 500_001])
+def test_long_texts_take_linear_time(text):
+    started = time.perf_counter()
+    split_or_none(split_words, text)
+    assert time.perf_counter() - started < 5
