@@ -1,0 +1,238 @@
+"""Requirements evaluated against all queues at once, by inverted bitsets (DESIGN 3.3).
+
+A `QueueTable` is built once per VO and configuration. A set of requirements is then a few AND and OR of masks
+instead of a loop over the queues; reasons are made only for the queues somebody asks about, by the very
+predicate of `criterion.judge`. A property test holds: bit set <=> `eligibility.refusals` finds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from lodesman.resources.build import ResourceConfig
+from lodesman.resources.columns import WholeColumn
+from lodesman.resources.criterion import Criterion, compile_requirements
+from lodesman.resources.eligibility import NodeVerdict, access_refusal, refusals
+from lodesman.resources.inherit import ACCESS, Effective, EffectiveParams, all_queues
+from lodesman.resources.kinds import TypeTable
+from lodesman.resources.model import QueueId, Value
+from lodesman.resources.reasons import Reason
+
+Requirements = Mapping[str, object]
+
+
+class QueueTable:
+    """All queues of a tree as one VO sees them ("": nobody in particular), in configured order."""
+
+    def __init__(self, config: ResourceConfig, vo: str = "") -> None:
+        self.types = config.types
+        self.vo = vo
+        ids: list[QueueId] = []
+        self._params: list[EffectiveParams] = []
+        for queue, params in all_queues(config.tree, vo=vo, types=self.types):
+            ids.append(queue)
+            self._params.append(params)
+        self.queues = tuple(ids)
+        """The identity of each queue; the index is its bit."""
+        self.full = (1 << len(ids)) - 1
+        """The mask of all queues."""
+        self._ordinals = {queue: ordinal for ordinal, queue in enumerate(ids)}
+        self._columns = _columns(self._params, self.types)
+        self.open_to_vo = self._admitting()
+        """The queues whose access list admits the VO."""
+
+    def ordinal(self, queue: QueueId) -> int:
+        """The bit of a queue; raises KeyError if there is no such queue."""
+        return self._ordinals[queue]
+
+    def params(self, queue: QueueId) -> Mapping[str, Effective]:
+        """The effective values of a queue by folded name; raises KeyError if there is no such queue."""
+        return self._params[self._ordinals[queue]]
+
+    def names(self, mask: int) -> list[QueueId]:
+        """The queues of a mask, in order."""
+        return [self.queues[ordinal] for ordinal in bits(mask)]
+
+    def sites(self, mask: int) -> tuple[str, ...]:
+        """The sites of the queues of a mask, sorted."""
+        return tuple(sorted({self.queues[ordinal].site for ordinal in bits(mask)}))
+
+    def compile(self, requirements: Requirements) -> tuple[Criterion, ...]:
+        """The criteria of a set of requirements under the types of this table; raises InvalidJob."""
+        return compile_requirements(requirements, self.types)
+
+    def eligible_mask(self, requirements: Requirements | tuple[Criterion, ...]) -> int:
+        """The queues that fulfil all requirements and admit the VO. Raises InvalidJob."""
+        criteria = requirements if isinstance(requirements, tuple) else self.compile(requirements)
+        mask = self.open_to_vo
+        columns = self._columns
+        for criterion in criteria:
+            column = columns.get(criterion.folded)
+            if column is None:
+                return 0
+            mask &= column.met(criterion)
+        return mask
+
+    def assess(self, requirements: Requirements | tuple[Criterion, ...]) -> Assessment:
+        """Which queues fail which requirement. Raises InvalidJob for bad requirements."""
+        criteria = requirements if isinstance(requirements, tuple) else self.compile(requirements)
+        failing: list[int] = []
+        missing: list[int] = []
+        for criterion in criteria:
+            column = self._columns.get(criterion.folded)
+            missing.append(self.full & ~column.present if column else self.full)
+            failing.append(self.full & ~column.met(criterion) if column else self.full)
+        return Assessment(
+            table=self,
+            criteria=criteria,
+            failing=tuple(failing),
+            missing=tuple(missing),
+            denied=self.full & ~self.open_to_vo,
+        )
+
+    def reasons(self, ordinal: int, criteria: tuple[Criterion, ...]) -> tuple[Reason, ...]:
+        """All that speaks against one queue."""
+        return refusals(criteria, self._params[ordinal], vo=self.vo)
+
+    def _admitting(self) -> int:
+        verdicts: dict[int, bool] = {}  # siblings share the effective value they inherit
+        mask = 0
+        for ordinal, params in enumerate(self._params):
+            access = params.get(ACCESS)
+            if id(access) not in verdicts:
+                verdicts[id(access)] = access_refusal(access, self.vo) is None
+            mask |= verdicts[id(access)] << ordinal
+        return mask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """Criteria whose change would admit queues that fulfil all others ("VO" stands for the access)."""
+
+    parameters: tuple[str, ...]
+    mask: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearestMiss:
+    """The queues that fail the fewest criteria: `fewest` of them (0: eligible)."""
+
+    fewest: int
+    mask: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assessment:
+    """A set of requirements held against all queues of a table.
+
+    `failing` and `missing` (the parameter is not declared at all) have a mask per criterion; `denied` are the
+    queues whose access list does not name the VO.
+    """
+
+    table: QueueTable
+    criteria: tuple[Criterion, ...]
+    failing: tuple[int, ...]
+    missing: tuple[int, ...]
+    denied: int
+
+    @property
+    def eligible(self) -> int:
+        """The queues against which nothing speaks."""
+        against = self.denied
+        for mask in self.failing:
+            against |= mask
+        return self.table.full & ~against
+
+    def counts(self) -> list[tuple[str, int]]:
+        """How many queues fall away by each criterion, worst first; the access list counts as "VO"."""
+        counted = [(name, mask.bit_count()) for name, mask in self._planes()]
+        return sorted(counted, key=lambda item: (-item[1], item[0]))
+
+    def nearest(self) -> NearestMiss:
+        """The queues with the fewest failing criteria (bit-sliced counters, a plane per power of two)."""
+        planes: list[int] = []
+        for _, mask in self._planes():
+            carry = mask
+            for index, plane in enumerate(planes):
+                planes[index], carry = plane ^ carry, plane & carry
+                if not carry:
+                    break
+            if carry:
+                planes.append(carry)
+        fewest = 0
+        candidates = self.table.full
+        for index in range(len(planes) - 1, -1, -1):
+            without = candidates & ~planes[index]
+            if without:
+                candidates = without
+            elif candidates:
+                fewest |= 1 << index
+        return NearestMiss(fewest=fewest, mask=candidates)
+
+    def changes(self) -> list[Change]:
+        """For the nearest queues: the sets of criteria that they fail, those that admit most queues first."""
+        nearest = self.nearest()
+        groups: dict[tuple[str, ...], int] = {(): nearest.mask}
+        for name, mask in self._planes():
+            for failed, members in list(groups.items()):
+                hit = members & mask
+                if not hit:
+                    continue
+                if members == hit:
+                    del groups[failed]
+                else:
+                    groups[failed] = members & ~mask
+                groups[(*failed, name)] = hit
+        found = [
+            Change(parameters=failed, mask=mask, count=mask.bit_count())
+            for failed, mask in groups.items()
+            if failed and mask
+        ]
+        return sorted(found, key=lambda change: (-change.count, change.parameters))
+
+    def reasons(self, queue: QueueId) -> tuple[Reason, ...]:
+        """All that speaks against one queue; raises KeyError if there is no such queue."""
+        ordinal = self.table.ordinal(queue)
+        bit = 1 << ordinal
+        against = tuple(
+            criterion for criterion, mask in zip(self.criteria, self.failing, strict=True) if mask & bit
+        )
+        return self.table.reasons(ordinal, against)
+
+    def verdicts(self, mask: int | None = None) -> Iterator[NodeVerdict]:
+        """A verdict with all reasons for each queue (of a mask)."""
+        for ordinal in bits(self.table.full if mask is None else mask):
+            queue = self.table.queues[ordinal]
+            yield NodeVerdict(site=queue.site, ce=queue.ce, queue=queue.queue, reasons=self.reasons(queue))
+
+    def _planes(self) -> list[tuple[str, int]]:
+        named = [(item.parameter, mask) for item, mask in zip(self.criteria, self.failing, strict=True)]
+        return [(name, mask) for name, mask in (("VO", self.denied), *named) if mask]
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The positions of the set bits, ascending."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+def _columns(params: list[EffectiveParams], types: TypeTable) -> dict[str, WholeColumn]:
+    masks: dict[str, dict[object, int]] = {}
+    shown: dict[object, Value] = {}
+    for ordinal, values in enumerate(params):
+        bit = 1 << ordinal
+        for folded, effective in values.items():
+            value = effective.value
+            # The types belong to the identity: 1 and True are equal in Python.
+            key = (value, tuple(map(type, value)) if isinstance(value, tuple) else type(value))
+            shown[key] = value
+            holders = masks.setdefault(folded, {})
+            holders[key] = holders.get(key, 0) | bit
+    return {
+        folded: WholeColumn([(shown[key], mask) for key, mask in holders.items()], types.get_folded(folded))
+        for folded, holders in masks.items()
+    }

@@ -1,0 +1,260 @@
+"""Parameter types: what a parameter is and how a requirement is held against a resource.
+
+| kind    | fulfilled when                                                    | declared operators |
+|---------|-------------------------------------------------------------------|--------------------|
+| number  | capacity >= requirement, both in the declared unit                | >= (default), ==   |
+| string  | equal, letter case counts                                         | ==                 |
+| list    | any of the wanted is among the offered                            | any                |
+| version | at least as new (`versions.py`)                                   | >= (default), ==   |
+| boolean | equal; true/false, yes/no, on/off, 1/0 are read                   | ==                 |
+
+A requirement that is a list is fulfilled by any of its values, and a resource may offer several values,
+whatever the kind. Missing in the resource: not eligible. `ANY` in the resource fits all.
+
+A declaration in the configuration's JobDescription section is short (`Memory = number MB`, `Tag = list
+merge`, `Root = version ==`) or a section of its own with `type`, `unit`, `operator` and `merge`. Well-known
+names are declared from the start (`WELL_KNOWN`); a declaration replaces them.
+
+An undeclared parameter is deduced value by value: if one side is a true number, the other must be a number or
+a text that spells one, and capacity >= requirement; if one side is a truth value, the other must be the
+same or the text true/false; otherwise texts are equal, letter case counting.
+Source: seed rfc7-job-requirements ("The parameter type can be deduced from ... JobDescription"), DESIGN 3.3.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lodesman.resources.model import BadValue, Scalar, as_text, fold
+from lodesman.resources.units import Number, number_in, plain_number
+from lodesman.resources.versions import canonical_version, version_key
+
+
+class Kind(StrEnum):
+    """What a parameter is; DEDUCED is the kind of undeclared ones."""
+
+    NUMBER = "number"
+    STRING = "string"
+    LIST = "list"
+    VERSION = "version"
+    BOOLEAN = "boolean"
+    DEDUCED = "deduced"
+
+
+AT_LEAST = ">="
+EQUAL = "=="
+ANY_OF = "any"
+
+OPERATORS: Mapping[Kind, tuple[str, ...]] = {  # the first is the default
+    Kind.NUMBER: (AT_LEAST, EQUAL),
+    Kind.STRING: (EQUAL,),
+    Kind.LIST: (ANY_OF,),
+    Kind.VERSION: (AT_LEAST, EQUAL),
+    Kind.BOOLEAN: (EQUAL,),
+    Kind.DEDUCED: (ANY_OF,),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterType:
+    """The declared type of one parameter. `merge`: values of all levels are united instead of replaced."""
+
+    name: str
+    kind: Kind
+    unit: str = ""
+    operator: str = ""
+    merge: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.operator:
+            object.__setattr__(self, "operator", OPERATORS[self.kind][0])
+
+
+class TypeTable:
+    """All declared parameter types; names are found without regard to case. Immutable."""
+
+    __slots__ = ("_types", "version")
+
+    def __init__(self, types: Iterable[ParameterType] = (), *, well_known: bool = True) -> None:
+        base = WELL_KNOWN if well_known else ()
+        self._types = {fold(item.name): item for item in (*base, *types)}
+        self.version = _version_of(self._types)
+        """Changes whenever the identity of a requirement set could change."""
+
+    def get(self, name: str) -> ParameterType | None:
+        """The type of a parameter, None if undeclared."""
+        return self._types.get(fold(name))
+
+    def get_folded(self, folded: str) -> ParameterType | None:
+        """As `get`, for a name that is folded already."""
+        return self._types.get(folded)
+
+    def all(self) -> tuple[ParameterType, ...]:
+        """Every declared type, sorted by name."""
+        return tuple(self._types[name] for name in sorted(self._types))
+
+
+def parse_type(name: str, declaration: object) -> ParameterType:
+    """A declaration: "number MB", "list merge", "version ==", or a mapping of type, unit, operator, merge.
+
+    Raises BadValue with a sentence that says what is wrong.
+    """
+    if isinstance(declaration, str):
+        fields = _fields_of_words(declaration.split())
+    elif isinstance(declaration, Mapping):
+        fields = {fold(str(key)): value for key, value in declaration.items()}
+    else:
+        raise BadValue(f"{declaration!r} declares no type")
+    if unknown := sorted(set(fields) - {"type", "unit", "operator", "merge"}):
+        raise BadValue(f"{unknown[0]!r} is no property of a type (type, unit, operator, merge)")
+    kind = kind_of_word(str(fields.get("type", "")))
+    if kind is None:
+        words = ", ".join(item.value for item in Kind if item is not Kind.DEDUCED)
+        raise BadValue(f"type {fields.get('type', '')!r} is none of {words}")
+    merge = boolean_of(fields.get("merge", False))
+    return _checked_type(name, kind, str(fields.get("unit", "")), (str(fields.get("operator", "")), merge))
+
+
+def _checked_type(name: str, kind: Kind, unit: str, habits: tuple[str, bool]) -> ParameterType:
+    operator, merge = habits
+    if operator and operator not in OPERATORS[kind]:
+        raise BadValue(f"operator {operator!r} does not fit a {kind.value} ({' '.join(OPERATORS[kind])})")
+    if unit and kind is not Kind.NUMBER:
+        raise BadValue(f"a {kind.value} has no unit")
+    if merge and kind is not Kind.LIST:
+        raise BadValue(f"only a list is merged, not a {kind.value}")
+    return ParameterType(name=name, kind=kind, unit=unit, operator=operator, merge=merge)
+
+
+def _fields_of_words(words: list[str]) -> dict[str, object]:
+    fields: dict[str, object] = {"type": words[0] if words else ""}
+    for word in words[1:]:
+        if word in {AT_LEAST, EQUAL, ANY_OF}:
+            key: str = "operator"
+        else:
+            key = "merge" if word.lower() == "merge" else "unit"
+        if key in fields:
+            raise BadValue(f"{key} is given twice")
+        fields[key] = True if key == "merge" else word
+    return fields
+
+
+def kind_of_word(word: str) -> Kind | None:
+    """The declarable kind that a word names, None if it names none."""
+    kinds = {kind.value: kind for kind in Kind if kind is not Kind.DEDUCED}
+    return kinds.get(word.strip().lower())
+
+
+_TRUTH = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
+
+
+def boolean_of(value: object) -> bool:
+    """A truth value from what people write; raises BadValue."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str | int | float):
+        found = _TRUTH.get(as_text(value).lower())
+        if found is not None:
+            return found
+    raise BadValue(f"{value!r} is neither true nor false")
+
+
+def scalar_of(value: Scalar, kind: Kind, unit: str = "") -> Scalar:
+    """One value in the form in which its kind compares it; idempotent. Raises BadValue."""
+    match kind:
+        case Kind.STRING | Kind.LIST:
+            return as_text(value)
+        case Kind.NUMBER:
+            return number_in(value, unit)
+        case Kind.BOOLEAN:
+            return boolean_of(value)
+        case Kind.VERSION:
+            return canonical_version(as_text(value))
+        case Kind.DEDUCED:
+            if isinstance(value, str):
+                return value.strip()
+            return value if isinstance(value, bool) else number_in(value)
+
+
+def admits(kind: Kind, operator: str, wanted: Scalar, offered: Scalar) -> bool:
+    """Whether one offered value fulfils one wanted value; both as `scalar_of` gives them.
+
+    This is the one predicate of requirements: claims, `why` and the bit table answer as it does.
+    """
+    match kind:
+        case Kind.NUMBER:
+            return _at_least(wanted, offered) if operator == AT_LEAST else offered == wanted
+        case Kind.VERSION:
+            wanted_key, offered_key = version_key(str(wanted)), version_key(str(offered))
+            return offered_key >= wanted_key if operator == AT_LEAST else offered_key == wanted_key
+        case Kind.STRING | Kind.LIST | Kind.BOOLEAN:
+            return offered == wanted
+        case Kind.DEDUCED:
+            return _deduced(wanted, offered)
+
+
+def _deduced(wanted: Scalar, offered: Scalar) -> bool:
+    if isinstance(wanted, bool) or isinstance(offered, bool):
+        left, right = truth_of(wanted), truth_of(offered)
+        return left is not None and left == right
+    if isinstance(wanted, str) and isinstance(offered, str):
+        return wanted == offered
+    return _at_least(spelled_number(wanted), spelled_number(offered))
+
+
+def _at_least(wanted: Scalar | None, offered: Scalar | None) -> bool:
+    return isinstance(wanted, int | float) and isinstance(offered, int | float) and offered >= wanted
+
+
+def truth_of(value: Scalar) -> bool | None:
+    """The truth value that an undeclared value is or spells (true/false, any case), else None."""
+    if isinstance(value, bool):
+        return value
+    return {"true": True, "false": False}.get(value.lower()) if isinstance(value, str) else None
+
+
+def spelled_number(value: Scalar) -> Number | None:
+    """The number that an undeclared value is or spells (without unit), else None."""
+    if isinstance(value, bool):
+        return None
+    return plain_number(value) if isinstance(value, str) else value
+
+
+def _version_of(types: Mapping[str, ParameterType]) -> str:
+    # `merge` is left out: it changes what resources offer, never what a requirement is.
+    rows = [[name, types[name].kind.value, types[name].unit, types[name].operator] for name in sorted(types)]
+    return hashlib.sha256(json.dumps(rows).encode("ascii")).hexdigest()[:16]
+
+
+WELL_KNOWN: tuple[ParameterType, ...] = (
+    ParameterType(name="Memory", kind=Kind.NUMBER, unit="MB"),
+    ParameterType(name="MaxRAM", kind=Kind.NUMBER, unit="MB"),
+    ParameterType(name="CPUTime", kind=Kind.NUMBER, unit="s"),
+    ParameterType(name="maxCPUTime", kind=Kind.NUMBER, unit="min"),
+    ParameterType(name="CPUScalingFactor", kind=Kind.NUMBER),
+    ParameterType(name="SI00", kind=Kind.NUMBER),
+    ParameterType(name="NumberOfProcessors", kind=Kind.NUMBER),
+    ParameterType(name="MaxTotalJobs", kind=Kind.NUMBER),
+    ParameterType(name="Slots", kind=Kind.NUMBER),
+    ParameterType(name="MaxWaitingJobs", kind=Kind.NUMBER),
+    ParameterType(name="WaitingToRunningRatio", kind=Kind.NUMBER),
+    ParameterType(name="Tag", kind=Kind.LIST, merge=True),
+    ParameterType(name="RequiredTag", kind=Kind.LIST, merge=True),
+    ParameterType(name="Platform", kind=Kind.LIST),
+    ParameterType(name="VO", kind=Kind.LIST),
+    ParameterType(name="Backend", kind=Kind.STRING),
+    ParameterType(name="CEType", kind=Kind.STRING),
+)

@@ -1,0 +1,354 @@
+"""Requirements compiled, and one held against one effective value."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lodesman.errors import InvalidJob
+from lodesman.resources.criterion import MAX_REQUIREMENTS, MAX_TEXT, MAX_VALUES, compile_requirements, judge
+from lodesman.resources.inherit import Effective
+from lodesman.resources.kinds import Kind, TypeTable, parse_type
+from lodesman.resources.model import BadValue, Level
+from lodesman.resources.reasons import (
+    AccessDenied,
+    MissingParameter,
+    NotAmong,
+    NotEqual,
+    TooSmall,
+    VersionTooOld,
+    as_dict,
+    describe,
+)
+
+TYPES = TypeTable(
+    [
+        parse_type("SoftwareTag", "list"),
+        parse_type("CPUModel", "string"),
+        parse_type("ROOT", "version"),
+        parse_type("Kernel", "version =="),
+        parse_type("GPUs", "number =="),
+        parse_type("Internet", "boolean"),
+    ]
+)
+
+
+def effective(value, name="P", level=Level.QUEUE):
+    return Effective(name=name, value=value, level=level, levels=(level,))
+
+
+def verdict(name, wanted, offered):
+    (criterion,) = compile_requirements({name: wanted}, TYPES)
+    return judge(criterion, effective(offered, name))
+
+
+def test_criteria_are_canonical_and_sorted_by_name():
+    criteria = compile_requirements(
+        {"softwaretag": ["b", "a", "b"], "Memory": "4 GB", "Zoo": 1, "alpha": "x"}, TYPES
+    )
+    assert [(item.parameter, item.wanted) for item in criteria] == [
+        ("alpha", ("x",)),
+        ("Memory", (4096,)),
+        ("SoftwareTag", ("a", "b")),
+        ("Zoo", (1,)),
+    ]
+    assert criteria[0].kind is Kind.DEDUCED
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"Memory": "4000"}, {"memory": 4000.0}),
+        ({"Memory": "4000 MB"}, {"Memory": [4000, "4000"]}),
+        ({"SoftwareTag": "a"}, {"SoftwareTag": ["a", " a "]}),
+        ({"SoftwareTag": "a, b"}, {"SoftwareTag": ("b", "a")}),
+        ({"ROOT": "6.30"}, {"root": "6.30.0"}),
+        ({"Internet": "yes"}, {"Internet": True}),
+        ({"CPUModel": "Intel Xeon"}, {" CPUModel ": "Intel Xeon "}),
+        ({"Other": [1.0, 2]}, {"other": [2, 1]}),
+    ],
+)
+def test_spellings_of_one_requirement_are_equal(one, other):
+    assert compile_requirements(one, TYPES) == compile_requirements(other, TYPES)
+
+
+def test_a_comma_separates_only_in_lists():
+    (criterion,) = compile_requirements({"CPUModel": "Intel, the old one"}, TYPES)
+    assert criterion.wanted == ("Intel, the old one",)
+    (criterion,) = compile_requirements({"Undeclared": "a, b"}, TYPES)
+    assert criterion.wanted == ("a, b",)
+
+
+def test_one_and_true_stay_two_values():
+    (criterion,) = compile_requirements({"Undeclared": [1, True, "1", 1.0]}, TYPES)
+    assert criterion.wanted == (True, 1, "1")
+    assert [type(item) for item in criterion.wanted] == [bool, int, str]
+
+
+@pytest.mark.parametrize(
+    ("requirements", "attribute", "message"),
+    [
+        ({"Memory": "lots"}, "Requirements.Memory", "a number is expected: 'lots' is no number"),
+        ({"Memory": "4 s"}, "Requirements.Memory", "unit 's' does not fit"),
+        ({"Memory": True}, "Requirements.Memory", "True is no number"),
+        ({"Internet": "perhaps"}, "Requirements.Internet", "neither true nor false"),
+        ({"ROOT": "a,b"}, "Requirements.ROOT", "is no version"),
+        ({"Nested": {"a": 1}}, "Requirements.Nested", "neither text, number, truth value nor a list"),
+        ({"Nothing": None}, "Requirements.Nothing", "neither text, number"),
+        ({"Empty": []}, "Requirements.Empty", "an empty list"),
+        ({"SoftwareTag": " , "}, "Requirements.SoftwareTag", "an empty list"),
+        ({"SoftwareTag": [" "]}, "Requirements.SoftwareTag", "an empty list"),
+        ({"Deep": [["a"]]}, "Requirements.Deep", "a list inside a list"),
+        ({"Long": "x" * (MAX_TEXT + 1)}, "Requirements.Long", "longer than"),
+        ({"Long": ["x" * (MAX_TEXT + 1)]}, "Requirements.Long", "longer than"),
+        ({"Many": list(range(MAX_VALUES + 1))}, "Requirements.Many", "more than 10000 values"),
+        ({"Memory": 1, "memory": 2}, "Requirements.memory", "given twice, also as Memory"),
+        ({"": 1}, "Requirements", "needs a name"),
+        ({"n" * (MAX_TEXT + 1): 1}, "Requirements", "needs a name"),
+        ({"Huge": 10**400}, "Requirements.Huge", "too large"),
+        ({"Endless": float("inf")}, "Requirements.Endless", "no finite number"),
+    ],
+)
+def test_what_is_refused_names_the_attribute(requirements, attribute, message):
+    with pytest.raises(InvalidJob, match=message) as caught:
+        compile_requirements(requirements, TYPES)
+    assert caught.value.data["attribute"] == attribute
+
+
+def test_too_many_requirements():
+    with pytest.raises(InvalidJob, match="More than 1000"):
+        compile_requirements({f"r{i}": 1 for i in range(MAX_REQUIREMENTS + 1)}, TYPES)
+    assert len(compile_requirements({f"r{i}": 1 for i in range(MAX_REQUIREMENTS)}, TYPES)) == MAX_REQUIREMENTS
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "offered"),
+    [
+        ("Memory", 4000, 4000),
+        ("Memory", 4000, 8000),
+        ("Memory", [4000, 64000], 8000),
+        ("Memory", 4000, (2000, 8000)),
+        ("Memory", 4000, "ANY"),
+        ("Memory", "4 GB", 4096),
+        ("GPUs", 2, 2),
+        ("SoftwareTag", ["AppVersion1", "AppVersion2"], "AppVersion2"),
+        ("SoftwareTag", "AppVersion2", ("AppVersion1", "AppVersion2")),
+        ("SoftwareTag", "AppVersion2", "AppVersion1, AppVersion2"),
+        ("SoftwareTag", "whatever", ("x", "ANY")),
+        ("CPUModel", "Intel Xeon", "Intel Xeon"),
+        ("CPUModel", ["AMD", "Intel Xeon"], "Intel Xeon"),
+        ("ROOT", "6.28", "6.30"),
+        ("ROOT", ["7", "6.28"], "6.30"),
+        ("Kernel", "5.14.0", "5.14"),
+        ("Internet", "yes", True),
+        ("Undeclared", 5, "6"),
+        ("Undeclared", ["x", 5], ("y", 7)),
+        ("Undeclared", "anything", "ANY"),
+    ],
+)
+def test_fulfilled(name, wanted, offered):
+    assert verdict(name, wanted, offered) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "offered", "reason"),
+    [
+        (
+            "Memory",
+            8000,
+            4000,
+            TooSmall(parameter="Memory", wanted=8000, offered=4000, unit="MB", level=Level.QUEUE),
+        ),
+        (
+            "Memory",
+            [8000, 9000],
+            (1000, 4000),
+            TooSmall(parameter="Memory", wanted=8000, offered=4000, unit="MB", level=Level.QUEUE),
+        ),
+        (
+            "Memory",
+            8000,
+            (),
+            TooSmall(parameter="Memory", wanted=8000, offered=None, unit="MB", level=Level.QUEUE),
+        ),
+        ("GPUs", 2, 4, NotEqual(parameter="GPUs", wanted=2, offered=4, level=Level.QUEUE)),
+        ("GPUs", [1, 2], 4, NotAmong(parameter="GPUs", wanted=(1, 2), offered=(4,), level=Level.QUEUE)),
+        (
+            "SoftwareTag",
+            ["a", "b"],
+            ("c", "d"),
+            NotAmong(parameter="SoftwareTag", wanted=("a", "b"), offered=("c", "d"), level=Level.QUEUE),
+        ),
+        (
+            "SoftwareTag",
+            "a",
+            (),
+            NotAmong(parameter="SoftwareTag", wanted=("a",), offered=(), level=Level.QUEUE),
+        ),
+        (
+            "SoftwareTag",
+            "any",
+            "Any",
+            NotEqual(parameter="SoftwareTag", wanted="any", offered="Any", level=Level.QUEUE),
+        ),
+        (
+            "CPUModel",
+            "Intel",
+            "AMD",
+            NotEqual(parameter="CPUModel", wanted="Intel", offered="AMD", level=Level.QUEUE),
+        ),
+        (
+            "ROOT",
+            "6.30",
+            "6.4",
+            VersionTooOld(parameter="ROOT", wanted="6.30", offered="6.4", level=Level.QUEUE),
+        ),
+        (
+            "ROOT",
+            ["6.10", "6.9"],
+            ("6.2", "6.8"),
+            VersionTooOld(parameter="ROOT", wanted="6.9", offered="6.8", level=Level.QUEUE),
+        ),
+        ("Kernel", "5", "6", NotEqual(parameter="Kernel", wanted="5", offered="6", level=Level.QUEUE)),
+        (
+            "Internet",
+            True,
+            False,
+            NotEqual(parameter="Internet", wanted=True, offered=False, level=Level.QUEUE),
+        ),
+        (
+            "Undeclared",
+            5,
+            "4",
+            TooSmall(parameter="Undeclared", wanted=5, offered=4, unit="", level=Level.QUEUE),
+        ),
+        (
+            "Undeclared",
+            "5",
+            4,
+            TooSmall(parameter="Undeclared", wanted=5, offered=4, unit="", level=Level.QUEUE),
+        ),
+        (
+            "Undeclared",
+            "5",
+            "4",
+            NotEqual(parameter="Undeclared", wanted="5", offered="4", level=Level.QUEUE),
+        ),
+        ("Undeclared", 5, "x", NotEqual(parameter="Undeclared", wanted=5, offered="x", level=Level.QUEUE)),
+        ("Undeclared", True, 1, NotEqual(parameter="Undeclared", wanted=True, offered=1, level=Level.QUEUE)),
+    ],
+)
+def test_refused_with_the_reason(name, wanted, offered, reason):
+    assert verdict(name, wanted, offered) == reason
+
+
+def test_a_missing_parameter():
+    (criterion,) = compile_requirements({"Memory": 4000}, TYPES)
+    assert judge(criterion, None) == MissingParameter(parameter="Memory", wanted=(4000,))
+
+
+def test_the_level_of_the_value_is_in_the_reason():
+    (criterion,) = compile_requirements({"Memory": 4000}, TYPES)
+    reason = judge(criterion, effective(2000, level=Level.SITE_VO))
+    assert reason.level is Level.SITE_VO
+
+
+def test_a_resource_value_that_its_type_cannot_read_is_no_silent_no():
+    (criterion,) = compile_requirements({"Memory": 4000}, TYPES)
+    with pytest.raises(BadValue):
+        judge(criterion, effective("lots"))
+
+
+def test_long_lists_are_compared_in_one_step():
+    wanted = [f"w{i}" for i in range(MAX_VALUES)]
+    offered = tuple(f"o{i}" for i in range(MAX_VALUES))
+    assert isinstance(verdict("SoftwareTag", wanted, offered), NotAmong)
+    assert verdict("SoftwareTag", wanted, (*offered, "w7")) is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [
+        (MissingParameter(parameter="P", wanted=("a", 2)), "P is not declared (wanted a or 2)"),
+        (
+            TooSmall(parameter="Memory", wanted=8000, offered=4000, unit="MB", level=Level.SITE_VO),
+            "Memory: wanted at least 8000 MB, the site(VO) offers 4000",
+        ),
+        (
+            TooSmall(parameter="Speed", wanted=1.5, offered=None, unit="", level=Level.CE),
+            "Speed: wanted at least 1.5, the CE offers nothing",
+        ),
+        (
+            VersionTooOld(parameter="ROOT", wanted="6.30", offered="6.28", level=Level.QUEUE),
+            "ROOT: wanted at least 6.30, the queue offers 6.28",
+        ),
+        (
+            NotAmong(parameter="Tag", wanted=("a", "b"), offered=(), level=Level.QUEUE),
+            "Tag: wanted a or b, the queue offers nothing",
+        ),
+        (
+            NotAmong(parameter="Tag", wanted=("a",), offered=("c", "d"), level=Level.SITE),
+            "Tag: wanted a, the site offers c or d",
+        ),
+        (
+            NotEqual(parameter="Internet", wanted=True, offered=False, level=Level.SITE),
+            "Internet: wanted true, the site offers false",
+        ),
+        (
+            AccessDenied(vo="biovo", allowed=("physvo", "other"), level=Level.CE),
+            "VO biovo has no access: the CE admits physvo or other",
+        ),
+    ],
+)
+def test_every_reason_is_a_sentence_and_json(reason, text):
+    assert describe(reason) == text
+    found = as_dict(reason)
+    assert found["text"] == text
+    assert found["code"] == reason.code
+    assert found["parameter"]
+    assert not any(isinstance(value, tuple) for value in found.values())
+
+
+values = st.one_of(
+    st.integers(-3, 3),
+    st.floats(-3, 3),
+    st.booleans(),
+    st.sampled_from(["1", "2", "true", "a", "A", "1.0", "ANY", "x, y"]),
+)
+requirement_values = st.one_of(values, st.lists(values, min_size=1, max_size=4))
+names = st.sampled_from(
+    ["Memory", "SoftwareTag", "CPUModel", "ROOT", "Kernel", "GPUs", "Internet", "Undeclared"]
+)
+
+
+@given(names, requirement_values, st.one_of(values, st.lists(values, max_size=4).map(tuple)))
+def test_more_wanted_values_never_make_it_harder(name, wanted, offered):
+    try:
+        (criterion,) = compile_requirements({name: wanted}, TYPES)
+        reason = judge(criterion, effective(offered, name))
+        as_list = wanted if isinstance(wanted, list) else [wanted]
+        (wider,) = compile_requirements({name: [*as_list, "1"]}, TYPES)
+    except (InvalidJob, BadValue):
+        return
+    if reason is None:
+        assert judge(wider, effective(offered, name)) is None
+    else:
+        assert describe(reason)
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=6), st.recursive(values, lambda inner: st.lists(inner, max_size=3)), max_size=5
+    )
+)
+def test_any_requirements_compile_or_are_refused_by_name(requirements):
+    criteria, named = compiled_or_named(requirements)
+    assert named.startswith("Requirements") if criteria is None else len(criteria) == len(requirements)
+    folded = [item.folded for item in criteria or ()]
+    assert folded == sorted(set(folded))
+
+
+def compiled_or_named(requirements):
+    try:
+        return compile_requirements(requirements, TYPES), ""
+    except InvalidJob as fault:
+        return None, fault.data["attribute"]

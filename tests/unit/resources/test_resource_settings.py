@@ -1,0 +1,206 @@
+"""What the program itself reads of a queue."""
+
+import pytest
+
+from lodesman.resources import QueueId, QueueSettings, effective_params, load_toml, queue_settings
+from lodesman.resources.kinds import ParameterType, TypeTable, parse_type
+from lodesman.resources.model import ANY, BadValue, fold
+from lodesman.resources.settings import KINDS, RULES, check_type, check_value, with_unit
+from lodesman.resources.values import typed_value
+
+
+def settings(lines, head=""):
+    config = load_toml(f"{head}\n[site.S.ce.c.queue.q]\n{lines}")
+    return queue_settings(
+        effective_params(config.tree, QueueId("S", "c", "q"), types=config.types), config.types
+    )
+
+
+def test_nothing_configured_is_not_zero():
+    assert settings("") == QueueSettings()
+    assert settings("").cpu_seconds is None
+    assert settings("").norm_cpu_seconds is None
+    assert settings("").max_waiting_jobs is None
+
+
+def test_everything_configured():
+    found = settings(
+        """
+        Backend = "local"
+        CPUTime = "1 h"
+        CPUScalingFactor = 1.5
+        MaxWaitingJobs = 2
+        MaxTotalJobs = 0
+        WaitingToRunningRatio = 0.5
+        NumberOfProcessors = 8
+        Memory = "16 GB"
+        Platform = "x86_64-el9"
+        Tag = ["a", "b"]
+        RequiredTag = "a"
+        VO = "v, w"
+        """
+    )
+    assert found == QueueSettings(
+        backend="local",
+        cpu_seconds=3600,
+        cpu_scaling_factor=1.5,
+        max_waiting_jobs=2,
+        max_total_jobs=0,
+        waiting_to_running_ratio=0.5,
+        processors=8,
+        memory_mb=16384,
+        platforms=("x86_64-el9",),
+        tags=("a", "b"),
+        required_tags=("a",),
+        vos=("v", "w"),
+    )
+    assert found.norm_cpu_seconds == 5400
+
+
+def test_diracs_minutes_and_specint():
+    found = settings("maxCPUTime = 60\nSI00 = 2500")
+    assert (found.cpu_seconds, found.cpu_scaling_factor, found.norm_cpu_seconds) == (3600, 10, 36000)
+
+
+def test_seconds_go_before_minutes_and_a_factor_before_specint():
+    found = settings("maxCPUTime = 60\nCPUTime = 100\nSI00 = 2500")
+    assert (found.cpu_seconds, found.cpu_scaling_factor) == (100, 1)
+    found = settings("maxCPUTime = 60\nSI00 = 2500\nCPUScalingFactor = 2")
+    assert found.norm_cpu_seconds == 7200
+    assert settings("maxCPUTime = 60\nSI00 = 0").cpu_scaling_factor == 1
+
+
+def test_what_a_job_may_use_goes_before_what_the_node_has():
+    assert settings("Memory = 64000").memory_mb == 64000
+    assert settings("Memory = 64000\nMaxRAM = 8000").memory_mb == 8000
+
+
+def test_any_is_not_configured():
+    found = settings('Memory = "ANY"\nCPUTime = "ANY"\nPlatform = "ANY"')
+    assert (found.memory_mb, found.cpu_seconds) == (None, None)
+    assert found.platforms == (ANY,)
+
+
+def test_the_type_of_a_ce_stands_in_for_the_backend():
+    assert settings('CEType = "HTCondorCE"').backend == "HTCondorCE"
+    assert settings('CEType = "HTCondorCE"\nBackend = "local"').backend == "local"
+
+
+def test_declared_units_are_converted():
+    found = settings(
+        "Memory = 4\nCPUTime = 2", '[job_description]\nMemory = "number GB"\nCPUTime = "number h"'
+    )
+    assert (found.memory_mb, found.cpu_seconds) == (4096, 7200)
+    found = settings("Memory = 4\nCPUTime = 2", '[job_description]\nMemory = "number"')
+    assert (found.memory_mb, found.cpu_seconds) == (4, 2)
+
+
+def test_a_declaration_may_not_change_what_the_program_works_with():
+    for name, kind in KINDS.items():
+        check_type(ParameterType(name=name, kind=kind))
+        other = "boolean"
+        with pytest.raises(BadValue, match=f"needs a {kind.value}"):
+            check_type(parse_type(name, other))
+    with pytest.raises(BadValue, match="does not fit"):
+        check_type(parse_type("Memory", "number s"))
+    with pytest.raises(BadValue, match="does not fit"):
+        check_type(parse_type("MaxTotalJobs", "number MB"))
+    check_type(parse_type("Anything", "boolean"))
+
+
+def test_every_rule_is_about_a_number_that_is_declared_from_the_start():
+    types = TypeTable()
+    for folded, rule in RULES.items():
+        assert types.get_folded(folded).unit == rule.unit
+        assert with_unit(ParameterType(name=folded, kind=KINDS[folded])).unit == rule.unit
+    for folded, kind in KINDS.items():
+        assert types.get_folded(folded).kind is kind
+    assert with_unit(parse_type("Other", "number GB")).unit == "GB"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CPUTime", -1),
+        ("CPUScalingFactor", 0),
+        ("CPUScalingFactor", -0.5),
+        ("MaxWaitingJobs", 1.5),
+        ("MaxTotalJobs", -1),
+        ("Slots", 0.5),
+        ("NumberOfProcessors", 0),
+        ("Memory", (1, 2)),
+        ("CEType", ("a", "b")),
+        ("WaitingToRunningRatio", -0.1),
+    ],
+)
+def test_values_nothing_can_be_done_with(name, value):
+    with pytest.raises(BadValue):
+        check_value(fold(name), value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CPUTime", 0),
+        ("CPUScalingFactor", 0.001),
+        ("MaxTotalJobs", 0),
+        ("NumberOfProcessors", 1),
+        ("Memory", ANY),
+        ("Tag", ("a", "b")),
+        ("Anything", -5),
+        ("Anything", (1, "a")),
+    ],
+)
+def test_values_that_pass(name, value):
+    check_value(fold(name), value)
+
+
+@pytest.mark.parametrize(
+    ("raw", "declaration", "commas", "value"),
+    [
+        ("a, b", None, True, ("a", "b")),
+        ("a, b", None, False, "a, b"),
+        ("a,", None, True, "a"),
+        ("a, b", "string", True, "a, b"),
+        ("a, b, a", "list", False, ("a", "b")),
+        ("a", "list", True, ("a",)),
+        ("", "list", True, ()),
+        (["a, b", "c"], "list", False, ("a", "b", "c")),
+        (5, "list", False, ("5",)),
+        ("1, 2 GB", "number MB", True, (1, 2048)),
+        ("4 GB", "number MB", True, 4096),
+        (["1 GB", 2], "number MB", False, (1024, 2)),
+        ("6.30.0", "version", True, "6.30"),
+        (6.3, "version", False, "6.3"),
+        ("Yes", "boolean", True, True),
+        (" ANY ", "number", True, "ANY"),
+        (["ANY"], "version", False, ("ANY",)),
+        ("any", None, True, "any"),
+        (True, None, False, True),
+        ([1, True, 1.0, "1"], None, False, (1, True, "1")),
+        (1.5, None, False, 1.5),
+        ("  x ", None, True, "x"),
+    ],
+)
+def test_raw_values_become_typed_ones(raw, declaration, commas, value):
+    declared = parse_type("P", declaration) if declaration else None
+    found = typed_value(raw, declared, commas=commas)
+    assert found == value
+    assert type(found) is type(value)
+    assert typed_value(found, declared, commas=False) == value
+
+
+@pytest.mark.parametrize(
+    ("raw", "declaration"),
+    [
+        ("lots", "number"),
+        ("any", "number"),
+        ("perhaps", "boolean"),
+        ("a/b", "version"),
+        (None, None),
+        ({}, "list"),
+    ],
+)
+def test_raw_values_that_are_refused(raw, declaration):
+    with pytest.raises(BadValue):
+        typed_value(raw, parse_type("P", declaration) if declaration else None)
