@@ -1,0 +1,85 @@
+"""The director's decisions: how many pilots, for which task queue, whose, through which pool, where.
+
+Pure: snapshots in, decisions out; `now` and the random source are arguments. `decide` is one iteration; the
+service around it stores the decision and drives submission pools and backends (DESIGN 3.4).
+"""
+
+from lodesman.director.adaptive import AdaptiveRules, Target
+from lodesman.director.breaker import Breaker, BreakerRules, BreakerState, failed, settle, succeeded
+from lodesman.director.clamps import Clamp, ClampName
+from lodesman.director.demand import Explain, TaskQueueDemand
+from lodesman.director.excess import Excess, ExcessRules
+from lodesman.director.iteration import Decision, PoolRefusal, Snapshot, decide
+from lodesman.director.observation import Observation
+from lodesman.director.options import DirectorOptions, PoolOptions, Reload, read_options, reload_options
+from lodesman.director.pilot_type import PilotIdentity
+from lodesman.director.placement import (
+    Ask,
+    AskOutcome,
+    Placement,
+    PlacementResult,
+    Refusal,
+    RefusalKind,
+    Room,
+)
+from lodesman.director.plan import Plan, PlanRow
+from lodesman.director.pools import PoolOutcome, PoolState, PoolTry
+from lodesman.director.queues import CandidateQueue, CeId, OwnPilots, QueueCaps, QueueId
+from lodesman.director.record import plan_of, story, to_record
+from lodesman.director.supply import PilotStanding, PilotView, SetAside, Spare, Supply
+from lodesman.director.token_bucket import RateRules, TokenBucket
+
+__all__ = [
+    "AdaptiveRules",
+    "Ask",
+    "AskOutcome",
+    "Breaker",
+    "BreakerRules",
+    "BreakerState",
+    "CandidateQueue",
+    "CeId",
+    "Clamp",
+    "ClampName",
+    "Decision",
+    "DirectorOptions",
+    "Excess",
+    "ExcessRules",
+    "Explain",
+    "Observation",
+    "OwnPilots",
+    "PilotIdentity",
+    "PilotStanding",
+    "PilotView",
+    "Placement",
+    "PlacementResult",
+    "Plan",
+    "PlanRow",
+    "PoolOptions",
+    "PoolOutcome",
+    "PoolRefusal",
+    "PoolState",
+    "PoolTry",
+    "QueueCaps",
+    "QueueId",
+    "RateRules",
+    "Refusal",
+    "RefusalKind",
+    "Reload",
+    "Room",
+    "SetAside",
+    "Snapshot",
+    "Spare",
+    "Supply",
+    "Target",
+    "TaskQueueDemand",
+    "TokenBucket",
+    "decide",
+    "failed",
+    "plan_of",
+    "read_options",
+    "reload_options",
+    "settle",
+    "story",
+    "succeeded",
+    "to_record",
+]

@@ -1,0 +1,68 @@
+"""Clamps: ordered upper limits on a number of pilots, each recording what it took away.
+
+They stand around the seed's formula (DESIGN 3.4). Clamps of a task queue: usable supply, pilots per
+iteration. Clamps of a CE queue: closed, unknown load, breaker, MaxWaitingJobs, MaxTotalJobs, held
+pilots, token bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ClampName(StrEnum):
+    """The closed set of limits the director knows."""
+
+    USABLE_SUPPLY = "usable-supply"
+    ITERATION_CAP = "pilots-per-iteration"
+    CLOSED = "closed"
+    UNKNOWN_LOAD = "unknown-load"
+    BREAKER = "breaker"
+    MAX_WAITING = "max-waiting"
+    MAX_TOTAL = "max-total"
+    MAX_HELD = "max-held"
+    TOKEN_BUCKET = "token-bucket"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """An upper limit and the arithmetic or the reason behind it, for people."""
+
+    name: ClampName
+    limit: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clamp:
+    """One bite: `before` pilots came in, `after` = min(before, max(limit, 0)) went on."""
+
+    name: ClampName
+    before: int
+    after: int
+    limit: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clamped:
+    """What is left, and the bites in order; a limit that did not bite leaves no trace."""
+
+    count: int
+    clamps: tuple[Clamp, ...] = ()
+
+
+def clamp(count: int, limits: Iterable[Limit]) -> Clamped:
+    """Send `count` through the limits in order; never negative."""
+    left = max(0, count)
+    bites = []
+    for limit in limits:
+        after = min(left, max(0, limit.limit))
+        if after < left:
+            bites.append(
+                Clamp(name=limit.name, before=left, after=after, limit=limit.limit, detail=limit.detail)
+            )
+        left = after
+    return Clamped(count=left, clamps=tuple(bites))

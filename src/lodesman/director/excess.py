@@ -1,0 +1,75 @@
+"""Which waiting pilots to cancel when demand fell: slowly, and only what was seen to be spare twice.
+
+A single odd snapshot must never empty the queues of a site (reference user-needs, rows 3 and 12), and a
+pilot in an unknown state is never cancelled (DESIGN rule 5).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from lodesman.director.supply import PilotStanding, Spare
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExcessRules:
+    """How eager cancelling is.
+
+    tolerated_fraction: so many surplus pilots, as a fraction of the counted ones, may stay: demand moves
+    while pilots wait, and a pilot that is cancelled loses its place in the batch queue. Pilots that no
+    task queue could use are not tolerated. max_cancels: per iteration. confirm_s: seconds for which a
+    pilot must have been spare, in every iteration.
+    """
+
+    enabled: bool = True
+    tolerated_fraction: float = 0.5
+    max_cancels: int = 10
+    confirm_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excess:
+    """cancel: pilots to cancel now. suspects: spare pilots and when each was first seen so; the caller
+    gives them back at the next iteration. tolerated: surplus pilots that may stay.
+    """
+
+    cancel: tuple[int, ...] = ()
+    suspects: Mapping[int, float]
+    tolerated: int = 0
+
+
+def choose_excess(
+    spare: Iterable[Spare],
+    *,
+    counted: int,
+    suspects: Mapping[int, float],
+    rules: ExcessRules,
+    now: float,
+) -> Excess:
+    """Pilots to cancel among the spare ones; `counted` is how many waiting or idle pilots have a use.
+
+    `suspects` comes from the iteration before; a pilot that had a use in between starts anew.
+    """
+    waiting = [one for one in spare if one.standing is PilotStanding.WAITING]
+    seen = {one.pilot_id: min(suspects.get(one.pilot_id, now), now) for one in waiting}
+    if not rules.enabled:
+        return Excess(suspects=seen)
+    tolerated = math.ceil(rules.tolerated_fraction * counted)
+    useless = _youngest_first(one for one in waiting if one.useless)
+    # The oldest surplus pilots stay: they are the nearest to starting.
+    surplus = _youngest_first(one for one in waiting if not one.useless)
+    surplus = surplus[: max(0, len(surplus) - tolerated)]
+    ripe = [
+        one.pilot_id
+        for one in (*useless, *surplus)
+        if one.pilot_id in suspects and now - seen[one.pilot_id] >= rules.confirm_s
+    ]
+    cancel = tuple(ripe[: rules.max_cancels])
+    # Those stay suspects: if cancelling fails, the next iteration tries again at once.
+    return Excess(cancel=cancel, suspects=seen, tolerated=tolerated)
+
+
+def _youngest_first(spare: Iterable[Spare]) -> list[Spare]:
+    return sorted(spare, key=lambda one: (-one.submitted_at, -one.pilot_id))

@@ -1,0 +1,156 @@
+"""A decision as JSON values, and back: what is stored of each iteration and what `why` tells from it.
+
+Rows are lists in the order of `row_fields`, since there can be ten thousand of them a minute. Of a task
+queue's refusals only counts and some examples are kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from itertools import islice
+from typing import Any
+
+from lodesman.director.clamps import Clamp, ClampName
+from lodesman.director.iteration import Decision
+from lodesman.director.placement import Ask, AskOutcome, Refusal
+from lodesman.director.plan import Plan, PlanRow, arithmetic
+
+Record = dict[str, Any]
+
+_ROW_FIELDS = tuple(one.name for one in fields(PlanRow))
+_CLAMP_FIELDS = tuple(one.name for one in fields(Clamp))
+_HEAD_FIELDS = tuple(one.name for one in fields(Plan) if one.name != "rows")
+
+
+def to_record(decision: Decision, *, examples: int = 5) -> Record:
+    """JSON values of a decision; `examples` CE queues with their reasons per task queue and kind."""
+    plan = decision.plan
+    return {
+        "now": decision.now,
+        "target": asdict(decision.target),
+        "plan": {name: getattr(plan, name) for name in _HEAD_FIELDS},
+        "row_fields": list(_ROW_FIELDS),
+        "rows": [_row_values(row) for row in plan.rows],
+        "borrowed": {str(tq_id): n for tq_id, n in decision.supply.borrowed.items() if n},
+        "aside": {reason.value: n for reason, n in decision.supply.aside.items()},
+        "spare": len(decision.supply.spare),
+        "cancel": list(decision.excess.cancel),
+        "asks": [
+            _ask(ask, outcome, examples)
+            for ask, outcome in zip(decision.asks, decision.placement.outcomes, strict=True)
+        ],
+        "no_pool": [
+            {"tq_id": one.tq_id, "asked": one.asked, "tries": [[t.pool, t.outcome.value] for t in one.tries]}
+            for one in decision.pool_refusals
+        ],
+        "placements": [[one.tq_id, str(one.queue_id), one.count] for one in decision.placement.placements],
+        "rooms": {
+            str(queue_id): {
+                "wanted": room.wanted,
+                "room": room.room,
+                "clamps": [_clamp_values(bite) for bite in room.clamps],
+            }
+            for queue_id, room in decision.placement.rooms.items()
+        },
+    }
+
+
+def plan_of(record: Mapping[str, Any]) -> Plan:
+    """The plan inside a stored record; fields that a later release added take their defaults."""
+    names = record["row_fields"]
+    rows = tuple(_row(dict(zip(names, values, strict=True))) for values in record["rows"])
+    return Plan(**record["plan"], rows=rows)
+
+
+def story(record: Mapping[str, Any], tq_id: int) -> tuple[str, ...]:
+    """What the iteration did for a task queue and why, line by line; the first line is the verdict."""
+    plan = plan_of(record)
+    row = next((one for one in plan.rows if one.tq_id == tq_id), None)
+    if row is None:
+        return ("pilots: none asked because the task queue was not there at that iteration",)
+    ask = next((one for one in record["asks"] if one["tq_id"] == tq_id), None)
+    no_pool = next((one for one in record["no_pool"] if one["tq_id"] == tq_id), None)
+    lines = list(arithmetic(plan, row))
+    if no_pool is not None:
+        lines += [f"submission pool {name}: {outcome}" for name, outcome in no_pool["tries"]]
+    if ask is not None:
+        lines += _ask_lines(ask)
+    return (_verdict(row, ask), *lines)
+
+
+def _verdict(row: PlanRow, ask: Mapping[str, Any] | None) -> str:
+    if ask is not None and ask["placed"] > 0:
+        return f"pilots: {ask['placed']} of {row.asked} asked were placed"
+    if ask is not None:
+        return f"pilots: {row.asked} asked, none placed because no CE queue would take one"
+    if row.asked > 0:
+        return f"pilots: {row.asked} asked, none placed because no submission pool would take them"
+    return f"pilots: none asked because {_cause(row)}"
+
+
+def _cause(row: PlanRow) -> str:
+    if row.blocked:
+        return row.blocked
+    if row.waiting_jobs == 0:
+        return "no job waits"
+    if row.clamps:
+        return row.clamps[-1].detail
+    return f"the draw of this iteration was {row.drawn} at a mean of {row.mean:g}"
+
+
+def _ask_lines(ask: Mapping[str, Any]) -> list[str]:
+    kind = "private" if ask["private"] else "generic"
+    lines = [f"{kind} pilots ({ask['reason']}) through submission pool {ask['pool']}"]
+    for refusal in ask["refused"]:
+        lines.append(f"{refusal['count']} CE queues: {refusal['kind']}")
+        lines += [f"  {name}: {'; '.join(why)}" for name, why in refusal["examples"].items() if why]
+    return lines
+
+
+def _ask(ask: Ask, outcome: AskOutcome, examples: int) -> Record:
+    return {
+        "tq_id": ask.tq_id,
+        "asked": ask.count,
+        "placed": outcome.placed,
+        "pool": ask.pool,
+        "private": ask.identity.private,
+        "owner": ask.identity.owner,
+        "group": ask.identity.group,
+        "reason": ask.identity.reason.value,
+        "draw": ask.identity.draw,
+        "refused": _refused(outcome.refusals, examples),
+    }
+
+
+def _refused(refusals: Sequence[Refusal], examples: int) -> list[Record]:
+    counts = Counter(refusal.kind for refusal in refusals)
+    return [
+        {
+            "kind": kind.value,
+            "count": count,
+            "examples": {
+                str(one.queue_id): [*map(str, one.reasons), *(bite.detail for bite in one.clamps)]
+                for one in islice((one for one in refusals if one.kind is kind), examples)
+            },
+        }
+        for kind, count in counts.items()
+    ]
+
+
+def _row_values(row: PlanRow) -> list[Any]:
+    return [
+        [_clamp_values(bite) for bite in row.clamps] if name == "clamps" else getattr(row, name)
+        for name in _ROW_FIELDS
+    ]
+
+
+def _clamp_values(bite: Clamp) -> list[Any]:
+    return [getattr(bite, name) for name in _CLAMP_FIELDS]
+
+
+def _row(values: dict[str, Any]) -> PlanRow:
+    bites = [dict(zip(_CLAMP_FIELDS, bite, strict=True)) for bite in values.pop("clamps", ())]
+    clamps = tuple(Clamp(**(bite | {"name": ClampName(bite["name"])})) for bite in bites)
+    return PlanRow(**values, clamps=clamps)

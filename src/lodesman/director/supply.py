@@ -1,0 +1,229 @@
+"""Which pilots count as waiting for which task queue.
+
+The seed counts the pilots that were submitted for a task queue and still wait. Here a pilot counts where
+the matcher itself would let it run a job (DESIGN 3.4): idle is not the same as usable. A pilot that several
+task queues could use counts once, first where it was submitted for, so that 100 small queues that share
+their pilots are not served by the pilots of one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lodesman.director.demand import Explain, TaskQueueDemand, allowance
+from lodesman.matching.request import ResourceRequest
+from lodesman.matching.task_queue import TaskQueueKey
+
+
+class PilotStanding(StrEnum):
+    """A live pilot as the director sees it.
+
+    `unknown`: its batch system cannot tell; it counts as waiting, since unknown is not gone.
+    """
+
+    SUBMITTING = "submitting"
+    WAITING = "waiting"
+    UNKNOWN = "unknown"
+    IDLE = "idle"
+    BUSY = "busy"
+    DRAINING = "draining"
+
+
+_NOT_STARTED = frozenset({PilotStanding.SUBMITTING, PilotStanding.WAITING, PilotStanding.UNKNOWN})
+
+
+class SetAside(StrEnum):
+    """Why a live pilot counts for no task queue at all."""
+
+    TOO_OLD = "waits longer than maxPilotWaitingHours"
+    BUSY = "runs jobs"
+    DRAINING = "takes no more jobs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PilotView:
+    """A live pilot: what it presents (or will present) to the matcher, and for whom it was submitted.
+
+    The request of an idle pilot says what is *left* of it, norm_cpu_seconds above all.
+    """
+
+    pilot_id: int
+    standing: PilotStanding
+    request: ResourceRequest
+    submitted_at: float
+    tq_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spare:
+    """A pilot that no task queue needs. useless: no task queue could use it even if it needed more."""
+
+    pilot_id: int
+    standing: PilotStanding
+    submitted_at: float
+    useless: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Supply:
+    """counted: usable waiting and idle pilots of each task queue (every one is present, maybe with 0).
+    borrowed: how many of these were submitted for another. aside: pilots that count nowhere, by reason.
+    """
+
+    counted: Mapping[int, int]
+    borrowed: Mapping[int, int]
+    spare: tuple[Spare, ...] = ()
+    aside: Mapping[SetAside, int]
+
+
+def count_supply(
+    demands: Sequence[TaskQueueDemand],
+    pilots: Iterable[PilotView],
+    *,
+    explain: Explain,
+    now: float,
+    max_waiting_s: float,
+    extra_fraction: float,
+    extra_pilots: int,
+) -> Supply:
+    """Give each usable pilot to one task queue: its own first, then the one in most need.
+
+    Needs are filled in two rounds, first up to the jobs that wait, then up to what the formula allows to
+    wait; pilots beyond that are spare. A blocked task queue needs none, its pilots can serve others; they
+    are not useless, since blocks pass. `max_waiting_s` is maxPilotWaitingHours in seconds.
+    """
+    aside: Counter[SetAside] = Counter()
+    usable: list[PilotView] = []
+    for pilot in pilots:
+        reason = _set_aside(pilot, now=now, max_waiting_s=max_waiting_s)
+        if reason is None:
+            usable.append(pilot)
+        else:
+            aside[reason] += 1
+    ledger = _Ledger(demands, explain)
+    groups = _groups(usable)
+    jobs = {demand.tq_id: 0 if demand.blocked else demand.waiting_jobs for demand in demands}
+    ledger.fill(groups, jobs)
+    ledger.fill(
+        groups,
+        {
+            tq_id: allowance(count, extra_fraction=extra_fraction, extra_pilots=extra_pilots) if count else 0
+            for tq_id, count in jobs.items()
+        },
+    )
+    return Supply(
+        counted=ledger.counted,
+        borrowed=ledger.borrowed,
+        spare=tuple(ledger.left_over(groups)),
+        aside=dict(aside),
+    )
+
+
+def _set_aside(pilot: PilotView, *, now: float, max_waiting_s: float) -> SetAside | None:
+    if pilot.standing is PilotStanding.BUSY:
+        return SetAside.BUSY
+    if pilot.standing is PilotStanding.DRAINING:
+        return SetAside.DRAINING
+    if pilot.standing in _NOT_STARTED and now - pilot.submitted_at >= max_waiting_s:
+        return SetAside.TOO_OLD
+    return None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Group:
+    """Pilots that are alike for the matcher and were submitted for the same task queue."""
+
+    tq_id: int | None
+    request: ResourceRequest
+    pilots: list[PilotView]
+
+
+def _groups(pilots: Sequence[PilotView]) -> list[_Group]:
+    """Groups, the choosy ones first (private pilots), so that generic ones are left for the others."""
+    found: dict[tuple[int | None, ResourceRequest], _Group] = {}
+    for pilot in sorted(pilots, key=_last_to_give):
+        group = found.setdefault(
+            (pilot.tq_id, pilot.request),
+            _Group(tq_id=pilot.tq_id, request=pilot.request, pilots=[]),
+        )
+        group.pilots.append(pilot)
+    return sorted(found.values(), key=lambda group: group.request.groups is None)
+
+
+def _last_to_give(pilot: PilotView) -> tuple[bool, float, int]:
+    """Pilots are taken from the end of a group: idle ones first, then the longest waiting."""
+    return (pilot.standing is PilotStanding.IDLE, -pilot.submitted_at, -pilot.pilot_id)
+
+
+class _Ledger:
+    """Counts while pilots are given away; asks the predicate once per (group's request, task queue)."""
+
+    def __init__(self, demands: Sequence[TaskQueueDemand], explain: Explain) -> None:
+        self.counted = {demand.tq_id: 0 for demand in demands}
+        self.borrowed = dict(self.counted)
+        self._keys: dict[int, TaskQueueKey] = {demand.tq_id: demand.key for demand in demands}
+        self._explain = explain
+        self._answers: dict[tuple[ResourceRequest, int], bool] = {}
+
+    def fits(self, request: ResourceRequest, tq_id: int) -> bool:
+        asked = (request, tq_id)
+        if asked not in self._answers:
+            self._answers[asked] = not self._explain(self._keys[tq_id], request)
+        return self._answers[asked]
+
+    def fill(self, groups: Sequence[_Group], levels: Mapping[int, int]) -> None:
+        """One round: each task queue up to its level, by its own pilots first, then by what is left."""
+        for group in groups:
+            if group.tq_id in self.counted and self.fits(group.request, group.tq_id):
+                self._give(group, group.tq_id, levels[group.tq_id])
+        left: dict[ResourceRequest, list[_Group]] = {}
+        for group in groups:
+            if group.pilots:
+                left.setdefault(group.request, []).append(group)
+        needy = sorted(self.counted, key=lambda tq_id: (self.counted[tq_id] - levels[tq_id], tq_id))
+        for request, alike in left.items():
+            needy = [tq_id for tq_id in needy if self.counted[tq_id] < levels[tq_id]]
+            self._lend(request, alike, needy, levels)
+
+    def left_over(self, groups: Sequence[_Group]) -> Iterator[Spare]:
+        for group in groups:
+            if not group.pilots:
+                continue
+            useless = not any(self.fits(group.request, tq_id) for tq_id in self._keys)
+            for pilot in group.pilots:
+                yield Spare(
+                    pilot_id=pilot.pilot_id,
+                    standing=pilot.standing,
+                    submitted_at=pilot.submitted_at,
+                    useless=useless,
+                )
+
+    def _lend(
+        self,
+        request: ResourceRequest,
+        alike: Sequence[_Group],
+        needy: Sequence[int],
+        levels: Mapping[int, int],
+    ) -> None:
+        """Give the pilots of groups that present the same to the task queues, most in need first."""
+        groups = [group for group in alike if group.pilots]
+        for tq_id in needy:
+            if not groups:
+                return
+            if not self.fits(request, tq_id):
+                continue
+            for group in groups:
+                self._give(group, tq_id, levels[tq_id])
+            groups = [group for group in groups if group.pilots]
+
+    def _give(self, group: _Group, tq_id: int, level: int) -> None:
+        count = min(len(group.pilots), max(0, level - self.counted[tq_id]))
+        if count == 0:
+            return
+        del group.pilots[-count:]
+        self.counted[tq_id] += count
+        if group.tq_id != tq_id:
+            self.borrowed[tq_id] += count

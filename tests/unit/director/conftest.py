@@ -1,0 +1,104 @@
+"""Factories for the director's tests: short ways to write task queues, resources, CE queues and pilots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lodesman.director.demand import Explain, TaskQueueDemand
+from lodesman.director.observation import Observation
+from lodesman.director.queues import CandidateQueue, OwnPilots, QueueCaps, QueueId
+from lodesman.director.supply import PilotStanding, PilotView
+from lodesman.matching.criteria import explain as explain_match
+from lodesman.matching.request import ResourceRequest
+from lodesman.matching.task_queue import TaskQueueKey
+
+NOW = 1_000_000.0
+HOUR = 3600.0
+
+
+def make_demand(tq_id: int = 1, **given: Any) -> TaskQueueDemand:
+    """A task queue; unknown names go into its key."""
+    own = {name: given.pop(name) for name in list(given) if name in TaskQueueDemand.__dataclass_fields__}
+    named: dict[str, Any] = {"owner": "ann", "group": "users", "vo": "lab", "norm_cpu_seconds": 3600}
+    key = TaskQueueKey(**(named | given))
+    base: dict[str, Any] = {"tq_id": tq_id, "key": key, "weight": 1.0, "waiting_jobs": 10}
+    return TaskQueueDemand(**(base | own))
+
+
+def make_request(**given: Any) -> ResourceRequest:
+    """What a generic pilot of site A presents."""
+    base: dict[str, Any] = {
+        "vo": "lab",
+        "site": "A",
+        "ce": "ce",
+        "queue": "q",
+        "platform": "x86",
+        "norm_cpu_seconds": 86_400,
+    }
+    return ResourceRequest(**(base | given))
+
+
+def make_pilot(pilot_id: int, **given: Any) -> PilotView:
+    """A pilot waiting since an hour; unknown names go into its request."""
+    own = {name: given.pop(name) for name in list(given) if name in PilotView.__dataclass_fields__}
+    base: dict[str, Any] = {
+        "pilot_id": pilot_id,
+        "standing": PilotStanding.WAITING,
+        "request": make_request(**given),
+        "submitted_at": NOW - HOUR,
+        "tq_id": 1,
+    }
+    return PilotView(**(base | own))
+
+
+def make_queue(site: str = "A", queue: str = "q", **given: Any) -> CandidateQueue:
+    """A CE queue, empty and freshly seen, without caps unless given."""
+    queue_id = QueueId(site, given.pop("ce", "ce"), queue)
+    waiting, running = given.pop("waiting", 0), given.pop("running", 0)
+    observed_at = given.pop("observed_at", NOW)
+    vos = given.pop("vos", ("lab",))
+    own = {name: given.pop(name) for name in list(given) if name in CandidateQueue.__dataclass_fields__}
+    template = {"site": site, "ce": queue_id.ce, "queue": queue} | given
+    base: dict[str, Any] = {
+        "queue_id": queue_id,
+        "templates": {vo: make_request(vo=vo, **template) for vo in vos},
+        "submission_pools": ("Local",),
+        "load_waiting": Observation(value=waiting, observed_at=observed_at, source="batch"),
+        "load_running": Observation(value=running, observed_at=observed_at, source="batch"),
+        "own": OwnPilots(),
+        "caps": QueueCaps(max_waiting=None, max_total=None, max_held=None),
+    }
+    return CandidateQueue(**(base | own))
+
+
+@pytest.fixture(scope="session")
+def now() -> float:
+    return NOW
+
+
+@pytest.fixture(scope="session")
+def explain() -> Explain:
+    return explain_match
+
+
+@pytest.fixture(scope="session")
+def demand() -> Callable[..., TaskQueueDemand]:
+    return make_demand
+
+
+@pytest.fixture(scope="session")
+def request_of() -> Callable[..., ResourceRequest]:
+    return make_request
+
+
+@pytest.fixture(scope="session")
+def pilot() -> Callable[..., PilotView]:
+    return make_pilot
+
+
+@pytest.fixture(scope="session")
+def queue() -> Callable[..., CandidateQueue]:
+    return make_queue

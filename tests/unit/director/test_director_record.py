@@ -1,0 +1,161 @@
+"""What is stored of an iteration: JSON and back, and the story told from it."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from lodesman.director.iteration import Snapshot, decide
+from lodesman.director.options import read_options
+from lodesman.director.plan import PlanRow
+from lodesman.director.pools import PoolState
+from lodesman.director.queues import QueueCaps
+from lodesman.director.record import plan_of, story, to_record
+from lodesman.director.supply import PilotStanding
+
+NOW = 1_000_000.0
+
+
+@pytest.fixture(scope="session")
+def decision_for(explain):
+    def make(demands, queues, pilots=(), *, pools=None, section=None):
+        return decide(
+            Snapshot(
+                demands=demands,
+                pilots=pilots,
+                queues=queues,
+                pools=pools or {"Local": PoolState(name="Local")},
+                suspects={},
+                breakers={},
+                buckets={},
+            ),
+            options=read_options({"PrivatePilotFraction": "0"} | (section or {})),
+            explain=explain,
+            now=NOW,
+            rng=random.Random(5),
+        )
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def stored(decision_for):
+    """The record as it comes back from a database."""
+
+    def make(*args, **given):
+        return json.loads(json.dumps(to_record(decision_for(*args, **given))))
+
+    return make
+
+
+def test_the_plan_comes_back_as_it_was(decision_for, demand, queue, pilot):
+    decision = decision_for(
+        [demand(k, waiting_jobs=10 * k) for k in range(1, 5)] + [demand(9, blocked="limit")],
+        [queue("A")],
+        [pilot(k) for k in range(7)],
+        section={"maxPilotsPerIteration": "20"},
+    )
+    assert plan_of(json.loads(json.dumps(to_record(decision)))) == decision.plan
+
+
+def test_a_record_of_an_older_release_is_read(stored, demand, queue):
+    record = stored([demand(1)], [queue("A")])
+    place = record["row_fields"].index("blocked")
+    for values in (record["row_fields"], *record["rows"]):
+        del values[place]
+    (row,) = plan_of(record).rows
+    assert isinstance(row, PlanRow)
+    assert row.blocked == ""
+
+
+def test_it_says_who_was_placed_where(stored, demand, queue):
+    record = stored([demand(1, waiting_jobs=10)], [queue("A")])
+    assert record["placements"] == [[1, "A/ce/q", 16]]
+    (ask,) = record["asks"]
+    assert (ask["asked"], ask["placed"], ask["pool"], ask["private"]) == (16, 16, "Local", False)
+    assert (ask["owner"], ask["group"]) == ("generic", "generic")
+    assert record["rooms"]["A/ce/q"] == {"wanted": 16, "room": 40, "clamps": []}
+
+
+def test_it_counts_supply_that_does_not_serve(stored, demand, queue, pilot):
+    pilots = [pilot(1, standing=PilotStanding.BUSY), pilot(2, norm_cpu_seconds=1), pilot(3, tq_id=7)]
+    record = stored([demand(1)], [queue("A")], pilots)
+    assert record["aside"] == {"runs jobs": 1}
+    assert record["spare"] == 1
+    assert record["borrowed"] == {"1": 1}
+
+
+def test_of_many_refusals_some_examples_are_kept(stored, demand, queue):
+    queues = [queue(f"S{k}", norm_cpu_seconds=10) for k in range(30)]
+    record = stored([demand(1)], queues)
+    (refused,) = record["asks"][0]["refused"]
+    assert (refused["kind"], refused["count"]) == ("a pilot there could not run these jobs", 30)
+    assert len(refused["examples"]) == 5
+
+
+# --- the story ----------------------------------------------------------------------------------------
+
+
+def test_the_story_of_placed_pilots(stored, demand, queue):
+    lines = story(stored([demand(1, waiting_jobs=10)], [queue("A"), queue("B", norm_cpu_seconds=5)]), 1)
+    assert lines[0] == "pilots: 16 of 16 asked were placed"
+    assert "cap = int((1 + 0.2) x 10) + 4 - 0 = 16" in lines
+    assert "asked = 16" in lines
+    assert "generic pilots (drawn by PrivatePilotFraction) through submission pool Local" in lines
+    assert "1 CE queues: a pilot there could not run these jobs" in lines
+    assert lines[-1] == ("  B/ce/q: the job needs 3600 s of normalised CPU time, the resource has 5")
+
+
+def test_the_story_of_enough_supply(stored, demand, queue, pilot):
+    lines = story(stored([demand(1)], [queue("A")], [pilot(k) for k in range(16)]), 1)
+    assert lines[0] == (
+        "pilots: none asked because 16 allowed for 10 jobs - 16 usable pilots waiting or idle"
+    )
+
+
+def test_the_story_of_a_queue_without_room(stored, demand, queue):
+    full = queue("A", waiting=4, caps=QueueCaps(max_waiting=4))
+    lines = story(stored([demand(1)], [full]), 1)
+    assert lines[0] == "pilots: 16 asked, none placed because no CE queue would take one"
+    assert lines[-1] == "  A/ce/q: MaxWaitingJobs 4 - 4 waiting"
+
+
+def test_the_story_of_part(stored, demand, queue):
+    lines = story(stored([demand(1)], [queue("A", caps=QueueCaps(max_waiting=3))]), 1)
+    assert lines[0] == "pilots: 3 of 16 asked were placed"
+    assert "1 CE queues: its room was used up in this iteration" in lines
+
+
+def test_the_story_of_a_blocked_task_queue(stored, demand, queue):
+    lines = story(stored([demand(1, blocked="the limit r1 is full")], [queue("A")]), 1)
+    assert lines[0] == "pilots: none asked because the limit r1 is full"
+
+
+def test_the_story_of_no_pool(stored, demand, queue):
+    pools = {"Local": PoolState(name="Local", running=2, queued=40)}
+    lines = story(stored([demand(1)], [queue("A")], pools=pools), 1)
+    assert lines[0] == "pilots: 16 asked, none placed because no submission pool would take them"
+    assert lines[-1] == "submission pool Local: full"
+
+
+def test_the_story_of_an_empty_draw(stored, demand, queue):
+    lines = story(stored([demand(1)], [queue("A")], section={"pilotsPerIteration": "0"}), 1)
+    assert lines[0] == "pilots: none asked because the draw of this iteration was 0 at a mean of 0"
+
+
+def test_the_story_of_no_jobs(stored, demand, queue):
+    lines = story(stored([demand(1, waiting_jobs=0)], [queue("A")]), 1)
+    assert lines[0] == "pilots: none asked because no job waits"
+
+
+def test_the_story_of_a_task_queue_that_came_later(stored, demand, queue):
+    lines = story(stored([demand(1)], [queue("A")]), 99)
+    assert lines == ("pilots: none asked because the task queue was not there at that iteration",)
+
+
+def test_ten_thousand_task_queues_stay_small(decision_for, demand, queue):
+    demands = [demand(k, waiting_jobs=10) for k in range(10_000)]
+    record = to_record(decision_for(demands, [queue("A")]))
+    assert len(json.dumps(record)) < 3_000_000

@@ -1,0 +1,108 @@
+"""Cancelling of waiting pilots that nobody needs: seen twice, rate limited, never what is unknown."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lodesman.director.excess import ExcessRules, choose_excess
+from lodesman.director.supply import PilotStanding, Spare
+
+RULES = ExcessRules(tolerated_fraction=0.5, max_cancels=3, confirm_s=60.0)
+
+
+def spare(pilot_id, *, useless=False, standing=PilotStanding.WAITING, at=0.0) -> Spare:
+    return Spare(pilot_id=pilot_id, standing=standing, submitted_at=at, useless=useless)
+
+
+def choose(pilots, *, counted=0, suspects=None, rules=RULES, now=1000.0):
+    return choose_excess(pilots, counted=counted, suspects=suspects or {}, rules=rules, now=now)
+
+
+def test_a_pilot_seen_spare_once_is_only_a_suspect():
+    excess = choose([spare(1, useless=True)])
+    assert excess.cancel == ()
+    assert excess.suspects == {1: 1000.0}
+
+
+def test_it_is_cancelled_when_it_is_spare_still():
+    first = choose([spare(1, useless=True)], now=1000.0)
+    early = choose([spare(1, useless=True)], suspects=first.suspects, now=1059.0)
+    assert early.cancel == ()
+    late = choose([spare(1, useless=True)], suspects=early.suspects, now=1060.0)
+    assert late.cancel == (1,)
+
+
+def test_a_pilot_that_had_a_use_in_between_starts_anew():
+    first = choose([spare(1, useless=True)], now=1000.0)
+    used = choose([], suspects=first.suspects, now=1030.0)
+    assert used.suspects == {}
+    assert choose([spare(1, useless=True)], suspects=used.suspects, now=2000.0).cancel == ()
+
+
+def test_even_without_waiting_time_it_must_be_seen_twice():
+    rules = ExcessRules(confirm_s=0.0)
+    first = choose([spare(1, useless=True)], rules=rules)
+    assert first.cancel == ()
+    assert choose([spare(1, useless=True)], suspects=first.suspects, rules=rules).cancel == (1,)
+
+
+@pytest.mark.parametrize("standing", [s for s in PilotStanding if s is not PilotStanding.WAITING])
+def test_only_pilots_known_to_wait_are_cancelled(standing):
+    excess = choose([spare(1, useless=True, standing=standing)], suspects={1: 0.0})
+    assert (excess.cancel, excess.suspects) == ((), {})
+
+
+def test_so_many_at_a_time_and_no_more():
+    pilots = [spare(k, useless=True, at=float(k)) for k in range(10)]
+    excess = choose(pilots, suspects=dict.fromkeys(range(10), 0.0))
+    assert excess.cancel == (9, 8, 7)
+    assert set(excess.suspects) == set(range(10))
+
+
+def test_surplus_within_the_tolerance_stays():
+    pilots = [spare(k, at=float(k)) for k in range(6)]
+    excess = choose(pilots, counted=8, suspects=dict.fromkeys(range(6), 0.0))
+    assert excess.tolerated == 4
+    assert excess.cancel == (5, 4)
+
+
+def test_useless_pilots_are_not_tolerated_and_go_first():
+    pilots = [spare(1, at=5.0), spare(2, useless=True, at=1.0)]
+    suspects = {1: 0.0, 2: 0.0}
+    assert choose(pilots, counted=0, suspects=suspects).cancel == (2, 1)
+    assert choose(pilots, counted=100, suspects=suspects).cancel == (2,)
+
+
+def test_switched_off_it_cancels_nothing_and_still_watches():
+    rules = ExcessRules(enabled=False)
+    excess = choose([spare(1, useless=True)], suspects={1: 0.0}, rules=rules)
+    assert (excess.cancel, excess.suspects) == ((), {1: 0.0})
+
+
+def test_a_clock_that_went_back_does_not_hurry():
+    excess = choose([spare(1, useless=True)], suspects={1: 5000.0}, now=1000.0)
+    assert excess.cancel == ()
+    assert excess.suspects == {1: 1000.0}
+
+
+SPARES = st.lists(
+    st.tuples(st.integers(0, 30), st.booleans(), st.sampled_from(list(PilotStanding)), st.floats(0, 999)),
+    unique_by=lambda one: one[0],
+    max_size=25,
+)
+
+
+@given(SPARES, st.dictionaries(st.integers(0, 30), st.floats(0, 2000)), st.integers(0, 40))
+def test_whatever_is_seen_only_confirmed_waiting_pilots_go(pilots, suspects, counted):
+    given_spares = [spare(i, useless=u, standing=s, at=t) for i, u, s, t in pilots]
+    excess = choose(given_spares, counted=counted, suspects=suspects)
+    by_id = {one.pilot_id: one for one in given_spares}
+    assert len(excess.cancel) == len(set(excess.cancel)) <= RULES.max_cancels
+    for pilot_id in excess.cancel:
+        assert by_id[pilot_id].standing is PilotStanding.WAITING
+        assert suspects[pilot_id] <= 1000.0 - RULES.confirm_s
+    surplus = [i for i, one in by_id.items() if one.standing is PilotStanding.WAITING and not one.useless]
+    gone = sum(not by_id[i].useless for i in excess.cancel)
+    assert gone <= max(0, len(surplus) - excess.tolerated)

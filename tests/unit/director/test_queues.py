@@ -1,0 +1,159 @@
+"""Limits on new pilots in a CE queue: caps, unknown loads, what the program itself submitted."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lodesman.director.breaker import Breaker, BreakerState
+from lodesman.director.clamps import ClampName, clamp
+from lodesman.director.observation import Observation
+from lodesman.director.queues import CeId, OwnPilots, QueueCaps, QueueId, occupancy, queue_limits
+
+NOW = 1_000_000.0
+CAPS = QueueCaps(max_waiting=10, max_total=25, max_held=3)
+
+
+def limits(queue, *, breaker=None, tokens=None):
+    return list(queue_limits(queue, breaker=breaker or Breaker(), tokens=tokens, now=NOW, max_age_s=600.0))
+
+
+def granted(queue, wanted=1000, **given_gates):
+    return clamp(wanted, limits(queue, **given_gates))
+
+
+def test_a_queue_knows_its_ce_and_its_name():
+    queue_id = QueueId("LAB.A.ch", "ce1.a.ch", "long")
+    assert queue_id.ce_id == CeId("LAB.A.ch", "ce1.a.ch")
+    assert str(queue_id) == "LAB.A.ch/ce1.a.ch/long"
+
+
+def test_without_caps_and_gates_there_is_no_limit(queue):
+    assert limits(queue()) == []
+
+
+@pytest.mark.parametrize(
+    ("waiting", "running", "room", "name"),
+    [
+        (0, 0, 10, ClampName.MAX_WAITING),
+        (7, 0, 3, ClampName.MAX_WAITING),
+        (10, 0, 0, ClampName.MAX_WAITING),
+        (15, 0, 0, ClampName.MAX_WAITING),
+        (2, 20, 3, ClampName.MAX_TOTAL),
+        (0, 25, 0, ClampName.MAX_TOTAL),
+    ],
+)
+def test_the_caps_hold_with_what_is_seen(queue, waiting, running, room, name):
+    result = granted(queue(waiting=waiting, running=running, caps=CAPS))
+    assert result.count == room
+    assert result.clamps[-1].name is name
+
+
+def test_the_caps_hold_with_what_was_submitted_and_is_not_seen(queue):
+    hidden = queue(waiting=0, running=0, own=OwnPilots(waiting=8, running=5), caps=CAPS)
+    assert granted(hidden).count == 2
+    assert granted(queue(own=OwnPilots(waiting=4, running=20), caps=CAPS)).count == 1
+
+
+def test_what_was_submitted_since_the_load_was_seen_is_added(queue):
+    assert granted(queue(waiting=6, own=OwnPilots(waiting=3, since_load=3), caps=CAPS)).count == 1
+
+
+def test_held_pilots_count_in_the_total_and_stop_new_ones(queue):
+    held = queue(own=OwnPilots(waiting=1, running=20, held=2), caps=CAPS)
+    assert granted(held).count == 2
+    stopped = granted(queue(own=OwnPilots(held=3), caps=CAPS))
+    assert stopped.count == 0
+    assert stopped.clamps[-1].name is ClampName.MAX_HELD
+    assert stopped.clamps[-1].detail == "3 pilots held, 3 stop new ones"
+
+
+@pytest.mark.parametrize(
+    "given_queue",
+    [
+        {"waiting": None},
+        {"running": None},
+        {"observed_at": NOW - 601.0},
+        {"waiting": -1},
+    ],
+)
+def test_an_unknown_or_stale_load_lets_nothing_through(queue, given_queue):
+    result = granted(queue(caps=CAPS, **given_queue))
+    assert result.count == 0
+    assert [bite.name for bite in result.clamps] == [ClampName.UNKNOWN_LOAD]
+
+
+def test_an_unknown_load_stops_a_queue_without_caps_too(queue):
+    assert granted(queue(waiting=None)).count == 0
+
+
+def test_the_doubt_names_what_is_unknown(queue):
+    (limit, *_) = limits(queue(waiting=None, running=None))
+    assert limit.detail == "waiting: batch could not tell; running: batch could not tell"
+
+
+def test_a_closed_queue_says_why(queue):
+    result = granted(queue(closed="banned by an operator"))
+    assert (result.count, result.clamps[0].name) == (0, ClampName.CLOSED)
+    assert result.clamps[0].detail == "banned by an operator"
+
+
+def test_an_open_breaker_stops_and_a_half_open_one_lets_one_through(queue):
+    opened = Breaker(state=BreakerState.OPEN, failures=3, retry_at=NOW + 60, reason="sbatch: error")
+    assert granted(queue(), breaker=opened).count == 0
+    assert "open for 60 s more" in granted(queue(), breaker=opened).clamps[0].detail
+    half = Breaker(state=BreakerState.HALF_OPEN)
+    assert granted(queue(), breaker=half).count == 1
+
+
+def test_tokens_are_the_last_limit(queue):
+    result = granted(queue(caps=CAPS), tokens=4)
+    assert result.count == 4
+    assert [bite.name for bite in result.clamps] == [ClampName.MAX_WAITING, ClampName.TOKEN_BUCKET]
+
+
+def test_every_limit_is_there_in_the_documented_order(queue):
+    crowded = queue(closed="x", own=OwnPilots(held=9), caps=CAPS)
+    names = [one.name for one in limits(crowded, breaker=Breaker(state=BreakerState.OPEN), tokens=3)]
+    assert names == [
+        ClampName.CLOSED,
+        ClampName.BREAKER,
+        ClampName.MAX_WAITING,
+        ClampName.MAX_TOTAL,
+        ClampName.MAX_HELD,
+        ClampName.TOKEN_BUCKET,
+    ]
+
+
+LOAD = st.one_of(st.none(), st.integers(-2, 40))
+SMALL = st.integers(0, 30)
+CAP = st.one_of(st.none(), st.integers(0, 40))
+
+
+@given(LOAD, LOAD, st.tuples(SMALL, SMALL, SMALL, SMALL), st.tuples(CAP, CAP, CAP), st.floats(0, 2000))
+def test_own_pilots_never_exceed_a_cap_whatever_is_seen(queue, waiting, running, own, caps, age):
+    pilots = OwnPilots(waiting=own[0], running=own[1], held=own[2], since_load=own[3])
+    rules = QueueCaps(max_waiting=caps[0], max_total=caps[1], max_held=caps[2])
+    one = queue(waiting=waiting, running=running, observed_at=NOW - age, own=pilots, caps=rules)
+    new = granted(one).count
+    if new == 0:
+        return
+    assert age <= 600.0
+    assert waiting is not None
+    assert running is not None
+    if rules.max_waiting is not None:
+        assert pilots.waiting + new <= rules.max_waiting
+        assert waiting + pilots.since_load + new <= rules.max_waiting
+    if rules.max_total is not None:
+        assert pilots.waiting + pilots.running + pilots.held + new <= rules.max_total
+        assert waiting + running + pilots.since_load + new <= rules.max_total
+
+
+def test_occupancy_is_unknown_or_the_worst_case(queue):
+    one = queue(waiting=4, running=9, own=OwnPilots(waiting=6, running=2, held=1, since_load=1))
+    full = occupancy(one, now=NOW, max_age_s=600.0)
+    assert full is not None
+    assert (full.waiting, full.running, full.total) == (6, 9, 14)
+    blind = queue(load_waiting=Observation(value=None, observed_at=NOW))
+    assert occupancy(blind, now=NOW, max_age_s=600.0) is None

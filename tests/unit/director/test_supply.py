@@ -1,0 +1,216 @@
+"""Which pilots count for which task queue."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lodesman.director.demand import allowance
+from lodesman.director.supply import PilotStanding, SetAside, count_supply
+
+HOUR = 3600.0
+NOW = 1_000_000.0
+
+
+@pytest.fixture(scope="session")
+def count(explain):
+    def counted(demands, pilots, *, asking=explain, **given):
+        rules = {"max_waiting_s": 6 * HOUR, "extra_fraction": 0.2, "extra_pilots": 4} | given
+        return count_supply(demands, pilots, explain=asking, now=NOW, **rules)
+
+    return counted
+
+
+# --- which pilots count at all ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "standing",
+    [PilotStanding.SUBMITTING, PilotStanding.WAITING, PilotStanding.UNKNOWN, PilotStanding.IDLE],
+)
+def test_pilots_that_may_still_take_a_job_count(count, demand, pilot, standing):
+    supply = count([demand()], [pilot(1, standing=standing)])
+    assert supply.counted == {1: 1}
+    assert supply.spare == ()
+
+
+@pytest.mark.parametrize(
+    ("standing", "reason"),
+    [(PilotStanding.BUSY, SetAside.BUSY), (PilotStanding.DRAINING, SetAside.DRAINING)],
+)
+def test_pilots_that_take_no_job_now_count_nowhere(count, demand, pilot, standing, reason):
+    supply = count([demand()], [pilot(1, standing=standing)])
+    assert supply.counted == {1: 0}
+    assert supply.aside == {reason: 1}
+    assert supply.spare == ()
+
+
+@pytest.mark.parametrize("standing", [PilotStanding.WAITING, PilotStanding.UNKNOWN, PilotStanding.SUBMITTING])
+@pytest.mark.parametrize(("age_h", "counts"), [(5.99, 1), (6.0, 0), (7.0, 0)])
+def test_a_pilot_waits_for_six_hours_and_no_longer(count, demand, pilot, standing, age_h, counts):
+    supply = count([demand()], [pilot(1, standing=standing, submitted_at=NOW - age_h * HOUR)])
+    assert supply.counted == {1: counts}
+    assert supply.aside == ({} if counts else {SetAside.TOO_OLD: 1})
+
+
+def test_an_idle_pilot_counts_however_old_it_is(count, demand, pilot):
+    old = pilot(1, standing=PilotStanding.IDLE, submitted_at=NOW - 100 * HOUR)
+    assert count([demand()], [old]).counted == {1: 1}
+
+
+def test_without_pilots_every_task_queue_has_none(count, demand):
+    supply = count([demand(1), demand(2)], [])
+    assert supply.counted == {1: 0, 2: 0}
+    assert supply.borrowed == {1: 0, 2: 0}
+
+
+# --- idle is not usable -------------------------------------------------------------------------------
+
+
+def test_an_idle_pilot_with_too_little_life_left_is_no_supply(count, demand, pilot):
+    dying = pilot(1, standing=PilotStanding.IDLE, norm_cpu_seconds=100)
+    supply = count([demand(norm_cpu_seconds=3600)], [dying])
+    assert supply.counted == {1: 0}
+    assert [(one.pilot_id, one.useless) for one in supply.spare] == [(1, True)]
+
+
+def test_a_pilot_at_the_wrong_site_is_no_supply_even_for_its_own_task_queue(count, demand, pilot):
+    supply = count([demand(sites=("B",))], [pilot(1, site="A", tq_id=1)])
+    assert supply.counted == {1: 0}
+
+
+def test_a_private_pilot_serves_its_owner_only(count, demand, pilot):
+    demands = [demand(1, owner="ann"), demand(2, owner="bob")]
+    supply = count(demands, [pilot(1, tq_id=None, owner="ann", groups=("users",))])
+    assert supply.counted == {1: 1, 2: 0}
+
+
+# --- each pilot once ----------------------------------------------------------------------------------
+
+
+def test_a_pilot_counts_for_its_own_task_queue_first(count, demand, pilot):
+    supply = count([demand(1, waiting_jobs=1), demand(2, waiting_jobs=100)], [pilot(1, tq_id=1)])
+    assert supply.counted == {1: 1, 2: 0}
+    assert supply.borrowed == {1: 0, 2: 0}
+
+
+def test_a_pilot_whose_task_queue_is_gone_serves_the_one_in_most_need(count, demand, pilot):
+    supply = count([demand(1, waiting_jobs=3), demand(2, waiting_jobs=9)], [pilot(1, tq_id=77)])
+    assert supply.counted == {1: 0, 2: 1}
+    assert supply.borrowed == {1: 0, 2: 1}
+
+
+def test_one_hundred_small_queues_are_not_served_by_the_pilots_of_one(count, demand, pilot):
+    demands = [demand(tq_id, waiting_jobs=10) for tq_id in range(1, 101)]
+    supply = count(demands, [pilot(k, tq_id=1) for k in range(14)])
+    assert sum(supply.counted.values()) == 14
+    assert supply.counted[1] == 10
+
+
+def test_jobs_of_all_come_before_the_extra_of_one(count, demand, pilot):
+    """20 pilots for queue 1 (10 jobs): those beyond its jobs serve queue 2's jobs before its own extra."""
+    demands = [demand(1, waiting_jobs=10), demand(2, waiting_jobs=8)]
+    supply = count(demands, [pilot(k, tq_id=1) for k in range(20)])
+    assert supply.counted == {1: 12, 2: 8}
+    assert supply.borrowed == {1: 0, 2: 8}
+
+
+def test_more_than_all_allow_is_spare(count, demand, pilot):
+    supply = count([demand(1, waiting_jobs=5)], [pilot(k) for k in range(15)])
+    assert supply.counted == {1: 10}
+    assert len(supply.spare) == 5
+    assert not any(one.useless for one in supply.spare)
+
+
+def test_the_youngest_waiting_pilots_are_the_spare_ones(count, demand, pilot):
+    pilots = [pilot(k, submitted_at=NOW - k) for k in range(8)]
+    pilots.append(pilot(99, standing=PilotStanding.IDLE, submitted_at=NOW))
+    supply = count([demand(waiting_jobs=1)], pilots, extra_pilots=0, extra_fraction=3.0)
+    assert supply.counted == {1: 4}
+    assert {one.pilot_id for one in supply.spare} == {0, 1, 2, 3, 4}
+
+
+def test_private_pilots_are_given_away_before_generic_ones(count, demand, pilot):
+    """Queue 1 could take either; the generic one is left for queue 2, where the private ones cannot go."""
+    demands = [demand(1, owner="ann", waiting_jobs=2), demand(2, owner="bob", waiting_jobs=1)]
+    pilots = [
+        pilot(1, tq_id=None),
+        pilot(2, tq_id=None, owner="ann", groups=("users",)),
+        pilot(3, tq_id=None, owner="ann", groups=("users",)),
+    ]
+    supply = count(demands, pilots, extra_pilots=0, extra_fraction=0.0)
+    assert supply.counted == {1: 2, 2: 1}
+
+
+# --- blocked and empty task queues --------------------------------------------------------------------
+
+
+def test_pilots_of_a_blocked_task_queue_serve_others_and_are_not_useless(count, demand, pilot):
+    demands = [demand(1, blocked="limit r1 is full"), demand(2, waiting_jobs=1)]
+    supply = count(demands, [pilot(k, tq_id=1) for k in range(10)])
+    assert supply.counted == {1: 0, 2: 5}
+    assert [one.useless for one in supply.spare] == [False] * 5
+
+
+def test_a_task_queue_without_jobs_needs_no_pilots(count, demand, pilot):
+    supply = count([demand(1, waiting_jobs=0)], [pilot(1)])
+    assert supply.counted == {1: 0}
+    assert len(supply.spare) == 1
+
+
+# --- cost ---------------------------------------------------------------------------------------------
+
+
+def test_the_predicate_is_asked_once_per_kind_of_pilot(count, demand, pilot, explain):
+    asked = []
+
+    def counting(key, request):
+        asked.append((key, request))
+        return explain(key, request)
+
+    pilots = [pilot(k, tq_id=1) for k in range(1000)] + [pilot(2000 + k, tq_id=2) for k in range(1000)]
+    demands = [demand(1, waiting_jobs=900), demand(2, waiting_jobs=900)]
+    count(demands, pilots, asking=counting)
+    assert len(asked) == 2
+
+
+# --- all cases ----------------------------------------------------------------------------------------
+
+SITES = st.sampled_from(["A", "B", "C"])
+DEMANDS = st.lists(
+    st.tuples(st.integers(0, 12), st.lists(SITES, max_size=2), st.booleans()), min_size=0, max_size=5
+)
+PILOTS = st.lists(
+    st.tuples(
+        st.sampled_from(list(PilotStanding)), SITES, st.one_of(st.none(), st.integers(0, 6)), st.floats(0, 9)
+    ),
+    max_size=40,
+)
+
+
+@given(DEMANDS, PILOTS)
+def test_every_pilot_is_counted_once_set_aside_or_spare(count, demand, pilot, explain, wanted, given_pilots):
+    demands = [
+        demand(k, waiting_jobs=jobs, sites=tuple(sorted(set(sites))), blocked="limit" if blocked else "")
+        for k, (jobs, sites, blocked) in enumerate(wanted)
+    ]
+    pilots = [
+        pilot(k, standing=standing, site=site, tq_id=tq_id, submitted_at=NOW - age * HOUR)
+        for k, (standing, site, tq_id, age) in enumerate(given_pilots)
+    ]
+    supply = count(demands, pilots)
+    total = sum(supply.counted.values()) + sum(supply.aside.values()) + len(supply.spare)
+    assert total == len(pilots)
+    for one in demands:
+        allowed = allowance(one.waiting_jobs, extra_fraction=0.2, extra_pilots=4)
+        full = 0 if one.blocked or one.waiting_jobs == 0 else allowed
+        counted = supply.counted[one.tq_id]
+        assert counted <= full
+        spare_for_it = [
+            spare for spare in supply.spare if not explain(one.key, pilots[spare.pilot_id].request)
+        ]
+        # A pilot is spare only if no task queue that it could serve wants one more.
+        assert counted == full or not spare_for_it
+        if spare_for_it:
+            assert not any(spare.useless for spare in spare_for_it)
