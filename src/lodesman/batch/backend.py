@@ -1,0 +1,158 @@
+"""What every batch system can be asked, in the program's own words (DESIGN 1, step 9).
+
+A backend is a door: it submits copies of a pilot, tells what became of them and cancels them. All calls
+block and are safe from several threads. Two rules hold for every backend (DESIGN house rule 5):
+
+* *not listed is UNKNOWN*: an id that the batch system does not know is neither ended nor failed;
+* *a failing command is no news*: `status`, `cancel` and `census` raise `BackendFault` with
+  `transient=True` when the system cannot be asked, and the caller keeps what it knew; `load` then
+  answers None for its numbers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, Protocol
+
+QueueKey = tuple[str, str, str]
+"""Site, CE and queue by name; names may hold any character and never become part of a path."""
+
+PILOT_FILE: Final = "{pilot_file}"
+"""Stands in a command for the absolute path of the copy's own pilot file on the worker node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PilotCopy:
+    """One pilot to be submitted. The pilot file holds a secret: it is never printed, passed as an
+    argument or put in an environment, and lies on disk with mode 0600 only.
+    """
+
+    stamp: str
+    pilot_file: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PilotSpec:
+    """What all copies of one submission share. 0 means that nothing is asked.
+
+    `command` is an argument list, never a shell text; each occurrence of `PILOT_FILE` in it is replaced.
+    """
+
+    queue: QueueKey
+    command: tuple[str, ...]
+    cores: int = 1
+    memory_mb: int = 0
+    wall_seconds: int = 0
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def zipapp_command(zipapp: str, python: str = "python3") -> tuple[str, ...]:
+    """The command of a pilot shipped as one zipapp, whose only argument is its own file."""
+    return (python, zipapp, "--file", PILOT_FILE)
+
+
+def unusable(spec: PilotSpec) -> str:
+    """Why no process can be given this command and environment; empty if one can."""
+    if not spec.command:
+        return "the command is empty"
+    texts = (*spec.command, *spec.environment, *spec.environment.values())
+    if any("\0" in text for text in texts) or any("=" in name or not name for name in spec.environment):
+        return "the command or the environment holds a character that no process can be given"
+    try:
+        for text in texts:
+            os.fsencode(text)
+    except UnicodeEncodeError:
+        return "the command or the environment cannot be encoded"
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why one copy was not submitted; `transient` tells whether the same call may succeed later."""
+
+    reason: str
+    transient: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitResult:
+    """Each stamp of a submission is a key of exactly one of the two.
+
+    `accepted` gives the native id, a text that the same backend understands after a restart too.
+    """
+
+    accepted: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, Refusal] = field(default_factory=dict)
+
+
+class NativeState(StrEnum):
+    """Where the batch system says that a pilot is. ENDED is final and means that no process is left."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    ENDED = "ended"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeStatus:
+    """One observation of one pilot. `exit_code` is 128 + n for an end by signal n, and None if not known;
+    `detail` is a sentence for people; `observed_at` is in UNIX seconds.
+    """
+
+    state: NativeState
+    observed_at: float
+    exit_code: int | None = None
+    detail: str = ""
+
+
+class CancelOutcome(StrEnum):
+    """What a cancel did.
+
+    REMOVED: it waited and never starts. ORDERED: it runs and was told to end. ENDED: it had ended.
+    UNKNOWN: no such pilot is known. FAILED: the order did not get through, so cancel again.
+    """
+
+    REMOVED = "removed"
+    ORDERED = "ordered"
+    ENDED = "ended"
+    UNKNOWN = "unknown"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueLoad:
+    """How many pilots of a queue wait and run at `observed_at` (UNIX seconds); None means unknown."""
+
+    waiting: int | None
+    running: int | None
+    observed_at: float
+
+
+class Backend(Protocol):
+    """The five calls; the contract suite (tests/contract) runs on every implementation."""
+
+    def submit(self, spec: PilotSpec, copies: Sequence[PilotCopy]) -> SubmitResult:
+        """Submit all copies; a copy that fails is refused alone. Never raises for a batch system's no."""
+        ...
+
+    def status(self, native_ids: Sequence[str]) -> dict[str, NativeStatus]:
+        """One answer for each id that was asked; raises BackendFault when there is no news."""
+        ...
+
+    def cancel(self, native_ids: Sequence[str]) -> dict[str, CancelOutcome]:
+        """Order the end of waiting and running pilots; asking twice does no harm."""
+        ...
+
+    def census(self, stamps: Sequence[str] | None = None) -> dict[str, str]:
+        """Stamp -> native id of the pilots that the system remembers, ended ones too; None asks for all.
+        A stamp that is missing in the answer was never submitted or is forgotten.
+        """
+        ...
+
+    def load(self, queue: QueueKey) -> QueueLoad:
+        """The load of one queue; never raises: what cannot be seen is None."""
+        ...

@@ -1,0 +1,399 @@
+"""The keeper of one local pilot: starts it, and ends when the last process of its tree is gone.
+
+Run as `python3 -I -S keeper.py DIRECTORY LOCK_FD [CGROUP]` in a session of its own; the open file description
+lock says "this pilot is kept" as long as the keeper or its guard lives. Standard library only, Python 3.9+,
+Linux 5.3+; it imports nothing of this package, so it can be shipped alone.
+
+Two processes keep a pilot, both of them subreapers: orphans of the tree become their children, however often
+they fork or call setsid. The *keeper* starts the pilot and waits; the *guard*, its parent, only waits for the
+keeper, and does its work if somebody kills it. If both are killed, the kernel kills the pilot
+(PR_SET_PDEATHSIG), and the backend sweeps what carries the mark `LODESMAN_STAMP`.
+
+Files: `entry.json` is read, `cancel` is looked for, `keeper.json` is written before the pilot starts and
+`ended.json` when its tree is gone; `std.out` and `std.err` hold the last of the pilot's own output.
+Signals: TERM, INT or HUP tell the pilot to end and kill it after a time of grace; USR1 kills it at once.
+"""
+
+# pathlib would cost each keeper a quarter of its start.
+# ruff: noqa: PTH105, PTH106, PTH110, PTH123
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
+
+STOP_ORDERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+KILL_ORDER = signal.SIGUSR1
+NOT_STARTED = 127
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Process(NamedTuple):
+    """One process as /proc shows it; pid and start (clock ticks since boot) together name it for ever."""
+
+    pid: int
+    parent: int
+    start: int
+    state: str
+    tty: int
+
+
+def read_process(pid: int) -> Process | None:
+    """The process with this number, or None."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            text = file.read()
+    except OSError:
+        return None
+    # The name stands in parentheses and may hold blanks and parentheses itself.
+    fields = text[text.rfind(b")") + 2 :].split()
+    return Process(pid, int(fields[1]), int(fields[19]), fields[0].decode(), int(fields[4]))
+
+
+def process_table() -> dict[int, Process]:
+    """All processes by number but zombies; those that come and go meanwhile may be missing."""
+    found = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())
+    return {process.pid: process for process in found if process is not None and process.state not in "ZX"}
+
+
+def descendants(table: dict[int, Process], roots: list[int]) -> list[Process]:
+    """The processes below the roots (the roots left out), parents first."""
+    children: dict[int, list[Process]] = {}
+    for process in table.values():
+        children.setdefault(process.parent, []).append(process)
+    order: list[Process] = []
+    queue = list(roots)
+    for pid in queue:
+        below = children.pop(pid, [])
+        order.extend(below)
+        queue.extend(process.pid for process in below)
+    return [process for process in order if process.pid not in roots]
+
+
+def signal_process(process: Process, signum: int) -> bool:
+    """Send to exactly this process; False if it is gone (its number may live on) or is not ours."""
+    with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+        handle = os.pidfd_open(process.pid)
+        stack.callback(os.close, handle)
+        now = read_process(process.pid)
+        if now is not None and now.start == process.start:
+            signal.pidfd_send_signal(handle, signum)
+            return True
+    return False
+
+
+def freeze(find: Callable[[], list[Process]], passes: int = 20) -> list[Process]:
+    """Stop what `find` finds until it finds nothing new: the stopped do not fork, and their children keep
+    their parent. Bounded, since a process can fork faster than it is found.
+    """
+    stopped: set[Process] = set()
+    while True:
+        family = find()
+        fresh = {process._replace(state="", parent=0) for process in family} - stopped
+        if not fresh or not passes:
+            return family
+        passes -= 1
+        stopped |= fresh
+        for process in fresh:
+            signal_process(process, signal.SIGSTOP)
+
+
+def kill_family(
+    find: Callable[[], list[Process]], patience: float, between: Callable[[], None] = lambda: None
+) -> list[Process]:
+    """Kill what `find` finds until it finds nothing; what is left after `patience` seconds.
+
+    `between` runs after each pass (it reaps, and kills what passes are too slow for).
+    """
+    deadline = time.monotonic() + patience
+    pause = 0.001
+    while True:
+        for process in freeze(find):
+            signal_process(process, signal.SIGKILL)
+        between()
+        left = find()
+        if not left or time.monotonic() > deadline:
+            return left
+        select.select([], [], [], pause)  # the killed need the processor in order to die
+        pause = min(2 * pause, 0.05)
+
+
+def kill_cgroup(path: str) -> None:
+    """Kill all processes in the cgroup and below; forks meanwhile do not escape."""
+    with contextlib.suppress(OSError), open(path + "/cgroup.kill", "w") as file:
+        file.write("1")
+
+
+def remove_cgroup(path: str) -> None:
+    """Remove the cgroup and those that payloads made below it, if they are empty."""
+    for place, _, _ in os.walk(path, topdown=False):
+        with contextlib.suppress(OSError):
+            os.rmdir(place)
+
+
+def reap(note: Callable[[int, int], None]) -> bool:
+    """Note pid and status of each child that ended; whether any is left. For a subreaper, no child is the
+    proof that its tree is gone.
+    """
+    try:
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return True
+            note(pid, status)
+    except ChildProcessError:
+        return False
+
+
+def chase_children(note: Callable[[int, int], None], rounds: int = 500) -> None:
+    """Kill orphans as they arrive: a process that forks, ends and forks again lives too short for a look
+    through all of /proc, but each of its generations becomes a child of ours.
+    """
+    me = os.getpid()
+    while rounds and reap(note):
+        rounds -= 1
+        try:
+            with open(f"/proc/{me}/task/{me}/children") as file:
+                children = file.read().split()
+        except OSError:  # a kernel without this file
+            return
+        for child in children:  # nobody but us can reap it, so the number is still its own
+            with contextlib.suppress(OSError):
+                os.kill(int(child), signal.SIGKILL)
+
+
+def kill_tree(cgroup: str | None, note: Callable[[int, int], None]) -> None:
+    """Kill all descendants of this process, and return when the last one is gone.
+
+    What cannot be killed yet (a process that waits for a dead disk) is tried again, slowly, for ever.
+    """
+    me = os.getpid()
+
+    def find() -> list[Process]:
+        return descendants(process_table(), [me])
+
+    def between() -> None:
+        if cgroup is not None:
+            kill_cgroup(cgroup)
+        chase_children(note)
+
+    between()
+    while reap(note):
+        if kill_family(find, 5.0, between):
+            select.select([], [], [], 1.0)
+    if cgroup is not None:
+        remove_cgroup(cgroup)
+
+
+def write_json(name: str, value: dict[str, Any]) -> None:
+    """Write a private file at one stroke: readers see the old one or the whole new one. Raises OSError."""
+    draft = f"{name}.{os.getpid()}"
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(value, file)
+    os.replace(draft, name)
+
+
+def write_end(*, cause: str, code: int | None = None, started_at: float = 0.0, message: str = "") -> None:
+    """Write `ended.json`; `code` is negative for an end by signal. Raises OSError on a full disk."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    end = {"cause": cause, "exit_code": code, "started_at": started_at, "ended_at": time.time()}
+    write_json("ended.json", {**end, "cpu_seconds": used.ru_utime + used.ru_stime, "message": message})
+
+
+class Output:
+    """The pilot's stdout or stderr: a pipe whose last `cap` to 2 x `cap` bytes are on disk, in two files."""
+
+    def __init__(self, name: str, cap: int) -> None:
+        self.name, self.cap, self.size = name, cap, 0
+        self.source, self.target = os.pipe()
+        os.set_blocking(self.source, False)
+        self.file = self.create()
+
+    def create(self) -> int:
+        """A new, empty file of this name."""
+        return os.open(self.name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+
+    def pump(self) -> bool:
+        """Move what is there; False if nothing is. A full disk loses output, never the pilot."""
+        try:
+            data = os.read(self.source, min(65536, self.cap))
+        except BlockingIOError:
+            return False
+        with contextlib.suppress(OSError):
+            if self.size + len(data) > self.cap:
+                os.replace(self.name, self.name + ".1")
+                full, self.file, self.size = self.file, self.create(), 0
+                os.close(full)
+            self.size += os.write(self.file, data)
+        return bool(data)
+
+
+class Keeper:
+    """One pilot's life. `entry` is what the backend stored: argv, environment, limits."""
+
+    def __init__(self, entry: dict[str, Any], cgroup: str | None) -> None:
+        self.entry = entry
+        self.cgroup = cgroup
+        self.record: dict[str, Any] = {}
+        self.pilot = 0
+        self.status: int | None = None
+        self.cause = ""
+        self.stop_at = self.kill_at = float("inf")
+
+    def run(self, guard: Process, keeper: Process) -> None:
+        """From the record that the pilot may have started to the record that its tree is gone."""
+        self.listen()
+        self.record = {"keeper": keeper[:3:2], "guard": guard[:3:2], "started_at": time.time()}
+        self.record["cgroup"] = self.cgroup
+        write_json("keeper.json", self.record)
+        # After the record: a cancel that does not find the record has left its order before.
+        if os.path.exists("cancel"):
+            kill_tree(self.cgroup, self.note)
+            write_end(cause="cancelled", message="cancelled before it started")
+            return
+        self.start(keeper.pid)
+        self.watch()
+        self.finish()
+
+    def listen(self) -> None:
+        """Signals arrive as bytes in a pipe: no race, no work inside handlers."""
+        self.wake, wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
+        for signum in (*STOP_ORDERS, KILL_ORDER, signal.SIGCHLD):
+            signal.signal(signum, lambda *_: None)
+
+    def start(self, keeper: int) -> None:
+        """Start the pilot in its own session; a fork of this small process is cheap."""
+        cap = int(self.entry["output_cap"])
+        self.outputs = [Output("std.out", cap), Output("std.err", cap)]
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        self.pilot = os.fork()
+        if self.pilot == 0:
+            self.become_pilot(keeper)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        for output in self.outputs:
+            os.close(output.target)
+        process = read_process(self.pilot)
+        self.record["pilot"] = process[:3:2] if process else None
+        write_json("keeper.json", self.record)
+        self.stop_at = time.monotonic() + (self.entry["wall_seconds"] or float("inf"))
+
+    def become_pilot(self, keeper: int) -> NoReturn:
+        """In the child: bind its life to the keeper's, then become the pilot."""
+        try:
+            _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            if os.getppid() != keeper:
+                os._exit(NOT_STARTED)
+            if self.cgroup is not None:
+                with contextlib.suppress(OSError), open(self.cgroup + "/cgroup.procs", "w") as procs:
+                    procs.write("0")
+            os.setsid()
+            for number, output in enumerate(self.outputs, start=1):
+                os.dup2(output.target, number)
+            for signum in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+                with contextlib.suppress(OSError):
+                    signal.signal(signum, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            os.chdir("work")
+            os.execvpe(self.entry["argv"][0], self.entry["argv"], self.entry["environment"])  # noqa: S606
+        except OSError as fault:
+            os.write(2, f"cannot start {self.entry['argv'][0]!r}: {fault.strerror}\n".encode())
+        finally:
+            os._exit(NOT_STARTED)
+
+    def watch(self) -> None:
+        """Until the pilot itself has ended: pass on its output and the orders given to it."""
+        poll = select.poll()
+        for source in (self.wake, *(output.source for output in self.outputs)):
+            poll.register(source, select.POLLIN)
+        while self.status is None and time.monotonic() < self.kill_at:
+            rest = min(self.stop_at, self.kill_at) - time.monotonic()
+            ready = {fd for fd, _ in poll.poll(max(0, min(rest, 3600)) * 1000 + 1)}
+            if self.wake in ready:
+                self.obey(os.read(self.wake, 512))
+            for output in self.outputs:
+                if output.source in ready and not output.pump():
+                    poll.unregister(output.source)
+            if time.monotonic() >= self.stop_at:
+                self.stop("wall")
+
+    def obey(self, signals: bytes) -> None:
+        """Signals that have come since: a child's end, or an order."""
+        reap(self.note)
+        if any(signum in STOP_ORDERS for signum in signals):
+            self.stop("stopped")
+        if KILL_ORDER in signals:
+            self.cause = self.cause or "stopped"
+            self.kill_at = 0.0
+
+    def note(self, pid: int, status: int) -> None:
+        """Keep the pilot's own wait status; the other children are orphans of its tree."""
+        if pid == self.pilot:
+            self.status = status
+
+    def stop(self, cause: str) -> None:
+        """Ask the pilot to end within the time of grace; the first cause counts."""
+        self.stop_at = float("inf")
+        if not self.cause:
+            self.cause = cause
+            self.kill_at = time.monotonic() + self.entry["grace_seconds"]
+        if self.status is None:
+            os.kill(self.pilot, signal.SIGTERM)
+
+    def finish(self) -> None:
+        """Kill what is left, save the last output, and only then say that the pilot has ended."""
+        kill_tree(self.cgroup, self.note)
+        for output in self.outputs:
+            while output.pump():
+                pass
+        code = None if self.status is None else os.waitstatus_to_exitcode(self.status)
+        cause = self.cause or ("exit" if (code or 0) >= 0 else "signal")
+        write_end(cause=cause, code=code, started_at=self.record["started_at"])
+
+
+def guard(keeper: int, cgroup: str | None) -> int:
+    """Wait for the keeper; finish its work if it was killed or failed. The program's exit code."""
+    for signum in (*STOP_ORDERS, KILL_ORDER):
+        signal.signal(signum, signal.SIG_IGN)
+    _, status = os.waitpid(keeper, 0)
+    if status == 0:
+        return 0
+    kill_tree(cgroup, lambda *_: None)
+    if os.path.exists("keeper.json") and not os.path.exists("ended.json"):
+        write_end(cause="keeper-lost", message="the keeper failed or was killed (see keeper.log)")
+    return 1
+
+
+def main(directory: str, lock: str, cgroup: str | None = None) -> int:
+    """Keep the pilot of this directory, with the lock that was inherited."""
+    os.umask(0o077)
+    os.chdir(directory)
+    os.set_inheritable(int(lock), False)
+    os.closerange(int(lock) + 1, 1024)
+    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    outer = read_process(os.getpid())
+    keeper = os.fork()
+    if keeper:
+        return guard(keeper, cgroup)
+    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # not inherited
+    inner = read_process(os.getpid())
+    if outer is None or inner is None:
+        return NOT_STARTED
+    with open("entry.json") as file:
+        Keeper(json.load(file), cgroup).run(outer, inner)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

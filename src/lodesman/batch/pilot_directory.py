@@ -1,0 +1,232 @@
+"""One local pilot as its directory shows it: stored, started, kept, ended.
+
+The directory is the only truth about a pilot, so that a backend that was killed finds everything again:
+
+* the directory exists: it was submitted (it is written under another name and then renamed);
+* `lock` is locked: its keeper or its guard lives, or is being started (an open file description lock,
+  inherited from the backend without a gap, and freed by the kernel whatever kills the last of them);
+* `keeper.json`: the pilot may have been started, so it is never started again;
+* `cancel`: it must not start; * `ended.json`: no process of it is left. This is final.
+
+It is named by the stamp alone; names of sites and queues are data inside `entry.json`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import re
+import shutil
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from lodesman.batch.backend import NativeState, NativeStatus, QueueKey
+from lodesman.batch.keeper import Process, read_process, write_json
+
+STAMP: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_FLOCK: Final = "hhqqi"  # struct flock: type, whence, start, length, pid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """What was submitted. `order` rises with each submission: the lowest of a queue starts first."""
+
+    stamp: str
+    queue: QueueKey
+    order: int
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    wall_seconds: int
+    grace_seconds: float
+    output_cap: int
+
+
+@dataclass(frozen=True, slots=True)
+class PilotDirectory:
+    """The directory of one pilot, named by its stamp."""
+
+    path: Path
+
+    @property
+    def stamp(self) -> str:
+        """The pilot's stamp."""
+        return self.path.name
+
+    def create(self, entry: Entry, pilot_file: bytes) -> None:
+        """Store a new pilot, whole or not at all. Raises FileExistsError for a used stamp, or OSError."""
+        if self.path.exists():
+            raise FileExistsError(errno.EEXIST, "this stamp was submitted before", str(self.path))
+        draft = self.path.with_name(f".new-{self.stamp}")
+        draft.mkdir(mode=0o700)
+        try:
+            (draft / "work").mkdir(mode=0o700)
+            _write_new(draft / "lock", b"")
+            _write_new(draft / "pilot.json", pilot_file)
+            _write_new(draft / "entry.json", json.dumps(asdict(entry)).encode())
+            draft.rename(self.path)
+        except OSError:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+
+    def entry(self) -> Entry:
+        """What was submitted. Raises OSError; ValueError for a file that a power cut left half written."""
+        values = json.loads((self.path / "entry.json").read_bytes())
+        try:
+            site, ce, queue = values.pop("queue")
+            argv = tuple(values.pop("argv"))
+            return Entry(queue=(site, ce, queue), argv=argv, **values)
+        except (AttributeError, KeyError, TypeError) as fault:
+            raise ValueError(f"{self.path / 'entry.json'} is damaged") from fault
+
+    # --- where it stands ---------------------------------------------------------------------------
+
+    def state(self) -> NativeState:
+        """UNKNOWN is a pilot whose keeper and guard were killed and which has not been swept yet."""
+        kept = self.kept()
+        # In this order: a keeper writes its records before it frees the lock.
+        if self.is_ended():
+            return NativeState.ENDED
+        if kept:
+            return NativeState.RUNNING
+        waits = (self.path / "lock").exists() and not self.was_started()
+        return NativeState.WAITING if waits else NativeState.UNKNOWN
+
+    def status(self, now: float) -> NativeStatus:
+        """The state with what is known about the end. Raises OSError."""
+        state = self.state()
+        if state is not NativeState.ENDED:
+            return NativeStatus(state=state, observed_at=now, detail=_DETAIL[state])
+        end = self.end()
+        code, cause = end.get("exit_code"), str(end.get("cause", ""))
+        if not isinstance(code, int):
+            code = None
+        detail = str(end.get("message") or _CAUSE.get(cause, cause))
+        if code is not None:
+            detail += f": exit code {code}" if code >= 0 else f": signal {-code}"
+            code = code if code >= 0 else 128 - code
+        return NativeStatus(state=state, observed_at=now, exit_code=code, detail=detail)
+
+    def kept(self) -> bool:
+        """Whether a keeper, a guard or a starting backend holds the lock. Changes nothing."""
+        try:
+            lock = os.open(self.path / "lock", os.O_RDONLY)
+        except FileNotFoundError:
+            return False
+        try:
+            asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            answer = fcntl.fcntl(lock, fcntl.F_OFD_GETLK, asked)
+        finally:
+            os.close(lock)
+        return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
+
+    def is_ended(self) -> bool:
+        """Whether no process of it is left and none will ever start."""
+        return (self.path / "ended.json").exists()
+
+    def was_started(self) -> bool:
+        """Whether the pilot may have been started."""
+        return (self.path / "keeper.json").exists()
+
+    def end(self) -> dict[str, Any]:
+        """The record of the end; empty if there is none."""
+        return self._read("ended.json")
+
+    def record(self) -> dict[str, Any]:
+        """The record of the start: keeper, guard and pilot as [pid, start]; empty if there is none."""
+        return self._read("keeper.json")
+
+    def processes(self) -> list[Process]:
+        """Keeper and guard, as far as these very processes live."""
+        record = self.record()
+        found = []
+        for name in ("keeper", "guard"):
+            pid, start = record.get(name) or (0, 0)
+            process = read_process(pid)
+            if process is not None and process.start == start:
+                found.append(process)
+        return found
+
+    def _read(self, name: str) -> dict[str, Any]:
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            value = json.loads((self.path / name).read_bytes())
+            if isinstance(value, dict):
+                return value
+        return {}
+
+    # --- changes; the backend's lock is held ---------------------------------------------------------
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[int | None]:
+        """Hold the pilot's lock, or None if it is kept. What inherits the descriptor goes on holding it."""
+        first = os.open(self.path / "lock", os.O_RDWR)
+        try:
+            # A high number, so that giving it to a keeper never meets the standard streams.
+            lock = fcntl.fcntl(first, fcntl.F_DUPFD_CLOEXEC, 10)
+        finally:
+            os.close(first)
+        try:
+            wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            fcntl.fcntl(lock, fcntl.F_OFD_SETLK, wanted)
+        except BlockingIOError:
+            os.close(lock)
+            yield None
+            return
+        try:
+            yield lock
+        finally:
+            os.close(lock)
+
+    def forbid_start(self) -> None:
+        """Leave the order that a keeper looks for before it starts the pilot."""
+        (self.path / "cancel").touch(mode=0o600)
+
+    def write_end(self, cause: str, message: str = "") -> None:
+        """Record an end that no keeper can record."""
+        end = {"cause": cause, "exit_code": None, "ended_at": time.time(), "message": message}
+        write_json(str(self.path / "ended.json"), end)
+
+    def remove(self) -> None:
+        """Remove the directory, at one stroke for all who look, whatever modes payloads gave its parts."""
+        gone = self.path.with_name(f".gone-{self.stamp}")
+        self.path.rename(gone)
+        remove_tree(gone)
+
+
+_DETAIL: Final = {
+    NativeState.WAITING: "waits for a slot of its queue",
+    NativeState.RUNNING: "runs under its keeper",
+    NativeState.UNKNOWN: "its keeper is lost; what it left is being removed",
+}
+
+_CAUSE: Final = {
+    "exit": "ended",
+    "signal": "killed",
+    "stopped": "stopped by order",
+    "wall": "stopped at the wall clock limit of its queue",
+    "cancelled": "cancelled before it started",
+}
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a tree of one's own, directories without permissions too; links are not followed."""
+    shutil.rmtree(path, ignore_errors=True)
+    if not path.exists():
+        return
+    for place, names, _ in os.walk(path):
+        for name in names:
+            inner = Path(place, name)
+            if not inner.is_symlink():
+                inner.chmod(0o700)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)

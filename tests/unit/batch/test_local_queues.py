@@ -1,0 +1,380 @@
+"""The local backend before anything runs: slots, refusals, order, upkeep. No process is started here."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lodesman.batch import (
+    PILOT_FILE,
+    CancelOutcome,
+    LocalBackend,
+    NativeState,
+    PilotCopy,
+    PilotSpec,
+    QueueLoad,
+    local,
+    queue_slots,
+)
+from lodesman.batch.pilot_directory import PilotDirectory
+from lodesman.errors import BackendFault
+
+QUEUE = ("LCG.One.de", "ce.one.de", "long")
+OTHER = ("LCG.Two.fr", "ce.two.fr", "short")
+SPEC = PilotSpec(queue=QUEUE, command=("true", PILOT_FILE))
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "pilots"
+
+
+@pytest.fixture
+def backend(root):
+    """Its queues have no slot, so that nothing ever starts."""
+    return LocalBackend(root, {QUEUE: 0, OTHER: 0}, clock=lambda: 1000.0)
+
+
+def copies(*stamps):
+    return [PilotCopy(stamp=stamp, pilot_file=stamp.encode()) for stamp in stamps]
+
+
+class TestSlots:
+    @pytest.mark.parametrize(
+        ("parameters", "slots"),
+        [
+            ({}, 8),
+            ({"NumberOfProcessors": 4}, 2),
+            ({"NumberOfProcessors": "16"}, 1),
+            ({"NumberOfProcessors": 0}, 8),
+            ({"MaxTotalJobs": "200"}, 200),
+            ({"MaxTotalJobs": 200, "Slots": 3, "NumberOfProcessors": 4}, 3),
+            ({"Slots": 0}, 0),
+            ({"Slots": -1}, 0),
+        ],
+    )
+    def test_from_parameters(self, parameters, slots):
+        assert queue_slots(parameters, cpus=8) == slots
+
+    def test_what_is_no_number(self):
+        with pytest.raises(ValueError, match="many"):
+            queue_slots({"Slots": "many"}, cpus=8)
+
+    @given(st.integers(1, 1024), st.integers(-5, 2048))
+    def test_one_slot_at_least(self, cpus, cores):
+        assert 1 <= queue_slots({"NumberOfProcessors": cores}, cpus=cpus) <= cpus
+
+
+class TestSubmit:
+    def test_all_is_private(self, backend, root):
+        assert backend.submit(SPEC, copies("s1")).accepted == {"s1": "s1"}
+        assert stat.S_IMODE(root.stat().st_mode) == 0o700
+        for path in (root / "s1").rglob("*"):
+            assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+    def test_the_secret_is_in_its_own_file_only(self, backend, root):
+        backend.submit(SPEC, [PilotCopy(stamp="s1", pilot_file=b"hush-hush")])
+        holding = [
+            path.name for path in (root / "s1").iterdir() if path.is_file() and b"hush" in path.read_bytes()
+        ]
+        assert holding == ["pilot.json"]
+
+    def test_the_command_names_the_pilots_file(self, backend, root):
+        backend.submit(SPEC, copies("s1"))
+        assert json.loads((root / "s1" / "entry.json").read_text())["argv"] == [
+            "true",
+            f"{root}/s1/pilot.json",
+        ]
+
+    def test_the_servers_secrets_stay_here(self, backend, root, monkeypatch):
+        monkeypatch.setenv("PGPASSWORD", "hush")
+        monkeypatch.setenv("LANG", "C.UTF-8")
+        spec = PilotSpec(queue=QUEUE, command=("true",), environment={"X": "1", "LODESMAN_STAMP": "forged"})
+        backend.submit(spec, copies("s1"))
+        environment = json.loads((root / "s1" / "entry.json").read_text())["environment"]
+        assert environment["LODESMAN_STAMP"] == "s1"
+        assert (environment["X"], environment["LANG"]) == ("1", "C.UTF-8")
+        assert "PGPASSWORD" not in environment
+
+    @pytest.mark.parametrize("stamp", ["", "..", "a/b", "/etc", "a\0", "ß", "x" * 65, "a.b", "-\n"])
+    def test_a_hostile_stamp_is_refused_alone(self, backend, root, stamp):
+        result = backend.submit(SPEC, copies("s1", stamp, "s2"))
+        assert sorted(result.accepted) == ["s1", "s2"]
+        assert not result.refused[stamp].transient
+        assert {path.name for path in root.iterdir()} == {".lock", "s1", "s2"}
+
+    @given(st.tuples(st.text(), st.text(), st.text()))
+    def test_any_queue_name(self, tmp_path_factory, queue):
+        root = tmp_path_factory.mktemp("any") / "pilots"
+        backend = LocalBackend(root, {queue: 0})
+        assert backend.submit(PilotSpec(queue=queue, command=("true",)), copies("s1")).refused == {}
+        again = LocalBackend(root, {queue: 0})
+        assert again.load(queue).waiting == 1
+        assert {path.name for path in root.parent.iterdir()} == {"pilots"}
+
+    def test_an_unknown_queue_never_works(self, backend):
+        spec = PilotSpec(queue=("a", "b", "c"), command=("true",))
+        refusal = backend.submit(spec, copies("s1")).refused["s1"]
+        assert not refusal.transient
+        assert "a/b/c" in refusal.reason
+
+    def test_a_command_that_never_works(self, backend):
+        result = backend.submit(PilotSpec(queue=QUEUE, command=()), copies("s1", "s2"))
+        assert {stamp: refusal.transient for stamp, refusal in result.refused.items()} == {
+            "s1": False,
+            "s2": False,
+        }
+
+    def test_a_stamp_is_taken_once(self, backend):
+        backend.submit(SPEC, copies("s1"))
+        assert not backend.submit(SPEC, copies("s1")).refused["s1"].transient
+        twice = backend.submit(SPEC, copies("s2", "s2"))
+        assert twice.accepted == {"s2": "s2"}
+
+    def test_no_copies(self, backend):
+        assert backend.submit(SPEC, []).accepted == {}
+
+    def test_a_place_that_cannot_be_written(self, tmp_path):
+        (tmp_path / "file").write_text("not a directory")
+        backend = LocalBackend(tmp_path / "file" / "pilots", {QUEUE: 1})
+        result = backend.submit(SPEC, copies("s1", "s2"))
+        assert result.accepted == {}
+        assert {stamp: refusal.transient for stamp, refusal in result.refused.items()} == {
+            "s1": True,
+            "s2": True,
+        }
+        assert "Not a directory" in result.refused["s1"].reason
+
+    def test_a_full_disk_refuses_each_copy_for_now(self, backend, monkeypatch):
+        real = PilotDirectory.create
+
+        def full(directory, entry, pilot_file):
+            if directory.stamp == "s2":
+                raise OSError(28, "No space left on device", str(directory.path))
+            real(directory, entry, pilot_file)
+
+        monkeypatch.setattr(PilotDirectory, "create", full)
+        result = backend.submit(SPEC, copies("s1", "s2", "s3"))
+        assert sorted(result.accepted) == ["s1", "s3"]
+        assert result.refused["s2"].transient
+        assert "No space left" in result.refused["s2"].reason
+        monkeypatch.undo()
+        assert backend.submit(SPEC, copies("s2")).accepted == {"s2": "s2"}
+
+    def test_many_threads_and_backends_at_once(self, backend, root):
+        others = [LocalBackend(root, {QUEUE: 0}) for _ in range(3)]
+        results = []
+
+        def run(number):
+            stamps = [f"both-{i}" for i in range(10)] + [f"own-{number}-{i}" for i in range(5)]
+            results.append((backend, *others)[number].submit(SPEC, copies(*stamps)))
+
+        threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        accepted = [stamp for result in results for stamp in result.accepted]
+        assert len(accepted) == len(set(accepted)) == 10 + 4 * 5
+        assert backend.load(QUEUE).waiting == 30
+
+
+class TestStatus:
+    def test_waiting_is_real(self, backend):
+        backend.submit(SPEC, copies("s1"))
+        status = backend.status(["s1"])["s1"]
+        assert (status.state, status.observed_at, status.exit_code) == (NativeState.WAITING, 1000.0, None)
+
+    @pytest.mark.parametrize("native_id", ["nobody", "", "..", ".lock", "../pilots/s1", "\0"])
+    def test_not_listed_is_unknown(self, backend, native_id):
+        backend.submit(SPEC, copies("s1"))
+        assert backend.status([native_id])[native_id].state is NativeState.UNKNOWN
+        assert backend.cancel([native_id]) == {native_id: CancelOutcome.UNKNOWN}
+
+    def test_no_news_when_it_cannot_be_read(self, backend, monkeypatch):
+        backend.submit(SPEC, copies("s1"))
+
+        def broken(directory, now):
+            raise OSError(5, "Input/output error", "s1")
+
+        monkeypatch.setattr(PilotDirectory, "status", broken)
+        with pytest.raises(BackendFault) as caught:
+            backend.status(["s1"])
+        assert caught.value.data["transient"]
+
+    def test_no_news_when_the_root_is_gone(self, backend, root):
+        (root / ".lock").unlink(missing_ok=True)
+        root.rmdir()
+        for ask in (backend.census, backend.tick, lambda: backend.cancel(["s1"]), lambda: backend.purge(0.0)):
+            with pytest.raises(BackendFault):
+                ask()
+        assert backend.load(QUEUE) == QueueLoad(waiting=None, running=None, observed_at=1000.0)
+
+    def test_load_counts_one_queue(self, backend):
+        backend.submit(SPEC, copies("s1", "s2"))
+        backend.submit(PilotSpec(queue=OTHER, command=("true",)), copies("s3"))
+        assert backend.load(QUEUE) == QueueLoad(waiting=2, running=0, observed_at=1000.0)
+        assert backend.load(OTHER).waiting == 1
+        assert backend.load(("no", "such", "queue")).waiting == 0
+
+    def test_census(self, backend, root):
+        backend.submit(SPEC, copies("s1", "s2"))
+        (root / ".new-s9").mkdir()
+        (root / "not a stamp").mkdir()
+        assert backend.census() == {"s1": "s1", "s2": "s2"}
+        assert backend.census(["s2", "s7"]) == {"s2": "s2"}
+        assert backend.census([]) == {}
+
+
+class TestCancel:
+    def test_one_that_waits_never_starts(self, backend):
+        backend.submit(SPEC, copies("s1"))
+        assert backend.cancel(["s1"]) == {"s1": CancelOutcome.REMOVED}
+        assert backend.cancel(["s1"]) == {"s1": CancelOutcome.ENDED}
+        backend.slots[QUEUE] = 5
+        assert backend.tick().started == ()
+        assert backend.status(["s1"])["s1"].detail == "cancelled before it started"
+
+    def test_a_full_disk_fails_the_cancel(self, backend, monkeypatch):
+        backend.submit(SPEC, copies("s1"))
+
+        def full(directory, cause, message=""):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(PilotDirectory, "write_end", full)
+        assert backend.cancel(["s1"]) == {"s1": CancelOutcome.FAILED}
+
+    def test_an_order_is_left_for_a_keeper_that_is_still_starting(self, backend, root):
+        backend.submit(SPEC, copies("s1"))
+        with PilotDirectory(root / "s1").locked():
+            assert backend.cancel(["s1"]) == {"s1": CancelOutcome.ORDERED}
+        assert (root / "s1" / "cancel").exists()
+
+
+class TestUpkeep:
+    def launched(self, monkeypatch):
+        """The stamps that are handed to keepers, in order; each one then holds its lock."""
+        stamps = []
+        held = []
+
+        def launch(directory, *, python, cgroups):
+            stamps.append(directory.stamp)
+            held.append(os.open(directory.path / "keeper.json", os.O_WRONLY | os.O_CREAT, 0o600))
+            context = directory.locked()
+            assert context.__enter__() is not None
+            held.append(context)
+
+        monkeypatch.setattr(local, "launch", launch)
+        return stamps
+
+    def test_first_come_first_served_within_the_slots(self, backend, monkeypatch):
+        stamps = self.launched(monkeypatch)
+        backend.submit(SPEC, copies("z", "a"))
+        backend.submit(PilotSpec(queue=OTHER, command=("true",)), copies("o1", "o2"))
+        backend.submit(SPEC, copies("m", "b"))
+        backend.slots = {QUEUE: 3, OTHER: 1}
+        assert backend.tick().started == ("z", "a", "o1", "m")
+        assert backend.tick().started == ()
+        assert stamps == ["z", "a", "o1", "m"]
+        assert backend.load(QUEUE).running == 3
+
+    def test_order_survives_a_restart(self, backend, root, monkeypatch):
+        self.launched(monkeypatch)
+        backend.submit(SPEC, copies("z", "a"))
+        again = LocalBackend(root, {QUEUE: 0})
+        again.submit(SPEC, copies("b"))
+        again.slots[QUEUE] = 3
+        assert again.tick().started == ("z", "a", "b")
+
+    def test_a_queue_that_is_no_longer_configured_starts_nothing(self, backend, monkeypatch):
+        stamps = self.launched(monkeypatch)
+        backend.submit(SPEC, copies("s1"))
+        del backend.slots[QUEUE]
+        assert backend.tick().started == ()
+        assert stamps == []
+        assert backend.load(QUEUE).waiting == 1
+
+    def test_a_start_that_fails_is_tried_again(self, backend, monkeypatch):
+        def full(directory, *, python, cgroups):
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+
+        monkeypatch.setattr(local, "launch", full)
+        backend.submit(SPEC, copies("s1"))
+        backend.slots[QUEUE] = 1
+        for _ in range(10):
+            assert backend.tick().failed == {"s1": "Resource temporarily unavailable"}
+        assert backend.status(["s1"])["s1"].state is NativeState.WAITING
+
+    def test_a_keeper_that_never_starts_is_given_up(self, backend, monkeypatch):
+        monkeypatch.setattr(local, "launch", lambda directory, python, cgroups: 2**22 + 1)
+        backend.submit(SPEC, copies("s1", "s2"))
+        backend.slots[QUEUE] = 1
+        for _ in range(local.LAUNCHES):
+            assert backend.tick().started == ("s1",)
+        report = backend.tick()
+        assert report.started == ("s2",), "what is given up holds no slot"
+        assert "given up" in report.failed["s1"]
+        assert backend.status(["s1"])["s1"].state is NativeState.ENDED
+
+    def test_a_lost_pilot_is_swept_and_frees_its_slot(self, backend, root, monkeypatch):
+        lost = f"lost-{os.getpid()}"
+        backend.submit(SPEC, copies(lost, "s2"))
+        (root / lost / "keeper.json").write_text("{}")
+        assert backend.status([lost])[lost].state is NativeState.UNKNOWN
+        assert backend.load(QUEUE) == QueueLoad(waiting=1, running=1, observed_at=1000.0)
+        stamps = self.launched(monkeypatch)
+        backend.slots[QUEUE] = 1
+        report = backend.tick()
+        assert (report.swept, report.started, stamps) == ((lost,), ("s2",), ["s2"])
+        assert "keeper" in backend.status([lost])[lost].detail
+
+    def test_a_lost_pilot_that_cannot_be_swept_keeps_its_slot(self, backend, root, monkeypatch):
+        lost = f"lost-{os.getpid()}"
+        backend.submit(SPEC, copies(lost, "s2"))
+        (root / lost / "keeper.json").write_text("{}")
+        monkeypatch.setattr(local, "sweep", lambda paths, cgroups, patience: {lost})
+        backend.slots[QUEUE] = 1
+        assert backend.tick().started == ()
+        assert backend.status([lost])[lost].state is NativeState.UNKNOWN
+
+    @pytest.mark.parametrize("text", ["", "{}", "null"])
+    def test_one_that_a_power_cut_damaged_has_ended(self, backend, root, text):
+        backend.submit(SPEC, copies("s1", "s2"))
+        (root / "s1" / "entry.json").write_text(text)
+        again = LocalBackend(root, {QUEUE: 0})
+        assert again.load(QUEUE).waiting == 1
+        assert again.status(["s1"])["s1"].state is NativeState.ENDED
+
+    def test_half_done_work_is_removed(self, backend, root):
+        backend.submit(SPEC, copies("s1"))
+        for name in (".new-s2", ".gone-s3"):
+            (root / name / "work").mkdir(parents=True)
+        backend.tick()
+        assert {path.name for path in root.iterdir()} == {".lock", "s1"}
+
+    def test_purge_forgets_only_what_ended_long_ago(self, backend, root):
+        backend.submit(SPEC, copies("old", "new", "waits"))
+        backend.cancel(["old", "new"])
+        end = json.loads((root / "old" / "ended.json").read_text())
+        (root / "old" / "ended.json").write_text(json.dumps({**end, "ended_at": 100.0}))
+        assert backend.purge(before=200.0) == ("old",)
+        assert sorted(backend.census()) == ["new", "waits"]
+        assert backend.status(["old"])["old"].state is NativeState.UNKNOWN
+        assert backend.purge(before=200.0) == ()
+        assert backend.submit(SPEC, copies("old")).accepted == {"old": "old"}
+        assert backend.load(QUEUE).waiting == 2
+
+    def test_stopping_all_that_waits(self, backend, monkeypatch):
+        stamps = self.launched(monkeypatch)
+        backend.submit(SPEC, copies("s1", "s2"))
+        backend.slots[QUEUE] = 9
+        assert backend.stop_all(grace_seconds=1.0, deadline_seconds=2.0) == ()
+        assert backend.tick().started == ()
+        assert stamps == []
+        assert {status.state for status in backend.status(["s1", "s2"]).values()} == {NativeState.ENDED}
