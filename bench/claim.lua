@@ -1,0 +1,28 @@
+-- Claims by wrk: each request asks as one of the pilots, with a claim token of its own.
+local tokens, count, wait = {}, os.getenv("BENCH_COUNT") or "1", os.getenv("BENCH_WAIT") or "0"
+local seed = os.getenv("BENCH_SEED") or "0"
+local number, threads = 0, 0
+
+function setup(thread)
+  thread:set("id", threads)
+  threads = threads + 1
+end
+
+function init(args)
+  for line in io.lines(os.getenv("BENCH_TOKENS")) do tokens[#tokens + 1] = line end
+end
+
+function request()
+  number = number + 1
+  local token = tokens[number % #tokens + 1]
+  local body = '{"claim_token":"' .. seed .. "-" .. id .. "-" .. number .. '-abcdefgh","count":' .. count ..
+    ',"wait_s":' .. wait .. ',"resource":{"cores":64,"memory_mb":0,"norm_cpu_seconds":0}}'
+  return wrk.format("POST", "/v1/pilots/claim",
+    {["Authorization"] = "Bearer " .. token, ["Content-Type"] = "application/json"}, body)
+end
+
+function done(summary, latency, requests)
+  local failed = summary.errors.status + summary.errors.read + summary.errors.timeout + summary.errors.connect
+  io.write(string.format("RESULT requests=%d seconds=%.3f p50_ms=%.3f p99_ms=%.3f failed=%d\n",
+    summary.requests, summary.duration / 1e6, latency:percentile(50) / 1e3, latency:percentile(99) / 1e3, failed))
+end

@@ -1,0 +1,1 @@
+"""HTTP: decode, authorise, call a service, encode."""

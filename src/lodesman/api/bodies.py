@@ -1,0 +1,154 @@
+"""The bodies of requests, as checked types; the OpenAPI document is made from them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, field
+
+from lodesman.services.accounts import USER_SCOPES
+
+Text = Annotated[str, Meta(max_length=255)]
+Token = Annotated[str, Meta(min_length=8, max_length=200)]
+Count = Annotated[int, Meta(ge=0, le=1 << 53)]
+Size = Annotated[float, Meta(ge=0)]
+
+
+class JoinBody(Struct):
+    """A pilot introduces itself with its one-time join token."""
+
+    join_token: Token
+    node: dict[str, Any]
+    nonce: Text = ""
+    protocol: int = 1
+
+
+class FreeBody(Struct):
+    """What a pilot has free now; `norm_cpu_seconds` is what is left of its life (0 = unlimited)."""
+
+    cores: Annotated[int, Meta(ge=0, le=65_536)] = 1
+    memory_mb: Count = 0
+    norm_cpu_seconds: Count = 0
+
+
+class ClaimBody(Struct):
+    """A pilot asks for up to `count` jobs and waits up to `wait_s` seconds for the first."""
+
+    claim_token: Token
+    resource: FreeBody
+    count: Annotated[int, Meta(ge=1, le=1_000)] = 1
+    wait_s: Annotated[float, Meta(ge=0, le=3_600)] = 0.0
+
+
+class RunningBody(Struct):
+    """News of one running payload; `tail` only if it changed."""
+
+    id: int
+    attempt: int
+    cpu_seconds: Size = 0.0
+    wall_seconds: Size = 0.0
+    rss_mb: Size = 0.0
+    tail: Annotated[str, Meta(max_length=262_144)] | None = None
+
+
+class HeartbeatBody(Struct):
+    """A pilot lives, and what its payloads do."""
+
+    jobs: Annotated[list[RunningBody], Meta(max_length=1_000)] = []
+    state: Text = "running"
+
+
+class OutputBody(Struct):
+    """An output sandbox that was uploaded before."""
+
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    size: Count
+
+
+class ReportBody(Struct):
+    """One word about one attempt."""
+
+    id: int
+    attempt: int
+    state: Annotated[str, Meta(pattern="^(Running|Done|Failed|Released)$")]
+    cause: Text = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    cpu_seconds: Size = 0.0
+    wall_seconds: Size = 0.0
+    max_rss_mb: Size = 0.0
+    started: float | None = None
+    ended: float | None = None
+    output: OutputBody | None = None
+    tail: Annotated[str, Meta(max_length=262_144)] = ""
+    message: Annotated[str, Meta(max_length=8_192)] = ""
+
+
+class ReportsBody(Struct):
+    """Reports of one pilot, applied in order."""
+
+    reports: Annotated[list[ReportBody], Meta(max_length=1_000)]
+
+
+class LeaveBody(Struct):
+    """A pilot ends by itself."""
+
+    reason: Text
+    message: Annotated[str, Meta(max_length=2_000)] = ""
+
+
+class SandboxBody(Struct):
+    """A file that the caller uploaded before."""
+
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    size: Count
+
+
+class SubmitBody(Struct):
+    """Jobs to submit: one or many descriptions as text (JDL, CFG, JSON), or as JSON records.
+
+    `sandboxes` maps each local InputSandbox entry to the uploaded file. `request_id` makes the call safe to
+    repeat: the same id of the same owner gets the first answer again.
+    """
+
+    text: str | None = None
+    texts: list[str] | None = None
+    jobs: list[dict[str, Any]] | None = None
+    form: Annotated[str, Meta(pattern="^(jdl|cfg|json)?$")] = ""
+    group: Text = ""
+    hold_if_impossible: bool = False
+    dry_run: bool = False
+    sandboxes: dict[str, SandboxBody] = {}
+    request_id: Text | None = None
+
+
+class ControlBody(Struct):
+    """An action on inclusive ranges of job ids."""
+
+    action: Annotated[str, Meta(pattern="^(kill|hold|release|reschedule|delete)$")]
+    ranges: Annotated[list[tuple[int, int]], Meta(min_length=1, max_length=1_000)]
+    reason: Annotated[str, Meta(max_length=1_000)] = ""
+
+
+class DrainBody(Struct):
+    """Pilots that shall finish what they run and leave."""
+
+    pilots: Annotated[list[int], Meta(min_length=1, max_length=10_000)]
+
+
+class AccountBody(Struct):
+    """A user of this server."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=64, pattern="^[A-Za-z0-9._@-]+$")]
+    vo: Text
+    groups: Annotated[list[Text], Meta(min_length=1, max_length=100)]
+    admin: bool = False
+
+
+class TokenBody(Struct):
+    """A token to issue. `seconds` 0 means that it does not expire."""
+
+    account: Text
+    scopes: list[str] = field(default_factory=lambda: list(USER_SCOPES))
+    seconds: Size = 2_592_000.0
+    note: Text = ""

@@ -1,0 +1,137 @@
+"""What the hot process's faces share: the journal seen from the event loop, principals, sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from lodesman.errors import NotFound
+from lodesman.services.accounts import Principal, find_principal, load_principals
+from lodesman.services.live import Live
+from lodesman.services.policy import Policy
+from lodesman.services.sessions import PilotSession, load_sessions
+from lodesman.services.templates import Templates
+from lodesman.store import pilots
+from lodesman.store.engine import open_reader
+from lodesman.store.journal import Answer, Command, Journal
+
+
+class Core:
+    """Belongs to the event loop's thread, except `live`, which belongs to the journal's."""
+
+    def __init__(  # noqa: PLR0913
+        self,
+        *,
+        writer: apsw.Connection,
+        path: Path,
+        live: Live,
+        policy: Policy,
+        lease_seconds: float,
+        heartbeat_seconds: float,
+        clock: Callable[[], float] = time.time,
+        ticks: Callable[[], float] = time.monotonic,
+        at_end: Callable[[Any], None] | None = None,
+    ) -> None:
+        self.clock = clock
+        # Leases are measured by a clock that never jumps.
+        self.ticks = ticks
+        self.live = live
+        self.policy = policy
+        self.lease_seconds = lease_seconds
+        self.heartbeat_seconds = heartbeat_seconds
+        self.journal = Journal(writer, clock=clock, deliver=self._deliver, at_end=at_end)
+        self.reader = open_reader(path)
+        self.templates = Templates(self.reader)
+        self.principals: dict[bytes, Principal] = load_principals(self.reader)
+        self.sessions: dict[int, PilotSession] = load_sessions(self.reader, now=ticks())
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.claims = 0
+        self.claimed_jobs = 0
+        self.submitted_jobs = 0
+
+    def start(self) -> None:
+        """Called on the event loop."""
+        self.loop = asyncio.get_running_loop()
+        self.journal.start()
+
+    def lookup(self, digest: bytes) -> Principal | None:
+        """The principal of a token's hash; tokens made elsewhere are read once from the database."""
+        known = self.principals.get(digest)
+        if known is None:
+            known = find_principal(self.reader, digest)
+            if known is not None:
+                self.principals[digest] = known
+        return known
+
+    def session(self, pilot_id: int) -> PilotSession:
+        """The session of a pilot that joined. Raises NotFound after its end."""
+        session = self.sessions.get(pilot_id)
+        if session is None:
+            raise NotFound("This pilot has ended.", pilot=pilot_id)
+        session.last_seen = self.ticks()
+        return session
+
+    def joined(self, row: pilots.PilotRow, token: bytes, node: dict[str, Any]) -> PilotSession:
+        """Remember a pilot that has just joined."""
+        old = self.sessions.get(row.id)
+        if old is not None:
+            self.principals.pop(old.token, None)
+        session = self.sessions[row.id] = PilotSession(row, node, now=self.ticks())
+        session.token = token
+        self.principals[token] = Principal(kind="pilot", pilot_id=row.id)
+        return session
+
+    def forget_pilot(self, pilot_id: int) -> None:
+        """A pilot has ended: its token is worth nothing any more."""
+        session = self.sessions.pop(pilot_id, None)
+        if session is not None:
+            self.principals.pop(session.token, None)
+        stale = [k for k, p in self.principals.items() if p.pilot_id == pilot_id and p.kind == "pilot"]
+        for digest in stale:
+            del self.principals[digest]
+
+    def silent_pilots(self) -> list[int]:
+        """Pilots whose lease has ended."""
+        limit = self.ticks() - self.lease_seconds
+        return [session.id for session in self.sessions.values() if session.last_seen < limit]
+
+    async def command(self, command: Command) -> Any:
+        """Post a command and wait for its answer. Raises the LodesmanError that refused it."""
+        waiter = self.waiter()
+        self.journal.post(command, settle(waiter))
+        return await waiter
+
+    def waiter(self) -> asyncio.Future[Any]:
+        """A future of this loop, to be settled by the journal."""
+        assert self.loop is not None  # noqa: S101
+        return self.loop.create_future()
+
+    def _deliver(self, answers: list[tuple[Answer, Any]]) -> None:
+        """On the writer's thread: hand a whole batch to the loop with one wake-up."""
+        assert self.loop is not None  # noqa: S101
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(_settle_all, answers)
+
+
+def settle(waiter: asyncio.Future[Any]) -> Answer:
+    """An answer that settles a future, unless nobody waits for it any more."""
+
+    def answer(result: Any) -> None:
+        if waiter.done():
+            return
+        if isinstance(result, Exception):
+            waiter.set_exception(result)
+        else:
+            waiter.set_result(result)
+
+    return answer
+
+
+def _settle_all(answers: list[tuple[Answer, Any]]) -> None:
+    for answer, result in answers:
+        answer(result)

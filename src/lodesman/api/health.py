@@ -1,0 +1,27 @@
+"""Is the server well, and what the hot process counts."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lodesman.api.core import Core
+from lodesman.api.wire import Send, send_json
+
+
+async def health(core: Core, send: Send) -> None:
+    """GET /health: 200 once the writer takes commands."""
+    answer = {"status": "ok", "time": core.clock(), "commits": core.journal.commits}
+    await send_json(send, msgspec.json.encode(answer))
+
+
+async def hot_metrics(core: Core, send: Send) -> None:
+    """GET /v1/hot/metrics: counters of the hot process, for the reading process's /metrics."""
+    answer = {
+        "commits_total": core.journal.commits,
+        "commands_total": core.journal.commands,
+        "claims_total": core.claims,
+        "claimed_jobs_total": core.claimed_jobs,
+        "submitted_jobs_total": core.submitted_jobs,
+        "pilots_joined": len(core.sessions),
+    }
+    await send_json(send, msgspec.json.encode(answer))

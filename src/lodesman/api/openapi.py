@@ -1,0 +1,145 @@
+"""The OpenAPI document, made from the types that check the requests, so that it cannot drift from them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from lodesman import __version__
+from lodesman.api import bodies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One operation: method, path, what it does, its body (if any) and who may ask."""
+
+    method: str
+    path: str
+    summary: str
+    body: type | None = None
+    who: str = "user"
+    query: tuple[str, ...] = ()
+    media: str = "application/json"
+
+
+CALLS: tuple[Call, ...] = (
+    Call(method="post", path="/v1/jobs", summary="Submit jobs", body=bodies.SubmitBody),
+    Call(method="get", path="/v1/jobs", summary="List jobs",
+         query=("first", "last", "limit", "all", "newest", "group", "state")),
+    Call(method="get", path="/v1/jobs/counts", summary="Jobs by owner, group and state"),
+    Call(method="get", path="/v1/jobs/{job}", summary="One job with attempts and events"),
+    Call(method="get", path="/v1/jobs/{job}/why", summary="Why a job waits, and what would let it run"),
+    Call(method="get", path="/v1/jobs/{job}/logs", summary="The last 64 kB of output"),
+    Call(method="get", path="/v1/jobs/{job}/output", summary="The output sandbox", media="application/gzip"),
+    Call(method="post", path="/v1/jobs/control", summary="Kill, hold, release, reschedule, delete", body=bodies.ControlBody),
+    Call(method="post", path="/v1/sandboxes", summary="Upload an input file", media="application/octet-stream"),
+    Call(method="get", path="/v1/sandboxes/{digest}", summary="Is a file there (users), or the file (pilots)"),
+    Call(method="get", path="/v1/pilots", summary="Pilots", query=("all", "limit")),
+    Call(method="post", path="/v1/pilots/drain", summary="Let pilots finish and leave", body=bodies.DrainBody, who="admin"),
+    Call(method="get", path="/v1/task-queues", summary="Task queues with waiting jobs", query=("limit",)),
+    Call(method="get", path="/v1/sites", summary="Sites"),
+    Call(method="get", path="/v1/queues", summary="CE queues with effective parameters", query=("vo",)),
+    Call(method="get", path="/v1/standing", summary="States, shares, times and failures in one"),
+    Call(method="get", path="/v1/director", summary="The director's last iteration with its arithmetic"),
+    Call(method="get", path="/v1/me", summary="Who this token belongs to"),
+    Call(method="post", path="/v1/users", summary="Make or change a user", body=bodies.AccountBody, who="admin"),
+    Call(method="get", path="/v1/tokens", summary="Tokens (never their text)", who="admin"),
+    Call(method="post", path="/v1/tokens", summary="Issue a token", body=bodies.TokenBody),
+    Call(method="delete", path="/v1/tokens/{prefix}", summary="Revoke a token", who="admin"),
+    Call(method="post", path="/v1/pilots/join", summary="A pilot joins", body=bodies.JoinBody, who="nobody"),
+    Call(method="post", path="/v1/pilots/claim", summary="A pilot asks for jobs", body=bodies.ClaimBody, who="pilot"),
+    Call(method="post", path="/v1/pilots/heartbeat", summary="A pilot lives", body=bodies.HeartbeatBody, who="pilot"),
+    Call(method="post", path="/v1/pilots/report", summary="A pilot reports", body=bodies.ReportsBody, who="pilot"),
+    Call(method="post", path="/v1/pilots/leave", summary="A pilot leaves", body=bodies.LeaveBody, who="pilot"),
+    Call(method="put", path="/v1/jobs/{job}/attempts/{attempt}/output", summary="A pilot stores an output sandbox",
+         who="pilot", media="application/gzip"),
+    Call(method="get", path="/health", summary="Is the server well", who="nobody"),
+    Call(method="get", path="/metrics", summary="Prometheus metrics", media="text/plain"),
+)  # fmt: skip
+
+INTEGERS = frozenset({"job", "attempt", "first", "last", "limit"})
+
+
+@cache
+def document() -> dict[str, Any]:
+    """The whole document (OpenAPI 3.1)."""
+    types = [call.body for call in CALLS if call.body is not None]
+    _, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    paths: dict[str, dict[str, Any]] = {}
+    for call in CALLS:
+        paths.setdefault(call.path, {})[call.method] = _operation(call)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Lodesman",
+            "version": __version__,
+            "description": "A pilot-based workload manager.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": {**components, "Error": _ERROR},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"token": []}],
+    }
+
+
+def _operation(call: Call) -> dict[str, Any]:
+    names = re.findall(r"{(\w+)}", call.path)
+    parameters = [_parameter(name, "path") for name in names] + [
+        _parameter(name, "query") for name in call.query
+    ]
+    operation: dict[str, Any] = {
+        "summary": call.summary,
+        "operationId": f"{call.method}{re.sub(r'[^a-z]+', '_', call.path)}".strip("_"),
+        "parameters": parameters,
+        "responses": {
+            "200": {"description": "Done", "content": {_answer_type(call): {"schema": {}}}},
+            "default": {
+                "description": "Refused",
+                "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+            },
+        },
+    }
+    if call.body is not None:
+        ref = {"$ref": f"#/components/schemas/{call.body.__name__}"}
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": ref}}}
+    elif call.method in ("post", "put"):
+        operation["requestBody"] = {"required": True, "content": {call.media: {"schema": {}}}}
+    if call.who == "nobody":
+        operation["security"] = []
+    else:
+        operation["description"] = f"For: {call.who}."
+    return operation
+
+
+def _answer_type(call: Call) -> str:
+    return call.media if call.method == "get" else "application/json"
+
+
+def _parameter(name: str, place: str) -> dict[str, Any]:
+    kind = "integer" if name in INTEGERS else "string"
+    schema: dict[str, Any] = {"type": kind, **({"minimum": 0} if kind == "integer" else {})}
+    return {"name": name, "in": place, "required": place == "path", "schema": schema}
+
+
+_ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["code", "message"],
+            "properties": {
+                "code": {"type": "string"},
+                "message": {"type": "string"},
+                "hint": {"type": "string"},
+                "data": {"type": "object"},
+            },
+        }
+    },
+}

@@ -1,0 +1,183 @@
+"""The hot endpoints of pilots, on bare ASGI: join, claim, heartbeat, report, leave."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import msgspec
+
+from lodesman.api import bodies
+from lodesman.api.core import Core, settle
+from lodesman.api.wire import (
+    REPORT_BODY,
+    SMALL_BODY,
+    Disconnected,
+    Receive,
+    Scope,
+    Send,
+    decode,
+    read_body,
+    send_json,
+)
+from lodesman.services.claim import Claim, Claimed, Unpark
+from lodesman.services.pilots import EndPilot, Join, hash_token
+from lodesman.services.report import Report, TakeReports
+from lodesman.services.sessions import UNLIMITED, Free, PilotSession
+from lodesman.store.pilots import PilotState
+
+CLAIM = msgspec.json.Decoder(bodies.ClaimBody)
+HEARTBEAT = msgspec.json.Decoder(bodies.HeartbeatBody)
+REPORTS = msgspec.json.Decoder(bodies.ReportsBody)
+JOIN = msgspec.json.Decoder(bodies.JoinBody)
+LEAVE = msgspec.json.Decoder(bodies.LeaveBody)
+
+LONGEST_WAIT = 60.0
+SHORTEST_WAIT = 45.0
+KEEP_TAIL = 65_536
+GOOD_ENDS = frozenset({"idle", "drained", "sigterm"})
+
+
+class PilotCalls:
+    """What pilots ask; every word of theirs counts as a heartbeat."""
+
+    def __init__(self, core: Core, *, idle_seconds: float) -> None:
+        self.core = core
+        self.idle_seconds = idle_seconds
+        self._jitter = random.Random()
+
+    async def join(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """POST /v1/pilots/join."""
+        body = decode(JOIN, await read_body(scope, receive, SMALL_BODY))
+        core = self.core
+        joined = await core.command(Join(core.live, body.join_token, body.nonce, body.node))
+        core.joined(joined.row, hash_token(joined.token), joined.node)
+        answer = {
+            "pilot": joined.row.id,
+            "stamp": joined.row.stamp,
+            "token": joined.token,
+            "lease_s": core.lease_seconds,
+            "heartbeat_s": core.heartbeat_seconds,
+            "idle_s": self.idle_seconds,
+            "server_time": core.clock(),
+        }
+        await send_json(send, msgspec.json.encode(answer))
+
+    async def claim(self, scope: Scope, receive: Receive, send: Send, pilot_id: int) -> None:
+        """POST /v1/pilots/claim."""
+        body = decode(CLAIM, await read_body(scope, receive, SMALL_BODY))
+        core = self.core
+        session = core.session(pilot_id)
+        if session.drain:
+            await send_json(send, b'{"jobs":[],"drain":true}')
+            return
+        claimed = await self._claim(session, body, receive)
+        core.claims += 1
+        core.claimed_jobs += len(claimed)
+        await send_json(send, core.templates.render(claimed, drain=session.drain))
+
+    async def _claim(self, session: PilotSession, body: bodies.ClaimBody, receive: Receive) -> list[Claimed]:
+        core, has = self.core, body.resource
+        waiter = core.waiter()
+        claim = Claim(
+            core.live,
+            session=session,
+            free=Free(has.cores, has.memory_mb or UNLIMITED, has.norm_cpu_seconds or UNLIMITED),
+            count=body.count,
+            claim_token=body.claim_token,
+            wait=body.wait_s > 0,
+            answer=settle(waiter),
+        )
+        core.journal.post(claim, claim.answer)
+        if body.wait_s > 0:
+            return await self._patiently(claim, waiter, body.wait_s, receive)
+        result: list[Claimed] = await waiter
+        return result
+
+    async def _patiently(
+        self, claim: Claim, waiter: asyncio.Future[Any], wait: float, receive: Receive
+    ) -> list[Claimed]:
+        """Wait for the answer, for the pilot's patience to end, or for the pilot to hang up."""
+        patience = min(wait, self._jitter.uniform(SHORTEST_WAIT, LONGEST_WAIT), self.core.lease_seconds / 2)
+        gone = asyncio.ensure_future(receive())
+        try:
+            await asyncio.wait({waiter, gone}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            if not waiter.done():
+                self.core.journal.post(Unpark(claim), _nobody)
+            result: list[Claimed] = await waiter
+        finally:
+            hung_up = gone.done()
+            gone.cancel()
+        if hung_up and not result:
+            raise Disconnected
+        claim.session.last_seen = self.core.ticks()
+        return result
+
+    async def heartbeat(self, scope: Scope, receive: Receive, send: Send, pilot_id: int) -> None:
+        """POST /v1/pilots/heartbeat."""
+        body = decode(HEARTBEAT, await read_body(scope, receive, REPORT_BODY))
+        core = self.core
+        session = core.session(pilot_id)
+        for job in body.jobs:
+            key = (job.id, job.attempt)
+            session.usage[key] = {
+                "cpu_seconds": job.cpu_seconds, "wall_seconds": job.wall_seconds, "rss_mb": job.rss_mb,
+            }  # fmt: skip
+            if job.tail is not None:
+                session.tails[key] = job.tail[-KEEP_TAIL:]
+        orders = core.live.kill_orders.get(pilot_id) or {}
+        running = {(job.id, job.attempt) for job in body.jobs}
+        kill = [
+            {"id": j, "attempt": a, "reason": why}
+            for (j, a), why in list(orders.items())
+            if (j, a) in running
+        ]
+        answer = {"kill": kill, "drain": session.drain, "lease_s": core.lease_seconds}
+        await send_json(send, msgspec.json.encode(answer))
+
+    async def report(self, scope: Scope, receive: Receive, send: Send, pilot_id: int) -> None:
+        """POST /v1/pilots/report."""
+        body = decode(REPORTS, await read_body(scope, receive, REPORT_BODY))
+        session = self.core.session(pilot_id)
+        reports = [_report(one) for one in body.reports]
+        results = await self.core.command(TakeReports(self.core.live, pilot_id, reports))
+        for one in body.reports:
+            if one.state != "Running":
+                session.tails.pop((one.id, one.attempt), None)
+                session.usage.pop((one.id, one.attempt), None)
+        await send_json(send, msgspec.json.encode({"results": results}))
+
+    async def leave(self, scope: Scope, receive: Receive, send: Send, pilot_id: int) -> None:
+        """POST /v1/pilots/leave."""
+        body = decode(LEAVE, await read_body(scope, receive, SMALL_BODY))
+        self.core.session(pilot_id)
+        state = PilotState.DONE if body.reason in GOOD_ENDS else PilotState.ABORTED
+        reason = f"{body.reason}: {body.message}" if body.message else body.reason
+        await self.core.command(EndPilot(self.core.live, pilot_id, state, reason))
+        self.core.forget_pilot(pilot_id)
+        await send_json(send, b"{}")
+
+
+def _nobody(_result: Any) -> None:
+    """The answer to a command whose outcome nobody waits for."""
+
+
+def _report(one: bodies.ReportBody) -> Report:
+    return Report(
+        id=one.id,
+        attempt=one.attempt,
+        state=one.state,
+        cause=one.cause or ("ok" if one.state == "Done" else ""),
+        exit_code=one.exit_code,
+        signal=one.signal,
+        cpu_seconds=one.cpu_seconds,
+        wall_seconds=one.wall_seconds,
+        max_rss_mb=one.max_rss_mb,
+        started=one.started,
+        ended=one.ended,
+        output_sha256=one.output.sha256 if one.output else None,
+        output_size=one.output.size if one.output else None,
+        tail=one.tail[-KEEP_TAIL:],
+        message=one.message,
+    )

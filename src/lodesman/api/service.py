@@ -1,0 +1,121 @@
+"""What the server's own background process asks the hot process (token of kind `service`, loopback only)."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from lodesman.api.core import Core
+from lodesman.api.wire import REPORT_BODY, SMALL_BODY, Receive, Scope, Send, decode, read_body, send_json
+from lodesman.services.director_log import StoreIteration
+from lodesman.services.pilots import EndPilot, NewPilot, PilotSubmitted, PreparePilots
+from lodesman.services.sandboxes import RegisterSandbox
+from lodesman.services.upkeep import ForgetIdleQueues, Reconcile
+from lodesman.store.pilots import PilotState
+
+
+class PilotBody(Struct):
+    """One pilot about to be submitted; `join_hash` in base64."""
+
+    stamp: str
+    vo: str
+    site: str
+    ce: str
+    queue: str
+    request: dict[str, Any]
+    join_hash: str
+    owner: str = ""
+    group: str = ""
+    pilot_type: str = ""
+    submission_pool: str = ""
+    tq_id: int | None = None
+    requirements: str = "{}"
+
+
+class EndBody(Struct):
+    """A pilot that its batch system says is gone."""
+
+    pilot: int
+    state: str
+    reason: str
+
+
+class SandboxRow(Struct):
+    """An input sandbox that was uploaded."""
+
+    owner: str
+    sha256: str
+    size: int
+
+
+class IterationBody(Struct):
+    """One iteration of the director, with inputs and clamps."""
+
+    plan: dict[str, Any]
+
+
+NEW = msgspec.json.Decoder(list[PilotBody])
+SUBMITTED = msgspec.json.Decoder(dict[str, tuple[str | None, str]])
+END = msgspec.json.Decoder(EndBody)
+SANDBOX = msgspec.json.Decoder(SandboxRow)
+ITERATION = msgspec.json.Decoder(IterationBody)
+
+
+class ServiceCalls:
+    """Commands of the director and of upkeep."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+        self.calls = {
+            "pilots": self.pilots,
+            "submitted": self.submitted,
+            "ended": self.ended,
+            "sandbox": self.sandbox,
+            "iteration": self.iteration,
+            "reconcile": self.reconcile,
+        }
+
+    async def pilots(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Store pilots before they are submitted."""
+        rows = decode(NEW, await read_body(scope, receive, REPORT_BODY))
+        new = [
+            NewPilot(**{**msgspec.structs.asdict(row), "join_hash": base64.b64decode(row.join_hash)})
+            for row in rows
+        ]
+        numbers = await self.core.command(PreparePilots(self.core.live, new))
+        await send_json(send, msgspec.json.encode({"pilots": numbers}))
+
+    async def submitted(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Store what the batch system answered."""
+        outcome = decode(SUBMITTED, await read_body(scope, receive, REPORT_BODY))
+        accepted = await self.core.command(PilotSubmitted(self.core.live, outcome))
+        await send_json(send, msgspec.json.encode({"accepted": accepted}))
+
+    async def ended(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A pilot is gone."""
+        body = decode(END, await read_body(scope, receive, SMALL_BODY))
+        command = EndPilot(self.core.live, body.pilot, PilotState(body.state), body.reason)
+        rescued = await self.core.command(command)
+        self.core.forget_pilot(body.pilot)
+        await send_json(send, msgspec.json.encode({"rescued": rescued}))
+
+    async def sandbox(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """An input sandbox lies on disk."""
+        row = decode(SANDBOX, await read_body(scope, receive, SMALL_BODY))
+        await self.core.command(RegisterSandbox(row.owner, row.sha256, row.size))
+        await send_json(send, b"{}")
+
+    async def iteration(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Store what the director decided and why."""
+        body = decode(ITERATION, await read_body(scope, receive, REPORT_BODY))
+        await self.core.command(StoreIteration(msgspec.json.encode(body.plan).decode()))
+        await send_json(send, b"{}")
+
+    async def reconcile(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        """Prove the counters."""
+        found = await self.core.command(Reconcile(self.core.live))
+        await self.core.command(ForgetIdleQueues(self.core.live))
+        await send_json(send, msgspec.json.encode(found))

@@ -1,0 +1,102 @@
+"""What users and our own background process ask the hot process: everything that changes something."""
+
+from __future__ import annotations
+
+import msgspec
+
+from lodesman.api import bodies
+from lodesman.api.auth import may_touch, need_admin, need_user
+from lodesman.api.core import Core
+from lodesman.api.wire import SMALL_BODY, SUBMIT_BODY, Receive, Scope, Send, decode, read_body, send_json
+from lodesman.errors import Conflict
+from lodesman.services.accounts import AddAccount, IssueToken, Principal, RevokeToken
+from lodesman.services.control import Control
+from lodesman.services.pilots import DrainPilots
+from lodesman.services.prepare import prepare
+from lodesman.services.submit import Submit, Submitted
+
+SUBMIT = msgspec.json.Decoder(bodies.SubmitBody)
+CONTROL = msgspec.json.Decoder(bodies.ControlBody)
+DRAIN = msgspec.json.Decoder(bodies.DrainBody)
+ACCOUNT = msgspec.json.Decoder(bodies.AccountBody)
+TOKEN = msgspec.json.Decoder(bodies.TokenBody)
+
+
+class UserCalls:
+    """Submissions, actions on jobs, drains, accounts and tokens."""
+
+    def __init__(self, core: Core) -> None:
+        self.core = core
+
+    async def submit(self, scope: Scope, receive: Receive, send: Send, who: Principal) -> None:
+        """POST /v1/jobs."""
+        need_user(who, "jobs:write")
+        body = decode(SUBMIT, await read_body(scope, receive, SUBMIT_BODY))
+        prepared, notices = prepare(body, who, self.core.policy, self.core.reader)
+        told = [
+            {"attribute": n.attribute, "message": n.message, "line": n.line, "column": n.column}
+            for n in notices
+        ]
+        if body.dry_run:
+            held = sum(stop - start for c in prepared.cohorts if c.held for start, stop in c.runs)
+            answer = {"count": prepared.count, "held": held, "notices": told, "dry_run": True}
+            await send_json(send, msgspec.json.encode(answer))
+            return
+        done: Submitted = await self.core.command(Submit(self.core.live, prepared))
+        self.core.submitted_jobs += 0 if done.repeated else done.count
+        answer = {
+            "submission": done.submission,
+            "first": done.first,
+            "count": done.count,
+            "held": done.held,
+            "repeated": done.repeated,
+            "notices": told,
+        }
+        await send_json(send, msgspec.json.encode(answer))
+
+    async def control(self, scope: Scope, receive: Receive, send: Send, who: Principal) -> None:
+        """POST /v1/jobs/control."""
+        need_user(who, "jobs:write")
+        body = decode(CONTROL, await read_body(scope, receive, SMALL_BODY))
+        may = may_touch(who, self.core.policy.sharing_groups())
+        ranges = tuple((first, last) for first, last in body.ranges)
+        out = await self.core.command(Control(self.core.live, body.action, ranges, body.reason, may))
+        answer = {"changed": out.changed, "refused": out.refused, "examples": out.examples}
+        await send_json(send, msgspec.json.encode(answer))
+
+    async def drain(self, scope: Scope, receive: Receive, send: Send, who: Principal) -> None:
+        """POST /v1/pilots/drain."""
+        need_admin(who)
+        body = decode(DRAIN, await read_body(scope, receive, SMALL_BODY))
+        changed = await self.core.command(DrainPilots(body.pilots))
+        for pilot_id in body.pilots:
+            session = self.core.sessions.get(pilot_id)
+            if session is not None:
+                session.drain = True
+        await send_json(send, msgspec.json.encode({"changed": changed}))
+
+    async def account(self, scope: Scope, receive: Receive, send: Send, who: Principal) -> None:
+        """POST /v1/users."""
+        need_admin(who)
+        body = decode(ACCOUNT, await read_body(scope, receive, SMALL_BODY))
+        name = await self.core.command(AddAccount(body.name, body.vo, tuple(body.groups), body.admin))
+        self.core.principals = {k: p for k, p in self.core.principals.items() if p.name != name}
+        await send_json(send, msgspec.json.encode({"name": name}))
+
+    async def token(self, scope: Scope, receive: Receive, send: Send, who: Principal) -> None:
+        """POST /v1/tokens."""
+        body = decode(TOKEN, await read_body(scope, receive, SMALL_BODY))
+        if body.account != who.name:
+            need_admin(who)
+        elif not set(body.scopes) <= who.scopes:
+            raise Conflict("A token cannot give more than the one it is asked with.")
+        seconds = body.seconds or None
+        token = await self.core.command(IssueToken(body.account, tuple(body.scopes), seconds, body.note))
+        await send_json(send, msgspec.json.encode({"token": token}))
+
+    async def revoke(self, _receive: Receive, send: Send, who: Principal, prefix: str) -> None:
+        """DELETE /v1/tokens/{prefix}."""
+        need_admin(who)
+        digest = await self.core.command(RevokeToken(prefix))
+        self.core.principals.pop(digest, None)
+        await send_json(send, b"{}")

@@ -1,0 +1,192 @@
+"""The background process: reading, director, local pilots and upkeep, beside the hot process.
+
+It dies with the hot process (its standard input closes) and may be killed at any time: what it has to know it
+finds in the database and in the pilots' directories.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+import uvicorn
+
+from lodesman.api.reads import ReadSide, read_app
+from lodesman.batch import LocalBackend, queue_slots, zipapp_command
+from lodesman.client import Client
+from lodesman.config import ServerConfig
+from lodesman.daemon import bootstrap
+from lodesman.daemon.logs import start_logging
+from lodesman.errors import LodesmanError
+from lodesman.pilot.package import build_pilot
+from lodesman.resources import QueueId, effective_params
+from lodesman.services.census import Census
+from lodesman.services.direct import Director
+from lodesman.services.launch import PilotHabits, SubmissionPools
+from lodesman.services.policy import Policy
+from lodesman.services.sandboxes import Shelf
+from lodesman.store.engine import open_reader
+
+log = logging.getLogger(__name__)
+
+BACKEND_SECONDS = 0.5
+CENSUS_SECONDS = 2.0
+RECONCILE_SECONDS = 300.0
+
+
+class Background:
+    """Owns everything of the background process."""
+
+    def __init__(self, config: ServerConfig) -> None:
+        self.config = config
+        token = (bootstrap.run_directory(config) / bootstrap.SERVICE_FILE).read_text().strip()
+        ca_file = config.server.tls_certificate or None
+        self._clients = threading.local()
+        self._new_client = partial(Client, [config.url], token, ca_file=ca_file)
+        self.policy = Policy(config.resources)
+        zipapp = bootstrap.run_directory(config) / "pilot.pyz"
+        build_pilot(zipapp)
+        self.local = LocalBackend(config.data / "pilots", _slots(config), python=sys.executable)
+        backends = {"local": self.local}
+        self.pools = SubmissionPools(
+            config.director,
+            backends=backends,
+            post=self.post,
+            habits=PilotHabits(
+                servers=(config.url,),
+                command=zipapp_command(str(zipapp), config.pilots.python),
+                idle_seconds=config.pilots.idle_seconds,
+                heartbeat_seconds=config.pilots.heartbeat_seconds,
+                life_seconds=config.pilots.life_seconds,
+            ),
+            told=self._told,
+        )
+        self.director = Director(
+            db=open_reader(config.database),
+            policy=self.policy,
+            options=config.director,
+            backends=backends,
+            post=self.post,
+            pools=self.pools.states,
+            launch=self.pools.launch,
+            rng=random.Random(),
+        )
+        self.census = Census(open_reader(config.database), backends, self.post)
+        self.side = ReadSide(
+            db=open_reader(config.database),
+            policy=self.policy,
+            shelf=Shelf(config.data / "sandboxes", limit_bytes=config.server.sandbox_mb << 20),
+            clock=time.time,
+            announce=self._announce,
+            hot_metrics=lambda: self._client().request("GET", "/v1/hot/metrics"),
+        )
+
+    def post(self, name: str, body: Any) -> Any:
+        """A command to the hot process. Raises LodesmanError."""
+        return self._client().request("POST", f"/v1/service/{name}", body)
+
+    def _client(self) -> Client:
+        """The client of this thread."""
+        found: Client | None = getattr(self._clients, "client", None)
+        if found is None:
+            found = self._clients.client = self._new_client()
+        return found
+
+    async def _announce(self, owner: str, sha256: str, size: int) -> None:
+        body = {"owner": owner, "sha256": sha256, "size": size}
+        await asyncio.to_thread(self.post, "sandbox", body)
+
+    def _told(self, queue_id: Any, accepted: bool, reason: str) -> None:
+        self.director.told(queue_id, accepted=accepted, reason=reason, now=time.time())
+
+    async def run(self) -> None:
+        """Serve and work until SIGTERM, or until the hot process is gone."""
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        loop.add_reader(sys.stdin.fileno(), partial(_hot_ended, stop))
+        reads = _Reads(uvicorn.Config(
+            read_app(self.side),
+            uds=str(bootstrap.run_directory(self.config) / bootstrap.SOCKET),
+            http="httptools", ws="none", log_config=None, access_log=False, server_header=False,
+        ))  # fmt: skip
+        serving = asyncio.create_task(reads.serve())
+        loops = [
+            asyncio.create_task(every(BACKEND_SECONDS, self.local.tick, stop)),
+            asyncio.create_task(every(CENSUS_SECONDS, lambda: self.census.tick(time.time()), stop)),
+            asyncio.create_task(
+                every(self.config.polling_seconds, lambda: self.director.tick(time.time()), stop)
+            ),
+            asyncio.create_task(every(RECONCILE_SECONDS, lambda: self.post("reconcile", {}), stop)),
+        ]
+        await stop.wait()
+        reads.should_exit = True
+        await asyncio.gather(*loops, serving, return_exceptions=True)
+        await asyncio.to_thread(self.pools.close)
+        if self.config.pilots.stop_at_exit:
+            left = await asyncio.to_thread(self.local.stop_all)
+            if left:
+                log.error("pilots could not be stopped", extra={"stamps": left})
+
+
+class _Reads(uvicorn.Server):
+    """Signals belong to the background process, not to its web server."""
+
+    def install_signal_handlers(self) -> None:
+        """Nothing: `Background.run` has them."""
+
+    def capture_signals(self) -> Any:
+        """Nothing to capture."""
+        return nullcontext()
+
+
+async def every(seconds: float, step: Callable[[], Any], stop: asyncio.Event) -> None:
+    """Run a blocking step in a thread, again and again; a step that fails is logged and tried again."""
+    while not stop.is_set():
+        try:
+            await asyncio.to_thread(step)
+        except LodesmanError as fault:
+            log.warning("a step of upkeep failed: %s", fault)
+        except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, OSError):
+            log.exception("a step of upkeep failed")
+        try:
+            async with asyncio.timeout(seconds):
+                await stop.wait()
+        except TimeoutError:
+            continue
+
+
+def _hot_ended(stop: asyncio.Event) -> None:
+    """The hot process's end of our standard input is closed: it is gone."""
+    if not os.read(sys.stdin.fileno(), 4_096):
+        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+        stop.set()
+
+
+def _slots(config: ServerConfig) -> dict[tuple[str, str, str], int]:
+    """How many pilots each local queue runs at once."""
+    cpus = os.cpu_count() or 1
+    found = {}
+    for queue in config.resources.tree.queue_ids():
+        params = effective_params(config.resources.tree, QueueId(*queue), types=config.resources.types)
+        named = {one.name: one.value for one in params.values()}
+        if str(named.get("Backend", named.get("CEType", "local"))).lower() == "local":
+            found[queue.site, queue.ce, queue.queue] = queue_slots(named, cpus)
+    return found
+
+
+def run_background(config: ServerConfig) -> None:
+    """Run until the hot process ends."""
+    start_logging("background")
+    asyncio.run(Background(config).run())

@@ -1,0 +1,60 @@
+"""What must exist before the server takes its first request: the first user, tokens, directories."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+import apsw
+
+from lodesman.config import ServerConfig
+from lodesman.services.accounts import INSERT_TOKEN, SCOPES, AddAccount, IssueToken
+from lodesman.services.pilots import hash_token
+from lodesman.store.journal import Transaction
+
+TOKEN_FILE = "admin.token"
+SERVICE_FILE = "service.token"
+SOCKET = "reads.sock"
+
+
+def run_directory(config: ServerConfig) -> Path:
+    """DATA/run: the service token and the reading process's socket."""
+    return config.data / "run"
+
+
+def prepare(db: apsw.Connection, config: ServerConfig, *, now: float) -> None:
+    """Make the first user with its token, and a fresh token for the background process."""
+    for folder in (config.data, run_directory(config), config.data / "sandboxes"):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.chmod(0o700)
+    with db:
+        tx = Transaction(db, now)
+        _first_user(tx, config)
+        db.execute("DELETE FROM token WHERE kind = 'service'")
+        token = secrets.token_urlsafe(32)
+        tx.later(INSERT_TOKEN, (hash_token(token), "service", "", "[]", "background process", now, None))
+        tx.flush()
+    write_secret(run_directory(config) / SERVICE_FILE, token)
+
+
+def _first_user(tx: Transaction, config: ServerConfig) -> None:
+    known = tx.read("SELECT 1 FROM account WHERE name = ?", (config.admin.name,))
+    if known and (config.data / TOKEN_FILE).exists():
+        return
+    groups = config.admin.groups or tuple(config.resources.groups) or ("users",)
+    vo = config.admin.vo or next(iter(config.resources.vos), "local")
+    AddAccount(config.admin.name, vo, tuple(groups), admin=True).apply(tx)
+    token = IssueToken(config.admin.name, SCOPES, None, "made at the first start").apply(tx)
+    write_secret(config.data / TOKEN_FILE, token)
+
+
+def write_secret(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, all or nothing."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)

@@ -1,0 +1,169 @@
+"""The hot process: HTTP, index and writer. It starts the background process and keeps it alive."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+import signal
+import sys
+import time
+from functools import partial
+
+import uvicorn
+
+from lodesman.api.core import Core
+from lodesman.api.forward import Forwarder
+from lodesman.api.hot import HotApp
+from lodesman.config import ServerConfig
+from lodesman.daemon import bootstrap
+from lodesman.daemon.logs import start_logging
+from lodesman.errors import LodesmanError
+from lodesman.services.claim import serve_parked
+from lodesman.services.live import Live
+from lodesman.services.pilots import EndPilot, SeenPilots
+from lodesman.services.policy import Policy
+from lodesman.store.checkpoint import Checkpointer
+from lodesman.store.engine import lock_database, open_writer
+from lodesman.store.pilots import PilotState
+
+log = logging.getLogger(__name__)
+
+LEASE_CHECK_SECONDS = 5.0
+SEEN_SECONDS = 30.0
+RESTART_SECONDS = 1.0
+STOP_SECONDS = 20.0
+
+
+class Server:
+    """Owns everything of the hot process."""
+
+    def __init__(self, config: ServerConfig, arguments: list[str]) -> None:
+        self.config = config
+        self._arguments = arguments
+        self._lock = lock_database(config.database)
+        writer = open_writer(config.database)
+        bootstrap.prepare(writer, config, now=time.time())
+        policy = Policy(config.resources)
+        live = Live(writer, rng=random.Random(), now=time.time())
+        live.matcher.set_shares(policy.shares())
+        self._checkpoints = Checkpointer(writer, config.database)
+        self._writer = writer
+        self.core = Core(
+            writer=writer,
+            path=config.database,
+            live=live,
+            policy=policy,
+            lease_seconds=config.pilots.lease_seconds,
+            heartbeat_seconds=config.pilots.heartbeat_seconds,
+            at_end=partial(serve_parked, live),
+        )
+        socket = bootstrap.run_directory(config) / bootstrap.SOCKET
+        self.app = HotApp(
+            self.core,
+            Forwarder(socket),
+            idle_seconds=config.pilots.idle_seconds,
+            on_start=self.start,
+            on_stop=self.stop,
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+        self._background: asyncio.subprocess.Process | None = None
+        self._stopping = False
+
+    async def start(self) -> None:
+        """On the event loop, before the first request."""
+        self.core.start()
+        self._checkpoints.start()
+        self._tasks = [
+            asyncio.create_task(self._watch_leases(), name="leases"),
+            asyncio.create_task(self._keep_background(), name="background"),
+        ]
+
+    async def stop(self) -> None:
+        """After the last request: end the background process, write what is left."""
+        self._stopping = True
+        await self._stop_background()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.to_thread(self.core.journal.close)
+        self._checkpoints.close()
+        self._writer.close()
+        os.close(self._lock)
+
+    async def _watch_leases(self) -> None:
+        """Give the jobs of silent pilots back; write down now and then when pilots were last heard of."""
+        written = self.core.ticks()
+        while True:
+            await asyncio.sleep(min(LEASE_CHECK_SECONDS, self.config.pilots.lease_seconds / 4))
+            for pilot_id in self.core.silent_pilots():
+                await self._lost(pilot_id)
+            if self.core.ticks() - written > SEEN_SECONDS:
+                written = self.core.ticks()
+                ago = {s.id: self.core.clock() - (written - s.last_seen) for s in self.core.sessions.values()}
+                with contextlib.suppress(LodesmanError):
+                    await self.core.command(SeenPilots(ago))
+
+    async def _lost(self, pilot_id: int) -> None:
+        log.warning("a pilot fell silent", extra={"pilot": pilot_id})
+        end = EndPilot(self.core.live, pilot_id, PilotState.LOST, "its lease ended", "lease-expired")
+        try:
+            await self.core.command(end)
+        except LodesmanError as fault:
+            log.warning("a lost pilot could not be ended yet: %s", fault, extra={"pilot": pilot_id})
+            return
+        self.core.forget_pilot(pilot_id)
+
+    async def _keep_background(self) -> None:
+        """Start the background process, and start it again when it ends."""
+        while not self._stopping:
+            self._background = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "lodesman.daemon", "background", *self._arguments,
+                stdin=asyncio.subprocess.PIPE,
+            )  # fmt: skip
+            code = await self._background.wait()
+            if not self._stopping:
+                log.error("the background process ended and is started again", extra={"exit_code": code})
+                await asyncio.sleep(RESTART_SECONDS)
+
+    async def _stop_background(self) -> None:
+        process = self._background
+        if process is None or process.returncode is not None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+def run_server(config: ServerConfig, arguments: list[str]) -> None:
+    """Serve until SIGINT or SIGTERM. `arguments` lead the background process to the same configuration.
+
+    Raises Unavailable if another server owns the data directory.
+    """
+    start_logging("hot")
+    server = Server(config, arguments)
+    tls = config.server
+    uvicorn.Server(
+        uvicorn.Config(
+            server.app,
+            host=tls.host,
+            port=tls.port,
+            loop="uvloop",
+            http="httptools",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            timeout_keep_alive=75,
+            timeout_graceful_shutdown=3,
+            ssl_certfile=tls.tls_certificate or None,
+            ssl_keyfile=tls.tls_key or None,
+        )
+    ).run()

@@ -1,0 +1,1 @@
+"""One script per use case: read a snapshot, decide, command."""

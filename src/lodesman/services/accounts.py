@@ -1,0 +1,132 @@
+"""Users and tokens. A token is 256 random bits, shown once and stored as its SHA-256 (DESIGN, security)."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+import apsw
+import msgspec
+
+from lodesman.errors import Conflict, InvalidRequest, NotFound
+from lodesman.services.pilots import hash_token
+from lodesman.store.journal import Transaction
+
+SCOPES = ("jobs:read", "jobs:write", "pilots:read", "admin")
+USER_SCOPES = ("jobs:read", "jobs:write", "pilots:read")
+INSERT_TOKEN = """INSERT INTO token (hash, kind, account, scopes, note, created_at, expires_at)
+VALUES (?,?,?,?,?,?,?)"""
+TOKENS = """SELECT t.hash, t.kind, t.account, t.pilot_id, t.scopes, t.expires_at, a.vo, a.groups, a.admin
+FROM token t LEFT JOIN account a ON a.name = t.account WHERE t.kind IN ('user', 'service', 'pilot')"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """Who is asking. kind: user, service (our own background process) or pilot."""
+
+    kind: str
+    name: str = ""
+    vo: str = ""
+    groups: tuple[str, ...] = ()
+    admin: bool = False
+    scopes: frozenset[str] = frozenset()
+    pilot_id: int = 0
+    expires_at: float | None = None
+
+    def allows(self, scope: str) -> bool:
+        """Whether this token may be used for that."""
+        return scope in self.scopes
+
+
+@dataclass(slots=True)
+class AddAccount:
+    """Make or change a user: its VO, its groups and whether it administers this server."""
+
+    name: str
+    vo: str
+    groups: tuple[str, ...]
+    admin: bool = False
+
+    def apply(self, tx: Transaction) -> str:
+        """Raises InvalidRequest for a user without a group."""
+        if not self.groups:
+            raise InvalidRequest(f"User {self.name} needs at least one group.")
+        tx.write(
+            """INSERT INTO account (name, vo, groups, admin, created_at) VALUES (?,?,?,?,?)
+            ON CONFLICT (name) DO UPDATE SET vo = excluded.vo, groups = excluded.groups, admin = excluded.admin""",
+            (self.name, self.vo, msgspec.json.encode(self.groups).decode(), self.admin, tx.now),
+        )
+        return self.name
+
+
+@dataclass(slots=True)
+class IssueToken:
+    """Make a token for a user; answers its text, which is stored nowhere."""
+
+    account: str
+    scopes: tuple[str, ...] = USER_SCOPES
+    seconds: float | None = 30 * 86_400.0
+    note: str = ""
+    kind: str = "user"
+
+    def apply(self, tx: Transaction) -> str:
+        """Raises NotFound for an unknown user, InvalidRequest for an unknown scope, Conflict for admin rights."""
+        unknown = set(self.scopes) - set(SCOPES)
+        if unknown:
+            raise InvalidRequest(f"There is no scope {min(unknown)!r}.", hint=f"Scopes: {', '.join(SCOPES)}.")
+        found = tx.read("SELECT admin FROM account WHERE name = ?", (self.account,))
+        if not found:
+            raise NotFound(f"There is no user {self.account}.", hint="Make it with: lode user add")
+        if "admin" in self.scopes and not found[0][0]:
+            raise Conflict(f"User {self.account} is no administrator.")
+        token = secrets.token_urlsafe(32)
+        expires = None if self.seconds is None else tx.now + self.seconds
+        scopes = msgspec.json.encode(sorted(self.scopes)).decode()
+        tx.later(
+            INSERT_TOKEN,
+            (hash_token(token), self.kind, self.account, scopes, self.note, tx.now, expires),
+        )
+        return token
+
+
+@dataclass(slots=True)
+class RevokeToken:
+    """Forget a token, named by the first characters of its hash as `lode token ls` shows them."""
+
+    prefix: str
+
+    def apply(self, tx: Transaction) -> bytes:
+        """Raises NotFound, or Conflict if several begin like that."""
+        found = tx.read("SELECT hash FROM token WHERE hex(hash) LIKE ? || '%'", (self.prefix.upper(),))
+        if not self.prefix.isalnum() or not found:
+            raise NotFound(f"There is no token {self.prefix}.")
+        if len(found) > 1:
+            raise Conflict(f"{len(found)} tokens begin with {self.prefix}.", hint="Give more characters.")
+        tx.write("DELETE FROM token WHERE hash = ?", (found[0][0],))
+        return bytes(found[0][0])
+
+
+def load_principals(db: apsw.Connection) -> dict[bytes, Principal]:
+    """Every token that can be used, by its hash."""
+    return {bytes(row[0]): principal_of(row) for row in db.execute(TOKENS)}
+
+
+def find_principal(db: apsw.Connection, digest: bytes) -> Principal | None:
+    """The owner of one token, None if it is unknown."""
+    row = db.execute(f"{TOKENS} AND t.hash = ?", (digest,)).fetchone()
+    return None if row is None else principal_of(row)
+
+
+def principal_of(row: tuple[object, ...]) -> Principal:
+    """A Principal from the columns of TOKENS."""
+    _, kind, account, pilot_id, scopes, expires, vo, groups, admin = row
+    return Principal(
+        kind=str(kind),
+        name=str(account),
+        vo=str(vo or ""),
+        groups=tuple(msgspec.json.decode(str(groups or "[]"))),
+        admin=bool(admin),
+        scopes=frozenset(msgspec.json.decode(str(scopes))),
+        pilot_id=pilot_id if isinstance(pilot_id, int) else 0,
+        expires_at=expires if isinstance(expires, float) else None,
+    )

@@ -1,0 +1,184 @@
+"""Claiming: a pilot's request becomes attempts, in one transaction (DESIGN 3.1, 3.3).
+
+The only decision taken on the writer's thread. A request that finds nothing parks; the batch that brings
+fitting jobs answers it in the same commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from lodesman.services.live import Live
+from lodesman.services.sessions import Free, PilotSession
+from lodesman.store import task_queues
+from lodesman.store.fronts import Candidate
+from lodesman.store.jobs import CLAIM_ROW, INSERT_EVENT, INSERT_JOB
+from lodesman.store.journal import PARKED, Transaction
+
+INSERT_ATTEMPT = """INSERT INTO attempt
+(id, job_id, number, previous, pilot_id, claim_token, site, eligible, claimed_at) VALUES (?,?,?,?,?,?,?,?,?)"""
+ASKED_BEFORE = """SELECT a.job_id, a.number, j.template_id, j.submission_id FROM attempt a JOIN job j ON j.id = a.job_id
+WHERE a.pilot_id = ? AND a.ended_at IS NULL AND a.claim_token = ?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """One attempt handed to a pilot; the template says what to run."""
+
+    job_id: int
+    attempt: int
+    template_id: int
+    submission_id: int
+
+
+class Claim:
+    """A pilot asks for up to `count` jobs that fit what its session has free.
+
+    Answered with a list of Claimed. If nothing fits and `wait` is set, the command parks and is answered by
+    a later batch, or by `Unpark` when the pilot's patience ends.
+    """
+
+    __slots__ = (
+        "answer",
+        "claim_token",
+        "count",
+        "free",
+        "live",
+        "pilot_id",
+        "request",
+        "session",
+        "since",
+        "wait",
+    )
+
+    def __init__(
+        self,
+        live: Live,
+        *,
+        session: PilotSession,
+        free: Free,
+        count: int,
+        claim_token: str,
+        wait: bool,
+        answer: Callable[[Any], None],
+    ) -> None:
+        self.live = live
+        self.session = session
+        self.free = free
+        self.pilot_id = session.id
+        self.request = session.request(free, live.pools)
+        self.count = count
+        self.claim_token = claim_token
+        self.wait = wait
+        self.answer = answer
+        self.since = 0.0
+
+    def apply(self, tx: Transaction) -> Any:
+        """Claim, or park."""
+        before = self._asked_before(tx)
+        if before is not None:
+            return before
+        claimed = self.claim(tx)
+        if not claimed and self.wait:
+            self.since = tx.now
+            self.live.park(tx, self)
+            return PARKED
+        return claimed
+
+    def refresh(self) -> bool:
+        """Take the request anew; says whether it changed."""
+        before, self.request = self.request, self.session.request(self.free, self.live.pools)
+        return self.request != before
+
+    def claim(self, tx: Transaction) -> list[Claimed]:
+        """Choose and claim now; writes attempt, event and job rows."""
+        live = self.live
+        chosen = live.matcher.choose(self.request, self.count, now=tx.now, rng=live.rng, undo=tx.undo)
+        if not chosen:
+            return []
+        eligible = live.matcher.eligible_groups(chosen) if live.observes_shares() else None
+        claimed = [c for tq_id in chosen if (c := self._claim_one(tx, tq_id, eligible)) is not None]
+        self._remember(tx, claimed)
+        return claimed
+
+    def _claim_one(self, tx: Transaction, tq_id: int, eligible: str | None) -> Claimed | None:
+        live = self.live
+        tx.undo.append(partial(live.fronts.forget, tq_id))
+        candidate = live.fronts.take(tx, tq_id)
+        if candidate is None:
+            # The counter says that a job waits and none is to be found: never hand out a ghost.
+            live.count_was_wrong(tx, tq_id)
+            return None
+        task_queues.set_waiting(tx, tq_id, live.matcher.index.waiting(tq_id))
+        number = candidate.attempt + 1
+        event, attempt = live.ids.event(), live.ids.attempt()
+        data = f'{{"attempt":{number},"pilot":{self.pilot_id}}}'
+        tx.later(INSERT_EVENT, (event, tx.now, candidate.job_id, None, candidate.last_event, "Matched", data))
+        tx.later(
+            INSERT_ATTEMPT,
+            (attempt, candidate.job_id, number, candidate.last_attempt, self.pilot_id, self.claim_token,
+             self.request.site, eligible, tx.now),
+        )  # fmt: skip
+        _write_job(tx, candidate, tq_id, (number, self.pilot_id, event, attempt))
+        return Claimed(candidate.job_id, number, candidate.template_id, candidate.submission_id)
+
+    def _asked_before(self, tx: Transaction) -> list[Claimed] | None:
+        """What was answered to the same claim token, if this pilot used it before."""
+        last = self.live.last_claims.get(self.pilot_id)
+        if last is not None:
+            return last[1] if last[0] == self.claim_token else None  # type: ignore[return-value]
+        # First word of this pilot since the server started: the answer may predate the start.
+        found = tx.read(ASKED_BEFORE, (self.pilot_id, self.claim_token))
+        return [Claimed(*row) for row in found] or None
+
+    def _remember(self, tx: Transaction, claimed: list[Claimed]) -> None:
+        last = self.live.last_claims
+        before = last.get(self.pilot_id)
+        last[self.pilot_id] = (self.claim_token, claimed)
+
+        def forget() -> None:
+            if before is None:
+                last.pop(self.pilot_id, None)
+            else:
+                last[self.pilot_id] = before
+
+        tx.undo.append(forget)
+
+
+def _write_job(tx: Transaction, candidate: Candidate, tq_id: int, claim: tuple[int, int, int, int]) -> None:
+    number, pilot_id, event, attempt = claim
+    if candidate.cohort_id is None:
+        tx.later(CLAIM_ROW, (number, pilot_id, tx.now, event, attempt, candidate.job_id))
+        return
+    tx.later(
+        INSERT_JOB,
+        (candidate.job_id, candidate.submission_id, tq_id, candidate.template_id, "Matched", number, pilot_id,
+         None, tx.now, event, attempt, candidate.max_attempts, ""),
+    )  # fmt: skip
+
+
+class Unpark:
+    """The pilot's patience ended (or it went away): answer what is parked with nothing."""
+
+    __slots__ = ("ticket",)
+
+    def __init__(self, ticket: Claim) -> None:
+        self.ticket = ticket
+
+    def apply(self, tx: Transaction) -> None:
+        """Answer the ticket if it is still parked."""
+        if self.ticket.live.unpark(tx, self.ticket):
+            tx.answers.append((self.ticket.answer, []))
+
+
+def serve_parked(live: Live, tx: Transaction) -> None:
+    """Let parked requests claim what this batch brought; called at the end of each batch."""
+    while live.filled:
+        filled, live.filled = live.filled, {}
+        for ticket in live.woken(filled):
+            claimed = ticket.claim(tx)
+            if claimed and live.unpark(tx, ticket):
+                tx.answers.append((ticket.answer, claimed))

@@ -1,0 +1,194 @@
+"""The life of a pilot in the database: prepared, submitted, joined, gone."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from lodesman.errors import Conflict, Unauthorized
+from lodesman.services.live import Live
+from lodesman.services.report import end_all_attempts
+from lodesman.store import pilots
+from lodesman.store.journal import Transaction
+from lodesman.store.pilots import PilotState
+
+INSERT_TOKEN = """INSERT INTO token (hash, kind, account, pilot_id, created_at, expires_at, nonce)
+VALUES (?,?,?,?,?,?,?)"""
+FIND_JOIN = (
+    "SELECT pilot_id, expires_at, nonce, kind FROM token WHERE hash = ? AND kind IN ('join', 'joined')"
+)
+
+
+def hash_token(token: str) -> bytes:
+    """What is stored and looked up instead of a token."""
+    return hashlib.sha256(token.encode()).digest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewPilot:
+    """A pilot about to be submitted (seed taskqueue-director: stored before submission, with its reason).
+
+    `request` is what the resource is as far as configuration knows; join_hash the hash of its join token.
+    """
+
+    stamp: str
+    vo: str
+    site: str
+    ce: str
+    queue: str
+    request: dict[str, Any]
+    join_hash: bytes
+    owner: str = ""
+    group: str = ""
+    pilot_type: str = ""
+    submission_pool: str = ""
+    tq_id: int | None = None
+    requirements: str = "{}"
+    join_seconds: float = 7 * 86_400.0
+
+
+@dataclass(slots=True)
+class PreparePilots:
+    """Store pilots and their join tokens before they are submitted; answers their ids."""
+
+    live: Live
+    new: list[NewPilot]
+
+    def apply(self, tx: Transaction) -> list[int]:
+        """Insert all."""
+        numbers = []
+        for pilot in self.new:
+            number = self.live.ids.pilot()
+            numbers.append(number)
+            tx.later(
+                pilots.INSERT_PILOT,
+                (number, pilot.stamp, pilot.vo, pilot.owner, pilot.group, pilot.pilot_type, pilot.submission_pool,
+                 pilot.tq_id, pilot.site, pilot.ce, pilot.queue, pilot.requirements,
+                 msgspec.json.encode(pilot.request).decode(), tx.now),
+            )  # fmt: skip
+            tx.later(
+                INSERT_TOKEN, (pilot.join_hash, "join", "", number, tx.now, tx.now + pilot.join_seconds, "")
+            )
+        return numbers
+
+
+@dataclass(slots=True)
+class PilotSubmitted:
+    """The batch system's answers: stamp -> native id, or None with the reason of a refusal."""
+
+    live: Live
+    outcome: dict[str, tuple[str | None, str]]
+
+    def apply(self, tx: Transaction) -> int:
+        """Store references; refused pilots are Aborted. Returns how many were accepted."""
+        accepted = 0
+        for stamp, (native_id, reason) in self.outcome.items():
+            row = pilots.need_pilot(tx, stamp=stamp)
+            if native_id is None:
+                pilots.set_state(tx, row, PilotState.ABORTED, reason)
+                continue
+            accepted += 1
+            tx.write(
+                "UPDATE pilot SET native_id = ?, submitted_at = ? WHERE id = ?", (native_id, tx.now, row.id)
+            )
+            pilots.set_state(tx, row, PilotState.SUBMITTED)
+        return accepted
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The answer to a pilot that joined: its row and its new token."""
+
+    row: pilots.PilotRow
+    token: str
+    node: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Join:
+    """A pilot exchanges its one-time join token for a token bound to its lease.
+
+    The same join token with the same nonce may be used again: the answer was lost.
+    """
+
+    live: Live
+    join_token: str
+    nonce: str
+    node: dict[str, Any]
+
+    def apply(self, tx: Transaction) -> Joined:
+        """Raises Unauthorized for an unknown, used or expired join token; Conflict if the pilot ended."""
+        digest = hash_token(self.join_token)
+        found = tx.read(FIND_JOIN, (digest,))
+        if not found:
+            raise Unauthorized(
+                "This join token is unknown.", hint="It was used up, or the pilot is an old one."
+            )
+        pilot_id, expires, nonce, kind = found[0]
+        if kind == "joined" and (not self.nonce or nonce != self.nonce):
+            raise Unauthorized("This join token was used before by another process.")
+        if expires < tx.now:
+            raise Unauthorized("This join token has expired.")
+        row = pilots.need_pilot(tx, pilot_id=pilot_id)
+        if row.state is not PilotState.RUNNING and not pilots.set_state(tx, row, PilotState.RUNNING):
+            raise Conflict(f"Pilot {row.stamp} is {row.state} already.", pilot=pilot_id)
+        token = secrets.token_urlsafe(32)
+        tx.write("UPDATE token SET kind = 'joined', nonce = ? WHERE hash = ?", (self.nonce, digest))
+        tx.write("DELETE FROM token WHERE pilot_id = ? AND kind = 'pilot'", (pilot_id,))
+        tx.later(INSERT_TOKEN, (hash_token(token), "pilot", "", pilot_id, tx.now, None, ""))
+        tx.write(
+            "UPDATE pilot SET joined_at = ?, last_seen = ?, node = ? WHERE id = ?",
+            (tx.now, tx.now, msgspec.json.encode(self.node).decode(), pilot_id),
+        )
+        return Joined(row, token, self.node)
+
+
+@dataclass(slots=True)
+class EndPilot:
+    """A pilot is gone: it left, its batch system says so, or its lease ended. Its live attempts go back."""
+
+    live: Live
+    pilot_id: int
+    state: PilotState
+    reason: str
+    cause: str = "pilot-lost"
+
+    def apply(self, tx: Transaction) -> int:
+        """Returns how many attempts were ended; nothing if the pilot had ended before."""
+        row = pilots.need_pilot(tx, pilot_id=self.pilot_id)
+        if not pilots.set_state(tx, row, self.state, self.reason):
+            return 0
+        tx.write("DELETE FROM token WHERE pilot_id = ?", (self.pilot_id,))
+        self.live.unpark_pilot(tx, self.pilot_id)
+        return end_all_attempts(self.live, tx, self.pilot_id, self.cause)
+
+
+@dataclass(slots=True)
+class DrainPilots:
+    """Ask pilots to finish what they run and leave."""
+
+    pilot_ids: list[int]
+
+    def apply(self, tx: Transaction) -> int:
+        """Returns how many were still there."""
+        changed = 0
+        for pilot_id in self.pilot_ids:
+            changed += tx.write("UPDATE pilot SET drain = 1 WHERE id = ? AND ended_at IS NULL", (pilot_id,))
+        return changed
+
+
+@dataclass(slots=True)
+class SeenPilots:
+    """Write down, now and then, when pilots were last heard of (leases themselves live in memory)."""
+
+    seen: dict[int, float]
+
+    def apply(self, tx: Transaction) -> None:
+        """Store the times."""
+        tx.later_many(
+            "UPDATE pilot SET last_seen = ? WHERE id = ?", [(at, pilot) for pilot, at in self.seen.items()]
+        )

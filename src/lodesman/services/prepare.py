@@ -1,0 +1,248 @@
+"""From the body of a submission to what the writer stores: parse, check, optimize, once per cohort.
+
+Nothing is stored before all of it is good; a batch with one bad job names that job and stores nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Literal, Protocol, cast
+
+import apsw
+import msgspec
+
+from lodesman.errors import Impossible, InvalidJob, InvalidRequest, LodesmanError
+from lodesman.jobs import (
+    ARRAY_LIMITS,
+    Description,
+    JobSpec,
+    Notice,
+    ParametricMembers,
+    Template,
+    cohorts,
+    members_to_json,
+    needs_expansion,
+    read_description,
+    read_job,
+    spec_to_json,
+    write_description,
+)
+from lodesman.services.accounts import Principal
+from lodesman.services.payloads import payload
+from lodesman.services.policy import VERDICTS_KEPT, Policy
+from lodesman.services.sandboxes import uploaded_size
+from lodesman.services.submit import NewPool, PreparedCohort, PreparedSubmission
+from lodesman.submission import Draft, World, optimize
+
+MOST_VARYING_INPUTS = 10_000
+Form = Literal["jdl", "cfg", "json"]
+ENCODER = msgspec.json.Encoder()
+
+
+class Body(Protocol):
+    """What prepare needs of a submission's body."""
+
+    text: str | None
+    texts: list[str] | None
+    jobs: list[dict[str, Any]] | None
+    form: str
+    group: str
+    hold_if_impossible: bool
+    sandboxes: dict[str, Any]
+    request_id: str | None
+
+
+class _Preparation:
+    """One submission being prepared: who, where to, and what was found so far."""
+
+    def __init__(self, body: Body, who: Principal, policy: Policy, db: apsw.Connection) -> None:
+        self.body = body
+        self.who = who
+        self.policy = policy
+        self.db = db
+        self.notices: list[Notice] = []
+        self.pools: dict[str, NewPool] = {}
+        self.group = ""
+        self._uploads: dict[str, tuple[str, int]] = {}
+        self._world: World | None = None
+
+    def world(self, group: str) -> World:
+        """The world of the submission's VO; all its jobs have one group."""
+        if self._world is None:
+            found = self.policy.group_of(self.who, self.body.group or group)
+            self.group = found.name
+            self._world = self.policy.world(self.who.vo)
+        elif group and not self.body.group and group != self.group:
+            raise InvalidJob(
+                f"OwnerGroup {group}: the jobs of one submission have one group.", attribute="OwnerGroup"
+            )
+        return self._world
+
+    def cohorts_of(self, description: Description, offset: int) -> Iterator[PreparedCohort]:
+        """The cohorts of one description whose first member has index `offset` in the submission."""
+        self.notices.extend(description.warnings)
+        world = self.world(description.group)
+        for cohort in cohorts(description):
+            draft = self._optimized(cohort.spec, world)
+            if draft.never and not self.body.hold_if_impossible:
+                raise Impossible(
+                    f"The job can never run: {draft.never}.",
+                    hint="Change it, or submit it with --hold-if-impossible to keep it Held until a queue appears.",
+                )
+            assert draft.key is not None  # noqa: S101
+            template, expand = self._stored(cohort.spec, description.members)
+            yield PreparedCohort(
+                key=draft.key,
+                template=template,
+                expand=expand,
+                max_attempts=cohort.spec.max_attempts,
+                runs=tuple((start + offset, stop + offset) for start, stop in cohort.runs),
+                held=draft.never,
+            )
+
+    def _optimized(self, spec: JobSpec, world: World) -> Draft:
+        """Optimize; the verdict on a key that was judged before is remembered."""
+        draft = Draft(spec=spec, owner=self.who.name, group=self.group, vo=self.who.vo)
+        draft = optimize(draft, world, self.policy.verdicts)
+        if draft.key is not None and len(self.policy.verdicts) < VERDICTS_KEPT:
+            self.policy.verdicts[draft.key] = draft.never
+        if draft.submit_pool and draft.submit_pool not in self.pools:
+            queues = self.policy.queues_of_mask(world.vo, draft.pool_mask)
+            self.pools[draft.submit_pool] = NewPool(
+                id=draft.submit_pool,
+                requirements=draft.requirements,
+                vo=world.vo,
+                queues=tuple((q.site, q.ce, q.queue) for q in queues),
+            )
+        return draft
+
+    def _stored(self, spec: JobSpec, members: ParametricMembers | None) -> tuple[str, bool]:
+        """The template as it is stored, and whether it must be filled in at the claim."""
+        if members is None or not needs_expansion(spec, members):
+            return ENCODER.encode(payload(spec, self._uploads_of(spec.input_sandbox))).decode(), False
+        names = set(spec.input_sandbox)
+        if any("%" in name for name in names):
+            names = self._names_of_all(spec, members)
+        stored = {"spec": spec_to_json(spec), "uploads": self._uploads_of(names)}
+        return ENCODER.encode(stored).decode(), True
+
+    def _names_of_all(self, spec: JobSpec, members: ParametricMembers) -> set[str]:
+        if members.count > MOST_VARYING_INPUTS:
+            raise InvalidJob(
+                f"InputSandbox: its names vary and there are {members.count} members.",
+                hint=f"At most {MOST_VARYING_INPUTS} members can each have files of their own.",
+                attribute="InputSandbox",
+            )
+        template = Template(spec, members)
+        return {name for index in range(members.count) for name in template.expand(index, 0).input_sandbox}
+
+    def _uploads_of(self, names: Iterable[str]) -> dict[str, tuple[str, int]]:
+        """The uploaded files of these names. Raises InvalidJob for one that is not there."""
+        return {name: self._upload(name) for name in names}
+
+    def _upload(self, name: str) -> tuple[str, int]:
+        known = self._uploads.get(name)
+        if known is not None:
+            return known
+        announced = self.body.sandboxes.get(name)
+        if announced is None or uploaded_size(self.db, self.who.name, announced.sha256) != announced.size:
+            raise InvalidJob(
+                f"InputSandbox: the file {name!r} was not uploaded.",
+                hint="lode submit uploads local files by itself; other clients use POST /v1/sandboxes first.",
+                attribute="InputSandbox",
+            )
+        self._uploads[name] = announced.sha256, announced.size
+        return self._uploads[name]
+
+
+def prepare(
+    body: Body, who: Principal, policy: Policy, db: apsw.Connection
+) -> tuple[PreparedSubmission, Sequence[Notice]]:
+    """Check a submission. Raises SyntaxFault, InvalidJob, Impossible, TooLarge, Forbidden, InvalidRequest."""
+    work = _Preparation(body, who, policy, db)
+    single, many = _descriptions(body)
+    if single is not None:
+        parts = list(work.cohorts_of(single, 0))
+        count = single.members.count if single.members else 1
+        name, members = single.spec.name, single.members
+        record = ENCODER.encode(single.record).decode()
+    else:
+        parts, count = _batch(work, many)
+        name, members, record = "", None, ""
+    prepared = PreparedSubmission(
+        owner=who.name,
+        group=work.group,
+        vo=who.vo,
+        name=name,
+        form=body.form or "json",
+        record=record,
+        members=None if members is None else ENCODER.encode(members_to_json(members)).decode(),
+        count=count,
+        cohorts=tuple(parts),
+        pools=tuple(work.pools.values()),
+        request_id=body.request_id,
+    )
+    return prepared, work.notices
+
+
+def _batch(work: _Preparation, many: Iterator[Description]) -> tuple[list[PreparedCohort], int]:
+    parts: list[PreparedCohort] = []
+    count = 0
+    for position, description in enumerate(_named(many)):
+        if description.members is not None:
+            raise InvalidJob(f"Job {position}: a parametric job is submitted alone.", job=position)
+        try:
+            parts.extend(work.cohorts_of(description, count))
+        except LodesmanError as wrong:
+            raise _naming(wrong, position) from None
+        count += 1
+    return parts, count
+
+
+def _named(many: Iterator[Description]) -> Iterator[Description]:
+    position = 0
+    while True:
+        try:
+            description = next(many)
+        except StopIteration:
+            return
+        except LodesmanError as wrong:
+            raise _naming(wrong, position) from None
+        yield description
+        position += 1
+
+
+def _naming(wrong: LodesmanError, position: int) -> LodesmanError:
+    """The same error, saying which job of the batch it is (counted from 0)."""
+    wrong.message = f"Job {position} of the batch: {wrong.message}"
+    wrong.data = {**wrong.data, "job": position}
+    return wrong
+
+
+def _descriptions(body: Body) -> tuple[Description | None, Iterator[Description]]:
+    """Either the single description, or an iterator over a batch that reads each as it comes."""
+    given = [x for x in (body.text, body.texts, body.jobs) if x is not None]
+    if len(given) != 1:
+        raise InvalidRequest("Give exactly one of text, texts and jobs.")
+    if body.text is not None:
+        return _read(body.text, body.form), iter(())
+    if body.texts is not None:
+        if not body.texts:
+            raise InvalidRequest("The batch is empty.")
+        return None, (_read(text, body.form) for text in body.texts)
+    jobs = body.jobs or []
+    if not jobs:
+        raise InvalidRequest("The batch is empty.")
+    if len(jobs) == 1:
+        return read_job(jobs[0]), iter(())
+    return None, (read_job(record) for record in jobs)
+
+
+def _read(text: str, form: str) -> Description:
+    parsed = read_description(text, form=cast("Form", form) if form else None, limits=ARRAY_LIMITS)
+    return read_job(parsed.record, parsed.positions)
+
+
+def original_text(record: str, form: str) -> str:
+    """A stored record in the language it was written in."""
+    return write_description(msgspec.json.decode(record), cast("Form", form))

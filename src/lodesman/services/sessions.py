@@ -1,0 +1,157 @@
+"""Pilots that joined, as the hot process keeps them: last word, what they may match, who they are.
+
+Leases live in memory only: the time that a server was down never counts, and after a start every pilot
+gets a full term (DESIGN 3.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import apsw
+import msgspec
+
+from lodesman.matching import ResourceRequest
+from lodesman.store import pilots
+
+CPU_STEP = 60
+UNLIMITED = 10**9
+
+
+class PoolMap:
+    """Which SubmitPools each CE queue serves (RFC #7); changed by the writer, read by all."""
+
+    def __init__(self, rows: list[tuple[str, str, str, str]]) -> None:
+        self._of_queue: dict[tuple[str, str, str], tuple[str, ...]] = {}
+        self.version = 0
+        self.known: set[str] = set()
+        for pool, site, ce, queue in rows:
+            self.add(pool, [(site, ce, queue)])
+
+    def add(self, pool: str, queues: list[tuple[str, str, str]]) -> None:
+        """A pool is served by these queues, too."""
+        self.known.add(pool)
+        self.version += 1
+        for queue in queues:
+            before = self._of_queue.get(queue, ())
+            if pool not in before:
+                self._of_queue[queue] = tuple(sorted((*before, pool)))
+
+    def replace(self, rows: Mapping[str, list[tuple[str, str, str]]]) -> None:
+        """All pools and their queues anew (a refresh)."""
+        self._of_queue, self.known = {}, set()
+        for pool, queues in rows.items():
+            self.add(pool, queues)
+        self.version += 1
+
+    def of_queue(self, queue: tuple[str, str, str]) -> tuple[str, ...]:
+        """getSubmitPoolsForQueue: the pools that a pilot in this queue may take jobs of."""
+        return self._of_queue.get(queue, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """What a pilot has free now. `norm_cpu_seconds` is what is left of its life."""
+
+    cores: int
+    memory_mb: int
+    norm_cpu_seconds: int
+
+
+class PilotSession:
+    """One pilot that joined."""
+
+    __slots__ = (
+        "_cache",
+        "drain",
+        "drain_told",
+        "id",
+        "last_seen",
+        "offer",
+        "pilot_type",
+        "queue",
+        "stamp",
+        "tails",
+        "token",
+        "usage",
+        "vo",
+        "who",
+    )  # fmt: skip
+
+    def __init__(self, row: pilots.PilotRow, node: Mapping[str, Any], *, now: float) -> None:
+        self.id = row.id
+        self.stamp = row.stamp
+        self.vo = row.vo
+        self.queue = (row.site, row.ce, row.queue)
+        self.who = (row.owner, row.group, row.submission_pool)
+        self.pilot_type = row.pilot_type
+        self.offer = _offer(msgspec.json.decode(row.request), node)
+        self.last_seen = now
+        self.drain = bool(row.drain)
+        self.token = b""
+        # Live news of running payloads: (job, attempt) -> last output, and usage.
+        self.tails: dict[tuple[int, int], str] = {}
+        self.usage: dict[tuple[int, int], dict[str, float]] = {}
+        self._cache: dict[tuple[int, int, int, int], ResourceRequest] = {}
+
+    def request(self, free: Free, pools: PoolMap) -> ResourceRequest:
+        """The resource that this pilot is now, in the matcher's words."""
+        cpu = free.norm_cpu_seconds - free.norm_cpu_seconds % CPU_STEP
+        key = (free.cores, free.memory_mb, cpu, pools.version)
+        known = self._cache.get(key)
+        if known is None:
+            if len(self._cache) > 32:
+                self._cache.clear()
+            known = self._cache[key] = self._build(free, cpu, pools)
+        return known
+
+    def _build(self, free: Free, cpu: int, pools: PoolMap) -> ResourceRequest:
+        owner, group, submission_pool = self.who
+        site, ce, queue = self.queue
+        offer = self.offer
+        return ResourceRequest(
+            vo=self.vo,
+            groups=(group,) if group else None,
+            owner=owner,
+            pilot_type=self.pilot_type,
+            site=site,
+            ce=ce,
+            queue=queue,
+            platform=offer["platform"],
+            tags=offer["tags"],
+            required_tags=offer["required_tags"],
+            job_types=offer["job_types"],
+            submit_pools=pools.of_queue(self.queue),
+            submission_pool=submission_pool,
+            cores=min(free.cores, offer["cores"]),
+            memory_mb=min(free.memory_mb, offer["memory_mb"]),
+            norm_cpu_seconds=min(cpu, offer["norm_cpu_seconds"]),
+        )
+
+
+def _offer(request: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any]:
+    """Configuration says what the queue is; the node says the rest. Memory that nobody knows is unlimited."""
+    job_types = request.get("job_types")
+    return {
+        "platform": request.get("platform") or node.get("platform") or "",
+        "tags": tuple(request.get("tags") or ()),
+        "required_tags": tuple(request.get("required_tags") or ()),
+        "job_types": None if job_types is None else tuple(job_types),
+        "cores": int(request.get("cores") or node.get("cores") or 1),
+        "memory_mb": int(request.get("memory_mb") or node.get("memory_mb") or UNLIMITED),
+        "norm_cpu_seconds": int(request.get("norm_cpu_seconds") or UNLIMITED),
+    }
+
+
+def load_sessions(db: apsw.Connection, *, now: float) -> dict[int, PilotSession]:
+    """The pilots that had joined and not ended when the server stopped; each gets a full lease."""
+    rows = db.execute(f"SELECT {pilots.COLUMNS} FROM pilot WHERE state = 'Running' AND ended_at IS NULL")  # noqa: S608
+    found = [pilots.row_of(values) for values in rows]
+    return {row.id: PilotSession(row, msgspec.json.decode(row.node), now=now) for row in found}
+
+
+def load_pools(db: apsw.Connection) -> PoolMap:
+    """All SubmitPools and the queues that serve them."""
+    return PoolMap(list(db.execute("SELECT pool_id, site, ce, queue FROM submit_pool_queue")))

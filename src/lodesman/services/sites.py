@@ -1,0 +1,52 @@
+"""Sites and queues as configured, with what is going on there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import apsw
+
+from lodesman.services.policy import Policy
+
+PILOTS = "SELECT site, ce, queue, state, count(*) FROM pilot WHERE ended_at IS NULL GROUP BY site, ce, queue, state"
+RUNNING = "SELECT site, count(*) FROM attempt WHERE ended_at IS NULL GROUP BY site"
+
+
+def list_sites(db: apsw.Connection, policy: Policy) -> list[dict[str, Any]]:
+    """Every configured site with its queues, live pilots and running jobs."""
+    pilots: Counter[tuple[str, str]] = Counter()
+    for site, _, _, state, n in db.execute(PILOTS):
+        pilots[site, state] += n
+    running = dict(db.execute(RUNNING))
+    return [
+        {
+            "site": site.name,
+            "ces": len(site.ces),
+            "queues": sum(len(ce.queues) for ce in site.ces.values()),
+            "pilots": {state: n for (name, state), n in sorted(pilots.items()) if name == site.name},
+            "running_jobs": running.get(site.name, 0),
+        }
+        for site in policy.config.tree.sites.values()
+    ]
+
+
+def list_queues(db: apsw.Connection, policy: Policy, vo: str) -> list[dict[str, Any]]:
+    """Every queue that a VO may use, with its effective parameters, where each came from, and its pilots."""
+    pilots: dict[tuple[str, str, str], dict[str, int]] = {}
+    for site, ce, queue, state, n in db.execute(PILOTS):
+        pilots.setdefault((site, ce, queue), {})[state] = n
+    world = policy.world(vo)
+    return [
+        {
+            "site": offer.queue.site,
+            "ce": offer.queue.ce,
+            "queue": offer.queue.queue,
+            "parameters": {
+                found.name: {"value": found.value, "level": found.level.value}
+                for found in world.table.params(offer.queue).values()
+            },
+            "pilots": pilots.get((offer.queue.site, offer.queue.ce, offer.queue.queue), {}),
+        }
+        for offer in world.offers
+    ]

@@ -1,0 +1,108 @@
+"""How things stand: states, sites, times, shares received against deserved, failures. Read-only."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import Any
+
+import apsw
+import msgspec
+
+from lodesman.services.policy import Policy
+from lodesman.store import views
+from lodesman.store.engine import only_row
+
+SITES = """SELECT site, outcome, count(*), sum(cpu_seconds) FROM attempt WHERE ended_at IS NOT NULL GROUP BY site, outcome"""
+TIMES = """SELECT s.grp, a.site, a.claimed_at - s.created_at, a.ended_at - a.started_at
+FROM attempt a JOIN job j ON j.last_attempt = a.id JOIN submission s ON s.id = j.submission_id
+WHERE a.ended_at IS NOT NULL ORDER BY a.id DESC LIMIT 100000"""
+CLAIMS = """SELECT s.grp, a.eligible, count(*) FROM attempt a JOIN job j ON j.id = a.job_id
+JOIN submission s ON s.id = j.submission_id GROUP BY s.grp, a.eligible"""
+FAULTY = """SELECT j.id, j.state, j.reason FROM job j WHERE j.state IN ('Held', 'Failed', 'Killed')
+ORDER BY j.id LIMIT 1000"""
+HELD = """SELECT c.base + h.start, h.stop - h.start, h.state, h.reason FROM hole h
+JOIN cohort c ON c.id = h.cohort_id WHERE h.state != 'Moved'"""
+ATTEMPTS = """SELECT count(*), count(DISTINCT job_id), count(*) - count(DISTINCT job_id * 10000 + number) FROM attempt"""
+
+
+def standing(db: apsw.Connection, policy: Policy) -> dict[str, Any]:
+    """Everything that a summary needs, as JSON values."""
+    counts: Counter[str] = Counter()
+    for _, _, state, n in views.job_counts(db):
+        counts[state] += n
+    attempts, jobs, twice = only_row(db, ATTEMPTS)
+    return {
+        "states": dict(counts),
+        "sites": _sites(db),
+        "groups": _groups(db, policy),
+        "claims": _claims(db),
+        "waiting_seconds": [row[2] for row in db.execute(TIMES)],
+        "running_seconds": [row[3] for row in db.execute(TIMES) if row[3] is not None],
+        "faulty": _faulty(db),
+        "attempts": {"all": attempts, "jobs": jobs, "same_number_twice": twice},
+        "pilots": _pilots(db),
+    }
+
+
+def _sites(db: apsw.Connection) -> list[dict[str, Any]]:
+    rows: dict[str, dict[str, Any]] = {}
+    for site, outcome, n, cpu in db.execute(SITES):
+        row = rows.setdefault(site, {"site": site, "cpu_seconds": 0.0, "outcomes": {}})
+        row["outcomes"][outcome] = n
+        row["cpu_seconds"] += cpu or 0.0
+    return [rows[name] for name in sorted(rows)]
+
+
+def _groups(db: apsw.Connection, policy: Policy) -> list[dict[str, Any]]:
+    """Claims received per group, and deserved: the sum over claims of share / shares of the eligible groups.
+
+    Only claims whose eligible groups were recorded enter both sums.
+    """
+    got: Counter[str] = Counter()
+    compared: Counter[str] = Counter()
+    deserved: dict[str, float] = defaultdict(float)
+    for group, eligible, n in db.execute(CLAIMS):
+        got[group] += n
+        if not eligible:
+            continue
+        compared[group] += n
+        names = msgspec.json.decode(eligible)
+        shares = {name: _share(policy, name) for name in names}
+        total = sum(shares.values())
+        for name, share in shares.items():
+            if total > 0:
+                deserved[name] += n * share / total
+    return [
+        {"group": name, "share": _share(policy, name), "claims": got[name], "compared": compared[name],
+         "deserved": deserved[name]}
+        for name in sorted(set(got) | set(deserved))
+    ]  # fmt: skip
+
+
+def _claims(db: apsw.Connection) -> list[dict[str, Any]]:
+    """Claims by group and by which groups took part in the lottery (None: not recorded)."""
+    return [
+        {"group": group, "eligible": msgspec.json.decode(eligible) if eligible else None, "count": n}
+        for group, eligible, n in db.execute(CLAIMS)
+    ]
+
+
+def _share(policy: Policy, group: str) -> float:
+    found = policy.config.groups.get(group)
+    return 1000.0 if found is None else found.share
+
+
+def _faulty(db: apsw.Connection) -> list[dict[str, Any]]:
+    rows = [
+        {"id": job, "count": 1, "state": state, "reason": reason} for job, state, reason in db.execute(FAULTY)
+    ]
+    rows += [
+        {"id": job, "count": n, "state": state, "reason": reason}
+        for job, n, state, reason in db.execute(HELD)
+    ]
+    return rows
+
+
+def _pilots(db: apsw.Connection) -> list[dict[str, Any]]:
+    rows = db.execute("SELECT site, state, count(*) FROM pilot GROUP BY site, state ORDER BY site, state")
+    return [{"site": site, "state": state, "pilots": n} for site, state, n in rows]

@@ -1,0 +1,1 @@
+"""Durable state: schema, migrations, journal (group commit), queries by noun."""

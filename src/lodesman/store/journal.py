@@ -1,0 +1,258 @@
+"""The one door for every change: a writer thread with group commit (DESIGN 3.1).
+
+Commands that wait are applied in one transaction, committed once, and answered after the commit. A
+command checks its preconditions before it writes; when one fails with an error of ours, only that
+command is refused. When the database itself fails, the transaction is rolled back, changes in memory
+are undone, and the batch is replayed in halves until the faulty command stands alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+import apsw
+
+from lodesman.errors import LodesmanError, Unavailable
+from lodesman.store.engine import only_row
+
+log = logging.getLogger(__name__)
+
+MAX_BATCH = 512
+
+# A bug in one command must not end the writer: these end the command, and its batch is replayed.
+FAULTS = (
+    apsw.Error,
+    OSError,
+    MemoryError,
+    ArithmeticError,
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+)
+
+
+class Command(Protocol):
+    """One change: preconditions and writes. `apply` runs on the writer's thread."""
+
+    def apply(self, tx: Transaction) -> Any:
+        """Check, write through `tx`, and return the answer. Raises LodesmanError to refuse."""
+
+
+class _Parked:
+    """The answer of a command that will be answered later (a long poll)."""
+
+
+PARKED = _Parked()
+
+Answer = Callable[[Any], None]
+
+
+class Transaction:
+    """What a command may use while it is applied.
+
+    `later` collects rows per statement and runs them as one executemany before anything is read and
+    before the commit. `undo` holds inverse operations on memory; `answer` answers a parked ticket after the
+    commit. `now` is the time of the batch.
+    """
+
+    __slots__ = ("_final", "_pending", "answers", "db", "now", "undo")
+
+    def __init__(self, db: apsw.Connection, now: float) -> None:
+        self.db = db
+        self.now = now
+        self._pending: dict[str, list[Sequence[Any]]] = {}
+        self._final: dict[str, dict[int, Sequence[Any]]] = {}
+        self.undo: list[Callable[[], object]] = []
+        self.answers: list[tuple[Answer, Any]] = []
+
+    def later(self, sql: str, row: Sequence[Any]) -> None:
+        """Add one row to the set statement `sql`."""
+        rows = self._pending.get(sql)
+        if rows is None:
+            self._pending[sql] = [row]
+        else:
+            rows.append(row)
+
+    def later_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Add many rows to the set statement `sql`."""
+        self._pending.setdefault(sql, []).extend(rows)
+
+    def last(self, sql: str, key: int, row: Sequence[Any]) -> None:
+        """Add one row to `sql` of which only the newest per key is written (counters, cursors)."""
+        rows = self._final.get(sql)
+        if rows is None:
+            self._final[sql] = {key: row}
+        else:
+            rows[key] = row
+
+    def flush(self) -> None:
+        """Run what was collected, in the order in which the statements were first used."""
+        if self._pending:
+            pending, self._pending = self._pending, {}
+            for sql, rows in pending.items():
+                self.db.executemany(sql, rows)
+        if self._final:
+            final, self._final = self._final, {}
+            for sql, newest in final.items():
+                self.db.executemany(sql, newest.values())
+
+    def read(self, sql: str, row: Sequence[Any] = ()) -> list[Any]:
+        """All rows of a query, after what was collected has been written."""
+        self.flush()
+        return list(self.db.execute(sql, row))
+
+    def write(self, sql: str, row: Sequence[Any] = ()) -> int:
+        """Run one statement now; returns the number of rows changed."""
+        self.flush()
+        self.db.execute(sql, row)
+        return self.db.changes()
+
+    def roll_back_memory(self) -> None:
+        """Undo the changes in memory, newest first."""
+        while self.undo:
+            self.undo.pop()()
+
+
+class Journal:
+    """The writer thread. `post` is thread-safe and returns at once; answers come on the writer's thread.
+
+    deliver: called once per batch with [(answer callable, result), ...] after the commit; the caller hands
+    them to its own event loop. Results that are exceptions are refusals. at_end: called with the transaction
+    of each batch after its commands (parked requests are served there).
+    """
+
+    def __init__(
+        self,
+        db: apsw.Connection,
+        *,
+        clock: Callable[[], float] = time.time,
+        deliver: Callable[[list[tuple[Answer, Any]]], None] | None = None,
+        at_end: Callable[[Transaction], None] | None = None,
+    ) -> None:
+        self._db = db
+        self._clock = clock
+        self._deliver = deliver or _deliver_here
+        self._at_end = at_end
+        self._queue: queue.SimpleQueue[tuple[Command, Answer] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+        self._epoch = 0
+        self._closed = False
+        self.commits = 0
+        self.commands = 0
+
+    def start(self) -> None:
+        """Open a new epoch and start the writer."""
+        with self._db:
+            self._db.execute("UPDATE leadership SET epoch = epoch + 1")
+        self._epoch = only_row(self._db, "SELECT epoch FROM leadership")[0]
+        self._thread.start()
+
+    def post(self, command: Command, answer: Answer) -> None:
+        """Queue a command. Raises Unavailable after `close`."""
+        if self._closed:
+            raise Unavailable("The server is shutting down.")
+        self._queue.put((command, answer))
+
+    def call(self, command: Command, wait_seconds: float = 60.0) -> Any:
+        """Post and wait for the answer (for threads, not for the event loop)."""
+        done = threading.Event()
+        box: list[Any] = []
+
+        def answer(result: Any) -> None:
+            box.append(result)
+            done.set()
+
+        self.post(command, answer)
+        if not done.wait(wait_seconds):
+            raise Unavailable("The database did not answer in time.")
+        if isinstance(box[0], Exception):
+            raise box[0]
+        return box[0]
+
+    def close(self) -> None:
+        """Apply what waits and end the thread."""
+        self._closed = True
+        if self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join()
+
+    def _run(self) -> None:
+        take = self._queue.get
+        more = True
+        while more:
+            batch, more = self._collect(take())
+            if batch:
+                self._apply(batch)
+
+    def _collect(self, first: Any) -> tuple[list[tuple[Command, Answer]], bool]:
+        batch: list[tuple[Command, Answer]] = []
+        item = first
+        while item is not None:
+            batch.append(item)
+            if len(batch) >= MAX_BATCH:
+                return batch, True
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                return batch, True
+        return batch, False
+
+    def _apply(self, batch: list[tuple[Command, Answer]]) -> None:
+        """Apply a batch; on a failing database replay it in halves."""
+        tx = Transaction(self._db, self._clock())
+        try:
+            out = self._attempt(tx, batch)
+        except FAULTS as fault:
+            self._abandon(tx)
+            if len(batch) > 1:
+                middle = len(batch) // 2
+                self._apply(batch[:middle])
+                self._apply(batch[middle:])
+                return
+            log.exception("a command failed in the database", extra={"command": type(batch[0][0]).__name__})
+            out = [(batch[0][1], _refusal(fault))]
+        self._deliver(out)
+
+    def _attempt(self, tx: Transaction, batch: list[tuple[Command, Answer]]) -> list[tuple[Answer, Any]]:
+        out: list[tuple[Answer, Any]] = []
+        self._db.execute("BEGIN IMMEDIATE")
+        for command, answer in batch:
+            try:
+                result = command.apply(tx)
+            except LodesmanError as refused:
+                result = refused
+            if result is not PARKED:
+                out.append((answer, result))
+        if self._at_end is not None:
+            self._at_end(tx)
+        tx.flush()
+        self._db.execute("UPDATE leadership SET batch = batch + 1 WHERE epoch = ?", (self._epoch,))
+        if self._db.changes() != 1:
+            raise apsw.AbortError("another server took over")
+        self._db.execute("COMMIT")
+        self.commits += 1
+        self.commands += len(batch)
+        out.extend(tx.answers)
+        return out
+
+    def _abandon(self, tx: Transaction) -> None:
+        if self._db.in_transaction:
+            self._db.execute("ROLLBACK")
+        tx.roll_back_memory()
+
+
+def _refusal(fault: Exception) -> Unavailable:
+    if isinstance(fault, apsw.FullError):
+        return Unavailable("The disk of the server is full.", hint="Nothing was stored; try again later.")
+    return Unavailable("The database refused the change; nothing was stored.", fault=type(fault).__name__)
+
+
+def _deliver_here(answers: list[tuple[Answer, Any]]) -> None:
+    for answer, result in answers:
+        answer(result)

@@ -1,0 +1,138 @@
+"""A house without HTTP: a real database, the journal, and a pilot or two."""
+
+import random
+from functools import partial
+
+import pytest
+
+from lodesman.matching import TaskQueueKey
+from lodesman.services.accounts import AddAccount, IssueToken
+from lodesman.services.claim import Claim, serve_parked
+from lodesman.services.control import Control
+from lodesman.services.live import Live
+from lodesman.services.pilots import EndPilot, Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
+from lodesman.services.report import Report, TakeReports
+from lodesman.services.sessions import Free, PilotSession
+from lodesman.services.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
+from lodesman.store import views
+from lodesman.store.engine import open_reader, open_writer
+from lodesman.store.journal import Journal
+from lodesman.store.pilots import PilotState
+
+OFFER = {"platform": "linux", "tags": [], "cores": 8, "memory_mb": 16_000, "norm_cpu_seconds": 100_000}
+
+
+class House:
+    """Commands in, states out; `clock` is set by the test."""
+
+    def __init__(self, path):
+        self.path = path
+        self.clock = 1_000.0
+        self.writer = open_writer(path)
+        self.open()
+
+    def open(self):
+        self.live = Live(self.writer, rng=random.Random(5), now=self.clock)
+        self.journal = Journal(self.writer, clock=lambda: self.clock, at_end=partial(serve_parked, self.live))
+        self.journal.start()
+        self.reader = open_reader(self.path)
+        self.pilots = 0
+        self.sessions = {}
+
+    def restart(self):
+        """End the writer and begin again from the database."""
+        self.close()
+        self.writer = open_writer(self.path)
+        known = self.sessions
+        self.open()
+        self.sessions = known
+        self.pilots = len(known)
+
+    def close(self):
+        self.journal.close()
+        self.reader.close()
+        self.writer.close()
+
+    def do(self, command):
+        return self.journal.call(command)
+
+    def key(self, **changes):
+        return TaskQueueKey(**{"owner": "ann", "group": "g", "vo": "vo", "norm_cpu_seconds": 100, **changes})
+
+    def submit(
+        self, count=1, *, key=None, held="", rows=False, max_attempts=3, request_id=None, pools=(), body="{}"
+    ):
+        key = key or self.key()
+        runs = [((i, i + 1),) for i in range(count)] if rows else [((0, count),)]
+        cohorts = tuple(
+            PreparedCohort(
+                key=key, template=body, expand=False, max_attempts=max_attempts, runs=run, held=held
+            )
+            for run in runs
+        )
+        return self.do(Submit(self.live, PreparedSubmission(
+            owner=key.owner, group=key.group, vo=key.vo, name="n", form="json", record="{}", members=None,
+            count=count, cohorts=cohorts, pools=tuple(pools), request_id=request_id,
+        )))  # fmt: skip
+
+    def pilot(self, site="S1", **offer):
+        """A pilot that has joined."""
+        self.pilots += 1
+        stamp = f"stamp{self.pilots}"
+        self.do(PreparePilots(self.live, [NewPilot(
+            stamp=stamp, vo="vo", site=site, ce="ce", queue="q", request={**OFFER, **offer},
+            join_hash=hash_token(stamp + "-join"),
+        )]))  # fmt: skip
+        self.do(PilotSubmitted(self.live, {stamp: ("native" + stamp, "")}))
+        joined = self.do(Join(self.live, stamp + "-join", "nonce", {"cores": 8}))
+        self.sessions[joined.row.id] = PilotSession(joined.row, joined.node, now=self.clock)
+        return joined.row.id
+
+    def claim_command(self, pilot, count=1, *, token=None, wait=False, answer=lambda _: None, free=None):
+        self.tokens = getattr(self, "tokens", 0) + 1
+        return Claim(
+            self.live, session=self.sessions[pilot], free=free or Free(8, 16_000, 100_000), count=count,
+            claim_token=token or f"claim-token-{self.tokens}", wait=wait, answer=answer,
+        )  # fmt: skip
+
+    def claim(self, pilot, count=1, **more):
+        return self.do(self.claim_command(pilot, count, **more))
+
+    def report(self, pilot, claimed, state="Done", *, cause="ok", **more):
+        one = Report(id=claimed.job_id, attempt=claimed.attempt, state=state, cause=cause, **more)
+        return self.do(TakeReports(self.live, pilot, [one]))[0]
+
+    def control(self, action, first, last=None, *, may=lambda *_: True, reason="because"):
+        return self.do(Control(self.live, action, ((first, first if last is None else last),), reason, may))
+
+    def end_pilot(self, pilot, state=PilotState.LOST, cause="pilot-lost"):
+        return self.do(EndPilot(self.live, pilot, state, "gone", cause))
+
+    def job(self, job_id):
+        return views.find_job(self.reader, job_id)
+
+    def state(self, job_id):
+        return self.job(job_id)["state"]
+
+    def events(self, job_id):
+        return [event["event"] for event in views.job_events(self.reader, self.job(job_id))]
+
+    def counts(self):
+        out = {}
+        for _, _, state, n in views.job_counts(self.reader):
+            out[state] = out.get(state, 0) + n
+        return out
+
+    def user(self, name="ann", groups=("g",), **more):
+        self.do(AddAccount(name, "vo", groups, **more))
+        return self.do(IssueToken(name))
+
+    def pool(self, pool_id, queues):
+        return NewPool(id=pool_id, requirements="{}", vo="vo", queues=tuple(queues))
+
+
+@pytest.fixture
+def house(tmp_path):
+    house = House(tmp_path / "lode.db")
+    yield house
+    house.close()

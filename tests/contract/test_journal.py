@@ -1,0 +1,286 @@
+"""The journal: group commit, refusals, faults, undo, fencing, durability."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import apsw
+import pytest
+
+from lodesman.errors import Conflict, Unavailable
+from lodesman.store.checkpoint import Checkpointer
+from lodesman.store.engine import lock_database, open_reader, open_writer
+from lodesman.store.journal import PARKED, Journal, Transaction
+
+
+class Note:
+    """Writes one row; misbehaves as told."""
+
+    def __init__(self, text, *, refuse=False, fault=None, undo=None, gate=None):
+        self.text = text
+        self.refuse = refuse
+        self.fault = fault
+        self.undo = undo
+        self.gate = gate
+
+    def apply(self, tx):
+        if self.gate is not None:
+            assert self.gate.wait(10)
+        if self.refuse:
+            raise Conflict(f"no {self.text}")
+        if self.undo is not None:
+            self.undo.append(self.text)
+            tx.undo.append(lambda: self.undo.remove(self.text))
+        tx.later("INSERT INTO note VALUES (?)", (self.text,))
+        if self.fault is not None:
+            raise self.fault
+        return self.text
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "lode.db"
+
+
+@pytest.fixture
+def writer(path):
+    db = open_writer(path)
+    db.execute("CREATE TABLE note (text TEXT NOT NULL UNIQUE)")
+    yield db
+    db.close()
+
+
+@pytest.fixture
+def journal(writer):
+    journal = Journal(writer, clock=lambda: 100.0)
+    journal.start()
+    yield journal
+    journal.close()
+
+
+def notes(path):
+    return sorted(row[0] for row in open_reader(path).execute("SELECT text FROM note"))
+
+
+def post_all(journal, commands):
+    """Post commands that wait behind a gate, so that they share a batch; their results in order."""
+    gate, results, done = threading.Event(), {}, threading.Event()
+    journal.post(Note("gate", gate=gate), lambda _: None)
+    for number, command in enumerate(commands):
+
+        def answer(result, number=number):
+            results[number] = result
+            if len(results) == len(commands):
+                done.set()
+
+        journal.post(command, answer)
+    gate.set()
+    assert done.wait(10)
+    return [results[number] for number in range(len(commands))]
+
+
+def test_a_command_is_durable_when_it_is_answered(journal, path):
+    assert journal.call(Note("one")) == "one"
+    assert notes(path) == ["one"]
+
+
+def test_commands_that_wait_share_one_commit(journal, path):
+    before = journal.commits
+    results = post_all(journal, [Note(f"n{i}") for i in range(100)])
+    assert results == [f"n{i}" for i in range(100)]
+    assert journal.commits - before <= 2
+    assert len(notes(path)) == 101
+
+
+def test_a_refusal_concerns_one_command_only(journal, path):
+    results = post_all(journal, [Note("a"), Note("b", refuse=True), Note("c")])
+    assert results[0] == "a"
+    assert isinstance(results[1], Conflict)
+    assert results[2] == "c"
+    assert notes(path) == ["a", "c", "gate"]
+
+
+def test_call_raises_the_refusal(journal):
+    with pytest.raises(Conflict, match="no x"):
+        journal.call(Note("x", refuse=True))
+
+
+def test_a_failing_statement_is_found_by_halving(journal, path):
+    journal.call(Note("twice"))
+    memory = []
+    commands = [Note(f"n{i}", undo=memory) for i in range(20)] + [Note("twice", undo=memory)]
+    results = post_all(journal, commands)
+    assert isinstance(results[-1], Unavailable)
+    assert results[:-1] == [f"n{i}" for i in range(20)]
+    assert "twice" in notes(path)
+    assert sorted(memory) == sorted(f"n{i}" for i in range(20))
+
+
+@pytest.mark.parametrize("fault", [KeyError("x"), TypeError("x"), ZeroDivisionError(), OSError(5, "x")])
+def test_a_bug_in_a_command_does_not_end_the_writer(journal, path, fault):
+    memory = []
+    results = post_all(journal, [Note("a", undo=memory), Note("bug", fault=fault, undo=memory), Note("b")])
+    assert isinstance(results[1], Unavailable)
+    assert (results[0], results[2]) == ("a", "b")
+    assert memory == ["a"]
+    assert notes(path) == ["a", "b", "gate"]
+
+
+def test_the_inverses_run_newest_first(writer):
+    tx = Transaction(writer, 1.0)
+    order = []
+    for number in range(3):
+        tx.undo.append(lambda number=number: order.append(number))
+    tx.roll_back_memory()
+    assert order == [2, 1, 0]
+    assert tx.undo == []
+
+
+def test_reading_sees_what_was_collected(writer):
+    tx = Transaction(writer, 1.0)
+    tx.later("INSERT INTO note VALUES (?)", ("x",))
+    tx.later_many("INSERT INTO note VALUES (?)", [("y",), ("z",)])
+    assert sorted(tx.read("SELECT text FROM note")) == [("x",), ("y",), ("z",)]
+
+
+def test_only_the_last_value_of_a_counter_is_written(writer):
+    writer.execute(
+        "CREATE TABLE counter (id INTEGER PRIMARY KEY, n INTEGER); INSERT INTO counter VALUES (1, 0)"
+    )
+    tx = Transaction(writer, 1.0)
+    before = writer.total_changes()
+    for n in range(10):
+        tx.last("UPDATE counter SET n = ? WHERE id = ?", 1, (n, 1))
+    tx.flush()
+    assert writer.total_changes() - before == 1
+    assert tx.read("SELECT n FROM counter") == [(9,)]
+
+
+def test_write_tells_how_many_rows_changed(writer):
+    tx = Transaction(writer, 1.0)
+    tx.later_many("INSERT INTO note VALUES (?)", [("y",), ("z",)])
+    assert tx.write("DELETE FROM note") == 2
+
+
+def test_a_parked_command_is_answered_later(journal):
+    answers = []
+    done = threading.Event()
+
+    class Park:
+        def apply(self, tx):
+            return PARKED
+
+    class Wake:
+        def apply(self, tx):
+            tx.answers.append((lambda r: (answers.append(r), done.set()), "woken"))
+            return "ok"
+
+    journal.post(Park(), answers.append)
+    assert journal.call(Wake()) == "ok"
+    assert done.wait(10)
+    assert answers == ["woken"]
+
+
+def test_the_end_of_each_batch_is_told(writer):
+    seen = []
+    journal = Journal(writer, clock=lambda: 7.0, at_end=lambda tx: seen.append(tx.now))
+    journal.start()
+    journal.call(Note("a"))
+    journal.close()
+    assert seen == [7.0]
+
+
+def test_nothing_is_taken_after_close(writer):
+    journal = Journal(writer)
+    journal.start()
+    journal.close()
+    with pytest.raises(Unavailable, match="shutting down"):
+        journal.post(Note("late"), lambda _: None)
+
+
+def test_what_was_posted_before_close_is_applied(writer, path):
+    journal = Journal(writer)
+    journal.start()
+    for i in range(50):
+        journal.post(Note(f"n{i:02}"), lambda _: None)
+    journal.close()
+    assert len(notes(path)) == 50
+
+
+def test_a_new_epoch_fences_the_old_writer(journal, path, writer):
+    other = apsw.Connection(str(path))
+    other.execute("UPDATE leadership SET epoch = epoch + 1")
+    other.close()
+    with pytest.raises(Unavailable):
+        journal.call(Note("stale"))
+    assert notes(path) == []
+
+
+def test_a_full_disk_refuses_and_recovers(journal, path, writer):
+    pages = writer.execute("PRAGMA page_count").fetchone()[0]
+    writer.execute(f"PRAGMA max_page_count={pages}")
+
+    class Big:
+        def apply(self, tx):
+            tx.later("INSERT INTO note VALUES (?)", ("x" * 5_000_000,))
+
+    with pytest.raises(Unavailable, match="disk"):
+        journal.call(Big())
+    writer.execute("PRAGMA max_page_count=1000000000")
+    journal.call(Note("after"))
+    assert notes(path) == ["after"]
+
+
+def test_one_server_owns_a_database(path):
+    held = lock_database(path)
+    try:
+        with pytest.raises(Unavailable, match="Another server"):
+            lock_database(path)
+    finally:
+        os.close(held)
+    os.close(lock_database(path))
+
+
+def test_the_checkpointer_moves_the_log_into_the_database(writer, path):
+    checkpointer = Checkpointer(writer, path)
+    checkpointer.start()
+    writer.execute("INSERT INTO note VALUES (?)", ("x" * 100_000,))
+    checkpointer.close()
+    assert path.stat().st_size > 100_000
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from lodesman.store.engine import open_writer
+from lodesman.store.journal import Journal
+class Note:
+    def __init__(self, n): self.n = n
+    def apply(self, tx): tx.later("INSERT INTO note VALUES (?)", (str(self.n),)); return self.n
+db = open_writer(Path(sys.argv[1]))
+db.execute("CREATE TABLE note (text TEXT NOT NULL UNIQUE)")
+journal = Journal(db)
+journal.start()
+def told(n):
+    sys.stdout.write(f"{n}\\n"); sys.stdout.flush()
+n = 0
+while True:
+    n += 1
+    journal.post(Note(n), told)
+    if n % 50 == 0: journal.call(Note(-n))
+"""
+
+
+def test_what_was_answered_survives_kill_9(path: Path):
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(path)], stdout=subprocess.PIPE, text=True)
+    acknowledged = [int(process.stdout.readline()) for _ in range(500)]
+    process.send_signal(signal.SIGKILL)
+    acknowledged += [int(line) for line in process.stdout.read().split("\n") if line.strip()]
+    process.wait()
+    process.stdout.close()
+    stored = set(map(int, notes(path)))
+    assert set(acknowledged) <= stored
+    assert len(acknowledged) >= 500

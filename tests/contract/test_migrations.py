@@ -1,0 +1,61 @@
+"""Numbered migrations: applied once, in order, and never edited."""
+
+import apsw
+import pytest
+
+from lodesman.errors import Unavailable
+from lodesman.store.engine import open_reader, open_writer
+from lodesman.store.migrate import load_scripts, migrate
+
+
+def test_a_new_database_gets_every_migration():
+    db = apsw.Connection(":memory:")
+    assert migrate(db) == [name for _, name, _ in load_scripts()]
+    assert migrate(db) == []
+
+
+def test_numbers_are_unique_and_ascending():
+    numbers = [number for number, _, _ in load_scripts()]
+    assert numbers == sorted(set(numbers))
+    assert numbers[0] == 1
+
+
+def test_an_edited_migration_is_refused():
+    db = apsw.Connection(":memory:")
+    migrate(db)
+    db.execute("UPDATE migration SET sha256 = 'other' WHERE number = 1")
+    with pytest.raises(Unavailable, match="changed after"):
+        migrate(db)
+
+
+def test_a_newer_database_is_refused():
+    db = apsw.Connection(":memory:")
+    migrate(db)
+    db.execute("INSERT INTO migration VALUES (9999, 'later', 'x')")
+    with pytest.raises(Unavailable, match="9999"):
+        migrate(db)
+
+
+def test_a_failing_migration_leaves_nothing_behind(monkeypatch):
+    db = apsw.Connection(":memory:")
+    scripts = [(1, "0001_a.sql", "CREATE TABLE a (x); CREATE TABLE a (x);")]
+    monkeypatch.setattr("lodesman.store.migrate.load_scripts", lambda: scripts)
+    with pytest.raises(apsw.SQLError):
+        migrate(db)
+    assert db.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'a'").fetchone() == (0,)
+
+
+def test_the_database_is_durable_and_private(tmp_path):
+    path = tmp_path / "data" / "lode.db"
+    db = open_writer(path)
+    assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert db.execute("PRAGMA synchronous").fetchone() == (2,)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o077 == 0
+
+
+def test_readers_cannot_write(tmp_path):
+    path = tmp_path / "lode.db"
+    open_writer(path).close()
+    with pytest.raises(apsw.ReadOnlyError):
+        open_reader(path).execute("UPDATE leadership SET epoch = 9")
