@@ -1,0 +1,5 @@
+"""`python -m lodesman.cli`: the same as `lode`."""
+
+from lodesman.cli import main
+
+main()

@@ -1,0 +1,184 @@
+"""`lode user`, `lode token`, `lode whoami`: who may use the server. A token is shown once, stored nowhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lodesman.cli.session import Row, Session, json_option, pass_session
+from lodesman.cli.tables import Cell, Column, emit_json, note, show_fields, show_table
+from lodesman.cli.words import age, joined, plain, span
+from lodesman.errors import Conflict
+
+DAY_SECONDS = 86_400.0
+SHOWN_HASH = 12
+SCOPES = ("jobs:read", "jobs:write", "pilots:read", "admin")
+
+
+@click.group()
+def user() -> None:
+    """Make users (administrators)."""
+
+
+@user.command("add")
+@click.argument("name")
+@click.option("--vo", required=True, metavar="VO", help="The user's virtual organisation.")
+@click.option(
+    "--group",
+    "groups",
+    required=True,
+    multiple=True,
+    metavar="G",
+    help="A group; may be given several times.",
+)
+@click.option("--admin", is_flag=True, help="The user administers this server.")
+@json_option
+@pass_session
+def add_user(session: Session, /, *, name: str, vo: str, groups: tuple[str, ...], admin: bool) -> None:
+    """Make a user, or change the VO, groups and rights of one."""
+    answer = session.post(
+        "/v1/users", {"name": name, "vo": vo, "groups": list(groups), "admin": admin}, idempotent=True
+    )
+    if session.as_json:
+        emit_json(answer)
+    else:
+        click.echo(f"User {plain(answer['name'])} is known. Now: lode token issue {plain(answer['name'])}")
+
+
+@click.group()
+def token() -> None:
+    """Issue, list and revoke tokens."""
+
+
+@token.command()
+@click.argument("name")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    type=click.Choice(SCOPES),
+    help="What it allows; may be given several times. [default: all but admin]",
+)
+@click.option(
+    "--days",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    help="How long it is good; 0: until it is revoked.",
+)
+@click.option("--note", "remark", default="", metavar="T", help="What it is for; shown by: lode token ls.")
+@click.option(
+    "--output",
+    "file",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write it to a new file that only you can read, instead of printing it.",
+)
+@json_option
+@pass_session
+def issue(
+    session: Session, /, *, name: str, scopes: tuple[str, ...], file: Path | None, **options: Any
+) -> None:
+    """Issue a token to user NAME; it is shown this once."""
+    body: dict[str, Any] = {
+        "account": name,
+        "seconds": options["days"] * DAY_SECONDS,
+        "note": options["remark"],
+    }
+    if scopes:
+        body["scopes"] = list(scopes)
+    if file is None:
+        made = session.post("/v1/tokens", body)["token"]
+        emit_json({"token": made}) if session.as_json else click.echo(made)
+        return
+    descriptor = _open_new(file)
+    try:
+        with os.fdopen(descriptor, "w") as sink:
+            sink.write(session.post("/v1/tokens", body)["token"] + "\n")
+    except BaseException:
+        file.unlink(missing_ok=True)
+        raise
+    emit_json({"file": str(file)}) if session.as_json else note(f"The token is in {file}.")
+
+
+def _open_new(file: Path) -> int:
+    """Opened before the token is made, so that none is lost for want of a place. Raises Conflict."""
+    try:
+        return os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    except FileExistsError:
+        raise Conflict(f"{file} exists.", hint="Remove it, or name another file.") from None
+
+
+@token.command("ls")
+@json_option
+@pass_session
+def list_tokens(session: Session, /) -> None:
+    """List all tokens by the first characters of their hash (administrators)."""
+    rows = session.get("/v1/tokens")["tokens"]
+    if session.as_json:
+        emit_json({"tokens": rows})
+        return
+    columns = (
+        Column(title="hash"),
+        Column(title="user"),
+        Column(title="scopes"),
+        Column(title="age", right=True),
+        Column(title="ends in", right=True),
+        Column(title="note", fold=True),
+    )
+    now = time.time()
+    show_table(columns, [_cells(row, now) for row in rows])
+
+
+def _cells(row: Row, now: float) -> list[Cell]:
+    scopes = row["scopes"]
+    expires = row["expires_at"]
+    ends = "never" if expires is None else "ended" if expires < now else span(expires - now)
+    return [
+        row["hash"][:SHOWN_HASH],
+        row["account"],
+        joined(json.loads(scopes) if isinstance(scopes, str) else scopes),
+        age(row["created_at"], now),
+        ends,
+        row["note"] or "",
+    ]
+
+
+@token.command()
+@click.argument("prefix", metavar="HASH")
+@pass_session
+def revoke(session: Session, /, *, prefix: str) -> None:
+    """Revoke the token whose hash begins with HASH (administrators)."""
+    if not prefix.isascii() or not prefix.isalnum():
+        raise click.UsageError("HASH is the beginning of a hash, as lode token ls shows it.")
+    session.client.request("DELETE", f"/v1/tokens/{prefix.lower()}")
+    note(f"The token {prefix} is revoked.")
+
+
+@click.command()
+@json_option
+@pass_session
+def whoami(session: Session, /) -> None:
+    """Show whose token is used, and what it allows."""
+    me = session.get("/v1/me")
+    if session.as_json:
+        emit_json(me)
+        return
+    show_fields(
+        [
+            ("user", me["name"]),
+            ("server", session.server),
+            ("VO", me["vo"]),
+            ("groups", joined(me["groups"])),
+            ("scopes", joined(me["scopes"])),
+            ("administrator", "yes" if me["admin"] else "no"),
+        ]
+    )
+
+
+COMMANDS = (user, token, whoami)

@@ -1,0 +1,60 @@
+"""Ranges of job ids as people write them: `12`, `12-40`, `12,15,20-22`. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from lodesman.errors import InvalidRequest
+
+MOST_ID = 2**53 - 1
+MOST_RANGES = 1_000
+_PART = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+
+
+class Range(NamedTuple):
+    """Job ids from `first` to `last`, both included."""
+
+    first: int
+    last: int
+
+    @property
+    def size(self) -> int:
+        """How many ids."""
+        return self.last - self.first + 1
+
+    def __str__(self) -> str:
+        return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
+
+
+def parse_ranges(words: Iterable[str]) -> tuple[Range, ...]:
+    """The ranges in all words together: ascending, none touching another. Raises InvalidRequest."""
+    found = [_range(part) for word in words for part in word.split(",") if part.strip()]
+    merged: list[Range] = []
+    for one in sorted(found):
+        if merged and one.first <= merged[-1].last + 1:
+            merged[-1] = Range(merged[-1].first, max(merged[-1].last, one.last))
+        else:
+            merged.append(one)
+    if len(merged) > MOST_RANGES:
+        raise InvalidRequest(f"{len(merged)} separate ranges are too many at once; at most {MOST_RANGES}.")
+    return tuple(merged)
+
+
+def total(ranges: Sequence[Range]) -> int:
+    """How many ids, all ranges together."""
+    return sum(one.size for one in ranges)
+
+
+def _range(part: str) -> Range:
+    match = _PART.fullmatch(part.strip())
+    if match is None:
+        raise InvalidRequest(f"{part.strip()[:60]!r} is no job.", hint="Write 12, 12-40 or 12,15,20-22.")
+    first = int(match[1])
+    last = int(match[2]) if match[2] else first
+    if last < first:
+        raise InvalidRequest(f"{first}-{last} runs backwards.", hint=f"Write {last}-{first}.")
+    if not 1 <= first <= last <= MOST_ID:
+        raise InvalidRequest(f"There is no job {part.strip()}.", hint="Job ids count from 1.")
+    return Range(first, last)

@@ -1,0 +1,184 @@
+"""The group `lode`, and the end of every call: errors as one sentence and an exit code (docs/cli.md)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lodesman import __version__
+from lodesman.cli import (
+    admin,
+    control,
+    convert,
+    director,
+    exits,
+    jobs,
+    logs,
+    output,
+    pilots,
+    resources,
+    serve,
+    submit,
+    why,
+)
+from lodesman.cli.session import DEFAULT_SERVER, Session
+from lodesman.cli.words import plain
+from lodesman.errors import LodesmanError, Unavailable
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+SECTIONS = {
+    "Jobs": (
+        "submit", "status", "why", "output", "logs", "show", "events",
+        "kill", "hold", "release", "reschedule", "delete",
+    ),
+    "Pilots and resources": ("pilot", "site", "queue", "tq", "director", "standing"),
+    "Server": ("init", "server", "demo", "config", "user", "token"),
+    "Tools": ("convert", "completion", "whoami"),
+}  # fmt: skip
+EPILOG = """\
+Examples:
+  lode submit hello.jdl             a job, or a parametric description of up to a million
+  lode status                       your jobs, the newest first
+  lode why 17                       why it waits, and what would let it run
+  lode output 12-40 --dir results   what they wrote
+  lode server --config lode.toml    run a server here
+
+Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 not found, 4 not allowed,
+5 no server answers, 6 conflict, 130 interrupted. LODE_DEBUG=1 shows where an error arose."""
+
+
+class Sections(click.Group):
+    """A group whose help lists the commands by what they are for."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """One list per section; a command in none is listed last."""
+        placed = {name for names in SECTIONS.values() for name in names}
+        rest = tuple(name for name in self.list_commands(ctx) if name not in placed)
+        for title, names in {**SECTIONS, "Other": rest}.items():
+            found = [(name, self.get_command(ctx, name)) for name in names]
+            rows = [(name, one.get_short_help_str(90)) for name, one in found if one and not one.hidden]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The epilog as it is written."""
+        formatter.write("\n" + EPILOG + "\n")
+
+
+@click.group(cls=Sections, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="lode", message="%(prog)s %(version)s")
+@click.option(
+    "--server",
+    "server",
+    metavar="URL",
+    envvar="LODE_SERVER",
+    default=DEFAULT_SERVER,
+    show_default=True,
+    help="The server; several with commas between. Also LODE_SERVER.",
+)
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    envvar="LODE_TOKEN_FILE",
+    type=click.Path(path_type=Path),
+    help="The file with your token. Also LODE_TOKEN_FILE; else LODE_TOKEN, ~/.config/lodesman/token, "
+    "./lode-data/admin.token.",
+)
+@click.option(
+    "--ca-file",
+    metavar="FILE",
+    envvar="LODE_CA_FILE",
+    help="Trust these certificates (https). Also LODE_CA_FILE.",
+)
+@click.pass_context
+def lode(context: click.Context, /, *, server: str, token_file: Path | None, ca_file: str | None) -> None:
+    """Lodesman: jobs wait in task queues, pilots on batch systems fetch them."""
+    session = context.ensure_object(Session)
+    session.server, session.token_file, session.ca_file = server, token_file, ca_file
+
+
+for _module in (submit, jobs, why, output, logs, control, pilots, resources, director, admin, serve, convert):
+    for _command in _module.COMMANDS:
+        lode.add_command(_command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line; returns the exit code."""
+    session = Session()
+    if not os.environ.get("LODE_DEBUG"):
+        sys.excepthook = _last_words
+    try:
+        answer = lode.main(arguments, prog_name="lode", standalone_mode=False, obj=session)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _pipe_closed()
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("lode: interrupted", err=True)
+        return exits.INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as fault:
+        fault.show()
+        return exits.USAGE
+    except click.ClickException as fault:
+        return _usage(fault)
+    except LodesmanError as fault:
+        return _refused(fault, session)
+    except OSError as fault:
+        return _broken(fault)
+    return answer if isinstance(answer, int) else 0
+
+
+def _usage(fault: click.ClickException) -> int:
+    context = getattr(fault, "ctx", None)
+    path = context.command_path if context is not None else "lode"
+    text = plain(fault.format_message()).rstrip(".")
+    click.echo(f"lode: {text}. See: {path} --help", err=True)
+    return fault.exit_code
+
+
+def _refused(fault: LodesmanError, session: Session) -> int:
+    if os.environ.get("LODE_DEBUG"):
+        raise fault
+    if isinstance(fault, Unavailable) and not fault.hint:
+        fault.hint = (
+            "It may have been carried out: look before you ask again."
+            if fault.data.get("sent")
+            else "Is it running (lode server)? For another address: lode --server URL."
+        )
+    if session.as_json:
+        import json
+
+        click.echo(json.dumps({"error": fault.as_dict()}), err=True)
+    else:
+        click.echo(f"lode: {plain(fault)}", err=True)
+    return exits.exit_code(fault)
+
+
+def _broken(fault: OSError) -> int:
+    if os.environ.get("LODE_DEBUG"):
+        raise fault
+    where = f"{fault.filename}: " if fault.filename else ""
+    click.echo(f"lode: {plain(where)}{plain(fault.strerror or fault)}.", err=True)
+    return exits.FAILED
+
+
+def _pipe_closed() -> int:
+    """Whoever read our output has gone; nothing more is written, also not by the interpreter's end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return exits.PIPE_CLOSED
+
+
+def _last_words(kind: type[BaseException], fault: BaseException, _trace: TracebackType | None) -> None:
+    """An error that nobody foresaw: no traceback for people."""
+    click.echo(
+        f"lode: a fault in the program: {kind.__name__}: {plain(fault)}. "
+        "Please report it with what LODE_DEBUG=1 shows.",
+        err=True,
+    )

@@ -1,0 +1,151 @@
+"""What is printed: tables fitted to the terminal, plain aligned text elsewhere, JSON for programs.
+
+rich is imported only for a terminal. No text is ever read as markup.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TextIO
+
+import click
+
+from lodesman.cli.words import NOTHING, plain
+
+
+class Styled(NamedTuple):
+    """A text with a style for terminals."""
+
+    text: str
+    style: str
+
+
+Cell = str | Styled
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column: its title, numbers to the right, long texts folded where the terminal ends."""
+
+    title: str
+    right: bool = False
+    fold: bool = False
+
+
+_STYLES = {
+    "Running": "yellow",
+    "Matched": "cyan",
+    "Waiting": "blue",
+    "Held": "magenta",
+    "Done": "green",
+    "Failed": "red",
+    "Killed": "red",
+    "never": "bold red",
+    "not now": "bold yellow",
+    "now": "bold green",
+}
+
+
+def state(name: str) -> Styled:
+    """A state or verdict in its colour."""
+    return Styled(name, _STYLES.get(name, ""))
+
+
+def emit_json(value: Any) -> None:
+    """One JSON value on standard output, in ASCII, so that no terminal is steered by it."""
+    click.echo(json.dumps(value, indent=2, sort_keys=False))
+
+
+def note(text: str) -> None:
+    """A remark for people, on standard error: standard output stays clean for what was asked."""
+    click.echo(f"lode: {plain(text)}", err=True)
+
+
+def say(text: str) -> None:
+    """A line of the answer."""
+    click.echo(plain(text))
+
+
+def show_table(
+    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, out: TextIO | None = None
+) -> None:
+    """Print a table: with colours and fitted if `out` is a terminal, as plain text of any width if not."""
+    stream = sys.stdout if out is None else out
+    if is_terminal(stream):
+        _rich_table(columns, rows, stream)
+        return
+    for line in text_table(columns, rows):
+        click.echo(line, file=stream)
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a person looks at the stream."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def text_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
+    """Aligned lines, two blanks between columns, nothing cut."""
+    texts = [[column.title.upper() for column in columns]]
+    texts += [[plain(_text(cell)) or NOTHING for cell in row] for row in rows]
+    widths = [max(len(row[place]) for row in texts) for place in range(len(columns))]
+    for row in texts:
+        cells = [
+            text.rjust(width) if column.right else text.ljust(width)
+            for text, width, column in zip(row, widths, columns, strict=True)
+        ]
+        yield "  ".join(cells).rstrip()
+
+
+def _text(cell: Cell) -> str:
+    return cell.text if isinstance(cell, Styled) else cell
+
+
+def _rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], stream: TextIO) -> None:
+    from rich.console import Console
+
+    Console(file=stream, highlight=False, markup=False, emoji=False).print(rich_table(columns, rows))
+
+
+def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Any:
+    """The table for rich. Numbers are never cut; other columns give way when the terminal is narrow."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for place, column in enumerate(columns):
+        widest = max((len(plain(_text(row[place]))) for row in rows), default=0)
+        table.add_column(
+            Text(column.title.upper()),
+            justify="right" if column.right else "left",
+            no_wrap=not column.fold,
+            overflow="fold" if column.fold else "ellipsis",
+            min_width=max(widest, len(column.title)) if column.right else None,
+        )
+    for row in rows:
+        table.add_row(*(_rich_cell(cell) for cell in row))
+    return table
+
+
+def _rich_cell(cell: Cell) -> Any:
+    from rich.text import Text
+
+    return Text(plain(_text(cell)) or NOTHING, style=cell.style if isinstance(cell, Styled) else "")
+
+
+def show_fields(pairs: Sequence[tuple[str, Cell]]) -> None:
+    """Names and values of one thing, one a line."""
+    width = max((len(name) for name, _ in pairs), default=0)
+    for name, cell in pairs:
+        value = plain(_text(cell)) or NOTHING
+        if isinstance(cell, Styled) and is_terminal(sys.stdout):
+            value = _coloured(value, cell.style)
+        click.echo(f"{plain(name).ljust(width)}  {value}")
+
+
+def _coloured(text: str, style: str) -> str:
+    colour = style.rpartition(" ")[2]
+    return click.style(text, fg=colour, bold=style.startswith("bold")) if colour else text

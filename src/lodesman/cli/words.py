@@ -1,0 +1,117 @@
+"""Texts for people: what came from outside made harmless, times as ages, counts with their noun. Pure.
+
+A job's name, a reason or a host can hold anything, and a terminal obeys what it is shown: every such text
+goes through `plain` before it is printed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+MINUTE, HOUR, DAY = 60.0, 3_600.0, 86_400.0
+NOTHING = "-"
+
+
+def plain(text: object) -> str:
+    """One line in which nothing steers a terminal: control, format and direction marks are written out."""
+    found = str(text)
+    if found.isprintable():
+        return found
+    return "".join(c if c.isprintable() else _escaped(c) for c in found)
+
+
+def plain_lines(text: str) -> str:
+    """As `plain`, but line ends and tabs stay."""
+    return "".join(c if c.isprintable() or c in "\n\t" else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
+
+
+def span(seconds: float | None) -> str:
+    """A length of time in the unit that suits it: `3 s`, `12 min`, `5.5 h`, `3 d`; `-` for none."""
+    if seconds is None or not math.isfinite(seconds):
+        return NOTHING
+    seconds = max(0.0, seconds)
+    if seconds < 2 * MINUTE:
+        return f"{seconds:.1f} s" if 0 < seconds < 9.95 else f"{seconds:.0f} s"
+    if seconds < 2 * HOUR:
+        return f"{seconds / MINUTE:.0f} min"
+    if seconds < 2 * DAY:
+        return f"{seconds / HOUR:.1f} h"
+    return f"{seconds / DAY:.0f} d"
+
+
+def age(then: float | None, now: float) -> str:
+    """How long ago, in whole units; a clock that is a little ahead shows `0 s`."""
+    if then is None or not math.isfinite(then):
+        return NOTHING
+    seconds = max(0.0, now - then)
+    return f"{seconds:.0f} s" if seconds < 2 * MINUTE else span(seconds)
+
+
+def number(value: float | None) -> str:
+    """A number for reading: thousands apart, no more than three digits after the point."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.3f}".rstrip("0").rstrip(".") if math.isfinite(value) else plain(value)
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 job`, `3 jobs`, `1,000 task queues`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def size(count: float | None) -> str:
+    """Bytes for reading, in powers of 1024."""
+    if count is None:
+        return NOTHING
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 10 else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:,.1f} TiB"
+
+
+def joined(values: Iterable[object]) -> str:
+    """Values in one line, `-` for none."""
+    return ", ".join(plain(value) for value in values) or NOTHING
+
+
+def shown(value: Any) -> str:
+    """Any JSON value as a word or two."""
+    if value is None or value == "":
+        return NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return joined(shown(item) for item in value)
+    if isinstance(value, Mapping):
+        return joined(f"{plain(name)}={shown(item)}" for name, item in value.items())
+    return plain(value)
+
+
+def states(counts: Mapping[str, int]) -> str:
+    """`3 Running, 1,200 Waiting`: states in the order of a job's life, others after them."""
+    order = {name: place for place, name in enumerate(STATES)}
+    named = sorted(counts.items(), key=lambda item: (order.get(item[0], len(order)), item[0]))
+    return ", ".join(f"{count:,} {plain(name)}" for name, count in named if count) or "none"
+
+
+def percentile(values: Sequence[float], part: float) -> float | None:
+    """The value below which `part` (0 to 1) of the values lie; None of nothing."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else None
+
+
+# DESIGN 3.2, in the order of a job's life.
+STATES = (
+    "Submitting", "Received", "Checking", "Staging", "Held", "Waiting", "Matched", "Running", "Stalled",
+    "Completing", "Completed", "Done", "Failed", "Killed", "Deleted",
+)  # fmt: skip
+FINAL = frozenset({"Completed", "Done", "Failed", "Killed", "Deleted"})

@@ -1,0 +1,9 @@
+"""HTTP/JSON client of the server: what the pilot and the command line speak with (DESIGN 3.1).
+
+Runs on Python 3.9 with the standard library only: it travels in the pilot.
+"""
+
+from lodesman.client.connection import Client, Retry, sha256_of
+from lodesman.client.faults import Aborted, BadChecksum
+
+__all__ = ["Aborted", "BadChecksum", "Client", "Retry", "sha256_of"]

@@ -1,0 +1,211 @@
+"""Read what the jobs of the example workload brought back and put it together (a door: files only).
+
+A result directory holds one directory per job, named by its id: `results/17/tile_003.png`. A file
+that cannot be used is reported with its job and the reason, and left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from lodesman.demo.merge import (
+    Canvas,
+    PiEstimate,
+    PiPart,
+    Tile,
+    UnfitPart,
+    WordPart,
+    WordTable,
+    merge_pi,
+    merge_words,
+)
+from lodesman.demo.png import UnreadablePng, read_png, write_png
+
+_MOST_BYTES = 64 * 2**20
+# What reading foreign JSON can raise: nesting without end is a RecursionError.
+_BAD_VALUES = (KeyError, TypeError, ValueError, RecursionError)
+_WORDS_HEAD = re.compile(r"# piece (\d+) of (\d+) of (.+), lines \d+ to \d+, words (\d+)", re.ASCII)
+_P = TypeVar("_P")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """The joined picture; `path` is None if not one tile came, `missing` are numbers of tiles."""
+
+    path: Path | None
+    width: int = 0
+    height: int = 0
+    found: int = 0
+    missing: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Composition:
+    """All results together. `faults` names each file that could not be used and why.
+
+    `unheard` counts, for each composer, the jobs without any file for it.
+    """
+
+    picture: Picture | None = None
+    pi: PiEstimate | None = None
+    words: WordTable | None = None
+    words_path: Path | None = None
+    faults: tuple[str, ...] = ()
+    unheard: Mapping[str, int]
+
+
+def compose(results: Path, members: Mapping[str, Sequence[int]], target: Path) -> Composition:
+    """Put the results together and write `picture.png`, `pi.json` and `words.tsv` below `target`.
+
+    `members` maps a composer (`picture`, `pi`, `words`) to the ids of its jobs, whatever became of them.
+    Raises OSError if `target` cannot be written.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    reader = _Reader(results)
+    picture = _picture(reader, members.get("picture", ()), target)
+    pi = merge_pi(_first_of_each(reader.read("pi", members.get("pi", ()), "pi.json", read_pi_part), reader))
+    if pi is not None:
+        figures = {"value": pi.value, "error": pi.error, "samples": pi.samples, "parts": pi.parts}
+        _write(target / "pi.json", json.dumps(figures, indent=1).encode() + b"\n")
+    words, words_path = _words(reader, members.get("words", ()), target)
+    return Composition(
+        picture=picture,
+        pi=pi,
+        words=words,
+        words_path=words_path,
+        faults=tuple(reader.faults),
+        unheard=reader.unheard,
+    )
+
+
+def read_tile(data: bytes) -> Tile:
+    """A tile from the PNG that the tile program writes; raises UnreadablePng or UnfitPart."""
+    image = read_png(data)
+    try:
+        place = json.loads(image.texts.get("Tile", ""))
+        width, height = place["picture"]
+        numbers = {key: _whole(place[key]) for key in ("index", "tiles", "left", "top")}
+        return Tile(picture=(_whole(width), _whole(height)), image=image, **numbers)
+    except _BAD_VALUES as error:
+        raise UnfitPart("the PNG does not say where it belongs") from error
+
+
+def read_pi_part(data: bytes) -> PiPart:
+    """One `pi.json`; raises UnfitPart."""
+    try:
+        values = json.loads(data)
+        return PiPart(**{key: _whole(values[key]) for key in ("seed", "samples", "hits")})
+    except _BAD_VALUES as error:
+        raise UnfitPart("it is not a JSON record of seed, samples and hits") from error
+
+
+def read_word_part(data: bytes) -> WordPart:
+    """One `words.tsv`; raises UnfitPart also when the counts do not add up to the number in its head."""
+    try:
+        head, *lines = data.decode("ascii").splitlines()
+        found = _WORDS_HEAD.fullmatch(head)
+        if found is None:
+            raise UnfitPart("its head does not say which piece it is")
+        piece, pieces, text, total = found.groups()
+        counts = {word: int(count) for word, count in (line.split("\t") for line in lines)}
+        part = WordPart(text=text, piece=int(piece), pieces=int(pieces), counts=counts)
+        whole = int(total)
+    except ValueError as error:
+        raise UnfitPart("it is not a table of words") from error
+    if sum(counts.values()) != whole:
+        raise UnfitPart("the counts do not add up to the number of words in its head")
+    return part
+
+
+class _Reader:
+    """Reads the files of jobs; collects what could not be used."""
+
+    def __init__(self, results: Path) -> None:
+        self._results = results
+        self.faults: list[str] = []
+        self.unheard: dict[str, int] = {}
+
+    def read(
+        self, composer: str, jobs: Sequence[int], pattern: str, parse: Callable[[bytes], _P]
+    ) -> Iterator[tuple[str, _P]]:
+        """The part of each file that can be used, with the name of the file for messages."""
+        self.unheard[composer] = 0
+        for job in jobs:
+            files = sorted((self._results / str(job)).glob(pattern))
+            self.unheard[composer] += not files
+            for path in files:
+                name = f"job {job}: {path.name}"
+                try:
+                    yield name, parse(_bounded(path))
+                except (UnfitPart, UnreadablePng, OSError) as error:
+                    self.faults.append(f"{name}: {error}")
+
+
+def _bounded(path: Path) -> bytes:
+    with path.open("rb") as source:
+        data = source.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise UnfitPart(f"it is larger than {_MOST_BYTES >> 20} MB")
+    return data
+
+
+def _first_of_each(parts: Iterator[tuple[str, PiPart]], reader: _Reader) -> Iterator[PiPart]:
+    """Each seed once: the same random points must not count twice."""
+    seen: set[int] = set()
+    for name, part in parts:
+        if part.seed in seen:
+            reader.faults.append(f"{name}: seed {part.seed} came already")
+        else:
+            seen.add(part.seed)
+            yield part
+
+
+def _picture(reader: _Reader, jobs: Sequence[int], target: Path) -> Picture | None:
+    if not jobs:
+        return None
+    canvas = Canvas()
+    for name, tile in reader.read("picture", jobs, "tile_*.png", read_tile):
+        try:
+            canvas.add(tile)
+        except UnfitPart as error:
+            reader.faults.append(f"{name}: {error}")
+    image = canvas.image()
+    if image is None:
+        return Picture(path=None)
+    path = target / "picture.png"
+    _write(path, write_png(image))
+    return Picture(
+        path=path, width=image.width, height=image.height, found=canvas.found, missing=canvas.missing
+    )
+
+
+def _words(reader: _Reader, jobs: Sequence[int], target: Path) -> tuple[WordTable | None, Path | None]:
+    parts = [part for _, part in reader.read("words", jobs, "words.tsv", read_word_part)]
+    try:
+        table = merge_words(parts)
+    except UnfitPart as error:
+        reader.faults.append(f"words: {error}")
+        return None, None
+    if table is None:
+        return None, None
+    path = target / "words.tsv"
+    _write(path, "".join(f"{word}\t{count}\n" for word, count in table.counts).encode())
+    return table, path
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(value)
+    return value
+
+
+def _write(path: Path, data: bytes) -> None:
+    """All or nothing: a reader never sees half a file."""
+    draft = path.with_name(path.name + ".part")
+    draft.write_bytes(data)
+    draft.replace(path)

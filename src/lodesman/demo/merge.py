@@ -1,0 +1,182 @@
+"""What the results of many jobs say together: one picture, one estimate, one table. Pure.
+
+A part that did not come is named, never made up: a missing tile stays a grey chequered field, a missing
+seed or piece is counted. A part that came twice counts once, and differing twins are a fault.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lodesman.demo.png import MOST_PIXELS, Image
+from lodesman.errors import LodesmanError
+
+_CHEQUER = 8
+_GREYS = (bytes((72, 72, 72)), bytes((96, 96, 96)))
+_MOST_TILES = 1_000_000
+_MOST_COUNT = 2**53
+
+
+class UnfitPart(LodesmanError):
+    """One job's result cannot be used or does not fit the others; the message says how."""
+
+    code = "unfit-part"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """One tile and where it belongs: its number of `tiles`, its corner, the size of the whole picture."""
+
+    index: int
+    tiles: int
+    left: int
+    top: int
+    picture: tuple[int, int]
+    image: Image
+
+    def __post_init__(self) -> None:
+        width, height = self.picture
+        if not (0 < width * height <= MOST_PIXELS and width > 0):
+            raise UnfitPart(f"a picture of {width} x {height} pixels is not possible")
+        if not 0 <= self.index < self.tiles <= _MOST_TILES:
+            raise UnfitPart(f"there is no tile {self.index} of {self.tiles}")
+        inside = 0 <= self.left <= width - self.image.width and 0 <= self.top <= height - self.image.height
+        if not inside:
+            raise UnfitPart(f"tile {self.index} lies outside the picture")
+
+
+class Canvas:
+    """Tiles put together; the first tile decides the size of the picture."""
+
+    def __init__(self) -> None:
+        self._tiles: dict[int, Tile] = {}
+
+    def add(self, tile: Tile) -> None:
+        """Take a tile; raises UnfitPart for one of another picture or a differing twin."""
+        for other in self._tiles.values():
+            if (tile.picture, tile.tiles) != (other.picture, other.tiles):
+                raise UnfitPart(f"tile {tile.index} belongs to another picture")
+            break
+        if self._tiles.get(tile.index, tile) != tile:
+            raise UnfitPart(f"tile {tile.index} came twice and differs")
+        self._tiles[tile.index] = tile
+
+    @property
+    def found(self) -> int:
+        """How many different tiles came."""
+        return len(self._tiles)
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """The numbers of the tiles that did not come; empty as well when none came at all."""
+        tiles = max((tile.tiles for tile in self._tiles.values()), default=0)
+        return tuple(k for k in range(tiles) if k not in self._tiles)
+
+    def image(self) -> Image | None:
+        """The picture, chequered grey where tiles are missing; None without any tile."""
+        if not self._tiles:
+            return None
+        width, height = next(iter(self._tiles.values())).picture
+        pixels = _chequered(width, height)
+        for tile in self._tiles.values():
+            at = 3 * (tile.top * width + tile.left)
+            for row in tile.image.rows():
+                pixels[at : at + len(row)] = row
+                at += 3 * width
+        return Image(width=width, height=height, pixels=bytes(pixels))
+
+
+def _chequered(width: int, height: int) -> bytearray:
+    rows = []
+    for odd in (0, 1):
+        fields = (_GREYS[(x // _CHEQUER + odd) % 2] for x in range(width))
+        rows.append(b"".join(fields))
+    return bytearray(b"".join(rows[(y // _CHEQUER) % 2] for y in range(height)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PiPart:
+    """One job's count of random points: `hits` of `samples` lay in the quarter circle."""
+
+    seed: int
+    samples: int
+    hits: int
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.hits <= self.samples and 1 <= self.samples <= _MOST_COUNT):
+            raise UnfitPart(f"{self.hits} hits of {self.samples} samples are not possible")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PiEstimate:
+    """Pi from `samples` points of `parts` seeds; `error` is one standard deviation (0 if no point missed)."""
+
+    value: float
+    error: float
+    samples: int
+    parts: int
+
+
+def merge_pi(parts: Iterable[PiPart]) -> PiEstimate | None:
+    """The estimate of all parts, each seed once; None without parts. 4p, error 4 sqrt(p (1-p) / n)."""
+    by_seed = {part.seed: part for part in parts}
+    samples = sum(part.samples for part in by_seed.values())
+    if not samples:
+        return None
+    p = sum(part.hits for part in by_seed.values()) / samples
+    error = 4 * math.sqrt(p * (1 - p) / samples)
+    return PiEstimate(value=4 * p, error=error, samples=samples, parts=len(by_seed))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WordPart:
+    """The words of piece `piece` of `pieces` of a text."""
+
+    text: str
+    piece: int
+    pieces: int
+    counts: Mapping[str, int]
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.piece < self.pieces <= _MOST_TILES:
+            raise UnfitPart(f"there is no piece {self.piece} of {self.pieces}")
+        if not all(1 <= count <= _MOST_COUNT for count in self.counts.values()):
+            raise UnfitPart(f"piece {self.piece} counts a word an impossible number of times")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WordTable:
+    """All words of a text and how often, most frequent first; `missing` pieces are not in it."""
+
+    text: str
+    counts: Sequence[tuple[str, int]]
+    pieces: int
+    missing: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        """Number of words counted."""
+        return sum(count for _, count in self.counts)
+
+
+def merge_words(parts: Iterable[WordPart]) -> WordTable | None:
+    """One table from the pieces of one text, each piece once; None without parts.
+
+    Raises UnfitPart when the parts are not of one text cut alike.
+    """
+    by_piece = {part.piece: part for part in parts}
+    if not by_piece:
+        return None
+    kinds = {(part.text, part.pieces) for part in by_piece.values()}
+    if len(kinds) > 1:
+        raise UnfitPart(f"the pieces are of {len(kinds)} different texts or cuts")
+    text, pieces = kinds.pop()
+    counts: Counter[str] = Counter()
+    for part in by_piece.values():
+        counts.update(part.counts)
+    table = tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+    missing = tuple(k for k in range(pieces) if k not in by_piece)
+    return WordTable(text=text, counts=table, pieces=pieces, missing=missing)

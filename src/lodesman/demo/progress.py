@@ -1,0 +1,151 @@
+"""Live progress of the demo: bars on a terminal, one plain line per change elsewhere.
+
+The display is fed with snapshots and draws only then: no thread, no clock of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from lodesman.demo.figures import duration, number, plain
+
+# What users watch, and the job states (DESIGN 3.2) that belong to it.
+STAGES: dict[str, tuple[str, ...]] = {
+    "waiting": ("Submitting", "Received", "Checking", "Staging", "Waiting"),
+    "matched": ("Matched",),
+    "running": ("Running", "Stalled", "Completing"),
+    "done": ("Completed", "Done"),
+    "failed": ("Failed", "Killed", "Deleted"),
+    "held": ("Held",),
+}
+_COLOURS = {"waiting": "blue", "matched": "cyan", "running": "yellow", "done": "green", "failed": "red"}
+_BAR_WIDTH = 46
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoSnapshot:
+    """The demo at one moment: jobs by state, pilots by site and state, seconds since the start.
+
+    `total` is how many jobs there will be; jobs that are not submitted yet are in no state.
+    """
+
+    states: Mapping[str, int]
+    total: int
+    pilots: Mapping[str, Mapping[str, int]]
+    elapsed: float
+
+
+class Display(Protocol):
+    """Where snapshots go; a context manager that leaves the terminal as it was."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def show(self, snapshot: DemoSnapshot) -> None:
+        """Show this moment."""
+
+
+def open_display(console: Console) -> Display:
+    """Bars if the console is a terminal, plain lines if not."""
+    return BarDisplay(console) if console.is_terminal else LineDisplay(console)
+
+
+def by_stage(states: Mapping[str, int]) -> dict[str, int]:
+    """Jobs by stage, all stages present; a state that this program does not know is `other`."""
+    counts = {stage: sum(states.get(state, 0) for state in members) for stage, members in STAGES.items()}
+    other = sum(states.values()) - sum(counts.values())
+    return {**counts, "other": other} if other else counts
+
+
+def progress_line(snapshot: DemoSnapshot) -> str:
+    """The moment in one line."""
+    counts = by_stage(snapshot.states)
+    jobs = ", ".join(f"{stage} {count}" for stage, count in counts.items() if count) or "none yet"
+    pilots = "; ".join(f"{plain(site)} {_pilots(states)}" for site, states in sorted(snapshot.pilots.items()))
+    return f"{duration(snapshot.elapsed)}: jobs {jobs} (of {snapshot.total}); pilots {pilots or 'none yet'}"
+
+
+def progress_view(snapshot: DemoSnapshot) -> Group:
+    """The moment as bars, with the pilots of each site below."""
+    bars = Table.grid(padding=(0, 1))
+    bars.add_column(width=9)
+    bars.add_column(width=_BAR_WIDTH)
+    bars.add_column(justify="right")
+    for stage, count in by_stage(snapshot.states).items():
+        # A bar out of zero would pulse as if something went on.
+        colour = _COLOURS.get(stage, "magenta")
+        bar = ProgressBar(
+            total=max(snapshot.total, 1),
+            completed=count,
+            width=_BAR_WIDTH,
+            complete_style=colour,
+            finished_style=colour,
+        )
+        bars.add_row(stage, bar, number(count, 12))
+    sites = Table.grid(padding=(0, 2))
+    for site, states in sorted(snapshot.pilots.items()):
+        sites.add_row(Text(plain(site)), Text(_pilots(states)))
+    title = f"{number(snapshot.total, 12)} jobs, {duration(snapshot.elapsed)}"
+    return Group(Text(title, style="bold"), bars, Text("Pilots", style="bold"), sites)
+
+
+def _pilots(states: Mapping[str, int]) -> str:
+    present = sorted((state.lower(), count) for state, count in states.items() if count)
+    return ", ".join(f"{plain(state)} {count}" for state, count in present) or "none"
+
+
+class BarDisplay:
+    """Bars that are drawn anew in place with each snapshot."""
+
+    def __init__(self, console: Console) -> None:
+        self._live = Live(console=console, auto_refresh=False)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def show(self, snapshot: DemoSnapshot) -> None:
+        """Draw this moment."""
+        self._live.update(progress_view(snapshot), refresh=True)
+
+
+class LineDisplay:
+    """A plain line whenever jobs or pilots changed; time alone is no change."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._last: tuple[object, ...] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def show(self, snapshot: DemoSnapshot) -> None:
+        """Write a line if this moment differs from the last one shown."""
+        now = (dict(snapshot.states), snapshot.total, {k: dict(v) for k, v in snapshot.pilots.items()})
+        if now != self._last:
+            self._last = now
+            self._console.print(
+                progress_line(snapshot), markup=False, highlight=False, soft_wrap=True, emoji=False
+            )

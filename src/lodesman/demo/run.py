@@ -1,0 +1,209 @@
+"""`lode demo`: the main job from an empty directory to a picture, with the program's own commands.
+
+It starts a server with three sites on this machine, submits the example workload as two users, shows how
+the jobs run, fetches the results, puts them together and tells what happened.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from rich.console import Console
+
+from lodesman.client import Client
+from lodesman.demo.compose import Composition, compose
+from lodesman.demo.grid import Grid, free_port, ranges, running
+from lodesman.demo.progress import DemoSnapshot, open_display
+from lodesman.demo.report import AttemptCheck, DemoReport, SiteRow, reasons, report_json, spread
+from lodesman.demo.shares import Claim, share_rows
+from lodesman.demo.summary import summary_text, summary_view
+from lodesman.demo.workload import Submission, Workload, examples_dir, load_workload
+from lodesman.errors import Conflict
+
+RESTING = frozenset({"Held", "Done", "Completed", "Failed", "Killed", "Deleted"})
+POLL_SECONDS = 0.5
+PATIENCE_SECONDS = 900.0
+
+
+class Demo:
+    """One run: where results go, what was submitted, what was seen."""
+
+    def __init__(self, grid: Grid, workload: Workload, results: Path) -> None:
+        self.grid = grid
+        self.workload = workload
+        self.results = results
+        self.started = time.monotonic()
+        self.first_result: float | None = None
+        self.jobs: dict[str, list[int]] = {}
+        self.owners: dict[str, list[str]] = {}
+        self.tokens: dict[str, Path] = {}
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the demo began."""
+        return time.monotonic() - self.started
+
+    def submit(self) -> None:
+        """Make a user per group and submit every description as that user."""
+        for group in self.workload.groups:
+            self.tokens[group] = self.grid.add_user(f"{group}-user", self.workload.vo, group)
+        for submission in self.workload.submissions:
+            self._submit_one(submission)
+
+    def _submit_one(self, submission: Submission) -> None:
+        words = ["submit", str(submission.path)]
+        if submission.hold_if_impossible:
+            words.append("--hold-if-impossible")
+        answer = self.grid.lode(self.tokens[submission.group], *words)
+        one = answer["submissions"][0] if "submissions" in answer else answer
+        ids = ranges(one["first"], one["count"])
+        self.jobs.setdefault(submission.composer, []).extend(ids)
+        self.owners.setdefault(submission.group, []).append(f"{ids[0]}-{ids[-1]}")
+
+    def watch(self, client: Client, console: Console) -> dict[str, Any]:
+        """Show progress until every job rests. Raises Conflict if that takes far too long."""
+        with open_display(console) as display:
+            while True:
+                standing: dict[str, Any] = client.request("GET", "/v1/standing")
+                display.show(self._snapshot(standing))
+                states = standing["states"]
+                if states.get("Done") and self.first_result is None:
+                    self.first_result = self.elapsed
+                if sum(states.values()) >= self.workload.jobs and set(states) <= RESTING:
+                    return standing
+                if self.elapsed > PATIENCE_SECONDS:
+                    raise Conflict(
+                        f"The demo is not done after {PATIENCE_SECONDS:.0f} seconds.", states=states
+                    )
+                time.sleep(POLL_SECONDS)
+
+    def _snapshot(self, standing: dict[str, Any]) -> DemoSnapshot:
+        pilots: dict[str, dict[str, int]] = {}
+        for row in standing["pilots"]:
+            if row["state"] in ("Prepared", "Submitted", "Running"):
+                pilots.setdefault(row["site"], {})[row["state"]] = row["pilots"]
+        return DemoSnapshot(
+            states=standing["states"], total=self.workload.jobs, pilots=pilots, elapsed=self.elapsed
+        )
+
+    def fetch(self) -> Composition:
+        """Download every output sandbox and put the parts together."""
+        jobs = self.results / "jobs"
+        for group, ids in self.owners.items():
+            self.grid.lode(self.tokens[group], "output", ",".join(ids), "--dir", str(jobs))
+        members = {name: ids for name, ids in self.jobs.items() if name}
+        return compose(jobs, members, self.results)
+
+
+def make_report(demo: Demo, standing: dict[str, Any] | None, composition: Composition | None) -> DemoReport:
+    """All that the summary tells, from what the server says."""
+    if standing is None:
+        return DemoReport(states=None, elapsed_seconds=demo.elapsed, interrupted=True)
+    pilots = Counter[str]()
+    for row in standing["pilots"]:
+        pilots[row["site"]] += row["pilots"]
+    shares = {row["group"]: row["share"] for row in standing["groups"]}
+    claims = [
+        Claim(
+            group=c["group"],
+            eligible=None if c["eligible"] is None else frozenset(c["eligible"]),
+            count=c["count"],
+        )
+        for c in standing["claims"]
+    ]
+    counted = standing["attempts"]
+    states = standing["states"]
+    return DemoReport(
+        states=states,
+        expected=demo.workload.expected,
+        elapsed_seconds=demo.elapsed,
+        first_result_seconds=demo.first_result,
+        interrupted=composition is None,
+        sites=tuple(_site(row, pilots) for row in standing["sites"]),
+        waiting=spread(standing["waiting_seconds"]),
+        running=spread(standing["running_seconds"]),
+        groups=share_rows(claims, shares),
+        held=reasons(_faulty(standing, "Held")),
+        failed=reasons(_faulty(standing, "Failed")),
+        attempts=AttemptCheck(
+            started=counted["jobs"],
+            attempts=counted["all"],
+            twice=counted["same_number_twice"],
+            lost=demo.workload.jobs - sum(n for state, n in states.items() if state in RESTING),
+        ),
+        composition=composition,
+        results=demo.results,
+    )
+
+
+def _site(row: dict[str, Any], pilots: Counter[str]) -> SiteRow:
+    outcomes = row["outcomes"]
+    return SiteRow(
+        site=row["site"],
+        done=outcomes.get("Done", 0),
+        failed=outcomes.get("Failed", 0),
+        pilots=pilots[row["site"]],
+        cpu_seconds=row["cpu_seconds"],
+    )
+
+
+def _faulty(standing: dict[str, Any], state: str) -> list[tuple[int, str]]:
+    return [
+        (row["id"] + n, row["reason"])
+        for row in standing["faulty"]
+        if row["state"] == state
+        for n in range(row["count"])
+    ]
+
+
+def main(*, results: Path, port: int = 0, keep: bool = False, as_json: bool = False) -> int:
+    """Run the demo; 0 if every job ended as the workload says, 1 if not, 130 after Ctrl-C."""
+    results = results.resolve()
+    examples = examples_dir()
+    workload = load_workload(examples / "workload" / "workload.toml")
+    console = Console(stderr=as_json)
+    home = Path(tempfile.mkdtemp(prefix="lode-demo-"))
+    grid = Grid(home, examples / "three-sites.toml", port=port or free_port())
+    demo = Demo(grid, workload, results)
+    signal.signal(signal.SIGTERM, _as_interrupt)
+    standing: dict[str, Any] | None = None
+    composition: Composition | None = None
+    code = 130
+    try:
+        with running(grid):
+            demo.submit()
+            standing = demo.watch(grid.admin(), console)
+            composition = demo.fetch()
+            code = 0 if _as_expected(workload, standing) else 1
+    except KeyboardInterrupt:
+        console.print("Interrupted; everything is stopped.")
+    finally:
+        if keep:
+            console.print(f"The server's data and log are in {home}.")
+        else:
+            shutil.rmtree(home, ignore_errors=True)
+    report = make_report(demo, standing, composition)
+    if as_json:
+        sys.stdout.write(json.dumps(report_json(report)) + "\n")
+    elif console.is_terminal:
+        console.print(summary_view(report))
+    else:
+        sys.stdout.write(summary_text(report) + "\n")
+    return code
+
+
+def _as_expected(workload: Workload, standing: dict[str, Any]) -> bool:
+    return {state: n for state, n in standing["states"].items() if n} == workload.expected
+
+
+def _as_interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,50 @@
+"""Matching: which task queue gives its next job to a resource that asks (DESIGN 3.3).
+
+`criteria` says who may run what, `index` keeps the task queues as bits, `lottery` draws by share, `matcher` takes
+jobs, `parked` holds the requests that wait.
+"""
+
+from lodesman.matching.criteria import explain, fits
+from lodesman.matching.index import Index
+from lodesman.matching.matcher import KeyExplanation, Matcher, RequestExplanation, explain_key
+from lodesman.matching.offers import QueueOffer, eligible_offers, offers_of
+from lodesman.matching.parked import Parked, signature
+from lodesman.matching.reasons import REASONS, Blocked, Empty, Reason
+from lodesman.matching.request import ANY, GENERIC, PRIVATE, ResourceRequest
+from lodesman.matching.shares import GroupShare, deserved, director_weights, parts_of, priority_weight
+from lodesman.matching.submit_pool import canonical_requirements, submit_pool_id
+from lodesman.matching.task_queue import TaskQueueKey, key_from_json, key_of, key_to_json
+
+__all__ = [
+    "ANY",
+    "GENERIC",
+    "PRIVATE",
+    "REASONS",
+    "Blocked",
+    "Empty",
+    "GroupShare",
+    "Index",
+    "KeyExplanation",
+    "Matcher",
+    "Parked",
+    "QueueOffer",
+    "Reason",
+    "RequestExplanation",
+    "ResourceRequest",
+    "TaskQueueKey",
+    "canonical_requirements",
+    "deserved",
+    "director_weights",
+    "eligible_offers",
+    "explain",
+    "explain_key",
+    "fits",
+    "key_from_json",
+    "key_of",
+    "key_to_json",
+    "offers_of",
+    "parts_of",
+    "priority_weight",
+    "signature",
+    "submit_pool_id",
+]

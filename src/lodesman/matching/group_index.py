@@ -1,0 +1,225 @@
+"""The task queues of one group: slots, masks, and the tree of owners and weights beneath the group.
+
+Groups are apart because the lottery settles the group first (DESIGN 3.3): all that follows then works on masks as
+wide as that group's task queues, and a new task queue concerns no other group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+from typing import Any, Final
+
+from lodesman.matching.criteria import HOW_MUCH, WHERE, KeyMasks
+from lodesman.matching.masks import Cell, slots_of
+from lodesman.matching.shares import priority_weight
+from lodesman.matching.task_queue import TaskQueueKey
+
+ALL_OWNERS: Final = ""
+RECENT: Final = 32  # arrivals remembered
+CATCH_UP: Final = 8  # arrivals up to which a mask is mended, not made anew; more if masks are wide
+WIDE: Final = 4096
+LONG: Final = 16  # values from which on a set is faster than a tuple
+
+Arrival = tuple[int, tuple[Any, ...]]  # slot, what the task queue asks by criterion
+
+
+class Queue:
+    """One task queue in the index. `limits` names the full limits that block it."""
+
+    __slots__ = ("group", "key", "limits", "slot", "tq_id", "waiting")
+
+    def __init__(self, tq_id: int, key: TaskQueueKey, *, group: GroupIndex, waiting: int) -> None:
+        self.tq_id = tq_id
+        self.key = key
+        self.group = group
+        self.waiting = waiting
+        self.slot = -1
+        self.limits: frozenset[str] = frozenset()
+
+
+class OwnerQueues:
+    """The task queues of one owner (of all owners if the group shares jobs), by UserPriority weight."""
+
+    __slots__ = ("by_weight", "everyone", "place", "weighted")
+
+    def __init__(self, place: int) -> None:
+        self.place = place  # in the list that the lottery draws from
+        self.everyone = Cell()
+        self.by_weight: dict[float, Cell] = {}
+        self.weighted: list[tuple[float, Cell]] = []
+
+    def add(self, slot: int, weight: float) -> None:
+        """A task queue of this weight."""
+        cell = self.by_weight.get(weight)
+        if cell is None:
+            cell = self.by_weight[weight] = Cell()
+            self.weighted = list(self.by_weight.items())
+        cell.add(slot)
+        self.everyone.add(slot)
+
+    def remove(self, slot: int, weight: float) -> None:
+        """The inverse of `add`."""
+        cell = self.by_weight[weight]
+        cell.remove(slot)
+        self.everyone.remove(slot)
+        if not cell.size:
+            del self.by_weight[weight]
+            self.weighted = list(self.by_weight.items())
+
+
+class GroupIndex:
+    """All task queues of a group of a VO.
+
+    `open` are the slots that may be drawn: a job waits and no limit blocks. `number` is the place of this group
+    in the lists of a view. `arrived` counts arrivals of task queues, `recent` are the last ones: a remembered mask
+    catches up by them. (It need not learn of departures: `open` has no bit for a free slot.) `birth` is
+    different for each group and shows in `arrived`, so what was remembered of another group is not mistaken.
+    """
+
+    __slots__ = (
+        "_free", "_numbers", "_occupied", "_where", "alive", "arrived", "job_sharing", "name", "number", "open",
+        "owners", "owners_drawn", "recent", "slots", "vo",
+    )  # fmt: skip
+
+    def __init__(self, vo: str, name: str, *, number: int, birth: int) -> None:
+        self.vo = vo
+        self.name = name
+        self.number = number
+        self.arrived = birth << 40
+        self.recent: list[Arrival] = []
+        self.open = 0
+        self.alive = 0
+        self.job_sharing = False
+        self.slots: list[Queue | None] = []
+        self.owners: dict[str, OwnerQueues] = {}
+        self.owners_drawn: list[OwnerQueues] = []
+        self._occupied = 0
+        self._free: list[int] = []
+        self._where = KeyMasks(WHERE)
+        self._numbers = KeyMasks(HOW_MUCH)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no slot has a task queue."""
+        return not self._occupied
+
+    def add(self, queue: Queue) -> int:
+        """Give a task queue the lowest free slot."""
+        slot = heappop(self._free) if self._free else len(self.slots)
+        if slot == len(self.slots):
+            self.slots.append(queue)
+        else:
+            self.slots[slot] = queue
+        queue.slot = slot
+        self._occupied |= 1 << slot
+        wanted = self._where.wanted(queue.key)
+        self._where.add(slot, wanted)
+        self._numbers.add(slot, self._numbers.wanted(queue.key))
+        self._plant(queue)
+        self.refresh(queue)
+        self.arrived += 1
+        self.recent.append((slot, tuple(frozenset(v) if v and len(v) > LONG else v for v in wanted)))
+        if len(self.recent) > RECENT:
+            del self.recent[: RECENT // 2]
+        return slot
+
+    def remove(self, queue: Queue) -> None:
+        """Free the slot of a task queue."""
+        slot = queue.slot
+        bit = 1 << slot
+        self.slots[slot] = None
+        self._occupied ^= bit
+        self.alive &= ~bit
+        self.open &= ~bit
+        self._where.remove(slot, self._where.wanted(queue.key))
+        self._numbers.remove(slot, self._numbers.wanted(queue.key))
+        self._uproot(queue)
+        heappush(self._free, slot)
+
+    def refresh(self, queue: Queue) -> None:
+        """Set the bits of a task queue by whether jobs wait and limits block."""
+        bit = 1 << queue.slot
+        if bool(self.alive & bit) != (queue.waiting > 0):
+            self.alive ^= bit
+        if bool(self.open & bit) != (queue.waiting > 0 and not queue.limits):
+            self.open ^= bit
+
+    def static_mask(self, where: Sequence[Any]) -> int:
+        """The slots whose task queues a resource may serve, but for numbers, emptiness and limits."""
+        return self._where.narrow(self._occupied, where)
+
+    def catch_up(self, mask: int, missed: int, where: Sequence[Any]) -> int:
+        """What `static_mask` says now, given what it said `missed` arrivals ago, but for free slots."""
+        if missed > len(self.recent) or missed > CATCH_UP + len(self.slots) // WIDE:
+            return self.static_mask(where)
+        for slot, wanted in self.recent[-missed:]:
+            bit = 1 << slot
+            if bool(mask & bit) != self._where.passes(wanted, where):
+                mask ^= bit
+        return mask
+
+    def narrow_numbers(self, mask: int, numbers: Sequence[int]) -> int:
+        """The slots of `mask` for which cores, memory and CPU time suffice."""
+        cores, memory, cpu_time = self._numbers.masks
+        mask = cpu_time.narrow(memory.narrow(mask, numbers[1]), numbers[2])
+        return cores.narrow(mask, numbers[0]) if mask else 0
+
+    def fitting(self, mask: int, where: Sequence[Any], numbers: Sequence[int]) -> int:
+        """The slots of `mask` that every criterion passes."""
+        return self._numbers.narrow(self._where.narrow(mask, where), numbers)
+
+    def fallen(self, mask: int, where: Sequence[Any], numbers: Sequence[int]) -> Iterator[tuple[str, int]]:
+        """(criterion, how many slots of `mask` it alone refuses), for those that refuse any."""
+        for masks, criteria, asked in (
+            (self._where.masks, WHERE, where),
+            (self._numbers.masks, HOW_MUCH, numbers),
+        ):
+            for one, criterion, values in zip(masks, criteria, asked, strict=True):
+                lost = 0 if values is None else (mask ^ one.narrow(mask, values)).bit_count()
+                if lost:
+                    yield criterion.name, lost
+
+    def queues(self, mask: int) -> Iterator[Queue]:
+        """The task queues at the slots of a mask."""
+        for slot in slots_of(mask):
+            queue = self.slots[slot]
+            if queue is not None:
+                yield queue
+
+    def occupied_queues(self) -> Iterator[Queue]:
+        """All task queues of the group."""
+        return (queue for queue in self.slots if queue is not None)
+
+    def set_job_sharing(self, job_sharing: bool) -> None:
+        """Draw owners, or (job sharing) only task queues; live."""
+        if job_sharing == self.job_sharing:
+            return
+        self.job_sharing = job_sharing
+        self.owners = {}
+        self.owners_drawn = []
+        for queue in self.occupied_queues():
+            self._plant(queue)
+
+    def _owner_of(self, queue: Queue) -> str:
+        return ALL_OWNERS if self.job_sharing else queue.key.owner
+
+    def _plant(self, queue: Queue) -> None:
+        name = self._owner_of(queue)
+        owner = self.owners.get(name)
+        if owner is None:
+            owner = self.owners[name] = OwnerQueues(len(self.owners_drawn))
+            self.owners_drawn.append(owner)
+        owner.add(queue.slot, priority_weight(queue.key.user_priority))
+
+    def _uproot(self, queue: Queue) -> None:
+        name = self._owner_of(queue)
+        owner = self.owners[name]
+        owner.remove(queue.slot, priority_weight(queue.key.user_priority))
+        if owner.everyone.size:
+            return
+        del self.owners[name]
+        last = self.owners_drawn.pop()
+        if last is not owner:
+            self.owners_drawn[owner.place] = last
+            last.place = owner.place

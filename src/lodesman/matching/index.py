@@ -1,0 +1,211 @@
+"""The index: all task queues that may have waiting jobs, by VO and group (DESIGN 3.3).
+
+An emptied task queue keeps its slot for a while, so that one that fills again changes one bit. Used from one thread
+only: the writer's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import count
+from typing import Final
+
+from lodesman.matching.criteria import explain
+from lodesman.matching.group_index import GroupIndex, Queue
+from lodesman.matching.reasons import Blocked, Empty, Reason
+from lodesman.matching.request import ResourceRequest
+from lodesman.matching.task_queue import TaskQueueKey
+
+IDLE_SECONDS: Final = 300.0
+IDLE_AT_LEAST: Final = 1024
+IDLE_PART: Final = 4
+
+
+class Index:
+    """Task queues by id and by key, and as bits in their group.
+
+    `version` changes when a group appears or vanishes (and when shares change): views then look again.
+    """
+
+    __slots__ = ("_births", "_by_key", "_free_numbers", "_groups", "_idle", "_queues", "version")
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._queues: dict[int, Queue] = {}
+        self._by_key: dict[TaskQueueKey, int] = {}
+        self._groups: dict[tuple[str, str], GroupIndex] = {}
+        self._idle: dict[int, float] = {}  # emptied at, longest ago first
+        self._births = count(1)
+        self._free_numbers: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    # --- task queues -----------------------------------------------------------------------------------
+
+    def put(self, tq_id: int, key: TaskQueueKey, waiting: int, *, now: float) -> int:
+        """Add a task queue; returns its slot in its group. Its id and its key must both be new."""
+        if tq_id in self._queues or key in self._by_key:
+            raise ValueError(f"task queue {tq_id} or its key is in the index already")
+        if waiting < 0:
+            raise ValueError(f"task queue {tq_id} cannot have {waiting} waiting jobs")
+        _check_canonical(key)
+        group = self._groups.get((key.vo, key.group))
+        if group is None:
+            group = self._new_group(key.vo, key.group)
+        queue = Queue(tq_id, key, group=group, waiting=waiting)
+        self._queues[tq_id] = queue
+        self._by_key[key] = tq_id
+        if not waiting:
+            self._idle[tq_id] = now
+        return group.add(queue)
+
+    def remove(self, tq_id: int) -> None:
+        """Take a task queue out, whatever waits in it; its slot is free at once."""
+        queue = self._queues.pop(tq_id)
+        del self._by_key[queue.key]
+        self._idle.pop(tq_id, None)
+        group = queue.group
+        group.remove(queue)
+        if group.is_empty:
+            del self._groups[group.vo, group.name]
+            self._free_numbers.append(group.number)
+            self.version += 1
+
+    def has(self, tq_id: int) -> bool:
+        """Whether the index knows the task queue."""
+        return tq_id in self._queues
+
+    def find(self, key: TaskQueueKey) -> int | None:
+        """The id of the task queue with this key."""
+        return self._by_key.get(key)
+
+    def key(self, tq_id: int) -> TaskQueueKey:
+        """The key of a task queue; KeyError if it is not known."""
+        return self._queues[tq_id].key
+
+    def waiting(self, tq_id: int) -> int:
+        """How many jobs wait in a task queue; 0 if it is not known."""
+        queue = self._queues.get(tq_id)
+        return 0 if queue is None else queue.waiting
+
+    def queues(self) -> Iterator[tuple[int, TaskQueueKey, int]]:
+        """(id, key, waiting) of every task queue."""
+        for queue in self._queues.values():
+            yield queue.tq_id, queue.key, queue.waiting
+
+    # --- jobs come and go ------------------------------------------------------------------------------
+
+    def add_waiting(self, tq_id: int, n: int, *, now: float) -> None:
+        """`n` jobs joined; the inverse of `take`. KeyError if the task queue is not known."""
+        if n < 0:
+            raise ValueError(f"cannot add {n} jobs")
+        if not n:
+            return
+        queue = self._queues[tq_id]
+        queue.waiting += n
+        if queue.waiting == n:
+            self._idle.pop(tq_id, None)
+            queue.group.refresh(queue)
+
+    def take(self, tq_id: int, n: int = 1, *, now: float) -> None:
+        """`n` jobs left; the inverse of `add_waiting`. ValueError if fewer wait."""
+        queue = self._queues[tq_id]
+        if not 0 <= n <= queue.waiting:
+            raise ValueError(f"cannot take {n} of the {queue.waiting} jobs of task queue {tq_id}")
+        if n:
+            queue.waiting -= n
+            if not queue.waiting:
+                self._idle[tq_id] = now
+                queue.group.refresh(queue)
+
+    def forget_idle(self, now: float) -> list[int]:
+        """Remove task queues that have been empty for more than 300 s; returns their ids.
+
+        If very many are empty (over 1,024 and a quarter of the index), the ones empty longest go earlier, so that
+        task queues that come and go fast do not make the masks wide. Call it between transactions: an undo
+        must find its task queues.
+        """
+        surplus = len(self._idle) - max(IDLE_AT_LEAST, (len(self._queues) - len(self._idle)) // IDLE_PART)
+        gone: list[int] = []
+        for tq_id, since in self._idle.items():
+            if len(gone) >= surplus and now - since <= IDLE_SECONDS:
+                break
+            gone.append(tq_id)
+        for tq_id in gone:
+            self.remove(tq_id)
+        return gone
+
+    # --- limits ----------------------------------------------------------------------------------------
+
+    def block(self, tq_id: int, limit: str = "") -> None:
+        """A limit is full for the task queue: it is not drawn until the limit frees it."""
+        self._limit(self._queues[tq_id], self._queues[tq_id].limits | {limit})
+
+    def unblock(self, tq_id: int, limit: str = "") -> None:
+        """The limit has room again; other limits still block."""
+        self._limit(self._queues[tq_id], self._queues[tq_id].limits - {limit})
+
+    def _limit(self, queue: Queue, limits: frozenset[str]) -> None:
+        queue.limits = limits
+        queue.group.refresh(queue)
+
+    def is_open(self, tq_id: int) -> bool:
+        """Whether the task queue is known, has waiting jobs and no limit blocks it."""
+        queue = self._queues.get(tq_id)
+        return queue is not None and queue.waiting > 0 and not queue.limits
+
+    def reasons(self, tq_id: int, request: ResourceRequest) -> tuple[Reason, ...]:
+        """Why a request would not draw from this task queue now; () if it may."""
+        queue = self._queues[tq_id]
+        found = list(explain(queue.key, request))
+        found += [Blocked(limit=limit) for limit in sorted(queue.limits)]
+        if not queue.waiting:
+            found.append(Empty())
+        return tuple(found)
+
+    # --- groups ----------------------------------------------------------------------------------------
+
+    def groups(self) -> Iterable[GroupIndex]:
+        """All groups that have a task queue."""
+        return self._groups.values()
+
+    def groups_for(self, vo: str, names: tuple[str, ...] | None) -> list[GroupIndex]:
+        """The groups of a VO that a resource serves; None: all of the VO."""
+        if names is None:
+            return [group for group in self._groups.values() if group.vo == vo]
+        found = (self._groups.get((vo, name)) for name in dict.fromkeys(names))
+        return [group for group in found if group is not None]
+
+    def waiting_by_owner(self) -> dict[tuple[str, str, str], int]:
+        """Waiting jobs by (VO, group, owner), for displays."""
+        sums: dict[tuple[str, str, str], int] = {}
+        for queue in self._queues.values():
+            whose = queue.key.vo, queue.key.group, queue.key.owner
+            sums[whose] = sums.get(whose, 0) + queue.waiting
+        return sums
+
+    def waiting_by_group(self) -> dict[tuple[str, str], int]:
+        """Waiting jobs by (VO, group), for displays."""
+        return {
+            (group.vo, group.name): sum(queue.waiting for queue in group.occupied_queues())
+            for group in self._groups.values()
+        }
+
+    def _new_group(self, vo: str, name: str) -> GroupIndex:
+        number = self._free_numbers.pop() if self._free_numbers else len(self._groups)
+        group = GroupIndex(vo, name, number=number, birth=next(self._births))
+        self._groups[vo, name] = group
+        self.version += 1
+        return group
+
+    def group_numbers(self) -> int:
+        """One more than the greatest number of a group."""
+        return len(self._groups) + len(self._free_numbers)
+
+
+def _check_canonical(key: TaskQueueKey) -> None:
+    """Refuse a key whose lists have duplicates: a bit would be set twice."""
+    for values in (key.sites, key.banned_sites, key.grid_ces, key.platforms, key.tags, key.submission_pools):
+        if len(values) > 1 and len(set(values)) != len(values):
+            raise ValueError("the lists of a task-queue key have no duplicates")

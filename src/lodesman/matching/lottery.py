@@ -1,0 +1,153 @@
+"""The three-level lottery, drawn anew for every job (DESIGN 3.3).
+
+1. A group, with probability share / sum of the shares of the groups that have an eligible task queue now.
+2. An owner inside it, equal among those with an eligible task queue (not if the group shares jobs).
+3. A task queue of the owner, by UserPriority weight.
+
+Levels 1 and 2 draw among all, test, and draw again; after 8 failures they list those that pass. A draw that is
+repeated until it passes is distributed as one among those that pass, so both ways are exact.
+"""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from types import MappingProxyType
+from typing import Final
+
+from lodesman.matching.group_index import GroupIndex, OwnerQueues, Queue
+from lodesman.matching.index import Index
+from lodesman.matching.masks import nth_slot
+from lodesman.matching.shares import DEFAULT_GROUP, GroupShare
+from lodesman.matching.views import Ballot, View
+
+TRIES: Final = 8
+
+
+class Lottery:
+    """Draws task queues by the shares set last; groups without a setting have the default share."""
+
+    __slots__ = ("_ballots", "_index", "_made_for", "_shares")
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._shares: Mapping[str, GroupShare] = {}
+        self._ballots: dict[tuple[str, tuple[str, ...] | None], Ballot] = {}
+        self._made_for = -1
+
+    @property
+    def shares(self) -> Mapping[str, GroupShare]:
+        """The shares as set last, by group."""
+        return MappingProxyType(self._shares)
+
+    def set_shares(self, shares: Mapping[str, GroupShare]) -> None:
+        """Use these shares from the next draw on."""
+        self._shares = dict(shares)
+        self._index.version += 1
+
+    def look(self, view: View) -> Ballot:
+        """The ballot of a view, made anew if groups or shares changed."""
+        index = self._index
+        if view.version != index.version:
+            ballot = self._ballot(view.vo, view.group_names)
+            view.renew(ballot, version=index.version, group_numbers=index.group_numbers())
+        return view.ballot
+
+    def draw(self, view: View, numbers: Sequence[int], rng: random.Random) -> Queue | None:
+        """One eligible task queue; None only if there is none."""
+        ballot = self.look(view)
+        draw = rng.random
+        groups = ballot.groups
+        if groups:
+            cumulative = ballot.cumulative
+            total = cumulative[-1]
+            last = len(groups) - 1
+            for _ in range(TRIES):
+                group = groups[bisect(cumulative, draw() * total, 0, last)]
+                mask = view.mask(group, numbers)
+                if mask:
+                    return _draw_in(group, mask, draw)
+        return self._draw_among_all(view, numbers, draw)
+
+    def _draw_among_all(self, view: View, numbers: Sequence[int], draw: Callable[[], float]) -> Queue | None:
+        """Level 1 by listing: groups with a share first, the others only if none of those is eligible."""
+        ballot = view.ballot
+        parts = []
+        for group, share in zip(ballot.groups, ballot.shares, strict=True):
+            mask = view.mask(group, numbers)
+            if mask:
+                parts.append((share, group, mask))
+        if not parts:
+            rest = ((group, view.mask(group, numbers)) for group in ballot.without_share)
+            parts = [(1.0, group, mask) for group, mask in rest if mask]
+        if not parts:
+            return None
+        cumulative = list(accumulate(share for share, _, _ in parts))
+        _, group, mask = parts[bisect(cumulative, draw() * cumulative[-1], 0, len(parts) - 1)]
+        return _draw_in(group, mask, draw)
+
+    def _ballot(self, vo: str, names: tuple[str, ...] | None) -> Ballot:
+        if self._made_for != self._index.version:
+            self._ballots.clear()
+            self._made_for = self._index.version
+        ballot = self._ballots.get((vo, names))
+        if ballot is None:
+            ballot = self._ballots[vo, names] = self._make_ballot(self._index.groups_for(vo, names))
+        return ballot
+
+    def _make_ballot(self, groups: Sequence[GroupIndex]) -> Ballot:
+        with_share = []
+        without = []
+        for group in groups:
+            setting = self._shares.get(group.name, DEFAULT_GROUP)
+            group.set_job_sharing(setting.job_sharing)
+            if setting.share > 0:
+                with_share.append((group, setting.share))
+            else:
+                without.append(group)
+        return Ballot(
+            groups=tuple(group for group, _ in with_share),
+            shares=tuple(share for _, share in with_share),
+            cumulative=tuple(accumulate(share for _, share in with_share)),
+            without_share=tuple(without),
+        )
+
+
+def _draw_in(group: GroupIndex, mask: int, draw: Callable[[], float]) -> Queue | None:
+    """Levels 2 and 3: one of the slots of `mask`, which has some."""
+    owners = group.owners_drawn
+    count = len(owners)
+    owner = owners[0]
+    if count > 1:
+        for _ in range(TRIES):
+            owner = owners[int(draw() * count)]
+            theirs = mask & owner.everyone.read()
+            if theirs:
+                break
+        else:
+            eligible = [(owner, theirs) for owner in owners if (theirs := mask & owner.everyone.read())]
+            owner, theirs = eligible[int(draw() * len(eligible))]
+        mask = theirs
+    if not mask & (mask - 1):
+        return group.slots[mask.bit_length() - 1]
+    if len(owner.weighted) > 1:
+        mask = _draw_weight(owner, mask, draw)
+    return group.slots[nth_slot(mask, int(draw() * mask.bit_count()))]
+
+
+def _draw_weight(owner: OwnerQueues, mask: int, draw: Callable[[], float]) -> int:
+    """The slots of `mask` with one weight, drawn by the sum of their weights."""
+    parts = []
+    total = 0.0
+    for weight, cell in owner.weighted:
+        part = mask & cell.read()
+        if part:
+            total += weight * part.bit_count()
+            parts.append((total, part))
+    drawn = draw() * total
+    for until, part in parts:
+        if drawn < until:
+            return part
+    return parts[-1][1]

@@ -1,0 +1,166 @@
+"""The matcher: chooses for a resource, job by job, and tells why it got nothing (DESIGN 3.3)."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from lodesman.matching.criteria import CRITERIA, WHERE, WHOSE, explain
+from lodesman.matching.index import Index
+from lodesman.matching.lottery import Lottery
+from lodesman.matching.reasons import Reason
+from lodesman.matching.request import ResourceRequest
+from lodesman.matching.shares import GroupShare
+from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.matching.views import View, Views, numbers_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestExplanation:
+    """What stands between a request and the task queues that have waiting jobs.
+
+    `waiting`: task queues with waiting jobs; `eligible`: those it may draw from now; `blocked`: those that it
+    might, were no limit full; `refused`: for each criterion how many it refuses, whatever the others say.
+    """
+
+    waiting: int
+    eligible: int
+    blocked: int
+    refused: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyExplanation:
+    """What stands between a task queue and the resources asked about.
+
+    `fitting` of `asked` resources may run its jobs. `refused` counts resources by criterion; `nearest` is a resource
+    with the fewest reasons against it, and these reasons (None if no resource was asked about).
+    """
+
+    asked: int
+    fitting: int
+    refused: Mapping[str, int]
+    nearest: tuple[ResourceRequest, tuple[Reason, ...]] | None
+
+
+class Matcher:
+    """Index and lottery together. Used from one thread only."""
+
+    __slots__ = ("_last", "_views", "index", "lottery")
+
+    def __init__(self) -> None:
+        self.index = Index()
+        self.lottery = Lottery(self.index)
+        self._views = Views(self.index)
+        self._last: tuple[View, Sequence[int]] | None = None
+
+    def set_shares(self, shares: Mapping[str, GroupShare]) -> None:
+        """Use these shares from the next choice on."""
+        self.lottery.set_shares(shares)
+
+    def choose(
+        self,
+        request: ResourceRequest,
+        count: int,
+        *,
+        now: float,
+        rng: random.Random,
+        undo: list[Callable[[], object]],
+    ) -> list[int]:
+        """Take up to `count` jobs for a resource, each by its own draw; the ids of their task queues in order.
+
+        The jobs have left the index when this returns; the inverse operations are on `undo`, to be called last
+        first. Fewer than `count` come back only if nothing more is eligible.
+        """
+        view = self._views.of(request)
+        numbers = numbers_of(request)
+        self._last = view, numbers
+        index = self.index
+        draw = self.lottery.draw
+        chosen = []
+        for _ in range(count):
+            queue = draw(view, numbers, rng)
+            if queue is None:
+                break
+            tq_id = queue.tq_id
+            index.take(tq_id, 1, now=now)
+            undo.append(partial(index.add_waiting, tq_id, 1, now=now))
+            chosen.append(tq_id)
+        return chosen
+
+    def eligible_groups(self, chosen: Collection[int]) -> str | None:
+        """The groups that took part in the lottery of the last choice, as a JSON list; None if nothing was chosen.
+
+        What `deserved` needs of a claim. `chosen` is what that choice returned: a group whose last job it took is
+        counted in. Call it right after the choice.
+        """
+        if self._last is None or not chosen:
+            return None
+        view, numbers = self._last
+        ballot = self.lottery.look(view)
+        won = {self.index.key(tq_id).group for tq_id in chosen}
+        groups = (*ballot.groups, *ballot.without_share)
+        names = [group.name for group in groups if group.name in won or view.mask(group, numbers)]
+        return json.dumps(names, separators=(",", ":"), ensure_ascii=False)
+
+    def eligible(self, request: ResourceRequest) -> list[int]:
+        """The ids of all task queues that a request may draw from now. For displays and tests, not for claims."""
+        view = self._views.of(request)
+        numbers = numbers_of(request)
+        ballot = self.lottery.look(view)
+        return [
+            queue.tq_id
+            for group in (*ballot.groups, *ballot.without_share)
+            for queue in group.queues(view.mask(group, numbers))
+        ]
+
+    def explain_request(self, request: ResourceRequest) -> RequestExplanation:
+        """Why a resource gets what it gets: the task queues that fall away, by criterion."""
+        refused: Counter[str] = Counter()
+        waiting = blocked = 0
+        where = [criterion.of_request(request) for criterion in WHERE]
+        numbers = numbers_of(request)
+        for group in self.index.groups():
+            here = group.alive.bit_count()
+            waiting += here
+            whose = _whose_refuse(group.vo, group.name, request)
+            refused.update(dict.fromkeys(whose, here))
+            refused.update(dict(group.fallen(group.alive, where, numbers)))
+            if not whose:
+                blocked += group.fitting(group.alive & ~group.open, where, numbers).bit_count()
+        return RequestExplanation(
+            waiting=waiting,
+            eligible=len(self.eligible(request)),
+            blocked=blocked,
+            refused={c.name: refused[c.name] for c in CRITERIA if refused[c.name]},
+        )
+
+
+def _whose_refuse(vo: str, group: str, request: ResourceRequest) -> list[str]:
+    """The criteria by which a resource takes no job of the group at all."""
+    key = TaskQueueKey(owner="", group=group, vo=vo)
+    return [criterion.name for criterion in WHOSE if criterion.reason(key, request) is not None]
+
+
+def explain_key(key: TaskQueueKey, requests: Iterable[ResourceRequest]) -> KeyExplanation:
+    """Which resources may run the jobs of a task queue, and what refuses the others."""
+    refused: Counter[str] = Counter()
+    asked = fitting = 0
+    nearest: tuple[ResourceRequest, tuple[Reason, ...]] | None = None
+    for request in requests:
+        asked += 1
+        reasons = explain(key, request)
+        fitting += not reasons
+        refused.update(c.name for c in CRITERIA if reasons and c.reason(key, request) is not None)
+        if nearest is None or len(reasons) < len(nearest[1]):
+            nearest = request, reasons
+    return KeyExplanation(
+        asked=asked,
+        fitting=fitting,
+        refused={c.name: refused[c.name] for c in CRITERIA if refused[c.name]},
+        nearest=nearest,
+    )

@@ -1,0 +1,196 @@
+"""Requests that wait for work: parked by signature, woken by task queues that fill (DESIGN 3.3, long poll).
+
+Requests of one signature are alike for the matcher, so what a task queue fits is decided once per signature, and
+for all signatures at once: they are the members of masks that the task queue's key asks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from itertools import islice
+from typing import Final
+
+from lodesman.matching.criteria import RequestMasks
+from lodesman.matching.index import Index
+from lodesman.matching.masks import slots_of
+from lodesman.matching.request import ResourceRequest
+
+LIFE_STEP: Final = 60
+IDLE_SIGNATURES: Final = 1024
+FEW: Final = 48
+
+Order = tuple[float, int, int]  # since, number of the ticket, slot of its kind; number makes it unique
+FIRST: Final[Order] = (float("-inf"), 0, 0)
+
+
+def signature(request: ResourceRequest) -> ResourceRequest:
+    """The request as its kind waits: lists sorted, remaining life rounded down to 60 s.
+
+    Rounding down never makes a task queue eligible that is not.
+    """
+    return replace(
+        request,
+        groups=_sorted(request.groups),
+        tags=_sorted(request.tags) or (),
+        required_tags=_sorted(request.required_tags) or (),
+        job_types=_sorted(request.job_types),
+        submit_pools=_sorted(request.submit_pools) or (),
+        norm_cpu_seconds=request.norm_cpu_seconds // LIFE_STEP * LIFE_STEP,
+    )
+
+
+def _sorted(values: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    return values if values is None or len(values) < 2 else tuple(sorted(set(values)))
+
+
+class _Kind:
+    """One signature and the orders of its tickets, longest waiting first."""
+
+    __slots__ = ("orders", "signature", "slot")
+
+    def __init__(self, slot: int, described: ResourceRequest) -> None:
+        self.slot = slot
+        self.signature = described
+        self.orders: list[Order] = []
+
+
+@dataclass(frozen=True, slots=True)
+class _Ticket:
+    """One parked request, as the caller knows it."""
+
+    name: Hashable
+    kind: _Kind
+    count: int
+    order: Order
+
+
+class Parked:
+    """The parked requests. Tickets are whatever the caller knows them by. Used from one thread only."""
+
+    __slots__ = (
+        "_by_order", "_free", "_idle", "_index", "_kinds", "_masks", "_number", "_occupied", "_orders", "_slots",
+        "_tickets",
+    )  # fmt: skip
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._masks = RequestMasks()
+        self._kinds: dict[ResourceRequest, _Kind] = {}
+        self._idle: dict[ResourceRequest, None] = {}  # kinds without tickets, longest ago first
+        self._slots: list[_Kind] = []
+        self._free: list[int] = []
+        self._occupied = 0  # the slots of kinds that have tickets
+        self._tickets: dict[Hashable, _Ticket] = {}
+        self._by_order: dict[Order, _Ticket] = {}
+        self._orders: list[Order] = []
+        self._number = 0
+
+    def __len__(self) -> int:
+        return len(self._tickets)
+
+    def __contains__(self, ticket: Hashable) -> bool:
+        return ticket in self._tickets
+
+    def park(self, ticket: Hashable, request: ResourceRequest, count: int, since: float) -> None:
+        """Let a request for up to `count` jobs wait; `since` decides its turn. ValueError if it waits already.
+
+        Not to be called while `wake` is being iterated.
+        """
+        if ticket in self._tickets:
+            raise ValueError(f"ticket {ticket!r} is parked already")
+        kind = self._kind(signature(request))
+        self._number += 1
+        order = since, self._number, kind.slot
+        self._tickets[ticket] = self._by_order[order] = _Ticket(ticket, kind, count, order)
+        insort(self._orders, order)
+        insort(kind.orders, order)
+        self._occupied |= 1 << kind.slot
+
+    def leave(self, ticket: Hashable) -> bool:
+        """A request waits no more (answered, timed out, gone); false if it did not wait."""
+        parked = self._tickets.pop(ticket, None)
+        if parked is None:
+            return False
+        order, kind = parked.order, parked.kind
+        del self._by_order[order]
+        del self._orders[bisect_left(self._orders, order)]
+        del kind.orders[bisect_left(kind.orders, order)]
+        if not kind.orders:
+            self._occupied ^= 1 << kind.slot
+            self._idle[kind.signature] = None
+        return True
+
+    def wake(self, filled: Mapping[int, int]) -> Iterator[Hashable]:
+        """The tickets to serve for task queues that filled (id -> jobs that joined); for each, longest waiting first.
+
+        The caller lets each ticket claim, and leave if it got something, before it asks for the next. So no
+        job of these task queues stays while a ticket that fits it waits, though a ticket may draw its job from
+        another task queue; and no more tickets wake than there are jobs. A ticket that is still parked
+        afterwards counts for the jobs that it asked for. No ticket comes twice.
+        """
+        woken: set[Order] = set()
+        for tq_id, jobs in filled.items():
+            left = jobs
+            after = FIRST
+            fitting = self._fitting(tq_id)
+            while left > 0 and self._index.is_open(tq_id):
+                ticket = self._next(fitting & self._occupied, after)
+                if ticket is None:
+                    break
+                after = ticket.order
+                if after in woken:
+                    continue
+                woken.add(after)
+                waiting = self._index.waiting(tq_id)
+                yield ticket.name
+                left -= ticket.count if ticket.name in self._tickets else waiting - self._index.waiting(tq_id)
+
+    def _fitting(self, tq_id: int) -> int:
+        """The kinds that wait and may run jobs of a task queue."""
+        if not self._occupied or not self._index.is_open(tq_id):
+            return 0
+        return self._masks.narrow(self._occupied, self._index.key(tq_id))
+
+    def _next(self, mask: int, after: Order) -> _Ticket | None:
+        """The ticket of these kinds that waits longest, but for those up to `after`."""
+        if not mask:
+            return None
+        if mask.bit_count() <= FEW:
+            lists = (self._slots[slot].orders for slot in slots_of(mask))
+            order = min((o for orders in lists for o in _from(orders, after, 1)), default=None)
+        else:
+            order = next((o for o in _from(self._orders, after, len(self._orders)) if mask >> o[2] & 1), None)
+        return None if order is None else self._by_order[order]
+
+    def _kind(self, described: ResourceRequest) -> _Kind:
+        kind = self._kinds.get(described)
+        if kind is not None:
+            self._idle.pop(described, None)
+            return kind
+        self._forget_kinds()
+        slot = heappop(self._free) if self._free else len(self._slots)
+        kind = self._kinds[described] = _Kind(slot, described)
+        if slot == len(self._slots):
+            self._slots.append(kind)
+        else:
+            self._slots[slot] = kind
+        self._masks.add(slot, described)
+        return kind
+
+    def _forget_kinds(self) -> None:
+        """Forget kinds without tickets beyond a number, longest unused first."""
+        while len(self._idle) > IDLE_SIGNATURES:
+            oldest = next(iter(self._idle))
+            del self._idle[oldest]
+            kind = self._kinds.pop(oldest)
+            self._masks.remove(kind.slot, oldest)
+            heappush(self._free, kind.slot)
+
+
+def _from(orders: list[Order], after: Order, at_most: int) -> Iterator[Order]:
+    """Up to so many orders that come after one, in order."""
+    place = bisect_right(orders, after)
+    return islice(orders, place, place + at_most)

@@ -1,0 +1,40 @@
+"""What a pilot asks with: the resource it woke up on, in the words of the task-queue key.
+
+A field that the resource does not present is strict: only task queues that do not ask for it match.
+Only the explicit value ANY is a wildcard (DESIGN 3.3; reference matrix of the original matcher).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ANY = "ANY"
+GENERIC = ""
+PRIVATE = "private"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceRequest:
+    """One resource asking for work. `groups` None means every group of the VO.
+
+    A private pilot carries `owner` (empty when its group shares jobs) and exactly one group.
+    `submit_pools` are the RFC #7 pools that the queue serves; `submission_pool` is the director's pool
+    through which the pilot came. `norm_cpu_seconds` is what is left of the pilot's life, normalised.
+    """
+
+    vo: str
+    groups: tuple[str, ...] | None = None
+    owner: str = ""
+    pilot_type: str = GENERIC
+    site: str = ""
+    ce: str = ""
+    queue: str = ""
+    platform: str = ""
+    tags: tuple[str, ...] = ()
+    required_tags: tuple[str, ...] = ()
+    job_types: tuple[str, ...] | None = None
+    submit_pools: tuple[str, ...] = ()
+    submission_pool: str = ""
+    cores: int = 1
+    memory_mb: int = 0
+    norm_cpu_seconds: int = 0

@@ -1,0 +1,132 @@
+"""Shares of groups, weights of UserPriority, and what follows from them (reference dirac 1.3, 1.4).
+
+The lottery uses the tree group > owner > task queue claim by claim; the director wants one number per task queue
+for a whole cycle. Both come from the same shares.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import isfinite
+from typing import Final
+
+from lodesman.matching.task_queue import TaskQueueKey
+
+DEFAULT_SHARE: Final = 1000.0
+LEAST_WEIGHT: Final = 0.001
+BACKGROUND_AT: Final = 0.1
+
+NO_PRIORITY: Final = 1e-5
+TOP_PRIORITY: Final = 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupShare:
+    """What a group may have of the resources, in proportion to the shares of the others.
+
+    A share of 0 (or less) is served only when no group with a share has a fitting job. `job_sharing`: owners in
+    the group are not told apart. `background`: the director gives task queues of very low UserPriority
+    the least weight instead of a part of the share (AllowBackgroundTQs).
+    """
+
+    share: float = DEFAULT_SHARE
+    job_sharing: bool = False
+    background: bool = False
+
+    def __post_init__(self) -> None:
+        if not isfinite(self.share):
+            raise ValueError(f"a share is a finite number, not {self.share}")
+
+
+DEFAULT_GROUP: Final = GroupShare()
+
+
+@lru_cache(maxsize=64)
+def priority_weight(user_priority: int) -> float:
+    """The weight of a UserPriority, 0 to 10: itself, but 0 nearly nothing and 10 nearly everything."""
+    if user_priority <= 0:
+        return NO_PRIORITY
+    if user_priority >= 10:
+        return TOP_PRIORITY
+    return float(user_priority)
+
+
+def director_weights(
+    queues: Iterable[tuple[int, TaskQueueKey, int]], shares: Mapping[str, GroupShare]
+) -> dict[int, float]:
+    """The director weight of each task queue with waiting jobs (DIRAC's TQ Priority, consolidated by AVG).
+
+    `queues` are (id, key, waiting). The share of a group is parted equally among its owners (not with job sharing),
+    an owner's by UserPriority weight among task queues; nothing is below 0.001. Task queues that
+    differ only in sites and banned sites get the sum of their weights: at one site mostly one of them competes.
+    """
+    entities: dict[tuple[str, str, str], list[tuple[int, TaskQueueKey]]] = defaultdict(list)
+    owners: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for tq_id, key, waiting in queues:
+        if waiting <= 0:
+            continue
+        sharing = shares.get(key.group, DEFAULT_GROUP).job_sharing
+        owner = "" if sharing else key.owner
+        entities[key.vo, key.group, owner].append((tq_id, key))
+        owners[key.vo, key.group].add(owner)
+    weights: dict[int, float] = {}
+    twins: dict[TaskQueueKey, list[int]] = defaultdict(list)
+    for (vo, group, _owner), members in entities.items():
+        group_share = shares.get(group, DEFAULT_GROUP)
+        share = max(group_share.share, 0.0) / len(owners[vo, group])
+        weights.update(_within_entity(members, share=share, background=group_share.background))
+        for tq_id, key in members:
+            twins[_but_for_sites(key)].append(tq_id)
+    return _summed(weights, twins.values())
+
+
+def _but_for_sites(key: TaskQueueKey) -> TaskQueueKey:
+    return replace(key, sites=(), banned_sites=()) if key.sites or key.banned_sites else key
+
+
+def _within_entity(
+    members: Collection[tuple[int, TaskQueueKey]], *, share: float, background: bool
+) -> dict[int, float]:
+    asked = {tq_id: priority_weight(key.user_priority) for tq_id, key in members}
+    behind = {tq_id for tq_id, weight in asked.items() if background and weight <= BACKGROUND_AT}
+    total = sum(weight for tq_id, weight in asked.items() if tq_id not in behind)
+    return {
+        tq_id: LEAST_WEIGHT if tq_id in behind else max(share * weight / total, LEAST_WEIGHT)
+        for tq_id, weight in asked.items()
+    }
+
+
+def _summed(weights: Mapping[int, float], twins: Iterable[Collection[int]]) -> dict[int, float]:
+    summed = {}
+    for members in twins:
+        together = sum(weights[tq_id] for tq_id in members)
+        summed.update(dict.fromkeys(members, together))
+    return summed
+
+
+def deserved(claims: Iterable[Collection[str]], shares: Mapping[str, GroupShare]) -> dict[str, float]:
+    """How many of the claims each group deserved.
+
+    Each claim is given by the groups that had an eligible task queue for it; a group deserves of it
+    share / sum of the shares of those groups (issue "How it will be judged").
+    """
+    expected: dict[str, float] = defaultdict(float)
+    for groups, times in Counter(frozenset(groups) for groups in claims).items():
+        for group, part in parts_of(groups, shares).items():
+            expected[group] += part * times
+    return dict(expected)
+
+
+def parts_of(groups: Collection[str], shares: Mapping[str, GroupShare]) -> dict[str, float]:
+    """What each of these groups deserves of one claim; the parts sum to 1.
+
+    Groups without a share get nothing beside one that has a share, and equal parts among themselves.
+    """
+    known = {group: max(shares.get(group, DEFAULT_GROUP).share, 0.0) for group in groups}
+    total = sum(known.values())
+    if total <= 0:
+        return dict.fromkeys(known, 1.0 / len(known)) if known else {}
+    return {group: share / total for group, share in known.items()}

@@ -1,0 +1,98 @@
+"""The key of a task queue: all that decides where a job can run and whose it is (DESIGN 3.3).
+
+Jobs with equal keys are interchangeable for the matcher, so eligibility is decided once per queue.
+Values are exact and canonical: lists sorted without duplicates, numbers as integers.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, fields
+
+from lodesman.jobs.spec import JobSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskQueueKey:
+    """What the jobs of one task queue have in common; every tuple is sorted and free of duplicates."""
+
+    owner: str
+    group: str
+    vo: str
+    job_class: str = ""
+    variant: str = ""
+    project: str = ""
+    job_type: str = "User"
+    user_priority: int = 1
+    sites: tuple[str, ...] = ()
+    banned_sites: tuple[str, ...] = ()
+    grid_ces: tuple[str, ...] = ()
+    platforms: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    pilot_type: str = ""
+    submission_pools: tuple[str, ...] = ()
+    submit_pool: str = ""
+    cores: int = 1
+    memory_mb: int = 0
+    norm_cpu_seconds: int = 86_400
+
+
+def key_of(spec: JobSpec, *, owner: str, group: str, vo: str, submit_pool: str = "") -> TaskQueueKey:
+    """The key of a job; owner, group and VO come from the token, never from the text."""
+    return TaskQueueKey(
+        owner=owner,
+        group=group,
+        vo=vo,
+        job_class=spec.job_class,
+        variant=spec.variant,
+        project=spec.project,
+        job_type=spec.job_type,
+        user_priority=spec.user_priority,
+        sites=_canonical(spec.sites),
+        banned_sites=_canonical(spec.banned_sites),
+        grid_ces=_canonical(spec.grid_ces),
+        platforms=_canonical(spec.platforms),
+        tags=_canonical(spec.tags),
+        pilot_type=spec.pilot_type,
+        submission_pools=_canonical(spec.submission_pools),
+        submit_pool=submit_pool,
+        cores=spec.cores,
+        memory_mb=spec.memory_mb,
+        norm_cpu_seconds=spec.norm_cpu_seconds,
+    )
+
+
+def _canonical(values: tuple[str, ...]) -> tuple[str, ...]:
+    return values if len(values) < 2 else tuple(sorted(set(values)))
+
+
+def key_to_json(key: TaskQueueKey) -> str:
+    """The canonical text of a key: equal keys and only they have equal texts."""
+    return json.dumps(
+        {name: getattr(key, name) for name in _FIELDS},
+        sort_keys=True,
+        separators=(",", ":"),
+        ensure_ascii=False,
+    )
+
+
+def key_from_json(text: str) -> TaskQueueKey:
+    """The inverse of `key_to_json`. Names are interned: thousands of keys may list the same sites.
+
+    Raises ValueError if the text is not the text of a key.
+    """
+    try:
+        values = json.loads(text)
+        return TaskQueueKey(**{name: _interned(value) for name, value in values.items()})
+    except (TypeError, AttributeError, ValueError) as fault:
+        raise ValueError(f"not a task-queue key: {text[:100]!r}") from fault
+
+
+_FIELDS = tuple(field.name for field in fields(TaskQueueKey))
+
+
+def _interned(value: str | int | list[str]) -> str | int | tuple[str, ...]:
+    if isinstance(value, str):
+        return sys.intern(value)
+    return value if isinstance(value, int) else tuple(map(sys.intern, value))

@@ -1,0 +1,117 @@
+"""What a kind of resource may draw from, remembered (DESIGN 3.3: per-signature masks).
+
+Pilots on nodes of one kind ask with the same description again and again; what is left of cores, memory and life
+differs each time. A view remembers, for each group, the mask of the description; numbers, emptiness and limits are
+applied at each claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Final
+
+from lodesman.matching.criteria import HOW_MUCH, WHERE, WHOSE
+from lodesman.matching.group_index import GroupIndex
+from lodesman.matching.index import Index
+from lodesman.matching.request import ResourceRequest
+
+VIEWS_AT_MOST: Final = 2048
+VIEW_BYTES: Final = 48 << 20
+
+_description = attrgetter(
+    "site", "platform", "tags", "vo", "groups", "ce", "owner", "pilot_type", "required_tags", "job_types",
+    "submit_pools", "submission_pool",
+)  # fmt: skip
+_numbers = tuple(criterion.of_request for criterion in HOW_MUCH)
+_groups_of = WHOSE[1].of_request
+
+
+def numbers_of(request: ResourceRequest) -> list[int]:
+    """What is left of the resource: cores, memory, CPU time, in the order of HOW_MUCH."""
+    return [number(request) for number in _numbers]
+
+
+@dataclass(frozen=True, slots=True)
+class Ballot:
+    """The groups that a kind of resource serves: those with a share, their shares and running sums; those without."""
+
+    groups: tuple[GroupIndex, ...]
+    shares: tuple[float, ...]
+    cumulative: tuple[float, ...]
+    without_share: tuple[GroupIndex, ...]
+
+
+EMPTY_BALLOT: Final = Ballot((), (), (), ())
+
+
+class View:
+    """One description against the index. `version` tells when the ballot was made."""
+
+    __slots__ = ("_masks", "_seen", "_where", "ballot", "group_names", "version", "vo")
+
+    def __init__(self, request: ResourceRequest) -> None:
+        self.vo = request.vo
+        self.group_names: tuple[str, ...] | None = _groups_of(request)
+        self.version = -1
+        self.ballot = EMPTY_BALLOT
+        self._where: Sequence[Any] = tuple(criterion.of_request(request) for criterion in WHERE)
+        self._masks: list[int] = []
+        self._seen: list[int] = []
+
+    def renew(self, ballot: Ballot, *, version: int, group_numbers: int) -> None:
+        """Groups appeared or vanished, or shares changed."""
+        self.ballot = ballot
+        self.version = version
+        more = group_numbers - len(self._masks)
+        self._masks += [0] * more
+        self._seen += [0] * more
+
+    def mask(self, group: GroupIndex, numbers: Sequence[int]) -> int:
+        """The slots of a group that the resource may draw from now."""
+        number = group.number
+        if self._seen[number] == group.arrived:
+            mask = self._masks[number] & group.open
+            return group.narrow_numbers(mask, numbers) if mask else 0
+        # A node too small for anything must not pay for task queues that come and go.
+        mask = group.narrow_numbers(group.open, numbers)
+        if mask:
+            missed = group.arrived - self._seen[number]
+            self._masks[number] = group.catch_up(self._masks[number], missed, self._where)
+            self._seen[number] = group.arrived
+            mask &= self._masks[number]
+        return mask
+
+
+class Views:
+    """Views by description; the ones not used for long are dropped.
+
+    Two halves: a view found in the old half moves to the young one; when the young one is full it becomes the old.
+    """
+
+    __slots__ = ("_index", "_old", "_young")
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._young: dict[Any, View] = {}
+        self._old: dict[Any, View] = {}
+
+    def __len__(self) -> int:
+        return len(self._young.keys() | self._old.keys())
+
+    def of(self, request: ResourceRequest) -> View:
+        """The view of what the request describes."""
+        described = _description(request)
+        view = self._young.get(described)
+        if view is None:
+            view = self._old.pop(described, None) or View(request)
+            if len(self._young) >= self._limit():
+                self._old = self._young
+                self._young = {}
+            self._young[described] = view
+        return view
+
+    def _limit(self) -> int:
+        each = len(self._index) // 8 + 64 * self._index.group_numbers() + 1024
+        return max(64, min(VIEWS_AT_MOST, VIEW_BYTES // each))

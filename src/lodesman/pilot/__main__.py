@@ -1,0 +1,117 @@
+"""The pilot's command: `python3 pilot.pyz --file pilot.json [--dir DIRECTORY]`.
+
+Exit codes: 0 left in order (idle, drained, SIGTERM); 1 a fault of the pilot; 2 arguments, file or
+directory unusable; 3 join refused; 4 no server found; 5 disowned by the server; 6 results undelivered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import resource
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lodesman.errors import InvalidConfig
+from lodesman.pilot.features import read_features
+from lodesman.pilot.log import Log
+from lodesman.pilot.loop import EXIT_USAGE, Pilot, Surroundings
+from lodesman.pilot.node import describe_node
+from lodesman.pilot.pilot_file import PilotFile, parse_pilot_file
+from lodesman.pilot.proc import become_subreaper, hide_memory
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a pilot to its end; returns its exit code."""
+    parser = argparse.ArgumentParser(prog="pilot.pyz", description="A pilot of Lodesman.")
+    parser.add_argument("--file", type=Path, required=True, help="the pilot's own file; it is removed")
+    parser.add_argument("--dir", type=Path, default=Path(), help="where to work (default: here)")
+    options = parser.parse_args(arguments)
+    log = Log(sys.stderr, time.time)
+    try:
+        papers = take_file(options.file)
+        directory = _usable(options.dir)
+    except (InvalidConfig, OSError) as fault:
+        log("unusable", fault=str(fault))
+        return EXIT_USAGE
+    log = Log(sys.stderr, time.time, stamp=papers.stamp)
+    adopts = _isolate(log)
+    pilot = Pilot(papers, _surroundings(papers, directory, log, adopts=adopts))
+    _connect(pilot, log)
+    return pilot.run()
+
+
+def take_file(file: Path) -> PilotFile:
+    """Read the pilot's file and remove it, for it holds a token. Raises OSError, InvalidConfig."""
+    content = file.read_bytes()
+    try:
+        with file.open("r+b") as target:
+            target.write(b" " * len(content))
+        file.unlink()
+    except OSError:
+        # A spool directory may be read-only; the token is good only once.
+        pass
+    return parse_pilot_file(content.decode("utf-8", "replace"))
+
+
+def _usable(directory: Path) -> Path:
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    probe = directory / ".probe"
+    probe.write_bytes(b"")
+    probe.unlink()
+    return directory.resolve()
+
+
+def _isolate(log: Log) -> bool:
+    """Let nothing of the pilot reach its payloads: descriptors, memory. True if it adopts their orphans."""
+    os.closerange(3, 4096)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    hidden, adopts = hide_memory(), become_subreaper()
+    if not hidden or not adopts:
+        log("weak-isolation", hidden=hidden, adopts=adopts)
+    return adopts
+
+
+def _surroundings(papers: PilotFile, directory: Path, log: Log, *, adopts: bool) -> Surroundings:
+    features = read_features(os.environ)
+    options = papers.options
+    node = describe_node(
+        cores=options.cores, memory_mb=options.memory_mb, platform_name=options.platform, features=features
+    )
+    return Surroundings(
+        directory=directory,
+        environment=dict(os.environ),
+        node=node,
+        features=features,
+        log=log,
+        rng=random.SystemRandom(),
+        adopts=adopts,
+    )
+
+
+def _connect(pilot: Pilot, log: Log) -> None:
+    """Signals, and threads that die of a fault, end the pilot in good order."""
+
+    def on_signal(*_: Any) -> None:
+        pilot.terminate()
+
+    def on_fault(what: threading.ExceptHookArgs) -> None:
+        name = what.thread.name if what.thread is not None else ""
+        log("thread-died", thread=name, fault=f"{what.exc_type.__name__}: {what.exc_value}")
+        pilot.crash()
+
+    for number in _SIGNALS:
+        signal.signal(number, on_signal)
+    threading.excepthook = on_fault
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

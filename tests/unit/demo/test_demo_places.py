@@ -1,0 +1,75 @@
+"""Where the shipped jobs can run at the shipped sites: the README and the matcher say the same."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from lodesman.demo.workload import describe, examples_dir, load_workload
+from lodesman.matching import eligible_offers, offers_of
+from lodesman.resources import QueueTable, load_resources
+from lodesman.submission import Draft, World, optimize
+
+EXAMPLES = examples_dir()
+WORKLOAD = load_workload(EXAMPLES / "workload" / "workload.toml")
+NAMES = {"North": "LCG.North.local", "South": "LCG.South.local", "East": "HPC.East.local"}
+ROW = re.compile(r"^\| `([a-z]+/[a-z-]+\.jdl)` \| (\d+) \| .* \| ([^|]+) \|$", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def sites():
+    text = (EXAMPLES / "three-sites.toml").read_text()
+    return load_resources([("three-sites.toml", text)])
+
+
+@pytest.fixture(scope="module")
+def world(sites):
+    table = QueueTable(sites, vo=WORKLOAD.vo)
+    return World(
+        vo=WORKLOAD.vo,
+        offers=offers_of(table, WORKLOAD.vo),
+        table=table,
+        types=table.types,
+        sites=frozenset(NAMES.values()),
+    )
+
+
+@pytest.fixture(scope="module")
+def promised():
+    readme = (EXAMPLES / "workload" / "README.md").read_text()
+    rows = {name: (int(jobs), where) for name, jobs, where in ROW.findall(readme)}
+    assert len(rows) == len(WORKLOAD.submissions)
+    return rows
+
+
+def places(submission, world) -> set[str]:
+    spec = describe(submission).spec
+    draft = optimize(Draft(spec=spec, owner="ada", group=submission.group, vo=world.vo), world)
+    assert draft.key is not None
+    found = {offer.queue.site for offer in eligible_offers(draft.key, world.offers, draft.pool_mask)}
+    assert bool(found) == (not draft.never)
+    return found
+
+
+@pytest.mark.parametrize(
+    "submission", WORKLOAD.submissions, ids=lambda one: f"{one.path.parent.name}/{one.path.name}"
+)
+def test_each_description_runs_where_the_readme_says_and_nowhere_else(submission, world, promised):
+    jobs, where = promised[f"{submission.path.parent.name}/{submission.path.name}"]
+    named = {site for short, site in NAMES.items() if short in where}
+    expected = set(NAMES.values()) if where.startswith("all sites") else named
+    assert jobs == submission.jobs
+    assert places(submission, world) == expected
+    assert bool(expected) != submission.hold_if_impossible
+
+
+def test_some_jobs_can_run_at_one_site_only_and_each_site_has_such(world):
+    alone = [found for one in WORKLOAD.submissions if len(found := places(one, world)) == 1]
+    assert set().union(*alone) == set(NAMES.values())
+
+
+def test_the_groups_of_the_workload_have_shares_three_to_one(sites):
+    shares = {name: sites.groups[name].share for name in WORKLOAD.groups}
+    assert shares == {"physics": 3000, "bio": 1000}
+    assert {sites.groups[name].vo for name in WORKLOAD.groups} == {WORKLOAD.vo}

@@ -1,0 +1,538 @@
+"""The client against servers that answer, refuse, break off, lie and come back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import socket
+import ssl
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lodesman import errors
+from lodesman.client import Aborted, BadChecksum, Client, Retry, sha256_of
+from lodesman.client.address import Server, parse_server
+from lodesman.client.faults import fault_of, parse_retry_after
+from lodesman.errors import (
+    Conflict,
+    InvalidConfig,
+    InvalidRequest,
+    LodesmanError,
+    NotFound,
+    SyntaxFault,
+    TooLarge,
+    Unauthorized,
+    Unavailable,
+)
+
+TLS = Path(__file__).parents[1] / "data" / "tls"
+
+
+class Scripted:
+    """A server that answers by a list of steps; the last one is repeated.
+
+    A step is (status, body, headers), or "cut" (close without an answer), "half" (promise more than comes)
+    or "hang" (say nothing until told to).
+    """
+
+    def __init__(self, *steps, tls: bool = False) -> None:
+        self.steps = list(steps) or [(200, {}, {})]
+        self.requests: list[tuple[str, str, dict, bytes]] = []
+        self.connections = 0
+        self.arrived = threading.Condition()
+        self.release = threading.Event()
+        script = self
+
+        class Speaker(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def setup(self):
+                super().setup()
+                script.connections += 1
+
+            def log_message(self, *_):
+                """Nothing to say."""
+
+            def answer(self):
+                step = script.steps.pop(0) if len(script.steps) > 1 else script.steps[0]
+                if step == "early":
+                    self.connection.sendall(
+                        b"HTTP/1.1 413 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+                    )
+                    self.close_connection = True
+                    return
+                length = int(self.headers.get("Content-Length") or 0)
+                content = self.rfile.read(length)
+                with script.arrived:
+                    script.requests.append((self.command, self.path, dict(self.headers), content))
+                    script.arrived.notify_all()
+                if step == "hang":
+                    script.release.wait(10)
+                if step in ("cut", "hang"):
+                    self.close_connection = True
+                    return
+                if step == "half":
+                    self.connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+                    self.close_connection = True
+                    return
+                status, body, headers = step
+                raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+                head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+                length_line = "" if "Transfer-Encoding" in headers else f"Content-Length: {len(raw)}\r\n"
+                self.connection.sendall(f"HTTP/1.1 {status} X\r\n{length_line}{head}\r\n".encode() + raw)
+                self.close_connection = headers.get("Connection") == "close"
+
+            do_GET = do_POST = do_PUT = answer  # noqa: N815 - the library's names
+
+        class Quiet(ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, request, client_address):
+                """Clients cut connections here."""
+
+        self.server = Quiet(("127.0.0.1", 0), Speaker)
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(TLS / "server.pem")
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+
+    def close(self) -> None:
+        self.release.set()
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def serve():
+    servers = []
+
+    def make(*steps, tls: bool = False) -> Scripted:
+        servers.append(Scripted(*steps, tls=tls))
+        return servers[-1]
+
+    yield make
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def dead_url():
+    """An address where nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+
+
+@pytest.fixture
+def connect():
+    """Make clients that note how long they would have slept, and do not."""
+    clients = []
+
+    def make(*servers, **options) -> Client:
+        naps: list[float] = []
+        client = Client(
+            [getattr(s, "url", s) for s in servers], sleep=naps.append, rng=random.Random(1), **options
+        )
+        client.naps = naps
+        clients.append(client)
+        return client
+
+    yield make
+    for client in clients:
+        client.close()
+
+
+def ok(body=None, **headers):
+    return (200, {} if body is None else body, headers)
+
+
+# --- addresses and faults ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "server", "again"),
+    [
+        ("http://localhost", Server(False, "localhost", 80), "http://localhost:80"),
+        ("https://h.example/", Server(True, "h.example", 443), "https://h.example:443"),
+        ("http://[::1]:7777/lode/", Server(False, "::1", 7777, "/lode"), "http://[::1]:7777/lode"),
+    ],
+)
+def test_addresses(text, server, again):
+    assert parse_server(text) == server
+    assert str(server) == again
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "localhost:7777",
+        "ftp://x",
+        "http://",
+        "http://x:port",
+        "http://u@x",
+        "http://x/?q",
+        "http://a b",
+        "http://x:99999",
+    ],
+)
+def test_unusable_addresses(text):
+    with pytest.raises(InvalidConfig):
+        parse_server(text)
+
+
+def test_clients_that_cannot_be():
+    with pytest.raises(InvalidConfig):
+        Client([])
+    with pytest.raises(InvalidConfig) as fault:
+        Client(["http://x"], "secret\nX-Evil: 1")
+    assert "secret" not in str(fault.value)
+    with pytest.raises(InvalidConfig):
+        Client(["https://x"], ca_file="/nowhere/ca.pem")
+
+
+def all_kinds(kind=LodesmanError):
+    yield kind
+    for below in kind.__subclasses__():
+        yield from all_kinds(below)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in all_kinds() if kind.__module__ == errors.__name__])
+def test_every_error_comes_back_as_its_class(kind):
+    body = {"error": {"code": kind.code, "message": "So it is.", "hint": "Do this.", "data": {"n": 1}}}
+    fault = fault_of(418, json.dumps(body).encode())
+    assert type(fault) is kind
+    assert (fault.message, fault.hint) == ("So it is.", "Do this.")
+    assert fault.data == {"n": 1, "status": 418}
+
+
+def test_a_syntax_fault_keeps_its_message_and_position():
+    sent = SyntaxFault("unexpected ;", line=3, column=7)
+    fault = fault_of(400, json.dumps({"error": sent.as_dict()}).encode())
+    assert fault.message == sent.message
+    assert (fault.data["line"], fault.data["column"]) == (3, 7)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, InvalidRequest),
+        (401, Unauthorized),
+        (404, NotFound),
+        (409, Conflict),
+        (413, TooLarge),
+        (502, Unavailable),
+        (500, LodesmanError),
+    ],
+)
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"[]", b'{"error": "text"}', b"[" * 100_000, b'{"error": {"code": 5}}']
+)
+def test_bodies_that_say_nothing(status, kind, body):
+    fault = fault_of(status, body)
+    assert type(fault) is kind
+    assert str(status) in fault.message
+
+
+@given(st.binary(max_size=200), st.text(max_size=20))
+def test_no_answer_breaks_the_reader(body, retry_after):
+    assert isinstance(fault_of(503, body, retry_after=retry_after), LodesmanError)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("3", 3.0), ("0.5", 0.5), ("100000", 60.0), ("", None), ("soon", None), ("-1", None), ("nan", None)],
+)
+def test_retry_after(text, seconds):
+    assert parse_retry_after(text) == seconds
+
+
+@given(st.integers(1, 10_000), st.integers(0, 2**32), st.floats(0, 60))
+def test_back_off_is_bounded_and_jittered(failures, seed, at_least):
+    retry = Retry(base_s=0.25, cap_s=30)
+    delay = retry.delay(failures, random.Random(seed), at_least=at_least)
+    assert at_least <= delay <= at_least + min(30, 0.25 * 2 ** min(failures - 1, 30))
+
+
+# --- requests ---------------------------------------------------------------------------------------
+
+
+def test_request_and_answer(serve, connect):
+    server = serve(ok({"jobs": [1, "ä"]}))
+    assert connect(server, token="tok").request("POST", "/v1/x", {"a": "ö"}) == {"jobs": [1, "ä"]}
+    method, path, headers, body = server.requests[0]
+    assert (method, path, json.loads(body)) == ("POST", "/v1/x", {"a": "ö"})
+    assert headers["Authorization"] == "Bearer tok"
+    assert headers["Content-Type"] == "application/json"
+
+
+def test_no_token_no_header_and_base_path(serve, connect):
+    server = serve()
+    connect(server.url + "/base").request("GET", "/v1/x")
+    assert server.requests[0][1] == "/base/v1/x"
+    assert "Authorization" not in server.requests[0][2]
+
+
+def test_one_connection_is_kept(serve, connect):
+    server = serve()
+    client = connect(server)
+    for _ in range(5):
+        client.request("GET", "/")
+    assert server.connections == 1
+
+
+def test_raw_bodies_and_answers(serve, connect):
+    server = serve((200, b"text", {}))
+    client = connect(server)
+    assert client.fetch("POST", "/", b"[ Executable = 1 ]", content_type="text/plain") == b"text"
+    assert server.requests[0][2]["Content-Type"] == "text/plain"
+    with pytest.raises(LodesmanError, match="not JSON"):
+        client.request("GET", "/")
+
+
+def test_chunked_and_empty_answers(serve, connect):
+    chunked = (200, b"3\r\n[1,\r\n2\r\n2]\r\n0\r\n\r\n", {"Transfer-Encoding": "chunked"})
+    client = connect(serve(chunked, (204, b"", {})))
+    assert client.request("GET", "/") == [1, 2]
+    assert client.request("GET", "/") is None
+
+
+def test_halves_of_characters_do_not_break_a_request(serve, connect):
+    server = serve()
+    connect(server).request("POST", "/", {"name": "\udcff"})
+    assert json.loads(server.requests[0][3]) == {"name": "?"}
+
+
+def test_the_error_of_the_answer_is_raised(serve, connect):
+    server = serve((409, {"error": {"code": "conflict", "message": "Stale."}}, {}))
+    with pytest.raises(Conflict, match="Stale"):
+        connect(server).request("POST", "/", {}, idempotent=True)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("path", ["v1", "/a b", "/a\r\nX: 1", "/ä", ""])
+def test_paths_that_cannot_be_asked_for(connect, path):
+    with pytest.raises(InvalidRequest):
+        connect("http://127.0.0.1:1").request("GET", path)
+
+
+# --- several servers, repeating ---------------------------------------------------------------------
+
+
+def test_the_next_server_is_asked_and_remembered(serve, connect, dead_url):
+    live = serve()
+    client = connect(dead_url, live)
+    client.request("POST", "/", {})
+    client.request("POST", "/", {})
+    assert len(live.requests) == 2
+    assert client.naps == []
+
+
+def test_a_standby_is_passed_over_even_for_what_must_not_be_repeated(serve, connect):
+    standby = serve((503, {}, {"Retry-After": "1"}))
+    live = serve()
+    connect(standby, live).request("POST", "/", {})
+    assert len(standby.requests) == len(live.requests) == 1
+
+
+def test_idempotent_requests_are_repeated_with_growing_jitter(serve, connect):
+    server = serve((503, {}, {}), "cut", "half", (503, {}, {"Retry-After": "7"}), ok({"done": True}))
+    client = connect(server)
+    assert client.request("POST", "/", {}, idempotent=True) == {"done": True}
+    assert len(client.naps) == 4
+    assert all(nap <= 0.25 * 2**step for step, nap in enumerate(client.naps[:3]))
+    assert client.naps[3] >= 7
+
+
+def test_rounds_end(serve, connect, dead_url):
+    client = connect(dead_url, retry=Retry(rounds=3))
+    with pytest.raises(Unavailable, match="refused") as fault:
+        client.request("GET", "/")
+    assert len(client.naps) == 2
+    assert fault.value.data["sent"] is False
+
+
+def test_what_was_sent_is_not_sent_again_unasked(serve, connect):
+    server, other = serve("cut"), serve()
+    client = connect(server, other)
+    with pytest.raises(Unavailable) as fault:
+        client.request("POST", "/", {})
+    assert fault.value.data["sent"] is True
+    assert (len(server.requests), len(other.requests), client.naps) == (1, 0, [])
+
+
+def test_a_connection_that_the_server_closed_is_not_used(serve, connect):
+    """Also for requests that must not be repeated: the end of the stream is seen before sending."""
+    server = serve()
+    client = connect(server)
+    client.request("GET", "/")
+    server.server.shutdown()
+    kept = client._connection.sock
+    other = socket.fromfd(kept.fileno(), socket.AF_INET, socket.SOCK_STREAM)
+    other.shutdown(socket.SHUT_RD)  # as if the server had closed
+    other.close()
+    threading.Thread(target=server.server.serve_forever, args=(0.01,), daemon=True).start()
+    assert client.request("POST", "/", {}) == {}
+    assert server.connections == 2
+
+
+def test_connection_close_is_obeyed(serve, connect):
+    server = serve(ok(None, Connection="close"))
+    client = connect(server)
+    client.request("POST", "/", {})
+    client.request("POST", "/", {})
+    assert server.connections == 2
+
+
+def test_timeout(serve, connect):
+    server = serve("hang")
+    with pytest.raises(Unavailable, match="timed out"):
+        connect(server, retry=Retry(rounds=1)).request("GET", "/", timeout=0.05)
+
+
+# --- ending a request from another thread -----------------------------------------------------------
+
+
+def test_abort_ends_a_request_under_way(serve, connect):
+    server = serve("hang", ok({"again": 1}))
+    client = connect(server)
+    faults = []
+
+    def ask():
+        try:
+            client.request("POST", "/", {}, idempotent=True)
+        except LodesmanError as fault:
+            faults.append(fault)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    with server.arrived:
+        assert server.arrived.wait_for(lambda: server.requests, 5)
+    client.abort()
+    thread.join(5)
+    assert isinstance(faults[0], Aborted)
+    with pytest.raises(Aborted):
+        client.request("GET", "/")
+    client.rearm()
+    assert client.request("GET", "/") == {"again": 1}
+
+
+def test_abort_before_anything(connect):
+    client = connect("http://127.0.0.1:1")
+    client.abort()
+    client.rearm()
+
+
+# --- files ------------------------------------------------------------------------------------------
+
+
+CONTENT = b"content" * 100_000
+DIGEST = hashlib.sha256(CONTENT).hexdigest()
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(CONTENT)
+    return path
+
+
+def test_upload(serve, connect, file):
+    server = serve("cut", ok({"sha256": DIGEST, "size": len(CONTENT)}))
+    assert sha256_of(file) == DIGEST
+    assert connect(server).upload("/x", file, DIGEST)["size"] == len(CONTENT)
+    method, _, headers, body = server.requests[-1]
+    assert (method, headers["X-Sha256"], body) == ("PUT", DIGEST, CONTENT)
+
+
+def test_upload_that_arrives_otherwise(serve, connect, file):
+    with pytest.raises(BadChecksum):
+        connect(serve(ok({"sha256": "0" * 64}))).upload("/x", file, DIGEST)
+
+
+def test_upload_refused_before_all_of_it_was_sent(serve, connect, tmp_path):
+    large = tmp_path / "large"
+    with large.open("wb") as target:
+        target.truncate(64 << 20)
+    with pytest.raises((TooLarge, Unavailable)):
+        connect(serve("early"), retry=Retry(rounds=1)).upload("/x", large, "0" * 64)
+
+
+def test_download(serve, connect, tmp_path):
+    target = tmp_path / "target"
+    connect(serve("half", (200, CONTENT, {}))).download("/x", target, DIGEST, len(CONTENT))
+    assert target.read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [(200, b"other", {})],
+        [(200, CONTENT + b"x", {})],
+        [(200, CONTENT[:-1], {})],
+        [(404, {}, {})],
+        ["half"],
+    ],
+)
+def test_bad_downloads_leave_no_file(serve, connect, tmp_path, steps):
+    target = tmp_path / "target"
+    with pytest.raises((BadChecksum, NotFound, Unavailable)):
+        connect(serve(*steps)).download("/x", target, DIGEST, len(CONTENT))
+    assert not target.exists()
+
+
+def test_a_download_without_end_is_cut(serve, connect, tmp_path):
+    """Not more than the promised size and a little is ever written."""
+    server = serve((200, bytes(8 << 20), {}), ok({"fine": 1}))
+    client = connect(server)
+    with pytest.raises(BadChecksum):
+        client.download("/x", tmp_path / "target", DIGEST, 10)
+    assert client.request("GET", "/") == {"fine": 1}
+
+
+# --- TLS --------------------------------------------------------------------------------------------
+
+
+def test_tls_with_a_known_authority(serve, connect, file):
+    server = serve(ok({"safe": True}), tls=True)
+    client = connect(server, ca_file=str(TLS / "certificate.pem"))
+    assert client.request("GET", "/") == {"safe": True}
+    client.upload("/x", file, DIGEST)
+    assert server.requests[-1][3] == CONTENT
+
+
+def test_tls_with_an_unknown_authority(serve, connect):
+    server = serve(tls=True)
+    with pytest.raises(Unavailable, match=r"(?i)certificate"):
+        connect(server, retry=Retry(rounds=1)).request("GET", "/")
+    assert server.requests == []
+
+
+def test_abort_cuts_a_tls_connection_at_once(serve, connect):
+    server = serve("hang", tls=True)
+    client = connect(server, ca_file=str(TLS / "certificate.pem"))
+    ended = []
+
+    def ask():
+        try:
+            client.request("GET", "/")
+        except Aborted:
+            ended.append(time.monotonic())
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    with server.arrived:
+        assert server.arrived.wait_for(lambda: server.requests, 5)
+    client.abort()
+    thread.join(5)
+    assert ended
