@@ -2,9 +2,10 @@
 
     PYTHONPATH=src python bench/choice.py --queues 10000 --seconds 10 [--churn 1000] [--json FILE]
 
-1,000 sites, 300 tags, 50 groups, 60 platforms; 2,000 kinds of resources ask in turn. With --churn so many task
-queues a second come (with a new key) and go (emptied, later forgotten). Samples are checked by an oracle that reads
-every task queue and uses only `explain`: what was chosen was eligible, and "no job" is said only when none is.
+1,000 sites, 300 tags, 50 groups, 60 platforms; 2,000 kinds of resources ask in turn. With --churn so many
+task queues a second come (with a new key) and go (emptied, later forgotten). Samples are checked by an
+oracle that reads every task queue and uses only `explain`: what was chosen was eligible, and "no job" is
+said only when none is.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ class Run:
 
     def choose(self, request: ResourceRequest) -> int | None:
         """One claim of one job; a task queue that runs dry is filled again."""
-        undo: list[Callable[[], None]] = []
+        undo: list[Callable[[], object]] = []
         chosen = self.matcher.choose(request, 1, now=self.now, rng=self.rng, undo=undo)
         if not chosen:
             self.no_job += 1
@@ -189,7 +190,7 @@ class Run:
         for request in self.rng.sample(self.requests, samples // 2) + hungry[: samples // 2]:
             eligible = {tq_id for tq_id, key, waiting in queues if waiting and not explain(key, request)}
             assert eligible == set(self.matcher.eligible(request)), request
-            undo: list[Callable[[], None]] = []
+            undo: list[Callable[[], object]] = []
             chosen = self.matcher.choose(request, 1, now=self.now, rng=self.rng, undo=undo)
             assert bool(chosen) == bool(eligible), request
             assert set(chosen) <= eligible, request
@@ -239,7 +240,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--json", type=Path, help="write the result here too")
     wanted = parser.parse_args()
-    result = run(queues=wanted.queues, seconds=wanted.seconds, churn=wanted.churn, groups=wanted.groups, seed=wanted.seed)
+    result = run(
+        queues=wanted.queues,
+        seconds=wanted.seconds,
+        churn=wanted.churn,
+        groups=wanted.groups,
+        seed=wanted.seed,
+    )
     print(
         f"{result.queues} task queues, churn {result.churn}/s: {result.choices_per_s} choices/s "
         f"({result.choices_per_cpu_s} per CPU second), p50 {result.p50_us} us, p99 {result.p99_us} us "

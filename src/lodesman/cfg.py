@@ -26,7 +26,7 @@ MAX_NAME = 1_024
 
 _MARK = re.compile(r"[={}]")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
-_BAD_NAME = re.compile(r"[={}\x00-\x1f\x7f\ud800-\udfff]|\A[#\s]|\s\Z")
+_BAD_NAME = re.compile(r"[={}\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]|\A[#\s]|\s\Z")
 _BLANKS = re.compile(r"\s*+")
 
 
@@ -252,7 +252,9 @@ def write_cfg(section: CfgSection) -> str:
     """A text that reads as the entries of this section. Raises InvalidConfig for what CFG cannot say."""
     lines: list[str] = []
     _write(section, "", lines)
-    return "".join(f"{line}\n" for line in lines)
+    text = "".join(f"{line}\n" for line in lines)
+    # A reader takes one byte order mark away, which here would belong to a name.
+    return "\ufeff" + text if text.startswith("\ufeff") else text
 
 
 def _write(section: CfgSection, indent: str, lines: list[str]) -> None:

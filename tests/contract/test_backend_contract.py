@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from lodesman.batch import (
-    PILOT_FILE,
     Backend,
     CancelOutcome,
     LocalBackend,
@@ -25,6 +24,7 @@ from lodesman.batch import (
     PilotSpec,
     QueueKey,
 )
+from lodesman.batch.backend import PILOT_FILE
 
 pytestmark = pytest.mark.e2e
 

@@ -23,13 +23,13 @@ import pytest
 
 import lodesman
 from lodesman.batch import (
-    PILOT_FILE,
     CancelOutcome,
     LocalBackend,
     NativeState,
     PilotCopy,
     PilotSpec,
 )
+from lodesman.batch.backend import PILOT_FILE
 from lodesman.batch.cgroup import make_cgroup
 from lodesman.batch.keeper import Process, process_table, read_process, remove_cgroup, signal_process
 from lodesman.batch.pilot_directory import PilotDirectory
@@ -53,11 +53,13 @@ def wait_until(happened: Callable[[], object], what: str = "") -> None:
         threading.Event().wait(0.005)
 
 
-def can_make_cgroups() -> bool:
+def cgroups_place() -> Path | None:
+    """Where this machine lets this user make cgroups."""
     made = make_cgroup(f"lodesman-probe-{os.getpid()}")
-    if made is not None:
-        remove_cgroup(made)
-    return made is not None
+    if made is None:
+        return None
+    remove_cgroup(made)
+    return Path(made).parent
 
 
 class Site:
@@ -130,12 +132,14 @@ def make_site(tmp_path):
         assert site.backend.stop_all(grace_seconds=0.0, deadline_seconds=10.0) == ()
         paths = {path.name: path for path in site.root.iterdir() if path.is_dir()}
         assert marked(paths, process_table()) == {}, "keepers and guards are gone too"
+    place = cgroups_place()
+    assert place is None or list(place.glob(f"lodesman-*-{RUN}-*")) == []
 
 
 @pytest.fixture(params=["family", "cgroup"])
 def site(request, make_site):
     """With the keeper's own means alone, and with a cgroup where this machine allows one."""
-    if request.param == "cgroup" and not can_make_cgroups():
+    if request.param == "cgroup" and cgroups_place() is None:
         pytest.skip("this machine lets this user make no cgroup of version 2")
     return make_site(cgroups=request.param == "cgroup")
 
@@ -266,7 +270,7 @@ def test_the_attempt_has_not_ended_while_a_process_is_left(make_site):
 
 
 def test_cgroups_are_removed(make_site):
-    if not can_make_cgroups():
+    if cgroups_place() is None:
         pytest.skip("this machine lets this user make no cgroup of version 2")
     site = make_site(cgroups=True)
     site.submit(S1, script="echo x > ready; sleep 1000")
@@ -311,7 +315,7 @@ def test_the_wall_clock_limit_of_the_queue(make_site):
 
 def test_a_cancel_between_start_and_record_is_not_lost(make_site):
     # Straight after the submission: the keeper may be anywhere between its birth and the pilot's.
-    site = make_site(slots=20, grace=5.0)
+    site = make_site(slots=20, grace=5.0, cgroups=True)
     stamps = [f"s{number}-{RUN}" for number in range(20)]
     site.submit(*stamps, script="sleep 1000")
     assert set(site.backend.cancel(stamps).values()) == {CancelOutcome.ORDERED}
@@ -340,6 +344,18 @@ def test_killing_one_of_the_two_leaves_nothing(make_site, victim):
     assert wanted in site.backend.status([S1])[S1].detail
 
 
+def test_killing_both_kills_the_pilot_without_a_tick(make_site):
+    site = make_site()
+    site.submit(S1, code=READY + "ready()\nsignal.pause()\n")
+    site.wait_for_file(S1, "ready")
+    pilot = read_process(site.pilot(S1).record()["pilot"][0])
+    assert pilot is not None
+    handle = os.pidfd_open(pilot.pid)
+    site.kill(S1, "guard", "keeper")
+    assert select.select([handle], [], [], PATIENCE)[0]
+    os.close(handle)
+
+
 def test_killing_both_leaves_nothing_after_a_tick(site):
     site.submit(S1, S2, code=STUBBORN_SESSION + "signal.pause()\n")
     for stamp in (S1, S2):
@@ -364,6 +380,16 @@ def test_stopping_all_hunts_down_what_keepers_cannot(make_site):
     assert site.backend.stop_all(grace_seconds=0.1, deadline_seconds=0.3) == ()
     assert site.processes() == []
     assert {site.state(S1), site.state(S2)} == {NativeState.ENDED}
+
+
+def test_stopping_all_does_not_wait_for_the_grace_of_a_cancel(make_site):
+    site = make_site(grace=3600.0)
+    site.submit(S1, code=READY + "signal.signal(15, signal.SIG_IGN); ready()\nwhile True: signal.pause()\n")
+    site.wait_for_file(S1, "ready")
+    begin = time.monotonic()
+    assert site.backend.stop_all(grace_seconds=0.1, deadline_seconds=20.0) == ()
+    assert time.monotonic() - begin < 15.0
+    assert site.backend.status([S1])[S1].detail == "stopped by order: signal 9", "by its own keeper"
 
 
 def test_stopping_all(site):
@@ -415,6 +441,7 @@ def test_kill_minus_nine_of_the_backend_loses_nothing_and_starts_nothing_twice(t
     def all_ended() -> bool:
         backend.tick()
         load = backend.load(queue)
+        assert load.running is not None
         assert load.running <= 3
         return (load.waiting, load.running) == (0, 0)
 
@@ -435,7 +462,7 @@ def test_slots_are_respected_all_the_time(make_site, tmp_path):
     seen = [int((site.work(stamp) / "seen").read_text()) for stamp in stamps]
     assert max(seen) <= 3
     load = site.backend.load(QUEUE)
-    assert (load.waiting, load.running) == (0, 0)
+    assert (load.waiting, load.running) == (0, 0), "and all slots are free again"
 
 
 def test_two_backends_on_one_root_start_nothing_twice(make_site, tmp_path):

@@ -12,7 +12,7 @@ from lodesman.store import views
 from lodesman.store.engine import only_row
 
 PILOTS = "SELECT site, state, count(*) FROM pilot GROUP BY site, state"
-QUEUES = "SELECT count(*), coalesce(sum(waiting), 0) FROM task_queue_count WHERE waiting > 0"
+QUEUES = "SELECT count(*), coalesce(sum(waiting), 0) FROM queue_waiting WHERE waiting > 0"
 
 
 class _Collector:

@@ -5,6 +5,7 @@ It changes nothing but files: an uploaded sandbox is made known to the hot proce
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import Any
 import apsw
 import msgspec
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
@@ -20,8 +22,8 @@ from starlette.routing import Route
 from lodesman.api.auth import authenticate, may_touch, need_admin, need_pilot, need_user
 from lodesman.api.metrics import render_metrics
 from lodesman.api.openapi import document
-from lodesman.api.wire import STATUS
-from lodesman.errors import InvalidRequest, LodesmanError, NotFound
+from lodesman.api.wire import error_answer
+from lodesman.errors import InvalidRequest, LodesmanError, NotFound, Unavailable
 from lodesman.services import sandboxes
 from lodesman.services.accounts import Principal, find_principal
 from lodesman.services.director_log import last_iteration
@@ -35,6 +37,9 @@ from lodesman.store.job_lists import JobQuery, list_jobs
 
 SHA = re.compile(r"[0-9a-f]{64}")
 MOST = 10_000
+MOST_ID = 1 << 53
+BUGS = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, OSError, RuntimeError)
+log = logging.getLogger(__name__)
 MOST_STATES = 20
 
 
@@ -60,7 +65,7 @@ class ReadSide:
     def job(self, request: Request, who: Principal) -> views.Row:
         """The job of the path, if the caller may see it."""
         job_id = request.path_params["job"]
-        job = views.find_job(self.db, job_id)
+        job = views.find_job(self.db, job_id) if job_id <= MOST_ID else None
         may = may_touch(who, self.policy.sharing_groups())
         if job is None or not may(job["owner"], job["group"], job["vo"]):
             raise NotFound(f"There is no job {job_id} that is yours.", job=job_id)
@@ -75,17 +80,31 @@ def answer(value: Any) -> Response:
 async def refused(_request: Request, error: Exception) -> Response:
     """Our errors in their one shape."""
     assert isinstance(error, LodesmanError)  # noqa: S101
-    body = msgspec.json.encode({"error": error.as_dict()})
-    headers = {"retry-after": "1"} if error.code == "unavailable" else {}
-    return Response(body, STATUS.get(error.code, 500), headers, "application/json")
+    status, headers, body = error_answer(error)
+    return Response(body, status, {name.decode(): value.decode() for name, value in headers})
 
 
-def number(request: Request, name: str, default: int, most: int = 1 << 53) -> int:
+async def no_such_call(request: Request, error: Exception) -> Response:
+    """There is no such path, or not with this method."""
+    assert isinstance(error, HTTPException)  # noqa: S101
+    found = await refused(request, NotFound("There is no such call.", hint="See /v1/openapi.json."))
+    found.status_code = error.status_code
+    found.headers.update(error.headers or {})
+    return found
+
+
+async def failed(request: Request, _error: Exception) -> Response:
+    """A bug costs one request."""
+    log.exception("a request failed", extra={"path": request.url.path})
+    return await refused(request, Unavailable("The server failed to answer this; its log says why."))
+
+
+def number(request: Request, name: str, default: int, most: int = MOST_ID) -> int:
     """A whole number of the query. Raises InvalidRequest."""
     text = request.query_params.get(name, "")
     if not text:
         return default
-    if not text.isdigit() or len(text) > 16 or int(text) > most:
+    if not (text.isascii() and text.isdigit()) or len(text) > 16 or int(text) > most:
         raise InvalidRequest(f"{name} must be a whole number up to {most}.", parameter=name)
     return int(text)
 
@@ -152,6 +171,8 @@ class Calls:
         """PUT /v1/jobs/{job}/attempts/{attempt}/output."""
         pilot = need_pilot(self.side.who(request))
         job_id, attempt = request.path_params["job"], request.path_params["attempt"]
+        if max(job_id, attempt) > MOST_ID:
+            raise NotFound(f"There is no job {job_id}.", job=job_id)
         sandboxes.check_attempt(self.side.db, pilot, job_id, attempt)
         sha = _sha(request)
         size = await self.side.shelf.store(
@@ -180,6 +201,8 @@ class Calls:
             if size is None:
                 raise NotFound("You have not uploaded such a file.")
             return answer({"sha256": sha, "size": size})
+        if not SHA.fullmatch(sha):
+            raise NotFound("A sandbox is named by its SHA-256.")
         owner = sandboxes.sandbox_owner(self.side.db, who.pilot_id, sha)
         return FileResponse(self.side.shelf.input_path(owner, sha), media_type="application/octet-stream")
 
@@ -210,8 +233,9 @@ class Calls:
 
     async def standing(self, request: Request) -> Response:
         """GET /v1/standing: states, sites, shares received and deserved, times, failures."""
-        need_user(self.side.who(request), "jobs:read")
-        return answer(standing(self.side.db, self.side.policy))
+        who = need_user(self.side.who(request), "jobs:read")
+        may = may_touch(who, self.side.policy.sharing_groups())
+        return answer(standing(self.side.db, self.side.policy, may))
 
     async def director(self, request: Request) -> Response:
         """GET /v1/director: the last iteration with its arithmetic."""
@@ -283,4 +307,7 @@ def read_app(side: ReadSide) -> Starlette:
         Route("/v1/openapi.json", calls.openapi),
         Route("/metrics", calls.metrics),
     ]
-    return Starlette(routes=routes, exception_handlers={LodesmanError: refused})
+    faults = dict.fromkeys(BUGS, failed)
+    return Starlette(
+        routes=routes, exception_handlers={LodesmanError: refused, HTTPException: no_such_call, **faults}
+    )

@@ -14,7 +14,9 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+# A body has this long, and a second more for each so many bytes.
 BODY_SECONDS = 30.0
+SLOWEST_BYTES = 1 << 16
 SMALL_BODY = 1 << 20
 REPORT_BODY = 8 << 20
 SUBMIT_BODY = 32 << 20
@@ -45,36 +47,38 @@ class Disconnected(Exception):
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     """The whole body. Raises TooLarge over `limit` bytes, InvalidRequest if it does not come in time."""
     declared = header(scope, b"content-length")
-    if declared and declared.isdigit() and int(declared) > limit:
-        raise TooLarge(f"The request is larger than {limit} bytes.", limit=limit, size=int(declared))
-    message = await receive() if declared == b"0" else await _in_time(receive)
-    if not message.get("more_body"):
-        return _part(message, limit)
-    parts, size = [_part(message, limit)], 0
-    while message.get("more_body"):
-        message = await _in_time(receive)
-        parts.append(_part(message, limit))
-        size = sum(map(len, parts))
+    size = int(declared) if declared.isdigit() else limit
+    if size > limit and declared:
+        raise TooLarge(f"The request is larger than {limit} bytes.", limit=limit, size=size)
+    if declared == b"0":
+        return _part(await receive())
+    seconds = BODY_SECONDS + size / SLOWEST_BYTES
+    try:
+        async with asyncio.timeout(seconds):
+            message = await receive()
+            first = _part(message)
+            return await _rest(receive, first, limit) if message.get("more_body") else first
+    except TimeoutError:
+        raise InvalidRequest(f"The request was not complete after {seconds:.0f} seconds.") from None
+
+
+async def _rest(receive: Receive, first: bytes, limit: int) -> bytes:
+    parts, size = [first], len(first)
+    more = True
+    while more:
+        message = await receive()
+        parts.append(_part(message))
+        size += len(parts[-1])
         if size > limit:
             raise TooLarge(f"The request is larger than {limit} bytes.", limit=limit)
+        more = message.get("more_body", False)
     return b"".join(parts)
 
 
-async def _in_time(receive: Receive) -> MutableMapping[str, Any]:
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            return await receive()
-    except TimeoutError:
-        raise InvalidRequest(f"The request was not complete after {BODY_SECONDS:.0f} seconds.") from None
-
-
-def _part(message: MutableMapping[str, Any], limit: int) -> bytes:
+def _part(message: MutableMapping[str, Any]) -> bytes:
     if message["type"] == "http.disconnect":
         raise Disconnected
-    body: bytes = message.get("body", b"")
-    if len(body) > limit:
-        raise TooLarge(f"The request is larger than {limit} bytes.", limit=limit)
-    return body
+    return bytes(message.get("body", b""))
 
 
 def header(scope: Scope, name: bytes) -> bytes:
@@ -91,7 +95,7 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
         return decoder.decode(body)
     except msgspec.ValidationError as wrong:
         raise InvalidRequest(f"The request does not fit its description: {wrong}.") from None
-    except msgspec.DecodeError as wrong:
+    except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
         raise InvalidRequest(f"The request is not JSON: {wrong}.") from None
     except RecursionError:
         raise InvalidRequest("The request is nested too deeply.") from None
@@ -104,8 +108,8 @@ async def send_json(send: Send, body: bytes, status: int = 200) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-async def send_error(send: Send, error: LodesmanError) -> None:
-    """Answer with an error in its one shape."""
+def error_answer(error: LodesmanError) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+    """Status, headers and body of an error in its one shape."""
     status = STATUS.get(error.code, 500)
     body = msgspec.json.encode({"error": error.as_dict()})
     headers = [*JSON_HEADERS, (b"content-length", str(len(body)).encode())]
@@ -116,5 +120,11 @@ async def send_error(send: Send, error: LodesmanError) -> None:
     if status == 413:
         # The rest of the body is not read: the connection cannot be used again.
         headers.append((b"connection", b"close"))
+    return status, headers, body
+
+
+async def send_error(send: Send, error: LodesmanError) -> None:
+    """Answer with an error."""
+    status, headers, body = error_answer(error)
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -1,7 +1,6 @@
 """Batch systems: one protocol, and the backends that speak it."""
 
 from lodesman.batch.backend import (
-    PILOT_FILE,
     Backend,
     CancelOutcome,
     NativeState,
@@ -18,7 +17,6 @@ from lodesman.batch.backend import (
 from lodesman.batch.local import LocalBackend, TickReport, queue_slots
 
 __all__ = [
-    "PILOT_FILE",
     "Backend",
     "CancelOutcome",
     "LocalBackend",

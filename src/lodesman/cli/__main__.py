@@ -1,5 +1,7 @@
 """`python -m lodesman.cli`: the same as `lode`."""
 
+import sys
+
 from lodesman.cli import main
 
-main()
+sys.exit(main())

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -96,22 +98,29 @@ def issue(
         made = session.post("/v1/tokens", body)["token"]
         emit_json({"token": made}) if session.as_json else click.echo(made)
         return
-    descriptor = _open_new(file)
-    try:
-        with os.fdopen(descriptor, "w") as sink:
-            sink.write(session.post("/v1/tokens", body)["token"] + "\n")
-    except BaseException:
-        file.unlink(missing_ok=True)
-        raise
+    with _new_file(file) as sink:
+        sink.write(session.post("/v1/tokens", body)["token"] + "\n")
     emit_json({"file": str(file)}) if session.as_json else note(f"The token is in {file}.")
 
 
-def _open_new(file: Path) -> int:
-    """Opened before the token is made, so that none is lost for want of a place. Raises Conflict."""
+@contextmanager
+def _new_file(path: Path) -> Iterator[TextIO]:
+    """Opened before the token is made, so that none is lost for want of a place. Raises Conflict.
+
+    What was not written to its end is removed.
+    """
     try:
-        return os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except FileExistsError:
-        raise Conflict(f"{file} exists.", hint="Remove it, or name another file.") from None
+        raise Conflict(f"{path} exists.", hint="Remove it, or name another file.") from None
+    done = False
+    try:
+        with os.fdopen(descriptor, "w") as sink:
+            yield sink
+        done = True
+    finally:
+        if not done:
+            path.unlink(missing_ok=True)
 
 
 @token.command("ls")
@@ -129,7 +138,7 @@ def list_tokens(session: Session, /) -> None:
         Column(title="scopes"),
         Column(title="age", right=True),
         Column(title="ends in", right=True),
-        Column(title="note", fold=True),
+        Column(title="note"),
     )
     now = time.time()
     show_table(columns, [_cells(row, now) for row in rows])

@@ -41,11 +41,11 @@ def read_source(name: str) -> Source:
             with Path(name).open("rb") as file:
                 data = file.read(most + 1)
         except OSError as fault:
-            raise InvalidRequest(f"{name} cannot be read: {fault.strerror}.") from None
+            raise InvalidRequest(f"cannot be read: {fault.strerror}.") from None
         label, base = name, Path(name).parent
     if len(data) > most:
         raise TooLarge(
-            f"{label} has more than {most} bytes.", hint="Send large data as an input sandbox.", limit=most
+            f"has more than {most} bytes.", hint="Send large data as an input sandbox.", limit=most
         )
     return Source(label=label, data=data, base=base)
 

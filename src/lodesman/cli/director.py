@@ -89,7 +89,7 @@ def _show_rows(plan: Mapping[str, Any], limit: int) -> None:
         Column(title="drawn", right=True),
         Column(title="asked", right=True),
         Column(title="placed", right=True),
-        Column(title="in words", fold=True),
+        Column(title="in words"),
     )
     cells: list[list[Cell]] = [
         [
@@ -114,7 +114,7 @@ def _show_rooms(plan: Mapping[str, Any], limit: int) -> None:
         Column(title="queue"),
         Column(title="wanted", right=True),
         Column(title="room", right=True),
-        Column(title="limited by", fold=True),
+        Column(title="limited by"),
     )
     # A clamp is stored as [name, before, after, detail].
     cells: list[list[Cell]] = [
@@ -180,9 +180,9 @@ def _show_sites(sites: list[Row], pilots: list[Row]) -> None:
         return
     columns = (
         Column(title="site"),
-        Column(title="ended attempts", fold=True),
+        Column(title="ended attempts"),
         Column(title="cpu", right=True),
-        Column(title="pilots", fold=True),
+        Column(title="pilots"),
     )
     nothing: Row = {"outcomes": {}, "cpu_seconds": None}
     cells: list[list[Cell]] = [
@@ -208,7 +208,7 @@ def _show_faulty(faulty: list[Row]) -> None:
         Column(title="jobs", right=True),
         Column(title="state"),
         Column(title="for instance", right=True),
-        Column(title="reason", fold=True),
+        Column(title="reason"),
     )
     cells: list[list[Cell]] = [
         [f"{n:,}", state(kind[0]), str(example[kind]), kind[1]] for kind, n in counts.most_common(20)

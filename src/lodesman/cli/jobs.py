@@ -37,7 +37,7 @@ COLUMNS = (
     Column(title="group"),
     Column(title="site"),
     Column(title="tries", right=True),
-    Column(title="remark", fold=True),
+    Column(title="remark"),
 )
 
 
@@ -131,7 +131,11 @@ def fetch_counts(session: Session, question: Question) -> dict[str, int]:
 def show_jobs(rows: Sequence[Row], question: Question, *, now: float) -> None:
     """The table of jobs; with owners if they may differ."""
     if not rows:
-        note("There is no such job." if question.ranges or question.states or question.group else "You have no jobs.")
+        note(
+            "There is no such job."
+            if question.ranges or question.states or question.group
+            else "You have no jobs."
+        )
         return
     owners = len({row["owner"] for row in rows}) > 1 or question.everyone
     columns = [*COLUMNS[:4], Column(title="owner"), *COLUMNS[4:]] if owners else COLUMNS
@@ -179,8 +183,7 @@ def _tell_more(rows: Sequence[Row], question: Question) -> None:
         rest = Range(rows[-1]["id"] + 1, question.ranges[-1].last)
         note(f"There are more: lode status {rest}, or --limit {question.limit * 10}.")
     else:
-        rest = Range(1, rows[-1]["id"] - 1)
-        note(f"There are more: lode status {rest}, or --limit {question.limit * 10}.")
+        note(f"There are older ones: --limit {question.limit * 10}.")
 
 
 def _watch(session: Session, question: Question) -> int:
@@ -224,7 +227,7 @@ ATTEMPT_COLUMNS = (
     Column(title="ran", right=True),
     Column(title="cpu", right=True),
     Column(title="memory", right=True),
-    Column(title="end", fold=True),
+    Column(title="end"),
 )
 
 
@@ -269,7 +272,7 @@ def events(session: Session, /, *, job: int) -> None:
         emit_json({"events": found})
         return
     now = time.time()
-    columns = (Column(title="age", right=True), Column(title="event"), Column(title="details", fold=True))
+    columns = (Column(title="age", right=True), Column(title="event"), Column(title="details"))
     rows: list[list[Cell]] = [[age(one["at"], now), state(one["event"]), _details(one)] for one in found]
     show_table(columns, rows)
 

@@ -21,7 +21,7 @@ COLUMNS = (
     Column(title="age", right=True),
     Column(title="seen", right=True),
     Column(title="owner"),
-    Column(title="remark", fold=True),
+    Column(title="remark"),
 )
 
 

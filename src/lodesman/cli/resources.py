@@ -35,7 +35,7 @@ def list_sites(session: Session, /) -> None:
         Column(title="ces", right=True),
         Column(title="queues", right=True),
         Column(title="running jobs", right=True),
-        Column(title="pilots", fold=True),
+        Column(title="pilots"),
     )
     rows = [
         [row["site"], str(row["ces"]), str(row["queues"]), f"{row['running_jobs']:,}", states(row["pilots"])]
@@ -65,14 +65,14 @@ def list_queues(session: Session, /, *, origin: bool, site_name: str, vo: str) -
         columns = (
             Column(title="queue"),
             Column(title="parameter"),
-            Column(title="value", fold=True),
+            Column(title="value"),
             Column(title="level"),
         )
         _show(columns, [cells for row in found for cells in _origins(row)], "There is no such queue.")
     else:
         used = [name for name in MAIN_PARAMETERS if any(name in row["parameters"] for row in found)]
         titles = [Column(title="queue"), *(Column(title=name) for name in used)]
-        last = [Column(title="others", fold=True), Column(title="pilots")]
+        last = [Column(title="others"), Column(title="pilots")]
         _show([*titles, *last], [_queue_cells(row, used) for row in found], "There is no such queue.")
 
 
@@ -119,7 +119,7 @@ def list_task_queues(session: Session, /, *, limit: int) -> None:
         Column(title="owner"),
         Column(title="group"),
         Column(title="cpu", right=True),
-        Column(title="asks for", fold=True),
+        Column(title="asks for"),
     )
     now = time.time()
     _show(columns, [_tq_cells(row, now) for row in rows], "No job waits.")

@@ -116,8 +116,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not os.environ.get("LODE_DEBUG"):
         sys.excepthook = _last_words
     try:
-        answer = lode.main(arguments, prog_name="lode", standalone_mode=False, obj=session)
+        answer = _invoke(list(sys.argv[1:] if arguments is None else arguments), session)
         sys.stdout.flush()
+    except click.exceptions.Exit as end:
+        return end.exit_code
     except BrokenPipeError:
         return _pipe_closed()
     except (click.Abort, KeyboardInterrupt):
@@ -132,7 +134,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refused(fault, session)
     except OSError as fault:
         return _broken(fault)
+    finally:
+        session.close()
     return answer if isinstance(answer, int) else 0
+
+
+def _invoke(arguments: list[str], session: Session) -> object:
+    """Not click's own `main`: it ends the process when a pipe closes."""
+    if "_LODE_COMPLETE" in os.environ:
+        return lode.main(arguments, prog_name="lode")
+    with lode.make_context("lode", arguments, obj=session) as context:
+        return lode.invoke(context)
 
 
 def _usage(fault: click.ClickException) -> int:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 DEFAULT_SERVER = "http://127.0.0.1:7777"
 PAGE = 1_000
+# A person waits: about a second for a server that restarts, no more.
+PATIENCE_ROUNDS = 4
 MOST_TOKEN_BYTES = 4_096
 Row = dict[str, Any]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,16 +45,21 @@ class Session:
     def client(self) -> Client:
         """The client. Raises Unauthorized without a token, InvalidConfig for an unusable address."""
         if self._client is None:
-            from lodesman.client import Client
+            from lodesman.client import Client, Retry
 
             servers = [part.strip() for part in self.server.split(",") if part.strip()]
-            client = Client(
-                servers, find_token(self.token_file, self.environ, Path.cwd()), ca_file=self.ca_file
-            )
+            retry = Retry(rounds=PATIENCE_ROUNDS)
+            token = find_token(self.token_file, self.environ, Path.cwd())
+            client = Client(servers, token, ca_file=self.ca_file, retry=retry)
             for server in client.servers:
                 _check_private(server.host, str(server), secure=server.secure)
             self._client = client
         return self._client
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._client is not None:
+            self._client.close()
 
     def get(self, path: str, **query: str | float | None) -> Any:
         """The JSON answer to GET. Parameters that are None or empty are left out."""

@@ -16,6 +16,9 @@ import click
 
 from lodesman.cli.words import NOTHING, plain
 
+# Texts up to this width stay whole on a narrow terminal: states, groups, ages.
+FOLD_ABOVE = 10
+
 
 class Styled(NamedTuple):
     """A text with a style for terminals."""
@@ -29,11 +32,10 @@ Cell = str | Styled
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """A column: its title, numbers to the right, long texts folded where the terminal ends."""
+    """A column: its title, and whether it holds numbers, which stand to the right."""
 
     title: str
     right: bool = False
-    fold: bool = False
 
 
 _STYLES = {
@@ -111,19 +113,20 @@ def _rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], strea
 
 
 def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Any:
-    """The table for rich. Numbers are never cut; other columns give way when the terminal is narrow."""
+    """The table for rich. Nothing is cut: where the terminal is narrow texts are folded, numbers never."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for place, column in enumerate(columns):
-        widest = max((len(plain(_text(row[place]))) for row in rows), default=0)
+        cells = (len(plain(_text(row[place]))) for row in rows)
+        widest = max(cells, default=0)
         table.add_column(
             Text(column.title.upper()),
             justify="right" if column.right else "left",
-            no_wrap=not column.fold,
-            overflow="fold" if column.fold else "ellipsis",
-            min_width=max(widest, len(column.title)) if column.right else None,
+            no_wrap=column.right,
+            overflow="fold",
+            min_width=max(widest, len(column.title)) if column.right else min(widest, FOLD_ABOVE),
         )
     for row in rows:
         table.add_row(*(_rich_cell(cell) for cell in row))

@@ -81,7 +81,7 @@ class Background:
             launch=self.pools.launch,
             rng=random.Random(),
         )
-        self.census = Census(open_reader(config.database), backends, self.post)
+        self.census = Census(open_reader(config.database), backends, post=self.post, told=self._told)
         self.side = ReadSide(
             db=open_reader(config.database),
             policy=self.policy,

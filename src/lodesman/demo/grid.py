@@ -38,6 +38,8 @@ class Grid:
             "resources.files": [str(resources)],
             "director.PollingTime": 1,
             "director.pilotsPerIteration": 8,
+            # Private pilots serve one user: with few slots and short idle times they would stand in the way.
+            "director.PrivatePilotFraction": 0.2,
         }
         self._arguments = [
             word for name, value in settings.items() for word in ("--set", f"{name}={json.dumps(value)}")
@@ -92,7 +94,10 @@ class Grid:
         )  # fmt: skip
         if done.returncode != 0:
             raise Unavailable(f"lode {words[0]} failed: {done.stderr.strip() or done.stdout.strip()}")
-        return json.loads(done.stdout)
+        try:
+            return json.loads(done.stdout)
+        except ValueError:
+            raise Unavailable(f"lode {words[0]} did not answer in JSON: {done.stdout[:500]!r} {done.stderr[:500]!r}") from None
 
     def stop(self) -> None:
         """End the server; it ends its pilots, and they their payloads."""

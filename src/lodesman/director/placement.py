@@ -122,7 +122,8 @@ def place(
     rng: Random,
 ) -> PlacementResult:
     """Place pilots one by one in random order, so scarce room is shared in the proportions asked."""
-    offers = [_offer(ask, queues, explain) for ask in asks]
+    shown: _Shown = {}
+    offers = [_offer(ask, queues, explain, shown) for ask in asks]
     floor = _Floor(queues, offers, gates=gates, now=now)
     pending = [index for index, ask in enumerate(asks) for _ in range(ask.count)]
     rng.shuffle(pending)
@@ -144,7 +145,13 @@ class _Offer:
     refusals: tuple[Refusal, ...]
 
 
-def _offer(ask: Ask, queues: Sequence[CandidateQueue], explain: Explain) -> _Offer:
+# What pilots present, by queue and by all of their identity and pool that shows: most asks share it.
+_Shown = dict[tuple[QueueId, tuple[str | None, ...]], ResourceRequest]
+
+
+def _offer(ask: Ask, queues: Sequence[CandidateQueue], explain: Explain, shown: _Shown) -> _Offer:
+    who = ask.identity
+    shows = (ask.key.vo, ask.pool, who.serves_owner, who.serves_group, who.pilot_type)
     eligible: dict[QueueId, ResourceRequest] = {}
     refusals = []
     for queue in queues:
@@ -155,7 +162,8 @@ def _offer(ask: Ask, queues: Sequence[CandidateQueue], explain: Explain) -> _Off
         if template is None:
             refusals.append(Refusal(queue_id=queue.queue_id, kind=RefusalKind.OTHER_VO))
             continue
-        request = presented(template, ask.identity, submission_pool=ask.pool)
+        request = shown.get((queue.queue_id, shows)) or presented(template, who, submission_pool=ask.pool)
+        shown[queue.queue_id, shows] = request
         reasons = tuple(explain(ask.key, request))
         if reasons:
             refusals.append(Refusal(queue_id=queue.queue_id, kind=RefusalKind.INELIGIBLE, reasons=reasons))

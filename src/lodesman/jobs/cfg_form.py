@@ -181,7 +181,8 @@ def _section(name: str, record: Record, *, plain: bool) -> CfgSection:
 
 
 def _written_name(name: str) -> str:
-    return name if _BARE_NAME.match(name) else quote(name).translate(_IN_NAME)
+    bare = _BARE_NAME.match(name) and name.isprintable()
+    return name if bare else quote(name).translate(_IN_NAME)
 
 
 def _written(value: Any, *, plain: bool) -> str:

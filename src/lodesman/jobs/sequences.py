@@ -25,7 +25,6 @@ _LABEL = re.compile(r"[a-z0-9_.-]*\Z")
 _LARGEST = 1e100
 _STEPS = 200
 _DECIMAL = Context(prec=50, traps=[])
-_SCALARS = frozenset({str, int, float, bool})
 _COUNT = whole(1, MAX_MEMBERS)
 _COUNT_RIGHT = f"a whole number from 1 to {MAX_MEMBERS}, or a list with one value for each member"
 _PARTS = {"parameterstart": "start", "parameterstep": "step", "parameterfactor": "factor"}
@@ -128,11 +127,17 @@ def _read_parts(label: str, parameters: Given, places: PositionMap) -> NamedSequ
 def _listed(name: str, values: list[Any], places: PositionMap) -> tuple[Any, ...]:
     if not values:
         raise invalid(name, Mistake("is an empty list"), places, right=_COUNT_RIGHT)
-    if not _SCALARS.issuperset(map(type, values)):
-        wrong = next(index for index, value in enumerate(values) if type(value) not in _SCALARS)
-        mistake = Mistake(f"has {kind_of(values[wrong])} as value {wrong}")
-        raise invalid(name, mistake, places, right="texts, numbers or truth values")
+    wrong = next((index for index, value in enumerate(values) if not _is_scalar(value)), None)
+    if wrong is not None:
+        mistake = Mistake(f"has {kind_of(values[wrong])} as value {wrong}, which stands for nothing")
+        raise invalid(name, mistake, places, right="texts, finite numbers of 64 bits or truth values")
     return tuple(values)
+
+
+def _is_scalar(value: Any) -> bool:
+    if isinstance(value, int):
+        return INT_MIN <= value <= INT_MAX
+    return isinstance(value, str) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _number(name: str, value: Any, places: PositionMap) -> int | float:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from lodesman.jobs.parsed import INT_MAX, shown
+from lodesman.jobs.parsed import INT_MAX, INT_MIN, shown
 from lodesman.jobs.shell_words import BrokenQuote, split_words
 
 Reader = Callable[[Any], Any]
@@ -223,7 +223,7 @@ def arguments(value: Any) -> tuple[str, ...]:
         except BrokenQuote as error:
             raise Mistake(f"has {error}") from None
     else:
-        found = [str(part) if type(part) is int else part for part in _listed(value)]
+        found = [str(part) if _is_whole(part) else part for part in _listed(value)]
     for part in found:
         if not isinstance(part, str):
             raise Mistake(f"has {kind_of(part)} among its items")
@@ -232,6 +232,10 @@ def arguments(value: Any) -> tuple[str, ...]:
     if sum(map(len, found)) > ARGUMENTS_MAX:
         raise Mistake(f"has more than {ARGUMENTS_MAX} characters in all")
     return tuple(found)
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int and INT_MIN <= value <= INT_MAX
 
 
 def _check_argument(part: str) -> None:
@@ -268,7 +272,7 @@ def _pair(part: Any) -> tuple[str, str]:
 
 
 def _content(variable: str, content: Any) -> str:
-    if isinstance(content, bool) or not isinstance(content, (str, int, float)):
+    if not (isinstance(content, (str, float)) or _is_whole(content)):
         raise Mistake(f"gives {shown(variable)} {kind_of(content)}, not text", below=variable)
     value = str(content)
     if _NO_ARGUMENT.search(value):

@@ -1,7 +1,7 @@
 """Matching: which task queue gives its next job to a resource that asks (DESIGN 3.3).
 
-`criteria` says who may run what, `index` keeps the task queues as bits, `lottery` draws by share, `matcher` takes
-jobs, `parked` holds the requests that wait.
+`criteria` says who may run what, `index` keeps the task queues as bits, `lottery` draws by share, `matcher`
+takes jobs, `parked` holds the requests that wait.
 """
 
 from lodesman.matching.criteria import explain, fits

@@ -32,17 +32,23 @@ from lodesman.matching.task_queue import TaskQueueKey
 class Masks(Protocol):
     """One attribute of all members of a table, as masks (`masks.py`)."""
 
-    def add(self, slot: int, values: Any, /) -> None: ...
-    def remove(self, slot: int, values: Any, /) -> None: ...
-    def narrow(self, mask: int, asked: Any, /) -> int: ...
+    def add(self, slot: int, values: Any, /) -> None:
+        """A member with these values takes a free slot."""
+
+    def remove(self, slot: int, values: Any, /) -> None:
+        """The inverse of `add`."""
+
+    def narrow(self, mask: int, asked: Any, /) -> int:
+        """`mask` without the members that do not pass."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """A relation between what a key asks and what a resource offers.
 
-    `holds` judges one pair; neither value is None (which always holds). `of_keys` makes masks whose members are
-    keys, `of_requests` masks whose members are resources.
+    `holds` judges one pair; neither value is None (which always holds). `of_keys` makes masks whose members
+    are keys, `of_requests` masks whose members are resources.
     """
 
     holds: Callable[[Any, Any], bool]
@@ -142,7 +148,7 @@ def _required_tag_reason(key: TaskQueueKey, request: ResourceRequest) -> Reason:
     )
 
 
-# Whose the job is. The index keeps the task queues of each VO and group apart, so it needs no masks for these two.
+# Whose the job is. The index keeps the task queues of each VO and group apart: it needs no masks for these.
 WHOSE: Final = (
     Criterion(
         name="vo",
@@ -188,14 +194,14 @@ WHERE: Final = (
         rule=OVERLAP,
         of_key=lambda k: _asked(_one(k.submit_pool)),
         of_request=lambda r: r.submit_pools,
-        unfit=lambda k, r: reasons.SubmitPoolNotServed(pool=k.submit_pool),
+        unfit=lambda k, _: reasons.SubmitPoolNotServed(pool=k.submit_pool),
     ),
     Criterion(
         name="banned_site",
         rule=DISJOINT,
         of_key=lambda k: k.banned_sites,
         of_request=_banned_for,
-        unfit=lambda k, r: reasons.SiteBanned(site=r.site),
+        unfit=lambda _, r: reasons.SiteBanned(site=r.site),
     ),
     Criterion(
         name="ce",

@@ -1,7 +1,7 @@
 """The task queues of one group: slots, masks, and the tree of owners and weights beneath the group.
 
-Groups are apart because the lottery settles the group first (DESIGN 3.3): all that follows then works on masks as
-wide as that group's task queues, and a new task queue concerns no other group.
+Groups are apart because the lottery settles the group first (DESIGN 3.3): all that follows then works on
+masks as wide as that group's task queues, and a new task queue concerns no other group.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Any, Final
 
+from lodesman.matching.cells import Cell, slots_of
 from lodesman.matching.criteria import HOW_MUCH, WHERE, KeyMasks
-from lodesman.matching.masks import Cell, slots_of
 from lodesman.matching.shares import priority_weight
 from lodesman.matching.task_queue import TaskQueueKey
 
@@ -71,15 +71,16 @@ class OwnerQueues:
 class GroupIndex:
     """All task queues of a group of a VO.
 
-    `open` are the slots that may be drawn: a job waits and no limit blocks. `number` is the place of this group
-    in the lists of a view. `arrived` counts arrivals of task queues, `recent` are the last ones: a remembered mask
-    catches up by them. (It need not learn of departures: `open` has no bit for a free slot.) `birth` is
-    different for each group and shows in `arrived`, so what was remembered of another group is not mistaken.
+    `open` are the slots that may be drawn: a job waits and no limit blocks. `number` is the place of this
+    group in the lists of a view. `arrived` counts arrivals of task queues, `recent` are the last ones: a
+    remembered mask catches up by them. (It need not learn of departures: `open` has no bit for a free slot.)
+    `birth` is different for each group and shows in `arrived`, so what was remembered of another group is
+    not mistaken.
     """
 
     __slots__ = (
-        "_free", "_numbers", "_occupied", "_where", "alive", "arrived", "job_sharing", "name", "number", "open",
-        "owners", "owners_drawn", "recent", "slots", "vo",
+        "_free", "_numbers", "_occupied", "_where", "alive", "arrived", "job_sharing", "name", "number",
+        "open", "owners", "owners_drawn", "recent", "slots", "vo",
     )  # fmt: skip
 
     def __init__(self, vo: str, name: str, *, number: int, birth: int) -> None:

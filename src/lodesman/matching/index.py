@@ -1,7 +1,7 @@
 """The index: all task queues that may have waiting jobs, by VO and group (DESIGN 3.3).
 
-An emptied task queue keeps its slot for a while, so that one that fills again changes one bit. Used from one thread
-only: the writer's.
+An emptied task queue keeps its slot for a while, so that one that fills again changes one bit. Used from one
+thread only: the writer's.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
 
 IDLE_SECONDS: Final = 300.0
+CROWDED_SECONDS: Final = 1.0
 IDLE_AT_LEAST: Final = 1024
 IDLE_PART: Final = 4
 
@@ -122,14 +123,14 @@ class Index:
     def forget_idle(self, now: float) -> list[int]:
         """Remove task queues that have been empty for more than 300 s; returns their ids.
 
-        If very many are empty (over 1,024 and a quarter of the index), the ones empty longest go earlier, so that
-        task queues that come and go fast do not make the masks wide. Call it between transactions: an undo
-        must find its task queues.
+        If very many are empty (over 1,024 and a quarter of the index), the ones empty longest go after 1 s, so
+        that task queues that come and go fast do not make the masks wide. Call it between transactions: an
+        undo must find its task queues.
         """
         surplus = len(self._idle) - max(IDLE_AT_LEAST, (len(self._queues) - len(self._idle)) // IDLE_PART)
         gone: list[int] = []
         for tq_id, since in self._idle.items():
-            if len(gone) >= surplus and now - since <= IDLE_SECONDS:
+            if now - since <= (IDLE_SECONDS if len(gone) >= surplus else CROWDED_SECONDS):
                 break
             gone.append(tq_id)
         for tq_id in gone:

@@ -4,8 +4,8 @@
 2. An owner inside it, equal among those with an eligible task queue (not if the group shares jobs).
 3. A task queue of the owner, by UserPriority weight.
 
-Levels 1 and 2 draw among all, test, and draw again; after 8 failures they list those that pass. A draw that is
-repeated until it passes is distributed as one among those that pass, so both ways are exact.
+Levels 1 and 2 draw among all, test, and draw again; after 8 failures they list those that pass. A draw that
+is repeated until it passes is distributed as one among those that pass, so both ways are exact.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Final
 
+from lodesman.matching.cells import nth_slot
 from lodesman.matching.group_index import GroupIndex, OwnerQueues, Queue
 from lodesman.matching.index import Index
-from lodesman.matching.masks import nth_slot
 from lodesman.matching.shares import DEFAULT_GROUP, GroupShare
 from lodesman.matching.views import Ballot, View
 

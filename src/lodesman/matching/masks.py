@@ -1,173 +1,39 @@
 """Sets of slots as the bits of one integer, kept per attribute value (DESIGN 3.3, index).
 
-A *slot* is the place of one member (a task queue, or a parked signature) in a table; member i is bit i.
-Each class here holds one attribute of all members and narrows a mask to the members that pass one rule. The
-rules work in both directions: members may be task queues asked by a resource, or resources asked by a
-task queue (`criteria.py` says which). Values are tuples without duplicates; None stands for "anything goes".
+Member i of a table is bit i of a mask. Each class here holds one attribute of all members and narrows a mask to
+the members that pass one rule. The rules work in both directions: members may be task queues asked by a
+resource, or resources asked by a task queue (`criteria.py` says which). Values are tuples without duplicates;
+None stands for "anything goes".
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
+
+from lodesman.matching.cells import Cell, CellsByValue
 
 Values = tuple[str, ...]
 
-FLUSH_AT: Final = 512
-SPARSE_BITS: Final = 4096
-DIRECT: Final = 8
-NARROW_BITS: Final = 64
 ANSWERS_AT_MOST: Final = 64
-
-
-def bits_of(slots: Sequence[int]) -> int:
-    """The mask in which a slot is set if it comes an odd number of times."""
-    if len(slots) <= DIRECT:
-        mask = 0
-        for slot in slots:
-            mask ^= 1 << slot
-        return mask
-    raw = bytearray((max(slots) >> 3) + 1)
-    for slot in slots:
-        raw[slot >> 3] ^= 1 << (slot & 7)
-    return int.from_bytes(raw, "little")
-
-
-def slots_of(mask: int) -> Iterator[int]:
-    """The slots of a mask, lowest first."""
-    base = 0
-    while mask:
-        part = mask & 0xFFFF_FFFF_FFFF_FFFF
-        while part:
-            low = part & -part
-            yield base + low.bit_length() - 1
-            part ^= low
-        mask >>= 64
-        base += 64
-
-
-def nth_slot(mask: int, n: int) -> int:
-    """The slot of the n-th set bit, n from 0; the mask has more than n bits.
-
-    Halves the width until it is small: about twice the work of one count of bits.
-    """
-    base = 0
-    width = mask.bit_length()
-    while n > 3 and width > NARROW_BITS:
-        half = width >> 1
-        low = mask & ((1 << half) - 1)
-        count = low.bit_count()
-        if n < count:
-            mask = low
-            width = half
-        else:
-            n -= count
-            mask >>= half
-            base += half
-            width -= half
-    while n:
-        mask &= mask - 1
-        n -= 1
-    return base + (mask & -mask).bit_length() - 1
-
-
-class Cell:
-    """The members that have one value. Changes wait in a list until somebody reads.
-
-    So a task queue that names 500 sites costs 500 short appends, and a thousand queues that come at once
-    cost each mask one copy. A mask of few bits is made anew at each read and not kept: 100,000
-    owners with one task queue each must not hold 100,000 masks.
-    """
-
-    __slots__ = ("_mask", "flips", "size")
-
-    def __init__(self) -> None:
-        self._mask = 0
-        self.flips: list[int] = []  # slots that came or went since the mask was made
-        self.size = 0
-
-    def add(self, slot: int) -> None:
-        """Set a bit that is not set."""
-        self.size += 1
-        self.flips.append(slot)
-        if len(self.flips) >= FLUSH_AT:
-            self.flush()
-
-    def remove(self, slot: int) -> None:
-        """Clear a bit that is set."""
-        self.size -= 1
-        self.flips.append(slot)
-        if len(self.flips) >= FLUSH_AT:
-            self.flush()
-
-    def flush(self) -> None:
-        """Bring the mask up to date."""
-        self._mask ^= bits_of(self.flips)
-        self.flips.clear()
-
-    def read(self) -> int:
-        """The mask as it is now."""
-        flips = self.flips
-        if flips:
-            if not self._mask and len(flips) * SPARSE_BITS <= flips[0]:
-                return bits_of(flips)
-            self.flush()
-        return self._mask
-
-
-class CellsByValue(dict[str, Cell]):
-    """Cells by value; a value without members has no cell."""
-
-    __slots__ = ()
-
-    def add(self, slot: int, values: Iterable[str]) -> None:
-        """Note a member under each of its values."""
-        for value in values:
-            cell = self.get(value)
-            if cell is None:
-                cell = self[value] = Cell()
-            # Cell.add, written out: a task queue may list hundreds of sites.
-            cell.size += 1
-            cell.flips.append(slot)
-            if len(cell.flips) >= FLUSH_AT:
-                cell.flush()
-
-    def remove(self, slot: int, values: Iterable[str]) -> None:
-        """Forget what `add` noted."""
-        for value in values:
-            cell = self[value]
-            cell.size -= 1
-            cell.flips.append(slot)
-            if not cell.size:
-                del self[value]
-            elif len(cell.flips) >= FLUSH_AT:
-                cell.flush()
-
-    def any_of(self, values: Iterable[str]) -> int:
-        """The members that have at least one of the values."""
-        found = 0
-        for value in values:
-            cell = self.get(value)
-            if cell is not None:
-                found |= cell.read()
-        return found
 
 
 class OverlapMasks:
     """Passes members that share a value with what is asked, and members that take anything (None)."""
 
-    __slots__ = ("_anything", "_by_value")
+    __slots__ = ("_anything", "_by_value", "_choosy")
 
     def __init__(self) -> None:
         self._anything = Cell()
         self._by_value = CellsByValue()
+        self._choosy = 0  # members that do not take anything
 
     def add(self, slot: int, values: Values | None) -> None:
         """A member with these values."""
         if values is None:
             self._anything.add(slot)
         else:
+            self._choosy += 1
             self._by_value.add(slot, values)
 
     def remove(self, slot: int, values: Values | None) -> None:
@@ -175,13 +41,14 @@ class OverlapMasks:
         if values is None:
             self._anything.remove(slot)
         else:
+            self._choosy -= 1
             self._by_value.remove(slot, values)
 
     def narrow(self, mask: int, asked: Values) -> int:
         """`mask` without the members that do not pass."""
+        if not self._choosy:
+            return mask
         by_value = self._by_value
-        if not by_value:
-            return mask  # all take anything
         if len(asked) == 1:  # the common case, without a loop
             cell = by_value.get(asked[0])
             return mask & (self._anything.read() if cell is None else self._anything.read() | cell.read())

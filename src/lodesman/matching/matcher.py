@@ -37,8 +37,8 @@ class RequestExplanation:
 class KeyExplanation:
     """What stands between a task queue and the resources asked about.
 
-    `fitting` of `asked` resources may run its jobs. `refused` counts resources by criterion; `nearest` is a resource
-    with the fewest reasons against it, and these reasons (None if no resource was asked about).
+    `fitting` of `asked` resources may run its jobs. `refused` counts resources by criterion; `nearest` is a
+    resource with the fewest reasons against it, and these reasons (None if no resource was asked about).
     """
 
     asked: int
@@ -71,10 +71,10 @@ class Matcher:
         rng: random.Random,
         undo: list[Callable[[], object]],
     ) -> list[int]:
-        """Take up to `count` jobs for a resource, each by its own draw; the ids of their task queues in order.
+        """Take up to `count` jobs for a resource, each by its own draw; returns their task queues in order.
 
-        The jobs have left the index when this returns; the inverse operations are on `undo`, to be called last
-        first. Fewer than `count` come back only if nothing more is eligible.
+        The jobs have left the index when this returns; the inverse operations are on `undo`, to be called
+        last first. Fewer than `count` come back only if nothing more is eligible.
         """
         view = self._views.of(request)
         numbers = numbers_of(request)
@@ -93,10 +93,10 @@ class Matcher:
         return chosen
 
     def eligible_groups(self, chosen: Collection[int]) -> str | None:
-        """The groups that took part in the lottery of the last choice, as a JSON list; None if nothing was chosen.
+        """The groups that took part in the last choice, as a JSON list; None if nothing was chosen.
 
-        What `deserved` needs of a claim. `chosen` is what that choice returned: a group whose last job it took is
-        counted in. Call it right after the choice.
+        What `deserved` needs of a claim. `chosen` is what that choice returned: a group whose last job it
+        took is counted in. Call it right after the choice.
         """
         if self._last is None or not chosen:
             return None
@@ -108,7 +108,7 @@ class Matcher:
         return json.dumps(names, separators=(",", ":"), ensure_ascii=False)
 
     def eligible(self, request: ResourceRequest) -> list[int]:
-        """The ids of all task queues that a request may draw from now. For displays and tests, not for claims."""
+        """The ids of all task queues that a request may draw from now. Not fast: for displays and tests."""
         view = self._views.of(request)
         numbers = numbers_of(request)
         ballot = self.lottery.look(view)

@@ -1,7 +1,7 @@
 """Requests that wait for work: parked by signature, woken by task queues that fill (DESIGN 3.3, long poll).
 
-Requests of one signature are alike for the matcher, so what a task queue fits is decided once per signature, and
-for all signatures at once: they are the members of masks that the task queue's key asks.
+Requests of one signature are alike for the matcher, so what a task queue fits is decided once per signature,
+and for all signatures at once: they are the members of masks that the task queue's key asks.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from heapq import heappop, heappush
 from itertools import islice
 from typing import Final
 
+from lodesman.matching.cells import slots_of
 from lodesman.matching.criteria import RequestMasks
 from lodesman.matching.index import Index
-from lodesman.matching.masks import slots_of
 from lodesman.matching.request import ResourceRequest
 
 LIFE_STEP: Final = 60
@@ -71,8 +71,8 @@ class Parked:
     """The parked requests. Tickets are whatever the caller knows them by. Used from one thread only."""
 
     __slots__ = (
-        "_by_order", "_free", "_idle", "_index", "_kinds", "_masks", "_number", "_occupied", "_orders", "_slots",
-        "_tickets",
+        "_by_order", "_free", "_idle", "_index", "_kinds", "_masks", "_number", "_occupied", "_orders",
+        "_slots", "_tickets",
     )  # fmt: skip
 
     def __init__(self, index: Index) -> None:
@@ -95,9 +95,9 @@ class Parked:
         return ticket in self._tickets
 
     def park(self, ticket: Hashable, request: ResourceRequest, count: int, since: float) -> None:
-        """Let a request for up to `count` jobs wait; `since` decides its turn. ValueError if it waits already.
+        """Let a request for up to `count` jobs wait; `since` decides its turn.
 
-        Not to be called while `wake` is being iterated.
+        Raises ValueError if the ticket waits already. Not to be called while `wake` is being iterated.
         """
         if ticket in self._tickets:
             raise ValueError(f"ticket {ticket!r} is parked already")
@@ -124,12 +124,13 @@ class Parked:
         return True
 
     def wake(self, filled: Mapping[int, int]) -> Iterator[Hashable]:
-        """The tickets to serve for task queues that filled (id -> jobs that joined); for each, longest waiting first.
+        """The tickets to serve for task queues that filled, for each the longest waiting first.
 
-        The caller lets each ticket claim, and leave if it got something, before it asks for the next. So no
-        job of these task queues stays while a ticket that fits it waits, though a ticket may draw its job from
-        another task queue; and no more tickets wake than there are jobs. A ticket that is still parked
-        afterwards counts for the jobs that it asked for. No ticket comes twice.
+        `filled` maps ids to the numbers of jobs that joined. The caller lets each ticket claim, and leave if it
+        got something, before it asks for the next. So no job of these task queues stays while a ticket that
+        fits it waits, though a ticket may draw its job from another task queue; and no more tickets wake than
+        there are jobs. A ticket that is still parked afterwards counts for the jobs that it asked for. No
+        ticket comes twice.
         """
         woken: set[Order] = set()
         for tq_id, jobs in filled.items():

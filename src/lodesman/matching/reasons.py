@@ -256,7 +256,7 @@ class Empty(Reason):
 
 
 REASONS: Final[tuple[type[Reason], ...]] = (
-    WrongVO, WrongGroup, WrongOwner, PilotTypePrivate, SiteNotListed, SiteBanned, CENotListed, PlatformMissing,
-    PlatformUnfit, TagMissing, RequiredTagMissing, JobTypeNotOffered, TooFewCores, TooLittleMemory,
-    TooLittleCPUTime, SubmitPoolNotServed, SubmissionPoolMismatch, Blocked, Empty,
+    WrongVO, WrongGroup, WrongOwner, PilotTypePrivate, SiteNotListed, SiteBanned, CENotListed,
+    PlatformMissing, PlatformUnfit, TagMissing, RequiredTagMissing, JobTypeNotOffered, TooFewCores,
+    TooLittleMemory, TooLittleCPUTime, SubmitPoolNotServed, SubmissionPoolMismatch, Blocked, Empty,
 )  # fmt: skip

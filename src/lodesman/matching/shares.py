@@ -1,7 +1,7 @@
 """Shares of groups, weights of UserPriority, and what follows from them (reference dirac 1.3, 1.4).
 
-The lottery uses the tree group > owner > task queue claim by claim; the director wants one number per task queue
-for a whole cycle. Both come from the same shares.
+The lottery uses the tree group > owner > task queue claim by claim; the director wants one number per task
+queue for a whole cycle. Both come from the same shares.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ TOP_PRIORITY: Final = 1e6
 class GroupShare:
     """What a group may have of the resources, in proportion to the shares of the others.
 
-    A share of 0 (or less) is served only when no group with a share has a fitting job. `job_sharing`: owners in
-    the group are not told apart. `background`: the director gives task queues of very low UserPriority
+    A share of 0 (or less) is served only when no group with a share has a fitting job. `job_sharing`: owners
+    in the group are not told apart. `background`: the director gives task queues of very low UserPriority
     the least weight instead of a part of the share (AllowBackgroundTQs).
     """
 
@@ -59,9 +59,10 @@ def director_weights(
 ) -> dict[int, float]:
     """The director weight of each task queue with waiting jobs (DIRAC's TQ Priority, consolidated by AVG).
 
-    `queues` are (id, key, waiting). The share of a group is parted equally among its owners (not with job sharing),
-    an owner's by UserPriority weight among task queues; nothing is below 0.001. Task queues that
-    differ only in sites and banned sites get the sum of their weights: at one site mostly one of them competes.
+    `queues` are (id, key, waiting). The share of a group is parted equally among its owners (not with job
+    sharing), an owner's by UserPriority weight among task queues; nothing is below 0.001. Task queues that
+    differ only in sites and banned sites get the sum of their weights: at one site mostly one of them
+    competes.
     """
     entities: dict[tuple[str, str, str], list[tuple[int, TaskQueueKey]]] = defaultdict(list)
     owners: dict[tuple[str, str], set[str]] = defaultdict(set)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import dataclass, fields
+from typing import Any
 
 from lodesman.jobs.spec import JobSpec
 
@@ -83,7 +84,7 @@ def key_from_json(text: str) -> TaskQueueKey:
     Raises ValueError if the text is not the text of a key.
     """
     try:
-        values = json.loads(text)
+        values: dict[str, Any] = json.loads(text)
         return TaskQueueKey(**{name: _interned(value) for name, value in values.items()})
     except (TypeError, AttributeError, ValueError) as fault:
         raise ValueError(f"not a task-queue key: {text[:100]!r}") from fault
@@ -92,7 +93,7 @@ def key_from_json(text: str) -> TaskQueueKey:
 _FIELDS = tuple(field.name for field in fields(TaskQueueKey))
 
 
-def _interned(value: str | int | list[str]) -> str | int | tuple[str, ...]:
+def _interned(value: Any) -> Any:
     if isinstance(value, str):
         return sys.intern(value)
     return value if isinstance(value, int) else tuple(map(sys.intern, value))

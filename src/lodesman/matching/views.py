@@ -1,8 +1,8 @@
 """What a kind of resource may draw from, remembered (DESIGN 3.3: per-signature masks).
 
-Pilots on nodes of one kind ask with the same description again and again; what is left of cores, memory and life
-differs each time. A view remembers, for each group, the mask of the description; numbers, emptiness and limits are
-applied at each claim.
+Pilots on nodes of one kind ask with the same description again and again; what is left of cores, memory and
+life differs each time. A view remembers, for each group, the mask of the description; numbers, emptiness and
+limits are applied at each claim.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def numbers_of(request: ResourceRequest) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Ballot:
-    """The groups that a kind of resource serves: those with a share, their shares and running sums; those without."""
+    """The groups that a kind of resource serves: with a share (and the running sums), and without."""
 
     groups: tuple[GroupIndex, ...]
     shares: tuple[float, ...]
@@ -87,7 +87,8 @@ class View:
 class Views:
     """Views by description; the ones not used for long are dropped.
 
-    Two halves: a view found in the old half moves to the young one; when the young one is full it becomes the old.
+    Two halves: a view found in the old half moves to the young one; when the young one is full it becomes
+    the old.
     """
 
     __slots__ = ("_index", "_old", "_young")

@@ -16,13 +16,11 @@ from pathlib import Path
 from lodesman.errors import LodesmanError
 from lodesman.pilot.limits import MB, cpu_limit
 from lodesman.pilot.output import TEMPORARY
-from lodesman.pilot.proc import MARK
+from lodesman.pilot.proc import MARK, STAMP
 from lodesman.pilot.protocol import Job, Limits
 from lodesman.pilot.reaper import Streams
 from lodesman.pilot.sandbox import BadSandbox, place
 
-# By this mark the local backend finds what a pilot that was killed has left.
-STAMP = "LODESMAN_STAMP"
 # Nothing else of the pilot's environment reaches a payload.
 PASSED_ON = (
     "PATH",
@@ -34,7 +32,6 @@ PASSED_ON = (
     "LOGNAME",
     "MACHINEFEATURES",
     "JOBFEATURES",
-    STAMP,
 )
 _USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
 _RESERVED = frozenset({MARK, STAMP, "JOBID"})
@@ -69,7 +66,16 @@ class Launch:
             os.close(descriptor)
 
 
-def prepare(job: Job, directory: Path, outside: Mapping[str, str], *, scaling: float) -> Launch:
+@dataclass(frozen=True)
+class Outside:
+    """The pilot's stamp and environment, and how much faster than the reference this node is."""
+
+    stamp: str
+    environment: Mapping[str, str]
+    scaling: float = 1.0
+
+
+def prepare(job: Job, directory: Path, outside: Outside) -> Launch:
     """Find the executable and open the streams. Raises NotStarted."""
     (directory / TEMPORARY).mkdir(mode=0o700, exist_ok=True)
     environment = environment_for(job, directory, outside)
@@ -79,7 +85,7 @@ def prepare(job: Job, directory: Path, outside: Mapping[str, str], *, scaling: f
         "-c",
         _SHELL,
         "sh",
-        *kernel_limits(job.limits, scaling=scaling),
+        *kernel_limits(job.limits, scaling=outside.scaling),
         executable,
         *job.arguments,
     )
@@ -89,9 +95,9 @@ def prepare(job: Job, directory: Path, outside: Mapping[str, str], *, scaling: f
     return Launch(argv, environment, streams, kept)
 
 
-def environment_for(job: Job, directory: Path, outside: Mapping[str, str]) -> dict[str, str]:
+def environment_for(job: Job, directory: Path, outside: Outside) -> dict[str, str]:
     """The payload's whole environment. Raises NotStarted for names and values that none can have."""
-    values = {name: outside[name] for name in PASSED_ON if name in outside}
+    values = {name: outside.environment[name] for name in PASSED_ON if name in outside.environment}
     values.setdefault("PATH", _USUAL_PATH)
     values["HOME"] = str(directory)
     values["TMPDIR"] = str(directory / TEMPORARY)
@@ -101,6 +107,7 @@ def environment_for(job: Job, directory: Path, outside: Mapping[str, str]) -> di
         if name not in _RESERVED:
             values[name] = value
     values[MARK] = job.label
+    values[STAMP] = outside.stamp
     values["JOBID"] = str(job.id)
     return values
 

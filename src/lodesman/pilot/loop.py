@@ -17,6 +17,7 @@ from lodesman.pilot.claims import Claimer
 from lodesman.pilot.features import Features
 from lodesman.pilot.heartbeat import Heartbeat
 from lodesman.pilot.journal import Journal
+from lodesman.pilot.launch import Outside
 from lodesman.pilot.life import DRAINED, LOST, SIGTERM, Slot, contact_lost, reserve_s, why_leave
 from lodesman.pilot.node import Node
 from lodesman.pilot.outbox import Outbox
@@ -199,13 +200,12 @@ class Pilot:
     def _assemble(self, terms: Terms) -> None:
         around, options, session = self._around, self._options, self._session
         self._terms = terms
-        self._reaper = Reaper(adopts=around.adopts)
+        self._reaper = Reaper(self._papers.stamp, adopts=around.adopts)
         self._journal = Journal(around.directory / "attempts.journal")
         self._outbox = Outbox(around.directory / "outbox", delay=session.delay, log=around.log)
         bench = Bench(
             directory=around.directory,
-            environment=around.environment,
-            scaling=options.cpu_scaling_factor,
+            outside=Outside(self._papers.stamp, around.environment, options.cpu_scaling_factor),
             reaper=self._reaper,
             outbox=self._outbox,
             new_client=lambda: session.client(retry=PATIENT),

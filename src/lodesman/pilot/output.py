@@ -59,7 +59,8 @@ def pack(directory: Path, wanted: Wanted, target: Path) -> Packed:
 def matches(path: PurePosixPath, pattern: PurePosixPath) -> bool:
     """Whether the pattern names the path or a directory above it.
 
-    `*`, `?` and `[...]` do not cross `/` and do not match a leading dot; `**` is any number of directories.
+    `*`, `?` and `[...]` do not cross `/` and do not match a leading dot; `**` is any number of directories,
+    so at the end of a pattern it is all that is below.
     """
     steps = pattern.parts
     # Where in the pattern one may stand after each part of the path: no pattern takes long this way.

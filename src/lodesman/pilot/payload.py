@@ -7,7 +7,6 @@ import shutil
 import signal
 import stat
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable
@@ -15,7 +14,7 @@ from typing import Any, Callable
 from lodesman.client import Aborted, BadChecksum, Client
 from lodesman.errors import Forbidden, InvalidRequest, LodesmanError, NotFound, TooLarge
 from lodesman.pilot import protocol
-from lodesman.pilot.launch import Launch, NotStarted, prepare
+from lodesman.pilot.launch import Launch, NotStarted, Outside, prepare
 from lodesman.pilot.limits import MB, Measured, cpu_limit
 from lodesman.pilot.outbox import Outbox
 from lodesman.pilot.outcome import Outcome, Stop, before_start, judge
@@ -36,8 +35,7 @@ class Bench:
     """What all payloads of a pilot share. `clock` gives UNIX seconds, `ticker` monotonic ones."""
 
     directory: Path
-    environment: Mapping[str, str]
-    scaling: float
+    outside: Outside
     reaper: Reaper
     outbox: Outbox
     new_client: Callable[[], Client]
@@ -155,7 +153,7 @@ class Payload:
         if not self._bench.reaper.clear(self.job.key, self._abandoned.is_set):
             return None
         self.usage = self._bench.reaper.forget(self.job.key)
-        most = cpu_limit(self.job.limits, self._bench.scaling)
+        most = cpu_limit(self.job.limits, self._bench.outside.scaling)
         over = bool(most) and self.usage.cpu_seconds >= most
         return judge(ended.code, ended.signal, stop=stop, limits=self.job.limits, cpu_over=over)
 
@@ -175,7 +173,7 @@ class Payload:
     def _start(self) -> int | None:
         """Start the first process; None if the payload was stopped before. Raises NotStarted."""
         bench = self._bench
-        self._launch = launch = prepare(self.job, self._home, bench.environment, scaling=bench.scaling)
+        self._launch = launch = prepare(self.job, self._home, bench.outside)
         with self._lock:
             if self._stop is not None:
                 return None

@@ -62,7 +62,7 @@ def parse_pilot_file(text: str) -> PilotFile:
         servers=_texts(record, "servers"),
         join_token=_text(record, "join_token"),
         stamp=_text(record, "stamp"),
-        options=_options(record.get("options") or {}),
+        options=_options(record.get("options", {})),
         site=_text(record, "site", ""),
         ce=_text(record, "ce", ""),
         queue=_text(record, "queue", ""),

@@ -14,7 +14,9 @@ try:
 except ImportError:  # some interpreters are built without it
     CDLL = None  # type: ignore[assignment, misc]
 
+# A payload's environment names its attempt and, by the stamp, its pilot; so does the local backend's.
 MARK = "LODESMAN_JOB"
+STAMP = "LODESMAN_STAMP"
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -61,15 +63,14 @@ def has_no_child_but(known: Collection[int]) -> bool:
     return True
 
 
-def mark_of(pid: int) -> Key | None:
-    """The attempt that a process's environment names; None if none, or if it may not be read."""
-    start = f"{MARK}="
-    for entry in _read(f"/proc/{pid}/environ", 1 << 20).split("\0"):
-        if entry.startswith(start):
-            job, dot, attempt = entry[len(start) :].partition(".")
-            if dot and job.isdigit() and attempt.isdigit():
-                return (int(job), int(attempt))
-    return None
+def mark_of(pid: int, stamp: str) -> Key | None:
+    """The attempt that a process's environment names as this pilot's; None if none, or if it is hidden."""
+    entries = _read(f"/proc/{pid}/environ", 1 << 20).split("\0")
+    marks = [entry[len(MARK) + 1 :] for entry in entries if entry.startswith(f"{MARK}=")]
+    if not marks or f"{STAMP}={stamp}" not in entries:
+        return None
+    job, dot, attempt = marks[0].partition(".")
+    return (int(job), int(attempt)) if dot and job.isdigit() and attempt.isdigit() else None
 
 
 def proportional_mb(pids: list[int]) -> float | None:

@@ -54,10 +54,12 @@ class Streams:
 class Reaper:
     """All processes of all payloads of this pilot. Every method may be called by any thread.
 
-    `adopts`: this process is a subreaper, so what a payload leaves behind becomes its own child.
+    `stamp` names this pilot in the environment of its payloads. `adopts`: this process is a subreaper, so
+    what a payload leaves behind becomes its own child.
     """
 
-    def __init__(self, *, adopts: bool) -> None:
+    def __init__(self, stamp: str, *, adopts: bool) -> None:
+        self._stamp = stamp
         self._adopts = adopts
         self._lock = threading.RLock()
         self._me = os.getpid()
@@ -66,6 +68,7 @@ class Reaper:
         self._accounts: dict[Key, Account] = {}
         self._known: dict[Ident, Key] = {}
         self._suspicion = Suspicion()
+        self._strangers: set[Ident] = set()
         self._pause = threading.Event()
 
     def spawn(
@@ -187,22 +190,25 @@ class Reaper:
         return trees
 
     def _claim_strays(self, table: Mapping[int, Process], owned: dict[int, Key]) -> None:
-        """Find the payload of each child of this process that descent does not explain."""
-        unmarked = {}
-        for process in strays(table, owned, me=self._me):
-            key = proc.mark_of(process.pid)
+        """Find the payloads of processes that neither descent nor session explains."""
+        found = strays(table, owned, me=self._me if self._adopts else None)
+        new = [one for one in found if one.ident not in self._strangers]
+        marks = {one.ident: proc.mark_of(one.pid, self._stamp) for one in new}
+        owned.update({one.pid: key for one in new if (key := marks[one.ident]) in self._accounts})
+        unmarked = {one.ident: one for one in found if one.pid not in owned}
+        if not self._adopts:
+            # Any process of the machine: without a mark nothing speaks against it.
+            self._strangers = set(unmarked)
+            return
+        settled = self._suspicion.settle(list(unmarked), list(self._accounts))
+        for ident, process in unmarked.items():
+            key = settled.get(ident)
             if key in self._accounts:
                 owned[process.pid] = key
+            elif key is not None:
+                _send(process, signal.SIGKILL)
             elif process.state == ZOMBIE:
                 self._reap(process, None)
-            else:
-                unmarked[process.ident] = process
-        settled = self._suspicion.settle(list(unmarked), list(self._accounts))
-        for ident, key in settled.items():
-            if key in self._accounts:
-                owned[unmarked[ident].pid] = key
-            else:
-                _send(unmarked[ident], signal.SIGKILL)
 
     def _reap(self, process: Process, key: Key | None) -> bool:
         """Wait for a dead orphan that came to this process, and book its CPU time."""

@@ -44,7 +44,7 @@ def safe_name(name: str) -> PurePosixPath:
     path = PurePosixPath(name)
     parts = [part for part in path.parts if part != "."]
     odd = "\0" in name or path.is_absolute() or ".." in parts or not parts
-    if odd or any(len(os.fsencode(_plain(part))) > 255 for part in parts):
+    if odd or any(len(part.encode("utf-8", "surrogatepass")) > 255 for part in parts):
         raise BadSandbox(f"{_plain(name)!r} is no name of a file inside the job's directory.")
     return PurePosixPath(*parts)
 

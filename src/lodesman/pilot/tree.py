@@ -85,9 +85,13 @@ def owners(
     return found
 
 
-def strays(table: Mapping[int, Process], owned: Mapping[int, Key], *, me: int) -> list[Process]:
-    """Children of the pilot that descent does not explain: they left their session and their parent."""
-    return [process for process in table.values() if process.ppid == me and process.pid not in owned]
+def strays(table: Mapping[int, Process], owned: Mapping[int, Key], *, me: int | None) -> list[Process]:
+    """Processes that may be a payload's although descent does not say so: they left session and parent.
+
+    They are children of the pilot `me` if it adopts orphans; `me` None: if not, they may be anywhere.
+    """
+    found = [process for process in table.values() if process.pid not in owned]
+    return found if me is None else [process for process in found if process.ppid == me]
 
 
 def descendants(table: Mapping[int, Process], ancestor: int) -> list[Process]:

@@ -167,7 +167,7 @@ class Assessment:
             without = candidates & ~planes[index]
             if without:
                 candidates = without
-            elif candidates:
+            else:
                 fewest |= 1 << index
         return NearestMiss(fewest=fewest, mask=candidates)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from lodesman.resources.criterion import split_list
+from lodesman.resources.criterion import TEXT_KINDS, split_list
 from lodesman.resources.draft import Draft, DraftNode, Fault, RawParam, refuse
 from lodesman.resources.kinds import ParameterType, TypeTable, boolean_of, parse_type
 from lodesman.resources.model import (
@@ -117,8 +117,12 @@ class _NodeMaker:
     def values(self, layer: Mapping[str, RawParam]) -> dict[str, Value]:
         out: dict[str, Value] = {}
         for folded, raw in layer.items():
+            declared = self._types.get_folded(folded)
+            if raw.value == "" and declared is not None and declared.kind not in TEXT_KINDS:
+                self._draft.notice(f"{raw.name} is empty and counts as not given", raw.source)
+                continue
             try:
-                value = typed_value(raw.value, self._types.get_folded(folded), commas=raw.commas)
+                value = typed_value(raw.value, declared, commas=raw.commas)
                 check_value(folded, value)
             except BadValue as fault:
                 self._draft.fault(f"{raw.name}: {fault}", raw.source)

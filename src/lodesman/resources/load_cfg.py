@@ -3,19 +3,21 @@
 Read are `/Resources/Sites/<Grid>/<Site>/CEs/<CE>/Queues/<Queue>` (a site may also stand under Sites
 directly), `/Operations/JobDescription` and `/Operations/Defaults/JobDescription` (type declarations only),
 `/Registry/VO` (the names) and `/Registry/Groups`. A section inside a site, CE or queue that is called as a
-VO is, or stands in a section `VOs`, is the overlay of that VO (RFC #5). Other sections are passed over with
+VO is, or stands in a section `VOs`, is the overlay of that VO (RFC #5). Options that stand in `CEs` itself are for all
+CEs of the site that have none of their own; so with `Queues`. Other sections are passed over with
 a notice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from lodesman.cfg import CfgOption, CfgSection, parse_cfg
 from lodesman.resources.build import ResourceConfig, build
 from lodesman.resources.draft import Draft, DraftNode, RawParam
 from lodesman.resources.kinds import kind_of_word
-from lodesman.resources.model import Source
+from lodesman.resources.model import Source, fold
 
 CES, QUEUES, VOS = "CEs", "Queues", "VOs"
 JOB_DESCRIPTION = ("/Operations/Defaults/JobDescription", "/Operations/JobDescription")
@@ -89,7 +91,7 @@ class _CfgReader:
             inner_path = f"{path}/{inner.name}"
             if inner.name == below:
                 for child in inner.sections():
-                    yield child, f"{inner_path}/{child.name}"
+                    yield self.with_options_for_all(inner, child), f"{inner_path}/{child.name}"
             elif inner.name == VOS:
                 for overlay in inner.sections():
                     self.params(node, overlay.name, overlay, f"{inner_path}/{overlay.name}")
@@ -98,6 +100,13 @@ class _CfgReader:
             else:
                 message = f"section {inner.name} is passed over: no VO is called so"
                 self._draft.notice(message, self._source(inner, inner_path))
+
+    @staticmethod
+    def with_options_for_all(group: CfgSection, child: CfgSection) -> CfgSection:
+        """A CE (queue) with the options that stand in `CEs` (`Queues`) itself, where it has none of its own."""
+        own = {fold(option.name) for option in child.options()}
+        common = tuple(option for option in group.options() if fold(option.name) not in own)
+        return replace(child, entries=(*child.entries, *common)) if common else child
 
     def params(self, node: DraftNode, vo: str, section: CfgSection, path: str) -> None:
         for option in section.options():

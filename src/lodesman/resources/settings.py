@@ -2,7 +2,8 @@
 
 Any other parameter is the users' affair. Where `CPUTime` (seconds) is missing, DIRAC's `maxCPUTime` (minutes)
 stands in for it, and then `SI00` / 250 for a missing `CPUScalingFactor`; `CEType` stands in for `Backend`.
-`MaxRAM` is what a job may use; without it, the `Memory` of the node.
+`MaxRAM` is what a job may use; without it, the `Memory` of the node. A memory or time of 0 is, as in DIRAC,
+none that is known.
 """
 
 from __future__ import annotations
@@ -148,7 +149,7 @@ class _Reader:
         return None if number is None else int(number)
 
     def first_whole(self, *names: str) -> int | None:
-        return next((found for name in names if (found := self.whole(name)) is not None), None)
+        return next((found for name in names if (found := self.whole(name))), None)
 
     def text(self, name: str) -> str:
         found = self._params.get(fold(name))
@@ -160,8 +161,8 @@ class _Reader:
         return () if found is None else tuple(as_text(item) for item in as_scalars(found.value))
 
     def cpu_seconds(self) -> Number | None:
-        seconds = self.number("CPUTime")
-        minutes = self.number("maxCPUTime")
+        seconds = self.number("CPUTime") or None
+        minutes = self.number("maxCPUTime") or None
         return minutes * 60 if seconds is None and minutes is not None else seconds
 
     def scaling(self) -> Number:
@@ -169,5 +170,5 @@ class _Reader:
         if factor is not None:
             return factor
         si00 = self.number("SI00")
-        limited_by_minutes = self.number("CPUTime") is None and self.number("maxCPUTime") is not None
+        limited_by_minutes = not self.number("CPUTime") and bool(self.number("maxCPUTime"))
         return si00 / SI00_OF_REFERENCE if si00 and limited_by_minutes else 1

@@ -12,22 +12,28 @@ from typing import Any
 import apsw
 
 from lodesman.batch import Backend, NativeState
+from lodesman.director import QueueId
 from lodesman.store.pilots import PilotState
 
-PILOTS = """SELECT id, stamp, state, native_id, created_at, joined_at FROM pilot WHERE ended_at IS NULL"""
+PILOTS = """SELECT id, stamp, state, native_id, created_at, joined_at, site, ce, queue FROM pilot WHERE ended_at IS NULL"""
 LOST_AFTER_SECONDS = 60.0
 GIVEN_UP_SECONDS = 3_600.0
 
 Post = Callable[[str, Any], Any]
+# (queue, accepted, reason): a pilot that ended without ever joining speaks against its queue.
+Told = Callable[[QueueId, bool, str], None]
 
 
 class Census:
-    """One `tick` asks all backends about all live pilots."""
+    """One `tick` asks all backends about all live pilots. `told` hears of pilots that never joined."""
 
-    def __init__(self, db: apsw.Connection, backends: Mapping[str, Backend], post: Post) -> None:
+    def __init__(
+        self, db: apsw.Connection, backends: Mapping[str, Backend], *, post: Post, told: Told
+    ) -> None:
         self._db = db
         self._backends = backends
         self._post = post
+        self._told = told
 
     def tick(self, now: float) -> int:
         """Returns how many pilots were found to have ended."""
@@ -62,6 +68,8 @@ class Census:
             row = asked[native_id]
             state = PilotState.LOST if row[2] == "Running" else PilotState.ABORTED
             reason = f"ended: {status.detail or 'exit code ' + str(status.exit_code)}"
+            if row[5] is None:
+                self._told(QueueId(*row[6:9]), False, reason)
             self._post("ended", {"pilot": row[0], "state": state.value, "reason": reason})
             ended += 1
         return ended

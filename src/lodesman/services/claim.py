@@ -13,13 +13,13 @@ from typing import Any
 
 from lodesman.services.live import Live
 from lodesman.services.sessions import Free, PilotSession
-from lodesman.store import task_queues
 from lodesman.store.fronts import Candidate
 from lodesman.store.jobs import CLAIM_ROW, INSERT_EVENT, INSERT_JOB
 from lodesman.store.journal import PARKED, Transaction
 
 INSERT_ATTEMPT = """INSERT INTO attempt
-(id, job_id, number, previous, pilot_id, claim_token, site, eligible, claimed_at) VALUES (?,?,?,?,?,?,?,?,?)"""
+(id, job_id, number, previous, tq_id, cohort_id, pilot_id, claim_token, site, eligible, claimed_at)
+VALUES (?,?,?,?,?,?,?,?,?,?,?)"""
 ASKED_BEFORE = """SELECT a.job_id, a.number, j.template_id, j.submission_id FROM attempt a JOIN job j ON j.id = a.job_id
 WHERE a.pilot_id = ? AND a.ended_at IS NULL AND a.claim_token = ?"""
 
@@ -112,15 +112,15 @@ class Claim:
             # The counter says that a job waits and none is to be found: never hand out a ghost.
             live.count_was_wrong(tx, tq_id)
             return None
-        task_queues.set_waiting(tx, tq_id, live.matcher.index.waiting(tq_id))
         number = candidate.attempt + 1
         event, attempt = live.ids.event(), live.ids.attempt()
+        live.claims.claimed(tx, attempt, tq_id)
         data = f'{{"attempt":{number},"pilot":{self.pilot_id}}}'
         tx.later(INSERT_EVENT, (event, tx.now, candidate.job_id, None, candidate.last_event, "Matched", data))
         tx.later(
             INSERT_ATTEMPT,
-            (attempt, candidate.job_id, number, candidate.last_attempt, self.pilot_id, self.claim_token,
-             self.request.site, eligible, tx.now),
+            (attempt, candidate.job_id, number, candidate.last_attempt, tq_id, candidate.cohort_id,
+             self.pilot_id, self.claim_token, self.request.site, eligible, tx.now),
         )  # fmt: skip
         _write_job(tx, candidate, tq_id, (number, self.pilot_id, event, attempt))
         return Claimed(candidate.job_id, number, candidate.template_id, candidate.submission_id)
@@ -182,3 +182,4 @@ def serve_parked(live: Live, tx: Transaction) -> None:
             claimed = ticket.claim(tx)
             if claimed and live.unpark(tx, ticket):
                 tx.answers.append((ticket.answer, claimed))
+    live.write_claims(tx, only_if_due=True)

@@ -68,6 +68,7 @@ class Control:
             raise InvalidRequest(
                 f"There is no action {self.action!r}.", hint=f"Use one of {', '.join(TARGET)}."
             )
+        self.live.claims.write_cursors(tx)
         targets = [(first, last, self._submissions(tx, first, last)) for first, last in self.ranges]
         out = Outcome()
         for first, last, submissions in targets:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -70,9 +70,11 @@ class Director:
     suspects: Mapping[int, float] = field(default_factory=dict)
     breakers: dict[QueueId, Breaker] = field(default_factory=dict)
     buckets: dict[CeId, TokenBucket] = field(default_factory=dict)
+    _answers: deque[tuple[QueueId, bool, str, float]] = field(default_factory=deque)
 
     def tick(self, now: float) -> int:
         """One iteration; returns how many pilots were placed."""
+        self._hear()
         queues = list(load_queues(self.db))
         vos = sorted({key.vo for _, key, _ in queues} | set(self.policy.config.vos))
         snapshot = Snapshot(
@@ -186,12 +188,18 @@ class Director:
         }
 
     def told(self, queue_id: QueueId, *, accepted: bool, reason: str, now: float) -> None:
-        """What the batch system said to a submission: it moves the queue's breaker."""
-        breaker = self.breakers.get(queue_id, Breaker())
-        if accepted:
-            self.breakers[queue_id] = succeeded(breaker)
-        else:
-            self.breakers[queue_id] = failed(breaker, now=now, rules=self.options.breaker, reason=reason)
+        """What a batch system said to a submission; called by any thread, heard at the next iteration."""
+        self._answers.append((queue_id, accepted, reason, now))
+
+    def _hear(self) -> None:
+        """Let what the batch systems said move the breakers of their queues."""
+        while self._answers:
+            queue_id, accepted, reason, now = self._answers.popleft()
+            breaker = self.breakers.get(queue_id, Breaker())
+            if accepted:
+                self.breakers[queue_id] = succeeded(breaker)
+            else:
+                self.breakers[queue_id] = failed(breaker, now=now, rules=self.options.breaker, reason=reason)
 
 
 def _standing(state: str, drain: bool, busy: bool) -> PilotStanding:

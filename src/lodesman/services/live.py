@@ -16,6 +16,8 @@ import apsw
 from lodesman.matching import Matcher, Parked, ResourceRequest, TaskQueueKey, key_to_json
 from lodesman.services.sessions import load_pools
 from lodesman.store import task_queues
+from lodesman.store.claim_log import ClaimLog, replay
+from lodesman.store.engine import only_row
 from lodesman.store.fronts import Candidate, Fronts
 from lodesman.store.ids import Ids
 from lodesman.store.journal import Transaction
@@ -46,9 +48,11 @@ class Live:
     """Memory of the writer. Every method that changes it takes the transaction and registers its inverse."""
 
     def __init__(self, db: apsw.Connection, *, rng: random.Random, now: float) -> None:
+        replay(db)
         self.ids = Ids(db)
+        self.claims = ClaimLog(only_row(db, "SELECT claims_at FROM leadership")[0])
         self.matcher = Matcher()
-        self.fronts = Fronts()
+        self.fronts = Fronts(self.claims)
         self.pools = load_pools(db)
         self.parked = Parked(self.matcher.index)
         self.rng = rng
@@ -90,7 +94,7 @@ class Live:
         index = self.matcher.index
         index.add_waiting(tq_id, count, now=tx.now)
         tx.undo.append(partial(index.take, tq_id, count, now=tx.now))
-        task_queues.set_waiting(tx, tq_id, index.waiting(tq_id))
+        self.set_waiting(tx, tq_id)
         self.filled[tq_id] = self.filled.get(tq_id, 0) + count
 
     def left(self, tx: Transaction, tq_id: int, count: int) -> None:
@@ -98,8 +102,21 @@ class Live:
         index = self.matcher.index
         index.take(tq_id, count, now=tx.now)
         tx.undo.append(partial(index.add_waiting, tq_id, count, now=tx.now))
-        task_queues.set_waiting(tx, tq_id, index.waiting(tq_id))
+        self.set_waiting(tx, tq_id)
         self.fronts.forget(tq_id)
+
+    def set_waiting(self, tx: Transaction, tq_id: int) -> None:
+        """Store the counter of a task queue as the index has it now."""
+        waiting = self.matcher.index.waiting(tq_id)
+        task_queues.set_waiting(tx, tq_id, waiting, as_of=self.claims.last_attempt)
+
+    def write_claims(self, tx: Transaction, *, only_if_due: bool = False) -> None:
+        """Write the counters and cursors that follow from claims (see `store.claim_log`)."""
+        if only_if_due and not self.claims.is_due():
+            return
+        index = self.matcher.index
+        queues = self.claims.queues()
+        self.claims.write(tx, {tq_id: index.waiting(tq_id) for tq_id in queues if index.has(tq_id)})
 
     def count_was_wrong(self, tx: Transaction, tq_id: int) -> None:
         """A task queue counted jobs that do not exist: empty it in the index and say so."""
@@ -111,7 +128,7 @@ class Live:
         if surplus:
             index.take(tq_id, surplus, now=tx.now)
             tx.undo.append(partial(index.add_waiting, tq_id, surplus, now=tx.now))
-        task_queues.set_waiting(tx, tq_id, 0)
+        self.set_waiting(tx, tq_id)
 
     def came_back(self, tx: Transaction, tq_id: int, job_id: int) -> None:
         """A row that had left is Waiting again."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
 from typing import Any
 
 import apsw
@@ -18,15 +20,19 @@ FROM attempt a JOIN job j ON j.last_attempt = a.id JOIN submission s ON s.id = j
 WHERE a.ended_at IS NOT NULL ORDER BY a.id DESC LIMIT 100000"""
 CLAIMS = """SELECT s.grp, a.eligible, count(*) FROM attempt a JOIN job j ON j.id = a.job_id
 JOIN submission s ON s.id = j.submission_id GROUP BY s.grp, a.eligible"""
-FAULTY = """SELECT j.id, j.state, j.reason FROM job j WHERE j.state IN ('Held', 'Failed', 'Killed')
-ORDER BY j.id LIMIT 1000"""
-HELD = """SELECT c.base + h.start, h.stop - h.start, h.state, h.reason FROM hole h
-JOIN cohort c ON c.id = h.cohort_id WHERE h.state != 'Moved'"""
+FAULTY = """SELECT j.id, 1, j.state, j.reason, s.owner, s.grp, s.vo FROM job j
+JOIN submission s ON s.id = j.submission_id WHERE j.state IN ('Held', 'Failed', 'Killed') ORDER BY j.id"""
+HELD = """SELECT c.base + h.start, h.stop - h.start, h.state, h.reason, s.owner, s.grp, s.vo FROM hole h
+JOIN cohort c ON c.id = h.cohort_id JOIN submission s ON s.id = c.submission_id WHERE h.state != 'Moved'"""
+MOST_FAULTY = 2_000
 ATTEMPTS = """SELECT count(*), count(DISTINCT job_id), count(*) - count(DISTINCT job_id * 10000 + number) FROM attempt"""
 
 
-def standing(db: apsw.Connection, policy: Policy) -> dict[str, Any]:
-    """Everything that a summary needs, as JSON values."""
+May = Callable[[str, str, str], bool]
+
+
+def standing(db: apsw.Connection, policy: Policy, may: May) -> dict[str, Any]:
+    """Everything that a summary needs, as JSON values. `may` tells whose failures (owner, group, VO) are named."""
     counts: Counter[str] = Counter()
     for _, _, state, n in views.job_counts(db):
         counts[state] += n
@@ -38,7 +44,7 @@ def standing(db: apsw.Connection, policy: Policy) -> dict[str, Any]:
         "claims": _claims(db),
         "waiting_seconds": [row[2] for row in db.execute(TIMES)],
         "running_seconds": [row[3] for row in db.execute(TIMES) if row[3] is not None],
-        "faulty": _faulty(db),
+        "faulty": list(islice(_faulty(db, may), MOST_FAULTY)),
         "attempts": {"all": attempts, "jobs": jobs, "same_number_twice": twice},
         "pilots": _pilots(db),
     }
@@ -92,15 +98,10 @@ def _share(policy: Policy, group: str) -> float:
     return 1000.0 if found is None else found.share
 
 
-def _faulty(db: apsw.Connection) -> list[dict[str, Any]]:
-    rows = [
-        {"id": job, "count": 1, "state": state, "reason": reason} for job, state, reason in db.execute(FAULTY)
-    ]
-    rows += [
-        {"id": job, "count": n, "state": state, "reason": reason}
-        for job, n, state, reason in db.execute(HELD)
-    ]
-    return rows
+def _faulty(db: apsw.Connection, may: May) -> Iterator[dict[str, Any]]:
+    for job, n, state, reason, *whose in chain(db.execute(FAULTY), db.execute(HELD)):
+        if may(*whose):
+            yield {"id": job, "count": n, "state": state, "reason": reason}
 
 
 def _pilots(db: apsw.Connection) -> list[dict[str, Any]]:

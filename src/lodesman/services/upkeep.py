@@ -24,6 +24,7 @@ class Reconcile:
 
     def apply(self, tx: Transaction) -> dict[str, int]:
         """Returns how many of each fault were found (all zero when the house is in order)."""
+        self.live.write_claims(tx)
         lost = tx.write(WAITING_WITHOUT_QUEUE)
         ghosts = len(tx.read(MATCHED_WITHOUT_ATTEMPT))
         wrong = task_queues.wrong_counts(tx)
@@ -38,7 +39,7 @@ class Reconcile:
                 self.live.joined(tx, tq_id, difference)
             elif difference < 0:
                 self.live.left(tx, tq_id, -difference)
-            task_queues.set_waiting(tx, tq_id, counted)
+            self.live.set_waiting(tx, tq_id)
             self.live.fronts.forget(tq_id)
         return {"waiting_without_queue": lost, "active_without_attempt": ghosts, "wrong_counters": len(wrong)}
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any
 
+from lodesman.store.claim_log import ClaimLog
 from lodesman.store.journal import Transaction
 
 ROW_CHUNK = 128
@@ -25,7 +26,6 @@ WHERE c.tq_id = ? AND c.cursor < c.stop AND (c.first, c.id) > (?, ?) ORDER BY c.
 HOLES = "SELECT start, stop FROM hole WHERE cohort_id = ? AND stop > ? ORDER BY start"
 ROW_CURSOR = "SELECT row_cursor FROM task_queue_count WHERE tq_id = ?"
 SET_ROW_CURSOR = "UPDATE task_queue_count SET row_cursor = ? WHERE tq_id = ?"
-SET_CURSOR = "UPDATE cohort SET cursor = ? WHERE id = ?"
 
 
 @dataclass(slots=True)
@@ -88,7 +88,8 @@ class _Front:
 class Fronts:
     """All fronts in use, by task queue. Used from the writer's thread only."""
 
-    def __init__(self) -> None:
+    def __init__(self, claims: ClaimLog) -> None:
+        self._claims = claims
         self._fronts: dict[int, _Front] = {}
 
     def forget(self, tq_id: int) -> None:
@@ -120,18 +121,18 @@ class Fronts:
             _read_rows(tx, tq_id, front)
         # A run that was not read yet may begin before the head of those that were.
         while front.more_runs and (not front.runs or front.runs[0][0] > front.last_run[0]):
-            _read_runs(tx, tq_id, front)
+            _read_runs(tx, tq_id, front, self._claims)
         if front.runs and (not front.rows or front.runs[0][0] < front.rows[0].job_id):
-            return _take_member(tx, front)
+            return _take_member(tx, front, self._claims)
         return front.rows.popleft() if front.rows else None
 
 
-def _take_member(tx: Transaction, front: _Front) -> Candidate:
+def _take_member(tx: Transaction, front: _Front, claims: ClaimLog) -> Candidate:
     job_id, _, run = heappop(front.runs)
     run.cursor += 1
     if run.skip_holes():
         front.add_run(run)
-    tx.last(SET_CURSOR, run.cohort_id, (run.cursor, run.cohort_id))
+    claims.moved(tx, run.cohort_id, run.cursor)
     return Candidate(
         job_id, run.submission_id, run.template_id, 0, None, None, run.max_attempts, run.cohort_id
     )
@@ -147,7 +148,8 @@ def _read_rows(tx: Transaction, tq_id: int, front: _Front) -> None:
         tx.last(SET_ROW_CURSOR, tq_id, (found[0][0], tq_id))
 
 
-def _read_runs(tx: Transaction, tq_id: int, front: _Front) -> None:
+def _read_runs(tx: Transaction, tq_id: int, front: _Front, claims: ClaimLog) -> None:
+    claims.write_cursors(tx)
     found = tx.read(RUNS, (tq_id, *front.last_run, RUN_CHUNK))
     for row in found:
         columns: tuple[Any, ...] = (*row, deque(tx.read(HOLES, (row[0], row[3]))))
@@ -156,5 +158,5 @@ def _read_runs(tx: Transaction, tq_id: int, front: _Front) -> None:
         if run.skip_holes():
             front.add_run(run)
         else:
-            tx.last(SET_CURSOR, run.cohort_id, (run.stop, run.cohort_id))
+            claims.moved(tx, run.cohort_id, run.stop)
     front.more_runs = len(found) == RUN_CHUNK

@@ -19,7 +19,7 @@ from lodesman.store.views import JOB, JOB_KEYS, Row
 # No submission has more members; so one that reaches `first` begins at most this far before it.
 MOST_MEMBERS = 1_000_000
 WAITING = "Waiting"
-COHORTS = """SELECT id, tq_id, cursor, template_id, start, stop FROM cohort
+COHORTS = """SELECT id, tq_id, cursor, template_id, start, stop FROM cohort_now
 WHERE submission_id = ? AND start < ? AND stop > ?"""
 HOLES = "SELECT start, stop, state, reason, at FROM hole WHERE cohort_id = ? AND start < ? AND stop > ? ORDER BY start"
 

@@ -11,9 +11,8 @@ from lodesman.store.journal import Transaction
 
 INSERT_QUEUE = "INSERT INTO task_queue (id, key, created_at) VALUES (?, ?, ?)"
 INSERT_COUNT = "INSERT INTO task_queue_count (tq_id, waiting) VALUES (?, ?)"
-SET_WAITING = (
-    """UPDATE task_queue_count SET waiting = ?1, emptied_at = iif(?1 = 0, ?2, NULL) WHERE tq_id = ?3"""
-)
+SET_WAITING = """UPDATE task_queue_count SET waiting = ?1, emptied_at = iif(?1 = 0, ?2, NULL), as_of = ?3
+WHERE tq_id = ?4"""
 LOWER_CURSOR = "UPDATE task_queue_count SET row_cursor = min(row_cursor, ?) WHERE tq_id = ?"
 TRUE_COUNTS = """
 WITH row_count AS (SELECT tq_id, count(*) AS n FROM job WHERE queued IS NOT NULL AND state = 'Waiting' GROUP BY tq_id),
@@ -29,7 +28,7 @@ WHERE t.waiting != coalesce(r.n, 0) + coalesce(u.n, 0)"""
 def load_queues(db: apsw.Connection) -> Iterator[tuple[int, TaskQueueKey, int]]:
     """(id, key, waiting) of every task queue with waiting jobs: all that the index needs at start."""
     for number, key, waiting in db.execute(
-        "SELECT q.id, q.key, c.waiting FROM task_queue q JOIN task_queue_count c ON c.tq_id = q.id WHERE c.waiting > 0"
+        "SELECT q.id, q.key, c.waiting FROM task_queue q JOIN queue_waiting c ON c.tq_id = q.id WHERE c.waiting > 0"
     ):
         yield number, key_from_json(key), waiting
 
@@ -51,9 +50,9 @@ def insert_queue(tx: Transaction, number: int, key: TaskQueueKey) -> None:
     tx.later(INSERT_COUNT, (number, 0))
 
 
-def set_waiting(tx: Transaction, tq_id: int, waiting: int) -> None:
-    """Store the counter; only the last value of a batch is written."""
-    tx.last(SET_WAITING, tq_id, (waiting, tx.now, tq_id))
+def set_waiting(tx: Transaction, tq_id: int, waiting: int, *, as_of: int) -> None:
+    """Store the counter as it is after the claims up to attempt `as_of`; the last of a batch is written."""
+    tx.last(SET_WAITING, tq_id, (waiting, tx.now, as_of, tq_id))
 
 
 def row_came_back(tx: Transaction, tq_id: int, job_id: int) -> None:

@@ -15,7 +15,7 @@ STATE_OF_ROWS = """SELECT s.owner, s.grp, j.state, count(*) FROM job j JOIN subm
 GROUP BY s.owner, s.grp, j.state"""
 STATE_OF_RUNS = """SELECT s.owner, s.grp, 'Waiting', sum(c.stop - c.cursor - coalesce(
   (SELECT sum(h.stop - max(h.start, c.cursor)) FROM hole h WHERE h.cohort_id = c.id AND h.stop > c.cursor), 0))
-FROM cohort c JOIN submission s ON s.id = c.submission_id WHERE c.cursor < c.stop GROUP BY s.owner, s.grp"""
+FROM cohort_now c JOIN submission s ON s.id = c.submission_id WHERE c.cursor < c.stop GROUP BY s.owner, s.grp"""
 STATE_OF_HOLES = """SELECT s.owner, s.grp, h.state, sum(h.stop - h.start) FROM hole h JOIN cohort c ON c.id = h.cohort_id
 JOIN submission s ON s.id = c.submission_id WHERE h.state != 'Moved' GROUP BY s.owner, s.grp, h.state"""
 JOB = """SELECT j.id, j.state, j.attempt, j.since, j.reason, s.owner, s.grp, s.vo, s.name, s.created_at, j.tq_id,
@@ -125,7 +125,7 @@ def list_pilots(db: apsw.Connection, *, alive_only: bool, limit: int) -> list[Ro
 def list_task_queues(db: apsw.Connection, *, limit: int) -> list[Row]:
     """Task queues with waiting jobs, fullest first."""
     rows = db.execute(
-        """SELECT q.id, q.key, c.waiting, q.created_at FROM task_queue q JOIN task_queue_count c ON c.tq_id = q.id
+        """SELECT q.id, q.key, c.waiting, q.created_at FROM task_queue q JOIN queue_waiting c ON c.tq_id = q.id
         WHERE c.waiting > 0 ORDER BY c.waiting DESC LIMIT ?""",
         (limit,),
     )

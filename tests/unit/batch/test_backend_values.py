@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.batch import (
-    PILOT_FILE,
     CancelOutcome,
     NativeState,
     NativeStatus,
@@ -21,6 +20,7 @@ from lodesman.batch import (
     unusable,
     zipapp_command,
 )
+from lodesman.batch.backend import PILOT_FILE
 
 QUEUE = ("site", "ce", "queue")
 

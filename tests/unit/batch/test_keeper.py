@@ -129,7 +129,7 @@ def test_freezing_stops_what_is_found(sleeper):
 
 
 def test_freezing_gives_up_on_an_endless_family():
-    looks = []
+    looks: list[int] = []
 
     def find():
         looks.append(len(looks))
@@ -140,7 +140,7 @@ def test_freezing_gives_up_on_an_endless_family():
 
 
 def test_killing_repeats_until_nothing_is_found():
-    rounds = []
+    rounds: list[int] = []
 
     def find():
         return [process(2**22 + 1, 1)] if len(rounds) < 3 else []

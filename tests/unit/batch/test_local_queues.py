@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.batch import (
-    PILOT_FILE,
     CancelOutcome,
     LocalBackend,
     NativeState,
@@ -22,6 +21,7 @@ from lodesman.batch import (
     local,
     queue_slots,
 )
+from lodesman.batch.backend import PILOT_FILE
 from lodesman.batch.pilot_directory import PilotDirectory
 from lodesman.errors import BackendFault
 
@@ -183,6 +183,17 @@ class TestSubmit:
         accepted = [stamp for result in results for stamp in result.accepted]
         assert len(accepted) == len(set(accepted)) == 10 + 4 * 5
         assert backend.load(QUEUE).waiting == 30
+
+    def test_one_waits_for_the_other(self, backend, root):
+        other = LocalBackend(root, {QUEUE: 0})
+        thread = threading.Thread(target=other.submit, args=(SPEC, copies("s1")))
+        with backend._exclusive():
+            thread.start()
+            thread.join(0.1)
+            assert thread.is_alive()
+            assert backend.census() == {}
+        thread.join(30)
+        assert backend.census() == {"s1": "s1"}
 
 
 class TestStatus:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.batch import NativeState
+from lodesman.batch import NativeState, pilot_directory
 from lodesman.batch.keeper import read_process
 from lodesman.batch.pilot_directory import STAMP, Entry, PilotDirectory, remove_tree
 
@@ -231,7 +231,7 @@ def test_removing_directories_without_permissions_as_a_normal_user():
         "remove_tree(top)\n"
         "print(top.exists())\n"
     )
-    source = str(Path(sys.modules[PilotDirectory.__module__].__file__).parents[2])
+    source = str(Path(pilot_directory.__file__).parents[2])
     environment = {**os.environ, "PYTHONPATH": source}
     with tempfile.TemporaryDirectory() as place:
         Path(place).chmod(0o777)

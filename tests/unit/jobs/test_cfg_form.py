@@ -63,7 +63,7 @@ def value(text, name="Option"):
         ('say "hi"', 'say "hi"'),
         ('say "hi", you', ['say "hi"', "you"]),
         ("{x} # y = z", "{x} # y = z"),
-        ("jdl:{1, {2, \"a\"}}", [1, [2, "a"]]),
+        ('jdl:{1, {2, "a"}}', [1, [2, "a"]]),
         ("jdl:[a = 1]", {"a": 1}),
         ('"jdl:x"', "jdl:x"),
         ("JDL:x", "JDL:x"),
@@ -96,7 +96,7 @@ def test_attributes_of_one_text_are_read_without_guessing(name, text, expected):
 
 
 def test_environment_is_text_throughout():
-    text = "Environment {\nN = 4\nLIST = a,b\nFLAG = true\nQUOTED = \"x \"\nhttp_proxy = a\nHTTP_PROXY = b\n}"
+    text = 'Environment {\nN = 4\nLIST = a,b\nFLAG = true\nQUOTED = "x "\nhttp_proxy = a\nHTTP_PROXY = b\n}'
     assert read_cfg(text).record == {
         "Environment": {
             "N": "4",
@@ -136,7 +136,17 @@ def test_natural_files():
 
 
 def test_quoted_names():
-    record = {"a=b": 1, "{x}": 2, "#c": 3, ' "q" ': {"=": [1]}, '"': 4, "x" * 255: 5, "=" * 255: 6, "a+": 7}
+    record = {
+        "a=b": 1,
+        "{x}": 2,
+        "#c": 3,
+        ' "q" ': {"=": [1]},
+        '"': 4,
+        "x" * 255: 5,
+        "=" * 255: 6,
+        "a+": 7,
+        "\ufeff": 8,
+    }
     text = write_cfg_record(record)
     assert '"a\\075b" = 1' in text
     assert read_cfg(text).record == record

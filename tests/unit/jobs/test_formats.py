@@ -15,19 +15,33 @@ from lodesman.jobs.parsed import INT_MAX, INT_MIN, Limits, find_problem
 
 DATA = Path(__file__).parents[2] / "data"
 
-MARKS = '",\\ #{}=;jdl:[]\n\t\'%+1.e-/*'
+MARKS = "\",\\ #{}=;jdl:[]\n\t'%+1.e-/*"
 TEXTS = st.one_of(
-    st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=12),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=12),
     st.text(MARKS, max_size=10),
-    st.sampled_from(["true", "1", "1.10", "1e3", "jdl:{1}", "007", "", " a", '"a"', '"a" "b"', "a,b", "1e+16"]),
+    st.sampled_from(
+        ["true", "1", "1.10", "1e3", "jdl:{1}", "007", "", " a", '"a"', '"a" "b"', "a,b", "1e+16"]
+    ),
 )
 SCALARS = st.one_of(
     TEXTS, st.integers(INT_MIN, INT_MAX), st.floats(allow_nan=False, allow_infinity=False), st.booleans()
 )
 NAMES = st.one_of(
-    st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=8),
+    st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8),
     st.sampled_from(
-        ["JobName", "arguments", "Environment", "Requirements", "Parameters.X", "a b", "a=b", "x+", "#y", '"q"', "{"]
+        [
+            "JobName",
+            "arguments",
+            "Environment",
+            "Requirements",
+            "Parameters.X",
+            "a b",
+            "a=b",
+            "x+",
+            "#y",
+            '"q"',
+            "{",
+        ]
     ),
 )
 VALUES = st.recursive(

@@ -87,7 +87,9 @@ def test_empty_descriptions(text):
 
 
 def test_the_example_of_the_rfc_reads_alike_with_and_without_the_last_semicolon():
-    head = '[\nExecutable = "my_executable";\nRequirements = [\nSoftwareTag = { "AppVersion1","AppVersion2" };\n'
+    head = (
+        '[\nExecutable = "my_executable";\nRequirements = [\nSoftwareTag = { "AppVersion1","AppVersion2" };\n'
+    )
     tail = 'CPUModel = "Intel Xeon";\nMemory = 4000;\n'
     texts = [head + tail + end for end in ("]\n]", "];\n]", "]]", "];]")]
     expected = {
@@ -102,7 +104,7 @@ def test_the_example_of_the_rfc_reads_alike_with_and_without_the_last_semicolon(
 
 
 def test_spelling_and_order_of_names_are_kept_and_dots_are_part_of_them():
-    text = 'zeta = 1; Parameters.X = {1}; parameterStart.my_2nd.x = 3; _A = 4;'
+    text = "zeta = 1; Parameters.X = {1}; parameterStart.my_2nd.x = 3; _A = 4;"
     assert list(record(text)) == ["zeta", "Parameters.X", "parameterStart.my_2nd.x", "_A"]
 
 
@@ -115,7 +117,7 @@ def test_words_of_the_language_can_be_names():
 
 
 def test_positions_of_attributes_at_every_depth():
-    parsed = read_jdl('[\n  A = 1;\n  R = [ B = 2;\n    C = { 1, [ D = 3 ] } ];\n]')
+    parsed = read_jdl("[\n  A = 1;\n  R = [ B = 2;\n    C = { 1, [ D = 3 ] } ];\n]")
     assert dict(parsed.positions) == {
         "A": (2, 3),
         "R": (3, 3),
@@ -309,9 +311,9 @@ def test_what_jdl_cannot_say_is_not_written(value):
 
 NAMES = st.one_of(
     st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,10}(\.[a-z0-9]{1,3})?", fullmatch=True),
-    st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=8),
+    st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8),
 )
-TEXT = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=20)
+TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 SCALARS = st.one_of(
     TEXT, st.integers(INT_MIN, INT_MAX), st.floats(allow_nan=False, allow_infinity=False), st.booleans()
 )
@@ -340,13 +342,17 @@ def test_semicolons_at_the_end_and_brackets_outside_make_no_difference(value):
         assert record(form) == value
 
 
+def check_place(fault):
+    assert fault.data["line"] >= 1
+    assert fault.data["column"] >= 1
+
+
 @given(st.binary(max_size=60) | st.text(max_size=60))
 def test_any_input_is_read_or_refused_with_a_place(text):
     try:
         read_jdl(text)
     except SyntaxFault as fault:
-        assert fault.data["line"] >= 1
-        assert fault.data["column"] >= 1
+        check_place(fault)
 
 
 def test_a_typical_description_is_read_at_more_than_a_thousand_a_second():

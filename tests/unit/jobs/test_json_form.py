@@ -141,13 +141,18 @@ JSON = st.recursive(
 )
 
 
+def check_place(fault):
+    assert fault.data["line"] >= 1
+    assert fault.data["column"] >= 1
+
+
 @given(st.dictionaries(st.text(max_size=6), JSON, max_size=5), st.booleans())
 def test_any_json_is_read_as_it_is_or_refused_with_a_place(value, escape):
     text = json.dumps(value, ensure_ascii=escape)
     try:
         parsed = read_json(text)
     except SyntaxFault as fault:
-        assert fault.data["line"] >= 1
+        check_place(fault)
     else:
         assert parsed.record == value
         assert set(parsed.positions) >= set(value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -100,7 +102,7 @@ def test_bytes_are_utf8_and_a_byte_order_mark_is_dropped():
 @pytest.mark.parametrize(
     ("text", "line", "column", "words"),
     [
-        (b"a = 1;\nb = \"\xff\";", 2, 6, "0xff is not UTF-8"),
+        (b'a = 1;\nb = "\xff";', 2, 6, "0xff is not UTF-8"),
         (b"\xc3", 1, 1, "not UTF-8"),
         ("a\nb\0c", 2, 2, "NUL"),
         ("ab\ud800", 1, 3, "surrogate"),
@@ -176,7 +178,7 @@ def test_values_are_counted():
 
 
 def test_a_python_value_of_any_depth_is_judged_without_recursion():
-    deep: list = []
+    deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
     problem = find_problem({"A": deep})

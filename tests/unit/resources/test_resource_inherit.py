@@ -104,6 +104,7 @@ def test_a_node_knows_its_own_names():
 
 def test_a_configured_parameter_beats_the_implicit_name():
     assert effective_params(tree({Level.SITE: "alias"}, "Site"), HERE)["site"].value == "alias"
+    assert effective_params(tree({Level.SITE: "front"}, "CEName"), HERE)["cename"].value == "front"
 
 
 def test_an_empty_access_list_says_nothing():

@@ -172,6 +172,80 @@ def test_a_site_under_two_grids():
         load_cfg(text)
 
 
+def test_options_for_all_ces_of_a_site_and_all_queues_of_a_ce():
+    text = """
+Resources
+{
+  Sites
+  {
+    LCG
+    {
+      LCG.CERN.ch
+      {
+        CEs
+        {
+          MaxRAM = 2000
+          Tag = Common
+          first
+          {
+            MaxRAM = 8000
+            Queues
+            {
+              q
+              {
+              }
+              cputime = 100
+              r
+              {
+                CPUTime = 7
+              }
+            }
+          }
+          second
+          {
+            tag = Own
+            Queues
+            {
+              q
+              {
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+"""
+    config = load_cfg(text, source="f.cfg")
+
+    def value(ce, queue, name):
+        params = effective_params(config.tree, QueueId("LCG.CERN.ch", ce, queue), types=config.types)
+        return params[name].value if name in params else None
+
+    assert [value(ce, "q", "maxram") for ce in ("first", "second")] == [8000, 2000]
+    assert [value(ce, "q", "tag") for ce in ("first", "second")] == [("Common",), ("Own",)]
+    assert [value("first", queue, "cputime") for queue in ("q", "r")] == [100, 7]
+    assert value("second", "q", "cputime") is None
+
+
+def test_a_comment_behind_a_value_is_part_of_it_as_in_dirac():
+    text = "Resources\n{\nSites\n{\nS\n{\nName = X # its name\nMaxRAM = 5 # MB\nCEs\n{\n}\n}\n}\n}\n"
+    with pytest.raises(InvalidConfig, match="MaxRAM: unit '# mb' does not fit"):
+        load_cfg(text)
+
+
+def test_an_empty_value_of_a_number_is_not_given():
+    text = (
+        "Resources\n{\nSites\n{\nS\n{\nCPUTime =\nTag =\nCEs\n{\nc\n{\nQueues\n{\nq\n{\n}\n}\n}\n}\n}\n}\n}\n"
+    )
+    config = load_cfg(text)
+    found = values(config, QueueId("S", "c", "q"))
+    assert "CPUTime" not in found
+    assert found["Tag"] == ()
+    assert [notice.message for notice in config.notices] == ["CPUTime is empty and counts as not given"]
+
+
 def test_an_empty_text_is_an_empty_tree():
     config = load_cfg("")
     assert list(config.tree.queue_ids()) == []

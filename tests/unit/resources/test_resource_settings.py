@@ -75,6 +75,13 @@ def test_what_a_job_may_use_goes_before_what_the_node_has():
     assert settings("Memory = 64000\nMaxRAM = 8000").memory_mb == 8000
 
 
+def test_zero_memory_and_time_are_none_that_is_known():
+    found = settings("MaxRAM = 0\nmaxCPUTime = 0\nMaxTotalJobs = 0")
+    assert (found.memory_mb, found.cpu_seconds, found.max_total_jobs) == (None, None, 0)
+    assert settings("MaxRAM = 0\nMemory = 4000").memory_mb == 4000
+    assert settings("CPUTime = 0\nmaxCPUTime = 1\nSI00 = 500").norm_cpu_seconds == 120
+
+
 def test_any_is_not_configured():
     found = settings('Memory = "ANY"\nCPUTime = "ANY"\nPlatform = "ANY"')
     assert (found.memory_mb, found.cpu_seconds) == (None, None)

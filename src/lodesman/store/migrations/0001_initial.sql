@@ -4,9 +4,11 @@ CREATE TABLE leadership (
     one     INTEGER PRIMARY KEY CHECK (one = 1),
     epoch   INTEGER NOT NULL,
     batch   INTEGER NOT NULL,
-    next_job INTEGER NOT NULL
+    next_job INTEGER NOT NULL,
+    -- Counters and cursors hold for the claims up to this attempt; later ones are in the attempts alone.
+    claims_at INTEGER NOT NULL
 );
-INSERT INTO leadership VALUES (1, 0, 0, 1);
+INSERT INTO leadership VALUES (1, 0, 0, 1, 0);
 
 CREATE TABLE account (
     name       TEXT PRIMARY KEY,
@@ -64,6 +66,7 @@ CREATE TABLE task_queue_count (
     tq_id      INTEGER PRIMARY KEY,
     waiting    INTEGER NOT NULL,
     row_cursor INTEGER NOT NULL DEFAULT 0,
+    as_of      INTEGER NOT NULL DEFAULT 0,
     emptied_at REAL
 );
 
@@ -124,6 +127,8 @@ CREATE TABLE attempt (
     job_id       INTEGER NOT NULL,
     number       INTEGER NOT NULL,
     previous     INTEGER,
+    tq_id        INTEGER NOT NULL,
+    cohort_id    INTEGER,
     pilot_id     INTEGER NOT NULL,
     claim_token  TEXT NOT NULL,
     site         TEXT NOT NULL,
@@ -207,3 +212,18 @@ CREATE TABLE submit_pool_queue (
     queue   TEXT NOT NULL,
     PRIMARY KEY (pool_id, site, ce, queue)
 ) WITHOUT ROWID;
+
+-- What readers use: counters and cursors with the claims that are in the attempts alone so far.
+CREATE VIEW queue_waiting AS
+SELECT c.tq_id, c.waiting - coalesce(r.n, 0) AS waiting FROM task_queue_count c LEFT JOIN (
+    SELECT a.tq_id, count(*) AS n FROM attempt a JOIN task_queue_count k ON k.tq_id = a.tq_id
+    WHERE a.id > (SELECT claims_at FROM leadership) AND a.id > k.as_of GROUP BY a.tq_id
+) r ON r.tq_id = c.tq_id;
+
+CREATE VIEW cohort_now AS
+SELECT c.id, c.submission_id, c.tq_id, c.base, c.start, c.stop, c.template_id,
+    max(c.cursor, coalesce(r.cursor, 0)) AS cursor
+FROM cohort c LEFT JOIN (
+    SELECT a.cohort_id, max(a.job_id) - k.base + 1 AS cursor FROM attempt a JOIN cohort k ON k.id = a.cohort_id
+    WHERE a.id > (SELECT claims_at FROM leadership) GROUP BY a.cohort_id
+) r ON r.cohort_id = c.id;

@@ -1,0 +1,91 @@
+"""Counters and cursors that follow from the attempts: written now and then, replayed after a crash.
+
+A claim appends its attempt and touches neither the counter of its task queue nor the cursor of its cohort: with
+thousands of both, writing them at each claim would dirty a page for each. `leadership.claims_at` is the attempt up to
+which the stored cursors hold, `task_queue_count.as_of` the same for one counter; what came later is replayed from the
+attempts when the server starts, and added by the views until then.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import apsw
+
+from lodesman.store.journal import Transaction
+from lodesman.store.task_queues import SET_WAITING
+
+SET_CURSOR = "UPDATE cohort SET cursor = max(cursor, ?) WHERE id = ?"
+SET_CLAIMS_AT = "UPDATE leadership SET claims_at = ? WHERE one = 1"
+REPLAY_COUNTS = """UPDATE task_queue_count SET waiting = waiting - r.n FROM (
+  SELECT a.tq_id, count(*) AS n FROM attempt a JOIN task_queue_count c ON c.tq_id = a.tq_id
+  WHERE a.id > (SELECT claims_at FROM leadership) AND a.id > c.as_of GROUP BY a.tq_id) AS r
+WHERE r.tq_id = task_queue_count.tq_id"""
+REPLAY_CURSORS = """UPDATE cohort SET cursor = max(cohort.cursor, r.reached) FROM (
+  SELECT a.cohort_id, max(a.job_id) - c.base + 1 AS reached FROM attempt a JOIN cohort c ON c.id = a.cohort_id
+  WHERE a.id > (SELECT claims_at FROM leadership) GROUP BY a.cohort_id) AS r
+WHERE r.cohort_id = cohort.id"""
+REPLAYED = """UPDATE task_queue_count SET as_of = (SELECT coalesce(max(id), 0) FROM attempt)
+WHERE tq_id IN (SELECT tq_id FROM attempt WHERE id > (SELECT claims_at FROM leadership))"""
+CAUGHT_UP = "UPDATE leadership SET claims_at = (SELECT coalesce(max(id), 0) FROM attempt)"
+
+WRITE_AFTER = 2_000
+
+
+def replay(db: apsw.Connection) -> None:
+    """After a start: bring counters and cursors up to the last attempt."""
+    with db:
+        for statement in (REPLAY_COUNTS, REPLAY_CURSORS, REPLAYED, CAUGHT_UP):
+            db.execute(statement)
+
+
+class ClaimLog:
+    """What was claimed since counters and cursors were last written. Used from the writer's thread only."""
+
+    def __init__(self, last_attempt: int) -> None:
+        self.last_attempt = last_attempt
+        self._written = last_attempt
+        self._queues: set[int] = set()
+        self._cursors: dict[int, int] = {}
+
+    def claimed(self, tx: Transaction, attempt: int, tq_id: int) -> None:
+        """An attempt was appended."""
+        tx.undo.append(partial(setattr, self, "last_attempt", self.last_attempt))
+        self.last_attempt = attempt
+        self._queues.add(tq_id)
+
+    def moved(self, tx: Transaction, cohort_id: int, cursor: int) -> None:
+        """The cursor of a cohort moved."""
+        tx.undo.append(partial(self._put_back, cohort_id, self._cursors.get(cohort_id)))
+        self._cursors[cohort_id] = cursor
+
+    def write_cursors(self, tx: Transaction) -> None:
+        """Write all cursors: somebody is about to read them in this transaction."""
+        if self._cursors:
+            tx.undo.append(partial(setattr, self, "_cursors", self._cursors))
+            tx.later_many(SET_CURSOR, [(cursor, cohort) for cohort, cursor in self._cursors.items()])
+            self._cursors = {}
+
+    def write(self, tx: Transaction, waiting: dict[int, int]) -> None:
+        """Write everything; `waiting` are the counters of `queues()` now."""
+        self.write_cursors(tx)
+        tx.undo.append(partial(setattr, self, "_queues", self._queues))
+        tx.undo.append(partial(setattr, self, "_written", self._written))
+        self._queues, self._written = set(), self.last_attempt
+        for tq_id, n in waiting.items():
+            tx.last(SET_WAITING, tq_id, (n, tx.now, self.last_attempt, tq_id))
+        tx.later(SET_CLAIMS_AT, (self.last_attempt,))
+
+    def queues(self) -> frozenset[int]:
+        """The task queues that were claimed from."""
+        return frozenset(self._queues)
+
+    def is_due(self) -> bool:
+        """Enough claims that a restart should not have to replay more."""
+        return self.last_attempt - self._written >= WRITE_AFTER
+
+    def _put_back(self, cohort_id: int, cursor: int | None) -> None:
+        if cursor is None:
+            self._cursors.pop(cohort_id, None)
+        else:
+            self._cursors[cohort_id] = cursor

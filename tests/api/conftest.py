@@ -1,0 +1,317 @@
+"""Both applications of the server in one process, without sockets: requests go straight into ASGI."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import random
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lodesman.api.core import Core
+from lodesman.api.hot import HotApp
+from lodesman.api.reads import ReadSide, read_app
+from lodesman.resources import load_resources
+from lodesman.services.accounts import INSERT_TOKEN, SCOPES, AddAccount, IssueToken
+from lodesman.services.claim import serve_parked
+from lodesman.services.live import Live
+from lodesman.services.pilots import hash_token
+from lodesman.services.policy import Policy
+from lodesman.services.sandboxes import RegisterSandbox, Shelf
+from lodesman.store.engine import open_reader, open_writer
+from lodesman.store.journal import Transaction
+
+PATIENCE = 10.0
+SANDBOX_BYTES = 10_000
+RESOURCES = """
+[job_description]
+Software = "list"
+
+[site."North"]
+Platform = "el9"
+VO = ["lab"]
+[site."North".ce."ce.north".queue.short]
+Slots = 2
+NumberOfProcessors = 4
+CPUTime = 1000
+Memory = 2000
+Tag = ["SSD"]
+Software = ["root", "geant"]
+
+[site."South"]
+Platform = "el8"
+VO = ["lab"]
+[site."South".ce."ce.south".queue.long]
+Slots = 1
+NumberOfProcessors = 1
+CPUTime = 100000
+Memory = 8000
+
+[site."Far"]
+VO = ["other"]
+[site."Far".ce."ce.far".queue.q]
+Slots = 1
+CPUTime = 1000
+
+[group.physics]
+vo = "lab"
+share = 3000
+[group.bio]
+vo = "lab"
+share = 1000
+[group.open]
+vo = "lab"
+job_sharing = true
+[group.guests]
+vo = "other"
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def code(self) -> str:
+        """The code of an error; every refusal has one, with a sentence."""
+        error = self.json["error"]
+        assert error["message"].strip()
+        return str(error["code"])
+
+
+class Connection:
+    """One request's receive and send; what is sent after the body is awaited, as a server does."""
+
+    def __init__(self, chunks: list[bytes]) -> None:
+        self._chunks = chunks
+        self.gone = asyncio.Event()
+        self.sent: list[dict[str, Any]] = []
+
+    async def receive(self) -> dict[str, Any]:
+        if self._chunks:
+            body = self._chunks.pop(0)
+            return {"type": "http.request", "body": body, "more_body": bool(self._chunks)}
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Any) -> None:
+        self.sent.append(dict(message))
+
+    def answer(self) -> Answer:
+        start = self.sent[0]
+        headers = {name.decode(): value.decode() for name, value in start["headers"]}
+        body = b"".join(part.get("body", b"") for part in self.sent[1:])
+        return Answer(start["status"], headers, body)
+
+
+class House:
+    """The server without its processes: `now` and `ticks` are set by the test, `call` asks a question."""
+
+    def __init__(self, home: Path, *, lease: float = 1_800.0) -> None:
+        self.now, self.ticks = 1_000_000.0, 5_000.0
+        self.loop = asyncio.new_event_loop()
+        path = home / "lode.db"
+        self._writer = open_writer(path)
+        live = Live(self._writer, rng=random.Random(5), now=self.now)
+        policy = Policy(load_resources([("sites.toml", RESOURCES)]))
+        live.matcher.set_shares(policy.shares())
+        self.core = Core(
+            writer=self._writer, path=path, live=live, policy=policy, lease_seconds=lease,
+            heartbeat_seconds=60.0, clock=lambda: self.now, ticks=lambda: self.ticks,
+            at_end=partial(serve_parked, live),
+        )  # fmt: skip
+        self.shelf = Shelf(home / "sandboxes", limit_bytes=SANDBOX_BYTES)
+        self.side = ReadSide(
+            db=open_reader(path), policy=policy, shelf=self.shelf, clock=lambda: self.now,
+            announce=self._announce, hot_metrics=lambda: {"claims_total": float(self.core.claims)},
+        )  # fmt: skip
+        self.reads = read_app(self.side)
+        self.app = HotApp(
+            self.core, self.reads, idle_seconds=120.0, on_start=self._nothing, on_stop=self._nothing  # type: ignore[arg-type]
+        )  # fmt: skip
+        self.run(self._start())
+        self.tokens: dict[str, str] = {"service": self._service_token()}
+        self.pilots = self.claims = 0
+
+    async def _start(self) -> None:
+        self.core.start()
+
+    async def _nothing(self) -> None:
+        """The daemon's part."""
+
+    async def _announce(self, owner: str, sha256: str, size: int) -> None:
+        await self.core.command(RegisterSandbox(owner, sha256, size))
+
+    def close(self) -> None:
+        self.core.journal.close()
+        self.run(asyncio.sleep(0))
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.run(asyncio.sleep(0))
+        self.loop.close()
+        for db in (self.core.reader, self.side.db, self._writer):
+            db.close()
+
+    def run(self, what: Any) -> Any:
+        return self.loop.run_until_complete(asyncio.wait_for(what, PATIENCE))
+
+    # --- who is there ---------------------------------------------------------------------------------
+
+    def do(self, command: Any) -> Any:
+        return self.run(self.core.command(command))
+
+    def user(self, name: str, *groups: str, vo: str = "lab", admin: bool = False, **more: Any) -> str:
+        """A user; the token is kept under the name."""
+        self.do(AddAccount(name, vo, groups or ("physics",), admin=admin))
+        scopes = {"scopes": SCOPES} if admin else {}
+        self.tokens[name] = str(self.do(IssueToken(name, **{**scopes, **more})))
+        return self.tokens[name]
+
+    def _service_token(self) -> str:
+        class Make:
+            def apply(self, tx: Transaction) -> None:
+                tx.later(INSERT_TOKEN, (hash_token("service-token"), "service", "", "[]", "", 0.0, None))
+
+        self.do(Make())
+        return "service-token"
+
+    def prepare_pilot(self, site: str = "North", **request: Any) -> str:
+        """A pilot as the director stores it, submitted; returns its join token."""
+        self.pilots += 1
+        stamp = f"stamp{self.pilots}"
+        ce, queue = {"North": ("ce.north", "short"), "South": ("ce.south", "long")}[site]
+        offer = {
+            "platform": "el9" if site == "North" else "el8", "cores": 4, "memory_mb": 2000,
+            "norm_cpu_seconds": 1000 if site == "North" else 100_000, **request,
+        }  # fmt: skip
+        row = {
+            "stamp": stamp, "vo": "lab", "site": site, "ce": ce, "queue": queue, "request": offer,
+            "join_hash": base64.b64encode(hash_token(f"join-{stamp}")).decode(),
+        }  # fmt: skip
+        assert self.call("POST", "/v1/service/pilots", [row], token="service").status == 200
+        self.call("POST", "/v1/service/submitted", {stamp: [f"native-{stamp}", ""]}, token="service")
+        return f"join-{stamp}"
+
+    def pilot(self, site: str = "North", *, node: Any = None, **request: Any) -> str:
+        """A pilot that has joined; returns the name of its token."""
+        joined = self.call(
+            "POST", "/v1/pilots/join",
+            {"join_token": self.prepare_pilot(site, **request), "nonce": "n", "node": node or {"cores": 4}},
+        )  # fmt: skip
+        assert joined.status == 200, joined.body
+        name = f"pilot{joined.json['pilot']}"
+        self.tokens[name] = joined.json["token"]
+        return name
+
+    # --- asking ---------------------------------------------------------------------------------------
+
+    def open(self, method: str, path: str, body: Any = None, *, token: str = "", **more: Any) -> Any:
+        """A request under way: (task, connection)."""
+        raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        given = {"authorization": f"Bearer {self.tokens.get(token, token)}"} if token else {}
+        given |= {"content-length": str(len(raw))} | more.get("headers", {})
+        plain, _, query = path.partition("?")
+        scope = {
+            "type": "http", "method": method, "path": plain, "raw_path": plain.encode(),
+            "query_string": query.encode(), "root_path": "", "scheme": "http", "http_version": "1.1",
+            "headers": [(name.encode(), value.encode("latin-1")) for name, value in given.items()],
+            "server": ("127.0.0.1", 7777), "client": ("127.0.0.1", 5), "asgi": {"version": "3.0"},
+        }  # fmt: skip
+        connection = Connection(more.get("chunks") or [raw])
+        app = more.get("app", self.app)
+        task = self.loop.create_task(app(scope, connection.receive, connection.send))
+        return task, connection
+
+    def call(self, method: str, path: str, body: Any = None, *, token: str = "", **more: Any) -> Answer:
+        """Ask and wait for the answer; `token` is a name known here, or a token itself."""
+        task, connection = self.open(method, path, body, token=token, **more)
+        self.run(task)
+        return connection.answer()
+
+    def get(self, path: str, token: str = "ann", **more: Any) -> Any:
+        """The JSON of a GET that must succeed."""
+        answer = self.call("GET", path, token=token, **more)
+        assert answer.status == 200, answer.body
+        return answer.json
+
+    def submit(self, *jobs: dict[str, Any], token: str = "ann", **body: Any) -> Answer:
+        """Submit records, each /bin/true unless it says otherwise."""
+        if not {"text", "texts"} & set(body):
+            body["jobs"] = [{"Executable": "/bin/true", "CPUTime": 500, **job} for job in jobs or ({},)]
+        return self.call("POST", "/v1/jobs", body, token=token)
+
+    def submitted(self, *jobs: dict[str, Any], token: str = "ann", **body: Any) -> int:
+        """Submit what must be accepted; returns the first id."""
+        answer = self.submit(*jobs, token=token, **body)
+        assert answer.status == 200, answer.body
+        return int(answer.json["first"])
+
+    def claim_body(self, count: int = 1, **more: Any) -> dict[str, Any]:
+        self.claims += 1
+        free = {"cores": 4, "memory_mb": 2000, "norm_cpu_seconds": 0}
+        return {"claim_token": f"claim-token-{self.claims}", "count": count, "resource": free, **more}
+
+    def claim(self, pilot: str, count: int = 1, **more: Any) -> list[dict[str, Any]]:
+        answer = self.call("POST", "/v1/pilots/claim", self.claim_body(count, **more), token=pilot)
+        assert answer.status == 200, answer.body
+        return list(answer.json["jobs"])
+
+    def report(self, pilot: str, job: dict[str, Any], state: str = "Done", **more: Any) -> dict[str, Any]:
+        one = {"id": job["id"], "attempt": job["attempt"], "state": state, **more}
+        answer = self.call("POST", "/v1/pilots/report", {"reports": [one]}, token=pilot)
+        assert answer.status == 200, answer.body
+        return dict(answer.json["results"][0])
+
+    def control(self, action: str, first: int, last: int | None = None, **more: Any) -> Answer:
+        ranges = [[first, first if last is None else last]]
+        body = {"action": action, "ranges": ranges, "reason": more.get("reason", "")}
+        return self.call("POST", "/v1/jobs/control", body, token=more.get("token", "ann"))
+
+    def upload(self, content: bytes, *, sha256: str = "", token: str = "ann") -> Answer:
+        digest = sha256 or hashlib.sha256(content).hexdigest()
+        return self.call("POST", "/v1/sandboxes", content, token=token, headers={"x-sha256": digest})
+
+    def counted(self) -> int:
+        """All jobs that the server knows."""
+        return sum(row["jobs"] for row in self.get("/v1/jobs/counts", "admin")["counts"])
+
+
+@pytest.fixture
+def house(tmp_path):
+    """A server with an administrator, and ann (physics) and bob (bio) who want jobs run."""
+    house = House(tmp_path)
+    house.user("admin", "physics", admin=True)
+    house.user("ann", "physics")
+    house.user("bob", "bio")
+    yield house
+    house.close()
+
+
+@pytest.fixture
+def make_house(tmp_path):
+    """Houses of another kind: `make_house(lease=2.0)`."""
+    made: list[House] = []
+
+    def make(**more: Any) -> House:
+        home = tmp_path / f"house{len(made)}"
+        home.mkdir()
+        made.append(House(home, **more))
+        return made[-1]
+
+    yield make
+    for house in made:
+        house.close()

@@ -1,0 +1,416 @@
+"""POST /v1/jobs: every form, all or nothing, and bad input refused before anything is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+
+import pytest
+
+HELLO = """// a greeting
+[
+  Executable = "/bin/echo";
+  Arguments = "hello world";
+  JobName = "hello";
+  CPUTime = 500;
+]
+"""
+HELLO_CFG = """Executable = /bin/echo
+Arguments = hello world
+JobName = hello
+CPUTime = 500
+"""
+HELLO_JSON = '{"Executable": "/bin/echo", "Arguments": "hello world", "JobName": "hello", "CPUTime": 500}'
+
+
+def error(answer, status):
+    assert answer.status == status, answer.body
+    return answer.json["error"]
+
+
+@pytest.mark.parametrize(
+    ("form", "text"), [("jdl", HELLO), ("cfg", HELLO_CFG), ("json", HELLO_JSON)], ids=["jdl", "cfg", "json"]
+)
+@pytest.mark.parametrize("told", [True, False], ids=["told", "guessed"])
+def test_one_job_in_each_language(house, form, text, told):
+    answer = house.submit(text=text, form=form if told else "")
+    assert answer.status == 200, answer.body
+    assert {**answer.json, "notices": []} == {
+        "submission": 1, "first": 1, "count": 1, "held": 0, "repeated": False, "notices": [],
+    }  # fmt: skip
+    job = house.get("/v1/jobs/1")
+    assert (job["state"], job["name"], job["owner"], job["group"], job["vo"]) == (
+        "Waiting", "hello", "ann", "physics", "lab",
+    )  # fmt: skip
+    (claimed,) = house.claim(house.pilot())
+    assert claimed["spec"]["arguments"] == ["hello", "world"]
+
+
+def test_a_record_of_json_is_a_job_too(house):
+    answer = house.submit({"Executable": "/bin/echo", "Arguments": ["a b", "c"]})
+    assert answer.json["count"] == 1
+    (claimed,) = house.claim(house.pilot())
+    assert claimed["spec"]["arguments"] == ["a b", "c"]
+
+
+def test_many_records_are_a_contiguous_block_of_jobs(house):
+    house.submitted()
+    answer = house.submit(*({"JobName": f"job{k}"} for k in range(5)))
+    assert (answer.json["first"], answer.json["count"]) == (2, 5)
+    assert [job["id"] for job in house.get("/v1/jobs")["jobs"]] == [1, 2, 3, 4, 5, 6]
+
+
+def test_many_texts_of_several_languages(house):
+    answer = house.submit(texts=[HELLO, HELLO_JSON, HELLO_CFG])
+    assert answer.json["count"] == 3
+    assert len(house.claim(house.pilot(), 5)) == 3
+
+
+def test_members_of_an_array_are_filled_in_when_they_are_claimed(house):
+    text = """[ Executable = "/bin/echo"; Arguments = "%s of %n, %(colour)s"; JobName = "paint_%n"; CPUTime = 500;
+               Parameters = {"wall", "door"}; Parameters.colour = {"red", "blue"}; ]"""
+    answer = house.submit(text=text)
+    assert answer.json["count"] == 2
+    first, second = house.claim(house.pilot(), 5)
+    assert first["spec"]["arguments"] != second["spec"]["arguments"]
+    assert "wall" in first["spec"]["arguments"]
+    assert "blue" in second["spec"]["arguments"]
+    names = [job["name"] for job in house.get("/v1/jobs")["jobs"]]
+    assert len(set(names)) == 2
+
+
+def test_a_million_members_are_one_submission(house):
+    answer = house.submit({"Parameters": 1_000_000, "Arguments": "%n"})
+    assert answer.json["count"] == 1_000_000
+    assert house.get("/v1/jobs?first=999999&limit=5")["jobs"][0]["id"] == 999_999
+    assert house.get("/v1/jobs/counts")["counts"][0]["jobs"] == 1_000_000
+    assert house.submit({"Parameters": 1_000_001}).status == 400
+
+
+def test_a_member_s_key_decides_its_task_queue(house):
+    text = '[ Executable = "/bin/true"; CPUTime = "%(cpu)s"; Parameters.cpu = {100, 200, 200}; ]'
+    assert house.submit(text=text).json["count"] == 3
+    queues = house.get("/v1/task-queues")["task_queues"]
+    assert sorted((q["norm_cpu_seconds"], q["waiting"]) for q in queues) == [(100, 1), (200, 2)]
+
+
+# --- all or nothing -------------------------------------------------------------------------------------
+
+
+def test_a_batch_with_one_bad_record_stores_nothing_and_names_it(house):
+    jobs = [{"Executable": "/bin/true"}] * 4
+    jobs[2] = {"Executable": "/bin/true", "CPUTime": -5}
+    told = error(house.submit(*jobs), 400)
+    assert (told["code"], told["data"]["job"], told["data"]["attribute"]) == ("invalid-job", 2, "CPUTime")
+    assert "Job 2" in told["message"]
+    assert "hint" in told
+    assert house.counted() == 0
+    assert house.submitted() == 1  # no id was used up
+
+
+def test_a_batch_with_one_bad_text_names_it_and_the_place(house):
+    told = error(house.submit(texts=[HELLO, '[ Executable = "/bin/true";\n CPUTime = = 5; ]']), 400)
+    assert (told["code"], told["data"]["job"], told["data"]["line"]) == ("syntax", 1, 2)
+    assert told["data"]["column"] > 1
+    assert house.counted() == 0
+
+
+def test_a_batch_with_one_impossible_job_names_it(house):
+    told = error(house.submit({}, {"Memory": 10**6}), 422)
+    assert (told["code"], told["data"]["job"]) == ("impossible", 1)
+    assert house.counted() == 0
+
+
+def test_an_array_in_a_batch_is_refused(house):
+    told = error(house.submit({}, {"Parameters": 3}), 400)
+    assert told["data"]["job"] == 1
+    assert house.counted() == 0
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"text": None},
+        {"text": HELLO, "jobs": [{"Executable": "x"}]},
+        {"texts": []},
+        {"jobs": []},
+        {"text": 5},
+        {"jobs": [5]},
+        {"jobs": {"Executable": "x"}},
+        {"text": HELLO, "form": "xml"},
+        {"text": HELLO, "request_id": "x" * 300},
+        {"text": HELLO, "sandboxes": {"a": {"sha256": "abc", "size": 1}}},
+        {"text": HELLO, "sandboxes": {"a": {"sha256": "0" * 64, "size": -1}}},
+        {"text": HELLO, "hold_if_impossible": "yes"},
+        [],
+        "text",
+        None,
+        b"",
+        b"{",
+        b"\xff\xfe",
+        b'{"text": "\xff"}',
+        b'{"text": "\\ud800"}',
+        b'{"jobs": ' + b"[" * 100_000,
+        b'{"jobs": [' + b'{"a":' * 5_000 + b"1" + b"}" * 5_000 + b"]}",
+        b'{"jobs": [{"Executable": "x", "CPUTime": 1' + b"0" * 5_000 + b"}]}",
+        b'{"jobs": [{"Executable": "x", "CPUTime": 1e999}]}',
+        b'{"jobs": [{"Executable": "x", "CPUTime": NaN}]}',
+    ],
+)
+def test_a_body_that_is_no_submission_is_refused(house, body):
+    answer = house.call("POST", "/v1/jobs", body, token="ann")
+    assert answer.status == 400, answer.body
+    assert answer.code in ("invalid-request", "invalid-job", "syntax")
+    assert house.counted() == 0
+
+
+# --- asked twice ----------------------------------------------------------------------------------------
+
+
+def test_the_same_request_id_gets_the_same_jobs(house):
+    first = house.submit({}, {}, {}, request_id="r-1").json
+    again = house.submit({}, {}, {}, request_id="r-1").json
+    assert (again["submission"], again["first"], again["count"]) == (first["submission"], 1, 3)
+    assert (first["repeated"], again["repeated"]) == (False, True)
+    assert house.counted() == 3
+
+
+def test_request_ids_are_each_owner_s_own(house):
+    assert house.submit(request_id="r-1").json["first"] == 1
+    assert house.submit(request_id="r-1", token="bob").json["first"] == 2
+    assert house.submit(request_id="r-2").json["first"] == 3
+    assert house.submit().json["first"] == 4
+
+
+def test_the_same_request_twice_at_the_same_time(house):
+    body = {"jobs": [{"Executable": "/bin/true", "CPUTime": 5}] * 2, "request_id": "r-1"}
+    both = [house.open("POST", "/v1/jobs", body, token="ann") for _ in range(8)]
+    house.run(asyncio.wait([task for task, _ in both]))
+    answers = [connection.answer().json for _, connection in both]
+    assert {one["first"] for one in answers} == {1}
+    assert sorted(one["repeated"] for one in answers) == [False] + [True] * 7
+    assert house.counted() == 2
+
+
+def test_a_dry_run_stores_nothing(house):
+    answer = house.submit({"Parameters": 7, "Color": "red"}, dry_run=True).json
+    assert (answer["count"], answer["dry_run"]) == (7, True)
+    assert [notice["attribute"] for notice in answer["notices"]] == ["Color"]
+    assert error(house.submit({"CPUTime": -1}, dry_run=True), 400)["data"]["attribute"] == "CPUTime"
+    impossible = house.submit({"Memory": 10**6, "Parameters": 7}, dry_run=True, hold_if_impossible=True).json
+    assert impossible["held"] == 7
+    assert house.counted() == 0
+    assert house.submitted() == 1
+
+
+# --- impossible jobs ------------------------------------------------------------------------------------
+
+IMPOSSIBLE = [
+    ({"CPUTime": 10**6}, "Cpu"),
+    ({"Memory": 10**6}, "Memory"),
+    ({"NumberOfProcessors": 64}, "Cores"),
+    ({"Platform": "vax"}, "Platform"),
+    ({"Tag": "GPU"}, "Tag"),
+    ({"Site": "North", "GridCE": "ce.south"}, "CE"),
+    ({"Requirements": {"Software": ["fluka", "vmc"]}}, "Software"),
+    ({"Requirements": {"Nonsense": 5}}, "Nonsense"),
+]
+
+
+@pytest.mark.parametrize(("job", "word"), IMPOSSIBLE, ids=[word for _, word in IMPOSSIBLE])
+def test_a_job_that_no_queue_can_run_is_refused_with_the_reason_or_held_with_it(house, job, word):
+    told = error(house.submit(job), 422)
+    assert told["code"] == "impossible"
+    assert word.lower() in told["message"].lower(), told["message"]
+    assert "hold" in told["hint"]
+    assert house.counted() == 0
+    held = house.submit(job, hold_if_impossible=True).json
+    assert (held["count"], held["held"]) == (1, 1)
+    found = house.get(f"/v1/jobs/{held['first']}")
+    assert found["state"] == "Held"
+    assert word.lower() in found["reason"].lower()
+    assert house.claim(house.pilot(), 5) == []
+    assert house.claim(house.pilot("South"), 5) == []
+
+
+def test_members_of_an_array_that_cannot_run_are_held_and_the_others_wait(house):
+    text = '[ Executable = "/bin/true"; CPUTime = "%(cpu)s"; Parameters.cpu = {100, 9999999, 200}; ]'
+    assert house.submit(text=text).status == 422
+    answer = house.submit(text=text, hold_if_impossible=True).json
+    assert (answer["count"], answer["held"]) == (3, 1)
+    states = [job["state"] for job in house.get("/v1/jobs")["jobs"]]
+    assert states == ["Waiting", "Held", "Waiting"]
+
+
+def test_whether_a_job_is_possible_depends_on_the_vo(house):
+    house.user("far", "guests", vo="other")
+    assert house.submit({"CPUTime": 5_000}, token="ann").status == 200
+    assert house.submit({"CPUTime": 5_000}, token="far").status == 422
+    assert house.submit({"CPUTime": 500}, token="far").status == 200
+
+
+# --- bad input ------------------------------------------------------------------------------------------
+
+WRONG = [
+    ("Executable", ""),
+    ("Executable", None),
+    ("Executable", 5),
+    ("CPUTime", "soon"),
+    ("CPUTime", -1),
+    ("CPUTime", 0),
+    ("CPUTime", 2.5),
+    ("CPUTime", 10**30),
+    ("CPUTime", True),
+    ("Memory", -1),
+    ("NumberOfProcessors", 0),
+    ("Priority", 11),
+    ("JobName", "x" * 256),
+    ("JobName", "b\N{LATIN SMALL LETTER E WITH ACUTE}"),
+    ("JobGroup", "a\nb"),
+    ("Site", ["North", 5]),
+    ("Site", "Atlantis"),
+    ("BannedSite", "Atlantis"),
+    ("BannedSite", {"a": 1}),
+    ("StdOutput", "../../etc/passwd"),
+    ("OutputSandbox", "/etc/passwd"),
+    ("InputSandbox", "a/../../b"),
+    ("Arguments", 'unbalanced "'),
+    ("Environment", "nothing"),
+    ("Requirements", "Memory > 5"),
+    ("PilotType", "purple"),
+    ("MaxAttempts", 0),
+    ("Owner", "admin"),
+    ("VO", "other"),
+]
+
+
+@pytest.mark.parametrize(("attribute", "value"), WRONG, ids=[f"{name}-{n}" for n, (name, _) in enumerate(WRONG)])
+def test_a_wrong_value_is_refused_with_its_attribute_and_what_would_be_right(house, attribute, value):
+    told = error(house.submit({attribute: value}, hold_if_impossible=True), 400)
+    assert told["code"] in ("invalid-job", "invalid-request", "syntax")
+    if told["code"] == "invalid-job":
+        assert told["data"]["attribute"].lower().startswith(attribute.lower())
+        assert attribute.lower() in told["message"].lower()
+        assert told["hint"]
+    assert house.counted() == 0
+
+
+def test_a_wrong_value_in_a_text_has_a_position(house):
+    told = error(house.submit(text='[ Executable = "/bin/true";\n  Memory = -1;\n]'), 400)
+    assert (told["data"]["attribute"], told["data"]["line"]) == ("Memory", 2)
+    assert told["data"]["column"] > 1
+
+
+def test_a_site_nearly_right_is_suggested(house):
+    told = error(house.submit({"Site": "Nroth"}), 400)
+    assert "North" in told["hint"]
+
+
+def test_sites_of_other_vos_are_unknown(house):
+    assert "Far" in error(house.submit({"Site": "Far"}), 400)["message"]
+
+
+def test_site_and_banned_site_that_leave_nothing(house):
+    told = error(house.submit({"Site": "North", "BannedSite": "North"}), 400)
+    assert told["data"]["attribute"] in ("Site", "BannedSite")
+
+
+def test_unknown_attributes_warn_with_their_place_and_are_kept(house):
+    text = '[ Executable = "/bin/true";\n CPUTime = 5;\n Executible = "x";\n Colour = "red"; ]'
+    notices = house.submit(text=text).json["notices"]
+    assert [(n["attribute"], n["line"]) for n in notices] == [("Executible", 3), ("Colour", 4)]
+    assert "Executable" in notices[0]["message"]
+
+
+@pytest.mark.parametrize("form", ["jdl", "cfg", "json"])
+def test_ten_megabytes_of_text_are_refused_and_nothing_is_stored(house, form):
+    text = {"jdl": "[ A = \"%s\"; ]", "cfg": "A = %s\n", "json": '{"A": "%s"}'}[form] % ("x" * 10_000_000)
+    answer = house.submit(text=text, form=form)
+    assert (answer.status, answer.code) == (413, "too-large")
+    assert answer.headers["connection"] == "close"
+    assert house.counted() == 0
+
+
+def test_a_body_beyond_all_limits_is_refused_before_it_is_read(house):
+    answer = house.call("POST", "/v1/jobs", b"x", token="ann", headers={"content-length": str(33 << 20)})
+    assert answer.status == 413
+    assert answer.json["error"]["data"]["limit"] == 32 << 20
+
+
+def test_a_body_that_grows_beyond_the_limit_is_refused_while_it_comes(house):
+    chunks = [b"x" * (1 << 20)] * 3
+    answer = house.call(
+        "POST", "/v1/jobs/control", token="ann", chunks=chunks, headers={"content-length": ""}
+    )
+    assert (answer.status, answer.code) == (413, "too-large")
+
+
+def test_deep_nesting_in_a_text_has_a_position(house):
+    for text in ("[ A = " * 5_000, '[ Executable = "x"; A = ' + "{" * 5_000, "{" * 5_000):
+        told = error(house.submit(text=text, form="jdl"), 400)
+        assert told["code"] == "syntax"
+        assert told["data"]["line"] == 1
+    told = error(house.submit(text='{"a":' * 5_000, form="json"), 400)
+    assert told["code"] == "syntax"
+
+
+# --- groups and files -----------------------------------------------------------------------------------
+
+
+def test_the_group_comes_from_the_token_and_may_be_chosen_among_one_s_own(house):
+    house.user("cleo", "physics", "bio")
+    assert house.get(f"/v1/jobs/{house.submitted(token='cleo')}", "cleo")["group"] == "physics"
+    chosen = house.submitted(token="cleo", group="bio")
+    assert house.get(f"/v1/jobs/{chosen}", "cleo")["group"] == "bio"
+    asked = house.submitted({"OwnerGroup": "bio"}, token="cleo")
+    assert house.get(f"/v1/jobs/{asked}", "cleo")["group"] == "bio"
+    assert house.submit({"OwnerGroup": "bio"}, token="ann").status == 403
+    assert house.submit({"OwnerGroup": "bio"}, {"OwnerGroup": "physics"}, token="cleo").status == 400
+
+
+def digest(content):
+    return hashlib.sha256(content).hexdigest()
+
+
+def test_input_files_must_have_been_uploaded_by_the_owner(house):
+    content = b"events"
+    sandboxes = {"data.txt": {"sha256": digest(content), "size": len(content)}}
+    job = {"InputSandbox": ["data.txt"]}
+    assert error(house.submit(job), 400)["data"]["attribute"] == "InputSandbox"
+    assert house.submit(job, sandboxes=sandboxes).status == 400
+    assert house.upload(content, token="bob").status == 200
+    assert house.submit(job, sandboxes=sandboxes).status == 400  # another's file does not count
+    assert house.upload(content).status == 200
+    wrong = {"data.txt": {**sandboxes["data.txt"], "size": 5}}
+    assert house.submit(job, sandboxes=wrong).status == 400
+    assert house.submit(job, sandboxes=sandboxes).status == 200
+    (claimed,) = house.claim(house.pilot())
+    assert claimed["input"] == [
+        {"name": "data.txt", "url": f"/v1/sandboxes/{digest(content)}", "sha256": digest(content),
+         "size": len(content), "unpack": False}
+    ]  # fmt: skip
+
+
+def test_members_may_have_files_of_their_own(house):
+    contents = {f"part{k}.txt": f"part {k}".encode() for k in range(3)}
+    sandboxes = {}
+    for name, content in contents.items():
+        house.upload(content)
+        sandboxes[name] = {"sha256": digest(content), "size": len(content)}
+    job = {"InputSandbox": ["part%n.txt"], "Parameters": 3}
+    answer = house.submit(job, sandboxes=sandboxes)
+    assert answer.status == 200, answer.body
+    got = [one["input"][0] for one in house.claim(house.pilot(), 5)]
+    assert {one["name"]: one["sha256"] for one in got} == {name: digest(c) for name, c in contents.items()}
+    del sandboxes["part1.txt"]
+    told = error(house.submit(job, sandboxes=sandboxes), 400)
+    assert "part1.txt" in told["message"]
+
+
+def test_the_answer_to_a_submission_is_json_with_its_length(house):
+    answer = house.submit()
+    assert answer.headers["content-type"] == "application/json"
+    assert int(answer.headers["content-length"]) == len(answer.body)
+    assert json.loads(answer.body)["first"] == 1

@@ -1,0 +1,293 @@
+"""Users, tokens, the server's own commands, conversion and completion."""
+
+import inspect
+import json
+import subprocess
+
+import pytest
+
+from lodesman.cli import serve
+from lodesman.config import load_config
+from lodesman.daemon.__main__ import parse
+from lodesman.demo.run import main as demo_main
+from lodesman.errors import Unavailable
+
+# --- users and tokens
+
+
+def test_a_user_is_made(at, server):
+    server.on("POST", "/v1/users", {"name": "ann"})
+    result = at("user", "add", "ann", "--vo", "lab", "--group", "physics", "--group", "bio", "--admin")
+    assert "lode token issue ann" in result.out
+    body = {"name": "ann", "vo": "lab", "groups": ["physics", "bio"], "admin": True}
+    assert server.asked[-1].json == body
+    assert at("user", "add", "ann", "--vo", "lab", "--group", "g", "--json").json == {"name": "ann"}
+    assert at("user", "add", "ann", "--vo", "lab").code == 2
+
+
+def test_a_token_is_printed_and_nothing_else(at, server):
+    server.on("POST", "/v1/tokens", {"token": "secret"})
+    result = at("token", "issue", "ann", "--days", "1", "--note", "laptop", "--scope", "jobs:read")
+    assert (result.code, result.out, result.err) == (0, "secret\n", "")
+    assert server.asked[-1].json == {
+        "account": "ann",
+        "seconds": 86_400.0,
+        "note": "laptop",
+        "scopes": ["jobs:read"],
+    }
+    assert at("token", "issue", "ann", "--json").json == {"token": "secret"}
+    assert server.asked[-1].json == {"account": "ann", "seconds": 30 * 86_400.0, "note": ""}
+
+
+def test_a_token_for_a_file_is_seen_by_its_owner_only(at, server, home):
+    server.on("POST", "/v1/tokens", {"token": "secret"})
+    result = at("token", "issue", "ann", "--output", "ann.token")
+    assert (result.out, "secret" in result.err) == ("", False)
+    assert (home / "ann.token").read_text() == "secret\n"
+    assert (home / "ann.token").stat().st_mode & 0o777 == 0o600
+    result = at("token", "issue", "ann", "--output", "ann.token")
+    assert (result.code, "exists" in result.err) == (6, True)
+    assert len(server.asked) == 1
+
+
+def test_a_token_that_was_not_made_leaves_no_file(at, server, home):
+    server.refuse("POST", "/v1/tokens", 404, code="not-found", message="There is no user ann.")
+    assert at("token", "issue", "ann", "--output", "ann.token").code == 3
+    assert list(home.iterdir()) == []
+
+
+def test_tokens_are_listed_without_their_text(at, server):
+    tokens = [
+        {"hash": "ab" * 32, "kind": "user", "account": "ann", "scopes": '["jobs:read"]', "note": "\x1b[1mx",
+         "created_at": 0.0, "expires_at": None},
+        {"hash": "cd" * 32, "kind": "user", "account": "bob", "scopes": ["admin"], "note": "", "created_at": 0.0,
+         "expires_at": 5.0},
+    ]  # fmt: skip
+    server.on("GET", "/v1/tokens", {"tokens": tokens})
+    result = at("token", "ls")
+    first, second = result.out.splitlines()[1:]
+    assert first.split()[:3] == ["abababababab", "ann", "jobs:read"]
+    assert "never" in first
+    assert "ended" in second
+    assert "\x1b" not in result.out
+    assert at("token", "ls", "--json").json == {"tokens": tokens}
+
+
+def test_a_token_is_revoked_by_its_hash(at, server):
+    server.on("DELETE", "/v1/tokens/ab12", {})
+    assert at("token", "revoke", "AB12").code == 0
+    assert server.asked[-1].path == "/v1/tokens/ab12"
+    for odd in ("../users", "a/b", "", "x y", "\u00e9"):
+        assert at("token", "revoke", odd).code == 2
+    assert len(server.asked) == 1
+
+
+def test_whoami(at, server):
+    me = {
+        "name": "ann",
+        "kind": "user",
+        "vo": "lab",
+        "groups": ["physics"],
+        "admin": False,
+        "scopes": ["jobs:read"],
+    }
+    server.on("GET", "/v1/me", me)
+    out = at("whoami").out
+    assert out.splitlines()[0].split() == ["user", "ann"]
+    assert at("whoami", "--json").json == me
+
+
+# --- the server
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """What `lodesman.daemon` is asked to run."""
+    calls = []
+    monkeypatch.setattr(
+        "lodesman.daemon.run_server", lambda config, arguments: calls.append((config, arguments))
+    )
+    return calls
+
+
+def test_a_server_without_a_configuration(lode, served, home):
+    result = lode("server", "--port", "0", "--data", "here")
+    ((config, arguments),) = served
+    assert result.code == 0
+    assert (config.server.port, config.data) == (0, home / "here")
+    assert arguments == ["--set", f'server.data="{home}/here"', "--set", "server.port=0"]
+    assert "No site is configured" in result.err
+
+
+def test_the_second_process_is_led_to_the_same_configuration(lode, served, home):
+    assert lode("init").code == 0
+    words = ("--set", "pilots.idle_seconds=5", "--set", "server.host=127.0.0.1", "--set", "server.port=7001")
+    assert lode("server", *words).code == 0
+    config, arguments = served[-1]
+    path, overrides = parse(arguments)
+    again = load_config(path, overrides=overrides)
+    assert (again.server, again.pilots, again.data) == (config.server, config.pilots, config.data)
+    assert (config.path, config.pilots.idle_seconds) == (home / "lode.toml", 5.0)
+
+
+@pytest.mark.parametrize("setting", ["port=1", "server.port", "=", "server.=1", ".port=1", "server"])
+def test_a_setting_has_a_section_a_name_and_a_value(lode, served, setting):
+    result = lode("server", "--set", setting)
+    assert (result.code, "SECTION.NAME=VALUE" in result.err) == (2, True)
+    assert served == []
+
+
+def test_a_configuration_that_cannot_be_served(lode, served, home):
+    for words in (("--config", "gone.toml"), ("--set", "server.host=0.0.0.0"), ("--set", "server.ports=1")):
+        result = lode("server", *words)
+        assert (result.code, result.err.startswith("lode: "), result.err.count("\n")) == (1, True, 1)
+    assert served == []
+
+
+def test_a_data_directory_in_use(lode, monkeypatch):
+    def busy(_config, _arguments):
+        raise Unavailable("Another server owns the data directory.", hint="Stop it first.")
+
+    monkeypatch.setattr("lodesman.daemon.run_server", busy)
+    result = lode("server")
+    assert (result.code, result.err.splitlines()[-1]) == (
+        5,
+        "lode: Another server owns the data directory. Stop it first.",
+    )
+
+
+def test_interrupting_the_server_is_its_ordinary_end(lode, monkeypatch):
+    def interrupted(_config, _arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lodesman.daemon.run_server", interrupted)
+    assert lode("server").code == 0
+
+
+# --- init and config
+
+
+def test_what_init_writes_can_be_served_and_submitted(lode, home):
+    result = lode("init", "grid")
+    assert result.out.splitlines() == ["grid/lode.toml", "grid/sites.toml", "grid/hello.jdl"]
+    found = lode("config", "check", "grid/lode.toml", "--json").json
+    assert (found["sites"], found["groups"], found["vos"]) == (
+        {"this.machine": 1},
+        {"users": 1_000.0},
+        ["local"],
+    )
+    assert found["data"] == str(home / "grid" / "lode-data")
+    assert lode("convert", "grid/hello.jdl", "--to", "json", "--check").code == 0
+    shown = lode("config", "check", "grid/lode.toml")
+    assert "this.machine (1 queue)" in shown.out
+    assert "grid/lode.toml is good" in shown.err
+
+
+def test_the_commented_values_are_the_defaults(lode, home):
+    lode("init")
+    ours, defaults = load_config(home / "lode.toml"), load_config(None)
+    assert (ours.server, ours.pilots, ours.admin) == (defaults.server, defaults.pilots, defaults.admin)
+
+
+def test_init_overwrites_nothing(lode, home):
+    (home / "hello.jdl").write_text("mine")
+    result = lode("init")
+    assert (result.code, "nothing was written" in result.err) == (6, True)
+    assert [path.name for path in home.iterdir()] == ["hello.jdl"]
+
+
+def test_a_wrong_configuration_is_named(lode, home):
+    (home / "lode.toml").write_text("[server]\nport = 99999\n")
+    result = lode("config", "check", "lode.toml")
+    assert (result.code, "lode.toml" in result.err, "port" in result.err) == (1, True, True)
+    (home / "lode.toml").write_text("[server\n")
+    assert "is not TOML" in lode("config", "check", "lode.toml").err
+
+
+def test_the_schema_knows_every_section(lode):
+    schema = lode("config", "schema").json
+    assert set(schema["properties"]) == {"server", "pilots", "admin", "resources", "director"}
+    for reference in schema["properties"].values():
+        name = reference.get("$ref", "#/$defs/").rpartition("/")[2]
+        assert not name or name in schema["$defs"]
+    assert schema["$defs"]["ServerSection"]["properties"]["port"]["maximum"] == 65_535
+
+
+# --- demo
+
+
+def test_the_demo_is_asked_for_what_was_said(lode, monkeypatch, home):
+    calls = []
+
+    def main(**options):
+        calls.append(options)
+        return 1
+
+    monkeypatch.setattr("lodesman.demo.run.main", main)
+    assert lode("demo", "--results", "out", "--port", "7001", "--keep", "--json").code == 1
+    (options,) = calls
+    assert (str(options["results"]), options["port"], options["keep"], options["as_json"]) == (
+        "out",
+        7001,
+        True,
+        True,
+    )
+
+
+def test_the_demo_takes_these_options():
+    assert set(inspect.signature(demo_main).parameters) == {"results", "port", "keep", "as_json"}
+
+
+# --- convert and completion
+
+
+RECORD = {"Executable": "/bin/echo", "Arguments": "a b", "CPUTime": 60, "Requirements": {"Memory": 2_000}}
+
+
+def test_the_three_languages_convert_into_one_another(lode, home):
+    (home / "a.json").write_text(json.dumps(RECORD))
+    for form in ("jdl", "cfg", "json"):
+        (home / f"b.{form}").write_text(lode("convert", "a.json", "--to", form).out)
+        assert json.loads(lode("convert", f"b.{form}", "--from", form, "--to", "json").out) == RECORD
+
+
+def test_conversion_tells_faults_with_their_place(lode, home):
+    (home / "bad.jdl").write_text("[\n  A = ;\n]")
+    result = lode("convert", "bad.jdl", "--to", "json")
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith("lode: bad.jdl:2:")
+    assert (
+        lode("convert", "gone", "--to", "json").err
+        == "lode: gone: cannot be read: No such file or directory.\n"
+    )
+
+
+def test_conversion_checks_only_when_asked(lode):
+    text = b"[ Foo = 1; ]"
+    assert lode("convert", "-", "--to", "json", stdin=text).json == {"Foo": 1}
+    result = lode("convert", "-", "--to", "json", "--check", stdin=text)
+    assert (result.code, "Executable" in result.err) == (1, True)
+    result = lode("convert", "-", "--to", "json", "--check", stdin=b'[ Executable = "x"; Foo = 1; ]')
+    assert result.code == 0
+    assert "warning: Foo" in result.err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts(lode, shell):
+    script = lode("completion", shell).out
+    assert "_LODE_COMPLETE" in script
+    assert shell in script
+
+
+def test_the_bash_script_is_bash(lode, tmp_path):
+    file = tmp_path / "complete.sh"
+    file.write_text(lode("completion", "bash").out)
+    assert subprocess.run(["/bin/bash", "-n", file], check=False, timeout=30).returncode == 0
+
+
+def test_settings_keep_their_types():
+    setting = serve.Setting()
+    assert setting.convert("a.b=1", None, None) == ("a", "b", 1)
+    assert setting.convert("a.b=[1, 2]", None, None) == ("a", "b", [1, 2])
+    assert setting.convert("a.b=text", None, None) == ("a", "b", "text")
+    assert setting.convert("a.b=x=y", None, None) == ("a", "b", "x=y")

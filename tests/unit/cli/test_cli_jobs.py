@@ -1,0 +1,446 @@
+"""`lode status`, `show`, `events`, `why`, `logs` and the actions: questions asked, answers shown."""
+
+import io
+import json
+import time
+
+import click
+import pytest
+
+from lodesman.cli import control, jobs, logs
+from lodesman.cli.jobs import Question
+from lodesman.cli.logs import fresh
+from lodesman.cli.ranges import Range
+from lodesman.cli.session import Session
+from lodesman.cli.words import FINAL, STATES
+from lodesman.jobs import TERMINAL, JobState
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e"
+
+
+@pytest.fixture
+def listing(server, row):
+    """A server with jobs 1 to 250 of ann, which understands what a list can be asked for."""
+    server.jobs = [row(number, since=time.time() - 90) for number in range(1, 251)]
+
+    def answer(asked):
+        query = asked.query
+        found = [j for j in server.jobs if int(query["first"]) <= j["id"] <= int(query["last"])]
+        if query.get("state"):
+            found = [j for j in found if j["state"] in query["state"].split(",")]
+        if query.get("group"):
+            found = [j for j in found if j["group"] == query["group"]]
+        if query.get("newest") == "true":
+            found.reverse()
+        return {"jobs": found[: int(query["limit"])]}
+
+    server.on("GET", "/v1/jobs", answer)
+    server.on("GET", "/v1/me", {"name": "ann"})
+    counts = [
+        {"owner": "ann", "group": "physics", "state": "Waiting", "jobs": 1_000_000},
+        {"owner": "ann", "group": "bio", "state": "Done", "jobs": 5},
+        {"owner": "bob", "group": "physics", "state": "Waiting", "jobs": 7},
+    ]
+    server.on("GET", "/v1/jobs/counts", {"counts": counts})
+    return server
+
+
+# --- status
+
+
+def test_ones_own_jobs_the_newest_first_with_counts(at, listing):
+    result = at("status")
+    lines = result.out.splitlines()
+    assert lines[0].split() == ["JOB", "NAME", "STATE", "AGE", "GROUP", "SITE", "TRIES", "REMARK"]
+    assert lines[1].split()[:5] == ["250", "hello", "Waiting", "90", "s"]
+    assert len(lines) == 102
+    assert lines[-1] == "In all: 1,000,000 Waiting, 5 Done."
+    assert "--limit 1000" in result.err
+    query = listing.of("GET", "/v1/jobs")[0].query
+    assert query["newest"] == "true"
+    assert "all" not in query
+    assert "Deleted" not in query["state"]
+
+
+def test_a_limit_is_not_more_than_asked_for(at, listing):
+    assert len(at("status", "--limit", "3").out.splitlines()) == 5
+    assert listing.of("GET", "/v1/jobs")[0].query["limit"] == "4"
+    result = at("status", "--limit", "250")
+    assert result.err == ""
+
+
+def test_long_lists_come_in_pages(at, listing, row):
+    listing.jobs = [row(number) for number in range(1, 2_501)]
+    found = at("status", "--limit", "2500", "--json").json
+    assert [job["id"] for job in found["jobs"]] == list(range(2_500, 0, -1))
+    assert found["more"] is False
+    assert len(listing.of("GET", "/v1/jobs")) == 3
+
+
+def test_ranges_ascend_and_may_name_jobs_of_others(at, listing):
+    result = at("status", "20-22,7", "9")
+    assert [line.split()[0] for line in result.out.splitlines()[1:]] == ["7", "9", "20", "21", "22"]
+    assert {one.query["all"] for one in listing.of("GET", "/v1/jobs")} == {"true"}
+    assert listing.of("GET", "/v1/jobs/counts") == []
+
+
+def test_more_of_a_range_is_told(at, listing):
+    result = at("status", "10-200", "--limit", "5")
+    assert result.out.splitlines()[-1].split()[0] == "14"
+    assert "lode status 15-200" in result.err
+
+
+def test_a_job_that_is_not_there(at, listing):
+    result = at("status", "251")
+    assert (result.code, result.out, result.err) == (3, "", "lode: There is no job 251 that is yours.\n")
+    result = at("status", "251-260")
+    assert (result.code, result.out) == (0, "")
+    assert "no such job" in result.err
+
+
+def test_filters_travel(at, listing):
+    listing.jobs[4]["state"] = "Failed"
+    listing.jobs[5]["group"] = "bio"
+    assert at("status", "--state", "failed").out.splitlines()[1].split()[0] == "5"
+    assert at("status", "--group", "bio").out.splitlines()[1].split()[0] == "6"
+    assert "In all: 5 Done." in at("status", "--group", "bio").out
+    assert at("status", "--state", "Held").err == "lode: There is no such job.\n"
+    at("status", "--state", "Held", "--state", "Done")
+    assert listing.of("GET", "/v1/jobs")[-1].query["state"] == "Held,Done"
+
+
+def test_everyones_jobs_have_owners(at, listing):
+    listing.jobs[-1]["owner"] = "bob"
+    result = at("status", "--all", "--limit", "2")
+    assert "OWNER" in result.out
+    assert "bob" in result.out
+    assert "In all: 1,000,007 Waiting, 5 Done." in result.out
+
+
+def test_nothing_submitted_yet(at, listing):
+    listing.jobs = []
+    result = at("status")
+    assert (result.code, result.err) == (0, "lode: You have no jobs.\n")
+
+
+def test_json_is_the_servers_rows(at, listing):
+    found = at("status", "3", "--json").json
+    assert found == {"jobs": [listing.jobs[2]], "more": False}
+    assert at("status", "--limit", "1", "--json").json["counts"] == {"Waiting": 1_000_000, "Done": 5}
+
+
+def test_hostile_rows_are_harmless(at, listing):
+    listing.jobs[0].update(name=HOSTILE, reason=HOSTILE + "\nJOB", site=HOSTILE, group=HOSTILE, state=HOSTILE)
+    result = at("status", "1")
+    assert result.out.count("\n") == 2
+    assert "\x1b" not in result.out
+    assert "\u202e" not in result.out
+
+
+@pytest.mark.parametrize(
+    ("changes", "shown"),
+    [
+        ({"reason": "wait for data", "state": "Held"}, "wait for data"),
+        ({"state": "Failed", "cause": "exit", "exit_code": 3}, "exit, exit code 3"),
+        (
+            {"state": "Failed", "cause": "signal", "signal": 11, "message": "core dumped"},
+            "signal, signal 11, core dumped",
+        ),
+        ({"state": "Done", "cause": "ok"}, ""),
+    ],
+)
+def test_the_remark_tells_why_a_job_is_where_it_is(row, changes, shown):
+    assert jobs.remark(row(**changes)) == shown
+
+
+def test_watching_needs_a_terminal(at, listing):
+    result = at("status", "--watch")
+    assert (result.code, "terminal" in result.err) == (2, True)
+
+
+def test_watching_ends_when_all_have_ended(row, monkeypatch, capsys):
+    rounds = [[row(1, state="Running")], [row(1, state="Done")]]
+    waits: list[float] = []
+    monkeypatch.setattr(jobs, "fetch", lambda *_: (rounds.pop(0), False))
+    monkeypatch.setattr("lodesman.cli.jobs.time.sleep", waits.append)
+    assert jobs._watch(Session(), Question(ranges=(Range(1, 1),))) == 0
+    assert waits == [jobs.WATCH_SECONDS]
+    assert "Done" in capsys.readouterr().out
+
+
+def test_the_states_are_those_of_the_state_machine():
+    assert set(STATES) == {state.value for state in JobState}
+    assert {state.value for state in TERMINAL} == FINAL
+
+
+# --- show and events
+
+
+@pytest.fixture
+def one_job(server, row):
+    attempts = [
+        {"id": 1, "number": 1, "pilot": 4, "site": "North", "claimed_at": 1_000.0, "started_at": 1_001.0,
+         "ended_at": 1_004.0, "outcome": "Failed", "cause": "exit", "exit_code": 3, "signal": None,
+         "cpu_seconds": 1.5, "wall_seconds": 3.0, "max_rss_mb": 12.0, "message": HOSTILE},
+        {"id": 2, "number": 2, "pilot": 5, "site": "South", "claimed_at": 1_010.0, "started_at": None,
+         "ended_at": None, "outcome": None, "cause": None, "exit_code": None, "signal": None,
+         "cpu_seconds": None, "wall_seconds": None, "max_rss_mb": None, "message": None},
+    ]  # fmt: skip
+    happened = [
+        {"at": 1_000.0, "event": "Waiting"},
+        {"at": 1_001.0, "event": "Matched", "attempt": 1, "pilot": 4, "reason": HOSTILE},
+    ]
+    job = row(5, attempt=2, site="South", pilot=5, output_sha256="0" * 64, output_size=2_048, name=HOSTILE)
+    server.on("GET", "/v1/jobs/5", {**job, "attempts": attempts, "events": happened})
+    server.refuse("GET", "/v1/jobs/6", 404, code="not-found", message="There is no job 6 that is yours.")
+    return server
+
+
+def test_show_tells_all_of_a_job(at, one_job):
+    result = at("show", "5")
+    assert "owner         ann, group physics, VO lab" in result.out
+    assert "last attempt  2 at South, pilot 5" in result.out
+    assert "2.0 KiB: lode output 5" in result.out
+    first, second = result.out.splitlines()[-2:]
+    assert first.split()[:3] == ["1", "North", "4"]
+    assert "exit, exit code 3" in first
+    assert second.split()[:3] == ["2", "South", "5"]
+    assert "\x1b" not in result.out
+    assert at("show", "5", "--json").json["attempts"][1]["number"] == 2
+    assert at("show", "6").code == 3
+
+
+def test_events_oldest_first(at, one_job):
+    result = at("events", "5")
+    assert [line.split()[2] for line in result.out.splitlines()[1:]] == ["Waiting", "Matched"]
+    assert "attempt=1, pilot=4" in result.out
+    assert "\x1b" not in result.out
+    assert at("events", "5", "--json").json["events"][0] == {"at": 1_000.0, "event": "Waiting"}
+
+
+# --- why
+
+
+WHY = {
+    "id": 9,
+    "state": "Waiting",
+    "reason": "",
+    "verdict": "never",
+    "summary": "No configured queue can run it.",
+    "task_queue": {"id": 7, "waiting": 1_200, "rows_ahead": 3},
+    "queues": {
+        "total": 4,
+        "eligible": 0,
+        "ruled_out_by": [{"criterion": "Requirements.Memory", "queues": 4}, {"criterion": "WrongPlatform", "queues": 2}],
+        "nearest": [
+            {"change": ["Requirements.Memory"], "queues": 2,
+             "example": {"site": "North", "ce": "ce", "queue": "q", "reasons": ["Memory 2000 is less than 512000"]}}
+        ],
+    },
+}  # fmt: skip
+PILOTS = {
+    "live": 3,
+    "usable_idle": 1,
+    "usable_busy": 2,
+    "usable_waiting": 0,
+    "draining": 0,
+    "seen_seconds_ago": 4.0,
+}
+DIRECTOR = {"decided_seconds_ago": 12.0, "lines": ["pilots: 2 of 6 asked were placed", HOSTILE], "room": 2}
+
+
+def test_why_begins_with_the_verdict(at, server):
+    server.on("GET", "/v1/jobs/9/why", WHY)
+    lines = at("why", "9").out.splitlines()
+    assert lines[0] == "Job 9: NEVER. No configured queue can run it."
+    assert lines[2].split() == ["RULED", "OUT", "BY", "QUEUES", "OF"]
+    assert lines[3].split() == ["Requirements.Memory", "4", "4"]
+    text = "\n".join(lines)
+    assert (
+        "Requirements.Memory: gives 2 queues, for instance North/ce/q (Memory 2000 is less than 512000)"
+        in text
+    )
+    assert "Task queue 7: 1,200 jobs waiting, 3 of them before it." in text
+    assert at("why", "9", "--json").json == WHY
+
+
+def test_why_tells_of_pilots_and_of_the_director(at, server):
+    server.on("GET", "/v1/jobs/9/why", {**WHY, "verdict": "now", "pilots": PILOTS, "director": DIRECTOR})
+    out = at("why", "9").out
+    assert out.startswith("Job 9: NOW. ")
+    assert (
+        "Pilots: 3 live, of which can take it: 1 idle, 2 busy, 0 on their way; 0 draining; last heard" in out
+    )
+    assert "Director (decided 12 s ago):\n  pilots: 2 of 6 asked were placed\n" in out
+    assert "\x1b" not in out
+
+
+def test_why_of_a_job_that_does_not_wait(at, server):
+    ended = {
+        "id": 9,
+        "state": "Done",
+        "reason": "",
+        "verdict": None,
+        "summary": "It is Done; it does not wait.",
+    }
+    server.on("GET", "/v1/jobs/9/why", ended)
+    assert at("why", "9").out == "Job 9: Done. It is Done; it does not wait.\n"
+
+
+def test_why_before_the_director_ever_decided(at, server):
+    never = {
+        "decided_seconds_ago": None,
+        "lines": ["The director has not decided anything yet."],
+        "room": None,
+    }
+    quiet = {**PILOTS, "seen_seconds_ago": None}
+    server.on("GET", "/v1/jobs/9/why", {**WHY, "queues": None, "pilots": quiet, "director": never})
+    out = at("why", "9").out
+    assert "Director (never decided):" in out
+    assert "0 draining.\n" in out
+
+
+# --- logs
+
+
+def test_logs_are_what_the_job_wrote(at, server):
+    server.on(
+        "GET",
+        "/v1/jobs/5/logs",
+        {"id": 5, "state": "Running", "attempt": 1, "live": True, "tail": "a\x1b[1mb\n"},
+    )
+    assert at("logs", "5").out == "a\x1b[1mb\n"
+    assert at("logs", "5", "--json").json["live"] is True
+
+
+def test_a_terminal_is_not_steered_by_a_jobs_output(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    out = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stdout", out)
+    logs._write("one\ttwo\n\x1b]0;x\x07\n")
+    assert out.getvalue() == "one\ttwo\n\\x1b]0;x\\x07\n"
+
+
+def test_a_job_that_has_written_nothing(at, server):
+    server.on("GET", "/v1/jobs/5/logs", {"id": 5, "state": "Running", "attempt": 1, "live": True, "tail": ""})
+    result = at("logs", "5")
+    assert (result.out, "has written nothing yet" in result.err) == ("", True)
+
+
+def test_following_shows_each_line_once_until_the_end(at, server, monkeypatch):
+    answers = [
+        (404, {"error": {"code": "not-found", "message": "no output yet"}}),
+        {"state": "Running", "attempt": 1, "tail": "one\n"},
+        {"state": "Running", "attempt": 1, "tail": "one\ntwo\n"},
+        {"state": "Running", "attempt": 2, "tail": "again\n"},
+        {"state": "Done", "attempt": 2, "tail": "again\nend\n"},
+    ]
+    waits: list[float] = []
+    monkeypatch.setattr("lodesman.cli.logs.time.sleep", waits.append)
+    server.on("GET", "/v1/jobs/5/logs", lambda _: answers.pop(0))
+    server.on("GET", "/v1/jobs/5", {"id": 5, "state": "Waiting", "attempt": 0})
+    result = at("logs", "-f", "5")
+    assert result.out == "one\ntwo\nagain\nend\n"
+    assert "Job 5 is Waiting." in result.err
+    assert "attempt 2 begins" in result.err
+    assert len(waits) == 4
+
+
+def test_following_a_job_that_is_not_there(at, server):
+    server.refuse("GET", "/v1/jobs/5/logs", 404, code="not-found", message="There is no job 5 that is yours.")
+    server.refuse("GET", "/v1/jobs/5", 404, code="not-found", message="There is no job 5 that is yours.")
+    assert at("logs", "-f", "5").code == 3
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "new"),
+    [
+        ("", "abc", "abc"),
+        ("abc", "abc", ""),
+        ("abc", "abcdef", "def"),
+        ("abcdef", "defghi", "ghi"),
+        ("abc", "xyz", "xyz"),
+        ("aaa", "aaa", ""),
+        ("abab", "babx", "x"),
+        ("abc", "", ""),
+    ],
+)
+def test_what_is_new_at_the_end_of_a_text(before, now, new):
+    assert fresh(before, now) == new
+
+
+# --- actions
+
+
+@pytest.fixture
+def obeying(server):
+    server.outcome = {"changed": 3, "refused": 0, "examples": []}
+    server.on("POST", "/v1/jobs/control", lambda _: server.outcome)
+    return server
+
+
+@pytest.mark.parametrize("action", sorted(control.DONE))
+def test_an_action_on_ranges(at, obeying, action):
+    result = at(action, "12,15", "20-22", "--reason", "because")
+    assert (result.code, result.out) == (0, f"3 jobs {control.DONE[action]}.\n")
+    assert obeying.asked[-1].json == {
+        "action": action, "ranges": [[12, 12], [15, 15], [20, 22]], "reason": "because",
+    }  # fmt: skip
+
+
+def test_refused_jobs_are_named(at, obeying):
+    obeying.outcome = {
+        "changed": 1,
+        "refused": 9,
+        "examples": [{"id": n, "reason": "it is Done"} for n in range(9)],
+    }
+    result = at("kill", "1-10")
+    assert result.code == 0
+    assert result.err.splitlines()[0] == "lode: job 0 was not killed: it is Done."
+    assert result.err.splitlines()[-1] == "lode: In all 9 jobs could not be killed."
+
+
+def test_an_action_that_changed_nothing_is_a_conflict(at, obeying):
+    obeying.outcome = {"changed": 0, "refused": 1, "examples": [{"id": 5, "reason": "it is Done"}]}
+    result = at("hold", "5")
+    assert (result.code, result.out, result.err) == (6, "", "lode: job 5 was not held: it is Done.\n")
+    result = at("hold", "5", "--json")
+    assert (result.code, result.json) == (6, obeying.outcome)
+
+
+def test_programs_are_not_asked(at, obeying):
+    assert at("kill", "1-1000000").code == 0
+    assert obeying.asked[-1].json["ranges"] == [[1, 1_000_000]]
+
+
+class Person(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("answer", "goes_on"), [("y\n", True), ("n\n", False), ("\n", False), ("", False)])
+def test_people_are_asked_before_many_jobs_are_touched(monkeypatch, answer, goes_on):
+    monkeypatch.setattr("sys.stdin", Person(answer))
+    monkeypatch.setattr("sys.stderr", Person())
+    if goes_on:
+        control.confirm("kill", (Range(1, 101),))
+    else:
+        with pytest.raises(click.Abort):
+            control.confirm("kill", (Range(1, 101),))
+
+
+def test_people_are_not_asked_about_a_few(monkeypatch):
+    monkeypatch.setattr("sys.stdin", Person(""))
+    monkeypatch.setattr("sys.stderr", Person())
+    control.confirm("kill", (Range(1, 100),))
+
+
+def test_an_unknown_outcome_is_told_as_such(at, server):
+    server.on("POST", "/v1/jobs/control", (503, {"error": {"code": "unavailable", "message": "Not now."}}))
+    result = at("kill", "5", "--json")
+    assert result.code == 5
+    assert json.loads(result.err)["error"]["code"] == "unavailable"

@@ -1,0 +1,317 @@
+"""Pilots, sites, queues, task queues, the director, the standing: tables, JSON, nothing hostile."""
+
+import time
+
+import pytest
+
+from lodesman.cli import resources
+
+HOSTILE = "\x1b]0;owned\x07\u202e"
+
+
+def pilot_row(number, **changes):
+    row = dict.fromkeys(
+        "id stamp state vo owner group pilot_type submission_pool task_queue site ce queue native_id created_at "
+        "submitted_at joined_at last_seen ended_at drain reason jobs_done".split()
+    )
+    row |= {"id": number, "state": "Running", "owner": "generic", "group": "generic", "pilot_type": "generic"}
+    row |= {
+        "site": "North",
+        "ce": "ce",
+        "queue": "q",
+        "created_at": time.time() - 300,
+        "jobs_done": 4,
+        "drain": 0,
+    }
+    return {**row, **changes}
+
+
+# --- pilots
+
+
+def test_live_pilots(at, server):
+    server.on(
+        "GET", "/v1/pilots", {"pilots": [pilot_row(2, last_seen=time.time() - 3), pilot_row(1, drain=1)]}
+    )
+    result = at("pilot", "ls")
+    lines = result.out.splitlines()
+    assert lines[1].split()[:8] == ["2", "Running", "North/ce/q", "4", "5", "min", "3", "s"]
+    assert lines[2].endswith("draining")
+    assert server.asked[-1].query == {"limit": "101"}
+
+
+def test_all_pilots_and_more_of_them(at, server):
+    server.on(
+        "GET",
+        "/v1/pilots",
+        lambda asked: {"pilots": [pilot_row(n) for n in range(int(asked.query["limit"]))]},
+    )
+    result = at("pilot", "ls", "--all", "--limit", "5")
+    assert server.asked[-1].query == {"all": "true", "limit": "6"}
+    assert len(result.out.splitlines()) == 6
+    assert "--limit 50" in result.err
+    found = at("pilot", "ls", "--json").json
+    assert (len(found["pilots"]), found["more"]) == (100, True)
+
+
+def test_no_pilots(at, server):
+    server.on("GET", "/v1/pilots", {"pilots": []})
+    result = at("pilot", "ls")
+    assert (result.code, result.out, "no live pilot" in result.err) == (0, "", True)
+
+
+def test_a_private_pilot_shows_whose_it_is(at, server):
+    server.on(
+        "GET", "/v1/pilots", {"pilots": [pilot_row(1, pilot_type="private", owner="ann", group=HOSTILE)]}
+    )
+    out = at("pilot", "ls").out
+    assert "ann (" in out
+    assert "\x1b" not in out
+
+
+def test_draining(at, server):
+    server.on("POST", "/v1/pilots/drain", {"changed": 3})
+    result = at("pilot", "drain", "4", "7-8")
+    assert result.out == "3 pilots will finish and leave.\n"
+    assert server.asked[-1].json == {"pilots": [4, 7, 8]}
+    assert at("pilot", "drain", "4", "--json").json == {"changed": 3}
+    server.on("POST", "/v1/pilots/drain", {"changed": 0})
+    assert at("pilot", "drain", "4").code == 3
+    result = at("pilot", "drain", "1-20000")
+    assert (result.code, "At most 10,000" in result.err) == (1, True)
+
+
+# --- sites and queues
+
+
+def test_sites(at, server):
+    sites = [
+        {
+            "site": "North",
+            "ces": 1,
+            "queues": 2,
+            "pilots": {"Running": 3, "Submitted": 1},
+            "running_jobs": 1_234,
+        },
+        {"site": HOSTILE, "ces": 0, "queues": 0, "pilots": {}, "running_jobs": 0},
+    ]
+    server.on("GET", "/v1/sites", {"sites": sites})
+    out = at("site", "ls").out
+    assert out.splitlines()[1].split() == ["North", "1", "2", "1,234", "3", "Running,", "1", "Submitted"]
+    assert "\x1b" not in out
+    assert at("site", "ls", "--json").json == {"sites": sites}
+    server.on("GET", "/v1/sites", {"sites": []})
+    assert "lode init" in at("site", "ls").err
+
+
+QUEUES = [
+    {
+        "site": "North", "ce": "ce", "queue": "q", "pilots": {"Running": 2},
+        "parameters": {
+            "CPUTime": {"value": 600, "level": "queue"},
+            "Tag": {"value": ["SSD", "GPU"], "level": "queue"},
+            "Platform": {"value": "x86_64-el9", "level": "site"},
+            "ScratchSpace": {"value": 20, "level": "queue of VO"},
+        },
+    },
+    {"site": "South", "ce": "ce", "queue": "q", "pilots": {}, "parameters": {"CPUTime": {"value": 5, "level": "CE"}}},
+]  # fmt: skip
+
+
+def test_queues_with_their_effective_parameters(at, server):
+    server.on("GET", "/v1/queues", {"queues": QUEUES})
+    lines = at("queue", "ls").out.splitlines()
+    assert lines[0].split() == ["QUEUE", "PLATFORM", "CPUTIME", "TAG", "OTHERS", "PILOTS"]
+    assert "x86_64-el9" in lines[1]
+    assert "SSD, GPU" in lines[1]
+    assert "ScratchSpace=20" in lines[1]
+    assert server.asked[-1].query == {}
+
+
+def test_the_origin_of_each_value(at, server):
+    server.on("GET", "/v1/queues", {"queues": QUEUES})
+    lines = at("queue", "ls", "--origin", "--site", "North", "--vo", "lab").out.splitlines()
+    assert len(lines) == 5
+    assert lines[1].split() == ["North/ce/q", "CPUTime", "600", "queue"]
+    assert lines[3].split()[-3:] == ["queue", "of", "VO"]
+    assert server.asked[-1].query == {"vo": "lab"}
+    assert at("queue", "ls", "--site", "South", "--json").json == {"queues": QUEUES[1:]}
+    assert "no such queue" in at("queue", "ls", "--site", "West").err
+
+
+# --- task queues
+
+
+def tq_row(number, **changes):
+    row = {"id": number, "waiting": 1_200, "created_at": time.time() - 30, "owner": "ann", "group": "physics"}
+    row |= {
+        "vo": "lab",
+        "norm_cpu_seconds": 86_400,
+        "cores": 1,
+        "memory_mb": 0,
+        "user_priority": 1,
+        "sites": [],
+    }
+    return {**row, "submit_pool": "", "pilot_type": "", **changes}
+
+
+def test_task_queues(at, server):
+    server.on(
+        "GET", "/v1/task-queues", {"task_queues": [tq_row(7), tq_row(8, owner=HOSTILE, sites=[HOSTILE])]}
+    )
+    out = at("tq", "ls").out
+    assert out.splitlines()[1].split() == ["7", "1,200", "30", "s", "ann", "physics", "24.0", "h", "-"]
+    assert "\x1b" not in out
+    assert at("tq", "ls", "--limit", "1", "--json").json["more"] is True
+    server.on("GET", "/v1/task-queues", {"task_queues": []})
+    assert at("tq", "ls").err == "lode: No job waits.\n"
+
+
+def test_what_a_task_queue_asks_for():
+    key = tq_row(
+        1, sites=["A", "B"], banned_sites=["C"], grid_ces=["ce"], platforms=["el9"], tags=["GPU"], cores=4,
+        memory_mb=8_000, submit_pool="a" * 64, pilot_type="private", user_priority=3, submission_pools=["Fast"],
+    )  # fmt: skip
+    assert resources.conditions(key) == (
+        "at A, B; not at C; CE ce; platform el9; tags GPU; through Fast; 4 cores; 8,000 MB; "
+        "SubmitPool aaaaaaaaaaaaaaaa; private pilots; UserPriority 3"
+    )
+    assert resources.conditions(tq_row(1)) == ""
+
+
+# --- the director
+
+
+@pytest.fixture
+def decided(server):
+    """A real decision of the director, stored as it stores it."""
+    fields = (
+        "tq_id weight waiting_jobs norm_cpu_seconds cpu_bucket from_priority from_jobs boost mean drawn allowance "
+        "usable_waiting cap asked blocked clamps".split()
+    )
+    first = [7, 1.0, 30, 300, 360, 20.0, 30.0, 150.0, 7_500.0, 7_480, 40, 2, 38, 38, "",
+             [["usable supply", 7_480, 38, "40 allowed for 30 jobs - 2 usable pilots waiting or idle"]]]  # fmt: skip
+    second = [
+        8,
+        1.0,
+        10,
+        300,
+        360,
+        20.0,
+        10.0,
+        150.0,
+        4_500.0,
+        4_490,
+        16,
+        0,
+        16,
+        0,
+        "the owner is banned",
+        [],
+    ]
+    plan = {
+        "vo": "lab", "now": 1_000.0, "row_fields": fields, "rows": [first, second], "borrowed": {}, "aside": {},
+        "plan": {"target": 40.0, "priority_sum": 2.0, "waiting_jobs": 40, "pilots_per_priority": 20.0,
+                 "pilots_per_job": 1.0, "max_cpu": 1_080_000, "lowest_cpu_boost": 7_200, "extra_fraction": 0.2,
+                 "extra_pilots": 4},
+        "spare": 3, "cancel": [11, 12], "no_pool": [],
+        "asks": [{"tq_id": 7, "asked": 38, "placed": 2, "pool": "Local", "private": False, "owner": "generic",
+                  "group": "generic", "reason": "generic fits", "draw": 0.7,
+                  "refused": [{"kind": "no room", "count": 3, "examples": {"North/ce/q": [HOSTILE]}}]}],
+        "rooms": {"North/ce/q": {"wanted": 38, "room": 2,
+                                 "clamps": [["max waiting", 38, 2, "MaxWaitingJobs 2 - 0 waiting"]]}},
+    }  # fmt: skip
+    server.on("GET", "/v1/director", {"at": time.time() - 5, "plan": plan})
+    return server
+
+
+def test_the_last_iteration_in_words(at, decided, monkeypatch):
+    monkeypatch.setattr("lodesman.director.story", lambda _plan, tq: (f"pilots: words about {tq}", "line"))
+    out = at("director", "show").out
+    assert out.startswith("Decided 5 s ago for VO lab.\n")
+    assert (
+        "Target 40 pilots for 40 waiting jobs in 2 task queues: 38 asked, 2 placed, 2 cancelled, 3 to spare."
+        in out
+    )
+    row = next(line for line in out.splitlines() if line.split()[:1] == ["7"])
+    assert row.split()[:6] == ["7", "30", "7500.00", "7480", "38", "2"]
+    assert row.endswith("pilots: words about 7")
+    assert "North/ce/q      38     2  MaxWaitingJobs 2 - 0 waiting" in out
+    result = at("director", "show", "--limit", "1")
+    assert "1 more task queues" in result.err
+
+
+def test_the_arithmetic_of_one_task_queue(at, decided, monkeypatch):
+    monkeypatch.setattr("lodesman.director.story", lambda _plan, tq: (f"verdict on {tq}", f"mean {HOSTILE}"))
+    out = at("director", "show", "7").out
+    assert "Task queue 7: verdict on 7\n  mean " in out
+    assert "\x1b" not in out
+    result = at("director", "show", "99")
+    assert (result.code, "no task queue 99" in result.err) == (3, True)
+    assert at("director", "show", "--json").json["plan"]["vo"] == "lab"
+
+
+def test_a_director_that_has_not_decided_yet(at, server):
+    server.on("GET", "/v1/director", {"at": None, "plan": None})
+    result = at("director", "show")
+    assert (result.code, result.out, "not decided anything yet" in result.err) == (0, "", True)
+
+
+# --- the standing
+
+
+STANDING = {
+    "states": {"Done": 190, "Held": 4, "Running": 6},
+    "sites": [
+        {"site": "North", "cpu_seconds": 90.5, "outcomes": {"Done": 100, "Failed": 2}},
+        {"site": HOSTILE, "cpu_seconds": 0.0, "outcomes": {}},
+    ],
+    "groups": [
+        {"group": "bio", "share": 1_000.0, "claims": 60, "compared": 50, "deserved": 48.0},
+        {"group": "physics", "share": 3_000.0, "claims": 150, "compared": 150, "deserved": 152.0},
+    ],
+    "waiting_seconds": [float(n) for n in range(100)],
+    "running_seconds": [],
+    "faulty": [
+        {"id": 7, "count": 1, "state": "Failed", "reason": "exit"},
+        {"id": 8, "count": 3, "state": "Held", "reason": HOSTILE},
+        {"id": 9, "count": 1, "state": "Failed", "reason": "exit"},
+    ],
+    "attempts": {"all": 201, "jobs": 200, "same_number_twice": 0},
+    "pilots": [
+        {"site": "North", "state": "Running", "pilots": 2},
+        {"site": "West", "state": "Submitted", "pilots": 1},
+    ],
+}
+
+
+def test_how_things_stand(at, server):
+    server.on("GET", "/v1/standing", STANDING)
+    out = at("standing").out
+    lines = out.splitlines()
+    assert lines[0] == "Jobs: 4 Held, 6 Running, 190 Done."
+    assert lines[1] == "Waited: half under 50 s, 95 % under 95 s."
+    assert lines[2] == "Ran: half under -, 95 % under -."
+    assert lines[3] == "Attempts: 201 of 200 jobs."
+    table = [line.split() for line in lines]
+    assert ["bio", "1,000", "60", "25.0", "%", "24.0", "%"] in table
+    assert ["physics", "3,000", "150", "75.0", "%", "76.0", "%"] in table
+    assert ["West", "none", "-", "1", "Submitted"] in table
+    assert ["2", "Failed", "7", "exit"] in table
+    assert "\x1b" not in out
+    assert at("standing", "--json").json == STANDING
+
+
+def test_nothing_stands_anywhere_yet(at, server):
+    nothing = {
+        **STANDING,
+        "states": {},
+        "sites": [],
+        "groups": [],
+        "faulty": [],
+        "pilots": [],
+        "waiting_seconds": [],
+    }
+    server.on("GET", "/v1/standing", nothing)
+    result = at("standing")
+    assert (result.code, len(result.out.splitlines())) == (0, 4)

@@ -1,0 +1,251 @@
+"""`lode output`: archives of any kind, and what of them reaches the disk."""
+
+import gzip
+import hashlib
+import io
+import os
+import tarfile
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lodesman.cli import unpack as unpacking
+from lodesman.cli.unpack import DamagedArchive, safe_path, unpack
+from lodesman.errors import TooLarge
+
+
+def archive(*members, compress=True):
+    """A tar.gz of (name, content) or TarInfo."""
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w") as tar:
+        for member in members:
+            if isinstance(member, tarfile.TarInfo):
+                tar.addfile(member)
+                continue
+            name, content = member
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return gzip.compress(raw.getvalue()) if compress else raw.getvalue()
+
+
+def special(name, kind, link=""):
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, link
+    return info
+
+
+@pytest.fixture
+def unpacked(tmp_path):
+    """Unpack bytes into a fresh directory."""
+
+    def run(data, most_bytes=1 << 20):
+        file = tmp_path / "archive.tar.gz"
+        file.write_bytes(data)
+        return unpack(file, tmp_path / "out", most_bytes=most_bytes), tmp_path / "out"
+
+    return run
+
+
+def contents(folder):
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()
+    }
+
+
+def test_files_and_directories_come_out(unpacked):
+    done, out = unpacked(archive(("std.out", b"hello\n"), ("plots/a/b.png", b"png"), ("empty", b"")))
+    assert contents(out) == {"std.out": b"hello\n", "plots/a/b.png": b"png", "empty": b""}
+    assert (done.files, done.size, done.left_out) == (3, 9, [])
+
+
+def test_a_program_stays_one_and_nothing_gets_more_rights(unpacked):
+    program = tarfile.TarInfo("run.sh")
+    program.mode = 0o6755
+    _, out = unpacked(archive(program, ("plain", b"x")))
+    assert (out / "run.sh").stat().st_mode & 0o7777 == 0o777 & ~_umask()
+    assert (out / "plain").stat().st_mode & 0o7777 == 0o666 & ~_umask()
+
+
+def _umask():
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+@pytest.mark.parametrize("name", ["../evil", "/etc/evil", "a/../../evil", "..", "/", "."])
+def test_names_that_lead_out_are_left_out(unpacked, tmp_path, name):
+    done, out = unpacked(archive((name, b"evil"), ("good", b"good")))
+    assert contents(out) == {"good": b"good"}
+    assert done.left_out == [(name, "its name leads out of the directory")]
+    assert not (tmp_path / "evil").exists()
+
+
+@pytest.mark.parametrize(
+    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE]
+)
+def test_what_is_no_plain_file_is_left_out(unpacked, kind):
+    done, out = unpacked(archive(special("odd", kind, "/etc/passwd"), ("good", b"good")))
+    assert contents(out) == {"good": b"good"}
+    assert done.left_out == [("odd", "it is no plain file")]
+    assert not (out / "odd").is_symlink()
+
+
+def test_a_link_is_no_way_out(unpacked, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    done, out = unpacked(archive(special("door", tarfile.SYMTYPE, str(outside)), ("door/file", b"x")))
+    assert list(outside.iterdir()) == []
+    assert contents(out) == {"door/file": b"x"}
+    assert len(done.left_out) == 1
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [("a", b"1"), ("a", b"2")],
+        [("a", b"1"), ("a/b", b"2")],
+        [("a/b", b"1"), ("a", b"2")],
+        [("a", b"1"), special("a", tarfile.DIRTYPE)],
+    ],
+)
+def test_one_name_twice_is_refused(unpacked, members):
+    with pytest.raises(DamagedArchive, match=r"twice|as a file and as a directory"):
+        unpacked(archive(*members))
+
+
+def test_a_bomb_is_stopped(unpacked, tmp_path):
+    with pytest.raises(TooLarge, match="--max-mb"):
+        unpacked(archive(("zeros", b"\0" * (3 << 20))), most_bytes=1 << 20)
+    assert (tmp_path / "out" / "zeros").stat().st_size <= 1 << 20
+
+
+def test_too_many_files_are_stopped(unpacked, monkeypatch):
+    monkeypatch.setattr(unpacking, "MOST_FILES", 3)
+    with pytest.raises(TooLarge, match="more than 3 files"):
+        unpacked(archive(*((str(n), b"") for n in range(4))))
+
+
+WHOLE = archive(("a", os.urandom(5_000)), ("b", b"text" * 500))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"no gzip", WHOLE[:20], WHOLE[:3_000], WHOLE[:10] + b"\xff" * 500, gzip.compress(b"no tar" * 400)],
+)
+def test_a_damaged_archive_is_an_error(unpacked, data):
+    with pytest.raises(DamagedArchive, match="damaged"):
+        unpacked(data)
+
+
+@given(st.binary(max_size=2_000), st.integers(0, 10_500))
+def test_any_bytes_are_files_or_one_of_our_errors(tmp_path_factory, noise, place):
+    folder = tmp_path_factory.mktemp("any")
+    tar = bytearray(archive(("a", b"x" * 5_000), ("b", b"y" * 3_000), compress=False))
+    tar[place : place + len(noise)] = noise
+    file = folder / "archive"
+    file.write_bytes(gzip.compress(bytes(tar), 1))
+    try:
+        unpack(file, folder / "out", most_bytes=1 << 20)
+    except (DamagedArchive, TooLarge):
+        pass
+    except OSError as fault:
+        assert fault.errno in (36, 22, 84)  # noqa: PT017  # a name too long, or one that no disk takes
+    assert {path.name for path in folder.iterdir()} <= {"archive", "out"}
+
+
+@given(st.text(max_size=40))
+def test_a_safe_path_stays_below(name):
+    path = safe_path(name)
+    if path is not None:
+        assert not path.is_absolute()
+        assert ".." not in path.parts
+        assert os.path.normpath(f"/base/{path}").startswith("/base/")
+
+
+# --- the command
+
+
+@pytest.fixture
+def outputs(server, row):
+    """Jobs 1 to 4 have output, 5 has none, 6 is damaged on its way."""
+    server.jobs = []
+    for number in range(1, 7):
+        data = archive(("std.out", b"out of %d\n" % number), ("../evil", b"x"))
+        job = row(number, state="Done", output_sha256=hashlib.sha256(data).hexdigest(), output_size=len(data))
+        if number == 5:
+            job.update(state="Failed", output_sha256=None, output_size=None)
+        server.jobs.append(job)
+        server.on("GET", f"/v1/jobs/{number}/output", b"x" * len(data) if number == 6 else data)
+
+    def answer(asked):
+        first, last, limit = (int(asked.query[name]) for name in ("first", "last", "limit"))
+        return {"jobs": [job for job in server.jobs if first <= job["id"] <= last][:limit]}
+
+    server.on("GET", "/v1/jobs", answer)
+    return server
+
+
+def test_one_directory_per_job(at, outputs, home):
+    result = at("output", "1-3", "--dir", "results")
+    assert result.code == 0
+    assert result.out.splitlines() == [f"results/{n}: 1 file, 9 B" for n in (1, 2, 3)]
+    assert contents(home / "results") == {f"{n}/std.out": b"out of %d\n" % n for n in (1, 2, 3)}
+    assert "job 1: ../evil was left out" in result.err
+    assert not [path for path in (home / "results").iterdir() if path.name.startswith(".")]
+
+
+def test_what_is_there_is_not_fetched_again(at, outputs, home):
+    at("output", "1")
+    (home / "1" / "std.out").write_text("mine")
+    result = at("output", "1-2")
+    assert "1 is there already; --force" in result.err
+    assert (home / "1" / "std.out").read_text() == "mine"
+    assert at("output", "1", "--force").code == 0
+    assert (home / "1" / "std.out").read_text() == "out of 1\n"
+    assert sorted(path.name for path in home.iterdir()) == ["1", "2"]
+
+
+def test_a_job_without_output(at, outputs):
+    result = at("output", "5")
+    assert (result.code, result.err) == (3, "lode: Job 5 has no output: it is Failed.\n")
+    result = at("output", "4-5")
+    assert (result.code, "1 job without output" in result.err) == (0, True)
+
+
+def test_a_job_that_is_not_there_either(at, outputs):
+    assert at("output", "77").code == 3
+    assert at("output", "77-99").code == 3
+
+
+def test_a_damaged_download_leaves_nothing_and_does_not_stop_the_others(at, outputs, home):
+    result = at("output", "4,6", "--dir", "results")
+    assert result.code == 1
+    assert "job 6: " in result.err
+    assert sorted(path.name for path in (home / "results").iterdir()) == ["4"]
+
+
+def test_an_output_that_is_too_large_when_unpacked(at, outputs, home, monkeypatch):
+    data = archive(("zeros", b"\0" * (2 << 20)))
+    outputs.jobs[0].update(output_sha256=hashlib.sha256(data).hexdigest(), output_size=len(data))
+    outputs.on("GET", "/v1/jobs/1/output", data)
+    result = at("output", "1", "--max-mb", "1")
+    assert (result.code, list(home.iterdir())) == (1, [])
+    assert "--max-mb" in result.err
+
+
+def test_json_tells_of_each_job(at, outputs):
+    found = at("output", "2-6", "--json").json
+    assert [job["id"] for job in found["jobs"]] == [2, 3, 4]
+    assert found["jobs"][0]["left_out"] == [
+        {"name": "../evil", "reason": "its name leads out of the directory"}
+    ]
+    assert (found["without_output"], [one["id"] for one in found["errors"]]) == (1, [6])
+
+
+def test_a_directory_that_cannot_be_made(at, outputs, home):
+    (home / "file").write_text("")
+    result = at("output", "1", "--dir", "file/below")
+    assert result.code in (1, 2)
+    assert result.err.startswith("lode: ")

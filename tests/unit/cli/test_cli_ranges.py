@@ -1,0 +1,85 @@
+"""Ranges of job ids: what is written, what is meant."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lodesman.cli.ranges import MOST_ID, Range, parse_ranges, total
+from lodesman.errors import InvalidRequest
+
+IDS = st.integers(1, 300)
+RANGES = st.lists(st.tuples(IDS, IDS).map(lambda pair: Range(min(pair), max(pair))), max_size=20)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["12"], [(12, 12)]),
+        (["12-40"], [(12, 40)]),
+        (["12,15,20-22"], [(12, 12), (15, 15), (20, 22)]),
+        (["20-22", "12", "15"], [(12, 12), (15, 15), (20, 22)]),
+        (["1-5", "6", "4-9"], [(1, 9)]),
+        (["5", "5", "5"], [(5, 5)]),
+        ([" 7 , 9 "], [(7, 7), (9, 9)]),
+        (["7,,9,"], [(7, 7), (9, 9)]),
+        (["007"], [(7, 7)]),
+        ([str(MOST_ID)], [(MOST_ID, MOST_ID)]),
+        ([], []),
+    ],
+)
+def test_what_is_written(words, expected):
+    assert parse_ranges(words) == tuple(Range(*pair) for pair in expected)
+
+
+@pytest.mark.parametrize(
+    ("word", "named"),
+    [
+        ("x", "'x' is no job"),
+        ("1-", "'1-' is no job"),
+        ("-1", "'-1' is no job"),
+        ("1-2-3", "is no job"),
+        ("1.5", "is no job"),
+        ("١٢", "is no job"),
+        ("40-12", "runs backwards. Write 12-40"),
+        ("0", "count from 1"),
+        ("0-5", "count from 1"),
+        (str(MOST_ID + 1), "There is no job"),
+        ("9" * 30, "is no job"),
+        ("\x1b[31m", "is no job"),
+    ],
+)
+def test_what_is_refused(word, named):
+    with pytest.raises(InvalidRequest) as caught:
+        parse_ranges([word])
+    assert named in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
+def test_too_many_separate_ranges_are_refused():
+    assert len(parse_ranges([",".join(str(2 * n) for n in range(1, 1_001))])) == 1_000
+    with pytest.raises(InvalidRequest, match="1001 separate ranges"):
+        parse_ranges([",".join(str(2 * n) for n in range(1, 1_002))])
+
+
+@given(RANGES)
+def test_the_same_ids_ascending_and_apart(ranges):
+    found = parse_ranges(map(str, ranges))
+    ids = [number for one in found for number in range(one.first, one.last + 1)]
+    assert ids == sorted({number for one in ranges for number in range(one.first, one.last + 1)})
+    assert all(left.last + 1 < right.first for left, right in pairwise(found))
+    assert total(found) == len(ids)
+    assert parse_ranges(map(str, found)) == found
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_ranges_or_an_error_for_people(text):
+    found: tuple[Range, ...] = ()
+    said = ""
+    try:
+        found = parse_ranges([text])
+    except InvalidRequest as fault:
+        said = str(fault)
+    assert said.isprintable()
+    assert all(1 <= one.first <= one.last <= MOST_ID for one in found)

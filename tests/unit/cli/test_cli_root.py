@@ -1,0 +1,199 @@
+"""The end of every call: exit codes, errors as one sentence, help, and nothing heavy at the start."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lodesman import errors
+from lodesman.cli import exits, root
+from lodesman.client import Aborted
+
+SOURCE = str(Path(root.__file__).parents[2])
+LODE = "import sys; from lodesman.cli import main; sys.exit(main())"
+
+
+def run_process(*arguments, code=LODE, **more):
+    environ = {**os.environ, "PYTHONPATH": SOURCE, **more}
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environ,
+        check=False,
+    )
+
+
+def test_version_and_help(lode):
+    assert lode("--version").out.startswith("lode 0.")
+    help_text = lode("--help").out
+    for title in root.SECTIONS:
+        assert f"{title}:" in help_text
+    assert "Exit codes:" in help_text
+    assert "lode submit hello.jdl" in help_text
+    assert lode("-h").out == help_text
+
+
+def test_every_command_stands_in_a_section():
+    placed = [name for names in root.SECTIONS.values() for name in names]
+    assert sorted(placed) == sorted(root.lode.commands)
+
+
+def test_no_arguments_show_the_help_and_are_no_success(lode):
+    result = lode()
+    assert result.code == 2
+    assert "Examples:" in result.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["nosuch"], ["status", "--nosuch"], ["kill"], ["why", "x"], ["why", "1-5"], ["status", "5-1"], ["--server"],
+     ["status", "--state", "Odd"], ["submit", "-", "-"], ["token", "issue", "x", "--scope", "all"]],
+)  # fmt: skip
+def test_wrong_usage_is_one_line_that_says_where_to_look(lode, arguments):
+    result = lode(*arguments)
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("lode: ")
+    assert result.err.endswith("--help\n")
+    assert result.err.count("\n") == 1
+
+
+def test_hostile_arguments_do_not_steer_the_terminal(lode):
+    result = lode("\x1b[2Jevil")
+    assert "\x1b" not in result.err
+    assert result.code == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "expected"),
+    [
+        (401, "unauthorized", 4),
+        (403, "forbidden", 4),
+        (404, "not-found", 3),
+        (409, "conflict", 6),
+        (400, "invalid-request", 1),
+        (413, "too-large", 1),
+        (422, "impossible", 1),
+        (500, "odd", 1),
+    ],
+)
+def test_errors_of_the_server_have_their_exit_code(at, server, status, code, expected):
+    server.refuse("GET", "/v1/sites", status, code=code, message="It is so.", hint="Do that.")
+    result = at("site", "ls")
+    assert (result.code, result.out, result.err) == (expected, "", "lode: It is so. Do that.\n")
+
+
+def test_every_exit_code_in_the_table_is_an_error_that_exists():
+    def codes(kind):
+        yield kind.code
+        for child in kind.__subclasses__():
+            yield from codes(child)
+
+    assert set(exits.BY_CODE) <= set(codes(errors.LodesmanError)) | {Aborted.code}
+
+
+def test_with_json_errors_are_json_too(at, server):
+    server.refuse("GET", "/v1/sites", 404, code="not-found", message="It is not there.", data={"x": 1})
+    result = at("site", "ls", "--json")
+    error = json.loads(result.err)["error"]
+    assert (result.code, result.out) == (3, "")
+    assert (error["code"], error["message"], error["data"]["x"]) == ("not-found", "It is not there.", 1)
+
+
+def test_a_server_that_is_not_there(lode):
+    result = lode("--server", "http://127.0.0.1:1", "site", "ls")
+    assert result.code == 5
+    assert "does not answer" in result.err
+    assert "lode server" in result.err
+
+
+def test_an_answer_that_is_not_ours(at, server):
+    server.on("GET", "/v1/sites", b"<html>hello</html>")
+    result = at("site", "ls")
+    assert result.code == 1
+    assert "is not JSON" in result.err
+
+
+def test_the_servers_words_do_not_steer_the_terminal(at, server):
+    server.refuse("GET", "/v1/sites", 404, code="not-found", message="\x1b]0;x\x07\nlode: all is well")
+    result = at("site", "ls")
+    assert "\x1b" not in result.err
+    assert result.err.count("\n") == 1
+
+
+def test_a_local_error_names_the_file(lode, home):
+    home.chmod(0o700)
+    (home / "file").write_text("")
+    result = lode("init", home / "file" / "below")
+    assert result.code == 1
+    assert result.err.startswith("lode: ")
+    assert "file" in result.err
+
+
+def test_debug_shows_where_an_error_arose(at, server, monkeypatch):
+    monkeypatch.setenv("LODE_DEBUG", "1")
+    server.refuse("GET", "/v1/sites", 404, code="not-found", message="It is so.")
+    with pytest.raises(errors.NotFound):
+        at("site", "ls")
+
+
+def test_an_unforeseen_error_is_no_traceback():
+    code = LODE.replace("sys.exit", "from lodesman.cli import jobs\njobs.fetch = lambda *_: 1 / 0\nsys.exit")
+    result = run_process("status", code=code, LODE_TOKEN="x")
+    assert result.returncode == 1
+    assert result.stderr.startswith("lode: a fault in the program: ZeroDivisionError")
+    assert "Traceback" not in result.stderr
+    assert "Traceback" in run_process("status", code=code, LODE_TOKEN="x", LODE_DEBUG="1").stderr
+
+
+def test_interrupted(lode, monkeypatch):
+    def interrupt(*_arguments, **_more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lodesman.cli.session.Session.get", interrupt)
+    result = lode("site", "ls")
+    assert (result.code, result.err.strip()) == (130, "lode: interrupted")
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", LODE, "config", "schema"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": SOURCE},
+    )  # fmt: skip
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(60) == 141
+    process.stderr.close()
+
+
+def test_help_needs_nothing_but_click():
+    code = (
+        "import sys\nfrom lodesman.cli import main\ncode = main()\n"
+        "print([m for m in ('rich', 'msgspec', 'starlette', 'uvicorn', 'apsw', 'ssl', 'http.client', 'lodesman.jobs',"
+        " 'lodesman.director', 'lodesman.daemon', 'lodesman.config', 'lodesman.demo') if m in sys.modules])"
+    )
+    result = run_process("--help", code=code)
+    assert result.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_command_for_jobs_needs_no_server_code(server):
+    server.on("GET", "/v1/jobs", {"jobs": []})
+    server.on("GET", "/v1/me", {"name": "ann"})
+    server.on("GET", "/v1/jobs/counts", {"counts": []})
+    code = (
+        "import sys\nfrom lodesman.cli import main\nassert main() == 0\n"
+        "print([m for m in ('rich', 'msgspec', 'starlette', 'uvicorn', 'apsw', 'lodesman.jobs') if m in sys.modules])"
+    )
+    result = run_process("--server", server.url, "status", code=code, LODE_TOKEN="x")
+    assert result.stdout.splitlines()[-1] == "[]"
+
+
+def test_completion_knows_commands_and_states():
+    result = run_process(_LODE_COMPLETE="bash_complete", COMP_WORDS="lode rel", COMP_CWORD="1")
+    assert result.stdout.strip() == "plain,release"
+    result = run_process(_LODE_COMPLETE="bash_complete", COMP_WORDS="lode status --state Run", COMP_CWORD="3")
+    assert result.stdout.strip() == "plain,running"

@@ -1,0 +1,334 @@
+"""`lode submit`: what is read, uploaded, sent, printed and refused."""
+
+import hashlib
+import io
+from typing import Any
+
+import pytest
+
+from lodesman.cli import inputs
+from lodesman.client import Client
+
+HELLO = '[ Executable = "/bin/echo"; Arguments = "hello"; ]\n'
+
+
+def sha(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+@pytest.fixture
+def accepting(server):
+    """A server that takes everything and counts ids on from 12."""
+    known: dict[str, int] = {}
+    state: dict[str, Any] = {"next": 12, "held": 0, "notices": []}
+
+    def store(asked):
+        digest = asked.headers["X-Sha256"]
+        assert sha(asked.body) == digest
+        known[digest] = len(asked.body)
+        return {"sha256": digest, "size": len(asked.body)}
+
+    def has(asked):
+        digest = asked.path.rpartition("/")[2]
+        if digest not in known:
+            return 404, {"error": {"code": "not-found", "message": "You have not uploaded such a file."}}
+        return {"sha256": digest, "size": known[digest]}
+
+    def take(asked):
+        count = state.get("count", 1)
+        if asked.json["dry_run"]:
+            return {"count": count, "held": state["held"], "notices": state["notices"], "dry_run": True}
+        first, state["next"] = state["next"], state["next"] + count
+        return {"submission": 3, "first": first, "count": count, "held": state["held"], "repeated": False,
+                "notices": state["notices"]}  # fmt: skip
+
+    server.on("GET", r"/v1/sandboxes/[0-9a-f]{64}", has)
+    server.on("POST", "/v1/sandboxes", store)
+    server.on("POST", "/v1/jobs", take)
+    server.state, server.known = state, known
+    return server
+
+
+def sent(server):
+    return [one.json for one in server.of("POST", "/v1/jobs")]
+
+
+def test_one_job_prints_its_id_and_nothing_else(at, accepting, home):
+    (home / "hello.jdl").write_text(HELLO)
+    result = at("submit", "hello.jdl")
+    assert (result.code, result.out, result.err) == (0, "12\n", "")
+    (body,) = sent(accepting)
+    assert body["text"] == HELLO
+    assert body["form"] == "jdl"
+    assert (body["group"], body["hold_if_impossible"], body["dry_run"], body["sandboxes"]) == (
+        "",
+        False,
+        False,
+        {},
+    )
+    assert len(body["request_id"]) == 36
+
+
+def test_an_array_prints_its_range(at, accepting, home):
+    accepting.state["count"] = 200
+    (home / "many.json").write_text('{"Executable": "/bin/echo", "Arguments": "%n", "Parameters": 200}')
+    assert at("submit", "many.json").out == "12-211\n"
+    assert sent(accepting)[0]["form"] == "json"
+
+
+def test_options_travel(at, accepting, home):
+    (home / "a.jdl").write_text(HELLO)
+    at("submit", "a.jdl", "--group", "bio", "--hold-if-impossible", "--form", "jdl")
+    body = sent(accepting)[0]
+    assert (body["group"], body["hold_if_impossible"], body["form"]) == ("bio", True, "jdl")
+
+
+def test_standard_input_is_a_description(at, accepting):
+    assert at("submit", "-", stdin=b"Executable = /bin/echo\n").out == "12\n"
+    assert sent(accepting)[0]["form"] == "cfg"
+
+
+def test_a_byte_order_mark_does_not_travel(at, accepting):
+    at("submit", "-", stdin=b"\xef\xbb\xbf" + HELLO.encode())
+    assert sent(accepting)[0]["text"] == HELLO
+
+
+def test_a_name_of_the_command_line_wins(at, accepting, home):
+    (home / "a.jdl").write_text('[ Executable = "/bin/echo"; jobname = "old"; ]')
+    at("submit", "a.jdl", "--name", "new")
+    text = sent(accepting)[0]["text"]
+    assert '"new"' in text
+    assert "old" not in text
+    assert at("submit", "a.jdl", "--name", "x" * 300).code == 1
+    assert len(sent(accepting)) == 1
+
+
+def test_each_file_is_a_submission_with_its_own_request_id(at, accepting, home):
+    for name in ("a.jdl", "b.jdl"):
+        (home / name).write_text(HELLO)
+    assert at("submit", "a.jdl", "b.jdl").out == "12\n13\n"
+    assert len({body["request_id"] for body in sent(accepting)}) == 2
+
+
+def test_a_lost_answer_is_asked_for_again_with_the_same_id(at, accepting, home):
+    (home / "a.jdl").write_text(HELLO)
+    answers = iter([(503, {"error": {"code": "unavailable", "message": "not now"}})])
+    before = accepting.routes[:]
+    accepting.on("POST", "/v1/jobs", lambda asked: next(answers, None) or before[0][2](asked))
+    assert at("submit", "a.jdl").out == "12\n"
+    first, second = sent(accepting)
+    assert first == second
+
+
+def test_input_files_are_found_beside_the_description_and_uploaded_once(at, accepting, home):
+    folder = home / "jobs"
+    folder.mkdir()
+    (folder / "run.sh").write_bytes(b"#!/bin/sh\n")
+    (folder / "copy.sh").write_bytes(b"#!/bin/sh\n")
+    (home / "data.bin").write_bytes(b"\0" * 100)
+    (folder / "a.jdl").write_text(
+        f'[ Executable = "run.sh"; InputSandbox = {{"run.sh", "copy.sh", "{home}/data.bin"}}; ]'
+    )
+    assert at("submit", "jobs/a.jdl").code == 0
+    uploads = accepting.of("POST", "/v1/sandboxes")
+    assert sorted(len(one.body) for one in uploads) == [10, 100]
+    script = {"sha256": sha(b"#!/bin/sh\n"), "size": 10}
+    assert sent(accepting)[0]["sandboxes"] == {
+        "run.sh": script, "copy.sh": script, f"{home}/data.bin": {"sha256": sha(b"\0" * 100), "size": 100},
+    }  # fmt: skip
+    assert at("submit", "jobs/a.jdl").code == 0
+    assert len(accepting.of("POST", "/v1/sandboxes")) == 2
+
+
+def test_an_empty_input_file_is_a_file(at, accepting, home):
+    (home / "empty").write_bytes(b"")
+    (home / "a.jdl").write_text('[ Executable = "/bin/cat"; InputSandbox = "empty"; ]')
+    assert at("submit", "a.jdl").code == 0
+    assert sent(accepting)[0]["sandboxes"] == {"empty": {"sha256": sha(b""), "size": 0}}
+
+
+def test_percent_signs_in_names_of_input_files(at, accepting, home):
+    (home / "100%").write_bytes(b"x")
+    (home / "a.jdl").write_text('[ Executable = "/bin/cat"; InputSandbox = "100%"; ]')
+    (home / "b.jdl").write_text(
+        '[ Executable = "/bin/cat"; InputSandbox = "100%%"; Arguments="%n"; Parameters = 2; ]'
+    )
+    assert at("submit", "a.jdl", "b.jdl").code == 0
+    assert [list(body["sandboxes"]) for body in sent(accepting)] == [["100%"], ["100%%"]]
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ('"nothere"', "nothere does not exist"),
+        ('"folder"', "is a directory"),
+        ('"data_%s.txt"', "another file for each member"),
+        ('"data_%(X)s.txt"', "another file for each member"),
+    ],
+)
+def test_input_files_that_cannot_travel(at, accepting, home, files, said):
+    (home / "folder").mkdir()
+    (home / "a.jdl").write_text(
+        f'[ Executable = "x"; InputSandbox = {files}; Parameters = 2; ParameterStart = 1; '
+        'Parameters.X = {"a", "b"}; Arguments = "%s %(X)s"; ]'
+    )
+    result = at("submit", "a.jdl")
+    assert result.code == 1
+    assert result.err.startswith("lode: a.jdl: InputSandbox: ")
+    assert said in result.err
+    assert accepting.asked == []
+
+
+def test_an_upload_that_is_refused_names_the_file(at, accepting, home):
+    (home / "big").write_bytes(b"x")
+    (home / "a.jdl").write_text('[ Executable = "x"; InputSandbox = "big"; ]')
+    accepting.refuse("POST", "/v1/sandboxes", 413, code="too-large", message="A sandbox is at most 0 bytes.")
+    result = at("submit", "a.jdl")
+    assert (result.code, result.err) == (1, "lode: big: A sandbox is at most 0 bytes.\n")
+    assert sent(accepting) == []
+
+
+def test_a_fault_is_told_with_its_place_before_anything_is_sent(at, accepting, home):
+    (home / "bad.jdl").write_text('[\n  Executable = "x";\n  CPUTime = -5;\n]')
+    (home / "worse.jdl").write_text("[\n  Executable = ;\n]")
+    (home / "good.jdl").write_text(HELLO)
+    result = at("submit", "good.jdl", "bad.jdl", "worse.jdl", "gone.jdl")
+    assert (result.code, result.out) == (1, "")
+    lines = result.err.splitlines()
+    assert lines[0].startswith("lode: bad.jdl:3:")
+    assert "CPUTime" in lines[0]
+    assert lines[1].startswith("lode: worse.jdl:2:")
+    assert lines[2] == "lode: gone.jdl: cannot be read: No such file or directory."
+    assert "line 3" not in lines[0]
+    assert accepting.asked == []
+
+
+def test_a_refusal_of_the_server_names_the_file_and_the_place(at, accepting, home):
+    (home / "a.jdl").write_text(HELLO)
+    accepting.refuse(
+        "POST", "/v1/jobs", 400, code="invalid-job", message="Site Atlantis is unknown (line 3, column 5).",
+        hint="Give a site.", data={"attribute": "Site", "line": 3, "column": 5},
+    )  # fmt: skip
+    result = at("submit", "a.jdl")
+    assert (result.code, result.err) == (1, "lode: a.jdl:3:5: Site Atlantis is unknown. Give a site.\n")
+
+
+def test_a_refused_file_does_not_stop_the_others(at, accepting, home):
+    for name in ("a.jdl", "b.jdl", "c.jdl"):
+        (home / name).write_text(f'[ Executable = "{name}"; ]')
+    take = accepting.routes[0][2]
+
+    def picky(asked):
+        if "b.jdl" in asked.json["text"]:
+            return 422, {"error": {"code": "impossible", "message": "The job can never run."}}
+        return take(asked)
+
+    accepting.on("POST", "/v1/jobs", picky)
+    result = at("submit", "a.jdl", "b.jdl", "c.jdl")
+    assert (result.code, result.out) == (1, "12\n13\n")
+    assert result.err == "lode: b.jdl: The job can never run.\n"
+
+
+def test_a_bad_token_is_told_once(at, accepting, home):
+    for name in ("a.jdl", "b.jdl"):
+        (home / name).write_text(HELLO)
+    accepting.refuse("POST", "/v1/jobs", 401, code="unauthorized", message="This token is unknown.")
+    result = at("submit", "a.jdl", "b.jdl")
+    assert (result.code, result.err.count("\n")) == (4, 1)
+    assert len(sent(accepting)) == 1
+
+
+def test_notices_and_held_jobs_are_told_on_standard_error(at, accepting, home):
+    (home / "a.jdl").write_text(HELLO)
+    accepting.state.update(count=2, held=2)
+    accepting.state["notices"] = [
+        {"attribute": "Foo", "message": "Foo is no attribute\x1b[1m.", "line": 2, "column": 3}
+    ]
+    result = at("submit", "a.jdl")
+    assert result.out == "12-13\n"
+    assert "lode: a.jdl:2:3: warning: Foo is no attribute\\x1b[1m." in result.err
+    assert "2 of 2 jobs are Held" in result.err
+    assert "lode why 12" in result.err
+
+
+def test_a_dry_run_submits_and_remembers_nothing(at, accepting, home):
+    (home / "a.jdl").write_text(HELLO)
+    accepting.state.update(count=3, held=1)
+    result = at("submit", "--dry-run", "a.jdl")
+    assert result.out == "a.jdl: 3 jobs would be submitted, 1 of them Held.\n"
+    assert (sent(accepting)[0]["dry_run"], sent(accepting)[0]["request_id"]) == (True, None)
+
+
+def test_json_tells_everything(at, accepting, home):
+    (home / "a.jdl").write_text(HELLO)
+    accepting.state["count"] = 5
+    found = at("submit", "a.jdl", "--json").json
+    assert found == {
+        "submissions": [
+            {"file": "a.jdl", "count": 5, "held": 0, "submission": 3, "first": 12, "last": 16, "jobs": "12-16",
+             "dry_run": False, "notices": []}
+        ],
+        "errors": [],
+    }  # fmt: skip
+    (home / "bad.jdl").write_text("[")
+    result = at("submit", "bad.jdl", "--json")
+    (error,) = result.json["errors"]
+    assert (result.code, error["file"], error["code"]) == (1, "bad.jdl", "syntax")
+    assert error["data"]["line"] == 1
+
+
+def test_a_text_that_is_too_large_is_not_read_to_its_end(at, home, monkeypatch):
+    monkeypatch.setattr("lodesman.jobs.ARRAY_LIMITS", type("Small", (), {"text_bytes": 10}))
+    (home / "a.jdl").write_text(" " * 11)
+    result = at("submit", "a.jdl")
+    assert result.code == 1
+    assert result.err.startswith("lode: a.jdl: has more than 10 bytes.")
+
+
+@pytest.mark.parametrize(
+    "data", [b"\xff\xfe", b"\0\0", b"", b"[", b"{", b"%", b'[ Executable = ""; ]', b"x" * 10_000]
+)
+def test_hostile_texts_are_errors_with_a_place(at, server, data):
+    result = at("submit", "-", stdin=data)
+    assert result.code == 1
+    assert result.err.startswith("lode: standard input")
+    assert result.err.count("\n") == 1
+    assert result.err.strip().isprintable()
+    assert server.asked == []
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_large_uploads_show_a_bar_to_people_only(monkeypatch, tmp_path):
+    class Nothing(Client):
+        def request(self, *_arguments, **_more):
+            return None
+
+    (tmp_path / "big").write_bytes(b"")
+    files = {
+        tmp_path / "big": inputs.InputFile(
+            path=tmp_path / "big", sha256="0" * 64, size=inputs.LARGE_BYTES + 1
+        )
+    }
+    terminal, plain = Terminal(), io.StringIO()
+    monkeypatch.setenv("TERM", "xterm")
+    for stream in (terminal, plain):
+        monkeypatch.setattr("sys.stderr", stream)
+        assert inputs.upload(Nothing(["http://127.0.0.1"]), files) == 0
+    assert "uploading" in terminal.getvalue()
+    assert plain.getvalue() == ""
+
+
+def test_a_file_that_vanishes_is_an_error_and_no_crash(at, accepting, home, monkeypatch):
+    (home / "run.sh").write_text("x")
+    (home / "a.jdl").write_text('[ Executable = "run.sh"; InputSandbox = "run.sh"; ]')
+
+    def gone(path):
+        raise FileNotFoundError(2, "No such file or directory", str(path))
+
+    monkeypatch.setattr("lodesman.client.sha256_of", gone)
+    result = at("submit", "a.jdl")
+    assert (result.code, result.err) == (1, "lode: run.sh: No such file or directory.\n")

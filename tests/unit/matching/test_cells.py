@@ -1,0 +1,126 @@
+"""Bits, the n-th of them, and cells that let their changes wait."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lodesman.matching.cells import FLUSH_AT, SPARSE_BITS, Cell, CellsByValue, bits_of, nth_slot, slots_of
+
+masks = st.sets(st.integers(0, 400), max_size=60)
+
+
+@given(masks)
+def test_bits_of_and_slots_of_are_inverse(slots):
+    mask = bits_of(sorted(slots))
+    assert list(slots_of(mask)) == sorted(slots)
+    assert mask.bit_count() == len(slots)
+
+
+@pytest.mark.parametrize("times", [1, 2, 3, 20, 21])
+def test_a_slot_that_comes_twice_is_not_set(times):
+    """Few slots and many go different ways."""
+    assert bits_of([7] * times) == (1 << 7) * (times % 2)
+
+
+def test_no_slots_have_no_bits():
+    assert bits_of([]) == 0
+    assert list(slots_of(0)) == []
+
+
+@given(masks.filter(bool), st.randoms(use_true_random=False))
+def test_the_nth_slot_is_the_nth(slots, rng):
+    ordered = sorted(slots)
+    n = rng.randrange(len(ordered))
+    assert nth_slot(bits_of(ordered), n) == ordered[n]
+
+
+def test_the_nth_slot_of_a_wide_mask():
+    rng = random.Random(3)
+    ordered = sorted(rng.sample(range(100_000), 2_000))
+    mask = bits_of(ordered)
+    for n in (0, 1, 3, 4, 5, 999, 1_000, 1_998, 1_999):
+        assert nth_slot(mask, n) == ordered[n]
+
+
+def test_a_cell_shows_each_change_at_the_next_read():
+    cell = Cell()
+    assert cell.read() == 0
+    cell.add(3)
+    cell.add(9)
+    assert (cell.read(), cell.size) == (0b1000001000, 2)
+    cell.remove(3)
+    assert (cell.read(), cell.size) == (0b1000000000, 1)
+    cell.remove(9)
+    assert (cell.read(), cell.size) == (0, 0)
+
+
+def test_a_change_and_its_inverse_between_two_reads_leave_nothing():
+    cell = Cell()
+    cell.add(5)
+    cell.remove(5)
+    assert cell.read() == 0
+
+
+def test_changes_that_nobody_reads_do_not_pile_up():
+    cell = Cell()
+    for slot in range(10 * FLUSH_AT):
+        cell.add(slot)
+    assert len(cell.flips) < FLUSH_AT
+    assert cell.read() == (1 << 10 * FLUSH_AT) - 1
+    for slot in range(10 * FLUSH_AT):
+        cell.remove(slot)
+        assert len(cell.flips) < FLUSH_AT
+    assert cell.read() == 0
+
+
+def test_a_lone_bit_far_up_is_not_kept_as_a_mask():
+    cell = Cell()
+    cell.add(SPARSE_BITS)
+    assert cell.read() == 1 << SPARSE_BITS
+    assert cell._mask == 0
+    cell.add(1)
+    cell.add(2)
+    assert cell.read() == 1 << SPARSE_BITS | 0b110
+    assert cell._mask != 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.booleans()), max_size=80))
+def test_a_cell_is_a_set(steps):
+    cell, members = Cell(), set()
+    for slot, read in steps:
+        if slot in members:
+            members.remove(slot)
+            cell.remove(slot)
+        else:
+            members.add(slot)
+            cell.add(slot)
+        if read:
+            assert cell.read() == bits_of(sorted(members))
+        assert cell.size == len(members)
+    assert cell.read() == bits_of(sorted(members))
+
+
+def test_a_value_without_members_has_no_cell():
+    cells = CellsByValue()
+    cells.add(1, ("a", "b"))
+    cells.add(2, ("b",))
+    cells.remove(1, ("a", "b"))
+    assert set(cells) == {"b"}
+    assert cells.any_of(("a", "b", "c")) == 0b100
+    cells.remove(2, ("b",))
+    assert not cells
+
+
+def test_many_members_of_many_values_in_any_order():
+    cells = CellsByValue()
+    values = [f"v{n}" for n in range(5)]
+    for slot in range(2 * FLUSH_AT):
+        cells.add(slot, (values[slot % 5], values[(slot + 1) % 5]))
+    assert cells.any_of(values) == (1 << 2 * FLUSH_AT) - 1
+    for slot in range(0, 2 * FLUSH_AT, 2):
+        cells.remove(slot, (values[slot % 5], values[(slot + 1) % 5]))
+    odd = bits_of(range(1, 2 * FLUSH_AT, 2))
+    assert cells.any_of(values) == odd
+    assert cells.any_of(("v0",)) == bits_of([s for s in range(1, 2 * FLUSH_AT, 2) if s % 5 in {0, 4}])

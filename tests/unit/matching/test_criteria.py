@@ -1,0 +1,232 @@
+"""Who may run what. The matrix of the original matcher (reference dirac 1.6), with strictness as decided."""
+
+from dataclasses import fields, replace
+
+import pytest
+
+from lodesman.matching import reasons
+from lodesman.matching.criteria import CRITERIA, explain, fits
+from lodesman.matching.reasons import REASONS
+from lodesman.matching.request import ANY, PRIVATE, ResourceRequest
+from lodesman.matching.task_queue import TaskQueueKey
+
+KEY = TaskQueueKey(owner="alice", group="bio", vo="vo1", norm_cpu_seconds=1000)
+REQUEST = ResourceRequest(
+    vo="vo1", site="LCG.One.org", ce="ce1", platform="slc6", memory_mb=4000, norm_cpu_seconds=10_000
+)
+
+
+def key(**changes):
+    return replace(KEY, **changes)
+
+
+def request(**changes):
+    return replace(REQUEST, **changes)
+
+
+def codes(key_, request_):
+    return [reason.code for reason in explain(key_, request_)]
+
+
+def served(keys, request_):
+    """The numbers of the keys that fit, from 1 as in the matrix."""
+    return [number for number, one in enumerate(keys, 1) if fits(one, request_)]
+
+
+def test_a_plain_job_fits_a_plain_resource():
+    assert explain(KEY, REQUEST) == ()
+    assert fits(KEY, REQUEST)
+
+
+# --- the matrix ---------------------------------------------------------------------------------------
+
+PLATFORMS = [
+    key(platforms=names)
+    for names in (("centos7",), ("ubuntu",), ("centos7", "slc6"), ("debian", "ubuntu"), ())
+]
+
+
+@pytest.mark.parametrize(
+    ("platform", "expected"),
+    [("slc6", [3, 5]), ("slc5", [5]), (ANY, [1, 2, 3, 4, 5]), ("ubuntu", [2, 4, 5]), ("", [5])],
+)
+def test_platforms(platform, expected):
+    assert served(PLATFORMS, request(platform=platform)) == expected
+
+
+TAGS = [key(tags=tags) for tags in (("MP",), ("SP",), ("MP", "SP"), ("GPU", "MP"), (), ("17P", "MP"))]
+
+
+@pytest.mark.parametrize(
+    ("tags", "required", "expected"),
+    [
+        ((), (), [5]),
+        (("MP",), (), [1, 5]),
+        (("MP", "GPU"), (), [1, 4, 5]),
+        (("MP",), ("MP",), [1]),
+        (("MP", "GPU"), ("MP",), [1, 4]),
+        (("MP", "GPU"), ("MP", "GPU"), [4]),
+        ((ANY,), (), [1, 2, 3, 4, 5, 6]),
+        ((ANY,), ("MP",), [1, 3, 4, 6]),
+        (("17P", "MP", "SP"), (), [1, 2, 3, 5, 6]),
+    ],
+)
+def test_tags(tags, required, expected):
+    assert served(TAGS, request(tags=tags, required_tags=required)) == expected
+
+
+BANNED = [key(banned_sites=sites) for sites in (("A", "B"), ("B", "C"))]
+
+
+@pytest.mark.parametrize(
+    ("site", "expected"), [("C", [1]), ("A", [2]), ("B", []), ("", [1, 2]), (ANY, [1, 2])]
+)
+def test_banned_sites(site, expected):
+    assert served(BANNED, request(site=site)) == expected
+
+
+SITES = [key(sites=sites) for sites in (("A", "B"), ("B",), ())]
+
+
+@pytest.mark.parametrize(
+    ("site", "expected"), [("A", [1, 3]), ("B", [1, 2, 3]), ("C", [3]), ("", [3]), (ANY, [1, 2, 3])]
+)
+def test_sites(site, expected):
+    assert served(SITES, request(site=site)) == expected
+
+
+# --- one criterion after the other --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key_", "request_", "reason"),
+    [
+        (key(vo="vo2"), request(), reasons.WrongVO(wanted="vo2", offered="vo1")),
+        (key(), request(groups=("chem",)), reasons.WrongGroup(wanted="bio", offered=("chem",))),
+        (key(), request(groups=("bio",), owner="bob"), reasons.WrongOwner(wanted="alice", offered="bob")),
+        (key(pilot_type=PRIVATE), request(), reasons.PilotTypePrivate(wanted=PRIVATE, offered="")),
+        (key(sites=("X", "Y")), request(site="Z"), reasons.SiteNotListed(wanted=("X", "Y"), offered="Z")),
+        (key(banned_sites=("Z",)), request(site="Z"), reasons.SiteBanned(site="Z")),
+        (key(grid_ces=("ce9",)), request(), reasons.CENotListed(wanted=("ce9",), offered="ce1")),
+        (key(platforms=("p",)), request(platform=""), reasons.PlatformMissing(wanted=("p",))),
+        (key(platforms=("p",)), request(), reasons.PlatformUnfit(wanted=("p",), offered="slc6")),
+        (key(tags=("a", "b")), request(tags=("b",)), reasons.TagMissing(missing=("a",))),
+        (
+            key(tags=("b",)),
+            request(tags=("a", "b"), required_tags=("a", "b")),
+            reasons.RequiredTagMissing(missing=("a",)),
+        ),
+        (
+            key(job_type="MC"),
+            request(job_types=("User",)),
+            reasons.JobTypeNotOffered(wanted="MC", offered=("User",)),
+        ),
+        (key(cores=2), request(), reasons.TooFewCores(wanted=2, offered=1)),
+        (key(memory_mb=4001), request(), reasons.TooLittleMemory(wanted=4001, offered=4000)),
+        (key(norm_cpu_seconds=10_001), request(), reasons.TooLittleCPUTime(wanted=10_001, offered=10_000)),
+        (key(submit_pool="cafe"), request(submit_pools=("beef",)), reasons.SubmitPoolNotServed(pool="cafe")),
+        (
+            key(submission_pools=("gLite",)),
+            request(submission_pool="SAM"),
+            reasons.SubmissionPoolMismatch(wanted=("gLite",), offered="SAM"),
+        ),
+    ],
+    ids=lambda value: getattr(value, "code", ""),
+)
+def test_each_reason_and_what_it_carries(key_, request_, reason):
+    assert explain(key_, request_) == (reason,)
+    assert not fits(key_, request_)
+
+
+def test_every_reason_between_a_key_and_a_request_has_its_row_above():
+    rows = next(
+        mark.args[1] for mark in test_each_reason_and_what_it_carries.pytestmark if mark.name == "parametrize"
+    )
+    assert {type(row[2]) for row in rows} == set(REASONS) - {reasons.Blocked, reasons.Empty}
+
+
+@pytest.mark.parametrize(
+    ("key_", "request_"),
+    [
+        (key(cores=8, memory_mb=4000), request(cores=8)),
+        (key(norm_cpu_seconds=10_000), request()),
+        (key(memory_mb=0, norm_cpu_seconds=0), request(memory_mb=0, norm_cpu_seconds=0)),
+        (key(grid_ces=("ce1", "ce2")), request()),
+        (key(grid_ces=("ce1",)), request(ce=ANY)),
+        (key(submit_pool="cafe"), request(submit_pools=("beef", "cafe"))),
+        (key(submission_pools=("SAM", "gLite")), request(submission_pool="SAM")),
+        (key(), request(submission_pool="SAM", submit_pools=("beef",))),
+        (key(job_type="MC"), request(job_types=None)),
+        (key(job_type="MC"), request(job_types=("Test", ANY))),
+        (key(job_type="MC"), request(job_types=("MC", "Test"))),
+        (key(), request(groups=("chem", "bio"))),
+    ],
+)
+def test_what_fits(key_, request_):
+    assert explain(key_, request_) == ()
+
+
+def test_what_a_resource_does_not_tell_is_not_there():
+    asks = key(
+        sites=("A",), platforms=("p",), grid_ces=("c",), tags=("t",), submit_pool="x", submission_pools=("s",),
+        memory_mb=1, norm_cpu_seconds=1,
+    )  # fmt: skip
+    assert codes(asks, ResourceRequest(vo="vo1")) == [
+        "site-not-listed", "platform-missing", "tag-missing", "submit-pool-not-served", "ce-not-listed",
+        "submission-pool-mismatch", "too-little-memory", "too-little-cpu-time",
+    ]  # fmt: skip
+
+
+def test_any_is_a_wildcard_only_where_the_resource_says_so():
+    assert codes(key(sites=(ANY,)), request()) == ["site-not-listed"]
+    assert codes(key(submit_pool="x"), request(submit_pools=(ANY,))) == ["submit-pool-not-served"]
+
+
+def test_an_offer_of_no_job_type_takes_none():
+    assert codes(key(), request(job_types=())) == ["job-type-not-offered"]
+
+
+# --- private and generic pilots (seed taskqueue-director) --------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key_changes", "request_changes", "expected"),
+    [
+        ({}, {"groups": ("bio",), "owner": "alice"}, []),
+        ({"pilot_type": PRIVATE}, {"groups": ("bio",), "owner": "alice"}, []),
+        ({"pilot_type": PRIVATE}, {"groups": ("bio",), "owner": "bob"}, ["wrong-owner"]),
+        ({"pilot_type": PRIVATE}, {"groups": ("chem",), "owner": "alice"}, ["wrong-group"]),
+        ({"pilot_type": PRIVATE}, {"groups": ("bio",)}, []),
+        ({}, {"groups": ("bio",)}, []),
+        ({}, {"groups": None}, ["wrong-group"]),
+        ({"vo": "vo2"}, {"groups": ("bio",), "owner": "alice"}, ["wrong-vo"]),
+    ],
+)
+def test_a_private_pilot_takes_only_what_is_of_its_owner_and_group(key_changes, request_changes, expected):
+    assert codes(key(**key_changes), request(pilot_type=PRIVATE, **request_changes)) == expected
+
+
+def test_a_generic_pilot_takes_any_group_of_its_vo_but_nothing_private():
+    assert codes(key(group="chem", owner="bob"), request()) == []
+    assert codes(key(pilot_type=PRIVATE), request()) == ["pilot-type-private"]
+    assert codes(key(vo="vo2"), request()) == ["wrong-vo"]
+
+
+# --- the set of criteria ------------------------------------------------------------------------------
+
+
+def test_every_attribute_of_a_key_that_limits_where_it_runs_has_a_criterion():
+    """A new attribute of the key must be put on one side or the other."""
+    decide = {
+        "vo", "group", "owner", "pilot_type", "sites", "banned_sites", "grid_ces", "platforms", "submit_pool",
+        "submission_pools", "job_type", "tags", "cores", "memory_mb", "norm_cpu_seconds",
+    }  # fmt: skip
+    tell_apart = {"job_class", "variant", "project", "user_priority"}
+    assert {field.name for field in fields(TaskQueueKey)} == decide | tell_apart
+    assert len(CRITERIA) == len(decide) + 1  # tags count twice
+    assert len({criterion.name for criterion in CRITERIA}) == len(CRITERIA)
+
+
+def test_all_reasons_are_told_not_only_the_first():
+    worst = key(vo="vo2", sites=("X",), cores=64, tags=("gpu",))
+    assert codes(worst, request()) == ["wrong-vo", "site-not-listed", "tag-missing", "too-few-cores"]

@@ -1,0 +1,186 @@
+"""Limits, ends and tails: pure judgement about a payload."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lodesman.pilot.limits import MB, SHORTEST_LOOK_S, Measured, cpu_limit, excess, next_look_s
+from lodesman.pilot.outcome import Stop, before_start, judge
+from lodesman.pilot.payload import after_packing
+from lodesman.pilot.output import Packed
+from lodesman.pilot.protocol import Limits
+from lodesman.pilot.tail import TAIL_BYTES, join_tails, read_tail
+
+FREE = Measured(cpu_seconds=1e9, wall_seconds=1e9, rss_mb=1e9, stream_bytes=10**15)
+
+
+# --- limits -----------------------------------------------------------------------------------------
+
+
+def test_no_limit_is_never_passed():
+    assert excess(FREE, Limits(), scaling=1.0) is None
+    assert next_look_s(FREE, Limits(), scaling=1.0, usual_s=1.0) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("limits", "cause", "at_once"),
+    [
+        (Limits(cpu_seconds=10), "cpu-limit", False),
+        (Limits(norm_cpu_seconds=10), "cpu-limit", False),
+        (Limits(wall_seconds=10), "wall-limit", False),
+        (Limits(memory_mb=10), "memory-limit", True),
+        (Limits(output_mb=10), "output-limit", True),
+        (Limits(cpu_seconds=1, wall_seconds=1, memory_mb=1), "memory-limit", True),
+    ],
+)
+def test_each_limit(limits, cause, at_once):
+    over = excess(FREE, limits, scaling=1.0)
+    assert over is not None
+    assert (over.cause, over.at_once) == (cause, at_once)
+    assert over.message.endswith(".")
+    assert excess(Measured(1, 1, 1, 1), limits, scaling=1.0) is None
+
+
+def test_exactly_at_the_limit_is_allowed():
+    at = Measured(cpu_seconds=10, wall_seconds=10, rss_mb=10, stream_bytes=10 * MB)
+    assert excess(at, Limits(10, 0, 10, 10, 10), scaling=1.0) is None
+
+
+def test_normalised_time_is_divided_by_the_speed_of_the_node():
+    assert cpu_limit(Limits(norm_cpu_seconds=100), 2.0) == 50
+    assert cpu_limit(Limits(norm_cpu_seconds=100, cpu_seconds=30), 2.0) == 30
+    assert cpu_limit(Limits(), 2.0) == 0
+
+
+def test_looks_come_sooner_near_a_limit():
+    def look(measured, limits):
+        return next_look_s(measured, limits, scaling=1.0, usual_s=1.0)
+
+    calm = Measured(0, 0, 0, 0, cores=1)
+    assert look(calm, Limits(100, 0, 100, 100, 100)) == 1.0
+    assert look(calm, Limits(wall_seconds=0.4)) == 0.4
+    assert look(Measured(9.5, 0, 0, 0, cores=1), Limits(cpu_seconds=10)) == 0.5
+    assert look(Measured(9, 0, 0, 0, cores=4), Limits(cpu_seconds=10)) == 0.25
+    assert look(Measured(0, 0, 80, 0), Limits(memory_mb=100)) == 0.25
+    assert look(Measured(0, 0, 0, 6 * MB), Limits(output_mb=10)) == 0.25
+    assert look(Measured(11, 0, 0, 0), Limits(cpu_seconds=10)) == SHORTEST_LOOK_S
+
+
+# --- ends -------------------------------------------------------------------------------------------
+
+
+def judged(code, number, **more):
+    return judge(code, number, **{"stop": None, "limits": Limits(), "cpu_over": False, **more})
+
+
+@pytest.mark.parametrize(
+    ("code", "number", "state", "cause"),
+    [
+        (0, None, "Done", "ok"),
+        (3, None, "Failed", "exit"),
+        (127, None, "Failed", "exit"),
+        (None, 11, "Failed", "signal"),
+        (None, 9, "Failed", "signal"),
+        (None, 24, "Failed", "cpu-limit"),
+        (None, 25, "Failed", "signal"),
+        (None, 63, "Failed", "signal"),
+    ],
+)
+def test_ends_by_itself(code, number, state, cause):
+    outcome = judged(code, number)
+    assert (outcome.state, outcome.cause) == (state, cause)
+    assert (outcome.exit_code, outcome.signal) == (code, number)
+    assert (outcome.message == "") == (cause == "ok")
+
+
+def test_kernel_limits_are_named_as_limits():
+    assert judged(None, 25, limits=Limits(output_mb=1)).cause == "output-limit"
+    assert judged(152, None, cpu_over=True).cause == "cpu-limit"
+    assert judged(0, None, cpu_over=True).cause == "ok"  # it made it
+
+
+def test_code_127_is_explained():
+    assert "not found" in judged(127, None).message
+    assert "executed" in judged(126, None).message
+
+
+@pytest.mark.parametrize(
+    ("cause", "state"),
+    [
+        ("wall-limit", "Failed"),
+        ("killed", "Failed"),
+        ("pilot-shutdown", "Released"),
+        ("memory-limit", "Failed"),
+    ],
+)
+def test_the_pilots_own_decision_goes_first(cause, state):
+    for code, number in ((0, None), (None, 15), (1, None)):
+        outcome = judged(code, number, stop=Stop(cause, "why"))
+        assert (outcome.state, outcome.cause, outcome.message) == (state, cause, "why")
+        assert (outcome.exit_code, outcome.signal) == (code, number)
+
+
+def test_before_start():
+    assert before_start("not-started", "m").state == "Failed"
+    assert before_start("input", "m").state == "Failed"
+    assert before_start("pilot-shutdown", "m").state == "Released"
+
+
+def test_packing_may_change_an_end(tmp_path):
+    def packed(*, over=False, missing=()):
+        return Packed(tmp_path, "", 0, over=over, missing=missing)
+
+    done, failed = judged(0, None), judged(1, None)
+    assert after_packing(done, packed(), most_mb=1) == done
+    over = after_packing(done, packed(over=True), most_mb=1)
+    assert (over.state, over.cause, over.exit_code) == ("Failed", "output-limit", 0)
+    still = after_packing(failed, packed(over=True), most_mb=1)
+    assert (still.cause, "larger" in still.message, "exit code 1" in still.message) == ("exit", True, True)
+    lacking = after_packing(done, packed(missing=("a", "b")), most_mb=1)
+    assert (lacking.state, lacking.message) == ("Done", "Not found for the output: a, b.")
+
+
+# --- tails ------------------------------------------------------------------------------------------
+
+
+def test_one_stream_has_no_heading():
+    assert join_tails([("out", b"text\n"), ("err", b"")]) == "text\n"
+    assert join_tails([]) == ""
+
+
+def test_two_streams_have():
+    assert join_tails([("out", b"a"), ("err", b"b\n")]) == "--- out ---\na\n--- err ---\nb\n"
+
+
+def test_the_short_stream_leaves_its_room_to_the_long_one():
+    text = join_tails([("out", b"x" * 1000), ("err", b"e" * 10)], limit=500)
+    assert 480 <= len(text.encode()) <= 500
+    assert "e" * 10 in text
+
+
+def test_the_cut_is_between_characters():
+    assert join_tails([("out", "äöü".encode())], limit=3) == "ü"
+    assert join_tails([("out", "€€".encode())], limit=4) == "€"
+
+
+@given(st.binary(max_size=300), st.binary(max_size=300), st.integers(60, 200))
+def test_tails_are_bounded_valid_text(out, err, limit):
+    text = join_tails([("o", out), ("e", err)], limit=limit)
+    assert len(text.encode("utf-8")) <= limit
+    assert "\0" not in text
+
+
+def test_the_end_of_a_large_file(tmp_path):
+    file = tmp_path / "out"
+    file.write_bytes(b"a" * 200_000 + b"the end")
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        tail = read_tail([("out", descriptor)])
+    finally:
+        os.close(descriptor)
+    assert len(tail) == TAIL_BYTES
+    assert tail.endswith("the end")

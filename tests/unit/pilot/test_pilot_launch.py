@@ -1,0 +1,199 @@
+"""How a payload is started: its command, environment, streams and the kernel's limits."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lodesman.pilot.launch import (
+    NotStarted,
+    Outside,
+    environment_for,
+    find_executable,
+    kernel_limits,
+    prepare,
+)
+from lodesman.pilot.protocol import Limits
+
+OUTSIDE = Outside("s1", {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "SECRET": "x", "PYTHONPATH": "/x"})
+
+
+def test_environment(make_job, tmp_path):
+    job = make_job(
+        7, attempt=2, environment={"A": "ä", "HOME": "/mine", "JOBID": "9", "LODESMAN_STAMP": "no"}
+    )
+    values = environment_for(job, tmp_path, OUTSIDE)
+    assert values == {
+        "PATH": "/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "LODESMAN_STAMP": "s1",
+        "HOME": "/mine",
+        "TMPDIR": str(tmp_path / ".tmp"),
+        "A": "ä",
+        "LODESMAN_JOB": "7.2",
+        "JOBID": "7",
+    }
+    assert environment_for(make_job(), tmp_path, Outside("s1", {}))["PATH"]
+
+
+@pytest.mark.parametrize("wrong", [{"": "x"}, {"A=B": "x"}, {"A\0": "x"}, {"A": "x\0"}])
+def test_environments_that_none_can_have(make_job, tmp_path, wrong):
+    with pytest.raises(NotStarted):
+        environment_for(make_job(environment=wrong), tmp_path, OUTSIDE)
+
+
+def test_executables(tmp_path):
+    (tmp_path / "run.sh").write_text("#!/bin/sh\n")
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/run").write_text("#!/bin/sh\n")
+    assert find_executable("run.sh", tmp_path, "/bin") == str(tmp_path / "run.sh")
+    assert os.access(tmp_path / "run.sh", os.X_OK)
+    assert find_executable("./d/run", tmp_path, "/bin").endswith("d/run")
+    assert find_executable("/bin/sh", tmp_path, "") == "/bin/sh"
+    assert find_executable("sh", tmp_path, "/usr/bin:/bin").endswith("/sh")
+
+
+def test_the_sandbox_goes_before_the_path(tmp_path):
+    (tmp_path / "sh").write_text("")
+    assert find_executable("sh", tmp_path, "/bin") == str(tmp_path / "sh")
+
+
+@pytest.mark.parametrize(
+    "name", ["", "nothing", "/nothing", "d", "d/x", "../../bin/sh", "out", "a\0b", "/dev/null"]
+)
+def test_executables_that_are_none(tmp_path, name):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "out").symlink_to("/etc/hostname")
+    with pytest.raises(NotStarted):
+        find_executable(name, tmp_path, "/usr/bin:/bin")
+
+
+def test_limits_per_process_lie_above_those_of_the_tree():
+    assert kernel_limits(Limits(), scaling=1) == ("unlimited",) * 3
+    soft, hard, blocks = kernel_limits(Limits(cpu_seconds=9.5, output_mb=1), scaling=1)
+    assert (soft, hard) == ("15", "25")
+    assert int(blocks) * 512 == 1025 << 20
+    assert kernel_limits(Limits(norm_cpu_seconds=100), scaling=4)[0] == "30"
+
+
+@given(st.floats(0.1, 1e9), st.floats(0.1, 1e6))
+def test_the_net_never_bites_first(cpu, output):
+    soft, hard, blocks = kernel_limits(Limits(cpu_seconds=cpu, output_mb=output), scaling=1)
+    assert cpu < int(soft) < int(hard)
+    assert int(blocks) * 512 > output * (1 << 20)
+
+
+def run(launch, directory):
+    process = subprocess.Popen(
+        launch.argv,
+        env=launch.environment,
+        cwd=directory,
+        stdin=launch.streams.stdin,
+        stdout=launch.streams.stdout,
+        stderr=launch.streams.stderr,
+    )
+    return process.wait(10)
+
+
+def test_the_shell_sets_limits_and_becomes_the_payload(make_job, tmp_path):
+    script = 'ulimit -c; ulimit -S -t; ulimit -H -t; ulimit -f; echo "$@"; readlink /proc/$$/exe'
+    job = make_job(
+        1,
+        "/bin/sh",
+        "-c",
+        script,
+        "name",
+        "two words",
+        "",
+        "*",
+        "$HOME",
+        limit_cpu_seconds=100,
+        limit_output_mb=1,
+    )
+    launch = prepare(job, tmp_path, OUTSIDE)
+    assert run(launch, tmp_path) == 0
+    launch.close()
+    lines = (tmp_path / "std.out").read_text().splitlines()
+    assert lines[:5] == ["0", "105", "115", str((1025 << 20) // 512), "two words  * $HOME"]
+    assert (tmp_path / "std.err").read_text() == ""
+
+
+def test_a_stricter_limit_of_the_site_stays(make_job, tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    if hard != resource.RLIM_INFINITY:
+        pytest.skip("this process has a limit of its own")
+    job = make_job(1, "/bin/sh", "-c", "ulimit -H -t", limit_cpu_seconds=1000)
+    launch = prepare(job, tmp_path, OUTSIDE)
+    argv = ("/bin/sh", "-c", 'ulimit -t 50; exec "$@"', "sh", *launch.argv)
+    streams = launch.streams
+    process = subprocess.run(
+        argv, env=launch.environment, stdout=streams.stdout, stderr=streams.stderr, check=False
+    )
+    launch.close()
+    assert process.returncode == 0
+    assert (tmp_path / "std.err").read_text() == ""
+    if os.geteuid() != 0:  # root may raise any limit
+        assert (tmp_path / "std.out").read_text() == "50\n"
+
+
+def test_a_script_without_its_first_line_runs(make_job, tmp_path):
+    (tmp_path / "plain").write_text("echo hello\n")
+    launch = prepare(make_job(1, "plain"), tmp_path, OUTSIDE)
+    assert run(launch, tmp_path) == 0
+    launch.close()
+    assert (tmp_path / "std.out").read_text() == "hello\n"
+
+
+def test_streams(make_job, tmp_path):
+    (tmp_path / "in").write_text("input")
+    (tmp_path / "d").mkdir()
+    job = make_job(1, "/bin/cat", std_input="in", std_output="d/o", std_error="e")
+    launch = prepare(job, tmp_path, OUTSIDE)
+    assert [name for name, _ in launch.kept] == ["d/o", "e"]
+    assert run(launch, tmp_path) == 0
+    launch.close()
+    assert (tmp_path / "d/o").read_text() == "input"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(launch.streams.stdout)
+
+
+def test_one_file_for_both_streams(make_job, tmp_path):
+    job = make_job(1, "/bin/sh", "-c", "echo a; echo b >&2; echo c", std_output="x", std_error="./x")
+    launch = prepare(job, tmp_path, OUTSIDE)
+    assert len(launch.kept) == 1
+    run(launch, tmp_path)
+    launch.close()
+    assert (tmp_path / "x").read_text() == "a\nb\nc\n"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"std_output": "../x"},
+        {"std_output": "/tmp/x"},
+        {"std_error": "d"},
+        {"std_output": "link"},
+        {"std_input": "nothing"},
+        {"std_input": "d"},
+        {"std_input": "pipe"},
+        {"std_input": "a\0b"},
+    ],
+)
+def test_streams_that_cannot_be_opened_leave_none_open(make_job, tmp_path, wrong):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "link").symlink_to("/tmp/elsewhere")
+    os.mkfifo(tmp_path / "pipe")
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(NotStarted):
+        prepare(make_job(1, "/bin/true", **wrong), tmp_path, OUTSIDE)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_arguments_with_nul(make_job, tmp_path):
+    with pytest.raises(NotStarted):
+        prepare(make_job(1, "/bin/true", "a\0b"), tmp_path, OUTSIDE)

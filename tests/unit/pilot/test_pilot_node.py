@@ -1,0 +1,199 @@
+"""What the pilot finds on a worker node, on made-up and on this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from lodesman.pilot.features import Features, read_features
+from lodesman.pilot.node import (
+    describe_node,
+    parse_bytes,
+    parse_cgroups,
+    parse_cpu_max,
+    parse_meminfo,
+    parse_os_release,
+    platform_of,
+)
+
+DEBIAN = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\nVERSION_ID="12"\n# comment\n'
+ALMA = "ID='almalinux'\nVERSION_ID='9.4'\n"
+MEMINFO = "MemTotal:       16384000 kB\nMemFree: 100 kB\nMemAvailable:    8192000 kB\nBad line\nHugePages_Total: 0\n"
+
+
+def write(root: Path, **files: str) -> None:
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+
+
+def node_in(root: Path, **told):
+    values = {"cores": 0, "memory_mb": 0, "platform_name": "", "features": Features(), **told}
+    return describe_node(root=root, **values)
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """A machine with eight cores and 8000 MB free."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    write(tmp_path, **{"etc/os-release": DEBIAN, "proc/meminfo": MEMINFO})
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "platform"),
+    [
+        (DEBIAN, "x86_64-debian12"),
+        (ALMA, "x86_64-almalinux9.4"),
+        ("", "x86_64-linux"),
+        ("ID=arch\n", "x86_64-arch"),
+    ],
+)
+def test_platform(text, platform):
+    assert platform_of("x86_64", parse_os_release(text)) == platform
+
+
+def test_meminfo():
+    assert parse_meminfo(MEMINFO) == (16384000, 8192000)
+    assert parse_meminfo("MemTotal: 5 kB\nMemFree: 3 kB") == (5, 3)
+    assert parse_meminfo("") == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"),
+    [
+        ("max 100000", None),
+        ("150000 100000", 1.5),
+        ("", None),
+        ("-1 100000", None),
+        ("1 0", None),
+        ("50000 100000", 0.5),
+    ],
+)
+def test_cpu_max(text, cores):
+    assert parse_cpu_max(text) == cores
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [("max\n", None), ("1048576\n", 1048576), ("9223372036854771712", None), ("", None), ("x", None)],
+)
+def test_byte_limits(text, limit):
+    assert parse_bytes(text) == limit
+
+
+def test_cgroup_paths():
+    text = "4:memory:/slurm/job_1\n3:cpu,cpuacct:/a:b\n0::/user.slice\nbad\n"
+    assert parse_cgroups(text) == {
+        "memory": "/slurm/job_1",
+        "cpu": "/a:b",
+        "cpuacct": "/a:b",
+        "": "/user.slice",
+    }
+
+
+def test_plain_machine(root):
+    node = node_in(root)
+    assert (node.cores, node.memory_mb, node.memory_total_mb) == (8, 8000, 16000)
+    assert node.platform.endswith("-debian12")
+    assert node.os == "Debian GNU/Linux 12 (bookworm)"
+    assert set(node.as_json()) >= {"host", "os", "platform", "cores", "memory_mb", "python"}
+
+
+def test_what_is_told_is_not_looked_for(root):
+    node = node_in(root, cores=3, memory_mb=100, platform_name="p")
+    assert (node.cores, node.memory_mb, node.platform) == (3, 100, "p")
+
+
+def test_unified_cgroup_limits_of_any_level_count(root):
+    write(
+        root,
+        **{
+            "proc/self/cgroup": "0::/slice/job\n",
+            "sys/fs/cgroup/slice/job/cpu.max": "max 100000",
+            "sys/fs/cgroup/slice/job/memory.max": "max",
+            "sys/fs/cgroup/slice/cpu.max": "250000 100000",
+            "sys/fs/cgroup/slice/memory.max": str(512 << 20),
+        },
+    )
+    node = node_in(root)
+    assert (node.cores, node.memory_mb) == (2, 512)
+
+
+def test_old_cgroup_limits(root):
+    write(
+        root,
+        **{
+            "proc/self/cgroup": "4:memory:/job\n3:cpu:/job\n",
+            "sys/fs/cgroup/memory/job/memory.limit_in_bytes": str(256 << 20),
+            "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712",
+            "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "50000",
+            "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000",
+        },
+    )
+    node = node_in(root)
+    assert (node.cores, node.memory_mb) == (1, 256)  # half a core is one
+
+
+def test_a_cgroup_path_that_leads_out_is_not_followed(root):
+    write(root, **{"proc/self/cgroup": "0::/../../evil\n", "evil/cpu.max": "100000 100000"})
+    assert node_in(root).cores == 8
+
+
+def test_the_site_may_allot_less(root):
+    node = node_in(root, features=Features(allocated_cpu=2, max_rss_bytes=100 << 20))
+    assert (node.cores, node.memory_mb) == (2, 100)
+
+
+def test_this_machine():
+    node = describe_node(cores=0, memory_mb=0, platform_name="", features=Features())
+    assert node.cores >= 1
+    assert 0 < node.memory_mb <= node.memory_total_mb
+    assert node.platform
+    assert node.host
+
+
+# --- Machine/Job Features ---------------------------------------------------------------------------
+
+
+def test_features(tmp_path):
+    write(
+        tmp_path,
+        **{
+            "m/shutdowntime": "2000\n",
+            "j/allocated_cpu": "4",
+            "j/max_rss_bytes": "1e9",
+            "j/wall_limit_secs": "x",
+        },
+    )
+    features = read_features({"MACHINEFEATURES": str(tmp_path / "m"), "JOBFEATURES": str(tmp_path / "j")})
+    assert features == Features(allocated_cpu=4, max_rss_bytes=10**9, shutdowntime=2000)
+
+
+def test_the_earlier_shutdown_counts(tmp_path):
+    write(tmp_path, **{"m/shutdowntime": "2000", "j/shutdowntime_job": "1500"})
+    told = {"MACHINEFEATURES": str(tmp_path / "m"), "JOBFEATURES": str(tmp_path / "j")}
+    assert read_features(told).shutdowntime == 1500
+    del told["MACHINEFEATURES"]
+    assert read_features(told).shutdowntime == 1500
+
+
+@pytest.mark.parametrize("content", ["", "0", "-5", "nan", "inf", "text"])
+def test_values_that_say_nothing_are_unknown(tmp_path, content):
+    write(tmp_path, allocated_cpu=content)
+    assert read_features({"JOBFEATURES": str(tmp_path)}) == Features()
+
+
+@pytest.mark.parametrize("place", ["", "http://169.254.169.254/features", "relative", "/does/not/exist"])
+def test_places_that_are_not_read(place):
+    assert read_features({"MACHINEFEATURES": place, "JOBFEATURES": place}) == Features()
+
+
+def test_end_of_the_slot():
+    assert Features().ends(100.0) is None
+    assert Features(wall_limit_secs=50).ends(100.0) == 150
+    assert Features(wall_limit_secs=50, jobstart_secs=90).ends(100.0) == 140
+    assert Features(wall_limit_secs=50, shutdowntime=120).ends(100.0) == 120

@@ -1,0 +1,204 @@
+"""Packing what a job wants back, whatever its payload left behind."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import time
+from pathlib import PurePosixPath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lodesman.client import sha256_of
+from lodesman.pilot.output import CUT_STREAM_BYTES, Wanted, matches, pack
+
+
+@pytest.fixture
+def here(tmp_path):
+    directory = tmp_path / "job"
+    directory.mkdir()
+    (directory / "std.out").write_bytes(b"out")
+    (directory / "std.err").write_bytes(b"")
+    return directory
+
+
+@pytest.fixture
+def packed(here, tmp_path):
+    def run(*patterns, most_bytes=0, streams=("std.out", "std.err")):
+        result = pack(here, Wanted(streams, patterns, most_bytes), tmp_path / "out.tar.gz")
+        assert result.sha256 == sha256_of(result.file)
+        assert result.size == result.file.stat().st_size
+        with tarfile.open(result.file) as tar:
+            content = {member.name: tar.extractfile(member).read() for member in tar}
+        return result, content
+
+    return run
+
+
+def write(here, **files):
+    for name, content in files.items():
+        path = here / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+
+def test_the_streams_are_always_there(packed):
+    result, content = packed()
+    assert content == {"std.out": b"out", "std.err": b""}
+    assert (result.over, result.missing) == (False, ())
+
+
+def test_names_patterns_and_directories(here, packed):
+    write(
+        here, **{"a.txt": b"1", "b.txt": b"2", "c.dat": b"3", "d/e/f": b"4", "d/g.txt": b"5", ".hidden": b"6"}
+    )
+    _, content = packed("a.txt", "*.dat", "d")
+    assert set(content) == {"std.out", "std.err", "a.txt", "c.dat", "d/e/f", "d/g.txt"}
+    assert set(packed("*")[1]) == {"std.out", "std.err", "a.txt", "b.txt", "c.dat", "d/e/f", "d/g.txt"}
+    assert set(packed("**/*.txt", ".hidden")[1]) == {
+        "std.out",
+        "std.err",
+        "a.txt",
+        "b.txt",
+        "d/g.txt",
+        ".hidden",
+    }
+
+
+def test_temporary_files_are_not_output(here, packed):
+    write(here, **{".tmp/x": b"1", "d/.tmp/x": b"2"})
+    assert set(packed(".tmp", "**", "d/.tmp")[1]) == {"std.out", "std.err", "d/.tmp/x"}
+
+
+def test_a_name_with_signs_of_patterns_is_a_name_too(here, packed):
+    write(here, **{"a[1].txt": b"1", "a1.txt": b"2", "-rf": b"3", "new\nline": b"4"})
+    assert set(packed("a[1].txt", "-rf", "new\nline")[1]) >= {"a[1].txt", "-rf", "new\nline"}
+
+
+def test_what_is_missing_is_told(here, packed):
+    write(here, a=b"")
+    result, content = packed("a", "b", "../job/std.out", "/etc/passwd", "", "c*")
+    assert result.missing == ("b", "../job/std.out", "/etc/passwd", "", "c*")
+    assert set(content) == {"std.out", "std.err", "a"}
+
+
+def test_links(here, packed, tmp_path):
+    (tmp_path / "secret").write_bytes(b"secret")
+    write(here, **{"d/real": b"real"})
+    (here / "inside").symlink_to("d/real")
+    (here / "outside").symlink_to(tmp_path / "secret")
+    (here / "up").symlink_to(tmp_path)
+    (here / "self").symlink_to("self")
+    (here / "gone").symlink_to("nothing")
+    _, content = packed("*", "up/secret")
+    assert content["inside"] == b"real"
+    assert b"secret" not in content.values()
+
+
+def test_a_stream_that_became_something_else(here, packed, tmp_path):
+    (tmp_path / "secret").write_bytes(b"secret")
+    (here / "std.out").unlink()
+    (here / "std.out").symlink_to(tmp_path / "secret")
+    (here / "std.err").unlink()
+    os.mkfifo(here / "std.err")
+    os.mkfifo(here / "pipe")
+    assert packed("pipe", streams=("std.out", "std.err", "/etc/passwd", "../secret", ""))[1] == {}
+
+
+def test_names_that_are_no_utf8(here, packed):
+    name = os.fsdecode(b"\xff\xfe")
+    write(here, **{name: b"x"})
+    assert packed("*")[1][name] == b"x"
+
+
+def test_modes_and_owners(here, packed):
+    write(here, run=b"", data=b"")
+    (here / "run").chmod(0o700)
+    result, _ = packed("*")
+    with tarfile.open(result.file) as tar:
+        modes = {member.name: (member.mode, member.uid, member.uname) for member in tar}
+    assert modes["run"] == (0o755, 0, "")
+    assert modes["data"] == (0o644, 0, "")
+
+
+def test_over_the_limit_only_the_ends_of_the_streams_are_kept(here, packed):
+    write(here, **{"std.out": b"x" * CUT_STREAM_BYTES + b"the end", "big": bytes(1000)})
+    result, content = packed("big", most_bytes=CUT_STREAM_BYTES)
+    assert result.over
+    assert set(content) == {"std.out", "std.err"}
+    assert len(content["std.out"]) == CUT_STREAM_BYTES
+    assert content["std.out"].endswith(b"the end")
+    assert not packed("big", most_bytes=CUT_STREAM_BYTES + 1007)[0].over
+
+
+def test_the_same_files_give_the_same_bytes(here, packed):
+    write(here, a=b"1")
+    os.utime(here / "a", (1, 1))
+    assert packed("a")[0].sha256 == packed("a")[0].sha256
+
+
+def test_an_unreadable_directory_is_left_out(here, packed):
+    write(here, **{"d/x": b"1", "e": b"2"})
+    (here / "d").chmod(0)
+    try:
+        _, content = packed("d", "e")
+    finally:
+        (here / "d").chmod(0o700)
+    assert "e" in content
+
+
+# --- patterns ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern", "hit"),
+    [
+        ("a", "a", True),
+        ("a/b", "a", True),
+        ("a", "a/b", False),
+        ("a/b", "*", True),
+        ("a/b.txt", "*.txt", False),
+        ("a/b.txt", "*/*.txt", True),
+        ("a/b/c.txt", "**/*.txt", True),
+        ("c.txt", "**/*.txt", True),
+        (".a", "*", False),
+        (".a", ".*", True),
+        (".a/b", "**", True),
+        (".a/b", "**/b", False),
+        ("a/.b", "a/**", True),
+        ("ab", "a?", True),
+        ("ab", "[!a]b", False),
+        ("A", "a", False),
+    ],
+)
+def test_patterns(path, pattern, hit):
+    assert matches(PurePosixPath(path), PurePosixPath(pattern)) is hit
+
+
+def test_no_pattern_takes_long():
+    path = PurePosixPath(*["a"] * 60)
+    began = time.monotonic()
+    assert not matches(path, PurePosixPath("/".join(["**"] * 60 + ["b"])))
+    assert not matches(PurePosixPath("a" * 200), PurePosixPath("*a" * 60 + "b"))
+    assert time.monotonic() - began < 2
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", ".c"]), min_size=1, max_size=4),
+    st.lists(st.sampled_from(["a", "*", "**", "?", ".c"]), min_size=1, max_size=4),
+)
+def test_patterns_as_defined(parts, steps):
+    def truth(parts, steps):
+        if not steps:
+            return True
+        if steps[0] == "**":
+            more = bool(parts) and not parts[0].startswith(".") and truth(parts[1:], steps)
+            return truth(parts, steps[1:]) or more
+        if not parts or (parts[0].startswith(".") and not steps[0].startswith(".")):
+            return False
+        fits = steps[0] in (parts[0], "*") or (steps[0] == "?" and len(parts[0]) == 1)
+        return fits and truth(parts[1:], steps[1:])
+
+    assert matches(PurePosixPath(*parts), PurePosixPath(*steps)) is truth(parts, steps)

@@ -1,0 +1,245 @@
+"""Starting, waiting for and ending real trees of processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from lodesman.pilot import proc
+from lodesman.pilot.reaper import Exit, Reaper, Streams
+
+KEY = (1, 1)
+STAMP = f"stamp{os.getpid()}"
+LONG = f"{10**6 + os.getpid()}"
+
+
+@pytest.fixture
+def null():
+    descriptor = os.open(os.devnull, os.O_RDWR)
+    yield Streams(descriptor, descriptor, descriptor)
+    os.close(descriptor)
+
+
+@pytest.fixture
+def reaper(null, tmp_path):
+    made = Reaper(STAMP, adopts=False)
+    yield made
+    for key in list(made._accounts):
+        made.kill(key)
+
+
+@pytest.fixture
+def spawn(reaper, null, tmp_path):
+    def start(script: str, key=KEY) -> int:
+        environment = {"PATH": os.environ["PATH"], proc.MARK: f"{key[0]}.{key[1]}", proc.STAMP: STAMP}
+        return reaper.spawn(key, ["/bin/sh", "-c", script], env=environment, cwd=tmp_path, streams=null)
+
+    return start
+
+
+def until(condition, timeout: float = 10.0):
+    deadline = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("script", "end"),
+    [("exit 0", Exit(0, None)), ("exit 9", Exit(9, None)), ("kill -TERM $$", Exit(None, 15))],
+)
+def test_ends(reaper, spawn, script, end):
+    assert reaper.wait(spawn(script)) == end
+    assert reaper.clear(KEY, lambda: False)
+    assert reaper.forget(KEY).processes == 0
+    assert reaper.look() == {}
+
+
+def test_what_cannot_be_executed(reaper, null, tmp_path):
+    with pytest.raises(OSError, match="No such file"):
+        reaper.spawn(KEY, ["/nothing"], env={}, cwd=tmp_path, streams=null)
+    assert reaper.look() == {}
+
+
+def test_the_session_is_its_own(reaper, spawn):
+    pid = spawn("sleep 60")
+    assert os.getsid(pid) == pid
+    reaper.kill(KEY)
+    assert reaper.wait(pid) == Exit(None, signal.SIGKILL)
+
+
+def test_cpu_time_of_the_whole_tree(reaper, spawn):
+    spin = f"{sys.executable} -c 'import time\nwhile time.process_time() < 0.5: pass'"
+    pid = spawn(f"{spin} & {spin} & wait")
+    until(lambda: reaper.look()[KEY].processes >= 3)
+    assert reaper.look()[KEY].rss_mb > 5
+    reaper.wait(pid)
+    reaper.clear(KEY, lambda: False)
+    assert 1.0 <= reaper.forget(KEY).cpu_seconds < 4
+
+
+def test_what_is_left_behind_is_killed(reaper, spawn):
+    pid = spawn(f"sleep {LONG} & setsid sleep {LONG} & sleep 0.2")
+    until(lambda: reaper.look()[KEY].processes >= 4)
+    assert reaper.wait(pid).code == 0
+    assert reaper.look()[KEY].processes == 2
+    assert reaper.clear(KEY, lambda: False)
+    assert reaper.look()[KEY].processes == 0
+
+
+def test_clear_gives_up_when_told(reaper, spawn, monkeypatch):
+    monkeypatch.setattr(Reaper, "kill", lambda self, key: None)
+    pid = spawn(f"sleep {LONG} & sleep 0.1")
+    until(lambda: reaper.look()[KEY].processes >= 2)
+    reaper.wait(pid)
+    assert not reaper.clear(KEY, lambda: True)
+    monkeypatch.undo()
+    assert reaper.clear(KEY, lambda: False)
+
+
+def test_signals_reach_every_process(reaper, spawn, tmp_path):
+    pid = spawn(
+        "trap 'echo a >> got; exit 3' TERM; (trap 'echo b >> got; exit' TERM; while :; do sleep 0.05; done) & touch ready; wait"
+    )
+    until(lambda: (tmp_path / "ready").exists() and reaper.look()[KEY].processes >= 2)
+    time.sleep(0.05)  # the inner shell sets its trap
+    reaper.signal(KEY, signal.SIGTERM)
+    assert reaper.wait(pid).code == 3
+    until(lambda: (tmp_path / "got").read_text().split() and reaper.clear(KEY, lambda: False))
+
+
+def test_two_payloads_are_told_apart(reaper, spawn):
+    one, two = spawn("sleep 60 & wait", key=(1, 1)), spawn("sleep 60 & wait", key=(2, 1))
+    until(lambda: [usage.processes for usage in reaper.look().values()] == [2, 2])
+    reaper.kill((1, 1))
+    assert reaper.wait(one).signal == signal.SIGKILL
+    assert reaper.clear((1, 1), lambda: False)
+    assert reaper.look()[2, 1].processes == 2
+    reaper.kill((2, 1))
+    reaper.wait(two)
+
+
+def test_waiting_blocks_nobody(reaper, spawn):
+    pid = spawn("exec sleep 60")
+    ends = []
+    thread = threading.Thread(target=lambda: ends.append(reaper.wait(pid)))
+    thread.start()
+    assert reaper.look()[KEY].processes == 1
+    reaper.kill(KEY)
+    thread.join(10)
+    assert ends == [Exit(None, signal.SIGKILL)]
+
+
+def test_memory_that_is_shared(reaper, spawn):
+    pid = spawn("sleep 60")
+    shared = reaper.shared_mb(KEY)
+    assert shared is None or 0 < shared < 50
+    reaper.kill(KEY)
+    reaper.wait(pid)
+
+
+# --- as a subreaper: in a process of its own ----------------------------------------------------------
+
+ADOPT = """
+import os, sys, time
+from pathlib import Path
+from lodesman.pilot import proc
+from lodesman.pilot.reaper import Reaper, Streams
+assert proc.become_subreaper() and proc.hide_memory()
+null = os.open(os.devnull, os.O_RDWR)
+reaper = Reaper("s1", adopts=True)
+def spawn(key, script):
+    mark = {"PATH": os.environ["PATH"], "LODESMAN_JOB": "%d.%d" % key, "LODESMAN_STAMP": "s1"}
+    streams = Streams(null, null, null)
+    return reaper.spawn(key, ["/bin/sh", "-c", script], env=mark, cwd=Path("/"), streams=streams)
+"""
+
+
+def adopting(script: str) -> None:
+    """Run a script whose process adopts orphans."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", ADOPT + script],
+        env=environment,
+        timeout=30,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_orphans_are_adopted_counted_and_buried():
+    adopting(
+        "spin = sys.executable + \" -c 'import time\\nwhile time.process_time() < 0.4: pass'\"\n"
+        "pid = spawn((1, 1), f'(setsid {spin} &) ; sleep 1.5')\n"
+        "reaper.wait(pid)\n"
+        "assert reaper.clear((1, 1), lambda: False)\n"
+        "assert reaper.forget((1, 1)).cpu_seconds >= 0.4\n"
+        "assert proc.has_no_child_but(())\n"
+    )
+
+
+def test_a_clean_environment_and_a_session_of_its_own_do_not_hide():
+    adopting(
+        "pid = spawn((1, 1), '(env -i setsid sleep 60 &) ; sleep 0.2')\n"
+        "other = spawn((2, 1), 'sleep 1')\n"
+        "reaper.look()\n"
+        "reaper.wait(pid)\n"
+        "assert reaper.clear((1, 1), lambda: False)\n"
+        "reaper.forget((1, 1))\n"
+        "reaper.wait(other)\n"
+        "assert reaper.clear((2, 1), lambda: False)\n"
+        "assert proc.has_no_child_but(())\n"
+    )
+
+
+def test_a_quick_end_needs_no_look_at_all_processes():
+    adopting(
+        "other = spawn((2, 1), 'sleep 60')\n"
+        "pid = spawn((1, 1), 'true')\n"
+        "reaper.wait(pid)\n"
+        "known = proc.has_no_child_but({other})\n"
+        "looks = []\n"
+        "if known: proc.processes = lambda: looks.append(1) or {}\n"
+        "assert reaper.clear((1, 1), lambda: False)\n"
+        "assert not looks\n"
+    )
+
+
+def test_a_tree_that_forks_all_the_time_is_killed():
+    adopting(
+        "pid = spawn((1, 1), 'while :; do (setsid sleep 5 &) ; done')\n"
+        "while reaper.look()[1, 1].processes < 10: pass\n"
+        "reaper.kill((1, 1))\n"
+        "assert reaper.wait(pid).signal == 9\n"
+        "end = time.monotonic() + 10\n"
+        "assert reaper.clear((1, 1), lambda: time.monotonic() > end)\n"
+        "reaper.forget((1, 1))\n"
+        "assert proc.has_no_child_but(())\n"
+    )
+
+
+def test_without_adoption_a_mark_is_enough(reaper, spawn):
+    pid = spawn(f"(setsid sleep {LONG} &); sleep 0.1")
+    reaper.wait(pid)
+    assert reaper.look()[KEY].processes == 1
+    assert reaper.clear(KEY, lambda: False)
+    assert reaper.look()[KEY].processes == 0
+
+
+def test_nothing_is_left_at_the_very_end():
+    adopting(
+        "spawn((1, 1), '(env -i setsid sleep 60 &) ; setsid sleep 60')\n"
+        "time.sleep(0.2)\n"
+        "reaper.kill_rest()\n"
+        "from lodesman.pilot.tree import descendants\n"
+        "left = [p for p in descendants(proc.processes(), os.getpid()) if p.state != 'Z']\n"
+        "assert not left, left\n"
+    )

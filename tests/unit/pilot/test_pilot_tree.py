@@ -1,0 +1,252 @@
+"""Whose process is whose, and what a tree has used: pictures of /proc, made up and real."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lodesman.pilot import proc
+from lodesman.pilot.tree import (
+    ZOMBIE,
+    Account,
+    Process,
+    Suspicion,
+    descendants,
+    owners,
+    parse_stat,
+    strays,
+)
+
+ME = 100
+A, B = (1, 1), (2, 1)
+
+
+def process(pid, ppid, *, session=0, state="S", started=0, own=0, children=0, rss=0):
+    return Process(
+        pid=pid,
+        ppid=ppid,
+        group=pid,
+        session=session or pid,
+        state=state,
+        started=started or pid * 10,
+        own_ticks=own,
+        children_ticks=children,
+        rss_pages=rss,
+    )
+
+
+def table(*processes):
+    return {one.pid: one for one in processes}
+
+
+# --- /proc/<pid>/stat -------------------------------------------------------------------------------
+
+
+def test_a_name_may_hold_anything():
+    text = "42 (a) b (c) R 7 8 9 0 -1 4194304 1 2 3 4 11 12 13 14 20 0 1 0 555 1000 77 18446744073709551615 0"
+    assert parse_stat(text) == Process(42, 7, 8, 9, "R", 555, 23, 27, 77)
+
+
+def test_what_is_cut_short_is_nothing():
+    assert parse_stat("") is None
+    assert parse_stat("42 (sh) R 7 8") is None
+    assert parse_stat("x (sh) " + "1 " * 30) is None
+
+
+@given(st.text(max_size=200))
+def test_no_text_breaks_the_reader(text):
+    parse_stat("1 (" + text)
+
+
+def test_this_process_is_in_the_picture():
+    seen = proc.processes()
+    me = seen[os.getpid()]
+    assert me.ppid == os.getppid()
+    assert me.session == os.getsid(0)
+    assert me.rss_pages > 100
+    assert me.own_ticks > 0
+
+
+# --- ownership --------------------------------------------------------------------------------------
+
+
+def test_descent_and_session():
+    seen = table(
+        process(1, 0),
+        process(ME, 1),
+        process(200, ME),  # first process of A
+        process(201, 200, session=200),
+        process(202, 201, session=202),  # setsid, parent still there
+        process(300, ME),
+        process(400, 1),
+    )
+    owned = owners(seen, {200: A, 300: B}, {}, me=ME)
+    assert owned == {200: A, 201: A, 202: A, 300: B}
+    assert strays(seen, owned, me=ME) == []
+
+
+def test_an_orphan_is_known_by_its_session_or_from_before():
+    seen = table(
+        process(ME, 1), process(205, ME, session=200), process(206, ME, session=206), process(207, 206)
+    )
+    assert owners(seen, {200: A}, {}, me=ME) == {205: A}
+    known = {seen[206].ident: A}
+    owned = owners(seen, {200: A}, known, me=ME)
+    assert owned == {205: A, 206: A, 207: A}
+
+
+def test_a_pid_that_was_used_again_is_a_stranger():
+    before, after = process(206, ME, started=1), process(206, ME, started=2)
+    owned = owners(table(after), {}, {before.ident: A}, me=ME)
+    assert owned == {}
+    assert strays(table(after), owned, me=ME) == [after]
+    assert strays(table(after, process(5, 1)), owned, me=ME) == [after]
+    assert strays(table(process(5, 1)), owned, me=None) == [process(5, 1)]
+
+
+def test_a_torn_picture_does_not_hang():
+    loop = table(process(10, 11), process(11, 10), process(12, 12))
+    assert owners(loop, {200: A}, {}, me=ME) == {}
+
+
+def test_descendants():
+    seen = table(process(ME, 1), process(2, ME), process(3, 2), process(4, 1), process(5, 5))
+    assert {one.pid for one in descendants(seen, ME)} == {2, 3}
+
+
+@given(st.dictionaries(st.integers(1, 30), st.tuples(st.integers(0, 30), st.integers(1, 30)), max_size=30))
+def test_owned_are_exactly_those_with_an_owned_ancestor_or_session(shape):
+    seen = table(*[process(pid, ppid, session=session) for pid, (ppid, session) in shape.items()])
+    owned = owners(seen, {7: A}, {}, me=ME)
+
+    def expected(pid):
+        path = set()
+        while pid in seen and pid not in path and pid != ME:
+            if seen[pid].session == 7:
+                return True
+            path.add(pid)
+            pid = seen[pid].ppid
+        return False
+
+    assert {pid for pid in seen if expected(pid)} == set(owned)
+
+
+def test_suspicion_is_settled_by_exclusion():
+    suspicion = Suspicion()
+    stray = (9, 90)
+    assert suspicion.settle([stray], [A, B]) == {}
+    assert suspicion.settle([stray], [A, B, (3, 1)]) == {}  # it was there before the third
+    assert suspicion.settle([stray], [B, (3, 1)]) == {stray: B}
+
+
+def test_suspicion_falls_on_the_only_one():
+    assert Suspicion().settle([(9, 90)], [A]) == {(9, 90): A}
+
+
+def test_suspicion_when_all_have_ended_at_once():
+    suspicion = Suspicion()
+    suspicion.settle([(9, 90)], [A, B])
+    assert suspicion.settle([(9, 90)], []) == {(9, 90): A}  # whoever it is, it has to go
+    assert Suspicion().settle([(9, 90)], []) == {}
+
+
+# --- what was used ----------------------------------------------------------------------------------
+
+
+def account():
+    return Account(ticks_per_second=100, page_bytes=1 << 20)
+
+
+def test_tree_is_summed():
+    book = account()
+    usage = book.look([process(1, 0, own=150, rss=10), process(2, 1, own=50, children=100, rss=5)])
+    assert (usage.cpu_seconds, usage.rss_mb, usage.max_rss_mb, usage.processes) == (3.0, 15.0, 15.0, 2)
+
+
+def test_memory_falls_but_its_peak_stays():
+    book = account()
+    book.look([process(1, 0, rss=50)])
+    usage = book.look([process(1, 0, rss=20)])
+    assert (usage.rss_mb, usage.max_rss_mb) == (20.0, 50.0)
+    assert book.look([process(1, 0, rss=90)], shared_mb=30).rss_mb == 30
+
+
+def test_a_waited_child_is_counted_once():
+    book = account()
+    book.look([process(1, 0, own=100), process(2, 1, own=300)])
+    usage = book.look([process(1, 0, own=100, children=310)])
+    assert usage.cpu_seconds == 4.1
+
+
+def test_a_child_that_nobody_waited_for_is_not_forgotten():
+    """A payload that ignores its children cannot hide their time."""
+    book = account()
+    for number in range(2, 12):
+        book.look([process(1, 0, own=1), process(number, 1, own=100)])
+    assert book.look([process(1, 0, own=1)]).cpu_seconds == 10.01
+
+
+def test_what_the_pilot_waited_for_itself():
+    book = account()
+    book.look([process(1, 0, own=100), process(2, ME, own=50)])
+    book.reaped(0.55)
+    assert book.look([process(1, 0, own=100)]).cpu_seconds == 1.55
+    book.reaped(1.2)
+    assert book.look([]).cpu_seconds == 1.75
+
+
+def test_zombies_use_time_but_are_no_processes():
+    usage = account().look([process(1, 0, own=100, state=ZOMBIE)])
+    assert (usage.cpu_seconds, usage.processes) == (1.0, 0)
+
+
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(1, 5), st.integers(0, 1000), st.integers(0, 1000)), max_size=5),
+        max_size=8,
+    )
+)
+def test_cpu_time_never_falls(looks):
+    book = account()
+    before = 0.0
+    for look in looks:
+        now = book.look(
+            [process(pid, 0, own=own, children=children) for pid, own, children in look]
+        ).cpu_seconds
+        assert now >= before
+        before = now
+
+
+# --- marks ------------------------------------------------------------------------------------------
+
+
+def marked(value):
+    """Start a process that carries a mark and waits for its input to end."""
+    return subprocess.Popen(
+        [sys.executable, "-c", "input()"],
+        stdin=subprocess.PIPE,
+        env={proc.MARK: value, proc.STAMP: "s1"},
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def test_marks():
+    for value, key in (("12.3", (12, 3)), ("x.y", None), ("12", None)):
+        process_ = marked(value)
+        try:
+            assert proc.mark_of(process_.pid, "s1") == key
+            assert proc.mark_of(process_.pid, "s2") is None
+        finally:
+            process_.communicate()
+    assert proc.mark_of(2**22 + 1, "s1") is None
+
+
+def test_memory_of_processes():
+    alone = proc.proportional_mb([os.getpid()])
+    if alone is not None:  # some kernels do not tell
+        assert 1 < alone < 4000
+    assert proc.proportional_mb([2**22 + 1]) is None

@@ -1,0 +1,145 @@
+"""The draft: what the files say, its faults, and the error made of them."""
+
+import json
+
+import pytest
+
+from lodesman.resources.build import build
+from lodesman.resources.draft import SHOWN_FAULTS, Draft, Fault, RawParam, refuse
+from lodesman.resources.model import (
+    ComputingElement,
+    Queue,
+    QueueId,
+    ResourceTree,
+    Site,
+    Source,
+    as_scalars,
+    as_text,
+    fold,
+    without_repetition,
+)
+
+
+def at(line, file="f.cfg", section="/S"):
+    return Source(file=file, section=section, line=line)
+
+
+def test_a_fault_tells_where():
+    assert str(Fault(message="wrong", source=at(3))) == "f.cfg, line 3, /S: wrong"
+    assert str(Fault(message="wrong", source=at(0, section=""))) == "f.cfg: wrong"
+    assert str(Fault(message="wrong", source=Source())) == "wrong"
+    assert Fault(message="wrong", source=at(3)).as_dict() == {
+        "message": "wrong",
+        "source": "f.cfg",
+        "section": "/S",
+        "line": 3,
+    }
+
+
+def test_faults_come_in_the_order_of_the_files():
+    faults = [
+        Fault(message=str(line), source=at(line, file)) for file, line in (("b", 1), ("a", 9), ("a", 2))
+    ]
+    error = refuse(faults)
+    assert [(fault["source"], fault["line"]) for fault in error.data["faults"]] == [
+        ("a", 2),
+        ("a", 9),
+        ("b", 1),
+    ]
+    assert (error.data["source"], error.data["line"], error.data["section"]) == ("a", 2, "/S")
+    json.dumps(error.as_dict())
+
+
+@pytest.mark.parametrize(("count", "head"), [(1, "has 1 fault:"), (3, "has 3 faults:")])
+def test_few_faults_are_shown_in_full(count, head):
+    error = refuse(Fault(message=f"m{n}", source=at(n)) for n in range(1, count + 1))
+    assert head in error.message
+    assert error.message.count("\n- ") == count
+    assert "more" not in error.message
+
+
+def test_of_many_faults_the_first_are_shown_and_all_are_in_the_data():
+    error = refuse(Fault(message=f"m{n}", source=at(n)) for n in range(1, 101))
+    assert error.message.count("\n- ") == SHOWN_FAULTS + 1
+    assert error.message.endswith(f"- and {100 - SHOWN_FAULTS} more")
+    assert len(error.data["faults"]) == 100
+
+
+def test_a_second_value_is_a_fault_that_names_the_first():
+    draft = Draft()
+    node = draft.node(draft.sites, "S", at(1))
+    draft.put(node, "", RawParam(name="Memory", value=1, source=at(2)))
+    draft.put(node, "vo", RawParam(name="Memory", value=2, source=at(3)))
+    draft.put(node, "", RawParam(name="MEMORY", value=3, source=at(4)))
+    (fault,) = draft.faults
+    assert fault.source.line == 4
+    assert "MEMORY is given twice (f.cfg, line 2, /S: first as Memory)" in fault.message
+    assert node.layers[""]["memory"].value == 1
+
+
+def test_two_files_may_speak_of_one_node():
+    draft = Draft()
+    first = draft.node(draft.sites, "S", at(1))
+    assert draft.node(draft.sites, "S", at(9, "g.cfg")) is first
+    assert first.source == at(1)
+    assert draft.faults == []
+
+
+def test_an_empty_name_is_a_fault():
+    draft = Draft()
+    draft.node(draft.sites, " ", at(1))
+    assert [fault.message for fault in draft.faults] == ["a name is empty"]
+
+
+def test_notices_do_not_stop_a_configuration():
+    draft = Draft(["b", "a"])
+    draft.notice("odd", at(1))
+    config = build(draft)
+    assert [notice.message for notice in config.notices] == ["odd"]
+    assert config.vos == ("b", "a")
+
+
+def test_a_built_configuration_cannot_be_changed():
+    draft = Draft()
+    draft.put(draft.node(draft.sites, "S", at(1)), "", RawParam(name="P", value=1, source=at(2)))
+    config = build(draft)
+    with pytest.raises(TypeError):
+        config.tree.sites["T"] = config.tree.sites["S"]
+    with pytest.raises(TypeError):
+        config.tree.sites["S"].params["P"] = 2
+
+
+# --- the model -------------------------------------------------------------------------------------
+
+
+def test_the_tree_knows_its_queues_in_order():
+    queues = {name: Queue(name=name) for name in ("z", "a")}
+    tree = ResourceTree(sites={"S": Site(name="S", ces={"c": ComputingElement(name="c", queues=queues)})})
+    assert list(tree.queue_ids()) == [QueueId("S", "c", "z"), QueueId("S", "c", "a")]
+    assert tree.has_queue("S", "c", "a")
+    for wrong in (("X", "c", "a"), ("S", "x", "a"), ("S", "c", "x")):
+        assert not tree.has_queue(*wrong)
+
+
+def test_the_identity_of_a_queue_is_a_triple():
+    assert QueueId("a/b", "c", "d") != QueueId("a", "b/c", "d")
+    assert QueueId("a", "b", "c")._asdict() == {"site": "a", "ce": "b", "queue": "c"}
+
+
+def test_repetitions():
+    assert without_repetition([2, "a", 2.0, True, 1, 1.0, "a", "1"]) == (2.0, "a", True, 1.0, "1")
+    assert [type(item) for item in without_repetition([True, 1])] == [bool, int]
+
+
+def test_small_conversions():
+    assert as_scalars("a") == ("a",)
+    assert as_scalars(("a", 1)) == ("a", 1)
+    assert [as_text(value) for value in (4.0, 4, 4.5, True, False, " x ")] == [
+        "4",
+        "4",
+        "4.5",
+        "true",
+        "false",
+        "x",
+    ]
+    assert fold(" SoftwareTag ") == "softwaretag"
