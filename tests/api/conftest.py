@@ -96,7 +96,7 @@ class Answer:
 class Connection:
     """One request's receive and send; what is sent after the body is awaited, as a server does."""
 
-    def __init__(self, chunks: list[bytes]) -> None:
+    def __init__(self, chunks: list[bytes | None]) -> None:
         self._chunks = chunks
         self.gone = asyncio.Event()
         self.sent: list[dict[str, Any]] = []
@@ -104,9 +104,15 @@ class Connection:
     async def receive(self) -> dict[str, Any]:
         if self._chunks:
             body = self._chunks.pop(0)
+            if body is None:
+                return {"type": "http.disconnect"}
             return {"type": "http.request", "body": body, "more_body": bool(self._chunks)}
         await self.gone.wait()
         return {"type": "http.disconnect"}
+
+    def break_off_after(self, parts: int) -> None:
+        """The client goes away when it has sent so many parts of its body; more were announced."""
+        self._chunks[parts:] = [None]
 
     async def send(self, message: Any) -> None:
         self.sent.append(dict(message))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 USER_CALLS = (
@@ -150,9 +152,10 @@ def test_a_prefix_that_names_no_token_revokes_none(house, prefix):
 
 
 def test_a_prefix_that_names_two_tokens_revokes_neither(house):
-    for _ in range(40):
+    for _ in range(20):
         house.call("POST", "/v1/tokens", {"account": "ann"}, token="ann")
-    first = house.get("/v1/tokens", "admin")["tokens"][0]["hash"][0]
+    rows = house.get("/v1/tokens", "admin")["tokens"]
+    first = Counter(row["hash"][0] for row in rows).most_common(1)[0][0]  # 16 digits, more tokens
     answer = house.call("DELETE", f"/v1/tokens/{first}", token="admin")
     assert (answer.status, answer.code) == (409, "conflict")
 
@@ -203,6 +206,7 @@ def test_a_user_s_groups_change_at_once(house):
     [
         {"name": "", "vo": "lab", "groups": ["g"]},
         {"name": "a b", "vo": "lab", "groups": ["g"]},
+        {"name": "eve\n", "vo": "lab", "groups": ["g"]},
         {"name": "x" * 65, "vo": "lab", "groups": ["g"]},
         {"name": "eve", "vo": "lab", "groups": []},
         {"name": "eve", "vo": "lab", "groups": "g"},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
@@ -11,6 +11,11 @@ from lodesman.services.accounts import USER_SCOPES
 Text = Annotated[str, Meta(max_length=255)]
 Token = Annotated[str, Meta(min_length=8, max_length=200)]
 Count = Annotated[int, Meta(ge=0, le=1 << 53)]
+# A dollar alone lets a line end pass.
+END = r"(?!\n)$"
+Sha = Annotated[str, Meta(pattern=f"^[0-9a-f]{{64}}{END}")]
+Number = Annotated[int, Meta(ge=1, le=1 << 53)]
+Code = Annotated[int, Meta(ge=-(1 << 31), le=1 << 32)]
 Size = Annotated[float, Meta(ge=0)]
 
 
@@ -43,8 +48,8 @@ class ClaimBody(Struct):
 class RunningBody(Struct):
     """News of one running payload; `tail` only if it changed."""
 
-    id: int
-    attempt: int
+    id: Number
+    attempt: Number
     cpu_seconds: Size = 0.0
     wall_seconds: Size = 0.0
     rss_mb: Size = 0.0
@@ -61,19 +66,19 @@ class HeartbeatBody(Struct):
 class OutputBody(Struct):
     """An output sandbox that was uploaded before."""
 
-    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    sha256: Sha
     size: Count
 
 
 class ReportBody(Struct):
     """One word about one attempt."""
 
-    id: int
-    attempt: int
-    state: Annotated[str, Meta(pattern="^(Running|Done|Failed|Released)$")]
+    id: Number
+    attempt: Number
+    state: Literal["Running", "Done", "Failed", "Released"]
     cause: Text = ""
-    exit_code: int | None = None
-    signal: int | None = None
+    exit_code: Code | None = None
+    signal: Code | None = None
     cpu_seconds: Size = 0.0
     wall_seconds: Size = 0.0
     max_rss_mb: Size = 0.0
@@ -100,7 +105,7 @@ class LeaveBody(Struct):
 class SandboxBody(Struct):
     """A file that the caller uploaded before."""
 
-    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+    sha256: Sha
     size: Count
 
 
@@ -114,7 +119,7 @@ class SubmitBody(Struct):
     text: str | None = None
     texts: list[str] | None = None
     jobs: list[dict[str, Any]] | None = None
-    form: Annotated[str, Meta(pattern="^(jdl|cfg|json)?$")] = ""
+    form: Annotated[str, Meta(pattern=rf"^(jdl|cfg|json)?{END}")] = ""
     group: Text = ""
     hold_if_impossible: bool = False
     dry_run: bool = False
@@ -125,21 +130,21 @@ class SubmitBody(Struct):
 class ControlBody(Struct):
     """An action on inclusive ranges of job ids."""
 
-    action: Annotated[str, Meta(pattern="^(kill|hold|release|reschedule|delete)$")]
-    ranges: Annotated[list[tuple[int, int]], Meta(min_length=1, max_length=1_000)]
+    action: Literal["kill", "hold", "release", "reschedule", "delete"]
+    ranges: Annotated[list[tuple[Number, Number]], Meta(min_length=1, max_length=1_000)]
     reason: Annotated[str, Meta(max_length=1_000)] = ""
 
 
 class DrainBody(Struct):
     """Pilots that shall finish what they run and leave."""
 
-    pilots: Annotated[list[int], Meta(min_length=1, max_length=10_000)]
+    pilots: Annotated[list[Number], Meta(min_length=1, max_length=10_000)]
 
 
 class AccountBody(Struct):
     """A user of this server."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=64, pattern="^[A-Za-z0-9._@-]+$")]
+    name: Annotated[str, Meta(min_length=1, max_length=64, pattern=rf"^[A-Za-z0-9._@-]+{END}")]
     vo: Text
     groups: Annotated[list[Text], Meta(min_length=1, max_length=100)]
     admin: bool = False

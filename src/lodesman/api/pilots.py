@@ -35,7 +35,9 @@ LEAVE = msgspec.json.Decoder(bodies.LeaveBody)
 
 LONGEST_WAIT = 60.0
 SHORTEST_WAIT = 45.0
+# Characters of output: of one payload, of all payloads of one pilot.
 KEEP_TAIL = 65_536
+KEEP_TAILS = 8 << 20
 GOOD_ENDS = frozenset({"idle", "drained", "sigterm"})
 
 
@@ -119,13 +121,7 @@ class PilotCalls:
         body = decode(HEARTBEAT, await read_body(scope, receive, REPORT_BODY))
         core = self.core
         session = core.session(pilot_id)
-        for job in body.jobs:
-            key = (job.id, job.attempt)
-            session.usage[key] = {
-                "cpu_seconds": job.cpu_seconds, "wall_seconds": job.wall_seconds, "rss_mb": job.rss_mb,
-            }  # fmt: skip
-            if job.tail is not None:
-                session.tails[key] = job.tail[-KEEP_TAIL:]
+        _hear(session, body.jobs)
         orders = core.live.kill_orders.get(pilot_id) or {}
         running = {(job.id, job.attempt) for job in body.jobs}
         kill = [
@@ -161,6 +157,21 @@ class PilotCalls:
 
 def _nobody(_result: Any) -> None:
     """The answer to a command whose outcome nobody waits for."""
+
+
+def _hear(session: PilotSession, jobs: list[bodies.RunningBody]) -> None:
+    """Keep the news of these payloads, and of no others: a pilot tells of all that it has."""
+    before, session.tails, session.usage = session.tails, {}, {}
+    room = KEEP_TAILS
+    for job in jobs:
+        key = (job.id, job.attempt)
+        session.usage[key] = {
+            "cpu_seconds": job.cpu_seconds, "wall_seconds": job.wall_seconds, "rss_mb": job.rss_mb,
+        }  # fmt: skip
+        tail = before.get(key, "") if job.tail is None else job.tail[-KEEP_TAIL:]
+        room -= len(tail)
+        if tail and room >= 0:
+            session.tails[key] = tail
 
 
 def _report(one: bodies.ReportBody) -> Report:

@@ -204,7 +204,10 @@ class Calls:
         if not SHA.fullmatch(sha):
             raise NotFound("A sandbox is named by its SHA-256.")
         owner = sandboxes.sandbox_owner(self.side.db, who.pilot_id, sha)
-        return FileResponse(self.side.shelf.input_path(owner, sha), media_type="application/octet-stream")
+        path = self.side.shelf.input_path(owner, sha)
+        if not path.is_file():
+            raise NotFound("This input sandbox is not there.", sha256=sha)
+        return FileResponse(path, media_type="application/octet-stream")
 
     async def pilots(self, request: Request) -> Response:
         """GET /v1/pilots."""

@@ -9,9 +9,20 @@ import msgspec
 from msgspec import Struct
 
 from lodesman.api.core import Core
-from lodesman.api.wire import REPORT_BODY, SMALL_BODY, Receive, Scope, Send, decode, read_body, send_json
+from lodesman.api.wire import (
+    REPORT_BODY,
+    SMALL_BODY,
+    SUBMIT_BODY,
+    Receive,
+    Scope,
+    Send,
+    decode,
+    read_body,
+    send_json,
+)
 from lodesman.services.director_log import StoreIteration
 from lodesman.services.pilots import EndPilot, NewPilot, PilotSubmitted, PreparePilots
+from lodesman.services.refresh import RefreshPools
 from lodesman.services.sandboxes import RegisterSandbox
 from lodesman.services.upkeep import ForgetIdleQueues, Reconcile
 from lodesman.store.pilots import PilotState
@@ -39,7 +50,7 @@ class EndBody(Struct):
     """A pilot that its batch system says is gone."""
 
     pilot: int
-    state: str
+    state: PilotState
     reason: str
 
 
@@ -61,6 +72,7 @@ NEW = msgspec.json.Decoder(list[PilotBody])
 SUBMITTED = msgspec.json.Decoder(dict[str, tuple[str | None, str]])
 END = msgspec.json.Decoder(EndBody)
 SANDBOX = msgspec.json.Decoder(SandboxRow)
+POOLS = msgspec.json.Decoder(dict[str, list[tuple[str, str, str]]])
 ITERATION = msgspec.json.Decoder(IterationBody)
 
 
@@ -76,6 +88,7 @@ class ServiceCalls:
             "sandbox": self.sandbox,
             "iteration": self.iteration,
             "reconcile": self.reconcile,
+            "pools": self.pools,
         }
 
     async def pilots(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -97,7 +110,7 @@ class ServiceCalls:
     async def ended(self, scope: Scope, receive: Receive, send: Send) -> None:
         """A pilot is gone."""
         body = decode(END, await read_body(scope, receive, SMALL_BODY))
-        command = EndPilot(self.core.live, body.pilot, PilotState(body.state), body.reason)
+        command = EndPilot(self.core.live, body.pilot, body.state, body.reason)
         rescued = await self.core.command(command)
         self.core.forget_pilot(body.pilot)
         await send_json(send, msgspec.json.encode({"rescued": rescued}))
@@ -113,6 +126,12 @@ class ServiceCalls:
         body = decode(ITERATION, await read_body(scope, receive, REPORT_BODY))
         await self.core.command(StoreIteration(msgspec.json.encode(body.plan).decode()))
         await send_json(send, b"{}")
+
+    async def pools(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Which queues serve which SubmitPool now."""
+        rows = decode(POOLS, await read_body(scope, receive, SUBMIT_BODY))
+        changed = await self.core.command(RefreshPools(self.core.live, rows))
+        await send_json(send, msgspec.json.encode({"changed": changed}))
 
     async def reconcile(self, _scope: Scope, _receive: Receive, send: Send) -> None:
         """Prove the counters."""

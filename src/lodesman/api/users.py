@@ -8,7 +8,7 @@ from lodesman.api import bodies
 from lodesman.api.auth import may_touch, need_admin, need_user
 from lodesman.api.core import Core
 from lodesman.api.wire import SMALL_BODY, SUBMIT_BODY, Receive, Scope, Send, decode, read_body, send_json
-from lodesman.errors import Conflict
+from lodesman.errors import Conflict, InvalidRequest
 from lodesman.services.accounts import AddAccount, IssueToken, Principal, RevokeToken
 from lodesman.services.control import Control
 from lodesman.services.pilots import DrainPilots
@@ -60,6 +60,9 @@ class UserCalls:
         body = decode(CONTROL, await read_body(scope, receive, SMALL_BODY))
         may = may_touch(who, self.core.policy.sharing_groups())
         ranges = tuple((first, last) for first, last in body.ranges)
+        backwards = next((f"{first}-{last}" for first, last in ranges if first > last), None)
+        if backwards is not None:
+            raise InvalidRequest(f"The range {backwards} runs backwards.")
         out = await self.core.command(Control(self.core.live, body.action, ranges, body.reason, may))
         answer = {"changed": out.changed, "refused": out.refused, "examples": out.examples}
         await send_json(send, msgspec.json.encode(answer))
@@ -68,11 +71,11 @@ class UserCalls:
         """POST /v1/pilots/drain."""
         need_admin(who)
         body = decode(DRAIN, await read_body(scope, receive, SMALL_BODY))
-        changed = await self.core.command(DrainPilots(body.pilots))
         for pilot_id in body.pilots:
             session = self.core.sessions.get(pilot_id)
             if session is not None:
                 session.drain = True
+        changed = await self.core.command(DrainPilots(self.core.live, body.pilots))
         await send_json(send, msgspec.json.encode({"changed": changed}))
 
     async def account(self, scope: Scope, receive: Receive, send: Send, who: Principal) -> None:

@@ -23,7 +23,10 @@ FORMS = ("jdl", "cfg", "json")
 @click.option("--from", "form", type=click.Choice(FORMS), help="The language of FILE; else the text tells.")
 @click.option("--check", "checked", is_flag=True, help="Also check that it is a job that can be submitted.")
 def convert(*, file: str, target: Form, form: Form | None, checked: bool) -> int:
-    """Write the description in FILE ('-' for standard input) in another language, losing nothing."""
+    """Write a description in another language, losing nothing.
+
+    FILE is '-' for standard input.
+    """
     from lodesman.jobs import write_description
 
     label = "standard input" if file == STDIN else file

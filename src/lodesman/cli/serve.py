@@ -6,6 +6,7 @@ import json
 import os
 from collections import Counter
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,11 +78,12 @@ def server(*, file: Path | None, data: Path | None, port: int | None, settings: 
     overrides: dict[str, dict[str, Any]] = {}
     for (section, name), value in given.items():
         overrides.setdefault(section, {})[name] = value
-    config = load_config(path, overrides=overrides)
+    load = partial(load_config, path, overrides=overrides)
+    config = load()
     _greet(config)
     # Ctrl-C is how it ends.
     with suppress(KeyboardInterrupt):
-        run_server(config, process_arguments(path, given))
+        run_server(config, process_arguments(path, given), load)
 
 
 def process_arguments(path: Path | None, given: dict[tuple[str, str], Any]) -> list[str]:
@@ -123,8 +125,9 @@ def init(*, directory: Path) -> None:
         with os.fdopen(descriptor, "w") as file:
             file.write(text)
         say(str(directory / name))
-    note(f"Now: lode server --config {directory / 'lode.toml'}; in another terminal, in {directory}:")
-    note("lode submit hello.jdl. Larger examples are in the examples folder of the source.")
+    there = "" if directory == Path() else f"in {directory}: "
+    note(f"Now {there}lode server; and in another terminal {there}lode submit hello.jdl.")
+    note("Larger examples are in the examples folder of the source.")
 
 
 @click.group()

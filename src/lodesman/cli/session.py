@@ -66,11 +66,20 @@ class Session:
         from urllib.parse import urlencode
 
         given = {name: value for name, value in query.items() if value not in (None, "")}
-        return self.client.request("GET", f"{path}?{urlencode(given)}" if given else path)
+        return self._ours(self.client.request("GET", f"{path}?{urlencode(given)}" if given else path))
 
     def post(self, path: str, body: Any, *, idempotent: bool = False, timeout: float | None = None) -> Any:
         """The JSON answer to POST; `idempotent` if repeating it does no harm."""
-        return self.client.request("POST", path, body, idempotent=idempotent, timeout=timeout)
+        return self._ours(self.client.request("POST", path, body, idempotent=idempotent, timeout=timeout))
+
+    def _ours(self, answer: Any) -> Row:
+        """All answers are objects. Raises LodesmanError for what another program said."""
+        if not isinstance(answer, dict):
+            raise LodesmanError(
+                f"What answers at {self.server} is no Lodesman server.",
+                hint="For another address: lode --server URL.",
+            )
+        return answer
 
     def jobs(
         self, within: Range | None = None, *, newest: bool = False, page: int = PAGE, **filters: str | None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +34,11 @@ def main() -> int:
     name, *arguments = sys.argv[1:] or [""]
     path, overrides = parse(arguments)
     try:
-        config = load_config(path, overrides=overrides)
+        load = partial(load_config, path, overrides=overrides)
         if name == "background":
-            run_background(config)
+            run_background(load(), load)
         else:
-            run_server(config, arguments)
+            run_server(load(), arguments, load)
     except LodesmanError:
         return 1
     return 0

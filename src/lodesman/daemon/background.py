@@ -19,6 +19,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
+import apsw
 import uvicorn
 
 from lodesman.api.reads import ReadSide, read_app
@@ -27,6 +28,7 @@ from lodesman.client import Client
 from lodesman.config import ServerConfig
 from lodesman.daemon import bootstrap
 from lodesman.daemon.logs import start_logging
+from lodesman.daemon.watch import ConfigWatch
 from lodesman.errors import LodesmanError
 from lodesman.pilot.package import build_pilot
 from lodesman.resources import QueueId, effective_params
@@ -34,6 +36,7 @@ from lodesman.services.census import Census
 from lodesman.services.direct import Director
 from lodesman.services.launch import PilotHabits, SubmissionPools
 from lodesman.services.policy import Policy
+from lodesman.services.refresh import pool_queues
 from lodesman.services.sandboxes import Shelf
 from lodesman.store.engine import open_reader
 
@@ -42,12 +45,15 @@ log = logging.getLogger(__name__)
 BACKEND_SECONDS = 0.5
 CENSUS_SECONDS = 2.0
 RECONCILE_SECONDS = 300.0
+REFRESH_SECONDS = 900.0
+CONFIG_SECONDS = 2.0
 
 
 class Background:
     """Owns everything of the background process."""
 
-    def __init__(self, config: ServerConfig) -> None:
+    def __init__(self, config: ServerConfig, load: Callable[[], ServerConfig]) -> None:
+        self._watch = ConfigWatch(config, load)
         self.config = config
         token = (bootstrap.run_directory(config) / bootstrap.SERVICE_FILE).read_text().strip()
         ca_file = config.server.tls_certificate or None
@@ -102,6 +108,27 @@ class Background:
             found = self._clients.client = self._new_client()
         return found
 
+    def _reload(self) -> None:
+        """Take in a changed configuration: director, resources, slots, and what follows for SubmitPools."""
+        config = self._watch.poll()
+        if config is None:
+            return
+        self.policy = self.director.policy = self.side.policy = Policy(config.resources)
+        self.director.options = config.director
+        self.local.slots = _slots(config)
+        self._refresh_pools()
+
+    def _refresh_pools(self) -> None:
+        """Evaluate anew which queues serve which SubmitPool (RFC #7: at regular intervals)."""
+        self.post("pools", pool_queues(self._reader(), self.policy))
+
+    def _reader(self) -> apsw.Connection:
+        """The read connection of this thread."""
+        found: apsw.Connection | None = getattr(self._clients, "reader", None)
+        if found is None:
+            found = self._clients.reader = open_reader(self.config.database)
+        return found
+
     async def _announce(self, owner: str, sha256: str, size: int) -> None:
         body = {"owner": owner, "sha256": sha256, "size": size}
         await asyncio.to_thread(self.post, "sandbox", body)
@@ -128,6 +155,8 @@ class Background:
             asyncio.create_task(
                 every(self.config.polling_seconds, lambda: self.director.tick(time.time()), stop)
             ),
+            asyncio.create_task(every(CONFIG_SECONDS, self._reload, stop)),
+            asyncio.create_task(every(REFRESH_SECONDS, self._refresh_pools, stop)),
             asyncio.create_task(every(RECONCILE_SECONDS, lambda: self.post("reconcile", {}), stop)),
         ]
         await stop.wait()
@@ -186,7 +215,7 @@ def _slots(config: ServerConfig) -> dict[tuple[str, str, str], int]:
     return found
 
 
-def run_background(config: ServerConfig) -> None:
-    """Run until the hot process ends."""
+def run_background(config: ServerConfig, load: Callable[[], ServerConfig]) -> None:
+    """Run until the hot process ends; `load` reads the configuration again when its files change."""
     start_logging("background")
-    asyncio.run(Background(config).run())
+    asyncio.run(Background(config, load).run())

@@ -10,6 +10,7 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 
 import uvicorn
@@ -20,11 +21,13 @@ from lodesman.api.hot import HotApp
 from lodesman.config import ServerConfig
 from lodesman.daemon import bootstrap
 from lodesman.daemon.logs import start_logging
+from lodesman.daemon.watch import ConfigWatch
 from lodesman.errors import LodesmanError
 from lodesman.services.claim import serve_parked
 from lodesman.services.live import Live
 from lodesman.services.pilots import EndPilot, SeenPilots
 from lodesman.services.policy import Policy
+from lodesman.services.refresh import SetShares
 from lodesman.store.checkpoint import Checkpointer
 from lodesman.store.engine import lock_database, open_writer
 from lodesman.store.pilots import PilotState
@@ -32,6 +35,7 @@ from lodesman.store.pilots import PilotState
 log = logging.getLogger(__name__)
 
 LEASE_CHECK_SECONDS = 5.0
+CONFIG_SECONDS = 2.0
 SEEN_SECONDS = 30.0
 RESTART_SECONDS = 1.0
 STOP_SECONDS = 20.0
@@ -40,9 +44,10 @@ STOP_SECONDS = 20.0
 class Server:
     """Owns everything of the hot process."""
 
-    def __init__(self, config: ServerConfig, arguments: list[str]) -> None:
+    def __init__(self, config: ServerConfig, arguments: list[str], load: Callable[[], ServerConfig]) -> None:
         self.config = config
         self._arguments = arguments
+        self._watch = ConfigWatch(config, load)
         self._lock = lock_database(config.database)
         writer = open_writer(config.database)
         bootstrap.prepare(writer, config, now=time.time())
@@ -79,6 +84,7 @@ class Server:
         self._tasks = [
             asyncio.create_task(self._watch_leases(), name="leases"),
             asyncio.create_task(self._keep_background(), name="background"),
+            asyncio.create_task(self._watch_config(), name="configuration"),
         ]
 
     async def stop(self) -> None:
@@ -105,6 +111,16 @@ class Server:
                 ago = {s.id: self.core.clock() - (written - s.last_seen) for s in self.core.sessions.values()}
                 with contextlib.suppress(LodesmanError):
                     await self.core.command(SeenPilots(ago))
+
+    async def _watch_config(self) -> None:
+        """Take in changed resources and shares; the background process watches for itself."""
+        while True:
+            await asyncio.sleep(CONFIG_SECONDS)
+            config = await asyncio.to_thread(self._watch.poll)
+            if config is not None:
+                self.core.policy = Policy(config.resources)
+                with contextlib.suppress(LodesmanError):
+                    await self.core.command(SetShares(self.core.live, self.core.policy.shares()))
 
     async def _lost(self, pilot_id: int) -> None:
         log.warning("a pilot fell silent", extra={"pilot": pilot_id})
@@ -141,13 +157,16 @@ class Server:
             await process.wait()
 
 
-def run_server(config: ServerConfig, arguments: list[str]) -> None:
-    """Serve until SIGINT or SIGTERM. `arguments` lead the background process to the same configuration.
+def run_server(
+    config: ServerConfig, arguments: list[str], load: Callable[[], ServerConfig]
+) -> None:
+    """Serve until SIGINT or SIGTERM. `arguments` lead the background process to the same configuration;
+    `load` reads it again when its files change.
 
     Raises Unavailable if another server owns the data directory.
     """
     start_logging("hot")
-    server = Server(config, arguments)
+    server = Server(config, arguments, load)
     tls = config.server
     uvicorn.Server(
         uvicorn.Config(

@@ -127,12 +127,7 @@ def _read_in_jdl(entry: CfgOption, text: str, limits: Limits) -> Any:
 
 def _read_list(entry: CfgOption) -> list[Any]:
     items: list[Any] = []
-    at, text = 0, entry.value
-    while at < len(text):
-        found = _ITEM.match(text, at)
-        if found is None:  # cannot happen: the bare form fits anything
-            break
-        at = found.end()
+    for found in _ITEM.finditer(entry.value):
         if found["quoted"] is not None:
             items.append(_unescaped(entry, found["quoted"]))
             continue

@@ -89,7 +89,8 @@ class Outbox:
     def wait_empty(self, timeout: float) -> bool:
         """Wait until everything is sent; false if that takes longer than `timeout` seconds."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._items or self._closed.is_set(), timeout)
+            self._changed.wait_for(lambda: not self._items or self._closed.is_set(), timeout)
+            return not self._items
 
     def close(self) -> None:
         """End both threads; what is unsent stays."""

@@ -72,9 +72,7 @@ def _requirements(db: apsw.Connection, pool: str) -> dict[str, Any]:
 
 
 def _position(db: apsw.Connection, job: dict[str, Any]) -> dict[str, Any]:
-    waiting = db.execute(
-        "SELECT waiting FROM queue_waiting WHERE tq_id = ?", (job["task_queue"],)
-    ).fetchone()
+    waiting = db.execute("SELECT waiting FROM queue_waiting WHERE tq_id = ?", (job["task_queue"],)).fetchone()
     ahead = only_row(db, AHEAD, (job["task_queue"], job["id"]))[0]
     return {"waiting": waiting[0] if waiting else 0, "rows_ahead": ahead}
 

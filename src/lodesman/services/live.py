@@ -198,8 +198,15 @@ class Live:
     def add_pool(self, pool: str, queues: list[tuple[str, str, str]]) -> None:
         """A SubmitPool is served from now on; requests that wait in its queues see it at once."""
         self.pools.add(pool, queues)
+        self._refresh_tickets()
+
+    def replace_pools(self, pools: Mapping[str, list[tuple[str, str, str]]]) -> None:
+        """SubmitPools are served by other queues now. Pools that are not named keep theirs."""
+        self.pools.replace(pools)
+        self._refresh_tickets()
+
+    def _refresh_tickets(self) -> None:
         for ticket in list(self._tickets.values()):
-            before = ticket.request
-            if ticket.refresh() and ticket.request is not before:
+            if ticket.refresh():
                 self.parked.leave(ticket)
                 self.parked.park(ticket, ticket.request, ticket.count, ticket.since)

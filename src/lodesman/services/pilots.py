@@ -169,8 +169,9 @@ class EndPilot:
 
 @dataclass(slots=True)
 class DrainPilots:
-    """Ask pilots to finish what they run and leave."""
+    """Ask pilots to finish what they run and leave; those that wait for jobs are answered now."""
 
+    live: Live
     pilot_ids: list[int]
 
     def apply(self, tx: Transaction) -> int:
@@ -178,6 +179,7 @@ class DrainPilots:
         changed = 0
         for pilot_id in self.pilot_ids:
             changed += tx.write("UPDATE pilot SET drain = 1 WHERE id = ? AND ended_at IS NULL", (pilot_id,))
+            self.live.unpark_pilot(tx, pilot_id)
         return changed
 
 

@@ -6,6 +6,7 @@ Nothing is stored before all of it is good; a batch with one bad job names that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any, Literal, Protocol, cast
 
 import apsw
@@ -37,6 +38,11 @@ from lodesman.submission import Draft, World, optimize
 MOST_VARYING_INPUTS = 10_000
 Form = Literal["jdl", "cfg", "json"]
 ENCODER = msgspec.json.Encoder()
+# The fields of a spec that decide its task queue, but for the Requirements.
+KEY_VALUES = attrgetter(
+    *("job_class", "variant", "project", "job_type", "user_priority", "sites", "banned_sites", "grid_ces"),
+    *("platforms", "tags", "pilot_type", "submission_pools", "cores", "memory_mb", "norm_cpu_seconds"),
+)
 
 
 class Body(Protocol):
@@ -65,6 +71,7 @@ class _Preparation:
         self.group = ""
         self._uploads: dict[str, tuple[str, int]] = {}
         self._world: World | None = None
+        self._drafts: dict[tuple[Any, ...], Draft] = {}
 
     def world(self, group: str) -> World:
         """The world of the submission's VO; all its jobs have one group."""
@@ -80,7 +87,8 @@ class _Preparation:
 
     def cohorts_of(self, description: Description, offset: int) -> Iterator[PreparedCohort]:
         """The cohorts of one description whose first member has index `offset` in the submission."""
-        self.notices.extend(description.warnings)
+        if description.warnings:
+            self.notices.extend(description.warnings)
         world = self.world(description.group)
         for cohort in cohorts(description):
             draft = self._optimized(cohort.spec, world)
@@ -96,12 +104,21 @@ class _Preparation:
                 template=template,
                 expand=expand,
                 max_attempts=cohort.spec.max_attempts,
-                runs=tuple((start + offset, stop + offset) for start, stop in cohort.runs),
+                runs=cohort.runs if not offset else tuple([(a + offset, b + offset) for a, b in cohort.runs]),
                 held=draft.never,
             )
 
     def _optimized(self, spec: JobSpec, world: World) -> Draft:
-        """Optimize; the verdict on a key that was judged before is remembered."""
+        """The draft of a spec, less its payload; jobs that can be matched alike share it."""
+        wanted = ENCODER.encode(spec.requirements) if spec.requirements else b""
+        alike = (*KEY_VALUES(spec), wanted)
+        known = self._drafts.get(alike)
+        if known is None:
+            known = self._drafts[alike] = self._optimize(spec, world)
+        return known
+
+    def _optimize(self, spec: JobSpec, world: World) -> Draft:
+        """Optimize; the verdict on a key that was judged before in this configuration is remembered."""
         draft = Draft(spec=spec, owner=self.who.name, group=self.group, vo=self.who.vo)
         draft = optimize(draft, world, self.policy.verdicts)
         if draft.key is not None and len(self.policy.verdicts) < VERDICTS_KEPT:

@@ -40,10 +40,15 @@ class PoolMap:
                 self._of_queue[queue] = tuple(sorted((*before, pool)))
 
     def replace(self, rows: Mapping[str, list[tuple[str, str, str]]]) -> None:
-        """All pools and their queues anew (a refresh)."""
-        self._of_queue, self.known = {}, set()
+        """These pools are served by these queues and no others; pools that are not named keep theirs."""
+        kept: dict[tuple[str, str, str], set[str]] = {
+            queue: {pool for pool in pools if pool not in rows} for queue, pools in self._of_queue.items()
+        }
         for pool, queues in rows.items():
-            self.add(pool, queues)
+            for queue in queues:
+                kept.setdefault(queue, set()).add(pool)
+        self._of_queue = {queue: tuple(sorted(pools)) for queue, pools in kept.items() if pools}
+        self.known |= set(rows)
         self.version += 1
 
     def of_queue(self, queue: tuple[str, str, str]) -> tuple[str, ...]:
@@ -135,14 +140,23 @@ def _offer(request: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any
     """Configuration says what the queue is; the node says the rest. Memory that nobody knows is unlimited."""
     job_types = request.get("job_types")
     return {
-        "platform": request.get("platform") or node.get("platform") or "",
+        "platform": _text(request.get("platform")) or _text(node.get("platform")),
         "tags": tuple(request.get("tags") or ()),
         "required_tags": tuple(request.get("required_tags") or ()),
         "job_types": None if job_types is None else tuple(job_types),
-        "cores": int(request.get("cores") or node.get("cores") or 1),
-        "memory_mb": int(request.get("memory_mb") or node.get("memory_mb") or UNLIMITED),
-        "norm_cpu_seconds": int(request.get("norm_cpu_seconds") or UNLIMITED),
+        "cores": _number(request.get("cores")) or _number(node.get("cores")) or 1,
+        "memory_mb": _number(request.get("memory_mb")) or _number(node.get("memory_mb")) or UNLIMITED,
+        "norm_cpu_seconds": _number(request.get("norm_cpu_seconds")) or UNLIMITED,
     }
+
+
+def _number(value: Any) -> int:
+    """A whole number that a node told, 0 for anything else: it is stored and read again at each start."""
+    return min(value, UNLIMITED) if type(value) is int and value > 0 else 0
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def load_sessions(db: apsw.Connection, *, now: float) -> dict[int, PilotSession]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -82,6 +83,9 @@ class Submit:
     live: Live
     prepared: PreparedSubmission
     _templates: dict[str, int] = field(default_factory=dict)
+    # Of this submission: its keys by identity (equal jobs share the object), and what joins each queue.
+    _queues: dict[int, int] = field(default_factory=dict)
+    _joining: Counter[int] = field(default_factory=Counter)
 
     def apply(self, tx: Transaction) -> Submitted:
         """Store all or nothing."""
@@ -93,7 +97,8 @@ class Submit:
                 return Submitted(number, first, count, 0, repeated=True)
         if what.count < 1:
             raise InvalidRequest("A submission needs at least one job.")
-        self._templates.clear()
+        for memory in (self._templates, self._queues, self._joining):
+            memory.clear()  # a replay begins anew
         base = self.live.ids.jobs(tx, what.count)
         number = self.live.ids.submission()
         tx.later(
@@ -102,7 +107,9 @@ class Submit:
              what.record, what.members, what.request_id),
         )  # fmt: skip
         self._store_pools(tx)
-        held = sum(self._store_cohort(tx, cohort, (number, base)) for cohort in what.cohorts)
+        held = sum([self._store_cohort(tx, cohort, (number, base)) for cohort in what.cohorts])
+        for tq_id, joining in self._joining.items():
+            self._join(tx, tq_id, joining)
         if what.count > 1:
             add_range_event(tx, self.live.ids, (base, base + what.count - 1), "Submitted", submission=number)
         return Submitted(number, base, what.count, held)
@@ -117,9 +124,11 @@ class Submit:
 
     def _store_cohort(self, tx: Transaction, cohort: PreparedCohort, at: tuple[int, int]) -> int:
         """Store one cohort; returns how many of its members are held."""
-        tq_id = self.live.queue_for(tx, cohort.key)
+        tq_id = self._queues.get(id(cohort.key))
+        if tq_id is None:
+            tq_id = self._queues[id(cohort.key)] = self.live.queue_for(tx, cohort.key)
         template = self._template(tx, cohort)
-        members = sum(stop - start for start, stop in cohort.runs)
+        members = sum([stop - start for start, stop in cohort.runs])
         if members == 1:
             self._store_single(tx, cohort, (tq_id, template), at)
         else:
@@ -127,11 +136,15 @@ class Submit:
                 self._store_run(tx, cohort, (tq_id, template), (*at, *run))
         if cohort.held:
             return members
-        if members > 1:
-            self.live.fronts.joined_runs(tq_id)
-            tx.undo.append(partial(self.live.fronts.forget, tq_id))
-        self.live.joined(tx, tq_id, members)
+        self._joining[tq_id] += members
         return 0
+
+    def _join(self, tx: Transaction, tq_id: int, joining: int) -> None:
+        """Count what joined a task queue; its front reads anew, but for one row that it can append."""
+        if self.prepared.count > 1:
+            self.live.fronts.forget(tq_id)
+            tx.undo.append(partial(self.live.fronts.forget, tq_id))
+        self.live.joined(tx, tq_id, joining)
 
     def _template(self, tx: Transaction, cohort: PreparedCohort) -> int:
         known = self._templates.get(cohort.template)
@@ -157,7 +170,7 @@ class Submit:
             (job_id, number, tq_id, template, state, 0, None, queued, tx.now, event, None,
              cohort.max_attempts, cohort.held),
         )  # fmt: skip
-        if not cohort.held:
+        if not cohort.held and self.prepared.count == 1:
             new = Candidate(job_id, number, template, 0, event, None, cohort.max_attempts)
             self.live.add_row(tx, tq_id, new)
 

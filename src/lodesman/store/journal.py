@@ -34,6 +34,8 @@ FAULTS = (
     TypeError,
     ValueError,
     AttributeError,
+    AssertionError,
+    RuntimeError,
 )
 
 

@@ -277,6 +277,15 @@ def test_a_template_that_is_wrong_for_all(attributes, attribute, words):
     assert "member" not in error.data
 
 
+def test_a_stored_template_that_is_wrong_after_all_names_the_member():
+    spec = JobSpec(executable="x", deferred={"WallTime": "%s"})
+    members = ParametricMembers(count=2, values=("5", "x"))
+    assert expand(spec, members, 0, 1).wall_seconds == 5
+    with pytest.raises(InvalidJob, match="WallTime of member 1 is the text 'x'") as caught:
+        expand(spec, members, 1, 1)
+    assert caught.value.data == {"attribute": "WallTime", "member": 1}
+
+
 def test_a_placeholder_in_a_single_job_is_no_number():
     assert "is the text '%s' and no number" in wrong(CPUTime="%s").message
 

@@ -73,7 +73,8 @@ def test_as_json_values(reason):
 
 def test_the_set_is_closed_and_every_reason_has_an_example():
     assert {type(reason) for reason, _ in EXAMPLES} == set(REASONS)
-    assert set(Reason.__subclasses__()) == set(REASONS)
+    # By name: a class with slots is made twice, and the first one lingers.
+    assert {one.__name__ for one in Reason.__subclasses__()} == {one.__name__ for one in REASONS}
 
 
 def test_codes_are_different_and_stable_words():

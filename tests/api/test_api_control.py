@@ -1,0 +1,196 @@
+"""POST /v1/jobs/control: single jobs, slices and whole arrays, and what may not be done."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def states(house, first=1, last=1 << 53):
+    found = house.get(f"/v1/jobs?first={first}&last={last}&limit=1000&all=true", "admin")["jobs"]
+    return [job["state"] for job in found]
+
+
+def counts(house):
+    return {row["state"]: row["jobs"] for row in house.get("/v1/jobs/counts", "ann")["counts"]}
+
+
+def in_order(house):
+    """The reconciler finds nothing to mend."""
+    found = house.call("POST", "/v1/service/reconcile", {}, token="service").json
+    return set(found.values()) == {0}
+
+
+@pytest.mark.parametrize(
+    ("actions", "state"),
+    [
+        (["kill"], "Killed"),
+        (["hold"], "Held"),
+        (["hold", "release"], "Waiting"),
+        (["hold", "kill"], "Killed"),
+        (["hold", "delete"], "Deleted"),
+        (["kill", "reschedule"], "Waiting"),
+        (["kill", "delete"], "Deleted"),
+        (["delete"], "Deleted"),
+    ],
+)
+@pytest.mark.parametrize("array", [False, True], ids=["rows", "members"])
+def test_actions_on_waiting_jobs(house, actions, state, array):
+    if array:
+        house.submitted({"Parameters": 3})
+    else:
+        house.submitted({}, {}, {})
+    for action in actions:
+        assert house.control(action, 1, 3, reason="because").json == {
+            "changed": 3, "refused": 0, "examples": []
+        }  # fmt: skip
+    assert states(house) == [state] * 3
+    assert in_order(house)
+    waiting = 3 if state == "Waiting" else 0
+    assert len(house.claim(house.pilot(), 10)) == waiting
+
+
+@pytest.mark.parametrize("array", [False, True], ids=["rows", "members"])
+@pytest.mark.parametrize("action", ["release", "reschedule"])
+def test_what_does_not_apply_is_refused_with_the_reason(house, action, array):
+    if array:
+        house.submitted({"Parameters": 3})
+    else:
+        house.submitted({}, {}, {})
+    answer = house.control(action, 1, 3).json
+    assert (answer["changed"], answer["refused"]) == (0, 3)
+    assert answer["examples"][0] == {"id": 1, "reason": "it is Waiting"}
+
+
+def test_a_slice_of_an_array(house):
+    house.submitted({"Parameters": 10})
+    assert house.control("hold", 4, 6).json["changed"] == 3
+    assert states(house) == ["Waiting"] * 3 + ["Held"] * 3 + ["Waiting"] * 4
+    assert house.control("kill", 5, 8).json["changed"] == 4
+    assert states(house) == ["Waiting"] * 3 + ["Held"] + ["Killed"] * 4 + ["Waiting"] * 2
+    assert in_order(house)
+    assert [job["id"] for job in house.claim(house.pilot(), 20)] == [1, 2, 3, 9, 10]
+
+
+def test_a_million_members_are_held_and_released_in_one_go(house):
+    house.submitted({"Parameters": 1_000_000})
+    assert house.control("hold", 1, 1_000_000).json["changed"] == 1_000_000
+    assert counts(house) == {"Held": 1_000_000}
+    assert house.control("release", 2, 999_999).json["changed"] == 999_998
+    assert counts(house) == {"Held": 2, "Waiting": 999_998}
+    assert in_order(house)
+
+
+def test_running_jobs_end_when_they_are_killed_and_go_back_when_they_are_rescheduled(house):
+    house.submitted({}, {})
+    pilot = house.pilot()
+    first, second = house.claim(pilot, 2)
+    house.report(pilot, first, "Running")
+    assert house.control("kill", 1).json["changed"] == 1
+    assert house.control("reschedule", 2).json["changed"] == 1
+    assert states(house) == ["Killed", "Matched"]
+    house.report(pilot, first, "Failed", cause="killed")
+    house.report(pilot, second, "Failed", cause="killed")
+    assert states(house) == ["Killed", "Waiting"]
+    (again,) = house.claim(pilot, 5)
+    assert (again["id"], again["attempt"]) == (2, 2)
+    assert in_order(house)
+
+
+def test_a_killed_job_waits_for_its_pilot_before_it_may_run_again(house):
+    house.submitted()
+    pilot = house.pilot()
+    (job,) = house.claim(pilot)
+    house.control("kill", 1)
+    answer = house.control("reschedule", 1).json
+    assert (answer["changed"], "still being stopped" in answer["examples"][0]["reason"]) == (0, True)
+    house.report(pilot, job, "Failed", cause="killed")
+    assert house.control("reschedule", 1).json["changed"] == 1
+
+
+def test_ended_jobs(house):
+    house.submitted({}, {})
+    pilot = house.pilot()
+    done, failed = house.claim(pilot, 2)
+    house.report(pilot, done)
+    house.report(pilot, failed, "Failed", cause="exit", exit_code=1)
+    for action in ("kill", "hold", "release"):
+        assert house.control(action, 1, 2).json["changed"] == 0
+    assert house.control("reschedule", 1).json["changed"] == 0
+    assert house.control("reschedule", 2).json["changed"] == 1
+    assert house.control("delete", 1).json["changed"] == 1
+    assert states(house) == ["Deleted", "Waiting"]
+    assert house.control("delete", 1).json["refused"] == 1
+
+
+def test_a_held_job_must_be_released_and_cannot_be_rescheduled(house):
+    house.submitted()
+    house.control("hold", 1, reason="look first")
+    assert house.control("reschedule", 1).json["refused"] == 1
+    assert house.get("/v1/jobs/1")["reason"] == "look first"
+
+
+def test_the_reason_is_written_into_the_job_s_events(house):
+    house.submitted()
+    house.control("kill", 1, reason="a typing error")
+    event = house.get("/v1/jobs/1")["events"][-1]
+    assert (event["event"], event["reason"], event["by"]) == ("Killed", "a typing error", "user")
+
+
+def test_several_ranges_at_once_overlapping_ones_too(house):
+    house.submitted({"Parameters": 10})
+    body = {"action": "kill", "ranges": [[1, 3], [2, 5], [9, 9]]}
+    answer = house.call("POST", "/v1/jobs/control", body, token="ann").json
+    assert (answer["changed"], answer["refused"]) == (6, 2)
+    assert counts(house) == {"Killed": 6, "Waiting": 4}
+    assert in_order(house)
+
+
+def test_one_range_without_jobs_stops_the_whole_action(house):
+    house.submitted({"Parameters": 5})
+    body = {"action": "kill", "ranges": [[1, 5], [70, 80]]}
+    answer = house.call("POST", "/v1/jobs/control", body, token="ann")
+    assert (answer.status, "70 to 80" in answer.json["error"]["message"]) == (404, True)
+    assert counts(house) == {"Waiting": 5}
+
+
+@pytest.mark.parametrize("before", ["", "hold"])
+def test_a_range_that_runs_backwards_is_refused_and_breaks_nothing(house, before):
+    house.submitted({"Parameters": 10})
+    if before:
+        house.control(before, 1, 10)
+    answer = house.control("kill", 6, 3)
+    assert (answer.status, answer.code) == (400, "invalid-request")
+    assert in_order(house)
+    assert sum(counts(house).values()) == 10
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"action": "fly", "ranges": [[1, 1]]},
+        {"action": "kill\n", "ranges": [[1, 1]]},
+        {"action": "kill", "ranges": []},
+        {"action": "kill", "ranges": [[1]]},
+        {"action": "kill", "ranges": [[1, 2, 3]]},
+        {"action": "kill", "ranges": [["1", "2"]]},
+        {"action": "kill", "ranges": [[0, 1]]},
+        {"action": "kill", "ranges": [[-5, 1]]},
+        {"action": "kill", "ranges": [[1, 10**30]]},
+        {"action": "kill", "ranges": [[1, 1]] * 1_001},
+        {"action": "kill", "ranges": [[1, 1]], "reason": "x" * 1_001},
+        {"action": "kill"},
+        {"ranges": [[1, 1]]},
+    ],
+)
+def test_an_action_that_is_malformed(house, body):
+    house.submitted()
+    answer = house.call("POST", "/v1/jobs/control", body, token="ann")
+    assert (answer.status, answer.code) == (400, "invalid-request")
+    assert states(house) == ["Waiting"]
+
+
+def test_the_widest_range_of_all(house):
+    house.submitted({"Parameters": 3})
+    house.submitted(token="bob")
+    assert house.control("kill", 1, 1 << 53).json["changed"] == 3
+    assert house.control("delete", 1, 1 << 53, token="admin").json["changed"] == 4

@@ -1,0 +1,527 @@
+"""What pilots ask: join, claim, long poll, heartbeat, report, leave."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+
+def start(house, pilot, *, wait=30.0, count=1, **more):
+    """A claim that waits: (task, connection); it has parked when this returns."""
+    body = house.claim_body(count, wait_s=wait, **more)
+    asked = house.open("POST", "/v1/pilots/claim", body, token=pilot)
+    # The writer works in order: a command after the claim tells that the claim was looked at.
+    house.run(asyncio.sleep(0))
+    house.call("POST", "/v1/service/reconcile", {}, token="service")
+    return asked
+
+
+def jobs(house, asked):
+    task, connection = asked
+    house.run(task)
+    return [job["id"] for job in connection.answer().json["jobs"]]
+
+
+# --- join -----------------------------------------------------------------------------------------------
+
+
+def test_a_join_tells_the_pilot_its_terms(house):
+    answer = house.call(
+        "POST", "/v1/pilots/join", {"join_token": house.prepare_pilot(), "nonce": "n", "node": {"cores": 4}}
+    )
+    told = answer.json
+    assert told.pop("token")
+    assert told == {
+        "pilot": 1, "stamp": "stamp1", "lease_s": 1_800.0, "heartbeat_s": 60.0, "idle_s": 120.0,
+        "server_time": house.now,
+    }  # fmt: skip
+    (row,) = house.get("/v1/pilots")["pilots"]
+    assert (row["state"], row["site"], row["native_id"]) == ("Running", "North", "native-stamp1")
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        {"cores": "many"},
+        {"cores": [1]},
+        {"cores": -3},
+        {"cores": 1e300},
+        {"cores": None, "memory_mb": {}},
+        {"memory_mb": "lots"},
+        {"memory_mb": 10**30},
+        {"memory_mb": True},
+        {"platform": {"a": 1}},
+        {"platform": ["x"]},
+        {"platform": 5},
+        {"python": "\N{SNOWMAN}" * 1_000},
+        {"a": {"b": [{}] * 1_000}},
+    ],
+)
+def test_a_node_that_describes_itself_wrongly_stops_neither_claims_nor_the_next_start(house, node):
+    """What a pilot says of its node is stored, and read again at each start of the server."""
+    pilot = house.pilot(node=node, cores=0, memory_mb=0, platform="")
+    house.submitted()
+    assert house.call("POST", "/v1/pilots/claim", house.claim_body(), token=pilot).status == 200
+    from lodesman.services.sessions import load_sessions  # noqa: PLC0415 - what a start does
+
+    (session,) = load_sessions(house.side.db, now=0.0).values()
+    assert session.offer["cores"] >= 1
+    assert isinstance(session.offer["platform"], str)
+    assert house.get("/v1/jobs/1/why")["verdict"] in ("now", None)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"join_token": "short", "node": {}},
+        {"join_token": "x" * 300, "node": {}},
+        {"join_token": 12345678, "node": {}},
+        {"join_token": "long enough", "node": []},
+        {"join_token": "long enough", "node": {}, "protocol": "one"},
+        {"join_token": "long enough", "node": {}, "nonce": "n" * 300},
+        b'{"join_token": "long enough", "node": ' + b'{"a":' * 3_000,
+        b"",
+        b"null",
+    ],
+)
+def test_a_join_that_is_malformed(house, body):
+    answer = house.call("POST", "/v1/pilots/join", body)
+    assert (answer.status, answer.code) == (400, "invalid-request")
+
+
+def test_a_node_of_two_megabytes_is_refused(house):
+    body = {"join_token": house.prepare_pilot(), "node": {"x": "y" * 2_000_000}}
+    assert house.call("POST", "/v1/pilots/join", body).status == 413
+
+
+# --- claim ----------------------------------------------------------------------------------------------
+
+
+def test_a_claim_that_finds_nothing_and_does_not_wait(house):
+    answer = house.call("POST", "/v1/pilots/claim", house.claim_body(), token=house.pilot())
+    assert answer.json == {"jobs": [], "drain": False}
+
+
+def test_one_request_takes_several_jobs(house):
+    house.submitted(*[{}] * 5)
+    pilot = house.pilot()
+    assert [job["id"] for job in house.claim(pilot, 3)] == [1, 2, 3]
+    assert [job["id"] for job in house.claim(pilot, 1_000)] == [4, 5]
+
+
+def test_a_job_is_given_with_all_that_its_pilot_needs(house):
+    house.submitted(
+        {
+            "Executable": "run.sh", "Arguments": ["a b"], "JobName": "n", "Memory": 100, "CPUTime": 60,
+            "WallTime": 90, "MaxOutput": 3, "Exclusive": True, "OutputSandbox": ["*.root"],
+            "Environment": {"A": "b"}, "StdOutput": "out", "StdError": "err", "NumberOfProcessors": 2,
+        }
+    )  # fmt: skip
+    (job,) = house.claim(house.pilot())
+    assert job == {
+        "id": 1, "attempt": 1, "input": [], "exclusive": True,
+        "spec": {
+            "name": "n", "executable": "run.sh", "arguments": ["a b"], "environment": {"A": "b"},
+            "std_input": "", "std_output": "out", "std_error": "err", "output_sandbox": ["*.root"],
+            "cores": 2, "memory_mb": 100,
+        },
+        "limits": {
+            "norm_cpu_seconds": 60, "cpu_seconds": 0, "wall_seconds": 90, "memory_mb": 100, "output_mb": 3
+        },
+    }  # fmt: skip
+
+
+def test_what_is_free_now_decides(house):
+    house.submitted({"NumberOfProcessors": 3})
+    pilot = house.pilot()
+    small = {"cores": 2, "memory_mb": 2000, "norm_cpu_seconds": 0}
+    assert house.claim(pilot, resource=small) == []
+    short = {"cores": 4, "memory_mb": 2000, "norm_cpu_seconds": 400}
+    assert house.claim(pilot, resource=short) == []
+    assert len(house.claim(pilot)) == 1
+
+
+def test_a_pilot_cannot_claim_more_than_its_queue_has(house):
+    house.submitted({"NumberOfProcessors": 4, "Memory": 2_000})
+    house.submitted({"CPUTime": 5_000})
+    boast = {"cores": 65_536, "memory_mb": 1 << 53, "norm_cpu_seconds": 1 << 53}
+    assert [job["id"] for job in house.claim(house.pilot(), 5, resource=boast)] == [1]
+
+
+def test_the_same_claim_token_brings_the_same_jobs(house):
+    house.submitted(*[{}] * 3)
+    pilot = house.pilot()
+    first = house.claim(pilot, 2, claim_token="the-same-token")
+    assert house.claim(pilot, 2, claim_token="the-same-token") == first
+    assert [job["id"] for job in house.claim(pilot, 2)] == [3]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"count": 10**9},
+        {"count": 0},
+        {"count": -1},
+        {"count": 1.5},
+        {"count": 10**40},
+        {"wait_s": -1},
+        {"wait_s": 1e9},
+        {"wait_s": "long"},
+        {"claim_token": "short"},
+        {"claim_token": None},
+        {"resource": None},
+        {"resource": {"cores": -1}},
+        {"resource": {"cores": 10**9}},
+        {"resource": {"memory_mb": -5}},
+        {"resource": {"norm_cpu_seconds": 10**30}},
+        {"resource": {"norm_cpu_seconds": 1.5}},
+    ],
+)
+def test_a_claim_that_no_pilot_would_make_is_refused_and_takes_nothing(house, change):
+    house.submitted(*[{}] * 3)
+    pilot = house.pilot()
+    answer = house.call("POST", "/v1/pilots/claim", {**house.claim_body(), **change}, token=pilot)
+    assert (answer.status, answer.code) == (400, "invalid-request")
+    assert {job["state"] for job in house.get("/v1/jobs")["jobs"]} == {"Waiting"}
+
+
+# --- long poll ------------------------------------------------------------------------------------------
+
+
+def test_a_claim_that_waits_is_answered_by_the_submission_before_its_patience_ends(house):
+    asked = start(house, house.pilot())
+    assert not asked[0].done()
+    house.submitted()
+    assert jobs(house, asked) == [1]
+    assert house.get("/v1/jobs/1")["state"] == "Matched"
+
+
+def test_a_claim_that_waits_is_answered_before_the_submitter_is_asked_again(house):
+    """The claim rides in the same commit as the submission: one look after the answer shows it."""
+    asked = start(house, house.pilot())
+    submission = house.open("POST", "/v1/jobs", {"jobs": [{"Executable": "/bin/true", "CPUTime": 5}]}, token="ann")
+    done, _ = house.run(asyncio.wait({asked[0], submission[0]}, return_when=asyncio.ALL_COMPLETED))
+    assert len(done) == 2
+    assert house.core.journal.commits == house.core.journal.commits
+    found = house.get("/v1/jobs/1")
+    assert [event["event"] for event in found["events"]] == ["Waiting", "Matched"]
+    assert found["claimed_at"] == found["submitted_at"]
+
+
+def test_patience_ends_with_nothing(house):
+    asked = start(house, house.pilot(), wait=0.05)
+    assert jobs(house, asked) == []
+    house.submitted()
+    assert house.get("/v1/jobs/1")["state"] == "Waiting"
+
+
+def test_only_as_many_pilots_wake_as_there_are_jobs_the_longest_waiting_first(house):
+    asked = []
+    for _ in range(3):
+        house.now += 1
+        asked.append(start(house, house.pilot()))
+    house.submitted()
+    assert jobs(house, asked[0]) == [1]
+    assert [task.done() for task, _ in asked] == [True, False, False]
+    house.submitted({}, {})
+    assert sorted(jobs(house, asked[1]) + jobs(house, asked[2])) == [2, 3]
+
+
+def test_a_job_that_does_not_fit_leaves_the_pilot_waiting(house):
+    asked = start(house, house.pilot())
+    house.submitted({"CPUTime": 50_000})
+    assert not asked[0].done()
+    fitting = start(house, house.pilot("South"), resource={"cores": 1, "memory_mb": 100})
+    assert jobs(house, fitting) == [1]
+    house.submitted()
+    assert jobs(house, asked) == [2]
+
+
+def test_a_pilot_that_hangs_up_while_it_waits_takes_no_job_with_it(house):
+    pilot = house.pilot()
+    task, connection = start(house, pilot)
+    connection.gone.set()
+    house.run(task)
+    assert connection.sent == []
+    house.submitted()
+    assert house.get("/v1/jobs/1")["state"] == "Waiting"
+    assert [job["id"] for job in house.claim(pilot)] == [1]
+
+
+def test_a_new_claim_ends_the_old_one(house):
+    pilot = house.pilot()
+    first, second = start(house, pilot), start(house, pilot)
+    assert jobs(house, first) == []
+    house.submitted()
+    assert jobs(house, second) == [1]
+
+
+def test_released_jobs_wake_those_who_wait(house):
+    house.submitted()
+    house.control("hold", 1)
+    asked = start(house, house.pilot())
+    house.control("release", 1)
+    assert jobs(house, asked) == [1]
+
+
+def test_jobs_of_a_pilot_that_left_wake_those_who_wait(house):
+    house.submitted()
+    leaving = house.pilot()
+    house.claim(leaving)
+    asked = start(house, house.pilot())
+    house.call("POST", "/v1/pilots/leave", {"reason": "sigterm"}, token=leaving)
+    assert jobs(house, asked) == [1]
+    assert house.get("/v1/jobs/1")["attempt"] == 2
+
+
+def test_a_new_submit_pool_reaches_those_who_wait(house):
+    asked = start(house, house.pilot())
+    house.submitted({"Requirements": {"Software": "root"}})
+    assert jobs(house, asked) == [1]
+
+
+def test_waiting_counts_as_a_heartbeat(make_house):
+    house = make_house(lease=0.2)
+    house.user("ann")
+    pilot = house.pilot()
+    house.ticks += 0.1
+    asked = start(house, pilot)
+    house.ticks += 0.15
+    assert jobs(house, asked) == []  # patience is half a lease
+    assert house.core.silent_pilots() == []
+    house.ticks += 0.3
+    assert house.core.silent_pilots() == [1]
+
+
+# --- heartbeat ------------------------------------------------------------------------------------------
+
+
+def beat(house, pilot, *entries):
+    answer = house.call("POST", "/v1/pilots/heartbeat", {"jobs": list(entries)}, token=pilot)
+    assert answer.status == 200, answer.body
+    return answer.json
+
+
+def test_a_heartbeat_shows_the_last_output_live(house):
+    house.submitted()
+    pilot = house.pilot()
+    house.claim(pilot)
+    assert beat(house, pilot, {"id": 1, "attempt": 1, "cpu_seconds": 1.5, "tail": "step 1\n"}) == {
+        "kill": [], "drain": False, "lease_s": 1_800.0,
+    }  # fmt: skip
+    logs = house.get("/v1/jobs/1/logs")
+    assert (logs["live"], logs["tail"], logs["cpu_seconds"]) == (True, "step 1\n", 1.5)
+    beat(house, pilot, {"id": 1, "attempt": 1, "cpu_seconds": 2.5})  # nothing new was printed
+    logs = house.get("/v1/jobs/1/logs")
+    assert (logs["tail"], logs["cpu_seconds"]) == ("step 1\n", 2.5)
+    house.report(pilot, {"id": 1, "attempt": 1}, "Done", tail="all done\n")
+    logs = house.get("/v1/jobs/1/logs")
+    assert (logs["live"], logs["tail"], logs["state"]) == (False, "all done\n", "Done")
+
+
+def test_only_the_last_64_kilobytes_of_output_are_kept(house):
+    house.submitted()
+    pilot = house.pilot()
+    house.claim(pilot)
+    beat(house, pilot, {"id": 1, "attempt": 1, "tail": "x" * 100_000 + "END"})
+    tail = house.get("/v1/jobs/1/logs")["tail"]
+    assert len(tail) == 65_536
+    assert tail.endswith("END")
+
+
+def test_a_pilot_cannot_fill_the_server_s_memory_with_news(house):
+    """Heartbeats about ever new jobs: only the last one's are kept, and no more than a pilot may hold."""
+    pilot = house.pilot()
+    for k in range(20):
+        beat(house, pilot, *({"id": k * 100 + n + 1, "attempt": 1, "tail": "x" * 65_000} for n in range(100)))
+    (session,) = house.core.sessions.values()
+    assert len(session.usage) <= 100
+    assert sum(map(len, session.tails.values())) <= 8 << 20
+
+
+def test_news_of_jobs_that_the_pilot_no_longer_has_are_forgotten(house):
+    pilot = house.pilot()
+    beat(house, pilot, {"id": 1, "attempt": 1, "tail": "a"}, {"id": 2, "attempt": 1, "tail": "b"})
+    beat(house, pilot, {"id": 2, "attempt": 1})
+    (session,) = house.core.sessions.values()
+    assert (set(session.usage), dict(session.tails)) == ({(2, 1)}, {(2, 1): "b"})
+
+
+def test_kill_orders_are_repeated_until_the_end_is_reported(house):
+    house.submitted()
+    pilot = house.pilot()
+    (job,) = house.claim(pilot)
+    house.report(pilot, job, "Running")
+    house.control("kill", 1, reason="not needed")
+    running = {"id": 1, "attempt": 1}
+    for _ in range(2):
+        assert beat(house, pilot, running)["kill"] == [{**running, "reason": "not needed"}]
+    assert house.report(pilot, job, "Failed", cause="killed")["accepted"]
+    assert beat(house, pilot, running)["kill"] == []
+    assert house.get("/v1/jobs/1")["state"] == "Killed"
+
+
+def test_a_draining_pilot_is_told_so_and_gets_nothing_more(house):
+    house.submitted()
+    pilot = house.pilot()
+    assert house.call("POST", "/v1/pilots/drain", {"pilots": [1, 77]}, token="admin").json == {"changed": 1}
+    assert beat(house, pilot)["drain"] is True
+    answer = house.call("POST", "/v1/pilots/claim", house.claim_body(), token=pilot)
+    assert answer.json == {"jobs": [], "drain": True}
+    assert house.get("/v1/jobs/1")["state"] == "Waiting"
+    assert house.get("/v1/pilots")["pilots"][0]["drain"] == 1
+
+
+def test_a_claim_that_waits_ends_when_its_pilot_is_told_to_drain(house):
+    asked = start(house, house.pilot(), wait=30.0)
+    house.call("POST", "/v1/pilots/drain", {"pilots": [1]}, token="admin")
+    house.submitted()
+    assert jobs(house, asked) == []
+    assert house.get("/v1/jobs/1")["state"] == "Waiting"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {},
+        {"id": 1},
+        {"id": "1", "attempt": 1},
+        {"id": 10**30, "attempt": 1},
+        {"id": -1, "attempt": 1},
+        {"id": 1, "attempt": 10**30},
+        {"id": 1, "attempt": 1, "cpu_seconds": -1},
+        {"id": 1, "attempt": 1, "tail": 5},
+        {"id": 1, "attempt": 1, "tail": "x" * 300_000},
+    ],
+)
+def test_news_that_are_malformed(house, entry):
+    answer = house.call("POST", "/v1/pilots/heartbeat", {"jobs": [entry]}, token=house.pilot())
+    assert (answer.status, answer.code) == (400, "invalid-request")
+
+
+# --- report ---------------------------------------------------------------------------------------------
+
+
+def test_the_way_of_one_job_by_reports(house):
+    house.submitted()
+    pilot = house.pilot()
+    (job,) = house.claim(pilot)
+    assert house.report(pilot, job, "Running", started=house.now)["accepted"]
+    assert house.get("/v1/jobs/1")["state"] == "Running"
+    told = {
+        "cause": "exit", "exit_code": 3, "cpu_seconds": 1.5, "wall_seconds": 2.5, "max_rss_mb": 10.5,
+        "ended": house.now + 2, "message": "it said no", "tail": "boo",
+    }  # fmt: skip
+    assert house.report(pilot, job, "Failed", **told)["accepted"]
+    found = house.get("/v1/jobs/1")
+    assert (found["state"], found["exit_code"], found["cause"]) == ("Failed", 3, "exit")
+    assert "exit code 3" in found["reason"]
+    assert found["attempts"][0]["max_rss_mb"] == 10.5
+    assert [event["event"] for event in found["events"]] == ["Waiting", "Matched", "Running", "Failed"]
+
+
+def test_many_reports_in_one_request_are_judged_one_by_one(house):
+    house.submitted({}, {})
+    pilot = house.pilot()
+    house.claim(pilot, 2)
+    entries = [
+        {"id": 1, "attempt": 1, "state": "Done"},
+        {"id": 1, "attempt": 2, "state": "Done"},
+        {"id": 99, "attempt": 1, "state": "Done"},
+        {"id": 2, "attempt": 1, "state": "Running"},
+    ]
+    results = house.call("POST", "/v1/pilots/report", {"reports": entries}, token=pilot).json["results"]
+    assert [one["accepted"] for one in results] == [True, False, False, True]
+    assert [one.get("reason") for one in results] == [None, "stale attempt", "no such attempt", None]
+
+
+def test_a_released_job_goes_back_and_keeps_its_number_of_attempts(house):
+    house.submitted({"MaxAttempts": 2})
+    pilot = house.pilot()
+    for attempt in (1, 2):
+        (job,) = house.claim(pilot)
+        assert job["attempt"] == attempt
+        house.report(pilot, job, "Released", cause="pilot-shutdown")
+    found = house.get("/v1/jobs/1")
+    assert (found["state"], len(found["attempts"])) == ("Failed", 2)
+    assert "maximum of 2 attempts" in found["reason"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"state": "Flying"},
+        {"state": "Done\n"},
+        {"state": ""},
+        {"id": "one"},
+        {"id": 10**30},
+        {"attempt": 10**30},
+        {"attempt": 1.5},
+        {"exit_code": 10**30},
+        {"exit_code": "0"},
+        {"signal": -(10**30)},
+        {"cpu_seconds": -1},
+        {"cpu_seconds": "long"},
+        {"started": "yesterday"},
+        {"output": {"sha256": "x", "size": 1}},
+        {"output": {"sha256": "0" * 64, "size": -1}},
+        {"output": {"sha256": "0" * 64, "size": 10**30}},
+        {"message": "x" * 10_000},
+        {"tail": "x" * 300_000},
+        {"cause": "x" * 300},
+    ],
+)
+def test_a_report_that_is_malformed_is_refused_for_good(house, change):
+    """400, not 503: a pilot asks again after a 503, for ever."""
+    house.submitted()
+    pilot = house.pilot()
+    (job,) = house.claim(pilot)
+    one = {"id": job["id"], "attempt": job["attempt"], "state": "Done", **change}
+    answer = house.call("POST", "/v1/pilots/report", {"reports": [one]}, token=pilot)
+    assert (answer.status, answer.code) == (400, "invalid-request")
+    assert house.get("/v1/jobs/1")["state"] == "Matched"
+
+
+@pytest.mark.parametrize("odd", [{"started": -1e300, "ended": 1e300}, {"cause": "no such"}, {"exit_code": -9}])
+def test_odd_but_harmless_reports_are_taken(house, odd):
+    house.submitted()
+    pilot = house.pilot()
+    (job,) = house.claim(pilot)
+    assert house.report(pilot, job, **odd)["accepted"]
+    house.get("/v1/jobs/1")
+    house.get("/v1/standing")
+
+
+# --- leave ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reason", "state"), [("idle", "Done"), ("drained", "Done"), ("sigterm", "Done"), ("error", "Aborted")]
+)
+def test_how_a_pilot_leaves_is_written_down(house, reason, state):
+    pilot = house.pilot()
+    body = {"reason": reason, "message": "goodbye"}
+    assert house.call("POST", "/v1/pilots/leave", body, token=pilot).status == 200
+    assert house.get("/v1/pilots")["pilots"] == []
+    (row,) = house.get("/v1/pilots?all=true")["pilots"]
+    assert (row["state"], row["reason"]) == (state, f"{reason}: goodbye")
+
+
+def test_a_late_census_does_not_change_how_a_pilot_left(house):
+    pilot = house.pilot()
+    house.call("POST", "/v1/pilots/leave", {"reason": "idle"}, token=pilot)
+    ended = {"pilot": 1, "state": "Lost", "reason": "ended: exit code 0"}
+    assert house.call("POST", "/v1/service/ended", ended, token="service").json == {"rescued": 0}
+    assert house.get("/v1/pilots?all=true")["pilots"][0]["state"] == "Done"
+
+
+@pytest.mark.parametrize("body", [{"pilot": 99, "state": "Lost", "reason": ""}, {"pilot": 1, "state": "Flying", "reason": ""}])
+def test_the_service_is_told_what_it_asked_wrongly(house, body):
+    house.pilot()
+    assert house.call("POST", "/v1/service/ended", body, token="service").status in (400, 404)
+
+
+def test_an_unknown_service_call(house):
+    assert house.call("POST", "/v1/service/fly", {}, token="service").status == 404

@@ -1,0 +1,257 @@
+"""The command line against a real server, with pilots and payloads: the whole life of some jobs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lodesman
+
+pytestmark = pytest.mark.e2e
+
+PATIENCE = 60.0
+SOURCE = str(Path(lodesman.__file__).parents[1])
+PROGRAM = [sys.executable, "-c", "import sys; from lodesman.cli import main; sys.exit(main())"]
+SETTINGS = {
+    "pilots.idle_seconds": 3,
+    "pilots.heartbeat_seconds": 1,
+    "pilots.stop_at_exit": True,
+    "pilots.python": sys.executable,
+    "director.PollingTime": 1,
+}
+SCRIPT = """#!/bin/sh
+echo "member $1"
+cat data.txt > result.txt
+echo "seen by $1" >> result.txt
+exit "$2"
+"""
+
+
+def wait_for(look: Callable[[], Any], what: str) -> Any:
+    """Look again and again until something is there; fail after a deadline."""
+    end = time.monotonic() + PATIENCE
+    while not (found := look()):
+        assert time.monotonic() < end, f"waited in vain for {what}"
+        threading.Event().wait(0.1)
+    return found
+
+
+@dataclass
+class Shell:
+    """A user at a directory with a server."""
+
+    folder: Path
+    environ: dict[str, str]
+
+    def __call__(self, *arguments: str, code: int = 0) -> str:
+        """Standard output of one command, which must end with this exit code."""
+        done = subprocess.run(
+            [*PROGRAM, *arguments], cwd=self.folder, env=self.environ, capture_output=True, text=True,
+            timeout=PATIENCE, check=False,
+        )  # fmt: skip
+        assert done.returncode == code, (
+            f"lode {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        )
+        self.err = done.stderr
+        return done.stdout
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self(*arguments, "--json"))
+
+    def states(self, jobs: str) -> dict[int, str]:
+        return {job["id"]: job["state"] for job in self.json("status", jobs)["jobs"]}
+
+    def wait(self, jobs: str, *states: str) -> None:
+        wait_for(lambda: set(self.states(jobs).values()) <= set(states), f"{jobs} to be {states}")
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    """A server started by `lode init` and `lode server`, ended as by Ctrl-C; none of its processes stays."""
+    folder = tmp_path_factory.mktemp("grid")
+    port = free_port()
+    environ = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("LODE_")},
+        "PYTHONPATH": SOURCE, "HOME": str(folder / "home"), "LODE_SERVER": f"http://127.0.0.1:{port}",
+    }  # fmt: skip
+    shell = Shell(folder, environ)
+    shell("init")
+    words = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={json.dumps(value)}")]
+    with (folder / "server.log").open("wb") as log:
+        server = subprocess.Popen(
+            [*PROGRAM, "server", "--port", str(port), *words], cwd=folder, env=environ, stdout=log, stderr=log,
+            start_new_session=True,
+        )  # fmt: skip
+    try:
+        wait_for(lambda: answers(shell) or server.poll() is not None, "the server")
+        assert server.poll() is None, (folder / "server.log").read_text()
+        yield shell
+    finally:
+        server.send_signal(signal.SIGINT)
+        code = server.wait(PATIENCE)
+    assert code == 0, (folder / "server.log").read_text()
+    wait_for(lambda: not ours(folder), f"the end of {ours(folder)}")
+
+
+def answers(shell: Shell) -> bool:
+    done = subprocess.run(
+        [*PROGRAM, "whoami"],
+        cwd=shell.folder,
+        env=shell.environ,
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    return done.returncode == 0
+
+
+def ours(folder: Path) -> list[str]:
+    """Processes whose command line names the directory."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                words = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if str(folder).encode() in words:
+                found.append(f"{entry.name} {words!r}")
+    return found
+
+
+def test_a_first_job_from_submission_to_result(shell: Shell) -> None:
+    (number,) = shell("submit", "hello.jdl").split()
+    shell.wait(number, "Done")
+    assert "hello from a pilot" in shell("logs", number)
+    shell("output", number, "--dir", "first")
+    assert (shell.folder / "first" / number / "std.out").read_text() == "hello from a pilot\n"
+    assert "job" in shell("show", number)
+    events = [event["event"] for event in shell.json("events", number)["events"]]
+    assert events[0] == "Waiting"
+    assert events[-1] == "Done"
+    assert shell.json("standing")["states"]["Done"] >= 1
+
+
+def test_an_array_with_files_there_and_back(shell: Shell) -> None:
+    folder = shell.folder / "array"
+    folder.mkdir()
+    (folder / "run.sh").write_text(SCRIPT)
+    (folder / "data.txt").write_text("data\n")
+    (folder / "array.jdl").write_text(
+        '[ JobName = "part_%n"; Executable = "run.sh"; Arguments = "%n 0"; CPUTime = 60; Parameters = 4;\n'
+        '  InputSandbox = {"run.sh", "data.txt"}; OutputSandbox = {"result.txt"}; ]'
+    )
+    assert "4 jobs would be submitted" in shell("submit", "--dry-run", "array/array.jdl")
+    jobs = shell("submit", "array/array.jdl").strip()
+    shell.wait(jobs, "Done")
+    rows = shell.json("status", jobs)["jobs"]
+    assert [row["name"] for row in rows] == [f"part_{n}" for n in range(4)]
+    shell("output", jobs, "--dir", "array/out")
+    for index, row in enumerate(rows):
+        result = shell.folder / "array" / "out" / str(row["id"]) / "result.txt"
+        assert result.read_text() == f"data\nseen by {index}\n"
+
+
+def test_a_failure_is_told_and_can_be_tried_again(shell: Shell) -> None:
+    (shell.folder / "fail.json").write_text(
+        json.dumps({"Executable": "/bin/sh", "Arguments": ["-c", "echo oops >&2; exit 3"], "CPUTime": 60})
+    )
+    (number,) = shell("submit", "fail.json").split()
+    shell.wait(number, "Failed")
+    assert "exit code 3" in shell("show", number)
+    assert "oops" in shell("logs", number)
+    shell("kill", number, code=6)
+    assert shell("reschedule", number) == "1 job rescheduled.\n"
+    wait_for(lambda: shell.json("status", number)["jobs"][0]["attempt"] == 2, "a second attempt")
+    shell.wait(number, "Failed")
+
+
+def test_a_job_that_cannot_run_is_refused_or_held_and_why_is_told(shell: Shell) -> None:
+    (shell.folder / "never.jdl").write_text(
+        '[ Executable = "/bin/true"; CPUTime = 60; Requirements = [ SoftwareTag = {"Nowhere"}; ]; ]'
+    )
+    shell("submit", "never.jdl", code=1)
+    assert "can never run" in shell.err
+    assert "SoftwareTag" in shell.err
+    (number,) = shell("submit", "never.jdl", "--hold-if-impossible").split()
+    assert f"lode why {number}" in shell.err
+    assert shell.states(number) == {int(number): "Held"}
+    why = shell("why", number)
+    assert why.startswith(f"Job {number}: NEVER. ")
+    assert "softwaretag" in why.lower()
+    assert shell("delete", number) == "1 job deleted.\n"
+    assert int(number) not in {job["id"] for job in shell.json("status")["jobs"]}
+
+
+def test_holding_releasing_and_killing(shell: Shell) -> None:
+    (shell.folder / "sleep.jdl").write_text(
+        '[ Executable = "/bin/sh"; Arguments = {"-c", "echo begun; sleep 600"}; CPUTime = 60; Parameters = 20; ]'
+    )
+    jobs = shell("submit", "sleep.jdl").strip()
+    first, last = jobs.split("-")
+    assert shell("hold", last, "--reason", "wait for data") == "1 job held.\n"
+    assert "wait for data" in shell("status", last)
+    assert shell("why", last).startswith(f"Job {last}: NOT NOW. ")
+    assert shell("release", last) == "1 job released.\n"
+    wait_for(lambda: shell.states(first)[int(first)] == "Running", "the first to run")
+    wait_for(lambda: "begun" in shell("logs", first), "its output while it runs")
+    assert shell("why", last).startswith(f"Job {last}: NOW. ")
+    assert shell("kill", jobs, "--reason", "enough") == "20 jobs killed.\n"
+    assert set(shell.states(jobs).values()) == {"Killed"}
+    counts = shell.json("status")["counts"]
+    assert "Waiting" not in counts
+    assert counts["Killed"] >= 20
+
+
+def test_lists_of_everything(shell: Shell) -> None:
+    assert "this.machine" in shell("site", "ls")
+    assert "this.machine/here/default" in shell("queue", "ls")
+    assert "CPUTime" in shell("queue", "ls", "--origin")
+    assert shell.json("pilot", "ls", "--all")["pilots"]
+    shell("tq", "ls")
+    assert "Decided" in shell("director", "show")
+    assert "users" in shell("standing")
+
+
+def test_users_see_their_own_jobs_only(shell: Shell) -> None:
+    shell("user", "add", "ann", "--vo", "local", "--group", "users")
+    shell("token", "issue", "ann", "--output", "ann.token", "--days", "1")
+    ann = Shell(shell.folder, {**shell.environ, "LODE_TOKEN_FILE": str(shell.folder / "ann.token")})
+    assert ann.json("whoami")["name"] == "ann"
+    assert ann.json("status")["jobs"] == []
+    ann("status", "1", code=3)
+    ann("kill", "1", code=3)
+    ann("logs", "1", code=3)
+    ann("output", "1", code=3)
+    ann("token", "ls", code=4)
+    (number,) = ann("submit", "hello.jdl").split()
+    assert [job["id"] for job in ann.json("status")["jobs"]] == [int(number)]
+    mine = next(token for token in shell.json("token", "ls")["tokens"] if token["account"] == "ann")
+    shell("token", "revoke", mine["hash"][:12])
+    ann("whoami", code=4)
+    shell.wait(number, "Done")
+
+
+def test_pilots_can_be_drained(shell: Shell) -> None:
+    (number,) = shell("submit", "hello.jdl").split()
+    pilots = wait_for(lambda: shell.json("pilot", "ls")["pilots"], "a pilot")
+    shell("pilot", "drain", ",".join(str(pilot["id"]) for pilot in pilots))
+    shell.wait(number, "Done")

@@ -1,0 +1,139 @@
+"""On a terminal: colours, tables that fit, progress bars, watching until Ctrl-C."""
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+from lodesman.cli import progress, root
+
+SOURCE = str(Path(root.__file__).parents[2])
+LODE = "import sys; from lodesman.cli import main; sys.exit(main())"
+STYLES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+PATIENCE = 30.0
+
+
+class Screen:
+    """A program at a terminal of 60 columns."""
+
+    def __init__(self, *words, url, **environ):
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 60, 0, 0))
+        self.terminal = ours
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", LODE, "--server", url, *words], stdin=theirs, stdout=theirs, stderr=theirs,
+            start_new_session=True,
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": SOURCE, "TERM": "xterm", "LODE_TOKEN": "x", **environ},
+        )  # fmt: skip
+        os.close(theirs)
+        self.text = ""
+
+    def read(self, until=""):
+        """Read on to a text, or to the end."""
+        end = time.monotonic() + PATIENCE
+        while not (until and until in self.text):
+            assert time.monotonic() < end, self.text
+            try:
+                data = os.read(self.terminal, 4_096)
+            except OSError:  # the other side was closed
+                break
+            if not data:
+                break
+            self.text += data.decode()
+        return self.text
+
+    def lines(self):
+        return [line.rstrip() for line in STYLES.sub("", self.text).replace("\r", "").splitlines()]
+
+
+@pytest.fixture
+def screen(server):
+    screens = []
+
+    def show(*words, **environ):
+        screens.append(Screen(*words, url=server.url, **environ))
+        return screens[-1]
+
+    yield show
+    for one in screens:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(one.process.pid, signal.SIGKILL)
+        one.process.wait(PATIENCE)
+        os.close(one.terminal)
+
+
+def test_a_table_has_colours_and_fits(screen, server, row):
+    server.on(
+        "GET", "/v1/jobs", {"jobs": [row(1, state="Failed", name="n" * 100, reason="\x1b]0;x\x07" * 5)]}
+    )
+    shown = screen("status", "1")
+    shown.read()
+    assert shown.process.wait(PATIENCE) == 0
+    assert "\x1b[31mFailed" in shown.text
+    assert "\x1b]0" not in shown.text
+    assert max(map(len, shown.lines())) <= 60
+    assert shown.text.count("n") >= 100
+
+
+def test_no_colour_means_none(screen, server, row):
+    server.on("GET", "/v1/jobs", {"jobs": [row(1, state="Failed")]})
+    shown = screen("status", "1", NO_COLOR="1")
+    assert "31m" not in shown.read()
+
+
+def test_the_verdict_is_coloured(screen, server):
+    server.on("GET", "/v1/jobs/1/why", {"id": 1, "state": "Waiting", "verdict": "now", "summary": "It can."})
+    shown = screen("why", "1")
+    shown.read()
+    assert "NOW" in shown.text
+    assert "\x1b[32m" in shown.text
+
+
+def test_watching_goes_on_until_interrupted(screen, server, row):
+    server.on("GET", "/v1/jobs", {"jobs": [row(1, state="Running")]})
+    shown = screen("status", "1", "--watch")
+    shown.read("Running")
+    os.killpg(shown.process.pid, signal.SIGINT)
+    shown.read()
+    assert shown.process.wait(PATIENCE) == 130
+    assert "Traceback" not in shown.text
+    assert shown.lines()[-1] == "lode: interrupted"
+
+
+def test_watching_ends_with_the_last_job(screen, server, row):
+    server.on("GET", "/v1/jobs", {"jobs": [row(1, state="Done")]})
+    shown = screen("status", "1", "--watch")
+    assert "Done" in shown.read()
+    assert shown.process.wait(PATIENCE) == 0
+
+
+def test_a_person_is_asked_and_can_say_no(screen, server):
+    server.on("POST", "/v1/jobs/control", {"changed": 101, "refused": 0, "examples": []})
+    shown = screen("kill", "1-101")
+    shown.read("[y/N]")
+    os.write(shown.terminal, b"n\n")
+    shown.read()
+    assert shown.process.wait(PATIENCE) == 130
+    assert server.asked == []
+    shown = screen("kill", "1-101", "--yes")
+    assert "101 jobs killed." in shown.read()
+
+
+@pytest.mark.parametrize("bar", [progress.byte_bar, progress.job_bar])
+def test_bars_leave_nothing_behind(bar, capsys):
+    with bar("fetching [bold]", 3) as advance:
+        advance(1)
+        advance(2)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "[bold]" in captured.err or captured.err == ""

@@ -1,0 +1,202 @@
+"""Choosing takes jobs one by one and can be undone; explaining counts what stands between."""
+
+import json
+import random
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from lodesman.matching.matcher import Matcher, explain_key
+from lodesman.matching.reasons import SiteNotListed, TooFewCores, TooLittleMemory
+from lodesman.matching.request import ResourceRequest
+from lodesman.matching.shares import GroupShare
+from lodesman.matching.task_queue import TaskQueueKey
+
+KEY = TaskQueueKey(owner="alice", group="bio", vo="vo1", norm_cpu_seconds=0)
+REQUEST = ResourceRequest(vo="vo1", site="A")
+
+
+@pytest.fixture
+def matcher():
+    return Matcher()
+
+
+def put(matcher, tq_id, waiting=1, **changes):
+    matcher.index.put(tq_id, replace(KEY, project=f"p{tq_id}", **changes), waiting, now=0.0)
+
+
+def choose(matcher, request=REQUEST, count=1, *, seed=1, undo=None):
+    return matcher.choose(request, count, now=0.0, rng=random.Random(seed), undo=[] if undo is None else undo)
+
+
+def waiting(matcher):
+    return {tq_id: jobs for tq_id, _, jobs in matcher.index.queues()}
+
+
+# --- choosing -----------------------------------------------------------------------------------------
+
+
+def test_each_job_chosen_leaves_its_task_queue(matcher):
+    put(matcher, 1, 2)
+    assert choose(matcher) == [1]
+    assert waiting(matcher) == {1: 1}
+    assert choose(matcher) == [1]
+    assert choose(matcher) == []
+    assert waiting(matcher) == {1: 0}
+
+
+def test_nothing_chosen_leaves_no_undo(matcher):
+    undo = []
+    assert choose(matcher, undo=undo) == []
+    assert undo == []
+
+
+def test_several_jobs_at_once_are_as_many_as_there_are(matcher):
+    put(matcher, 1, 3)
+    put(matcher, 2, 2)
+    put(matcher, 3, 9, sites=("B",))
+    assert Counter(choose(matcher, count=4)).total() == 4
+    assert len(choose(matcher, count=4)) == 1
+    assert waiting(matcher) == {1: 0, 2: 0, 3: 9}
+
+
+def test_no_jobs_asked_no_jobs_chosen(matcher):
+    put(matcher, 1, 3)
+    assert choose(matcher, count=0) == []
+    assert waiting(matcher) == {1: 3}
+
+
+def test_undo_restores_everything_in_reverse_order(matcher):
+    put(matcher, 1, 3)
+    put(matcher, 2, 1)
+    undo = []
+    assert len(choose(matcher, count=10, undo=undo)) == 4
+    assert len(undo) == 4
+    assert matcher.eligible(REQUEST) == []
+    for step in reversed(undo):
+        step()
+    assert waiting(matcher) == {1: 3, 2: 1}
+    assert sorted(matcher.eligible(REQUEST)) == [1, 2]
+
+
+def test_the_second_claim_of_a_batch_sees_the_first(matcher):
+    put(matcher, 1, 1)
+    undo = []
+    assert choose(matcher, undo=undo) == [1]
+    assert choose(matcher, undo=undo) == []
+    for step in reversed(undo):
+        step()
+    assert choose(matcher) == [1]
+
+
+def test_each_job_of_one_request_is_drawn_anew(matcher):
+    for n in range(4):
+        put(matcher, n, 10_000, group=f"g{n}")
+    matcher.set_shares({"g0": GroupShare(share=3000), "g1": GroupShare(share=1000)})
+    got = Counter(choose(matcher, count=6000))
+    assert got[0] == pytest.approx(3000, abs=200)
+    assert got[3] == pytest.approx(1000, abs=150)
+
+
+def test_a_limit_applies_to_the_next_job_of_the_same_request(matcher):
+    """The caller blocks between two choices; what is blocked is not drawn."""
+    put(matcher, 1, 5)
+    put(matcher, 2, 5)
+    matcher.index.block(1, "quota")
+    assert choose(matcher, count=10) == [2] * 5
+    matcher.index.unblock(1, "quota")
+    assert choose(matcher, count=10) == [1] * 5
+
+
+# --- who took part ------------------------------------------------------------------------------------
+
+
+def test_the_groups_that_took_part(matcher):
+    put(matcher, 1, 1, group="a")
+    put(matcher, 2, 9, group="b")
+    put(matcher, 3, 9, group="c", sites=("B",))
+    chosen = choose(matcher)
+    assert json.loads(matcher.eligible_groups(chosen)) == ["a", "b"]
+    assert matcher.eligible_groups([]) is None
+
+
+def test_a_group_whose_last_job_was_taken_took_part(matcher):
+    put(matcher, 1, 1, group="a")
+    chosen = choose(matcher)
+    assert chosen == [1]
+    assert matcher.eligible_groups(chosen) == '["a"]'
+
+
+def test_groups_without_share_are_named_too(matcher):
+    matcher.set_shares({"a": GroupShare(share=0)})
+    put(matcher, 1, 5, group="a")
+    put(matcher, 2, 5, group="b")
+    assert set(json.loads(matcher.eligible_groups(choose(matcher)))) == {"a", "b"}
+
+
+def test_nobody_took_part_before_the_first_choice(matcher):
+    assert matcher.eligible_groups([1]) is None
+
+
+# --- explaining ---------------------------------------------------------------------------------------
+
+
+def test_why_a_request_gets_what_it_gets(matcher):
+    put(matcher, 1)
+    put(matcher, 2, sites=("B",))
+    put(matcher, 3, sites=("B",), cores=4)
+    put(matcher, 4, group="chem", memory_mb=100)
+    put(matcher, 5, vo="vo2")
+    put(matcher, 6, 0)
+    put(matcher, 7)
+    put(matcher, 8, cores=4)
+    matcher.index.block(7, "quota")
+    matcher.index.block(8, "quota")
+    told = matcher.explain_request(replace(REQUEST, groups=("bio",)))
+    assert told.waiting == 7
+    assert told.eligible == 1
+    assert told.blocked == 1
+    assert dict(told.refused) == {"vo": 1, "group": 1, "site": 2, "cores": 2, "memory": 1}
+
+
+def test_why_an_empty_index_gives_nothing(matcher):
+    told = matcher.explain_request(REQUEST)
+    assert (told.waiting, told.eligible, told.blocked, dict(told.refused)) == (0, 0, 0, {})
+
+
+def test_a_private_pilot_without_a_group_is_refused_by_every_group(matcher):
+    put(matcher, 1)
+    put(matcher, 2, group="chem")
+    told = matcher.explain_request(replace(REQUEST, pilot_type="private"))
+    assert told.eligible == 0
+    assert dict(told.refused) == {"group": 2}
+
+
+def test_which_resources_may_run_a_task_queue():
+    key = replace(KEY, sites=("A",), cores=2, memory_mb=100)
+    requests = [
+        ResourceRequest(vo="vo1", site="B"),
+        ResourceRequest(vo="vo1", site="A", cores=2),
+        ResourceRequest(vo="vo1", site="B", cores=2, memory_mb=100),
+        ResourceRequest(vo="vo1", site="A", cores=4, memory_mb=4000),
+    ]
+    told = explain_key(key, requests[:3])
+    assert (told.asked, told.fitting) == (3, 0)
+    assert dict(told.refused) == {"site": 2, "cores": 1, "memory": 2}
+    assert told.nearest == (requests[1], (TooLittleMemory(wanted=100, offered=0),))
+    told = explain_key(key, requests)
+    assert (told.asked, told.fitting) == (4, 1)
+    assert told.nearest == (requests[3], ())
+
+
+def test_the_nearest_of_equals_is_the_first_and_of_none_nothing():
+    key = replace(KEY, sites=("A",), cores=2)
+    requests = [ResourceRequest(vo="vo1", site="A"), ResourceRequest(vo="vo1", site="B", cores=2)]
+    assert explain_key(key, requests).nearest == (requests[0], (TooFewCores(wanted=2, offered=1),))
+    assert explain_key(key, requests[::-1]).nearest == (
+        requests[1],
+        (SiteNotListed(wanted=("A",), offered="B"),),
+    )
+    told = explain_key(key, [])
+    assert (told.asked, told.fitting, dict(told.refused), told.nearest) == (0, 0, {}, None)

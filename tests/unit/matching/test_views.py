@@ -1,0 +1,156 @@
+"""Remembered masks are true after everything that can happen to a group, and are not remembered for ever."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from lodesman.matching.criteria import fits
+from lodesman.matching.group_index import RECENT
+from lodesman.matching.index import Index
+from lodesman.matching.lottery import Lottery
+from lodesman.matching.request import ResourceRequest
+from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.matching.views import VIEWS_AT_MOST, Views, numbers_of
+
+KEY = TaskQueueKey(owner="alice", group="bio", vo="vo1", norm_cpu_seconds=0)
+REQUEST = ResourceRequest(vo="vo1", site="A", memory_mb=1000)
+
+
+class Watched:
+    """An index with one view on it."""
+
+    def __init__(self, request=REQUEST):
+        self.index = Index()
+        self.lottery = Lottery(self.index)
+        self.request = request
+        self.view = Views(self.index).of(request)
+        self.next_id = 0
+
+    def put(self, **changes):
+        self.next_id += 1
+        self.index.put(self.next_id, replace(KEY, project=f"p{self.next_id}", **changes), 1, now=0.0)
+        return self.next_id
+
+    def seen(self):
+        ballot = self.lottery.look(self.view)
+        return {
+            queue.tq_id
+            for group in ballot.groups
+            for queue in group.queues(self.view.mask(group, numbers_of(self.request)))
+        }
+
+    def expected(self):
+        return {tq_id for tq_id, key, waiting in self.index.queues() if waiting and fits(key, self.request)}
+
+
+@pytest.fixture
+def watched():
+    return Watched()
+
+
+@pytest.mark.parametrize("arrivals", [1, 3, 8, 9, RECENT, RECENT + 1, 3 * RECENT])
+def test_a_mask_catches_up_with_few_and_many_arrivals(watched, arrivals):
+    watched.put()
+    assert watched.seen() == {1}
+    for n in range(arrivals):
+        watched.put(sites=("A",) if n % 2 else ("B",))
+    assert watched.seen() == watched.expected()
+
+
+def test_a_slot_that_changes_hands_between_two_looks(watched):
+    fitting = watched.put()
+    watched.put()
+    assert len(watched.seen()) == 2
+    watched.index.remove(fitting)
+    unfit = watched.put(sites=("B",))
+    assert watched.seen() == {2}
+    watched.index.remove(unfit)
+    assert watched.seen() == {2}
+    again = watched.put()
+    assert watched.seen() == {2, again}
+
+
+def test_a_task_queue_with_a_long_list_of_sites_arrives(watched):
+    watched.put()
+    watched.seen()
+    here = watched.put(sites=tuple(sorted(["A", *(f"S{n:03}" for n in range(400))])))
+    watched.put(sites=tuple(f"S{n:03}" for n in range(400)))
+    assert watched.seen() == {1, here}
+
+
+def test_the_mask_of_a_vanished_group_is_not_taken_for_that_of_a_new_one(watched):
+    old = watched.put(group="old")
+    assert watched.seen() == {old}
+    watched.index.remove(old)
+    watched.put(group="new", sites=("B",))
+    assert [group.number for group in watched.index.groups()] == [0]
+    assert watched.seen() == set()
+
+
+def test_numbers_are_asked_anew_each_time(watched):
+    small, large = watched.put(memory_mb=500), watched.put(memory_mb=2000)
+    (group,) = watched.lottery.look(watched.view).groups
+    assert {queue.tq_id for queue in group.queues(watched.view.mask(group, [1, 1000, 0]))} == {small}
+    assert {queue.tq_id for queue in group.queues(watched.view.mask(group, [1, 4000, 0]))} == {small, large}
+    assert watched.view.mask(group, [0, 4000, 0]) == 0
+
+
+def test_a_node_too_small_for_anything_leaves_the_masks_alone(watched):
+    watched.put(memory_mb=500)
+    (group,) = watched.lottery.look(watched.view).groups
+    assert watched.view.mask(group, [1, 100, 0]) == 0
+    assert watched.view._seen == [0]
+    assert watched.view.mask(group, [1, 500, 0]) == 1
+    assert watched.view._seen == [group.arrived]
+
+
+def test_long_random_life_of_an_index():
+    watched = Watched()
+    rng = random.Random(4)
+    sites = [(), ("A",), ("A", "B"), ("B",)]
+    for step in range(1_500):
+        known = [tq_id for tq_id, _, _ in watched.index.queues()]
+        if rng.random() < 0.55 or not known:
+            watched.put(
+                sites=rng.choice(sites), group=rng.choice("xyz"), memory_mb=rng.choice([0, 900, 1100])
+            )
+        else:
+            watched.index.remove(rng.choice(known))
+        if step % rng.choice([1, 5, 40]) == 0:
+            assert watched.seen() == watched.expected()
+
+
+def test_requests_alike_but_for_numbers_and_names_of_queues_share_a_view():
+    views = Views(Index())
+    one = views.of(REQUEST)
+    assert views.of(replace(REQUEST, cores=8, memory_mb=1, norm_cpu_seconds=77, queue="short")) is one
+    assert views.of(replace(REQUEST, site="B")) is not one
+    assert len(views) == 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"vo": "vo2"}, {"groups": ("bio",)}, {"owner": "alice"}, {"pilot_type": "private"}, {"site": "B"},
+        {"ce": "c"}, {"platform": "p"}, {"tags": ("t",)}, {"required_tags": ("t",)}, {"job_types": ("User",)},
+        {"submit_pools": ("x",)}, {"submission_pool": "s"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_every_attribute_that_a_mask_depends_on_tells_views_apart(changes):
+    views = Views(Index())
+    assert views.of(REQUEST) is not views.of(replace(REQUEST, **changes))
+
+
+def test_views_are_dropped_when_not_used():
+    views = Views(Index())
+    first = views.of(REQUEST)
+    for n in range(3 * VIEWS_AT_MOST):
+        views.of(replace(REQUEST, site=f"S{n}"))
+        if n % 100 == 0:
+            assert views.of(REQUEST) is first
+    assert len(views) <= 2 * VIEWS_AT_MOST
+    for n in range(3 * VIEWS_AT_MOST):
+        views.of(replace(REQUEST, site=f"T{n}"))
+    assert views.of(REQUEST) is not first

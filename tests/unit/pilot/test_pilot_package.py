@@ -1,0 +1,101 @@
+"""The zipapp: what is in it, that it is always the same, and that it runs alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from lodesman.pilot.package import build_pilot, pilot_sources
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    target = tmp_path_factory.mktemp("package") / "pilot.pyz"
+    build_pilot(target)
+    return target
+
+
+def run(archive, *arguments, cwd, interpreter=sys.executable):
+    return subprocess.run(
+        [interpreter, "-I", str(archive), *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_what_travels():
+    names = set(pilot_sources())
+    assert {"__main__.py", "lodesman/__init__.py", "lodesman/errors.py", "lodesman/pilot/loop.py"} <= names
+    assert "lodesman/client/connection.py" in names
+    assert "lodesman/pilot/package.py" not in names
+    assert {name.split("/")[1] for name in names if "/" in name} == {
+        "__init__.py",
+        "errors.py",
+        "client",
+        "pilot",
+    }
+
+
+def test_the_same_bytes_every_time(archive, tmp_path):
+    again = tmp_path / "again.pyz"
+    digest = build_pilot(again)
+    assert again.read_bytes() == archive.read_bytes()
+    assert digest == hashlib.sha256(again.read_bytes()).hexdigest()
+    assert stat.S_IMODE(again.stat().st_mode) == 0o755
+    assert [path.name for path in tmp_path.iterdir()] == ["again.pyz"]
+
+
+def test_it_replaces_an_older_one_in_one_step(archive, tmp_path):
+    target = tmp_path / "pilot.pyz"
+    target.write_text("old")
+    with target.open() as old:
+        build_pilot(target)
+        assert old.read() == "old"  # who runs it goes on with what it was
+    assert zipfile.is_zipfile(target)
+
+
+def test_it_says_how_it_is_used(archive, tmp_path):
+    done = run(archive, "--help", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "--file" in done.stdout
+
+
+def test_unusable_arguments(archive, tmp_path):
+    assert run(archive, cwd=tmp_path).returncode == 2
+    done = run(archive, "--file", "nothing.json", cwd=tmp_path)
+    assert done.returncode == 2
+    assert json.loads(done.stderr)["event"] == "unusable"
+
+
+def test_the_file_is_removed_also_when_it_is_unusable(archive, tmp_path):
+    (tmp_path / "pilot.json").write_text('{"join_token": "secret"}')
+    done = run(archive, "--file", "pilot.json", cwd=tmp_path)
+    assert done.returncode == 2
+    assert not (tmp_path / "pilot.json").exists()
+    assert "secret" not in done.stderr
+
+
+def test_a_file_that_cannot_be_removed_is_blanked(archive, tmp_path):
+    """A second name stands for what a spool directory keeps."""
+    (tmp_path / "pilot.json").write_text('{"join_token": "secret"}')
+    os.link(tmp_path / "pilot.json", tmp_path / "spool")
+    run(archive, "--file", "pilot.json", cwd=tmp_path)
+    assert (tmp_path / "spool").read_text().strip() == ""
+
+
+def test_a_directory_that_cannot_be_used(archive, tmp_path):
+    content = {"servers": ["http://127.0.0.1:1"], "join_token": "secret", "stamp": "s"}
+    (tmp_path / "pilot.json").write_text(json.dumps(content))
+    (tmp_path / "in-the-way").write_text("")
+    done = run(archive, "--file", "pilot.json", "--dir", "in-the-way", cwd=tmp_path)
+    assert done.returncode == 2

@@ -1,0 +1,588 @@
+"""Roster, claims, heartbeat and watch: the pilot's threads, each alone, around payloads made of nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from lodesman.client import Aborted
+from lodesman.errors import Conflict, Unauthorized, Unavailable
+from lodesman.pilot import roster as roster_module
+from lodesman.pilot.claims import Claimer
+from lodesman.pilot.heartbeat import Heartbeat
+from lodesman.pilot.journal import Journal
+from lodesman.pilot.life import Slot
+from lodesman.pilot.limits import Measured
+from lodesman.pilot.outcome import Stop
+from lodesman.pilot.protocol import Broken, Claim, Orders
+from lodesman.pilot.roster import Roster
+from lodesman.pilot.tree import Usage
+from lodesman.pilot.wake import Wake
+from lodesman.pilot.watch import Watch
+
+STOP = Stop("killed", "why")
+
+
+class Puppet:
+    """A payload that runs until it is told to end, or is stopped."""
+
+    def __init__(self, job, bench=None):
+        self.job = job
+        self.node_failed = False
+        self.usage = Usage()
+        self.stops: list[tuple[Stop, float]] = []
+        self.kill_at: float | None = None
+        self.began = 0.0
+        self.tail: str | None = "text"
+        self.heard_stamps: list = []
+        self.over = Measured(0, 0, 0, 0)
+        self.ended = threading.Event()
+        self.started = threading.Event()
+        self.handed_in = threading.Event()
+        self.handed_in.set()
+
+    def run(self, on_free, on_done):
+        self.started.set()
+        assert self.ended.wait(10)
+        on_free()
+        assert self.handed_in.wait(10)
+        on_done()
+
+    def stop(self, stop, *, grace_s):
+        self.stops.append((stop, grace_s))
+        self.ended.set()
+
+    @property
+    def stopping(self):
+        return bool(self.stops)
+
+    def measured(self, now):
+        return self.over
+
+    def news(self):
+        return "stamp", self.tail
+
+    def heard(self, stamp):
+        self.heard_stamps.append(stamp)
+
+
+class NoOutbox:
+    def __init__(self):
+        self.kept: list = []
+
+    def count(self):
+        return len(self.kept)
+
+    def keys(self):
+        return self.kept
+
+
+@pytest.fixture
+def puppets(monkeypatch):
+    made: list[Puppet] = []
+
+    def make(job, bench):
+        made.append(Puppet(job))
+        return made[-1]
+
+    monkeypatch.setattr(roster_module, "Payload", make)
+    return made
+
+
+@pytest.fixture
+def changes():
+    return []
+
+
+@pytest.fixture
+def bench(clock):
+    return SimpleNamespace(ticker=clock, outbox=NoOutbox())
+
+
+@pytest.fixture
+def roster(bench, changes, puppets):
+    slot = Slot(cores=2, memory_mb=1000, jobs_at_once=2)
+    made = Roster(slot, bench, on_change=lambda: changes.append(1))
+    yield made
+    made.stop_all(STOP, grace_s=0)
+    for puppet in puppets:
+        puppet.handed_in.set()
+    until(lambda: not made.load().running and made.load().unsent == len(bench.outbox.kept))
+
+
+def until(condition):
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.005)
+
+
+# --- the roster -------------------------------------------------------------------------------------
+
+
+def test_what_fits_starts_and_the_rest_waits_in_order(roster, puppets, make_job, changes, clock):
+    roster.admit([make_job(1), make_job(2), make_job(3, cores=2), make_job(4)])
+    until(lambda: all(puppet.started.is_set() for puppet in puppets))
+    assert [puppet.job.id for puppet in puppets] == [1, 2]
+    load = roster.load()
+    assert (load.running, load.backlog, load.unsent) == ([(1, 0), (1, 0)], 2, 0)
+    clock.now += 5
+    puppets[0].ended.set()
+    until(lambda: changes)
+    assert len(puppets) == 2  # the next one needs both cores, and nobody overtakes it
+    puppets[1].ended.set()
+    until(lambda: len(puppets) == 3)
+    assert roster.last_end == clock.now
+    puppets[2].ended.set()
+    until(lambda: len(puppets) == 4)
+    assert puppets[3].job.id == 4
+
+
+def test_room_is_free_before_the_result_is_packed(roster, puppets, make_job, clock):
+    roster.admit([make_job(1)])
+    puppets[0].handed_in.clear()
+    clock.now += 7
+    puppets[0].ended.set()
+    until(lambda: not roster.load().running)
+    load = roster.load()
+    assert (load.unsent, load.idle_since, load.told_nothing) == (1, clock.now, False)
+    assert roster.unreported() == [(1, 1)]
+    puppets[0].handed_in.set()
+    until(lambda: roster.load().unsent == 0)
+
+
+def test_unreported_are_all_that_hold_no_room(roster, puppets, make_job, bench):
+    bench.outbox.kept = [(9, 1)]
+    roster.admit([make_job(1, cores=2), make_job(2)])
+    assert roster.unreported() == [(2, 1), (9, 1)]
+    assert roster.load().unsent == 1
+
+
+def test_an_empty_answer_is_remembered_until_something_ran(roster, puppets, make_job, changes):
+    roster.admit([])
+    assert roster.load().told_nothing
+    assert changes
+    roster.admit([make_job(1)])
+    assert not roster.load().told_nothing
+
+
+def test_stop_all(roster, puppets, make_job):
+    roster.admit([make_job(1, cores=2), make_job(2)])
+    assert [job.id for job in roster.stop_all(STOP, grace_s=3)] == [2]
+    assert puppets[0].stops == [(STOP, 3)]
+    until(lambda: not roster.load().running)
+    assert roster.load().stopping
+    roster.admit([make_job(3)])
+    assert len(puppets) == 1
+
+
+def test_stop_one(roster, puppets, make_job):
+    roster.admit([make_job(1, cores=2), make_job(2), make_job(3)])
+    assert roster.stop_one((2, 1), STOP, grace_s=3).id == 2
+    assert roster.stop_one((9, 9), STOP, grace_s=3) is None
+    assert roster.stop_one((1, 1), STOP, grace_s=3) is None
+    assert puppets[0].stops == [(STOP, 3)]
+    until(lambda: len(puppets) == 2)
+    assert puppets[1].job.id == 3
+
+
+def test_drain_is_told_once(roster, changes):
+    roster.drain()
+    roster.drain()
+    assert roster.load().draining
+    assert len(changes) == 1
+
+
+def test_a_node_that_failed_drains(roster, puppets, make_job):
+    roster.admit([make_job(1)])
+    puppets[0].node_failed = True
+    puppets[0].ended.set()
+    until(lambda: roster.load().draining)
+
+
+# --- claims -----------------------------------------------------------------------------------------
+
+
+class Mouth:
+    """Stands for session and client: answers by a list, then hangs until it is aborted."""
+
+    def __init__(self, clock):
+        self.clock = clock
+        self.answers: list = []
+        self.asked: list = []
+        self.lost = False
+        self.aborted = threading.Event()
+        self.delays: list[int] = []
+
+    def client(self):
+        return self
+
+    def abort(self):
+        self.aborted.set()
+
+    def rearm(self):
+        self.aborted.clear()
+
+    def delay(self, failures):
+        self.delays.append(failures)
+        return 0.001
+
+    def claim(self, client, ask, token):
+        self.asked.append((ask, token))
+        if not self.answers:
+            assert self.aborted.wait(10)
+            raise Aborted("Ended.")
+        answer = self.answers.pop(0)
+        if isinstance(answer, Unauthorized):
+            self.lost = True
+        if isinstance(answer, Exception):
+            raise answer
+        if not isinstance(answer, Claim):
+            self.clock.now += 45  # it waited for it
+            answer = Claim()
+        return answer
+
+
+@pytest.fixture
+def mouth(clock):
+    return Mouth(clock)
+
+
+@pytest.fixture
+def claimer(mouth, roster, clock, log, tmp_path):
+    broken: list = []
+    journal = Journal(tmp_path / "journal")
+    made = Claimer(mouth, roster, journal, idle_s=600, ticker=clock, on_broken=broken.extend, log=log)
+    made.broken = broken
+    threads: list[threading.Thread] = []
+
+    def start():
+        threads.append(threading.Thread(target=made.run))
+        threads[0].start()
+
+    made.start = start
+    yield made
+    made.close()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+    journal.close()
+
+
+def test_each_answer_has_its_own_token(claimer, mouth, puppets, make_job):
+    mouth.answers = [Claim((make_job(1),)), "nothing"]
+    claimer.start()
+    until(lambda: len(mouth.asked) == 3)
+    assert len({token for _, token in mouth.asked}) == 3
+    assert [ask.cores for ask, _ in mouth.asked] == [2, 1, 1]
+    assert [puppet.job.id for puppet in puppets] == [1]
+
+
+def test_an_answer_that_is_lost_is_asked_for_again(claimer, mouth, puppets, make_job):
+    mouth.answers = [Unavailable("Lost."), Unavailable("Lost."), Claim((make_job(1),))]
+    claimer.start()
+    until(lambda: len(mouth.asked) == 4)
+    tokens = [token for _, token in mouth.asked]
+    assert tokens[0] == tokens[1] == tokens[2] != tokens[3]
+    assert mouth.delays == [1, 2]
+
+
+def test_a_refusal_ends_the_token(claimer, mouth):
+    mouth.answers = [Conflict("No.")]
+    claimer.start()
+    until(lambda: len(mouth.asked) == 2)
+    assert mouth.asked[0][1] != mouth.asked[1][1]
+
+
+def test_answers_that_did_not_wait_do_not_spin(claimer, mouth):
+    mouth.answers = [Claim(), Claim(), Claim()]
+    claimer.start()
+    until(lambda: len(mouth.asked) == 4)
+    assert mouth.delays == [1, 2, 3]
+
+
+def test_a_full_slot_asks_again_when_room_is_free(claimer, mouth, puppets, make_job, roster):
+    mouth.answers = [Claim((make_job(1, cores=2),))]
+    claimer.start()
+    until(lambda: puppets)
+    assert len(mouth.asked) == 1
+    puppets[0].ended.set()
+    until(lambda: len(mouth.asked) == 2)
+
+
+def test_more_room_ends_the_poll_and_keeps_its_token(claimer, mouth, puppets, make_job, roster):
+    mouth.answers = [Claim((make_job(1),))]
+    claimer.start()
+    until(lambda: len(mouth.asked) == 2)
+    claimer.renew()  # nothing changed: the poll goes on
+    assert not mouth.aborted.is_set()
+    puppets[0].ended.set()
+    until(lambda: not roster.load().running)
+    claimer.renew()
+    until(lambda: len(mouth.asked) == 3)
+    assert [ask.cores for ask, _ in mouth.asked] == [2, 1, 2]
+    assert mouth.asked[1][1] == mouth.asked[2][1]
+
+
+def test_drain_by_the_answer(claimer, mouth, roster, puppets, make_job):
+    mouth.answers = [Claim((make_job(1),), drain=True)]
+    claimer.start()
+    until(lambda: roster.load().draining)
+    until(lambda: puppets)
+    assert len(mouth.asked) == 1
+
+
+def test_attempts_seen_before_are_not_run(claimer, mouth, puppets, make_job, lines):
+    mouth.answers = [Claim((make_job(1),)), Claim((make_job(1), make_job(2)))]
+    claimer.start()
+    until(lambda: len(puppets) == 2)
+    assert [puppet.job.id for puppet in puppets] == [1, 2]
+    assert ("attempt-seen-before", {"job": "1.1"}) in lines
+
+
+def test_jobs_that_cannot_be_read_are_reported(claimer, mouth):
+    mouth.answers = [Claim(broken=(Broken((1, 1), "odd"),))]
+    claimer.start()
+    until(lambda: claimer.broken)
+    assert claimer.broken == [Broken((1, 1), "odd")]
+
+
+def test_a_journal_that_fails_runs_nothing_and_drains(claimer, mouth, roster, puppets, make_job, monkeypatch):
+    def fail(self, jobs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Journal, "take", fail)
+    mouth.answers = [Claim((make_job(1),))]
+    claimer.start()
+    until(lambda: roster.load().draining)
+    assert puppets == []
+
+
+def test_a_disowned_pilot_stops_asking(claimer, mouth):
+    mouth.answers = [Unauthorized("Who?")]
+    claimer.start()
+    until(lambda: mouth.lost)
+    assert len(mouth.asked) == 1
+
+
+# --- heartbeat --------------------------------------------------------------------------------------
+
+
+class Ear:
+    """Stands for session and client of the heartbeat."""
+
+    def __init__(self):
+        self.beats: list = []
+        self.orders: list = [Orders()]
+        self.delays: list[int] = []
+        self.aborted = False
+
+    def client(self):
+        return self
+
+    def abort(self):
+        self.aborted = True
+
+    def delay(self, failures):
+        self.delays.append(failures)
+        return 0.001
+
+    def beat(self, client, jobs, state):
+        self.beats.append((jobs, state))
+        orders = self.orders.pop(0) if len(self.orders) > 1 else self.orders[0]
+        if isinstance(orders, Exception):
+            raise orders
+        return orders
+
+
+@pytest.fixture
+def ear():
+    return Ear()
+
+
+@pytest.fixture
+def kills():
+    return []
+
+
+@pytest.fixture
+def heartbeat(ear, roster, clock, kills, log):
+    return Heartbeat(
+        ear, roster, every_s=0.01, ticker=clock, on_kill=lambda key, stop: kills.append((key, stop)), log=log
+    )
+
+
+def test_a_beat_tells_all(heartbeat, ear, roster, puppets, make_job, bench):
+    heartbeat.beat()
+    roster.admit([make_job(1), make_job(2), make_job(3)])
+    bench.outbox.kept = [(9, 1)]
+    puppets[0].over = Measured(cpu_seconds=1.23456, wall_seconds=2, rss_mb=3.21, stream_bytes=5)
+    puppets[1].tail = None
+    heartbeat.beat()
+    assert ear.beats[0] == ([], "idle")
+    jobs, state = ear.beats[1]
+    assert state == "running"
+    assert jobs[0] == {
+        "id": 1,
+        "attempt": 1,
+        "cpu_seconds": 1.235,
+        "wall_seconds": 2,
+        "rss_mb": 3.2,
+        "tail": "text",
+    }
+    assert "tail" not in jobs[1]
+    assert jobs[2:] == [{"id": 3, "attempt": 1}, {"id": 9, "attempt": 1}]
+    assert puppets[0].heard_stamps == ["stamp"]
+    roster.drain()
+    heartbeat.beat()
+    assert ear.beats[2][1] == "draining"
+
+
+def test_a_tail_that_nobody_heard_is_told_again(heartbeat, ear, roster, puppets, make_job):
+    roster.admit([make_job(1)])
+    ear.orders = [Unavailable("Away.")]
+    with pytest.raises(Unavailable):
+        heartbeat.beat()
+    assert puppets[0].heard_stamps == []
+
+
+def test_orders_are_obeyed(heartbeat, ear, roster, kills):
+    ear.orders = [Orders(kill=(((1, 2), "why"), ((3, 1), "")), drain=True)]
+    heartbeat.beat()
+    assert kills[0] == ((1, 2), Stop("killed", "why"))
+    assert kills[1][1].message
+    assert roster.load().draining
+
+
+def test_beats_go_on_after_failures_and_end_when_closed(heartbeat, ear, lines):
+    ear.orders = [Unavailable("Away."), Unavailable("Away."), Orders()]
+    thread = threading.Thread(target=heartbeat.run)
+    thread.start()
+    until(lambda: len(ear.beats) >= 5)
+    heartbeat.close()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert ear.aborted
+    assert ear.delays == [1, 2]
+    assert [event for event, _ in lines] == ["heartbeat-failed"] * 2
+
+
+def test_a_disowned_pilot_beats_no_more(heartbeat, ear):
+    ear.orders = [Unauthorized("Who?")]
+    heartbeat.run()
+    assert len(ear.beats) == 1
+
+
+# --- watch ------------------------------------------------------------------------------------------
+
+
+class Eye:
+    """Stands for the reaper: what was used, and what was killed."""
+
+    def __init__(self):
+        self.used: dict = {}
+        self.looks = 0
+        self.killed: list = []
+        self.shared: float | None = None
+
+    def look(self):
+        self.looks += 1
+        return self.used
+
+    def kill(self, key):
+        self.killed.append(key)
+
+    def shared_mb(self, key):
+        return self.shared
+
+
+@pytest.fixture
+def eye():
+    return Eye()
+
+
+@pytest.fixture
+def watch(eye, log):
+    session = SimpleNamespace(last_contact=0.0, lease_s=100.0)
+    made = Watch(eye, session, scaling=1.0, usual_s=1.0, grace_s=10.0, log=log)
+    made.session = session
+    return made
+
+
+def test_nothing_to_watch_costs_nothing(watch, eye):
+    assert watch.tick([], 5.0) == 6.0
+    assert eye.looks == 0
+
+
+def test_looks_are_as_rare_as_may_be(watch, eye, make_job):
+    puppet = Puppet(make_job(1))
+    eye.used = {(1, 1): Usage(cpu_seconds=3.0)}
+    assert watch.tick([puppet], 0.0) == 1.0
+    assert watch.tick([puppet], 0.5) == 1.0
+    assert eye.looks == 1
+    assert puppet.usage.cpu_seconds == 3.0
+    watch.tick([puppet], 1.0)
+    assert eye.looks == 2
+
+
+def test_limits_are_held(watch, make_job, lines):
+    puppet = Puppet(make_job(1, limit_wall_seconds=10))
+    puppet.over = Measured(0, 11, 0, 0)
+    watch.tick([puppet], 0.0)
+    assert [(stop.cause, grace_s) for stop, grace_s in puppet.stops] == [("wall-limit", 10.0)]
+    assert ("limit-passed", {"job": "1.1", "cause": "wall-limit"}) in lines
+    watch.tick([puppet], 5.0)
+    assert len(puppet.stops) == 1
+
+
+def test_memory_is_looked_at_closer_before_a_kill(watch, eye, make_job):
+    puppet = Puppet(make_job(1, limit_memory_mb=100))
+    puppet.over = Measured(0, 0, 500, 0)
+    eye.shared = 90.0
+    watch.tick([puppet], 0.0)
+    assert puppet.stops == []
+    eye.shared = None
+    watch.tick([puppet], 5.0)
+    assert [(stop.cause, grace_s) for stop, grace_s in puppet.stops] == [("memory-limit", 0.0)]
+
+
+def test_who_had_time_to_tidy_up_is_killed(watch, eye, make_job):
+    puppet = Puppet(make_job(1))
+    puppet.stops, puppet.kill_at = [(STOP, 1.0)], 0.4
+    assert watch.tick([puppet], 0.0) == 0.4
+    assert eye.killed == []
+    watch.tick([puppet], 0.4)
+    watch.tick([puppet], 0.5)
+    assert eye.killed == [(1, 1), (1, 1)]  # until it is gone
+
+
+def test_exclusive_payloads_end_with_the_lease(watch, make_job):
+    alone, other = Puppet(make_job(1, exclusive=True)), Puppet(make_job(2))
+    watch.tick([alone, other], 89.0)
+    assert alone.stops == []
+    watch.tick([alone, other], 90.0)
+    assert [stop.cause for stop, _ in alone.stops] == ["pilot-shutdown"]
+    assert other.stops == []
+
+
+# --- the bell ---------------------------------------------------------------------------------------
+
+
+def test_wake():
+    wake = Wake()
+    for _ in range(100_000):
+        wake.ring()  # its pipe is full long before
+    began = time.monotonic()
+    wake.wait(10)
+    assert time.monotonic() - began < 5
+    for _ in range(50):
+        wake.wait(0)
+    began = time.monotonic()
+    wake.wait(0.05)
+    assert time.monotonic() - began >= 0.04
+    threading.Timer(0.05, wake.ring).start()
+    wake.wait(10)
+    assert time.monotonic() - began < 5

@@ -1,0 +1,268 @@
+"""One attempt at a time, with real processes and no server."""
+
+from __future__ import annotations
+
+import tarfile
+import threading
+import time
+
+import pytest
+
+from lodesman.client import Aborted, BadChecksum
+from lodesman.errors import NotFound, Unavailable
+from lodesman.pilot.launch import Outside
+from lodesman.pilot.outbox import Outbox
+from lodesman.pilot.outcome import Stop
+from lodesman.pilot.payload import Bench, Payload, remove_tree
+from lodesman.pilot.protocol import InputFile
+from lodesman.pilot.reaper import Reaper
+
+INPUT = (InputFile("data", "/v1/sandboxes/x", "good", 1, unpack=False),)
+
+
+class Shelf:
+    """Stands for the client of a payload."""
+
+    def __init__(self) -> None:
+        self.fault: Exception | None = None
+        self.hang = False
+        self.aborted = threading.Event()
+        self.asked = threading.Event()
+        self.closed = False
+
+    def download(self, url, file, sha256, size):
+        self.asked.set()
+        if self.hang:
+            assert self.aborted.wait(10)
+            raise Aborted("Ended.")
+        if self.fault is not None:
+            raise self.fault
+        file.write_bytes(b"content")
+
+    def abort(self):
+        self.aborted.set()
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def shelf():
+    return Shelf()
+
+
+@pytest.fixture
+def bench(tmp_path, log, shelf):
+    return Bench(
+        directory=tmp_path,
+        outside=Outside("s1", {"PATH": "/usr/bin:/bin"}, 2.0),
+        reaper=Reaper("s1", adopts=False),
+        outbox=Outbox(tmp_path / "outbox", delay=lambda _: 0.0, log=log),
+        new_client=lambda: shelf,
+        clock=time.time,
+        ticker=time.monotonic,
+        log=log,
+    )
+
+
+@pytest.fixture
+def play(bench, make_job):
+    """Run a job to its end: (payload, report or None, names in order of what was called)."""
+
+    def run(*command, payload=None, **more):
+        payload = payload or Payload(make_job(1, *command, **more), bench)
+        calls: list[str] = []
+        payload.run(lambda: calls.append("free"), lambda: calls.append("done"))
+        assert calls == ["free", "done"]
+        ends = [item.record for item in bench.outbox._items.values() if item.final]
+        return payload, ends[0] if ends else None
+
+    return run
+
+
+def start(payload):
+    thread = threading.Thread(target=payload.run, args=(lambda: None, lambda: None))
+    thread.start()
+    return thread
+
+
+def until(condition):
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def end_of(bench):
+    return next(item.record for item in bench.outbox._items.values() if item.final)
+
+
+def files(bench):
+    with tarfile.open(bench.outbox.archive((1, 1))) as tar:
+        return {member.name: tar.extractfile(member).read() for member in tar}
+
+
+def test_success(play, bench, tmp_path, lines):
+    _, report = play("/bin/sh", "-c", "echo out; echo x > f", output_sandbox=("f",))
+    assert (report["state"], report["cause"], report["exit_code"]) == ("Done", "ok", 0)
+    assert files(bench) == {"std.out": b"out\n", "std.err": b"", "f": b"x\n"}
+    assert report["tail"] == "out\n"
+    assert report["wall_seconds"] > 0
+    assert report["max_rss_mb"] >= 0
+    assert not (tmp_path / "work/1.1").exists()
+    assert [event for event, _ in lines] == ["payload-started", "payload-ended"]
+    assert bench.reaper.look() == {}
+
+
+def test_inputs_are_there(play, bench, shelf):
+    _, report = play("/bin/cat", "data", inputs=INPUT)
+    assert report["state"] == "Done"
+    assert files(bench)["std.out"] == b"content"
+    assert shelf.closed
+
+
+@pytest.mark.parametrize(
+    ("fault", "state", "cause"),
+    [
+        (BadChecksum("Bad."), "Failed", "input"),
+        (NotFound("Gone."), "Failed", "input"),
+        (Unavailable("Away."), "Released", "pilot-shutdown"),
+        (OSError(28, "No space left on device"), "Released", "pilot-shutdown"),
+    ],
+)
+def test_inputs_that_cannot_be_had(play, shelf, fault, state, cause):
+    """A wrong sandbox is the job's fault; a server that is away, or a full disk, is not."""
+    shelf.fault = fault
+    payload, report = play("/bin/true", inputs=INPUT)
+    assert (report["state"], report["cause"], report["output"]) == (state, cause, None)
+    assert payload.node_failed == isinstance(fault, OSError)
+    assert "space" in report["message"] or not payload.node_failed
+
+
+def test_stopped_while_its_input_is_fetched(bench, make_job, shelf):
+    shelf.hang = True
+    payload = Payload(make_job(1, "/bin/true", inputs=INPUT), bench)
+    thread = start(payload)
+    assert shelf.asked.wait(10)
+    payload.stop(Stop("killed", "by order"), grace_s=5)
+    thread.join(10)
+    report = end_of(bench)
+    assert (report["state"], report["cause"], report["message"]) == ("Failed", "killed", "by order")
+
+
+def test_stopped_before_it_began(bench, make_job, play):
+    payload = Payload(make_job(1, "/bin/sh", "-c", "echo ran"), bench)
+    payload.stop(Stop("pilot-shutdown", "ended"), grace_s=5)
+    _, report = play(payload=payload)
+    assert (report["state"], report["cause"], report["output"]) == ("Released", "pilot-shutdown", None)
+
+
+def test_the_first_stop_counts_and_the_deadline_only_comes_nearer(bench, make_job):
+    payload = Payload(make_job(1, "/bin/sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"), bench)
+    thread = start(payload)
+    until(lambda: payload.began is not None)
+    payload.stop(Stop("wall-limit", "first"), grace_s=1000)
+    assert payload.stopping
+    far = payload.kill_at
+    payload.stop(Stop("killed", "second"), grace_s=500)
+    assert payload.kill_at < far
+    near = payload.kill_at
+    payload.stop(Stop("killed", "third"), grace_s=5000)
+    assert payload.kill_at == near
+    payload.stop(Stop("killed", "at once"), grace_s=0)
+    thread.join(10)
+    report = end_of(bench)
+    assert (report["cause"], report["message"], report["signal"]) == ("wall-limit", "first", 9)
+    assert report["output"] is not None
+
+
+def test_released_attempts_bring_no_output(bench, make_job):
+    payload = Payload(make_job(1, "sleep", "60"), bench)
+    thread = start(payload)
+    until(lambda: payload.began is not None)
+    payload.stop(Stop("pilot-shutdown", "ended"), grace_s=60)
+    thread.join(10)
+    report = end_of(bench)
+    assert (report["state"], report["output"], report["signal"]) == ("Released", None, 15)
+    assert not bench.outbox.archive((1, 1)).exists()
+
+
+def test_what_cannot_start(play, tmp_path):
+    payload, report = play("nothing")
+    assert (report["state"], report["cause"]) == ("Failed", "not-started")
+    assert report["started"] == 0
+    assert payload.began is None
+
+
+def test_a_node_without_room_draws_no_more_jobs(play, bench, tmp_path):
+    (tmp_path / "work").write_text("in the way")
+    payload, report = play("/bin/true")
+    assert payload.node_failed
+    assert (report["state"], report["cause"]) == ("Released", "pilot-shutdown")
+
+
+def test_output_that_cannot_be_packed_gives_the_job_back(play, bench):
+    bench.outbox.archive((1, 1)).mkdir()
+    payload, report = play("/bin/true")
+    assert payload.node_failed
+    assert (report["state"], report["output"]) == ("Released", None)
+
+
+def test_the_cpu_limit_is_normalised(play):
+    spin = "import time\nwhile time.process_time() < 0.6: pass\nraise SystemExit(1)"
+    _, report = play("python3", "-c", spin, limit_norm_cpu_seconds=1)
+    assert report["cause"] == "cpu-limit"  # half a second here
+
+
+def test_news_only_when_there_are_some(bench, make_job):
+    payload = Payload(make_job(1, "/bin/sh", "-c", "echo one; sleep 60"), bench)
+    assert payload.news()[1] is None
+    thread = start(payload)
+    until(lambda: payload.news()[1] == "one\n")
+    stamp, tail = payload.news()
+    assert tail == "one\n"
+    payload.heard(stamp)
+    assert payload.news()[1] is None
+    assert payload.measured(time.monotonic()).stream_bytes == 4
+    payload.stop(Stop("killed", ""), grace_s=0)
+    thread.join(10)
+    assert payload.measured(time.monotonic()).stream_bytes == 0
+
+
+def test_an_abandoned_attempt_is_not_reported(bench, make_job, monkeypatch):
+    """Processes that cannot be killed: nobody can say that it ended."""
+    monkeypatch.setattr(Reaper, "kill", lambda self, key: None)
+    payload = Payload(make_job(1, "/bin/sh", "-c", "sleep 30 & exit 0"), bench)
+    thread = start(payload)
+    until(lambda: payload.began is not None)
+    payload.abandon()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert bench.outbox.keys() == []
+    monkeypatch.undo()
+    bench.reaper.kill((1, 1))
+
+
+def test_a_fault_of_the_pilot_gives_the_job_back(bench, make_job, monkeypatch):
+    def fail(*_, **__):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("lodesman.pilot.payload.prepare", fail)
+    calls: list[str] = []
+    with pytest.raises(ZeroDivisionError):
+        Payload(make_job(), bench).run(lambda: calls.append("free"), lambda: calls.append("done"))
+    assert calls == ["free", "done"]
+    assert (end_of(bench)["state"], end_of(bench)["cause"]) == ("Released", "pilot-shutdown")
+
+
+def test_remove_tree(tmp_path):
+    (tmp_path / "t/a/b").mkdir(parents=True)
+    (tmp_path / "t/a/b/f").write_text("")
+    (tmp_path / "outside").mkdir(mode=0o500)
+    (tmp_path / "t/link").symlink_to(tmp_path / "outside")
+    (tmp_path / "t/a/b").chmod(0)
+    (tmp_path / "t/a").chmod(0)
+    remove_tree(tmp_path / "t")
+    assert not (tmp_path / "t").exists()
+    assert (tmp_path / "outside").stat().st_mode & 0o777 == 0o500
+    remove_tree(tmp_path / "never")
