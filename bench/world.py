@@ -1,7 +1,7 @@
 """A world of a given size in a data directory, made with the program's own commands.
 
-1,000 sites, 300 tags, 60 platforms, 50 groups by default; task queues ask for sites, platforms, tags, cores, memory and
-CPU time in the proportions of a large production (see docs/benchmarks.md).
+The large grid (`GRID`): 1,000 sites with two queues each, 300 tags, 60 platforms, 50 groups; task queues ask for
+sites, platforms, tags, cores, memory and CPU time in the proportions of a large production (docs/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import sys
 import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lodesman.matching import TaskQueueKey
+from lodesman.matching import GroupShare, TaskQueueKey
 from lodesman.services.accounts import SCOPES, AddAccount, IssueToken
 from lodesman.services.live import Live
 from lodesman.services.pilots import Join, NewPilot, PreparePilots, hash_token
@@ -23,6 +26,9 @@ from lodesman.store.journal import Transaction
 
 VO = "bench"
 SITES, TAGS, PLATFORMS, GROUPS = 1_000, 300, 60, 50
+TAG_WEIGHTS = [1 / (k + 1) for k in range(TAGS)]
+PART = 1_000  # commands in one transaction
+SHARES = (100.0, 300.0, 1000.0, 1000.0, 3000.0, 5000.0)
 BODY = json.dumps(
     {
         "spec": {"name": "bench", "executable": "/bin/true", "arguments": [], "environment": {}, "std_input": "",
@@ -35,13 +41,48 @@ BODY = json.dumps(
 )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a pilot woke up, and what it presents."""
+
+    vo: str
+    site: str
+    ce: str
+    request: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Makes task-queue keys (no two alike, by their number) and pilots. `shares` of the groups."""
+
+    vo: str
+    key: Callable[[random.Random, int], TaskQueueKey]
+    pilot: Callable[[random.Random], Place]
+    shares: Mapping[str, GroupShare]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How large a world is. `rows` of the jobs wait as rows of their own, the others in arrays."""
+
+    queues: int = 10_000
+    jobs: int = 1_000_000
+    rows: int = 100_000
+    pilots: int = 64
+    seed: int = 7
+
+    def __str__(self) -> str:
+        """For people."""
+        return f"{self.jobs:,} waiting jobs ({self.rows:,} single rows) in {self.queues:,} task queues"
+
+
 def make_key(rng: random.Random, number: int) -> TaskQueueKey:
-    """One task queue; `number` keeps keys apart."""
+    """One task queue of the large grid; `number` keeps keys apart."""
     group = min(int(rng.paretovariate(0.6)) - 1, GROUPS - 1)
     owner = int(rng.paretovariate(0.8)) % 20
     sites = () if rng.random() < 0.4 else rng.sample(range(SITES), rng.choice([1, 1, 3, 20, 300, 500]))
     platforms = () if rng.random() < 0.3 else rng.sample(range(PLATFORMS), 17)
-    tags = rng.choices(range(TAGS), [1 / (k + 1) for k in range(TAGS)], k=rng.choice([1, 1, 2, 3]))
+    tags = rng.choices(range(TAGS), TAG_WEIGHTS, k=rng.choice([1, 1, 2, 3]))
     return TaskQueueKey(
         owner=f"user{group}.{owner}",
         group=f"group{group:02}",
@@ -59,7 +100,7 @@ def make_key(rng: random.Random, number: int) -> TaskQueueKey:
 
 def make_offer(rng: random.Random) -> dict[str, Any]:
     """What one pilot presents."""
-    tags = rng.choices(range(TAGS), [1 / (k + 1) for k in range(TAGS)], k=rng.choice([0, 2, 5, 20]))
+    tags = rng.choices(range(TAGS), TAG_WEIGHTS, k=rng.choice([0, 2, 5, 20]))
     return {
         "platform": f"platform{rng.randrange(PLATFORMS):02}",
         "tags": sorted({f"tag{t:03}" for t in tags}),
@@ -69,6 +110,42 @@ def make_offer(rng: random.Random) -> dict[str, Any]:
     }
 
 
+def make_place(rng: random.Random) -> Place:
+    """A pilot of the large grid."""
+    return Place(vo=VO, site=f"site{rng.randrange(SITES):04}", ce="ce", request=make_offer(rng))
+
+
+def grid_shares(seed: int = 11) -> dict[str, GroupShare]:
+    """The shares of the groups of the large grid."""
+    rng = random.Random(seed)
+    return {f"group{n:02}": GroupShare(share=rng.choice(SHARES)) for n in range(GROUPS)}
+
+
+GRID = Workload(vo=VO, key=make_key, pilot=make_place, shares=grid_shares())
+
+
+def resources(workload: Workload, seed: int = 13) -> str:
+    """The large grid as a configuration of resources, in TOML. Its queues have no batch system behind them."""
+    rng = random.Random(seed)
+    lines = []
+    for number in range(SITES):
+        site = f'site."site{number:04}"'
+        lines += [f"[{site}]", f'VO = ["{workload.vo}"]', f'[{site}.ce."ce"]', 'Backend = "none"']
+        for queue in ("long", "short"):
+            has = make_offer(rng)
+            lines += [
+                f"[{site}.ce.ce.queue.{queue}]",
+                f'Platform = "{has["platform"]}"',
+                f"Tag = {json.dumps(has['tags'])}",
+                f"NumberOfProcessors = {has['cores']}",
+                f"MaxRAM = {has['memory_mb']}",
+                f"CPUTime = {has['norm_cpu_seconds']}",
+            ]
+    for name, group in workload.shares.items():
+        lines += [f"[group.{name}]", f'vo = "{workload.vo}"', f"share = {group.share:.0f}"]
+    return "\n".join([*lines, ""])
+
+
 class _Writer:
     """Applies commands in large transactions."""
 
@@ -76,58 +153,63 @@ class _Writer:
         self.db = open_writer(path)
         self.live = Live(self.db, rng=rng, now=time.time())
 
-    def apply(self, commands: list[Any]) -> list[Any]:
+    def apply(self, commands: Sequence[Any]) -> list[Any]:
         with self.db:
             tx = Transaction(self.db, time.time())
             results = [command.apply(tx) for command in commands]
             tx.flush()
+        self.live.filled.clear()
         return results
+
+    def apply_all(self, commands: Sequence[Any]) -> list[Any]:
+        parts = range(0, len(commands), PART)
+        return [result for k in parts for result in self.apply(commands[k : k + PART])]
 
 
 def prepared(key: TaskQueueKey, count: int, *, single_rows: bool = False) -> PreparedSubmission:
     """A submission of `count` alike jobs: one cohort, or as many rows."""
     runs = [((i, i + 1),) for i in range(count)] if single_rows else [((0, count),)]
     return PreparedSubmission(
-        owner=key.owner, group=key.group, vo=key.vo, name="bench", form="json", record="{}", members=None,
-        count=count,
+        owner=key.owner, group=key.group, vo=key.vo, name="bench", form="json", record='{"Executable":"/bin/true"}',
+        members=None, count=count,
         cohorts=tuple(PreparedCohort(key=key, template=BODY, expand=False, max_attempts=3, runs=run) for run in runs),
     )  # fmt: skip
 
 
-def build(data: Path, *, queues: int, jobs: int, rows: int, pilots: int, seed: int) -> dict[str, Any]:
-    """Make the world; returns the tokens of its pilots and of an administrator."""
-    rng = random.Random(seed)
+def build(data: Path, size: Size, workload: Workload = GRID) -> dict[str, Any]:
+    """Make the world; returns (and writes beside the database) the tokens of its pilots and of an administrator."""
+    rng = random.Random(size.seed)
     data.mkdir(parents=True, exist_ok=True)
     writer = _Writer(data / "lode.db", rng)
-    keys = [make_key(rng, number) for number in range(queues)]
     commands: list[Any] = []
-    for number, key in enumerate(keys):
-        single = rows // queues + (number < rows % queues)
-        alike = (jobs - rows) // queues + (number < (jobs - rows) % queues)
+    for number in range(size.queues):
+        key = workload.key(rng, number)
+        single = size.rows // size.queues + (number < size.rows % size.queues)
+        alike = size.jobs - size.rows
+        alike = alike // size.queues + (number < alike % size.queues)
         commands += [Submit(writer.live, prepared(key, single, single_rows=True))] if single else []
         commands += [Submit(writer.live, prepared(key, alike))] if alike else []
-    for start in range(0, len(commands), 1_000):
-        writer.apply(commands[start : start + 1_000])
-    tokens = _pilots(writer, pilots, rng)
-    groups = tuple(f"group{g:02}" for g in range(GROUPS))
-    admin = writer.apply([AddAccount("bench", VO, groups, True), IssueToken("bench", SCOPES, None)])[1]
+    writer.apply_all(commands)
+    tokens = _pilots(writer, size.pilots, rng, workload)
+    groups = tuple(workload.shares)
+    admin = writer.apply([AddAccount("bench", workload.vo, groups, True), IssueToken("bench", SCOPES, None)])[1]
     writer.db.close()
     found = {"pilots": tokens, "admin": admin}
     (data / "tokens.json").write_text(json.dumps(found))
+    (data / "pilot.tokens").write_text("".join(f"{token}\n" for token in tokens))
     return found
 
 
-def _pilots(writer: _Writer, count: int, rng: random.Random) -> list[str]:
-    tokens = []
+def _pilots(writer: _Writer, count: int, rng: random.Random, workload: Workload) -> list[str]:
+    places = [workload.pilot(rng) for _ in range(count)]
     new = [
-        NewPilot(stamp=f"bench{n}", vo=VO, site=f"site{rng.randrange(SITES):04}", ce="ce", queue="q",
-                 request=make_offer(rng), join_hash=hash_token(f"join-token-{n}"))
-        for n in range(count)
+        NewPilot(stamp=f"bench{n}", vo=place.vo, site=place.site, ce=place.ce, queue="long",
+                 request=place.request, join_hash=hash_token(f"join-token-{n}"))
+        for n, place in enumerate(places)
     ]  # fmt: skip
     writer.apply([PreparePilots(writer.live, new)])
-    for number in range(count):
-        tokens.append(writer.apply([Join(writer.live, f"join-token-{number}", "nonce", {})])[0].token)
-    return tokens
+    joins = [Join(writer.live, f"join-token-{number}", "nonce", {}) for number in range(count)]
+    return [joined.token for joined in writer.apply_all(joins)]
 
 
 def main() -> None:
@@ -141,15 +223,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=7)
     given = parser.parse_args()
     started = time.perf_counter()
-    build(
-        given.data,
-        queues=given.queues,
-        jobs=given.jobs,
-        rows=given.rows,
-        pilots=given.pilots,
-        seed=given.seed,
-    )
-    print(f"{given.jobs} jobs in {given.queues} task queues, {time.perf_counter() - started:.1f} s")
+    size = Size(queues=given.queues, jobs=given.jobs, rows=given.rows, pilots=given.pilots, seed=given.seed)
+    build(given.data, size)
+    (given.data / "grid.toml").write_text(resources(GRID))
+    sys.stdout.write(f"{size}, {time.perf_counter() - started:.1f} s\n")
 
 
 if __name__ == "__main__":

@@ -110,13 +110,22 @@ def load_config(path: Path | None, *, overrides: dict[str, dict[str, Any]] | Non
     files = tuple(base / name for name in whole.resources.files)
     return ServerConfig(
         path=None if path is None else path.resolve(),
-        server=whole.server,
+        server=_with_absolute_paths(whole.server, base),
         pilots=whole.pilots,
         admin=whole.admin,
         director=read_options(director),
         polling_seconds=polling,
         resources=read_resources(files),
         resource_files=files,
+    )
+
+
+def _with_absolute_paths(server: ServerSection, base: Path) -> ServerSection:
+    """Files of the server section count from the configuration file, wherever the server is started."""
+    return msgspec.structs.replace(
+        server,
+        tls_certificate=str(base / server.tls_certificate) if server.tls_certificate else "",
+        tls_key=str(base / server.tls_key) if server.tls_key else "",
     )
 
 

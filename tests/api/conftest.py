@@ -10,16 +10,19 @@ import random
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from lodesman.api.core import Core
 from lodesman.api.hot import HotApp
 from lodesman.api.reads import ReadSide, read_app
+from lodesman.batch import QueueLoad
+from lodesman.director import PoolState, read_options
 from lodesman.resources import load_resources
 from lodesman.services.accounts import INSERT_TOKEN, SCOPES, AddAccount, IssueToken
 from lodesman.services.claim import serve_parked
+from lodesman.services.direct import Director
 from lodesman.services.live import Live
 from lodesman.services.pilots import hash_token
 from lodesman.services.policy import Policy
@@ -100,13 +103,32 @@ class Connection:
         self._chunks = chunks
         self.gone = asyncio.Event()
         self.sent: list[dict[str, Any]] = []
+        self._stalls = False
+        self._said = asyncio.Event()
+        self._takes = asyncio.Event()
+        self._takes.set()
+
+    def stall_after(self, parts: int) -> None:
+        """The client sends nothing more after so many parts, and stays."""
+        self._chunks[parts:] = []
+        self._stalls = True
+
+    async def stop_taking(self, *, after: int) -> None:
+        """From now on the client takes no more; returns when the server has sent so many messages."""
+        self._takes.clear()
+        while len(self.sent) < after:
+            self._said.clear()
+            await self._said.wait()
+
+    def take_again(self) -> None:
+        self._takes.set()
 
     async def receive(self) -> dict[str, Any]:
         if self._chunks:
             body = self._chunks.pop(0)
             if body is None:
                 return {"type": "http.disconnect"}
-            return {"type": "http.request", "body": body, "more_body": bool(self._chunks)}
+            return {"type": "http.request", "body": body, "more_body": bool(self._chunks) or self._stalls}
         await self.gone.wait()
         return {"type": "http.disconnect"}
 
@@ -116,6 +138,9 @@ class Connection:
 
     async def send(self, message: Any) -> None:
         self.sent.append(dict(message))
+        self._said.set()
+        if message["type"] == "http.response.body":
+            await self._takes.wait()
 
     def answer(self) -> Answer:
         start = self.sent[0]
@@ -201,7 +226,8 @@ class House:
         stamp = f"stamp{self.pilots}"
         ce, queue = {"North": ("ce.north", "short"), "South": ("ce.south", "long")}[site]
         offer = {
-            "platform": "el9" if site == "North" else "el8", "cores": 4, "memory_mb": 2000,
+            "vo": "lab", "site": site, "ce": ce, "queue": queue, "cores": 4, "memory_mb": 2000,
+            "platform": "el9" if site == "North" else "el8",
             "norm_cpu_seconds": 1000 if site == "North" else 100_000, **request,
         }  # fmt: skip
         row = {
@@ -222,6 +248,22 @@ class House:
         name = f"pilot{joined.json['pilot']}"
         self.tokens[name] = joined.json["token"]
         return name
+
+    def director(self, backend: ScriptedBackend) -> Director:
+        """A director that talks to this backend; its pools' threads are the caller's."""
+        options = read_options({})
+
+        def post(name: str, body: Any) -> Any:
+            # As it travels: through JSON.
+            answer = self.call("POST", f"/v1/service/{name}", json.loads(json.dumps(body)), token="service")
+            assert answer.status == 200, answer.body
+            return answer.json
+
+        pools = {name: PoolState(name=name, running=0, queued=0, max=5, total=50) for name in options.pools}
+        return Director(
+            db=self.side.db, policy=self.side.policy, options=options, backends={"local": cast("Any", backend)},
+            post=post, pools=lambda: pools, launch=lambda *_: None, rng=random.Random(7),
+        )  # fmt: skip
 
     # --- asking ---------------------------------------------------------------------------------------
 
@@ -294,6 +336,21 @@ class House:
     def counted(self) -> int:
         """All jobs that the server knows."""
         return sum(row["jobs"] for row in self.get("/v1/jobs/counts", "admin")["counts"])
+
+
+class ScriptedBackend:
+    """A batch system that is as full as the test says."""
+
+    def __init__(self, *, waiting: int | None = 0, running: int | None = 0) -> None:
+        self.waiting, self.running = waiting, running
+
+    def load(self, queue: Any) -> QueueLoad:
+        return QueueLoad(waiting=self.waiting, running=self.running, observed_at=1_000_000.0)
+
+
+@pytest.fixture
+def backend():
+    return ScriptedBackend()
 
 
 @pytest.fixture

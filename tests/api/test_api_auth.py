@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -29,14 +30,14 @@ USER_CALLS = (
     ("GET", "/v1/tokens", None),
     ("GET", "/metrics", None),
 )
-PILOT_CALLS = (
+PILOT_CALLS: tuple[tuple[str, str, Any], ...] = (
     ("POST", "/v1/pilots/claim", {"claim_token": "claim-token", "resource": {}}),
     ("POST", "/v1/pilots/heartbeat", {}),
     ("POST", "/v1/pilots/report", {"reports": []}),
     ("POST", "/v1/pilots/leave", {"reason": "idle"}),
     ("PUT", "/v1/jobs/1/attempts/1/output", b"text"),
 )
-SERVICE_CALLS = (
+SERVICE_CALLS: tuple[tuple[str, str, Any], ...] = (
     ("POST", "/v1/service/pilots", []),
     ("POST", "/v1/service/submitted", {}),
     ("POST", "/v1/service/ended", {"pilot": 1, "state": "Lost", "reason": "x"}),
@@ -110,9 +111,14 @@ def test_a_token_does_what_its_scopes_say(house):
 
 
 def test_an_administrator_s_token_without_that_scope_is_a_user_s(house):
-    house.tokens["plain"] = house.call("POST", "/v1/tokens", {"account": "admin"}, token="admin").json["token"]
+    house.tokens["plain"] = house.call("POST", "/v1/tokens", {"account": "admin"}, token="admin").json[
+        "token"
+    ]
     assert house.call("GET", "/v1/tokens", token="plain").status == 403
-    assert house.call("POST", "/v1/users", {"name": "eve", "vo": "lab", "groups": ["g"]}, token="plain").status == 403
+    assert (
+        house.call("POST", "/v1/users", {"name": "eve", "vo": "lab", "groups": ["g"]}, token="plain").status
+        == 403
+    )
     house.submitted(token="ann")
     assert house.call("GET", "/v1/jobs/1", token="plain").status == 404
 
@@ -128,7 +134,9 @@ def test_an_expired_token_is_worth_nothing(house):
 
 
 def test_a_token_with_no_end_does_not_expire(house):
-    house.tokens["long"] = house.call("POST", "/v1/tokens", {"account": "ann", "seconds": 0}, token="ann").json["token"]
+    house.tokens["long"] = house.call(
+        "POST", "/v1/tokens", {"account": "ann", "seconds": 0}, token="ann"
+    ).json["token"]
     house.now += 1e9
     assert house.get("/v1/me", "long")["name"] == "ann"
 
@@ -188,8 +196,7 @@ def test_an_administrator_issues_for_all_but_gives_nobody_admin_rights_by_a_toke
 def test_a_pilot_can_make_no_token(house):
     pilot = house.pilot()
     for account in ("", "ann", "admin"):
-        body = {"account": account, "scopes": []}
-        assert house.call("POST", "/v1/tokens", body, token=pilot).status == 403
+        assert house.call("POST", "/v1/tokens", {"account": account, "scopes": []}, token=pilot).status == 403
 
 
 def test_a_user_s_groups_change_at_once(house):

@@ -201,7 +201,9 @@ def test_a_claim_that_waits_is_answered_by_the_submission_before_its_patience_en
 def test_a_claim_that_waits_is_answered_before_the_submitter_is_asked_again(house):
     """The claim rides in the same commit as the submission: one look after the answer shows it."""
     asked = start(house, house.pilot())
-    submission = house.open("POST", "/v1/jobs", {"jobs": [{"Executable": "/bin/true", "CPUTime": 5}]}, token="ann")
+    submission = house.open(
+        "POST", "/v1/jobs", {"jobs": [{"Executable": "/bin/true", "CPUTime": 5}]}, token="ann"
+    )
     done, _ = house.run(asyncio.wait({asked[0], submission[0]}, return_when=asyncio.ALL_COMPLETED))
     assert len(done) == 2
     assert house.core.journal.commits == house.core.journal.commits
@@ -484,7 +486,9 @@ def test_a_report_that_is_malformed_is_refused_for_good(house, change):
     assert house.get("/v1/jobs/1")["state"] == "Matched"
 
 
-@pytest.mark.parametrize("odd", [{"started": -1e300, "ended": 1e300}, {"cause": "no such"}, {"exit_code": -9}])
+@pytest.mark.parametrize(
+    "odd", [{"started": -1e300, "ended": 1e300}, {"cause": "no such"}, {"exit_code": -9}]
+)
 def test_odd_but_harmless_reports_are_taken(house, odd):
     house.submitted()
     pilot = house.pilot()
@@ -517,7 +521,9 @@ def test_a_late_census_does_not_change_how_a_pilot_left(house):
     assert house.get("/v1/pilots?all=true")["pilots"][0]["state"] == "Done"
 
 
-@pytest.mark.parametrize("body", [{"pilot": 99, "state": "Lost", "reason": ""}, {"pilot": 1, "state": "Flying", "reason": ""}])
+@pytest.mark.parametrize(
+    "body", [{"pilot": 99, "state": "Lost", "reason": ""}, {"pilot": 1, "state": "Flying", "reason": ""}]
+)
 def test_the_service_is_told_what_it_asked_wrongly(house, body):
     house.pilot()
     assert house.call("POST", "/v1/service/ended", body, token="service").status in (400, 404)

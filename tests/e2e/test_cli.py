@@ -216,6 +216,10 @@ def test_holding_releasing_and_killing(shell: Shell) -> None:
     assert shell("why", last).startswith(f"Job {last}: NOW. ")
     assert shell("kill", jobs, "--reason", "enough") == "20 jobs killed.\n"
     assert set(shell.states(jobs).values()) == {"Killed"}
+    killed = shell.json("status", "--state", "Killed", "--limit", "5")
+    assert [job["id"] for job in killed["jobs"]] == list(range(int(last), int(last) - 5, -1))
+    assert killed["more"] is True
+    assert shell.json("status", jobs, "--state", "Waiting")["jobs"] == []
     counts = shell.json("status")["counts"]
     assert "Waiting" not in counts
     assert counts["Killed"] >= 20

@@ -22,7 +22,7 @@ FORBIDDEN_WORDS = {"common", "handler", "helper", "manager", "util"}
 FORBIDDEN_NAMES = FORBIDDEN_WORDS | {"type"}
 PURE = "broker cfg classad director jobclass jobs matching quota resources submission".split()
 # Where waiting by the clock is the job (rule 3).
-MAY_SLEEP = ("daemon", "pilot/", "cli/", "batch/keeper")
+MAY_SLEEP = ("daemon", "demo/", "pilot/", "cli/", "batch/keeper")
 # What travels to worker nodes.
 STDLIB_ONLY = ("errors.py", "client", "pilot/", "jobstatus/", "batch/keeper")
 
@@ -128,6 +128,7 @@ def exported(tree: ast.Module) -> set[str]:
 
 
 def test_packages_declare_what_they_export_and_modules_do_not(sources):
+    # That they are sorted is ruff's (RUF022).
     wrong = {}
     for name, tree in sources.items():
         declared = names_in_all(tree)
@@ -138,8 +139,6 @@ def test_packages_declare_what_they_export_and_modules_do_not(sources):
             wrong[name] = f"no __all__ for {sorted(exported(tree))}"
         elif declared is not None and set(declared) != exported(tree):
             wrong[name] = f"differs by {sorted(set(declared) ^ exported(tree))}"
-        elif declared is not None and declared != sorted(declared):
-            wrong[name] = "not sorted"
     assert wrong == {}
 
 

@@ -11,6 +11,7 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -44,7 +45,7 @@ class Scripted:
 
     def __init__(self, *steps, tls: bool = False) -> None:
         self.steps = list(steps) or [(200, {}, {})]
-        self.requests: list[tuple[str, str, dict, bytes]] = []
+        self.requests: list[tuple[str, str, dict[str, Any], bytes]] = []
         self.connections = 0
         self.arrived = threading.Condition()
         self.release = threading.Event()
@@ -138,9 +139,9 @@ def connect():
     """Make clients that note how long they would have slept, and do not."""
     clients = []
 
-    def make(*servers, **options) -> Client:
+    def make(*servers, **options) -> Any:
         naps: list[float] = []
-        client = Client(
+        client: Any = Client(
             [getattr(s, "url", s) for s in servers], sleep=naps.append, rng=random.Random(1), **options
         )
         client.naps = naps

@@ -6,10 +6,13 @@ import msgspec
 
 from lodesman.api.core import Core
 from lodesman.api.wire import Send, send_json
+from lodesman.errors import Unavailable
 
 
 async def health(core: Core, send: Send) -> None:
-    """GET /health: 200 once the writer takes commands."""
+    """GET /health: 200 while the writer takes commands. Raises Unavailable."""
+    if not core.journal.is_open:
+        raise Unavailable("The server takes no changes: its writer has ended.")
     answer = {"status": "ok", "time": core.clock(), "commits": core.journal.commits}
     await send_json(send, msgspec.json.encode(answer))
 

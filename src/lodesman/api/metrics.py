@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 import apsw
@@ -25,8 +26,12 @@ class _Collector:
     def collect(self) -> Iterator[Metric]:
         """The metrics."""
         jobs = GaugeMetricFamily("lodesman_jobs", "Jobs by group and state", labels=["group", "state"])
+        # A scraper refuses a text that has one series twice: owners are added up.
+        counts: Counter[tuple[str, str]] = Counter()
         for _, group, state, n in views.job_counts(self._db):
-            jobs.add_metric([group, state], n)
+            counts[group, state] += n
+        for labels, n in counts.items():
+            jobs.add_metric(labels, n)
         yield jobs
         pilots = GaugeMetricFamily("lodesman_pilots", "Pilots by site and state", labels=["site", "state"])
         for site, state, n in self._db.execute(PILOTS):

@@ -58,6 +58,7 @@ CALLS: tuple[Call, ...] = (
     Call(method="put", path="/v1/jobs/{job}/attempts/{attempt}/output", summary="A pilot stores an output sandbox",
          who="pilot", media="application/gzip"),
     Call(method="get", path="/health", summary="Is the server well", who="nobody"),
+    Call(method="get", path="/v1/openapi.json", summary="This document", who="nobody"),
     Call(method="get", path="/metrics", summary="Prometheus metrics", media="text/plain"),
 )  # fmt: skip
 

@@ -15,7 +15,7 @@ import apsw
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
@@ -81,7 +81,9 @@ async def refused(_request: Request, error: Exception) -> Response:
     """Our errors in their one shape."""
     assert isinstance(error, LodesmanError)  # noqa: S101
     status, headers, body = error_answer(error)
-    return Response(body, status, {name.decode(): value.decode() for name, value in headers})
+    # How long a connection lives is between the client and the hot process.
+    kept = {name.decode(): value.decode() for name, value in headers if name != b"connection"}
+    return Response(body, status, kept)
 
 
 async def no_such_call(request: Request, error: Exception) -> Response:
@@ -93,9 +95,9 @@ async def no_such_call(request: Request, error: Exception) -> Response:
     return found
 
 
-async def failed(request: Request, _error: Exception) -> Response:
+async def failed(request: Request, error: Exception) -> Response:
     """A bug costs one request."""
-    log.exception("a request failed", extra={"path": request.url.path})
+    log.error("a request failed", exc_info=error, extra={"path": request.url.path})
     return await refused(request, Unavailable("The server failed to answer this; its log says why."))
 
 
@@ -232,6 +234,8 @@ class Calls:
         """GET /v1/queues."""
         who = need_user(self.side.who(request), "pilots:read")
         vo = request.query_params.get("vo", who.vo)
+        if vo not in (who.vo, *self.side.policy.config.vos):
+            raise NotFound(f"There is no VO {vo}.")
         return answer({"queues": list_queues(self.side.db, self.side.policy, vo)})
 
     async def standing(self, request: Request) -> Response:
@@ -283,8 +287,11 @@ def _sha(request: Request) -> str:
 
 
 async def _chunks(request: Request) -> AsyncIterator[bytes]:
-    async for chunk in request.stream():
-        yield chunk
+    try:
+        async for chunk in request.stream():
+            yield chunk
+    except ClientDisconnect:
+        raise InvalidRequest("The upload broke off.") from None
 
 
 def read_app(side: ReadSide) -> Starlette:
@@ -311,6 +318,8 @@ def read_app(side: ReadSide) -> Starlette:
         Route("/metrics", calls.metrics),
     ]
     faults = dict.fromkeys(BUGS, failed)
-    return Starlette(
+    app = Starlette(
         routes=routes, exception_handlers={LodesmanError: refused, HTTPException: no_such_call, **faults}
     )
+    app.router.redirect_slashes = False
+    return app

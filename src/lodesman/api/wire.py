@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from lodesman.api.deadlines import deadlines_here
 from lodesman.errors import InvalidRequest, LodesmanError, TooLarge
 
 Scope = MutableMapping[str, Any]
@@ -53,13 +54,23 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     if declared == b"0":
         return _part(await receive())
     seconds = BODY_SECONDS + size / SLOWEST_BYTES
+    deadlines, task = deadlines_here(), asyncio.current_task()
+    assert task is not None  # noqa: S101
+    deadlines.enter(task, seconds)
+    late = False
     try:
-        async with asyncio.timeout(seconds):
-            message = await receive()
-            first = _part(message)
-            return await _rest(receive, first, limit) if message.get("more_body") else first
-    except TimeoutError:
+        message = await receive()
+        first = _part(message)
+        return await _rest(receive, first, limit) if message.get("more_body") else first
+    except asyncio.CancelledError:
+        late = deadlines.leave(task)
+        if not late:
+            raise
+        task.uncancel()
         raise InvalidRequest(f"The request was not complete after {seconds:.0f} seconds.") from None
+    finally:
+        if not late:
+            deadlines.leave(task)
 
 
 async def _rest(receive: Receive, first: bytes, limit: int) -> bytes:

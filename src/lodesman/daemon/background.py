@@ -74,6 +74,7 @@ class Background:
                 idle_seconds=config.pilots.idle_seconds,
                 heartbeat_seconds=config.pilots.heartbeat_seconds,
                 life_seconds=config.pilots.life_seconds,
+                ca_file=config.server.tls_certificate,
             ),
             told=self._told,
         )

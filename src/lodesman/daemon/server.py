@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import random
@@ -35,6 +36,7 @@ from lodesman.store.pilots import PilotState
 log = logging.getLogger(__name__)
 
 LEASE_CHECK_SECONDS = 5.0
+GC_THRESHOLDS = (20_000, 20, 50)
 CONFIG_SECONDS = 2.0
 SEEN_SECONDS = 30.0
 RESTART_SECONDS = 1.0
@@ -79,6 +81,10 @@ class Server:
 
     async def start(self) -> None:
         """On the event loop, before the first request."""
+        # What was loaded stays: a collection that walks through it all would stop every claim.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
         self.core.start()
         self._checkpoints.start()
         self._tasks = [
@@ -157,9 +163,7 @@ class Server:
             await process.wait()
 
 
-def run_server(
-    config: ServerConfig, arguments: list[str], load: Callable[[], ServerConfig]
-) -> None:
+def run_server(config: ServerConfig, arguments: list[str], load: Callable[[], ServerConfig]) -> None:
     """Serve until SIGINT or SIGTERM. `arguments` lead the background process to the same configuration;
     `load` reads it again when its files change.
 
@@ -180,6 +184,7 @@ def run_server(
             access_log=False,
             server_header=False,
             date_header=False,
+            proxy_headers=False,
             timeout_keep_alive=75,
             timeout_graceful_shutdown=3,
             ssl_certfile=tls.tls_certificate or None,

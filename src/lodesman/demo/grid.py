@@ -97,7 +97,8 @@ class Grid:
         try:
             return json.loads(done.stdout)
         except ValueError:
-            raise Unavailable(f"lode {words[0]} did not answer in JSON: {done.stdout[:500]!r} {done.stderr[:500]!r}") from None
+            said = f"{done.stdout[:500]!r} {done.stderr[:500]!r}"
+            raise Unavailable(f"lode {words[0]} did not answer in JSON: {said}") from None
 
     def stop(self) -> None:
         """End the server; it ends its pilots, and they their payloads."""

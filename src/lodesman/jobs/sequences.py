@@ -71,8 +71,6 @@ def _whole_at(start: int, step: int, factor: int, index: int) -> int:
         return start + index * step
     if start * factor + step == start:
         return start
-    if factor in (0, -1):
-        return start if index == 0 or (factor and index % 2 == 0) else start * factor + step
     power: int = factor**index
     return start * power + step * (power - 1) // (factor - 1)
 

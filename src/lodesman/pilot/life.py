@@ -63,7 +63,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Ask:
-    """Ask for at most `count` jobs that fit into what is free."""
+    """Ask for at most `count` jobs that fit into what is free; 0 means unknown, never nothing."""
 
     count: int
     cores: int
@@ -113,7 +113,7 @@ def what_to_ask(slot: Slot, load: Load, now: float, *, idle_s: float) -> Ask | P
     wait_s = min(LONGEST_WAIT_S, left)
     if not load.running:
         wait_s = min(wait_s, load.idle_since + idle_s - now)
-    norm = ENDLESS_S if slot.ends is None else min(ENDLESS_S, int(left * slot.scaling))
+    norm = ENDLESS_S if slot.ends is None else max(1, min(ENDLESS_S, int(left * slot.scaling)))
     return Ask(count, cores, memory_mb, norm, max(0.0, wait_s))
 
 

@@ -167,6 +167,7 @@ class Pilot:
         self._deadline = now + grace_s + self._options.flush_s
         self._around.log("stopping", reason=why, message=message)
         self._claimer.close()
+        self._outbox.hurry()
         for job in self._roster.stop_all(Stop(protocol.PILOT_SHUTDOWN, message), grace_s=grace_s):
             self._report_unstarted(job.key, protocol.RELEASED, protocol.PILOT_SHUTDOWN, message)
 
@@ -259,6 +260,7 @@ class Pilot:
     def _end(self, code: int) -> int:
         """Leave: hand in what is left, say goodbye, tidy up."""
         self._claimer.close()
+        self._outbox.hurry()
         if code in (EXIT_IN_ORDER, EXIT_FAULT) and not self._outbox.wait_empty(self._options.flush_s):
             code = EXIT_UNDELIVERED
         self._heartbeat.close()

@@ -25,6 +25,7 @@ from lodesman.errors import (
 from lodesman.pilot.protocol import FAILED, OUTPUT_LIMIT, Key, Report, label, parse_verdicts
 
 MOST_AT_ONCE = 100
+HURRIED_S = 0.5
 # The server has understood and says no: to ask again makes no sense.
 _REFUSED = (Conflict, Forbidden, InvalidRequest, NotFound, TooLarge)
 
@@ -56,6 +57,7 @@ class Outbox:
         self._items: dict[tuple[Key, bool], Item] = {}
         self._changed = threading.Condition()
         self._closed = threading.Event()
+        self._hurried = False
 
     def archive(self, key: Key) -> Path:
         """Where to write the packed output of an attempt before `put`."""
@@ -106,8 +108,8 @@ class Outbox:
             if not item:
                 return
             failures = 0 if self._upload(item[0], post) else failures + 1
-            if failures and self._closed.wait(self._delay(failures)):
-                return
+            if failures:
+                self._pause(failures)
 
     def run_reports(self, post: PostReports) -> None:
         """The report thread."""
@@ -117,8 +119,21 @@ class Outbox:
             if not batch:
                 return
             failures = 0 if self._report(batch, post) else failures + 1
-            if failures and self._closed.wait(self._delay(failures)):
-                return
+            if failures:
+                self._pause(failures)
+
+    def hurry(self) -> None:
+        """The end is near: do not wait long before the server is asked again."""
+        with self._changed:
+            self._hurried = True
+            self._changed.notify_all()
+
+    def _pause(self, failures: int) -> None:
+        """Wait after failures; for a hurry or the end only shortly."""
+        with self._changed:
+            before = self._hurried
+            longest = min(HURRIED_S, self._delay(failures)) if before else self._delay(failures)
+            self._changed.wait_for(lambda: self._closed.is_set() or self._hurried != before, longest)
 
     def _next(self, choose: Callable[[list[Item]], list[Item]]) -> list[Item]:
         """Wait for something to do; nothing when closed."""

@@ -16,7 +16,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from lodesman.batch import Backend
+from lodesman.batch import Backend, CancelOutcome
 from lodesman.director import (
     Breaker,
     CandidateQueue,
@@ -50,6 +50,7 @@ log = logging.getLogger(__name__)
 PILOTS = """SELECT p.id, p.state, p.site, p.ce, p.queue, p.request, p.created_at, p.tq_id, p.drain, p.submitted_at,
 EXISTS (SELECT 1 FROM attempt a WHERE a.pilot_id = p.id AND a.ended_at IS NULL)
 FROM pilot p WHERE p.ended_at IS NULL"""
+NATIVE = "SELECT native_id, site, ce, queue FROM pilot WHERE id = ? AND state = 'Submitted' AND native_id IS NOT NULL"
 RUNNING = "SELECT count(*) FROM attempt WHERE ended_at IS NULL"
 
 Post = Callable[[str, Any], Any]
@@ -93,9 +94,28 @@ class Director:
         self.buckets = dict(decision.buckets)
         if decision.plan.rows or decision.excess.cancel:
             self.post("iteration", {"plan": to_record(decision)})
-        if decision.placement.placements or decision.excess.cancel:
+        if decision.excess.cancel:
+            self._cancel(decision.excess.cancel)
+        if decision.placement.placements:
             self.launch(decision, {QueueId(*o.queue): o for vo in vos for o in self.policy.world(vo).offers})
         return decision.placement.placed
+
+    def _cancel(self, pilot_ids: Sequence[int]) -> None:
+        """Take back waiting pilots that nobody needs; one that has started meanwhile is told to end instead."""
+        backends: dict[QueueId, Backend] = {}
+        for vo in self.policy.config.vos:
+            for offer in self.policy.world(vo).offers:
+                backend = self.backends.get(offer.settings.backend or "local")
+                if backend is not None:
+                    backends[QueueId(*offer.queue)] = backend
+        for pilot_id in pilot_ids:
+            row = self.db.execute(NATIVE, (pilot_id,)).fetchone()
+            backend = None if row is None else backends.get(QueueId(*row[1:]))
+            if row is None or backend is None:
+                continue
+            outcome = backend.cancel([row[0]])[row[0]]
+            if outcome in (CancelOutcome.REMOVED, CancelOutcome.ENDED):
+                self.post("ended", {"pilot": pilot_id, "state": "Aborted", "reason": "not needed any more"})
 
     def _demands(self, queues: Sequence[Any]) -> list[TaskQueueDemand]:
         shares = self.policy.shares()

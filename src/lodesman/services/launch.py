@@ -37,6 +37,7 @@ class PilotHabits:
     idle_seconds: float = 120.0
     heartbeat_seconds: float = 60.0
     life_seconds: int = 0
+    ca_file: str = ""
 
 
 @dataclass(slots=True)
@@ -131,7 +132,7 @@ class SubmissionPools:
             {
                 "servers": habits.servers, "join_token": join, "stamp": stamp, "site": queue.site,
                 "ce": queue.ce, "queue": queue.queue, "submit_pools": placement.request.submit_pools,
-                "options": options,
+                "options": options, "ca_file": habits.ca_file or None,
             }
         )  # fmt: skip
 

@@ -25,7 +25,7 @@ from lodesman.store.journal import Transaction
 log = logging.getLogger(__name__)
 
 FEW_GROUPS = 4
-SHARE_SAMPLE = 16
+SHARE_SAMPLE = 64
 
 
 class Ticket(Hashable, Protocol):

@@ -5,7 +5,7 @@ Nothing is stored before all of it is good; a batch with one bad job names that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Literal, Protocol, cast
 
@@ -37,6 +37,7 @@ from lodesman.submission import Draft, World, optimize
 
 MOST_VARYING_INPUTS = 10_000
 Form = Literal["jdl", "cfg", "json"]
+Positions = Mapping[str, tuple[int, int]] | None
 ENCODER = msgspec.json.Encoder()
 # The fields of a spec that decide its task queue, but for the Requirements.
 KEY_VALUES = attrgetter(
@@ -85,12 +86,14 @@ class _Preparation:
             )
         return self._world
 
-    def cohorts_of(self, description: Description, offset: int) -> Iterator[PreparedCohort]:
+    def cohorts_of(
+        self, description: Description, offset: int, positions: Positions = None
+    ) -> Iterator[PreparedCohort]:
         """The cohorts of one description whose first member has index `offset` in the submission."""
         if description.warnings:
             self.notices.extend(description.warnings)
         world = self.world(description.group)
-        for cohort in cohorts(description):
+        for cohort in cohorts(description, positions=positions):
             draft = self._optimized(cohort.spec, world)
             if draft.never and not self.body.hold_if_impossible:
                 raise Impossible(
@@ -177,9 +180,9 @@ def prepare(
 ) -> tuple[PreparedSubmission, Sequence[Notice]]:
     """Check a submission. Raises SyntaxFault, InvalidJob, Impossible, TooLarge, Forbidden, InvalidRequest."""
     work = _Preparation(body, who, policy, db)
-    single, many = _descriptions(body)
+    single, positions, many = _descriptions(body)
     if single is not None:
-        parts = list(work.cohorts_of(single, 0))
+        parts = list(work.cohorts_of(single, 0, positions))
         count = single.members.count if single.members else 1
         name, members = single.spec.name, single.members
         record = ENCODER.encode(single.record).decode()
@@ -236,28 +239,30 @@ def _naming(wrong: LodesmanError, position: int) -> LodesmanError:
     return wrong
 
 
-def _descriptions(body: Body) -> tuple[Description | None, Iterator[Description]]:
-    """Either the single description, or an iterator over a batch that reads each as it comes."""
+def _descriptions(body: Body) -> tuple[Description | None, Positions, Iterator[Description]]:
+    """Either the single description (with the places of its attributes, if it was a text), or an iterator over
+    a batch that reads each as it comes.
+    """
     given = [x for x in (body.text, body.texts, body.jobs) if x is not None]
     if len(given) != 1:
         raise InvalidRequest("Give exactly one of text, texts and jobs.")
     if body.text is not None:
-        return _read(body.text, body.form), iter(())
+        return *_read(body.text, body.form), iter(())
     if body.texts is not None:
         if not body.texts:
             raise InvalidRequest("The batch is empty.")
-        return None, (_read(text, body.form) for text in body.texts)
+        return None, None, (_read(text, body.form)[0] for text in body.texts)
     jobs = body.jobs or []
     if not jobs:
         raise InvalidRequest("The batch is empty.")
     if len(jobs) == 1:
-        return read_job(jobs[0]), iter(())
-    return None, (read_job(record) for record in jobs)
+        return read_job(jobs[0]), None, iter(())
+    return None, None, (read_job(record) for record in jobs)
 
 
-def _read(text: str, form: str) -> Description:
+def _read(text: str, form: str) -> tuple[Description, Positions]:
     parsed = read_description(text, form=cast("Form", form) if form else None, limits=ARRAY_LIMITS)
-    return read_job(parsed.record, parsed.positions)
+    return read_job(parsed.record, parsed.positions), parsed.positions
 
 
 def original_text(record: str, form: str) -> str:

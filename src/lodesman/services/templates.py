@@ -11,7 +11,7 @@ import msgspec
 
 from lodesman.jobs import ParametricMembers, Template, members_from_json, spec_from_json
 from lodesman.services.claim import Claimed
-from lodesman.services.payloads import payload
+from lodesman.services.payloads import Uploads, payload
 from lodesman.store.engine import only_row
 
 KEEP = 4_096
@@ -45,6 +45,7 @@ class Templates:
         self._db = db
         self._bodies = _Kept(self._read_body)
         self._members = _Kept(self._read_members)
+        self._fillers: OrderedDict[int, tuple[Template, Uploads]] = OrderedDict()
 
     def render(self, claimed: list[Claimed], *, drain: bool) -> bytes:
         """The body of the answer to a claim."""
@@ -59,9 +60,20 @@ class Templates:
 
     def _filled(self, one: Claimed, body: bytes) -> bytes:
         base, members = self._members.get(one.submission_id)
-        stored = msgspec.json.decode(body)
-        spec = Template(spec_from_json(stored["spec"]), members).expand(one.job_id - base, one.job_id)
-        return msgspec.json.encode(payload(spec, stored["uploads"]))
+        template, uploads = self._filler(one.template_id, members, body)
+        spec = template.expand(one.job_id - base, one.job_id)
+        return msgspec.json.encode(payload(spec, uploads))
+
+    def _filler(self, template_id: int, members: ParametricMembers, body: bytes) -> tuple[Template, Uploads]:
+        """A template ready to be filled; a template belongs to one submission, so to one set of members."""
+        known = self._fillers.get(template_id)
+        if known is None:
+            stored = msgspec.json.decode(body)
+            known = Template(spec_from_json(stored["spec"]), members), stored["uploads"]
+            self._fillers[template_id] = known
+            if len(self._fillers) > KEEP:
+                self._fillers.popitem(last=False)
+        return known
 
     def _read_body(self, template_id: int) -> tuple[bool, bytes]:
         row = only_row(self._db, TEMPLATE, (template_id,))

@@ -155,8 +155,13 @@ class Journal:
         self._epoch = only_row(self._db, "SELECT epoch FROM leadership")[0]
         self._thread.start()
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the writer takes commands."""
+        return not self._closed
+
     def post(self, command: Command, answer: Answer) -> None:
-        """Queue a command. Raises Unavailable after `close`."""
+        """Queue a command. Raises Unavailable after `close`, and when the writer ended."""
         if self._closed:
             raise Unavailable("The server is shutting down.")
         self._queue.put((command, answer))
@@ -187,10 +192,13 @@ class Journal:
     def _run(self) -> None:
         take = self._queue.get
         more = True
-        while more:
-            batch, more = self._collect(take())
-            if batch:
-                self._apply(batch)
+        try:
+            while more:
+                batch, more = self._collect(take())
+                if batch:
+                    self._apply(batch)
+        finally:
+            self._closed = True
 
     def _collect(self, first: Any) -> tuple[list[tuple[Command, Answer]], bool]:
         batch: list[tuple[Command, Answer]] = []

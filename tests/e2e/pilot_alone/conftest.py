@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import time
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,18 +30,18 @@ class Fake:
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
-        self.queue: list[dict] = []
-        self.granted: dict[str, list[dict]] = {}
+        self.queue: list[dict[str, Any]] = []
+        self.granted: dict[str, list[dict[str, Any]]] = {}
         self.parked: dict[str, int] = {}
         self.sandboxes: dict[str, bytes] = {}
-        self.joins: list[dict] = []
-        self.claims: list[dict] = []
-        self.beats: list[dict] = []
-        self.reports: list[dict] = []
-        self.accepted: Counter = Counter()
+        self.joins: list[dict[str, Any]] = []
+        self.claims: list[dict[str, Any]] = []
+        self.beats: list[dict[str, Any]] = []
+        self.reports: list[dict[str, Any]] = []
+        self.accepted: Counter[tuple[Any, ...]] = Counter()
         self.outputs: dict[tuple[int, int], bytes] = {}
-        self.leaves: list[dict] = []
-        self.kill: list[dict] = []
+        self.leaves: list[dict[str, Any]] = []
+        self.kill: list[dict[str, Any]] = []
         self.drain = False
         self.terms = {"lease_s": 60, "heartbeat_s": 0.2, "idle_s": 30}
         self.token = "pilot-token"
@@ -48,7 +50,7 @@ class Fake:
         self.answered: dict[tuple[int, int], float] = {}
         self.port = 0
         self._server: ThreadingHTTPServer | None = None
-        self._sockets: list = []
+        self._sockets: list[Any] = []
 
     def start(self) -> None:
         fake = self
@@ -88,7 +90,7 @@ class Fake:
     def is_up(self) -> bool:
         return self._server is not None
 
-    def submit(self, *jobs: dict) -> None:
+    def submit(self, *jobs: dict[str, Any]) -> None:
         with self.changed:
             self.queue.extend(jobs)
             self.changed.notify_all()
@@ -99,17 +101,17 @@ class Fake:
             assert self.changed.wait_for(condition, timeout), "the pilot did not do it in time"
             return condition()
 
-    def ends(self) -> dict[tuple[int, int], dict]:
+    def ends(self) -> dict[tuple[int, int], dict[str, Any]]:
         return {(r["id"], r["attempt"]): r for r in self.reports if r["state"] != "Running"}
 
-    def end_of(self, job: int, attempt: int = 1, timeout: float = LONGEST_S) -> dict:
+    def end_of(self, job: int, attempt: int = 1, timeout: float = LONGEST_S) -> dict[str, Any]:
         self.until(lambda: (job, attempt) in self.ends(), timeout)
         return self.ends()[job, attempt]
 
     def running(self, job: int) -> bool:
         return any(r["id"] == job and r["state"] == "Running" for r in self.reports)
 
-    def entries(self) -> list[dict]:
+    def entries(self) -> list[dict[str, Any]]:
         """What heartbeats told about single attempts."""
         return [entry for beat in self.beats for entry in beat["jobs"]]
 
@@ -122,7 +124,7 @@ class Fake:
         self.sandboxes[digest] = content
         return digest
 
-    def claim(self, body: dict) -> dict | None:
+    def claim(self, body: dict[str, Any]) -> dict[str, Any] | None:
         """Long poll; None when the answer is to be lost. A newer claim of the same token replaces it."""
         token = body["claim_token"]
         deadline = time.monotonic() + body["wait_s"]
@@ -148,8 +150,9 @@ class Fake:
                 self.answered[job["id"], job["attempt"]] = time.time()
             return {"jobs": self.granted[token], "drain": self.drain}
 
-    def _choose(self, body: dict) -> list[dict]:
-        chosen, cores = [], body["resource"]["cores"]
+    def _choose(self, body: dict[str, Any]) -> list[dict[str, Any]]:
+        chosen: list[dict[str, Any]] = []
+        cores = body["resource"]["cores"]
         for job in list(self.queue):
             if len(chosen) < body["count"] and job["spec"]["cores"] <= cores:
                 cores -= job["spec"]["cores"]
@@ -157,7 +160,7 @@ class Fake:
                 self.queue.remove(job)
         return chosen
 
-    def report(self, body: dict) -> dict:
+    def report(self, body: dict[str, Any]) -> dict[str, Any]:
         results = []
         with self.changed:
             for report in body["reports"]:
@@ -168,7 +171,7 @@ class Fake:
             self.changed.notify_all()
         return {"results": results}
 
-    def note(self, where: list, body: dict) -> None:
+    def note(self, where: list[Any], body: dict[str, Any]) -> None:
         with self.changed:
             where.append(body)
             self.changed.notify_all()
@@ -240,7 +243,7 @@ class Speaker(BaseHTTPRequestHandler):
 class Started:
     """A pilot process."""
 
-    def __init__(self, process: subprocess.Popen, directory: Path, log: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], directory: Path, log: Path) -> None:
         self.process = process
         self.directory = directory
         self._log = log
@@ -248,7 +251,7 @@ class Started:
     def log(self) -> str:
         return self._log.read_text()
 
-    def events(self, name: str) -> list[dict]:
+    def events(self, name: str) -> list[dict[str, Any]]:
         lines = [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
         return [line for line in lines if line["event"] == name]
 
@@ -279,7 +282,7 @@ def start(fake, pilot_archive, tmp_path):
     """Start a pilot: `start(cores=2, ...)` with options of the pilot's file."""
     started: list[Started] = []
 
-    def begin(*, join_token: str = "join-token", environment=None, **options) -> Started:
+    def begin(*, join_token="join-token", environment=None, interpreter="", **options) -> Started:
         directory = tmp_path / f"pilot{len(started)}"
         directory.mkdir()
         content = {
@@ -294,7 +297,7 @@ def start(fake, pilot_archive, tmp_path):
         with log.open("wb") as sink:
             process = subprocess.Popen(
                 [
-                    os.environ.get("LODESMAN_OLD_PYTHON") or sys.executable,
+                    interpreter or os.environ.get("LODESMAN_OLD_PYTHON") or sys.executable,
                     str(pilot_archive),
                     "--file",
                     str(file),
@@ -317,11 +320,25 @@ def start(fake, pilot_archive, tmp_path):
             pytest.fail(pilot.log())
 
 
+@pytest.fixture(scope="session")
+def oldest_python() -> str:
+    """The interpreter in LODESMAN_OLD_PYTHON, else a python3.9 on PATH that works, else this one."""
+    for candidate in (os.environ.get("LODESMAN_OLD_PYTHON"), shutil.which("python3.9")):
+        if (
+            candidate
+            and subprocess.run([candidate, "-c", ""], capture_output=True, check=False).returncode == 0
+        ):
+            return candidate
+    return sys.executable
+
+
 @pytest.fixture
 def job():
     """Make a job: `job(1, "sh", "-c", "exit 3", cpu_seconds=2)`; what is no limit goes into its spec."""
 
-    def make(number: int, executable: str, *arguments: str, attempt: int = 1, inputs=(), **more) -> dict:
+    def make(
+        number: int, executable: str, *arguments: str, attempt: int = 1, inputs=(), **more
+    ) -> dict[str, Any]:
         limits = dict.fromkeys(
             ("norm_cpu_seconds", "cpu_seconds", "wall_seconds", "memory_mb", "output_mb"), 0
         )

@@ -9,6 +9,7 @@ import sys
 import tarfile
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,9 @@ def archive(**files: bytes) -> bytes:
     return target.getvalue()
 
 
-def part(fake, content: bytes, *, name: str = "input", unpack: bool = False, digest: str = "") -> dict:
+def part(
+    fake, content: bytes, *, name: str = "input", unpack: bool = False, digest: str = ""
+) -> dict[str, Any]:
     sha256 = fake.sandbox(content)
     url = f"/v1/sandboxes/{sha256}"
     return {"name": name, "url": url, "sha256": digest or sha256, "size": len(content), "unpack": unpack}
@@ -71,6 +74,29 @@ def test_success_with_output(fake, start, job):
     assert [leave["reason"] for leave in fake.leaves] == ["sigterm"]
     assert not (pilot.directory / "work").exists()
     assert not (pilot.directory / "outbox").exists()
+
+
+def test_on_the_oldest_interpreter(fake, start, job, oldest_python):
+    pilot = start(interpreter=oldest_python)
+    packed = archive(
+        **{"run.sh": b"#!/bin/sh\ncat; (setsid sleep 60 &); echo $JOBID > id\n", "in": b"input\n"}
+    )
+    fake.submit(
+        job(
+            1,
+            "run.sh",
+            std_input="in",
+            output_sandbox=["id"],
+            inputs=[part(fake, packed, unpack=True)],
+            cpu_seconds=9,
+        ),
+        job(2, "sleep", "60", wall_seconds=0.3),
+    )
+    assert fake.end_of(1)["state"] == "Done"
+    assert fake.output(1) == {"std.out": b"input\n", "std.err": b"", "id": b"1\n"}
+    assert fake.end_of(2)["cause"] == "wall-limit"
+    pilot.terminate()
+    assert pilot.end() == 0
 
 
 def test_exit_codes_signals_and_what_cannot_start(fake, start, job):

@@ -105,15 +105,16 @@ def served(monkeypatch):
     """What `lodesman.daemon` is asked to run."""
     calls = []
     monkeypatch.setattr(
-        "lodesman.daemon.run_server", lambda config, arguments: calls.append((config, arguments))
+        "lodesman.daemon.run_server", lambda config, arguments, load: calls.append((config, arguments, load))
     )
     return calls
 
 
 def test_a_server_without_a_configuration(lode, served, home):
     result = lode("server", "--port", "0", "--data", "here")
-    ((config, arguments),) = served
+    ((config, arguments, load),) = served
     assert result.code == 0
+    assert load().server == config.server
     assert (config.server.port, config.data) == (0, home / "here")
     assert arguments == ["--set", f'server.data="{home}/here"', "--set", "server.port=0"]
     assert "No site is configured" in result.err
@@ -123,7 +124,8 @@ def test_the_second_process_is_led_to_the_same_configuration(lode, served, home)
     assert lode("init").code == 0
     words = ("--set", "pilots.idle_seconds=5", "--set", "server.host=127.0.0.1", "--set", "server.port=7001")
     assert lode("server", *words).code == 0
-    config, arguments = served[-1]
+    config, arguments, load = served[-1]
+    assert load().pilots == config.pilots
     path, overrides = parse(arguments)
     again = load_config(path, overrides=overrides)
     assert (again.server, again.pilots, again.data) == (config.server, config.pilots, config.data)
@@ -145,7 +147,7 @@ def test_a_configuration_that_cannot_be_served(lode, served, home):
 
 
 def test_a_data_directory_in_use(lode, monkeypatch):
-    def busy(_config, _arguments):
+    def busy(*_arguments):
         raise Unavailable("Another server owns the data directory.", hint="Stop it first.")
 
     monkeypatch.setattr("lodesman.daemon.run_server", busy)
@@ -157,7 +159,7 @@ def test_a_data_directory_in_use(lode, monkeypatch):
 
 
 def test_interrupting_the_server_is_its_ordinary_end(lode, monkeypatch):
-    def interrupted(_config, _arguments):
+    def interrupted(*_arguments):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("lodesman.daemon.run_server", interrupted)

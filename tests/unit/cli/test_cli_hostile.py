@@ -113,7 +113,8 @@ def test_no_error_steers_a_terminal(at, server, words, method, path, answer):
 
 @pytest.mark.parametrize(("words", "method", "path", "answer"), ANSWERS, ids=NAMES)
 def test_what_another_program_says_is_no_answer(at, server, words, method, path, answer):
-    for odd in ([], None, 7, "hello", b"", b"\xff\xfe", b"[" * 5_000):
+    answers: list[Any] = [[], None, 7, "hello", b"", b"\xff\xfe", b"[" * 5_000]
+    for odd in answers:
         server.on(method, path, odd)
         result = at(*words)
         assert (result.code, result.out) == (1, "")

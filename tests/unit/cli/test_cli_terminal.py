@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import io
 import os
 import pty
 import re
@@ -129,11 +130,19 @@ def test_a_person_is_asked_and_can_say_no(screen, server):
     assert "101 jobs killed." in shown.read()
 
 
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
 @pytest.mark.parametrize("bar", [progress.byte_bar, progress.job_bar])
-def test_bars_leave_nothing_behind(bar, capsys):
+def test_bars_are_drawn_on_standard_error_and_taken_away(bar, monkeypatch, capsys):
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
     with bar("fetching [bold]", 3) as advance:
         advance(1)
         advance(2)
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "[bold]" in captured.err or captured.err == ""
+    assert "fetching [bold]" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\x1b[2K")
+    assert capsys.readouterr().out == ""

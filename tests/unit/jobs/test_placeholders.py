@@ -80,13 +80,22 @@ def test_a_value_without_placeholders_is_not_compiled():
 
 
 def test_a_type_is_kept_only_where_it_is_asked_for():
-    value = {"M": "%(mem)s", "H": "%(half)s", "F": ["%(flag)s"], "T": "%(mem)s MB", "N": "%n", "S": "%s"}
+    value = {
+        "M": "%(mem)s",
+        "H": "%(half)s",
+        "F": ["%(flag)s"],
+        "T": "%(mem)s MB",
+        "N": "%n",
+        "J": "%j",
+        "S": "%s",
+    }
     assert filled(value, keep_type=True) == {
         "M": 1700,
         "H": 4.5,
         "F": [False],
         "T": "1700 MB",
         "N": "007",
+        "J": "4321",
         "S": 45,
     }
     assert filled(value)["M"] == "1700"

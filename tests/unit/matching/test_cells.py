@@ -88,7 +88,8 @@ def test_a_lone_bit_far_up_is_not_kept_as_a_mask():
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.booleans()), max_size=80))
 def test_a_cell_is_a_set(steps):
-    cell, members = Cell(), set()
+    cell = Cell()
+    members: set[int] = set()
     for slot, read in steps:
         if slot in members:
             members.remove(slot)

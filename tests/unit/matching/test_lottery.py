@@ -110,13 +110,13 @@ def test_a_pilot_that_sees_only_parts_draws_by_share_among_them(count):
     world = World(seed=100 + count)
     shares = shares_of(count, seed=2)
     world.lottery.set_shares(shares)
-    seen = {"A": set(), "B": set(), "C": set()}
+    seen: dict[str, set[str]] = {"A": set(), "B": set(), "C": set()}
     for n in range(count):
-        for site in seen:
+        for site, groups in seen.items():
             if (n + ord(site)) % 3 or n < 2:
-                seen[site].add(f"g{n:02}")
+                groups.add(f"g{n:02}")
                 world.put(group=f"g{n:02}", sites=(site,))
-    got = Counter()
+    got: Counter[str] = Counter()
     claims = []
     for turn in range(DRAWS):
         site = "ABC"[turn % 3]
@@ -201,7 +201,7 @@ def test_owners_are_equal_whatever_they_have():
     for n, owner in enumerate(["a"] + ["b"] * 5 + ["c"] * 30):
         owner_of[world.put(owner=owner)] = owner
         assert n == max(owner_of)
-    got = Counter()
+    got: Counter[str] = Counter()
     for tq_id, n in world.draws().items():
         got[owner_of[tq_id]] += n
     assert abs(z_of(got, dict.fromkeys("abc", DRAWS / 3))) < 4

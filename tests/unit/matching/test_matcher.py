@@ -3,6 +3,7 @@
 import json
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -47,7 +48,7 @@ def test_each_job_chosen_leaves_its_task_queue(matcher):
 
 
 def test_nothing_chosen_leaves_no_undo(matcher):
-    undo = []
+    undo: list[Callable[[], object]] = []
     assert choose(matcher, undo=undo) == []
     assert undo == []
 
@@ -70,7 +71,7 @@ def test_no_jobs_asked_no_jobs_chosen(matcher):
 def test_undo_restores_everything_in_reverse_order(matcher):
     put(matcher, 1, 3)
     put(matcher, 2, 1)
-    undo = []
+    undo: list[Callable[[], object]] = []
     assert len(choose(matcher, count=10, undo=undo)) == 4
     assert len(undo) == 4
     assert matcher.eligible(REQUEST) == []
@@ -82,7 +83,7 @@ def test_undo_restores_everything_in_reverse_order(matcher):
 
 def test_the_second_claim_of_a_batch_sees_the_first(matcher):
     put(matcher, 1, 1)
-    undo = []
+    undo: list[Callable[[], object]] = []
     assert choose(matcher, undo=undo) == [1]
     assert choose(matcher, undo=undo) == []
     for step in reversed(undo):

@@ -1,6 +1,7 @@
 """Reasons, masks and draws say the same in random worlds, after anything that can happen to an index."""
 
 import random
+from collections.abc import Callable
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -89,7 +90,7 @@ def test_no_reason_and_only_then_it_is_in_what_is_drawn_from(queues, asking):
     for request in asking:
         eligible = {tq_id for tq_id in range(len(queues)) if matcher.index.reasons(tq_id, request) == ()}
         assert set(matcher.eligible(request)) == eligible
-        undo = []
+        undo: list[Callable[[], object]] = []
         chosen = matcher.choose(request, 1, now=0.0, rng=rng, undo=undo)
         assert bool(chosen) == bool(eligible)
         assert set(chosen) <= eligible
@@ -205,7 +206,7 @@ class IndexLife(RuleBasedStateMachine):
     def choose(self, request, count, keep):
         eligible = {tq_id for tq_id in self.keys if self._open(tq_id) and fits(self.keys[tq_id], request)}
         assert set(self.matcher.eligible(request)) == eligible
-        undo = []
+        undo: list[Callable[[], object]] = []
         chosen = self.matcher.choose(request, count, now=self.now, rng=self.rng, undo=undo)
         assert set(chosen) <= eligible
         assert len(chosen) == min(count, sum(self.waiting[tq_id] for tq_id in eligible))

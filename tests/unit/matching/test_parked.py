@@ -34,8 +34,9 @@ class House:
         return {tq_id: jobs}
 
     def park(self, ticket, *, since=0.0, count=1, **changes):
-        self.requests[ticket] = (replace(REQUEST, **changes), count)
-        self.parked.park(ticket, *self.requests[ticket], since)
+        request = replace(REQUEST, **changes)
+        self.requests[ticket] = (request, count)
+        self.parked.park(ticket, request, count, since)
 
     def serve(self, filled):
         """What the writer does: each woken ticket claims, and leaves with what it got."""

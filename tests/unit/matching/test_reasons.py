@@ -88,7 +88,7 @@ def test_reasons_are_frozen_values():
     assert one == reasons.SiteBanned(site="A")
     assert len({one, reasons.SiteBanned(site="A"), reasons.SiteBanned(site="B")}) == 2
     with pytest.raises(dataclasses.FrozenInstanceError):
-        one.site = "B"
+        one.site = "B"  # type: ignore[misc]
 
 
 def test_long_lists_are_cut():

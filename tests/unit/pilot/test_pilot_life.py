@@ -59,6 +59,13 @@ def test_time_left_is_normalised_and_shortens_the_wait():
     assert ask == Ask(1, 1, 100, 70, 35.0)
 
 
+def test_nothing_left_is_never_told_as_unknown():
+    slow = Slot(cores=1, memory_mb=100, jobs_at_once=1, scaling=0.001, ends=100.0)
+    ask = what_to_ask(slot=slow, load=Load(), now=50.0, idle_s=600)
+    assert isinstance(ask, Ask)
+    assert ask.norm_cpu_seconds == 1
+
+
 def test_an_idle_pilot_waits_no_longer_than_it_may_be_idle():
     ask = what_to_ask(SLOT, Load(idle_since=100.0), 110.0, idle_s=15)
     assert isinstance(ask, Ask)

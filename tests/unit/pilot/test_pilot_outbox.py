@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ class Server:
     """Takes reports and archives; `faults` are raised first, one per request."""
 
     def __init__(self) -> None:
-        self.batches: list[list[dict]] = []
+        self.batches: list[list[dict[str, Any]]] = []
         self.archives: list[tuple[str, str]] = []
         self.report_faults: list[LodesmanError] = []
         self.upload_faults: list[LodesmanError] = []
@@ -155,6 +156,16 @@ def test_a_server_that_is_away_is_asked_again(outbox, server, run, naps, tmp_pat
     assert outbox.wait_empty(5)
     assert len(server.reports) == len(server.archives) == 1
     assert naps == [1, 1, 2, 3]
+
+
+def test_hurry_ends_a_long_wait(outbox, server, run):
+    outbox._delay = lambda failures: 1000.0
+    server.report_faults = [Unavailable("Away."), Unavailable("Away.")]
+    outbox.put(done(), None)
+    run()
+    assert not outbox.wait_empty(0.05)
+    outbox.hurry()
+    assert outbox.wait_empty(5)
 
 
 def test_what_the_server_refuses_is_dropped_and_logged(outbox, server, run, lines):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ class Puppet:
         self.kill_at: float | None = None
         self.began = 0.0
         self.tail: str | None = "text"
-        self.heard_stamps: list = []
+        self.heard_stamps: list[Any] = []
         self.over = Measured(0, 0, 0, 0)
         self.ended = threading.Event()
         self.started = threading.Event()
@@ -71,7 +72,7 @@ class Puppet:
 
 class NoOutbox:
     def __init__(self):
-        self.kept: list = []
+        self.kept: list[Any] = []
 
     def count(self):
         return len(self.kept)
@@ -211,8 +212,8 @@ class Mouth:
 
     def __init__(self, clock):
         self.clock = clock
-        self.answers: list = []
-        self.asked: list = []
+        self.answers: list[Any] = []
+        self.asked: list[Any] = []
         self.lost = False
         self.aborted = threading.Event()
         self.delays: list[int] = []
@@ -253,9 +254,9 @@ def mouth(clock):
 
 @pytest.fixture
 def claimer(mouth, roster, clock, log, tmp_path):
-    broken: list = []
+    broken: list[Any] = []
     journal = Journal(tmp_path / "journal")
-    made = Claimer(mouth, roster, journal, idle_s=600, ticker=clock, on_broken=broken.extend, log=log)
+    made: Any = Claimer(mouth, roster, journal, idle_s=600, ticker=clock, on_broken=broken.extend, log=log)
     made.broken = broken
     threads: list[threading.Thread] = []
 
@@ -375,8 +376,8 @@ class Ear:
     """Stands for session and client of the heartbeat."""
 
     def __init__(self):
-        self.beats: list = []
-        self.orders: list = [Orders()]
+        self.beats: list[Any] = []
+        self.orders: list[Any] = [Orders()]
         self.delays: list[int] = []
         self.aborted = False
 
@@ -483,9 +484,9 @@ class Eye:
     """Stands for the reaper: what was used, and what was killed."""
 
     def __init__(self):
-        self.used: dict = {}
+        self.used: dict[str, Any] = {}
         self.looks = 0
-        self.killed: list = []
+        self.killed: list[Any] = []
         self.shared: float | None = None
 
     def look(self):
@@ -506,8 +507,8 @@ def eye():
 
 @pytest.fixture
 def watch(eye, log):
-    session = SimpleNamespace(last_contact=0.0, lease_s=100.0)
-    made = Watch(eye, session, scaling=1.0, usual_s=1.0, grace_s=10.0, log=log)
+    session: Any = SimpleNamespace(last_contact=0.0, lease_s=100.0)
+    made: Any = Watch(eye, session, scaling=1.0, usual_s=1.0, grace_s=10.0, log=log)
     made.session = session
     return made
 

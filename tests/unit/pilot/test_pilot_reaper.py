@@ -103,14 +103,13 @@ def test_clear_gives_up_when_told(reaper, spawn, monkeypatch):
 
 
 def test_signals_reach_every_process(reaper, spawn, tmp_path):
-    pid = spawn(
-        "trap 'echo a >> got; exit 3' TERM; (trap 'echo b >> got; exit' TERM; while :; do sleep 0.05; done) & touch ready; wait"
-    )
-    until(lambda: (tmp_path / "ready").exists() and reaper.look()[KEY].processes >= 2)
-    time.sleep(0.05)  # the inner shell sets its trap
+    inner = "(trap 'echo b >> got; exit' TERM; touch inner; while :; do sleep 0.05; done)"
+    pid = spawn(f"trap 'echo a >> got; exit 3' TERM; {inner} & touch outer; wait")
+    until(lambda: (tmp_path / "outer").exists() and (tmp_path / "inner").exists())
     reaper.signal(KEY, signal.SIGTERM)
     assert reaper.wait(pid).code == 3
-    until(lambda: (tmp_path / "got").read_text().split() and reaper.clear(KEY, lambda: False))
+    until(lambda: sorted((tmp_path / "got").read_text().split()) == ["a", "b"])
+    assert reaper.clear(KEY, lambda: False)
 
 
 def test_two_payloads_are_told_apart(reaper, spawn):

@@ -8,6 +8,7 @@ import os
 import stat
 import tarfile
 from pathlib import PurePosixPath
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -86,7 +87,7 @@ def test_a_name_is_refused_or_stays_inside(name):
     except BadSandbox as fault:
         fault.message.encode()
         return
-    assert os.path.normpath(os.path.join("/job", path)).startswith("/job/")
+    assert os.path.normpath(f"/job/{path}").startswith("/job/")
 
 
 def test_directories_are_made_but_links_are_not_followed(here):
@@ -210,27 +211,31 @@ class Shelf:
         file.write_bytes(self.content)
 
 
+def shelf(content) -> Any:
+    return Shelf(content)
+
+
 def part(name="data", *, unpack=False, sha256="good"):
     return InputFile(name, "/v1/sandboxes/x", sha256, 1, unpack)
 
 
 def test_a_plain_file(here, tmp_path):
-    fetch(Shelf(b"x"), part("d/data"), here, spare=tmp_path / "spare")
+    fetch(shelf(b"x"), part("d/data"), here, spare=tmp_path / "spare")
     assert (here / "d/data").read_bytes() == b"x"
     assert stat.S_IMODE((here / "d/data").stat().st_mode) == 0o600
 
 
 def test_an_archive_is_unpacked_and_its_bytes_removed(here, tmp_path):
-    fetch(Shelf(tar_of(entry("a", b"x"))), part(unpack=True), here, spare=tmp_path / "spare")
+    fetch(shelf(tar_of(entry("a", b"x"))), part(unpack=True), here, spare=tmp_path / "spare")
     assert [path.name for path in here.iterdir()] == ["a"]
     assert not (tmp_path / "spare").exists()
 
 
 def test_what_cannot_be_fetched(here, tmp_path):
     with pytest.raises(BadChecksum):
-        fetch(Shelf(b""), part(sha256="bad"), here, spare=tmp_path / "spare")
+        fetch(shelf(b""), part(sha256="bad"), here, spare=tmp_path / "spare")
     with pytest.raises(BadSandbox):
-        fetch(Shelf(b"junk"), part(unpack=True), here, spare=tmp_path / "spare")
+        fetch(shelf(b"junk"), part(unpack=True), here, spare=tmp_path / "spare")
     with pytest.raises(BadSandbox):
-        fetch(Shelf(b"x"), part("../x"), here, spare=tmp_path / "spare")
+        fetch(shelf(b"x"), part("../x"), here, spare=tmp_path / "spare")
     assert not (tmp_path / "spare").exists()

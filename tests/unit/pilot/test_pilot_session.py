@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -29,11 +30,11 @@ def script(monkeypatch):
     """What the server answers, one by one; what was asked is in `script.asked`."""
 
     class Script:
-        answers: list = []
-        asked: list = []
+        def __init__(self) -> None:
+            self.answers: list[Any] = []
+            self.asked: list[Any] = []
 
     script = Script()
-    script.answers, script.asked = [], []
 
     def request(self, method, path, body=None, *, idempotent=None, timeout=None, content_type=""):
         script.asked.append((path, body, self._authorization, timeout))

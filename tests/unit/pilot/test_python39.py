@@ -17,7 +17,7 @@ from lodesman.pilot.package import build_pilot, pilot_sources
 SOURCES = {name: content.decode() for name, content in pilot_sources().items()}
 
 # Younger than Python 3.9: modules, names out of modules, methods and keywords of calls.
-NEW_MODULES = {"tomllib", "graphlib.new", "compression", "annotationlib", "concurrent.interpreters"}
+NEW_MODULES = {"tomllib", "compression", "annotationlib", "concurrent.interpreters"}
 NEW_NAMES = {
     "asyncio.TaskGroup",
     "asyncio.timeout",
@@ -29,7 +29,6 @@ NEW_NAMES = {
     "inspect.get_annotations",
     "itertools.batched",
     "itertools.pairwise",
-    "os.EX_OK_NEW",
     "os.process_cpu_count",
     "statistics.correlation",
     "sys.exception",
@@ -71,9 +70,7 @@ NEW_KEYWORDS = {
     "Thread": {"context"},
     "field": {"kw_only"},
     "rmtree": {"onexc", "dir_fd"},
-    "open": {"opener_new"},
     "create_connection": {"all_errors"},
-    "int": {"signed_new"},
 }
 
 

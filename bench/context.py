@@ -1,0 +1,78 @@
+"""What the rows share: sizes, worlds that are built once and copied, floors, servers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench import floors
+from bench.server import Server
+from bench.world import GRID, Size, Workload, build, resources
+
+
+@dataclass(slots=True)
+class Context:
+    """One run of the benchmark. `dirac`: the result file of the peer, if there is one."""
+
+    home: Path
+    quick: bool
+    samples: int
+    floors: floors.Floors
+    say: Callable[[str], None]
+    dirac: Path | None = None
+    prelude: str = ""
+    server_core: int | None = None
+    _built: dict[tuple[Size, str], Path] = field(default_factory=dict)
+    _copies: int = 0
+
+    @property
+    def seconds(self) -> float:
+        """How long a load is kept up."""
+        return 2.0 if self.quick else 10.0
+
+    @property
+    def warm_seconds(self) -> float:
+        """How long it is kept up before, unmeasured."""
+        return 1.0 if self.quick else 3.0
+
+    def size(self, **given: int) -> Size:
+        """The size of the issue (1,000,000 jobs in 10,000 task queues), or a tenth of it if it shall be quick."""
+        chosen = {"queues": 10_000, "jobs": 1_000_000, "rows": 100_000, **given}
+        if self.quick:
+            chosen |= {name: chosen[name] // 10 for name in ("queues", "jobs", "rows")}
+        return Size(**chosen)
+
+    def world(self, size: Size, workload: Workload = GRID) -> Path:
+        """A copy of a world, to be changed at will."""
+        name = "grid" if workload is GRID else "peer"
+        original = self._built.get((size, name))
+        if original is None:
+            original = self.home / f"world-{len(self._built)}"
+            self.say(f"building {size}")
+            build(original, size, workload)
+            self._built[size, name] = original
+        self._copies += 1
+        copy = self.home / f"copy-{self._copies}"
+        shutil.copytree(original, copy)
+        return copy
+
+    def tokens(self, data: Path) -> dict[str, Any]:
+        """The tokens of the pilots and of the administrator of a world."""
+        found: dict[str, Any] = json.loads((data / "tokens.json").read_text())
+        return found
+
+    def server(self, data: Path, *, settings: Mapping[str, Any] | None = None, resources_file: Path | None = None) -> Server:
+        """A server on a world, with the large grid as its resources."""
+        file = resources_file or self.home / "grid.toml"
+        if not file.exists():
+            file.write_text(resources(GRID))
+        cores = () if self.server_core is None else (self.server_core,)
+        return Server(data, resources=file, settings=settings, prelude=self.prelude, cores=cores)
+
+    def drop(self, data: Path) -> None:
+        """A copy is not needed any more."""
+        shutil.rmtree(data, ignore_errors=True)

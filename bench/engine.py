@@ -1,0 +1,142 @@
+"""The durable road of a claim without HTTP: journal, index, fronts and database in this process."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench.oracle import check_answer, eligible
+from lodesman.matching import GroupShare
+from lodesman.services.claim import Claim, Claimed, serve_parked
+from lodesman.services.live import Live
+from lodesman.services.sessions import UNLIMITED, Free, PilotSession, load_sessions
+from lodesman.store.checkpoint import Checkpointer
+from lodesman.store.engine import open_reader, open_writer
+from lodesman.store.journal import Answer, Journal
+
+WAIT_SECONDS = 600.0
+ROOM = Free(64, UNLIMITED, UNLIMITED)
+
+
+class Engine:
+    """A data directory opened as the hot process opens it."""
+
+    def __init__(self, data: Path, *, shares: Mapping[str, GroupShare], seed: int) -> None:
+        path = data / "lode.db"
+        self._writer = open_writer(path)
+        self.reader = open_reader(path)
+        self.live = Live(self._writer, rng=random.Random(seed), now=time.time())
+        self.live.matcher.set_shares(shares)
+        self.sessions: list[PilotSession] = list(load_sessions(self.reader, now=0.0).values())
+        self._checkpoints = Checkpointer(self._writer, path)
+        self.journal = Journal(
+            self._writer, deliver=self._deliver, at_end=partial(serve_parked, self.live)
+        )
+        self._serial = 0
+        self.latencies: list[float] = []
+        self.empty = 0
+        self.journal.start()
+        self._checkpoints.start()
+
+    def close(self) -> None:
+        """Write what is left; the threads end."""
+        self.journal.close()
+        self._checkpoints.close()
+        self.reader.close()
+        self._writer.close()
+
+    def run(self, claims: int, *, clients: int) -> float:
+        """So many claims of one job each, by clients that each wait for their answer; the seconds it took.
+
+        The clients ask again from the writer's own thread, as soon as they are answered: with one client
+        each claim has a commit of its own, with many they share commits. Fills `latencies` and `empty`.
+        """
+        self.latencies, self.empty = [], 0
+        loop = _Loop(self, claims, clients)
+        begun = time.perf_counter()
+        loop.start()
+        loop.finish()
+        return time.perf_counter() - begun
+
+    def claim(self, session: PilotSession, answer: Answer) -> Claim:
+        """A claim of one job with a token that was never used."""
+        self._serial += 1
+        return Claim(
+            self.live, session=session, free=ROOM, count=1, claim_token=f"bench-{self._serial}", wait=False, answer=answer
+        )  # fmt: skip
+
+    def check(self, samples: int, rng: random.Random) -> int:
+        """The oracle: claim as some pilots and hold the answer against every task queue. Raises WrongAnswer."""
+        for session in rng.sample(self.sessions, min(samples, len(self.sessions))):
+            queues = [q for q in self.live.matcher.index.queues()]
+            box: list[list[Claimed]] = []
+            claim = self.claim(session, box.append)
+            allowed = eligible(queues, claim.request)
+            found = self.journal.call(claim)
+            rows = [self._queue_of(one) for one in found]
+            check_answer(allowed, rows, claim.request)
+        return samples
+
+    def _queue_of(self, claimed: Claimed) -> int:
+        found = self.reader.execute("SELECT tq_id FROM job WHERE id = ?", (claimed.job_id,)).fetchone()
+        assert found is not None, claimed
+        return int(found[0])
+
+    @staticmethod
+    def _deliver(answers: list[tuple[Answer, Any]]) -> None:
+        for answer, result in answers:
+            answer(result)
+
+
+class _Loop:
+    """Closed loop: each answer brings the next question until all are asked."""
+
+    def __init__(self, engine: Engine, claims: int, clients: int) -> None:
+        self.engine = engine
+        self.left = claims
+        self.open = clients
+        self.clients = clients
+        self.done = threading.Event()
+        self.fault: Exception | None = None
+
+    def start(self) -> None:
+        """The first question of every client."""
+        self.left -= self.clients
+        for number in range(self.clients):
+            self._ask(number)
+
+    def finish(self) -> None:
+        """Wait for the last answer. Raises what a claim was answered with, if it was an error."""
+        assert self.done.wait(WAIT_SECONDS), "the journal did not answer"
+        if self.fault is not None:
+            raise self.fault
+
+    def _ask(self, number: int) -> None:
+        engine = self.engine
+        session = engine.sessions[number % len(engine.sessions)]
+        begun = time.perf_counter()
+
+        def answered(result: Any) -> None:
+            engine.latencies.append(time.perf_counter() - begun)
+            if isinstance(result, Exception):
+                self.fault = result
+                self.left = 0
+            elif not result:
+                engine.empty += 1
+            self._next(number + self.clients)
+
+        engine.journal.post(engine.claim(session, answered), answered)
+
+    def _next(self, number: int) -> None:
+        if self.left > 0:
+            self.left -= 1
+            self._ask(number)
+            return
+        self.open -= 1
+        if not self.open:
+            self.done.set()

@@ -1,0 +1,149 @@
+"""Durable claims: in process, and over HTTP with 64 connections."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.context import Context
+from bench.engine import Engine
+from bench.figures import Figure, best
+from bench.generator import Load, wrk
+from bench.machine import Meter
+from bench.oracle import check_answer, eligible
+from bench.server import Server
+from bench.stats import percentile
+from bench.world import GRID
+from lodesman.services.sessions import UNLIMITED, Free, PoolMap, load_sessions
+from lodesman.store.engine import open_reader
+from lodesman.store.task_queues import load_queues
+
+CONNECTIONS, MANY = 64, 50
+CHECKED = 16
+ROOM = Free(64, UNLIMITED, UNLIMITED)
+
+
+def in_process(context: Context) -> list[Figure]:
+    """Journal, index and database alone, with 64 waiting clients and with one."""
+    size = context.size()
+    figures = []
+    for clients, claims in ((64, 100_000), (1, 20_000)):
+        claims = claims // 10 if context.quick else claims
+        samples = [_engine_sample(context, claims, clients, number) for number in range(context.samples)]
+        top = best(samples, "rate")
+        figures.append(
+            Figure(
+                row=f"claims-process-{clients}", unit="/s", value=top["rate"],
+                what=f"durable claims in process, {clients} waiting client{'s' * (clients > 1)}",
+                floor_name="SQLite commits", floor=context.floors.sqlite_commits, size=str(size),
+                samples=[one["rate"] for one in samples], details=top,
+            )
+        )  # fmt: skip
+    return figures
+
+
+def _engine_sample(context: Context, claims: int, clients: int, number: int) -> dict[str, Any]:
+    data = context.world(context.size())
+    engine = Engine(data, shares=GRID.shares, seed=number)
+    try:
+        engine.run(max(claims // 5, 2_000), clients=clients)
+        meter = Meter()
+        commits = engine.journal.commits
+        seconds = engine.run(claims, clients=clients)
+        found = {
+            "rate": round(claims / seconds), "p50_ms": 1e3 * percentile(engine.latencies, 50),
+            "p99_ms": 1e3 * percentile(engine.latencies, 99), "empty": engine.empty,
+            "claims_per_commit": claims / (engine.journal.commits - commits), **meter.read(),
+        }  # fmt: skip
+        return found | {"checked": engine.check(CHECKED, random.Random(number))}
+    finally:
+        engine.close()
+        context.drop(data)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    load: Load
+    jobs: int
+    cores: dict[str, float]
+    checked: int
+    warm_rate: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """For choosing and for JSON."""
+        load = self.load
+        return {
+            "rate": round(load.rate), "jobs_per_s": round(self.jobs / load.seconds), "p50_ms": load.p50_ms,
+            "p99_ms": load.p99_ms, "failed": load.failed, "warm_up_rate": round(self.warm_rate),
+            "wrk_cores": round(load.cpu_seconds / load.seconds, 2), "checked": self.checked, **self.cores,
+        }  # fmt: skip
+
+
+def over_http(context: Context) -> list[Figure]:
+    """One job each, and 50 each; the rate, and the 99th percentile of the answers."""
+    size = context.size()
+    one = [_http_sample(context, 1, number).as_dict() for number in range(context.samples)]
+    top = best(one, "rate")
+    many = [_http_sample(context, MANY, number).as_dict() for number in range(context.samples)]
+    most = best(many, "jobs_per_s")
+    shared = {"size": str(size), "floor_name": "bare HTTP"}
+    return [
+        Figure(row="claims-http", what="durable claims over HTTP, 64 connections, one job each", unit="/s",
+               value=top["rate"], target=8_000, floor=context.floors.http, samples=[s["rate"] for s in one],
+               details=top, **shared),
+        Figure(row="claims-http-p99", what="99 % of these claims are answered within", unit="ms",
+               value=min(s["p99_ms"] for s in one), target=20, less=True, samples=[s["p99_ms"] for s in one],
+               details={"p50_ms": top["p50_ms"]}, size=str(size)),
+        Figure(row="claims-50", what="jobs claimed when a request asks for 50", unit="jobs/s",
+               value=most["jobs_per_s"], target=30_000, floor=context.floors.http,
+               samples=[s["jobs_per_s"] for s in many], details=most, **shared),
+    ]  # fmt: skip
+
+
+def _http_sample(context: Context, count: int, number: int) -> _Sample:
+    data = context.world(context.size())
+    try:
+        with context.server(data) as server:
+            server.wait_for_calm()
+            warm = _load(server, data, seconds=context.warm_seconds, count=count, seed=f"warm{number}")
+            before = server.ask("GET", "/v1/hot/metrics")
+            meter = server.meter()
+            load = _load(server, data, seconds=context.seconds, count=count, seed=f"run{number}")
+            cores = meter.read(wrk=load.cpu_seconds)
+            after = server.ask("GET", "/v1/hot/metrics")
+            checked = check_over_http(context, server, data, after["claims_total"] - before["claims_total"])
+            return _Sample(load, after["claimed_jobs_total"] - before["claimed_jobs_total"], cores, checked, warm.rate)
+    finally:
+        context.drop(data)
+
+
+def _load(server: Server, data: Path, *, seconds: float, count: int, seed: str) -> Load:
+    return wrk(
+        server.url, "claim.lua", seconds=seconds, connections=CONNECTIONS,
+        tokens=str(data / "pilot.tokens"), count=str(count), seed=seed,
+    )  # fmt: skip
+
+
+def check_over_http(context: Context, server: Server, data: Path, asked: int) -> int:
+    """The oracle: claims of some pilots against every task queue in the database. Raises WrongAnswer.
+
+    Nothing was submitted meanwhile, so a pilot for which something fits now had something all the time.
+    """
+    db = open_reader(data / "lode.db")
+    try:
+        queues = list(load_queues(db))
+        sessions = list(load_sessions(db, now=0.0).values())[:CHECKED]
+        tokens = context.tokens(data)["pilots"]
+        for number, session in enumerate(sessions):
+            request = session.request(ROOM, PoolMap([]))
+            body = b'{"claim_token":"oracle-%d-%d","count":1,"resource":{"cores":64}}' % (number, asked)
+            found = server.ask("POST", "/v1/pilots/claim", tokens[number], body)["jobs"]
+            given = [db.execute("SELECT tq_id FROM job WHERE id = ?", (job["id"],)).fetchone()[0] for job in found]
+            check_answer(eligible(queues, request), given, request)
+        return len(sessions)
+    finally:
+        db.close()
+
+

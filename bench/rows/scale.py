@@ -1,0 +1,74 @@
+"""Ten million waiting jobs: the time of a claim against a hundred thousand, the start of the server, its memory."""
+
+from __future__ import annotations
+
+from bench.context import Context
+from bench.engine import Engine
+from bench.figures import Figure
+from bench.stats import median, percentile
+from bench.world import GRID, Size
+
+ROUNDS = 5
+
+
+def measure(context: Context) -> list[Figure]:
+    """Ratio of claim times, seconds of a start, memory after it."""
+    large = context.size(jobs=10_000_000, rows=1_000_000)
+    small = context.size(jobs=100_000, rows=10_000)
+    return [*_claims(context, large, small), *_start(context, large)]
+
+
+def _claims(context: Context, large: Size, small: Size) -> list[Figure]:
+    """Both worlds are open at once and asked in turn, so that the machine's moods meet both."""
+    folders = [context.world(large), context.world(small)]
+    engines = [Engine(data, shares=GRID.shares, seed=3) for data in folders]
+    warm, claims = (500, 500) if context.quick else (4_000, 4_000)
+    found: dict[str, list[float]] = {}
+    try:
+        for engine in engines:
+            engine.run(warm, clients=64)
+        for clients in (64, 1):
+            for _ in range(ROUNDS):
+                for name, engine in zip(("large", "small"), engines, strict=True):
+                    part = claims // ROUNDS
+                    seconds = engine.run(part, clients=clients)
+                    found.setdefault(f"{name}-{clients}-mean", []).append(1e3 * seconds / part)
+                    found.setdefault(f"{name}-{clients}", []).extend(1e3 * one for one in engine.latencies)
+    finally:
+        for engine, data in zip(engines, folders, strict=True):
+            engine.close()
+            context.drop(data)
+    return [_ratio(found, clients, large, small) for clients in (64, 1)]
+
+
+def _ratio(found: dict[str, list[float]], clients: int, large: Size, small: Size) -> Figure:
+    of, per = found[f"large-{clients}"], found[f"small-{clients}"]
+    rounds = [a / b for a, b in zip(found[f"large-{clients}-mean"], found[f"small-{clients}-mean"], strict=True)]
+    return Figure(
+        row=f"scale-claim-{clients}", unit="x", value=median(rounds), target=1.2, less=True, samples=rounds,
+        what=f"claim time at {large.jobs:,} waiting against {small.jobs:,}, {clients} client{'s' * (clients > 1)}",
+        size=f"{large} against {small}",
+        details={
+            "large_p50_ms": percentile(of, 50), "small_p50_ms": percentile(per, 50),
+            "large_p99_ms": percentile(of, 99), "small_p99_ms": percentile(per, 99),
+            "ratio_p50": percentile(of, 50) / percentile(per, 50),
+            "ratio_p99": percentile(of, 99) / percentile(per, 99),
+        },
+    )  # fmt: skip
+
+
+def _start(context: Context, size: Size) -> list[Figure]:
+    starts, memory = [], {}
+    for _ in range(context.samples):
+        data = context.world(size)
+        with context.server(data) as server:
+            starts.append(server.start_seconds)
+            server.wait_for_calm()
+            memory = server.memory_mb()
+        context.drop(data)
+    return [
+        Figure(row="start", what=f"server start at {size.jobs:,} waiting jobs", unit="s", value=min(starts), target=3,
+               less=True, floor_name="spawn", floor=1 / context.floors.spawns, size=str(size), samples=starts),
+        Figure(row="memory", what="its memory (RSS of both processes)", unit="MB", value=sum(memory.values()),
+               target=400, less=True, size=str(size), details=memory),
+    ]  # fmt: skip

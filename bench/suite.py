@@ -1,0 +1,118 @@
+"""The rows, in order, and what comes out: a table, JSON, a picture."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bench import floors, machine
+from bench.context import Context
+from bench.figures import Figure
+from bench.generator import NoGenerator, need_wrk
+from bench.picture import draw
+from bench.rows import choice, claims, fairness, latency, peer, scale, submissions, why
+from bench.table import markdown, missed, plain
+
+Row = Callable[[Context], list[Figure]]
+ROWS: dict[str, Row] = {
+    "choice": choice.measure,
+    "claims-process": claims.in_process,
+    "claims-http": claims.over_http,
+    "submit-single": submissions.single,
+    "submit-bulk": submissions.bulk,
+    "arrays": submissions.arrays,
+    "why": why.measure,
+    "latency": latency.measure,
+    "fairness": fairness.measure,
+    "scale": scale.measure,
+    "peer": peer.measure,
+}
+NEED_WRK = ("claims-http", "submit-single")
+NO_GENERATOR = 2
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="bench/run.py", description="Measure what the issue promises. Exit codes: 0 measured, 2 wrk is missing."
+    )
+    parser.add_argument("--quick", action="store_true", help="a tenth of every size, once: a check that all works")
+    parser.add_argument("--only", nargs="+", choices=ROWS, metavar="ROW", help=f"some of: {' '.join(ROWS)}")
+    parser.add_argument("--samples", type=int, default=0, help="samples of each row, the best counts (3; quick: 1)")
+    parser.add_argument("--json", type=Path, help="write all figures and details here")
+    parser.add_argument("--picture", type=Path, help="draw measured against target here (.svg or .png)")
+    parser.add_argument("--markdown", type=Path, help="write the table as Markdown here")
+    parser.add_argument("--dirac", type=Path, help="result file of DIRAC's TaskQueueDB with the peer workload")
+    parser.add_argument("--home", type=Path, help="folder for databases, on the disk to measure (default: temporary)")
+    parser.add_argument("--prelude", default="", help="Python that the server runs first, for experiments")
+    parser.add_argument("--server-core", type=int, help="pin the server's processes to this core (default: free)")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the rows that were asked for."""
+    given = parse(sys.argv[1:] if arguments is None else arguments)
+    rows = given.only or list(ROWS)
+    lacking = _lacking_wrk(rows)
+    with tempfile.TemporaryDirectory(prefix="bench-", dir=given.home) as folder:
+        home = Path(folder)
+        begun = time.time()
+        context = Context(
+            home=home,
+            quick=given.quick,
+            samples=given.samples or (1 if given.quick else 3),
+            floors=floors.measure(home, 0.5 if given.quick else 3.0),
+            say=lambda text: print(f"... {text}", file=sys.stderr, flush=True),
+            dirac=given.dirac,
+            prelude=given.prelude,
+            server_core=given.server_core,
+        )
+        figures = [figure for row in rows if row not in lacking for figure in _run(context, row)]
+    _write(given, context, figures, begun)
+    return NO_GENERATOR if lacking else 0
+
+
+def _lacking_wrk(rows: list[str]) -> list[str]:
+    """The rows that cannot be measured without wrk, which is not there."""
+    try:
+        need_wrk()
+    except NoGenerator as lacking:
+        left_out = [row for row in rows if row in NEED_WRK]
+        if left_out:
+            print(f"{lacking} (left out: {' '.join(left_out)})", file=sys.stderr)
+        return left_out
+    return []
+
+
+def _run(context: Context, row: str) -> list[Figure]:
+    context.say(f"{row} (load {machine.describe()['load'][0]})")
+    begun = time.perf_counter()
+    figures = ROWS[row](context)
+    for figure in figures:
+        print(plain([figure]).splitlines()[-1], flush=True)
+    context.say(f"{row}: {time.perf_counter() - begun:.0f} s")
+    return figures
+
+
+def _write(given: argparse.Namespace, context: Context, figures: list[Figure], begun: float) -> None:
+    print()
+    print(plain(figures))
+    behind = missed(figures)
+    print(f"\nTargets missed: {', '.join(figure.row for figure in behind) or 'none'}.")
+    about = machine.describe()
+    if given.json:
+        report = {
+            "begun": begun, "ended": time.time(), "quick": given.quick, "machine": about,
+            "floors": context.floors.as_dict(), "figures": [figure.as_dict() for figure in figures],
+        }  # fmt: skip
+        given.json.write_text(json.dumps(report, indent=1, default=str) + "\n")
+    if given.markdown:
+        given.markdown.write_text(markdown(figures) + "\n")
+    if given.picture:
+        title = f"Lodesman, measured / target ({about['cores']} cores, {about['system']})"
+        draw(figures, given.picture, title)

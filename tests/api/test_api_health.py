@@ -1,0 +1,128 @@
+"""Is the server well, and what does it count: /health and /metrics."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+
+def scrape(house, token="ann"):
+    answer = house.call("GET", "/metrics", token=token)
+    assert answer.status == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    families = list(text_string_to_metric_families(answer.body.decode()))
+    samples = [sample for family in families for sample in family.samples]
+    twice = Counter((one.name, tuple(sorted(one.labels.items()))) for one in samples).most_common(1)
+    assert twice[0][1] == 1, "a scraper refuses a text that has one series twice"
+    assert all(family.documentation for family in families)
+    assert all(math.isfinite(one.value) for one in samples)
+    return {(one.name, *sorted(one.labels.items())): one.value for one in samples}
+
+
+def test_an_empty_server_can_be_scraped(house):
+    found = scrape(house)
+    assert found["lodesman_waiting_jobs",] == 0
+    assert found["lodesman_task_queues",] == 0
+
+
+def test_jobs_are_counted_by_group_and_state_whoever_owns_them(house):
+    house.user("cleo", "physics")
+    for name in ("ann", "cleo", "bob"):
+        house.submitted({"Parameters": 3}, token=name)
+    house.control("hold", 1)
+    house.claim(house.pilot(), 2)
+    found = scrape(house)
+    counts = {key[1:]: value for key, value in found.items() if key[0] == "lodesman_jobs"}
+    assert sum(counts.values()) == 9
+    assert counts[("group", "physics"), ("state", "Held")] == 1
+    assert sum(value for key, value in counts.items() if key[1] == ("state", "Matched")) == 2
+    assert found["lodesman_waiting_jobs",] == 6
+
+
+def test_pilots_are_counted_by_site_and_state(house):
+    house.pilot()
+    house.pilot("South")
+    house.prepare_pilot("South")
+    found = scrape(house)
+    assert found["lodesman_pilots", ("site", "North"), ("state", "Running")] == 1
+    assert found["lodesman_pilots", ("site", "South"), ("state", "Submitted")] == 1
+
+
+def test_counters_of_the_hot_process_are_there_and_only_grow(house):
+    pilot = house.pilot()
+    before = scrape(house)["lodesman_claims_total",]
+    house.claim(pilot)
+    assert scrape(house)["lodesman_claims_total",] == before + 1
+
+
+def test_names_that_need_escaping_do_not_break_the_text(house):
+    house.user("odd", 'a"b\\c\n{d}')
+    house.submitted(token="odd")
+    assert scrape(house)["lodesman_jobs", ("group", 'a"b\\c\n{d}'), ("state", "Waiting")] == 1
+
+
+def test_metrics_need_a_token_that_may_look_at_pilots(house):
+    assert house.call("GET", "/metrics").status == 401
+    house.user("cleo", "physics", scopes=("jobs:read",))
+    assert house.call("GET", "/metrics", token="cleo").status == 403
+
+
+def test_the_hot_process_counts(house):
+    house.submitted({}, {}, {})
+    house.claim(house.pilot(), 2)
+    told = house.get("/v1/hot/metrics", "")
+    assert (told["submitted_jobs_total"], told["claims_total"], told["claimed_jobs_total"]) == (3, 1, 2)
+    assert told["pilots_joined"] == 1
+    assert told["commands_total"] >= told["commits_total"] > 0
+
+
+def test_a_repeated_submission_is_not_counted_again(house):
+    for _ in range(3):
+        house.submitted({}, {}, request_id="r")
+    assert house.get("/v1/hot/metrics", "")["submitted_jobs_total"] == 2
+
+
+def test_health_needs_no_token_and_is_true(house):
+    answer = house.call("GET", "/health")
+    assert (answer.status, answer.json["status"]) == (200, "ok")
+    assert answer.json["time"] == house.now
+
+
+def test_a_server_whose_writer_ended_is_not_well(house):
+    house.core.journal.close()
+    answer = house.call("GET", "/health")
+    assert (answer.status, answer.code) == (503, "unavailable")
+    assert house.submit().status == 503
+
+
+class Fatal(BaseException):
+    """What no command may raise, and nobody catches."""
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_server_whose_writer_died_is_not_well(house):
+    class Deadly:
+        def apply(self, tx):
+            raise Fatal
+
+    house.core.journal.post(Deadly(), lambda _: None)
+    house.core.journal._thread.join(10)
+    assert house.call("GET", "/health").status == 503
+
+
+@pytest.mark.parametrize(
+    "fault", [RuntimeError, RecursionError, AssertionError, KeyError, OSError, MemoryError]
+)
+def test_a_bug_in_one_command_ends_neither_the_writer_nor_the_others(house, fault):
+    class Broken:
+        def apply(self, tx):
+            raise fault("a bug")
+
+    before = house.submitted()
+    with pytest.raises(Exception, match="nothing was stored"):
+        house.do(Broken())
+    assert house.submitted() == before + 1
+    assert house.get("/health", "")["status"] == "ok"

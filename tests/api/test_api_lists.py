@@ -1,0 +1,295 @@
+"""What can be looked at: jobs in lists and ranges, counts, sites, queues, task queues, pilots, how things stand."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+
+def ids(house, query="", token="ann"):
+    return [job["id"] for job in house.get(f"/v1/jobs?{query}", token)["jobs"]]
+
+
+@pytest.fixture
+def mixed(house):
+    """Jobs 1 and 2 single, 3 to 12 an array of which 5 to 7 are held, 13 bob's, 14 single."""
+    house.submitted()
+    house.submitted()
+    house.submitted({"Parameters": 10})
+    house.control("hold", 5, 7)
+    house.submitted(token="bob")
+    house.submitted()
+    return house
+
+
+def test_jobs_come_by_id_the_smallest_first(mixed):
+    assert ids(mixed) == [*range(1, 13), 14]
+    assert ids(mixed, "newest=true") == [14, *range(12, 0, -1)]
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("first=4&last=6", [4, 5, 6]),
+        ("first=12", [12, 14]),
+        ("last=2", [1, 2]),
+        ("limit=3", [1, 2, 3]),
+        ("limit=0", []),
+        ("limit=4&newest=true", [14, 12, 11, 10]),
+        ("first=6&last=5", []),
+        ("first=13&last=13", []),
+        ("first=1000", []),
+        ("state=Held", [5, 6, 7]),
+        ("state=Held&limit=2", [5, 6]),
+        ("state=Waiting&first=4", [4, 8, 9, 10, 11, 12, 14]),
+        ("state=Held,Waiting&first=7", [7, 8, 9, 10, 11, 12, 14]),
+        ("state=Flying", []),
+        ("group=physics&last=3", [1, 2, 3]),
+        ("group=bio", []),
+        ("group=%25", []),
+    ],
+)
+def test_ranges_limits_and_filters(mixed, query, wanted):
+    assert ids(mixed, query) == wanted
+
+
+def test_paging_shows_each_job_once(mixed):
+    seen, first = [], 1
+    while page := ids(mixed, f"first={first}&limit=4&all=true", "admin"):
+        assert len(page) <= 4
+        seen += page
+        first = page[-1] + 1
+    assert seen == list(range(1, 15))
+
+
+def test_paging_backwards_shows_each_job_once(mixed):
+    seen, last = [], 1 << 53
+    while page := ids(mixed, f"last={last}&limit=4&newest=true&all=true", "admin"):
+        seen += page
+        last = page[-1] - 1
+    assert seen == list(range(14, 0, -1))
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    first=st.integers(0, 20), last=st.integers(0, 20), limit=st.integers(0, 20), newest=st.booleans(),
+    held=st.booleans(),
+)  # fmt: skip
+def test_a_list_is_the_same_as_looking_at_each_job(mixed, first, last, limit, newest, held):
+    state = "&state=Held" if held else ""
+    query = f"first={first}&last={last}&limit={limit}&newest={str(newest).lower()}&all=true{state}"
+    wanted = [job for job in range(first, last + 1) if job in ({5, 6, 7} if held else set(range(1, 15)))]
+    assert ids(mixed, query, "admin") == (wanted[::-1] if newest else wanted)[:limit]
+
+
+def test_a_job_in_a_list_is_as_it_is_alone(mixed):
+    for row in mixed.get("/v1/jobs?all=true", "admin")["jobs"]:
+        alone = mixed.get(f"/v1/jobs/{row['id']}", "admin")
+        assert {name: alone[name] for name in row} == row
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "limit=-1", "limit=many", "limit=1e3", "limit=%C2%B2", "limit=%D9%A3", "limit=10001", "limit=1.0",
+        "first=-1", "first=99999999999999999999", "last=0x10", "last=9007199254740993", "first=%00",
+    ],
+)  # fmt: skip
+def test_a_number_that_is_none(mixed, query):
+    name = query.partition("=")[0]
+    answer = mixed.call("GET", f"/v1/jobs?{query}", token="ann")
+    assert (answer.status, answer.code) == (400, "invalid-request")
+    assert answer.json["error"]["data"]["parameter"] == name
+
+
+@pytest.mark.parametrize(
+    "query", ["colour=red", "state=,,,", "state=" + ",".join("x" * 1_000), "newest=maybe", "limit="]
+)
+def test_odd_queries_do_no_harm(mixed, query):
+    assert mixed.call("GET", f"/v1/jobs?{query}", token="ann").status == 200
+
+
+def test_counts_are_what_the_list_shows(mixed):
+    counts = {
+        (row["owner"], row["state"]): row["jobs"] for row in mixed.get("/v1/jobs/counts", "admin")["counts"]
+    }
+    assert counts == {("ann", "Waiting"): 10, ("ann", "Held"): 3, ("bob", "Waiting"): 1}
+    mixed.claim(mixed.pilot(), 4)
+    counts = {
+        (row["owner"], row["state"]): row["jobs"] for row in mixed.get("/v1/jobs/counts", "admin")["counts"]
+    }
+    assert sum(counts.values()) == 14
+    assert sum(n for (_, state), n in counts.items() if state == "Matched") == 4
+
+
+@pytest.mark.parametrize("path", ["", "/why", "/logs", "/output"])
+@pytest.mark.parametrize("job", ["99", "0", "9" * 19, "9" * 40])
+def test_a_job_that_does_not_exist(mixed, job, path):
+    answer = mixed.call("GET", f"/v1/jobs/{job}{path}", token="ann")
+    assert (answer.status, answer.code) == (404, "not-found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/", 404),
+        ("GET", "/nothing", 404),
+        ("GET", "/v1/jobs/", 404),
+        ("GET", "/v1/jobs/one", 404),
+        ("GET", "/v1/jobs/-1", 404),
+        ("GET", "/v1/jobs/1.5", 404),
+        ("GET", "/v1/jobs/1/nothing", 404),
+        ("GET", "/v1/service/pilots", 404),
+        ("GET", "/../../etc/passwd", 404),
+        ("PUT", "/v1/jobs", 405),
+        ("DELETE", "/v1/jobs/1", 405),
+        ("POST", "/v1/sites", 405),
+        ("POST", "/metrics", 405),
+        ("BREW", "/v1/me", 405),
+    ],
+)
+def test_a_path_or_method_that_is_not_there_has_an_error_of_our_shape(house, method, path, status):
+    answer = house.call(method, path, token="admin")
+    assert (answer.status, answer.code) == (status, "not-found")
+    assert answer.headers["content-type"] == "application/json"
+
+
+def test_a_bug_costs_one_request_and_tells_nothing(house, monkeypatch):
+    def broken(*_):
+        raise KeyError("an inner detail")
+
+    monkeypatch.setattr("lodesman.api.reads.list_sites", broken)
+    answer = house.call("GET", "/v1/sites", token="ann")
+    assert (answer.status, answer.code) == (503, "unavailable")
+    assert b"inner detail" not in answer.body
+    assert house.get("/v1/queues")["queues"]
+
+
+def test_a_bug_in_the_hot_process_costs_one_request(house, monkeypatch):
+    def broken(*_):
+        raise KeyError("an inner detail")
+
+    monkeypatch.setattr("lodesman.api.users.prepare", broken)
+    answer = house.submit()
+    assert (answer.status, answer.code, answer.headers["retry-after"]) == (503, "unavailable", "1")
+    assert b"inner detail" not in answer.body
+    assert house.get("/health", "")["status"] == "ok"
+
+
+# --- resources, pilots, standing ------------------------------------------------------------------------
+
+
+def test_sites_with_their_pilots_and_jobs(house):
+    house.submitted()
+    house.claim(house.pilot())
+    house.prepare_pilot("South")
+    sites = {row["site"]: row for row in house.get("/v1/sites")["sites"]}
+    assert set(sites) == {"North", "South", "Far"}
+    assert sites["North"] == {
+        "site": "North", "ces": 1, "queues": 1, "pilots": {"Running": 1}, "running_jobs": 1
+    }  # fmt: skip
+    assert sites["South"]["pilots"] == {"Submitted": 1}
+
+
+def test_queues_with_the_level_that_gave_each_value(house):
+    queues = {row["queue"]: row for row in house.get("/v1/queues")["queues"]}
+    assert set(queues) == {"short", "long"}
+    parameters = queues["short"]["parameters"]
+    assert parameters["CPUTime"]["value"] == 1000
+    assert parameters["CPUTime"]["level"] != parameters["Platform"]["level"]
+
+
+def test_queues_of_a_vo_that_nobody_knows_are_none_and_are_not_remembered(house):
+    assert [row["queue"] for row in house.get("/v1/queues?vo=other")["queues"]] == ["q"]
+    for k in range(50):
+        answer = house.call("GET", f"/v1/queues?vo=nothing{k}", token="ann")
+        assert (answer.status, answer.code) == (404, "not-found")
+    assert len(house.side.policy.worlds) <= 2
+
+
+def test_task_queues_fullest_first(house):
+    house.submitted({"Parameters": 5})
+    house.submitted({"CPUTime": 7, "Parameters": 9})
+    found = house.get("/v1/task-queues")["task_queues"]
+    assert [(row["waiting"], row["norm_cpu_seconds"]) for row in found] == [(9, 7), (5, 500)]
+    assert len(house.get("/v1/task-queues?limit=1")["task_queues"]) == 1
+    house.control("kill", 1, 14)
+    assert house.get("/v1/task-queues")["task_queues"] == []
+
+
+def test_pilots_alive_or_all_newest_first(house):
+    for _ in range(3):
+        house.pilot()
+    house.call("POST", "/v1/pilots/leave", {"reason": "idle"}, token="pilot2")
+    assert [row["id"] for row in house.get("/v1/pilots")["pilots"]] == [3, 1]
+    assert [row["id"] for row in house.get("/v1/pilots?all=true&limit=2")["pilots"]] == [3, 2]
+
+
+def test_no_pilot_s_token_is_shown_anywhere(house):
+    join = house.prepare_pilot()
+    pilot = house.pilot()
+    for path in ("/v1/pilots?all=true", "/v1/standing", "/v1/tokens", "/metrics", "/v1/director"):
+        body = house.call("GET", path, token="admin").body.decode()
+        assert join not in body
+        assert house.tokens[pilot] not in body
+
+
+def test_how_things_stand(house):
+    house.submitted(*[{}] * 4)
+    house.submitted({}, token="bob")
+    pilot = house.pilot()
+    got = house.claim(pilot, 5)
+    for job in got[:3]:
+        house.report(pilot, job, cpu_seconds=2.0, started=house.now, ended=house.now + 4)
+    house.report(pilot, got[3], "Failed", cause="exit", exit_code=9, started=house.now, ended=house.now + 1)
+    told = house.get("/v1/standing", "admin")
+    assert told["states"] == {"Done": 3, "Failed": 1, "Matched": 1}
+    assert told["attempts"] == {"all": 5, "jobs": 5, "same_number_twice": 0}
+    (site,) = told["sites"]
+    assert (site["site"], site["outcomes"], site["cpu_seconds"]) == ("North", {"Done": 3, "Failed": 1}, 6.0)
+    groups = {row["group"]: row for row in told["groups"]}
+    assert (groups["physics"]["claims"], groups["bio"]["claims"]) == (4, 1)
+    assert sum(row["deserved"] for row in groups.values()) == pytest.approx(5)
+    assert told["running_seconds"] == [1.0, 4.0, 4.0, 4.0]
+    assert [row["reason"] for row in told["faulty"]] == ["exit code 9"]
+
+
+def test_the_director_s_last_iteration(house):
+    assert house.get("/v1/director") == {"at": None, "plan": None}
+    for k in range(3):
+        house.now += 1
+        house.call("POST", "/v1/service/iteration", {"plan": {"number": k}}, token="service")
+    assert house.get("/v1/director") == {"at": house.now, "plan": {"number": 2}}
+
+
+def test_who_am_i(house):
+    assert house.get("/v1/me", "ann") == {
+        "name": "ann", "kind": "user", "vo": "lab", "groups": ["physics"], "admin": False,
+        "scopes": ["jobs:read", "jobs:write", "pilots:read"],
+    }  # fmt: skip
+    assert house.get("/v1/me", "admin")["admin"] is True
+    assert house.get("/v1/me", house.pilot())["kind"] == "pilot"
+
+
+# --- logs -----------------------------------------------------------------------------------------------
+
+
+def test_a_job_that_has_not_begun_has_no_output(house):
+    house.submitted({"Parameters": 2})
+    answer = house.call("GET", "/v1/jobs/1/logs", token="ann")
+    assert (answer.status, "no output" in answer.json["error"]["message"]) == (404, True)
+    house.submitted()
+    logs = house.get("/v1/jobs/3/logs")
+    assert (logs["state"], logs["tail"]) == ("Waiting", "")
+
+
+def test_the_output_of_an_attempt_whose_pilot_was_lost(house):
+    house.submitted()
+    pilot = house.pilot()
+    house.claim(pilot)
+    entry = {"id": 1, "attempt": 1, "tail": "half way"}
+    house.call("POST", "/v1/pilots/heartbeat", {"jobs": [entry]}, token=pilot)
+    house.call("POST", "/v1/pilots/leave", {"reason": "error"}, token=pilot)
+    logs = house.get("/v1/jobs/1/logs")
+    assert (logs["state"], logs["live"]) == ("Waiting", False)

@@ -1,0 +1,323 @@
+"""The pilot as a whole, around a server that is only a few functions: what ends it, and with which exit code."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from lodesman.client import Aborted
+from lodesman.errors import Unauthorized, Unavailable
+from lodesman.pilot import loop
+from lodesman.pilot.features import Features
+from lodesman.pilot.loop import (
+    EXIT_DISOWNED,
+    EXIT_FAULT,
+    EXIT_IN_ORDER,
+    EXIT_NO_SERVER,
+    EXIT_REFUSED,
+    EXIT_UNDELIVERED,
+    Pilot,
+    Surroundings,
+    slot_for,
+)
+from lodesman.pilot.node import Node
+from lodesman.pilot.outbox import Outbox
+from lodesman.pilot.pilot_file import Options, PilotFile
+from lodesman.pilot.protocol import Broken, Claim, Orders
+from lodesman.pilot.reaper import Reaper
+from lodesman.pilot.session import JoinRefused, Terms
+
+NODE = Node("h", "os", "p", 2, 100, 200, "3.9", "0")
+TERMS = Terms(pilot=7, token="tok", lease_s=60, heartbeat_s=0.05, idle_s=600)
+
+
+class Thread:
+    """Stands for a client: it can be told to stop."""
+
+    def __init__(self):
+        self.ended = threading.Event()
+
+    def abort(self):
+        self.ended.set()
+
+    def rearm(self):
+        self.ended.clear()
+
+    def close(self):
+        """Nothing is open."""
+
+
+class Served:
+    """Stands for the session."""
+
+    def __init__(self) -> None:
+        self.terms = TERMS
+        self.join_fault: Exception | None = None
+        self.claims: list[Claim] = []
+        self.orders = Orders()
+        self.reports: list[dict[str, Any]] = []
+        self.left: list[tuple[str, str]] = []
+        self.away = False
+        self.lost = False
+        self.lease_s = 60.0
+        self.last_contact = time.monotonic()
+
+    def join(self, node, *, nonce, wait):
+        if self.join_fault is not None:
+            wait(0)
+            raise self.join_fault
+        return self.terms
+
+    def client(self, **_):
+        return Thread()
+
+    def delay(self, failures):
+        return 0.01
+
+    def claim(self, client, ask, token):
+        if self.claims:
+            return self.claims.pop(0)
+        if self.terms.idle_s < 600:
+            client.ended.wait(ask.wait_s)
+            return Claim()
+        assert client.ended.wait(20)
+        raise Aborted("Ended.")
+
+    def beat(self, client, jobs, state):
+        if self.lost:
+            raise Unauthorized("Who?")
+        return self.orders
+
+    def report(self, client, records):
+        if self.away:
+            raise Unavailable("Away.")
+        self.reports += records
+        return {"results": [{"id": r["id"], "attempt": r["attempt"], "accepted": True} for r in records]}
+
+    def upload(self, client, path, file, sha256):
+        if self.away:
+            raise Unavailable("Away.")
+
+    def leave(self, reason, message):
+        self.left.append((reason, message))
+        return True
+
+    @property
+    def ends(self):
+        return {r["id"]: (r["state"], r["cause"]) for r in self.reports if r["state"] != "Running"}
+
+
+@pytest.fixture
+def served(monkeypatch):
+    stand_in = Served()
+    monkeypatch.setattr(loop, "Session", lambda papers, chance, on_lost: stand_in)
+    # It would end what other tests have started in this process.
+    monkeypatch.setattr(Reaper, "kill_rest", lambda self: None)
+    return stand_in
+
+
+@pytest.fixture
+def around(tmp_path, log):
+    return Surroundings(
+        directory=tmp_path,
+        environment={"PATH": "/usr/bin:/bin"},
+        node=NODE,
+        features=Features(),
+        log=log,
+        rng=random.Random(1),
+        adopts=False,
+    )
+
+
+@pytest.fixture
+def make(around, served):
+    def build(**options) -> Pilot:
+        values = {"watch_s": 0.05, "kill_grace_s": 0.3, "flush_s": 1.0, **options}
+        return Pilot(PilotFile(("http://127.0.0.1:1",), "join", "s1", Options(**values)), around)
+
+    return build
+
+
+def later(condition, action) -> None:
+    """Do something when a condition holds, from another thread."""
+
+    def run():
+        deadline = time.monotonic() + 10
+        while not condition() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        action()
+
+    threading.Thread(target=run, daemon=True).start()
+
+
+def running(served):
+    return lambda: any(record["state"] == "Running" for record in served.reports)
+
+
+def test_idle(make, served):
+    served.terms = Terms(pilot=7, token="tok", idle_s=0.1)
+    assert make().run() == EXIT_IN_ORDER
+    assert served.left == [("idle", "")]
+
+
+def test_jobs_and_then_drain(make, served, make_job, tmp_path):
+    served.claims = [Claim((make_job(1), make_job(2, "/bin/false")), drain=True)]
+    assert make().run() == EXIT_IN_ORDER
+    assert served.ends == {1: ("Done", "ok"), 2: ("Failed", "exit")}
+    assert served.left == [("drained", "")]
+    assert {path.name for path in tmp_path.iterdir()} == {"attempts.journal"}
+
+
+def test_terminate(make, served, make_job):
+    served.claims = [Claim((make_job(1, "sleep", "60", cores=2), make_job(2)))]
+    pilot = make()
+    later(running(served), pilot.terminate)
+    assert pilot.run() == EXIT_IN_ORDER
+    # The one that never started goes back as well.
+    assert served.ends == {1: ("Released", "pilot-shutdown"), 2: ("Released", "pilot-shutdown")}
+    assert served.left == [("sigterm", "")]
+
+
+def test_terminate_twice_does_not_wait(make, served, make_job, lines):
+    served.claims = [Claim((make_job(1, "/bin/sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"),))]
+    pilot = make(kill_grace_s=1000.0)
+    later(running(served), pilot.terminate)
+    later(lambda: "stopping" in [event for event, _ in lines], pilot.terminate)
+    began = time.monotonic()
+    assert pilot.run() == EXIT_IN_ORDER
+    assert time.monotonic() - began < 10
+
+
+def test_a_thread_that_dies_ends_the_pilot_in_order(make, served, make_job):
+    served.claims = [Claim((make_job(1, "sleep", "60"),))]
+    pilot = make()
+    later(running(served), pilot.crash)
+    assert pilot.run() == EXIT_FAULT
+    assert served.ends == {1: ("Released", "pilot-shutdown")}
+    assert served.left == [("error", "exit code 1")]
+
+
+def test_disowned(make, served, make_job):
+    served.claims = [Claim((make_job(1, "sleep", "60"),))]
+    later(running(served), lambda: setattr(served, "lost", True))
+    assert make().run() == EXIT_DISOWNED
+    assert served.left == []
+
+
+def test_end_of_the_slot_gives_jobs_back(make, served, make_job, monkeypatch):
+    monkeypatch.setattr("lodesman.pilot.life.LEAST_LIFE_S", 0.0)
+    served.claims = [Claim((make_job(1, "sleep", "60"),))]
+    assert make(life_seconds=3).run() == EXIT_IN_ORDER
+    assert served.ends == {1: ("Released", "pilot-shutdown")}
+    assert served.left == [("drained", "")]
+
+
+def test_results_that_nobody_takes(make, served, make_job, tmp_path):
+    served.claims = [Claim((make_job(1),))]
+    pilot = make(flush_s=0.2)
+
+    def go_away():
+        served.away = True
+
+    go_away()
+    later(lambda: (tmp_path / "outbox/1.1.json").exists(), pilot.terminate)
+    assert pilot.run() == EXIT_UNDELIVERED
+    assert (tmp_path / "outbox/1.1.json").exists()
+
+
+def test_a_lease_without_contact(make, served, make_job):
+    served.claims = [Claim((make_job(1),))]
+    served.away = True
+    served.lease_s = 0.2
+    assert make().run() == EXIT_UNDELIVERED
+    assert served.left == [("error", "exit code 6")]
+
+
+def test_kill_orders(make, served, make_job):
+    served.claims = [Claim((make_job(1, "sleep", "60", cores=2), make_job(2), make_job(3)))]
+    pilot = make()
+    later(running(served), lambda: setattr(served, "orders", Orders(kill=(((1, 1), "a"), ((2, 1), "b")))))
+    later(lambda: len(served.ends) == 3, pilot.terminate)
+    assert pilot.run() == EXIT_IN_ORDER
+    assert served.ends == {1: ("Failed", "killed"), 2: ("Failed", "killed"), 3: ("Done", "ok")}
+
+
+def test_jobs_that_cannot_be_read_are_reported(make, served):
+    served.claims = [Claim(broken=(Broken((4, 1), "odd"),), drain=True)]
+    assert make().run() == EXIT_IN_ORDER
+    assert served.ends == {4: ("Failed", "not-started")}
+
+
+def test_joins_that_fail(make, served):
+    served.join_fault = JoinRefused("No.")
+    assert make().run() == EXIT_REFUSED
+    served.join_fault = Unavailable("Away.")
+    assert make().run() == EXIT_NO_SERVER
+    pilot = make()
+    pilot.terminate()
+    assert pilot.run() == EXIT_IN_ORDER
+
+
+def test_processes_that_cannot_be_killed_do_not_hold_the_pilot(make, served, make_job, monkeypatch):
+    kill, signal_ = Reaper.kill, Reaper.signal
+    stuck: list[Any] = []
+    monkeypatch.setattr(Reaper, "kill", lambda self, key: stuck.append((self, key)))
+    monkeypatch.setattr(Reaper, "signal", lambda self, key, number: None)
+    served.claims = [Claim((make_job(1, "sleep", "60"),))]
+    pilot = make(flush_s=0.3)
+    later(running(served), pilot.terminate)
+    assert pilot.run() == EXIT_UNDELIVERED
+    assert served.ends == {}
+    monkeypatch.setattr(Reaper, "kill", kill)
+    monkeypatch.setattr(Reaper, "signal", signal_)
+    reaper, key = stuck[0]
+    reaper.kill(key)
+
+
+# --- the slot ---------------------------------------------------------------------------------------
+
+
+def slot_of(around, features=None, **options):
+    papers = PilotFile(("http://x",), "join", "s1", Options(**options))
+    values = {
+        **vars(around),
+        "features": features or Features(),
+        "ticker": lambda: 50.0,
+        "clock": lambda: 1000.0,
+    }
+    return slot_for(papers, Surroundings(**values))
+
+
+def test_a_slot_without_end(around):
+    slot = slot_of(around, cpu_scaling_factor=2.0)
+    assert (slot.cores, slot.memory_mb, slot.jobs_at_once, slot.scaling) == (2, 100, 2, 2.0)
+    assert slot.ends is None
+
+
+def test_the_first_end_counts(around):
+    assert slot_of(around, life_seconds=100).ends == 150
+    assert slot_of(around, Features(shutdowntime=1040), life_seconds=100).ends == 90
+    assert slot_of(around, Features(wall_limit_secs=1000), life_seconds=100).ends == 150
+    assert slot_of(around, jobs_at_once=1).jobs_at_once == 1
+
+
+def test_an_outbox_that_empties_late_is_waited_for(make, served, make_job, monkeypatch, lines):
+    """SIGTERM right after the end of a payload: its result is still handed in."""
+    stopping = threading.Event()
+    uploads = Outbox.run_uploads
+
+    def late(self, post):
+        assert stopping.wait(10)
+        uploads(self, post)
+
+    monkeypatch.setattr(Outbox, "run_uploads", late)
+    served.claims = [Claim((make_job(1),))]
+    pilot = make()
+    later(lambda: "payload-ended" in [event for event, _ in lines], pilot.terminate)
+    later(lambda: "stopping" in [event for event, _ in lines], stopping.set)
+    assert pilot.run() == EXIT_IN_ORDER
+    assert served.ends == {1: ("Done", "ok")}
