@@ -13,10 +13,12 @@ from pathlib import Path
 from bench import floors, machine
 from bench.context import Context
 from bench.figures import Figure
-from bench.generator import NoGenerator, need_wrk
+from bench.generator import LoadFault, NoGenerator, need_wrk
+from bench.oracle import WrongAnswer
 from bench.picture import draw
 from bench.rows import choice, claims, fairness, latency, peer, scale, submissions, why
 from bench.table import markdown, missed, plain
+from lodesman.errors import LodesmanError
 
 Row = Callable[[Context], list[Figure]]
 ROWS: dict[str, Row] = {
@@ -33,13 +35,13 @@ ROWS: dict[str, Row] = {
     "peer": peer.measure,
 }
 NEED_WRK = ("claims-http", "submit-single")
-NO_GENERATOR = 2
+FAILED, NO_GENERATOR = 1, 2
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
-        prog="bench/run.py", description="Measure what the issue promises. Exit codes: 0 measured, 2 wrk is missing."
+        prog="bench/run.py", description="Measure what the issue promises. Exit codes: 0 measured, 1 a row failed, 2 wrk is missing."
     )
     parser.add_argument("--quick", action="store_true", help="a tenth of every size, once: a check that all works")
     parser.add_argument("--only", nargs="+", choices=ROWS, metavar="ROW", help=f"some of: {' '.join(ROWS)}")
@@ -72,8 +74,13 @@ def main(arguments: list[str] | None = None) -> int:
             prelude=given.prelude,
             server_core=given.server_core,
         )
-        figures = [figure for row in rows if row not in lacking for figure in _run(context, row)]
+        outcomes = {row: _run(context, row) for row in rows if row not in lacking}
+    figures = [figure for found in outcomes.values() for figure in found or ()]
+    faulty = [row for row, found in outcomes.items() if found is None]
     _write(given, context, figures, begun)
+    if faulty:
+        print(f"Rows that failed: {', '.join(faulty)}.")
+        return FAILED
     return NO_GENERATOR if lacking else 0
 
 
@@ -89,10 +96,17 @@ def _lacking_wrk(rows: list[str]) -> list[str]:
     return []
 
 
-def _run(context: Context, row: str) -> list[Figure]:
+def _run(context: Context, row: str) -> list[Figure] | None:
+    """The figures of a row; None if it failed (then the end of the server's log is shown)."""
     context.say(f"{row} (load {machine.describe()['load'][0]})")
     begun = time.perf_counter()
-    figures = ROWS[row](context)
+    try:
+        figures = ROWS[row](context)
+    except (LodesmanError, LoadFault, WrongAnswer, OSError, ValueError) as fault:
+        context.say(f"{row} FAILED: {type(fault).__name__}: {fault}")
+        for log in context.home.rglob("server.log"):
+            context.say(log.read_text(errors="replace")[-3_000:])
+        return None
     for figure in figures:
         print(plain([figure]).splitlines()[-1], flush=True)
     context.say(f"{row}: {time.perf_counter() - begun:.0f} s")

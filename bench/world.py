@@ -50,6 +50,10 @@ class Place:
     ce: str
     request: dict[str, Any]
 
+    def presented(self) -> dict[str, Any]:
+        """The resource as the director stores it with a pilot."""
+        return {"vo": self.vo, "site": self.site, "ce": self.ce, "queue": "long", **self.request}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
@@ -204,7 +208,7 @@ def _pilots(writer: _Writer, count: int, rng: random.Random, workload: Workload)
     places = [workload.pilot(rng) for _ in range(count)]
     new = [
         NewPilot(stamp=f"bench{n}", vo=place.vo, site=place.site, ce=place.ce, queue="long",
-                 request=place.request, join_hash=hash_token(f"join-token-{n}"))
+                 request=place.presented(), join_hash=hash_token(f"join-token-{n}"))
         for n, place in enumerate(places)
     ]  # fmt: skip
     writer.apply([PreparePilots(writer.live, new)])

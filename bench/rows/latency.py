@@ -90,8 +90,9 @@ def _one(connection: Connection, token: str, post: bytes) -> float:
 
 
 def _state(connection: Connection, token: str, number: int) -> str:
-    _, body = connection.ask(encode("GET", f"/v1/jobs/{number}", token))
-    return str(json.loads(body)["state"])
+    """The state of a job; unknown while the reading process starts."""
+    status, body = connection.ask(encode("GET", f"/v1/jobs/{number}", token))
+    return str(json.loads(body)["state"]) if status == 200 else ""
 
 
 def _said(packed: bytes) -> float:

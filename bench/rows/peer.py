@@ -21,11 +21,10 @@ CHECKED = 24
 
 def peer_rate(report: dict[str, Any]) -> float:
     """Claims per second of one process in the report of the peer. Raises ValueError if it has none."""
-    match = report.get("match_1p", {}).get("match", {})
-    for name in ("per_s", "rate", "ops_per_s", "found_per_s"):
-        if name in match:
-            return float(match[name])
-    raise ValueError("the report has no rate of match_1p")
+    try:
+        return float(report["match_1p"]["match"]["matches_per_s"])
+    except KeyError as lacking:
+        raise ValueError(f"the report has no match_1p.match.matches_per_s: {lacking} is missing") from None
 
 
 def measure(context: Context) -> list[Figure]:

@@ -15,6 +15,7 @@ from lodesman.errors import InvalidConfig
 from lodesman.resources import ResourceConfig, load_resources
 
 Seconds = Annotated[float, Meta(gt=0)]
+Polling = Annotated[float, Meta(ge=0.1, le=86_400)]
 
 
 class ServerSection(Struct, forbid_unknown_fields=True, frozen=True):
@@ -88,7 +89,8 @@ class ServerConfig(Struct, frozen=True):
     def url(self) -> str:
         """Where clients and pilots find the server."""
         scheme = "https" if self.server.tls_certificate else "http"
-        return f"{scheme}://{self.server.host}:{self.server.port}"
+        host = f"[{self.server.host}]" if ":" in self.server.host else self.server.host
+        return f"{scheme}://{host}:{self.server.port}"
 
 
 def load_config(path: Path | None, *, overrides: dict[str, dict[str, Any]] | None = None) -> ServerConfig:
@@ -96,16 +98,21 @@ def load_config(path: Path | None, *, overrides: dict[str, dict[str, Any]] | Non
 
     Raises InvalidConfig that names the file and the value.
     """
+    where = str(path or "configuration")
     raw = {} if path is None else _read_toml(path)
     for section, values in (overrides or {}).items():
-        raw[section] = {**raw.get(section, {}), **values}
+        before = raw.get(section, {})
+        raw[section] = {**before, **values} if isinstance(before, dict) else before
     try:
         whole = msgspec.convert(raw, _Whole)
     except msgspec.ValidationError as wrong:
-        raise InvalidConfig(f"{path or 'configuration'}: {wrong}.", source=str(path)) from None
-    _check_listening(whole.server)
-    director = dict(whole.director)
-    polling = float(director.pop("PollingTime", 60.0))
+        raise InvalidConfig(f"{where}: {wrong}.", source=where) from None
+    try:
+        _check_listening(whole.server)
+        polling, options = _read_director(whole.director)
+    except InvalidConfig as wrong:
+        wrong.message = f"{where}: {wrong.message}"
+        raise
     base = Path.cwd() if path is None else path.resolve().parent
     files = tuple(base / name for name in whole.resources.files)
     return ServerConfig(
@@ -113,11 +120,24 @@ def load_config(path: Path | None, *, overrides: dict[str, dict[str, Any]] | Non
         server=_with_absolute_paths(whole.server, base),
         pilots=whole.pilots,
         admin=whole.admin,
-        director=read_options(director),
+        director=options,
         polling_seconds=polling,
         resources=read_resources(files),
         resource_files=files,
     )
+
+
+def _read_director(section: dict[str, Any]) -> tuple[float, DirectorOptions]:
+    """The director's seconds between iterations, and its options. Raises InvalidConfig."""
+    options = dict(section)
+    told = options.pop("PollingTime", 60.0)
+    try:
+        polling = msgspec.convert(told, Polling, strict=False)
+    except msgspec.ValidationError:
+        raise InvalidConfig(
+            f"Director PollingTime must be a number from 0.1 to 86400, not {str(told)[:80]!r}."
+        ) from None
+    return polling, read_options(options)
 
 
 def _with_absolute_paths(server: ServerSection, base: Path) -> ServerSection:
@@ -147,6 +167,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise InvalidConfig(f"{path} cannot be read: {fault.strerror}.", source=str(path)) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as fault:
         raise InvalidConfig(f"{path} is not TOML: {fault}.", source=str(path)) from None
+    except RecursionError:
+        raise InvalidConfig(f"{path} is nested too deeply.", source=str(path)) from None
 
 
 def _check_listening(server: ServerSection) -> None:

@@ -16,7 +16,7 @@ def mixed(house):
     """Jobs 1 and 2 single, 3 to 12 an array of which 5 to 7 are held, 13 bob's, 14 single."""
     house.submitted()
     house.submitted()
-    house.submitted({"Parameters": 10})
+    house.submitted({"Parameters": 10, "JobName": "part_%n"})
     house.control("hold", 5, 7)
     house.submitted(token="bob")
     house.submitted()
@@ -84,9 +84,12 @@ def test_a_list_is_the_same_as_looking_at_each_job(mixed, first, last, limit, ne
 
 
 def test_a_job_in_a_list_is_as_it_is_alone(mixed):
-    for row in mixed.get("/v1/jobs?all=true", "admin")["jobs"]:
+    mixed.claim(mixed.pilot(), 4)
+    rows = mixed.get("/v1/jobs?all=true", "admin")["jobs"]
+    for row in rows:
         alone = mixed.get(f"/v1/jobs/{row['id']}", "admin")
         assert {name: alone[name] for name in row} == row
+    assert [row["name"] for row in rows][:4] == ["", "", "part_00", "part_01"]
 
 
 @pytest.mark.parametrize(

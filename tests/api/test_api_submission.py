@@ -7,6 +7,8 @@ import hashlib
 import json
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 HELLO = """// a greeting
 [
@@ -416,3 +418,38 @@ def test_the_answer_to_a_submission_is_json_with_its_length(house):
     assert answer.headers["content-type"] == "application/json"
     assert int(answer.headers["content-length"]) == len(answer.body)
     assert json.loads(answer.body)["first"] == 1
+
+
+VALUES = st.one_of(
+    st.sampled_from(
+        ["", "ok", "../x", "/x", 'a "b', "a\nb", "\N{SNOWMAN}", "%s", "%(a)s", "true", "x" * 300]
+    ),
+    st.integers(-5, 5),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+FIELDS = st.sampled_from(
+    ["Executable", "Arguments", "JobName", "StdInput", "StdOutput", "OutputSandbox", "WallTime", "CPUTime",
+     "Exclusive", "Memory", "Site", "Environment"]
+)  # fmt: skip
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    FIELDS,
+    st.sampled_from(["%s", "%n", "%j", "a%sb", "%(x)s", "100%"]),
+    st.lists(VALUES, min_size=1, max_size=4),
+)
+def test_each_member_that_was_accepted_can_be_handed_out(house, field, text, values):
+    """What is filled in at the claim was checked at the submission: no claim fails for its job's sake."""
+    if not house.pilots:
+        house.everywhere = [house.pilot("North"), house.pilot("South", cores=4)]
+    value = {"A": text} if field == "Environment" else text
+    answer = house.submit({field: value, "Parameters": values}, hold_if_impossible=True)
+    if answer.status != 200:
+        assert answer.status == 400, answer.body
+        return
+    waiting = answer.json["count"] - answer.json["held"]
+    free = {"cores": 4, "memory_mb": 8_000, "norm_cpu_seconds": 0}
+    got = [one for pilot in house.everywhere for one in house.claim(pilot, 10, resource=free)]
+    assert len(got) == waiting
+    assert all(isinstance(one["spec"]["executable"], str) for one in got)

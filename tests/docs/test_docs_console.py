@@ -7,7 +7,7 @@ How a document is read (docs/how-to/README.md tells readers):
 * A block whose first line is, for instance, ```` ```jdl hello.jdl ```` is written to that file.
 * In a block ```` ```console ```` each line that begins with `$ ` is run by a shell; the lines below it must be
   what it prints. `...` stands for any text, alone on a line for any lines; blanks may be more or fewer.
-* `<!-- wait: 2-6 -->` waits until these jobs have ended.
+* `<!-- wait: 2-6 -->` waits until these jobs have ended, `<!-- wait: director -->` until it has decided something.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -168,12 +169,18 @@ class Terminal:
         self.servers.append(server)
         self._wait_for(self._answers, "the server")
 
-    def wait(self, jobs: str) -> None:
-        """Until these jobs rest."""
-        self._wait_for(lambda: self._rest(jobs), f"the end of jobs {jobs}")
+    def wait(self, what: str) -> None:
+        """Until these jobs rest, or until the director has decided something."""
+        if what == "director":
+            self._wait_for(lambda: self.json("director show")["plan"], "the director")
+        else:
+            self._wait_for(lambda: self._rest(what), f"the end of jobs {what}")
+
+    def json(self, command: str) -> Any:
+        return json.loads(self.run(f"lode {command} --json 2>/dev/null"))
 
     def _rest(self, jobs: str) -> bool:
-        found = json.loads(self.run(f"lode status {jobs} --json 2>/dev/null"))["jobs"]
+        found = self.json(f"status {jobs}")["jobs"]
         return all(job["state"] in ("Done", "Failed", "Killed", "Held", "Deleted") for job in found)
 
     def _answers(self) -> bool:

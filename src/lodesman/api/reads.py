@@ -69,7 +69,7 @@ class ReadSide:
         may = may_touch(who, self.policy.sharing_groups())
         if job is None or not may(job["owner"], job["group"], job["vo"]):
             raise NotFound(f"There is no job {job_id} that is yours.", job=job_id)
-        return job
+        return next(self.names.fill((job,)))
 
 
 def answer(value: Any) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from functools import partial
 from pathlib import Path
@@ -10,11 +11,14 @@ from typing import Any
 
 from lodesman.config import load_config
 from lodesman.daemon import run_background, run_server
-from lodesman.errors import LodesmanError
+from lodesman.daemon.logs import start_logging
+from lodesman.errors import InvalidConfig, LodesmanError
+
+log = logging.getLogger(__name__)
 
 
 def parse(arguments: list[str]) -> tuple[Path | None, dict[str, dict[str, Any]]]:
-    """The configuration file and the overrides of a process."""
+    """The configuration file and the overrides of a process. Raises InvalidConfig."""
     path: Path | None = None
     overrides: dict[str, dict[str, Any]] = {}
     words = iter(arguments)
@@ -25,21 +29,30 @@ def parse(arguments: list[str]) -> tuple[Path | None, dict[str, dict[str, Any]]]
         elif word == "--set":
             name, _, text = value.partition("=")
             section, _, option = name.partition(".")
-            overrides.setdefault(section, {})[option] = json.loads(text)
+            overrides.setdefault(section, {})[option] = _value(name, text)
     return path, overrides
+
+
+def _value(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise InvalidConfig(f"--set {name}: {text[:80]!r} is not JSON.") from None
 
 
 def main() -> int:
     """Run the process that the first argument names."""
     name, *arguments = sys.argv[1:] or [""]
-    path, overrides = parse(arguments)
     try:
+        path, overrides = parse(arguments)
         load = partial(load_config, path, overrides=overrides)
         if name == "background":
             run_background(load(), load)
         else:
             run_server(load(), arguments, load)
-    except LodesmanError:
+    except LodesmanError as fault:
+        start_logging(name)
+        log.critical("%s", fault)
         return 1
     return 0
 

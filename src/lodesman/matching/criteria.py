@@ -9,7 +9,7 @@ Strict: what a key asks and a resource does not tell is not there. Only an expli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final, Protocol
@@ -321,10 +321,12 @@ class KeyMasks:
                     break
         return mask
 
-    def passes(self, wanted: Sequence[Any], offered: Sequence[Any]) -> bool:
-        """What `narrow` says of one task queue."""
-        for holds, one, other in zip(self._holds, wanted, offered, strict=True):
-            if one is not None and other is not None and not holds(one, other):
+    def passes(self, wanted: Iterable[tuple[int, Any]], offered: Sequence[Any]) -> bool:
+        """What `narrow` says of one task queue; `wanted` are (place of the criterion, value), without None."""
+        holds = self._holds
+        for place, values in wanted:
+            other = offered[place]
+            if other is not None and not holds[place](values, other):
                 return False
         return True
 

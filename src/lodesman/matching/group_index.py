@@ -21,7 +21,8 @@ CATCH_UP: Final = 8  # arrivals up to which a mask is mended, not made anew; mor
 WIDE: Final = 4096
 LONG: Final = 16  # values from which on a set is faster than a tuple
 
-Arrival = tuple[int, tuple[Any, ...]]  # slot, what the task queue asks by criterion
+# Slot, and what the task queue asks: (place of the criterion, value).
+Arrival = tuple[int, tuple[tuple[int, Any], ...]]
 
 
 class Queue:
@@ -120,7 +121,7 @@ class GroupIndex:
         self._plant(queue)
         self.refresh(queue)
         self.arrived += 1
-        self.recent.append((slot, tuple(frozenset(v) if v and len(v) > LONG else v for v in wanted)))
+        self.recent.append((slot, _for_one(wanted)))
         if len(self.recent) > RECENT:
             del self.recent[: RECENT // 2]
         return slot
@@ -224,3 +225,12 @@ class GroupIndex:
         if last is not owner:
             self.owners_drawn[owner.place] = last
             last.place = owner.place
+
+
+def _for_one(wanted: Sequence[Any]) -> tuple[tuple[int, Any], ...]:
+    """What a task queue asks, made ready to be asked one by one."""
+    return tuple(
+        (place, frozenset(values) if len(values) > LONG else values)
+        for place, values in enumerate(wanted)
+        if values is not None
+    )

@@ -25,7 +25,7 @@ Told = Callable[[QueueId, bool, str], None]
 
 
 class Census:
-    """One `tick` asks all backends about all live pilots. `told` hears of pilots that never joined."""
+    """One `tick` asks all backends about all live pilots. `told` hears of pilots that joined, and that never did."""
 
     def __init__(
         self, db: apsw.Connection, backends: Mapping[str, Backend], *, post: Post, told: Told
@@ -34,15 +34,24 @@ class Census:
         self._backends = backends
         self._post = post
         self._told = told
+        self._joined: set[int] = set()
 
     def tick(self, now: float) -> int:
         """Returns how many pilots were found to have ended."""
         rows = list(self._db.execute(PILOTS))
+        self._greet(rows)
         ended = 0
         for backend in self._backends.values():
             self._find_lost(backend, rows, now)
             ended += self._ask(backend, rows)
         return ended
+
+    def _greet(self, rows: list[Any]) -> None:
+        """Pilots that have joined since the last look speak for their queues."""
+        joined = {row[0]: row for row in rows if row[5] is not None}
+        for pilot_id in joined.keys() - self._joined:
+            self._told(QueueId(*joined[pilot_id][6:9]), True, "")
+        self._joined = set(joined)
 
     def _find_lost(self, backend: Backend, rows: list[Any], now: float) -> None:
         """Pilots stored before a submission whose answer never came."""

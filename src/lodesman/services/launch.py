@@ -132,7 +132,7 @@ class SubmissionPools:
             {
                 "servers": habits.servers, "join_token": join, "stamp": stamp, "site": queue.site,
                 "ce": queue.ce, "queue": queue.queue, "submit_pools": placement.request.submit_pools,
-                "options": options, "ca_file": habits.ca_file or None,
+                "options": options, "ca_file": habits.ca_file,
             }
         )  # fmt: skip
 
@@ -154,9 +154,9 @@ class SubmissionPools:
             }
             outcome |= {stamp: (None, refusal.reason) for stamp, refusal in done.refused.items()}
             self._post("submitted", outcome)
-            self._told(
-                placement.queue_id, bool(done.accepted), next((r for _, r in outcome.values() if r), "")
-            )
+            if not done.accepted:
+                # That a submission was taken proves little; a pilot that joins proves the queue (census).
+                self._told(placement.queue_id, False, next((r for _, r in outcome.values() if r), ""))
         except LodesmanError as fault:
             # Not known whether it was submitted: the pilots stay Prepared and the census finds them.
             log.warning("a submission failed: %s", fault, extra={"queue": str(placement.queue_id)})

@@ -58,6 +58,16 @@ def test_a_mask_catches_up_with_few_and_many_arrivals(watched, arrivals):
     assert watched.seen() == watched.expected()
 
 
+def test_a_wide_mask_that_missed_more_than_is_remembered_is_made_anew(watched, monkeypatch):
+    """Wide masks are mended for longer, but not beyond what the group remembers."""
+    monkeypatch.setattr("lodesman.matching.group_index.WIDE", 1)
+    watched.put()
+    watched.seen()
+    for n in range(RECENT + 5):
+        watched.put(sites=("A",) if n % 2 else ("B",))
+    assert watched.seen() == watched.expected()
+
+
 def test_a_slot_that_changes_hands_between_two_looks(watched):
     fitting = watched.put()
     watched.put()

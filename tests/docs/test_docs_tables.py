@@ -1,0 +1,245 @@
+"""The tables of the manuals name exactly what the program has, with its defaults; examples are well written."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import apsw
+import msgspec
+import pytest
+
+from lodesman import config
+from lodesman.api.health import hot_metrics
+from lodesman.cfg import parse_cfg
+from lodesman.director import DirectorOptions
+from lodesman.director import options as director
+from lodesman.director.clamps import ClampName
+from lodesman.jobs import read_description, read_job
+from lodesman.jobs.attributes import ATTRIBUTES
+from lodesman.jobs.spec import JobSpec
+from lodesman.matching.reasons import REASONS
+from lodesman.pilot import loop, protocol
+from lodesman.resources import load_cfg, load_toml
+from lodesman.resources.kinds import WELL_KNOWN
+from lodesman.services.accounts import SCOPES
+from lodesman.services.report import PAYLOAD_CAUSES
+from lodesman.store.engine import open_writer
+
+ROOT = Path(__file__).resolve().parents[2]
+HOW_TO = ROOT / "docs" / "how-to"
+FENCE = re.compile(r"^```(\w*)[ ]*([\w./-]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FROM_PILOTS = ("pilot-lost", "lease-expired")  # causes that the server itself gives
+
+
+def table(manual: str, *, first: str, below: str = "") -> list[list[str]]:
+    """The rows of the first table whose first column has that title, below a heading that begins so."""
+    text = (HOW_TO / manual).read_text(encoding="utf-8")
+    if below:
+        text = text[text.index(f"\n{below}") :]
+    rows: list[list[str]] = []
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.replace("\\|", "/").strip("|").split("|")]
+        if line.startswith("|") and (rows or cells[0] == first):
+            rows.append(cells)
+        elif rows:
+            break
+    assert len(rows) > 2, f"{manual} has no table whose first column is {first!r}"
+    return rows[2:]
+
+
+def names(rows: Sequence[Sequence[str]]) -> list[str]:
+    """What stands in code marks in the first column."""
+    return [name for row in rows for name in re.findall(r"`([^`]+)`", row[0])]
+
+
+def as_json(cell: str) -> Any:
+    """The value of a cell in code marks."""
+    return json.loads(cell.strip("`"))
+
+
+def as_lists(value: Any) -> Any:
+    """As JSON values: tuples as lists."""
+    return json.loads(msgspec.json.encode(value))
+
+
+SECTIONS = [
+    ("server", config.ServerSection),
+    ("pilots", config.PilotSection),
+    ("admin", config.AdminSection),
+    ("resources", config.ResourceSection),
+]
+
+
+@pytest.mark.parametrize(("name", "section"), SECTIONS)
+def test_options_of_a_section(name, section):
+    rows = table("administrators.md", first="option", below=f"### `[{name}]`")
+    told = dict(zip(names(rows), (as_json(row[1]) for row in rows), strict=True))
+    assert told == as_lists(section())
+    assert all(len(row) == 3 and row[2] for row in rows)
+
+
+def test_every_section_is_told():
+    told = set(re.findall(r"^### `\[(\w+)\]`$", (HOW_TO / "administrators.md").read_text(), re.MULTILINE))
+    assert told == set(config._Whole.__struct_fields__)
+
+
+def director_values(options: DirectorOptions) -> Iterator[tuple[str, Any]]:
+    groups = {"": options, "pool": options.pool_defaults}
+    for rule in director._RULES:
+        yield rule.option, getattr(groups.get(rule.group) or getattr(options, rule.group), rule.field)
+
+
+def test_options_of_the_director():
+    rows = table("administrators.md", first="option", below="### `[director]`")
+    told = {name: as_json(row[1]) for name, row in zip(names(rows), rows, strict=True)}
+    polling = config.load_config(None).polling_seconds
+    wanted = {"PollingTime": polling, **dict(director_values(DirectorOptions()))}
+    assert told == as_lists(wanted)
+    assert all(len(row) == 3 and row[2] for row in rows)
+    # The cells are values that the program reads, and reads as its defaults.
+    given = {name: value for name, value in told.items() if name != "PollingTime"}
+    assert dict(director_values(director.read_options(given))) == dict(director_values(DirectorOptions()))
+
+
+def test_options_of_a_pool():
+    text = (HOW_TO / "administrators.md").read_text(encoding="utf-8")
+    told = text[text.index("A section `[director.NAME]`") :].partition("\n\n")[0]
+    wanted = {rule.option for rule in director._RULES if rule.group == "pool"}
+    assert set(re.findall(r"`(\w+)`", told)) == wanted
+
+
+def test_attributes_of_jobs():
+    rows = table("users.md", first="attribute")
+    known = {one.name: one.field for one in ATTRIBUTES if one.field not in ("owner", "vo")}
+    assert sorted(names(rows)) == sorted([*known, "Parameters"])
+    defaults = {one.name: one.default for one in dataclasses.fields(JobSpec)}
+    for row in rows:
+        field = known.get(row[0].strip("`"), "")
+        if re.fullmatch(r"`[\w.]+`|\d+|false", row[1]):
+            assert str(defaults[field]).lower() == row[1].strip("`").lower(), row
+        else:
+            assert row[1] in ("", "any", "none", "the first"), row
+            assert defaults.get(field) in (None, "", (), dataclasses.MISSING), row
+
+
+def test_aliases_that_are_told_exist():
+    aliases = {alias for one in ATTRIBUTES for alias in one.aliases}
+    told = re.findall(r"Also `(\w+)`", (HOW_TO / "users.md").read_text(encoding="utf-8"))
+    assert told
+    assert set(told) <= aliases
+
+
+def test_causes():
+    rows = table("users.md", first="cause")
+    known = {
+        value
+        for name, value in vars(protocol).items()
+        if name in ("OK", "EXIT", "SIGNAL", "NOT_STARTED", "INPUT", "KILLED", "PILOT_SHUTDOWN")
+        or name.endswith("_LIMIT")
+    }
+    assert set(names(rows)) == {*known, *FROM_PILOTS}
+    ends = {"Failed": PAYLOAD_CAUSES, "Done": {"ok"}, "Killed": {"killed"}}
+    for row in rows:
+        cause = row[0].strip("`")
+        assert row[2] == next((end for end, causes in ends.items() if cause in causes), "tried again")
+
+
+def test_parameters_of_queues():
+    rows = table("sites.md", first="parameter")
+    told = {row[0].strip("`"): row[1] for row in rows}
+    wanted = {
+        one.name: " ".join(filter(None, (one.kind.value, one.unit, "merge" if one.merge else "")))
+        for one in WELL_KNOWN
+    }
+    assert told == wanted
+
+
+def test_exit_codes_of_pilots():
+    rows = table("sites.md", first="exit code of a pilot")
+    codes = {value for name, value in vars(loop).items() if name.startswith("EXIT_")}
+    assert {int(row[0]) for row in rows} == codes
+
+
+def test_scopes():
+    assert tuple(names(table("administrators.md", first="scope"))) == SCOPES
+
+
+def test_what_rules_queues_out():
+    told = names(table("troubleshooting.md", first="ruled out by"))
+    assert told[0] == "Requirements.NAME"
+    assert set(told[1:]) == {reason.__name__ for reason in REASONS}
+
+
+def test_limits_of_the_director():
+    assert set(names(table("troubleshooting.md", first="limit"))) == set(ClampName)
+
+
+def test_metrics(tmp_path):
+    from lodesman.api.metrics import render_metrics  # noqa: PLC0415  # the client is heavy to import
+
+    sent: list[Any] = []
+
+    async def send(message):
+        sent.append(message)
+
+    counters = dict.fromkeys(("claims", "claimed_jobs", "submitted_jobs"), 1)
+    core: Any = SimpleNamespace(journal=SimpleNamespace(commits=1, commands=1), sessions=(), **counters)
+    asyncio.run(hot_metrics(core, send))
+    db = open_writer(tmp_path / "lode.db")
+    text = render_metrics(db, json.loads(sent[-1]["body"])).decode()
+    db.close()
+    told = names(table("administrators.md", first="metric"))
+    assert set(told) == set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))
+
+
+def examples() -> Iterator[tuple[str, str, str, str]]:
+    for path in sorted(HOW_TO.glob("*.md")):
+        for kind, name, text in FENCE.findall(path.read_text(encoding="utf-8")):
+            yield path.name, kind, name, text
+
+
+def test_examples_are_well_written():
+    """Every example in a language of the program is read by it, but for those that show a mistake."""
+    count = 0
+    for manual, kind, name, text in examples():
+        place = f"{manual} {name}"
+        if kind in ("jdl", "json") and not name.startswith("wrong"):
+            parsed = read_description(text)
+            assert not read_job(parsed.record, parsed.positions).warnings, place
+        elif kind == "cfg" and "Resources" in parse_cfg(text):
+            assert load_cfg(text).notices == (), place
+        elif kind == "cfg":
+            assert read_description(text).form == "cfg", place
+        elif kind == "toml" and not name.startswith("broken"):
+            if "site" in tomllib.loads(text):
+                assert load_toml(text).notices == (), place
+            else:
+                msgspec.convert(tomllib.loads(text), config._Whole)
+        else:
+            continue
+        count += 1
+    assert count > 10
+
+
+def test_the_backup_of_the_manual_is_a_database(tmp_path):
+    """What `VACUUM INTO` writes beside a running server is whole."""
+    live = open_writer(tmp_path / "lode.db")
+    live.execute("INSERT INTO account VALUES ('ada', 'local', '[]', 0, 1.0)")
+    text = (HOW_TO / "administrators.md").read_text(encoding="utf-8")
+    found = re.search(r'python3 -c "(import apsw.*)"$', text, re.MULTILINE)
+    assert found
+    code = found[1].replace("lode-data/lode.db", str(tmp_path / "lode.db"))
+    exec(code.replace("backup.db", str(tmp_path / "backup.db")))
+    live.close()
+    backup = apsw.Connection(str(tmp_path / "backup.db"))
+    assert list(backup.execute("SELECT name FROM account")) == [("ada",)]
+    assert list(backup.execute("PRAGMA integrity_check")) == [("ok",)]
+    backup.close()

@@ -1,0 +1,83 @@
+"""A database with a writer and a few words to fill it, for services that read it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from lodesman.matching import TaskQueueKey
+from lodesman.resources import load_resources
+from lodesman.services.live import Live
+from lodesman.services.policy import Policy
+from lodesman.store.engine import open_reader, open_writer
+from lodesman.store.journal import Journal
+
+RESOURCES = """
+[site.North]
+Platform = "el9"
+VO = ["lab"]
+[site.North.ce.cn.queue.short]
+Slots = 2
+NumberOfProcessors = 4
+CPUTime = 1000
+Memory = 2000
+MaxWaitingJobs = 3
+MaxTotalJobs = 7
+
+[site.South]
+VO = ["lab", "other"]
+[site.South.ce.cs.queue.long]
+Backend = "slurm"
+CPUTime = 100000
+CPUScalingFactor = 2.0
+
+[group.physics]
+vo = "lab"
+share = 3000
+[group.open]
+vo = "lab"
+job_sharing = true
+"""
+
+
+class Base:
+    """The writer's side of a database; `do` runs a command, `db` is a read connection."""
+
+    def __init__(self, path) -> None:
+        self.writer = open_writer(path)
+        self.clock = 1_000.0
+        self.live = Live(self.writer, rng=random.Random(3), now=self.clock)
+        self.journal = Journal(self.writer, clock=lambda: self.clock)
+        self.journal.start()
+        self.db = open_reader(path)
+
+    def do(self, command):
+        return self.journal.call(command, 10.0)
+
+    def close(self):
+        self.journal.close()
+        self.db.close()
+        self.writer.close()
+
+
+@pytest.fixture
+def policy():
+    return Policy(load_resources([("sites.toml", RESOURCES)]))
+
+
+@pytest.fixture
+def base(tmp_path):
+    found = Base(tmp_path / "lode.db")
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def make_key():
+    def make(**changes):
+        return TaskQueueKey(
+            **{"owner": "ann", "group": "physics", "vo": "lab", "norm_cpu_seconds": 100, **changes}
+        )
+
+    return make

@@ -1,0 +1,40 @@
+"""What a pilot is told to run."""
+
+from __future__ import annotations
+
+import pytest
+
+from lodesman.jobs import JobSpec
+from lodesman.services.payloads import payload
+
+SHA = "ab" * 32
+
+
+def test_a_job_without_limits_has_zeros():
+    told = payload(JobSpec(executable="x", norm_cpu_seconds=60), {})
+    assert told["limits"] == {
+        "norm_cpu_seconds": 60, "cpu_seconds": 0, "wall_seconds": 0, "memory_mb": 0, "output_mb": 0
+    }  # fmt: skip
+    assert told["input"] == []
+    assert told["exclusive"] is False
+
+
+def test_what_decides_the_place_of_a_job_is_not_the_pilot_s_business():
+    told = payload(JobSpec(executable="x", sites=("A",), tags=("GPU",), requirements={"A": 1}), {})
+    assert set(told["spec"]) == {
+        "name", "executable", "arguments", "environment", "std_input", "std_output", "std_error",
+        "output_sandbox", "cores", "memory_mb",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["data.txt", "/home/ann/data.txt", "deep/in/data.txt"])
+def test_an_input_file_arrives_under_its_plain_name(name):
+    told = payload(JobSpec(executable="x", input_sandbox=(name,)), {name: (SHA, 7)})
+    assert told["input"] == [
+        {"name": "data.txt", "url": f"/v1/sandboxes/{SHA}", "sha256": SHA, "size": 7, "unpack": False}
+    ]
+
+
+def test_an_input_file_without_an_upload_is_a_mistake_of_ours():
+    with pytest.raises(KeyError):
+        payload(JobSpec(executable="x", input_sandbox=("a",)), {})

@@ -1,0 +1,57 @@
+"""The configuration as services use it: worlds of VOs, shares, groups."""
+
+from __future__ import annotations
+
+import pytest
+
+from lodesman.errors import Forbidden, InvalidJob
+from lodesman.services.accounts import Principal
+
+
+def user(*groups, vo="lab", name="ann"):
+    return Principal(kind="user", name=name, vo=vo, groups=groups)
+
+
+def test_each_vo_has_its_own_world_made_once(policy):
+    lab, other = policy.world("lab"), policy.world("other")
+    assert lab.sites == {"North", "South"}
+    assert other.sites == {"South"}
+    assert [offer.queue.queue for offer in other.offers] == ["long"]
+    assert policy.world("lab") is lab
+
+
+def test_a_vo_that_nobody_knows_has_an_empty_world(policy):
+    assert policy.world("nobody").offers == ()
+
+
+def test_masks_name_queues(policy):
+    everything = sum(1 << offer.ordinal for offer in policy.world("lab").offers)
+    assert [queue.queue for queue in policy.queues_of_mask("lab", everything)] == ["short", "long"]
+    assert policy.queues_of_mask("lab", 0) == ()
+    assert [queue.queue for queue in policy.queues_of_mask("other", everything)] == ["long"]
+
+
+def test_shares_and_groups_that_share(policy):
+    shares = policy.shares()
+    assert shares["physics"].share == 3000
+    assert (shares["open"].job_sharing, shares["physics"].job_sharing) == (True, False)
+    assert policy.sharing_groups() == {"open"}
+
+
+@pytest.mark.parametrize(("groups", "wanted", "found"), [
+    (("physics", "open"), "", "physics"),
+    (("physics", "open"), "open", "open"),
+    (("unknown",), "", "unknown"),
+])  # fmt: skip
+def test_the_group_that_a_submission_counts_for(policy, groups, wanted, found):
+    assert policy.group_of(user(*groups), wanted).name == found
+
+
+def test_groups_that_are_not_one_s_own(policy):
+    with pytest.raises(Forbidden, match="no group"):
+        policy.group_of(user(), "")
+    with pytest.raises(Forbidden) as caught:
+        policy.group_of(user("open"), "physics")
+    assert "open" in caught.value.hint
+    with pytest.raises(InvalidJob, match="VO lab"):
+        policy.group_of(user("physics", vo="other"), "physics")

@@ -1,0 +1,213 @@
+"""Pilots on their way out: stored first, submitted by threads, answers stored; nothing is guessed."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from lodesman.batch import Refusal, SubmitResult
+from lodesman.director import PilotIdentity, Placement, QueueId, read_options
+from lodesman.director.pilot_type import TypeReason
+from lodesman.errors import BackendFault, Unavailable
+from lodesman.services.launch import PilotHabits, SubmissionPools
+
+SHORT = QueueId("North", "cn", "short")
+HABITS = PilotHabits(
+    servers=("http://127.0.0.1:7777",), command=("python3", "pilot.pyz", "--file", "{pilot_file}"),
+    idle_seconds=5.0, heartbeat_seconds=7.0, life_seconds=100, ca_file="/etc/ca.pem",
+)  # fmt: skip
+
+
+class Batch:
+    """A batch system; `answer` decides on each submission."""
+
+    def __init__(self) -> None:
+        self.submitted: list = []
+        self.go = threading.Event()
+        self.go.set()
+        self.answer = lambda copies: SubmitResult(
+            accepted={one.stamp: f"native-{one.stamp}" for one in copies}
+        )
+
+    def submit(self, spec, copies):
+        assert self.go.wait(10)
+        self.submitted.append((spec, list(copies)))
+        return self.answer(copies)
+
+
+class World:
+    """Everything around the pools, with a diary of what happened in which order."""
+
+    def __init__(self, policy) -> None:
+        self.batch = Batch()
+        self.diary: list = []
+        self.told: list = []
+        self.refuse: dict[str, Exception] = {}
+        self.offers = {QueueId(*offer.queue): offer for offer in policy.world("lab").offers}
+        self.pools = SubmissionPools(
+            read_options({}), backends={"local": self.batch}, post=self.post, habits=HABITS,
+            told=lambda *words: self.told.append(words),
+        )  # fmt: skip
+
+    def post(self, name, body):
+        if name in self.refuse:
+            raise self.refuse[name]
+        self.diary.append((name, body))
+
+    def launch(self, count=2, *, private=True, queue=SHORT):
+        identity = PilotIdentity(
+            private=private, owner="ann", group="physics", vo="lab", serves_owner="ann" if private else "",
+            serves_group="physics" if private else None, pilot_type="private" if private else "",
+            reason=TypeReason.DRAWN,
+        )  # fmt: skip
+        placement = Placement(
+            tq_id=5, queue_id=queue, count=count, pool="Local", identity=identity,
+            request=self.offers[queue].request,
+        )  # fmt: skip
+        decision = SimpleNamespace(placement=SimpleNamespace(placements=(placement,)))
+        self.pools.launch(decision, self.offers)  # type: ignore[arg-type]
+
+    def end(self):
+        """Wait until everything that was begun has ended."""
+        self.batch.go.set()
+        for pool in self.pools._pools.values():
+            pool.threads.shutdown(wait=True)
+
+
+@pytest.fixture
+def world(policy):
+    found = World(policy)
+    yield found
+    found.end()
+
+
+def test_a_pilot_is_stored_before_it_is_submitted_and_its_answer_after(world):
+    world.batch.go.clear()
+    world.launch()
+    assert [name for name, _ in world.diary] == ["pilots"]
+    assert world.batch.submitted == []
+    world.end()
+    assert [name for name, _ in world.diary] == ["pilots", "submitted"]
+    stamps = [row["stamp"] for row in world.diary[0][1]]
+    assert world.diary[1][1] == {stamp: (f"native-{stamp}", "") for stamp in stamps}
+    assert world.told == [(SHORT, True, "")]
+
+
+def test_what_is_stored_says_for_whom_and_why(world):
+    world.launch(1)
+    ((_, (row,)),) = world.diary[:1]
+    assert {name: row[name] for name in ("vo", "site", "ce", "queue", "owner", "group", "pilot_type")} == {
+        "vo": "lab", "site": "North", "ce": "cn", "queue": "short", "owner": "ann", "group": "physics",
+        "pilot_type": "private",
+    }  # fmt: skip
+    assert (row["submission_pool"], row["tq_id"], row["request"]["cores"]) == ("Local", 5, 4)
+    json.dumps(row)
+
+
+def test_a_generic_pilot_serves_no_one_in_particular(world):
+    world.launch(1, private=False)
+    row = world.diary[0][1][0]
+    assert (row["owner"], row["group"], row["pilot_type"]) == ("", "", "")
+
+
+def test_the_secret_is_in_the_pilot_s_own_file_and_only_its_hash_is_stored(world):
+    world.launch(3)
+    world.end()
+    rows = {row["stamp"]: row for row in world.diary[0][1]}
+    ((spec, copies),) = world.batch.submitted
+    assert len({one.stamp for one in copies}) == 3
+    for copy in copies:
+        papers = json.loads(copy.pilot_file)
+        assert papers["stamp"] == copy.stamp
+        wanted = hashlib.sha256(papers["join_token"].encode()).digest()
+        assert base64.b64decode(rows[copy.stamp]["join_hash"]) == wanted
+        assert papers["join_token"] not in json.dumps(world.diary)
+        assert papers["join_token"] not in repr((spec, copy))
+    assert spec.command == HABITS.command
+
+
+def test_the_pilot_s_file_tells_it_where_it_is_and_how_to_behave(world):
+    world.launch(1)
+    world.end()
+    papers = json.loads(world.batch.submitted[0][1][0].pilot_file)
+    assert (papers["servers"], papers["site"], papers["ce"], papers["queue"]) == (
+        ["http://127.0.0.1:7777"], "North", "cn", "short",
+    )  # fmt: skip
+    assert papers["ca_file"] == "/etc/ca.pem"
+    options = papers["options"]
+    assert (options["cores"], options["memory_mb"], options["platform"]) == (4, 2_000, "el9")
+    assert (options["idle_s"], options["heartbeat_s"], options["life_seconds"]) == (5.0, 7.0, 100)
+    assert options["cpu_scaling_factor"] == 1.0
+
+
+def test_refused_copies_are_told_with_the_reason(world):
+    world.batch.answer = lambda copies: SubmitResult(
+        accepted={copies[0].stamp: "native"},
+        refused={one.stamp: Refusal(reason="the queue is closed", transient=True) for one in copies[1:]},
+    )
+    world.launch(3)
+    world.end()
+    outcome = world.diary[1][1]
+    assert sorted(native or "" for native, _ in outcome.values()) == ["", "", "native"]
+    assert {reason for native, reason in outcome.values() if native is None} == {"the queue is closed"}
+    assert world.told == [(SHORT, True, "the queue is closed")]
+
+
+def test_a_submission_that_is_refused_as_a_whole_speaks_against_the_queue(world):
+    world.batch.answer = lambda copies: SubmitResult(
+        refused={one.stamp: Refusal(reason="no such queue", transient=False) for one in copies}
+    )
+    world.launch(2)
+    world.end()
+    assert world.told == [(SHORT, False, "no such queue")]
+
+
+def test_what_is_not_known_is_not_told_as_an_answer(world):
+    """The batch system cannot be asked: whether the pilots exist, the census finds out later."""
+
+    def broken(_copies):
+        raise BackendFault("cannot be reached", transient=True)
+
+    world.batch.answer = broken
+    world.launch(2)
+    world.end()
+    assert [name for name, _ in world.diary] == ["pilots"]
+    assert world.told == [(SHORT, False, "cannot be reached")]
+
+
+def test_a_pilot_that_cannot_be_stored_is_not_submitted(world):
+    world.refuse["pilots"] = Unavailable("The server is shutting down.")
+    with pytest.raises(Unavailable):
+        world.launch(2)
+    world.end()
+    assert world.batch.submitted == []
+    assert world.pools.states()["Local"].queued == 0
+
+
+def test_how_full_a_pool_is(world):
+    world.batch.go.clear()
+    for _ in range(3):
+        world.launch(1)
+    state = world.pools.states()["Local"]
+    assert state.running + state.queued == 3
+    world.end()
+    state = world.pools.states()["Local"]
+    assert (state.running, state.queued) == (0, 0)
+
+
+def test_closing_waits_for_what_runs_and_drops_the_rest(policy):
+    world = World(policy)
+    world.batch.go.clear()
+    for _ in range(30):
+        world.launch(1)
+    threading.Timer(0.05, world.batch.go.set).start()
+    world.pools.close()
+    asked = sum(1 for name, _ in world.diary if name == "pilots")
+    assert asked == 30
+    assert len(world.batch.submitted) <= 30
+    assert len(world.batch.submitted) == sum(1 for name, _ in world.diary if name == "submitted")

@@ -1,0 +1,117 @@
+"""The optimizers in their order: sites, SubmitPool, key; then whether the job is possible at all."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lodesman.errors import InvalidJob
+from lodesman.jobs import JobSpec
+from lodesman.matching import eligible_offers, offers_of
+from lodesman.resources import QueueTable, load_resources
+from lodesman.submission import Draft, World, optimize
+
+TEXT = """
+[job_description]
+Software = "list"
+[site.North]
+VO = ["lab"]
+[site.North.ce.cn.queue.short]
+CPUTime = 1000
+Memory = 2000
+Software = ["root"]
+[site.South]
+VO = ["lab"]
+[site.South.ce.cs.queue.long]
+CPUTime = 100000
+Memory = 8000
+"""
+
+
+def make_world(text=TEXT, vo="lab"):
+    config = load_resources([("s.toml", text)])
+    table = QueueTable(config, vo)
+    offers = offers_of(table, vo)
+    sites = frozenset(one.queue.site for one in offers)
+    return World(vo=vo, offers=offers, table=table, types=config.types, sites=sites)
+
+
+WORLD = make_world()
+
+
+def draft(**spec):
+    return Draft(
+        spec=JobSpec(**{"executable": "x", "norm_cpu_seconds": 10, **spec}), owner="ann", group="g", vo="lab"
+    )
+
+
+def test_the_key_holds_what_decides_and_the_identity_of_the_token():
+    done = optimize(draft(tags=("B", "A", "A"), sites=("South",)), WORLD)
+    assert (done.key.owner, done.key.group, done.key.vo) == ("ann", "g", "lab")
+    assert (done.key.tags, done.key.sites) == (("A", "B"), ("South",))
+
+
+def test_jobs_that_are_alike_share_a_key_whatever_they_run():
+    one = optimize(draft(arguments=("1",), name="a"), WORLD)
+    other = optimize(draft(arguments=("2",), name="b"), WORLD)
+    assert one.key == other.key
+    assert optimize(draft(memory_mb=1), WORLD).key != one.key
+
+
+@pytest.mark.parametrize(("attribute", "field"), [("Site", "sites"), ("BannedSite", "banned_sites")])
+def test_a_site_that_nobody_configured_is_refused(attribute, field):
+    with pytest.raises(InvalidJob) as caught:
+        optimize(draft(**{field: ("Nroth",)}), WORLD)
+    assert caught.value.data["attribute"] == attribute
+    assert "North" in caught.value.hint
+    with pytest.raises(InvalidJob) as caught:
+        optimize(draft(**{field: ("Atlantis",)}), WORLD)
+    assert "lode site ls" in caught.value.hint
+
+
+def test_requirements_become_a_pool_of_queues_and_their_order_does_not_matter():
+    one = optimize(draft(requirements={"Software": "root", "Memory": 100}), WORLD)
+    other = optimize(draft(requirements={"Memory": 100, "Software": ["root"]}), WORLD)
+    assert one.submit_pool == other.submit_pool == one.key.submit_pool
+    assert one.submit_pool.startswith("req")
+    assert bin(one.pool_mask).count("1") == 1
+    assert optimize(draft(), WORLD).submit_pool == ""
+
+
+def test_what_no_queue_fulfils_says_why():
+    done = optimize(draft(requirements={"Software": "fluka"}), WORLD)
+    assert "Software rules out 2 of 2" in done.never
+    done = optimize(draft(memory_mb=10**6), WORLD)
+    assert "2 of 2" in done.never
+    done = optimize(draft(), make_world("", "lab"))
+    assert "no queue is configured" in done.never
+
+
+specs = st.fixed_dictionaries(
+    {},
+    optional={
+        "memory_mb": st.sampled_from([0, 2_000, 2_001, 8_001]),
+        "norm_cpu_seconds": st.sampled_from([1, 1_000, 1_001, 100_001]),
+        "sites": st.sampled_from([(), ("North",), ("South",)]),
+        "tags": st.sampled_from([(), ("GPU",)]),
+        "requirements": st.sampled_from([{}, {"Software": "root"}, {"Software": "x"}, {"Memory": 5_000}]),
+    },
+)
+
+
+@given(specs)
+def test_never_means_that_no_offer_is_eligible(spec):
+    done = optimize(draft(**spec), WORLD)
+    eligible = eligible_offers(done.key, WORLD.offers, done.pool_mask)
+    assert bool(done.never) == (not eligible)
+    if done.never:
+        assert "VO lab" in done.never
+
+
+@given(specs)
+def test_a_verdict_that_is_known_is_taken_as_it_is(spec):
+    fresh = optimize(draft(**spec), WORLD)
+    known = {fresh.key: "because we said so"}
+    assert optimize(draft(**spec), WORLD, known).never == "because we said so"
+    assert optimize(draft(**spec), WORLD, {}).never == fresh.never

@@ -1,0 +1,271 @@
+"""The server's configuration: defaults that are safe, and errors that name the file and the value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from lodesman.config import load_config
+from lodesman.errors import InvalidConfig, LodesmanError
+
+SITES = """
+[site.A]
+VO = ["lab"]
+[site.A.ce.c.queue.q]
+Slots = 2
+CPUTime = "1 h"
+[group.physics]
+vo = "lab"
+share = 10
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a file of the configuration's directory; returns its path."""
+
+    def write(text, name="lode.toml"):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def refused(path, **overrides) -> InvalidConfig:
+    with pytest.raises(InvalidConfig) as caught:
+        load_config(path, overrides=overrides)
+    return caught.value
+
+
+def fault_of(path) -> LodesmanError | None:
+    try:
+        load_config(path)
+    except LodesmanError as fault:
+        return fault
+    return None
+
+
+def test_without_a_file_everything_has_a_safe_default(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = load_config(None)
+    assert config.url == "http://127.0.0.1:7777"
+    assert config.data == tmp_path / "lode-data"
+    assert config.database == tmp_path / "lode-data" / "lode.db"
+    assert config.pilots.lease_seconds == 1_800
+    assert config.polling_seconds > 0
+    assert config.resources.tree.sites == {}
+    assert config.admin.name == "admin"
+
+
+def test_an_empty_file_is_all_defaults(write):
+    assert load_config(write("")).server.port == 7777
+
+
+def test_values_of_a_file(write):
+    write(SITES, "sites.toml")
+    config = load_config(
+        write(
+            """
+            [server]
+            port = 8000
+            data = "store"
+            sandbox_mb = 5
+            [pilots]
+            lease_seconds = 60
+            stop_at_exit = true
+            [admin]
+            name = "root"
+            groups = ["physics"]
+            [resources]
+            files = ["sites.toml"]
+            [director]
+            PollingTime = 5
+            pilotsPerIteration = 3
+            """
+        )
+    )
+    assert (config.server.port, config.server.sandbox_mb) == (8000, 5)
+    assert (config.pilots.lease_seconds, config.pilots.stop_at_exit) == (60.0, True)
+    assert config.admin.groups == ("physics",)
+    assert list(config.resources.tree.sites) == ["A"]
+    assert config.resources.groups["physics"].share == 10
+    assert (config.polling_seconds, config.director.pilots_per_iteration) == (5.0, 3)
+
+
+def test_relative_names_count_from_the_file_wherever_one_is(write, tmp_path, monkeypatch):
+    write(SITES, "sites.toml")
+    write('[server]\ndata = "store"\n[resources]\nfiles = ["sites.toml"]')
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    config = load_config(Path("../lode.toml"))
+    assert config.data == tmp_path / "store"
+    assert config.path == tmp_path / "lode.toml"
+    assert config.resource_files == (tmp_path / "sites.toml",)
+
+
+def test_single_values_are_overridden_and_the_rest_stays(write):
+    path = write("[server]\nport = 8000\nsandbox_mb = 5")
+    config = load_config(path, overrides={"server": {"port": 9000}, "pilots": {"idle_seconds": 4}})
+    assert (config.server.port, config.server.sandbox_mb, config.pilots.idle_seconds) == (9000, 5, 4.0)
+
+
+def test_several_resource_files_of_both_languages(write):
+    write(SITES, "sites.toml")
+    write(
+        "Resources\n{\n Sites\n {\n  LCG\n  {\n   LCG.B.uk\n   {\n    CEs\n    {\n     ce\n     {\n      Queues\n      {\n"
+        "       long\n       {\n        CPUTime = 100\n       }\n      }\n     }\n    }\n   }\n  }\n }\n}\n",
+        "more.cfg",
+    )
+    config = load_config(write('[resources]\nfiles = ["sites.toml", "more.cfg"]'))
+    assert set(config.resources.tree.sites) == {"A", "LCG.B.uk"}
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("[server]\nport = 'x'", "port"),
+        ("[server]\nport = 70000", "port"),
+        ("[server]\nport = -1", "port"),
+        ("[server]\nprot = 80", "prot"),
+        ("[server]\nsandbox_mb = 0", "sandbox_mb"),
+        ("[pilots]\nlease_seconds = 0", "lease_seconds"),
+        ("[pilots]\nlease_seconds = -5", "lease_seconds"),
+        ("[pilots]\nlease_seconds = nan", "lease_seconds"),
+        ("[pilots]\nlife_seconds = 1.5", "life_seconds"),
+        ("[pilots]\nstop_at_exit = 'yes'", "stop_at_exit"),
+        ("[admin]\ngroups = 'physics'", "groups"),
+        ("[resources]\nfiles = 'a.toml'", "files"),
+        ("[servers]\nport = 80", "servers"),
+        ("server = 80", "server"),
+        ("[[server]]\nport = 80", "server"),
+        ("[director]\nPollingTime = 'often'", "PollingTime"),
+        ("[director]\nPollingTime = 0", "PollingTime"),
+        ("[director]\nPollingTime = -1", "PollingTime"),
+        ("[director]\nPollingTime = nan", "PollingTime"),
+        ("[director]\nPollingTime = true", "PollingTime"),
+        ("[director]\nPollingTime = [1]", "PollingTime"),
+        ("[director]\npilotsPerIteration = 'many'", "pilotsPerIteration"),
+        ("[director]\npilotPerIteration = 5", "pilotPerIteration"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_file(write, text, word):
+    path = write(text)
+    wrong = refused(path)
+    assert word in str(wrong)
+    assert str(path) in str(wrong)
+    assert "\n" not in wrong.message
+
+
+@pytest.mark.parametrize("text", ["[server", "port 80", "a = 1\na = 2", "\x00", "a = " + "[" * 50_000])
+def test_what_is_no_toml_is_named_with_its_file(write, text):
+    path = write(text)
+    assert str(path) in str(refused(path))
+
+
+def test_files_that_cannot_be_read(tmp_path, write):
+    missing = tmp_path / "missing.toml"
+    assert str(missing) in str(refused(missing))
+    assert str(tmp_path) in str(refused(tmp_path))
+    latin = tmp_path / "latin.toml"
+    latin.write_bytes(b"# caf\xe9\n")
+    assert str(latin) in str(refused(latin))
+    path = write('[resources]\nfiles = ["missing-sites.toml"]')
+    assert "missing-sites.toml" in str(refused(path))
+    (tmp_path / "binary.cfg").write_bytes(b"\xff\xfe\x00")
+    assert "binary.cfg" in str(refused(write('[resources]\nfiles = ["binary.cfg"]')))
+
+
+def test_a_fault_in_a_resource_file_is_named_with_its_line(write):
+    write(SITES.replace('"1 h"', '"one hour"'), "sites.toml")
+    wrong = refused(write('[resources]\nfiles = ["sites.toml"]'))
+    (fault,) = wrong.data["faults"]
+    assert "CPUTime" in str(fault)
+    assert "sites.toml" in str(fault)
+    assert "6" in str(fault)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"server": {"port": "x"}},
+        {"server": {"colour": 1}},
+        {"colour": {"x": 1}},
+        {"director": {"PollingTime": 0}},
+    ],
+)
+def test_a_wrong_override_is_named(overrides):
+    (section,) = overrides
+    (option,) = overrides[section]
+    assert option in str(refused(None, **overrides)) or section in str(refused(None, **overrides))
+
+
+@pytest.mark.parametrize("text", ["server = 5", "server = [1]", "server = 'x'"])
+def test_an_override_of_what_is_no_section(write, text):
+    path = write(text)
+    assert "server" in str(refused(path, server={"port": 80}))
+
+
+# --- TLS ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.10", "::1", "localhost"])
+def test_loopback_needs_no_tls(host):
+    assert load_config(None, overrides={"server": {"host": host}}).server.host == host
+
+
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "::", "192.168.1.5", "example.org", "", "localhost.example.org", "127.1"]
+)
+def test_elsewhere_the_server_does_not_listen_without_tls(host):
+    wrong = refused(None, server={"host": host})
+    assert "TLS" in wrong.message
+    assert "127.0.0.1" in wrong.hint
+    assert wrong.data["section"] == "server"
+
+
+def test_certificate_and_key_belong_together(write):
+    for one in ("tls_certificate", "tls_key"):
+        assert "belong together" in str(refused(write(f'[server]\n{one} = "x.pem"')))
+
+
+def test_with_tls_it_may_listen_anywhere(write):
+    path = write('[server]\nhost = "0.0.0.0"\ntls_certificate = "c.pem"\ntls_key = "k.pem"')
+    assert load_config(path).url == "https://0.0.0.0:7777"
+
+
+def test_an_address_with_colons_is_written_so_that_a_client_can_read_it():
+    assert load_config(None, overrides={"server": {"host": "::1"}}).url == "http://[::1]:7777"
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.one_of(
+        st.text(max_size=200),
+        st.lists(
+            st.sampled_from(
+                [
+                    "[server]",
+                    "[director]",
+                    "[pilots]",
+                    "port = 1",
+                    "data = 5",
+                    "PollingTime = inf",
+                    "a.b = 1",
+                    "[[x]]",
+                ]
+            )
+        ).map("\n".join),
+    )
+)
+@example("[director]\nPollingTime = 1e400")
+@example("[director.Pool]\nx = 1")
+def test_any_text_is_a_configuration_or_a_clear_error(tmp_path, text):
+    path = tmp_path / "any.toml"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    fault = fault_of(path)
+    assert fault is None or str(path) in str(fault)
