@@ -165,6 +165,16 @@ def test_a_new_request_of_the_same_pilot_ends_the_old_one(house):
     assert [c.job_id for c in second()] == [1]
 
 
+def test_a_request_that_is_served_at_once_ends_an_older_one_that_waits(house):
+    pilot = house.pilot()
+    house.submit(key=house.key(cores=8))
+    _, first = parked(house, pilot, free=Free(1, 16_000, 100_000))
+    assert [c.job_id for c in house.claim(pilot)] == [1]
+    assert first() == []
+    house.submit()
+    assert house.state(2) == "Waiting"
+
+
 def test_a_pilot_that_ends_waits_no_more(house):
     pilot = house.pilot()
     _, answer = parked(house, pilot)

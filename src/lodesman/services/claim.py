@@ -78,6 +78,8 @@ class Claim:
 
     def apply(self, tx: Transaction) -> Any:
         """Claim, or park."""
+        # Nobody listens any more to what this pilot asked before: it must win no job.
+        self.live.unpark_pilot(tx, self.pilot_id)
         before = self._asked_before(tx)
         if before is not None:
             return before

@@ -159,10 +159,7 @@ class Live:
             tx.undo.append(partial(orders.pop, attempt, None))
 
     def park(self, tx: Transaction, ticket: Ticket) -> None:
-        """Let a request wait. An older one of the same pilot is answered with nothing: nobody listens to it."""
-        older = self._tickets.get(ticket.pilot_id)
-        if older is not None and self.unpark(tx, older):
-            tx.answers.append((older.answer, []))
+        """Let a request wait; a pilot has one at a time."""
         self._tickets[ticket.pilot_id] = ticket
         self.parked.park(ticket, ticket.request, ticket.count, ticket.since)
         tx.undo.append(partial(self._leave, ticket))
@@ -179,7 +176,7 @@ class Live:
         return cast("Iterator[Ticket]", self.parked.wake(filled))
 
     def unpark_pilot(self, tx: Transaction, pilot_id: int) -> None:
-        """The pilot is gone: answer what it still waits for."""
+        """The pilot is gone, or asks anew: answer what it still waits for with nothing."""
         ticket = self._tickets.get(pilot_id)
         if ticket is not None and self.unpark(tx, ticket):
             tx.answers.append((ticket.answer, []))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
 from lodesman.batch import NativeState, NativeStatus
@@ -35,10 +37,10 @@ class World:
 
     def __init__(self, base) -> None:
         self.base, self.batch = base, Batch()
-        self.posted: list = []
-        self.told: list = []
+        self.posted: list[Any] = []
+        self.told: list[Any] = []
         self.census = Census(
-            base.db, {"local": self.batch}, post=lambda *words: self.posted.append(words),
+            base.db, {"local": cast("Any", self.batch)}, post=lambda *words: self.posted.append(words),
             told=lambda *words: self.told.append(words),
         )  # fmt: skip
 

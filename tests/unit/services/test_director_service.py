@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any, cast
 
 import pytest
 
@@ -39,12 +40,12 @@ class World:
 
     def __init__(self, base, policy, make_key) -> None:
         self.base, self.make_key, self.batch = base, make_key, Batch()
-        self.posted: list = []
-        self.launched: list = []
+        self.posted: list[Any] = []
+        self.launched: list[Any] = []
         self.pool = PoolState(name="Local", running=0, queued=0, max=5, total=50)
         self.pilots = 0
         self.director = Director(
-            db=base.db, policy=policy, options=read_options({"extraPilots": 0}), backends={"local": self.batch},
+            db=base.db, policy=policy, options=read_options({"extraPilots": 0}), backends={"local": cast("Any", self.batch)},
             post=lambda *words: self.posted.append(words), pools=lambda: {"Local": self.pool},
             launch=lambda decision, offers: self.launched.append((decision, offers)), rng=random.Random(2),
         )  # fmt: skip

@@ -7,6 +7,7 @@ import hashlib
 import json
 import threading
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -27,7 +28,7 @@ class Batch:
     """A batch system; `answer` decides on each submission."""
 
     def __init__(self) -> None:
-        self.submitted: list = []
+        self.submitted: list[Any] = []
         self.go = threading.Event()
         self.go.set()
         self.answer = lambda copies: SubmitResult(
@@ -45,12 +46,12 @@ class World:
 
     def __init__(self, policy) -> None:
         self.batch = Batch()
-        self.diary: list = []
-        self.told: list = []
+        self.diary: list[Any] = []
+        self.told: list[Any] = []
         self.refuse: dict[str, Exception] = {}
         self.offers = {QueueId(*offer.queue): offer for offer in policy.world("lab").offers}
         self.pools = SubmissionPools(
-            read_options({}), backends={"local": self.batch}, post=self.post, habits=HABITS,
+            read_options({}), backends={"local": cast("Any", self.batch)}, post=self.post, habits=HABITS,
             told=lambda *words: self.told.append(words),
         )  # fmt: skip
 
