@@ -157,6 +157,7 @@ class House:
         self.loop = asyncio.new_event_loop()
         path = home / "lode.db"
         self._writer = open_writer(path)
+        list(self._writer.execute("PRAGMA synchronous=OFF"))  # durability is not what is tested here
         live = Live(self._writer, rng=random.Random(5), now=self.now)
         policy = Policy(load_resources([("sites.toml", RESOURCES)]))
         live.matcher.set_shares(policy.shares())

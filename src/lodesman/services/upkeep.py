@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import partial
 
 from lodesman.services.live import Live
 from lodesman.store import task_queues
@@ -50,9 +51,10 @@ class ForgetIdleQueues:
 
     live: Live
 
-    def apply(self, tx: Transaction) -> int:
-        """Returns how many were freed."""
-        idle = self.live.matcher.index.forget_idle(tx.now)
-        for tq_id in idle:
+    def apply(self, tx: Transaction) -> None:
+        """Freed after the commit: until then a batch that fails must find every queue where it was."""
+        tx.afterwards.append(partial(self._forget, tx.now))
+
+    def _forget(self, now: float) -> None:
+        for tq_id in self.live.matcher.index.forget_idle(now):
             self.live.fronts.forget(tq_id)
-        return len(idle)

@@ -60,10 +60,10 @@ class Transaction:
 
     `later` collects rows per statement and runs them as one executemany before anything is read and
     before the commit. `undo` holds inverse operations on memory; `answer` answers a parked ticket after the
-    commit. `now` is the time of the batch.
+    commit, and `afterwards` runs there. `now` is the time of the batch.
     """
 
-    __slots__ = ("_final", "_pending", "answers", "db", "now", "undo")
+    __slots__ = ("_final", "_pending", "afterwards", "answers", "db", "now", "undo")
 
     def __init__(self, db: apsw.Connection, now: float) -> None:
         self.db = db
@@ -72,6 +72,7 @@ class Transaction:
         self._final: dict[str, dict[int, Sequence[Any]]] = {}
         self.undo: list[Callable[[], object]] = []
         self.answers: list[tuple[Answer, Any]] = []
+        self.afterwards: list[Callable[[], None]] = []
 
     def later(self, sql: str, row: Sequence[Any]) -> None:
         """Add one row to the set statement `sql`."""
@@ -246,6 +247,8 @@ class Journal:
         if self._db.changes() != 1:
             raise apsw.AbortError("another server took over")
         self._db.execute("COMMIT")
+        for step in tx.afterwards:
+            step()
         self.commits += 1
         self.commands += len(batch)
         out.extend(tx.answers)

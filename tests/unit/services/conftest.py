@@ -46,6 +46,7 @@ class Base:
 
     def __init__(self, path) -> None:
         self.writer = open_writer(path)
+        list(self.writer.execute("PRAGMA synchronous=OFF"))  # durability is not what is tested here
         self.clock = 1_000.0
         self.live = Live(self.writer, rng=random.Random(3), now=self.clock)
         self.journal = Journal(self.writer, clock=lambda: self.clock)

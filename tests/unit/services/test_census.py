@@ -11,6 +11,8 @@ from lodesman.director import QueueId
 from lodesman.services.census import GIVEN_UP_SECONDS, LOST_AFTER_SECONDS, Census
 from lodesman.services.pilots import Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
 
+SHORT = QueueId("North", "cn", "short")
+
 
 class Batch:
     """Knows what it was told: native id -> state, stamp -> native id."""
@@ -88,7 +90,18 @@ def test_an_ended_pilot_is_told_once_lost_if_it_had_joined(world):
     assert world.posted == [
         ("ended", {"pilot": number, "state": "Lost", "reason": "ended: killed by a signal"})
     ]
-    assert world.told == []
+    assert world.told == [(SHORT, True, "")]  # it had joined: the queue works
+
+
+def test_a_pilot_that_joined_speaks_for_its_queue_once(world):
+    world.pilot("a", joined=True)
+    world.pilot("b")
+    for _ in range(3):
+        world.tick()
+    assert world.told == [(SHORT, True, "")]
+    world.pilot("c", joined=True)
+    world.tick()
+    assert world.told == [(SHORT, True, "")] * 2
 
 
 def test_an_ended_pilot_that_never_joined_speaks_against_its_queue(world):
@@ -96,7 +109,7 @@ def test_an_ended_pilot_that_never_joined_speaks_against_its_queue(world):
     world.batch.says("native-a", NativeState.ENDED, exit_code=2)
     world.tick()
     assert world.posted == [("ended", {"pilot": number, "state": "Aborted", "reason": "ended: exit code 2"})]
-    assert world.told == [(QueueId("North", "cn", "short"), False, "ended: exit code 2")]
+    assert world.told == [(SHORT, False, "ended: exit code 2")]
 
 
 def test_pilots_whose_end_is_known_are_asked_no_more(world):
