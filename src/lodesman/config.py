@@ -19,13 +19,17 @@ Polling = Annotated[float, Meta(ge=0.1, le=86_400)]
 
 
 class ServerSection(Struct, forbid_unknown_fields=True, frozen=True):
-    """Where it listens and where it keeps its data. Without TLS it listens on loopback only."""
+    """Where it listens and where it keeps its data. Without TLS it listens on loopback only.
+
+    `public_url`: how pilots and users reach it, if not by host and port (behind a proxy, or on 0.0.0.0).
+    """
 
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535)] = 7777
     data: str = "lode-data"
     tls_certificate: str = ""
     tls_key: str = ""
+    public_url: str = ""
     sandbox_mb: Annotated[int, Meta(gt=0)] = 200
 
 
@@ -87,10 +91,16 @@ class ServerConfig(Struct, frozen=True):
 
     @property
     def url(self) -> str:
-        """Where clients and pilots find the server."""
+        """Where this machine finds the server."""
         scheme = "https" if self.server.tls_certificate else "http"
-        host = f"[{self.server.host}]" if ":" in self.server.host else self.server.host
-        return f"{scheme}://{host}:{self.server.port}"
+        # A server that listens on every address is found here on loopback.
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.server.host, self.server.host)  # noqa: S104
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{self.server.port}"
+
+    @property
+    def pilot_url(self) -> str:
+        """Where pilots find the server."""
+        return self.server.public_url or self.url
 
 
 def load_config(path: Path | None, *, overrides: dict[str, dict[str, Any]] | None = None) -> ServerConfig:

@@ -235,7 +235,14 @@ def test_certificate_and_key_belong_together(write):
 
 def test_with_tls_it_may_listen_anywhere(write):
     path = write('[server]\nhost = "0.0.0.0"\ntls_certificate = "c.pem"\ntls_key = "k.pem"')
-    assert load_config(path).url == "https://0.0.0.0:7777"
+    config = load_config(path)
+    assert config.url == config.pilot_url == "https://127.0.0.1:7777"
+
+
+def test_pilots_are_told_the_public_address():
+    config = load_config(None, overrides={"server": {"public_url": "https://grid.example:443"}})
+    assert config.pilot_url == "https://grid.example:443"
+    assert config.url == "http://127.0.0.1:7777"
 
 
 def test_an_address_with_colons_is_written_so_that_a_client_can_read_it():

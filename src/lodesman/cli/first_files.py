@@ -27,7 +27,7 @@ idle_seconds = 120              # a pilot without work leaves after this
 life_seconds = 0                # 0: as long as its queue lets it
 python = "python3"              # on the worker nodes; 3.9 or newer
 
-[director]                      # how many pilots are sent; all parameters: docs/seeds.md
+[director]                      # how many pilots are sent; all parameters: docs/how-to/administrators.md
 PollingTime = 10                # default 60; seconds between iterations
 pilotsPerIteration = 40
 extraPilots = 4

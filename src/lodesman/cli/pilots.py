@@ -54,7 +54,7 @@ def list_pilots(session: Session, /, *, everything: bool, limit: int) -> None:
 
 
 def _cells(row: Row, now: float) -> list[Cell]:
-    kind = "" if row["pilot_type"] == "generic" else f"{row['owner']} ({row['group']})"
+    whose = " ".join(filter(None, (row["owner"], row["group"] and f"({row['group']})")))
     remark = row["reason"] or ("draining" if row["drain"] else "")
     return [
         str(row["id"]),
@@ -63,7 +63,7 @@ def _cells(row: Row, now: float) -> list[Cell]:
         str(row["jobs_done"] or 0),
         age(row["created_at"], now),
         age(row["last_seen"], now),
-        kind or str(row["owner"] or ""),
+        whose or "any",
         remark,
     ]
 

@@ -54,6 +54,9 @@ def main() -> int:
         start_logging(name)
         log.critical("%s", fault)
         return 1
+    except KeyboardInterrupt:
+        # Ctrl-C is how it ends; by now everything has ended in good order.
+        return 0
     return 0
 
 

@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 BACKEND_SECONDS = 0.5
 CENSUS_SECONDS = 2.0
 RECONCILE_SECONDS = 300.0
+PURGE_SECONDS = 600.0
+KEEP_PILOT_FILES_SECONDS = 86_400.0
 REFRESH_SECONDS = 900.0
 CONFIG_SECONDS = 2.0
 
@@ -69,7 +71,7 @@ class Background:
             backends=backends,
             post=self.post,
             habits=PilotHabits(
-                servers=(config.url,),
+                servers=(config.pilot_url,),
                 command=zipapp_command(str(zipapp), config.pilots.python),
                 idle_seconds=config.pilots.idle_seconds,
                 heartbeat_seconds=config.pilots.heartbeat_seconds,
@@ -117,7 +119,12 @@ class Background:
         self.policy = self.director.policy = self.side.policy = Policy(config.resources)
         self.director.options = config.director
         self.local.slots = _slots(config)
+        self.pools.configure(config.director)
         self._refresh_pools()
+
+    def _purge(self) -> None:
+        """Forget the files of pilots that ended long ago."""
+        self.local.purge(time.time() - KEEP_PILOT_FILES_SECONDS)
 
     def _refresh_pools(self) -> None:
         """Evaluate anew which queues serve which SubmitPool (RFC #7: at regular intervals)."""
@@ -156,6 +163,7 @@ class Background:
             asyncio.create_task(
                 every(self.config.polling_seconds, lambda: self.director.tick(time.time()), stop)
             ),
+            asyncio.create_task(every(PURGE_SECONDS, self._purge, stop)),
             asyncio.create_task(every(CONFIG_SECONDS, self._reload, stop)),
             asyncio.create_task(every(REFRESH_SECONDS, self._refresh_pools, stop)),
             asyncio.create_task(every(RECONCILE_SECONDS, lambda: self.post("reconcile", {}), stop)),

@@ -49,7 +49,7 @@ def _from_token(_value: Any) -> NoReturn:
 
 _A_NAME = "a name of at most 255 printable ASCII characters"
 _NAMES = 'names of at most 255 printable ASCII characters, as in "A" or {"A", "B"}'
-_NOTHING = "no such attribute; `lode token` shows who you are"
+_NOTHING = "no such attribute; `lode whoami` shows who you are"
 _FILE = "a file name relative to the job's directory, without '..'"
 
 ATTRIBUTES: Final = (

@@ -16,6 +16,7 @@ from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.resources import QueueId, QueueSettings, QueueTable, queue_settings
 
 UNLIMITED = 10**9
+LOCAL = "local"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,11 @@ class QueueOffer:
     queue: QueueId
     request: ResourceRequest
     settings: QueueSettings
+
+    @property
+    def backend(self) -> str:
+        """The name of the batch system behind the queue; the local one unless it is configured."""
+        return self.settings.backend.lower() or LOCAL
 
     def reasons(self, key: TaskQueueKey, pool_mask: int) -> tuple[Reason, ...]:
         """Why a pilot here could never take jobs of this key; () if it could.

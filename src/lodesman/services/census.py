@@ -76,7 +76,7 @@ class Census:
                 continue
             row = asked[native_id]
             state = PilotState.LOST if row[2] == "Running" else PilotState.ABORTED
-            reason = f"ended: {status.detail or 'exit code ' + str(status.exit_code)}"
+            reason = status.detail or f"ended with exit code {status.exit_code}"
             if row[5] is None:
                 self._told(QueueId(*row[6:9]), False, reason)
             self._post("ended", {"pilot": row[0], "state": state.value, "reason": reason})

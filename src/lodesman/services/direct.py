@@ -39,7 +39,6 @@ from lodesman.director import (
     to_record,
 )
 from lodesman.matching import QueueOffer, ResourceRequest, director_weights, explain
-from lodesman.resources import QueueSettings
 from lodesman.services.policy import Policy
 from lodesman.services.sessions import PoolMap, load_pools
 from lodesman.store.engine import only_row
@@ -105,7 +104,7 @@ class Director:
         backends: dict[QueueId, Backend] = {}
         for vo in self.policy.config.vos:
             for offer in self.policy.world(vo).offers:
-                backend = self.backends.get(offer.settings.backend or "local")
+                backend = self.backends.get(offer.backend)
                 if backend is not None:
                     backends[QueueId(*offer.queue)] = backend
         for pilot_id in pilot_ids:
@@ -148,18 +147,18 @@ class Director:
     def _candidates(self, vos: Sequence[str], pools: PoolMap, now: float) -> list[CandidateQueue]:
         own = self._own_pilots()
         templates: dict[QueueId, dict[str, ResourceRequest]] = {}
-        settings: dict[QueueId, QueueSettings] = {}
+        offers: dict[QueueId, QueueOffer] = {}
         for vo in vos:
             for offer in self.policy.world(vo).offers:
                 queue_id = QueueId(*offer.queue)
                 served = pools.of_queue((queue_id.site, queue_id.ce, queue_id.queue))
                 templates.setdefault(queue_id, {})[vo] = replace(offer.request, submit_pools=served)
-                settings[queue_id] = offer.settings
+                offers[queue_id] = offer
         return [
             self._candidate(
                 queue_id,
                 templates=by_vo,
-                settings=settings[queue_id],
+                offer=offers[queue_id],
                 own=own.get(queue_id, OwnPilots()),
                 now=now,
             )
@@ -171,13 +170,14 @@ class Director:
         queue_id: QueueId,
         *,
         templates: dict[str, ResourceRequest],
-        settings: QueueSettings,
+        offer: QueueOffer,
         own: OwnPilots,
         now: float,
     ) -> CandidateQueue:
-        backend = self.backends.get(settings.backend or "local")
+        settings = offer.settings
+        backend = self.backends.get(offer.backend)
         load = backend.load((queue_id.site, queue_id.ce, queue_id.queue)) if backend else None
-        seen_at, source = (load.observed_at, settings.backend or "local") if load else (now, "nobody")
+        seen_at, source = (load.observed_at, offer.backend) if load else (now, "nobody")
         caps = QueueCaps()
         return CandidateQueue(
             queue_id=queue_id,
@@ -194,7 +194,7 @@ class Director:
                 max_waiting=_or(settings.max_waiting_jobs, caps.max_waiting),
                 max_total=_or(settings.max_total_jobs, caps.max_total),
             ),
-            closed="" if backend else f"there is no backend {settings.backend!r} here",
+            closed="" if backend else f"there is no backend {offer.backend!r} here",
         )
 
     def _own_pilots(self) -> dict[QueueId, OwnPilots]:

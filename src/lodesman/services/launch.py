@@ -66,14 +66,24 @@ class SubmissionPools:
         self._habits = habits
         self._told = told
         self._lock = threading.Lock()
-        self._pools = {
-            name: _Pool(
-                ThreadPoolExecutor(max_workers=max(1, pool.max_threads), thread_name_prefix=f"pool-{name}"),
-                pool.max_threads,
-                pool.total_threads,
-            )
-            for name, pool in options.pools.items()
-        }
+        self._pools: dict[str, _Pool] = {}
+        self.configure(options)
+
+    def configure(self, options: DirectorOptions) -> None:
+        """Have the pools that the options name, with their threads; what is under way in others ends by itself."""
+        with self._lock:
+            before, self._pools = self._pools, {}
+            for name, pool in options.pools.items():
+                known = before.pop(name, None)
+                if known is None or known.max != pool.max_threads:
+                    threads = ThreadPoolExecutor(max(1, pool.max_threads), thread_name_prefix=f"pool-{name}")
+                    if known is not None:
+                        known.threads.shutdown(wait=False)
+                    known = _Pool(threads, pool.max_threads, pool.total_threads)
+                known.total = pool.total_threads
+                self._pools[name] = known
+        for gone in before.values():
+            gone.threads.shutdown(wait=False)
 
     def states(self) -> dict[str, PoolState]:
         """How full each pool is now."""
@@ -141,7 +151,7 @@ class SubmissionPools:
             pool.queued -= 1
             pool.running += 1
         try:
-            backend = self._backends[offer.settings.backend or "local"]
+            backend = self._backends[offer.backend]
             spec = PilotSpec(
                 queue=(placement.queue_id.site, placement.queue_id.ce, placement.queue_id.queue),
                 command=self._habits.command,

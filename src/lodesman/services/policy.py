@@ -36,7 +36,7 @@ class Policy:
     def shares(self) -> dict[str, GroupShare]:
         """Shares and habits of all configured groups."""
         return {
-            name: GroupShare(share=group.share, job_sharing=group.job_sharing)
+            name: GroupShare(share=group.share, job_sharing=group.job_sharing, background=group.background)
             for name, group in self.config.groups.items()
         }
 

@@ -12,7 +12,8 @@ from lodesman.store.engine import BUSY_MS
 
 log = logging.getLogger(__name__)
 
-CHECKPOINT_PAGES = 4_000
+# Often and little: while a checkpoint writes, commits wait for the same disk.
+CHECKPOINT_PAGES = 1_000
 
 
 class Checkpointer:

@@ -88,7 +88,7 @@ def test_an_ended_pilot_is_told_once_lost_if_it_had_joined(world):
     world.batch.says("native-a", NativeState.ENDED, exit_code=137, detail="killed by a signal")
     assert world.tick() == 1
     assert world.posted == [
-        ("ended", {"pilot": number, "state": "Lost", "reason": "ended: killed by a signal"})
+        ("ended", {"pilot": number, "state": "Lost", "reason": "killed by a signal"})
     ]
     assert world.told == [(SHORT, True, "")]  # it had joined: the queue works
 
@@ -108,8 +108,8 @@ def test_an_ended_pilot_that_never_joined_speaks_against_its_queue(world):
     number = world.pilot("a")
     world.batch.says("native-a", NativeState.ENDED, exit_code=2)
     world.tick()
-    assert world.posted == [("ended", {"pilot": number, "state": "Aborted", "reason": "ended: exit code 2"})]
-    assert world.told == [(SHORT, False, "ended: exit code 2")]
+    assert world.posted == [("ended", {"pilot": number, "state": "Aborted", "reason": "ended with exit code 2"})]
+    assert world.told == [(SHORT, False, "ended with exit code 2")]
 
 
 def test_pilots_whose_end_is_known_are_asked_no_more(world):

@@ -1,0 +1,81 @@
+"""Draw docs/images from a run: `./demo --json > report.json; .venv/bin/python scripts/draw_demo.py report.json`.
+
+`demo.svg` is the summary as a terminal shows it, `picture.png` the picture that the jobs rendered, at half its
+size. The summary's text goes to standard output, for the README. Results are named `demo-results`, wherever they lay.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from pathlib import Path, PurePath
+from typing import Any
+
+import msgspec
+from rich.console import Console
+
+from lodesman.demo.png import Image, read_png, write_png
+from lodesman.demo.report import DemoReport
+from lodesman.demo.summary import WIDTH, summary_text, summary_view
+
+ROOT = Path(__file__).resolve().parent.parent
+IMAGES = ROOT / "docs" / "images"
+RESULTS = "demo-results"
+
+
+def main() -> int:
+    """Read the report named on the command line and write both images."""
+    text = Path(sys.argv[1]).read_text(encoding="utf-8")
+    values = msgspec.json.decode(text)
+    picture = Path(values["composition"]["picture"]["path"])
+    report = read_report(values)
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    (IMAGES / "demo.svg").write_text(drawing(report), encoding="utf-8")
+    (IMAGES / "picture.png").write_bytes(write_png(halved(read_png(picture.read_bytes()))))
+    sys.stdout.write(summary_text(report))
+    return 0
+
+
+def read_report(values: dict[str, Any]) -> DemoReport:
+    """The report that these JSON values were made of, with its results at RESULTS."""
+    words = values["composition"]["words"]
+    # Only the first hundred words are told one by one; the others count as one, so that the sum is right.
+    rest = words["total"] - sum(count for _, count in words["counts"])
+    words["counts"].append(["", rest])
+    values["composition"]["picture"]["path"] = f"{RESULTS}/picture.png"
+    values["results"] = RESULTS
+    return msgspec.convert(values, DemoReport, dec_hook=_path)
+
+
+def _path(kind: type, value: Any) -> PurePath:
+    if issubclass(kind, PurePath):
+        return kind(value)
+    raise NotImplementedError
+
+
+def drawing(report: DemoReport) -> str:
+    """The summary as a terminal window, without addresses of fonts on the network."""
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
+    console.print(summary_view(report))
+    svg = console.export_svg(title="./demo", unique_id="demo")
+    plain = re.sub(r"\s*@font-face\s*\{[^}]*\}", "", svg)
+    return "\n".join(line.rstrip() for line in plain.splitlines()) + "\n"
+
+
+def halved(image: Image) -> Image:
+    """Each pixel the mean of four."""
+    width, height = image.width // 2, image.height // 2
+    row = 3 * image.width
+    pixels = bytearray()
+    for y in range(height):
+        for x in range(width):
+            corner = 2 * y * row + 6 * x
+            for colour in range(corner, corner + 3):
+                four = (colour, colour + 3, colour + row, colour + row + 3)
+                pixels.append(sum(image.pixels[place] for place in four) // 4)
+    return Image(width=width, height=height, pixels=bytes(pixels))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

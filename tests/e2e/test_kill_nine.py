@@ -1,0 +1,172 @@
+"""kill -9 of server, pilots and keepers at random moments: no job lost, no attempt run twice.
+
+Each payload appends `$LODESMAN_JOB` (`<job>.<attempt>`) to one file before it works, so what really ran is
+known and is held against what the server says. The moments are random; the seed is in the test's name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+
+import pytest
+
+pytestmark = pytest.mark.e2e
+
+JOBS = 24
+BOUND = 55.0
+SETTINGS = {"pilots.stop_at_exit": False, "pilots.lease_seconds": 4}
+
+
+class Workload:
+    """Quick jobs on two sites, and what really ran."""
+
+    def __init__(self, server) -> None:
+        self.server = server
+        self.ran_file = server.home / "ran"
+        self.ran_file.touch()
+        self.begun = time.monotonic()
+        server.user("ann", "physics")
+        server.user("bob", "bio")
+        self.first = self._submit("ann", JOBS // 2)
+        second = self._submit("bob", JOBS // 2)
+        self.last = second + JOBS // 2 - 1
+
+    def _submit(self, name, count):
+        script = f'echo "$LODESMAN_JOB" >> {self.ran_file}; sleep 0.$(( $JOBID % 7 )); echo done'
+        job = {
+            "Executable": "/bin/sh", "Arguments": ["-c", script], "Parameters": count, "MaxAttempts": 50,
+            "CPUTime": 60,
+        }  # fmt: skip
+        return self.server.submit(job, token=name)
+
+    def ran(self) -> Counter[str]:
+        return Counter(self.ran_file.read_text().split())
+
+    def left(self) -> float:
+        """Seconds until this takes too long."""
+        return BOUND - (time.monotonic() - self.begun)
+
+    def check(self) -> None:
+        """Every job is Done, and each attempt ran at most once; the successful one did run."""
+        server = self.server
+        server.wait_for("Done", self.first, self.last, patience=self.left())
+        ran = self.ran()
+        assert {name: times for name, times in ran.items() if times > 1} == {}
+        told = set()
+        for job in range(self.first, self.last + 1):
+            found = server.get(f"/v1/jobs/{job}")
+            numbers = [one["number"] for one in found["attempts"]]
+            assert numbers == list(range(1, len(numbers) + 1))
+            assert [one["outcome"] for one in found["attempts"]].count("Done") == 1
+            assert ran[f"{job}.{numbers[-1]}"] == 1, "what counts as done has run"
+            told |= {f"{job}.{number}" for number in numbers}
+        assert set(ran) <= told, "nothing ran that the server did not hand out"
+        assert server.get("/v1/standing")["attempts"]["same_number_twice"] == 0
+        order = server.ask("POST", "/v1/service/reconcile", {}, token="service").json
+        assert set(order.values()) == {0}, order
+
+
+def pause(rng, low, high):
+    threading.Event().wait(rng.uniform(low, high))
+
+
+def kill_one(rng, pids):
+    """SIGKILL to one of these; says whether there was one."""
+    if not pids:
+        return False
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(rng.choice(pids), signal.SIGKILL)
+    return True
+
+
+def end(server):
+    """The server stops, and its pilots end by themselves: nothing stays."""
+    for pid in server.pids("pilot.pyz"):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+    server.stop()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_server_is_killed_again_and_again(make_server, seed):
+    rng = random.Random(seed)
+    server = make_server(**SETTINGS).start()
+    work = Workload(server)
+    for _ in range(4):
+        pause(rng, 0.05, 1.5)
+        server.process.kill()
+        server.process.wait()
+        pause(rng, 0.0, 0.5)
+        server.start()
+    work.check()
+    end(server)
+
+
+@pytest.mark.parametrize("seed", [4, 5])
+def test_the_server_is_killed_while_it_starts(make_server, seed):
+    rng = random.Random(seed)
+    server = make_server(**SETTINGS).start()
+    work = Workload(server)
+    for _ in range(5):
+        server.process.kill()
+        server.process.wait()
+        server.process = server.spawn()
+        pause(rng, 0.05, 1.2)
+    server.process.kill()
+    server.process.wait()
+    server.start()
+    work.check()
+    end(server)
+
+
+@pytest.mark.parametrize("seed", [6, 7])
+def test_pilots_and_keepers_are_killed(make_server, seed):
+    rng = random.Random(seed)
+    server = make_server(**SETTINGS).start()
+    work = Workload(server)
+    killed = 0
+    while killed < 5 and work.left() > BOUND / 2:
+        pause(rng, 0.05, 0.8)
+        killed += kill_one(rng, server.pids(rng.choice(["pilot.pyz", "keeper"])))
+    assert killed
+    work.check()
+    end(server)
+
+
+@pytest.mark.parametrize("seed", [8, 9])
+def test_everything_is_killed(make_server, seed):
+    """Server, background process, pilots, keepers, all of them, in any order."""
+    rng = random.Random(seed)
+    server = make_server(**SETTINGS).start()
+    work = Workload(server)
+    for _ in range(6):
+        pause(rng, 0.05, 1.0)
+        what = rng.choice(["server", "background", "pilot.pyz", "keeper"])
+        if what == "server":
+            server.process.kill()
+            server.process.wait()
+            server.start()
+        else:
+            kill_one(rng, server.pids(what))
+    work.check()
+    end(server)
+
+
+def test_the_whole_machine_goes_down_and_comes_back(make_server):
+    """All processes die at once, payloads too; after the start everything is done again that was not done."""
+    server = make_server(**SETTINGS).start()
+    work = Workload(server)
+    server.process.kill()
+    server.process.wait()
+    for pid in server.processes():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    server.start()
+    work.check()
+    end(server)

@@ -1,0 +1,346 @@
+"""The server as it is run: two processes, local pilots, real jobs, over HTTP."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import shutil
+import signal
+import ssl
+import subprocess
+import tarfile
+import threading
+import time
+import urllib.request
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+pytestmark = pytest.mark.e2e
+
+PATIENCE = 60.0
+
+
+def wait_until(happened, what):
+    deadline = time.monotonic() + PATIENCE
+    while not (found := happened()):
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        threading.Event().wait(0.02)
+    return found
+
+
+def sh(script, **more):
+    return {"Executable": "/bin/sh", "Arguments": ["-c", script], **more}
+
+
+def unpacked(content):
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        return {one.name: archive.extractfile(one).read() for one in archive if one.isfile()}
+
+
+# --- real jobs ------------------------------------------------------------------------------------------
+
+
+def test_a_job_from_its_input_file_to_its_output(server):
+    content = b"three\nblind\nmice\n"
+    sha = hashlib.sha256(content).hexdigest()
+    uploaded = server.ask("POST", "/v1/sandboxes", content, token="ann", X_Sha256=sha)
+    assert uploaded.json == {"sha256": sha, "size": len(content)}
+    job = server.submit(
+        sh("wc -l < mice.txt; echo warn >&2; date > when", InputSandbox=["mice.txt"], OutputSandbox=["when"]),
+        sandboxes={"mice.txt": {"sha256": sha, "size": len(content)}},
+    )
+    server.wait_for("Done", job)
+    found = server.get(f"/v1/jobs/{job}", "ann")
+    assert (found["exit_code"], found["attempt"], found["cause"]) == (0, 1, "ok")
+    assert [event["event"] for event in found["events"]] == ["Waiting", "Matched", "Running", "Done"]
+    output = server.ask("GET", f"/v1/jobs/{job}/output", token="ann")
+    assert output.headers["x-sha256"] == hashlib.sha256(output.body).hexdigest()
+    files = unpacked(output.body)
+    assert (files["std.out"].strip(), files["std.err"]) == (b"3", b"warn\n")
+    assert files["when"]
+    logs = server.get(f"/v1/jobs/{job}/logs", "ann")
+    assert (logs["live"], "warn" in logs["tail"]) == (False, True)
+    assert server.ask("GET", f"/v1/jobs/{job}/output", token="bob").status == 404
+
+
+def test_an_array_on_two_sites(server):
+    first = server.submit(sh("echo $JOBID %s", Parameters=12))
+    server.wait_for("Done", first, first + 11)
+    rows = server.get(f"/v1/jobs?first={first}&last={first + 11}", "ann")["jobs"]
+    assert {row["site"] for row in rows} <= {"North", "South"}
+    one = unpacked(server.ask("GET", f"/v1/jobs/{first + 4}/output", token="ann").body)
+    assert one["std.out"].split()[0] == str(first + 4).encode()
+
+
+def test_failures_tell_why(server):
+    first = server.submit(sh("exit 7"), sh("kill -9 $$"), {"Executable": "no-such-program"})
+    server.wait_for("Failed", first, first + 2)
+    reasons = [server.get(f"/v1/jobs/{job}")["reason"] for job in range(first, first + 3)]
+    assert "exit code 7" in reasons[0]
+    assert "signal 9" in reasons[1]
+    assert "no-such-program" in reasons[2]
+
+
+def test_a_running_job_is_killed_with_all_it_started(server):
+    job = server.submit(sh("setsid sleep 97531 & sleep 97531"))
+    server.wait_for("Running", job)
+    answer = server.ask("POST", "/v1/jobs/control", {"action": "kill", "ranges": [[job, job]]}, token="ann")
+    assert answer.json["changed"] == 1
+    assert server.states(job, job) == {job: "Killed"}
+    wait_until(
+        lambda: server.get(f"/v1/jobs/{job}")["attempts"][0]["ended_at"] is not None, "the end of the attempt"
+    )
+    assert [command for command in server.processes().values() if "97531" in command] == []
+
+
+def test_what_a_running_job_prints_is_seen_live(server):
+    job = server.submit(sh("echo step one; read never < /dev/zero & sleep 100"))
+
+    def seen():
+        reply = server.ask("GET", f"/v1/jobs/{job}/logs", token="ann")
+        return reply.status == 200 and reply.json["live"] and "step one" in reply.json["tail"]
+
+    wait_until(seen, "the first words of the job")
+    server.ask("POST", "/v1/jobs/control", {"action": "kill", "ranges": [[job, job]]}, token="ann")
+
+
+def test_two_groups_and_how_things_stand(server):
+    first = server.submit(*[sh("true")] * 4, token="ann")
+    second = server.submit(*[sh("true")] * 4, token="bob")
+    server.wait_for("Done", first, first + 3)
+    server.wait_for("Done", second, second + 3)
+    told = server.get("/v1/standing")
+    assert {row["group"] for row in told["groups"]} == {"physics", "bio"}
+    assert told["attempts"]["same_number_twice"] == 0
+    assert {row["site"] for row in told["sites"]} <= {"North", "South"}
+
+
+def test_metrics_of_a_working_server(server):
+    text = server.ask("GET", "/metrics", token="admin").body.decode()
+    samples = {one.name for family in text_string_to_metric_families(text) for one in family.samples}
+    assert {"lodesman_jobs", "lodesman_pilots", "lodesman_commits_total", "lodesman_claimed_jobs_total"} <= samples
+
+
+# --- pilots that are this test --------------------------------------------------------------------------
+
+
+def bench(**more):
+    """A job that only a pilot of the test can take."""
+    return {"Site": "Bench", **more}
+
+
+def commands(server):
+    return server.ask("GET", "/v1/hot/metrics").json["commands_total"]
+
+
+class Waiting:
+    """A claim that waits in a thread."""
+
+    def __init__(self, pilot, count=1):
+        self.jobs = []
+        self.done = threading.Event()
+        before = commands(pilot.server)
+        self._thread = threading.Thread(target=self._run, args=(pilot, count), daemon=True)
+        self._thread.start()
+        wait_until(lambda: commands(pilot.server) > before, "the claim's arrival")
+
+    def _run(self, pilot, count):
+        self.jobs = pilot.claim(count, wait=45.0)
+        self.done.set()
+
+    def result(self):
+        assert self.done.wait(PATIENCE)
+        self._thread.join(PATIENCE)
+        return self.jobs
+
+
+def test_a_waiting_claim_is_answered_by_the_very_commit_of_the_submission(server):
+    """Within milliseconds means: no timer and no second look stand between the two."""
+    pilot = server.fake_pilot()
+    for _ in range(5):
+        waiting = Waiting(pilot)
+        assert not waiting.done.is_set()
+        job = server.submit(bench())
+        (got,) = waiting.result()
+        found = server.get(f"/v1/jobs/{job}")
+        assert (got["id"], found["state"]) == (job, "Matched")
+        assert found["claimed_at"] == found["submitted_at"]
+        pilot.report(got)
+    pilot.ask("leave", {"reason": "idle"})
+
+
+def test_pilots_that_wait_share_what_comes(server):
+    pilots = [server.fake_pilot() for _ in range(4)]
+    waiting = [Waiting(pilot) for pilot in pilots]
+    first = server.submit(*[bench()] * 4)
+    got = sorted(job["id"] for one in waiting for job in one.result())
+    assert got == list(range(first, first + 4))
+    for pilot in pilots:
+        pilot.ask("leave", {"reason": "idle"})
+    assert set(server.states(first, first + 3).values()) == {"Waiting"}
+    server.ask("POST", "/v1/jobs/control", {"action": "kill", "ranges": [[first, first + 3]]}, token="ann")
+
+
+def test_a_pilot_that_falls_silent_loses_its_jobs_and_its_token(server):
+    silent, other = server.fake_pilot(), server.fake_pilot()
+    job = server.submit(bench())
+    (claimed,) = silent.claim()
+
+    def given_back():
+        other.ask("heartbeat", {})
+        return server.states(job, job)[job] == "Waiting"
+
+    wait_until(given_back, "the end of the lease")
+    assert silent.ask("heartbeat", {}).status == 401
+    (again,) = other.claim()
+    assert (again["id"], again["attempt"]) == (job, claimed["attempt"] + 1)
+    causes = [one["cause"] for one in server.get(f"/v1/jobs/{job}")["attempts"]]
+    assert causes[0] == "lease-expired"
+    other.report(again)
+    other.ask("leave", {"reason": "idle"})
+
+
+def test_a_large_output_goes_through_while_a_slow_client_takes_it(server):
+    pilot = server.fake_pilot()
+    job = server.submit(bench())
+    (claimed,) = pilot.claim()
+    content = os.urandom(1 << 20) * 30
+    sha = hashlib.sha256(content).hexdigest()
+    path = f"/v1/jobs/{job}/attempts/1/output"
+    assert server.ask("PUT", path, content, token=pilot.token, X_Sha256=sha).status == 200
+    pilot.report(claimed, output={"sha256": sha, "size": len(content)})
+    slow = server.connect()
+    slow.request("GET", f"/v1/jobs/{job}/output", headers={"Authorization": f"Bearer {server.tokens['ann']}"})
+    response = slow.getresponse()
+    got = response.read(100_000)
+    for _ in range(20):  # others do not wait for it
+        assert server.ask("GET", "/v1/me", token="ann").status == 200
+        server.submit(bench(), token="bob")
+    assert hashlib.sha256(got + response.read()).hexdigest() == sha
+    slow.close()
+    assert server.ask("GET", f"/v1/jobs/{job}/output", token="ann").body == content
+    pilot.ask("leave", {"reason": "idle"})
+    server.ask("POST", "/v1/jobs/control", {"action": "kill", "ranges": [[job + 1, job + 20]]}, token="bob")
+
+
+# --- two processes --------------------------------------------------------------------------------------
+
+
+def test_without_its_background_process_the_server_takes_jobs_and_gets_a_new_one(server):
+    running = server.submit(sh("sleep 3; echo survived"))
+    server.wait_for("Running", running)
+    pilot = server.fake_pilot()
+    (background,) = server.pids("background")
+    os.kill(background, signal.SIGKILL)
+    waiting = Waiting(pilot)
+    job = server.submit(bench())
+    assert waiting.result()[0]["id"] == job
+    assert server.ask("GET", "/health").status == 200
+    statuses = set()
+
+    def back():
+        reply = server.ask("GET", "/v1/me", token="ann")
+        statuses.add(reply.status)
+        return reply.status == 200
+
+    wait_until(back, "the new background process")
+    assert statuses <= {200, 503}
+    assert server.pids("background") != [background]
+    server.wait_for("Done", running)
+    assert server.get(f"/v1/jobs/{running}")["attempt"] == 1
+    after = server.submit(sh("true"))
+    server.wait_for("Done", after)
+    assert any("started again" in line["message"] for line in server.log_lines())
+    pilot.ask("leave", {"reason": "idle"})
+
+
+def test_the_background_process_ends_with_the_hot_one(make_server):
+    server = make_server().start()
+    (background,) = server.pids("background")
+    server.process.kill()
+    server.process.wait()
+    wait_until(lambda: background not in server.processes(), "the end of the background process")
+
+
+def test_a_stop_ends_everything_and_nothing_is_lost(make_server):
+    server = make_server().start()
+    server.user("ann", "physics")
+    first = server.submit(*[sh("sleep 30")] * 3)
+    wait_until(lambda: "Running" in server.states(first, first + 2).values(), "a running job")
+    assert server.stop() == 0
+    wait_until(lambda: not server.processes(), "the end of all processes")
+    server.start()
+    assert set(server.states(first, first + 2)) == {first, first + 1, first + 2}
+    assert server.ask("GET", "/v1/me", token="ann").status == 200  # its token is still good
+    server.ask("POST", "/v1/jobs/control", {"action": "kill", "ranges": [[first, first + 2]]}, token="ann")
+    assert server.stop(signal.SIGINT) == 0
+    wait_until(lambda: not server.processes(), "the end of all processes")
+    assert [line for line in server.log_lines() if line["level"] == "critical"] == []
+
+
+def test_two_servers_do_not_share_a_data_directory(make_server):
+    server = make_server().start()
+    second = make_server(**{"server.data": str(server.data)})
+    process = second.spawn()
+    assert process.wait(PATIENCE) == 1
+    assert "Another server already owns" in second.log.read_text()
+    assert server.ask("GET", "/health").status == 200
+
+
+def test_a_port_that_is_taken(make_server):
+    server = make_server().start()
+    second = make_server(**{"server.port": server.port})
+    process = second.spawn()
+    assert process.wait(PATIENCE) != 0
+    assert "address already in use" in second.log.read_text().lower()
+    wait_until(lambda: not second.processes(), "the end of its processes")
+
+
+@pytest.mark.parametrize(
+    ("settings", "word"),
+    [
+        ({"server.host": "0.0.0.0"}, "TLS"),
+        ({"server.port": 70_000}, "port"),
+        ({"pilots.idle_seconds": -1}, "idle_seconds"),
+        ({"resources.files": ["/nowhere/sites.toml"]}, "/nowhere/sites.toml"),
+        ({"server.colour": "red"}, "colour"),
+    ],
+)
+def test_a_server_that_is_configured_wrongly_says_what_and_ends(make_server, settings, word):
+    server = make_server(**settings)
+    assert server.spawn().wait(PATIENCE) == 1
+    (line,) = server.log_lines()
+    assert word in line["message"]
+    assert "trace" not in line
+    assert not (server.data / "lode.db").exists()
+
+
+def test_secrets_are_readable_by_their_owner_only(server):
+    for path in (server.data, server.data / "run", server.data / "sandboxes"):
+        assert path.stat().st_mode & 0o077 == 0
+    for path in (server.data / "admin.token", server.data / "run" / "service.token", server.data / "lode.db"):
+        assert path.stat().st_mode & 0o077 == 0
+    log = server.log.read_text()
+    assert not any(token in log for token in server.tokens.values())
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_with_a_certificate_everything_speaks_tls(make_server, tmp_path):
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
+         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    server = make_server(**{"server.tls_certificate": str(certificate), "server.tls_key": str(key)})
+    context = ssl.create_default_context(cafile=str(certificate))
+    server.tls = context
+    server.start()
+    server.user("ann", "physics")
+    job = server.submit(sh("echo safe"))
+    server.wait_for("Done", job)
+    with pytest.raises(OSError, match=r"."):
+        urllib.request.urlopen(f"http://127.0.0.1:{server.port}/health", timeout=5)
+    assert server.stop() == 0

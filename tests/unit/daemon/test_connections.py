@@ -1,0 +1,221 @@
+"""Heads of requests: in one piece, in many, too large, too late. On real sockets of one loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from lodesman.daemon import connections
+from lodesman.daemon.connections import GuardedProtocol
+
+REQUEST = b"POST /a HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nabc"
+
+
+async def closed(writer):
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
+
+
+class Served:
+    """An application that says what it got, behind the guarded protocol."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, bytes]] = []
+        self.hold = asyncio.Event()
+        self.hold.set()
+        self.port = 0
+
+    async def app(self, scope, receive, send):
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        self.seen.append((scope["path"], body))
+        await self.hold.wait()
+        headers = [(b"content-length", b"2")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    @contextlib.asynccontextmanager
+    async def running(self):
+        config = uvicorn.Config(
+            self.app,
+            log_config=None,
+            access_log=False,
+            ws="none",
+            lifespan="off",
+            proxy_headers=False,
+            interface="asgi3",
+        )
+        config.load()
+        state = ServerState()
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(lambda: GuardedProtocol(config, state, {}), "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        try:
+            yield self
+        finally:
+            server.close()
+            for one in list(state.connections):
+                one.transport.close()
+            for task in list(state.tasks):
+                task.cancel()
+            await asyncio.gather(*state.tasks, return_exceptions=True)
+
+    async def talk(self, *parts):
+        """Send the parts one by one; returns all that came back until the end of the connection."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            for part in parts:
+                writer.write(part)
+                await writer.drain()
+                await asyncio.sleep(0.001)
+            return await reader.read()
+        except ConnectionError:
+            return b""
+        finally:
+            await closed(writer)
+
+
+def run(script, seconds=20.0):
+    async def main():
+        async with Served().running() as served:
+            return await asyncio.wait_for(script(served), seconds)
+
+    return asyncio.run(main())
+
+
+CLOSING = REQUEST.replace(b"host: x", b"connection: close")
+
+
+def test_a_request_in_one_piece():
+    async def script(served):
+        answer = await served.talk(CLOSING)
+        assert served.seen == [("/a", b"abc")]
+        return answer
+
+    assert run(script).endswith(b"\r\n\r\nok")
+
+
+def test_a_request_byte_by_byte():
+    async def script(served):
+        answer = await served.talk(*(CLOSING[n : n + 1] for n in range(len(CLOSING))))
+        assert served.seen == [("/a", b"abc")]
+        return answer
+
+    assert run(script).endswith(b"ok")
+
+
+def test_many_requests_on_one_connection(monkeypatch):
+    monkeypatch.setattr(connections, "HEAD_BYTES", 200)
+
+    async def script(served):
+        answer = await served.talk(*[REQUEST] * 20, REQUEST[:10], REQUEST[10:], CLOSING)
+        assert len(served.seen) == 22
+        return answer
+
+    assert run(script).count(b"200 OK") == 22
+
+
+@pytest.mark.parametrize("start", [b"GET /" + b"x" * 100, b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nname: "])
+def test_a_head_that_never_ends_is_cut_off(monkeypatch, start):
+    monkeypatch.setattr(connections, "HEAD_BYTES", 10_000)
+    sent = []
+
+    async def script(served):
+        def pieces():
+            yield start
+            while True:
+                piece = b"y: " + b"z" * 997 if start.endswith(b"\r\n") else b"z" * 1_000
+                sent.append(len(piece))
+                yield piece + (b"\r\n" if start.endswith(b"\r\n") else b"")
+
+        return await served.talk(*_until(pieces(), 300))
+
+    answer = run(script)
+    assert b"400" in answer.split(b"\r\n")[0] or answer == b""
+
+
+def _until(pieces, most):
+    return [piece for piece, _ in zip(pieces, range(most), strict=False)]
+
+
+def test_a_large_head_in_a_few_pieces_is_taken(monkeypatch):
+    head = b"GET /b HTTP/1.1\r\nconnection: close\r\n" + b"a: " + b"x" * 20_000 + b"\r\n\r\n"
+
+    async def script(served):
+        return await served.talk(head[:5_000], head[5_000:10_000], head[10_000:])
+
+    assert run(script).endswith(b"ok")
+
+
+@pytest.mark.parametrize("words", [b"G", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nname: value\r\n"])
+def test_a_head_that_does_not_come_in_time_is_told_so(monkeypatch, words):
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.05)
+
+    async def script(served):
+        answer = await served.talk(words)
+        assert served.seen == []
+        return answer
+
+    assert b"in time" in run(script)
+
+
+def test_a_client_that_says_nothing_at_all_is_left(monkeypatch):
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.05)
+
+    async def script(served):
+        return await served.talk()
+
+    assert run(script) == b""
+
+
+def test_trickling_does_not_win_time(monkeypatch):
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.05)
+
+    async def script(served):
+        return await served.talk(*[b"x: y\r\n" if n else b"GET / HTTP/1.1\r\n" for n in range(500)])
+
+    answer = run(script)
+    assert b"in time" in answer or answer == b""
+
+
+def test_an_answer_may_take_longer_than_a_head(monkeypatch):
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.05)
+
+    async def script(served):
+        served.hold.clear()
+        asyncio.get_running_loop().call_later(0.2, served.hold.set)
+        return await served.talk(CLOSING)
+
+    assert run(script).endswith(b"ok")
+
+
+def test_half_a_second_request_does_not_garble_the_answer_to_the_first(monkeypatch):
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.05)
+
+    async def script(served):
+        served.hold.clear()
+        return await served.talk(REQUEST, b"GET /b HT")
+
+    assert run(script) == b""
+
+
+def test_a_connection_may_be_idle_between_requests(monkeypatch):
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.05)
+
+    async def script(served):
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        for _ in range(2):
+            writer.write(REQUEST)
+            assert (await reader.readuntil(b"ok")).endswith(b"ok")
+            await asyncio.sleep(0.15)
+        await closed(writer)
+        return len(served.seen)
+
+    assert run(script) == 2
