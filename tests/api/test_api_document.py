@@ -41,7 +41,7 @@ def hot_routes(house):
 
 def read_routes(house):
     return {
-        (method, re.sub(r":int", "", route.path))
+        (method, re.sub(r":id", "", route.path))
         for route in house.reads.routes
         if isinstance(route, Route)
         for method in route.methods or ()

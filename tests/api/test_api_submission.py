@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import threading
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from lodesman.services.prepare import prepare
 
 HELLO = """// a greeting
 [
@@ -126,6 +129,46 @@ def test_an_array_in_a_batch_is_refused(house):
     told = error(house.submit({}, {"Parameters": 3}), 400)
     assert told["data"]["job"] == 1
     assert house.counted() == 0
+
+
+@pytest.mark.parametrize("form", ["text", "texts"])
+def test_others_are_served_while_a_large_submission_is_checked(house, form, monkeypatch):
+    """It is checked beside the event loop; the answer and what is stored are the same as for a small one."""
+    begun, go = threading.Event(), threading.Event()
+
+    def slowly(*words):
+        begun.set()
+        assert go.wait(10)
+        return prepare(*words)
+
+    monkeypatch.setattr("lodesman.api.users.prepare", slowly)
+    comment = "/* " + "x" * 3_000_000 + " */"
+    body = (
+        {"text": HELLO + comment, "form": "jdl"}
+        if form == "text"
+        else {"texts": [HELLO, HELLO + comment[:900_000] + "*/"] * 4}
+    )
+    task, connection = house.open("POST", "/v1/jobs", body, token="ann")
+    house.run(asyncio.to_thread(begun.wait, 10))
+    assert house.get("/health", "")["status"] == "ok"
+    assert house.claim(house.pilot()) == []
+    assert not task.done()
+    go.set()
+    house.run(task)
+    assert (connection.answer().status, house.counted()) == (200, 1 if form == "text" else 8)
+
+
+def test_a_large_submission_that_is_wrong_is_refused_as_any_other(house):
+    text = "/* " + "x" * 300_000 + ' */ [ Executable = "x"; Memory = -1; ]'
+    told = error(house.submit(text=text, form="jdl"), 400)
+    assert told["data"]["attribute"] == "Memory"
+
+
+def test_no_more_than_ten_thousand_jobs_of_their_own_in_one_request(house):
+    for body in ({"jobs": [{"Executable": "x"}] * 10_001}, {"texts": [HELLO] * 10_001}):
+        answer = house.call("POST", "/v1/jobs", body, token="ann")
+        assert (answer.status, "10000" in answer.json["error"]["message"]) == (400, True)
+    assert house.submit(*[{}] * 10_000).json["count"] == 10_000
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """SubmitPools and shares when the configuration changes."""
 
 import msgspec
+from tests.contract.test_jobs_walk import parked
 
 from lodesman.matching import GroupShare, canonical_requirements
 from lodesman.resources import load_resources
@@ -8,7 +9,6 @@ from lodesman.services.policy import Policy
 from lodesman.services.refresh import RefreshPools, SetShares, pool_queues
 from lodesman.services.sessions import load_pools
 from lodesman.services.submit import NewPool
-from tests.contract.test_jobs_walk import parked
 
 SITES = """
 [site.S1.ce.ce.queue.q]
@@ -25,7 +25,10 @@ def policy(one, two):
 def with_pool(house, memory, queues):
     types = policy(1, 1).config.types
     pool = NewPool(
-        id="req1:m", requirements=canonical_requirements({"Memory": memory}, types), vo="vo", queues=tuple(queues)
+        id="req1:m",
+        requirements=canonical_requirements({"Memory": memory}, types),
+        vo="vo",
+        queues=tuple(queues),
     )
     return house.submit(key=house.key(submit_pool="req1:m"), pools=[pool])
 

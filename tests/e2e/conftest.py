@@ -124,7 +124,9 @@ class Server:
 
     def spawn(self) -> subprocess.Popen[bytes]:
         """Start the process; it may end at once."""
-        words = [word for name, value in self.settings.items() for word in ("--set", f"{name}={json.dumps(value)}")]
+        words = [
+            word for name, value in self.settings.items() for word in ("--set", f"{name}={json.dumps(value)}")
+        ]
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "lodesman.daemon", "server", *words],
@@ -186,7 +188,8 @@ class Server:
 
     def pids(self, word: str) -> list[int]:
         """Processes whose command line has that word: `server`, `background`, `pilot.pyz`, `keeper`."""
-        return sorted(pid for pid, command in self.processes().items() if f" {word}" in f" {command}" or f"/{word}" in command)
+        found = self.processes()
+        return sorted(pid for pid, command in found.items() if f" {word}" in command or f"/{word}" in command)
 
     def clean_up(self) -> dict[int, str]:
         """Kill whatever is left of it; returns that."""
@@ -207,7 +210,16 @@ class Server:
             return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=self.tls)
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
 
-    def ask(self, method: str, path: str, body: Any = None, *, token: str = "", timeout: float = 30.0, **headers: str) -> Reply:
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        token: str = "",
+        timeout: float = 30.0,
+        **headers: str,
+    ) -> Reply:
         """One request on a connection of its own."""
         raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         given = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -246,7 +258,9 @@ class Server:
         rows = self.get(f"/v1/jobs?all=true&first={first}&last={last}&limit=10000")["jobs"]
         return {row["id"]: row["state"] for row in rows}
 
-    def wait_for(self, state: str, first: int, last: int | None = None, *, patience: float = PATIENCE) -> None:
+    def wait_for(
+        self, state: str, first: int, last: int | None = None, *, patience: float = PATIENCE
+    ) -> None:
         """Wait until these jobs are all in that state."""
         until = first if last is None else last
         try:

@@ -120,7 +120,12 @@ def test_two_groups_and_how_things_stand(server):
 def test_metrics_of_a_working_server(server):
     text = server.ask("GET", "/metrics", token="admin").body.decode()
     samples = {one.name for family in text_string_to_metric_families(text) for one in family.samples}
-    assert {"lodesman_jobs", "lodesman_pilots", "lodesman_commits_total", "lodesman_claimed_jobs_total"} <= samples
+    assert {
+        "lodesman_jobs",
+        "lodesman_pilots",
+        "lodesman_commits_total",
+        "lodesman_claimed_jobs_total",
+    } <= samples
 
 
 # --- pilots that are this test --------------------------------------------------------------------------
@@ -315,6 +320,32 @@ def test_a_server_that_is_configured_wrongly_says_what_and_ends(make_server, set
     assert word in line["message"]
     assert "trace" not in line
     assert not (server.data / "lode.db").exists()
+
+
+def test_a_changed_configuration_is_taken_in_by_both_processes(make_server):
+    server = make_server().start()
+    server.user("ann", "physics")
+    sites = server.home / "sites.toml"
+    before = sites.read_text()
+    refused = server.ask(
+        "POST", "/v1/jobs", {"jobs": [{"Executable": "x", "Site": "New", "CPUTime": 5}]}, token="ann"
+    )
+    assert refused.status == 400
+    new = '[site.New]\nVO = ["lab"]\n[site.New.ce.cx]\nBackend = "by-hand"\n[site.New.ce.cx.queue.q]\nCPUTime = 100\n'
+    sites.write_text(before + new)
+
+    def names():
+        return {row["site"] for row in server.get("/v1/sites", "ann")["sites"]}
+
+    wait_until(lambda: "New" in names(), "the new site in the background process")
+    body = {"jobs": [{"Executable": "x", "Site": "New", "CPUTime": 5}]}
+    wait_until(
+        lambda: server.ask("POST", "/v1/jobs", body, token="ann").status == 200, "the new site in the hot one"
+    )
+    sites.write_text("[site.New\n")
+    wait_until(lambda: "sites.toml" in server.log.read_text(), "a line in the log about the broken file")
+    assert "New" in names()
+    assert server.ask("POST", "/v1/jobs", body, token="ann").status == 200
 
 
 def test_secrets_are_readable_by_their_owner_only(server):

@@ -17,6 +17,8 @@ Sha = Annotated[str, Meta(pattern=f"^[0-9a-f]{{64}}{END}")]
 Number = Annotated[int, Meta(ge=1, le=1 << 53)]
 Code = Annotated[int, Meta(ge=-(1 << 31), le=1 << 32)]
 Size = Annotated[float, Meta(ge=0)]
+# Jobs of their own in one request: they are stored in one transaction, while everybody waits.
+MOST_JOBS = 10_000
 
 
 class JoinBody(Struct):
@@ -117,8 +119,8 @@ class SubmitBody(Struct):
     """
 
     text: str | None = None
-    texts: list[str] | None = None
-    jobs: list[dict[str, Any]] | None = None
+    texts: Annotated[list[str], Meta(max_length=MOST_JOBS)] | None = None
+    jobs: Annotated[list[dict[str, Any]], Meta(max_length=MOST_JOBS)] | None = None
     form: Annotated[str, Meta(pattern=rf"^(jdl|cfg|json)?{END}")] = ""
     group: Text = ""
     hold_if_impossible: bool = False

@@ -46,6 +46,8 @@ class Core:
         self.heartbeat_seconds = heartbeat_seconds
         self.journal = Journal(writer, clock=clock, deliver=self._deliver, at_end=at_end)
         self.reader = open_reader(path)
+        # For one thread at a time beside the loop.
+        self.second_reader = open_reader(path)
         self.templates = Templates(self.reader)
         self.principals: dict[bytes, Principal] = load_principals(self.reader)
         self.sessions: dict[int, PilotSession] = load_sessions(self.reader, now=ticks())

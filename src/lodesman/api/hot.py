@@ -23,7 +23,7 @@ from lodesman.errors import LodesmanError, NotFound, Unavailable
 
 log = logging.getLogger(__name__)
 
-LOGS = re.compile(r"/v1/jobs/(\d{1,18})/logs")
+LOGS = re.compile(r"/v1/jobs/([0-9]{1,18})/logs")
 
 Life = Callable[[], Awaitable[None]]
 

@@ -15,7 +15,10 @@ from lodesman.api import bodies
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One operation: method, path, what it does, its body (if any) and who may ask."""
+    """One operation: method, path, what it does, its body (if any) and who may ask.
+
+    `sha256`: the body is a file whose checksum stands in a header.
+    """
 
     method: str
     path: str
@@ -24,6 +27,7 @@ class Call:
     who: str = "user"
     query: tuple[str, ...] = ()
     media: str = "application/json"
+    sha256: bool = False
 
 
 CALLS: tuple[Call, ...] = (
@@ -36,7 +40,8 @@ CALLS: tuple[Call, ...] = (
     Call(method="get", path="/v1/jobs/{job}/logs", summary="The last 64 kB of output"),
     Call(method="get", path="/v1/jobs/{job}/output", summary="The output sandbox", media="application/gzip"),
     Call(method="post", path="/v1/jobs/control", summary="Kill, hold, release, reschedule, delete", body=bodies.ControlBody),
-    Call(method="post", path="/v1/sandboxes", summary="Upload an input file", media="application/octet-stream"),
+    Call(method="post", path="/v1/sandboxes", summary="Upload an input file", media="application/octet-stream",
+         sha256=True),
     Call(method="get", path="/v1/sandboxes/{digest}", summary="Is a file there (users), or the file (pilots)"),
     Call(method="get", path="/v1/pilots", summary="Pilots", query=("all", "limit")),
     Call(method="post", path="/v1/pilots/drain", summary="Let pilots finish and leave", body=bodies.DrainBody, who="admin"),
@@ -56,7 +61,7 @@ CALLS: tuple[Call, ...] = (
     Call(method="post", path="/v1/pilots/report", summary="A pilot reports", body=bodies.ReportsBody, who="pilot"),
     Call(method="post", path="/v1/pilots/leave", summary="A pilot leaves", body=bodies.LeaveBody, who="pilot"),
     Call(method="put", path="/v1/jobs/{job}/attempts/{attempt}/output", summary="A pilot stores an output sandbox",
-         who="pilot", media="application/gzip"),
+         who="pilot", media="application/gzip", sha256=True),
     Call(method="get", path="/health", summary="Is the server well", who="nobody"),
     Call(method="get", path="/v1/openapi.json", summary="This document", who="nobody"),
     Call(method="get", path="/metrics", summary="Prometheus metrics", media="text/plain"),
@@ -94,6 +99,8 @@ def _operation(call: Call) -> dict[str, Any]:
     parameters = [_parameter(name, "path") for name in names] + [
         _parameter(name, "query") for name in call.query
     ]
+    if call.sha256:
+        parameters.append(_SHA)
     operation: dict[str, Any] = {
         "summary": call.summary,
         "operationId": f"{call.method}{re.sub(r'[^a-z]+', '_', call.path)}".strip("_"),
@@ -128,6 +135,13 @@ def _parameter(name: str, place: str) -> dict[str, Any]:
     return {"name": name, "in": place, "required": place == "path", "schema": schema}
 
 
+_SHA = {
+    "name": "X-Sha256",
+    "in": "header",
+    "required": True,
+    "description": "The SHA-256 of the body in lower-case hexadecimal.",
+    "schema": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+}
 _ERROR = {
     "type": "object",
     "required": ["error"],

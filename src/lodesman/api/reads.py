@@ -14,6 +14,7 @@ from typing import Any
 import apsw
 import msgspec
 from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
@@ -65,7 +66,7 @@ class ReadSide:
     def job(self, request: Request, who: Principal) -> views.Row:
         """The job of the path, if the caller may see it."""
         job_id = request.path_params["job"]
-        job = views.find_job(self.db, job_id) if job_id <= MOST_ID else None
+        job = views.find_job(self.db, job_id)
         may = may_touch(who, self.policy.sharing_groups())
         if job is None or not may(job["owner"], job["group"], job["vo"]):
             raise NotFound(f"There is no job {job_id} that is yours.", job=job_id)
@@ -173,8 +174,6 @@ class Calls:
         """PUT /v1/jobs/{job}/attempts/{attempt}/output."""
         pilot = need_pilot(self.side.who(request))
         job_id, attempt = request.path_params["job"], request.path_params["attempt"]
-        if max(job_id, attempt) > MOST_ID:
-            raise NotFound(f"There is no job {job_id}.", job=job_id)
         sandboxes.check_attempt(self.side.db, pilot, job_id, attempt)
         sha = _sha(request)
         size = await self.side.shelf.store(
@@ -279,6 +278,20 @@ class Calls:
         )
 
 
+class _Id(Convertor[int]):
+    """A number in a path that the database can hold."""
+
+    regex = "[0-9]{1,18}"
+
+    def convert(self, value: str) -> int:
+        """The number."""
+        return int(value)
+
+    def to_string(self, value: int) -> str:
+        """The inverse."""
+        return str(value)
+
+
 def _sha(request: Request) -> str:
     sha = request.headers.get("x-sha256", "")
     if not SHA.fullmatch(sha):
@@ -296,14 +309,15 @@ async def _chunks(request: Request) -> AsyncIterator[bytes]:
 
 def read_app(side: ReadSide) -> Starlette:
     """The application; every route decides who may ask it."""
+    register_url_convertor("id", _Id())
     calls = Calls(side)
     routes = [
         Route("/v1/jobs", calls.jobs),
         Route("/v1/jobs/counts", calls.counts),
-        Route("/v1/jobs/{job:int}", calls.job),
-        Route("/v1/jobs/{job:int}/why", calls.why),
-        Route("/v1/jobs/{job:int}/output", calls.output),
-        Route("/v1/jobs/{job:int}/attempts/{attempt:int}/output", calls.put_output, methods=["PUT"]),
+        Route("/v1/jobs/{job:id}", calls.job),
+        Route("/v1/jobs/{job:id}/why", calls.why),
+        Route("/v1/jobs/{job:id}/output", calls.output),
+        Route("/v1/jobs/{job:id}/attempts/{attempt:id}/output", calls.put_output, methods=["PUT"]),
         Route("/v1/sandboxes", calls.put_input, methods=["POST"]),
         Route("/v1/sandboxes/{digest}", calls.has_input),
         Route("/v1/pilots", calls.pilots),

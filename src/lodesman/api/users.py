@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 
 from lodesman.api import bodies
@@ -15,6 +17,10 @@ from lodesman.services.pilots import DrainPilots
 from lodesman.services.prepare import prepare
 from lodesman.services.submit import Submit, Submitted
 
+# Bytes of a submission above which its checks would keep everybody waiting.
+LARGE_TEXT = 1 << 18
+LARGE_BATCH = 2 << 20
+
 SUBMIT = msgspec.json.Decoder(bodies.SubmitBody)
 CONTROL = msgspec.json.Decoder(bodies.ControlBody)
 DRAIN = msgspec.json.Decoder(bodies.DrainBody)
@@ -27,12 +33,21 @@ class UserCalls:
 
     def __init__(self, core: Core) -> None:
         self.core = core
+        self._one_large = asyncio.Lock()
 
     async def submit(self, scope: Scope, receive: Receive, send: Send, who: Principal) -> None:
         """POST /v1/jobs."""
         need_user(who, "jobs:write")
-        body = decode(SUBMIT, await read_body(scope, receive, SUBMIT_BODY))
-        prepared, notices = prepare(body, who, self.core.policy, self.core.reader)
+        raw = await read_body(scope, receive, SUBMIT_BODY)
+        body = decode(SUBMIT, raw)
+        if len(raw) <= (LARGE_TEXT if body.text is not None else LARGE_BATCH):
+            prepared, notices = prepare(body, who, self.core.policy, self.core.reader)
+        else:
+            # Seconds of work: beside the loop, where it slows the others but does not stop them.
+            async with self._one_large:
+                prepared, notices = await asyncio.to_thread(
+                    prepare, body, who, self.core.policy, self.core.second_reader
+                )
         told = [
             {"attribute": n.attribute, "message": n.message, "line": n.line, "column": n.column}
             for n in notices

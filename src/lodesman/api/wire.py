@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import msgspec
 
 from lodesman.api.deadlines import deadlines_here
-from lodesman.errors import InvalidRequest, LodesmanError, TooLarge
+from lodesman.errors import InvalidRequest, LodesmanError, TooLarge, Unavailable
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -21,6 +22,7 @@ SLOWEST_BYTES = 1 << 16
 SMALL_BODY = 1 << 20
 REPORT_BODY = 8 << 20
 SUBMIT_BODY = 32 << 20
+LARGE_BODIES = 256 << 20
 
 STATUS = {
     "unauthorized": 401,
@@ -46,7 +48,11 @@ class Disconnected(Exception):
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
-    """The whole body. Raises TooLarge over `limit` bytes, InvalidRequest if it does not come in time."""
+    """The whole body.
+
+    Raises TooLarge over `limit` bytes, InvalidRequest if it does not come in time, Unavailable while other
+    large bodies take all the room that there is for them.
+    """
     declared = header(scope, b"content-length")
     size = int(declared) if declared.isdigit() else limit
     if size > limit and declared:
@@ -54,6 +60,34 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     if declared == b"0":
         return _part(await receive())
     seconds = BODY_SECONDS + size / SLOWEST_BYTES
+    if size <= SMALL_BODY:
+        return await _in_time(receive, limit, seconds)
+    with _ROOM.of(size):
+        return await _in_time(receive, limit, seconds)
+
+
+class _Room:
+    """Bytes of memory for large bodies that are on their way; one event loop uses it."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    @contextmanager
+    def of(self, size: int) -> Iterator[None]:
+        """Room for one body. Raises Unavailable."""
+        if size > self.left:
+            raise Unavailable("Too many large requests are on their way.", hint="Try again in a moment.")
+        self.left -= size
+        try:
+            yield
+        finally:
+            self.left += size
+
+
+_ROOM = _Room(LARGE_BODIES)
+
+
+async def _in_time(receive: Receive, limit: int, seconds: float) -> bytes:
     deadlines, task = deadlines_here(), asyncio.current_task()
     assert task is not None  # noqa: S101
     deadlines.enter(task, seconds)

@@ -6,9 +6,14 @@ The web server itself waits for ever and keeps whatever comes; bodies have their
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+# What strangers send must not fill the log; faults of ours are errors.
+log = logging.getLogger(__name__)
+log.setLevel(logging.ERROR)
 
 HEAD_SECONDS = 30.0
 # Beyond the first piece of a head that came in pieces (a piece has at most 256 kB).
@@ -20,8 +25,10 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
+        self.logger = log
         self._late: asyncio.TimerHandle | None = None
         self._head_bytes = 0
+        self._answering: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client is there; it has some time for its first words."""
@@ -29,9 +36,20 @@ class GuardedProtocol(HttpToolsProtocol):
         self._late = self.loop.call_later(HEAD_SECONDS, self._too_late)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection has ended."""
+        """The connection has ended: the request that is being answered hears of it, and not only the last."""
         self._stop_waiting()
+        answering, self._answering = self._answering, None
+        if answering is not None and not answering.response_complete:
+            answering.disconnected = True
+            answering.message_event.set()
         super().connection_lost(exc)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answering = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """A client that wants another protocol gets none; that is not worth a line."""
 
     def data_received(self, data: bytes) -> None:
         """Bytes came. The head is complete as soon as there is a cycle that answers it."""

@@ -21,6 +21,7 @@ from lodesman.api.forward import Forwarder
 from lodesman.api.hot import HotApp
 from lodesman.config import ServerConfig
 from lodesman.daemon import bootstrap
+from lodesman.daemon.connections import GuardedProtocol
 from lodesman.daemon.logs import start_logging
 from lodesman.daemon.watch import ConfigWatch
 from lodesman.errors import LodesmanError
@@ -141,10 +142,15 @@ class Server:
     async def _keep_background(self) -> None:
         """Start the background process, and start it again when it ends."""
         while not self._stopping:
-            self._background = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "lodesman.daemon", "background", *self._arguments,
-                stdin=asyncio.subprocess.PIPE,
-            )  # fmt: skip
+            try:
+                self._background = await asyncio.create_subprocess_exec(
+                    sys.executable, "-m", "lodesman.daemon", "background", *self._arguments,
+                    stdin=asyncio.subprocess.PIPE,
+                )  # fmt: skip
+            except OSError as fault:
+                log.error("the background process cannot be started yet: %s", fault)  # noqa: TRY400 - no bug
+                await asyncio.sleep(RESTART_SECONDS)
+                continue
             code = await self._background.wait()
             if not self._stopping:
                 log.error("the background process ended and is started again", extra={"exit_code": code})
@@ -178,7 +184,7 @@ def run_server(config: ServerConfig, arguments: list[str], load: Callable[[], Se
             host=tls.host,
             port=tls.port,
             loop="uvloop",
-            http="httptools",
+            http=GuardedProtocol,
             ws="none",
             log_config=None,
             access_log=False,

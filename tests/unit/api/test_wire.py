@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lodesman import errors
 from lodesman.api import deadlines, wire
-from lodesman.errors import InvalidRequest, LodesmanError, SyntaxFault, TooLarge
+from lodesman.errors import InvalidRequest, LodesmanError, SyntaxFault, TooLarge, Unavailable
 
 
 def read(chunks, *, limit=100, declared=None, end="body"):
@@ -93,6 +93,33 @@ def test_a_task_that_is_cancelled_while_it_reads_stays_cancelled():
         return task.cancelled()
 
     assert asyncio.run(run())
+
+
+def test_large_bodies_share_what_memory_there_is_for_them(monkeypatch):
+    monkeypatch.setattr(wire, "SMALL_BODY", 10)
+    monkeypatch.setattr(wire, "_ROOM", wire._Room(100))
+
+    async def run():
+        go = asyncio.Event()
+
+        async def slow():
+            await go.wait()
+            return {"type": "http.request", "body": b"x", "more_body": False}
+
+        def read_one(declared):
+            scope = {"headers": [(b"content-length", declared)] if declared else []}
+            return asyncio.ensure_future(wire.read_body(scope, slow, 60))
+
+        first, small = read_one(b"60"), read_one(b"10")
+        await asyncio.sleep(0)
+        for declared in (b"60", b""):  # without a length it may become as long as is allowed
+            with pytest.raises(Unavailable):
+                await read_one(declared)
+        go.set()
+        assert [await one for one in (first, small, read_one(b"60"))] == [b"x"] * 3
+        return wire._ROOM.left
+
+    assert asyncio.run(run()) == 100
 
 
 class Thing(msgspec.Struct):

@@ -161,7 +161,9 @@ def test_hostile_members(unpacked, tmp_path, entries):
 
 
 @pytest.mark.parametrize(
-    "raw", [b"not an archive", b"\x1f\x8b", gzip.compress(b"text"), tar_of(entry("a", b"x" * 10_000))[:-200]]
+    "raw",
+    [b"not an archive", b"\x1f\x8b", gzip.compress(b"text"), tar_of(entry("a", b"x" * 10_000))[:-200]],
+    ids=["no archive", "head only", "no tar inside", "cut off"],
 )
 def test_broken_archives(unpacked, raw):
     with pytest.raises(BadSandbox):

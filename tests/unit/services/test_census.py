@@ -87,9 +87,7 @@ def test_an_ended_pilot_is_told_once_lost_if_it_had_joined(world):
     number = world.pilot("a", joined=True)
     world.batch.says("native-a", NativeState.ENDED, exit_code=137, detail="killed by a signal")
     assert world.tick() == 1
-    assert world.posted == [
-        ("ended", {"pilot": number, "state": "Lost", "reason": "killed by a signal"})
-    ]
+    assert world.posted == [("ended", {"pilot": number, "state": "Lost", "reason": "killed by a signal"})]
     assert world.told == [(SHORT, True, "")]  # it had joined: the queue works
 
 
@@ -108,7 +106,9 @@ def test_an_ended_pilot_that_never_joined_speaks_against_its_queue(world):
     number = world.pilot("a")
     world.batch.says("native-a", NativeState.ENDED, exit_code=2)
     world.tick()
-    assert world.posted == [("ended", {"pilot": number, "state": "Aborted", "reason": "ended with exit code 2"})]
+    assert world.posted == [
+        ("ended", {"pilot": number, "state": "Aborted", "reason": "ended with exit code 2"})
+    ]
     assert world.told == [(SHORT, False, "ended with exit code 2")]
 
 

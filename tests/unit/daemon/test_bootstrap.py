@@ -1,0 +1,177 @@
+"""The first start and all later ones: users, tokens, directories; logs; arguments of a process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+
+from lodesman.config import load_config
+from lodesman.daemon import __main__ as entry
+from lodesman.daemon import bootstrap
+from lodesman.daemon.background import every
+from lodesman.daemon.logs import JsonLines
+from lodesman.errors import InvalidConfig, Unavailable
+from lodesman.services.accounts import find_principal, load_principals
+from lodesman.services.pilots import hash_token
+from lodesman.store.engine import open_writer
+
+
+@pytest.fixture
+def config(tmp_path):
+    sites = tmp_path / "sites.toml"
+    sites.write_text('[group.physics]\nvo = "lab"\n[group.bio]\nvo = "lab"\n')
+    return load_config(
+        None, overrides={"server": {"data": str(tmp_path / "data")}, "resources": {"files": [str(sites)]}}
+    )
+
+
+@pytest.fixture
+def db(config):
+    found = open_writer(config.database)
+    yield found
+    found.close()
+
+
+def token_in(path: Path) -> bytes:
+    return hash_token(path.read_text().strip())
+
+
+def test_the_first_start_makes_an_administrator_of_all_groups(config, db):
+    bootstrap.prepare(db, config, now=5.0)
+    who = find_principal(db, token_in(config.data / "admin.token"))
+    assert who is not None
+    assert (who.name, who.vo, who.admin, who.groups) == ("admin", "lab", True, ("physics", "bio"))
+    assert who.expires_at is None
+    service = find_principal(db, token_in(config.data / "run" / "service.token"))
+    assert service is not None
+    assert service.kind == "service"
+
+
+def test_later_starts_keep_the_administrator_and_change_the_service_s_token(config, db):
+    bootstrap.prepare(db, config, now=5.0)
+    admin, service = (token_in(config.data / name) for name in ("admin.token", "run/service.token"))
+    bootstrap.prepare(db, config, now=6.0)
+    assert token_in(config.data / "admin.token") == admin
+    assert find_principal(db, admin) is not None
+    assert find_principal(db, service) is None
+    assert [who.kind for who in load_principals(db).values()].count("service") == 1
+
+
+def test_a_lost_token_file_is_made_anew(config, db):
+    bootstrap.prepare(db, config, now=5.0)
+    (config.data / "admin.token").unlink()
+    bootstrap.prepare(db, config, now=6.0)
+    assert find_principal(db, token_in(config.data / "admin.token")) is not None
+
+
+def test_nobody_else_can_read_what_is_secret(config, db):
+    bootstrap.prepare(db, config, now=5.0)
+    for name in (".", "run", "sandboxes", "admin.token", "run/service.token"):
+        assert (config.data / name).stat().st_mode & 0o077 == 0, name
+
+
+def test_a_secret_is_written_whole(tmp_path):
+    path = tmp_path / "secret"
+    for text in ("one", "two"):
+        bootstrap.write_secret(path, text)
+        assert path.read_text() == f"{text}\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def record(message="it ran", **extra):
+    made = logging.makeLogRecord(
+        {"name": "lodesman.x", "levelno": 30, "levelname": "WARNING", "msg": message, **extra}
+    )
+    return json.loads(JsonLines("hot").format(made))
+
+
+def test_a_log_line_is_one_json_object_with_its_extras():
+    line = record(pilot=5, queue=Path("/a"))
+    assert (line["level"], line["process"], line["logger"], line["message"]) == (
+        "warning",
+        "hot",
+        "lodesman.x",
+        "it ran",
+    )
+    assert (line["pilot"], line["queue"]) == (5, "/a")
+    assert "args" not in line
+    assert "\n" not in JsonLines("hot").format(logging.makeLogRecord({"msg": "two\nlines"}))
+
+
+def test_a_log_line_of_a_fault_has_its_trace():
+    try:
+        raise KeyError("inner")
+    except KeyError:
+        line = record(exc_info=sys.exc_info())
+    assert "KeyError" in line["trace"]
+
+
+def test_arguments_lead_to_a_configuration():
+    path, overrides = entry.parse(
+        [
+            "--config",
+            "/etc/lode.toml",
+            "--set",
+            "server.port=80",
+            "--set",
+            'server.data="x=y"',
+            "--set",
+            "a.b=[1]",
+        ]
+    )
+    assert path == Path("/etc/lode.toml")
+    assert overrides == {"server": {"port": 80, "data": "x=y"}, "a": {"b": [1]}}
+    assert entry.parse([]) == (None, {})
+
+
+def test_an_argument_that_is_no_json_is_named():
+    with pytest.raises(InvalidConfig, match=r"server\.port"):
+        entry.parse(["--set", "server.port=eighty"])
+
+
+@pytest.mark.parametrize("name", ["server", "background"])
+def test_a_process_that_cannot_start_says_why_in_one_line(monkeypatch, capsys, name):
+    monkeypatch.setattr(sys, "argv", ["daemon", name, "--set", "server.port=70000"])
+    before = logging.getLogger().handlers[:], logging.getLogger().level
+    try:
+        assert entry.main() == 1
+    finally:
+        logging.getLogger().handlers[:], level = before
+        logging.getLogger().setLevel(level)
+    (line,) = [json.loads(text) for text in capsys.readouterr().err.splitlines()]
+    assert (line["level"], line["process"], "port" in line["message"]) == ("critical", name, True)
+
+
+def test_a_step_that_fails_is_tried_again_until_the_end():
+    faults = [Unavailable("not now"), KeyError("a bug"), OSError("disk"), None, None]
+
+    async def main():
+        stop, done = asyncio.Event(), []
+        loop = asyncio.get_running_loop()
+
+        def step():
+            fault = faults[len(done)]
+            done.append(fault)
+            if len(done) == len(faults):
+                loop.call_soon_threadsafe(stop.set)
+            if fault is not None:
+                raise fault
+
+        await asyncio.wait_for(every(0.001, step, stop), 10)
+        return done
+
+    assert asyncio.run(main()) == faults
+
+
+def test_no_step_begins_after_the_end():
+    async def main():
+        stop = asyncio.Event()
+        stop.set()
+        await every(0.001, lambda: pytest.fail("a step began"), stop)
+
+    asyncio.run(main())
