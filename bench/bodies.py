@@ -27,11 +27,13 @@ def job(number: int) -> dict[str, Any]:
 def jdl(number: int) -> str:
     """The same job as a text in JDL."""
     one = job(number)
-    lists = {name: "{" + ", ".join(f'"{item}"' for item in one[name]) + "}" for name in ("OutputSandbox", "Site")}
+    lists = {
+        name: "{" + ", ".join(f'"{item}"' for item in one[name]) + "}" for name in ("OutputSandbox", "Site")
+    }
     return (
-        f"[\n  JobName = \"{one['JobName']}\";\n  Executable = \"{one['Executable']}\";\n"
-        f"  Arguments = \"{' '.join(one['Arguments'])}\";\n  StdOutput = \"std.out\";\n  StdError = \"std.err\";\n"
-        f"  OutputSandbox = {lists['OutputSandbox']};\n  Environment = {{\"RUN={number}\"}};\n"
+        f'[\n  JobName = "{one["JobName"]}";\n  Executable = "{one["Executable"]}";\n'
+        f'  Arguments = "{" ".join(one["Arguments"])}";\n  StdOutput = "std.out";\n  StdError = "std.err";\n'
+        f'  OutputSandbox = {lists["OutputSandbox"]};\n  Environment = {{"RUN={number}"}};\n'
         f"  CPUTime = {one['CPUTime']};\n  Site = {lists['Site']};\n]\n"
     )
 
@@ -43,7 +45,9 @@ def json_batch(first: int, count: int) -> bytes:
 
 def jdl_batch(first: int, count: int) -> bytes:
     """A batch of distinct JDL texts."""
-    return json.dumps({"texts": [jdl(first + k) for k in range(count)], "form": "jdl"}, separators=(",", ":")).encode()
+    return json.dumps(
+        {"texts": [jdl(first + k) for k in range(count)], "form": "jdl"}, separators=(",", ":")
+    ).encode()
 
 
 def values_record(count: int) -> bytes:

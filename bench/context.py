@@ -65,7 +65,9 @@ class Context:
         found: dict[str, Any] = json.loads((data / "tokens.json").read_text())
         return found
 
-    def server(self, data: Path, *, settings: Mapping[str, Any] | None = None, resources_file: Path | None = None) -> Server:
+    def server(
+        self, data: Path, *, settings: Mapping[str, Any] | None = None, resources_file: Path | None = None
+    ) -> Server:
         """A server on a world, with the large grid as its resources."""
         file = resources_file or self.home / "grid.toml"
         if not file.exists():

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.oracle import check_answer, eligible
+
 from lodesman.matching import GroupShare
 from lodesman.services.claim import Claim, Claimed, serve_parked
 from lodesman.services.live import Live
@@ -34,9 +35,7 @@ class Engine:
         self.live.matcher.set_shares(shares)
         self.sessions: list[PilotSession] = list(load_sessions(self.reader, now=0.0).values())
         self._checkpoints = Checkpointer(self._writer, path)
-        self.journal = Journal(
-            self._writer, deliver=self._deliver, at_end=partial(serve_parked, self.live)
-        )
+        self.journal = Journal(self._writer, deliver=self._deliver, at_end=partial(serve_parked, self.live))
         self._serial = 0
         self.latencies: list[float] = []
         self.empty = 0
@@ -73,7 +72,7 @@ class Engine:
     def check(self, samples: int, rng: random.Random) -> int:
         """The oracle: claim as some pilots and hold the answer against every task queue. Raises WrongAnswer."""
         for session in rng.sample(self.sessions, min(samples, len(self.sessions))):
-            queues = [q for q in self.live.matcher.index.queues()]
+            queues = list(self.live.matcher.index.queues())
             box: list[list[Claimed]] = []
             claim = self.claim(session, box.append)
             allowed = eligible(queues, claim.request)

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import apsw
-
 from bench.generator import need_wrk, wrk
+
 from lodesman.demo.grid import free_port
 
 HERE = Path(__file__).parent

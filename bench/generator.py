@@ -14,9 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).parent
-RESULT = re.compile(
-    r"RESULT requests=(\d+) seconds=([\d.]+) p50_ms=([\d.]+) p99_ms=([\d.]+) failed=(\d+)"
-)
+RESULT = re.compile(r"RESULT requests=(\d+) seconds=([\d.]+) p50_ms=([\d.]+) p99_ms=([\d.]+) failed=(\d+)")
 ANSWER_SECONDS = 120.0
 
 
@@ -62,7 +60,9 @@ def need_wrk() -> str:
     return found
 
 
-def wrk(url: str, script: str, *, seconds: float, connections: int = 64, core: int | None = 1, **given: str) -> Load:
+def wrk(
+    url: str, script: str, *, seconds: float, connections: int = 64, core: int | None = 1, **given: str
+) -> Load:
     """Run wrk on one core with one of our scripts; `given` becomes its environment (BENCH_NAME)."""
     command = [need_wrk(), "-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s", "--timeout", "60s",
                "-s", str(HERE / script), url]  # fmt: skip
@@ -71,7 +71,12 @@ def wrk(url: str, script: str, *, seconds: float, connections: int = 64, core: i
     settings = {f"BENCH_{name.upper()}": value for name, value in given.items()}
     before = os.times()
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, **settings}, timeout=seconds + 120
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **settings},
+        timeout=seconds + 120,
     )
     after = os.times()
     if done.returncode:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 
 from bench.world import Place, Workload
+
 from lodesman.matching import GroupShare, TaskQueueKey
 
 VOS = [f"vo{n}" for n in range(4)]

@@ -1,4 +1,4 @@
-"""A picture of the figures: how far each reached its target, as bars on a logarithmic scale. SVG, or PNG without text fonts."""
+"""How far each figure reached its target, as bars on a logarithmic scale: SVG, or PNG without letters."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 
 from bench.figures import Figure, shown
+
 from lodesman.demo.png import Image, write_png
 
 LEFT, BARS, RIGHT, LINE, TOP = 430, 420, 190, 22, 46
@@ -27,16 +28,18 @@ def svg(figures: Sequence[Figure], title: str) -> str:
     height = TOP + LINE * len(shown_figures) + 30
     width = LEFT + BARS + RIGHT
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        'font-family="sans-serif" font-size="13">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" font-size="13">',
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
+        "<style>text { font-family: sans-serif }</style>",
         f'<text x="12" y="24" font-size="16">{escape(title)}</text>',
     ]
     for mark in (0.1, 0.2, 0.5, 1, 2, 5, 10):
         x = LEFT + BARS * place(mark)
         colour = "#000" if mark == 1 else "#ddd"
         parts.append(f'<line x1="{x:.0f}" x2="{x:.0f}" y1="{TOP}" y2="{height - 24}" stroke="{colour}"/>')
-        parts.append(f'<text x="{x:.0f}" y="{height - 8}" text-anchor="middle" font-size="11">{mark:g} x</text>')
+        parts.append(
+            f'<text x="{x:.0f}" y="{height - 8}" text-anchor="middle" font-size="11">{mark:g} x</text>'
+        )
     parts += [_bar(figure, TOP + LINE * k) for k, figure in enumerate(shown_figures)]
     return "\n".join([*parts, "</svg>", ""])
 

@@ -1,4 +1,7 @@
-"""The benchmark: `python bench/run.py [--quick] [--only ROW...] [--json FILE] [--picture FILE.svg]`; see docs/benchmarks.md."""
+"""The benchmark: `python bench/run.py [--quick] [--only ROW...] [--json FILE] [--picture FILE]`.
+
+What the rows mean: docs/benchmarks.md.
+"""
 
 from __future__ import annotations
 

@@ -11,10 +11,11 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from bench.generator import Connection, LoadFault, encode
 from bench.machine import Meter, children, process_cpu, resident_mb
+
 from lodesman.demo.grid import free_port
 
 START_SECONDS, STOP_SECONDS = 120.0, 60.0
@@ -36,13 +37,15 @@ class Server:
         chosen = {**HABITS, "server.port": self.port, "server.data": str(data), **(settings or {})}
         if resources is not None:
             chosen["resources.files"] = [str(resources)]
-        self._arguments = [w for name, value in chosen.items() for w in ("--set", f"{name}={json.dumps(value)}")]
+        self._arguments = [
+            w for name, value in chosen.items() for w in ("--set", f"{name}={json.dumps(value)}")
+        ]
         self._prelude = prelude
         self._cores = cores
         self._process: subprocess.Popen[bytes] | None = None
         self.start_seconds = 0.0
 
-    def __enter__(self) -> Server:
+    def __enter__(self) -> Self:
         """Start it and wait until it is well."""
         program = f"{self._prelude}\nimport sys\nfrom lodesman.daemon.__main__ import main\nsys.exit(main())"
         pinned = ["taskset", "-c", ",".join(map(str, self._cores))] if self._cores else []

@@ -18,6 +18,7 @@ from bench.oracle import WrongAnswer
 from bench.picture import draw
 from bench.rows import choice, claims, fairness, latency, peer, scale, submissions, why
 from bench.table import markdown, missed, plain
+
 from lodesman.errors import LodesmanError
 
 Row = Callable[[Context], list[Figure]]
@@ -41,18 +42,29 @@ FAILED, NO_GENERATOR = 1, 2
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(
-        prog="bench/run.py", description="Measure what the issue promises. Exit codes: 0 measured, 1 a row failed, 2 wrk is missing."
+        prog="bench/run.py",
+        description="Measure what the issue promises. Exit codes: 0 measured, 1 a row failed, 2 wrk is missing.",
     )
-    parser.add_argument("--quick", action="store_true", help="a tenth of every size, once: a check that all works")
+    parser.add_argument(
+        "--quick", action="store_true", help="a tenth of every size, once: a check that all works"
+    )
     parser.add_argument("--only", nargs="+", choices=ROWS, metavar="ROW", help=f"some of: {' '.join(ROWS)}")
-    parser.add_argument("--samples", type=int, default=0, help="samples of each row, the best counts (3; quick: 1)")
+    parser.add_argument(
+        "--samples", type=int, default=0, help="samples of each row, the best counts (3; quick: 1)"
+    )
     parser.add_argument("--json", type=Path, help="write all figures and details here")
     parser.add_argument("--picture", type=Path, help="draw measured against target here (.svg or .png)")
     parser.add_argument("--markdown", type=Path, help="write the table as Markdown here")
-    parser.add_argument("--dirac", type=Path, help="result file of DIRAC's TaskQueueDB with the peer workload")
-    parser.add_argument("--home", type=Path, help="folder for databases, on the disk to measure (default: temporary)")
+    parser.add_argument(
+        "--dirac", type=Path, help="result file of DIRAC's TaskQueueDB with the peer workload"
+    )
+    parser.add_argument(
+        "--home", type=Path, help="folder for databases, on the disk to measure (default: temporary)"
+    )
     parser.add_argument("--prelude", default="", help="Python that the server runs first, for experiments")
-    parser.add_argument("--server-core", type=int, help="pin the server's processes to this core (default: free)")
+    parser.add_argument(
+        "--server-core", type=int, help="pin the server's processes to this core (default: free)"
+    )
     return parser.parse_args(arguments)
 
 

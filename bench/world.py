@@ -196,7 +196,9 @@ def build(data: Path, size: Size, workload: Workload = GRID) -> dict[str, Any]:
     writer.apply_all(commands)
     tokens = _pilots(writer, size.pilots, rng, workload)
     groups = tuple(workload.shares)
-    admin = writer.apply([AddAccount("bench", workload.vo, groups, True), IssueToken("bench", SCOPES, None)])[1]
+    admin = writer.apply([AddAccount("bench", workload.vo, groups, True), IssueToken("bench", SCOPES, None)])[
+        1
+    ]
     writer.db.close()
     found = {"pilots": tokens, "admin": admin}
     (data / "tokens.json").write_text(json.dumps(found))

@@ -16,8 +16,9 @@ from bench.oracle import check_answer, eligible
 from bench.server import Server
 from bench.stats import percentile
 from bench.world import GRID
+
 from lodesman.services.sessions import UNLIMITED, Free, PoolMap, load_sessions
-from lodesman.store.engine import open_reader
+from lodesman.store.engine import only_row, open_reader
 from lodesman.store.task_queues import load_queues
 
 CONNECTIONS, MANY = 64, 50
@@ -29,8 +30,8 @@ def in_process(context: Context) -> list[Figure]:
     """Journal, index and database alone, with 64 waiting clients and with one."""
     size = context.size()
     figures = []
-    for clients, claims in ((64, 100_000), (1, 20_000)):
-        claims = claims // 10 if context.quick else claims
+    for clients, full in ((64, 100_000), (1, 20_000)):
+        claims = full // 10 if context.quick else full
         samples = [_engine_sample(context, claims, clients, number) for number in range(context.samples)]
         top = best(samples, "rate")
         figures.append(
@@ -88,7 +89,7 @@ def over_http(context: Context) -> list[Figure]:
     top = best(one, "rate")
     many = [_http_sample(context, MANY, number).as_dict() for number in range(context.samples)]
     most = best(many, "jobs_per_s")
-    shared = {"size": str(size), "floor_name": "bare HTTP"}
+    shared: dict[str, Any] = {"size": str(size), "floor_name": "bare HTTP"}
     return [
         Figure(row="claims-http", what="durable claims over HTTP, 64 connections, one job each", unit="/s",
                value=top["rate"], target=8_000, floor=context.floors.http, samples=[s["rate"] for s in one],
@@ -114,7 +115,9 @@ def _http_sample(context: Context, count: int, number: int) -> _Sample:
             cores = meter.read(wrk=load.cpu_seconds)
             after = server.ask("GET", "/v1/hot/metrics")
             checked = check_over_http(context, server, data, after["claims_total"] - before["claims_total"])
-            return _Sample(load, after["claimed_jobs_total"] - before["claimed_jobs_total"], cores, checked, warm.rate)
+            return _Sample(
+                load, after["claimed_jobs_total"] - before["claimed_jobs_total"], cores, checked, warm.rate
+            )
     finally:
         context.drop(data)
 
@@ -140,10 +143,8 @@ def check_over_http(context: Context, server: Server, data: Path, asked: int) ->
             request = session.request(ROOM, PoolMap([]))
             body = b'{"claim_token":"oracle-%d-%d","count":1,"resource":{"cores":64}}' % (number, asked)
             found = server.ask("POST", "/v1/pilots/claim", tokens[number], body)["jobs"]
-            given = [db.execute("SELECT tq_id FROM job WHERE id = ?", (job["id"],)).fetchone()[0] for job in found]
+            given = [only_row(db, "SELECT tq_id FROM job WHERE id = ?", (job["id"],))[0] for job in found]
             check_answer(eligible(queues, request), given, request)
         return len(sessions)
     finally:
         db.close()
-
-

@@ -10,6 +10,7 @@ from bench.context import Context
 from bench.figures import Figure
 from bench.oracle import check_answer, eligible
 from bench.stats import StartsTest
+
 from lodesman.matching import GroupShare, Matcher, ResourceRequest, TaskQueueKey, parts_of
 
 SITES, QUEUES_OF_A_GROUP, KINDS, OWNERS = 40, 30, 100, 6
@@ -19,7 +20,7 @@ SURE = 0.001  # a probability under this is taken for a fault
 ENOUGH = 1_000_000  # jobs in each task queue: none runs dry
 
 
-def measure(context: Context) -> list[Figure]:
+def measure(_context: Context) -> list[Figure]:
     """The probability that chance alone explains the distance, for each number of groups."""
     figures = []
     for groups in NUMBERS_OF_GROUPS:

@@ -8,6 +8,7 @@ import sys
 import tarfile
 import time
 from pathlib import Path
+from typing import Any
 
 from bench.context import Context
 from bench.figures import Figure
@@ -53,7 +54,13 @@ def measure(context: Context) -> list[Figure]:
         jobs = 20 if context.quick else 200
         times = _all(server, token, jobs)
     p50, p99 = (1e3 * percentile(times, q) for q in (50, 99))
-    shared = {"unit": "ms", "less": True, "floor_name": "spawn", "floor": 1e3 / context.floors.spawns, "size": f"{jobs} jobs"}
+    shared: dict[str, Any] = {
+        "unit": "ms",
+        "less": True,
+        "floor_name": "spawn",
+        "floor": 1e3 / context.floors.spawns,
+        "size": f"{jobs} jobs",
+    }
     return [
         Figure(row="latency-p50", what="submit to payload start on an idle pilot, half of them within", value=p50,
                target=10, details={"least_ms": 1e3 * min(times)}, **shared),

@@ -32,7 +32,9 @@ def measure(context: Context) -> list[Figure]:
     if context.dirac is None:
         context.say("peer: no result of DIRAC was given (--dirac FILE); only our side is measured")
     report = json.loads(context.dirac.read_text()) if context.dirac else None
-    jobs, queues = (report["params"]["jobs"], report["params"]["requirement_sets"]) if report else (100_000, 10_000)
+    jobs, queues = (
+        (report["params"]["jobs"], report["params"]["requirement_sets"]) if report else (100_000, 10_000)
+    )
     size = Size(jobs=jobs, queues=queues, rows=jobs, pilots=PILOTS)
     theirs = peer_rate(report) if report else None
     return [_against(context, size, clients, theirs) for clients in (1, 64)]

@@ -43,7 +43,9 @@ def _claims(context: Context, large: Size, small: Size) -> list[Figure]:
 
 def _ratio(found: dict[str, list[float]], clients: int, large: Size, small: Size) -> Figure:
     of, per = found[f"large-{clients}"], found[f"small-{clients}"]
-    rounds = [a / b for a, b in zip(found[f"large-{clients}-mean"], found[f"small-{clients}-mean"], strict=True)]
+    rounds = [
+        a / b for a, b in zip(found[f"large-{clients}-mean"], found[f"small-{clients}-mean"], strict=True)
+    ]
     return Figure(
         row=f"scale-claim-{clients}", unit="x", value=median(rounds), target=1.2, less=True, samples=rounds,
         what=f"claim time at {large.jobs:,} waiting against {small.jobs:,}, {clients} client{'s' * (clients > 1)}",

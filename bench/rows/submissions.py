@@ -102,7 +102,11 @@ def _bulk(context: Context, kind: _Kind) -> Figure:
 
 def warm_up(server: Server, token: str) -> None:
     """Some jobs of each kind, unmeasured."""
-    for body in (bodies.json_batch(9_000_000, 100), bodies.jdl_batch(9_000_000, 100), bodies.values_record(100)):
+    for body in (
+        bodies.json_batch(9_000_000, 100),
+        bodies.jdl_batch(9_000_000, 100),
+        bodies.values_record(100),
+    ):
         server.ask("POST", "/v1/jobs", token, body)
 
 

@@ -6,6 +6,7 @@ import json
 import random
 import time
 from collections import Counter
+from typing import Any
 
 from bench.context import Context
 from bench.figures import Figure
@@ -19,13 +20,22 @@ def measure(context: Context) -> list[Figure]:
     data = context.world(size)
     token = context.tokens(data)["admin"]
     rng = random.Random(5)
-    asked = [encode("GET", f"/v1/jobs/{rng.randrange(1, size.jobs + 1)}/why", token) for _ in range(50 if context.quick else 500)]
+    asked = [
+        encode("GET", f"/v1/jobs/{rng.randrange(1, size.jobs + 1)}/why", token)
+        for _ in range(50 if context.quick else 500)
+    ]
     with context.server(data) as server:
         server.wait_for_calm()
         verdicts, latencies = _ask(server.port, asked)
     context.drop(data)
     p50, p99 = (1e3 * percentile(latencies, q) for q in (50, 99))
-    shared = {"unit": "ms", "less": True, "floor_name": "spawn", "floor": 1e3 / context.floors.spawns, "size": str(size)}
+    shared: dict[str, Any] = {
+        "unit": "ms",
+        "less": True,
+        "floor_name": "spawn",
+        "floor": 1e3 / context.floors.spawns,
+        "size": str(size),
+    }
     return [
         Figure(row="why-p50", what="why of one waiting job over HTTP, half of them within", value=p50,
                details={"verdicts": verdicts}, **shared),

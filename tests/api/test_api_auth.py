@@ -134,11 +134,21 @@ def test_an_expired_token_is_worth_nothing(house):
 
 
 def test_a_token_with_no_end_does_not_expire(house):
-    house.tokens["long"] = house.call(
-        "POST", "/v1/tokens", {"account": "ann", "seconds": 0}, token="ann"
-    ).json["token"]
+    house.user("eve", "physics", seconds=None)
+    wanted = {"account": "eve", "seconds": 0}
+    house.tokens["long"] = house.call("POST", "/v1/tokens", wanted, token="eve").json["token"]
     house.now += 1e9
-    assert house.get("/v1/me", "long")["name"] == "ann"
+    assert house.get("/v1/me", "long")["name"] == "eve"
+
+
+def test_a_token_cannot_outlive_itself_by_making_another(house):
+    house.user("cleo", "physics", seconds=100.0)
+    for seconds in (0, 1_000_000.0):
+        wanted = {"account": "cleo", "seconds": seconds}
+        house.tokens["child"] = house.call("POST", "/v1/tokens", wanted, token="cleo").json["token"]
+        assert house.get("/v1/me", "child")["name"] == "cleo"
+    house.now += 101
+    assert house.call("GET", "/v1/me", token="child").status == 401
 
 
 def test_a_revoked_token_dies_at_once_in_both_processes(house):

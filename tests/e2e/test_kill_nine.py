@@ -6,6 +6,7 @@ known and is held against what the server says. The moments are random; the seed
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import os
 import random
@@ -155,6 +156,29 @@ def test_everything_is_killed(make_server, seed):
         else:
             kill_one(rng, server.pids(what))
     work.check()
+    end(server)
+
+
+def test_pilots_whose_submission_was_killed_do_not_keep_their_queue_full(make_server):
+    """Stored, never submitted: what is left when the background process dies between the two."""
+    server = make_server(**SETTINGS).start()
+    server.user("ann", "physics")
+    request = {"vo": "lab", "site": "North", "ce": "cn", "queue": "q", "cores": 1, "memory_mb": 4_000}
+    rows = [
+        {
+            "stamp": f"never{n}", "vo": "lab", "site": "North", "ce": "cn", "queue": "q",
+            "join_hash": base64.b64encode(b"hash%d" % n).decode(),
+            "request": {**request, "norm_cpu_seconds": 1_000},
+        }
+        for n in range(4)  # as many as may wait there
+    ]  # fmt: skip
+    assert server.ask("POST", "/v1/service/pilots", rows, token="service").status == 200
+    job = server.submit({"Site": "North"}, token="ann")
+    (background,) = server.pids("background")
+    os.kill(background, signal.SIGKILL)
+    server.wait_for("Done", job)
+    ended = {row["stamp"]: row["state"] for row in server.get("/v1/pilots?all=true")["pilots"]}
+    assert {ended[f"never{n}"] for n in range(4)} == {"Aborted"}
     end(server)
 
 

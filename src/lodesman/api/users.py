@@ -109,6 +109,10 @@ class UserCalls:
         elif not set(body.scopes) <= who.scopes:
             raise Conflict("A token cannot give more than the one it is asked with.")
         seconds = body.seconds or None
+        if who.expires_at is not None and body.account == who.name:
+            # A token cannot outlive itself by making another.
+            left = max(0.0, who.expires_at - self.core.clock())
+            seconds = left if seconds is None else min(seconds, left)
         token = await self.core.command(IssueToken(body.account, tuple(body.scopes), seconds, body.note))
         await send_json(send, msgspec.json.encode({"token": token}))
 

@@ -90,7 +90,9 @@ class Background:
             launch=self.pools.launch,
             rng=random.Random(),
         )
-        self.census = Census(open_reader(config.database), backends, post=self.post, told=self._told)
+        self.census = Census(
+            open_reader(config.database), backends, post=self.post, told=self._told, started=time.time()
+        )
         self.side = ReadSide(
             db=open_reader(config.database),
             policy=self.policy,

@@ -18,6 +18,7 @@ from lodesman.store.pilots import PilotState
 PILOTS = """SELECT id, stamp, state, native_id, created_at, joined_at, site, ce, queue FROM pilot WHERE ended_at IS NULL"""
 LOST_AFTER_SECONDS = 60.0
 GIVEN_UP_SECONDS = 3_600.0
+SETTLE_SECONDS = 10.0
 
 Post = Callable[[str, Any], Any]
 # (queue, accepted, reason): a pilot that ended without ever joining speaks against its queue.
@@ -25,15 +26,25 @@ Told = Callable[[QueueId, bool, str], None]
 
 
 class Census:
-    """One `tick` asks all backends about all live pilots. `told` hears of pilots that joined, and that never did."""
+    """One `tick` asks all backends about all live pilots. `told` hears of pilots that joined, and that never did.
+
+    `started` is when this process began: submissions that were under way before ended with the one before it.
+    """
 
     def __init__(
-        self, db: apsw.Connection, backends: Mapping[str, Backend], *, post: Post, told: Told
+        self,
+        db: apsw.Connection,
+        backends: Mapping[str, Backend],
+        *,
+        post: Post,
+        told: Told,
+        started: float = 0.0,
     ) -> None:
         self._db = db
         self._backends = backends
         self._post = post
         self._told = told
+        self._started = started
         self._joined: set[int] = set()
 
     def tick(self, now: float) -> int:
@@ -55,16 +66,23 @@ class Census:
 
     def _find_lost(self, backend: Backend, rows: list[Any], now: float) -> None:
         """Pilots stored before a submission whose answer never came."""
-        lost = {row[1]: row for row in rows if row[3] is None and now - row[4] > LOST_AFTER_SECONDS}
+        lost = {
+            row[1]: row for row in rows if row[3] is None and self._is_older(row, now, LOST_AFTER_SECONDS)
+        }
         if not lost:
             return
         found = backend.census(list(lost))
         outcome: dict[str, tuple[str | None, str]] = {stamp: (native, "") for stamp, native in found.items()}
         for stamp, row in lost.items():
-            if stamp not in found and row[5] is None and now - row[4] > GIVEN_UP_SECONDS:
+            if stamp not in found and row[5] is None and self._is_older(row, now, GIVEN_UP_SECONDS):
                 outcome[stamp] = (None, "its submission was never confirmed")
         if outcome:
             self._post("submitted", outcome)
+
+    def _is_older(self, row: Any, now: float, seconds: float) -> bool:
+        """Whether that is long ago, or was the work of a process that is gone."""
+        orphaned = row[4] < self._started and now - self._started > SETTLE_SECONDS
+        return orphaned or now - row[4] > seconds
 
     def _ask(self, backend: Backend, rows: list[Any]) -> int:
         asked = {row[3]: row for row in rows if row[3] is not None}

@@ -198,9 +198,15 @@ class Live:
         self._refresh_tickets()
 
     def replace_pools(self, pools: Mapping[str, list[tuple[str, str, str]]]) -> None:
-        """SubmitPools are served by other queues now. Pools that are not named keep theirs."""
+        """SubmitPools are served by other queues now. Pools that are not named keep theirs.
+
+        Their jobs that wait count as new: requests that wait may be served by them now.
+        """
         self.pools.replace(pools)
         self._refresh_tickets()
+        for tq_id, key, waiting in self.matcher.index.queues():
+            if waiting and key.submit_pool in pools:
+                self.filled[tq_id] = waiting
 
     def _refresh_tickets(self) -> None:
         for ticket in list(self._tickets.values()):

@@ -52,6 +52,9 @@ class Checkpointer:
             self._wanted.clear()
             try:
                 db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            except apsw.BusyError:
+                # Somebody else writes the log back right now; the next commit asks again.
+                pass
             except apsw.Error:
                 log.exception("a checkpoint failed; the log goes on growing")
             if self._stop:

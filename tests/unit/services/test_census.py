@@ -8,7 +8,7 @@ import pytest
 
 from lodesman.batch import NativeState, NativeStatus
 from lodesman.director import QueueId
-from lodesman.services.census import GIVEN_UP_SECONDS, LOST_AFTER_SECONDS, Census
+from lodesman.services.census import GIVEN_UP_SECONDS, LOST_AFTER_SECONDS, SETTLE_SECONDS, Census
 from lodesman.services.pilots import Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
 
 SHORT = QueueId("North", "cn", "short")
@@ -139,6 +139,27 @@ def test_a_pilot_that_nobody_finds_is_given_up_after_long(world):
     ((name, outcome),) = world.posted
     assert (name, outcome["a"][0]) == ("submitted", None)
     assert outcome["a"][1]
+
+
+def test_a_submission_that_died_with_its_process_is_given_up_soon(world):
+    """Else a pilot that nobody submits would keep its place in the queue's limits for an hour."""
+    world.pilot("a", submitted=False)
+    world.pilot("b", submitted=False)
+    world.batch.known["b"] = "native-b"
+    world.census._started = world.base.clock + 1
+    world.tick(after=SETTLE_SECONDS)
+    assert world.posted == []  # the process before may still be ending
+    world.tick(after=SETTLE_SECONDS + 2)
+    ((name, outcome),) = world.posted
+    assert (name, outcome["b"]) == ("submitted", ("native-b", ""))
+    assert outcome["a"][0] is None
+
+
+def test_a_submission_of_this_process_is_not_given_up_soon(world):
+    world.census._started = world.base.clock - 1
+    world.pilot("a", submitted=False)
+    world.tick(after=SETTLE_SECONDS * 3)
+    assert world.posted == []
 
 
 def test_a_pilot_that_joined_before_its_reference_was_stored_is_never_given_up(world):

@@ -1,0 +1,124 @@
+"""The worlds, the bodies and the oracle of the benchmark."""
+
+from __future__ import annotations
+
+import json
+import random
+import tomllib
+
+import apsw
+import pytest
+from bench import bodies, world
+from bench.oracle import WrongAnswer, check_answer, eligible
+from bench.peer_world import PEER
+from bench.rows.fairness import starts
+from bench.rows.peer import peer_rate
+from bench.world import GRID, Size
+
+from lodesman.jobs import read_description, read_job
+from lodesman.matching import ResourceRequest, TaskQueueKey
+from lodesman.resources import load_resources
+
+SMALL = Size(queues=7, jobs=100, rows=30, pilots=3)
+
+
+@pytest.mark.parametrize("workload", [GRID, PEER], ids=["grid", "peer"])
+def test_no_two_task_queues_are_alike(workload):
+    rng = random.Random(1)
+    keys = [workload.key(rng, number) for number in range(500)]
+    assert len(set(keys)) == 500
+    assert {key.group for key in keys} <= set(workload.shares)
+    for key in keys:
+        for values in (key.sites, key.banned_sites, key.platforms, key.tags, key.grid_ces):
+            assert list(values) == sorted(set(values))
+
+
+@pytest.mark.parametrize("workload", [GRID, PEER], ids=["grid", "peer"])
+def test_pilots_find_something_and_not_everything(workload):
+    rng = random.Random(2)
+    queues = [(number, workload.key(rng, number), 1) for number in range(300)]
+    counts = []
+    for _ in range(30):
+        place = workload.pilot(rng)
+        offer = {**place.presented(), "tags": tuple(place.request["tags"])}
+        counts.append(len(eligible(queues, ResourceRequest(**offer))))
+    assert 0 < sum(counts) / len(counts) < 150
+
+
+def test_a_world_has_the_jobs_it_was_asked_for(tmp_path):
+    found = world.build(tmp_path, SMALL)
+    assert len(found["pilots"]) == 3
+    assert len((tmp_path / "pilot.tokens").read_text().split()) == 3
+    db = apsw.Connection(str(tmp_path / "lode.db"), flags=apsw.SQLITE_OPEN_READONLY)
+    ask = lambda sql: next(iter(db.execute(sql)))[0]  # noqa: E731
+    assert ask("SELECT count(*) FROM task_queue") == 7
+    assert ask("SELECT sum(waiting) FROM task_queue_count") == 100
+    assert ask("SELECT count(*) FROM job WHERE state = 'Waiting'") == 30
+    assert ask("SELECT count(*) FROM pilot WHERE state = 'Running'") == 3
+    db.close()
+
+
+def test_the_grid_is_a_configuration_of_resources():
+    text = world.resources(GRID)
+    assert len(tomllib.loads(text)["site"]) == world.SITES
+    config = load_resources([("grid.toml", text)])
+    assert len(list(config.tree.queue_ids())) == 2 * world.SITES
+    assert set(config.groups) == set(GRID.shares)
+
+
+def test_bodies_hold_distinct_jobs_that_are_valid():
+    for number in (0, 1, 77):
+        record = read_job(bodies.job(number)).spec
+        text = read_description(bodies.jdl(number), form="jdl").record
+        assert read_job(text).spec == record
+    jobs = json.loads(bodies.json_batch(100, 60))["jobs"]
+    assert len({json.dumps(job) for job in jobs}) == 60
+    assert len(json.loads(bodies.jdl_batch(5, 4))["texts"]) == 4
+
+
+def test_parametric_bodies_have_as_many_members_as_they_say():
+    for body in (bodies.values_record(12), bodies.array(12)):
+        (record,) = json.loads(body)["jobs"]
+        members = read_job(record).members
+        assert members is not None
+        assert members.count == 12
+    one = json.loads(bodies.array(1))["jobs"][0]
+    assert read_job(one).members is None
+    text = read_description(json.loads(bodies.values_jdl(12))["text"], form="jdl").record
+    members = read_job(text).members
+    assert members is not None
+    assert members.count == 12
+
+
+QUEUES = [
+    (1, TaskQueueKey(owner="o", group="g", vo="v", cores=1, norm_cpu_seconds=10), 5),
+    (2, TaskQueueKey(owner="o", group="g", vo="v", cores=8, norm_cpu_seconds=10), 5),
+    (3, TaskQueueKey(owner="o", group="g", vo="v", cores=1, norm_cpu_seconds=10, project="p"), 0),
+]
+NODE = ResourceRequest(vo="v", cores=2, norm_cpu_seconds=100)
+
+
+def test_the_oracle_allows_what_fits_and_waits():
+    assert eligible(QUEUES, NODE) == {1}
+
+
+def test_the_oracle_refuses_an_empty_answer_and_a_wrong_one():
+    check_answer({1}, [1], NODE)
+    check_answer(set(), [], NODE)
+    with pytest.raises(WrongAnswer, match="no job, while 1"):
+        check_answer({1}, [], NODE)
+    with pytest.raises(WrongAnswer, match=r"\[2\]"):
+        check_answer({1}, [2], NODE)
+
+
+def test_starts_follow_the_shares_in_small():
+    test, whole = starts(5, seed=3, choices=1_000)
+    assert 0 < test.claims <= 1_000
+    assert whole < 100  # some kinds of pilots see parts only
+    assert test.result()[2] > 1e-4
+
+
+def test_the_figure_of_the_peer_is_read_or_missed():
+    assert peer_rate({"match_1p": {"match": {"matches_per_s": 81.5}}}) == 81.5
+    with pytest.raises(ValueError, match=r"match_1p"):
+        peer_rate({"match_4p": {}})
