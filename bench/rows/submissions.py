@@ -64,8 +64,8 @@ def _kinds(context: Context) -> list[_Kind]:
     return [
         _Kind(row="bulk-values", what=f"bulk: one description, {many:,} listed values", unit="members/s", target=200_000,
               batches=lambda: [bodies.values_record(many)], jobs=many, connections=1),
-        _Kind(row="bulk-values-jdl", what=f"the same in JDL, {many:,} listed values", unit="members/s", target=None,
-              batches=lambda: [bodies.values_jdl(many)], jobs=many, connections=1),
+        _Kind(row="bulk-values-jdl", what=f"the same in JDL, {many // 2:,} listed values", unit="members/s", target=None,
+              batches=lambda: [bodies.values_jdl(many // 2)], jobs=many // 2, connections=1),
         _Kind(row="bulk-json", what="bulk: distinct JSON jobs, 10,000 in a batch", unit="jobs/s", target=40_000,
               batches=lambda: [bodies.json_batch(k, 10_000) for k in range(0, json_jobs, 10_000)], jobs=json_jobs),
         _Kind(row="bulk-jdl", what="bulk: distinct JDL texts, 1,000 in a batch", unit="jobs/s", target=5_000,
