@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -30,6 +31,10 @@ from lodesman.pilot.pilot_file import Options, PilotFile
 from lodesman.pilot.protocol import Broken, Claim, Orders
 from lodesman.pilot.reaper import Reaper
 from lodesman.pilot.session import JoinRefused, Terms
+
+# Tests run side by side: a reaper finds payloads by this mark, so each process has its own.
+STAMP = f"s{os.getpid()}"
+
 
 NODE = Node("h", "os", "p", 2, 100, 200, "3.9", "0")
 TERMS = Terms(pilot=7, token="tok", lease_s=60, heartbeat_s=0.05, idle_s=600)
@@ -137,7 +142,7 @@ def around(tmp_path, log):
 def make(around, served):
     def build(**options) -> Pilot:
         values = {"watch_s": 0.05, "kill_grace_s": 0.3, "flush_s": 1.0, **options}
-        return Pilot(PilotFile(("http://127.0.0.1:1",), "join", "s1", Options(**values)), around)
+        return Pilot(PilotFile(("http://127.0.0.1:1",), "join", STAMP, Options(**values)), around)
 
     return build
 
@@ -282,7 +287,7 @@ def test_processes_that_cannot_be_killed_do_not_hold_the_pilot(make, served, mak
 
 
 def slot_of(around, features=None, **options):
-    papers = PilotFile(("http://x",), "join", "s1", Options(**options))
+    papers = PilotFile(("http://x",), "join", STAMP, Options(**options))
     values = {
         **vars(around),
         "features": features or Features(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tarfile
 import threading
 import time
@@ -16,6 +17,10 @@ from lodesman.pilot.outcome import Stop
 from lodesman.pilot.payload import Bench, Payload, remove_tree
 from lodesman.pilot.protocol import InputFile
 from lodesman.pilot.reaper import Reaper
+
+# Tests run side by side: a reaper finds payloads by this mark, so each process has its own.
+STAMP = f"s{os.getpid()}"
+
 
 INPUT = (InputFile("data", "/v1/sandboxes/x", "good", 1, unpack=False),)
 
@@ -55,8 +60,8 @@ def shelf():
 def bench(tmp_path, log, shelf):
     return Bench(
         directory=tmp_path,
-        outside=Outside("s1", {"PATH": "/usr/bin:/bin"}, 2.0),
-        reaper=Reaper("s1", adopts=False),
+        outside=Outside(STAMP, {"PATH": "/usr/bin:/bin"}, 2.0),
+        reaper=Reaper(STAMP, adopts=False),
         outbox=Outbox(tmp_path / "outbox", delay=lambda _: 0.0, log=log),
         new_client=lambda: shelf,
         clock=time.time,

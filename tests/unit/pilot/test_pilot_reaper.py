@@ -151,9 +151,9 @@ from lodesman.pilot import proc
 from lodesman.pilot.reaper import Reaper, Streams
 assert proc.become_subreaper() and proc.hide_memory()
 null = os.open(os.devnull, os.O_RDWR)
-reaper = Reaper("s1", adopts=True)
+reaper = Reaper(f"s{os.getpid()}", adopts=True)
 def spawn(key, script):
-    mark = {"PATH": os.environ["PATH"], "LODESMAN_JOB": "%d.%d" % key, "LODESMAN_STAMP": "s1"}
+    mark = {"PATH": os.environ["PATH"], "LODESMAN_JOB": "%d.%d" % key, "LODESMAN_STAMP": f"s{os.getpid()}"}
     streams = Streams(null, null, null)
     return reaper.spawn(key, ["/bin/sh", "-c", script], env=mark, cwd=Path("/"), streams=streams)
 """

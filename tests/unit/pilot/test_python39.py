@@ -215,10 +215,11 @@ from lodesman.pilot.protocol import parse_claim
 from lodesman.pilot.reaper import Reaper
 here = Path(sys.argv[1])
 log = lambda event, **facts: None
+stamp = f"s{os.getpid()}"
 outbox = Outbox(here / "outbox", delay=lambda failures: 0.0, log=log)
 adopts = become_subreaper() and hide_memory()
 bench = Bench(
-    directory=here, outside=Outside("s1", dict(os.environ)), reaper=Reaper("s1", adopts=adopts), outbox=outbox,
+    directory=here, outside=Outside(stamp, dict(os.environ)), reaper=Reaper(stamp, adopts=adopts), outbox=outbox,
     new_client=None, clock=time.time, ticker=time.monotonic, log=log)
 spec = {"executable": "/bin/sh", "arguments": ["-c", "echo hello; (setsid sleep 60 &); exit 3"]}
 (job,) = parse_claim({"jobs": [{"id": 1, "attempt": 1, "spec": spec, "limits": {"cpu_seconds": 5}}]}).jobs
