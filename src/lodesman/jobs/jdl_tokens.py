@@ -13,8 +13,10 @@ from typing import Final
 from lodesman.errors import SyntaxFault
 from lodesman.jobs.parsed import INT_MAX, INT_MIN, fault_at
 
-_SKIP = r"(?:[ \t\r\n\f\v]++|//[^\n]*+|\#[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+"
-_NAME = r"[A-Za-z_][A-Za-z0-9_]*+(?:\.[A-Za-z0-9_]++)*+"
+# Groups repeat without a possessive mark: Python before 3.11.5 matches those wrongly (gh-106052). No two branches
+# begin alike, so going back finds nothing else.
+_SKIP = r"(?:[ \t\r\n\f\v]++|//[^\n]*+|\#[^\n]*+|/\*(?:[^*]++|\*(?!/))*\*/)*"
+_NAME = r"[A-Za-z_][A-Za-z0-9_]*+(?:\.[A-Za-z0-9_]++)*"
 
 # Groups in the order of how often they occur. `assign` is a name with the `=` after it, `text` a string
 # without escapes, `quoted` one with escapes, `odd` a name in single quotes, `end` the end of the text.
@@ -24,9 +26,9 @@ TOKEN: Final = re.compile(
     | (?P<punct>[][{{}};,])
     | "(?P<text>[^"\\\n]*+)"
     | (?P<number>[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?)(?![A-Za-z0-9_.])
-    | "(?P<quoted>(?:[^"\\\n]++|\\.)*+)"
+    | "(?P<quoted>(?:[^"\\\n]++|\\.)*)"
     | (?P<word>{_NAME})
-    | '(?P<odd>(?:[^'\\\n]++|\\.)*+)'{_SKIP}=(?!=)
+    | '(?P<odd>(?:[^'\\\n]++|\\.)*)'{_SKIP}=(?!=)
     | (?P<end>\Z)
     | (?P<junk>.)
     )""",
