@@ -11,6 +11,7 @@ from lodesman.services.pilots import Join, hash_token
 from lodesman.services.sessions import Free
 from lodesman.services.upkeep import ForgetIdleQueues, Reconcile
 from lodesman.store import task_queues
+from lodesman.store.journal import Transaction
 from lodesman.store.pilots import PilotState
 
 CLEAN = {"waiting_without_queue": 0, "active_without_attempt": 0, "wrong_counters": 0}
@@ -93,6 +94,33 @@ def test_waiting_survives_a_restart(house):
     assert [c.job_id for c in house.claim(pilot, 10)] == [4, 5, 6]
 
 
+def test_a_front_that_is_forgotten_goes_on_where_it_was(house):
+    """What was claimed is not in the stored cursor yet."""
+    house.submit(6)
+    house.submit(2)
+    pilot = house.pilot()
+    given = [c.job_id for c in house.claim(pilot, 7)]
+    for tq_id, _, _ in house.live.matcher.index.queues():
+        house.live.fronts.forget(tq_id)
+    given += [c.job_id for c in house.claim(pilot, 5)]
+    assert given == list(range(1, 9))
+
+
+def test_a_claim_that_is_rolled_back_leaves_no_trace_in_memory(house):
+    house.submit(3)
+    house.submit(2, rows=True)
+    pilot = house.pilot()
+    house.claim(pilot)
+    db = house.writer
+    tx = Transaction(db, 1_000.0)
+    db.execute("BEGIN IMMEDIATE")
+    tried = house.claim_command(pilot, 5, wait=False, answer=lambda _: None).apply(tx)
+    assert [c.job_id for c in tried] == [2, 3, 4, 5]
+    db.execute("ROLLBACK")
+    tx.roll_back_memory()
+    assert [c.job_id for c in house.claim(pilot, 9)] == [2, 3, 4, 5]
+
+
 def test_only_fitting_jobs_are_given(house):
     house.submit(key=house.key(sites=("S2",)))
     house.submit(key=house.key(cores=16))
@@ -110,7 +138,7 @@ def test_what_is_free_now_counts_not_what_the_pilot_is(house):
 
 
 def wait_for(box, done):
-    assert done.wait(10)
+    assert done.wait(60)
     return box[0]
 
 

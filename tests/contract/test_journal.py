@@ -28,7 +28,7 @@ class Note:
 
     def apply(self, tx):
         if self.gate is not None:
-            assert self.gate.wait(10)
+            assert self.gate.wait(60)
         if self.refuse:
             raise Conflict(f"no {self.text}")
         if self.undo is not None:
@@ -78,7 +78,7 @@ def post_all(journal, commands):
 
         journal.post(command, answer)
     gate.set()
-    assert done.wait(10)
+    assert done.wait(60)
     return [results[number] for number in range(len(commands))]
 
 
@@ -93,6 +93,64 @@ def test_commands_that_wait_share_one_commit(journal, path):
     assert results == [f"n{i}" for i in range(100)]
     assert journal.commits - before <= 2
     assert len(notes(path)) == 101
+
+
+class Brief(Note):
+    """A command for which answers may wait."""
+
+    brief = True
+
+
+def deliveries(writer, commands):
+    """How answers left in relation to what was applied: "applied X" and "answered X", in order."""
+    gate, story, done = threading.Event(), [], threading.Event()
+
+    def deliver(answers):
+        story.extend(f"answered {result}" for _, result in answers)
+        if "answered last" in story:
+            done.set()
+
+    class Told:
+        def __init__(self, command):
+            self.command = command
+            self.brief = getattr(command, "brief", False)
+
+        def apply(self, tx):
+            result = self.command.apply(tx)
+            story.append(f"applied {result}")
+            return result
+
+    journal = Journal(writer, deliver=deliver)
+    journal.post(Told(Note("first", gate=gate)), lambda _: None)
+    journal.start()
+    for command in commands:
+        journal.post(Told(command), lambda _: None)
+    gate.set()
+    assert done.wait(60)
+    journal.close()
+    return story
+
+
+def test_answers_wait_for_brief_commands_that_wait_already(writer, monkeypatch):
+    monkeypatch.setattr("lodesman.store.journal.MAX_BATCH", 1)
+    story = deliveries(writer, [Brief("second"), Brief("last")])
+    assert story.index("answered first") > story.index("applied second")
+    assert [line for line in story if line.startswith("answered")] == [
+        "answered first", "answered second", "answered last",
+    ]  # fmt: skip
+
+
+def test_answers_do_not_wait_for_anything_that_may_take_long(writer, monkeypatch):
+    monkeypatch.setattr("lodesman.store.journal.MAX_BATCH", 1)
+    story = deliveries(writer, [Note("second"), Brief("last")])
+    assert story.index("answered first") < story.index("applied second")
+
+
+def test_answers_of_a_good_batch_do_not_get_lost_with_a_bad_one(writer, monkeypatch, path):
+    monkeypatch.setattr("lodesman.store.journal.MAX_BATCH", 1)
+    story = deliveries(writer, [Brief("bad", fault=ValueError("x")), Brief("last")])
+    assert "answered first" in story
+    assert notes(path) == ["first", "last"]
 
 
 def test_a_refusal_concerns_one_command_only(journal, path):
@@ -180,7 +238,7 @@ def test_a_parked_command_is_answered_later(journal):
 
     journal.post(Park(), answers.append)
     assert journal.call(Wake()) == "ok"
-    assert done.wait(10)
+    assert done.wait(60)
     assert answers == ["woken"]
 
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import msgspec
 
-from lodesman.api.deadlines import deadlines_here
 from lodesman.errors import InvalidRequest, LodesmanError, TooLarge, Unavailable
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-# A body has this long, and a second more for each so many bytes.
+# A body has this long, and a second more for each so many bytes (kept by `daemon.connections` and `api.forward`).
 BODY_SECONDS = 30.0
 SLOWEST_BYTES = 1 << 16
 SMALL_BODY = 1 << 20
@@ -50,8 +48,8 @@ class Disconnected(Exception):
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     """The whole body.
 
-    Raises TooLarge over `limit` bytes, InvalidRequest if it does not come in time, Unavailable while other
-    large bodies take all the room that there is for them.
+    Raises TooLarge over `limit` bytes, Disconnected when the client goes away or is too slow (`daemon.connections`),
+    Unavailable while other large bodies take all the room that there is for them.
     """
     declared = header(scope, b"content-length")
     size = int(declared) if declared.isdigit() else limit
@@ -59,11 +57,10 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
         raise TooLarge(f"The request is larger than {limit} bytes.", limit=limit, size=size)
     if declared == b"0":
         return _part(await receive())
-    seconds = BODY_SECONDS + size / SLOWEST_BYTES
     if size <= SMALL_BODY:
-        return await _in_time(receive, limit, seconds)
+        return await _read(receive, limit)
     with _ROOM.of(size):
-        return await _in_time(receive, limit, seconds)
+        return await _read(receive, limit)
 
 
 class _Room:
@@ -87,24 +84,10 @@ class _Room:
 _ROOM = _Room(LARGE_BODIES)
 
 
-async def _in_time(receive: Receive, limit: int, seconds: float) -> bytes:
-    deadlines, task = deadlines_here(), asyncio.current_task()
-    assert task is not None  # noqa: S101
-    deadlines.enter(task, seconds)
-    late = False
-    try:
-        message = await receive()
-        first = _part(message)
-        return await _rest(receive, first, limit) if message.get("more_body") else first
-    except asyncio.CancelledError:
-        late = deadlines.leave(task)
-        if not late:
-            raise
-        task.uncancel()
-        raise InvalidRequest(f"The request was not complete after {seconds:.0f} seconds.") from None
-    finally:
-        if not late:
-            deadlines.leave(task)
+async def _read(receive: Receive, limit: int) -> bytes:
+    message = await receive()
+    first = _part(message)
+    return await _rest(receive, first, limit) if message.get("more_body") else first
 
 
 async def _rest(receive: Receive, first: bytes, limit: int) -> bytes:

@@ -1,6 +1,7 @@
-"""Connections that end when a request's head is too large or does not come in time.
+"""Connections that end when a request does not come in time, or when its head is too large.
 
-The web server itself waits for ever and keeps whatever comes; bodies have their limits elsewhere (`api.wire`).
+The web server itself waits for ever and keeps whatever comes; how large a body may be is decided where it is read
+(`api.wire`). An answer leaves in one piece: a system call costs as much as a tenth of a claim.
 """
 
 from __future__ import annotations
@@ -9,7 +10,10 @@ import asyncio
 import logging
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from lodesman.api.wire import BODY_SECONDS, SLOWEST_BYTES, error_answer
+from lodesman.errors import InvalidRequest
 
 # What strangers send must not fill the log; faults of ours are errors.
 log = logging.getLogger(__name__)
@@ -20,6 +24,34 @@ HEAD_SECONDS = 30.0
 HEAD_BYTES = 65_536
 
 
+class _OneWrite:
+    """A transport that keeps the head of an answer until its body follows; `head_is_next` announces a head."""
+
+    __slots__ = ("_head", "_transport", "head_is_next")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head = b""
+        self.head_is_next = True
+
+    def write(self, data: bytes) -> None:
+        """Write, or keep a head for the next write."""
+        if self._head:
+            head, self._head = self._head, b""
+            self._transport.write(head + data)
+        elif self.head_is_next and not data.startswith(b"HTTP/1.1 100"):
+            self._head = data
+            self.head_is_next = False
+        else:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """Write what is kept, and close."""
+        if self._head:
+            self.write(b"")
+        self._transport.close()
+
+
 class GuardedProtocol(HttpToolsProtocol):
     """HTTP on one connection. A head that comes in one piece, as heads do, costs nothing but a look."""
 
@@ -28,11 +60,15 @@ class GuardedProtocol(HttpToolsProtocol):
         self.logger = log
         self._late: asyncio.TimerHandle | None = None
         self._head_bytes = 0
+        self._body_since = 0.0
+        self._body_bytes = 0
         self._answering: RequestResponseCycle | None = None
+        self._out: Any = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client is there; it has some time for its first words."""
         super().connection_made(transport)
+        self._out = _OneWrite(transport)
         self._late = self.loop.call_later(HEAD_SECONDS, self._too_late)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -46,6 +82,8 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._answering = cycle
+        cycle.transport = self._out
+        self._out.head_is_next = True
         super()._start_asgi_task(cycle, app)
 
     def _unsupported_upgrade_warning(self) -> None:
@@ -56,7 +94,9 @@ class GuardedProtocol(HttpToolsProtocol):
         super().data_received(data)
         cycle = self.cycle
         if cycle is not None and cycle.scope is self.scope:  # type: ignore[redundant-expr]
-            if self._late is not None:
+            if cycle.more_body and not cycle.response_complete:
+                self._more_body(len(data))
+            elif self._late is not None:
                 self._stop_waiting()
         elif self._head_bytes + len(data) > HEAD_BYTES and self._head_bytes:
             self._refuse("The head of the request is too large.")
@@ -71,7 +111,25 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._late is not None:
             self._late.cancel()
         self._late = None
-        self._head_bytes = 0
+        self._head_bytes = self._body_bytes = 0
+
+    def _more_body(self, size: int) -> None:
+        """The head is complete, the body is not: it has its own time from here on."""
+        if not self._body_bytes:
+            self._stop_waiting()
+            self._body_since = self.loop.time()
+            self._late = self.loop.call_later(BODY_SECONDS, self._body_too_late)
+        self._body_bytes += size
+
+    def _body_too_late(self) -> None:
+        taken = self.loop.time() - self._body_since
+        allowed = BODY_SECONDS + self._body_bytes / SLOWEST_BYTES
+        # While nobody reads what came, it is not the client who is slow.
+        if taken < allowed or self.flow.read_paused:
+            self._late = self.loop.call_later(max(allowed - taken, 1.0), self._body_too_late)
+            return
+        self._late = None
+        self._refuse("The request was not complete in time.")
 
     def _too_late(self) -> None:
         self._late = None
@@ -81,10 +139,20 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.close()
 
     def _refuse(self, words: str) -> None:
-        """End the connection; with a word, unless an answer to an earlier request is on its way."""
+        """End the connection; with a word, unless an answer is on its way."""
         if self.transport.is_closing():
             return
-        if self.cycle is None or self.cycle.response_complete:  # type: ignore[redundant-expr]
-            self.send_400_response(words)
-        else:
-            self.transport.close()
+        answering = self._answering
+        if answering is None or answering.response_complete or self._is_only(answering):
+            self._say(words)
+        self.transport.close()
+
+    def _is_only(self, cycle: RequestResponseCycle) -> bool:
+        """Whether this request is the one that came last, and has no answer yet."""
+        return cycle is self.cycle and cycle.more_body and not cycle.response_started
+
+    def _say(self, words: str) -> None:
+        status, headers, body = error_answer(InvalidRequest(words))
+        lines = [STATUS_LINE[status]]
+        lines += [name + b": " + value + b"\r\n" for name, value in headers]
+        self.transport.write(b"".join([*lines, b"connection: close\r\n\r\n", body]))

@@ -6,7 +6,7 @@ The way of a description: `read_description` (text to record), `read_job` (recor
 
 from lodesman.jobs.attributes import ATTRIBUTES, KEY_FIELDS, Attribute
 from lodesman.jobs.cohorts import MAX_COHORTS, Cohort, cohorts
-from lodesman.jobs.description import read_job
+from lodesman.jobs.description import read_job, read_jobs
 from lodesman.jobs.formats import FORMS, Form, detect_form, read_description, write_description
 from lodesman.jobs.parametric import Template, expand, needs_expansion, varying_key_fields
 from lodesman.jobs.parsed import ARRAY_LIMITS, DEFAULT_LIMITS, Limits, ParsedRecord
@@ -48,6 +48,7 @@ __all__ = [
     "needs_expansion",
     "read_description",
     "read_job",
+    "read_jobs",
     "spec_from_json",
     "spec_to_json",
     "value_at",

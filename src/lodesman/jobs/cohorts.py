@@ -7,10 +7,11 @@ are sorted by the values that their key attributes use, and each distinct set is
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from lodesman.errors import InvalidJob
 from lodesman.jobs.attributes import BY_SPELLING, KEY_FIELDS, Attribute

@@ -7,7 +7,7 @@ near, a suggestion; what is wrong is an InvalidJob with `attribute`, `line` and 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lodesman.errors import InvalidJob
@@ -21,9 +21,60 @@ from lodesman.jobs.values import SITES_RIGHT, Mistake, check_sites
 
 MAX_UNKNOWN = 256
 MAX_SUGGESTED = 16
+REMEMBERED = 256
 _LOWER = {spelling.lower(): spelling for spelling in (*BY_SPELLING, *PARAMETERS) if not spelling.islower()}
 _PARAMETERS = frozenset(name.lower() for name in PARAMETERS)
 _REQUIRED = "Executable"
+
+
+# Name of an attribute -> value -> what was read from it; lists as tuples.
+Memory = dict[str, dict[Any, Any]]
+
+
+def read_jobs(records: Iterable[Record]) -> Iterator[Description]:
+    """Check the records of a batch, each when it is asked for. Raises InvalidJob."""
+    memory: Memory = {}
+    for record in records:
+        fields = _read_alike(record, memory)
+        if fields is None:
+            yield read_job(record)
+        else:
+            group = fields.pop("group", "")
+            yield Description(record=record, spec=JobSpec(**fields), group=group)
+
+
+def _read_alike(record: Record, memory: Memory) -> dict[str, Any] | None:
+    """The fields of a job that is nothing but known attributes; None for any other, and for a wrong one.
+
+    Jobs of a batch have most values in common, and what was read from an attribute is remembered.
+    """
+    fields: dict[str, Any] = {}
+    for name, value in record.items():
+        attribute = BY_SPELLING.get(name)
+        if attribute is None or attribute.field in fields:
+            return None
+        known = memory.get(name)
+        if known is None:
+            known = memory[name] = {}
+        kind = type(value)
+        key = value if kind is str or kind is int else tuple(value) if kind is list else None
+        try:
+            read = known.get(key)
+            if read is None:
+                read = attribute.read(value)
+                if len(known) < REMEMBERED and _can_be_compared(key):
+                    known[key] = read
+        except (Mistake, TypeError):  # a list of records cannot be looked up
+            return None
+        fields[attribute.field] = read
+    if "executable" not in fields or ("banned_sites" in fields and "sites" in fields):
+        return None
+    return fields
+
+
+def _can_be_compared(key: Any) -> bool:
+    """Whether what equals it is the same to a reader (1, 1.0 and true are equal)."""
+    return key is not None and (type(key) is not tuple or all(type(item) is str for item in key))
 
 
 def read_job(record: Record, positions: PositionMap | None = None) -> Description:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields as dataclass_fields
 from typing import Any
 
 from lodesman.jobs.attributes import BY_SPELLING, KEY_FIELDS, Attribute
@@ -33,7 +32,7 @@ TEXT_FIELDS = (
     "environment",
 )
 LONGEST_NUMBER = 25
-_FIELD_NAMES = tuple(field.name for field in dataclass_fields(JobSpec))
+_FIELD_NAMES = JobSpec.__struct_fields__
 # Values that change no split, leave no directory and need no check of their own, one a line; and values
 # that can split a command line and cannot break it.
 _UNQUOTED = re.compile(r"[ !#-&(-\[\]-~\n]*+\Z")

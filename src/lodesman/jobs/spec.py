@@ -10,15 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct
+
 # Values are text, numbers, truth values, lists of values and nested records.
 Record = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobSpec:
+class JobSpec(Struct, frozen=True, kw_only=True):
     """One job, checked. Sizes: `memory_mb` in 2^20 bytes, times in seconds.
 
-    `norm_cpu_seconds` is CPU time on the reference machine for all cores together.
+    `norm_cpu_seconds` is CPU time on the reference machine for all cores together. (A Struct: a batch makes
+    thousands of these, and a frozen dataclass of thirty fields costs as much as reading its description.)
     """
 
     executable: str
@@ -29,7 +31,7 @@ class JobSpec:
     std_error: str = "std.err"
     input_sandbox: tuple[str, ...] = ()
     output_sandbox: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = {}
 
     # What decides the task queue, with owner, group and VO, which come from the token.
     job_class: str = ""
@@ -47,7 +49,7 @@ class JobSpec:
     cores: int = 1
     memory_mb: int = 0
     norm_cpu_seconds: int = 86_400
-    requirements: Mapping[str, Any] = field(default_factory=dict)
+    requirements: Mapping[str, Any] = {}
 
     # Limits and habits of the payload that do not decide where it can run.
     wall_seconds: int = 0
@@ -55,11 +57,11 @@ class JobSpec:
     max_attempts: int = 3
     exclusive: bool = False
 
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = {}
 
     # Of a parametric template only: attribute name -> value as written, with placeholders that a typed field
     # cannot hold (`CPUTime = "%(cpu)s"`). The field keeps its default until `expand` or `cohorts` fills it.
-    deferred: Mapping[str, Any] = field(default_factory=dict)
+    deferred: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields as dataclass_fields
 from typing import Any
 
 from lodesman.errors import InvalidRequest
 from lodesman.jobs.spec import JobSpec, NamedSequence, ParametricMembers
 
 _EMPTY = JobSpec(executable="")
-_DEFAULTS = tuple((field.name, getattr(_EMPTY, field.name)) for field in dataclass_fields(JobSpec))
+_DEFAULTS = tuple((name, getattr(_EMPTY, name)) for name in JobSpec.__struct_fields__)
 _TUPLES = frozenset(name for name, default in _DEFAULTS if isinstance(default, tuple))
 _NAMES = frozenset(name for name, _default in _DEFAULTS)
 

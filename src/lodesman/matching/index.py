@@ -26,12 +26,14 @@ class Index:
     """Task queues by id and by key, and as bits in their group.
 
     `version` changes when a group appears or vanishes (and when shares change): views then look again.
+    `changes` changes whenever a task queue opens, closes, comes or goes.
     """
 
-    __slots__ = ("_births", "_by_key", "_free_numbers", "_groups", "_idle", "_queues", "version")
+    __slots__ = ("_births", "_by_key", "_free_numbers", "_groups", "_idle", "_queues", "changes", "version")
 
     def __init__(self) -> None:
         self.version = 0
+        self.changes = 0
         self._queues: dict[int, Queue] = {}
         self._by_key: dict[TaskQueueKey, int] = {}
         self._groups: dict[tuple[str, str], GroupIndex] = {}
@@ -59,6 +61,7 @@ class Index:
         self._by_key[key] = tq_id
         if not waiting:
             self._idle[tq_id] = now
+        self.changes += 1
         return group.add(queue)
 
     def remove(self, tq_id: int) -> None:
@@ -66,6 +69,7 @@ class Index:
         queue = self._queues.pop(tq_id)
         del self._by_key[queue.key]
         self._idle.pop(tq_id, None)
+        self.changes += 1
         group = queue.group
         group.remove(queue)
         if group.is_empty:
@@ -107,7 +111,7 @@ class Index:
         queue.waiting += n
         if queue.waiting == n:
             self._idle.pop(tq_id, None)
-            queue.group.refresh(queue)
+            self._refresh(queue)
 
     def take(self, tq_id: int, n: int = 1, *, now: float) -> None:
         """`n` jobs left; the inverse of `add_waiting`. ValueError if fewer wait."""
@@ -118,7 +122,7 @@ class Index:
             queue.waiting -= n
             if not queue.waiting:
                 self._idle[tq_id] = now
-                queue.group.refresh(queue)
+                self._refresh(queue)
 
     def forget_idle(self, now: float) -> list[int]:
         """Remove task queues that have been empty for more than 300 s; returns their ids.
@@ -149,6 +153,10 @@ class Index:
 
     def _limit(self, queue: Queue, limits: frozenset[str]) -> None:
         queue.limits = limits
+        self._refresh(queue)
+
+    def _refresh(self, queue: Queue) -> None:
+        self.changes += 1
         queue.group.refresh(queue)
 
     def is_open(self, tq_id: int) -> bool:

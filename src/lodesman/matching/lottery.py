@@ -4,8 +4,9 @@
 2. An owner inside it, equal among those with an eligible task queue (not if the group shares jobs).
 3. A task queue of the owner, by UserPriority weight.
 
-Levels 1 and 2 draw among all, test, and draw again; after 8 failures they list those that pass. A draw that
-is repeated until it passes is distributed as one among those that pass, so both ways are exact.
+Levels 1 and 2 draw among all, test, and draw again; after 8 failures they list those that pass, and keep the
+list as long as it holds. A draw that is repeated until it passes is distributed as one among those that pass,
+so both ways are exact.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from lodesman.matching.cells import nth_slot
 from lodesman.matching.group_index import GroupIndex, OwnerQueues, Queue
 from lodesman.matching.index import Index
 from lodesman.matching.shares import DEFAULT_GROUP, GroupShare
-from lodesman.matching.views import Ballot, View
+from lodesman.matching.views import Ballot, Found, Shortlist, View
 
 TRIES: Final = 8
 
@@ -59,6 +60,9 @@ class Lottery:
         """One eligible task queue; None only if there is none."""
         ballot = self.look(view)
         draw = rng.random
+        known = view.shortlist
+        if known is not None and known.changes == self._index.changes and known.numbers == numbers:
+            return _draw_group(view, known, draw)
         groups = ballot.groups
         if groups:
             cumulative = ballot.cumulative
@@ -66,27 +70,25 @@ class Lottery:
             last = len(groups) - 1
             for _ in range(TRIES):
                 group = groups[bisect(cumulative, draw() * total, 0, last)]
-                mask = view.mask(group, numbers)
-                if mask:
-                    return _draw_in(group, mask, draw)
-        return self._draw_among_all(view, numbers, draw)
+                found = view.find(group, numbers)
+                if found.mask:
+                    return _draw_in(group, found, draw)
+        view.shortlist = known = self._list(view, numbers)
+        return _draw_group(view, known, draw)
 
-    def _draw_among_all(self, view: View, numbers: Sequence[int], draw: Callable[[], float]) -> Queue | None:
-        """Level 1 by listing: groups with a share first, the others only if none of those is eligible."""
+    def _list(self, view: View, numbers: Sequence[int]) -> Shortlist:
+        """The groups that pass: those with a share, and the others only if none of those is eligible."""
         ballot = view.ballot
-        parts = []
+        groups = []
+        shares = []
         for group, share in zip(ballot.groups, ballot.shares, strict=True):
-            mask = view.mask(group, numbers)
-            if mask:
-                parts.append((share, group, mask))
-        if not parts:
-            rest = ((group, view.mask(group, numbers)) for group in ballot.without_share)
-            parts = [(1.0, group, mask) for group, mask in rest if mask]
-        if not parts:
-            return None
-        cumulative = list(accumulate(share for share, _, _ in parts))
-        _, group, mask = parts[bisect(cumulative, draw() * cumulative[-1], 0, len(parts) - 1)]
-        return _draw_in(group, mask, draw)
+            if view.mask(group, numbers):
+                groups.append(group)
+                shares.append(share)
+        if not groups:
+            groups = [group for group in ballot.without_share if view.mask(group, numbers)]
+            shares = [1.0] * len(groups)
+        return Shortlist(self._index.changes, numbers, groups, list(accumulate(shares)))
 
     def _ballot(self, vo: str, names: tuple[str, ...] | None) -> Ballot:
         if self._made_for != self._index.version:
@@ -115,26 +117,45 @@ class Lottery:
         )
 
 
-def _draw_in(group: GroupIndex, mask: int, draw: Callable[[], float]) -> Queue | None:
-    """Levels 2 and 3: one of the slots of `mask`, which has some."""
+def _draw_group(view: View, known: Shortlist, draw: Callable[[], float]) -> Queue | None:
+    """Level 1 among groups of which each is eligible."""
+    groups = known.groups
+    if not groups:
+        return None
+    cumulative = known.cumulative
+    group = groups[bisect(cumulative, draw() * cumulative[-1], 0, len(groups) - 1)]
+    return _draw_in(group, view.find(group, known.numbers), draw)
+
+
+def _draw_in(group: GroupIndex, found: Found, draw: Callable[[], float]) -> Queue | None:
+    """Levels 2 and 3: one of the slots that were found, which are some."""
     owners = group.owners_drawn
     count = len(owners)
-    owner = owners[0]
+    owner, mask = owners[0], found.mask
     if count > 1:
-        for _ in range(TRIES):
-            owner = owners[int(draw() * count)]
-            theirs = mask & owner.everyone.read()
-            if theirs:
-                break
+        if found.owners is not None:
+            owner, mask = found.owners[int(draw() * len(found.owners))]
         else:
-            eligible = [(owner, theirs) for owner in owners if (theirs := mask & owner.everyone.read())]
-            owner, theirs = eligible[int(draw() * len(eligible))]
-        mask = theirs
+            owner, mask = _draw_owner(owners, found, draw)
     if not mask & (mask - 1):
         return group.slots[mask.bit_length() - 1]
     if len(owner.weighted) > 1:
         mask = _draw_weight(owner, mask, draw)
     return group.slots[nth_slot(mask, int(draw() * mask.bit_count()))]
+
+
+def _draw_owner(
+    owners: Sequence[OwnerQueues], found: Found, draw: Callable[[], float]
+) -> tuple[OwnerQueues, int]:
+    mask = found.mask
+    count = len(owners)
+    for _ in range(TRIES):
+        owner = owners[int(draw() * count)]
+        theirs = mask & owner.everyone.read()
+        if theirs:
+            return owner, theirs
+    found.owners = eligible = [(one, theirs) for one in owners if (theirs := mask & one.everyone.read())]
+    return eligible[int(draw() * len(eligible))]
 
 
 def _draw_weight(owner: OwnerQueues, mask: int, draw: Callable[[], float]) -> int:

@@ -73,7 +73,7 @@ class Matcher:
     ) -> list[int]:
         """Take up to `count` jobs for a resource, each by its own draw; returns their task queues in order.
 
-        The jobs have left the index when this returns; the inverse operations are on `undo`, to be called
+        The jobs have left the index when this returns; the inverse operation is on `undo`, to be called
         last first. Fewer than `count` come back only if nothing more is eligible.
         """
         view = self._views.of(request)
@@ -81,15 +81,15 @@ class Matcher:
         self._last = view, numbers
         index = self.index
         draw = self.lottery.draw
-        chosen = []
+        chosen: list[int] = []
         for _ in range(count):
             queue = draw(view, numbers, rng)
             if queue is None:
                 break
-            tq_id = queue.tq_id
-            index.take(tq_id, 1, now=now)
-            undo.append(partial(index.add_waiting, tq_id, 1, now=now))
-            chosen.append(tq_id)
+            if not chosen:
+                undo.append(partial(_give_back, index, chosen, now))
+            index.take(queue.tq_id, 1, now=now)
+            chosen.append(queue.tq_id)
         return chosen
 
     def eligible_groups(self, chosen: Collection[int]) -> str | None:
@@ -138,6 +138,11 @@ class Matcher:
             blocked=blocked,
             refused={c.name: refused[c.name] for c in CRITERIA if refused[c.name]},
         )
+
+
+def _give_back(index: Index, chosen: list[int], now: float) -> None:
+    for tq_id in reversed(chosen):
+        index.add_waiting(tq_id, 1, now=now)
 
 
 def _whose_refuse(vo: str, group: str, request: ResourceRequest) -> list[str]:

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from lodesman.matching.criteria import HOW_MUCH, WHERE, WHOSE
-from lodesman.matching.group_index import GroupIndex
+from lodesman.matching.group_index import GroupIndex, OwnerQueues
 from lodesman.matching.index import Index
 from lodesman.matching.request import ResourceRequest
 
@@ -46,30 +46,81 @@ class Ballot:
 EMPTY_BALLOT: Final = Ballot((), (), (), ())
 
 
+class Shortlist:
+    """The groups among which one is drawn, and the running sums of their shares, as of `changes` of the index."""
+
+    __slots__ = ("changes", "cumulative", "groups", "numbers")
+
+    def __init__(
+        self, changes: int, numbers: Sequence[int], groups: Sequence[GroupIndex], cumulative: Sequence[float]
+    ) -> None:
+        self.changes = changes
+        self.numbers = numbers
+        self.groups = groups
+        self.cumulative = cumulative
+
+
+class Found:
+    """The open slots of a group that a resource with these numbers may draw from, and what it was made of.
+
+    `owners`: those who have some of them and which, once somebody had to list them.
+    """
+
+    __slots__ = ("arrived", "mask", "numbers", "opened", "owners")
+
+    def __init__(self, group: GroupIndex, numbers: Sequence[int], mask: int) -> None:
+        self.opened = group.open
+        self.arrived = group.arrived
+        self.numbers = numbers
+        self.mask = mask
+        self.owners: list[tuple[OwnerQueues, int]] | None = None
+
+
 class View:
     """One description against the index. `version` tells when the ballot was made."""
 
-    __slots__ = ("_masks", "_seen", "_where", "ballot", "group_names", "version", "vo")
+    __slots__ = ("_found", "_masks", "_seen", "_where", "ballot", "group_names", "shortlist", "version", "vo")
 
     def __init__(self, request: ResourceRequest) -> None:
         self.vo = request.vo
         self.group_names: tuple[str, ...] | None = _groups_of(request)
         self.version = -1
         self.ballot = EMPTY_BALLOT
+        self.shortlist: Shortlist | None = None
         self._where: Sequence[Any] = tuple(criterion.of_request(request) for criterion in WHERE)
         self._masks: list[int] = []
         self._seen: list[int] = []
+        self._found: list[Found | None] = []
 
     def renew(self, ballot: Ballot, *, version: int, group_numbers: int) -> None:
         """Groups appeared or vanished, or shares changed."""
         self.ballot = ballot
         self.version = version
+        self.shortlist = None
         more = group_numbers - len(self._masks)
         self._masks += [0] * more
         self._seen += [0] * more
+        self._found = [None] * len(self._masks)
 
     def mask(self, group: GroupIndex, numbers: Sequence[int]) -> int:
         """The slots of a group that the resource may draw from now."""
+        return self.find(group, numbers).mask
+
+    def find(self, group: GroupIndex, numbers: Sequence[int]) -> Found:
+        """The same, to be remembered by the lottery; it holds while nothing opens, closes or arrives."""
+        found = self._found[group.number]
+        # The same integer, not an equal one: each change of the open slots makes a new one.
+        if (
+            found is not None
+            and found.opened is group.open
+            and found.arrived == group.arrived
+            and found.numbers == numbers
+        ):
+            return found
+        found = self._found[group.number] = Found(group, numbers, self._make(group, numbers))
+        return found
+
+    def _make(self, group: GroupIndex, numbers: Sequence[int]) -> int:
         number = group.number
         if self._seen[number] == group.arrived:
             mask = self._masks[number] & group.open
@@ -114,5 +165,5 @@ class Views:
         return view
 
     def _limit(self) -> int:
-        each = len(self._index) // 8 + 64 * self._index.group_numbers() + 1024
+        each = len(self._index) // 4 + 256 * self._index.group_numbers() + 1024
         return max(64, min(VIEWS_AT_MOST, VIEW_BYTES // each))

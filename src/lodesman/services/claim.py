@@ -7,9 +7,8 @@ fitting jobs answers it in the same commit.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from lodesman.services.live import Live
 from lodesman.services.sessions import Free, PilotSession
@@ -24,8 +23,7 @@ ASKED_BEFORE = """SELECT a.job_id, a.number, j.template_id, j.submission_id FROM
 WHERE a.pilot_id = ? AND a.ended_at IS NULL AND a.claim_token = ?"""
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(NamedTuple):
     """One attempt handed to a pilot; the template says what to run."""
 
     job_id: int
@@ -41,6 +39,7 @@ class Claim:
     a later batch, or by `Unpark` when the pilot's patience ends.
     """
 
+    brief = True
     __slots__ = (
         "answer",
         "claim_token",
@@ -108,7 +107,6 @@ class Claim:
 
     def _claim_one(self, tx: Transaction, tq_id: int, eligible: str | None) -> Claimed | None:
         live = self.live
-        tx.undo.append(partial(live.fronts.forget, tq_id))
         candidate = live.fronts.take(tx, tq_id)
         if candidate is None:
             # The counter says that a job waits and none is to be found: never hand out a ghost.
@@ -141,13 +139,11 @@ class Claim:
         before = last.get(self.pilot_id)
         last[self.pilot_id] = (self.claim_token, claimed)
 
-        def forget() -> None:
-            if before is None:
-                last.pop(self.pilot_id, None)
-            else:
-                last[self.pilot_id] = before
-
-        tx.undo.append(forget)
+        tx.undo.append(
+            partial(last.pop, self.pilot_id, None)
+            if before is None
+            else partial(last.__setitem__, self.pilot_id, before)
+        )
 
 
 def _write_job(tx: Transaction, candidate: Candidate, tq_id: int, claim: tuple[int, int, int, int]) -> None:

@@ -25,6 +25,7 @@ from lodesman.jobs import (
     needs_expansion,
     read_description,
     read_job,
+    read_jobs,
     spec_to_json,
     write_description,
 )
@@ -257,7 +258,7 @@ def _descriptions(body: Body) -> tuple[Description | None, Positions, Iterator[D
         raise InvalidRequest("The batch is empty.")
     if len(jobs) == 1:
         return read_job(jobs[0]), None, iter(())
-    return None, None, (read_job(record) for record in jobs)
+    return None, None, read_jobs(jobs)
 
 
 def _read(text: str, form: str) -> tuple[Description, Positions]:

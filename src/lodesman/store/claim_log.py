@@ -40,24 +40,38 @@ def replay(db: apsw.Connection) -> None:
 
 
 class ClaimLog:
-    """What was claimed since counters and cursors were last written. Used from the writer's thread only."""
+    """What was claimed since counters and cursors were last written. Used from the writer's thread only.
+
+    What a transaction changes here is remembered once for all its claims, not at each.
+    """
 
     def __init__(self, last_attempt: int) -> None:
         self.last_attempt = last_attempt
         self._written = last_attempt
         self._queues: set[int] = set()
         self._cursors: dict[int, int] = {}
+        self._tx: Transaction | None = None
+        self._before: dict[int, int | None] = {}
 
     def claimed(self, tx: Transaction, attempt: int, tq_id: int) -> None:
         """An attempt was appended."""
-        tx.undo.append(partial(setattr, self, "last_attempt", self.last_attempt))
+        if tx is not self._tx:
+            self._begin(tx)
         self.last_attempt = attempt
         self._queues.add(tq_id)
 
     def moved(self, tx: Transaction, cohort_id: int, cursor: int) -> None:
         """The cursor of a cohort moved."""
-        tx.undo.append(partial(self._put_back, cohort_id, self._cursors.get(cohort_id)))
-        self._cursors[cohort_id] = cursor
+        if tx is not self._tx:
+            self._begin(tx)
+        cursors = self._cursors
+        if cohort_id not in self._before:
+            self._before[cohort_id] = cursors.get(cohort_id)
+        cursors[cohort_id] = cursor
+
+    def cursor_of(self, cohort_id: int, stored: int) -> int:
+        """The cursor of a cohort, given the one that is stored."""
+        return max(stored, self._cursors.get(cohort_id, 0))
 
     def write_cursors(self, tx: Transaction) -> None:
         """Write all cursors: somebody is about to read them in this transaction."""
@@ -84,8 +98,16 @@ class ClaimLog:
         """Enough claims that a restart should not have to replay more."""
         return self.last_attempt - self._written >= WRITE_AFTER
 
-    def _put_back(self, cohort_id: int, cursor: int | None) -> None:
-        if cursor is None:
-            self._cursors.pop(cohort_id, None)
-        else:
-            self._cursors[cohort_id] = cursor
+    def _begin(self, tx: Transaction) -> None:
+        self._tx = tx
+        self._before = {}
+        tx.undo.append(partial(self._put_back, self.last_attempt, self._before))
+
+    def _put_back(self, last_attempt: int, before: dict[int, int | None]) -> None:
+        self.last_attempt = last_attempt
+        self._tx = None
+        for cohort_id, cursor in before.items():
+            if cursor is None:
+                self._cursors.pop(cohort_id, None)
+            else:
+                self._cursors[cohort_id] = cursor

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
 from heapq import heappop, heappush
 from typing import Any
 
@@ -91,6 +92,9 @@ class Fronts:
     def __init__(self, claims: ClaimLog) -> None:
         self._claims = claims
         self._fronts: dict[int, _Front] = {}
+        # What the transaction took from: forgotten together if it is rolled back.
+        self._tx: Transaction | None = None
+        self._taken_from: set[int] = set()
 
     def forget(self, tq_id: int) -> None:
         """Drop what is cached of a task queue (a rolled-back batch, a change behind the front)."""
@@ -113,7 +117,13 @@ class Fronts:
             front.more_runs = True
 
     def take(self, tx: Transaction, tq_id: int) -> Candidate | None:
-        """The next waiting job, or None if there is none; the cursor moves, the row is not changed yet."""
+        """The next waiting job, or None if there is none; the cursor moves, the row is not changed yet.
+
+        If the transaction is rolled back, the front is forgotten.
+        """
+        if tx is not self._tx:
+            self._begin(tx)
+        self._taken_from.add(tq_id)
         front = self._fronts.get(tq_id)
         if front is None:
             front = self._fronts[tq_id] = _Front()
@@ -125,6 +135,16 @@ class Fronts:
         if front.runs and (not front.rows or front.runs[0][0] < front.rows[0].job_id):
             return _take_member(tx, front, self._claims)
         return front.rows.popleft() if front.rows else None
+
+    def _begin(self, tx: Transaction) -> None:
+        self._tx = tx
+        self._taken_from = set()
+        tx.undo.append(partial(self._forget_all, self._taken_from))
+
+    def _forget_all(self, tq_ids: set[int]) -> None:
+        self._tx = None
+        for tq_id in tq_ids:
+            self._fronts.pop(tq_id, None)
 
 
 def _take_member(tx: Transaction, front: _Front, claims: ClaimLog) -> Candidate:
@@ -149,12 +169,16 @@ def _read_rows(tx: Transaction, tq_id: int, front: _Front) -> None:
 
 
 def _read_runs(tx: Transaction, tq_id: int, front: _Front, claims: ClaimLog) -> None:
-    claims.write_cursors(tx)
     found = tx.read(RUNS, (tq_id, *front.last_run, RUN_CHUNK))
     for row in found:
-        columns: tuple[Any, ...] = (*row, deque(tx.read(HOLES, (row[0], row[3]))))
+        columns: tuple[Any, ...] = (*row, deque())
         run = _Run(*columns)
         front.last_run = (run.first, run.cohort_id)
+        # What is stored may be older: writing all cursors because one is read would dirty a page for each.
+        run.cursor = claims.cursor_of(run.cohort_id, run.cursor)
+        if run.cursor >= run.stop:
+            continue
+        run.holes.extend(tx.read(HOLES, (run.cohort_id, run.cursor)))
         if run.skip_holes():
             front.add_run(run)
         else:

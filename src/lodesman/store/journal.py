@@ -19,6 +19,7 @@ import apsw
 
 from lodesman.errors import LodesmanError, Unavailable
 from lodesman.store.engine import only_row
+from lodesman.store.rows import write_rows
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +41,10 @@ FAULTS = (
 
 
 class Command(Protocol):
-    """One change: preconditions and writes. `apply` runs on the writer's thread."""
+    """One change: preconditions and writes. `apply` runs on the writer's thread.
+
+    A class with `brief = True` promises that one takes well under a millisecond: answers may wait for it.
+    """
 
     def apply(self, tx: Transaction) -> Any:
         """Check, write through `tx`, and return the answer. Raises LodesmanError to refuse."""
@@ -99,7 +103,7 @@ class Transaction:
         if self._pending:
             pending, self._pending = self._pending, {}
             for sql, rows in pending.items():
-                self.db.executemany(sql, rows)
+                write_rows(self.db, sql, rows)
         if self._final:
             final, self._final = self._final, {}
             for sql, newest in final.items():
@@ -146,6 +150,7 @@ class Journal:
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._epoch = 0
         self._closed = False
+        self._held: list[tuple[Answer, Any]] = []
         self.commits = 0
         self.commands = 0
 
@@ -228,12 +233,26 @@ class Journal:
                 return
             log.exception("a command failed in the database", extra={"command": type(batch[0][0]).__name__})
             out = [(batch[0][1], _refusal(fault))]
-        self._deliver(out)
+        self._held += out
+        if self._queue.empty():
+            self._release()
+
+    def _release(self) -> None:
+        """Hand over the answers of batches that are committed.
+
+        While more commands wait, those are applied first: handing over wakes the event loop, which then works
+        while the next batch is on its way to the disk, and not while this thread needs the interpreter.
+        """
+        if self._held:
+            held, self._held = self._held, []
+            self._deliver(held)
 
     def _attempt(self, tx: Transaction, batch: list[tuple[Command, Answer]]) -> list[tuple[Answer, Any]]:
         out: list[tuple[Answer, Any]] = []
         self._db.execute("BEGIN IMMEDIATE")
         for command, answer in batch:
+            if not getattr(command, "brief", False):
+                self._release()
             try:
                 result = command.apply(tx)
             except LodesmanError as refused:
@@ -246,6 +265,7 @@ class Journal:
         self._db.execute("UPDATE leadership SET batch = batch + 1 WHERE epoch = ?", (self._epoch,))
         if self._db.changes() != 1:
             raise apsw.AbortError("another server took over")
+        self._release()
         self._db.execute("COMMIT")
         for step in tx.afterwards:
             step()

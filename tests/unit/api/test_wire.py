@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman import errors
-from lodesman.api import deadlines, wire
+from lodesman.api import wire
 from lodesman.errors import InvalidRequest, LodesmanError, SyntaxFault, TooLarge, Unavailable
 
 
@@ -70,15 +70,6 @@ def test_a_client_that_goes_away_says_nothing_more():
         read([b"half"], end="gone")
     with pytest.raises(wire.Disconnected):
         read([], end="gone", declared=b"0")
-
-
-def test_a_body_that_does_not_come_is_refused(monkeypatch):
-    monkeypatch.setattr(wire, "BODY_SECONDS", 0.0)
-    monkeypatch.setattr(wire, "SLOWEST_BYTES", 1e12)
-    monkeypatch.setattr(deadlines, "LOOK_SECONDS", 0.001)
-    for chunks in ([], [b"half"]):
-        with pytest.raises(InvalidRequest, match="not complete"):
-            read(chunks, end="stalls")
 
 
 def test_a_task_that_is_cancelled_while_it_reads_stays_cancelled():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 
 import pytest
 import uvicorn
@@ -183,6 +184,69 @@ def test_trickling_does_not_win_time(monkeypatch):
 
     answer = run(script)
     assert b"in time" in answer or answer == b""
+
+
+HALF = REQUEST.replace(b"content-length: 3", b"content-length: 30")
+
+
+def test_a_body_that_does_not_come_in_time_is_told_so(monkeypatch):
+    monkeypatch.setattr(connections, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(connections, "SLOWEST_BYTES", 1e12)
+
+    async def script(served):
+        answer = await served.talk(HALF)
+        assert served.seen == [("/a", b"abc")]  # what a client that goes away leaves
+        return answer
+
+    head, _, body = run(script).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"connection: close" in head
+    assert json.loads(body)["error"]["code"] == "invalid-request"
+
+
+def test_a_body_that_comes_fast_enough_has_more_time(monkeypatch):
+    monkeypatch.setattr(connections, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(connections, "SLOWEST_BYTES", 1)
+
+    async def script(served):
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(CLOSING.replace(b"content-length: 3", b"content-length: 6"))
+        await asyncio.sleep(0.2)
+        writer.write(b"def")
+        answer = await reader.read()
+        await closed(writer)
+        return answer, served.seen
+
+    answer, seen = run(script)
+    assert answer.endswith(b"ok")
+    assert seen == [("/a", b"abcdef")]
+
+
+def test_a_head_and_its_body_leave_in_one_piece():
+    sent = []
+
+    class Wire:
+        def write(self, data):
+            sent.append(bytes(data))
+
+        def close(self):
+            sent.append(None)
+
+    out = connections._OneWrite(Wire())
+    out.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    out.write(b"HTTP/1.1 200 OK\r\n\r\n")
+    out.write(b"ok")
+    out.write(b"HTTP/1.1 is what this chunk begins with")
+    out.head_is_next = True
+    out.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+    out.close()
+    assert sent == [
+        b"HTTP/1.1 100 Continue\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\nok",
+        b"HTTP/1.1 is what this chunk begins with",
+        b"HTTP/1.1 204 No Content\r\n\r\n",
+        None,
+    ]
 
 
 def test_an_answer_may_take_longer_than_a_head(monkeypatch):

