@@ -95,7 +95,7 @@ class World:
             site=rng.choice(SITE),
             ce="ce1",
             queue="long",
-            platform=rng.choice(PLATFORM),
+            platforms=(rng.choice(PLATFORM),),
             tags=tuple(sorted(set(rng.choices(TAG, TAG_WEIGHT, k=rng.choice([0, 2, 5, 20]))))),
             cores=rng.choice([1, 1, 8, 64]),
             memory_mb=500 if small else rng.choice([2500, 4000, 16000, 64000]),

@@ -85,7 +85,7 @@ def make_pilot(rng: random.Random) -> Place:
     tags += ["MultiProcessor"] if processors > 1 else []
     tags += rng.sample(FEATURES, rng.choice([0, 0, 1, 2]))
     request = {
-        "platform": rng.choice(COMMON * 4 + RARE),
+        "platforms": [rng.choice(COMMON * 4 + RARE)],
         "tags": sorted(tags),
         "cores": processors,
         "memory_mb": rng.choice([2000, 4000, 16000, 64000]),

@@ -106,7 +106,7 @@ def make_offer(rng: random.Random) -> dict[str, Any]:
     """What one pilot presents."""
     tags = rng.choices(range(TAGS), TAG_WEIGHTS, k=rng.choice([0, 2, 5, 20]))
     return {
-        "platform": f"platform{rng.randrange(PLATFORMS):02}",
+        "platforms": [f"platform{rng.randrange(PLATFORMS):02}"],
         "tags": sorted({f"tag{t:03}" for t in tags}),
         "cores": rng.choice([1, 1, 8, 64]),
         "memory_mb": rng.choice([2500, 4000, 16000, 64000]),
@@ -139,7 +139,7 @@ def resources(workload: Workload, seed: int = 13) -> str:
             has = make_offer(rng)
             lines += [
                 f"[{site}.ce.ce.queue.{queue}]",
-                f'Platform = "{has["platform"]}"',
+                f'Platform = "{has["platforms"][0]}"',
                 f"Tag = {json.dumps(has['tags'])}",
                 f"NumberOfProcessors = {has['cores']}",
                 f"MaxRAM = {has['memory_mb']}",

@@ -17,7 +17,8 @@ from bench.server import Server
 from bench.stats import percentile
 from bench.world import GRID
 
-from lodesman.services.sessions import UNLIMITED, Free, PoolMap, load_sessions
+from lodesman.services.pool_map import PoolMap
+from lodesman.services.sessions import UNLIMITED, Free, load_sessions
 from lodesman.store.engine import only_row, open_reader
 from lodesman.store.task_queues import load_queues
 

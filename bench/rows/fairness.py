@@ -83,6 +83,6 @@ def _queues(rng: random.Random, groups: list[str]) -> dict[int, TaskQueueKey]:
 
 def _request(rng: random.Random) -> ResourceRequest:
     return ResourceRequest(
-        vo="vo", site=f"s{rng.randrange(SITES):02}", ce="ce", queue="q", platform="x",
+        vo="vo", site=f"s{rng.randrange(SITES):02}", ce="ce", queue="q", platforms=("x",),
         cores=rng.choice([1, 4, 8]), memory_mb=rng.choice([1500, 3000, 8000]), norm_cpu_seconds=1_000_000,
     )  # fmt: skip

@@ -8,6 +8,9 @@
 
 A value is text as it stands: `#`, braces and quotes have no meaning in it, and a list is text with commas
 (`CfgOption.items`). Names are told apart by case, as DIRAC does. What is given twice is refused.
+
+A slip within a line (something given twice, a value without `=`) does not hide what comes after it: a caller that
+gives a list of faults is told all of them.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ MAX_BYTES = 16 << 20
 MAX_DEPTH = 64
 MAX_ENTRIES = 1_000_000
 MAX_NAME = 1_024
+MAX_FAULTS = 100
 
 _MARK = re.compile(r"[={}]")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
@@ -95,8 +99,14 @@ class CfgSection:
         return (entry for entry in self.entries if isinstance(entry, CfgSection))
 
 
-def parse_cfg(text: str, *, source: str = "", max_bytes: int = MAX_BYTES) -> CfgSection:
-    """Read a text. `source` names it in errors (a file name). Raises SyntaxFault or TooLarge."""
+def parse_cfg(
+    text: str, *, source: str = "", max_bytes: int = MAX_BYTES, faults: list[SyntaxFault] | None = None
+) -> CfgSection:
+    """Read a text. `source` names it in errors (a file name). Raises SyntaxFault or TooLarge.
+
+    With `faults`, what is wrong in a line by itself is added there and left out of the answer; sections that do not
+    open and close in good order are raised all the same. The data of a fault has the `section` it stands in.
+    """
     size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
     if size > max_bytes:
         raise TooLarge(
@@ -106,15 +116,16 @@ def parse_cfg(text: str, *, source: str = "", max_bytes: int = MAX_BYTES) -> Cfg
             size=size,
             **({"source": source} if source else {}),
         )
-    return _Reader(source).read(text.removeprefix("\ufeff"))
+    return _Reader(source, faults).read(text.removeprefix("\ufeff"))
 
 
 class _Open:
     """A section that is being read; also a section name still waiting for its brace."""
 
-    __slots__ = ("appended", "column", "entries", "line", "name")
+    __slots__ = ("appended", "column", "entries", "line", "name", "twice")
 
     def __init__(self, name: str, line: int, column: int) -> None:
+        self.twice = False
         self.name = name
         self.line = line
         self.column = column
@@ -135,10 +146,11 @@ class _Open:
 class _Reader:
     """Reads line by line with a stack of open sections; never recurses."""
 
-    __slots__ = ("left", "line", "named", "raw", "source", "stack")
+    __slots__ = ("faults", "left", "line", "named", "raw", "source", "stack")
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, faults: list[SyntaxFault] | None) -> None:
         self.source = source
+        self.faults = faults
         self.stack = [_Open("", 1, 1)]
         self.named: _Open | None = None
         self.left = MAX_ENTRIES
@@ -150,15 +162,17 @@ class _Reader:
             bad = _CONTROL.search(self.raw.rstrip("\r"))
             if bad:
                 message = f"the character U+{ord(bad[0]):04X}, which no text has"
-                self.fault(bad.start(), message, hint="Is this a program?")
+                self.slip(bad.start(), message, hint="Is this a program?")
+                continue
             at = 0
             while at >= 0:
                 at = self.step(at)
-        if self.named:
-            self.fault_open(self.named, "is followed by no '{'", "A value is written: name = value.")
+        self.no_name_pending()
         if len(self.stack) > 1:
             hint = "Put '}' on a line of its own: in a line with '=' it is part of the value."
-            self.fault_open(self.stack[-1], "is never closed", hint)
+            last = self.stack.pop()
+            self.line = last.line
+            self.fault(last.column - 1, f"{last.name[:40]} is never closed", hint=hint)
         return self.stack[0].frozen()
 
     def step(self, at: int) -> int:
@@ -184,6 +198,9 @@ class _Reader:
     def option(self, at: int, stop: int) -> None:
         self.no_name_pending()
         append = stop > at and self.raw[stop - 1] == "+"
+        if not self.raw[at : stop - append].strip():
+            self.slip(at, "a value without a name", hint="Write: name = value")
+            return
         name = self.new_name(at, stop - append)
         value = self.raw[stop + 1 :].strip()
         entries = self.stack[-1].entries
@@ -194,6 +211,7 @@ class _Reader:
             return
         if known is not None:
             self.twice(at, name.name, known)
+            return
         entries[name.name] = CfgOption(name=name.name, value=value, line=name.line, column=name.column)
 
     def open(self, at: int, stop: int) -> None:
@@ -206,24 +224,26 @@ class _Reader:
             self.fault(stop, f"nested deeper than {MAX_DEPTH} sections")
         known = self.stack[-1].entries.get(self.named.name)
         if known is not None:
-            self.line = self.named.line
+            here, self.line = self.line, self.named.line
             self.twice(self.named.column - 1, self.named.name, known)
+            self.line = here
+            # What it says counts for nothing, and is read on for its own faults.
+            self.named.twice = True
         self.stack.append(self.named)
         self.named = None
 
     def shut(self, at: int, stop: int) -> None:
         if at < stop:
-            self.fault(at, "text without '=' or '{' before a '}'", hint="A value is written: name = value.")
+            self.slip(at, "text without '=' or '{' before a '}'", hint="A value is written: name = value.")
         self.no_name_pending()
         if len(self.stack) == 1:
             self.fault(stop, "a '}' that closes nothing")
-        done = self.stack.pop().frozen()
-        self.stack[-1].entries[done.name] = done
+        done = self.stack.pop()
+        if not done.twice:
+            self.stack[-1].entries[done.name] = done.frozen()
 
     def new_name(self, at: int, stop: int) -> _Open:
         name = self.raw[at:stop].strip()
-        if not name:
-            self.fault(at, "a value without a name", hint="Write: name = value")
         if len(name) > MAX_NAME:
             self.fault(at, f"a name of {len(name)} characters; at most {MAX_NAME}")
         self.left -= 1
@@ -233,19 +253,32 @@ class _Reader:
 
     def no_name_pending(self) -> None:
         if self.named:
-            self.fault_open(self.named, "is followed by no '{'", "A value is written: name = value.")
+            name, self.named = self.named, None
+            here, self.line = self.line, name.line
+            hint = "A value is written: name = value."
+            self.slip(name.column - 1, f"{name.name[:40]} is followed by no '{{'", hint=hint)
+            self.line = here
 
-    def twice(self, at: int, name: str, first: CfgOption | CfgSection) -> NoReturn:
+    def twice(self, at: int, name: str, first: CfgOption | CfgSection) -> None:
         message = f"{name[:40]} is given twice, first at line {first.line}, column {first.column}"
-        self.fault(at, message, hint="Keep one of them; `+=` appends to an option.")
+        self.slip(at, message, hint="Keep one of them; `+=` appends to an option.")
 
-    def fault_open(self, section: _Open, message: str, hint: str) -> NoReturn:
-        self.line = section.line
-        self.fault(section.column - 1, f"{section.name[:40]} {message}", hint=hint)
+    def slip(self, at: int, message: str, *, hint: str = "") -> None:
+        """A fault after which the rest can be read: added to the caller's list, raised if there is none."""
+        fault = self.fault_at(at, message, hint)
+        if self.faults is None:
+            raise fault
+        if len(self.faults) < MAX_FAULTS:
+            self.faults.append(fault)
 
     def fault(self, at: int, message: str, *, hint: str = "") -> NoReturn:
+        raise self.fault_at(at, message, hint)
+
+    def fault_at(self, at: int, message: str, hint: str) -> SyntaxFault:
         data = {"source": self.source} if self.source else {}
-        raise SyntaxFault(f"{message}.", line=self.line, column=at + 1, hint=hint, **data)
+        if len(self.stack) > 1:
+            data["section"] = "/" + "/".join(section.name for section in self.stack[1:])
+        return SyntaxFault(f"{message}.", line=self.line, column=at + 1, hint=hint, **data)
 
 
 def write_cfg(section: CfgSection) -> str:

@@ -16,7 +16,8 @@ import pytest
 
 from lodesman.api.core import Core
 from lodesman.api.hot import HotApp
-from lodesman.api.reads import ReadSide, read_app
+from lodesman.api.read_side import ReadSide
+from lodesman.api.reads import read_app
 from lodesman.batch import QueueLoad
 from lodesman.director import PoolState, read_options
 from lodesman.resources import load_resources
@@ -24,13 +25,14 @@ from lodesman.services.accounts import INSERT_TOKEN, SCOPES, AddAccount, IssueTo
 from lodesman.services.claim import serve_parked
 from lodesman.services.direct import Director
 from lodesman.services.live import Live
+from lodesman.services.picture import Picture
 from lodesman.services.pilots import hash_token
 from lodesman.services.policy import Policy
 from lodesman.services.sandboxes import RegisterSandbox, Shelf
 from lodesman.store.engine import open_reader, open_writer
 from lodesman.store.journal import Transaction
 
-PATIENCE = 10.0
+PATIENCE = 60.0
 SANDBOX_BYTES = 10_000
 RESOURCES = """
 [job_description]
@@ -170,6 +172,7 @@ class House:
         self.side = ReadSide(
             db=open_reader(path), policy=policy, shelf=self.shelf, clock=lambda: self.now,
             announce=self._announce, hot_metrics=lambda: {"claims_total": float(self.core.claims)},
+            picture=Picture(open_reader(path)), patience=0.0, ask_hot=self._ask_hot,
         )  # fmt: skip
         self.reads = read_app(self.side)
         self.app = HotApp(
@@ -186,7 +189,14 @@ class House:
         """The daemon's part."""
 
     async def _announce(self, owner: str, sha256: str, size: int) -> None:
-        await self.core.command(RegisterSandbox(owner, sha256, size))
+        await self.core.command(RegisterSandbox(owner, sha256, size, self.side.quota_bytes))
+
+    async def _ask_hot(self, name: str, body: Any) -> Any:
+        task, connection = self.open("POST", f"/v1/service/{name}", body, token="service")
+        await task
+        answer = connection.answer()
+        assert answer.status == 200, answer.body
+        return answer.json
 
     def close(self) -> None:
         self.core.journal.close()
@@ -228,7 +238,7 @@ class House:
         ce, queue = {"North": ("ce.north", "short"), "South": ("ce.south", "long")}[site]
         offer = {
             "vo": "lab", "site": site, "ce": ce, "queue": queue, "cores": 4, "memory_mb": 2000,
-            "platform": "el9" if site == "North" else "el8",
+            "platforms": ["el9" if site == "North" else "el8"],
             "norm_cpu_seconds": 1000 if site == "North" else 100_000, **request,
         }  # fmt: skip
         row = {

@@ -22,6 +22,8 @@ USER_CALLS = (
     ("GET", "/v1/jobs/1/output", None),
     ("POST", "/v1/sandboxes", b"text"),
     ("GET", "/v1/pilots", None),
+    ("GET", "/v1/pilots/1/why", None),
+    ("GET", "/v1/queues/why?path=North/ce.north/short", None),
     ("GET", "/v1/task-queues", None),
     ("GET", "/v1/sites", None),
     ("GET", "/v1/queues", None),
@@ -44,6 +46,7 @@ SERVICE_CALLS: tuple[tuple[str, str, Any], ...] = (
     ("POST", "/v1/service/sandbox", {"owner": "ann", "sha256": "0" * 64, "size": 1}),
     ("POST", "/v1/service/iteration", {"plan": {}}),
     ("POST", "/v1/service/reconcile", {}),
+    ("POST", "/v1/service/pilot", {"pilot": 1, "used": []}),
 )
 ALL_CALLS = (*USER_CALLS, *PILOT_CALLS, *SERVICE_CALLS, ("GET", "/v1/me", None))
 

@@ -26,8 +26,8 @@ class Upstream:
 
     def start(self, answer):
         async def serve(reader, writer):
-            self.heads.append(await reader.readuntil(b"\r\n\r\n"))
             try:
+                self.heads.append(await reader.readuntil(b"\r\n\r\n"))
                 await answer(reader, writer)
             except (ConnectionError, asyncio.IncompleteReadError):
                 pass  # the test looks at what came before

@@ -109,7 +109,7 @@ def test_a_server_whose_writer_died_is_not_well(house):
             raise Fatal
 
     house.core.journal.post(Deadly(), lambda _: None)
-    house.core.journal._thread.join(10)
+    house.core.journal._thread.join(60)
     assert house.call("GET", "/health").status == 503
 
 

@@ -34,7 +34,7 @@ def test_a_join_tells_the_pilot_its_terms(house):
     assert told.pop("token")
     assert told == {
         "pilot": 1, "stamp": "stamp1", "lease_s": 1_800.0, "heartbeat_s": 60.0, "idle_s": 120.0,
-        "server_time": house.now,
+        "server_time": house.now, "place": {"site": "North", "ce": "ce.north", "queue": "short"}, "pools_pass": 0,
     }  # fmt: skip
     (row,) = house.get("/v1/pilots")["pilots"]
     assert (row["state"], row["site"], row["native_id"]) == ("Running", "North", "native-stamp1")
@@ -60,14 +60,14 @@ def test_a_join_tells_the_pilot_its_terms(house):
 )
 def test_a_node_that_describes_itself_wrongly_stops_neither_claims_nor_the_next_start(house, node):
     """What a pilot says of its node is stored, and read again at each start of the server."""
-    pilot = house.pilot(node=node, cores=0, memory_mb=0, platform="")
+    pilot = house.pilot(node=node, cores=0, memory_mb=0, platforms=[])
     house.submitted()
     assert house.call("POST", "/v1/pilots/claim", house.claim_body(), token=pilot).status == 200
     from lodesman.services.sessions import load_sessions  # noqa: PLC0415 - what a start does
 
     (session,) = load_sessions(house.side.db, now=0.0).values()
     assert session.offer["cores"] >= 1
-    assert isinstance(session.offer["platform"], str)
+    assert all(isinstance(one, str) for one in session.offer["platforms"])
     assert house.get("/v1/jobs/1/why")["verdict"] in ("now", None)
 
 

@@ -84,7 +84,15 @@ def test_never_tells_what_rules_out_the_queues_and_the_smallest_change(house):
     assert nearest["queues"] == 1
     assert nearest["example"]["site"] == "South"
     assert "9000" in " ".join(nearest["example"]["reasons"])
-    assert "Smallest change" in told["summary"]
+    assert nearest["text"] == "Memory 9000 -> 8000"
+    assert nearest["steps"][0] == {
+        "criterion": "Memory",
+        "asked": 9_000,
+        "options": [{"value": 8_000, "queues": 1}],
+    }
+    assert told["summary"].endswith("; smallest change: Memory 9000 -> 8000 (1 of 2 queues).")
+    assert told["main_reason"] == "impossible"
+    assert [step["step"] for step in told["chain"] if step["holds"] is False] == ["size", "pilots"]
 
 
 def test_requirements_are_told_one_by_one(house):
@@ -98,7 +106,7 @@ def test_a_vo_without_queues(house):
     house.submit({}, token="lone", hold_if_impossible=True)
     told = why(house, 1, "lone")
     assert (told["verdict"], told["queues"]["total"]) == ("never", 0)
-    assert "no queue is configured" in told["summary"]
+    assert told["summary"] == "No queue is configured for VO nowhere."
 
 
 def test_now_by_a_pilot_that_is_there_idle_busy_or_on_its_way(house):
@@ -137,7 +145,10 @@ def test_not_now_when_no_pilot_may_be_sent(house, backend):
     told = why(house, 50)
     assert (told["verdict"], told["director"]["room"]) == ("not now", 0)
     assert told["director"]["lines"]
-    assert told["director"]["lines"][-1] in told["summary"]
+    assert "none may be sent now: MaxWaitingJobs 10 - 10000 waiting (2 queues)" in told["summary"]
+    gates = told["chain"][-1]
+    assert (gates["step"], gates["holds"]) == ("gates", False)
+    assert gates["closed"][0]["gate"] == "max-waiting"
 
 
 def test_what_is_not_known_of_a_queue_opens_no_gate(house, backend):
@@ -167,4 +178,4 @@ def test_a_job_that_does_not_wait(house, array):
 def test_how_many_wait_before_it(house):
     house.submitted(*[{}] * 5)
     told = why(house, 4)["task_queue"]
-    assert (told["waiting"], told["rows_ahead"]) == (5, 3)
+    assert (told["waiting"], told["ahead"], told["more_ahead"]) == (5, 3, False)

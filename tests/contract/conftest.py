@@ -4,22 +4,37 @@ import random
 from functools import partial
 
 import pytest
+from msgspec import convert, json
 
 from lodesman.matching import TaskQueueKey
 from lodesman.services.accounts import AddAccount, IssueToken
 from lodesman.services.claim import Claim, serve_parked
 from lodesman.services.control import Control
+from lodesman.services.forget import Forget, Old
 from lodesman.services.live import Live
 from lodesman.services.pilots import EndPilot, Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
+from lodesman.services.pool_keeper import PoolKeeper
+from lodesman.services.refresh import (
+    Cleaning,
+    CleanPools,
+    Difference,
+    Judgement,
+    JudgeQueues,
+    NameQueues,
+    RefreshPools,
+)
 from lodesman.services.report import Report, TakeReports
+from lodesman.services.retention import Retention
+from lodesman.services.sandboxes import Shelf
 from lodesman.services.sessions import Free, PilotSession
 from lodesman.services.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
+from lodesman.services.tidy import Tidy, Untidy
 from lodesman.store import views
 from lodesman.store.engine import open_reader, open_writer
 from lodesman.store.journal import Journal
 from lodesman.store.pilots import PilotState
 
-OFFER = {"platform": "linux", "tags": [], "cores": 8, "memory_mb": 16_000, "norm_cpu_seconds": 100_000}
+OFFER = {"platforms": ["linux"], "tags": [], "cores": 8, "memory_mb": 16_000, "norm_cpu_seconds": 100_000}
 
 
 class House:
@@ -60,8 +75,9 @@ class House:
         return TaskQueueKey(**{"owner": "ann", "group": "g", "vo": "vo", "norm_cpu_seconds": 100, **changes})
 
     def submit(
-        self, count=1, *, key=None, held="", rows=False, max_attempts=3, request_id=None, pools=(), body="{}"
-    ):
+        self, count=1, *, key=None, held="", rows=False, max_attempts=3, request_id=None, pools=(), body="{}",
+        inputs=(),
+    ):  # fmt: skip
         key = key or self.key()
         runs = [((i, i + 1),) for i in range(count)] if rows else [((0, count),)]
         cohorts = tuple(
@@ -72,8 +88,33 @@ class House:
         )
         return self.do(Submit(self.live, PreparedSubmission(
             owner=key.owner, group=key.group, vo=key.vo, name="n", form="json", record="{}", members=None,
-            count=count, cohorts=cohorts, pools=tuple(pools), request_id=request_id,
+            count=count, cohorts=cohorts, pools=tuple(pools), request_id=request_id, inputs=tuple(inputs),
         )))  # fmt: skip
+
+    def batch(self, bodies, *, inputs=()):
+        """Jobs of their own, each with a template of its own."""
+        key = self.key()
+        cohorts = tuple(
+            PreparedCohort(key=key, template=body, expand=False, max_attempts=3, runs=((n, n + 1),))
+            for n, body in enumerate(bodies)
+        )
+        return self.do(Submit(self.live, PreparedSubmission(
+            owner=key.owner, group=key.group, vo=key.vo, name="", form="json", record="", members=None,
+            count=len(cohorts), cohorts=cohorts, inputs=tuple(inputs),
+        )))  # fmt: skip
+
+    def retention(self, keep_days, shelf=None):
+        """What forgets in the background process; its commands travel as they do there."""
+        commands = {
+            "forget": lambda body: self.do(Forget(self.live, convert(body, Old))),
+            "tidy": lambda body: {"gone": self.do(Tidy(convert(body, Untidy)))},
+        }
+
+        def post(name, body):
+            return json.decode(json.encode(commands[name](json.decode(json.encode(body)))))
+
+        shelf = shelf or Shelf(self.path.parent / "sandboxes", limit_bytes=10_000)
+        return Retention(self.reader, post, shelf, keep_days=keep_days)
 
     def pilot(self, site="S1", **offer):
         """A pilot that has joined."""
@@ -101,6 +142,28 @@ class House:
     def report(self, pilot, claimed, state="Done", *, cause="ok", **more):
         one = Report(id=claimed.job_id, attempt=claimed.attempt, state=state, cause=cause, **more)
         return self.do(TakeReports(self.live, pilot, [one]))[0]
+
+    def keeper(self, policy, *, refresh=900.0, grace=3_600.0):
+        """What keeps SubmitPools true in the background process; the hot process has this policy, too."""
+        commands = {
+            "pool-queues": lambda body: {"new": self.do(NameQueues(self.live, list(map(tuple, body))))},
+            "pool-pass": lambda body: self._passed(body, policy),
+            "pool-judgement": lambda body: self.do(JudgeQueues(self.live, convert(body, Judgement))),
+            "pool-cleaning": lambda body: {
+                "removed": self.do(CleanPools(self.live, convert(body, Cleaning)))
+            },
+        }
+        return PoolKeeper(
+            self.reader, lambda name, body: commands[name](body), refresh_seconds=refresh, grace_seconds=grace
+        )
+
+    def _passed(self, body, policy):
+        row = self.do(RefreshPools(self.live, convert(body, Difference), policy.digest))
+        return {"pass": row.id, "at": row.at}
+
+    def refresh(self, policy):
+        """One pass with this configuration."""
+        return self.keeper(policy).tick(policy, self.clock)
 
     def control(self, action, first, last=None, *, may=lambda *_: True, reason="because"):
         return self.do(Control(self.live, action, ((first, first if last is None else last),), reason, may))
@@ -136,3 +199,15 @@ def house(tmp_path):
     house = House(tmp_path / "lode.db")
     yield house
     house.close()
+
+
+@pytest.fixture(scope="session")
+def house_of():
+    """For tests with many houses: each on its own path, closed by the test; durability is not what they test."""
+
+    def make(path):
+        house = House(path)
+        list(house.writer.execute("PRAGMA synchronous=OFF"))
+        return house
+
+    return make

@@ -28,7 +28,7 @@ from lodesman.batch.backend import PILOT_FILE
 
 pytestmark = pytest.mark.e2e
 
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ def local_kit(root: Path) -> Iterator[Kit]:
         again=lambda: LocalBackend(root, {queue: 2}, grace_seconds=5.0),
         advance=backend.tick,
     )
-    assert backend.stop_all(grace_seconds=0.0, deadline_seconds=10.0) == ()
+    assert backend.stop_all(grace_seconds=0.0, deadline_seconds=PATIENCE) == ()
 
 
 @pytest.fixture(params=[local_kit], ids=["local"])

@@ -47,6 +47,19 @@ def test_part_of_a_hole_can_be_released(house):
     assert house.counts() == {"Killed": 10}
 
 
+def test_a_hole_that_changes_has_the_time_and_reason_of_its_new_state(house):
+    house.submit(6)
+    house.clock = 2_000.0
+    house.control("hold", 1, 6, reason="wait for data")
+    house.clock = 3_000.0
+    house.control("kill", 3, 4, reason="no data came")
+    house.clock = 4_000.0
+    house.control("delete", 4, reason="")
+    told = [(house.state(n), house.job(n)["since"], house.job(n)["reason"]) for n in range(2, 6)]
+    held = ("Held", 2_000.0, "wait for data")
+    assert told == [held, ("Killed", 3_000.0, "no data came"), ("Deleted", 4_000.0, ""), held]
+
+
 def test_killed_members_can_be_rescheduled(house):
     house.submit(3)
     house.control("kill", 1, 3)

@@ -141,6 +141,13 @@ def test_a_name_with_a_percent_sign_of_a_single_job_stays(house):
     assert names(house) == ["100%n"]
 
 
+def test_jobs_of_a_batch_have_the_names_of_their_templates(house):
+    house.batch(['{"spec":{"name":"first"}}', '{"spec":{"name":"50%n"}}', '{"spec":{"name":""}}', "{}"])
+    assert names(house) == ["first", "50%n", "", ""]
+    house.claim(house.pilot(), 2)
+    assert names(house) == ["first", "50%n", "", ""]
+
+
 def test_names_of_a_gone_submission_stay_as_they_are(house):
     row = {**dict.fromkeys(views.JOB_KEYS), "id": 1, "base": 1, "submission": 99, "name": "a_%n"}
     assert [one["name"] for one in MemberNames(house.reader).fill([row])] == ["a_%n"]

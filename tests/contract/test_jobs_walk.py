@@ -63,6 +63,15 @@ def test_a_repeated_request_id_gets_the_first_answer(house):
     assert sum(house.counts().values()) == 3
 
 
+def test_a_repeated_request_id_tells_again_how_many_were_held(house):
+    first = house.submit(3, request_id="r1", held="no queue")
+    again = house.submit(3, request_id="r1", held="no queue")
+    assert (first.held, again.held, again.repeated) == (3, 3, True)
+    house.restart()
+    assert house.submit(3, request_id="r1").held == 3
+    assert house.submit(2, request_id="r2").held == 0
+
+
 def test_a_submission_needs_a_job(house):
     with pytest.raises(InvalidRequest):
         house.submit(0)

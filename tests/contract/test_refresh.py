@@ -1,14 +1,17 @@
-"""SubmitPools and shares when the configuration changes."""
+"""SubmitPools and shares when the configuration changes: evaluated outside the writer, swapped as a whole."""
 
 import msgspec
+import pytest
 from tests.contract.test_jobs_walk import parked
 
+from lodesman.errors import Conflict
 from lodesman.matching import GroupShare, canonical_requirements
 from lodesman.resources import load_resources
 from lodesman.services.policy import Policy
-from lodesman.services.refresh import RefreshPools, SetShares, pool_queues
-from lodesman.services.sessions import load_pools
+from lodesman.services.pool_map import KnownPools, PoolMap
+from lodesman.services.refresh import Difference, RefreshPools, SetShares
 from lodesman.services.submit import NewPool
+from lodesman.store import submit_pools
 
 SITES = """
 [site.S1.ce.ce.queue.q]
@@ -16,76 +19,242 @@ Memory = {one}
 [site.S2.ce.ce.queue.q]
 Memory = {two}
 """
+S1, S2 = ("S1", "ce", "q"), ("S2", "ce", "q")
+POOL = "req1:m"
 
 
-def policy(one, two):
-    return Policy(load_resources([("sites.toml", SITES.format(one=one, two=two))]))
+def policy(one, two, more=""):
+    return Policy(load_resources([("sites.toml", SITES.format(one=one, two=two) + more)]))
 
 
-def with_pool(house, memory, queues):
+def with_pool(house, memory, queues, *, pool=POOL, **more):
     types = policy(1, 1).config.types
-    pool = NewPool(
-        id="req1:m",
+    new = NewPool(
+        id=pool,
         requirements=canonical_requirements({"Memory": memory}, types),
         vo="vo",
         queues=tuple(queues),
     )
-    return house.submit(key=house.key(submit_pool="req1:m"), pools=[pool])
+    return house.submit(key=house.key(submit_pool=pool), pools=[new], **more).first
 
 
-def test_pools_are_evaluated_as_things_are_now(house):
-    with_pool(house, 4000, [("S1", "ce", "q")])
-    assert pool_queues(house.reader, policy(4000, 2000)) == {"req1:m": [("S1", "ce", "q")]}
-    assert pool_queues(house.reader, policy(2000, 8000)) == {"req1:m": [("S2", "ce", "q")]}
-    assert pool_queues(house.reader, policy(2000, 2000)) == {"req1:m": []}
+def served(house, place):
+    """What a queue serves: in memory and on disk they are the same."""
+    found = house.live.pools.of_queue(place)
+    assert PoolMap.load(house.reader).of_queue(place) == found
+    rows = house.reader.execute(
+        "SELECT pool_id FROM submit_pool_queue WHERE (site, ce, queue) = (?,?,?) ORDER BY pool_id", place
+    )
+    assert tuple(row[0] for row in rows) == found
+    return found
+
+
+def passes(house):
+    return list(
+        house.reader.execute("SELECT id, at, cause, pools, changed, held, released FROM submit_pool_pass")
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "places"), [(4000, 2000, [S1]), (2000, 8000, [S2]), (5000, 4000, [S1, S2])]
+)
+def test_pools_are_evaluated_as_things_are_now(house, one, two, places):
+    with_pool(house, 4000, [S1])
+    house.refresh(policy(one, two))
+    for place in (S1, S2):
+        assert served(house, place) == ((POOL,) if place in places else ())
 
 
 def test_a_queue_that_is_no_more_eligible_gets_no_job(house):
-    with_pool(house, 4000, [("S1", "ce", "q")])
+    with_pool(house, 4000, [S1])
     pilot = house.pilot("S1")
-    assert house.do(RefreshPools(house.live, {"req1:m": []})) == 1
+    house.refresh(policy(2000, 4000))
     assert house.claim(pilot) == []
+    assert len(house.claim(house.pilot("S2"))) == 1
+
+
+def test_a_request_that_was_made_before_a_refresh_gets_no_job_after_it(house):
+    with_pool(house, 4000, [S1])
+    command = house.claim_command(house.pilot("S1"))
+    assert command.request.submit_pools == (POOL,)
+    house.refresh(policy(2000, 4000))
+    assert house.do(command) == []
+
+
+def test_a_request_that_waits_in_a_queue_that_is_no_more_eligible_gets_no_job(house):
+    _, answer = parked(house, house.pilot("S1"))
+    with_pool(house, 4000, [S1])
+    assert len(answer()) == 1
+    parked(house, house.pilot("S1"))
+    house.refresh(policy(2000, 4000))
+    job = with_pool(house, 4000, [S2])
+    assert house.state(job) == "Waiting"
+    assert [claimed.job_id for claimed in house.claim(house.pilot("S2"))] == [job]
 
 
 def test_a_queue_that_becomes_eligible_gets_the_job_at_once(house):
-    with_pool(house, 4000, [("S1", "ce", "q")])
+    with_pool(house, 4000, [S1])
     _, answer = parked(house, house.pilot("S2"))
-    house.do(RefreshPools(house.live, {"req1:m": [("S2", "ce", "q")]}))
-    house.submit(key=house.key(submit_pool="req1:m"))
+    house.refresh(policy(2000, 4000))
     assert len(answer()) == 1
 
 
-def test_the_time_stamp_moves_even_when_nothing_changed(house):
-    with_pool(house, 4000, [("S1", "ce", "q")])
+def test_the_time_stamp_is_one_and_moves_even_when_nothing_changed(house):
+    with_pool(house, 4000, [S1])
+    with_pool(house, 3000, [S1], pool="req1:n")
+    keeper = house.keeper(policy(4000, 2000))
+    keeper.tick(policy(4000, 2000), house.clock)
     house.clock += 900
-    assert house.do(RefreshPools(house.live, {"req1:m": [("S1", "ce", "q")]})) == 0
-    stamp = house.reader.execute("SELECT refreshed_at FROM submit_pool").fetchone()[0]
-    assert stamp == house.clock
+    now = policy(4000, 2000)
+    keeper = house.keeper(now)
+    keeper.tick(now, house.clock)
+    stamps = {row[0] for row in house.reader.execute("SELECT refreshed_at FROM submit_pool")}
+    assert stamps == {house.clock}
+    assert [(number, changed) for number, _, _, _, changed, _, _ in passes(house)] == [(1, 0), (2, 0)]
+
+
+def test_a_pool_is_as_fresh_as_the_job_that_brought_it(house):
+    house.refresh(policy(4000, 2000))
+    house.clock += 10
+    with_pool(house, 4000, [S1])
+    assert house.reader.execute("SELECT created_at, refreshed_at FROM submit_pool").fetchone() == (
+        1_010,
+        1_010,
+    )
 
 
 def test_the_new_mapping_survives_a_restart(house):
-    with_pool(house, 4000, [("S1", "ce", "q")])
-    house.do(RefreshPools(house.live, {"req1:m": [("S2", "ce", "q")]}))
+    with_pool(house, 4000, [S1])
+    house.refresh(policy(2000, 4000))
     house.restart()
-    assert load_pools(house.reader).of_queue(("S2", "ce", "q")) == ("req1:m",)
-    assert load_pools(house.reader).of_queue(("S1", "ce", "q")) == ()
+    assert served(house, S2) == (POOL,)
+    assert served(house, S1) == ()
+    assert house.live.last_pass.id == 1
 
 
-def test_pools_that_are_not_named_keep_their_queues(house):
-    with_pool(house, 4000, [("S1", "ce", "q")])
-    house.do(RefreshPools(house.live, {"req1:other": [("S1", "ce", "q")]}))
-    assert house.live.pools.of_queue(("S1", "ce", "q")) == ("req1:m", "req1:other")
+def test_every_pass_tells_what_it_did_and_why(house):
+    with_pool(house, 4000, [S1])
+    first, second = policy(4000, 2000), policy(2000, 4000)
+    keeper = house.keeper(first)
+    assert keeper.tick(first, house.clock) == "start"
+    assert keeper.tick(first, house.clock + 899) == ""
+    assert keeper.tick(first, house.clock + 900) == "interval"
+    keeper = house.keeper(second)
+    keeper.tick(first, house.clock) if first.digest == second.digest else keeper.tick(second, house.clock)
+    told = [(number, cause, pools, changed) for number, _, cause, pools, changed, _, _ in passes(house)]
+    assert told == [(1, "start", 1, 0), (2, "interval", 1, 0), (3, "start", 1, 1)]
+
+
+def test_a_changed_configuration_is_a_cause_of_its_own(house):
+    first = policy(4000, 2000)
+    keeper = house.keeper(first)
+    keeper.tick(first, house.clock)
+    again = policy(4000, 2000)
+    assert again.digest == first.digest
+    assert keeper.tick(again, house.clock + 1) == "configuration"
+
+
+def test_a_clock_that_was_set_back_does_not_stop_the_refresh(house):
+    first = policy(4000, 2000)
+    keeper = house.keeper(first)
+    keeper.tick(first, house.clock)
+    assert keeper.tick(first, house.clock - 5_000) == "interval"
+
+
+def test_another_pass_that_came_between_refuses_the_difference(house):
+    with_pool(house, 4000, [S1])
+    now = policy(2000, 4000)
+    house.refresh(now)
+    stale = Difference(
+        previous=0, answers=0, config=now.digest, cause="x", pools=1, seconds=0.0, masks={POOL: "0"}
+    )
+    with pytest.raises(Conflict, match="came between"):
+        house.do(RefreshPools(house.live, stale, now.digest))
+    assert served(house, S2) == (POOL,)
+    assert len(passes(house)) == 1
+
+
+def test_an_evaluation_by_another_configuration_is_refused(house):
+    with_pool(house, 4000, [S1])
+    mine, other = policy(2000, 4000), policy(2000, 2000)
+    with pytest.raises(Conflict, match="another configuration"):
+        house.keeper(other).tick(mine, house.clock)
+    assert served(house, S1) == (POOL,)
+    assert passes(house) == []
+
+
+def test_a_pass_that_was_refused_is_tried_again(house):
+    now = policy(2000, 4000)
+    with_pool(house, 4000, [S1])
+    keeper = house.keeper(now)
+    post, refusals = keeper._post, [Conflict("x"), Conflict("x")]
+
+    def often_late(name, body):
+        if name == "pool-pass" and refusals:
+            raise refusals.pop()
+        return post(name, body)
+
+    keeper._post = often_late
+    assert keeper.tick(now, house.clock) == "start"
+    assert served(house, S2) == (POOL,)
+    refusals += [Conflict("x")] * 3
+    with pytest.raises(Conflict):
+        keeper.tick(now, house.clock + 900)
+    assert keeper.tick(now, house.clock + 902) == "interval"
 
 
 def test_requirements_that_cannot_be_read_any_more_have_no_queue(house):
-    pool = NewPool(
-        id="req1:x",
-        requirements=msgspec.json.encode({"memory": ["number", ["lots"]]}).decode(),
-        vo="vo",
-        queues=(),
-    )
+    unreadable = msgspec.json.encode({"memory": ["number", ["lots"]]}).decode()
+    pool = NewPool(id="req1:x", requirements=unreadable, vo="vo", queues=(S1,))
     house.submit(key=house.key(submit_pool="req1:x"), pools=[pool])
-    assert pool_queues(house.reader, policy(1, 1)) == {"req1:x": []}
+    house.refresh(policy(4000, 4000))
+    assert served(house, S1) == ()
+
+
+def test_queues_of_any_name(house):
+    names = ["a/b", "a b", "q'\"", "\\u0041", "\u00e9\u2028", "%s;--", "req1:m", "[0]", "\x7f"]
+    sites = "".join(
+        f"[site.{msgspec.json.encode(n).decode()}.ce.ce.queue.q]\nMemory = 4000\n" for n in names[:4]
+    )
+    queues = "".join(
+        f"[site.T.ce.{msgspec.json.encode(n).decode()}.queue.{msgspec.json.encode(n).decode()}]\nMemory = 4000\n"
+        for n in names if n != "\x7f"
+    )  # fmt: skip
+    now = Policy(load_resources([("sites.toml", sites + queues)]))
+    with_pool(house, 4000, [])
+    house.refresh(now)
+    places = [tuple(queue) for queue in now.config.tree.queue_ids()]
+    assert len(places) == 4 + len(names) - 1
+    for place in places:
+        assert served(house, place) == (POOL,)
+    house.restart()
+    for place in places:
+        assert served(house, place) == (POOL,)
+
+
+def test_a_queue_that_is_configured_no_more_gives_its_bit_to_the_next(house):
+    with_pool(house, 4000, [])
+    house.refresh(policy(4000, 4000))
+    assert submit_pools.read_bits(house.reader) == {S1: 0, S2: 1}
+    house.refresh(Policy(load_resources([("s.toml", "[site.S2.ce.ce.queue.q]\nMemory = 4000\n")])))
+    assert submit_pools.read_bits(house.reader) == {S2: 1}
+    assert (served(house, S1), served(house, S2)) == ((), (POOL,))
+    more = "[site.S3.ce.ce.queue.q]\nMemory = 4000\n[site.S2.ce.ce.queue.q]\nMemory = 1\n"
+    house.refresh(Policy(load_resources([("s.toml", more)])))
+    assert submit_pools.read_bits(house.reader) == {("S3", "ce", "q"): 0, S2: 1}
+    assert (served(house, ("S3", "ce", "q")), served(house, S2)) == ((POOL,), ())
+    house.restart()
+    assert served(house, ("S3", "ce", "q")) == (POOL,)
+
+
+def test_who_keeps_a_copy_of_the_pools_sees_each_change(house):
+    copy = KnownPools(house.reader)
+    assert copy.look().of_queue(S1) == ()
+    with_pool(house, 4000, [S1])
+    assert copy.look().of_queue(S1) == (POOL,)
+    assert copy.look() is copy.look()
+    house.refresh(policy(1, 4000))
+    assert (copy.look().of_queue(S1), copy.look().of_queue(S2)) == ((), (POOL,))
 
 
 def test_new_shares_hold_from_the_next_claim_on(house):

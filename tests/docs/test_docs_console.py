@@ -16,7 +16,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -211,7 +210,7 @@ class Terminal:
 
 
 @contextmanager
-def terminal(home: Path) -> Iterator[Terminal]:
+def terminal(home: Path, port: int) -> Iterator[Terminal]:
     """A terminal in HOME/here; the servers that were started there are ended as by Ctrl-C."""
     folder, programs = home / "here", home / "bin"
     for place in (folder, programs):
@@ -219,9 +218,6 @@ def terminal(home: Path) -> Iterator[Terminal]:
     lode = programs / "lode"
     lode.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m lodesman.cli "$@"\n')
     lode.chmod(0o755)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
     environ = {name: value for name, value in os.environ.items() if not name.startswith("LODE_")}
     path = f"{programs}:{Path(sys.executable).parent}:{environ.get('PATH', os.defpath)}"
     environ |= {"PATH": path, "PYTHONPATH": SOURCE, "HOME": str(home), "LC_ALL": "C.UTF-8"}
@@ -236,9 +232,7 @@ def terminal(home: Path) -> Iterator[Terminal]:
 
 def prepare_three_sites(user: Terminal, home: Path, stack: ExitStack) -> None:
     """A server of somebody else, and a user of group physics with a token at the usual place."""
-    server = stack.enter_context(terminal(home / "server"))
-    server.port = user.port
-    server.environ["LODE_SERVER"] = user.environ["LODE_SERVER"]
+    server = stack.enter_context(terminal(home / "server", user.port))
     sites = json.dumps([str(ROOT / "examples" / "three-sites.toml")])
     server.start_server("--set", f"resources.files={sites}")
     place = Path(user.environ["HOME"]) / ".config" / "lodesman"
@@ -273,10 +267,10 @@ def play(text: str, user: Terminal, home: Path, stack: ExitStack) -> Iterator[st
 @pytest.mark.e2e
 @pytest.mark.slow
 @pytest.mark.parametrize("manual", manuals())
-def test_the_manual_says_what_happens(manual, tmp_path):
+def test_the_manual_says_what_happens(manual, tmp_path, free_port):
     text = (ROOT / manual).read_text(encoding="utf-8")
     assert any(piece.kind == "run" for piece in pieces(text)), "say <!-- run: alone --> or three-sites"
     with ExitStack() as stack:
-        user = stack.enter_context(terminal(tmp_path / "user"))
+        user = stack.enter_context(terminal(tmp_path / "user", free_port()))
         complaints = list(play(text, user, tmp_path, stack))
     assert not complaints, "\n".join(complaints)

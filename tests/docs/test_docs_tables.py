@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import re
 import tomllib
@@ -25,13 +24,14 @@ from lodesman.director.clamps import ClampName
 from lodesman.jobs import read_description, read_job
 from lodesman.jobs.attributes import ATTRIBUTES
 from lodesman.jobs.spec import JobSpec
-from lodesman.matching.reasons import REASONS
 from lodesman.pilot import loop, protocol
-from lodesman.resources import load_cfg, load_toml
-from lodesman.resources.kinds import WELL_KNOWN
+from lodesman.resources import Kind, Level, load_cfg, load_toml
+from lodesman.resources.kinds import ANY_OF, OPERATORS, WELL_KNOWN, admits, parse_type
 from lodesman.services.accounts import SCOPES
+from lodesman.services.configuration import ConfigurationState
 from lodesman.services.report import PAYLOAD_CAUSES
 from lodesman.store.engine import open_writer
+from lodesman.submission import obstacles
 
 ROOT = Path(__file__).resolve().parents[2]
 HOW_TO = ROOT / "docs" / "how-to"
@@ -75,6 +75,7 @@ SECTIONS = [
     ("pilots", config.PilotSection),
     ("admin", config.AdminSection),
     ("resources", config.ResourceSection),
+    ("submit_pools", config.SubmitPoolSection),
 ]
 
 
@@ -88,7 +89,7 @@ def test_options_of_a_section(name, section):
 
 def test_every_section_is_told():
     told = set(re.findall(r"^### `\[(\w+)\]`$", (HOW_TO / "administrators.md").read_text(), re.MULTILINE))
-    assert told == set(config._Whole.__struct_fields__)
+    assert told == set(config.Sections.__struct_fields__)
 
 
 def director_values(options: DirectorOptions) -> Iterator[tuple[str, Any]]:
@@ -120,14 +121,14 @@ def test_attributes_of_jobs():
     rows = table("users.md", first="attribute")
     known = {one.name: one.field for one in ATTRIBUTES if one.field not in ("owner", "vo")}
     assert sorted(names(rows)) == sorted([*known, "Parameters"])
-    defaults = {one.name: one.default for one in dataclasses.fields(JobSpec)}
+    defaults = {one.name: one.default for one in msgspec.structs.fields(JobSpec)}
     for row in rows:
         field = known.get(row[0].strip("`"), "")
         if re.fullmatch(r"`[\w.]+`|\d+|false", row[1]):
             assert str(defaults[field]).lower() == row[1].strip("`").lower(), row
         else:
             assert row[1] in ("", "any", "none", "the first"), row
-            assert defaults.get(field) in (None, "", (), dataclasses.MISSING), row
+            assert defaults.get(field) in (None, "", (), msgspec.NODEFAULT), row
 
 
 def test_aliases_that_are_told_exist():
@@ -162,6 +163,33 @@ def test_parameters_of_queues():
     assert told == wanted
 
 
+def test_types_of_parameters_with_their_operators():
+    rows = table("sites.md", first="type")
+    told = {row[0].strip("`"): re.findall(r'`"([^"]+)"`', row[2]) for row in rows}
+    assert set(told) == {kind.value for kind in OPERATORS if kind is not Kind.DEDUCED}
+    for kind, declarations in told.items():
+        declared = [parse_type("P", text) for text in declarations]
+        assert {one.kind.value for one in declared} == {kind}
+        # A type that only lists can have is shown with them.
+        assert any(one.merge for one in declared) is (kind == "list")
+        assert any(one.unit for one in declared) is (kind == "number")
+        assert {one.operator for one in declared} == set(OPERATORS[Kind(kind)])
+
+
+def test_what_is_deduced_of_undeclared_parameters():
+    rows = table("sites.md", first="wanted, or offered")
+    assert len(rows) == 3
+    for wanted, offered, fulfilled in (
+        (4000, "8000", True), ("4000", 8000, True), (4000, "8 GB", False), ("4000", "8000", False),
+        (True, "true", True), ("True", True, True), (True, "yes", False), (True, 1, False), ("a", "A", False),
+    ):  # fmt: skip
+        assert admits(Kind.DEDUCED, ANY_OF, wanted, offered) is fulfilled, (wanted, offered)
+
+
+def test_levels_of_values():
+    assert names(table("sites.md", first="level")) == [level.value for level in Level]
+
+
 def test_exit_codes_of_pilots():
     rows = table("sites.md", first="exit code of a pilot")
     codes = {value for name, value in vars(loop).items() if name.startswith("EXIT_")}
@@ -175,7 +203,7 @@ def test_scopes():
 def test_what_rules_queues_out():
     told = names(table("troubleshooting.md", first="ruled out by"))
     assert told[0] == "Requirements.NAME"
-    assert set(told[1:]) == {reason.__name__ for reason in REASONS}
+    assert set(told[1:]) == {obstacles.REQUIREMENTS, *obstacles.ATTRIBUTES.values()}
 
 
 def test_limits_of_the_director():
@@ -191,7 +219,8 @@ def test_metrics(tmp_path):
         sent.append(message)
 
     counters = dict.fromkeys(("claims", "claimed_jobs", "submitted_jobs"), 1)
-    core: Any = SimpleNamespace(journal=SimpleNamespace(commits=1, commands=1), sessions=(), **counters)
+    journal = SimpleNamespace(commits=1, commands=1)
+    core: Any = SimpleNamespace(journal=journal, sessions=(), configuration=ConfigurationState, **counters)
     asyncio.run(hot_metrics(core, send))
     db = open_writer(tmp_path / "lode.db")
     text = render_metrics(db, json.loads(sent[-1]["body"])).decode()
@@ -222,7 +251,7 @@ def test_examples_are_well_written():
             if "site" in tomllib.loads(text):
                 assert load_toml(text).notices == (), place
             else:
-                msgspec.convert(tomllib.loads(text), config._Whole)
+                msgspec.convert(tomllib.loads(text), config.Sections)
         else:
             continue
         count += 1

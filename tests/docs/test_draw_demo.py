@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import importlib.util
 import json
 import re
@@ -101,7 +102,9 @@ def test_both_images_are_written(draw_demo, report, tmp_path, monkeypatch, capsy
 def test_the_readme_shows_the_run_that_is_drawn():
     """The text in the README and the image are of one run."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    svg = (ROOT / "docs" / "images" / "demo.svg").read_text(encoding="utf-8").replace("&#160;", " ")
+    svg = html.unescape((ROOT / "docs" / "images" / "demo.svg").read_text(encoding="utf-8")).replace(
+        "\xa0", " "
+    )
     shown = readme[readme.index("```text\n") + 8 :].partition("```")[0]
     lines = [line for line in shown.splitlines() if line.strip()]
     assert len(lines) > 20

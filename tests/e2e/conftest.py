@@ -10,7 +10,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import ssl
 import subprocess
 import sys
@@ -94,13 +93,11 @@ class Reply:
 class Server:
     """A server process and what is done to it. `tokens` are known by name."""
 
-    def __init__(self, home: Path, **settings: Any) -> None:
+    def __init__(self, home: Path, port: int, **settings: Any) -> None:
         self.home = home
         self.data = home / "data"
         self.log = home / "server.log"
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = port
         home.mkdir(parents=True, exist_ok=True)
         (home / "sites.toml").write_text(SITES)
         self.settings = {
@@ -323,12 +320,12 @@ def _command(entry: Path) -> str:
 
 
 @pytest.fixture
-def make_server(tmp_path) -> Iterator[Callable[..., Server]]:
+def make_server(tmp_path, free_port) -> Iterator[Callable[..., Server]]:
     """Servers with settings of their own: `make_server(**{"pilots.lease_seconds": 2})`; not started yet."""
     made: list[Server] = []
 
     def make(**settings: Any) -> Server:
-        made.append(Server(tmp_path / f"server{len(made)}", **settings))
+        made.append(Server(tmp_path / f"server{len(made)}", free_port(), **settings))
         return made[-1]
 
     yield make
@@ -337,9 +334,13 @@ def make_server(tmp_path) -> Iterator[Callable[..., Server]]:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory) -> Iterator[Server]:
-    """One server for all tests of a module, with the users ann (physics) and bob (bio)."""
-    found = Server(tmp_path_factory.mktemp("server"))
+def server(request, tmp_path_factory, free_port) -> Iterator[Server]:
+    """One server for all tests of a module, with the users ann (physics) and bob (bio).
+
+    A module's own settings are in its SERVER_SETTINGS.
+    """
+    settings = getattr(request.module, "SERVER_SETTINGS", {})
+    found = Server(tmp_path_factory.mktemp("server"), free_port(), **settings)
     try:
         found.start()
         found.user("ann", "physics")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -77,14 +76,8 @@ class Shell:
         wait_for(lambda: set(self.states(jobs).values()) <= set(states), f"{jobs} to be {states}")
 
 
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
-def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+def shell(tmp_path_factory: pytest.TempPathFactory, free_port: Callable[[], int]) -> Iterator[Shell]:
     """A server started by `lode init` and `lode server`, ended as by Ctrl-C; none of its processes stays."""
     folder = tmp_path_factory.mktemp("grid")
     port = free_port()

@@ -20,7 +20,7 @@ import pytest
 pytestmark = pytest.mark.e2e
 
 JOBS = 24
-BOUND = 55.0
+BOUND = 180.0
 SETTINGS = {"pilots.stop_at_exit": False, "pilots.lease_seconds": 4}
 
 

@@ -38,7 +38,7 @@ from lodesman.batch.sweep import marked
 pytestmark = pytest.mark.e2e
 
 QUEUE = ("Hostile/../Site\n", "ce '; rm -rf", "\N{SNOWMAN}")
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 # Left-overs are found by stamp on the whole machine: two runs of these tests must not share one.
 RUN = os.urandom(4).hex()
@@ -129,7 +129,7 @@ def make_site(tmp_path):
 
     yield make
     for site in sites:
-        assert site.backend.stop_all(grace_seconds=0.0, deadline_seconds=10.0) == ()
+        assert site.backend.stop_all(grace_seconds=0.0, deadline_seconds=PATIENCE) == ()
         paths = {path.name: path for path in site.root.iterdir() if path.is_dir()}
         assert marked(paths, process_table()) == {}, "keepers and guards are gone too"
     place = cgroups_place()
@@ -187,7 +187,7 @@ STORM = (
     READY
     + """
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-end = time.monotonic() + 60
+end = time.monotonic() + 200
 def breed(depth):
     alive = 0
     while time.monotonic() < end:
@@ -210,7 +210,7 @@ breed(0)
 COMETS = (
     READY
     + """
-end = time.monotonic() + 60
+end = time.monotonic() + 200
 for _ in range(2):
     if os.fork() == 0:
         while time.monotonic() < end:
@@ -237,9 +237,7 @@ def test_a_storm_of_forks_is_beaten(site):
     site.wait_for_file(S1, "ready")
     wait_until(lambda: len(site.processes()) >= 40, "the storm")
     site.backend.cancel([S1])
-    begin = time.monotonic()
-    site.wait_for_end(S1)
-    assert time.monotonic() - begin < 15.0
+    site.wait_for_end(S1)  # long before the storm would end by itself
     assert site.processes() == []
 
 
@@ -315,13 +313,13 @@ def test_the_wall_clock_limit_of_the_queue(make_site):
 
 def test_a_cancel_between_start_and_record_is_not_lost(make_site):
     # Straight after the submission: the keeper may be anywhere between its birth and the pilot's.
-    site = make_site(slots=20, grace=5.0, cgroups=True)
+    site = make_site(slots=20, grace=PATIENCE, cgroups=True)
     stamps = [f"s{number}-{RUN}" for number in range(20)]
     site.submit(*stamps, script="sleep 1000")
     assert set(site.backend.cancel(stamps).values()) == {CancelOutcome.ORDERED}
-    begin = time.monotonic()
     site.wait_for_end(*stamps)
-    assert time.monotonic() - begin < 5.0, "all obeyed; none had to be killed"
+    details = [status.detail for status in site.backend.status(stamps).values()]
+    assert [detail for detail in details if "signal 9" in detail] == [], "all obeyed; none had to be killed"
 
 
 # --- kill -9 -----------------------------------------------------------------------------------------------
@@ -387,8 +385,8 @@ def test_stopping_all_does_not_wait_for_the_grace_of_a_cancel(make_site):
     site.submit(S1, code=READY + "signal.signal(15, signal.SIG_IGN); ready()\nwhile True: signal.pause()\n")
     site.wait_for_file(S1, "ready")
     begin = time.monotonic()
-    assert site.backend.stop_all(grace_seconds=0.1, deadline_seconds=20.0) == ()
-    assert time.monotonic() - begin < 15.0
+    assert site.backend.stop_all(grace_seconds=0.1, deadline_seconds=100.0) == ()
+    assert time.monotonic() - begin < 60.0
     assert site.backend.status([S1])[S1].detail == "stopped by order: signal 9", "by its own keeper"
 
 
@@ -398,7 +396,7 @@ def test_stopping_all(site):
     for stamp in stamps[:4]:
         site.wait_for_file(stamp, "ready")
     assert site.backend.load(QUEUE).waiting == 2
-    assert site.backend.stop_all(grace_seconds=5.0, deadline_seconds=10.0) == ()
+    assert site.backend.stop_all(grace_seconds=5.0, deadline_seconds=PATIENCE) == ()
     assert site.processes() == []
     assert site.backend.load(QUEUE).running == 0
     assert {site.state(stamp) for stamp in stamps} == {NativeState.ENDED}

@@ -53,7 +53,7 @@ class Machine:
         }
         argv = [str(self.checkout / command[0]), *command[1:]]
         return subprocess.run(
-            argv, env=fixed | environment, cwd="/", capture_output=True, text=True, timeout=30, check=False
+            argv, env=fixed | environment, cwd="/", capture_output=True, text=True, timeout=120, check=False
         )
 
     def noted(self) -> list[str]:
@@ -201,7 +201,7 @@ def test_the_scripts_are_programs_and_ci_runs_the_same_check(root):
         assert os.access(root / name, os.X_OK), name
     shell = shutil.which("dash") or "sh"
     for name in ("demo", "check", "scripts/setup.sh", "scripts/prove-bare-debian.sh"):
-        subprocess.run([shell, "-n", str(root / name)], check=True, timeout=10)
+        subprocess.run([shell, "-n", str(root / name)], check=True, timeout=60)
     commands = (root / ".ci" / "run").read_text(encoding="utf-8").splitlines()
     assert re.fullmatch(r"exec timeout [^;&|]* \./check </dev/null", commands[-1])
 

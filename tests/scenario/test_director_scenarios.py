@@ -88,7 +88,7 @@ class Site:
             site=self.queue_id.site,
             ce=self.queue_id.ce,
             queue=self.queue_id.queue,
-            platform=self.platform,
+            platforms=(self.platform,),
             cores=4,
             memory_mb=8_000,
             norm_cpu_seconds=self.norm_cpu_seconds,
@@ -134,7 +134,7 @@ class World:
         """One iteration of the director, then a minute of the world."""
         self._observe()
         options = read_options({"PrivatePilotFraction": "0"} | self.section)
-        decision = decide(self._snapshot(), options=options, explain=explain, now=self.now, rng=self.rng)
+        decision = decide(self._snapshot(), options=options, now=self.now, rng=self.rng)
         self.decisions.append(decision)
         self.breakers = dict(decision.breakers)
         self.buckets = dict(decision.buckets)

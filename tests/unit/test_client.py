@@ -76,7 +76,7 @@ class Scripted:
                     script.requests.append((self.command, self.path, dict(self.headers), content))
                     script.arrived.notify_all()
                 if step == "hang":
-                    script.release.wait(10)
+                    script.release.wait(60)
                 if step in ("cut", "hang"):
                     self.close_connection = True
                     return
@@ -130,8 +130,8 @@ def serve():
 def dead_url():
     """An address where nobody listens."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{probe.getsockname()[1]}"
+        probe.bind(("127.0.0.1", 0))  # taken until the test ends
+        yield f"http://127.0.0.1:{probe.getsockname()[1]}"
 
 
 @pytest.fixture
@@ -418,9 +418,9 @@ def test_abort_ends_a_request_under_way(serve, connect):
     thread = threading.Thread(target=ask)
     thread.start()
     with server.arrived:
-        assert server.arrived.wait_for(lambda: server.requests, 5)
+        assert server.arrived.wait_for(lambda: server.requests, 60)
     client.abort()
-    thread.join(5)
+    thread.join(60)
     assert isinstance(faults[0], Aborted)
     with pytest.raises(Aborted):
         client.request("GET", "/")
@@ -533,7 +533,7 @@ def test_abort_cuts_a_tls_connection_at_once(serve, connect):
     thread = threading.Thread(target=ask)
     thread.start()
     with server.arrived:
-        assert server.arrived.wait_for(lambda: server.requests, 5)
+        assert server.arrived.wait_for(lambda: server.requests, 60)
     client.abort()
-    thread.join(5)
+    thread.join(60)
     assert ended

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from lodesman.config import load_config
 from lodesman.errors import InvalidConfig, LodesmanError
 
+PAIR = Path(__file__).parents[1] / "data" / "tls" / "server.pem"  # certificate and key in one
 SITES = """
 [site.A]
 VO = ["lab"]
@@ -224,7 +227,7 @@ def test_loopback_needs_no_tls(host):
 def test_elsewhere_the_server_does_not_listen_without_tls(host):
     wrong = refused(None, server={"host": host})
     assert "TLS" in wrong.message
-    assert "127.0.0.1" in wrong.hint
+    assert "127.0.0.1" in wrong.message
     assert wrong.data["section"] == "server"
 
 
@@ -234,7 +237,7 @@ def test_certificate_and_key_belong_together(write):
 
 
 def test_with_tls_it_may_listen_anywhere(write):
-    path = write('[server]\nhost = "0.0.0.0"\ntls_certificate = "c.pem"\ntls_key = "k.pem"')
+    path = write(f'[server]\nhost = "0.0.0.0"\ntls_certificate = "{PAIR}"\ntls_key = "{PAIR}"')
     config = load_config(path)
     assert config.url == config.pilot_url == "https://127.0.0.1:7777"
 
@@ -276,3 +279,173 @@ def test_any_text_is_a_configuration_or_a_clear_error(tmp_path, text):
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
     fault = fault_of(path)
     assert fault is None or str(path) in str(fault)
+
+
+# --- all faults of all files ---------------------------------------------------------------------------
+
+
+def places(path, **overrides):
+    """(file name, line, section, beginning of the message) of each fault."""
+    wrong = refused(path, **overrides)
+    return [
+        (
+            Path(fault["source"]).name,
+            fault["line"],
+            fault["section"],
+            re.split(":|;| must", fault["message"])[0],
+        )
+        for fault in wrong.data["faults"]
+    ]
+
+
+def test_every_fault_of_every_file_is_told_with_its_place(write):
+    write('[site.S.ce.c.queue.q]\nCPUTime = "2 parsecs"\nMaxRAM = "lots"\n', "sites.toml")
+    write("Resources\n{\nSites\n{\nG\n{\nS\n{\nX = 1\nX = 2\n}\n}\n}\n}\n", "more.cfg")
+    path = write(
+        """
+[server]
+port = 99999
+prot = 1
+tls_key = "k.pem"
+[pilots]
+idle_seconds = "long"
+[admin]
+groups = [1]
+[resources]
+files = ["sites.toml", "gone.toml", "more.cfg"]
+[director]
+PollingTime = "often"
+pilotsPerIteration = "many"
+[director.Local]
+maxThreadsInPool = "x"
+[director.Other]
+maxThreadsInPool = 2
+[colour]
+"""
+    )
+    assert places(path) == [
+        ("gone.toml", 0, "", "it cannot be read"),
+        ("lode.toml", 3, "server", "port"),
+        ("lode.toml", 4, "server", "prot is no option of the configuration"),
+        ("lode.toml", 5, "server", "tls_certificate and tls_key belong together, and tls_certificate is not given"),
+        ("lode.toml", 7, "pilots", "idle_seconds"),
+        ("lode.toml", 9, "admin", "groups"),
+        ("lode.toml", 13, "director", "PollingTime"),
+        ("lode.toml", 14, "director", "pilotsPerIteration"),
+        ("lode.toml", 16, "director.Local", "Local maxThreadsInPool"),
+        ("lode.toml", 17, "director", "Other is no pool of SubmitPools (Local)"),
+        ("lode.toml", 19, "colour", "colour is no section of the configuration"),
+        ("more.cfg", 10, "/Resources/Sites/G/S", "column 1"),
+        ("sites.toml", 2, "site.S.ce.c.queue.q", "CPUTime"),
+        ("sites.toml", 3, "site.S.ce.c.queue.q", "MaxRAM"),
+    ]  # fmt: skip
+
+
+def test_a_fault_of_an_override_is_no_fault_of_the_file(write):
+    path = write("[server]\nport = 80\n")
+    assert places(path, server={"port": "x"}, director={"PollingTime": 0}) == [
+        ("--set", 0, "server", "port"),
+        ("--set", 0, "director", "PollingTime"),
+    ]
+
+
+def test_without_a_file_faults_name_the_configuration():
+    assert places(None, server={"port": -1}) == [("--set", 0, "server", "port")]
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("[server]\nport = = 1", (2, "server")),
+        ("\nport", (2, "")),
+        ("[a.b]\nx = 1\n[c\n", (3, "a.b")),
+    ],
+)
+def test_a_text_that_is_no_toml_has_a_line_and_a_section(write, text, place):
+    (fault,) = refused(write(text)).data["faults"]
+    assert (fault["line"], fault["section"]) == place
+
+
+# --- many resource files -------------------------------------------------------------------------------
+
+
+def test_patterns_stand_for_all_files_that_fit(write, tmp_path):
+    (tmp_path / "sites.d").mkdir()
+    for name in ("b", "a", "c"):
+        write(f"[site.{name}]\n", f"sites.d/{name}.toml")
+    write("not read", "sites.d/old.txt")
+    (tmp_path / "sites.d" / "dir.toml").mkdir()
+    config = load_config(write('[resources]\nfiles = ["sites.d/*.toml"]'))
+    assert list(config.resources.tree.sites) == ["a", "b", "c"]
+    assert [file.name for file in config.resource_files] == ["a.toml", "b.toml", "c.toml"]
+
+
+def test_a_file_that_two_names_stand_for_is_read_once(write):
+    write(SITES, "sites.toml")
+    config = load_config(write('[resources]\nfiles = ["sites.toml", "s*.toml", "./sites.toml"]'))
+    assert [file.name for file in config.resource_files] == ["sites.toml"]
+
+
+def test_a_name_may_look_like_a_pattern(write):
+    write("[site.X]\n", "sites[1].toml")
+    assert list(load_config(write('[resources]\nfiles = ["sites[1].toml"]')).resources.tree.sites) == ["X"]
+
+
+def test_an_absolute_pattern_in_a_directory_that_looks_like_one(tmp_path):
+    odd = tmp_path / "a[b]"
+    odd.mkdir()
+    (odd / "s.toml").write_text("[site.X]\n")
+    (odd / "lode.toml").write_text('[resources]\nfiles = ["*s.toml"]')
+    assert list(load_config(odd / "lode.toml").resources.tree.sites) == ["X"]
+    (tmp_path / "lode.toml").write_text(f'[resources]\nfiles = ["{tmp_path}/a?b?/s.*"]')
+    assert list(load_config(tmp_path / "lode.toml").resources.tree.sites) == ["X"]
+
+
+def test_a_pattern_that_nothing_fits_is_a_fault(write):
+    assert places(write('[resources]\nfiles = ["sites.d/*.toml"]')) == [
+        ("lode.toml", 2, "resources", "no file is called sites.d/*.toml")
+    ]
+
+
+# --- certificates --------------------------------------------------------------------------------------
+
+
+def test_missing_certificates_are_faults(write, tmp_path):
+    found = places(write('[server]\nhost = "0.0.0.0"\ntls_certificate = "c.pem"\ntls_key = "k.pem"'))
+    assert [(line, message) for _, line, _, message in found] == [
+        (3, f"{tmp_path}/c.pem cannot be read"),
+        (4, f"{tmp_path}/k.pem cannot be read"),
+    ]
+
+
+def tls(write, certificate, key):
+    path = write(f'[server]\ntls_certificate = "{certificate}"\ntls_key = "{key}"')
+    (fault,) = refused(path).data["faults"]
+    return fault["message"]
+
+
+def test_certificates_that_are_none(write, tmp_path):
+    write("nothing", "c.pem")
+    assert "are no certificate and key in PEM" in tls(write, tmp_path / "c.pem", PAIR)
+    assert "are no certificate and key in PEM" in tls(write, PAIR, tmp_path / "c.pem")
+
+
+def test_a_key_of_another_certificate(write, tmp_path):
+    key = tmp_path / "key.pem"
+    made = subprocess.run(
+        ["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key], check=False
+    )
+    if made.returncode:
+        pytest.skip("openssl makes no key here")
+    assert tls(write, PAIR, key) == f"{key} is not the key of {PAIR}"
+
+
+def test_a_key_with_a_password_is_refused_and_nobody_is_asked(write, tmp_path):
+    key = tmp_path / "key.pem"
+    done = subprocess.run(
+        ["openssl", "ec", "-in", PAIR, "-aes128", "-passout", "pass:secret", "-out", key],
+        check=False, capture_output=True,
+    )  # fmt: skip
+    if done.returncode:
+        pytest.skip("openssl writes no such key here")
+    assert "without a password" in tls(write, PAIR, key)

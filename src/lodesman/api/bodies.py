@@ -9,6 +9,7 @@ from msgspec import Meta, Struct, field
 from lodesman.services.accounts import USER_SCOPES
 
 Text = Annotated[str, Meta(max_length=255)]
+Name = Annotated[str, Meta(max_length=1_024)]
 Token = Annotated[str, Meta(min_length=8, max_length=200)]
 Count = Annotated[int, Meta(ge=0, le=1 << 53)]
 # A dollar alone lets a line end pass.
@@ -21,13 +22,28 @@ Size = Annotated[float, Meta(ge=0)]
 MOST_JOBS = 10_000
 
 
+class PlaceBody(Struct):
+    """The queue that a pilot runs in."""
+
+    site: Name
+    ce: Name
+    queue: Name
+
+
 class JoinBody(Struct):
-    """A pilot introduces itself with its one-time join token."""
+    """A pilot introduces itself with its one-time join token.
+
+    `place` counts for pilots that were sent to no particular queue. `submit_pools` are what that queue served as of
+    pass `pools_pass`; the server looks them up itself at each claim.
+    """
 
     join_token: Token
     node: dict[str, Any]
     nonce: Text = ""
     protocol: int = 1
+    place: PlaceBody | None = None
+    submit_pools: list[Text] | None = None
+    pools_pass: Count = 0
 
 
 class FreeBody(Struct):
@@ -129,12 +145,53 @@ class SubmitBody(Struct):
     request_id: Text | None = None
 
 
+class PlanJobBody(Struct):
+    """Jobs to plan, given as those to submit; their input files need not have been uploaded."""
+
+    text: str | None = None
+    texts: Annotated[list[str], Meta(max_length=MOST_JOBS)] | None = None
+    jobs: Annotated[list[dict[str, Any]], Meta(max_length=MOST_JOBS)] | None = None
+    form: Annotated[str, Meta(pattern=rf"^(jdl|cfg|json)?{END}")] = ""
+    group: Text = ""
+    hold_if_impossible: bool = False
+
+
+class PlanFileBody(Struct):
+    """A resource file: TOML if its name ends so, else DIRAC CFG."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=4_096)]
+    text: str
+
+
+class PlanResourcesBody(Struct):
+    """Resource files to plan with: instead of the server's, or (`add`) beside them.
+
+    Lists of the answer have at most `limit` members.
+    """
+
+    files: Annotated[list[PlanFileBody], Meta(min_length=1, max_length=1_000)]
+    add: bool = False
+    limit: Annotated[int, Meta(ge=0, le=10_000)] = 100
+
+
+class PlanSharesBody(Struct):
+    """New shares of groups, by name."""
+
+    shares: Annotated[dict[Text, Size], Meta(min_length=1, max_length=1_000)]
+
+
 class ControlBody(Struct):
     """An action on inclusive ranges of job ids."""
 
     action: Literal["kill", "hold", "release", "reschedule", "delete"]
     ranges: Annotated[list[tuple[Number, Number]], Meta(min_length=1, max_length=1_000)]
     reason: Annotated[str, Meta(max_length=1_000)] = ""
+
+
+class QueuesBody(Struct):
+    """CE queues, each as (site, CE, queue)."""
+
+    queues: Annotated[list[tuple[Name, Name, Name]], Meta(min_length=1, max_length=1_000)]
 
 
 class DrainBody(Struct):

@@ -12,6 +12,7 @@ import apsw
 
 from lodesman.errors import NotFound
 from lodesman.services.accounts import Principal, find_principal, load_principals
+from lodesman.services.configuration import ConfigurationState
 from lodesman.services.live import Live
 from lodesman.services.policy import Policy
 from lodesman.services.sessions import PilotSession, load_sessions
@@ -36,12 +37,14 @@ class Core:
         clock: Callable[[], float] = time.time,
         ticks: Callable[[], float] = time.monotonic,
         at_end: Callable[[Any], None] | None = None,
+        configuration: Callable[[], ConfigurationState] = ConfigurationState,
     ) -> None:
         self.clock = clock
         # Leases are measured by a clock that never jumps.
         self.ticks = ticks
         self.live = live
         self.policy = policy
+        self.configuration = configuration
         self.lease_seconds = lease_seconds
         self.heartbeat_seconds = heartbeat_seconds
         self.journal = Journal(writer, clock=clock, deliver=self._deliver, at_end=at_end)

@@ -10,16 +10,28 @@ from lodesman.errors import Unavailable
 
 
 async def health(core: Core, send: Send) -> None:
-    """GET /health: 200 while the writer takes commands. Raises Unavailable."""
+    """GET /health: 200 while the writer takes commands; how old the configuration in use is, and whether a change of
+    it was refused. Raises Unavailable.
+    """
     if not core.journal.is_open:
         raise Unavailable("The server takes no changes: its writer has ended.")
-    answer = {"status": "ok", "time": core.clock(), "commits": core.journal.commits}
+    now = core.clock()
+    answer = {
+        "status": "ok",
+        "time": now,
+        "commits": core.journal.commits,
+        "configuration": core.configuration().in_short(now),
+    }
     await send_json(send, msgspec.json.encode(answer))
 
 
 async def hot_metrics(core: Core, send: Send) -> None:
     """GET /v1/hot/metrics: counters of the hot process, for the reading process's /metrics."""
+    configuration = core.configuration()
     answer = {
+        "configuration_loaded_timestamp_seconds": configuration.loaded_at,
+        "configuration_refused": int(configuration.refused_at is not None),
+        "configuration_refusals_total": configuration.refusals,
         "commits_total": core.journal.commits,
         "commands_total": core.journal.commands,
         "claims_total": core.claims,

@@ -17,6 +17,7 @@ from lodesman.api.health import health, hot_metrics
 from lodesman.api.logs import job_logs
 from lodesman.api.pilots import PilotCalls
 from lodesman.api.service import ServiceCalls
+from lodesman.api.submit_pools import PoolCalls
 from lodesman.api.users import UserCalls
 from lodesman.api.wire import Disconnected, Receive, Scope, Send, send_error
 from lodesman.errors import LodesmanError, NotFound, Unavailable
@@ -40,7 +41,8 @@ class HotApp:
         self.on_stop = on_stop
         pilots = PilotCalls(core, idle_seconds=idle_seconds)
         users = UserCalls(core)
-        self.service = ServiceCalls(core)
+        self.pools = PoolCalls(core)
+        self.service = ServiceCalls(core, self.pools)
         self.join = pilots.join
         self.pilot_calls = {
             "/v1/pilots/claim": pilots.claim,
@@ -93,6 +95,8 @@ class HotApp:
         path, method = scope["path"], scope["method"]
         if method == "POST" and path == "/v1/pilots/join":
             await self.join(scope, receive, send)
+        elif method == "POST" and path == "/v1/submit-pools/for-queues":
+            await self.pools.for_queues(scope, receive, send)
         elif method == "POST" and path.startswith("/v1/service/"):
             need_service(authenticate(scope, self.core.lookup, self.core.clock()))
             call = self.service.calls.get(path.removeprefix("/v1/service/"))

@@ -9,6 +9,7 @@ import apsw
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from lodesman.services.main_reasons import waiting_by_reason
 from lodesman.store import views
 from lodesman.store.engine import only_row
 
@@ -40,6 +41,14 @@ class _Collector:
         queues, waiting = only_row(self._db, QUEUES)
         yield GaugeMetricFamily("lodesman_task_queues", "Task queues with waiting jobs", value=queues)
         yield GaugeMetricFamily("lodesman_waiting_jobs", "Jobs waiting in task queues", value=waiting)
+        reasons = GaugeMetricFamily(
+            "lodesman_waiting_jobs_by_reason",
+            "Waiting jobs by main reason",
+            labels=["reason", "detail", "verdict"],
+        )
+        for one in waiting_by_reason(self._db).reasons:
+            reasons.add_metric([one.reason, one.detail, one.verdict], one.jobs)
+        yield reasons
         for name, value in self._hot.items():
             kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
             yield kind(f"lodesman_{name.removesuffix('_total')}", "Of the hot process", value=value)

@@ -22,9 +22,10 @@ from lodesman.api.wire import (
     send_json,
 )
 from lodesman.services.claim import Claim, Claimed, Unpark
-from lodesman.services.pilots import EndPilot, Join, hash_token
+from lodesman.services.pilot_place import believed, presented
+from lodesman.services.pilots import EndPilot, Join, Settled, hash_token, joining_pilot
 from lodesman.services.report import Report, TakeReports
-from lodesman.services.sessions import UNLIMITED, Free, PilotSession
+from lodesman.services.sessions import UNLIMITED, Ask, Free, PilotSession
 from lodesman.store.pilots import PilotState
 
 CLAIM = msgspec.json.Decoder(bodies.ClaimBody)
@@ -53,7 +54,9 @@ class PilotCalls:
         """POST /v1/pilots/join."""
         body = decode(JOIN, await read_body(scope, receive, SMALL_BODY))
         core = self.core
-        joined = await core.command(Join(core.live, body.join_token, body.nonce, body.node))
+        settled = self._settle(body)
+        node = self._described(body, settled)
+        joined = await core.command(Join(core.live, body.join_token, body.nonce, node, settled))
         core.joined(joined.row, hash_token(joined.token), joined.node)
         answer = {
             "pilot": joined.row.id,
@@ -63,8 +66,26 @@ class PilotCalls:
             "heartbeat_s": core.heartbeat_seconds,
             "idle_s": self.idle_seconds,
             "server_time": core.clock(),
+            "place": {"site": joined.row.site, "ce": joined.row.ce, "queue": joined.row.queue},
+            "pools_pass": core.live.last_pass.id,
         }
         await send_json(send, msgspec.json.encode(answer))
+
+    def _settle(self, body: bodies.JoinBody) -> Settled | None:
+        """The queue of a pilot that was sent to none and found out where it runs."""
+        if body.place is None:
+            return None
+        row = joining_pilot(self.core.reader, body.join_token)
+        told = (body.place.site, body.place.ce, body.place.queue)
+        return None if row is None else believed(row, told, self.core.policy)
+
+    def _described(self, body: bodies.JoinBody, settled: Settled | None) -> dict[str, Any]:
+        """The node as it describes itself, with what became of the SubmitPools that the pilot presents."""
+        if body.place is None:
+            return body.node
+        place = settled.place if settled else (body.place.site, body.place.ce, body.place.queue)
+        served = self.core.live.pools.of_queue(place)
+        return {**body.node, "submit_pools": presented(body.pools_pass, body.submit_pools, served)}
 
     async def claim(self, scope: Scope, receive: Receive, send: Send, pilot_id: int) -> None:
         """POST /v1/pilots/claim."""
@@ -81,11 +102,13 @@ class PilotCalls:
 
     async def _claim(self, session: PilotSession, body: bodies.ClaimBody, receive: Receive) -> list[Claimed]:
         core, has = self.core, body.resource
+        free = Free(has.cores, has.memory_mb or UNLIMITED, has.norm_cpu_seconds or UNLIMITED)
+        session.asked = Ask(core.clock(), free, body.count)
         waiter = core.waiter()
         claim = Claim(
             core.live,
             session=session,
-            free=Free(has.cores, has.memory_mb or UNLIMITED, has.norm_cpu_seconds or UNLIMITED),
+            free=free,
             count=body.count,
             claim_token=body.claim_token,
             wait=body.wait_s > 0,

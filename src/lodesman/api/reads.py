@@ -6,71 +6,43 @@ It changes nothing but files: an uploaded sandbox is made known to the hot proce
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
 from typing import Any
 
-import apsw
 import msgspec
 from starlette.applications import Starlette
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, Response
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
-from lodesman.api.auth import authenticate, may_touch, need_admin, need_pilot, need_user
+from lodesman.api.auth import may_touch, need_admin, need_user
+from lodesman.api.files import FileCalls
 from lodesman.api.metrics import render_metrics
 from lodesman.api.openapi import document
+from lodesman.api.plans import Plans
+from lodesman.api.pool_reads import PoolReads
+from lodesman.api.read_side import ReadSide
+from lodesman.api.whys import WhyCalls
 from lodesman.api.wire import error_answer
 from lodesman.errors import InvalidRequest, LodesmanError, NotFound, Unavailable
+from lodesman.resources import NodePath
 from lodesman.services import sandboxes
-from lodesman.services.accounts import Principal, find_principal
+from lodesman.services.accounts import Principal
 from lodesman.services.director_log import last_iteration
 from lodesman.services.explain import explain_job
-from lodesman.services.names import MemberNames
-from lodesman.services.policy import Policy
+from lodesman.services.main_reasons import waiting_by_reason
+from lodesman.services.origins import exact_node, find_node, show_node
 from lodesman.services.sites import list_queues, list_sites
 from lodesman.services.standing import standing
 from lodesman.store import views
 from lodesman.store.job_lists import JobQuery, list_jobs
 
-SHA = re.compile(r"[0-9a-f]{64}")
 MOST = 10_000
 MOST_ID = 1 << 53
 BUGS = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, OSError, RuntimeError)
 log = logging.getLogger(__name__)
 MOST_STATES = 20
-
-
-@dataclass(slots=True)
-class ReadSide:
-    """What the reading process has. `announce` tells the hot process of an upload."""
-
-    db: apsw.Connection
-    policy: Policy
-    shelf: sandboxes.Shelf
-    clock: Callable[[], float]
-    announce: Callable[[str, str, int], Any]
-    hot_metrics: Callable[[], dict[str, float]]
-    names: MemberNames = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.names = MemberNames(self.db)
-
-    def who(self, request: Request) -> Principal:
-        """The principal of a request."""
-        return authenticate(request.scope, lambda digest: find_principal(self.db, digest), self.clock())
-
-    def job(self, request: Request, who: Principal) -> views.Row:
-        """The job of the path, if the caller may see it."""
-        job_id = request.path_params["job"]
-        job = views.find_job(self.db, job_id)
-        may = may_touch(who, self.policy.sharing_groups())
-        if job is None or not may(job["owner"], job["group"], job["vo"]):
-            raise NotFound(f"There is no job {job_id} that is yours.", job=job_id)
-        return next(self.names.fill((job,)))
 
 
 def answer(value: Any) -> Response:
@@ -153,62 +125,15 @@ class Calls:
         who = need_user(self.side.who(request), "jobs:read")
         job = self.side.job(request, who)
         db = self.side.db
-        return answer({**job, "attempts": views.job_attempts(db, job), "events": views.job_events(db, job)})
+        attempts, events = views.job_attempts(db, job), views.job_events(db, job)
+        return answer({**job, "sites": views.job_sites(db, job), "attempts": attempts, "events": events})
 
     async def why(self, request: Request) -> Response:
         """GET /v1/jobs/{job}/why."""
         who = need_user(self.side.who(request), "jobs:read")
         job = self.side.job(request, who)
-        return answer(explain_job(self.side.db, self.side.policy, job, now=self.side.clock()))
-
-    async def output(self, request: Request) -> Response:
-        """GET /v1/jobs/{job}/output: the output sandbox of the last attempt, a tar.gz."""
-        who = need_user(self.side.who(request), "jobs:read")
-        job = self.side.job(request, who)
-        path = self.side.shelf.output_path(job["id"], job["attempt"])
-        if not job["output_sha256"] or not path.exists():
-            raise NotFound(f"Job {job['id']} has no output: it is {job['state']}.", job=job["id"])
-        return FileResponse(path, media_type="application/gzip", headers={"x-sha256": job["output_sha256"]})
-
-    async def put_output(self, request: Request) -> Response:
-        """PUT /v1/jobs/{job}/attempts/{attempt}/output."""
-        pilot = need_pilot(self.side.who(request))
-        job_id, attempt = request.path_params["job"], request.path_params["attempt"]
-        sandboxes.check_attempt(self.side.db, pilot, job_id, attempt)
-        sha = _sha(request)
-        size = await self.side.shelf.store(
-            _chunks(request), self.side.shelf.output_path(job_id, attempt), sha
-        )
-        return answer({"sha256": sha, "size": size})
-
-    async def put_input(self, request: Request) -> Response:
-        """POST /v1/sandboxes."""
-        who = need_user(self.side.who(request), "jobs:write")
-        sha = _sha(request)
-        size = sandboxes.uploaded_size(self.side.db, who.name, sha)
-        if size is None:
-            size = await self.side.shelf.store(
-                _chunks(request), self.side.shelf.input_path(who.name, sha), sha
-            )
-            await self.side.announce(who.name, sha, size)
-        return answer({"sha256": sha, "size": size})
-
-    async def has_input(self, request: Request) -> Response:
-        """HEAD or GET /v1/sandboxes/{digest}: a user asks whether it is there, a pilot reads it."""
-        who = self.side.who(request)
-        sha = request.path_params["digest"]
-        if who.kind != "pilot":
-            size = sandboxes.uploaded_size(self.side.db, who.name, sha)
-            if size is None:
-                raise NotFound("You have not uploaded such a file.")
-            return answer({"sha256": sha, "size": size})
-        if not SHA.fullmatch(sha):
-            raise NotFound("A sandbox is named by its SHA-256.")
-        owner = sandboxes.sandbox_owner(self.side.db, who.pilot_id, sha)
-        path = self.side.shelf.input_path(owner, sha)
-        if not path.is_file():
-            raise NotFound("This input sandbox is not there.", sha256=sha)
-        return FileResponse(path, media_type="application/octet-stream")
+        side = self.side
+        return answer(explain_job(side.db, side.policy, job, picture=side.look(), now=side.clock()))
 
     async def pilots(self, request: Request) -> Response:
         """GET /v1/pilots."""
@@ -220,9 +145,13 @@ class Calls:
     async def task_queues(self, request: Request) -> Response:
         """GET /v1/task-queues."""
         need_user(self.side.who(request), "jobs:read")
-        return answer(
-            {"task_queues": views.list_task_queues(self.side.db, limit=number(request, "limit", 1_000, MOST))}
-        )
+        limit, reason = number(request, "limit", 1_000, MOST), request.query_params.get("reason", "")
+        return answer({"task_queues": views.list_task_queues(self.side.db, limit=limit, reason=reason)})
+
+    async def reasons(self, request: Request) -> Response:
+        """GET /v1/task-queues/reasons: why jobs wait, counted."""
+        need_user(self.side.who(request), "jobs:read")
+        return answer(waiting_by_reason(self.side.db))
 
     async def sites(self, request: Request) -> Response:
         """GET /v1/sites."""
@@ -232,10 +161,31 @@ class Calls:
     async def queues(self, request: Request) -> Response:
         """GET /v1/queues."""
         who = need_user(self.side.who(request), "pilots:read")
+        vo, origin = self.vo(request, who), request.query_params.get("origin") == "true"
+        return answer({"queues": list_queues(self.side.db, self.side.policy, vo, origin=origin)})
+
+    async def resource(self, request: Request) -> Response:
+        """GET /v1/resources: a site, CE or queue (by `path`, or by `site`, `ce` and `queue`) with all origins."""
+        who = need_user(self.side.who(request), "pilots:read")
+        asked, config = request.query_params, self.side.policy.config
+        if "path" in asked:
+            node = find_node(config.tree, asked["path"])
+        else:
+            names = (asked.get(name, "") for name in ("site", "ce", "queue"))
+            node = exact_node(config.tree, NodePath(*names))
+        return answer(show_node(config, node, self.vo(request, who)))
+
+    async def configuration(self, request: Request) -> Response:
+        """GET /v1/configuration: the files in use, since when, and why a change of them was refused."""
+        need_user(self.side.who(request), "pilots:read")
+        return answer(self.side.configuration().in_full(self.side.clock()))
+
+    def vo(self, request: Request, who: Principal) -> str:
+        """The VO that is asked about: one's own, or a configured one. Raises NotFound."""
         vo = request.query_params.get("vo", who.vo)
         if vo not in (who.vo, *self.side.policy.config.vos):
-            raise NotFound(f"There is no VO {vo}.")
-        return answer({"queues": list_queues(self.side.db, self.side.policy, vo)})
+            raise NotFound(f"There is no VO {vo[:80]}.")
+        return vo
 
     async def standing(self, request: Request) -> Response:
         """GET /v1/standing: states, sites, shares received and deserved, times, failures."""
@@ -259,11 +209,13 @@ class Calls:
         return answer({"tokens": [dict(zip(keys, row, strict=True)) for row in rows]})
 
     async def me(self, request: Request) -> Response:
-        """GET /v1/me: who this token belongs to."""
+        """GET /v1/me: who this token belongs to, and what their input files take."""
         who = self.side.who(request)
+        used = sandboxes.used_by(self.side.db, who.name)
         return answer(
             {"name": who.name, "kind": who.kind, "vo": who.vo, "groups": who.groups, "admin": who.admin,
-             "scopes": sorted(who.scopes)}
+             "scopes": sorted(who.scopes),
+             "inputs": {"files": used.files, "bytes": used.bytes, "limit": self.side.quota_bytes or None}}
         )  # fmt: skip
 
     async def openapi(self, _request: Request) -> Response:
@@ -292,21 +244,6 @@ class _Id(Convertor[int]):
         return str(value)
 
 
-def _sha(request: Request) -> str:
-    sha = request.headers.get("x-sha256", "")
-    if not SHA.fullmatch(sha):
-        raise InvalidRequest("X-Sha256 must be the file's SHA-256 in lower-case hexadecimal.")
-    return sha
-
-
-async def _chunks(request: Request) -> AsyncIterator[bytes]:
-    try:
-        async for chunk in request.stream():
-            yield chunk
-    except ClientDisconnect:
-        raise InvalidRequest("The upload broke off.") from None
-
-
 def read_app(side: ReadSide) -> Starlette:
     """The application; every route decides who may ask it."""
     register_url_convertor("id", _Id())
@@ -316,20 +253,23 @@ def read_app(side: ReadSide) -> Starlette:
         Route("/v1/jobs/counts", calls.counts),
         Route("/v1/jobs/{job:id}", calls.job),
         Route("/v1/jobs/{job:id}/why", calls.why),
-        Route("/v1/jobs/{job:id}/output", calls.output),
-        Route("/v1/jobs/{job:id}/attempts/{attempt:id}/output", calls.put_output, methods=["PUT"]),
-        Route("/v1/sandboxes", calls.put_input, methods=["POST"]),
-        Route("/v1/sandboxes/{digest}", calls.has_input),
+        *FileCalls(side).routes,
         Route("/v1/pilots", calls.pilots),
         Route("/v1/task-queues", calls.task_queues),
+        Route("/v1/task-queues/reasons", calls.reasons),
+        *WhyCalls(side).routes,
+        *PoolReads(side).routes,
         Route("/v1/sites", calls.sites),
         Route("/v1/queues", calls.queues),
+        Route("/v1/resources", calls.resource),
+        Route("/v1/configuration", calls.configuration),
         Route("/v1/standing", calls.standing),
         Route("/v1/director", calls.director),
         Route("/v1/tokens", calls.tokens),
         Route("/v1/me", calls.me),
         Route("/v1/openapi.json", calls.openapi),
         Route("/metrics", calls.metrics),
+        *Plans(side).routes(),
     ]
     faults = dict.fromkeys(BUGS, failed)
     app = Starlette(

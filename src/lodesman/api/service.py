@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from lodesman.api.core import Core
+from lodesman.api.pilot_look import look_at_pilot
+from lodesman.api.submit_pools import PoolCalls
 from lodesman.api.wire import (
     REPORT_BODY,
     SMALL_BODY,
-    SUBMIT_BODY,
     Receive,
     Scope,
     Send,
@@ -21,9 +24,11 @@ from lodesman.api.wire import (
     send_json,
 )
 from lodesman.services.director_log import StoreIteration
+from lodesman.services.forget import Forget, Old
+from lodesman.services.main_reasons import StoreReasons
 from lodesman.services.pilots import EndPilot, NewPilot, PilotSubmitted, PreparePilots
-from lodesman.services.refresh import RefreshPools
 from lodesman.services.sandboxes import RegisterSandbox
+from lodesman.services.tidy import Tidy, Untidy
 from lodesman.services.upkeep import ForgetIdleQueues, Reconcile
 from lodesman.store.pilots import PilotState
 
@@ -60,6 +65,7 @@ class SandboxRow(Struct):
     owner: str
     sha256: str
     size: int
+    quota: int = 0
 
 
 class IterationBody(Struct):
@@ -68,27 +74,40 @@ class IterationBody(Struct):
     plan: dict[str, Any]
 
 
+class ReasonsBody(Struct):
+    """Why jobs wait, by task queue: what changed; None for task queues without waiting jobs."""
+
+    changed: dict[int, tuple[str, str] | None]
+    facts_at: float | None
+
+
 NEW = msgspec.json.Decoder(list[PilotBody])
 SUBMITTED = msgspec.json.Decoder(dict[str, tuple[str | None, str]])
 END = msgspec.json.Decoder(EndBody)
 SANDBOX = msgspec.json.Decoder(SandboxRow)
-POOLS = msgspec.json.Decoder(dict[str, list[tuple[str, str, str]]])
+OLD = msgspec.json.Decoder(Old)
+UNTIDY = msgspec.json.Decoder(Untidy)
+REASONS = msgspec.json.Decoder(ReasonsBody)
 ITERATION = msgspec.json.Decoder(IterationBody)
 
 
 class ServiceCalls:
     """Commands of the director and of upkeep."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, pools: PoolCalls) -> None:
         self.core = core
-        self.calls = {
+        self.calls: dict[str, Callable[[Scope, Receive, Send], Awaitable[None]]] = {
             "pilots": self.pilots,
             "submitted": self.submitted,
             "ended": self.ended,
             "sandbox": self.sandbox,
             "iteration": self.iteration,
             "reconcile": self.reconcile,
-            "pools": self.pools,
+            "reasons": self.reasons,
+            "forget": self.forget,
+            "tidy": self.tidy,
+            "pilot": partial(look_at_pilot, core),
+            **pools.calls,
         }
 
     async def pilots(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -118,7 +137,7 @@ class ServiceCalls:
     async def sandbox(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An input sandbox lies on disk."""
         row = decode(SANDBOX, await read_body(scope, receive, SMALL_BODY))
-        await self.core.command(RegisterSandbox(row.owner, row.sha256, row.size))
+        await self.core.command(RegisterSandbox(row.owner, row.sha256, row.size, row.quota))
         await send_json(send, b"{}")
 
     async def iteration(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -127,11 +146,21 @@ class ServiceCalls:
         await self.core.command(StoreIteration(msgspec.json.encode(body.plan).decode()))
         await send_json(send, b"{}")
 
-    async def pools(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Which queues serve which SubmitPool now."""
-        rows = decode(POOLS, await read_body(scope, receive, SUBMIT_BODY))
-        changed = await self.core.command(RefreshPools(self.core.live, rows))
+    async def reasons(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Why the jobs of task queues wait now."""
+        body = decode(REASONS, await read_body(scope, receive, REPORT_BODY))
+        changed = await self.core.command(StoreReasons(body.changed, body.facts_at))
         await send_json(send, msgspec.json.encode({"changed": changed}))
+
+    async def forget(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Forget what is old."""
+        old = decode(OLD, await read_body(scope, receive, SMALL_BODY))
+        await send_json(send, msgspec.json.encode(await self.core.command(Forget(self.core.live, old))))
+
+    async def tidy(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Mark and remove input files that no job names."""
+        found = decode(UNTIDY, await read_body(scope, receive, SMALL_BODY))
+        await send_json(send, msgspec.json.encode({"gone": await self.core.command(Tidy(found))}))
 
     async def reconcile(self, _scope: Scope, _receive: Receive, send: Send) -> None:
         """Prove the counters."""

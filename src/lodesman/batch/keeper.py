@@ -81,48 +81,49 @@ def descendants(table: dict[int, Process], roots: list[int]) -> list[Process]:
     return [process for process in order if process.pid not in roots]
 
 
+def lives(process: Process) -> bool:
+    """Whether exactly this process is there (its number may live on without it) and no zombie."""
+    now = read_process(process.pid)
+    return now is not None and now.start == process.start and now.state not in "ZX"
+
+
 def signal_process(process: Process, signum: int) -> bool:
-    """Send to exactly this process; False if it is gone (its number may live on) or is not ours."""
-    with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
-        handle = os.pidfd_open(process.pid)
-        stack.callback(os.close, handle)
-        now = read_process(process.pid)
-        if now is not None and now.start == process.start:
-            signal.pidfd_send_signal(handle, signum)
+    """Send to exactly this process; False if it does not live or is not ours."""
+    with contextlib.suppress(OSError), open(os.pidfd_open(process.pid), "rb", 0) as handle:
+        if lives(process):
+            signal.pidfd_send_signal(handle.fileno(), signum)
             return True
     return False
 
 
 def freeze(find: Callable[[], list[Process]], passes: int = 20) -> list[Process]:
-    """Stop what `find` finds until it finds nothing new: the stopped do not fork, and their children keep
-    their parent. Bounded, since a process can fork faster than it is found.
-    """
-    stopped: set[Process] = set()
-    while True:
-        family = find()
-        fresh = {process._replace(state="", parent=0) for process in family} - stopped
-        if not fresh or not passes:
-            return family
-        passes -= 1
-        stopped |= fresh
-        for process in fresh:
+    """Stop what `find` finds until nothing new turns up; all of it, whether or not it is found to the last."""
+    stopped: dict[tuple[Any, ...], Process] = {}
+    for _ in range(passes):  # bounded, since a process can fork faster than it is found
+        fresh = {process[:3:2]: process for process in find() if process[:3:2] not in stopped}
+        for process in fresh.values():
             signal_process(process, signal.SIGSTOP)
+        stopped |= fresh
+        if not fresh:
+            break
+    return list(stopped.values())
 
 
 def kill_family(
     find: Callable[[], list[Process]], patience: float, between: Callable[[], None] = lambda: None
 ) -> list[Process]:
-    """Kill what `find` finds until it finds nothing; what is left after `patience` seconds.
-
-    `between` runs after each pass (it reaps, and kills what passes are too slow for).
+    """Kill what `find` finds until it finds nothing and the killed, whom it may miss, are dead; what is left
+    after `patience` seconds. `between` runs after each pass: it reaps, and kills what is too fast for passes.
     """
-    deadline = time.monotonic() + patience
-    pause = 0.001
+    deadline, pause = time.monotonic() + patience, 0.001
+    dying: set[Process] = set()
     while True:
-        for process in freeze(find):
+        dying.update(freeze(find))
+        for process in dying:
             signal_process(process, signal.SIGKILL)
         between()
-        left = find()
+        dying = {process for process in dying if lives(process)}
+        left = find() or list(dying)
         if not left or time.monotonic() > deadline:
             return left
         select.select([], [], [], pause)  # the killed need the processor in order to die
@@ -243,8 +244,7 @@ class Keeper:
     """One pilot's life. `entry` is what the backend stored: argv, environment, limits."""
 
     def __init__(self, entry: dict[str, Any], cgroup: str | None) -> None:
-        self.entry = entry
-        self.cgroup = cgroup
+        self.entry, self.cgroup = entry, cgroup
         self.record: dict[str, Any] = {}
         self.pilot = 0
         self.status: int | None = None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import resource
 import signal
 from typing import Final
 
@@ -30,6 +32,14 @@ def launch(directory: PilotDirectory, *, python: str, cgroups: bool) -> int | No
             if cgroup is not None:
                 keeper.remove_cgroup(cgroup)
             raise
+
+
+def limit_open_files(pid: int, soft: int) -> None:
+    """Give a keeper that has just been started, and what it will start, this soft limit of open files; 0: none."""
+    if soft:
+        with contextlib.suppress(OSError, ValueError):  # it has ended already
+            _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(soft, hard) if hard >= 0 else soft, hard))
 
 
 def _cgroup_name(directory: PilotDirectory) -> str:

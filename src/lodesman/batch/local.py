@@ -34,7 +34,7 @@ from lodesman.batch.backend import (
     SubmitResult,
     unusable,
 )
-from lodesman.batch.launch import launch
+from lodesman.batch.launch import launch, limit_open_files
 from lodesman.batch.pilot_directory import STAMP, Entry, PilotDirectory, remove_tree
 from lodesman.batch.shutdown import stop_kept
 from lodesman.batch.sweep import MARK, sweep
@@ -43,6 +43,9 @@ from lodesman.errors import BackendFault
 OUTPUT_CAP: Final = 1 << 20
 LAUNCHES: Final = 3  # keepers that end before they start their pilot, until it is given up
 SWEEP_PATIENCE: Final = 2.0
+# More than a pilot itself takes: it ends its payloads (10 s), hands in what they left (10 s) and says goodbye. A test
+# holds this against the pilot's own habits.
+GRACE_SECONDS: Final = 30.0
 
 # The server's own environment may hold secrets: a pilot gets these, what its submission gives, and its mark.
 _INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
@@ -71,7 +74,8 @@ class LocalBackend:
     """The queues of this machine. `root` becomes a directory that only this user can read.
 
     A pilot that is told to end has `grace_seconds`. A queue without `slots` takes no pilots and starts none.
-    `python` runs the keepers; `cgroups=False` makes none even where that is allowed.
+    `python` runs the keepers; `cgroups=False` makes none even where that is allowed. `open_files` is the soft limit of
+    open files that pilots get; 0: that of this process.
     """
 
     def __init__(
@@ -79,9 +83,10 @@ class LocalBackend:
         root: Path,
         slots: Mapping[QueueKey, int],
         *,
-        grace_seconds: float = 10.0,
+        grace_seconds: float = GRACE_SECONDS,
         python: str = sys.executable,
         cgroups: bool = True,
+        open_files: int = 0,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.slots = dict(slots)
@@ -89,6 +94,7 @@ class LocalBackend:
         self._grace_seconds = grace_seconds
         self._python = python
         self._cgroups = cgroups
+        self._open_files = open_files
         self._clock = clock
         self._last_order = 0
         self._launches: Counter[str] = Counter()
@@ -336,6 +342,7 @@ class LocalBackend:
             raise OSError(None, "given up: its keeper cannot start")
         pid = launch(directory, python=self._python, cgroups=self._cgroups)
         if pid is not None:
+            limit_open_files(pid, self._open_files)
             self._launches[directory.stamp] += 1
             self._keepers.add(pid)
 

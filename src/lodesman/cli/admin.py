@@ -14,7 +14,7 @@ import click
 
 from lodesman.cli.session import Row, Session, json_option, pass_session
 from lodesman.cli.tables import Cell, Column, emit_json, note, show_fields, show_table
-from lodesman.cli.words import age, joined, plain, span
+from lodesman.cli.words import age, joined, plain, size, span
 from lodesman.errors import Conflict
 
 DAY_SECONDS = 86_400.0
@@ -186,8 +186,15 @@ def whoami(session: Session, /) -> None:
             ("groups", joined(me["groups"])),
             ("scopes", joined(me["scopes"])),
             ("administrator", "yes" if me["admin"] else "no"),
+            ("input files", _inputs(me["inputs"])),
         ]
     )
+
+
+def _inputs(used: Row) -> str:
+    """What a user's input files take on the server, and what they may take."""
+    limit = f" of {size(used['limit'])}" if used["limit"] else ""
+    return f"{used['files']:,}, {size(used['bytes'])}{limit}"
 
 
 COMMANDS = (user, token, whoami)

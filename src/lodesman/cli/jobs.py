@@ -25,8 +25,7 @@ from lodesman.cli.tables import (
     show_table,
     state,
 )
-from lodesman.cli.words import FINAL, STATES, age, shown, size, span, states
-from lodesman.errors import NotFound
+from lodesman.cli.words import FINAL, STATES, age, joined, shown, size, span, states
 
 WATCH_SECONDS = 2.0
 COLUMNS = (
@@ -111,7 +110,7 @@ def fetch(session: Session, question: Question) -> tuple[list[Row], bool]:
         left = wanted - len(rows)
         found = list(islice(session.jobs(one, newest=one is None, page=left, **question.filters), left))
         if not found and one is not None and one.size == 1 and not (question.states or question.group):
-            raise NotFound(f"There is no job {one} that is yours.", job=one.first)
+            session.refuse_missing(one)
         rows += found
         if len(rows) >= wanted:
             break
@@ -240,6 +239,8 @@ def _fields(job: Row, now: float) -> Iterator[tuple[str, Cell]]:
     yield "owner", f"{job['owner']}, group {job['group']}, VO {job['vo']}"
     yield "submitted", f"{age(job['submitted_at'], now)} ago, in submission {job['submission']}"
     yield "task queue", shown(job["task_queue"])
+    if job.get("sites"):
+        yield "sites", joined(job["sites"])
     if job["attempt"]:
         yield "last attempt", f"{job['attempt']} at {job['site'] or '-'}, pilot {shown(job['pilot'])}"
     if job["output_sha256"]:

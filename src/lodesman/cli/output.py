@@ -101,7 +101,7 @@ def _fetch_range(
             fetched.without += 1
         advance(1)
     if not known:
-        raise NotFound(f"There is no job {wanted} that is yours.", first=wanted.first, last=wanted.last)
+        session.refuse_missing(wanted)
 
 
 def _fetch(session: Session, job: Row, place: Place, fetched: Fetched) -> None:

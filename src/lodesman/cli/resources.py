@@ -8,12 +8,22 @@ from typing import Any
 
 import click
 
+from lodesman.cli.nodes import Wanted, show_node
+from lodesman.cli.places import directory_of, written_at
 from lodesman.cli.session import Row, Session, json_option, pass_session
 from lodesman.cli.tables import Cell, Column, emit_json, note, show_table
 from lodesman.cli.words import age, joined, shown, span, states
 
 # These have a column of their own; all others stand together in the last one.
 MAIN_PARAMETERS = ("Platform", "CPUTime", "Memory", "MaxRAM", "NumberOfProcessors", "Tag")
+
+
+ORIGIN = click.option(
+    "--origin",
+    is_flag=True,
+    help="Of each value, the level that gave it, and the file and line where it is written.",
+)
+VO = click.option("--vo", default="", metavar="NAME", help="As this VO sees them; else yours.")
 
 
 @click.group()
@@ -44,20 +54,35 @@ def list_sites(session: Session, /) -> None:
     _show(columns, rows, "No site is configured; see: lode init.")
 
 
+@site.command("show")
+@click.argument("names", nargs=-1, required=True, metavar="SITE[/CE]")
+@ORIGIN
+@VO
+@json_option
+@pass_session
+def show_site(session: Session, /, *, names: tuple[str, ...], origin: bool, vo: str) -> None:
+    """Show a site, or a CE of it, with every value and what its CEs and queues say otherwise.
+
+    SITE CE as two words, if a name has a slash. --origin tells for each value the level that gave it, the file and
+    the line.
+    """
+    show_node(session, names, Wanted(most_names=2, origin=origin, vo=vo))
+
+
 @click.group()
 def queue() -> None:
     """Look at the queues of CEs."""
 
 
 @queue.command("ls")
-@click.option("--origin", is_flag=True, help="One line per parameter, with the level that gave its value.")
+@ORIGIN
 @click.option("--site", "site_name", default="", metavar="NAME", help="Only the queues of this site.")
-@click.option("--vo", default="", metavar="NAME", help="As this VO sees them; else yours.")
+@VO
 @json_option
 @pass_session
 def list_queues(session: Session, /, *, origin: bool, site_name: str, vo: str) -> None:
     """List the queues that your VO may use, with their effective parameters."""
-    found = session.get("/v1/queues", vo=vo)["queues"]
+    found = session.get("/v1/queues", vo=vo, origin="true" if origin else None)["queues"]
     found = [row for row in found if site_name in ("", row["site"])]
     if session.as_json:
         emit_json({"queues": found})
@@ -67,8 +92,13 @@ def list_queues(session: Session, /, *, origin: bool, site_name: str, vo: str) -
             Column(title="parameter"),
             Column(title="value"),
             Column(title="level"),
+            Column(title="written at"),
         )
-        _show(columns, [cells for row in found for cells in _origins(row)], "There is no such queue.")
+        directory = directory_of(one.get("file", "") for row in found for one in row["parameters"].values())
+        cells = [cells for row in found for cells in _origins(row, directory)]
+        _show(columns, cells, "There is no such queue.")
+        if directory:
+            note(f"The files are in {directory}")
     else:
         used = [name for name in MAIN_PARAMETERS if any(name in row["parameters"] for row in found)]
         titles = [Column(title="queue"), *(Column(title=name) for name in used)]
@@ -80,9 +110,9 @@ def _path(row: Mapping[str, Any]) -> str:
     return f"{row['site']}/{row['ce']}/{row['queue']}"
 
 
-def _origins(row: Row) -> list[list[Cell]]:
+def _origins(row: Row, directory: str) -> list[list[Cell]]:
     return [
-        [_path(row), name, shown(one["value"]), one["level"]]
+        [_path(row), name, shown(one["value"]), one["level"], written_at(one, directory)]
         for name, one in sorted(row["parameters"].items())
     ]
 
@@ -94,6 +124,21 @@ def _queue_cells(row: Row, used: Sequence[str]) -> list[Cell]:
     return [_path(row), *(values.get(name, "") for name in used), others, pilots]
 
 
+@queue.command("show")
+@click.argument("names", nargs=-1, required=True, metavar="SITE/CE/QUEUE")
+@ORIGIN
+@VO
+@json_option
+@pass_session
+def show_queue(session: Session, /, *, names: tuple[str, ...], origin: bool, vo: str) -> None:
+    """Show a queue with every value that holds there.
+
+    SITE CE QUEUE as three words, if a name has a slash. --origin tells for each value the level that gave it, the
+    file and the line, and what other levels say.
+    """
+    show_node(session, names, Wanted(most_names=3, kind="Queue", origin=origin, vo=vo))
+
+
 @click.group()
 def tq() -> None:
     """Look at task queues: jobs that can be matched alike."""
@@ -103,11 +148,12 @@ def tq() -> None:
 @click.option(
     "--limit", type=click.IntRange(1, 9_999), default=50, show_default=True, help="At most so many."
 )
+@click.option("--reason", default="", help="Only those with this main reason (see: lode tq reasons).")
 @json_option
 @pass_session
-def list_task_queues(session: Session, /, *, limit: int) -> None:
-    """List the task queues with waiting jobs, the fullest first."""
-    rows = session.get("/v1/task-queues", limit=limit + 1)["task_queues"]
+def list_task_queues(session: Session, /, *, limit: int, reason: str) -> None:
+    """List the task queues with waiting jobs, the fullest first, each with the main reason why they wait."""
+    rows = session.get("/v1/task-queues", limit=limit + 1, reason=reason)["task_queues"]
     more, rows = len(rows) > limit, rows[:limit]
     if session.as_json:
         emit_json({"task_queues": rows, "more": more})
@@ -119,6 +165,7 @@ def list_task_queues(session: Session, /, *, limit: int) -> None:
         Column(title="owner"),
         Column(title="group"),
         Column(title="cpu", right=True),
+        Column(title="waits because"),
         Column(title="asks for"),
     )
     now = time.time()
@@ -135,8 +182,41 @@ def _tq_cells(row: Row, now: float) -> list[Cell]:
         row["owner"],
         row["group"],
         span(float(row["norm_cpu_seconds"])),
+        because(row["main_reason"], row["detail"]),
         conditions(row),
     ]
+
+
+def because(reason: str | None, detail: str | None) -> str:
+    """A main reason with what stops most."""
+    return f"{reason} ({detail})" if detail else reason or "not judged yet"
+
+
+@tq.command("reasons")
+@json_option
+@pass_session
+def list_reasons(session: Session, /) -> None:
+    """Tell why jobs wait, counted over all task queues: one main reason each, judged every few seconds."""
+    found = session.get("/v1/task-queues/reasons")
+    if session.as_json:
+        emit_json(found)
+        return
+    columns = (
+        Column(title="verdict"),
+        Column(title="main reason"),
+        Column(title="jobs", right=True),
+        Column(title="tqs", right=True),
+        Column(title="since", right=True),
+    )
+    now = time.time()
+    rows = [
+        [row["verdict"], because(row["reason"], row["detail"]), f"{row['jobs']:,}", f"{row['task_queues']:,}",
+         age(row["since"], now)]
+        for row in found["reasons"]
+    ]  # fmt: skip
+    _show(columns, rows, "No job waits.")
+    if found["at"] is not None:
+        note(f"Judged {age(found['at'], now)} ago, by facts of {age(found['facts_at'], now)} ago.")
 
 
 def conditions(key: Mapping[str, Any]) -> str:

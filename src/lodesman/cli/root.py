@@ -21,11 +21,14 @@ from lodesman.cli import (
     logs,
     output,
     pilots,
+    plan,
+    pools,
     resources,
     serve,
     submit,
     why,
 )
+from lodesman.cli.places import refusal
 from lodesman.cli.session import DEFAULT_SERVER, Session
 from lodesman.cli.words import plain
 from lodesman.errors import LodesmanError, Unavailable
@@ -35,15 +38,16 @@ if TYPE_CHECKING:
 
 SECTIONS = {
     "Jobs": (
-        "submit", "status", "why", "output", "logs", "show", "events",
+        "submit", "plan", "status", "why", "output", "logs", "show", "events",
         "kill", "hold", "release", "reschedule", "delete",
     ),
-    "Pilots and resources": ("pilot", "site", "queue", "tq", "director", "standing"),
+    "Pilots and resources": ("pilot", "site", "queue", "tq", "pool", "director", "standing"),
     "Server": ("init", "server", "demo", "config", "user", "token"),
     "Tools": ("convert", "completion", "whoami"),
 }  # fmt: skip
 EPILOG = """\
 Examples:
+  lode plan job hello.jdl           what would become of it
   lode submit hello.jdl             a job, or a parametric description of up to a million
   lode status                       your jobs, the newest first
   lode why 17                       why it waits, and what would let it run
@@ -105,7 +109,9 @@ def lode(context: click.Context, /, *, server: str, token_file: Path | None, ca_
     session.server, session.token_file, session.ca_file = server, token_file, ca_file
 
 
-for _module in (submit, jobs, why, output, logs, control, pilots, resources, director, admin, serve, convert):
+for _module in (
+    submit, plan, jobs, why, output, logs, control, pilots, resources, pools, director, admin, serve, convert,
+):  # fmt: skip
     for _command in _module.COMMANDS:
         lode.add_command(_command)
 
@@ -169,7 +175,8 @@ def _refused(fault: LodesmanError, session: Session) -> int:
 
         click.echo(json.dumps({"error": fault.as_dict()}), err=True)
     else:
-        click.echo(f"lode: {plain(fault)}", err=True)
+        for line in refusal(fault):
+            click.echo(line, err=True)
     return exits.exit_code(fault)
 
 

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from lodesman.cli import exits
+from lodesman.cli.places import told
 from lodesman.cli.session import Session, json_option, pass_session
-from lodesman.cli.tables import emit_json, note, say, show_fields
-from lodesman.cli.words import counted, joined
-from lodesman.errors import Conflict
+from lodesman.cli.tables import Cell, emit_json, note, say, show_fields
+from lodesman.cli.words import age, counted, joined
+from lodesman.errors import Conflict, InvalidConfig
 
 if TYPE_CHECKING:
     from lodesman.config import ServerConfig
@@ -79,11 +81,9 @@ def server(*, file: Path | None, data: Path | None, port: int | None, settings: 
     for (section, name), value in given.items():
         overrides.setdefault(section, {})[name] = value
     load = partial(load_config, path, overrides=overrides)
-    config = load()
-    _greet(config)
     # Ctrl-C is how it ends.
     with suppress(KeyboardInterrupt):
-        run_server(config, process_arguments(path, given), load)
+        run_server(load(), process_arguments(path, given), load, _greet)
 
 
 def process_arguments(path: Path | None, given: dict[tuple[str, str], Any]) -> list[str]:
@@ -140,10 +140,17 @@ def config() -> None:
 @json_option
 @pass_session
 def check_config(session: Session, /, *, file: Path) -> None:
-    """Check a server's configuration FILE and all that it names."""
+    """Check a server's configuration FILE and all that it names; every fault is told.
+
+    What a running server made of its files, tells: lode config status.
+    """
     from lodesman.config import load_config
 
-    found = load_config(file)
+    try:
+        found = load_config(file)
+    except InvalidConfig as refused:
+        refused.hint = "A server that runs keeps what it has; see: lode config status."
+        raise
     tree = found.resources.tree
     queues = Counter(
         {name: sum(len(ce.queues) for ce in site.ces.values()) for name, site in tree.sites.items()}
@@ -157,6 +164,7 @@ def check_config(session: Session, /, *, file: Path) -> None:
         "groups": {name: group.share for name, group in sorted(found.resources.groups.items())},
         "sites": dict(queues),
         "submission_pools": list(found.director.submission_pools),
+        "notices": [notice.as_dict() for notice in found.resources.notices],
     }
     if session.as_json:
         emit_json(facts)
@@ -172,7 +180,43 @@ def check_config(session: Session, /, *, file: Path) -> None:
             ("submission pools", joined(facts["submission_pools"])),
         ]
     )
+    for notice in facts["notices"]:
+        note(f"notice: {told(notice)}")
     note(f"{file} is good.")
+
+
+@config.command("status")
+@json_option
+@pass_session
+def configuration_status(session: Session, /) -> int:
+    """Show which configuration the server uses, since when, and why its last change was refused.
+
+    Exit code 1 if the files, as they are now, are refused.
+    """
+    found = session.get("/v1/configuration")
+    refused = found["refused_at"] is not None
+    if session.as_json:
+        emit_json(found)
+        return exits.FAILED if refused else 0
+    now = found["loaded_at"] + found["age_seconds"]
+    pairs: list[tuple[str, Cell]] = [
+        ("files", joined(found["files"])),
+        ("in use for", age(found["loaded_at"], now)),
+        ("read again", counted(found["reloads"], "time")),
+        ("refused", counted(found["refusals"], "time")),
+    ]
+    if refused:
+        pairs.append(
+            ("last refused", f"{age(found['refused_at'], now)} ago; what was there before is in use")
+        )
+    if found["at_next_start"]:
+        pairs.append(("at the next start", joined(found["at_next_start"])))
+    show_fields(pairs)
+    for fault in found["faults"]:
+        note(told(fault))
+    for notice in found["notices"]:
+        note(f"notice: {told(notice)}")
+    return exits.FAILED if refused else 0
 
 
 @config.command("schema")

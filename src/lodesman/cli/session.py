@@ -11,12 +11,12 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
 from lodesman.cli.ranges import Range, parse_ranges
-from lodesman.errors import InvalidConfig, LodesmanError, Unauthorized
+from lodesman.errors import InvalidConfig, LodesmanError, NotFound, Unauthorized
 
 if TYPE_CHECKING:
     from lodesman.client import Client
@@ -61,7 +61,7 @@ class Session:
         if self._client is not None:
             self._client.close()
 
-    def get(self, path: str, **query: str | float | None) -> Any:
+    def get(self, path: str, /, **query: str | float | None) -> Any:
         """The JSON answer to GET. Parameters that are None or empty are left out."""
         from urllib.parse import urlencode
 
@@ -97,6 +97,12 @@ class Session:
                 last = found[-1]["id"] - 1
             else:
                 first = found[-1]["id"] + 1
+
+    def refuse_missing(self, wanted: Range) -> NoReturn:
+        """No list has a job of this range. Raises NotFound, for a single job with the server's reason."""
+        if wanted.size == 1:
+            self.get(f"/v1/jobs/{wanted.first}")
+        raise NotFound(f"There is no job {wanted} that is yours.", first=wanted.first, last=wanted.last)
 
 
 def find_token(named: Path | None, environ: Mapping[str, str], here: Path) -> str:

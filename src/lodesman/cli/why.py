@@ -1,4 +1,4 @@
-"""`lode why JOB`: the verdict, then what rules queues out, the smallest change, pilots and the director."""
+"""`lode why JOB|PILOT|QUEUE`: the verdict, the chain that leads to it, the smallest change, the director's arithmetic."""
 
 from __future__ import annotations
 
@@ -8,49 +8,99 @@ from typing import Any
 
 import click
 
-from lodesman.cli.session import JobId, Session, json_option, pass_session
+from lodesman.cli.session import Session, json_option, pass_session
+from lodesman.cli.subjects import Subject, SubjectType, the_one
 from lodesman.cli.tables import Column, emit_json, is_terminal, say, show_table, state
+from lodesman.cli.why_more import LATELY, lately, smallest_changes
 from lodesman.cli.words import counted, plain, span
 
 COLUMNS = (
-    Column(title="ruled out by"),
-    Column(title="queues", right=True),
-    Column(title="of", right=True),
+    Column(title="step"),
+    Column(title=""),
+    Column(title="what is known"),
+    Column(title="age", right=True),
 )
+HOLDS = {True: "ok", False: "NO", None: "?"}
+EXAMPLES = """\b
+Examples:
+  lode why 42                           why job 42 waits
+  lode why 42 --json                    for programs: .verdict, .main_reason, .chain[], .queues.nearest[]
+  lode why pilot:7                      why pilot 7 got nothing; or --pilot 7, or its stamp
+  lode why LCG.North/ce.north/short     why no pilots go there; or --queue SITE/CE/QUEUE"""
 
 
-@click.command()
-@click.argument("job", type=JobId())
+@click.command(epilog=EXAMPLES)
+@click.argument("what", required=False, type=SubjectType(), metavar="[WHAT]")
+@click.option("--pilot", metavar="ID|STAMP", help="Tell why this pilot got nothing.")
+@click.option("--queue", metavar="SITE/CE/QUEUE", help="Tell why no pilots are sent to this queue.")
+@click.option("--vo", metavar="NAME", help="The queue as this VO sees it; else yours.")
 @json_option
 @pass_session
-def why(session: Session, /, *, job: int) -> None:
-    """Tell why a job waits, and what would let it run.
+def why(
+    session: Session, /, *, what: Subject | None, pilot: str | None, queue: str | None, vo: str | None
+) -> None:
+    """Tell why a job waits, why a pilot got nothing, or why no pilots are sent to a queue.
 
-    The verdict is never (no configured queue can run it), not now, or now.
+    WHAT is a job (42), a pilot (pilot:7, or its stamp) or a CE queue (SITE/CE/QUEUE).
+
+    Of a job the whole way to a pilot is told, step by step, ending in never (as things are configured no queue can run
+    it), not now (something must change first) or now (it is expected next). Of a queue the same: may pilots be sent
+    there never, not now, or now. A step that says NO is in the way; the age tells how old the fact is.
     """
-    answer = session.get(f"/v1/jobs/{job}/why")
+    subject = the_one(what, pilot, queue)
+    if vo and subject.kind != "queue":
+        raise click.UsageError("--vo belongs to a queue.", click.get_current_context())
+    answer = _ask(session, subject, vo)
     if session.as_json:
         emit_json(answer)
         return
-    _headline(answer)
-    queues = answer.get("queues")
-    if queues and queues["ruled_out_by"]:
+    tell(answer, _titled(subject, answer))
+    if answer.get("lately"):
         click.echo()
-        total = f"{queues['total']:,}"
-        show_table(
-            COLUMNS, [[one["criterion"], f"{one['queues']:,}", total] for one in queues["ruled_out_by"]]
+        show_table(LATELY, lately(answer["lately"]))
+
+
+def _ask(session: Session, subject: Subject, vo: str | None) -> Any:
+    from urllib.parse import quote, urlencode
+
+    if subject.kind == "queue":
+        return session.get(
+            f"/v1/queues/why?{urlencode({'path': subject.name, **({'vo': vo} if vo else {})})}"
         )
+    return session.get(f"/v1/{subject.kind}s/{quote(subject.name, safe='')}/why")
+
+
+def _titled(subject: Subject, answer: Mapping[str, Any]) -> str:
+    if subject.kind == "queue":
+        return f"Queue {answer['site']}/{answer['ce']}/{answer['queue']} for VO {answer['vo']}"
+    return f"{subject.kind.capitalize()} {answer['id']}"
+
+
+def tell(answer: Mapping[str, Any], who: str) -> None:
+    """The whole answer for people; `who` it is about."""
+    _headline(answer, who)
+    if answer.get("chain"):
+        click.echo()
+        show_table(COLUMNS, [_row(step) for step in answer["chain"]])
     for line in explanation(answer):
         say(line)
 
 
-def _headline(answer: Mapping[str, Any]) -> None:
+def _headline(answer: Mapping[str, Any], who: str) -> None:
     verdict = answer.get("verdict") or answer["state"]
     cell = state(verdict)
     text = plain(cell.text).upper() if answer.get("verdict") else plain(cell.text)
     if is_terminal(sys.stdout) and cell.style:
         text = click.style(text, fg=cell.style.rpartition(" ")[2], bold=True)
-    click.echo(f"Job {answer['id']}: {text}. {plain(answer['summary'])}")
+    click.echo(f"{plain(who)}: {text}. {plain(answer['summary'])}")
+    who_can = answer.get("who") or "nobody"
+    if answer.get("verdict") and answer["verdict"] != "now" and not who_can.startswith("nobody"):
+        click.echo(f"Who can change that: {plain(answer['who'])}.")
+
+
+def _row(step: Mapping[str, Any]) -> list[str]:
+    age = step.get("age_seconds")
+    return [step["step"], HOLDS[step["holds"]], step["text"], "" if age is None else span(age)]
 
 
 def explanation(answer: Mapping[str, Any]) -> Iterator[str]:
@@ -59,35 +109,23 @@ def explanation(answer: Mapping[str, Any]) -> Iterator[str]:
     if nearest:
         yield ""
         yield "Smallest changes:"
-        yield from map(_change, nearest)
-    position = answer.get("task_queue")
-    if position:
-        yield ""
-        ahead = f", {position['rows_ahead']:,} of them before it" if position["rows_ahead"] else ""
-        yield f"Task queue {position['id']}: {counted(position['waiting'], 'job')} waiting{ahead}."
-    if answer.get("pilots"):
-        yield _pilots(answer["pilots"])
+        total = answer["queues"]["total"]
+        for one in nearest:
+            yield from _change(one, total)
+    yield from smallest_changes(answer.get("task_queues") or answer.get("work"))
     if answer.get("director"):
+        yield ""
         yield from _director(answer["director"])
 
 
-def _change(one: Mapping[str, Any]) -> str:
+def _change(one: Mapping[str, Any], total: int) -> Iterator[str]:
     example = one["example"]
     where = "/".join(example[part] for part in ("site", "ce", "queue"))
-    return (
-        f"  {' and '.join(one['change'])}: gives {counted(one['queues'], 'queue')}, "
-        f"for instance {where} ({'; '.join(example['reasons'])})"
-    )
-
-
-def _pilots(pilots: Mapping[str, Any]) -> str:
-    seen = pilots["seen_seconds_ago"]
-    heard = "" if seen is None else f"; last heard of {span(seen)} ago"
-    return (
-        f"Pilots: {pilots['live']:,} live, of which can take it: {pilots['usable_idle']:,} idle, "
-        f"{pilots['usable_busy']:,} busy, {pilots['usable_waiting']:,} on their way; "
-        f"{pilots['draining']:,} draining{heard}."
-    )
+    yield f"  {one['text']}: {one['queues']:,} of {counted(total, 'queue')}, for instance {where}"
+    for step in one["steps"]:
+        if len(step["options"]) > 1:
+            options = ", ".join(f"{option['value']} ({option['queues']:,})" for option in step["options"])
+            yield f"    {step['criterion']}: {options}"
 
 
 def _director(director: Mapping[str, Any]) -> Iterator[str]:

@@ -5,5 +5,14 @@ Runs on Python 3.9 with the standard library only: it travels in the pilot.
 
 from lodesman.client.connection import Client, Retry, sha256_of
 from lodesman.client.faults import Aborted, BadChecksum
+from lodesman.client.submit_pools import ServedPools, submit_pools_for_queues
 
-__all__ = ["Aborted", "BadChecksum", "Client", "Retry", "sha256_of"]
+__all__ = [
+    "Aborted",
+    "BadChecksum",
+    "Client",
+    "Retry",
+    "ServedPools",
+    "sha256_of",
+    "submit_pools_for_queues",
+]

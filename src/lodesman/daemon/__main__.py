@@ -1,4 +1,6 @@
-"""`python -m lodesman.daemon background|server [--config FILE] [--set SECTION.NAME=JSON ...]`: one process of the server."""
+"""`python -m lodesman.daemon background|server [--kept FILE] [--config FILE] [--set SECTION.NAME=JSON ...]`: one
+process of the server.
+"""
 
 from __future__ import annotations
 
@@ -44,10 +46,11 @@ def main() -> int:
     """Run the process that the first argument names."""
     name, *arguments = sys.argv[1:] or [""]
     try:
-        path, overrides = parse(arguments)
+        kept = Path(arguments[1]) if arguments[:1] == ["--kept"] else None
+        path, overrides = parse(arguments if kept is None else arguments[2:])
         load = partial(load_config, path, overrides=overrides)
         if name == "background":
-            run_background(load(), load)
+            run_background(load, kept)
         else:
             run_server(load(), arguments, load)
     except LodesmanError as fault:

@@ -14,20 +14,23 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-import apsw
 import uvicorn
 
-from lodesman.api.reads import ReadSide, read_app
-from lodesman.batch import LocalBackend, queue_slots, zipapp_command
+from lodesman.api.read_side import ReadSide
+from lodesman.api.reads import read_app
+from lodesman.batch import Backend, LocalBackend, queue_slots, zipapp_command
 from lodesman.client import Client
 from lodesman.config import ServerConfig
 from lodesman.daemon import bootstrap
+from lodesman.daemon.kept import Load, Refusal, load_or_kept
 from lodesman.daemon.logs import start_logging
+from lodesman.daemon.open_files import raise_open_files
 from lodesman.daemon.watch import ConfigWatch
 from lodesman.errors import LodesmanError
 from lodesman.pilot.package import build_pilot
@@ -35,8 +38,12 @@ from lodesman.resources import QueueId, effective_params
 from lodesman.services.census import Census
 from lodesman.services.direct import Director
 from lodesman.services.launch import PilotHabits, SubmissionPools
+from lodesman.services.main_reasons import MainReasons
+from lodesman.services.picture import Picture
 from lodesman.services.policy import Policy
-from lodesman.services.refresh import pool_queues
+from lodesman.services.pool_keeper import PoolKeeper
+from lodesman.services.queue_gate import Gates
+from lodesman.services.retention import Retention
 from lodesman.services.sandboxes import Shelf
 from lodesman.store.engine import open_reader
 
@@ -45,41 +52,30 @@ log = logging.getLogger(__name__)
 BACKEND_SECONDS = 0.5
 CENSUS_SECONDS = 2.0
 RECONCILE_SECONDS = 300.0
+PICTURE_SECONDS = 0.5
+REASON_SECONDS = 2.0
 PURGE_SECONDS = 600.0
+RETENTION_SECONDS = 1.0
 KEEP_PILOT_FILES_SECONDS = 86_400.0
-REFRESH_SECONDS = 900.0
 CONFIG_SECONDS = 2.0
 
 
 class Background:
     """Owns everything of the background process."""
 
-    def __init__(self, config: ServerConfig, load: Callable[[], ServerConfig]) -> None:
-        self._watch = ConfigWatch(config, load)
+    def __init__(self, config: ServerConfig, load: Load, *, refused: Refusal | None = None) -> None:
+        self._watch = ConfigWatch(config, load, refused=refused)
         self.config = config
         token = (bootstrap.run_directory(config) / bootstrap.SERVICE_FILE).read_text().strip()
         ca_file = config.server.tls_certificate or None
         self._clients = threading.local()
         self._new_client = partial(Client, [config.url], token, ca_file=ca_file)
-        self.policy = Policy(config.resources)
-        zipapp = bootstrap.run_directory(config) / "pilot.pyz"
-        build_pilot(zipapp)
-        self.local = LocalBackend(config.data / "pilots", _slots(config), python=sys.executable)
-        backends = {"local": self.local}
-        self.pools = SubmissionPools(
-            config.director,
-            backends=backends,
-            post=self.post,
-            habits=PilotHabits(
-                servers=(config.pilot_url,),
-                command=zipapp_command(str(zipapp), config.pilots.python),
-                idle_seconds=config.pilots.idle_seconds,
-                heartbeat_seconds=config.pilots.heartbeat_seconds,
-                life_seconds=config.pilots.life_seconds,
-                ca_file=config.server.tls_certificate,
-            ),
-            told=self._told,
+        self.policy = _policy(config)
+        self.local = LocalBackend(
+            config.data / "pilots", _slots(config), python=sys.executable, open_files=raise_open_files()
         )
+        backends = {"local": self.local}
+        self.pools = self._submission_pools(backends)
         self.director = Director(
             db=open_reader(config.database),
             policy=self.policy,
@@ -91,15 +87,55 @@ class Background:
             rng=random.Random(),
         )
         self.census = Census(
-            open_reader(config.database), backends, post=self.post, told=self._told, started=time.time()
+            open_reader(config.database),
+            backends,
+            policy=self.policy,
+            post=self.post,
+            told=self._told,
+            started=time.time(),
         )
-        self.side = ReadSide(
+        self.side = self._read_side()
+        self.submit_pools = PoolKeeper(
+            open_reader(config.database),
+            self.post,
+            refresh_seconds=config.submit_pools.refresh_seconds,
+            grace_seconds=config.submit_pools.grace_seconds,
+        )
+        self.retention = Retention(
+            open_reader(config.database), self.post, self.side.shelf, keep_days=config.server.keep_days
+        )
+        self.reasons = MainReasons(open_reader(config.database), self.side.picture)
+
+    def _submission_pools(self, backends: Mapping[str, Backend]) -> SubmissionPools:
+        config = self.config
+        zipapp = bootstrap.run_directory(config) / "pilot.pyz"
+        build_pilot(zipapp)
+        habits = PilotHabits(
+            servers=(config.pilot_url,),
+            command=zipapp_command(str(zipapp), config.pilots.python),
+            idle_seconds=config.pilots.idle_seconds,
+            heartbeat_seconds=config.pilots.heartbeat_seconds,
+            life_seconds=config.pilots.life_seconds,
+            ca_file=config.server.tls_certificate,
+        )
+        return SubmissionPools(
+            config.director, backends=backends, post=self.post, habits=habits, told=self._told
+        )
+
+    def _read_side(self) -> ReadSide:
+        config = self.config
+        return ReadSide(
             db=open_reader(config.database),
             policy=self.policy,
             shelf=Shelf(config.data / "sandboxes", limit_bytes=config.server.sandbox_mb << 20),
             clock=time.time,
             announce=self._announce,
             hot_metrics=lambda: self._client().request("GET", "/v1/hot/metrics"),
+            picture=Picture(open_reader(config.database)),
+            ask_hot=self._ask,
+            gates=Gates(self.director),
+            configuration=lambda: self._watch.state,
+            quota_bytes=config.server.sandbox_quota_mb << 20,
         )
 
     def post(self, name: str, body: Any) -> Any:
@@ -114,33 +150,45 @@ class Background:
         return found
 
     def _reload(self) -> None:
-        """Take in a changed configuration: director, resources, slots, and what follows for SubmitPools."""
+        """Take in a changed configuration: director, resources, slots, habits of SubmitPools."""
         config = self._watch.poll()
         if config is None:
             return
-        self.policy = self.director.policy = self.side.policy = Policy(config.resources)
+        self.policy = self.director.policy = self.side.policy = self.census.policy = _policy(config)
         self.director.options = config.director
         self.local.slots = _slots(config)
         self.pools.configure(config.director)
-        self._refresh_pools()
+        self.side.quota_bytes = config.server.sandbox_quota_mb << 20
+        self.retention.keep_days = config.server.keep_days
+        self.submit_pools.refresh_seconds = config.submit_pools.refresh_seconds
+        self.submit_pools.grace_seconds = config.submit_pools.grace_seconds
 
     def _purge(self) -> None:
         """Forget the files of pilots that ended long ago."""
         self.local.purge(time.time() - KEEP_PILOT_FILES_SECONDS)
 
-    def _refresh_pools(self) -> None:
-        """Evaluate anew which queues serve which SubmitPool (RFC #7: at regular intervals)."""
-        self.post("pools", pool_queues(self._reader(), self.policy))
+    def _look_at_configuration(self) -> None:
+        """Take in what changed, and keep SubmitPools true to it."""
+        self._reload()
+        self.submit_pools.tick(self.policy, time.time())
 
-    def _reader(self) -> apsw.Connection:
-        """The read connection of this thread."""
-        found: apsw.Connection | None = getattr(self._clients, "reader", None)
-        if found is None:
-            found = self._clients.reader = open_reader(self.config.database)
-        return found
+    def _judge(self) -> None:
+        """Why the jobs of each task queue wait now."""
+        changed = self.reasons.look(self.policy, time.time())
+        if changed is None:
+            return
+        try:
+            self.post("reasons", {"changed": changed, "facts_at": self.reasons.facts_at()})
+        except LodesmanError:
+            self.reasons.forget()
+            raise
+
+    async def _ask(self, name: str, body: Any) -> Any:
+        """A service call to the hot process, for the event loop."""
+        return await asyncio.to_thread(self.post, name, body)
 
     async def _announce(self, owner: str, sha256: str, size: int) -> None:
-        body = {"owner": owner, "sha256": sha256, "size": size}
+        body = {"owner": owner, "sha256": sha256, "size": size, "quota": self.side.quota_bytes}
         await asyncio.to_thread(self.post, "sandbox", body)
 
     def _told(self, queue_id: Any, accepted: bool, reason: str) -> None:
@@ -165,9 +213,11 @@ class Background:
             asyncio.create_task(
                 every(self.config.polling_seconds, lambda: self.director.tick(time.time()), stop)
             ),
+            asyncio.create_task(every(PICTURE_SECONDS, lambda: self.side.picture.look(time.time()), stop)),
+            asyncio.create_task(every(REASON_SECONDS, self._judge, stop)),
             asyncio.create_task(every(PURGE_SECONDS, self._purge, stop)),
-            asyncio.create_task(every(CONFIG_SECONDS, self._reload, stop)),
-            asyncio.create_task(every(REFRESH_SECONDS, self._refresh_pools, stop)),
+            asyncio.create_task(every(RETENTION_SECONDS, lambda: self.retention.tick(time.time()), stop)),
+            asyncio.create_task(every(CONFIG_SECONDS, self._look_at_configuration, stop)),
             asyncio.create_task(every(RECONCILE_SECONDS, lambda: self.post("reconcile", {}), stop)),
         ]
         await stop.wait()
@@ -207,6 +257,10 @@ async def every(seconds: float, step: Callable[[], Any], stop: asyncio.Event) ->
             continue
 
 
+def _policy(config: ServerConfig) -> Policy:
+    return Policy(config.resources, add_eligible_sites=config.submit_pools.add_eligible_sites)
+
+
 def _hot_ended(stop: asyncio.Event) -> None:
     """The hot process's end of our standard input is closed: it is gone."""
     if not os.read(sys.stdin.fileno(), 4_096):
@@ -226,7 +280,11 @@ def _slots(config: ServerConfig) -> dict[tuple[str, str, str], int]:
     return found
 
 
-def run_background(config: ServerConfig, load: Callable[[], ServerConfig]) -> None:
-    """Run until the hot process ends; `load` reads the configuration again when its files change."""
+def run_background(load: Load, kept: Path | None = None) -> None:
+    """Run until the hot process ends; `load` reads the configuration, now and again when its files change.
+
+    While the files are refused, the texts that the hot process has `kept` are used. Raises InvalidConfig without.
+    """
     start_logging("background")
-    asyncio.run(Background(config, load).run())
+    config, refused = load_or_kept(load, kept)
+    asyncio.run(Background(config, load, refused=refused).run())

@@ -16,10 +16,11 @@ from lodesman.store.journal import Transaction
 TOKEN_FILE = "admin.token"
 SERVICE_FILE = "service.token"
 SOCKET = "reads.sock"
+URL_FILE = "url"
 
 
 def run_directory(config: ServerConfig) -> Path:
-    """DATA/run: the service token and the reading process's socket."""
+    """DATA/run: the service token, the reading process's socket, and where the server listens."""
     return config.data / "run"
 
 
@@ -47,6 +48,11 @@ def _first_user(tx: Transaction, config: ServerConfig) -> None:
     AddAccount(config.admin.name, vo, tuple(groups), admin=True).apply(tx)
     token = IssueToken(config.admin.name, SCOPES, None, "made at the first start").apply(tx)
     write_secret(config.data / TOKEN_FILE, token)
+
+
+def write_url(config: ServerConfig) -> None:
+    """Tell where the server listens: DATA/run/url (with port 0 nobody could know)."""
+    write_secret(run_directory(config) / URL_FILE, config.url)
 
 
 def write_secret(path: Path, text: str) -> None:

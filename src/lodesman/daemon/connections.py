@@ -45,6 +45,10 @@ class _OneWrite:
         else:
             self._transport.write(data)
 
+    def is_closing(self) -> bool:
+        """Whether nothing written now would arrive; asked before a client is told to go on."""
+        return self._transport.is_closing()
+
     def close(self) -> None:
         """Write what is kept, and close."""
         if self._head:

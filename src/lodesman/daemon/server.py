@@ -22,7 +22,10 @@ from lodesman.api.hot import HotApp
 from lodesman.config import ServerConfig
 from lodesman.daemon import bootstrap
 from lodesman.daemon.connections import GuardedProtocol
+from lodesman.daemon.kept import Load, keep, kept_file
+from lodesman.daemon.listening import listen
 from lodesman.daemon.logs import start_logging
+from lodesman.daemon.open_files import BEFORE, raise_open_files
 from lodesman.daemon.watch import ConfigWatch
 from lodesman.errors import LodesmanError
 from lodesman.services.claim import serve_parked
@@ -47,14 +50,16 @@ STOP_SECONDS = 20.0
 class Server:
     """Owns everything of the hot process."""
 
-    def __init__(self, config: ServerConfig, arguments: list[str], load: Callable[[], ServerConfig]) -> None:
+    def __init__(self, config: ServerConfig, arguments: list[str], load: Load) -> None:
         self.config = config
         self._arguments = arguments
+        self._open_files = raise_open_files()
         self._watch = ConfigWatch(config, load)
         self._lock = lock_database(config.database)
         writer = open_writer(config.database)
         bootstrap.prepare(writer, config, now=time.time())
-        policy = Policy(config.resources)
+        keep(kept_file(config), config)
+        policy = _policy(config)
         live = Live(writer, rng=random.Random(), now=time.time())
         live.matcher.set_shares(policy.shares())
         self._checkpoints = Checkpointer(writer, config.database)
@@ -67,6 +72,7 @@ class Server:
             lease_seconds=config.pilots.lease_seconds,
             heartbeat_seconds=config.pilots.heartbeat_seconds,
             at_end=partial(serve_parked, live),
+            configuration=lambda: self._watch.state,
         )
         socket = bootstrap.run_directory(config) / bootstrap.SOCKET
         self.app = HotApp(
@@ -125,7 +131,8 @@ class Server:
             await asyncio.sleep(CONFIG_SECONDS)
             config = await asyncio.to_thread(self._watch.poll)
             if config is not None:
-                self.core.policy = Policy(config.resources)
+                await asyncio.to_thread(keep, kept_file(self.config), config)
+                self.core.policy = await asyncio.to_thread(_policy, config)
                 with contextlib.suppress(LodesmanError):
                     await self.core.command(SetShares(self.core.live, self.core.policy.shares()))
 
@@ -144,8 +151,9 @@ class Server:
         while not self._stopping:
             try:
                 self._background = await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", "lodesman.daemon", "background", *self._arguments,
-                    stdin=asyncio.subprocess.PIPE,
+                    sys.executable, "-m", "lodesman.daemon", "background",
+                    "--kept", str(kept_file(self.config)), *self._arguments,
+                    stdin=asyncio.subprocess.PIPE, env={**os.environ, BEFORE: str(self._open_files)},
                 )  # fmt: skip
             except OSError as fault:
                 log.error("the background process cannot be started yet: %s", fault)  # noqa: TRY400 - no bug
@@ -169,15 +177,28 @@ class Server:
             await process.wait()
 
 
-def run_server(config: ServerConfig, arguments: list[str], load: Callable[[], ServerConfig]) -> None:
+def _policy(config: ServerConfig) -> Policy:
+    return Policy(config.resources, add_eligible_sites=config.submit_pools.add_eligible_sites)
+
+
+def run_server(
+    config: ServerConfig,
+    arguments: list[str],
+    load: Load,
+    greet: Callable[[ServerConfig], None] | None = None,
+) -> None:
     """Serve until SIGINT or SIGTERM. `arguments` lead the background process to the same configuration;
-    `load` reads it again when its files change.
+    `load` reads it again when its files change; `greet` is told where the server listens.
 
     Raises Unavailable if another server owns the data directory.
     """
     start_logging("hot")
-    server = Server(config, arguments, load)
-    tls = config.server
+    place = listen(config, arguments, load)
+    server = Server(place.config, place.arguments, place.load)
+    bootstrap.write_url(place.config)
+    if greet is not None:
+        greet(place.config)
+    tls = place.config.server
     uvicorn.Server(
         uvicorn.Config(
             server.app,
@@ -196,4 +217,4 @@ def run_server(config: ServerConfig, arguments: list[str], load: Callable[[], Se
             ssl_certfile=tls.tls_certificate or None,
             ssl_keyfile=tls.tls_key or None,
         )
-    ).run()
+    ).run(sockets=place.sockets)

@@ -1,4 +1,4 @@
-"""Live progress of the demo: bars on a terminal, one plain line per change elsewhere.
+"""Live progress of the demo: bars on a terminal that can, one plain line per change elsewhere.
 
 The display is fed with snapshots and draws only then: no thread, no clock of its own.
 """
@@ -58,8 +58,9 @@ class Display(Protocol):
 
 
 def open_display(console: Console) -> Display:
-    """Bars if the console is a terminal, plain lines if not."""
-    return BarDisplay(console) if console.is_terminal else LineDisplay(console)
+    """Bars if the console is a terminal that can draw in place, plain lines if not."""
+    in_place = console.is_terminal and not console.is_dumb_terminal
+    return BarDisplay(console) if in_place else LineDisplay(console)
 
 
 def by_stage(states: Mapping[str, int]) -> dict[str, int]:

@@ -142,7 +142,9 @@ def _reasons(label: str, rows: Sequence[Reason] | None, most: int) -> Iterable[L
     for k, row in enumerate(shown):
         example = "" if row.example is None else f" (job {number(row.example, 12)})"
         room = WIDTH - _LABEL - 6 - len(example)
-        text = f"{number(row.count, 5):>5} {clip(row.text, room, keep='ends')}{example}"
+        # Whose queues they are is known here; what rules them out is not.
+        told = row.text.partition(" can run it: ")[2] or row.text
+        text = f"{number(row.count, 5):>5} {clip(told, room, keep='ends')}{example}"
         yield _labelled("" if k else label, text, style="" if label == "Held" else "red")
     rest = rows[len(shown) :]
     if rest:

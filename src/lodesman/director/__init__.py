@@ -7,25 +7,20 @@ service around it stores the decision and drives submission pools and backends (
 from lodesman.director.adaptive import AdaptiveRules, Target
 from lodesman.director.breaker import Breaker, BreakerRules, BreakerState, failed, settle, succeeded
 from lodesman.director.clamps import Clamp, ClampName
-from lodesman.director.demand import Explain, TaskQueueDemand
+from lodesman.director.demand import TaskQueueDemand
 from lodesman.director.excess import Excess, ExcessRules
+from lodesman.director.floor import Room
 from lodesman.director.iteration import Decision, PoolRefusal, Snapshot, decide
 from lodesman.director.observation import Observation
 from lodesman.director.options import DirectorOptions, PoolOptions, Reload, read_options, reload_options
 from lodesman.director.pilot_type import PilotIdentity
-from lodesman.director.placement import (
-    Ask,
-    AskOutcome,
-    Placement,
-    PlacementResult,
-    Refusal,
-    RefusalKind,
-    Room,
-)
+from lodesman.director.placement import AskOutcome, Placement, PlacementResult, Refusal, RefusalKind, Refused
+from lodesman.director.places import Ask
 from lodesman.director.plan import Plan, PlanRow
 from lodesman.director.pools import PoolOutcome, PoolState, PoolTry
 from lodesman.director.queues import CandidateQueue, CeId, OwnPilots, QueueCaps, QueueId
 from lodesman.director.record import plan_of, story, to_record
+from lodesman.director.serving import Serving
 from lodesman.director.supply import PilotStanding, PilotView, SetAside, Spare, Supply
 from lodesman.director.token_bucket import RateRules, TokenBucket
 
@@ -44,7 +39,6 @@ __all__ = [
     "DirectorOptions",
     "Excess",
     "ExcessRules",
-    "Explain",
     "Observation",
     "OwnPilots",
     "PilotIdentity",
@@ -64,8 +58,10 @@ __all__ = [
     "RateRules",
     "Refusal",
     "RefusalKind",
+    "Refused",
     "Reload",
     "Room",
+    "Serving",
     "SetAside",
     "Snapshot",
     "Spare",

@@ -7,14 +7,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
-
-# The matcher's own predicate: why this resource may not run that task queue; empty if it may.
-Explain = Callable[[TaskQueueKey, ResourceRequest], Sequence[object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

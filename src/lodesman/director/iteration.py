@@ -9,30 +9,37 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from lodesman.director.adaptive import Target, adapt
 from lodesman.director.breaker import Breaker, settle, submitting
-from lodesman.director.demand import Explain, TaskQueueDemand
+from lodesman.director.demand import TaskQueueDemand
 from lodesman.director.excess import Excess, choose_excess
+from lodesman.director.floor import QueueGates
 from lodesman.director.options import DirectorOptions
 from lodesman.director.pilot_type import choose_identity
-from lodesman.director.placement import Ask, PlacementResult, QueueGates, place
+from lodesman.director.placement import PlacementResult, place
+from lodesman.director.places import Ask, Places
 from lodesman.director.plan import Plan, make_plan
 from lodesman.director.pools import PoolState, PoolTry, choose_pool, new_cycle
 from lodesman.director.queues import CandidateQueue, CeId, QueueId
-from lodesman.director.supply import PilotView, Supply, count_supply
+from lodesman.director.serving import NoPools, Serving
+from lodesman.director.supply import KnownTaskQueues, PilotView, Supply, count_supply
 from lodesman.director.token_bucket import TokenBucket, full, refill, take, whole_tokens
+from lodesman.matching.tables import KeyTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """All that one iteration looks at. `suspects`, `breakers` and `buckets` come from the iteration before
-    (empty after a loss: breakers closed, buckets full; the caps hold all the same).
+    (empty after a loss: breakers closed, buckets full; the caps hold all the same). `table` has the task queues
+    of `demands`; it is made anew if nobody kept one. `serving` says which queues serve which SubmitPool.
     """
 
     demands: Sequence[TaskQueueDemand]
+    table: KeyTable | None = None
+    serving: Serving = field(default_factory=NoPools)
     pilots: Sequence[PilotView]
     queues: Sequence[CandidateQueue]
     pools: Mapping[str, PoolState]
@@ -69,11 +76,9 @@ class Decision:
     buckets: Mapping[CeId, TokenBucket]
 
 
-def decide(
-    snapshot: Snapshot, *, options: DirectorOptions, explain: Explain, now: float, rng: Random
-) -> Decision:
+def decide(snapshot: Snapshot, *, options: DirectorOptions, now: float, rng: Random) -> Decision:
     """One iteration. Pure: the same snapshot, options, time and seed give the same decision."""
-    supply = _supply(snapshot, options, explain, now=now)
+    supply = _supply(snapshot, options, now=now)
     target = adapt(
         options.pilots_per_iteration,
         waiting_jobs=sum(one.waiting_jobs for one in snapshot.demands if not one.blocked),
@@ -95,7 +100,8 @@ def decide(
         tokens={ce_id: whole_tokens(one) for ce_id, one in buckets.items()},
         max_load_age_s=options.max_load_age_s,
     )
-    placement = place(asks, snapshot.queues, explain=explain, gates=gates, now=now, rng=rng)
+    places = Places(snapshot.queues, snapshot.serving)
+    placement = place(asks, places, gates=gates, now=now, rng=rng)
     return Decision(
         now=now,
         target=target,
@@ -110,11 +116,12 @@ def decide(
     )
 
 
-def _supply(snapshot: Snapshot, options: DirectorOptions, explain: Explain, *, now: float) -> Supply:
+def _supply(snapshot: Snapshot, options: DirectorOptions, *, now: float) -> Supply:
+    table = snapshot.table or KeyTable({one.tq_id: one.key for one in snapshot.demands})
     return count_supply(
         snapshot.demands,
         snapshot.pilots,
-        explain=explain,
+        known=KnownTaskQueues(table=table, serving=snapshot.serving),
         now=now,
         max_waiting_s=options.max_pilot_waiting_hours * 3600.0,
         extra_fraction=options.extra_pilot_fraction,

@@ -29,7 +29,8 @@ CPU_BUCKETS = (
 class PoolOptions:
     """What a submission pool may set for itself; the director's section gives the defaults.
 
-    Threads: kept when idle, at most, and tasks waiting for one. private_fraction is the fraction of
+    Threads: from the start, at most, and tasks waiting for one. The two of the list-match change nothing: the
+    match is how a pilot finds its queue, and is made anew at each iteration (ADR-0009). private_fraction is the fraction of
     *private* pilots for task queues that take both kinds; legacy_fraction gives it the page's own
     inequality, which yields the complement. Generic pilots run as generic_owner of generic_group.
     """

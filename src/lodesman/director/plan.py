@@ -145,6 +145,8 @@ def _row(
 
 
 def _clamped(drawn: int, demand: TaskQueueDemand, *, allowed: int, waiting: int) -> Clamped:
+    if drawn <= max(0, allowed - waiting):
+        return Clamped(count=drawn)
     supply = Limit(
         name=ClampName.USABLE_SUPPLY,
         limit=allowed - waiting,

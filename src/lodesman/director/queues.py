@@ -43,13 +43,16 @@ class QueueId(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCaps:
-    """Caps on pilots in one CE queue; None means no cap. max_waiting and max_total are the parameters
-    MaxWaitingJobs and MaxTotalJobs; max_held: with so many pilots held there, no more are sent.
+    """Caps on pilots in one CE queue; None means no cap. max_waiting, max_total and waiting_to_running are the
+    parameters MaxWaitingJobs, MaxTotalJobs and WaitingToRunningRatio: with many pilots running there, so many as
+    this fraction of them may wait, if that is more than max_waiting (as in DIRAC; 0: never more). max_held: with
+    so many pilots held there, no more are sent.
     """
 
     max_waiting: int | None = 10
     max_total: int | None = 10
     max_held: int | None = 5
+    waiting_to_running: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +71,8 @@ class OwnPilots:
 class CandidateQueue:
     """A CE queue to which pilots may be sent.
 
-    templates: for each VO that it serves, what a generic pilot there would present. submission_pools: the
+    templates: for each VO that it serves, what a generic pilot there would present, but for SubmitPools
+    (`serving.py`). submission_pools: the
     director's pools that serve the queue. slots: pilots that can run there at once, None if unknown.
     closed: why nothing may be sent now (an operator, an empty site mask), empty if it is open.
     """
@@ -86,11 +90,15 @@ class CandidateQueue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupancy:
-    """The most pilots that can be in the queue now, by records and observation together."""
+    """The most pilots that can be in the queue now, by records and observation together.
+
+    confirmed: those that run by both, the fewest that can be running.
+    """
 
     waiting: int
     running: int
     total: int
+    confirmed: int
 
 
 def occupancy(queue: CandidateQueue, *, now: float, max_age_s: float) -> Occupancy | None:
@@ -104,6 +112,7 @@ def occupancy(queue: CandidateQueue, *, now: float, max_age_s: float) -> Occupan
         waiting=max(own.waiting, waiting + own.since_load),
         running=max(own.running, running),
         total=max(own.waiting + own.running + own.held, waiting + running + own.since_load),
+        confirmed=min(own.running, running),
     )
 
 
@@ -133,11 +142,7 @@ def queue_limits(
 def _cap_limits(queue: CandidateQueue, full: Occupancy) -> Iterator[Limit]:
     caps = queue.caps
     if caps.max_waiting is not None:
-        yield Limit(
-            name=ClampName.MAX_WAITING,
-            limit=caps.max_waiting - full.waiting,
-            detail=f"MaxWaitingJobs {caps.max_waiting} - {full.waiting} waiting",
-        )
+        yield _waiting_limit(caps.max_waiting, caps.waiting_to_running, full)
     if caps.max_total is not None:
         yield Limit(
             name=ClampName.MAX_TOTAL,
@@ -150,6 +155,18 @@ def _cap_limits(queue: CandidateQueue, full: Occupancy) -> Iterator[Limit]:
             limit=0,
             detail=f"{queue.own.held} pilots held, {caps.max_held} stop new ones",
         )
+
+
+def _waiting_limit(max_waiting: int, ratio: float, full: Occupancy) -> Limit:
+    most, detail = max_waiting, f"MaxWaitingJobs {max_waiting}"
+    if int(ratio * full.confirmed) > max_waiting:
+        most = int(ratio * full.confirmed)
+        detail = f"WaitingToRunningRatio {ratio:g} x {full.confirmed} running"
+    return Limit(
+        name=ClampName.MAX_WAITING,
+        limit=most - full.waiting,
+        detail=f"{detail} - {full.waiting} waiting",
+    )
 
 
 def _doubts(queue: CandidateQueue, now: float, max_age_s: float) -> str:

@@ -1,58 +1,65 @@
 """A decision as JSON values, and back: what is stored of each iteration and what `why` tells from it.
 
 Rows are lists in the order of `row_fields`, since there can be ten thousand of them a minute. Of a task
-queue's refusals only counts and some examples are kept.
+queue's refusals only counts and some examples are kept, and of very many task queues only some, those that got
+pilots before others: a record stays within a few megabytes.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
-from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 from lodesman.director.clamps import Clamp, ClampName
 from lodesman.director.iteration import Decision
-from lodesman.director.placement import Ask, AskOutcome, Refusal
+from lodesman.director.placement import AskOutcome, PlacementResult, RefusalKind
 from lodesman.director.plan import Plan, PlanRow, arithmetic
 
 Record = dict[str, Any]
 
-_ROW_FIELDS = tuple(one.name for one in fields(PlanRow))
+_PLAIN_FIELDS = tuple(one.name for one in fields(PlanRow) if one.name != "clamps")
+_ROW_FIELDS = (*_PLAIN_FIELDS, "clamps")
+_ROW_VALUES = attrgetter(*_PLAIN_FIELDS)
 _CLAMP_FIELDS = tuple(one.name for one in fields(Clamp))
 _HEAD_FIELDS = tuple(one.name for one in fields(Plan) if one.name != "rows")
 
 
+MOST_ROWS = 20_000
+MOST_ASKS = 10_000
+MOST_EXAMPLES = 5_000
+
+
 def to_record(decision: Decision, *, examples: int = 5) -> Record:
-    """JSON values of a decision; `examples` CE queues with their reasons per task queue and kind."""
-    plan = decision.plan
+    """JSON values of a decision; up to `examples` CE queues with their reasons per task queue and kind."""
+    plan, placement = decision.plan, decision.placement
+    rows, outcomes = _most_rows(plan), placement.outcomes[:MOST_ASKS]
+    each = min(examples, MOST_EXAMPLES // max(1, len(outcomes)))
     return {
         "now": decision.now,
         "target": asdict(decision.target),
         "plan": {name: getattr(plan, name) for name in _HEAD_FIELDS},
         "row_fields": list(_ROW_FIELDS),
-        "rows": [_row_values(row) for row in plan.rows],
+        "rows": [_row_values(row) for row in rows],
+        "left_out": len(plan.rows) - len(rows) + len(placement.outcomes) - len(outcomes),
         "borrowed": {str(tq_id): n for tq_id, n in decision.supply.borrowed.items() if n},
         "aside": {reason.value: n for reason, n in decision.supply.aside.items()},
         "spare": len(decision.supply.spare),
         "cancel": list(decision.excess.cancel),
-        "asks": [
-            _ask(ask, outcome, examples)
-            for ask, outcome in zip(decision.asks, decision.placement.outcomes, strict=True)
-        ],
+        "asks": [_ask(one, placement, each) for one in outcomes],
         "no_pool": [
             {"tq_id": one.tq_id, "asked": one.asked, "tries": [[t.pool, t.outcome.value] for t in one.tries]}
-            for one in decision.pool_refusals
+            for one in decision.pool_refusals[:MOST_ASKS]
         ],
-        "placements": [[one.tq_id, str(one.queue_id), one.count] for one in decision.placement.placements],
+        "placements": [[one.tq_id, str(one.queue_id), one.count] for one in placement.placements[:MOST_ROWS]],
         "rooms": {
             str(queue_id): {
                 "wanted": room.wanted,
                 "room": room.room,
                 "clamps": [_clamp_values(bite) for bite in room.clamps],
             }
-            for queue_id, room in decision.placement.rooms.items()
+            for queue_id, room in placement.rooms.items()
         },
     }
 
@@ -68,6 +75,8 @@ def story(record: Mapping[str, Any], tq_id: int) -> tuple[str, ...]:
     """What the iteration did for a task queue and why, line by line; the first line is the verdict."""
     plan = plan_of(record)
     row = next((one for one in plan.rows if one.tq_id == tq_id), None)
+    if row is None and record.get("left_out"):
+        return ("pilots: not told, the iteration had too many task queues to keep them all",)
     if row is None:
         return ("pilots: none asked because the task queue was not there at that iteration",)
     ask = next((one for one in record["asks"] if one["tq_id"] == tq_id), None)
@@ -77,6 +86,8 @@ def story(record: Mapping[str, Any], tq_id: int) -> tuple[str, ...]:
         lines += [f"submission pool {name}: {outcome}" for name, outcome in no_pool["tries"]]
     if ask is not None:
         lines += _ask_lines(ask)
+    if row.asked > 0 and ask is None and no_pool is None:
+        return (f"pilots: {row.asked} asked, what became of them is not told: there were too many", *lines)
     return (_verdict(row, ask), *lines)
 
 
@@ -109,7 +120,16 @@ def _ask_lines(ask: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _ask(ask: Ask, outcome: AskOutcome, examples: int) -> Record:
+def _most_rows(plan: Plan) -> Sequence[PlanRow]:
+    """The rows that are kept: all, or those that ask before others, in their order."""
+    if len(plan.rows) <= MOST_ROWS:
+        return plan.rows
+    kept = sorted(plan.rows, key=lambda row: (row.asked == 0, row.tq_id))[:MOST_ROWS]
+    return sorted(kept, key=lambda row: row.tq_id)
+
+
+def _ask(outcome: AskOutcome, placement: PlacementResult, examples: int) -> Record:
+    ask = outcome.ask
     return {
         "tq_id": ask.tq_id,
         "asked": ask.count,
@@ -120,30 +140,22 @@ def _ask(ask: Ask, outcome: AskOutcome, examples: int) -> Record:
         "group": ask.identity.group,
         "reason": ask.identity.reason.value,
         "draw": ask.identity.draw,
-        "refused": _refused(outcome.refusals, examples),
+        "refused": _refused(outcome, placement, examples),
     }
 
 
-def _refused(refusals: Sequence[Refusal], examples: int) -> list[Record]:
-    counts = Counter(refusal.kind for refusal in refusals)
+def _refused(outcome: AskOutcome, placement: PlacementResult, examples: int) -> list[Record]:
+    shown: dict[RefusalKind, dict[str, list[str]]] = {one.kind: {} for one in outcome.refused}
+    for one in placement.refusals(outcome, each=examples):
+        words = [*map(str, one.reasons), *(bite.detail for bite in one.clamps)]
+        shown[one.kind][str(one.queue_id)] = words
     return [
-        {
-            "kind": kind.value,
-            "count": count,
-            "examples": {
-                str(one.queue_id): [*map(str, one.reasons), *(bite.detail for bite in one.clamps)]
-                for one in islice((one for one in refusals if one.kind is kind), examples)
-            },
-        }
-        for kind, count in counts.items()
+        {"kind": one.kind.value, "count": one.count, "examples": shown[one.kind]} for one in outcome.refused
     ]
 
 
 def _row_values(row: PlanRow) -> list[Any]:
-    return [
-        [_clamp_values(bite) for bite in row.clamps] if name == "clamps" else getattr(row, name)
-        for name in _ROW_FIELDS
-    ]
+    return [*_ROW_VALUES(row), [_clamp_values(bite) for bite in row.clamps]]
 
 
 def _clamp_values(bite: Clamp) -> list[Any]:

@@ -13,9 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lodesman.director.demand import Explain, TaskQueueDemand, allowance
+from lodesman.director.demand import TaskQueueDemand, allowance
+from lodesman.director.queues import QueueId
+from lodesman.director.serving import ServedTaskQueues, Serving
+from lodesman.director.tally import mask_of
+from lodesman.matching.cells import slots_of
 from lodesman.matching.request import ResourceRequest
-from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.matching.tables import KeyTable
 
 
 class PilotStanding(StrEnum):
@@ -79,11 +83,19 @@ class Supply:
     aside: Mapping[SetAside, int]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownTaskQueues:
+    """The task queues of the demands as a table, and which queues serve which of their SubmitPools."""
+
+    table: KeyTable
+    serving: Serving
+
+
 def count_supply(
     demands: Sequence[TaskQueueDemand],
     pilots: Iterable[PilotView],
     *,
-    explain: Explain,
+    known: KnownTaskQueues,
     now: float,
     max_waiting_s: float,
     extra_fraction: float,
@@ -93,7 +105,8 @@ def count_supply(
 
     Needs are filled in two rounds, first up to the jobs that wait, then up to what the formula allows to
     wait; pilots beyond that are spare. A blocked task queue needs none, its pilots can serve others; they
-    are not useless, since blocks pass. `max_waiting_s` is maxPilotWaitingHours in seconds.
+    are not useless, since blocks pass. A pilot serves the SubmitPools of its queue. `max_waiting_s` is
+    maxPilotWaitingHours in seconds.
     """
     aside: Counter[SetAside] = Counter()
     usable: list[PilotView] = []
@@ -103,7 +116,7 @@ def count_supply(
             usable.append(pilot)
         else:
             aside[reason] += 1
-    ledger = _Ledger(demands, explain)
+    ledger = _Ledger(demands, known)
     groups = _groups(usable)
     jobs = {demand.tq_id: 0 if demand.blocked else demand.waiting_jobs for demand in demands}
     ledger.fill(groups, jobs)
@@ -158,66 +171,90 @@ def _last_to_give(pilot: PilotView) -> tuple[bool, float, int]:
     return (pilot.standing is PilotStanding.IDLE, -pilot.submitted_at, -pilot.pilot_id)
 
 
-class _Ledger:
-    """Counts while pilots are given away; asks the predicate once per (group's request, task queue)."""
+class _Needy:
+    """Task queues (as bits) that want more pilots in this round, most in need first."""
 
-    def __init__(self, demands: Sequence[TaskQueueDemand], explain: Explain) -> None:
+    def __init__(self, order: Sequence[int]) -> None:
+        self._order = order
+        self._rank = {bit: rank for rank, bit in enumerate(order)}
+        self.open = mask_of(order)
+
+    def among(self, mask: int) -> Iterator[int]:
+        """Those of a mask, in order; `close` may be called for each as it comes."""
+        wanted = mask & self.open
+        count = wanted.bit_count()
+        if count * count <= len(self._order):  # few: look them up; many: the next one is never far
+            return iter(sorted(slots_of(wanted), key=self._rank.__getitem__))
+        return (bit for bit in self._order if wanted >> bit & 1)
+
+    def close(self, bit: int) -> None:
+        """One has enough."""
+        self.open &= ~(1 << bit)
+        if 2 * self.open.bit_count() < len(self._order):
+            self._order = [bit for bit in self._order if self.open >> bit & 1]
+
+
+class _Ledger:
+    """Counts while pilots are given away; asks the matcher once per kind of pilot, for all task queues."""
+
+    def __init__(self, demands: Sequence[TaskQueueDemand], known: KnownTaskQueues) -> None:
         self.counted = {demand.tq_id: 0 for demand in demands}
         self.borrowed = dict(self.counted)
-        self._keys: dict[int, TaskQueueKey] = {demand.tq_id: demand.key for demand in demands}
-        self._explain = explain
-        self._answers: dict[tuple[ResourceRequest, int], bool] = {}
+        self._table = known.table
+        self._served = ServedTaskQueues(known.table, known.serving)
+        self._usable: dict[ResourceRequest, int] = {}
 
-    def fits(self, request: ResourceRequest, tq_id: int) -> bool:
-        asked = (request, tq_id)
-        if asked not in self._answers:
-            self._answers[asked] = not self._explain(self._keys[tq_id], request)
-        return self._answers[asked]
+    def usable(self, request: ResourceRequest) -> int:
+        """The task queues whose jobs such a pilot may run."""
+        known = self._usable.get(request)
+        if known is None:
+            served = self._served.by(QueueId(request.site, request.ce, request.queue))
+            known = self._usable[request] = self._table.narrow_served(served, request)
+        return known
 
     def fill(self, groups: Sequence[_Group], levels: Mapping[int, int]) -> None:
         """One round: each task queue up to its level, by its own pilots first, then by what is left."""
         for group in groups:
-            if group.tq_id in self.counted and self.fits(group.request, group.tq_id):
-                self._give(group, group.tq_id, levels[group.tq_id])
+            own = group.tq_id
+            if own in self.counted and self.usable(group.request) >> self._table.bit(own) & 1:
+                self._give(group, own, levels[own])
         left: dict[ResourceRequest, list[_Group]] = {}
         for group in groups:
             if group.pilots:
                 left.setdefault(group.request, []).append(group)
-        needy = sorted(self.counted, key=lambda tq_id: (self.counted[tq_id] - levels[tq_id], tq_id))
+        needy = self._needy(levels)
         for request, alike in left.items():
-            needy = [tq_id for tq_id in needy if self.counted[tq_id] < levels[tq_id]]
-            self._lend(request, alike, needy, levels)
+            self._lend(alike, needy, needy.among(self.usable(request)), levels)
 
     def left_over(self, groups: Sequence[_Group]) -> Iterator[Spare]:
         for group in groups:
-            if not group.pilots:
-                continue
-            useless = not any(self.fits(group.request, tq_id) for tq_id in self._keys)
             for pilot in group.pilots:
                 yield Spare(
                     pilot_id=pilot.pilot_id,
                     standing=pilot.standing,
                     submitted_at=pilot.submitted_at,
-                    useless=useless,
+                    useless=not self.usable(group.request),
                 )
 
+    def _needy(self, levels: Mapping[int, int]) -> _Needy:
+        lacking = {tq_id: n - levels[tq_id] for tq_id, n in self.counted.items() if n < levels[tq_id]}
+        order = sorted((lack, tq_id) for tq_id, lack in lacking.items())
+        return _Needy([self._table.bit(tq_id) for _, tq_id in order])
+
     def _lend(
-        self,
-        request: ResourceRequest,
-        alike: Sequence[_Group],
-        needy: Sequence[int],
-        levels: Mapping[int, int],
+        self, alike: Sequence[_Group], needy: _Needy, takers: Iterator[int], levels: Mapping[int, int]
     ) -> None:
-        """Give the pilots of groups that present the same to the task queues, most in need first."""
-        groups = [group for group in alike if group.pilots]
-        for tq_id in needy:
-            if not groups:
-                return
-            if not self.fits(request, tq_id):
-                continue
+        """Give the pilots of groups that present the same to the task queues that can use them."""
+        groups = list(alike)
+        for bit in takers:
+            tq_id = self._table.tq_id(bit)
             for group in groups:
                 self._give(group, tq_id, levels[tq_id])
+            if self.counted[tq_id] >= levels[tq_id]:
+                needy.close(bit)
             groups = [group for group in groups if group.pilots]
+            if not groups:
+                return
 
     def _give(self, group: _Group, tq_id: int, level: int) -> None:
         count = min(len(group.pilots), max(0, level - self.counted[tq_id]))

@@ -12,7 +12,7 @@ from lodesman.matching.parked import Parked, signature
 from lodesman.matching.reasons import REASONS, Blocked, Empty, Reason
 from lodesman.matching.request import ANY, GENERIC, PRIVATE, ResourceRequest
 from lodesman.matching.shares import GroupShare, deserved, director_weights, parts_of, priority_weight
-from lodesman.matching.submit_pool import canonical_requirements, submit_pool_id
+from lodesman.matching.submit_pool import canonical_requirements, spelled_requirements, submit_pool_id
 from lodesman.matching.task_queue import TaskQueueKey, key_from_json, key_of, key_to_json
 
 __all__ = [
@@ -46,5 +46,6 @@ __all__ = [
     "parts_of",
     "priority_weight",
     "signature",
+    "spelled_requirements",
     "submit_pool_id",
 ]

@@ -133,9 +133,9 @@ def _banned_for(request: ResourceRequest) -> Values:
 
 
 def _platform_reason(key: TaskQueueKey, request: ResourceRequest) -> Reason:
-    if not request.platform:
+    if not request.platforms:
         return reasons.PlatformMissing(wanted=key.platforms)
-    return reasons.PlatformUnfit(wanted=key.platforms, offered=request.platform)
+    return reasons.PlatformUnfit(wanted=key.platforms, offered=request.platforms)
 
 
 def _tag_reason(key: TaskQueueKey, request: ResourceRequest) -> Reason:
@@ -179,7 +179,7 @@ WHERE: Final = (
         name="platform",
         rule=OVERLAP,
         of_key=lambda k: _asked(k.platforms),
-        of_request=lambda r: _one_or_any(r.platform),
+        of_request=lambda r: _many_or_any(r.platforms),
         unfit=_platform_reason,
     ),
     Criterion(

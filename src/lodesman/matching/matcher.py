@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from lodesman.matching.criteria import CRITERIA, WHERE, WHOSE, explain
+from lodesman.matching.group_index import GroupIndex
 from lodesman.matching.index import Index
 from lodesman.matching.lottery import Lottery
 from lodesman.matching.reasons import Reason
@@ -31,6 +32,27 @@ class RequestExplanation:
     eligible: int
     blocked: int
     refused: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chances:
+    """What a request may draw from now, counted: about as much work as a claim that finds nothing.
+
+    `of_vo`: task queues of its VO with waiting jobs and no full limit, `elsewhere`: those of other VOs. `groups`:
+    (group, eligible task queues), in two lists: those with a share, and those that are served only when none of the
+    first is eligible. `blocked`: by full limit, the task queues that it might draw from otherwise.
+    """
+
+    of_vo: int
+    elsewhere: int
+    groups: tuple[tuple[str, int], ...]
+    without_share: tuple[tuple[str, int], ...]
+    blocked: Mapping[str, int]
+
+    @property
+    def eligible(self) -> int:
+        """The task queues that it may draw from."""
+        return sum(n for _, n in (*self.groups, *self.without_share))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +139,38 @@ class Matcher:
             for group in (*ballot.groups, *ballot.without_share)
             for queue in group.queues(view.mask(group, numbers))
         ]
+
+    def chances(self, request: ResourceRequest) -> Chances:
+        """How much a resource may draw from now, and by which groups."""
+        view = self._views.of(request)
+        numbers = numbers_of(request)
+        ballot = self.lottery.look(view)
+        of_vo = elsewhere = 0
+        for group in self.index.groups():
+            n = group.open.bit_count()
+            of_vo, elsewhere = (of_vo + n, elsewhere) if group.vo == request.vo else (of_vo, elsewhere + n)
+        groups, without_share = (
+            tuple((one.name, n) for one in some if (n := view.mask(one, numbers).bit_count()))
+            for some in (ballot.groups, ballot.without_share)
+        )
+        return Chances(
+            of_vo=of_vo,
+            elsewhere=elsewhere,
+            groups=groups,
+            without_share=without_share,
+            blocked=self._blocked((*ballot.groups, *ballot.without_share), request),
+        )
+
+    def _blocked(self, groups: Iterable[GroupIndex], request: ResourceRequest) -> Counter[str]:
+        found: Counter[str] = Counter()
+        numbers = numbers_of(request)
+        where = [criterion.of_request(request) for criterion in WHERE]
+        for group in groups:
+            closed = group.alive & ~group.open
+            if closed:
+                for queue in group.queues(group.fitting(closed, where, numbers)):
+                    found.update(queue.limits)
+        return found
 
     def explain_request(self, request: ResourceRequest) -> RequestExplanation:
         """Why a resource gets what it gets: the task queues that fall away, by criterion."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from lodesman.matching.criteria import explain
 from lodesman.matching.reasons import Reason
-from lodesman.matching.request import ANY, ResourceRequest
+from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.resources import QueueId, QueueSettings, QueueTable, queue_settings
 
@@ -92,7 +92,7 @@ def _offer(ordinal: int, queue: QueueId, settings: QueueSettings, vo: str) -> Qu
             site=queue.site,
             ce=queue.ce,
             queue=queue.queue,
-            platform=ANY if ANY in settings.platforms else "".join(settings.platforms[:1]),
+            platforms=settings.platforms,
             tags=settings.tags,
             required_tags=settings.required_tags,
             cores=settings.processors or 1,

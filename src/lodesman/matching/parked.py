@@ -7,7 +7,7 @@ and for all signatures at once: they are the members of masks that the task queu
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import islice
@@ -22,6 +22,7 @@ LIFE_STEP: Final = 60
 IDLE_SIGNATURES: Final = 1024
 FEW: Final = 48
 
+Place = tuple[str, str, str]
 Order = tuple[float, int, int]  # since, number of the ticket, slot of its kind; number makes it unique
 FIRST: Final[Order] = (float("-inf"), 0, 0)
 
@@ -34,6 +35,7 @@ def signature(request: ResourceRequest) -> ResourceRequest:
     return replace(
         request,
         groups=_sorted(request.groups),
+        platforms=_sorted(request.platforms) or (),
         tags=_sorted(request.tags) or (),
         required_tags=_sorted(request.required_tags) or (),
         job_types=_sorted(request.job_types),
@@ -68,15 +70,22 @@ class _Ticket:
 
 
 class Parked:
-    """The parked requests. Tickets are whatever the caller knows them by. Used from one thread only."""
+    """The parked requests. Tickets are whatever the caller knows them by. Used from one thread only.
+
+    `serves` tells whether a place (site, CE, queue) serves a SubmitPool now. With it, what a request itself says of
+    SubmitPools is not looked at, so that pools may come and go while thousands wait; whoever is woken presents
+    those of its place anew. Without it, a request waits for the pools that it names.
+    """
 
     __slots__ = (
-        "_by_order", "_free", "_idle", "_index", "_kinds", "_masks", "_number", "_occupied", "_orders",
-        "_slots", "_tickets",
+        "_at_place", "_by_order", "_free", "_idle", "_index", "_kinds", "_masks", "_number", "_occupied", "_orders",
+        "_serves", "_slots", "_tickets",
     )  # fmt: skip
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: Index, serves: Callable[[str, Place], bool] | None = None) -> None:
         self._index = index
+        self._serves = serves
+        self._at_place: dict[Place, int] = {}  # the kinds of each place
         self._masks = RequestMasks()
         self._kinds: dict[ResourceRequest, _Kind] = {}
         self._idle: dict[ResourceRequest, None] = {}  # kinds without tickets, longest ago first
@@ -101,6 +110,8 @@ class Parked:
         """
         if ticket in self._tickets:
             raise ValueError(f"ticket {ticket!r} is parked already")
+        if self._serves is not None and request.submit_pools:
+            request = replace(request, submit_pools=())
         kind = self._kind(signature(request))
         self._number += 1
         order = since, self._number, kind.slot
@@ -153,7 +164,14 @@ class Parked:
         """The kinds that wait and may run jobs of a task queue."""
         if not self._occupied or not self._index.is_open(tq_id):
             return 0
-        return self._masks.narrow(self._occupied, self._index.key(tq_id))
+        key = self._index.key(tq_id)
+        if self._serves is None or not key.submit_pool:
+            return self._masks.narrow(self._occupied, key)
+        here = 0
+        for place, kinds in self._at_place.items():
+            if kinds & self._occupied and self._serves(key.submit_pool, place):
+                here |= kinds
+        return self._masks.narrow(here & self._occupied, replace(key, submit_pool="")) if here else 0
 
     def _next(self, mask: int, after: Order) -> _Ticket | None:
         """The ticket of these kinds that waits longest, but for those up to `after`."""
@@ -179,6 +197,8 @@ class Parked:
         else:
             self._slots[slot] = kind
         self._masks.add(slot, described)
+        place = _place(described)
+        self._at_place[place] = self._at_place.get(place, 0) | 1 << slot
         return kind
 
     def _forget_kinds(self) -> None:
@@ -188,7 +208,15 @@ class Parked:
             del self._idle[oldest]
             kind = self._kinds.pop(oldest)
             self._masks.remove(kind.slot, oldest)
+            place = _place(oldest)
+            self._at_place[place] ^= 1 << kind.slot
+            if not self._at_place[place]:
+                del self._at_place[place]
             heappush(self._free, kind.slot)
+
+
+def _place(request: ResourceRequest) -> Place:
+    return request.site, request.ce, request.queue
 
 
 def _from(orders: list[Order], after: Order, at_most: int) -> Iterator[Order]:

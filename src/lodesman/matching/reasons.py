@@ -128,14 +128,14 @@ class PlatformMissing(Reason):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlatformUnfit(Reason):
-    """The job lists platforms and the resource's is not among them."""
+    """The job lists platforms and none of the resource's is among them."""
 
     wanted: tuple[str, ...]
-    offered: str
+    offered: tuple[str, ...]
     code: ClassVar[str] = "platform-unfit"
 
     def __str__(self) -> str:
-        return f"the job needs platform {_some(self.wanted)}, the resource has {self.offered}"
+        return f"the job needs platform {_some(self.wanted)}, the resource has {_some(self.offered)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

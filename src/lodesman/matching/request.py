@@ -18,8 +18,9 @@ class ResourceRequest:
     """One resource asking for work. `groups` None means every group of the VO.
 
     A private pilot carries `owner` (empty when its group shares jobs) and exactly one group.
-    `submit_pools` are the RFC #7 pools that the queue serves; `submission_pool` is the director's pool
-    through which the pilot came. `norm_cpu_seconds` is what is left of the pilot's life, normalised.
+    `platforms` are all that its nodes can run jobs for. `submit_pools` are the RFC #7 pools that the queue serves;
+    `submission_pool` is the director's pool through which the pilot came. `norm_cpu_seconds` is what is left of the
+    pilot's life, normalised.
     """
 
     vo: str
@@ -29,7 +30,7 @@ class ResourceRequest:
     site: str = ""
     ce: str = ""
     queue: str = ""
-    platform: str = ""
+    platforms: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     required_tags: tuple[str, ...] = ()
     job_types: tuple[str, ...] | None = None

@@ -21,7 +21,7 @@ VIEWS_AT_MOST: Final = 2048
 VIEW_BYTES: Final = 48 << 20
 
 _description = attrgetter(
-    "site", "platform", "tags", "vo", "groups", "ce", "owner", "pilot_type", "required_tags", "job_types",
+    "site", "platforms", "tags", "vo", "groups", "ce", "owner", "pilot_type", "required_tags", "job_types",
     "submit_pools", "submission_pool",
 )  # fmt: skip
 _numbers = tuple(criterion.of_request for criterion in HOW_MUCH)

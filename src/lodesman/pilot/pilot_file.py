@@ -36,7 +36,10 @@ class Options:
 
 @dataclass(frozen=True)
 class PilotFile:
-    """Whom to ask, and as whom. The join token is good once."""
+    """Whom to ask, and as whom. The join token is good once.
+
+    `submit_pools`: what its queue served when it was submitted, as of that pass of the server; None: ask.
+    """
 
     servers: tuple[str, ...]
     join_token: str
@@ -46,6 +49,8 @@ class PilotFile:
     ce: str = ""
     queue: str = ""
     submit_pools: tuple[str, ...] | None = None
+    pools_pass: int = 0
+    pools_at: float = 0.0
     ca_file: str | None = None
 
 
@@ -67,6 +72,8 @@ def parse_pilot_file(text: str) -> PilotFile:
         ce=_text(record, "ce", ""),
         queue=_text(record, "queue", ""),
         submit_pools=None if pools is None else _texts(record, "submit_pools"),
+        pools_pass=int(_count(record, "pools_pass")),
+        pools_at=float(_count(record, "pools_at")),
         ca_file=_text(record, "ca_file", "") or None,
     )
 
@@ -92,6 +99,10 @@ def _option(name: str, value: Any, default: Any) -> Any:
     elif isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e15:
         return type(default)(value)
     raise InvalidConfig(f"The option {name} cannot be {value!r}.", section="options")
+
+
+def _count(record: Mapping[str, Any], name: str) -> Any:
+    return _option(name, record[name], 0.0) if record.get(name) is not None else 0
 
 
 def _text(record: Mapping[str, Any], name: str, default: str | None = None) -> str:

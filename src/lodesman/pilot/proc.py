@@ -63,9 +63,20 @@ def has_no_child_but(known: Collection[int]) -> bool:
     return True
 
 
-def mark_of(pid: int, stamp: str) -> Key | None:
-    """The attempt that a process's environment names as this pilot's; None if none, or if it is hidden."""
-    entries = _read(f"/proc/{pid}/environ", 1 << 20).split("\0")
+def environment_of(pid: int) -> list[str] | None:
+    """All entries of a process's environment; None if it is hidden or gone.
+
+    Empty for a moment while the process becomes another program, and for ever if it has none.
+    """
+    try:
+        content = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return None
+    return content.decode("utf-8", "surrogateescape").split("\0") if content else []
+
+
+def mark_in(entries: list[str], stamp: str) -> Key | None:
+    """The attempt that an environment names as this pilot's; None if it names none."""
     marks = [entry[len(MARK) + 1 :] for entry in entries if entry.startswith(f"{MARK}=")]
     if not marks or f"{STAMP}={stamp}" not in entries:
         return None
@@ -86,13 +97,14 @@ def proportional_mb(pids: list[int]) -> float | None:
     return total_kb / 1024
 
 
-def _read(path: str, most: int = 8192) -> str:
+def _read(path: str) -> str:
+    # What is read here fits into one piece, which is a picture of one moment.
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return ""
     try:
-        return os.read(descriptor, most).decode("utf-8", "surrogateescape")
+        return os.read(descriptor, 8192).decode("utf-8", "surrogateescape")
     except OSError:
         return ""
     finally:

@@ -193,12 +193,15 @@ class Reaper:
         """Find the payloads of processes that neither descent nor session explains."""
         found = strays(table, owned, me=self._me if self._adopts else None)
         new = [one for one in found if one.ident not in self._strangers]
-        marks = {one.ident: proc.mark_of(one.pid, self._stamp) for one in new}
+        told = {one.ident: proc.environment_of(one.pid) for one in new}
+        marks = {one.ident: proc.mark_in(told[one.ident] or [], self._stamp) for one in new}
         owned.update({one.pid: key for one in new if (key := marks[one.ident]) in self._accounts})
         unmarked = {one.ident: one for one in found if one.pid not in owned}
         if not self._adopts:
-            # Any process of the machine: without a mark nothing speaks against it.
-            self._strangers = set(unmarked)
+            # Any process of the machine: without a mark nothing speaks against it. One with no environment may
+            # be on its way to another program and is asked again; what is in no session is no payload's.
+            unsure = {one.ident for one in new if told[one.ident] == [] and one.session}
+            self._strangers = set(unmarked) - unsure
             return
         settled = self._suspicion.settle(list(unmarked), list(self._accounts))
         for ident, process in unmarked.items():

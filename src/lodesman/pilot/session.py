@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable
 
-from lodesman.client import Client, Retry
+from lodesman.client import Client, Retry, ServedPools, submit_pools_for_queues
 from lodesman.errors import (
     Conflict,
     Forbidden,
@@ -22,6 +22,7 @@ from lodesman.pilot.life import Ask
 from lodesman.pilot.node import Node
 from lodesman.pilot.pilot_file import PilotFile
 from lodesman.pilot.protocol import PROTOCOL, Claim, Orders, parse_claim, parse_orders
+from lodesman.pilot.whereabouts import Place, presented
 
 ONCE = Retry(rounds=1)
 PATIENT = Retry(rounds=10)
@@ -68,10 +69,15 @@ class Session:
         self.lease_s = 0.0
         self.last_contact = chance.ticker()
         self.lost = False
+        # What the pilot's queue serves, from its file or asked for before the join.
+        self.served = _told(papers)
 
-    def join(self, node: Node, *, nonce: str, wait: Callable[[float], Any]) -> Terms:
+    def join(
+        self, node: Node, *, nonce: str, wait: Callable[[float], Any], place: Place | None = None
+    ) -> Terms:
         """Become a known pilot; the server is looked for until the file's patience ends.
 
+        `place`: the queue that it runs in; which SubmitPools that serves is asked for first if the file does not say.
         `wait(seconds)` sleeps and is true if the pilot shall not go on. Raises JoinRefused, Unavailable.
         """
         papers, patience = self._papers, self._papers.options.join_patience_s
@@ -81,7 +87,10 @@ class Session:
         failures = 0
         while True:
             try:
-                terms = _terms(client.request("POST", "/v1/pilots/join", body, idempotent=True), papers)
+                if place is not None and self.served is None:
+                    self.served = self._ask_pools(place)
+                told = {**body, **presented(place, self.served)}
+                terms = _terms(client.request("POST", "/v1/pilots/join", told, idempotent=True), papers)
                 break
             except _REFUSED as fault:
                 raise JoinRefused(fault.message, hint=fault.hint) from None
@@ -98,6 +107,18 @@ class Session:
         self.lease_s = terms.lease_s
         self._heard()
         return terms
+
+    def _ask_pools(self, place: Place) -> ServedPools | None:
+        """getSubmitPoolsForQueue, by the join token; None if the server refuses. Raises Unavailable."""
+        client = self._new(retry=ONCE, token=self._papers.join_token)
+        try:
+            return submit_pools_for_queues(client, [place])[0]
+        except Unavailable:
+            raise
+        except LodesmanError:
+            return None
+        finally:
+            client.close()
 
     def client(self, *, retry: Retry = ONCE) -> Client:
         """A connection of one's own, for one thread, with the pilot's token."""
@@ -171,6 +192,12 @@ class Session:
             rng = random.Random(self._chance.rng.random())
         papers = self._papers
         return Client(papers.servers, token, ca_file=papers.ca_file, retry=retry, rng=rng)
+
+
+def _told(papers: PilotFile) -> ServedPools | None:
+    if papers.submit_pools is None:
+        return None
+    return ServedPools(papers.pools_pass, papers.pools_at, papers.submit_pools)
 
 
 def _terms(answer: Any, papers: PilotFile) -> Terms:

@@ -1,17 +1,18 @@
 """Resources: Site > CE > Queue with parameters, VO overlays, inheritance, and eligibility with reasons."""
 
-from lodesman.resources.bitsets import Assessment, Change, NearestMiss, QueueTable, bits
+from lodesman.resources.bitsets import Assessment, QueueTable
 from lodesman.resources.build import ResourceConfig
 from lodesman.resources.criterion import Criterion, compile_requirements, judge
-from lodesman.resources.draft import Fault
+from lodesman.resources.draft import Fault, refuse
 from lodesman.resources.eligibility import NodeVerdict, Resources, access_refusal, refusals
 from lodesman.resources.inherit import Effective, effective_params
 from lodesman.resources.kinds import Kind, ParameterType, TypeTable
-from lodesman.resources.load import load_resources
+from lodesman.resources.load import fault_of, load_resources
 from lodesman.resources.load_cfg import load_cfg
-from lodesman.resources.load_toml import load_toml
+from lodesman.resources.load_toml import load_toml, parse_toml
 from lodesman.resources.model import (
     ANY,
+    CeDefaults,
     ComputingElement,
     GroupConfig,
     Level,
@@ -22,6 +23,8 @@ from lodesman.resources.model import (
     Source,
     fold,
 )
+from lodesman.resources.origin import NodePath, Origin, Said, find_nodes, origins, params_of
+from lodesman.resources.planes import Change, NearestMiss, Plane, bits, changes, counts, nearest, passing
 from lodesman.resources.reasons import (
     AccessDenied,
     MissingParameter,
@@ -34,11 +37,13 @@ from lodesman.resources.reasons import (
     describe,
 )
 from lodesman.resources.settings import QueueSettings, queue_settings
+from lodesman.resources.toml_lines import line_of, lines_of
 
 __all__ = [
     "ANY",
     "AccessDenied",
     "Assessment",
+    "CeDefaults",
     "Change",
     "ComputingElement",
     "Criterion",
@@ -49,10 +54,13 @@ __all__ = [
     "Level",
     "MissingParameter",
     "NearestMiss",
+    "NodePath",
     "NodeVerdict",
     "NotAmong",
     "NotEqual",
+    "Origin",
     "ParameterType",
+    "Plane",
     "Queue",
     "QueueId",
     "QueueSettings",
@@ -61,6 +69,7 @@ __all__ = [
     "ResourceConfig",
     "ResourceTree",
     "Resources",
+    "Said",
     "Site",
     "Source",
     "TooSmall",
@@ -69,14 +78,26 @@ __all__ = [
     "access_refusal",
     "as_dict",
     "bits",
+    "changes",
     "compile_requirements",
+    "counts",
     "describe",
     "effective_params",
+    "fault_of",
+    "find_nodes",
     "fold",
     "judge",
+    "line_of",
+    "lines_of",
     "load_cfg",
     "load_resources",
     "load_toml",
+    "nearest",
+    "origins",
+    "params_of",
+    "parse_toml",
+    "passing",
     "queue_settings",
     "refusals",
+    "refuse",
 ]

@@ -17,6 +17,7 @@ from lodesman.resources.eligibility import NodeVerdict, access_refusal, refusals
 from lodesman.resources.inherit import ACCESS, Effective, EffectiveParams, all_queues
 from lodesman.resources.kinds import TypeTable
 from lodesman.resources.model import QueueId, Value
+from lodesman.resources.planes import Change, NearestMiss, Plane, bits, changes, counts, nearest
 from lodesman.resources.reasons import Reason
 
 Requirements = Mapping[str, object]
@@ -107,23 +108,6 @@ class QueueTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """Criteria whose change would admit queues that fulfil all others ("VO" stands for the access)."""
-
-    parameters: tuple[str, ...]
-    mask: int
-    count: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NearestMiss:
-    """The queues that fail the fewest criteria: `fewest` of them (0: eligible)."""
-
-    fewest: int
-    mask: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Assessment:
     """A set of requirements held against all queues of a table.
 
@@ -147,50 +131,15 @@ class Assessment:
 
     def counts(self) -> list[tuple[str, int]]:
         """How many queues fall away by each criterion, worst first; the access list counts as "VO"."""
-        counted = [(name, mask.bit_count()) for name, mask in self._planes()]
-        return sorted(counted, key=lambda item: (-item[1], item[0]))
+        return counts(self._planes())
 
     def nearest(self) -> NearestMiss:
-        """The queues with the fewest failing criteria (bit-sliced counters, a plane per power of two)."""
-        planes: list[int] = []
-        for _, mask in self._planes():
-            carry = mask
-            for index, plane in enumerate(planes):
-                planes[index], carry = plane ^ carry, plane & carry
-                if not carry:
-                    break
-            if carry:
-                planes.append(carry)
-        fewest = 0
-        candidates = self.table.full
-        for index in range(len(planes) - 1, -1, -1):
-            without = candidates & ~planes[index]
-            if without:
-                candidates = without
-            else:
-                fewest |= 1 << index
-        return NearestMiss(fewest=fewest, mask=candidates)
+        """The queues with the fewest failing criteria."""
+        return nearest(self._planes(), self.table.full)
 
     def changes(self) -> list[Change]:
         """For the nearest queues: the sets of criteria that they fail, those that admit most queues first."""
-        nearest = self.nearest()
-        groups: dict[tuple[str, ...], int] = {(): nearest.mask}
-        for name, mask in self._planes():
-            for failed, members in list(groups.items()):
-                hit = members & mask
-                if not hit:
-                    continue
-                if members == hit:
-                    del groups[failed]
-                else:
-                    groups[failed] = members & ~mask
-                groups[(*failed, name)] = hit
-        found = [
-            Change(parameters=failed, mask=mask, count=mask.bit_count())
-            for failed, mask in groups.items()
-            if failed and mask
-        ]
-        return sorted(found, key=lambda change: (-change.count, change.parameters))
+        return changes(self._planes(), self.table.full)
 
     def reasons(self, queue: QueueId) -> tuple[Reason, ...]:
         """All that speaks against one queue; raises KeyError if there is no such queue."""
@@ -207,17 +156,9 @@ class Assessment:
             queue = self.table.queues[ordinal]
             yield NodeVerdict(site=queue.site, ce=queue.ce, queue=queue.queue, reasons=self.reasons(queue))
 
-    def _planes(self) -> list[tuple[str, int]]:
+    def _planes(self) -> list[Plane]:
         named = [(item.parameter, mask) for item, mask in zip(self.criteria, self.failing, strict=True)]
         return [(name, mask) for name, mask in (("VO", self.denied), *named) if mask]
-
-
-def bits(mask: int) -> Iterator[int]:
-    """The positions of the set bits, ascending."""
-    while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
 
 
 def _columns(params: list[EffectiveParams], types: TypeTable) -> dict[str, WholeColumn]:

@@ -7,18 +7,21 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from lodesman.resources.criterion import TEXT_KINDS, split_list
-from lodesman.resources.draft import Draft, DraftNode, Fault, RawParam, refuse
+from lodesman.resources.draft import Draft, DraftNode, Fault, RawParam, Repeated, refuse
 from lodesman.resources.kinds import ParameterType, TypeTable, boolean_of, parse_type
 from lodesman.resources.model import (
     DEFAULT_SHARE,
     BadValue,
+    CeDefaults,
     ComputingElement,
     GroupConfig,
+    Node,
     Queue,
     ResourceTree,
     Site,
     Source,
     Value,
+    as_scalars,
     as_text,
     fold,
 )
@@ -43,18 +46,22 @@ class ResourceConfig:
 def build(draft: Draft) -> ResourceConfig:
     """The configuration. Raises InvalidConfig with `faults`, each with file, section and line."""
     types = _types(draft)
+    for repeated in draft.repeated:
+        if not _alike(repeated, types):
+            draft.conflict(repeated)
     maker = _NodeMaker(draft, types)
+    defaults = maker.defaults()
     sites = {name: maker.site(node) for name, node in draft.sites.items()}
     groups = {name: _group(draft, name, raw) for name, raw in draft.groups.items()}
     if draft.faults:
         raise refuse(draft.faults)
     vos = dict.fromkeys((*draft.vos, *(group.vo for group in groups.values() if group.vo)))
     return ResourceConfig(
-        tree=ResourceTree(sites=MappingProxyType(sites)),
+        tree=ResourceTree(sites=MappingProxyType(sites), defaults=defaults),
         types=types,
         groups=MappingProxyType(groups),
         vos=tuple(vos),
-        notices=tuple(draft.notices),
+        notices=tuple(dict.fromkeys(draft.notices)),
     )
 
 
@@ -71,6 +78,20 @@ def _types(draft: Draft) -> TypeTable:
     return TypeTable(declared)
 
 
+def _alike(repeated: Repeated, types: TypeTable) -> bool:
+    """Whether a parameter that is given twice says the same both times: "4 GB" and 4096 of a number MB do."""
+    raws = (repeated.first, repeated.again)
+    if len({repr(raw.value) for raw in raws}) == 1:
+        return True
+    declared = repeated.declared or types.get(repeated.first.name)
+    try:
+        values = [typed_value(raw.value, declared, commas=raw.commas) for raw in raws]
+    except BadValue:
+        return False
+    # 1 and True are equal in Python and two values here.
+    return values[0] == values[1] and len({tuple(map(type, as_scalars(value))) for value in values}) == 1
+
+
 class _NodeMaker:
     """Makes frozen nodes of draft nodes, noting faults in the draft."""
 
@@ -78,8 +99,16 @@ class _NodeMaker:
         self._draft = draft
         self._types = types
 
+    def defaults(self) -> CeDefaults:
+        of_type = {name: self.node(node) for name, node in self._draft.ce_types.items()}
+        return CeDefaults(of_all=self.node(self._draft.ce_defaults), of_type=MappingProxyType(of_type))
+
+    def node(self, node: DraftNode) -> Node:
+        params, overlays, sources = self.layers(node)
+        return Node(name=node.name, source=node.source, params=params, overlays=overlays, sources=sources)
+
     def site(self, node: DraftNode) -> Site:
-        ces = {name: self.ce(child) for name, child in node.children.items()}
+        ces = {name: self.ce(child, node.for_children) for name, child in node.children.items()}
         if not ces:
             self._draft.notice(f"site {node.name} has no CE", node.source)
         params, overlays, sources = self.layers(node)
@@ -88,29 +117,28 @@ class _NodeMaker:
             params=params, overlays=overlays, sources=sources,
         )  # fmt: skip
 
-    def ce(self, node: DraftNode) -> ComputingElement:
-        queues = {name: self.queue(child) for name, child in node.children.items()}
+    def ce(self, node: DraftNode, shared: Mapping[str, RawParam]) -> ComputingElement:
+        queues = {name: self.queue(child, node.for_children) for name, child in node.children.items()}
         if not queues:
             self._draft.notice(f"CE {node.name} has no queue", node.source)
-        params, overlays, sources = self.layers(node)
+        params, overlays, sources = self.layers(node, shared)
         return ComputingElement(
             name=node.name, source=node.source, queues=MappingProxyType(queues),
             params=params, overlays=overlays, sources=sources,
         )  # fmt: skip
 
-    def queue(self, node: DraftNode) -> Queue:
-        params, overlays, sources = self.layers(node)
+    def queue(self, node: DraftNode, shared: Mapping[str, RawParam]) -> Queue:
+        params, overlays, sources = self.layers(node, shared)
         return Queue(name=node.name, source=node.source, params=params, overlays=overlays, sources=sources)
 
     def layers(
-        self, node: DraftNode
+        self, node: DraftNode, shared: Mapping[str, RawParam] = MappingProxyType({})
     ) -> tuple[Mapping[str, Value], Mapping[str, Mapping[str, Value]], Mapping[tuple[str, str], Source]]:
-        """Own parameters, overlays and sources of a node."""
-        values = {vo: self.values(layer) for vo, layer in node.layers.items()}
-        sources = {
-            (vo, folded): raw.source for vo, layer in node.layers.items() for folded, raw in layer.items()
-        }
-        own = values.pop("", {})
+        """Own parameters (with those that it shares with its siblings), overlays and sources of a node."""
+        layers = {**node.layers, "": {**shared, **node.layers.get("", {})}}
+        values = {vo: self.values(layer) for vo, layer in layers.items()}
+        sources = {(vo, folded): raw.source for vo, layer in layers.items() for folded, raw in layer.items()}
+        own = values.pop("")
         overlays = {vo: MappingProxyType(layer) for vo, layer in values.items()}
         return MappingProxyType(own), MappingProxyType(overlays), MappingProxyType(sources)
 
@@ -136,10 +164,10 @@ def _group(draft: Draft, name: str, raw: Mapping[str, RawParam]) -> GroupConfig:
     properties = [fold(item) for item in reader.texts("properties")]
     return GroupConfig(
         name=name,
-        vo=reader.text("vo"),
+        vo=reader.text("vo") or draft.vo_of_all,
         share=reader.share(),
         job_sharing="jobsharing" in properties or reader.flag("job_sharing"),
-        background=reader.flag("background") or reader.flag("allowbackgroundtqs"),
+        background=reader.flag("background"),
     )
 
 
@@ -173,7 +201,7 @@ class _GroupReader:
             return False
 
     def share(self) -> float:
-        found = self._raw.get("share") or self._raw.get("jobshare")
+        found = self._raw.get("share")
         if found is None:
             return DEFAULT_SHARE
         try:

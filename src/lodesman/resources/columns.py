@@ -80,6 +80,7 @@ class DeducedColumn:
         self._texts = _masks(texts)
         self._truths = _masks(truths)
         self._truths_and_texts = _masks([*truths, *spoken])
+        self._any_number = bool(numbers)
         self._numbers = OrderedColumn(numbers, _same)
         self._numbers_and_texts = OrderedColumn([*numbers, *spelled], _same)
 
@@ -96,9 +97,9 @@ class DeducedColumn:
         if not isinstance(wanted, str):
             return self._numbers_and_texts.at_least(wanted)
         found = self._texts.get(wanted, 0)
-        if (number := spelled_number(wanted)) is not None:
+        if self._any_number and (number := spelled_number(wanted)) is not None:
             found |= self._numbers.at_least(number)
-        if (truth := truth_of(wanted)) is not None:
+        if self._truths and (truth := truth_of(wanted)) is not None:
             found |= self._truths.get(truth, 0)
         return found
 

@@ -117,7 +117,7 @@ class Resources:
         self, node_kind: str, search: _Search, place: tuple[Site, ComputingElement], above: EffectiveParams
     ) -> Iterator[NodeVerdict]:
         site, element = place
-        params = of_ce(element, above, vo=self._vo, types=self._types)
+        params = of_ce(element, above, vo=self._vo, types=self._types, defaults=self._tree.defaults)
         if node_kind == "CE":
             reasons = refusals(search.above, params, vo=self._vo)
             yield NodeVerdict(site=site.name, ce=element.name, reasons=reasons)

@@ -1,16 +1,21 @@
-"""Effective values: queue(VO) > queue > CE(VO) > CE > site(VO) > site, the level remembered (DESIGN 3.3).
+"""Effective values: queue(VO) > queue > CE(VO) > CE > site(VO) > site > CE type > default, the level remembered.
 
 Scalars and lists of a deeper level replace those above; a parameter whose type says `merge` unites the values
 of all levels. An empty VO access list says nothing: the list above it stands (RFC #5).
+
+The two weakest levels are DIRAC's defaults for all CEs and for CEs of a type; they hold for CEs and queues, not for
+sites. The type of a CE is its effective `CEType`, else its `Backend`; a queue cannot change it. Sources: DESIGN 3.3;
+`/Resources/Computing` of DIRAC's administrators' guide.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lodesman.resources.kinds import TypeTable
 from lodesman.resources.model import (
+    CeDefaults,
     ComputingElement,
     Level,
     Node,
@@ -21,12 +26,14 @@ from lodesman.resources.model import (
     Source,
     Value,
     as_scalars,
+    as_text,
     fold,
     without_repetition,
 )
 
 ACCESS = "vo"  # folded name of the access list
 SITE_NAME, CE_NAME, QUEUE_NAME = "Site", "CEName", "QueueName"
+CE_TYPE_NAMES = ("cetype", "backend")  # folded; the first that is there names the type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +61,8 @@ def effective_params(
     table = types or TypeTable()
     site = tree.sites[queue.site]
     element = site.ces[queue.ce]
-    above = of_ce(element, of_site(site, vo=vo, types=table), vo=vo, types=table)
+    of_its_site = of_site(site, vo=vo, types=table)
+    above = of_ce(element, of_its_site, vo=vo, types=table, defaults=tree.defaults)
     return of_queue(element.queues[queue.queue], above, vo=vo, types=table)
 
 
@@ -63,9 +71,59 @@ def of_site(site: Site, *, vo: str, types: TypeTable) -> EffectiveParams:
     return _layered(site, {}, (Level.SITE, Level.SITE_VO, SITE_NAME), vo=vo, types=types)
 
 
-def of_ce(element: ComputingElement, above: EffectiveParams, *, vo: str, types: TypeTable) -> EffectiveParams:
-    """The parameters of a CE of a site whose parameters are `above`."""
-    return _layered(element, above, (Level.CE, Level.CE_VO, CE_NAME), vo=vo, types=types)
+def of_ce(
+    element: ComputingElement,
+    above: EffectiveParams,
+    *,
+    vo: str,
+    types: TypeTable,
+    defaults: CeDefaults,
+) -> EffectiveParams:
+    """The parameters of a CE of a site whose parameters are `above`, with the defaults beneath them."""
+    layer = (Level.CE, Level.CE_VO, CE_NAME)
+    beneath: tuple[tuple[Level, Node], ...] = ((Level.DEFAULT, defaults.of_all),)
+    of_type = type_defaults(element, above, vo=vo, types=types, defaults=defaults)
+    if of_type is not None:
+        beneath = (*beneath, (Level.CE_TYPE, of_type))
+    return _layered(element, _over(beneath, above, types), layer, vo=vo, types=types)
+
+
+def type_defaults(
+    element: ComputingElement, above: EffectiveParams, *, vo: str, types: TypeTable, defaults: CeDefaults
+) -> Node | None:
+    """The defaults of the type that a CE is of; what they say themselves does not change it."""
+    if not defaults.of_type:
+        return None
+    layer = (Level.CE, Level.CE_VO, CE_NAME)
+    untyped = _over(((Level.DEFAULT, defaults.of_all),), above, types)
+    return defaults.of_type.get(ce_type(_layered(element, untyped, layer, vo=vo, types=types)))
+
+
+def ce_type(params: Mapping[str, Effective]) -> str:
+    """The type of a CE with these parameters, "" if they name none."""
+    named = (params[name].value for name in CE_TYPE_NAMES if name in params)
+    return next((text for value in named for text in map(as_text, as_scalars(value)) if text), "")
+
+
+def _over(
+    beneath: tuple[tuple[Level, Node], ...], above: EffectiveParams, types: TypeTable
+) -> EffectiveParams:
+    """The parameters of a site over what CEs have by default."""
+    if not any(node.params for _, node in beneath):
+        return above
+    params: EffectiveParams = {}
+    for level, node in beneath:
+        _lay(params, node, level=level, types=types)
+    for folded, own in above.items():
+        declared = types.get_folded(folded)
+        before = params.get(folded) if declared is not None and declared.merge else None
+        params[folded] = own if before is None else _united(before, own)
+    return params
+
+
+def _united(before: Effective, own: Effective) -> Effective:
+    """The values of several levels together; the deepest has the say on all else."""
+    return replace(own, value=_union(before.value, own.value), levels=(*before.levels, *own.levels))
 
 
 def of_queue(queue: Queue, above: EffectiveParams, *, vo: str, types: TypeTable) -> EffectiveParams:
@@ -80,7 +138,7 @@ def all_queues(
     for site in tree.sites.values():
         site_params = of_site(site, vo=vo, types=types)
         for element in site.ces.values():
-            ce_params = of_ce(element, site_params, vo=vo, types=types)
+            ce_params = of_ce(element, site_params, vo=vo, types=types, defaults=tree.defaults)
             for queue in element.queues.values():
                 params = of_queue(queue, ce_params, vo=vo, types=types)
                 yield QueueId(site.name, element.name, queue.name), params
@@ -107,10 +165,9 @@ def _lay(params: EffectiveParams, node: Node, *, level: Level, types: TypeTable,
             continue
         declared = types.get_folded(folded)
         before = params.get(folded) if declared is not None and declared.merge else None
-        united = value if before is None else _union(before.value, value)
-        levels = (level,) if before is None else (*before.levels, level)
         source = node.sources.get((vo, folded))
-        params[folded] = Effective(name=name, value=united, level=level, levels=levels, source=source)
+        own = Effective(name=name, value=value, level=level, levels=(level,), source=source)
+        params[folded] = own if before is None else _united(before, own)
 
 
 def _union(above: Value, own: Value) -> Value:

@@ -2,42 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
+from functools import partial
 
-from lodesman.cfg import CfgSection, parse_cfg
+from lodesman.cfg import parse_cfg
 from lodesman.errors import LodesmanError, SyntaxFault, TooLarge
 from lodesman.resources.build import ResourceConfig, build
-from lodesman.resources.draft import Draft
+from lodesman.resources.draft import Draft, Fault
 from lodesman.resources.load_cfg import fill_from_cfg, note_vos
 from lodesman.resources.load_toml import fill_from_toml, parse_toml
 from lodesman.resources.model import Source
 
 TOML_SUFFIX = ".toml"
+_POSITION = re.compile(r"\Aline [0-9]+, (?=column )")
 
 
-def load_resources(texts: Iterable[tuple[str, str]], *, vos: Iterable[str] = ()) -> ResourceConfig:
+def load_resources(
+    texts: Iterable[tuple[str, str]], *, vos: Iterable[str] = (), faults: Iterable[Fault] = ()
+) -> ResourceConfig:
     """The configuration in all texts together, each given as (file name, text); `*.toml` is TOML, else CFG.
 
-    Several files may speak of one site, CE or queue; one parameter given twice is a fault. Raises
-    InvalidConfig whose data has `faults`: all faults of all texts, those that cannot be read among them.
+    Several files may speak of one site, CE or queue: what they say is put together, and what two of them say must
+    be the same. `faults` are those that the caller has found before. Raises InvalidConfig whose data has `faults`:
+    all faults of all texts, those that cannot be read among them.
     """
     draft = Draft(vos)
-    cfgs: list[tuple[str, CfgSection]] = []
+    draft.faults.extend(faults)
+    # All VOs are known before the first overlay is read; then what the files say, in their order.
+    fillers: list[Callable[[], None]] = []
     for file, text in texts:
+        slips: list[SyntaxFault] = []
         try:
-            if file.lower().endswith(TOML_SUFFIX):
-                fill_from_toml(draft, parse_toml(text, source=file), text=text, file=file)
-            else:
-                cfgs.append((file, parse_cfg(text, source=file)))
+            fillers.append(_filler(draft, file, text, slips))
         except (SyntaxFault, TooLarge) as fault:
-            draft.fault(fault.message, _place(fault, file))
-    for _, root in cfgs:
-        note_vos(draft, root)
-    for file, root in cfgs:
-        fill_from_cfg(draft, root, file=file)
+            draft.faults.append(fault_of(fault, file))
+        draft.faults.extend(fault_of(slip, file) for slip in slips)
+    for fill in fillers:
+        fill()
     return build(draft)
 
 
-def _place(fault: LodesmanError, file: str) -> Source:
-    line = fault.data.get("line", 0)
-    return Source(file=file, line=line if isinstance(line, int) else 0)
+def _filler(draft: Draft, file: str, text: str, slips: list[SyntaxFault]) -> Callable[[], None]:
+    """What writes a text into the draft. Raises SyntaxFault, TooLarge; `slips` gets what is wrong in a line."""
+    if file.lower().endswith(TOML_SUFFIX):
+        return partial(fill_from_toml, draft, parse_toml(text, source=file), text=text, file=file)
+    root = parse_cfg(text, source=file, faults=slips)
+    note_vos(draft, root)
+    return partial(fill_from_cfg, draft, root, file=file)
+
+
+def fault_of(error: LodesmanError, file: str) -> Fault:
+    """What a reader of a text complained of, as one fault of many; the line is told by its place."""
+    line, section = error.data.get("line", 0), error.data.get("section", "")
+    message = _POSITION.sub("", str(error)).rstrip(".")
+    place = Source(file=file, section=str(section), line=line if isinstance(line, int) else 0)
+    return Fault(message=message, source=place)

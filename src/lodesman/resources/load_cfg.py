@@ -1,17 +1,23 @@
 """Resources and groups from DIRAC's CFG.
 
-Read are `/Resources/Sites/<Grid>/<Site>/CEs/<CE>/Queues/<Queue>` (a site may also stand under Sites
-directly), `/Operations/JobDescription` and `/Operations/Defaults/JobDescription` (type declarations only),
-`/Registry/VO` (the names) and `/Registry/Groups`. A section inside a site, CE or queue that is called as a
-VO is, or stands in a section `VOs`, is the overlay of that VO (RFC #5). Options that stand in `CEs` itself are for all
-CEs of the site that have none of their own; so with `Queues`. Other sections are passed over with
-a notice.
+Read are
+
+- `/Resources/Sites/<Grid>/<Site>/CEs/<CE>/Queues/<Queue>`; a site may also stand under Sites directly;
+- `/Resources/Sites/<Site>/Computing/<CE>/Queues/<Queue>`, the layout of RFC #5, and `/Resources_new`, as DIRAC called
+  the tree of that layout while both were in use;
+- `/Resources/Computing/CEDefaults` and `/Resources/Computing/<CEType>`: what CEs have by default;
+- `/Operations/JobDescription` and `/Operations/Defaults/JobDescription` (type declarations only);
+- `/Registry/VO` (the names), `/Registry/Groups`, and `/DIRAC/VirtualOrganization`, the VO of groups that name none.
+
+A section inside a site, CE or queue that is called as a VO is, or stands in a section `VOs`, is the overlay of that VO
+(RFC #5). Options that stand in `CEs` itself are for all CEs of the site that have none of their own; so with `Queues`.
+`Communities` is RFC #5's word for the access list `VO`. Sections that have nothing to do with jobs are passed over,
+unknown ones with a notice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from lodesman.cfg import CfgOption, CfgSection, parse_cfg
 from lodesman.resources.build import ResourceConfig, build
@@ -19,7 +25,14 @@ from lodesman.resources.draft import Draft, DraftNode, RawParam
 from lodesman.resources.kinds import kind_of_word
 from lodesman.resources.model import Source, fold
 
-CES, QUEUES, VOS = "CEs", "Queues", "VOs"
+CES, COMPUTING, QUEUES, VOS = "CEs", "Computing", "Queues", "VOs"
+# What else DIRAC and RFC #5 keep in a site.
+NOT_FOR_JOBS = frozenset(
+    {"Storage", "Catalog", "Transfer", "DBServer", "CommunityManagement", "AssociatedSEs", "Cloud"}
+)
+CE_DEFAULTS, OS_COMPATIBILITY = "CEDefaults", "OSCompatibility"
+COMMUNITIES, ACCESS_LIST = "communities", "VO"
+SITES = ("/Resources/Sites", "/Resources_new/Sites")
 JOB_DESCRIPTION = ("/Operations/Defaults/JobDescription", "/Operations/JobDescription")
 
 
@@ -42,6 +55,10 @@ def note_vos(draft: Draft, root: CfgSection) -> None:
     for group in _sections(root.find("/Registry/Groups")):
         if vo := group.get("VO"):
             draft.vos.setdefault(vo)
+    dirac = root.section("DIRAC")
+    if dirac is not None and (vo := dirac.get("VirtualOrganization")):
+        draft.vos.setdefault(vo)
+        draft.vo_of_all = draft.vo_of_all or vo
 
 
 def fill_from_cfg(draft: Draft, root: CfgSection, *, file: str) -> None:
@@ -49,7 +66,9 @@ def fill_from_cfg(draft: Draft, root: CfgSection, *, file: str) -> None:
     reader = _CfgReader(draft, file)
     for path in JOB_DESCRIPTION:
         reader.declarations(root.find(path), path)
-    reader.sites(root.find("/Resources/Sites"))
+    reader.defaults(root.find("/Resources/Computing"))
+    for base in SITES:
+        reader.sites(root.find(base), base)
     reader.groups(root.find("/Registry/Groups"))
 
 
@@ -58,10 +77,26 @@ class _CfgReader:
         self._draft = draft
         self._file = file
 
-    def sites(self, sites: object) -> None:
+    def defaults(self, computing: object) -> None:
+        for section in _sections(computing):
+            path = f"/Resources/Computing/{section.name}"
+            place = self._source(section, path)
+            if section.name == OS_COMPATIBILITY:
+                message = "OSCompatibility is not read: list under Platform of a queue all that it can run"
+                self._draft.notice(message, place)
+                continue
+            if section.name == CE_DEFAULTS:
+                node = self._draft.ce_defaults
+            else:
+                node = self._draft.node(self._draft.ce_types, section.name, place)
+            self.params(node, "", section, path)
+            for inner in section.sections():
+                self.passed_over(inner, f"{path}/{inner.name}", "CE defaults have no sections")
+
+    def sites(self, sites: object, base: str) -> None:
         for section in _sections(sites):
-            path = f"/Resources/Sites/{section.name}"
-            if CES in section:
+            path = f"{base}/{section.name}"
+            if any(name in section for name in (CES, COMPUTING, *NOT_FOR_JOBS)):
                 self.site(section, path, grid="")
                 continue
             for site in section.sections():
@@ -73,40 +108,37 @@ class _CfgReader:
         if grid and node.grid and node.grid != grid:
             self._draft.fault(f"site {section.name} stands under two grids, {node.grid} and {grid}", place)
         node.grid = grid or node.grid
-        for child, child_path in self.node(node, section, path, CES):
+        for child, child_path in self.node(node, section, path, (CES, COMPUTING)):
             ce_place = self._source(child, child_path)
             ce = self._draft.node(node.children, child.name, ce_place)
-            for queue, queue_path in self.node(ce, child, child_path, QUEUES):
+            for queue, queue_path in self.node(ce, child, child_path, (QUEUES,)):
                 queue_place = self._source(queue, queue_path)
                 made = self._draft.node(ce.children, queue.name, queue_place)
-                for _ in self.node(made, queue, queue_path, ""):
+                for _ in self.node(made, queue, queue_path, ()):
                     pass
 
     def node(
-        self, node: DraftNode, section: CfgSection, path: str, below: str
+        self, node: DraftNode, section: CfgSection, path: str, below: tuple[str, ...]
     ) -> Iterator[tuple[CfgSection, str]]:
         """Take the parameters and overlays of a node; give the sections of its children with their paths."""
         self.params(node, "", section, path)
         for inner in section.sections():
             inner_path = f"{path}/{inner.name}"
-            if inner.name == below:
+            if inner.name in below:
+                for option in inner.options():
+                    self._draft.put_for_children(node, self._raw(option, inner_path))
                 for child in inner.sections():
-                    yield self.with_options_for_all(inner, child), f"{inner_path}/{child.name}"
+                    yield child, f"{inner_path}/{child.name}"
             elif inner.name == VOS:
                 for overlay in inner.sections():
                     self.params(node, overlay.name, overlay, f"{inner_path}/{overlay.name}")
             elif inner.name in self._draft.vos:
                 self.params(node, inner.name, inner, inner_path)
-            else:
-                message = f"section {inner.name} is passed over: no VO is called so"
-                self._draft.notice(message, self._source(inner, inner_path))
+            elif inner.name not in NOT_FOR_JOBS:
+                self.passed_over(inner, inner_path, "no VO is called so")
 
-    @staticmethod
-    def with_options_for_all(group: CfgSection, child: CfgSection) -> CfgSection:
-        """A CE (queue) with the options that stand in `CEs` (`Queues`) itself, where it has none of its own."""
-        own = {fold(option.name) for option in child.options()}
-        common = tuple(option for option in group.options() if fold(option.name) not in own)
-        return replace(child, entries=(*child.entries, *common)) if common else child
+    def passed_over(self, section: CfgSection, path: str, why: str) -> None:
+        self._draft.notice(f"section {section.name} is passed over: {why}", self._source(section, path))
 
     def params(self, node: DraftNode, vo: str, section: CfgSection, path: str) -> None:
         for option in section.options():
@@ -127,12 +159,13 @@ class _CfgReader:
     def groups(self, groups: object) -> None:
         for section in _sections(groups):
             path = f"/Registry/Groups/{section.name}"
-            into = self._draft.groups.setdefault(section.name, {})
+            self._draft.groups.setdefault(section.name, {})
             for option in section.options():
-                self._draft.put_once(into, self._raw(option, path))
+                self._draft.put_group(section.name, self._raw(option, path))
 
     def _raw(self, option: CfgOption, path: str) -> RawParam:
-        return RawParam(name=option.name, value=option.value, source=self._source(option, path), commas=True)
+        name = ACCESS_LIST if fold(option.name) == COMMUNITIES else option.name
+        return RawParam(name=name, value=option.value, source=self._source(option, path), commas=True)
 
     def _source(self, entry: CfgOption | CfgSection, path: str) -> Source:
         return Source(file=self._file, section=path, line=entry.line)

@@ -7,6 +7,9 @@
     [site."LCG.CERN.ch".ce."ce1.cern.ch".queue.long]
     CPUTime = "2 d"
 
+    [ce_defaults]                           # what CEs have if neither they nor their site say otherwise
+    [ce_type.HTCondorCE]                    # the same for CEs of a type (CEType, else Backend)
+
     [group.lhcb_prod]                       # vo, share, job_sharing, background
     [vo.lhcb]                               # optional: a VO that no group names
     [job_description]                       # parameter types
@@ -28,10 +31,19 @@ from lodesman.resources.model import Source
 from lodesman.resources.toml_lines import Path, line_of, lines_of
 
 GROUP_KEYS = frozenset({"vo", "share", "job_sharing", "background"})
-SLIPS = {"sites": "site", "groups": "group", "jobdescription": "job_description", "resources": "site"}
+SLIPS = {
+    "sites": "site",
+    "groups": "group",
+    "jobdescription": "job_description",
+    "resources": "site",
+    "cedefaults": "ce_defaults",
+    "ce_types": "ce_type",
+    "cetype": "ce_type",
+}
 
 _POSITION = re.compile(r"\s*\(at line (\d+), column (\d+)\)|\s*\(at end of document\)")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+_TABLE = re.compile(r"\s*\[\[?([^\[\]=]+)\]")
 
 
 def load_toml(text: str, *, source: str = "", vos: Iterable[str] = ()) -> ResourceConfig:
@@ -54,9 +66,17 @@ def parse_toml(text: str, *, source: str = "") -> dict[str, object]:
         end = text.count("\n") + 1, len(text) - text.rfind("\n")
         line, column = (int(place[1]), int(place[2])) if place and place[1] else end
         sentence = f"{_POSITION.sub('', message)}."
-        raise SyntaxFault(sentence, line=line, column=column, source=source) from fault
+        section = _table_before(text, line)
+        more = {"section": section} if section else {}
+        raise SyntaxFault(sentence, line=line, column=column, source=source, **more) from fault
     except RecursionError as fault:
         raise SyntaxFault("values are nested too deep.", line=1, column=1, source=source) from fault
+
+
+def _table_before(text: str, line: int) -> str:
+    """The table in which a line stands, as far as lines tell: the text is not well formed."""
+    heads = [found[1] for row in text.splitlines()[:line] if (found := _TABLE.match(row))]
+    return heads[-1].strip() if heads else ""
 
 
 def fill_from_toml(draft: Draft, root: Mapping[str, object], *, text: str, file: str) -> None:
@@ -66,6 +86,9 @@ def fill_from_toml(draft: Draft, root: Mapping[str, object], *, text: str, file:
         for key in root:
             if key.lower() == slip:
                 draft.fault(f"the table is called {right!r}", reader.source((key,)))
+    reader.ce_defaults(root.get("ce_defaults", {}))
+    for path, table in reader.tables(("ce_type",), root.get("ce_type", {})):
+        reader.ce_type(path, table)
     for path, table in reader.tables(("site",), root.get("site", {})):
         reader.site(path, table)
     for path, table in reader.tables(("group",), root.get("group", {})):
@@ -100,6 +123,15 @@ class _TomlReader:
                 place = self.source((*path, name), section=section)
                 self._draft.fault(f"{name} is a value; a table [{section}.NAME] is expected", place)
         return found
+
+    def ce_defaults(self, table: object) -> None:
+        if isinstance(table, dict):
+            self.params(self._draft.ce_defaults, "", ("ce_defaults",), table)
+        else:
+            self._draft.fault("ce_defaults is a table", self.source(("ce_defaults",)))
+
+    def ce_type(self, path: Path, table: Mapping[str, object]) -> None:
+        self.params(self._draft.node(self._draft.ce_types, path[-1], self.source(path)), "", path, table)
 
     def site(self, path: Path, table: Mapping[str, object]) -> None:
         node = self._draft.node(self._draft.sites, path[-1], self.source(path))
@@ -139,14 +171,14 @@ class _TomlReader:
                 self._draft.put(node, vo, RawParam(name=key, value=value, source=place))
 
     def group(self, path: Path, table: Mapping[str, object]) -> None:
-        into = self._draft.groups.setdefault(path[-1], {})
+        self._draft.groups.setdefault(path[-1], {})
         section = _head(path)
         for key, value in table.items():
             place = self.source((*path, key), section=section)
             if key.lower() not in GROUP_KEYS:
                 self._draft.fault(f"{key}: a group has {', '.join(sorted(GROUP_KEYS))}", place)
             else:
-                self._draft.put_once(into, RawParam(name=key, value=value, source=place))
+                self._draft.put_group(path[-1], RawParam(name=key, value=value, source=place))
 
     def declarations(self, table: object) -> None:
         if not isinstance(table, dict):

@@ -23,8 +23,14 @@ class BadValue(ValueError):
 
 
 class Level(StrEnum):
-    """Where an effective value came from; a later level beats an earlier one."""
+    """Where an effective value came from; a later level beats an earlier one.
 
+    DEFAULT and CE_TYPE are DIRAC's `/Resources/Computing/CEDefaults` and `/Resources/Computing/<CEType>`: they hold
+    for CEs and queues, beneath all that the site says.
+    """
+
+    DEFAULT = "default"
+    CE_TYPE = "CE type"
     SITE = "site"
     SITE_VO = "site(VO)"
     CE = "CE"
@@ -86,10 +92,19 @@ class Site(Node):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CeDefaults:
+    """What CEs have if neither they nor their site say otherwise: all of them, and those of a type (CEType)."""
+
+    of_all: Node = field(default_factory=lambda: Node(name="CEDefaults"))
+    of_type: Mapping[str, Node] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceTree:
-    """All sites by name, in the order of the configuration."""
+    """All sites by name, in the order of the configuration, and the defaults of their CEs."""
 
     sites: Mapping[str, Site] = field(default_factory=dict)
+    defaults: CeDefaults = field(default_factory=CeDefaults)
 
     def queue_ids(self) -> Iterator[QueueId]:
         """Every queue, in the order of the configuration."""

@@ -2,8 +2,8 @@
 
 Any other parameter is the users' affair. Where `CPUTime` (seconds) is missing, DIRAC's `maxCPUTime` (minutes)
 stands in for it, and then `SI00` / 250 for a missing `CPUScalingFactor`; `CEType` stands in for `Backend`.
-`MaxRAM` is what a job may use; without it, the `Memory` of the node. A memory or time of 0 is, as in DIRAC,
-none that is known.
+`MaxRAM` is what a job may use; without it, the `Memory` of the node. A memory, a time or a number of processors of 0
+is, as in DIRAC, none that is known.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RULES: Mapping[str, Rule] = {
         "MaxWaitingJobs": Rule(whole=True),
         "MaxTotalJobs": Rule(whole=True),
         "Slots": Rule(whole=True),
-        "NumberOfProcessors": Rule(least=1, whole=True),
+        "NumberOfProcessors": Rule(whole=True),
         "Memory": Rule(unit="MB"),
         "MaxRAM": Rule(unit="MB"),
         "WaitingToRunningRatio": Rule(),
@@ -119,7 +119,7 @@ def queue_settings(params: Mapping[str, Effective], types: TypeTable) -> QueueSe
         max_waiting_jobs=reader.whole("MaxWaitingJobs"),
         max_total_jobs=reader.whole("MaxTotalJobs"),
         waiting_to_running_ratio=reader.number("WaitingToRunningRatio"),
-        processors=reader.whole("NumberOfProcessors"),
+        processors=reader.first_whole("NumberOfProcessors"),
         memory_mb=reader.first_whole("MaxRAM", "Memory"),
         platforms=reader.texts("Platform"),
         tags=reader.texts("Tag"),

@@ -13,6 +13,8 @@ from lodesman.services.pilots import hash_token
 from lodesman.store.journal import Transaction
 
 SCOPES = ("jobs:read", "jobs:write", "pilots:read", "admin")
+# The kind of a pilot that has not joined yet, known by its join token.
+JOINING = "join"
 USER_SCOPES = ("jobs:read", "jobs:write", "pilots:read")
 INSERT_TOKEN = """INSERT INTO token (hash, kind, account, scopes, note, created_at, expires_at)
 VALUES (?,?,?,?,?,?,?)"""
@@ -20,9 +22,12 @@ TOKENS = """SELECT t.hash, t.kind, t.account, t.pilot_id, t.scopes, t.expires_at
 FROM token t LEFT JOIN account a ON a.name = t.account WHERE t.kind IN ('user', 'service', 'pilot')"""
 
 
+JOINING_PILOT = f"SELECT pilot_id, expires_at FROM token WHERE hash = ? AND kind = '{JOINING}'"  # noqa: S608
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Who is asking. kind: user, service (our own background process) or pilot."""
+    """Who is asking. kind: user, service (our own background process), pilot, or join (a pilot before it has joined)."""
 
     kind: str
     name: str = ""
@@ -115,6 +120,12 @@ def find_principal(db: apsw.Connection, digest: bytes) -> Principal | None:
     """The owner of one token, None if it is unknown."""
     row = db.execute(f"{TOKENS} AND t.hash = ?", (digest,)).fetchone()
     return None if row is None else principal_of(row)
+
+
+def find_joining(db: apsw.Connection, digest: bytes) -> Principal | None:
+    """The pilot that may join with this token, None if there is none. It may ask hardly anything yet."""
+    row = db.execute(JOINING_PILOT, (digest,)).fetchone()
+    return None if row is None else Principal(kind=JOINING, pilot_id=row[0], expires_at=row[1])
 
 
 def principal_of(row: tuple[object, ...]) -> Principal:

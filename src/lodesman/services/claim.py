@@ -47,6 +47,7 @@ class Claim:
         "free",
         "live",
         "pilot_id",
+        "pools_version",
         "request",
         "session",
         "since",
@@ -68,6 +69,7 @@ class Claim:
         self.session = session
         self.free = free
         self.pilot_id = session.id
+        self.pools_version = live.pools.version
         self.request = session.request(free, live.pools)
         self.count = count
         self.claim_token = claim_token
@@ -89,14 +91,17 @@ class Claim:
             return PARKED
         return claimed
 
-    def refresh(self) -> bool:
-        """Take the request anew; says whether it changed."""
-        before, self.request = self.request, self.session.request(self.free, self.live.pools)
-        return self.request != before
+    def look_up_pools(self) -> None:
+        """Present what the queue serves now: the SubmitPools may have changed since the request was made."""
+        pools = self.live.pools
+        if self.pools_version != pools.version:
+            self.pools_version = pools.version
+            self.request = self.session.request(self.free, pools)
 
     def claim(self, tx: Transaction) -> list[Claimed]:
         """Choose and claim now; writes attempt, event and job rows."""
         live = self.live
+        self.look_up_pools()
         chosen = live.matcher.choose(self.request, self.count, now=tx.now, rng=live.rng, undo=tx.undo)
         if not chosen:
             return []

@@ -12,6 +12,7 @@ from typing import Any
 
 from lodesman.errors import InvalidRequest, NotFound
 from lodesman.jobs.states import ACTIVE, JobState, may_move
+from lodesman.services.forget import no_longer_known
 from lodesman.services.live import Live
 from lodesman.store import cohorts, jobs
 from lodesman.store.journal import Transaction
@@ -72,12 +73,18 @@ class Control:
         targets = [(first, last, self._submissions(tx, first, last)) for first, last in self.ranges]
         out = Outcome()
         for first, last, submissions in targets:
+            before = out.changed + out.refused
             for submission in submissions:
                 self._in_submission(tx, out, submission, (first, last))
+            if out.changed + out.refused == before:
+                out.refuse(first, "it was forgotten", count=last - first + 1)
         return out
 
     def _submissions(self, tx: Transaction, first: int, last: int) -> list[Any]:
-        found = [s for s in tx.read(SUBMISSIONS, (last, first)) if self.may(s[3], s[4], s[5])]
+        known = tx.read(SUBMISSIONS, (last, first))
+        found = [s for s in known if self.may(s[3], s[4], s[5])]
+        if not found and not known and last < self.live.ids.next_job:
+            raise no_longer_known(first, last)
         if not found:
             name = f"job {first}" if first == last else f"job from {first} to {last}"
             raise NotFound(f"There is no {name} that is yours.", first=first, last=last)
@@ -118,7 +125,7 @@ class Control:
         only = {"release": JobState.HELD, "hold": JobState.WAITING}.get(self.action, row.state)
         held_back = self.action == "reschedule" and row.state is JobState.HELD
         if row.state is not only or held_back or not may_move(row.state, TARGET[self.action]):
-            return f"it is {row.state}"
+            return self._waits(row.tq_id) if row.state is JobState.WAITING else f"it is {row.state}"
         if row.state is JobState.KILLED and self.action == "reschedule" and self._live_pilots(tx, row):
             # Between attempts at most one runs: the next may not begin before this one is gone.
             return "its last attempt is still being stopped; try again in a moment"
@@ -147,7 +154,7 @@ class Control:
             return
         new = TARGET[self.action]
         state = "Moved" if new is JobState.WAITING else new.value
-        cohorts.change_hole(tx, cohort.id, hole, run=run, state=state)
+        cohorts.change_hole(tx, cohort.id, hole, run=run, state=state, reason=self.reason)
         if new is JobState.WAITING:
             cohorts.new_run(tx, self.live.ids, cohort, run)
             self._runs_joined(tx, cohort.tq_id, run[1] - run[0])
@@ -155,12 +162,19 @@ class Control:
 
     def _waiting(self, tx: Transaction, out: Outcome, cohort: cohorts.Cohort, run: tuple[int, int]) -> None:
         if "" not in MEMBER_FROM[self.action]:
-            out.refuse(cohort.base + run[0], "it is Waiting", count=run[1] - run[0])
+            out.refuse(cohort.base + run[0], self._waits(cohort.tq_id), count=run[1] - run[0])
             return
         cohorts.add_hole(tx, cohort.id, run, state=TARGET[self.action].value, reason=self.reason)
         self.live.left(tx, cohort.tq_id, run[1] - run[0])
         tx.undo.append(partial(self.live.fronts.forget, cohort.tq_id))
         self._told(tx, out, cohort, run)
+
+    def _waits(self, tq_id: int) -> str:
+        """How a job stands that nobody holds: Waiting, or Held with its whole task queue."""
+        reason = self.live.held.get(tq_id)
+        if reason is None:
+            return "it is Waiting"
+        return f"it is Held until a queue can run it, and will be released then: {reason}"
 
     def _runs_joined(self, tx: Transaction, tq_id: int, count: int) -> None:
         self.live.known_again(tx, tq_id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,16 +19,12 @@ import msgspec
 from lodesman.batch import Backend, CancelOutcome
 from lodesman.director import (
     Breaker,
-    CandidateQueue,
     CeId,
     Decision,
     DirectorOptions,
-    Observation,
-    OwnPilots,
     PilotStanding,
     PilotView,
     PoolState,
-    QueueCaps,
     QueueId,
     Snapshot,
     TaskQueueDemand,
@@ -38,19 +34,23 @@ from lodesman.director import (
     succeeded,
     to_record,
 )
-from lodesman.matching import QueueOffer, ResourceRequest, director_weights, explain
+from lodesman.matching import QueueOffer, ResourceRequest, director_weights
+from lodesman.services.candidates import CandidateMaker, own_queues
+from lodesman.services.known_queues import KnownQueues, Waiting
 from lodesman.services.policy import Policy
-from lodesman.services.sessions import PoolMap, load_pools
+from lodesman.services.pool_map import KnownPools, PoolMap
 from lodesman.store.engine import only_row
-from lodesman.store.task_queues import load_queues
 
 log = logging.getLogger(__name__)
 
 PILOTS = """SELECT p.id, p.state, p.site, p.ce, p.queue, p.request, p.created_at, p.tq_id, p.drain, p.submitted_at,
 EXISTS (SELECT 1 FROM attempt a WHERE a.pilot_id = p.id AND a.ended_at IS NULL)
 FROM pilot p WHERE p.ended_at IS NULL"""
-NATIVE = "SELECT native_id, site, ce, queue FROM pilot WHERE id = ? AND state = 'Submitted' AND native_id IS NOT NULL"
+NATIVE = """SELECT native_id, vo, site, ce, queue FROM pilot
+WHERE id = ? AND state = 'Submitted' AND native_id IS NOT NULL"""
 RUNNING = "SELECT count(*) FROM attempt WHERE ended_at IS NULL"
+
+REQUEST = msgspec.json.Decoder(ResourceRequest)
 
 Post = Callable[[str, Any], Any]
 
@@ -71,23 +71,18 @@ class Director:
     breakers: dict[QueueId, Breaker] = field(default_factory=dict)
     buckets: dict[CeId, TokenBucket] = field(default_factory=dict)
     _answers: deque[tuple[QueueId, bool, str, float]] = field(default_factory=deque)
+    _known: KnownQueues | None = None
+    _pools: KnownPools | None = None
 
     def tick(self, now: float) -> int:
         """One iteration; returns how many pilots were placed."""
         self._hear()
-        queues = list(load_queues(self.db))
-        vos = sorted({key.vo for _, key, _ in queues} | set(self.policy.config.vos))
-        snapshot = Snapshot(
-            demands=self._demands(queues),
-            pilots=self._pilots(),
-            queues=self._candidates(vos, load_pools(self.db), now),
-            pools=self.pools(),
-            running_jobs=only_row(self.db, RUNNING)[0],
-            suspects=self.suspects,
-            breakers=self.breakers,
-            buckets=self.buckets,
-        )
-        decision = decide(snapshot, options=self.options, explain=explain, now=now, rng=self.rng)
+        self._known = self._known or KnownQueues(self.db)
+        self._pools = self._pools or KnownPools(self.db)
+        waiting, pool_map = self._known.look(), self._pools.look()
+        vos = sorted({key.vo for _, key, _ in waiting} | set(self.policy.config.vos))
+        snapshot = replace(self._snapshot(waiting, vos, now), table=self._known.table, serving=pool_map)
+        decision = decide(snapshot, options=self.options, now=now, rng=self.rng)
         self.suspects = decision.excess.suspects
         self.breakers = dict(decision.breakers)
         self.buckets = dict(decision.buckets)
@@ -96,27 +91,62 @@ class Director:
         if decision.excess.cancel:
             self._cancel(decision.excess.cancel)
         if decision.placement.placements:
-            self.launch(decision, {QueueId(*o.queue): o for vo in vos for o in self.policy.world(vo).offers})
+            self.launch(decision, self._offers_of(decision, vos, pool_map))
         return decision.placement.placed
+
+    def _snapshot(self, waiting: Sequence[Waiting], vos: Sequence[str], now: float) -> Snapshot:
+        """What there is, but for what is kept between iterations."""
+        rows = list(self.db.execute(PILOTS))
+        maker = CandidateMaker(
+            policy=self.policy,
+            backends=self.backends,
+            pools=self.options.submission_pools,
+            own=own_queues((row[1], QueueId(*row[2:5]), row[9] or row[6]) for row in rows),
+            now=now,
+        )
+        return Snapshot(
+            demands=self._demands(waiting),
+            pilots=[_view(row) for row in rows],
+            queues=maker.make(vos),
+            pools=self.pools(),
+            running_jobs=only_row(self.db, RUNNING)[0],
+            suspects=self.suspects,
+            breakers=self.breakers,
+            buckets=self.buckets,
+        )
+
+    def _offers(self, vos: Sequence[str]) -> dict[QueueId, QueueOffer]:
+        """The configuration of every queue that one of the VOs may use."""
+        return {QueueId(*offer.queue): offer for vo in vos for offer in self.policy.world(vo).offers}
+
+    def _offers_of(
+        self, decision: Decision, vos: Sequence[str], pool_map: PoolMap
+    ) -> dict[QueueId, QueueOffer]:
+        """The configuration of the queues that get pilots, with all the SubmitPools that they serve."""
+        offers = self._offers(vos)
+        return {
+            queue_id: replace(
+                offers[queue_id],
+                request=replace(offers[queue_id].request, submit_pools=pool_map.of_queue(queue_id)),
+            )
+            for queue_id in {one.queue_id for one in decision.placement.placements}
+        }
 
     def _cancel(self, pilot_ids: Sequence[int]) -> None:
         """Take back waiting pilots that nobody needs; one that has started meanwhile is told to end instead."""
-        backends: dict[QueueId, Backend] = {}
-        for vo in self.policy.config.vos:
-            for offer in self.policy.world(vo).offers:
-                backend = self.backends.get(offer.backend)
-                if backend is not None:
-                    backends[QueueId(*offer.queue)] = backend
-        for pilot_id in pilot_ids:
-            row = self.db.execute(NATIVE, (pilot_id,)).fetchone()
-            backend = None if row is None else backends.get(QueueId(*row[1:]))
-            if row is None or backend is None:
+        found = {pilot_id: self.db.execute(NATIVE, (pilot_id,)).fetchone() for pilot_id in pilot_ids}
+        rows = {pilot_id: row for pilot_id, row in found.items() if row is not None}
+        offers = self._offers(sorted({vo for _, vo, *_ in rows.values()}))
+        for pilot_id, (native_id, _, *queue) in rows.items():
+            offer = offers.get(QueueId(*queue))
+            backend = None if offer is None else self.backends.get(offer.backend)
+            if backend is None:
                 continue
-            outcome = backend.cancel([row[0]])[row[0]]
+            outcome = backend.cancel([native_id])[native_id]
             if outcome in (CancelOutcome.REMOVED, CancelOutcome.ENDED):
                 self.post("ended", {"pilot": pilot_id, "state": "Aborted", "reason": "not needed any more"})
 
-    def _demands(self, queues: Sequence[Any]) -> list[TaskQueueDemand]:
+    def _demands(self, queues: Sequence[Waiting]) -> list[TaskQueueDemand]:
         shares = self.policy.shares()
         weights = director_weights(queues, shares)
         return [
@@ -129,83 +159,6 @@ class Director:
             )
             for tq_id, key, waiting in queues
         ]
-
-    def _pilots(self) -> list[PilotView]:
-        return [
-            PilotView(
-                pilot_id=number,
-                standing=_standing(state, bool(drain), bool(busy)),
-                request=msgspec.json.decode(request, type=ResourceRequest),
-                submitted_at=submitted or created,
-                tq_id=tq_id,
-            )
-            for number, state, _, _, _, request, created, tq_id, drain, submitted, busy in self.db.execute(
-                PILOTS
-            )
-        ]
-
-    def _candidates(self, vos: Sequence[str], pools: PoolMap, now: float) -> list[CandidateQueue]:
-        own = self._own_pilots()
-        templates: dict[QueueId, dict[str, ResourceRequest]] = {}
-        offers: dict[QueueId, QueueOffer] = {}
-        for vo in vos:
-            for offer in self.policy.world(vo).offers:
-                queue_id = QueueId(*offer.queue)
-                served = pools.of_queue((queue_id.site, queue_id.ce, queue_id.queue))
-                templates.setdefault(queue_id, {})[vo] = replace(offer.request, submit_pools=served)
-                offers[queue_id] = offer
-        return [
-            self._candidate(
-                queue_id,
-                templates=by_vo,
-                offer=offers[queue_id],
-                own=own.get(queue_id, OwnPilots()),
-                now=now,
-            )
-            for queue_id, by_vo in templates.items()
-        ]
-
-    def _candidate(
-        self,
-        queue_id: QueueId,
-        *,
-        templates: dict[str, ResourceRequest],
-        offer: QueueOffer,
-        own: OwnPilots,
-        now: float,
-    ) -> CandidateQueue:
-        settings = offer.settings
-        backend = self.backends.get(offer.backend)
-        load = backend.load((queue_id.site, queue_id.ce, queue_id.queue)) if backend else None
-        seen_at, source = (load.observed_at, offer.backend) if load else (now, "nobody")
-        caps = QueueCaps()
-        return CandidateQueue(
-            queue_id=queue_id,
-            templates=templates,
-            submission_pools=self.options.submission_pools,
-            load_waiting=Observation(
-                value=load.waiting if load else None, observed_at=seen_at, source=source
-            ),
-            load_running=Observation(
-                value=load.running if load else None, observed_at=seen_at, source=source
-            ),
-            own=own,
-            caps=QueueCaps(
-                max_waiting=_or(settings.max_waiting_jobs, caps.max_waiting),
-                max_total=_or(settings.max_total_jobs, caps.max_total),
-            ),
-            closed="" if backend else f"there is no backend {offer.backend!r} here",
-        )
-
-    def _own_pilots(self) -> dict[QueueId, OwnPilots]:
-        waiting: Counter[QueueId] = Counter()
-        running: Counter[QueueId] = Counter()
-        for row in self.db.execute(PILOTS):
-            (running if row[1] == "Running" else waiting)[QueueId(*row[2:5])] += 1
-        return {
-            queue_id: OwnPilots(waiting=waiting[queue_id], running=running[queue_id])
-            for queue_id in {*waiting, *running}
-        }
 
     def told(self, queue_id: QueueId, *, accepted: bool, reason: str, now: float) -> None:
         """What a batch system said to a submission; called by any thread, heard at the next iteration."""
@@ -222,13 +175,22 @@ class Director:
                 self.breakers[queue_id] = failed(breaker, now=now, rules=self.options.breaker, reason=reason)
 
 
+def _view(row: Sequence[Any]) -> PilotView:
+    """A pilot from a row of PILOTS. As at a claim, it serves the SubmitPools of its queue as they are now."""
+    number, state, site, ce, queue, text, created, tq_id, drain, submitted, busy = row
+    request = replace(REQUEST.decode(text), site=site, ce=ce, queue=queue, submit_pools=())
+    return PilotView(
+        pilot_id=number,
+        standing=_standing(state, bool(drain), bool(busy)),
+        request=request,
+        submitted_at=submitted or created,
+        tq_id=tq_id,
+    )
+
+
 def _standing(state: str, drain: bool, busy: bool) -> PilotStanding:
     if drain:
         return PilotStanding.DRAINING
     if state == "Running":
         return PilotStanding.BUSY if busy else PilotStanding.IDLE
     return PilotStanding.SUBMITTING if state == "Prepared" else PilotStanding.WAITING
-
-
-def _or(value: int | None, default: int | None) -> int | None:
-    return default if value is None else value

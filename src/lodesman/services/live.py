@@ -14,8 +14,8 @@ from typing import Any, Protocol, cast
 import apsw
 
 from lodesman.matching import Matcher, Parked, ResourceRequest, TaskQueueKey, key_to_json
-from lodesman.services.sessions import load_pools
-from lodesman.store import task_queues
+from lodesman.services.pool_map import Place, PoolMap
+from lodesman.store import submit_pools, task_queues
 from lodesman.store.claim_log import ClaimLog, replay
 from lodesman.store.engine import only_row
 from lodesman.store.fronts import Candidate, Fronts
@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 FEW_GROUPS = 4
 SHARE_SAMPLE = 64
+# The limit of the index that keeps task queues apart which no configured queue can run.
+IMPOSSIBLE = "impossible"
 
 
 class Ticket(Hashable, Protocol):
@@ -40,8 +42,8 @@ class Ticket(Hashable, Protocol):
     def claim(self, tx: Transaction) -> list[Any]:
         """Claim what fits now."""
 
-    def refresh(self) -> bool:
-        """Take the request anew (a SubmitPool was added); says whether it changed."""
+    def look_up_pools(self) -> None:
+        """Present the SubmitPools that the queue serves now."""
 
 
 class Live:
@@ -53,8 +55,11 @@ class Live:
         self.claims = ClaimLog(only_row(db, "SELECT claims_at FROM leadership")[0])
         self.matcher = Matcher()
         self.fronts = Fronts(self.claims)
-        self.pools = load_pools(db)
-        self.parked = Parked(self.matcher.index)
+        self.pools = PoolMap.load(db)
+        self.last_pass = submit_pools.last_pass(db)
+        # Task queues that no configured queue can run, with the reason: their waiting jobs are Held.
+        self.held = task_queues.load_holds(db)
+        self.parked = Parked(self.matcher.index, self.pools.serves)
         self.rng = rng
         # (job, attempt) -> reason: live attempts whose payload the pilot must stop.
         self.kill_orders: dict[int, dict[tuple[int, int], str]] = {}
@@ -64,8 +69,11 @@ class Live:
         self._observed = 0
         # task queues that got jobs in this batch, for requests that wait
         self.filled: dict[int, int] = {}
+        index = self.matcher.index
         for tq_id, key, waiting in task_queues.load_queues(db):
-            self.matcher.index.put(tq_id, key, waiting, now=now)
+            index.put(tq_id, key, waiting, now=now)
+            if tq_id in self.held:
+                index.block(tq_id, IMPOSSIBLE)
 
     def observes_shares(self) -> bool:
         """Is this a claim whose eligible groups are recorded? Each one with few groups, else a sample.
@@ -75,19 +83,24 @@ class Live:
         self._observed += 1
         return self._observed % SHARE_SAMPLE == 0 or self.matcher.index.group_numbers() <= FEW_GROUPS
 
-    def queue_for(self, tx: Transaction, key: TaskQueueKey) -> int:
-        """The task queue with this key, made if it is new."""
-        index = self.matcher.index
-        known = index.find(key)
+    def queue_for(self, tx: Transaction, key: TaskQueueKey, requirements: str = "") -> int:
+        """The task queue with this key, made if it is new. `requirements`: what its SubmitPool stands for."""
+        known = self.matcher.index.find(key)
         if known is not None:
             return known
         stored = task_queues.find_queue(tx, key_to_json(key))
         tq_id = self.ids.task_queue() if stored is None else stored
         if stored is None:
-            task_queues.insert_queue(tx, tq_id, key)
-        index.put(tq_id, key, 0, now=tx.now)
-        tx.undo.append(partial(index.remove, tq_id))
+            task_queues.insert_queue(tx, tq_id, key, requirements)
+        self._put(tx, tq_id, key)
         return tq_id
+
+    def _put(self, tx: Transaction, tq_id: int, key: TaskQueueKey) -> None:
+        index = self.matcher.index
+        index.put(tq_id, key, 0, now=tx.now)
+        if tq_id in self.held:
+            index.block(tq_id, IMPOSSIBLE)
+        tx.undo.append(partial(index.remove, tq_id))
 
     def joined(self, tx: Transaction, tq_id: int, count: int) -> None:
         """`count` jobs became Waiting in a task queue."""
@@ -138,11 +151,19 @@ class Live:
         self.joined(tx, tq_id, 1)
 
     def known_again(self, tx: Transaction, tq_id: int) -> None:
-        """Put a task queue back into the index if it was forgotten there while it was empty."""
+        """Jobs come back to a task queue: put it into the index if it was forgotten there while it was empty.
+
+        Its SubmitPool is made again if it was removed meanwhile; the next pass, which is asked for, finds its queues.
+        """
         index = self.matcher.index
         if not index.has(tq_id):
-            index.put(tq_id, task_queues.read_key(tx, tq_id), 0, now=tx.now)
-            tx.undo.append(partial(index.remove, tq_id))
+            self._put(tx, tq_id, task_queues.read_key(tx, tq_id))
+        pool = index.key(tq_id).submit_pool
+        if pool:
+            tx.later(submit_pools.STORE_AGAIN, (tx.now, tq_id))
+            if pool not in self.pools.known:
+                self.serve(tx, {pool: 0})
+                submit_pools.ask_for_pass(tx)
 
     def add_row(self, tx: Transaction, tq_id: int, candidate: Candidate) -> None:
         """A new row joined the end of a task queue."""
@@ -181,6 +202,13 @@ class Live:
         if ticket is not None and self.unpark(tx, ticket):
             tx.answers.append((ticket.answer, []))
 
+    def ticket_of(self, pilot_id: int) -> Ticket | None:
+        """What a pilot waits for, if it does."""
+        ticket = self._tickets.get(pilot_id)
+        if ticket is not None:
+            ticket.look_up_pools()
+        return ticket
+
     def _enter(self, ticket: Ticket) -> None:
         self._tickets[ticket.pilot_id] = ticket
         self.parked.park(ticket, ticket.request, ticket.count, ticket.since)
@@ -192,24 +220,88 @@ class Live:
         self.parked.leave(ticket)
         return True
 
-    def add_pool(self, pool: str, queues: list[tuple[str, str, str]]) -> None:
-        """A SubmitPool is served from now on; requests that wait in its queues see it at once."""
-        self.pools.add(pool, queues)
-        self._refresh_tickets()
+    # --- SubmitPools ---------------------------------------------------------------------------------------
 
-    def replace_pools(self, pools: Mapping[str, list[tuple[str, str, str]]]) -> None:
-        """SubmitPools are served by other queues now. Pools that are not named keep theirs.
+    def name_queue(self, tx: Transaction, place: Place) -> int:
+        """The bit of a queue in the masks of SubmitPools; a queue that has none is given one."""
+        bit = self.pools.bit(place)
+        if bit is None:
+            bit = self.pools.name_queue(place)
+            tx.undo.append(partial(self.pools.forget_queue, place))
+            tx.later(submit_pools.INSERT_QUEUE, (bit, *place))
+        return bit
 
-        Their jobs that wait count as new: requests that wait may be served by them now.
-        """
-        self.pools.replace(pools)
-        self._refresh_tickets()
-        for tq_id, key, waiting in self.matcher.index.queues():
-            if waiting and key.submit_pool in pools:
-                self.filled[tq_id] = waiting
+    def forget_queue(self, tx: Transaction, place: Place, in_use: int) -> None:
+        """A queue is configured no more. It keeps its bit as long as that is among those `in_use`."""
+        bit = self.pools.bit(place)
+        if bit is not None and not in_use >> bit & 1:
+            self.pools.forget_queue(place)
+            tx.undo.append(partial(self.pools.name_queue_again, place, bit))
+            tx.later(submit_pools.DELETE_QUEUE, (bit,))
 
-    def _refresh_tickets(self) -> None:
-        for ticket in list(self._tickets.values()):
-            if ticket.refresh():
-                self.parked.leave(ticket)
-                self.parked.park(ticket, ticket.request, ticket.count, ticket.since)
+    def passed(self, tx: Transaction, config: str) -> submit_pools.PassRow:
+        """All SubmitPools were evaluated by this configuration."""
+        tx.undo.append(partial(setattr, self, "last_pass", self.last_pass))
+        self.last_pass = submit_pools.PassRow(self.last_pass.id + 1, tx.now, config)
+        return self.last_pass
+
+    def serve(self, tx: Transaction, masks: Mapping[str, int]) -> None:
+        """These SubmitPools are served by these queues from now on; what waits on either side sees it at once."""
+        pools = self.pools
+        winners = {pool for pool, mask in masks.items() if mask & ~(pools.mask(pool) or 0)}
+        tx.undo.append(partial(pools.put_back, pools.put(masks)))
+        submit_pools.pools_changed(tx)
+        if winners and self._tickets:
+            # Jobs that wait count as new: requests that wait may be served by them now.
+            for tq_id, key, waiting in self.matcher.index.queues():
+                if waiting and key.submit_pool in winners:
+                    self.filled[tq_id] = waiting
+
+    def forget_pools(self, tx: Transaction, gone: Iterable[str]) -> None:
+        """No job needs these SubmitPools any more."""
+        tx.undo.append(partial(self.pools.put_back, self.pools.remove(gone)))
+        submit_pools.pools_changed(tx)
+
+    # --- task queues that nothing can run --------------------------------------------------------------------
+
+    def hold(self, tx: Transaction, tq_id: int, reason: str) -> int:
+        """No configured queue can run a task queue: its waiting jobs are Held. Returns how many were not before."""
+        before = self.held.get(tq_id)
+        if before is not None:
+            self.held[tq_id] = reason
+            tx.undo.append(partial(self.held.__setitem__, tq_id, before))
+            task_queues.say_why_held(tx, tq_id, reason)
+            return 0
+        self.known_again(tx, tq_id)
+        index = self.matcher.index
+        index.block(tq_id, IMPOSSIBLE)
+        self.held[tq_id] = reason
+        tx.undo.append(partial(self._unhold, tq_id))
+        task_queues.hold(tx, self.ids.event(), tq_id, reason)
+        return index.waiting(tq_id)
+
+    def release(self, tx: Transaction, tq_id: int, reason: str) -> int:
+        """A queue can run the task queue again; returns how many jobs wait in it now."""
+        held = self.held.pop(tq_id, None)
+        if held is None:
+            return 0
+        index = self.matcher.index
+        tx.undo.append(partial(self._hold_again, tq_id, held))
+        jobs = index.waiting(tq_id)
+        task_queues.release(tx, self.ids.event() if jobs else None, tq_id, reason)
+        if jobs:
+            index.unblock(tq_id, IMPOSSIBLE)
+            self.filled[tq_id] = self.filled.get(tq_id, 0) + jobs
+        elif index.has(tq_id):
+            index.unblock(tq_id, IMPOSSIBLE)
+        return jobs
+
+    def _unhold(self, tq_id: int) -> None:
+        self.held.pop(tq_id, None)
+        if self.matcher.index.has(tq_id):
+            self.matcher.index.unblock(tq_id, IMPOSSIBLE)
+
+    def _hold_again(self, tq_id: int, reason: str) -> None:
+        self.held[tq_id] = reason
+        if self.matcher.index.has(tq_id):
+            self.matcher.index.block(tq_id, IMPOSSIBLE)

@@ -1,4 +1,8 @@
-"""Names of members: `render_%n` is stored once for a million jobs and shown as `render_0000017`."""
+"""Names of jobs that their submission does not tell.
+
+Of a parametric one `render_%n` is stored once for a million jobs and shown as `render_0000017`; of a batch each job has
+its name in its template, which is stored for it anyway.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,9 @@ from lodesman.store.views import Row
 KEEP = 64
 # Submissions that list more than this are not read for the sake of a name.
 MOST_BYTES = 1 << 20
+IN_TEMPLATES = (
+    """SELECT id, body ->> '$.spec.name' FROM template WHERE id IN (SELECT value FROM json_each(?))"""
+)
 MEMBERS = "SELECT CASE WHEN length(members) <= ? THEN members END FROM submission WHERE id = ?"
 
 
@@ -26,11 +33,19 @@ class MemberNames:
         self._known: OrderedDict[int, Template | None] = OrderedDict()
 
     def fill(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """The rows with each member's own name; a name that cannot be filled stays as it is."""
-        for row in rows:
-            if row["name"] and "%" in row["name"]:
+        """The rows with each job's own name; a name that cannot be filled stays as it is."""
+        found = list(rows)
+        nameless = {row["template"] for row in found if not row["name"]}
+        own = self._in_templates(nameless) if nameless else {}
+        for row in found:
+            if not row["name"]:
+                row["name"] = own.get(row["template"]) or ""
+            if "%" in row["name"]:
                 row["name"] = self._name(row)
             yield row
+
+    def _in_templates(self, templates: set[int]) -> dict[int, str | None]:
+        return dict(self._db.execute(IN_TEMPLATES, (msgspec.json.encode(sorted(templates)).decode(),)))
 
     def _name(self, row: Row) -> str:
         number = row["submission"]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import apsw
 import msgspec
 
 from lodesman.errors import Conflict, Unauthorized
@@ -21,6 +22,17 @@ VALUES (?,?,?,?,?,?,?)"""
 FIND_JOIN = (
     "SELECT pilot_id, expires_at, nonce, kind FROM token WHERE hash = ? AND kind IN ('join', 'joined')"
 )
+
+
+JOINING = f"""SELECT {pilots.COLUMNS} FROM pilot WHERE id =
+(SELECT pilot_id FROM token WHERE hash = ? AND kind IN ('join', 'joined'))"""  # noqa: S608
+SET_PLACE = "UPDATE pilot SET site = ?, ce = ?, queue = ?, request = ? WHERE id = ?"
+
+
+def joining_pilot(db: apsw.Connection, join_token: str) -> pilots.PilotRow | None:
+    """The pilot of a join token, None if the token is unknown."""
+    found = db.execute(JOINING, (hash_token(join_token),)).fetchone()
+    return None if found is None else pilots.row_of(found)
 
 
 def hash_token(token: str) -> bytes:
@@ -100,6 +112,14 @@ class PilotSubmitted:
 
 
 @dataclass(frozen=True, slots=True)
+class Settled:
+    """The queue (site, CE, queue) of a pilot that found it out itself, and what is configured of it, as JSON."""
+
+    place: tuple[str, str, str]
+    request: str
+
+
+@dataclass(frozen=True, slots=True)
 class Joined:
     """The answer to a pilot that joined: its row and its new token."""
 
@@ -112,13 +132,15 @@ class Joined:
 class Join:
     """A pilot exchanges its one-time join token for a token bound to its lease.
 
-    The same join token with the same nonce may be used again: the answer was lost.
+    The same join token with the same nonce may be used again: the answer was lost. `settled`: the queue that it
+    found itself in, for a pilot that was sent to none.
     """
 
     live: Live
     join_token: str
     nonce: str
     node: dict[str, Any]
+    settled: Settled | None = None
 
     def apply(self, tx: Transaction) -> Joined:
         """Raises Unauthorized for an unknown, used or expired join token; Conflict if the pilot ended."""
@@ -144,7 +166,14 @@ class Join:
             "UPDATE pilot SET joined_at = ?, last_seen = ?, node = ? WHERE id = ?",
             (tx.now, tx.now, msgspec.json.encode(self.node).decode(), pilot_id),
         )
-        return Joined(row, token, self.node)
+        return Joined(self._placed(tx, row), token, self.node)
+
+    def _placed(self, tx: Transaction, row: pilots.PilotRow) -> pilots.PilotRow:
+        if self.settled is None or (row.site and row.ce and row.queue):
+            return row
+        site, ce, queue = self.settled.place
+        tx.write(SET_PLACE, (site, ce, queue, self.settled.request, row.id))
+        return replace(row, site=site, ce=ce, queue=queue, request=self.settled.request)
 
 
 @dataclass(slots=True)

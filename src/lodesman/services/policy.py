@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 
 from lodesman.errors import Forbidden, InvalidJob
 from lodesman.matching import GroupShare, TaskQueueKey, offers_of
+from lodesman.matching.shares import DEFAULT_SHARE
 from lodesman.resources import GroupConfig, QueueId, QueueTable, ResourceConfig
 from lodesman.services.accounts import Principal
 from lodesman.submission import World
@@ -15,11 +17,21 @@ VERDICTS_KEPT = 100_000
 
 @dataclass(slots=True)
 class Policy:
-    """Resources, groups and shares. `verdicts` remembers per key whether it is possible ('' = yes)."""
+    """Resources, groups and shares. `verdicts` remembers per key whether it is possible ('' = yes).
+
+    `add_eligible_sites`: descriptions of jobs with Requirements name the sites that fulfil them. `digest`: equal
+    for equal resources, in every process.
+    """
 
     config: ResourceConfig
+    add_eligible_sites: bool = False
     worlds: dict[str, World] = field(default_factory=dict)
     verdicts: dict[TaskQueueKey, str] = field(default_factory=dict)
+    digest: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        resources = repr((self.config.types.all(), self.config.tree))
+        self.digest = hashlib.sha256(resources.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def world(self, vo: str) -> World:
         """The world of one VO, made at its first use."""
@@ -39,6 +51,11 @@ class Policy:
             name: GroupShare(share=group.share, job_sharing=group.job_sharing, background=group.background)
             for name, group in self.config.groups.items()
         }
+
+    def share_of(self, group: str) -> float:
+        """The share of a group, the default one if it is not configured."""
+        found = self.config.groups.get(group)
+        return DEFAULT_SHARE if found is None else found.share
 
     def sharing_groups(self) -> frozenset[str]:
         """The groups whose members share their jobs."""

@@ -34,11 +34,13 @@ from lodesman.services.payloads import payload
 from lodesman.services.policy import VERDICTS_KEPT, Policy
 from lodesman.services.sandboxes import uploaded_size
 from lodesman.services.submit import NewPool, PreparedCohort, PreparedSubmission
-from lodesman.submission import Draft, World, optimize
+from lodesman.submission import Draft, Obstacles, World, eligible_sites, find_obstacles, optimize
 
 MOST_VARYING_INPUTS = 10_000
+FEW_RUNS = 5
 Form = Literal["jdl", "cfg", "json"]
 Positions = Mapping[str, tuple[int, int]] | None
+Runs = tuple[tuple[int, int], ...]
 ENCODER = msgspec.json.Encoder()
 # The fields of a spec that decide its task queue, but for the Requirements.
 KEY_VALUES = attrgetter(
@@ -63,13 +65,14 @@ class Body(Protocol):
 class _Preparation:
     """One submission being prepared: who, where to, and what was found so far."""
 
-    def __init__(self, body: Body, who: Principal, policy: Policy, db: apsw.Connection) -> None:
+    def __init__(self, body: Body, who: Principal, policy: Policy, db: apsw.Connection | None) -> None:
         self.body = body
         self.who = who
         self.policy = policy
         self.db = db
         self.notices: list[Notice] = []
         self.pools: dict[str, NewPool] = {}
+        self.sites: set[str] = set()
         self.group = ""
         self._uploads: dict[str, tuple[str, int]] = {}
         self._world: World | None = None
@@ -96,13 +99,13 @@ class _Preparation:
         world = self.world(description.group)
         for cohort in cohorts(description, positions=positions):
             draft = self._optimized(cohort.spec, world)
-            if draft.never and not self.body.hold_if_impossible:
-                raise Impossible(
-                    f"The job can never run: {draft.never}.",
-                    hint="Change it, or submit it with --hold-if-impossible to keep it Held until a queue appears.",
-                )
             assert draft.key is not None  # noqa: S101
-            template, expand = self._stored(cohort.spec, description.members)
+            if draft.never and not self.body.hold_if_impossible:
+                found = find_obstacles(draft.key, cohort.spec.requirements, world)
+                raise _refusal(draft.never, cohort.runs, description.members, found)
+            sites = eligible_sites(draft, world) if self.policy.add_eligible_sites else ()
+            self.sites.update(sites)
+            template, expand = self._stored(cohort.spec, description.members, sites)
             yield PreparedCohort(
                 key=draft.key,
                 template=template,
@@ -137,14 +140,21 @@ class _Preparation:
             )
         return draft
 
-    def _stored(self, spec: JobSpec, members: ParametricMembers | None) -> tuple[str, bool]:
-        """The template as it is stored, and whether it must be filled in at the claim."""
+    def _stored(
+        self, spec: JobSpec, members: ParametricMembers | None, sites: tuple[str, ...] = ()
+    ) -> tuple[str, bool]:
+        """The template as it is stored, and whether it must be filled in at the claim.
+
+        `sites`: those that can run it, if they are to be named in its description.
+        """
+        more = {"sites": sites} if sites else {}
         if members is None or not needs_expansion(spec, members):
-            return ENCODER.encode(payload(spec, self._uploads_of(spec.input_sandbox))).decode(), False
+            told = payload(spec, self._uploads_of(spec.input_sandbox)) | more
+            return ENCODER.encode(told).decode(), False
         names = set(spec.input_sandbox)
         if any("%" in name for name in names):
             names = self._names_of_all(spec, members)
-        stored = {"spec": spec_to_json(spec), "uploads": self._uploads_of(names)}
+        stored = {"spec": spec_to_json(spec), "uploads": self._uploads_of(names), **more}
         return ENCODER.encode(stored).decode(), True
 
     def _names_of_all(self, spec: JobSpec, members: ParametricMembers) -> set[str]:
@@ -165,6 +175,8 @@ class _Preparation:
         known = self._uploads.get(name)
         if known is not None:
             return known
+        if self.db is None:
+            return "", 0
         announced = self.body.sandboxes.get(name)
         if announced is None or uploaded_size(self.db, self.who.name, announced.sha256) != announced.size:
             raise InvalidJob(
@@ -175,18 +187,25 @@ class _Preparation:
         self._uploads[name] = announced.sha256, announced.size
         return self._uploads[name]
 
+    def inputs(self) -> tuple[str, ...]:
+        """The checksums of all uploaded files that are named, each once."""
+        return tuple({sha256 for sha256, _ in self._uploads.values()})
+
 
 def prepare(
-    body: Body, who: Principal, policy: Policy, db: apsw.Connection
+    body: Body, who: Principal, policy: Policy, db: apsw.Connection | None
 ) -> tuple[PreparedSubmission, Sequence[Notice]]:
-    """Check a submission. Raises SyntaxFault, InvalidJob, Impossible, TooLarge, Forbidden, InvalidRequest."""
+    """Check a submission; without a database whether its input files were uploaded is not asked (nor stored).
+
+    Raises SyntaxFault, InvalidJob, Impossible, TooLarge, Forbidden, InvalidRequest.
+    """
     work = _Preparation(body, who, policy, db)
     single, positions, many = _descriptions(body)
     if single is not None:
         parts = list(work.cohorts_of(single, 0, positions))
         count = single.members.count if single.members else 1
         name, members = single.spec.name, single.members
-        record = ENCODER.encode(single.record).decode()
+        record = ENCODER.encode(_with_sites(single.record, work.sites)).decode()
     else:
         parts, count = _batch(work, many)
         name, members, record = "", None, ""
@@ -201,9 +220,19 @@ def prepare(
         count=count,
         cohorts=tuple(parts),
         pools=tuple(work.pools.values()),
+        inputs=work.inputs(),
         request_id=body.request_id,
+        config=policy.digest,
     )
     return prepared, work.notices
+
+
+def _with_sites(record: Mapping[str, Any], sites: set[str]) -> Mapping[str, Any]:
+    """A description with the sites that can run it as its Site, if they are to be named (RFC #7)."""
+    if not sites:
+        return record
+    others = {name: value for name, value in record.items() if name.lower() not in ("site", "sites")}
+    return {**others, "Site": sorted(sites)}
 
 
 def _batch(work: _Preparation, many: Iterator[Description]) -> tuple[list[PreparedCohort], int]:
@@ -218,6 +247,24 @@ def _batch(work: _Preparation, many: Iterator[Description]) -> tuple[list[Prepar
             raise _naming(wrong, position) from None
         count += 1
     return parts, count
+
+
+def _refusal(never: str, runs: Runs, members: ParametricMembers | None, found: Obstacles) -> Impossible:
+    """What a submission is refused with of which no queue can run these members."""
+    lost = sum(stop - start for start, stop in runs)
+    who, which = "The job", {}
+    if members is not None and lost < members.count:
+        ranges = [[start, stop - 1] for start, stop in runs[:FEW_RUNS]]
+        told = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
+        more = ", ..." if len(runs) > FEW_RUNS else ""
+        who = f"Member{'' if lost == 1 else 's'} {told}{more} ({lost} of {members.count})"
+        which = {"members": ranges, "jobs": lost}
+    return Impossible(
+        f"{who} can never run: {never}.",
+        hint="Change it, or submit it with --hold-if-impossible to keep it Held until a queue appears.",
+        queues=found.as_dict(),
+        **which,
+    )
 
 
 def _named(many: Iterator[Description]) -> Iterator[Description]:

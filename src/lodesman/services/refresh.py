@@ -1,6 +1,7 @@
-"""Taking in a changed configuration: shares, and which queues serve which SubmitPool (RFC #7).
+"""What the writer does with a changed configuration: shares, SubmitPools, and task queues that nothing can run.
 
-The mapping is evaluated outside the writer and swapped as a whole, with one time stamp for all pools.
+SubmitPools are evaluated outside the writer (`services.pool_pass`). It is given the difference, with the pass that this
+was a difference to: a pass that came between, or another configuration, refuses it.
 """
 
 from __future__ import annotations
@@ -8,64 +9,137 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import apsw
-import msgspec
+from msgspec import Struct
 
-from lodesman.errors import InvalidJob
+from lodesman.errors import Conflict
 from lodesman.matching import GroupShare
 from lodesman.services.live import Live
-from lodesman.services.policy import Policy
+from lodesman.services.pool_map import Place
+from lodesman.store import submit_pools
 from lodesman.store.journal import Transaction
+from lodesman.store.submit_pools import PassRow
 
-Queues = list[tuple[str, str, str]]
+Holds = list[tuple[int, str]]
 
 
-def pool_queues(db: apsw.Connection, policy: Policy) -> dict[str, Queues]:
-    """For every stored SubmitPool the queues that are eligible as things are configured now.
+class Difference(Struct, frozen=True, kw_only=True):
+    """What an evaluation of all pools found to be different.
 
-    A pool whose Requirements the declared types cannot read any more has no queue.
+    previous: the pass it was compared with. answers: how many passes had been asked for. config: the digest of the
+    configuration. masks: the pools whose queues changed, as hexadecimal numbers. gone: queues that are configured
+    no more. seconds: how long the evaluation took.
     """
-    found: dict[str, Queues] = {}
-    for pool, text, vo in db.execute("SELECT id, requirements, vo FROM submit_pool"):
-        wanted = {name: values for name, (_, values) in msgspec.json.decode(text).items()}
-        try:
-            mask = policy.world(vo).table.eligible_mask(wanted)
-        except InvalidJob:
-            mask = 0
-        found[pool] = [(q.site, q.ce, q.queue) for q in policy.queues_of_mask(vo, mask)]
-    return found
+
+    previous: int
+    answers: int
+    config: str
+    cause: str
+    pools: int
+    seconds: float
+    masks: dict[str, str] = {}
+    gone: list[Place] = []
+
+
+class Judgement(Struct, frozen=True, kw_only=True):
+    """Task queues that no configured queue can run, and those that one can run again, each with the reason."""
+
+    number: int
+    hold: Holds = []
+    release: Holds = []
+
+
+class Cleaning(Struct, frozen=True, kw_only=True):
+    """Pools that no job needs since now, that jobs need again, and that no job needed since `unused_before`."""
+
+    mark: list[str] = []
+    unmark: list[str] = []
+    remove: list[str] = []
+    unused_before: float = 0.0
+
+
+@dataclass(slots=True)
+class NameQueues:
+    """Give configured queues a bit in the masks of SubmitPools."""
+
+    live: Live
+    places: list[Place]
+
+    def apply(self, tx: Transaction) -> int:
+        """Returns how many had none."""
+        new = [place for place in self.places if self.live.pools.bit(place) is None]
+        for place in new:
+            self.live.name_queue(tx, place)
+        return len(new)
 
 
 @dataclass(slots=True)
 class RefreshPools:
-    """Swap the mapping of SubmitPools to queues; the time stamp moves even when nothing changed."""
+    """Swap the mapping of SubmitPools to queues: one pass, with one time stamp for all, even if nothing changed."""
 
     live: Live
-    pools: Mapping[str, Queues]
+    found: Difference
+    config: str
+
+    def apply(self, tx: Transaction) -> PassRow:
+        """Writes only what changed. Raises Conflict if the difference is one to something else."""
+        live, found = self.live, self.found
+        if found.previous != live.last_pass.id:
+            raise Conflict(f"Pass {live.last_pass.id} of the SubmitPools came between.")
+        if found.config != self.config:
+            raise Conflict("The SubmitPools were evaluated by another configuration than this process has.")
+        # A pool that was removed meanwhile stays removed.
+        masks = {pool: int(text, 16) for pool, text in found.masks.items() if pool in live.pools.known}
+        if masks:
+            live.serve(tx, masks)
+            rows = [(submit_pools.bitmap(mask), pool) for pool, mask in masks.items()]
+            tx.later_many(submit_pools.SET_QUEUES, rows)
+        in_use = live.pools.any_pool() if found.gone else 0
+        for place in found.gone:
+            live.forget_queue(tx, place, in_use)
+        row = live.passed(tx, found.config)
+        counts = (found.cause, found.pools, len(masks), 0, 0, found.seconds)
+        submit_pools.store_pass(tx, row, counts)
+        tx.later(submit_pools.ANSWER, (found.answers,))
+        return row
+
+
+@dataclass(slots=True)
+class JudgeQueues:
+    """Hold and release whole task queues, by what the last pass found."""
+
+    live: Live
+    found: Judgement
+
+    def apply(self, tx: Transaction) -> dict[str, int]:
+        """Returns how many jobs each way. Raises Conflict if another pass came between."""
+        live, found = self.live, self.found
+        if found.number != live.last_pass.id:
+            raise Conflict(f"Pass {live.last_pass.id} of the SubmitPools came between.")
+        held = sum([live.hold(tx, tq_id, reason) for tq_id, reason in found.hold])
+        released = sum([live.release(tx, tq_id, reason) for tq_id, reason in found.release])
+        tx.later(submit_pools.COUNT_JOBS, (held, released, found.number))
+        return {"held": held, "released": released}
+
+
+@dataclass(slots=True)
+class CleanPools:
+    """Remove SubmitPools that no job has needed for the grace time (RFC #7: by an agent, at regular intervals).
+
+    A job that takes a pool into use clears its mark in its own transaction: what is still marked is not needed.
+    """
+
+    live: Live
+    found: Cleaning
 
     def apply(self, tx: Transaction) -> int:
-        """Writes only what changed; returns how many pools gained or lost queues."""
-        changed = 0
-        for pool, queues in self.pools.items():
-            before = {tuple(row) for row in tx.read(
-                "SELECT site, ce, queue FROM submit_pool_queue WHERE pool_id = ?", (pool,)
-            )}  # fmt: skip
-            now = set(queues)
-            if before == now:
-                continue
-            changed += 1
-            tx.later_many(
-                "DELETE FROM submit_pool_queue WHERE pool_id = ? AND site = ? AND ce = ? AND queue = ?",
-                [(pool, *queue) for queue in before - now],
-            )
-            tx.later_many(
-                "INSERT OR IGNORE INTO submit_pool_queue (pool_id, site, ce, queue) VALUES (?,?,?,?)",
-                [(pool, *queue) for queue in now - before],
-            )
-        tx.later("UPDATE submit_pool SET refreshed_at = ?", (tx.now,))
-        if changed:
-            self.live.replace_pools(self.pools)
-        return changed
+        """Returns how many were removed."""
+        found = self.found
+        tx.later_many(submit_pools.MARK, [(tx.now, pool) for pool in found.mark])
+        tx.later_many(submit_pools.UNMARK, [(pool,) for pool in found.unmark])
+        gone = submit_pools.remove_pools(tx, found.remove, unused_before=found.unused_before)
+        if gone:
+            self.live.forget_pools(tx, gone)
+        return len(gone)
 
 
 @dataclass(slots=True)

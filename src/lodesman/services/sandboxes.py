@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
+import msgspec
 
-from lodesman.errors import Forbidden, InvalidRequest, NotFound, TooLarge
+from lodesman.errors import Forbidden, InvalidJob, InvalidRequest, NotFound, TooLarge
 from lodesman.store.journal import Transaction
 
 HELD_BY_PILOT = """SELECT s.owner FROM attempt a JOIN job j ON j.id = a.job_id
@@ -19,22 +21,78 @@ JOIN template t ON t.id = j.template_id JOIN submission s ON s.id = j.submission
 WHERE a.pilot_id = ? AND a.ended_at IS NULL AND instr(t.body, ?) > 0 LIMIT 1"""
 LIVE_ATTEMPT = """SELECT 1 FROM attempt a JOIN job j ON j.last_attempt = a.id
 WHERE a.pilot_id = ? AND a.ended_at IS NULL AND j.id = ? AND j.attempt = ?"""
+RENEW = "UPDATE sandbox SET created_at = ?, unused_since = NULL WHERE owner = ? AND sha256 = ?"
+INSERT = "INSERT INTO sandbox (owner, sha256, size, created_at) VALUES (?,?,?,?)"
+USED = "SELECT files, bytes FROM sandbox_usage WHERE owner = ?"
+ADD_USED = """INSERT INTO sandbox_usage (owner, files, bytes) VALUES (?,?,?)
+ON CONFLICT (owner) DO UPDATE SET files = files + excluded.files, bytes = bytes + excluded.bytes"""
+MISSING = """SELECT 1 FROM json_each(?2) WHERE NOT EXISTS
+(SELECT 1 FROM sandbox WHERE owner = ?1 AND sha256 = value) LIMIT 1"""
+USE = "INSERT OR IGNORE INTO sandbox_use (owner, sha256, submission_id) VALUES (?,?,?)"
+SIZE = "SELECT size, unused_since FROM sandbox WHERE owner = ? AND sha256 = ?"
 
 
 @dataclass(slots=True)
 class RegisterSandbox:
-    """Record that an owner has uploaded a file."""
+    """Record that an owner has uploaded a file. `quota` in bytes of all its files together, 0 for none."""
 
     owner: str
     sha256: str
     size: int
+    quota: int = 0
 
     def apply(self, tx: Transaction) -> None:
-        """Idempotent."""
-        tx.later(
-            "INSERT OR IGNORE INTO sandbox (owner, sha256, size, created_at) VALUES (?,?,?,?)",
-            (self.owner, self.sha256, self.size, tx.now),
+        """Idempotent. Raises TooLarge beyond the quota."""
+        if tx.write(RENEW, (tx.now, self.owner, self.sha256)):
+            return
+        need_room(used_by(tx.db, self.owner), self.size, self.quota)
+        tx.write(INSERT, (self.owner, self.sha256, self.size, tx.now))
+        tx.write(ADD_USED, (self.owner, 1, self.size))
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What an owner has on the shelf."""
+
+    files: int
+    bytes: int
+
+
+def used_by(db: apsw.Connection, owner: str) -> Usage:
+    """What an owner has on the shelf."""
+    return Usage(*(db.execute(USED, (owner,)).fetchone() or (0, 0)))
+
+
+def need_room(used: Usage, size: int, quota: int) -> None:
+    """Raises TooLarge if a file of this size does not fit into the owner's quota (bytes; 0: there is none)."""
+    if quota and used.bytes + size > quota:
+        raise TooLarge(
+            f"Your input files would take {_mb(used.bytes + size)}: {_mb(used.bytes)} are there, {_mb(quota)} allowed.",
+            hint="Delete jobs that you need no more (lode delete JOB): files that no job names go a day later. "
+            "Or ask an administrator for a larger sandbox_quota_mb.",
+            limit=quota,
+            used=used.bytes,
+            size=size,
         )
+
+
+def _mb(size: int) -> str:
+    return f"{size / (1 << 20):,.1f} MB"
+
+
+def need_all(tx: Transaction, owner: str, inputs: Sequence[str]) -> None:
+    """Raises InvalidJob unless all these files are there: one may have been removed since they were asked for."""
+    if inputs and tx.read(MISSING, (owner, msgspec.json.encode(inputs).decode())):
+        raise InvalidJob(
+            "InputSandbox: a file that was uploaded long ago is not there any more.",
+            hint="Submit again: it is uploaded anew.",
+            attribute="InputSandbox",
+        )
+
+
+def use(tx: Transaction, owner: str, inputs: Sequence[str], submission: int) -> None:
+    """A submission names these files: they stay as long as it does."""
+    tx.later_many(USE, [(owner, sha256, submission) for sha256 in inputs])
 
 
 class Shelf:
@@ -43,6 +101,7 @@ class Shelf:
     def __init__(self, root: Path, *, limit_bytes: int) -> None:
         self.root = root
         self.limit_bytes = limit_bytes
+        self._moving = threading.Lock()
 
     def input_path(self, owner: str, sha256: str) -> Path:
         """The place of an input file. Owners' names may hold any character, so their hash is the folder."""
@@ -74,10 +133,27 @@ class Shelf:
                 os.fsync(file.fileno())
             if digest.hexdigest() != sha256:
                 raise InvalidRequest("The file does not have the checksum that was announced; send it again.")
-            part.replace(path)
+            with self._moving:
+                part.replace(path)
         finally:
             part.unlink(missing_ok=True)
         return size
+
+    def remove_older(self, path: Path, before: float) -> bool:
+        """Remove a file unless it was stored after that time (UNIX seconds): whoever stored it anew keeps it."""
+        with self._moving:
+            try:
+                if path.stat().st_mtime >= before:
+                    return False
+                path.unlink()
+            except FileNotFoundError:
+                return False
+        return True
+
+    def remove_outputs(self, job_id: int, attempts: int) -> None:
+        """Remove the output archives of a job that is forgotten."""
+        for attempt in range(1, attempts + 1):
+            self.output_path(job_id, attempt).unlink(missing_ok=True)
 
 
 def sandbox_owner(db: apsw.Connection, pilot_id: int, sha256: str) -> str:
@@ -94,7 +170,10 @@ def check_attempt(db: apsw.Connection, pilot_id: int, job_id: int, attempt: int)
         raise Forbidden("This attempt is not this pilot's, or it has ended.", job=job_id, attempt=attempt)
 
 
-def uploaded_size(db: apsw.Connection, owner: str, sha256: str) -> int | None:
-    """The size of a file that the owner uploaded, None if there is none."""
-    row = db.execute("SELECT size FROM sandbox WHERE owner = ? AND sha256 = ?", (owner, sha256)).fetchone()
-    return None if row is None else row[0]
+def uploaded_size(db: apsw.Connection, owner: str, sha256: str, *, to_stay: bool = False) -> int | None:
+    """The size of a file that the owner uploaded, None if there is none.
+
+    `to_stay`: one that is about to be removed, since no job names it, does not count.
+    """
+    size, unused_since = db.execute(SIZE, (owner, sha256)).fetchone() or (None, None)
+    return None if to_stay and unused_since is not None else size

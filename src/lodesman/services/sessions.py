@@ -8,52 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 import msgspec
 
 from lodesman.matching import ResourceRequest
+from lodesman.services.pool_map import PoolMap
 from lodesman.store import pilots
 
 CPU_STEP = 60
 UNLIMITED = 10**9
-
-
-class PoolMap:
-    """Which SubmitPools each CE queue serves (RFC #7); changed by the writer, read by all."""
-
-    def __init__(self, rows: list[tuple[str, str, str, str]]) -> None:
-        self._of_queue: dict[tuple[str, str, str], tuple[str, ...]] = {}
-        self.version = 0
-        self.known: set[str] = set()
-        for pool, site, ce, queue in rows:
-            self.add(pool, [(site, ce, queue)])
-
-    def add(self, pool: str, queues: list[tuple[str, str, str]]) -> None:
-        """A pool is served by these queues, too."""
-        self.known.add(pool)
-        self.version += 1
-        for queue in queues:
-            before = self._of_queue.get(queue, ())
-            if pool not in before:
-                self._of_queue[queue] = tuple(sorted((*before, pool)))
-
-    def replace(self, rows: Mapping[str, list[tuple[str, str, str]]]) -> None:
-        """These pools are served by these queues and no others; pools that are not named keep theirs."""
-        kept: dict[tuple[str, str, str], set[str]] = {
-            queue: {pool for pool in pools if pool not in rows} for queue, pools in self._of_queue.items()
-        }
-        for pool, queues in rows.items():
-            for queue in queues:
-                kept.setdefault(queue, set()).add(pool)
-        self._of_queue = {queue: tuple(sorted(pools)) for queue, pools in kept.items() if pools}
-        self.known |= set(rows)
-        self.version += 1
-
-    def of_queue(self, queue: tuple[str, str, str]) -> tuple[str, ...]:
-        """getSubmitPoolsForQueue: the pools that a pilot in this queue may take jobs of."""
-        return self._of_queue.get(queue, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +30,20 @@ class Free:
     norm_cpu_seconds: int
 
 
+class Ask(NamedTuple):
+    """A claim as it came, whatever became of it; `at` in UNIX seconds."""
+
+    at: float
+    free: Free
+    jobs: int
+
+
 class PilotSession:
-    """One pilot that joined."""
+    """One pilot that joined. `asked`: its last claim."""
 
     __slots__ = (
         "_cache",
+        "asked",
         "drain",
         "drain_told",
         "id",
@@ -96,23 +70,25 @@ class PilotSession:
         self.last_seen = now
         self.drain = bool(row.drain)
         self.token = b""
+        self.asked: Ask | None = None
         # Live news of running payloads: (job, attempt) -> last output, and usage.
         self.tails: dict[tuple[int, int], str] = {}
         self.usage: dict[tuple[int, int], dict[str, float]] = {}
-        self._cache: dict[tuple[int, int, int, int], ResourceRequest] = {}
+        self._cache: dict[tuple[int, int, int], ResourceRequest] = {}
 
     def request(self, free: Free, pools: PoolMap) -> ResourceRequest:
         """The resource that this pilot is now, in the matcher's words."""
         cpu = free.norm_cpu_seconds - free.norm_cpu_seconds % CPU_STEP
-        key = (free.cores, free.memory_mb, cpu, pools.version)
+        key = (free.cores, free.memory_mb, cpu)
+        served = pools.of_queue(self.queue)
         known = self._cache.get(key)
-        if known is None:
+        if known is None or known.submit_pools is not served:
             if len(self._cache) > 32:
                 self._cache.clear()
-            known = self._cache[key] = self._build(free, cpu, pools)
+            known = self._cache[key] = self._build(free, cpu, served)
         return known
 
-    def _build(self, free: Free, cpu: int, pools: PoolMap) -> ResourceRequest:
+    def _build(self, free: Free, cpu: int, served: tuple[str, ...]) -> ResourceRequest:
         owner, group, submission_pool = self.who
         site, ce, queue = self.queue
         offer = self.offer
@@ -124,11 +100,11 @@ class PilotSession:
             site=site,
             ce=ce,
             queue=queue,
-            platform=offer["platform"],
+            platforms=offer["platforms"],
             tags=offer["tags"],
             required_tags=offer["required_tags"],
             job_types=offer["job_types"],
-            submit_pools=pools.of_queue(self.queue),
+            submit_pools=served,
             submission_pool=submission_pool,
             cores=min(free.cores, offer["cores"]),
             memory_mb=min(free.memory_mb, offer["memory_mb"]),
@@ -140,7 +116,7 @@ def _offer(request: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any
     """Configuration says what the queue is; the node says the rest. Memory that nobody knows is unlimited."""
     job_types = request.get("job_types")
     return {
-        "platform": _text(request.get("platform")) or _text(node.get("platform")),
+        "platforms": tuple(request.get("platforms") or ()) or _told(node.get("platform")),
         "tags": tuple(request.get("tags") or ()),
         "required_tags": tuple(request.get("required_tags") or ()),
         "job_types": None if job_types is None else tuple(job_types),
@@ -155,8 +131,9 @@ def _number(value: Any) -> int:
     return min(value, UNLIMITED) if type(value) is int and value > 0 else 0
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+def _told(value: Any) -> tuple[str, ...]:
+    """The one platform that a node tells, if that is a text."""
+    return (value,) if isinstance(value, str) and value else ()
 
 
 def load_sessions(db: apsw.Connection, *, now: float) -> dict[int, PilotSession]:
@@ -164,8 +141,3 @@ def load_sessions(db: apsw.Connection, *, now: float) -> dict[int, PilotSession]
     rows = db.execute(f"SELECT {pilots.COLUMNS} FROM pilot WHERE state = 'Running' AND ended_at IS NULL")  # noqa: S608
     found = [pilots.row_of(values) for values in rows]
     return {row.id: PilotSession(row, msgspec.json.decode(row.node), now=now) for row in found}
-
-
-def load_pools(db: apsw.Connection) -> PoolMap:
-    """All SubmitPools and the queues that serve them."""
-    return PoolMap(list(db.execute("SELECT pool_id, site, ce, queue FROM submit_pool_queue")))

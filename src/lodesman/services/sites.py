@@ -7,6 +7,7 @@ from typing import Any
 
 import apsw
 
+from lodesman.resources import Effective
 from lodesman.services.policy import Policy
 
 PILOTS = "SELECT site, ce, queue, state, count(*) FROM pilot WHERE ended_at IS NULL GROUP BY site, ce, queue, state"
@@ -31,8 +32,13 @@ def list_sites(db: apsw.Connection, policy: Policy) -> list[dict[str, Any]]:
     ]
 
 
-def list_queues(db: apsw.Connection, policy: Policy, vo: str) -> list[dict[str, Any]]:
-    """Every queue that a VO may use, with its effective parameters, where each came from, and its pilots."""
+def list_queues(
+    db: apsw.Connection, policy: Policy, vo: str, *, origin: bool = False
+) -> list[dict[str, Any]]:
+    """Every queue that a VO may use, with its effective parameters, the level each came from, and its pilots.
+
+    With `origin` also the file and the line of each.
+    """
     pilots: dict[tuple[str, str, str], dict[str, int]] = {}
     for site, ce, queue, state, n in db.execute(PILOTS):
         pilots.setdefault((site, ce, queue), {})[state] = n
@@ -43,10 +49,16 @@ def list_queues(db: apsw.Connection, policy: Policy, vo: str) -> list[dict[str, 
             "ce": offer.queue.ce,
             "queue": offer.queue.queue,
             "parameters": {
-                found.name: {"value": found.value, "level": found.level.value}
+                found.name: {"value": found.value, "level": found.level.value, **_place(found, origin)}
                 for found in world.table.params(offer.queue).values()
             },
             "pilots": pilots.get((offer.queue.site, offer.queue.ce, offer.queue.queue), {}),
         }
         for offer in world.offers
     ]
+
+
+def _place(found: Effective, wanted: bool) -> dict[str, Any]:
+    if not wanted:
+        return {}
+    return {"file": found.source.file, "line": found.source.line} if found.source else {"file": "", "line": 0}

@@ -24,6 +24,12 @@ FAULTY = """SELECT j.id, 1, j.state, j.reason, s.owner, s.grp, s.vo FROM job j
 JOIN submission s ON s.id = j.submission_id WHERE j.state IN ('Held', 'Failed', 'Killed') ORDER BY j.id"""
 HELD = """SELECT c.base + h.start, h.stop - h.start, h.state, h.reason, s.owner, s.grp, s.vo FROM hole h
 JOIN cohort c ON c.id = h.cohort_id JOIN submission s ON s.id = c.submission_id WHERE h.state != 'Moved'"""
+# All waiting jobs of a task queue that no configured queue can run, under the id of the first.
+HELD_QUEUES = """SELECT coalesce(
+  (SELECT min(id) FROM job WHERE queued IS NOT NULL AND tq_id = h.tq_id AND state = 'Waiting'),
+  (SELECT min(base + cursor) FROM cohort WHERE tq_id = h.tq_id AND cursor < stop)), n.jobs, 'Held', h.reason,
+json_extract(q.key, '$.owner'), json_extract(q.key, '$.group'), json_extract(q.key, '$.vo')
+FROM task_queue_hold h JOIN task_queue q ON q.id = h.tq_id JOIN queue_jobs n ON n.tq_id = h.tq_id WHERE n.jobs > 0"""
 MOST_FAULTY = 2_000
 ATTEMPTS = """SELECT count(*), count(DISTINCT job_id), count(*) - count(DISTINCT job_id * 10000 + number) FROM attempt"""
 
@@ -73,13 +79,13 @@ def _groups(db: apsw.Connection, policy: Policy) -> list[dict[str, Any]]:
             continue
         compared[group] += n
         names = msgspec.json.decode(eligible)
-        shares = {name: _share(policy, name) for name in names}
+        shares = {name: policy.share_of(name) for name in names}
         total = sum(shares.values())
         for name, share in shares.items():
             if total > 0:
                 deserved[name] += n * share / total
     return [
-        {"group": name, "share": _share(policy, name), "claims": got[name], "compared": compared[name],
+        {"group": name, "share": policy.share_of(name), "claims": got[name], "compared": compared[name],
          "deserved": deserved[name]}
         for name in sorted(set(got) | set(deserved))
     ]  # fmt: skip
@@ -93,13 +99,8 @@ def _claims(db: apsw.Connection) -> list[dict[str, Any]]:
     ]
 
 
-def _share(policy: Policy, group: str) -> float:
-    found = policy.config.groups.get(group)
-    return 1000.0 if found is None else found.share
-
-
 def _faulty(db: apsw.Connection, may: May) -> Iterator[dict[str, Any]]:
-    for job, n, state, reason, *whose in chain(db.execute(FAULTY), db.execute(HELD)):
+    for job, n, state, reason, *whose in chain(db.execute(HELD_QUEUES), db.execute(FAULTY), db.execute(HELD)):
         if may(*whose):
             yield {"id": job, "count": n, "state": state, "reason": reason}
 

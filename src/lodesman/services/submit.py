@@ -8,27 +8,28 @@ from functools import partial
 
 from lodesman.errors import InvalidRequest
 from lodesman.matching import TaskQueueKey
+from lodesman.services import sandboxes
 from lodesman.services.live import Live
+from lodesman.store import submit_pools
 from lodesman.store.fronts import Candidate
 from lodesman.store.jobs import INSERT_JOB, add_event, add_range_event
 from lodesman.store.journal import Transaction
 
 INSERT_SUBMISSION = """INSERT INTO submission
-(id, base, count, owner, grp, vo, name, created_at, form, record, members, request_id)
-VALUES (?,?,?,?,?,?,?,?,?,?,?,?)"""
+(id, base, count, owner, grp, vo, name, created_at, form, record, members, request_id, held, first_template,
+last_template) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"""
 INSERT_TEMPLATE = "INSERT INTO template (id, expand, max_attempts, body) VALUES (?,?,?,?)"
 INSERT_COHORT = """INSERT INTO cohort (id, submission_id, tq_id, base, start, stop, cursor, template_id)
 VALUES (?,?,?,?,?,?,?,?)"""
-INSERT_HOLE = "INSERT INTO hole (cohort_id, start, stop, state, reason, at) VALUES (?,?,?,?,?,?)"
-SAME_REQUEST = "SELECT id, base, count FROM submission WHERE owner = ? AND request_id = ?"
-STORE_POOL = """INSERT INTO submit_pool (id, requirements, vo, created_at, refreshed_at) VALUES (?1,?2,?3,?4,?4)
-ON CONFLICT (id) DO NOTHING"""
-STORE_POOL_QUEUE = "INSERT OR IGNORE INTO submit_pool_queue (pool_id, site, ce, queue) VALUES (?,?,?,?)"
+SAME_REQUEST = "SELECT id, base, count, held FROM submission WHERE owner = ? AND request_id = ?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedCohort:
-    """Members of a submission with one key and one template. `runs` are index ranges [start, stop)."""
+    """Members of a submission with one key and one template. `runs` are index ranges [start, stop).
+
+    `held`: why no configured queue can run them; '' if one can.
+    """
 
     key: TaskQueueKey
     template: str
@@ -50,7 +51,11 @@ class NewPool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedSubmission:
-    """A checked submission, ready to be stored."""
+    """A checked submission, ready to be stored.
+
+    `inputs`: the checksums of the uploaded files that its jobs take along. `config`: the digest of the configuration
+    that it was checked by.
+    """
 
     owner: str
     group: str
@@ -62,7 +67,9 @@ class PreparedSubmission:
     count: int
     cohorts: tuple[PreparedCohort, ...]
     pools: tuple[NewPool, ...] = ()
+    inputs: tuple[str, ...] = ()
     request_id: str | None = None
+    config: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +93,8 @@ class Submit:
     # Of this submission: its keys by identity (equal jobs share the object), and what joins each queue.
     _queues: dict[int, int] = field(default_factory=dict)
     _joining: Counter[int] = field(default_factory=Counter)
+    # Task queues that no configured queue can run, with the reason.
+    _never: dict[int, str] = field(default_factory=dict)
 
     def apply(self, tx: Transaction) -> Submitted:
         """Store all or nothing."""
@@ -93,40 +102,53 @@ class Submit:
         if what.request_id is not None:
             before = tx.read(SAME_REQUEST, (what.owner, what.request_id))
             if before:
-                number, first, count = before[0]
-                return Submitted(number, first, count, 0, repeated=True)
+                number, first, count, held = before[0]
+                return Submitted(number, first, count, held, repeated=True)
         if what.count < 1:
             raise InvalidRequest("A submission needs at least one job.")
-        for memory in (self._templates, self._queues, self._joining):
+        sandboxes.need_all(tx, what.owner, what.inputs)
+        for memory in (self._templates, self._queues, self._joining, self._never):
             memory.clear()  # a replay begins anew
         base = self.live.ids.jobs(tx, what.count)
         number = self.live.ids.submission()
+        if what.count > 1:
+            add_range_event(tx, self.live.ids, (base, base + what.count - 1), "Submitted", submission=number)
+        self._store_pools(tx)
+        held = sum([self._store_cohort(tx, cohort, (number, base)) for cohort in what.cohorts])
+        templates = self._templates.values()
         tx.later(
             INSERT_SUBMISSION,
             (number, base, what.count, what.owner, what.group, what.vo, what.name, tx.now, what.form,
-             what.record, what.members, what.request_id),
+             what.record, what.members, what.request_id, held, min(templates), max(templates)),
         )  # fmt: skip
-        self._store_pools(tx)
-        held = sum([self._store_cohort(tx, cohort, (number, base)) for cohort in what.cohorts])
+        sandboxes.use(tx, what.owner, what.inputs, number)
         for tq_id, joining in self._joining.items():
             self._join(tx, tq_id, joining)
-        if what.count > 1:
-            add_range_event(tx, self.live.ids, (base, base + what.count - 1), "Submitted", submission=number)
+        for tq_id, reason in self._never.items():
+            self.live.hold(tx, tq_id, reason)
+        if what.config != self.live.last_pass.config:
+            # It was judged by another configuration than all others: judge them together.
+            submit_pools.ask_for_pass(tx)
         return Submitted(number, base, what.count, held)
 
     def _store_pools(self, tx: Transaction) -> None:
+        """Store pools that are new. One that is known keeps its queues, which its last pass has found."""
+        live = self.live
         for pool in self.prepared.pools:
-            tx.later(STORE_POOL, (pool.id, pool.requirements, pool.vo, tx.now))
-            tx.later_many(STORE_POOL_QUEUE, [(pool.id, *queue) for queue in pool.queues])
-            if pool.id not in self.live.pools.known:
-                # Kept if the batch fails: it is true of the configuration whether or not this job is stored.
-                self.live.add_pool(pool.id, list(pool.queues))
+            mask = live.pools.mask(pool.id)
+            if not mask:  # new, or made again by a job that came back, and not evaluated since
+                mask = 0
+                for place in pool.queues:
+                    mask |= 1 << live.name_queue(tx, place)
+                live.serve(tx, {pool.id: mask})
+            row = (pool.id, pool.vo, pool.requirements, submit_pools.bitmap(mask), tx.now)
+            tx.later(submit_pools.STORE, row)
 
     def _store_cohort(self, tx: Transaction, cohort: PreparedCohort, at: tuple[int, int]) -> int:
         """Store one cohort; returns how many of its members are held."""
         tq_id = self._queues.get(id(cohort.key))
         if tq_id is None:
-            tq_id = self._queues[id(cohort.key)] = self.live.queue_for(tx, cohort.key)
+            tq_id = self._queues[id(cohort.key)] = self._queue_for(tx, cohort)
         template = self._template(tx, cohort)
         members = sum([stop - start for start, stop in cohort.runs])
         if members == 1:
@@ -134,10 +156,19 @@ class Submit:
         else:
             for run in cohort.runs:
                 self._store_run(tx, cohort, (tq_id, template), (*at, *run))
-        if cohort.held:
-            return members
         self._joining[tq_id] += members
+        if cohort.held:
+            self._never[tq_id] = cohort.held
+            return members
         return 0
+
+    def _queue_for(self, tx: Transaction, cohort: PreparedCohort) -> int:
+        key, wanted = cohort.key, ""
+        if key.submit_pool:
+            wanted = next(
+                (pool.requirements for pool in self.prepared.pools if pool.id == key.submit_pool), ""
+            )
+        return self.live.queue_for(tx, key, wanted)
 
     def _join(self, tx: Transaction, tq_id: int, joining: int) -> None:
         """Count what joined a task queue; its front reads anew, but for one row that it can append."""
@@ -159,18 +190,17 @@ class Submit:
     ) -> None:
         (tq_id, template), (number, base) = queue, at
         job_id = base + cohort.runs[0][0]
-        state = "Held" if cohort.held else "Waiting"
         event = None
         if self.prepared.count == 1 or cohort.held:
+            kind = "Held" if cohort.held else "Waiting"
             reason = {"reason": cohort.held} if cohort.held else {}
-            event = add_event(tx, self.live.ids, job_id, state, previous=None, **reason)
-        queued = None if cohort.held else 1
+            event = add_event(tx, self.live.ids, job_id, kind, previous=None, **reason)
         tx.later(
             INSERT_JOB,
-            (job_id, number, tq_id, template, state, 0, None, queued, tx.now, event, None,
-             cohort.max_attempts, cohort.held),
+            (job_id, number, tq_id, template, "Waiting", 0, None, 1, tx.now, event, None, cohort.max_attempts,
+             ""),
         )  # fmt: skip
-        if not cohort.held and self.prepared.count == 1:
+        if self.prepared.count == 1:
             new = Candidate(job_id, number, template, 0, event, None, cohort.max_attempts)
             self.live.add_row(tx, tq_id, new)
 
@@ -179,8 +209,6 @@ class Submit:
     ) -> None:
         (tq_id, template), (number, base, start, stop) = queue, at
         cohort_id = self.live.ids.cohort()
-        cursor = stop if cohort.held else start
-        tx.later(INSERT_COHORT, (cohort_id, number, tq_id, base, start, stop, cursor, template))
+        tx.later(INSERT_COHORT, (cohort_id, number, tq_id, base, start, stop, start, template))
         if cohort.held:
-            tx.later(INSERT_HOLE, (cohort_id, start, stop, "Held", cohort.held, tx.now))
             add_range_event(tx, self.live.ids, (base + start, base + stop - 1), "Held", reason=cohort.held)

@@ -17,17 +17,18 @@ from lodesman.store.task_queues import SET_WAITING
 
 SET_CURSOR = "UPDATE cohort SET cursor = max(cursor, ?) WHERE id = ?"
 SET_CLAIMS_AT = "UPDATE leadership SET claims_at = ? WHERE one = 1"
-REPLAY_COUNTS = """UPDATE task_queue_count SET waiting = waiting - r.n FROM (
-  SELECT a.tq_id, count(*) AS n FROM attempt a JOIN task_queue_count c ON c.tq_id = a.tq_id
+REPLAY_COUNTS = """UPDATE task_queue_count SET waiting = waiting - r.n, emptied_at = iif(waiting = r.n, r.at, emptied_at)
+FROM (SELECT a.tq_id, count(*) AS n, max(a.claimed_at) AS at FROM attempt a JOIN task_queue_count c ON c.tq_id = a.tq_id
   WHERE a.id > (SELECT claims_at FROM leadership) AND a.id > c.as_of GROUP BY a.tq_id) AS r
 WHERE r.tq_id = task_queue_count.tq_id"""
 REPLAY_CURSORS = """UPDATE cohort SET cursor = max(cohort.cursor, r.reached) FROM (
   SELECT a.cohort_id, max(a.job_id) - c.base + 1 AS reached FROM attempt a JOIN cohort c ON c.id = a.cohort_id
   WHERE a.id > (SELECT claims_at FROM leadership) GROUP BY a.cohort_id) AS r
 WHERE r.cohort_id = cohort.id"""
-REPLAYED = """UPDATE task_queue_count SET as_of = (SELECT coalesce(max(id), 0) FROM attempt)
+REPLAYED = """UPDATE task_queue_count SET as_of = max(as_of, (SELECT coalesce(max(id), 0) FROM attempt))
 WHERE tq_id IN (SELECT tq_id FROM attempt WHERE id > (SELECT claims_at FROM leadership))"""
-CAUGHT_UP = "UPDATE leadership SET claims_at = (SELECT coalesce(max(id), 0) FROM attempt)"
+# Never back: the newest attempts may have been forgotten (services.forget).
+CAUGHT_UP = "UPDATE leadership SET claims_at = max(claims_at, (SELECT coalesce(max(id), 0) FROM attempt))"
 
 WRITE_AFTER = 2_000
 

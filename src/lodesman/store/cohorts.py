@@ -1,7 +1,8 @@
 """Members of cohorts that have no row: where they are, and range operations on them (DESIGN 3.2).
 
-A hole takes members out of their run: `Held`, `Killed`, `Deleted`, or `Moved` (they wait in a newer run of
-the same submission). Positions are indexes in the submission; job id = base + index.
+A hole takes members out of their run: `Held`, `Killed`, `Deleted`, or `Moved` (they are not here any more: they wait
+in a newer run of the same submission, or were forgotten). Positions are indexes in the submission; job id = base +
+index.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from lodesman.store.journal import Transaction
 
 OVERLAPPING = """SELECT id, submission_id, tq_id, base, start, stop, cursor, template_id FROM cohort
 WHERE submission_id = ? AND start < ? AND stop > ? ORDER BY id"""
-HOLES = "SELECT start, stop, state, reason FROM hole WHERE cohort_id = ? AND start < ? AND stop > ? ORDER BY start"
+HOLES = "SELECT start, stop, state, reason, at FROM hole WHERE cohort_id = ? AND start < ? AND stop > ? ORDER BY start"
 INSERT_HOLE = "INSERT INTO hole (cohort_id, start, stop, state, reason, at) VALUES (?,?,?,?,?,?)"
 DELETE_HOLE = "DELETE FROM hole WHERE cohort_id = ? AND start = ?"
 INSERT_COHORT = """INSERT INTO cohort (id, submission_id, tq_id, base, start, stop, cursor, template_id)
@@ -36,12 +37,13 @@ class Cohort:
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Members [start, stop) of a cohort in one state other than waiting."""
+    """Members [start, stop) of a cohort in one state other than waiting, since `at`."""
 
     start: int
     stop: int
     state: str
     reason: str
+    at: float
 
 
 def overlapping(tx: Transaction, submission_id: int, start: int, stop: int) -> list[Cohort]:
@@ -75,14 +77,16 @@ def add_hole(tx: Transaction, cohort_id: int, run: tuple[int, int], *, state: st
     tx.later(INSERT_HOLE, (cohort_id, *run, state, reason, tx.now))
 
 
-def change_hole(tx: Transaction, cohort_id: int, hole: Hole, *, run: tuple[int, int], state: str) -> None:
-    """Give part of a hole another state; what is left of it on both sides keeps its own."""
+def change_hole(
+    tx: Transaction, cohort_id: int, hole: Hole, *, run: tuple[int, int], state: str, reason: str
+) -> None:
+    """Give part of a hole another state, now; what is left of it on both sides keeps its own, with time and reason."""
     tx.write(DELETE_HOLE, (cohort_id, hole.start))
     start, stop = max(hole.start, run[0]), min(hole.stop, run[1])
     for part in ((hole.start, start), (stop, hole.stop)):
         if part[0] < part[1]:
-            add_hole(tx, cohort_id, part, state=hole.state, reason=hole.reason)
-    add_hole(tx, cohort_id, (start, stop), state=state, reason=hole.reason)
+            tx.later(INSERT_HOLE, (cohort_id, *part, hole.state, hole.reason, hole.at))
+    add_hole(tx, cohort_id, (start, stop), state=state, reason=reason)
 
 
 def new_run(tx: Transaction, ids: Ids, cohort: Cohort, run: tuple[int, int]) -> None:

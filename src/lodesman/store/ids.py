@@ -10,24 +10,42 @@ from lodesman.store.engine import only_row
 from lodesman.store.journal import Transaction
 
 TABLES = ("submission", "task_queue", "cohort", "template", "attempt", "event", "pilot")
+# Each maximum in a query of its own: that is how SQLite looks at the end of the table, and not through all of it.
+GREATEST = "coalesce((SELECT max(id) FROM {0}), 0)"
+# Events of task queues are numbered with those of jobs, so that the two can be put in order.
+GREATEST_EVENT = f"max({GREATEST.format('event')}, {GREATEST.format('task_queue_event')})"
+MARK = """INSERT INTO id_mark (name, given) VALUES (?, {0})
+ON CONFLICT (name) DO UPDATE SET given = excluded.given WHERE excluded.given > given"""
+
+
+def _greatest(table: str) -> str:
+    return GREATEST_EVENT if table == "event" else GREATEST.format(table)
 
 
 class Ids:
-    """One counter per table. A rolled-back batch leaves gaps, never doubles."""
+    """One counter per table. A rolled-back batch leaves gaps, never doubles; nor does a row that was deleted."""
 
     def __init__(self, db: apsw.Connection) -> None:
+        marks = dict(db.execute("SELECT name, given FROM id_mark"))
+
         def after(table: str) -> itertools.count[int]:
-            row = only_row(db, f"SELECT coalesce(max(id), 0) FROM {table}")
-            return itertools.count(row[0] + 1)
+            row = only_row(db, f"SELECT {_greatest(table)}")
+            return itertools.count(max(row[0], marks.get(table, 0)) + 1)
 
         self.submission, self.task_queue, self.cohort, self.template, self.attempt, self.event, self.pilot = (
             after(table).__next__ for table in TABLES
         )
-        self._next_job: int = only_row(db, "SELECT next_job FROM leadership")[0]
+        self.next_job: int = only_row(db, "SELECT next_job FROM leadership")[0]
 
     def jobs(self, tx: Transaction, count: int) -> int:
         """A contiguous block of `count` job ids; returns the first."""
-        base = self._next_job
-        self._next_job = base + count
-        tx.last("UPDATE leadership SET next_job = ? WHERE one = 1", 1, (self._next_job,))
+        base = self.next_job
+        self.next_job = base + count
+        tx.last("UPDATE leadership SET next_job = ? WHERE one = 1", 1, (self.next_job,))
         return base
+
+
+def mark_ids(tx: Transaction, *tables: str) -> None:
+    """Before rows are deleted: write down what was given out, for the next start."""
+    for table in tables:
+        tx.write(MARK.format(_greatest(table)), (table,))

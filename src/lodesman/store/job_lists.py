@@ -14,13 +14,13 @@ from typing import Any
 
 import apsw
 
-from lodesman.store.views import JOB, JOB_KEYS, Row
+from lodesman.store.views import JOB, JOB_KEYS, STATE, Row, hole_standing, run_standing
 
 # No submission has more members; so one that reaches `first` begins at most this far before it.
 MOST_MEMBERS = 1_000_000
-WAITING = "Waiting"
-COHORTS = """SELECT id, tq_id, cursor, template_id, start, stop FROM cohort_now
-WHERE submission_id = ? AND start < ? AND stop > ?"""
+COHORTS = """SELECT c.id, c.tq_id, c.cursor, c.template_id, c.start, c.stop, q.reason, q.since
+FROM cohort_now c LEFT JOIN task_queue_hold q ON q.tq_id = c.tq_id
+WHERE c.submission_id = ? AND c.start < ? AND c.stop > ?"""
 HOLES = "SELECT start, stop, state, reason, at FROM hole WHERE cohort_id = ? AND start < ? AND stop > ? ORDER BY start"
 
 
@@ -45,13 +45,11 @@ class JobQuery:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Members [start, stop) of one cohort in one state."""
+    """Members [start, stop) of one cohort that stand alike."""
 
     start: int
     stop: int
-    state: str
-    reason: str
-    since: float
+    standing: Row
     cohort: tuple[Any, ...]
 
 
@@ -70,7 +68,7 @@ def list_jobs(db: apsw.Connection, query: JobQuery) -> list[Row]:
 def _rows(db: apsw.Connection, query: JobQuery) -> Iterator[Row]:
     where, values = _whose(query)
     if query.states:
-        where += f" AND j.state IN ({', '.join('?' * len(query.states))})"
+        where += f" AND {STATE} IN ({', '.join('?' * len(query.states))})"
         values += tuple(query.states)
     order = "DESC" if query.newest else "ASC"
     found = db.execute(
@@ -110,7 +108,7 @@ def _members(db: apsw.Connection, query: JobQuery, ids: tuple[int, int]) -> Iter
         part = max(ids[0] - base, 0), min(ids[1] - base + 1, count)
         runs = sorted(_runs(db, submission, part), key=lambda run: run.start, reverse=query.newest)
         for run in runs:
-            if query.states and run.state not in query.states:
+            if query.states and run.standing["state"] not in query.states:
                 continue
             indexes = range(run.start, run.stop)
             for index in reversed(indexes) if query.newest else indexes:
@@ -122,24 +120,25 @@ def _runs(db: apsw.Connection, submission: tuple[Any, ...], part: tuple[int, int
     created = submission[-1]
     start, stop = part
     for cohort in db.execute(COHORTS, (submission[0], stop, start)):
-        number, _, cursor, _, begin, end = cohort
+        number, _, cursor, _, begin, end, held, since_held = cohort
+        waits = run_standing(created, held, since_held)
         at, until = max(cursor, start), min(end, stop)
         for left, right, state, reason, since in db.execute(
             HOLES, (number, min(end, stop), max(begin, start))
         ):
             if at < min(left, until):
-                yield _Run(at, min(left, until), WAITING, "", created, cohort)
+                yield _Run(at, min(left, until), waits, cohort)
             at = max(at, right)
             if state != "Moved":
-                yield _Run(max(left, start), min(right, stop), state, reason, since, cohort)
+                yield _Run(max(left, start), min(right, stop), hole_standing(state, reason, since), cohort)
         if at < until:
-            yield _Run(at, until, WAITING, "", created, cohort)
+            yield _Run(at, until, waits, cohort)
 
 
 def _member(submission: tuple[Any, ...], run: _Run, index: int) -> Row:
     number, base, _, owner, group, vo, name, created = submission
     return dict.fromkeys(JOB_KEYS) | {
-        "id": base + index, "state": run.state, "attempt": 0, "since": run.since, "reason": run.reason,
-        "owner": owner, "group": group, "vo": vo, "name": name, "submitted_at": created,
-        "task_queue": run.cohort[1], "template": run.cohort[3], "submission": number, "base": base,
+        "id": base + index, "attempt": 0, **run.standing, "owner": owner, "group": group, "vo": vo, "name": name,
+        "submitted_at": created, "task_queue": run.cohort[1], "template": run.cohort[3], "submission": number,
+        "base": base,
     }  # fmt: skip

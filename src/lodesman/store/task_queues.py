@@ -9,11 +9,15 @@ import apsw
 from lodesman.matching import TaskQueueKey, key_from_json, key_to_json
 from lodesman.store.journal import Transaction
 
-INSERT_QUEUE = "INSERT INTO task_queue (id, key, created_at) VALUES (?, ?, ?)"
+INSERT_QUEUE = "INSERT INTO task_queue (id, key, created_at, requirements) VALUES (?,?,?,?)"
 INSERT_COUNT = "INSERT INTO task_queue_count (tq_id, waiting) VALUES (?, ?)"
 SET_WAITING = """UPDATE task_queue_count SET waiting = ?1, emptied_at = iif(?1 = 0, ?2, NULL), as_of = ?3
 WHERE tq_id = ?4"""
 LOWER_CURSOR = "UPDATE task_queue_count SET row_cursor = min(row_cursor, ?) WHERE tq_id = ?"
+INSERT_HOLD = "INSERT INTO task_queue_hold (tq_id, reason, since) VALUES (?,?,?)"
+SET_REASON = "UPDATE task_queue_hold SET reason = ? WHERE tq_id = ?"
+DELETE_HOLD = "DELETE FROM task_queue_hold WHERE tq_id = ?"
+INSERT_EVENT = "INSERT INTO task_queue_event (id, at, tq_id, kind, reason) VALUES (?,?,?,?,?)"
 TRUE_COUNTS = """
 WITH row_count AS (SELECT tq_id, count(*) AS n FROM job WHERE queued IS NOT NULL AND state = 'Waiting' GROUP BY tq_id),
 run_count AS (
@@ -26,9 +30,9 @@ WHERE t.waiting != coalesce(r.n, 0) + coalesce(u.n, 0)"""
 
 
 def load_queues(db: apsw.Connection) -> Iterator[tuple[int, TaskQueueKey, int]]:
-    """(id, key, waiting) of every task queue with waiting jobs: all that the index needs at start."""
+    """(id, key, waiting) of every task queue with waiting jobs, held ones too: what the index needs at start."""
     for number, key, waiting in db.execute(
-        "SELECT q.id, q.key, c.waiting FROM task_queue q JOIN queue_waiting c ON c.tq_id = q.id WHERE c.waiting > 0"
+        "SELECT q.id, q.key, c.jobs FROM task_queue q JOIN queue_jobs c ON c.tq_id = q.id WHERE c.jobs > 0"
     ):
         yield number, key_from_json(key), waiting
 
@@ -44,9 +48,9 @@ def read_key(tx: Transaction, tq_id: int) -> TaskQueueKey:
     return key_from_json(tx.read("SELECT key FROM task_queue WHERE id = ?", (tq_id,))[0][0])
 
 
-def insert_queue(tx: Transaction, number: int, key: TaskQueueKey) -> None:
-    """Store a new task queue with nothing waiting."""
-    tx.later(INSERT_QUEUE, (number, key_to_json(key), tx.now))
+def insert_queue(tx: Transaction, number: int, key: TaskQueueKey, requirements: str = "") -> None:
+    """Store a new task queue with nothing waiting. `requirements`: the canonical text behind its SubmitPool."""
+    tx.later(INSERT_QUEUE, (number, key_to_json(key), tx.now, requirements))
     tx.later(INSERT_COUNT, (number, 0))
 
 
@@ -63,3 +67,26 @@ def row_came_back(tx: Transaction, tq_id: int, job_id: int) -> None:
 def wrong_counts(tx: Transaction) -> list[tuple[int, int, int]]:
     """(task queue, stored, counted) wherever the two differ: the reconciler's question."""
     return [(row[0], row[1], row[2]) for row in tx.read(TRUE_COUNTS)]
+
+
+def load_holds(db: apsw.Connection) -> dict[int, str]:
+    """The task queues that no configured queue can run, with the reason."""
+    return dict(db.execute("SELECT tq_id, reason FROM task_queue_hold"))
+
+
+def hold(tx: Transaction, event: int, tq_id: int, reason: str) -> None:
+    """All waiting jobs of a task queue are Held from now on."""
+    tx.later(INSERT_HOLD, (tq_id, reason, tx.now))
+    tx.later(INSERT_EVENT, (event, tx.now, tq_id, "Held", reason))
+
+
+def say_why_held(tx: Transaction, tq_id: int, reason: str) -> None:
+    """The reason of a hold reads otherwise now."""
+    tx.later(SET_REASON, (reason, tq_id))
+
+
+def release(tx: Transaction, event: int | None, tq_id: int, reason: str) -> None:
+    """They wait again; without an event if there is none."""
+    tx.write(DELETE_HOLD, (tq_id,))
+    if event is not None:
+        tx.later(INSERT_EVENT, (event, tx.now, tq_id, "Waiting", reason))

@@ -11,29 +11,43 @@ from lodesman.store.engine import only_row
 
 Row = dict[str, Any]
 
-STATE_OF_ROWS = """SELECT s.owner, s.grp, j.state, count(*) FROM job j JOIN submission s ON s.id = j.submission_id
-GROUP BY s.owner, s.grp, j.state"""
-STATE_OF_RUNS = """SELECT s.owner, s.grp, 'Waiting', sum(c.stop - c.cursor - coalesce(
+# Jobs that wait in a task queue which no configured queue can run are Held (`q`: its hold).
+STATE = "CASE WHEN j.state = 'Waiting' AND q.tq_id IS NOT NULL THEN 'Held' ELSE j.state END"
+STATE_OF_ROWS = f"""SELECT s.owner, s.grp, {STATE}, count(*) FROM job j JOIN submission s ON s.id = j.submission_id
+LEFT JOIN task_queue_hold q ON q.tq_id = j.tq_id GROUP BY 1, 2, 3"""
+STATE_OF_RUNS = """SELECT s.owner, s.grp, iif(q.tq_id IS NULL, 'Waiting', 'Held'), sum(c.stop - c.cursor - coalesce(
   (SELECT sum(h.stop - max(h.start, c.cursor)) FROM hole h WHERE h.cohort_id = c.id AND h.stop > c.cursor), 0))
-FROM cohort_now c JOIN submission s ON s.id = c.submission_id WHERE c.cursor < c.stop GROUP BY s.owner, s.grp"""
+FROM cohort_now c JOIN submission s ON s.id = c.submission_id LEFT JOIN task_queue_hold q ON q.tq_id = c.tq_id
+WHERE c.cursor < c.stop GROUP BY 1, 2, 3"""
 STATE_OF_HOLES = """SELECT s.owner, s.grp, h.state, sum(h.stop - h.start) FROM hole h JOIN cohort c ON c.id = h.cohort_id
 JOIN submission s ON s.id = c.submission_id WHERE h.state != 'Moved' GROUP BY s.owner, s.grp, h.state"""
-JOB = """SELECT j.id, j.state, j.attempt, j.since, j.reason, s.owner, s.grp, s.vo, s.name, s.created_at, j.tq_id,
+HELD_BY_QUEUE = "j.state = 'Waiting' AND q.tq_id IS NOT NULL"
+JOB = f"""SELECT j.id, {STATE}, j.attempt, iif({HELD_BY_QUEUE}, max(j.since, q.since), j.since),
+iif({HELD_BY_QUEUE}, q.reason, j.reason),
+iif({HELD_BY_QUEUE}, 'impossible', iif(j.state = 'Held', 'user', NULL)), s.owner, s.grp, s.vo, s.name, s.created_at, j.tq_id,
 j.template_id, j.submission_id, j.last_event, j.last_attempt, a.site, a.pilot_id, a.claimed_at, a.started_at,
 a.ended_at, a.outcome, a.cause, a.exit_code, a.signal, a.cpu_seconds, a.wall_seconds, a.max_rss_mb,
 a.output_sha256, a.output_size, a.message, s.base
-FROM job j JOIN submission s ON s.id = j.submission_id LEFT JOIN attempt a ON a.id = j.last_attempt"""
+FROM job j JOIN submission s ON s.id = j.submission_id LEFT JOIN attempt a ON a.id = j.last_attempt
+LEFT JOIN task_queue_hold q ON q.tq_id = j.tq_id"""
 JOB_KEYS = (
-    "id", "state", "attempt", "since", "reason", "owner", "group", "vo", "name", "submitted_at", "task_queue",
+    "id", "state", "attempt", "since", "reason", "held_by", "owner", "group", "vo", "name", "submitted_at", "task_queue",
     "template", "submission", "last_event", "last_attempt", "site", "pilot", "claimed_at", "started_at",
     "ended_at", "outcome", "cause", "exit_code", "signal", "cpu_seconds", "wall_seconds", "max_rss_mb",
     "output_sha256", "output_size", "message", "base",
 )  # fmt: skip
-MEMBER_COHORTS = """SELECT c.id, c.tq_id, c.cursor, c.template_id, s.owner, s.grp, s.vo, s.name, s.created_at,
-s.base, s.id, c.start, c.stop FROM cohort c JOIN submission s ON s.id = c.submission_id
-WHERE s.base <= ?1 AND s.base + s.count > ?1 AND c.start <= ?1 - s.base AND c.stop > ?1 - s.base
-ORDER BY c.id DESC LIMIT 1"""
+MEMBER_COHORTS = """SELECT c.id, c.cursor, c.tq_id, c.template_id, s.owner, s.grp, s.vo, s.name, s.created_at,
+s.base, s.id, q.reason, q.since FROM cohort c JOIN submission s ON s.id = c.submission_id
+LEFT JOIN task_queue_hold q ON q.tq_id = c.tq_id
+WHERE s.base = (SELECT max(base) FROM submission WHERE base <= ?1) AND s.base + s.count > ?1
+AND c.start <= ?1 - s.base AND c.stop > ?1 - s.base ORDER BY c.id DESC LIMIT 1"""
+QUEUE_EVENTS = "SELECT id, at, kind, reason FROM task_queue_event WHERE tq_id = ?"
 HOLE_AT = "SELECT state, reason, at FROM hole WHERE cohort_id = ? AND start <= ? AND stop > ?"
+
+
+def was_given_out(db: apsw.Connection, job_id: int) -> bool:
+    """Whether there ever was a job with this id."""
+    return 0 < job_id < int(only_row(db, "SELECT next_job FROM leadership")[0])
 
 
 def job_counts(db: apsw.Connection) -> list[tuple[str, str, str, int]]:
@@ -47,27 +61,51 @@ def job_counts(db: apsw.Connection) -> list[tuple[str, str, str, int]]:
 
 
 def find_job(db: apsw.Connection, job_id: int) -> Row | None:
-    """One job with its last attempt, whether or not it has a row; None if it was never submitted."""
+    """One job with its last attempt, whether or not it has a row; None if it was never submitted, or is forgotten."""
+    for look in (_row, _member, _row, _member):  # a member that is taken, or released, between two looks
+        found = look(db, job_id)
+        if found is not None:
+            return found
+    return None
+
+
+def _row(db: apsw.Connection, job_id: int) -> Row | None:
     row = db.execute(f"{JOB} WHERE j.id = ?", (job_id,)).fetchone()
-    if row is not None:
-        return dict(zip(JOB_KEYS, row, strict=True))
+    return None if row is None else dict(zip(JOB_KEYS, row, strict=True))
+
+
+def _member(db: apsw.Connection, job_id: int) -> Row | None:
+    """A member without a row; None if it was taken: it has got its row meanwhile, or is forgotten."""
     found = db.execute(MEMBER_COHORTS, (job_id,)).fetchone()
-    return None if found is None else _member(db, job_id, found)
-
-
-def _member(db: apsw.Connection, job_id: int, found: tuple[Any, ...]) -> Row:
-    cohort, tq_id, _, template, owner, group, vo, name, created, base, submission, _, _ = found
+    if found is None:
+        return None
+    cohort, cursor, tq_id, template, owner, group, vo, name, created, base, submission, held, since_held = (
+        found
+    )
     hole = db.execute(HOLE_AT, (cohort, job_id - base, job_id - base)).fetchone()
-    state, reason, since = hole or ("Waiting", "", created)
+    if hole[0] == "Moved" if hole else job_id - base < cursor:
+        return None
+    standing = hole_standing(hole[0], hole[1], hole[2]) if hole else run_standing(created, held, since_held)
     return dict.fromkeys(JOB_KEYS) | {
-        "id": job_id, "state": state, "attempt": 0, "since": since, "reason": reason, "owner": owner,
-        "group": group, "vo": vo, "name": name, "submitted_at": created, "task_queue": tq_id,
-        "template": template, "submission": submission, "base": base,
+        "id": job_id, "attempt": 0, **standing, "owner": owner, "group": group, "vo": vo, "name": name,
+        "submitted_at": created, "task_queue": tq_id, "template": template, "submission": submission, "base": base,
     }  # fmt: skip
 
 
+def run_standing(created: float, held: str | None, since_held: float | None) -> Row:
+    """How members stand that were never touched. `held`: why no configured queue can run their task queue."""
+    if held is None or since_held is None:
+        return {"state": "Waiting", "since": created, "reason": "", "held_by": None}
+    return {"state": "Held", "since": max(created, since_held), "reason": held, "held_by": "impossible"}
+
+
+def hole_standing(state: str, reason: str, since: float) -> Row:
+    """How members of a hole stand."""
+    return {"state": state, "since": since, "reason": reason, "held_by": "user" if state == "Held" else None}
+
+
 def job_events(db: apsw.Connection, job: Row) -> list[Row]:
-    """The events of a job, oldest first: its own chain and those of ranges that hold it."""
+    """The events of a job, oldest first: its own chain, those of ranges that hold it, those of its task queue."""
     events: list[tuple[int, Row]] = []
     number = job["last_event"]
     while number is not None:
@@ -81,8 +119,47 @@ def job_events(db: apsw.Connection, job: Row) -> list[Row]:
         (job["base"], job["id"], job["id"]),
     )
     events.extend((row[0], _event(*row[1:])) for row in ranges)
+    return _with_task_queue(db, job, events)
+
+
+def job_sites(db: apsw.Connection, job: Row) -> list[str]:
+    """The sites that its description names since it was submitted (option `add_eligible_sites`)."""
+    found = db.execute("SELECT body -> '$.sites' FROM template WHERE id = ?", (job["template"],)).fetchone()
+    return [] if found is None or found[0] is None else list(msgspec.json.decode(found[0]))
+
+
+def _with_task_queue(db: apsw.Connection, job: Row, events: list[tuple[int, Row]]) -> list[Row]:
+    """Put in what happened to the job's task queue while the job waited in it."""
+    tq_id = job["task_queue"]
+    told: list[tuple[int, Row]] = [
+        (int(number), {"at": at, "event": kind, "reason": reason, "task_queue": tq_id})
+        for number, at, kind, reason in db.execute(QUEUE_EVENTS, (tq_id,))
+    ]
+    out: list[Row] = []
+    stands, held = "", None
     # By number, not by time: clocks jump.
-    return [event for _, event in sorted(events, key=lambda pair: pair[0])]
+    for _, event in sorted([*events, *told], key=lambda pair: pair[0]):
+        if "task_queue" in event:
+            held = event if event["event"] == "Held" else None
+            if stands in ("", event["event"]):
+                continue
+            stands = event["event"]
+        elif event["event"] == "Held" and stands == "Held" and "by" not in event:
+            continue
+        else:
+            stands = _stands(event)
+        out.append(event)
+        if stands == "Waiting" and held is not None:
+            out.append({**held, "at": event["at"]})
+            stands = "Held"
+    return out
+
+
+def _stands(event: Row) -> str:
+    """Whether a job waits after an event of its own: Waiting, Held with its task queue, or '' for neither."""
+    if event["event"] in ("Submitted", "Waiting"):
+        return "Waiting"
+    return "Held" if event["event"] == "Held" and "by" not in event else ""
 
 
 def _event(at: float, kind: str, data: str | None) -> Row:
@@ -122,14 +199,19 @@ def list_pilots(db: apsw.Connection, *, alive_only: bool, limit: int) -> list[Ro
     return [dict(zip(keys, row, strict=True)) for row in rows]
 
 
-def list_task_queues(db: apsw.Connection, *, limit: int) -> list[Row]:
-    """Task queues with waiting jobs, fullest first."""
+def list_task_queues(db: apsw.Connection, *, limit: int, reason: str = "") -> list[Row]:
+    """Task queues with waiting jobs (and that main reason), fullest first.
+
+    `main_reason` is None until the task queue was judged.
+    """
     rows = db.execute(
-        """SELECT q.id, q.key, c.waiting, q.created_at FROM task_queue q JOIN queue_waiting c ON c.tq_id = q.id
-        WHERE c.waiting > 0 ORDER BY c.waiting DESC LIMIT ?""",
-        (limit,),
+        """SELECT q.id, q.key, c.waiting, q.created_at, r.reason, r.detail, r.since
+        FROM task_queue q JOIN queue_waiting c ON c.tq_id = q.id LEFT JOIN task_queue_reason r ON r.tq_id = q.id
+        WHERE c.waiting > 0 AND (?1 = '' OR r.reason = ?1) ORDER BY c.waiting DESC LIMIT ?2""",
+        (reason, limit),
     )
     return [
-        {"id": number, "waiting": waiting, "created_at": created, **msgspec.json.decode(key)}
-        for number, key, waiting, created in rows
-    ]
+        {"id": number, "waiting": waiting, "created_at": created, "main_reason": why, "detail": detail,
+         "since": since, **msgspec.json.decode(key)}
+        for number, key, waiting, created, why, detail, since in rows
+    ]  # fmt: skip

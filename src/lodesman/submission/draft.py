@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from lodesman.jobs import JobSpec
 from lodesman.matching import QueueOffer, TaskQueueKey
+from lodesman.matching.tables import PlaceTable
 from lodesman.resources import QueueTable, TypeTable
 
 
@@ -23,14 +24,23 @@ class World:
     table: QueueTable
     types: TypeTable
     sites: frozenset[str]
+    by_ordinal: Mapping[int, QueueOffer] = field(init=False, repr=False, compare=False)
+    places: PlaceTable = field(init=False, repr=False, compare=False)
+    """The offers as bits of their ordinals."""
+
+    def __post_init__(self) -> None:
+        members = {offer.ordinal: offer for offer in self.offers}
+        object.__setattr__(self, "by_ordinal", members)
+        places = PlaceTable((ordinal, offer.request) for ordinal, offer in members.items())
+        object.__setattr__(self, "places", places)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """One cohort of a submission. `never` says why no configured queue could ever run it, '' otherwise.
 
-    `requirements` is the canonical text of the Requirements, `pool_mask` the queues that fulfil them (a bit per
-    ordinal); both are empty without Requirements.
+    `requirements` is the text of the Requirements, names as written; `pool_mask` the queues that fulfil them (a bit per
+    ordinal). Both are empty without Requirements.
     """
 
     spec: JobSpec

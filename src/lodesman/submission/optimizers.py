@@ -6,10 +6,10 @@ import difflib
 from dataclasses import replace
 
 from lodesman.errors import InvalidJob
-from lodesman.matching import canonical_requirements, eligible_offers, key_of, submit_pool_id
+from lodesman.matching import key_of, spelled_requirements, submit_pool_id
 from lodesman.submission.draft import Draft, World
-
-FEW = 3
+from lodesman.submission.obstacles import find_obstacles, never_text
+from lodesman.submission.possible import possible_queues
 
 
 def check_sites(draft: Draft, world: World) -> Draft:
@@ -32,11 +32,10 @@ def make_submit_pool(draft: Draft, world: World) -> Draft:
     wanted = draft.spec.requirements
     if not wanted:
         return draft
-    canonical = canonical_requirements(wanted, world.types)
     return replace(
         draft,
-        requirements=canonical,
-        submit_pool=submit_pool_id(wanted, world.types),
+        requirements=spelled_requirements(wanted, world.types),
+        submit_pool=submit_pool_id(wanted, world.types, world.vo),
         pool_mask=world.table.eligible_mask(wanted),
     )
 
@@ -50,34 +49,6 @@ def make_key(draft: Draft, _world: World) -> Draft:
 def check_possible(draft: Draft, world: World) -> Draft:
     """Is there a configured queue whose pilots could ever take the job? If not, say what stands in the way."""
     assert draft.key is not None  # noqa: S101
-    if draft.submit_pool and not draft.pool_mask:
-        return replace(draft, never=_no_queue_fulfils(draft, world))
-    if eligible_offers(draft.key, world.offers, draft.pool_mask, first_only=True):
+    if possible_queues(draft.key, draft.pool_mask, world):
         return draft
-    return replace(draft, never=_no_offer_fits(draft, world))
-
-
-def _no_queue_fulfils(draft: Draft, world: World) -> str:
-    found = world.table.assess(draft.spec.requirements)
-    total = len(world.table.queues)
-    lost = ", ".join(f"{name} rules out {n} of {total}" for name, n in found.counts()[:FEW])
-    nearest = found.changes()[:1]
-    change = (
-        f"; nearest: change {' and '.join(nearest[0].parameters)} ({nearest[0].count} queues)"
-        if nearest
-        else ""
-    )
-    return f"no queue of VO {world.vo} fulfils the Requirements: {lost}{change}"
-
-
-def _no_offer_fits(draft: Draft, world: World) -> str:
-    """Count, per criterion, the queues that it rules out; the fewest other obstacles come first."""
-    assert draft.key is not None  # noqa: S101
-    counts: dict[str, int] = {}
-    for offer in world.offers:
-        for reason in offer.reasons(draft.key, draft.pool_mask):
-            name = type(reason).__name__
-            counts[name] = counts.get(name, 0) + 1
-    lost = sorted(counts.items(), key=lambda item: -item[1])[:FEW]
-    parts = ", ".join(f"{name} rules out {n} of {len(world.offers)}" for name, n in lost)
-    return f"no queue of VO {world.vo} can run it: {parts or 'no queue is configured'}"
+    return replace(draft, never=never_text(find_obstacles(draft.key, draft.spec.requirements, world)))

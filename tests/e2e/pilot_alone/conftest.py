@@ -22,7 +22,7 @@ import pytest
 
 from lodesman.pilot.package import build_pilot
 
-LONGEST_S = 20.0
+LONGEST_S = 60.0
 
 
 class Fake:
@@ -262,6 +262,25 @@ class Started:
         self.process.send_signal(signal.SIGTERM)
 
 
+class Gate:
+    """Where a payload waits until the test lets it go on."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self._path = path
+        self.wait = f"read line < {path}"
+
+    def open(self) -> None:
+        """Wait until a payload has come to the gate, and let it pass."""
+        deadline = time.monotonic() + LONGEST_S
+        while True:
+            try:
+                return os.close(os.open(self._path, os.O_WRONLY | os.O_NONBLOCK))
+            except OSError:
+                assert time.monotonic() < deadline, "nobody came to the gate"
+                threading.Event().wait(0.01)
+
+
 @pytest.fixture(scope="session")
 def pilot_archive(tmp_path_factory) -> Path:
     target = tmp_path_factory.mktemp("pilot") / "pilot.pyz"
@@ -318,6 +337,12 @@ def start(fake, pilot_archive, tmp_path):
             pilot.process.wait()
         if "Traceback" in pilot.log():
             pytest.fail(pilot.log())
+
+
+@pytest.fixture
+def gate(tmp_path):
+    """A FIFO on which payloads wait: `gate.wait` is what they run, `gate.open()` lets one of them go on."""
+    return Gate(tmp_path / "gate")
 
 
 @pytest.fixture(scope="session")

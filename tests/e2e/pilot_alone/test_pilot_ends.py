@@ -27,11 +27,13 @@ def test_sigterm_ends_payloads_and_gives_their_jobs_back(fake, start, job):
     assert [leave["reason"] for leave in fake.leaves] == ["sigterm"]
 
 
-def test_drain_finishes_payloads_and_leaves(fake, start, job):
+def test_drain_finishes_payloads_and_leaves(fake, start, job, gate):
     pilot = start()
-    fake.submit(job(1, "sleep", "0.6"), job(2, "true"))
+    fake.submit(job(1, "sh", "-c", f"{gate.wait}; true"), job(2, "true"))
     fake.until(lambda: fake.running(1))
     fake.drain = True
+    fake.until(lambda: fake.beats and fake.beats[-1]["state"] == "draining")
+    gate.open()
     assert pilot.end() == 0
     assert fake.end_of(1)["state"] == "Done"
     assert (2, 1) not in fake.ends()
@@ -100,7 +102,7 @@ def test_server_away_payload_goes_on_and_its_result_arrives_once(fake, start, jo
 
 
 def from_outside(condition) -> None:
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -137,26 +139,28 @@ def test_disowned_pilot_kills_and_ends(fake, start, job):
     assert not fake.ends()
 
 
-def test_exclusive_payload_is_stopped_before_the_lease_ends(fake, start, job):
+def test_exclusive_payload_is_stopped_before_the_lease_ends(fake, start, job, gate):
     fake.terms["lease_s"] = 2
     pilot = start(cores=2)
-    fake.submit(job(1, "sleep", "60", exclusive=True), job(2, "sleep", "4"))
+    fake.submit(job(1, "sleep", "60", exclusive=True), job(2, "sh", "-c", f"{gate.wait}; true"))
     fake.until(lambda: fake.running(1) and fake.running(2))
     fake.stop()
     from_outside(lambda: len(pilot.events("payload-ended")) == 1)
     assert pilot.events("payload-ended")[0]["job"] == "1.1"
     fake.start()
+    gate.open()
     end = fake.end_of(1)
     assert (end["state"], end["cause"]) == ("Released", "pilot-shutdown")
     assert fake.end_of(2)["state"] == "Done"
 
 
-def test_results_that_no_server_takes(fake, start, job):
+def test_results_that_no_server_takes(fake, start, job, gate):
     fake.terms["lease_s"] = 1
     pilot = start()
-    fake.submit(job(1, "sleep", "0.4"))
+    fake.submit(job(1, "sh", "-c", f"{gate.wait}; true"))
     fake.until(lambda: fake.running(1))
     fake.stop()
+    gate.open()
     assert pilot.end() == 6
     # What could not be handed in is left for those who look.
     assert (pilot.directory / "outbox/1.1.json").exists()

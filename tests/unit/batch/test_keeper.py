@@ -21,6 +21,7 @@ from lodesman.batch.keeper import (
     descendants,
     freeze,
     kill_family,
+    lives,
     process_table,
     read_process,
     signal_process,
@@ -107,7 +108,7 @@ def test_a_signal_reaches_the_process(sleeper):
     seen = read_process(sleeper.pid)
     assert seen is not None
     assert signal_process(seen, signal.SIGTERM)
-    assert sleeper.wait(10) == -signal.SIGTERM
+    assert sleeper.wait(60) == -signal.SIGTERM
 
 
 def test_a_number_used_again_is_spared(sleeper):
@@ -135,8 +136,38 @@ def test_freezing_gives_up_on_an_endless_family():
         looks.append(len(looks))
         return [process(2**22 + 1 + len(looks), 1)]
 
-    assert len(freeze(find, passes=5)) == 1
-    assert len(looks) == 6
+    assert len(freeze(find, passes=5)) == 5
+    assert len(looks) == 5
+
+
+def test_who_is_hidden_by_the_end_of_its_parent_is_killed_all_the_same(sleeper):
+    """Found once, below a parent that then ends: no later look finds it."""
+    seen = read_process(sleeper.pid)
+    looks = [[seen]]
+    assert kill_family(lambda: looks.pop(0) if looks else [], 60.0) == []
+    assert sleeper.wait(60) == -signal.SIGKILL
+
+
+def test_killing_waits_for_the_end_of_what_it_no_longer_finds():
+    """A process that fills much memory is found no more as soon as it was told to die, and takes its time."""
+    code = "x = bytearray(b'1') * (128 << 20); print('ready', flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        seen = read_process(child.pid)
+        assert seen is not None
+        looks = [[seen], [seen]]
+        assert kill_family(lambda: looks.pop(0) if looks else [], 60.0) == []
+        assert not lives(seen)
+
+
+def test_what_does_not_die_in_time_is_told_though_it_is_not_found_again(sleeper, monkeypatch):
+    monkeypatch.setattr(keeper, "signal_process", lambda process, signum: True)
+    seen = read_process(sleeper.pid)
+    looks = [[seen]]
+    assert kill_family(lambda: looks.pop(0) if looks else [], 0.01) == [seen]
 
 
 def test_killing_repeats_until_nothing_is_found():
@@ -145,7 +176,7 @@ def test_killing_repeats_until_nothing_is_found():
     def find():
         return [process(2**22 + 1, 1)] if len(rounds) < 3 else []
 
-    assert kill_family(find, 10.0, lambda: rounds.append(1)) == []
+    assert kill_family(find, 60.0, lambda: rounds.append(1)) == []
     assert len(rounds) == 3
 
 
@@ -182,7 +213,7 @@ def test_chasing_kills_children_and_returns():
         "from lodesman.batch.keeper import chase_children\n"
         "seen = {}\n"
         "children = [os.spawnvp(os.P_NOWAIT, 'sleep', ['sleep', '60']) for _ in range(3)]\n"
-        "chase_children(seen.__setitem__, rounds=100000)\n"
+        "chase_children(seen.__setitem__, rounds=10**9)\n"
         "print(json.dumps([seen[child] for child in children]))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], env=package_path(), capture_output=True, check=True)

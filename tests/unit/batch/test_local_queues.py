@@ -385,7 +385,7 @@ class TestUpkeep:
         stamps = self.launched(monkeypatch)
         backend.submit(SPEC, copies("s1", "s2"))
         backend.slots[QUEUE] = 9
-        assert backend.stop_all(grace_seconds=1.0, deadline_seconds=2.0) == ()
+        assert backend.stop_all(grace_seconds=1.0, deadline_seconds=60.0) == ()
         assert backend.tick().started == ()
         assert stamps == []
         assert {status.state for status in backend.status(["s1", "s2"]).values()} == {NativeState.ENDED}

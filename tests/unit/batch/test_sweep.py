@@ -98,21 +98,21 @@ def test_all_of_it_is_killed_with_its_children(start, stamp, tmp_path):
     bystander = start()
     children = [item.pid for item in process_table().values() if item.parent == parent.pid]
     assert len(children) == 1
-    assert sweep({stamp: tmp_path}, patience=10.0) == set()
-    assert parent.wait(10) == -9
+    assert sweep({stamp: tmp_path}, patience=60.0) == set()
+    assert parent.wait(60) == -9
     assert children[0] not in process_table()
     assert bystander.poll() is None
 
 
 def test_roots_go_whatever_they_carry(start, stamp, tmp_path):
     root = start()
-    assert sweep({stamp: tmp_path}, roots=[root.pid], patience=10.0) == set()
-    assert root.wait(10) == -9
+    assert sweep({stamp: tmp_path}, roots=[root.pid], patience=60.0) == set()
+    assert root.wait(60) == -9
 
 
 def test_nothing_to_sweep(stamp, tmp_path):
-    assert sweep({stamp: tmp_path}, cgroups=[str(tmp_path / "gone")], patience=10.0) == set()
-    assert sweep({}, patience=10.0) == set()
+    assert sweep({stamp: tmp_path}, cgroups=[str(tmp_path / "gone")], patience=60.0) == set()
+    assert sweep({}, patience=60.0) == set()
 
 
 def test_what_cannot_be_killed_is_told(start, stamp, tmp_path, monkeypatch):

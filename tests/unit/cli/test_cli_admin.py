@@ -90,11 +90,15 @@ def test_whoami(at, server):
         "groups": ["physics"],
         "admin": False,
         "scopes": ["jobs:read"],
+        "inputs": {"files": 1_200, "bytes": 3 << 20, "limit": 10 << 30},
     }
     server.on("GET", "/v1/me", me)
     out = at("whoami").out
     assert out.splitlines()[0].split() == ["user", "ann"]
+    assert out.splitlines()[-1].split(maxsplit=2)[2] == "1,200, 3.0 MiB of 10 GiB"
     assert at("whoami", "--json").json == me
+    me["inputs"]["limit"] = None
+    assert at("whoami").out.splitlines()[-1].split(maxsplit=2)[2] == "1,200, 3.0 MiB"
 
 
 # --- the server
@@ -105,7 +109,8 @@ def served(monkeypatch):
     """What `lodesman.daemon` is asked to run."""
     calls = []
     monkeypatch.setattr(
-        "lodesman.daemon.run_server", lambda config, arguments, load: calls.append((config, arguments, load))
+        "lodesman.daemon.run_server",
+        lambda config, arguments, load, greet: (greet(config), calls.append((config, arguments, load))),
     )
     return calls
 
@@ -203,7 +208,7 @@ def test_a_wrong_configuration_is_named(lode, home):
     result = lode("config", "check", "lode.toml")
     assert (result.code, "lode.toml" in result.err, "port" in result.err) == (1, True, True)
     (home / "lode.toml").write_text("[server\n")
-    assert "is not TOML" in lode("config", "check", "lode.toml").err
+    assert "line 1: column 8" in lode("config", "check", "lode.toml").err
 
 
 def test_the_schema_knows_every_section(lode):

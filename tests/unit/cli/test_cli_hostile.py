@@ -40,14 +40,16 @@ PILOT = {
 }  # fmt: skip
 WHY = {
     "id": 5, "state": "Waiting", "reason": "", "verdict": "never", "summary": "s",
-    "task_queue": {"id": 1, "waiting": 2, "rows_ahead": 1},
+    "who": "w", "main_reason": "m",
+    "chain": [{"step": "s", "holds": False, "text": "t", "age_seconds": 1.0}],
+    "task_queue": {"id": 1, "waiting": 2, "ahead": 1, "more_ahead": False},
     "queues": {
         "total": 2, "eligible": 0, "ruled_out_by": [{"criterion": "c", "queues": 1}],
-        "nearest": [{"change": ["c"], "queues": 1,
+        "nearest": [{"change": ["c"], "text": "t", "queues": 1,
+                     "steps": [{"criterion": "c", "asked": 1, "options": [{"value": "v", "queues": 1},
+                                                                          {"value": "w", "queues": 2}]}],
                      "example": {"site": "s", "ce": "c", "queue": "q", "reasons": ["r"]}}],
     },
-    "pilots": {"live": 1, "usable_idle": 0, "usable_busy": 0, "usable_waiting": 0, "draining": 0,
-               "seen_seconds_ago": 1.0},
     "director": {"decided_seconds_ago": 1.0, "lines": ["l", "m"], "room": 1},
 }  # fmt: skip
 KEY = {
@@ -67,22 +69,55 @@ QUEUE = {
     "site": "s", "ce": "c", "queue": "q", "pilots": {"Running": 1},
     "parameters": {"Platform": {"value": "p", "level": "site"}, "Odd": {"value": ["o"], "level": "queue"}},
 }  # fmt: skip
+CHAIN = [{"step": "s", "holds": False, "text": "t", "age_seconds": 1.0}]
+NEAR = {
+    "change": ["Memory"], "text": "t", "task_queues": 1, "jobs": 1,
+    "steps": [{"criterion": "c", "offered": 1,
+               "options": [{"value": "v", "task_queues": 1}, {"value": 2, "task_queues": 2}]}],
+    "example": {"task_queue": 1, "owner": "o", "group": "g", "reasons": ["r"]},
+}  # fmt: skip
+WHY_PILOT = {
+    "id": 5, "state": "Running", "verdict": "nothing fits", "summary": "s", "who": "w", "chain": CHAIN,
+    "task_queues": {"nearest": [NEAR]},
+}  # fmt: skip
+WHY_QUEUE = {
+    "site": "s", "ce": "c", "queue": "q", "vo": "v", "verdict": "not now", "summary": "s", "who": "w", "chain": CHAIN,
+    "work": {"nearest": [NEAR]}, "director": {"decided_seconds_ago": 1.0, "lines": ["l"]},
+    "lately": [{"id": 5, "stamp": "s", "state": "Done", "reason": "r", "sent_seconds_ago": 1.0, "joined": True,
+                "ended_seconds_ago": 1.0, "jobs_done": 1}],
+}  # fmt: skip
 SITE = {"site": "s", "ces": 1, "queues": 1, "pilots": {"Running": 1}, "running_jobs": 1}
 TOKEN_ROW = {"hash": "h" * 64, "kind": "user", "account": "a", "scopes": ["s"], "note": "n", "created_at": NOW,
              "expires_at": None}  # fmt: skip
-ME = {"name": "n", "kind": "user", "vo": "v", "groups": ["g"], "admin": True, "scopes": ["s"]}
+ME = {
+    "name": "n", "kind": "user", "vo": "v", "groups": ["g"], "admin": True, "scopes": ["s"],
+    "inputs": {"files": 1, "bytes": 2, "limit": 3},
+}  # fmt: skip
 
+PASS = {"id": 1, "at": NOW, "cause": "c", "pools": 1, "changed": 0, "held": 0, "released": 0, "seconds": 0.1}
+POOL = {
+    "id": "req1:a", "vo": "v", "requirements": {"memory": {"kind": "number", "wanted": [1, "w"]}}, "queues": 1,
+    "created_at": NOW, "refreshed_at": NOW, "unused_since": None, "jobs": {"waiting": 1, "held": 0, "running": 0},
+}  # fmt: skip
 ANSWERS = [
     (["status", "5"], "GET", "/v1/jobs", {"jobs": [JOB]}),
     (["status", "5", "--all"], "GET", "/v1/jobs", {"jobs": [JOB]}),
     (["show", "5"], "GET", "/v1/jobs/5", {**JOB, "attempts": [ATTEMPT], "events": [EVENT]}),
     (["events", "5"], "GET", "/v1/jobs/5", {**JOB, "attempts": [ATTEMPT], "events": [EVENT]}),
     (["why", "5"], "GET", "/v1/jobs/5/why", WHY),
+    (["why", "pilot:5"], "GET", "/v1/pilots/5/why", WHY_PILOT),
+    (["why", "s/c/q"], "GET", "/v1/queues/why", WHY_QUEUE),
     (["pilot", "ls"], "GET", "/v1/pilots", {"pilots": [PILOT]}),
     (["site", "ls"], "GET", "/v1/sites", {"sites": [SITE]}),
     (["queue", "ls"], "GET", "/v1/queues", {"queues": [QUEUE]}),
     (["queue", "ls", "--origin"], "GET", "/v1/queues", {"queues": [QUEUE]}),
-    (["tq", "ls"], "GET", "/v1/task-queues", {"task_queues": [{"id": 1, "waiting": 1, "created_at": NOW, **KEY}]}),
+    (["tq", "ls"], "GET", "/v1/task-queues", {"task_queues": [
+        {"id": 1, "waiting": 1, "created_at": NOW, "main_reason": "m", "detail": "d", "since": NOW, **KEY}]}),
+    (["tq", "reasons"], "GET", "/v1/task-queues/reasons", {"at": NOW, "facts_at": NOW, "reasons": [
+        {"reason": "m", "verdict": "never", "detail": "d", "task_queues": 1, "jobs": 2, "since": NOW}]}),
+    (["pool", "ls"], "GET", "/v1/submit-pools", {"pools": [POOL], "total": 1, "last_pass": PASS}),
+    (["pool", "show", "req1:a"], "GET", "/v1/submit-pools/.*", {
+        **POOL, "served_by": [{"site": "s", "ce": "c", "queue": "q"}], "passes": [PASS]}),
     (["standing"], "GET", "/v1/standing", STANDING),
     (["token", "ls"], "GET", "/v1/tokens", {"tokens": [TOKEN_ROW]}),
     (["whoami"], "GET", "/v1/me", ME),

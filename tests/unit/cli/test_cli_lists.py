@@ -9,6 +9,13 @@ from lodesman.cli import resources
 HOSTILE = "\x1b]0;owned\x07\u202e"
 
 
+@pytest.fixture(autouse=True)
+def _still(monkeypatch):
+    """Time stands still: an age is what the test says, however slow the machine is."""
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
+
+
 def pilot_row(number, **changes):
     row = dict.fromkeys(
         "id stamp state vo owner group pilot_type submission_pool task_queue site ce queue native_id created_at "
@@ -108,7 +115,7 @@ QUEUES = [
     {
         "site": "North", "ce": "ce", "queue": "q", "pilots": {"Running": 2},
         "parameters": {
-            "CPUTime": {"value": 600, "level": "queue"},
+            "CPUTime": {"value": 600, "level": "queue", "file": "sites.toml", "line": 7},
             "Tag": {"value": ["SSD", "GPU"], "level": "queue"},
             "Platform": {"value": "x86_64-el9", "level": "site"},
             "ScratchSpace": {"value": 20, "level": "queue of VO"},
@@ -132,9 +139,9 @@ def test_the_origin_of_each_value(at, server):
     server.on("GET", "/v1/queues", {"queues": QUEUES})
     lines = at("queue", "ls", "--origin", "--site", "North", "--vo", "lab").out.splitlines()
     assert len(lines) == 5
-    assert lines[1].split() == ["North/ce/q", "CPUTime", "600", "queue"]
-    assert lines[3].split()[-3:] == ["queue", "of", "VO"]
-    assert server.asked[-1].query == {"vo": "lab"}
+    assert lines[1].split() == ["North/ce/q", "CPUTime", "600", "queue", "sites.toml:7"]
+    assert lines[3].split()[-4:] == ["queue", "of", "VO", "-"]
+    assert server.asked[-1].query == {"vo": "lab", "origin": "true"}
     assert at("queue", "ls", "--site", "South", "--json").json == {"queues": QUEUES[1:]}
     assert "no such queue" in at("queue", "ls", "--site", "West").err
 
@@ -152,7 +159,27 @@ def tq_row(number, **changes):
         "user_priority": 1,
         "sites": [],
     }
+    row |= {"main_reason": "no-room-for-pilots", "detail": "breaker", "since": 1.0}
     return {**row, "submit_pool": "", "pilot_type": "", **changes}
+
+
+def test_why_jobs_wait_counted(at, server):
+    now = time.time()
+    row = {"reason": "impossible", "verdict": "never", "detail": "Memory", "task_queues": 2, "jobs": 1_500,
+           "since": now - 90}  # fmt: skip
+    told = {"at": now - 3, "facts_at": now - 30, "reasons": [row, {**row, "reason": HOSTILE, "detail": ""}]}
+    server.on("GET", "/v1/task-queues/reasons", told)
+    out = at("tq", "reasons").out
+    assert out.splitlines()[1].split() == ["never", "impossible", "(Memory)", "1,500", "2", "90", "s"]
+    assert "\x1b" not in out
+    assert at("tq", "reasons", "--json").json == told
+    server.on("GET", "/v1/task-queues/reasons", {"at": None, "facts_at": None, "reasons": []})
+    assert at("tq", "reasons").err == "lode: No job waits.\n"
+
+
+def test_task_queues_not_judged_yet(at, server):
+    server.on("GET", "/v1/task-queues", {"task_queues": [tq_row(7, main_reason=None, detail=None)]})
+    assert "not judged yet" in at("tq", "ls").out
 
 
 def test_task_queues(at, server):
@@ -160,7 +187,19 @@ def test_task_queues(at, server):
         "GET", "/v1/task-queues", {"task_queues": [tq_row(7), tq_row(8, owner=HOSTILE, sites=[HOSTILE])]}
     )
     out = at("tq", "ls").out
-    assert out.splitlines()[1].split() == ["7", "1,200", "30", "s", "ann", "physics", "24.0", "h", "-"]
+    assert out.splitlines()[1].split() == [
+        "7",
+        "1,200",
+        "30",
+        "s",
+        "ann",
+        "physics",
+        "24.0",
+        "h",
+        "no-room-for-pilots",
+        "(breaker)",
+        "-",
+    ]
     assert "\x1b" not in out
     assert at("tq", "ls", "--limit", "1", "--json").json["more"] is True
     server.on("GET", "/v1/task-queues", {"task_queues": []})

@@ -17,7 +17,8 @@ LODE = "import sys; from lodesman.cli import main; sys.exit(main())"
 
 
 def run_process(*arguments, code=LODE, **more):
-    environ = {**os.environ, "PYTHONPATH": SOURCE, **more}
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("LODE_")}
+    environ |= {"PYTHONPATH": SOURCE, **more}
     return subprocess.run(
         [sys.executable, "-c", code, *arguments],
         capture_output=True,

@@ -74,9 +74,9 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_the_token_is_sent_and_never_taken_as_an_argument(at, server):
-    server.on(
-        "GET", "/v1/me", {"name": "ann", "vo": "lab", "groups": ["physics"], "scopes": [], "admin": False}
-    )
+    used = {"files": 0, "bytes": 0, "limit": None}
+    me = {"name": "ann", "vo": "lab", "groups": ["physics"], "scopes": [], "admin": False, "inputs": used}
+    server.on("GET", "/v1/me", me)
     assert at("whoami").code == 0
     assert server.asked[-1].headers["Authorization"] == "Bearer token-of-ann"
     result = at("--token", "x", "whoami")

@@ -36,8 +36,6 @@ def accepting(server):
 
     def take(asked):
         count = state.get("count", 1)
-        if asked.json["dry_run"]:
-            return {"count": count, "held": state["held"], "notices": state["notices"], "dry_run": True}
         first, state["next"] = state["next"], state["next"] + count
         return {"submission": 3, "first": first, "count": count, "held": state["held"], "repeated": False,
                 "notices": state["notices"]}  # fmt: skip
@@ -60,12 +58,7 @@ def test_one_job_prints_its_id_and_nothing_else(at, accepting, home):
     (body,) = sent(accepting)
     assert body["text"] == HELLO
     assert body["form"] == "jdl"
-    assert (body["group"], body["hold_if_impossible"], body["dry_run"], body["sandboxes"]) == (
-        "",
-        False,
-        False,
-        {},
-    )
+    assert (body["group"], body["hold_if_impossible"], body["sandboxes"]) == ("", False, {})
     assert len(body["request_id"]) == 36
 
 
@@ -251,12 +244,35 @@ def test_notices_and_held_jobs_are_told_on_standard_error(at, accepting, home):
     assert "lode why 12" in result.err
 
 
-def test_a_dry_run_submits_and_remembers_nothing(at, accepting, home):
-    (home / "a.jdl").write_text(HELLO)
-    accepting.state.update(count=3, held=1)
-    result = at("submit", "--dry-run", "a.jdl")
-    assert result.out == "a.jdl: 3 jobs would be submitted, 1 of them Held.\n"
-    assert (sent(accepting)[0]["dry_run"], sent(accepting)[0]["request_id"]) == (True, None)
+def test_a_dry_run_submits_and_uploads_nothing_and_tells_what_a_plan_tells(at, accepting, home):
+    (home / "data").write_text("x")
+    (home / "a.jdl").write_text('[ Executable = "/bin/cat"; InputSandbox = "data"; ]')
+    answer = {
+        "count": 3,
+        "group": "bio",
+        "held": 1,
+        "refusal": None,
+        "cohorts": [],
+        "more_cohorts": 0,
+        "notices": [],
+    }
+    accepting.on("POST", "/v1/plan/job", answer)
+    words = ("a.jdl", "--group", "bio", "--hold-if-impossible")
+    result = at("submit", "--dry-run", *words)
+    assert result.out.startswith("a.jdl: 3 jobs would be submitted, 1 of them Held, for group bio.\n")
+    assert (sent(accepting), accepting.known) == ([], {})
+    (asked,) = accepting.asked
+    assert (asked.path, asked.json["group"], asked.json["hold_if_impossible"]) == (
+        "/v1/plan/job",
+        "bio",
+        True,
+    )
+    planned = at("plan", "job", *words)
+    assert (planned.code, planned.out) == (result.code, result.out) == (0, result.out)
+    assert accepting.asked[-1].json == asked.json
+    (home / "data").unlink()
+    assert at("submit", "--dry-run", *words).code == 1
+    assert len(accepting.asked) == 2
 
 
 def test_json_tells_everything(at, accepting, home):
@@ -266,7 +282,7 @@ def test_json_tells_everything(at, accepting, home):
     assert found == {
         "submissions": [
             {"file": "a.jdl", "count": 5, "held": 0, "submission": 3, "first": 12, "last": 16, "jobs": "12-16",
-             "dry_run": False, "notices": []}
+             "notices": []}
         ],
         "errors": [],
     }  # fmt: skip

@@ -21,7 +21,7 @@ from lodesman.cli import progress, root
 SOURCE = str(Path(root.__file__).parents[2])
 LODE = "import sys; from lodesman.cli import main; sys.exit(main())"
 STYLES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 class Screen:

@@ -16,6 +16,22 @@ from lodesman.daemon.connections import GuardedProtocol
 REQUEST = b"POST /a HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nabc"
 
 
+class Hasty(asyncio.SelectorEventLoop):
+    """A loop whose time can be moved on: what takes long takes a test no time, however slow the machine is."""
+
+    skipped = 0.0
+
+    def time(self):
+        return super().time() + self.skipped
+
+
+async def pass_time(seconds):
+    """Let that time pass, and what became due happen."""
+    asyncio.get_running_loop().skipped += seconds
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
 async def closed(writer):
     writer.close()
     with contextlib.suppress(ConnectionError):
@@ -27,6 +43,7 @@ class Served:
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, bytes]] = []
+        self.came = asyncio.Event()
         self.hold = asyncio.Event()
         self.hold.set()
         self.port = 0
@@ -37,6 +54,7 @@ class Served:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
         self.seen.append((scope["path"], body))
+        self.came.set()
         await self.hold.wait()
         headers = [(b"content-length", b"2")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -68,14 +86,15 @@ class Served:
                 task.cancel()
             await asyncio.gather(*state.tasks, return_exceptions=True)
 
-    async def talk(self, *parts):
-        """Send the parts one by one; returns all that came back until the end of the connection."""
+    async def talk(self, *parts, then_wait=0.0):
+        """Send the parts one by one and wait; returns all that came back until the end of the connection."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             for part in parts:
                 writer.write(part)
                 await writer.drain()
                 await asyncio.sleep(0.001)
+            await pass_time(then_wait)
             return await reader.read()
         except ConnectionError:
             return b""
@@ -83,12 +102,13 @@ class Served:
             await closed(writer)
 
 
-def run(script, seconds=20.0):
+def run(script, seconds=60.0):
     async def main():
         async with Served().running() as served:
             return await asyncio.wait_for(script(served), seconds)
 
-    return asyncio.run(main())
+    with asyncio.Runner(loop_factory=Hasty) as runner:
+        return runner.run(main())
 
 
 CLOSING = REQUEST.replace(b"host: x", b"connection: close")
@@ -156,22 +176,18 @@ def test_a_large_head_in_a_few_pieces_is_taken(monkeypatch):
 
 
 @pytest.mark.parametrize("words", [b"G", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nname: value\r\n"])
-def test_a_head_that_does_not_come_in_time_is_told_so(monkeypatch, words):
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.05)
-
+def test_a_head_that_does_not_come_in_time_is_told_so(words):
     async def script(served):
-        answer = await served.talk(words)
+        answer = await served.talk(words, then_wait=connections.HEAD_SECONDS)
         assert served.seen == []
         return answer
 
     assert b"in time" in run(script)
 
 
-def test_a_client_that_says_nothing_at_all_is_left(monkeypatch):
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.05)
-
+def test_a_client_that_says_nothing_at_all_is_left():
     async def script(served):
-        return await served.talk()
+        return await served.talk(then_wait=connections.HEAD_SECONDS)
 
     assert run(script) == b""
 
@@ -250,14 +266,35 @@ def test_a_head_and_its_body_leave_in_one_piece():
 
 
 def test_an_answer_may_take_longer_than_a_head(monkeypatch):
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.05)
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 1.0)
 
     async def script(served):
         served.hold.clear()
-        asyncio.get_running_loop().call_later(0.2, served.hold.set)
-        return await served.talk(CLOSING)
+        asking = asyncio.ensure_future(served.talk(CLOSING))
+        await served.came.wait()
+        await pass_time(5.0)
+        assert not asking.done()
+        served.hold.set()
+        return await asking
 
     assert run(script).endswith(b"ok")
+
+
+def test_a_client_that_asks_whether_to_go_on_is_told_so():
+    asking = CLOSING.removesuffix(b"\r\n\r\nabc") + b"\r\nexpect: 100-continue\r\n\r\n"
+
+    async def script(served):
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(asking)
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(b"abc")
+        answer = await reader.read()
+        await closed(writer)
+        return answer
+
+    answer = run(script)
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert answer.endswith(b"ok")
 
 
 def test_half_a_second_request_does_not_garble_the_answer_to_the_first(monkeypatch):
@@ -271,14 +308,14 @@ def test_half_a_second_request_does_not_garble_the_answer_to_the_first(monkeypat
 
 
 def test_a_connection_may_be_idle_between_requests(monkeypatch):
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.05)
+    monkeypatch.setattr(connections, "HEAD_SECONDS", 1.0)
 
     async def script(served):
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         for _ in range(2):
             writer.write(REQUEST)
             assert (await reader.readuntil(b"ok")).endswith(b"ok")
-            await asyncio.sleep(0.15)
+            await pass_time(3.0)  # the web server itself ends what is idle for 5 seconds
         await closed(writer)
         return len(served.seen)
 

@@ -1,6 +1,7 @@
 """Live reload: a good change is taken, a bad one is not, nothing happens without a change."""
 
 import os
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,11 +19,17 @@ def files(tmp_path):
 
 
 @pytest.fixture
-def watch(files):
-    def load():
-        return load_config(files / "lode.toml")
+def clock():
+    """A clock that the test sets."""
+    return SimpleNamespace(now=1_000.0)
 
-    return ConfigWatch(load(), load)
+
+@pytest.fixture
+def watch(files, clock):
+    def load(**more):
+        return load_config(files / "lode.toml", **more)
+
+    return ConfigWatch(load(), load, clock=lambda: clock.now)
 
 
 def change(path, text):
@@ -68,3 +75,132 @@ def test_a_file_that_vanishes_keeps_the_old(watch, files):
     assert watch.poll() is None
     change(files / "sites.toml", SITES.format(share=9))
     assert watch.poll().resources.groups["g"].share == 9
+
+
+# --- what became of it ---------------------------------------------------------------------------------
+
+
+def names(state):
+    return [file.rpartition("/")[2] for file in state.files]
+
+
+def test_the_state_after_the_start(watch):
+    assert names(watch.state) == ["lode.toml", "sites.toml"]
+    assert (watch.state.loaded_at, watch.state.refused_at, watch.state.reloads) == (1_000.0, None, 0)
+    assert watch.state.in_short(1_060.0) == {
+        "loaded_at": 1_000.0, "age_seconds": 60.0, "refused_at": None, "faults": 0,
+    }  # fmt: skip
+
+
+def test_the_state_tells_of_a_refused_change_until_a_good_one(watch, files, clock):
+    clock.now = 2_000.0
+    change(files / "sites.toml", '[site.S]\nMaxRAM = "lots"\nCPUTime = "1 parsec"\n')
+    assert watch.poll() is None
+    state = watch.state
+    assert (state.loaded_at, state.refused_at, state.refusals, state.reloads) == (1_000.0, 2_000.0, 1, 0)
+    assert [(fault["line"], fault["section"]) for fault in state.faults] == [(2, "site.S"), (3, "site.S")]
+    assert state.in_full(3_000.0)["age_seconds"] == 2_000.0
+    clock.now = 4_000.0
+    change(files / "sites.toml", SITES.format(share=1))
+    assert watch.poll() is not None
+    state = watch.state
+    assert (state.loaded_at, state.refused_at, state.refusals, state.reloads) == (4_000.0, None, 1, 1)
+    assert state.faults == ()
+
+
+def test_going_back_to_what_was_is_a_good_change(watch, files):
+    before = (files / "sites.toml").read_text()
+    change(files / "sites.toml", "no TOML")
+    assert watch.poll() is None
+    change(files / "sites.toml", before)
+    assert watch.poll() is not None
+    assert watch.state.refused_at is None
+
+
+def test_every_refused_try_is_counted_and_told(watch, files, caplog):
+    for count in (1, 2, 3):
+        change(files / "sites.toml", f"no TOML {count}")
+        assert watch.poll() is None
+        assert watch.state.refusals == count
+    assert caplog.text.count("is not used") == 3
+    assert caplog.records[-1].faults[0]["line"] == 1
+
+
+def test_a_file_that_only_the_refused_configuration_names_is_watched(watch, files):
+    """To mend that file alone must be enough."""
+    (files / "more.toml").write_text("no TOML")
+    change(files / "lode.toml", '[resources]\nfiles = ["sites.toml", "more.toml"]\n')
+    assert watch.poll() is None
+    change(files / "more.toml", '[group.h]\nvo = "v"\n')
+    assert set(watch.poll().resources.groups) == {"g", "h"}
+
+
+def test_a_broken_file_of_the_server_itself_can_be_mended(watch, files):
+    good = (files / "lode.toml").read_text()
+    change(files / "lode.toml", "[resources")
+    assert watch.poll() is None
+    assert names(watch.state) == ["lode.toml", "sites.toml"]
+    change(files / "lode.toml", good)
+    assert watch.poll() is not None
+
+
+def test_a_file_that_comes_to_fit_a_pattern_is_taken_in_and_one_that_goes_is_forgotten(files):
+    (files / "lode.toml").write_text('[resources]\nfiles = ["s*.toml"]\n')
+
+    def load(**more):
+        return load_config(files / "lode.toml", **more)
+
+    watch = ConfigWatch(load(), load)
+    (files / "some.toml").write_text('[group.h]\nvo = "v"\n')
+    assert set(watch.poll().resources.groups) == {"g", "h"}
+    assert names(watch.state) == ["lode.toml", "sites.toml", "some.toml"]
+    (files / "some.toml").unlink()
+    assert set(watch.poll().resources.groups) == {"g"}
+
+
+def test_a_change_while_the_files_are_read_is_seen_the_next_time(files):
+    """The stamps are those from before the reading."""
+    late = iter([SITES.format(share=7)])
+
+    def load(**more):
+        config = load_config(files / "lode.toml", **more)
+        for text in late:
+            change(files / "sites.toml", text)
+        return config
+
+    watch = ConfigWatch(load_config(files / "lode.toml"), load)
+    change(files / "sites.toml", SITES.format(share=3))
+    assert watch.poll().resources.groups["g"].share == 3
+    assert watch.poll().resources.groups["g"].share == 7
+    assert watch.poll() is None
+
+
+def test_a_change_between_the_first_reading_and_the_watch_is_seen(files):
+    def load(**more):
+        return load_config(files / "lode.toml", **more)
+
+    config = load()
+    change(files / "sites.toml", SITES.format(share=4))
+    assert ConfigWatch(config, load).poll().resources.groups["g"].share == 4
+
+
+def test_notices_are_kept_with_the_state(watch, files):
+    change(files / "sites.toml", SITES.format(share=0))
+    assert watch.poll() is not None
+    (notice,) = watch.state.notices
+    assert notice["message"].startswith("share: a share below")
+
+
+def test_what_needs_a_new_start_is_named(watch, files, caplog):
+    caplog.set_level("INFO")
+    change(
+        files / "lode.toml",
+        "[server]\nport = 1\n[pilots]\nidle_seconds = 5\n[director]\nPollingTime = 3\npilotsPerIteration = 2\n",
+    )
+    assert watch.poll() is not None
+    waiting = ("director.PollingTime", "server.port", "pilots.idle_seconds")
+    assert watch.state.at_next_start == waiting
+    assert caplog.records[-1].at_next_start == waiting
+    change(files / "lode.toml", '[resources]\nfiles = ["sites.toml"]\n')
+    assert watch.poll() is not None
+    assert watch.state.at_next_start == ()

@@ -31,8 +31,12 @@ MIDDLE = DemoSnapshot(
 )
 
 
-def console(*, terminal: bool) -> Console:
-    return Console(file=io.StringIO(), force_terminal=terminal, width=80, height=40, color_system=None)
+def console(*, terminal: bool, kind: str = "xterm") -> Console:
+    """A console that sees nothing of the terminal in which the tests run."""
+    return Console(
+        file=io.StringIO(), force_terminal=terminal, width=80, height=40, color_system=None,
+        _environ={"TERM": kind},
+    )  # fmt: skip
 
 
 def written(out: Console) -> str:
@@ -139,6 +143,13 @@ def test_the_live_display_draws_in_place_and_restores_the_cursor():
     assert "\x1b[?25l" in text
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
     assert "LCG.South.local" in text
+
+
+def test_a_terminal_that_cannot_draw_in_place_gets_lines_while_they_happen():
+    out = console(terminal=True, kind="dumb")
+    with open_display(out) as display:
+        display.show(MIDDLE)
+        assert written(out) == progress_line(MIDDLE) + "\n"
 
 
 def test_an_error_inside_leaves_the_terminal_as_it_was():

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import pytest
 
-from lodesman.director.demand import Explain, TaskQueueDemand
+from lodesman.director.demand import TaskQueueDemand
 from lodesman.director.observation import Observation
 from lodesman.director.queues import CandidateQueue, OwnPilots, QueueCaps, QueueId
 from lodesman.director.supply import PilotStanding, PilotView
 from lodesman.matching.criteria import explain as explain_match
+from lodesman.matching.reasons import Reason
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
 
@@ -35,7 +36,7 @@ def make_request(**given: Any) -> ResourceRequest:
         "site": "A",
         "ce": "ce",
         "queue": "q",
-        "platform": "x86",
+        "platforms": ("x86",),
         "norm_cpu_seconds": 86_400,
     }
     return ResourceRequest(**(base | given))
@@ -74,13 +75,37 @@ def make_queue(site: str = "A", queue: str = "q", **given: Any) -> CandidateQueu
     return CandidateQueue(**(base | own))
 
 
+class MakePools:
+    """SubmitPools as masks in a numbering of their own: bits of queues by name, queues by pool."""
+
+    def __init__(self, bits: Mapping[QueueId, int], queues: Mapping[str, Collection[QueueId]]) -> None:
+        self.bits = bits
+        self.queues = queues
+
+    def mask(self, pool: str, /) -> int | None:
+        found = self.queues.get(pool)
+        return None if found is None else sum(1 << self.bits[queue_id] for queue_id in set(found))
+
+    def bit(self, place: tuple[str, str, str], /) -> int | None:
+        return self.bits.get(QueueId(*place))
+
+    def of(self, place: QueueId) -> tuple[str, ...]:
+        """What a queue serves."""
+        return tuple(sorted(pool for pool, queues in self.queues.items() if place in queues))
+
+
+@pytest.fixture(scope="session")
+def pools() -> type[MakePools]:
+    return MakePools
+
+
 @pytest.fixture(scope="session")
 def now() -> float:
     return NOW
 
 
 @pytest.fixture(scope="session")
-def explain() -> Explain:
+def explain() -> Callable[[TaskQueueKey, ResourceRequest], tuple[Reason, ...]]:
     return explain_match
 
 

@@ -34,12 +34,11 @@ def snapshot(demands, queues, pilots=(), **given) -> Snapshot:
 
 
 @pytest.fixture(scope="session")
-def run(explain):
+def run():
     def decided(given_snapshot, *, options=None, now=NOW, seed=1):
         return decide(
             given_snapshot,
             options=options or read_options({"PrivatePilotFraction": "0"}),
-            explain=explain,
             now=now,
             rng=random.Random(seed),
         )

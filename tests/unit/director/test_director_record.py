@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from lodesman.director import record as records
 from lodesman.director.iteration import Snapshot, decide
 from lodesman.director.options import read_options
 from lodesman.director.plan import PlanRow
@@ -19,7 +20,7 @@ NOW = 1_000_000.0
 
 
 @pytest.fixture(scope="session")
-def decision_for(explain):
+def decision_for():
     def make(demands, queues, pilots=(), *, pools=None, section=None):
         return decide(
             Snapshot(
@@ -32,7 +33,6 @@ def decision_for(explain):
                 buckets={},
             ),
             options=read_options({"PrivatePilotFraction": "0"} | (section or {})),
-            explain=explain,
             now=NOW,
             rng=random.Random(5),
         )
@@ -159,3 +159,39 @@ def test_ten_thousand_task_queues_stay_small(decision_for, demand, queue):
     demands = [demand(k, waiting_jobs=10) for k in range(10_000)]
     record = to_record(decision_for(demands, [queue("A")]))
     assert len(json.dumps(record)) < 3_000_000
+
+
+def test_a_record_stays_within_a_few_megabytes(decision_for, demand, queue, monkeypatch):
+    """A tenth of all sizes. Half of the task queues have lines; those that ask come before the others."""
+    for name in ("MOST_ROWS", "MOST_ASKS", "MOST_EXAMPLES"):
+        monkeypatch.setattr(records, name, getattr(records, name) // 10)
+    demands = [demand(k, waiting_jobs=k % 2, owner=f"o{k}") for k in range(2 * records.MOST_ROWS)]
+    pools = {"Local": PoolState(name="Local", total=10**6)}
+    section = {"pilotsPerIteration": "1000"}
+    decision = decision_for(demands, [queue("A", norm_cpu_seconds=5)], pools=pools, section=section)
+    found = json.loads(json.dumps(to_record(decision)))
+    assert len(json.dumps(found)) < 800_000
+    assert len(found["rows"]) == records.MOST_ROWS
+    assert len(found["asks"]) == records.MOST_ASKS
+    assert found["left_out"] == records.MOST_ROWS + len(decision.asks) - records.MOST_ASKS
+    asked = {row.tq_id for row in plan_of(found).rows if row.asked}
+    assert len(asked) == records.MOST_ROWS or asked == {row.tq_id for row in decision.plan.rows if row.asked}
+    kept = {one["tq_id"] for one in found["asks"]}
+    assert story(found, next(iter(kept)))[0].endswith("none placed because no CE queue would take one")
+    assert "what became of them is not told" in story(found, next(iter(asked - kept)))[0]
+    there = {row.tq_id for row in plan_of(found).rows}
+    missing = next(one.tq_id for one in demands if one.tq_id not in there)
+    assert story(found, missing) == (
+        "pilots: not told, the iteration had too many task queues to keep them all",
+    )
+
+
+def test_examples_are_fewer_where_there_are_many_task_queues(decision_for, demand, queue, monkeypatch):
+    monkeypatch.setattr(records, "MOST_EXAMPLES", 6)
+    queues = [queue(f"S{k}", norm_cpu_seconds=10) for k in range(9)]
+    pools = {"Local": PoolState(name="Local", total=100)}
+    for count, shown in ((1, 5), (2, 3), (3, 2), (7, 0)):
+        found = to_record(decision_for([demand(k) for k in range(count)], queues, pools=pools))
+        for ask in found["asks"]:
+            (refused,) = ask["refused"]
+            assert (refused["count"], len(refused["examples"])) == (9, shown)

@@ -11,10 +11,13 @@ from hypothesis import strategies as st
 
 from lodesman.director.breaker import Breaker, BreakerState
 from lodesman.director.clamps import ClampName
+from lodesman.director.floor import QueueGates
 from lodesman.director.options import PoolOptions
 from lodesman.director.pilot_type import choose_identity
-from lodesman.director.placement import Ask, QueueGates, RefusalKind, place
+from lodesman.director.placement import RefusalKind, place
+from lodesman.director.places import Ask, Places
 from lodesman.director.queues import CeId, OwnPilots, QueueCaps, QueueId
+from lodesman.director.serving import NoPools
 from lodesman.matching.reasons import TooLittleCPUTime, WrongGroup
 
 NOW = 1_000_000.0
@@ -33,10 +36,11 @@ def ask(demand):
 
 
 @pytest.fixture(scope="session")
-def put(explain):
-    def run(asks, queues, *, breakers=None, tokens=None, seed=1):
+def put():
+    def run(asks, queues, *, breakers=None, tokens=None, serving=None, seed=1):
         gates = QueueGates(breakers=breakers or {}, tokens=tokens or {}, max_load_age_s=600.0)
-        return place(asks, queues, explain=explain, gates=gates, now=NOW, rng=random.Random(seed))
+        places = Places(queues, serving or NoPools())
+        return place(asks, places, gates=gates, now=NOW, rng=random.Random(seed))
 
     return run
 
@@ -52,6 +56,11 @@ def per_queue(result) -> Counter[QueueId]:
     return found
 
 
+def refusals(result, number=0):
+    """All that was answered to one ask."""
+    return list(result.refusals(result.outcomes[number]))
+
+
 # --- who may go where ---------------------------------------------------------------------------------
 
 
@@ -59,8 +68,8 @@ def test_pilots_go_where_the_predicate_lets_them_run(ask, put, queue):
     result = put([ask(sites=("B",))], [queue("A"), queue("B")])
     assert per_queue(result) == {B: 10}
     (outcome,) = result.outcomes
-    assert (outcome.asked, outcome.placed) == (10, 10)
-    (refusal,) = outcome.refusals
+    assert (outcome.ask.count, outcome.placed) == (10, 10)
+    (refusal,) = result.refusals(outcome)
     assert (refusal.queue_id, refusal.kind) == (A, RefusalKind.INELIGIBLE)
     assert [reason.code for reason in refusal.reasons] == ["site-not-listed"]
 
@@ -72,29 +81,37 @@ def test_a_placement_says_what_its_pilots_will_present(ask, put, queue):
     assert placed.request.submission_pool == "Local"
 
 
+def test_pilots_of_one_owner_and_of_two_kinds_present_different_things(ask, put, queue):
+    """In one queue, so that what was made for one is not taken for the other."""
+    asks = [ask(1, fraction=1.0), ask(2, fraction=1.0, pilot_type="private"), ask(3, fraction=0.0)]
+    result = put(asks, [queue("A")])
+    assert {one.tq_id: one.request.pilot_type for one in result.placements} == {1: "", 2: "private", 3: ""}
+    assert {one.tq_id: one.request.owner for one in result.placements} == {1: "ann", 2: "ann", 3: ""}
+
+
 def test_a_queue_whose_pilots_do_not_live_long_enough_gets_none(ask, put, queue):
     result = put([ask(norm_cpu_seconds=5000)], [queue("A", norm_cpu_seconds=4999)])
     assert result.placed == 0
-    assert result.outcomes[0].refusals[0].reasons == (TooLittleCPUTime(wanted=5000, offered=4999),)
+    assert refusals(result)[0].reasons == (TooLittleCPUTime(wanted=5000, offered=4999),)
 
 
 def test_only_queues_of_the_pool_are_used(ask, put, queue):
     result = put([ask(pool="gLite")], [queue("A"), queue("B", submission_pools=("gLite", "Local"))])
     assert per_queue(result) == {B: 10}
-    assert result.outcomes[0].refusals[0].kind is RefusalKind.OTHER_POOL
+    assert refusals(result)[0].kind is RefusalKind.OTHER_POOL
 
 
 def test_only_queues_of_the_vo_are_used(ask, put, queue):
     result = put([ask(vo="other")], [queue("A"), queue("B", vos=("lab", "other"))])
     assert per_queue(result) == {B: 10}
-    assert result.outcomes[0].refusals[0].kind is RefusalKind.OTHER_VO
+    assert refusals(result)[0].kind is RefusalKind.OTHER_VO
     assert result.placements[0].request.vo == "other"
 
 
 def test_private_pilots_of_a_group_stay_out_of_queues_for_others(ask, put, queue):
     result = put([ask(fraction=1.0)], [queue("A", groups=("theory",)), queue("B")])
     assert per_queue(result) == {B: 10}
-    assert result.outcomes[0].refusals[0].reasons == (WrongGroup(wanted="users", offered=()),)
+    assert refusals(result)[0].reasons == (WrongGroup(wanted="users", offered=()),)
 
 
 def test_a_job_that_names_its_pool_gets_pilots_of_that_pool(ask, put, queue):
@@ -121,7 +138,7 @@ def test_scarce_room_is_shared_as_asked(ask, put, queue):
     got: Counter[int] = Counter()
     for seed in range(100):
         result = put([ask(1, count=90), ask(2, count=30)], [queue("A", caps=caps(12))], seed=seed)
-        got.update({one.tq_id: one.placed for one in result.outcomes})
+        got.update({one.ask.tq_id: one.placed for one in result.outcomes})
     # 1200 places, three quarters of them for the first: hypergeometric, four standard errors.
     assert got[1] == pytest.approx(900, abs=60)
 
@@ -135,6 +152,25 @@ def test_free_slots_are_filled_before_pilots_have_to_wait(ask, put, queue):
     queues = [queue("A", slots=6, running=2, caps=caps(50)), queue("B", slots=3, running=3, caps=caps(500))]
     assert per_queue(put([ask(count=4)], queues)) == {A: 4}
     assert per_queue(put([ask(count=10)], queues))[A] >= 4
+
+
+def test_a_slot_is_free_for_one_pilot_only(ask, put, queue):
+    """Two slots here, and there a slot more than the cap lets in: three start at once, wherever they are drawn."""
+    queues = [
+        queue("A", slots=2, caps=caps(50)),
+        queue("B", slots=3, caps=caps(1)),
+        queue("C", caps=caps(50)),
+    ]
+    for seed in range(20):
+        assert per_queue(put([ask(count=3)], queues, seed=seed)) == {A: 2, B: 1}
+
+
+def test_placements_are_in_the_order_of_asks_and_queues(ask, put, queue):
+    queues = [queue("C"), queue("A"), queue("B")]
+    result = put([ask(2, count=30), ask(1, count=30)], queues)
+    assert [(one.tq_id, one.queue_id) for one in result.placements] == [
+        (tq_id, queue_id) for tq_id in (2, 1) for queue_id in (A, B, C)
+    ]
 
 
 def test_slots_taken_by_own_pilots_that_are_not_seen_are_taken(ask, put, queue):
@@ -170,9 +206,10 @@ def test_no_room_is_told_with_the_clamps(ask, put, queue):
     ]
     result = put([ask(count=3)], queues)
     (outcome,) = result.outcomes
-    assert (outcome.placed, len(outcome.refusals)) == (0, 3)
-    assert {one.kind for one in outcome.refusals} == {RefusalKind.NO_ROOM}
-    names = {one.queue_id: one.clamps[0].name for one in outcome.refusals}
+    told = refusals(result)
+    assert (outcome.placed, len(told)) == (0, 3)
+    assert {one.kind for one in told} == {RefusalKind.NO_ROOM}
+    names = {one.queue_id: one.clamps[0].name for one in told}
     assert names == {A: ClampName.UNKNOWN_LOAD, B: ClampName.CLOSED, C: ClampName.MAX_WAITING}
 
 
@@ -181,18 +218,18 @@ def test_room_that_others_took_is_told_as_such(ask, put, queue):
     assert sum(one.placed for one in result.outcomes) == 6
     for outcome in result.outcomes:
         if outcome.placed < 5:
-            assert [one.kind for one in outcome.refusals] == [RefusalKind.FILLED]
+            assert [one.kind for one in outcome.refused] == [RefusalKind.FILLED]
 
 
 def test_who_got_all_is_not_told_about_room(ask, put, queue):
     (outcome,) = put([ask(count=3)], [queue("A"), queue("B", closed="x")]).outcomes
-    assert (outcome.placed, outcome.refusals) == (3, ())
+    assert (outcome.placed, outcome.refused) == (3, ())
 
 
 def test_no_queue_at_all_places_nothing(ask, put):
     result = put([ask(count=3)], [])
     assert result.placements == ()
-    assert (result.outcomes[0].placed, result.outcomes[0].refusals) == (0, ())
+    assert (result.outcomes[0].placed, result.outcomes[0].refused) == (0, ())
 
 
 def test_nothing_asked_places_nothing(put, queue):
@@ -247,11 +284,11 @@ def test_no_bound_is_ever_exceeded_and_no_room_left_unused(
         assert not explain(asks[placed.tq_id].key, placed.request)
     for k, outcome in enumerate(result.outcomes):
         assert outcome.placed == sum(one.count for one in result.placements if one.tq_id == k)
-        assert outcome.placed <= outcome.asked
-        told = {one.queue_id for one in outcome.refusals}
-        if outcome.placed < outcome.asked:
-            assert told == {one.queue_id for one in queues}
-        for refusal in outcome.refusals:
+        assert outcome.placed <= outcome.ask.count
+        told = list(result.refusals(outcome))
+        if outcome.placed < outcome.ask.count:
+            assert {one.queue_id for one in told} == {one.queue_id for one in queues}
+        for refusal in told:
             if refusal.kind is RefusalKind.FILLED:
                 token = left.get(refusal.queue_id.ce_id)
                 used_up = seated[refusal.queue_id] == result.rooms[refusal.queue_id].room

@@ -154,6 +154,39 @@ def test_occupancy_is_unknown_or_the_worst_case(queue):
     one = queue(waiting=4, running=9, own=OwnPilots(waiting=6, running=2, held=1, since_load=1))
     full = occupancy(one, now=NOW, max_age_s=600.0)
     assert full is not None
-    assert (full.waiting, full.running, full.total) == (6, 9, 14)
+    assert (full.waiting, full.running, full.total, full.confirmed) == (6, 9, 14, 2)
     blind = queue(load_waiting=Observation(value=None, observed_at=NOW))
     assert occupancy(blind, now=NOW, max_age_s=600.0) is None
+
+
+RATIO = QueueCaps(max_waiting=4, max_total=100, max_held=None, waiting_to_running=0.5)
+
+
+@pytest.mark.parametrize(
+    ("own", "seen", "room"),
+    [
+        (0, 0, 4),  # nothing runs: MaxWaitingJobs
+        (8, 8, 4),  # the fraction is no more than it
+        (20, 20, 10),
+        (21, 21, 10),  # rounded down
+        (20, 6, 4),  # only pilots that run by both count: neither hides nor foreign jobs open the gate
+        (0, 40, 4),
+    ],
+)
+def test_the_more_pilots_run_the_more_may_wait(queue, own, seen, room):
+    assert granted(queue(running=seen, own=OwnPilots(running=own), caps=RATIO)).count == room
+
+
+def test_the_ratio_is_told_where_it_decides(queue):
+    one = queue(waiting=2, running=20, own=OwnPilots(running=20), caps=RATIO)
+    assert limits(one)[0].detail == "WaitingToRunningRatio 0.5 x 20 running - 2 waiting"
+    assert limits(queue(caps=RATIO))[0].detail == "MaxWaitingJobs 4 - 0 waiting"
+
+
+def test_the_ratio_lifts_no_other_cap(queue):
+    full = QueueCaps(max_waiting=4, max_total=25, max_held=None, waiting_to_running=10.0)
+    assert granted(queue(running=20, own=OwnPilots(running=20), caps=full)).count == 5
+    closed = QueueCaps(max_waiting=4, max_total=0, max_held=None, waiting_to_running=10.0)
+    assert granted(queue(running=20, own=OwnPilots(running=20), caps=closed)).count == 0
+    without = QueueCaps(max_waiting=None, max_total=None, max_held=None, waiting_to_running=0.5)
+    assert limits(queue(running=20, own=OwnPilots(running=20), caps=without)) == []

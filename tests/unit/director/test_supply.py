@@ -7,17 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.director.demand import allowance
-from lodesman.director.supply import PilotStanding, SetAside, count_supply
+from lodesman.director.serving import NoPools
+from lodesman.director.supply import KnownTaskQueues, PilotStanding, SetAside, count_supply
+from lodesman.matching.tables import KeyTable
 
 HOUR = 3600.0
 NOW = 1_000_000.0
 
 
 @pytest.fixture(scope="session")
-def count(explain):
-    def counted(demands, pilots, *, asking=explain, **given):
+def count():
+    def counted(demands, pilots, **given):
+        table = given.pop("table", None) or KeyTable({one.tq_id: one.key for one in demands})
+        known = KnownTaskQueues(table=table, serving=given.pop("serving", None) or NoPools())
         rules = {"max_waiting_s": 6 * HOUR, "extra_fraction": 0.2, "extra_pilots": 4} | given
-        return count_supply(demands, pilots, explain=asking, now=NOW, **rules)
+        return count_supply(demands, pilots, known=known, now=NOW, **rules)
 
     return counted
 
@@ -162,17 +166,24 @@ def test_a_task_queue_without_jobs_needs_no_pilots(count, demand, pilot):
 # --- cost ---------------------------------------------------------------------------------------------
 
 
-def test_the_predicate_is_asked_once_per_kind_of_pilot(count, demand, pilot, explain):
-    asked = []
+class Counting(KeyTable):
+    """A table that notes what it was asked."""
 
-    def counting(key, request):
-        asked.append((key, request))
-        return explain(key, request)
+    def __init__(self, keys):
+        super().__init__(keys)
+        self.asked = []
 
+    def narrow_served(self, mask, request):
+        self.asked.append(request)
+        return super().narrow_served(mask, request)
+
+
+def test_the_matcher_is_asked_once_per_kind_of_pilot_for_all_task_queues(count, demand, pilot):
     pilots = [pilot(k, tq_id=1) for k in range(1000)] + [pilot(2000 + k, tq_id=2) for k in range(1000)]
     demands = [demand(1, waiting_jobs=900), demand(2, waiting_jobs=900)]
-    count(demands, pilots, asking=counting)
-    assert len(asked) == 2
+    table = Counting({one.tq_id: one.key for one in demands})
+    count(demands, pilots, table=table)
+    assert len(table.asked) == 1
 
 
 # --- all cases ----------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from lodesman.matching.task_queue import TaskQueueKey
 
 KEY = TaskQueueKey(owner="alice", group="bio", vo="vo1", norm_cpu_seconds=1000)
 REQUEST = ResourceRequest(
-    vo="vo1", site="LCG.One.org", ce="ce1", platform="slc6", memory_mb=4000, norm_cpu_seconds=10_000
+    vo="vo1", site="LCG.One.org", ce="ce1", platforms=("slc6",), memory_mb=4000, norm_cpu_seconds=10_000
 )
 
 
@@ -47,11 +47,19 @@ PLATFORMS = [
 
 
 @pytest.mark.parametrize(
-    ("platform", "expected"),
-    [("slc6", [3, 5]), ("slc5", [5]), (ANY, [1, 2, 3, 4, 5]), ("ubuntu", [2, 4, 5]), ("", [5])],
+    ("platforms", "expected"),
+    [
+        (("slc6",), [3, 5]),
+        (("slc5",), [5]),
+        ((ANY,), [1, 2, 3, 4, 5]),
+        (("slc6", ANY), [1, 2, 3, 4, 5]),
+        (("ubuntu",), [2, 4, 5]),
+        (("slc5", "slc6", "ubuntu"), [2, 3, 4, 5]),
+        ((), [5]),
+    ],
 )
-def test_platforms(platform, expected):
-    assert served(PLATFORMS, request(platform=platform)) == expected
+def test_platforms(platforms, expected):
+    assert served(PLATFORMS, request(platforms=platforms)) == expected
 
 
 TAGS = [key(tags=tags) for tags in (("MP",), ("SP",), ("MP", "SP"), ("GPU", "MP"), (), ("17P", "MP"))]
@@ -108,8 +116,8 @@ def test_sites(site, expected):
         (key(sites=("X", "Y")), request(site="Z"), reasons.SiteNotListed(wanted=("X", "Y"), offered="Z")),
         (key(banned_sites=("Z",)), request(site="Z"), reasons.SiteBanned(site="Z")),
         (key(grid_ces=("ce9",)), request(), reasons.CENotListed(wanted=("ce9",), offered="ce1")),
-        (key(platforms=("p",)), request(platform=""), reasons.PlatformMissing(wanted=("p",))),
-        (key(platforms=("p",)), request(), reasons.PlatformUnfit(wanted=("p",), offered="slc6")),
+        (key(platforms=("p",)), request(platforms=()), reasons.PlatformMissing(wanted=("p",))),
+        (key(platforms=("p",)), request(), reasons.PlatformUnfit(wanted=("p",), offered=("slc6",))),
         (key(tags=("a", "b")), request(tags=("b",)), reasons.TagMissing(missing=("a",))),
         (
             key(tags=("b",)),

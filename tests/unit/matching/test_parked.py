@@ -294,3 +294,39 @@ def test_twenty_thousand_parked_and_one_job(house):
     assert house.serve(house.fill(1, 3)) == {1234: [1], 1999: [1], 3234: [1]}
     house.put(2)
     assert list(house.serve(house.fill(2, 2))) == [0, 1]
+
+
+# --- SubmitPools that are looked up ---------------------------------------------------------------------
+
+
+def test_pools_are_looked_up_when_a_task_queue_fills(house):
+    served: set[tuple[str, str]] = set()
+    parked = Parked(house.matcher.index, lambda pool, place: (pool, place[0]) in served)
+    north, south = replace(REQUEST, site="N", submit_pools=("x",)), replace(REQUEST, site="S")
+    for number, request in enumerate((north, south, north)):
+        parked.park(number, request, 1, float(number))
+    house.put(1, 3, submit_pool="p")
+    house.put(2, 3)
+    assert list(parked.wake({1: 3})) == []
+    served.add(("p", "S"))
+    assert list(parked.wake({1: 3})) == [1]
+    served.add(("p", "N"))
+    assert list(parked.wake({1: 3})) == [0, 1, 2]
+    served.clear()
+    assert list(parked.wake({1: 3})) == []
+    assert list(parked.wake({2: 3})) == [0, 1, 2]
+
+
+def test_requests_alike_but_for_their_pools_are_of_one_kind_if_pools_are_looked_up(house):
+    parked = Parked(house.matcher.index, lambda _pool, _place: True)
+    for number in range(10):
+        parked.park(number, replace(REQUEST, submit_pools=(f"p{number}",)), 1, 0.0)
+    assert len(parked._kinds) == 1
+
+
+def test_places_without_requests_are_forgotten(house):
+    parked = Parked(house.matcher.index, lambda _pool, _place: True)
+    for number in range(IDLE_SIGNATURES + 10):
+        parked.park(number, replace(REQUEST, site=f"s{number}"), 1, 0.0)
+        parked.leave(number)
+    assert len(parked._at_place) <= IDLE_SIGNATURES + 1

@@ -27,7 +27,7 @@ EXAMPLES = [
     (reasons.SiteBanned(site="A"), "the job bans site A"),
     (reasons.CENotListed(wanted=("c",), offered=""), "the job runs only on CE c, not on an unnamed CE"),
     (reasons.PlatformMissing(wanted=("p",)), "the job needs platform p and the resource tells none"),
-    (reasons.PlatformUnfit(wanted=("p",), offered="q"), "the job needs platform p, the resource has q"),
+    (reasons.PlatformUnfit(wanted=("p",), offered=("q",)), "the job needs platform p, the resource has q"),
     (reasons.TagMissing(missing=("gpu",)), "the resource lacks tag gpu"),
     (reasons.RequiredTagMissing(missing=("mp",)), "the resource takes only jobs with tag mp"),
     (

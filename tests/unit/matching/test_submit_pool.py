@@ -42,7 +42,7 @@ def test_an_identifier_never_changes_between_processes_and_releases():
     )
     assert found == submit_pool_id({"softwaretag": "a, b", "memory": "4000 MB"}, TYPES)
     plain = submit_pool_id({"P": 1}, TypeTable(well_known=False))
-    assert plain == "req1:a7674811be81a214661b8dc8e0b825d45d6bec9e9d92326168d432d60b148488"
+    assert plain == "req1:5d294f961eb594d27ac94e712a8ed4ed58761f64c8f049020a16b5703090b48b"
 
 
 def test_an_empty_set_needs_no_pool():
@@ -83,6 +83,32 @@ def test_a_change_of_types_gives_new_identifiers():
     assert canonical_requirements({"SoftwareTag": "a"}, TYPES) == canonical_requirements(
         {"SoftwareTag": "a"}, merging
     )
+
+
+def test_what_a_queue_is_may_differ_from_vo_to_vo_so_pools_do():
+    ids = {submit_pool_id({"Memory": 4000}, TYPES, vo) for vo in ("", "lab", "lab2", '"', "\n", "caf\u00e9")}
+    assert len(ids) == 6
+    assert submit_pool_id({}, TYPES, "lab") == ""
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"Memory": "4000"}, {"Memory": 4000.0}),
+        ({"SoftwareTag": ["a", "b"]}, {"SoftwareTag": "b, a"}),
+        ({"SoftwareTag": ["a", "b", "a"]}, {"SoftwareTag": ["b", "a"]}),
+        ({"CPUModel": "4000"}, {"CPUModel": 4000}),
+        ({"CPUModel": 4000}, {"CPUModel": 4000.0}),
+        ({"SoftwareTag": "4000"}, {"SoftwareTag": [4000.0]}),
+        ({"ROOT": "6.30"}, {"ROOT": "6.30.0"}),
+        ({"Internet": "yes"}, {"Internet": True}),
+        ({"Undeclared": 4000}, {"Undeclared": 4000.0}),
+        ({"Undeclared": [2, 1]}, {"Undeclared": [1, 2, 2]}),
+        ({"A": 1, "B": 2}, {"b": 2, "a": 1}),
+    ],
+)
+def test_by_the_declared_type_two_spellings_are_one(one, other):
+    assert submit_pool_id(one, TYPES) == submit_pool_id(other, TYPES)
 
 
 def test_bad_requirements_are_refused():

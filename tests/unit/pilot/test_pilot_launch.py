@@ -97,7 +97,7 @@ def run(launch, directory):
         stdout=launch.streams.stdout,
         stderr=launch.streams.stderr,
     )
-    return process.wait(10)
+    return process.wait(60)
 
 
 def test_the_shell_sets_limits_and_becomes_the_payload(make_job, tmp_path):

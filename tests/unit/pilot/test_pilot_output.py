@@ -179,10 +179,10 @@ def test_patterns(path, pattern, hit):
 
 def test_no_pattern_takes_long():
     path = PurePosixPath(*["a"] * 60)
-    began = time.monotonic()
+    began = time.process_time()
     assert not matches(path, PurePosixPath("/".join(["**"] * 60 + ["b"])))
     assert not matches(PurePosixPath("a" * 200), PurePosixPath("*a" * 60 + "b"))
-    assert time.monotonic() - began < 2
+    assert time.process_time() - began < 20  # tried one after the other, the ways would take years
 
 
 @given(

@@ -47,9 +47,9 @@ class Puppet:
 
     def run(self, on_free, on_done):
         self.started.set()
-        assert self.ended.wait(10)
+        assert self.ended.wait(60)
         on_free()
-        assert self.handed_in.wait(10)
+        assert self.handed_in.wait(60)
         on_done()
 
     def stop(self, stop, *, grace_s):
@@ -115,7 +115,7 @@ def roster(bench, changes, puppets):
 
 
 def until(condition):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.005)
@@ -234,7 +234,7 @@ class Mouth:
     def claim(self, client, ask, token):
         self.asked.append((ask, token))
         if not self.answers:
-            assert self.aborted.wait(10)
+            assert self.aborted.wait(60)
             raise Aborted("Ended.")
         answer = self.answers.pop(0)
         if isinstance(answer, Unauthorized):
@@ -268,7 +268,7 @@ def claimer(mouth, roster, clock, log, tmp_path):
     yield made
     made.close()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
     journal.close()
 
@@ -464,7 +464,7 @@ def test_beats_go_on_after_failures_and_end_when_closed(heartbeat, ear, lines):
     thread.start()
     until(lambda: len(ear.beats) >= 5)
     heartbeat.close()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
     assert ear.aborted
     assert ear.delays == [1, 2]
@@ -577,13 +577,13 @@ def test_wake():
     for _ in range(100_000):
         wake.ring()  # its pipe is full long before
     began = time.monotonic()
-    wake.wait(10)
-    assert time.monotonic() - began < 5
+    wake.wait(200)
+    assert time.monotonic() - began < 100
     for _ in range(50):
         wake.wait(0)
     began = time.monotonic()
     wake.wait(0.05)
     assert time.monotonic() - began >= 0.04
     threading.Timer(0.05, wake.ring).start()
-    wake.wait(10)
-    assert time.monotonic() - began < 5
+    wake.wait(200)
+    assert time.monotonic() - began < 100

@@ -38,7 +38,7 @@ class Shelf:
     def download(self, url, file, sha256, size):
         self.asked.set()
         if self.hang:
-            assert self.aborted.wait(10)
+            assert self.aborted.wait(60)
             raise Aborted("Ended.")
         if self.fault is not None:
             raise self.fault
@@ -92,7 +92,7 @@ def start(payload):
 
 
 def until(condition):
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -148,9 +148,9 @@ def test_stopped_while_its_input_is_fetched(bench, make_job, shelf):
     shelf.hang = True
     payload = Payload(make_job(1, "/bin/true", inputs=INPUT), bench)
     thread = start(payload)
-    assert shelf.asked.wait(10)
+    assert shelf.asked.wait(60)
     payload.stop(Stop("killed", "by order"), grace_s=5)
-    thread.join(10)
+    thread.join(60)
     report = end_of(bench)
     assert (report["state"], report["cause"], report["message"]) == ("Failed", "killed", "by order")
 
@@ -163,9 +163,10 @@ def test_stopped_before_it_began(bench, make_job, play):
 
 
 def test_the_first_stop_counts_and_the_deadline_only_comes_nearer(bench, make_job):
-    payload = Payload(make_job(1, "/bin/sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"), bench)
+    stubborn = "trap '' TERM; echo deaf; while :; do sleep 0.05; done"
+    payload = Payload(make_job(1, "/bin/sh", "-c", stubborn), bench)
     thread = start(payload)
-    until(lambda: payload.began is not None)
+    until(lambda: payload.news()[1] == "deaf\n")
     payload.stop(Stop("wall-limit", "first"), grace_s=1000)
     assert payload.stopping
     far = payload.kill_at
@@ -177,7 +178,7 @@ def test_the_first_stop_counts_and_the_deadline_only_comes_nearer(bench, make_jo
     payload.stop(Stop("killed", "third"), grace_s=5000)
     assert payload.kill_at == near
     payload.stop(Stop("killed", "at once"), grace_s=0)
-    thread.join(10)
+    thread.join(60)
     report = end_of(bench)
     assert (report["cause"], report["message"], report["signal"]) == ("wall-limit", "first", 9)
     assert report["output"] is not None
@@ -188,7 +189,7 @@ def test_released_attempts_bring_no_output(bench, make_job):
     thread = start(payload)
     until(lambda: payload.began is not None)
     payload.stop(Stop("pilot-shutdown", "ended"), grace_s=60)
-    thread.join(10)
+    thread.join(60)
     report = end_of(bench)
     assert (report["state"], report["output"], report["signal"]) == ("Released", None, 15)
     assert not bench.outbox.archive((1, 1)).exists()
@@ -232,7 +233,7 @@ def test_news_only_when_there_are_some(bench, make_job):
     assert payload.news()[1] is None
     assert payload.measured(time.monotonic()).stream_bytes == 4
     payload.stop(Stop("killed", ""), grace_s=0)
-    thread.join(10)
+    thread.join(60)
     assert payload.measured(time.monotonic()).stream_bytes == 0
 
 
@@ -243,7 +244,7 @@ def test_an_abandoned_attempt_is_not_reported(bench, make_job, monkeypatch):
     thread = start(payload)
     until(lambda: payload.began is not None)
     payload.abandon()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
     assert bench.outbox.keys() == []
     monkeypatch.undo()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -43,7 +44,26 @@ def spawn(reaper, null, tmp_path):
     return start
 
 
-def until(condition, timeout: float = 10.0):
+@pytest.fixture
+def pass_gate(tmp_path):
+    """Let a script go on that has come to AT_GATE; waits until it has."""
+    path = tmp_path / "gate"
+    os.mkfifo(path)
+
+    def is_there() -> bool:
+        try:
+            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError:
+            return False
+        return True
+
+    return lambda: until(is_there)
+
+
+AT_GATE = "read line < gate; true"
+
+
+def until(condition, timeout: float = 60.0):
     deadline = time.monotonic() + timeout
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -74,28 +94,32 @@ def test_the_session_is_its_own(reaper, spawn):
     assert reaper.wait(pid) == Exit(None, signal.SIGKILL)
 
 
-def test_cpu_time_of_the_whole_tree(reaper, spawn):
-    spin = f"{sys.executable} -c 'import time\nwhile time.process_time() < 0.5: pass'"
+def test_cpu_time_of_the_whole_tree(reaper, spawn, tmp_path):
+    code = "import os, time\nwhile time.process_time() < 0.5: pass\n"
+    spin = f"{sys.executable} -c '{code}while not os.path.exists(\"seen\"): time.sleep(0.01)'"
     pid = spawn(f"{spin} & {spin} & wait")
     until(lambda: reaper.look()[KEY].processes >= 3 and reaper.look()[KEY].rss_mb > 5)
+    (tmp_path / "seen").touch()
     reaper.wait(pid)
     reaper.clear(KEY, lambda: False)
     assert 1.0 <= reaper.forget(KEY).cpu_seconds < 4
 
 
-def test_what_is_left_behind_is_killed(reaper, spawn):
-    pid = spawn(f"sleep {LONG} & setsid sleep {LONG} & sleep 0.2")
-    until(lambda: reaper.look()[KEY].processes >= 4)
+def test_what_is_left_behind_is_killed(reaper, spawn, pass_gate):
+    pid = spawn(f"sleep {LONG} & setsid sleep {LONG} & {AT_GATE}")
+    until(lambda: reaper.look()[KEY].processes == 3)
+    pass_gate()
     assert reaper.wait(pid).code == 0
     assert reaper.look()[KEY].processes == 2
     assert reaper.clear(KEY, lambda: False)
     assert reaper.look()[KEY].processes == 0
 
 
-def test_clear_gives_up_when_told(reaper, spawn, monkeypatch):
+def test_clear_gives_up_when_told(reaper, spawn, monkeypatch, pass_gate):
     monkeypatch.setattr(Reaper, "kill", lambda self, key: None)
-    pid = spawn(f"sleep {LONG} & sleep 0.1")
-    until(lambda: reaper.look()[KEY].processes >= 2)
+    pid = spawn(f"sleep {LONG} & {AT_GATE}")
+    until(lambda: reaper.look()[KEY].processes == 2)
+    pass_gate()
     reaper.wait(pid)
     assert not reaper.clear(KEY, lambda: True)
     monkeypatch.undo()
@@ -130,7 +154,7 @@ def test_waiting_blocks_nobody(reaper, spawn):
     thread.start()
     assert reaper.look()[KEY].processes == 1
     reaper.kill(KEY)
-    thread.join(10)
+    thread.join(60)
     assert ends == [Exit(None, signal.SIGKILL)]
 
 
@@ -147,6 +171,7 @@ def test_memory_that_is_shared(reaper, spawn):
 ADOPT = """
 import os, sys, time
 from pathlib import Path
+place = Path(sys.argv[1])
 from lodesman.pilot import proc
 from lodesman.pilot.reaper import Reaper, Streams
 assert proc.become_subreaper() and proc.hide_memory()
@@ -155,17 +180,22 @@ reaper = Reaper(f"s{os.getpid()}", adopts=True)
 def spawn(key, script):
     mark = {"PATH": os.environ["PATH"], "LODESMAN_JOB": "%d.%d" % key, "LODESMAN_STAMP": f"s{os.getpid()}"}
     streams = Streams(null, null, null)
-    return reaper.spawn(key, ["/bin/sh", "-c", script], env=mark, cwd=Path("/"), streams=streams)
+    return reaper.spawn(key, ["/bin/sh", "-c", script], env=mark, cwd=place, streams=streams)
+def until(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 """
 
 
-def adopting(script: str) -> None:
-    """Run a script whose process adopts orphans."""
+def adopting(script: str, place: Path | str = "/") -> None:
+    """Run a script whose process adopts orphans. Its payloads run in `place`."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
-        [sys.executable, "-c", ADOPT + script],
+        [sys.executable, "-c", ADOPT + script, str(place)],
         env=environment,
-        timeout=30,
+        timeout=200,
         capture_output=True,
         text=True,
         check=False,
@@ -173,28 +203,34 @@ def adopting(script: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_orphans_are_adopted_counted_and_buried():
+def test_orphans_are_adopted_counted_and_buried(tmp_path):
     adopting(
-        "spin = sys.executable + \" -c 'import time\\nwhile time.process_time() < 0.4: pass'\"\n"
-        "pid = spawn((1, 1), f'(setsid {spin} &) ; sleep 1.5')\n"
+        'code = \'import time\\nwhile time.process_time() < 0.4: pass\\nopen("spun", "w")\'\n'
+        "spin = f\"{sys.executable} -c '{code}'\"\n"
+        "pid = spawn((1, 1), f'(setsid {spin} &) ; while [ ! -e spun ]; do sleep 0.01; done')\n"
         "reaper.wait(pid)\n"
         "assert reaper.clear((1, 1), lambda: False)\n"
         "assert reaper.forget((1, 1)).cpu_seconds >= 0.4\n"
-        "assert proc.has_no_child_but(())\n"
+        "assert proc.has_no_child_but(())\n",
+        tmp_path,
     )
 
 
-def test_a_clean_environment_and_a_session_of_its_own_do_not_hide():
+def test_a_clean_environment_and_a_session_of_its_own_do_not_hide(tmp_path):
     adopting(
-        "pid = spawn((1, 1), '(env -i setsid sleep 60 &) ; sleep 0.2')\n"
-        "other = spawn((2, 1), 'sleep 1')\n"
+        "hidden = 'touch hidden; exec sleep 600'\n"
+        "left = f\"(env -i setsid /bin/sh -c '{hidden}' &); while [ ! -e hidden ]; do sleep 0.01; done\"\n"
+        "pid = spawn((1, 1), left)\n"
+        "other = spawn((2, 1), 'while [ ! -e end ]; do sleep 0.01; done')\n"
         "reaper.look()\n"
         "reaper.wait(pid)\n"
         "assert reaper.clear((1, 1), lambda: False)\n"
         "reaper.forget((1, 1))\n"
+        "(place / 'end').touch()\n"
         "reaper.wait(other)\n"
         "assert reaper.clear((2, 1), lambda: False)\n"
-        "assert proc.has_no_child_but(())\n"
+        "assert proc.has_no_child_but(())\n",
+        tmp_path,
     )
 
 
@@ -218,27 +254,58 @@ def test_a_tree_that_forks_all_the_time_is_killed():
         "while reaper.look()[1, 1].processes < 10: pass\n"
         "reaper.kill((1, 1))\n"
         "assert reaper.wait(pid).signal == 9\n"
-        "end = time.monotonic() + 10\n"
+        "end = time.monotonic() + 60\n"
         "assert reaper.clear((1, 1), lambda: time.monotonic() > end)\n"
         "reaper.forget((1, 1))\n"
         "assert proc.has_no_child_but(())\n"
     )
 
 
-def test_without_adoption_a_mark_is_enough(reaper, spawn):
-    pid = spawn(f"(setsid sleep {LONG} &); sleep 0.1")
-    reaper.wait(pid)
-    assert reaper.look()[KEY].processes == 1
+@pytest.fixture
+def leave_one(spawn, reaper, tmp_path):
+    """Run a payload that leaves one process, in a session of its own, and ends; it was not looked at before."""
+
+    def leave() -> None:
+        hidden = f"touch hidden; exec sleep {LONG}"
+        pid = spawn(f"(setsid sh -c '{hidden}' &); while [ ! -e hidden ]; do sleep 0.01; done")
+        reaper.wait(pid)
+
+    return leave
+
+
+def test_without_adoption_a_mark_is_enough(reaper, leave_one):
+    leave_one()
+    # Not at once: it is about to become another program, and for a moment has no environment.
+    until(lambda: reaper.look()[KEY].processes == 1)
     assert reaper.clear(KEY, lambda: False)
     assert reaper.look()[KEY].processes == 0
 
 
+def test_a_process_without_an_environment_is_asked_again(reaper, leave_one, monkeypatch):
+    leave_one()
+    with monkeypatch.context() as patch:
+        patch.setattr(proc, "environment_of", lambda pid: [])
+        assert reaper.look()[KEY].processes == 0
+    until(lambda: reaper.look()[KEY].processes == 1)
+    assert reaper.clear(KEY, lambda: False)
+
+
+def test_strangers_are_asked_once(reaper, monkeypatch):
+    asked = []
+    monkeypatch.setattr(proc, "environment_of", lambda pid: asked.append(pid) or ["A=1"])
+    with subprocess.Popen(["sleep", "600"]) as stranger:
+        reaper.look()
+        reaper.look()
+        stranger.kill()
+    assert asked.count(stranger.pid) == 1
+
+
 def test_nothing_is_left_at_the_very_end():
     adopting(
-        "spawn((1, 1), '(env -i setsid sleep 60 &) ; setsid sleep 60')\n"
-        "time.sleep(0.2)\n"
-        "reaper.kill_rest()\n"
         "from lodesman.pilot.tree import descendants\n"
-        "left = [p for p in descendants(proc.processes(), os.getpid()) if p.state != 'Z']\n"
-        "assert not left, left\n"
+        "def left(): return [p for p in descendants(proc.processes(), os.getpid()) if p.state != 'Z']\n"
+        "spawn((1, 1), '(env -i setsid sleep 600 &) ; setsid sleep 600 & setsid sleep 600')\n"
+        "until(lambda: len(left()) >= 3)\n"
+        "reaper.kill_rest()\n"
+        "assert not left(), left()\n"
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -224,25 +224,42 @@ def test_cpu_time_never_falls(looks):
 # --- marks ------------------------------------------------------------------------------------------
 
 
-def marked(value):
-    """Start a process that carries a mark and waits for its input to end."""
-    return subprocess.Popen(
-        [sys.executable, "-c", "input()"],
+@pytest.mark.parametrize(("value", "key"), [("12.3", (12, 3)), ("x.y", None), ("12", None), ("", None)])
+def test_marks(value, key):
+    entries = ["A=1", f"{proc.MARK}={value}", f"{proc.STAMP}=s1", ""]
+    assert proc.mark_in(entries, "s1") == key
+    assert proc.mark_in(entries, "s2") is None
+    assert proc.mark_in(entries[:1] + entries[2:], "s1") is None
+    assert proc.mark_in([], "s1") is None
+
+
+def environment_seen(environment):
+    """What is seen of a program with this environment, which has said that it runs.
+
+    Before, there may be nothing to see: that it was started is known before its environment is in place.
+    """
+    with subprocess.Popen(
+        ["/bin/sh", "-c", "echo ready; read end"],
         stdin=subprocess.PIPE,
-        env={proc.MARK: value, proc.STAMP: "s1"},
-        stderr=subprocess.DEVNULL,
-    )
+        stdout=subprocess.PIPE,
+        env=environment,
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"ready\n"
+        return proc.environment_of(child.pid)
 
 
-def test_marks():
-    for value, key in (("12.3", (12, 3)), ("x.y", None), ("12", None)):
-        process_ = marked(value)
-        try:
-            assert proc.mark_of(process_.pid, "s1") == key
-            assert proc.mark_of(process_.pid, "s2") is None
-        finally:
-            process_.communicate()
-    assert proc.mark_of(2**22 + 1, "s1") is None
+def test_the_environment_of_a_process_is_read_to_its_end():
+    wide = {f"A{number}": "x" * 100_000 for number in range(12)}
+    seen = environment_seen({**wide, proc.MARK: "12.3", proc.STAMP: "s1"})
+    assert seen is not None
+    assert sum(map(len, seen)) > 1_200_000
+    assert proc.mark_in(seen, "s1") == (12, 3)
+
+
+def test_no_environment_and_none_to_be_seen_are_two_things():
+    assert environment_seen({}) == []
+    assert proc.environment_of(2**22 + 1) is None
 
 
 def test_memory_of_processes():

@@ -230,7 +230,7 @@ def post(records):
     return {"results": [{"id": r["id"], "attempt": r["attempt"], "accepted": True} for r in records]}
 for run in (lambda: outbox.run_uploads(lambda path, file, sha256: None), lambda: outbox.run_reports(post)):
     threading.Thread(target=run).start()
-outbox.wait_empty(20)
+outbox.wait_empty(60)
 outbox.close()
 print(json.dumps(sent))
 """

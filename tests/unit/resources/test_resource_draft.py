@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from lodesman.errors import InvalidConfig
 from lodesman.resources.build import build
 from lodesman.resources.draft import SHOWN_FAULTS, Draft, Fault, RawParam, refuse
 from lodesman.resources.model import (
@@ -50,7 +51,17 @@ def test_faults_come_in_the_order_of_the_files():
     json.dumps(error.as_dict())
 
 
-@pytest.mark.parametrize(("count", "head"), [(1, "has 1 fault:"), (3, "has 3 faults:")])
+def test_one_fault_is_one_sentence():
+    error = refuse([Fault(message="m1", source=at(1))])
+    assert error.message == "f.cfg, line 1, /S: m1."
+
+
+def test_a_fault_that_is_found_twice_is_told_once():
+    again = Fault(message="m1", source=at(1))
+    assert len(refuse([again, again]).data["faults"]) == 1
+
+
+@pytest.mark.parametrize(("count", "head"), [(2, "has 2 faults:"), (3, "has 3 faults:")])
 def test_few_faults_are_shown_in_full(count, head):
     error = refuse(Fault(message=f"m{n}", source=at(n)) for n in range(1, count + 1))
     assert head in error.message
@@ -71,10 +82,53 @@ def test_a_second_value_is_a_fault_that_names_the_first():
     draft.put(node, "", RawParam(name="Memory", value=1, source=at(2)))
     draft.put(node, "vo", RawParam(name="Memory", value=2, source=at(3)))
     draft.put(node, "", RawParam(name="MEMORY", value=3, source=at(4)))
-    (fault,) = draft.faults
-    assert fault.source.line == 4
-    assert "MEMORY is given twice (f.cfg, line 2, /S: first as Memory)" in fault.message
+    with pytest.raises(InvalidConfig) as caught:
+        build(draft)
+    (fault,) = caught.value.data["faults"]
+    assert fault["line"] == 4
+    assert fault["message"] == "MEMORY is given twice: 3 here, and f.cfg, line 2, /S: Memory = 1"
     assert node.layers[""]["memory"].value == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "alike"),
+    [
+        (4096, "4 GB", True),
+        ("4096 MB", 4096.0, True),
+        (4096, 4097, False),
+        ("4 GB", "lots", False),
+    ],
+)
+def test_what_is_given_twice_must_say_the_same_as_its_type_reads_it(first, again, alike):
+    draft = Draft()
+    node = draft.node(draft.sites, "S", at(1))
+    draft.put(node, "", RawParam(name="Memory", value=first, source=at(2)))
+    draft.put(node, "", RawParam(name="Memory", value=again, source=at(9, "g.cfg")))
+    if alike:
+        assert build(draft).tree.sites["S"].params == {"Memory": 4096}
+        return
+    with pytest.raises(InvalidConfig, match="Memory is given twice"):
+        build(draft)
+
+
+@pytest.mark.parametrize(("first", "again"), [(1, True), ("1", 1), ("a", ["a"]), (["a", "b"], ["b", "a"])])
+def test_an_undeclared_value_is_the_same_only_if_it_is(first, again):
+    draft = Draft()
+    node = draft.node(draft.sites, "S", at(1))
+    for line, value in enumerate((first, again), 2):
+        draft.put(node, "", RawParam(name="P", value=value, source=at(line)))
+    with pytest.raises(InvalidConfig, match="P is given twice"):
+        build(draft)
+
+
+def test_long_values_are_cut_where_a_conflict_is_told():
+    draft = Draft()
+    node = draft.node(draft.sites, "S", at(1))
+    for line, value in enumerate(("x" * 500, ["y" * 500]), 2):
+        draft.put(node, "", RawParam(name="P", value=value, source=at(line)))
+    with pytest.raises(InvalidConfig) as caught:
+        build(draft)
+    assert len(caught.value.data["faults"][0]["message"]) < 300
 
 
 def test_two_files_may_speak_of_one_node():

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.resources import (
+    CeDefaults,
     ComputingElement,
     Level,
     Queue,
@@ -16,6 +17,7 @@ from lodesman.resources import (
     effective_params,
 )
 from lodesman.resources.inherit import all_queues
+from lodesman.resources.model import Node
 
 LEVELS = list(Level)
 HERE = QueueId("S", "c", "q")
@@ -31,8 +33,13 @@ def tree(layers, name="P"):
 
     queue = node(Queue, Level.QUEUE, Level.QUEUE_VO, name="q")
     ce = node(ComputingElement, Level.CE, Level.CE_VO, name="c", queues={"q": queue})
+    ce.params["CEType"] = "Fast"
     site = node(Site, Level.SITE, Level.SITE_VO, name="S", ces={"c": ce})
-    return ResourceTree(sites={"S": site})
+    of_all, of_type = (
+        Node(name="", params={name: layers[level]} if level in layers else {})
+        for level in (Level.DEFAULT, Level.CE_TYPE)
+    )
+    return ResourceTree(sites={"S": site}, defaults=CeDefaults(of_all=of_all, of_type={"Fast": of_type}))
 
 
 @pytest.mark.parametrize("deepest", LEVELS)

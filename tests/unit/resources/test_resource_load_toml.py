@@ -114,7 +114,7 @@ def test_faults_of_groups(line, message):
         ("[site.'']\n", 'site.""', 1, "a name is empty"),
         ("job_description = 1", "job_description", 1, "job_description is a table"),
         ("[job_description]\nP = 'numbr'", "job_description.P", 2, "type 'numbr' is none of"),
-        ("[job_description]\nP = 'list'\np = 'list'", "job_description.p", 3, "p is given twice"),
+        ("[job_description]\nP = 'list'\np = 'string'", "job_description.p", 3, "p is given twice"),
         ("[job_description.Memory]\ntype = 'list'", "job_description.Memory", 1, "needs a number"),
         ("[job_description]\nCPUTime = 'number MB'", "job_description.CPUTime", 2, "unit 'mb' does not fit"),
         ("[sites.S]", "sites", 1, "the table is called 'site'"),
@@ -124,7 +124,7 @@ def test_faults_of_groups(line, message):
         ("[site.S]\nP = nan", "site.S", 2, "no finite number"),
         ("[site.S]\nMemory = [1, 2]", "site.S", 2, "one value is expected, not a list"),
         ("[site.S]\nBackend = ['a', 'b']", "site.S", 2, "one value is expected, not a list"),
-        ("[site.S]\nNumberOfProcessors = 0", "site.S", 2, "at least 1"),
+        ("[site.S]\nNumberOfProcessors = -1", "site.S", 2, "at least 0"),
         ("[site.S.vo.v]\nMaxTotalJobs = 2.5", "site.S.vo.v", 2, "a whole number"),
     ],
 )

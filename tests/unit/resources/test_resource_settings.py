@@ -75,9 +75,10 @@ def test_what_a_job_may_use_goes_before_what_the_node_has():
     assert settings("Memory = 64000\nMaxRAM = 8000").memory_mb == 8000
 
 
-def test_zero_memory_and_time_are_none_that_is_known():
-    found = settings("MaxRAM = 0\nmaxCPUTime = 0\nMaxTotalJobs = 0")
+def test_zero_memory_time_and_processors_are_none_that_is_known():
+    found = settings("MaxRAM = 0\nmaxCPUTime = 0\nMaxTotalJobs = 0\nNumberOfProcessors = 0")
     assert (found.memory_mb, found.cpu_seconds, found.max_total_jobs) == (None, None, 0)
+    assert found.processors is None
     assert settings("MaxRAM = 0\nMemory = 4000").memory_mb == 4000
     assert settings("CPUTime = 0\nmaxCPUTime = 1\nSI00 = 500").norm_cpu_seconds == 120
 
@@ -134,7 +135,7 @@ def test_every_rule_is_about_a_number_that_is_declared_from_the_start():
         ("MaxWaitingJobs", 1.5),
         ("MaxTotalJobs", -1),
         ("Slots", 0.5),
-        ("NumberOfProcessors", 0),
+        ("NumberOfProcessors", -1),
         ("Memory", (1, 2)),
         ("CEType", ("a", "b")),
         ("WaitingToRunningRatio", -0.1),

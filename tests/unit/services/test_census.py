@@ -8,10 +8,14 @@ import pytest
 
 from lodesman.batch import NativeState, NativeStatus
 from lodesman.director import QueueId
+from lodesman.errors import BackendFault
+from lodesman.resources import load_resources
 from lodesman.services.census import GIVEN_UP_SECONDS, LOST_AFTER_SECONDS, SETTLE_SECONDS, Census
 from lodesman.services.pilots import Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
+from lodesman.services.policy import Policy
 
-SHORT = QueueId("North", "cn", "short")
+SHORT, LONG = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")  # local, and Slurm's
+GONE = QueueId("West", "cw", "old")  # configured no more
 
 
 class Batch:
@@ -21,39 +25,47 @@ class Batch:
         self.states: dict[str, NativeStatus] = {}
         self.known: dict[str, str] = {}
         self.asked: list[str] = []
+        self.is_deaf = False
+
+    def _hear(self):
+        if self.is_deaf:
+            raise BackendFault("no answer", transient=True)
 
     def says(self, native_id, state, **more):
         self.states[native_id] = NativeStatus(state=state, observed_at=0.0, **more)
 
     def status(self, native_ids):
+        self._hear()
         self.asked += native_ids
         unknown = NativeStatus(state=NativeState.UNKNOWN, observed_at=0.0)
         return {one: self.states.get(one, unknown) for one in native_ids}
 
     def census(self, stamps=None):
+        self._hear()
         return {stamp: native for stamp, native in self.known.items() if stamps is None or stamp in stamps}
 
 
 class World:
-    """A census over one batch system."""
+    """A census over a local batch system and another one."""
 
-    def __init__(self, base) -> None:
-        self.base, self.batch = base, Batch()
+    def __init__(self, base, policy) -> None:
+        self.base, self.batch, self.slurm = base, Batch(), Batch()
         self.posted: list[Any] = []
         self.told: list[Any] = []
+        backends = {"local": cast("Any", self.batch), "slurm": cast("Any", self.slurm)}
         self.census = Census(
-            base.db, {"local": cast("Any", self.batch)}, post=lambda *words: self.posted.append(words),
+            base.db, backends, policy=policy, post=lambda *words: self.posted.append(words),
             told=lambda *words: self.told.append(words),
         )  # fmt: skip
 
-    def pilot(self, stamp, *, submitted=True, joined=False):
+    def pilot(self, stamp, *, submitted=True, joined=False, queue=SHORT, native=None):
         base = self.base
         (number,) = base.do(PreparePilots(base.live, [NewPilot(
-            stamp=stamp, vo="lab", site="North", ce="cn", queue="short", request={},
+            stamp=stamp, vo="lab", site=queue.site, ce=queue.ce, queue=queue.queue, request={},
             join_hash=hash_token(f"join-{stamp}"),
         )]))  # fmt: skip
         if submitted:
-            base.do(PilotSubmitted(base.live, {stamp: (f"native-{stamp}", "")}))
+            base.do(PilotSubmitted(base.live, {stamp: (native or f"native-{stamp}", "")}))
         if joined:
             base.do(Join(base.live, f"join-{stamp}", "nonce", {}))
         return number
@@ -64,8 +76,8 @@ class World:
 
 
 @pytest.fixture
-def world(base):
-    return World(base)
+def world(base, policy):
+    return World(base, policy)
 
 
 def test_pilots_that_wait_and_run_are_left_alone(world):
@@ -166,3 +178,77 @@ def test_a_pilot_that_joined_before_its_reference_was_stored_is_never_given_up(w
     world.pilot("a", submitted=False, joined=True)
     world.tick(after=GIVEN_UP_SECONDS * 10)
     assert world.posted == []
+
+
+# --- more than one batch system ------------------------------------------------------------------------------
+
+
+def test_each_batch_system_is_asked_about_its_own_pilots(world):
+    world.pilot("a")
+    world.pilot("b", queue=LONG)
+    world.tick()
+    assert (world.batch.asked, world.slurm.asked) == (["native-a"], ["native-b"])
+
+
+def test_a_number_that_two_batch_systems_have_is_two_pilots(world):
+    world.pilot("a", native="17")
+    other = world.pilot("b", queue=LONG, native="17")
+    world.batch.says("17", NativeState.RUNNING)
+    world.slurm.says("17", NativeState.ENDED, exit_code=1)
+    assert world.tick() == 1
+    assert [body["pilot"] for _, body in world.posted] == [other]
+
+
+def test_another_batch_system_s_silence_gives_no_pilot_up(world):
+    """Slurm knows nothing of a local pilot, and the local one nothing of Slurm's."""
+    world.pilot("a", submitted=False)
+    world.pilot("b", submitted=False, queue=LONG)
+    world.batch.known["a"], world.slurm.known["b"] = "native-a", "native-b"
+    world.tick(after=GIVEN_UP_SECONDS * 2)
+    told = {stamp: found for _, outcome in world.posted for stamp, found in outcome.items()}
+    assert told == {"a": ("native-a", ""), "b": ("native-b", "")}
+
+
+def test_a_batch_system_that_does_not_answer_gives_none_of_its_pilots_up(world):
+    world.pilot("a", submitted=False)
+    ended = world.pilot("b", queue=LONG)
+    world.batch.is_deaf = True
+    world.slurm.says("native-b", NativeState.ENDED)
+    assert world.tick(after=GIVEN_UP_SECONDS * 2) == 1
+    assert [(name, body.get("pilot")) for name, body in world.posted] == [("ended", ended)]
+
+
+def test_pilots_of_a_queue_that_is_configured_no_more_are_found_wherever_they_are(world):
+    world.pilot("a", submitted=False, queue=GONE)
+    ended = world.pilot("b", queue=GONE, native="17")
+    world.slurm.known |= {"a": "native-a", "b": "17"}
+    world.batch.says("17", NativeState.ENDED)  # its own number 17 is another pilot
+    world.slurm.says("17", NativeState.ENDED, detail="over")
+    world.tick(after=GIVEN_UP_SECONDS * 2)
+    assert world.posted == [
+        ("ended", {"pilot": ended, "state": "Aborted", "reason": "over"}),
+        ("submitted", {"a": ("native-a", "")}),
+    ]
+    assert world.batch.asked == []
+
+
+def test_pilots_of_no_known_queue_are_given_up_only_if_all_have_answered(world):
+    world.pilot("a", submitted=False, queue=GONE)
+    world.pilot("b", submitted=False, queue=GONE)
+    world.batch.known["b"] = "native-b"
+    world.slurm.is_deaf = True
+    world.tick(after=GIVEN_UP_SECONDS * 2)
+    assert world.posted == [("submitted", {"b": ("native-b", "")})]
+    world.slurm.is_deaf = False
+    world.tick(after=GIVEN_UP_SECONDS * 2)
+    assert world.posted[0][1]["a"][0] is None
+
+
+def test_a_queue_that_moves_to_another_batch_system_takes_its_pilots_along(world):
+    """Pilots of before are with the other one, which is asked no more; they are never given up for that."""
+    world.pilot("a")
+    world.batch.says("native-a", NativeState.RUNNING)
+    site = '[site.North.ce.cn.queue.short]\nBackend = "SLURM"\nCPUTime = 1000\n'
+    world.census.policy = Policy(load_resources([("sites.toml", site)]))
+    world.tick(after=GIVEN_UP_SECONDS * 2)
+    assert (world.posted, world.slurm.asked) == ([], ["native-a"])

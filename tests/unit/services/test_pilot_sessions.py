@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.services.sessions import UNLIMITED, Free, PilotSession, PoolMap
+from lodesman.services.pool_map import PoolMap
+from lodesman.services.sessions import UNLIMITED, Free, PilotSession
 from lodesman.store.pilots import PilotRow, PilotState
 
 QUEUE = ("North", "cn", "short")
@@ -29,16 +30,18 @@ FREE = Free(4, 2_000, 1_000)
 
 
 def test_configuration_comes_before_the_node():
-    found = session({"platform": "vax", "cores": 64, "memory_mb": 9}, platform="el9", cores=8, memory_mb=500)
+    found = session(
+        {"platform": "vax", "cores": 64, "memory_mb": 9}, platforms=["el9", "el8"], cores=8, memory_mb=500
+    )
     assert found.offer == {
-        "platform": "el9", "tags": (), "required_tags": (), "job_types": None, "cores": 8, "memory_mb": 500,
+        "platforms": ("el9", "el8"), "tags": (), "required_tags": (), "job_types": None, "cores": 8, "memory_mb": 500,
         "norm_cpu_seconds": UNLIMITED,
     }  # fmt: skip
 
 
 def test_what_is_not_configured_the_node_says():
     found = session({"platform": "vax", "cores": 64, "memory_mb": 9})
-    assert (found.offer["platform"], found.offer["cores"], found.offer["memory_mb"]) == ("vax", 64, 9)
+    assert (found.offer["platforms"], found.offer["cores"], found.offer["memory_mb"]) == (("vax",), 64, 9)
 
 
 def test_what_nobody_says_is_one_core_and_unlimited_memory():
@@ -61,7 +64,7 @@ def test_whatever_a_node_says_a_request_can_be_made(node):
     hash(request)
     assert 1 <= found.offer["cores"] <= UNLIMITED
     assert 1 <= found.offer["memory_mb"] <= UNLIMITED
-    assert isinstance(request.platform, str)
+    assert all(isinstance(one, str) for one in request.platforms)
 
 
 @given(cores=st.integers(0, 100), memory=st.integers(0, 10_000), cpu=st.integers(0, 10_000))
@@ -97,29 +100,15 @@ def test_pools_are_served_as_soon_as_they_are_known():
     assert found.request(FREE, pools).submit_pools == ("req1:a", "req1:b")
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.lists(st.sampled_from("xyz"), max_size=3)), max_size=8))
-def test_a_map_of_pools_is_the_same_however_it_came_about(adds):
-    wanted: dict[str, set[str]] = {}
-    pools = PoolMap([])
-    for pool, queues in adds:
-        before = pools.version
-        pools.add(pool, [(queue, queue, queue) for queue in queues])
-        assert pools.version > before
-        for queue in queues:
-            wanted.setdefault(queue, set()).add(pool)
-    for queue in "xyz":
-        assert pools.of_queue((queue, queue, queue)) == tuple(sorted(wanted.get(queue, ())))
-    assert pools.known == {pool for pool, _ in adds}
-
-
-def test_a_refresh_replaces_the_queues_of_the_pools_that_it_names():
-    other = ("South", "cs", "long")
-    pools = PoolMap([("a", *QUEUE), ("b", *QUEUE)])
-    before = pools.version
-    pools.replace({"a": [other], "c": []})
-    assert (pools.of_queue(QUEUE), pools.of_queue(other)) == (("b",), ("a",))
-    assert pools.known == {"a", "b", "c"}
-    assert pools.version > before
+def test_as_long_as_a_queue_serves_the_same_pools_the_request_is_the_same():
+    found, pools = session(), PoolMap([("req1:a", *QUEUE)])
+    first = found.request(FREE, pools)
+    pools.add("req1:b", [("South", "cs", "long")])
+    assert found.request(FREE, pools) is first
+    pools.remove(["req1:b"])
+    assert found.request(FREE, pools) == first
+    pools.remove(["req1:a"])
+    assert found.request(FREE, pools).submit_pools == ()
 
 
 @pytest.mark.parametrize("drain", [0, 1])

@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lodesman.errors import Impossible, InvalidJob, InvalidRequest, LodesmanError, SyntaxFault
+from lodesman.resources import load_resources
 from lodesman.services.accounts import Principal
+from lodesman.services.policy import Policy
 from lodesman.services.prepare import prepare
 
 ANN = Principal(kind="user", name="ann", vo="lab", groups=("physics", "open"))
@@ -91,6 +93,38 @@ def test_the_bad_text_of_a_batch_is_named_with_its_place(ready):
     assert (caught.value.data["job"], caught.value.data["line"]) == (1, 2)
 
 
+def test_members_that_can_never_run_are_named_and_the_others_are_not(ready):
+    job = {**TRUE, "Memory": "%s", "Parameters": [100, 10**6, 100, 10**6, 10**6]}
+    # The queue in the South tells no limit of memory.
+    job["Site"] = "North"
+    with pytest.raises(Impossible) as caught:
+        ready(jobs=[job])
+    assert caught.value.message.startswith(
+        "Members 1, 3-4 (3 of 5) can never run: no queue of VO lab can run it: "
+    )
+    data = caught.value.data
+    assert (data["members"], data["jobs"], data["queues"]["eligible"]) == ([[1, 1], [3, 4]], 3, 0)
+    found, _ = ready(jobs=[job], hold_if_impossible=True)
+    assert {cohort.runs: bool(cohort.held) for cohort in found.cohorts} == {
+        ((0, 1), (2, 3)): False, ((1, 2), (3, 5)): True,
+    }  # fmt: skip
+
+
+def test_an_array_of_which_no_member_can_run_is_one_thing(ready):
+    with pytest.raises(Impossible) as caught:
+        ready(jobs=[{**TRUE, "CPUTime": 10**9, "Parameters": 5}])
+    assert caught.value.message.startswith("The job can never run: ")
+    assert set(caught.value.data) == {"queues"}
+
+
+def test_without_a_database_files_are_not_looked_for(policy, base):
+    job = {**TRUE, "InputSandbox": ["data"]}
+    with pytest.raises(InvalidJob, match="was not uploaded"):
+        prepare(body(jobs=[job]), ANN, policy, base.db)
+    found, _ = prepare(body(jobs=[job]), ANN, policy, None)
+    assert found.count == 1
+
+
 def test_a_pool_is_made_of_the_requirements_with_its_queues(ready):
     found, _ = ready(jobs=[{**TRUE, "Requirements": {"Slots": 2}}])
     (pool,) = found.pools
@@ -98,6 +132,45 @@ def test_a_pool_is_made_of_the_requirements_with_its_queues(ready):
     assert pool.queues == (("North", "cn", "short"),)
     again, _ = ready(jobs=[{**TRUE, "Requirements": {"Slots": 2}}] * 3)
     assert [one.id for one in again.pools] == [pool.id]
+
+
+BOTH = {"Executable": "/bin/true", "CPUTime": 10, "Requirements": {"CPUTime": 10}}
+
+
+@pytest.mark.parametrize(
+    ("job", "sites"),
+    [
+        (BOTH, ["North", "South"]),
+        ({**BOTH, "CPUTime": 5_000}, ["South"]),
+        ({**BOTH, "BannedSite": "South"}, ["North"]),
+        ({**BOTH, "sites": ["North"]}, ["North"]),
+        ({**BOTH, "Requirements": {"Slots": 2}}, ["North"]),
+        (TRUE, None),
+    ],
+)
+def test_eligible_sites_are_named_in_the_description_and_not_in_the_task_queue(policy, base, job, sites):
+    plain, _ = prepare(body(jobs=[job]), ANN, policy, base.db)
+    assert json.loads(plain.record) == job
+    assert "sites" not in json.loads(plain.cohorts[0].template)
+    naming = Policy(policy.config, add_eligible_sites=True)
+    found, _ = prepare(body(jobs=[job]), ANN, naming, base.db)
+    assert json.loads(found.cohorts[0].template).get("sites") == sites
+    assert found.cohorts[0].key == plain.cohorts[0].key
+    others = {name: value for name, value in job.items() if name != "sites"}
+    assert json.loads(found.record) == (job if sites is None else {**others, "Site": sites})
+
+
+def test_the_sites_of_an_array_are_those_of_each_cohort_and_of_all(policy, base):
+    job = {**BOTH, "CPUTime": "%s", "Parameters": [10, 5_000]}
+    found, _ = prepare(body(jobs=[job]), ANN, Policy(policy.config, add_eligible_sites=True), base.db)
+    named = [json.loads(cohort.template)["sites"] for cohort in found.cohorts]
+    assert sorted(named) == [["North", "South"], ["South"]]
+    assert json.loads(found.record)["Site"] == ["North", "South"]
+
+
+def test_what_is_prepared_tells_which_configuration_judged_it(ready, policy):
+    assert ready(jobs=[TRUE])[0].config == policy.digest
+    assert policy.digest != Policy(load_resources([("s.toml", "[site.North]\n")])).digest
 
 
 def test_a_verdict_is_remembered_with_its_words(ready, policy):

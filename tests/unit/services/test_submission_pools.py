@@ -15,9 +15,16 @@ from lodesman.batch import Refusal, SubmitResult
 from lodesman.director import PilotIdentity, Placement, QueueId, read_options
 from lodesman.director.pilot_type import TypeReason
 from lodesman.errors import BackendFault, Unavailable
+from lodesman.matching import TaskQueueKey, key_from_json
+from lodesman.resources import load_resources
+from lodesman.services import launch
 from lodesman.services.launch import PilotHabits, SubmissionPools
+from lodesman.services.policy import Policy
 
 SHORT = QueueId("North", "cn", "short")
+KEY = TaskQueueKey(
+    owner="ann", group="physics", vo="lab", sites=("North",), platforms=("el9",), norm_cpu_seconds=900
+)
 HABITS = PilotHabits(
     servers=("http://127.0.0.1:7777",), command=("python3", "pilot.pyz", "--file", "{pilot_file}"),
     idle_seconds=5.0, heartbeat_seconds=7.0, life_seconds=100, ca_file="/etc/ca.pem",
@@ -36,7 +43,7 @@ class Batch:
         )
 
     def submit(self, spec, copies):
-        assert self.go.wait(10)
+        assert self.go.wait(60)
         self.submitted.append((spec, list(copies)))
         return self.answer(copies)
 
@@ -49,6 +56,7 @@ class World:
         self.diary: list[Any] = []
         self.told: list[Any] = []
         self.refuse: dict[str, Exception] = {}
+        self.asked: list[Any] = []
         self.offers = {QueueId(*offer.queue): offer for offer in policy.world("lab").offers}
         self.pools = SubmissionPools(
             read_options({}), backends={"local": cast("Any", self.batch)}, post=self.post, habits=HABITS,
@@ -58,16 +66,21 @@ class World:
     def post(self, name, body):
         if name in self.refuse:
             raise self.refuse[name]
+        if name == "submit-pools":
+            self.asked.append(body["queues"])
+            rows = [{"pools": [f"req1:{queue[2]}", "req1:b"]} for queue in body["queues"]]
+            return {"pass": 7, "at": 50.0, "queues": rows}
         self.diary.append((name, body))
+        return None
 
-    def launch(self, count=2, *, private=True, queue=SHORT):
+    def launch(self, count=2, *, private=True, queue=SHORT, pool="Local"):
         identity = PilotIdentity(
             private=private, owner="ann", group="physics", vo="lab", serves_owner="ann" if private else "",
             serves_group="physics" if private else None, pilot_type="private" if private else "",
             reason=TypeReason.DRAWN,
         )  # fmt: skip
         placement = Placement(
-            tq_id=5, queue_id=queue, count=count, pool="Local", identity=identity,
+            tq_id=5, key=KEY, queue_id=queue, count=count, pool=pool, identity=identity,
             request=self.offers[queue].request,
         )  # fmt: skip
         decision = SimpleNamespace(placement=SimpleNamespace(placements=(placement,)))
@@ -107,7 +120,27 @@ def test_what_is_stored_says_for_whom_and_why(world):
         "pilot_type": "private",
     }  # fmt: skip
     assert (row["submission_pool"], row["tq_id"], row["request"]["cores"]) == ("Local", 5, 4)
+    assert key_from_json(row["requirements"]) == KEY
     json.dumps(row)
+
+
+def test_which_pools_queues_serve_is_asked_once_for_a_bunch_of_pilots(world, monkeypatch):
+    monkeypatch.setattr(launch, "QUEUES_AT_ONCE", 2)
+    world.launch(3)
+    assert world.asked == [[("North", "cn", "short")]]
+    queues = [QueueId("N", "c", f"q{number}") for number in range(5)]
+    found = world.pools._served(queues)
+    assert [len(asked) for asked in world.asked[1:]] == [2, 2, 1]
+    assert [found[queue]["submit_pools"][0] for queue in queues] == [f"req1:q{number}" for number in range(5)]
+
+
+def test_pilots_that_are_not_told_which_pools_their_queue_serves_ask_for_themselves(world):
+    world.refuse["submit-pools"] = Unavailable("Away.")
+    world.launch(1)
+    world.end()
+    papers = json.loads(world.batch.submitted[0][1][0].pilot_file)
+    assert not {"submit_pools", "pools_pass", "pools_at"} & set(papers)
+    assert papers["queue"] == "short"
 
 
 def test_a_generic_pilot_serves_no_one_in_particular(world):
@@ -140,6 +173,8 @@ def test_the_pilot_s_file_tells_it_where_it_is_and_how_to_behave(world):
         ["http://127.0.0.1:7777"], "North", "cn", "short",
     )  # fmt: skip
     assert papers["ca_file"] == "/etc/ca.pem"
+    assert papers["submit_pools"] == ["req1:short", "req1:b"]
+    assert (papers["pools_pass"], papers["pools_at"]) == (7, 50.0)
     options = papers["options"]
     assert (options["cores"], options["memory_mb"], options["platform"]) == (4, 2_000, "el9")
     assert (options["idle_s"], options["heartbeat_s"], options["life_seconds"]) == (5.0, 7.0, 100)
@@ -212,3 +247,83 @@ def test_closing_waits_for_what_runs_and_drops_the_rest(policy):
     assert asked == 30
     assert len(world.batch.submitted) <= 30
     assert len(world.batch.submitted) == sum(1 for name, _ in world.diary if name == "submitted")
+
+
+def test_many_pilots_are_stored_in_parts_each_before_it_is_submitted(world, monkeypatch):
+    monkeypatch.setattr(launch, "MOST_PILOTS", 3)
+    world.batch.go.clear()
+    world.launch(8)
+    assert [len(rows) for _, rows in world.diary] == [3, 3, 2]
+    world.end()
+    assert sorted(len(copies) for _, copies in world.batch.submitted) == [2, 3, 3]
+    stored = [row["stamp"] for name, rows in world.diary if name == "pilots" for row in rows]
+    assert len(set(stored)) == 8
+    assert sorted(copy.stamp for _, copies in world.batch.submitted for copy in copies) == sorted(stored)
+
+
+def test_what_is_said_of_pilots_fits_into_one_request(world, monkeypatch):
+    monkeypatch.setattr(launch, "MOST_BYTES", 2_500)
+    world.launch(20)
+    world.end()
+    parts = [rows for name, rows in world.diary if name == "pilots"]
+    assert len(parts) > 1
+    assert sum(map(len, parts)) == 20
+
+
+def test_a_pilot_that_is_larger_than_a_request_goes_alone(world, monkeypatch):
+    monkeypatch.setattr(launch, "MOST_BYTES", 1)
+    world.launch(2)
+    world.end()
+    assert [len(rows) for name, rows in world.diary if name == "pilots"] == [1, 1]
+
+
+def threads_of(name):
+    """The living threads of a submission pool."""
+    return {one.name for one in threading.enumerate() if one.name.startswith(f"pool-{name}_")}
+
+
+def test_the_least_threads_are_there_from_the_start_and_after_a_change(policy):
+    world = World(policy)
+    try:
+        assert threads_of("Few") == set()
+        section = {"SubmitPools": "Local, Few", "Few": {"minThreadsInPool": 2, "maxThreadsInPool": 4}}
+        world.pools.configure(read_options(section))
+        assert len(threads_of("Few")) == 2
+        section["Few"]["minThreadsInPool"] = 3
+        world.pools.configure(read_options(section))
+        more = len(threads_of("Few"))
+        assert 3 <= more <= 4  # a thread that is not idle yet does not count
+        world.pools.configure(read_options(section))
+        assert len(threads_of("Few")) == more
+    finally:
+        world.end()
+
+
+def test_the_first_threads_take_work(policy):
+    world = World(policy)
+    world.pools.configure(read_options({"minThreadsInPool": 2, "maxThreadsInPool": 2}))
+    world.launch(1)
+    world.end()
+    assert len(world.batch.submitted) == 1
+
+
+def test_a_pool_that_a_change_took_away_gets_no_pilots_and_says_so(world):
+    world.launch(2, pool="Gone")
+    world.end()
+    assert world.batch.submitted == []
+    (_, rows), (name, outcome) = world.diary
+    assert name == "submitted"
+    reason = "there is no submission pool 'Gone' any more"
+    assert outcome == {row["stamp"]: (None, reason) for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("told", "name"), [("'el9'", "el9"), ("['el8', 'el9']", ""), ("'ANY'", ""), ("['ANY', 'el9']", "")]
+)
+def test_a_node_is_told_its_platform_if_there_is_one_only(told, name):
+    text = f"[site.North]\nVO = ['lab']\n[site.North.ce.cn.queue.short]\nPlatform = {told}\n"
+    world = World(Policy(load_resources([("s.toml", text)])))
+    world.launch(1)
+    world.end()
+    papers = json.loads(world.batch.submitted[0][1][0].pilot_file)
+    assert papers["options"]["platform"] == name

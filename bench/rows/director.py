@@ -1,0 +1,105 @@
+"""One iteration of the director: 10,000 task queues with jobs against 2,000 CE queues, beside 2,000 live pilots."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+from bench.context import Context
+from bench.figures import Figure
+from bench.oracle import WrongAnswer
+from bench.stats import median
+from bench.world import GRID, resources
+
+from lodesman.batch import Backend, QueueLoad
+from lodesman.director import Decision, PoolState, RefusalKind, read_options
+from lodesman.matching import explain
+from lodesman.resources import load_resources
+from lodesman.services.direct import Director
+from lodesman.services.policy import Policy
+from lodesman.store.engine import open_reader
+
+PILOTS, ROUNDS, CHECKED = 2_000, 5, 40
+TARGET = 1.0
+# Every task queue for which a pilot was drawn gets its turn: no pool is full.
+OPTIONS = {"totalThreadsInPool": 1_000_000}
+
+
+def measure(context: Context) -> list[Figure]:
+    """CPU seconds without what writes: storing the decision and the pilots is the hot process's work."""
+    size = context.size(rows=0, pilots=PILOTS // 10 if context.quick else PILOTS)
+    data = context.world(size)
+    ticks = _Ticks(data)
+    try:
+        first, *others = [ticks.measure() for _ in range(1 + ROUNDS)]
+    finally:
+        ticks.close()
+        context.drop(data)
+    last = ticks.last
+    if last is None:
+        raise WrongAnswer("the director placed no pilot")
+    checked = sum(_check(last))
+    return [
+        Figure(
+            row="director", what="one iteration of the director, CPU time", unit="s", value=median(others),
+            target=TARGET, less=True, samples=others, size=f"{size}, 2,000 CE queues, {size.pilots:,} pilots",
+            details={"first_after_start_s": first, "asks": len(last.asks), "asked": last.plan.asked,
+                     "placed": last.placement.placed, "pairs_checked": checked},
+        )
+    ]  # fmt: skip
+
+
+class _Idle:
+    """A batch system with nothing in it."""
+
+    def load(self, _queue: object) -> QueueLoad:
+        return QueueLoad(waiting=0, running=0, observed_at=time.time())
+
+
+class _Ticks:
+    """A director over a world; nothing that it decides is carried out, so every iteration is alike."""
+
+    def __init__(self, data: Path) -> None:
+        self.last: Decision | None = None
+        self._db = open_reader(data / "lode.db")
+        options = read_options(OPTIONS)
+        pool = options.pools["Local"]
+        states = {"Local": PoolState(name="Local", max=pool.max_threads, total=pool.total_threads)}
+        self._director = Director(
+            db=self._db,
+            policy=Policy(load_resources([("grid.toml", resources(GRID))])),
+            options=options,
+            backends={"none": cast("Backend", _Idle())},
+            post=lambda *_: None,
+            pools=lambda: states,
+            launch=lambda decision, _: setattr(self, "last", decision),
+            rng=random.Random(3),
+        )
+
+    def measure(self) -> float:
+        """CPU seconds of one iteration."""
+        self._director.buckets = {}
+        begun = time.process_time()
+        self._director.tick(time.time())
+        return time.process_time() - begun
+
+    def close(self) -> None:
+        self._db.close()
+
+
+def _check(decision: Decision) -> Iterator[int]:
+    """The oracle: the predicate, pair by pair. Yields how many pairs it saw; raises WrongAnswer."""
+    placement: Any = decision.placement
+    for one in placement.placements:
+        if explain(one.key, one.request):
+            raise WrongAnswer(f"a pilot in {one.queue_id} cannot run jobs of task queue {one.tq_id}")
+        yield 1
+    for outcome in placement.outcomes[:CHECKED]:
+        unfit = {r.queue_id for r in placement.refusals(outcome) if r.kind is RefusalKind.INELIGIBLE}
+        for bit, queue in enumerate(placement.places.queues):
+            if bool(placement.places.reasons(bit, outcome.ask)) != (queue.queue_id in unfit):
+                raise WrongAnswer(f"{queue.queue_id} is misjudged for task queue {outcome.ask.tq_id}")
+            yield 1

@@ -1,0 +1,118 @@
+"""SubmitPools: all sets of Requirements against all queues, the writing apart, and one very long set with its reasons.
+
+The best of a few rounds counts: others on the machine can only make a figure worse.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.context import Context
+from bench.figures import Figure
+from bench.oracle import WrongAnswer
+from bench.pool_world import VO, make_pools, many_keys, resources
+from msgspec import convert
+
+from lodesman.resources import load_resources
+from lodesman.services.live import Live
+from lodesman.services.policy import Policy
+from lodesman.services.pool_keeper import PoolKeeper
+from lodesman.services.pool_pass import evaluate, wanted_of
+from lodesman.services.refresh import Difference, NameQueues, RefreshPools
+from lodesman.store.engine import open_reader, open_writer
+from lodesman.store.journal import Journal
+from lodesman.store.submit_pools import PoolRow
+
+POOLS, KEYS, ROUNDS, CHECKED = 10_000, 200, 5, 40
+EVALUATE_S, REASONS_MS = 0.3, 2.0
+INSERT = "INSERT INTO submit_pool_bits (id, vo, requirements, queues, created_at) VALUES (?,?,?,x'',0)"
+
+
+def measure(context: Context) -> list[Figure]:
+    """Evaluation by masks, checked pair by pair; the swap at the writer; a set of 200 keys."""
+    policy = Policy(load_resources([("queues.toml", resources())]))
+    pools = list(make_pools(POOLS // 10 if context.quick else POOLS, policy.config.types))
+    queues = len(policy.world(VO).table.queues)
+    samples = [_evaluate(policy, pools) for _ in range(ROUNDS)]
+    masks = evaluate(policy, pools)
+    checked = _check(policy, pools, masks)
+    written = _write(context.home / "pools.db", policy, pools)
+    long_set = _long_set()
+    size = f"{len(pools):,} sets of Requirements, {queues:,} queues"
+    mean = sum(mask.bit_count() for mask in masks.values()) / len(masks)
+    details = {"queues_per_set": mean, "pairs_checked": checked}
+    return [
+        Figure(row="pools-evaluate", what="all SubmitPools evaluated, CPU time", unit="s", value=min(samples),
+               target=EVALUATE_S, less=True, samples=samples, size=size, details=details),
+        Figure(row="pools-write", what="all of them changed: the writer's part", unit="s", value=written["changed"],
+               less=True, size=size, details=written),
+        Figure(row="pools-reasons", what=f"a set of {KEYS} keys with its reasons", unit="ms",
+               value=1e3 * min(long_set), target=REASONS_MS, less=True, samples=long_set,
+               size=f"{KEYS} keys, 2,000 queues"),
+    ]  # fmt: skip
+
+
+def _evaluate(policy: Policy, pools: Sequence[PoolRow]) -> float:
+    begun = time.process_time()
+    evaluate(policy, pools)
+    return time.process_time() - begun
+
+
+def _check(policy: Policy, pools: Sequence[PoolRow], masks: Mapping[str, int]) -> int:
+    """The oracle: reasons, queue by queue. Returns how many pairs it saw; raises WrongAnswer."""
+    table = policy.world(VO).table
+    for pool in random.Random(1).sample(pools, CHECKED):
+        criteria = table.compile(wanted_of(pool.requirements))
+        for ordinal, queue in enumerate(table.queues):
+            if bool(table.reasons(ordinal, criteria)) == bool(masks[pool.id] >> ordinal & 1):
+                raise WrongAnswer(f"{queue} is misjudged for {pool.requirements}")
+    return CHECKED * len(table.queues)
+
+
+def _write(path: Path, policy: Policy, pools: Sequence[PoolRow]) -> dict[str, float]:
+    """Seconds of the command that swaps all pools, and of one that changes nothing; commits included."""
+    writer = open_writer(path)
+    with writer:
+        writer.executemany(INSERT, [(pool.id, pool.vo, pool.requirements) for pool in pools])
+    live = Live(writer, rng=random.Random(1), now=0.0)
+    journal = Journal(writer)
+    journal.start()
+    took: list[float] = []
+
+    def post(name: str, body: Any) -> Any:
+        begun = time.perf_counter()
+        if name == "pool-queues":
+            return {"new": journal.call(NameQueues(live, body))}
+        if name != "pool-pass":
+            return {"removed": 0}
+        row = journal.call(RefreshPools(live, convert(body, Difference), policy.digest))
+        took.append(time.perf_counter() - begun)
+        return {"pass": row.id}
+
+    reader = open_reader(path)
+    keeper = PoolKeeper(reader, post, refresh_seconds=1.0, grace_seconds=1e9)
+    keeper.tick(policy, 0.0)
+    keeper.tick(policy, 2.0)
+    journal.close()
+    for db in (reader, writer):
+        db.close()
+    return {"changed": took[0], "unchanged": took[1]}
+
+
+def _long_set() -> list[float]:
+    """Seconds to compile one long set, hold it against every queue and tell what rules out how many."""
+    text, wanted = many_keys(KEYS)
+    table = Policy(load_resources([("keys.toml", text)])).world(VO).table
+    samples = []
+    for _ in range(ROUNDS * 4):
+        begun = time.perf_counter()
+        found = table.assess(wanted)
+        found.counts()
+        nearest = found.nearest()
+        found.reasons(table.queues[(nearest.mask & -nearest.mask).bit_length() - 1])
+        samples.append(time.perf_counter() - begun)
+    return samples

@@ -1,0 +1,68 @@
+"""What all calls of the reading process share: read connections, the policy in use, the picture, who asks."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import apsw
+from starlette.requests import Request
+
+from lodesman.api.auth import authenticate, may_touch
+from lodesman.errors import NotFound
+from lodesman.services import sandboxes
+from lodesman.services.accounts import Principal, find_principal
+from lodesman.services.configuration import ConfigurationState
+from lodesman.services.forget import no_longer_known
+from lodesman.services.names import MemberNames
+from lodesman.services.picture import Picture
+from lodesman.services.policy import Policy
+from lodesman.services.queue_gate import Gates
+from lodesman.store import views
+
+
+@dataclass(slots=True)
+class ReadSide:
+    """What the reading process has. `announce` tells the hot process of an upload, `ask_hot` makes a service call there;
+    `gates` looks at CE queues as the director does, None where there is none.
+    """
+
+    db: apsw.Connection
+    policy: Policy
+    shelf: sandboxes.Shelf
+    clock: Callable[[], float]
+    announce: Callable[[str, str, int], Any]
+    hot_metrics: Callable[[], dict[str, float]]
+    picture: Picture
+    ask_hot: Callable[[str, Any], Awaitable[Any]]
+    gates: Gates | None = None
+    # What the input files of one user may take in all; 0: no limit.
+    quota_bytes: int = 0
+    # How many times its rest a picture may be old before a request makes it anew.
+    patience: float = 5.0
+    configuration: Callable[[], ConfigurationState] = ConfigurationState
+    names: MemberNames = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.names = MemberNames(self.db)
+
+    def look(self) -> Picture:
+        """The picture of the world. Somebody keeps it fresh beside the requests; if nobody does, it is made here."""
+        self.picture.look(self.clock(), patience=self.patience)
+        return self.picture
+
+    def who(self, request: Request) -> Principal:
+        """The principal of a request."""
+        return authenticate(request.scope, lambda digest: find_principal(self.db, digest), self.clock())
+
+    def job(self, request: Request, who: Principal) -> views.Row:
+        """The job of the path, if the caller may see it."""
+        job_id = request.path_params["job"]
+        job = views.find_job(self.db, job_id)
+        may = may_touch(who, self.policy.sharing_groups())
+        if job is None and views.was_given_out(self.db, job_id):
+            raise no_longer_known(job_id)
+        if job is None or not may(job["owner"], job["group"], job["vo"]):
+            raise NotFound(f"There is no job {job_id} that is yours.", job=job_id)
+        return next(self.names.fill((job,)))

@@ -1,0 +1,50 @@
+"""What `lode why` tells of pilots and of CE queues below the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from lodesman.cli.session import Row
+from lodesman.cli.tables import Cell, Column, state
+from lodesman.cli.words import counted, span
+
+LATELY = (
+    Column(title="pilot", right=True),
+    Column(title="state"),
+    Column(title="sent", right=True),
+    Column(title="jobs", right=True),
+    Column(title="remark"),
+)
+
+
+def smallest_changes(survey: Mapping[str, Any] | None) -> Iterator[str]:
+    """What a pilot or queue would have to be so that waiting jobs fit it."""
+    nearest = (survey or {}).get("nearest") or []
+    if not nearest:
+        return
+    yield ""
+    yield "Smallest changes:"
+    for one in nearest:
+        example = one["example"]
+        jobs = f"{counted(one['task_queues'], 'task queue')}, {counted(one['jobs'], 'job')}"
+        whose = f"{example['task_queue']} of {example['owner']} ({example['group']})"
+        yield f"  {one['text']}: {jobs}, for instance task queue {whose}"
+        for step in one["steps"]:
+            if len(step["options"]) > 1:
+                options = ", ".join(f"{two['value']} ({two['task_queues']:,})" for two in step["options"])
+                yield f"    {step['criterion']}: {options}"
+
+
+def lately(rows: list[Row]) -> list[list[Cell]]:
+    """The last pilots sent to a queue, for a table of LATELY."""
+    return [
+        [
+            str(row["id"]),
+            state(row["state"]),
+            f"{span(row['sent_seconds_ago'])} ago",
+            str(row["jobs_done"]),
+            row["reason"] or ("" if row["joined"] or row["ended_seconds_ago"] is None else "never joined"),
+        ]
+        for row in rows
+    ]

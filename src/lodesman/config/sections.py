@@ -1,0 +1,119 @@
+"""The sections of the server's file, with defaults that are safe; every fault of a section is told, not the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+Seconds = Annotated[float, Meta(gt=0)]
+Polling = Annotated[float, Meta(ge=0.1, le=86_400)]
+
+
+class ServerSection(Struct, forbid_unknown_fields=True, frozen=True):
+    """Where it listens and where it keeps its data. Without TLS it listens on loopback only.
+
+    `public_url`: how pilots and users reach it, if not by host and port (behind a proxy, or on 0.0.0.0). `keep_days`:
+    how long jobs are kept after their end. `sandbox_quota_mb`: what the input files of one user may take; 0: no limit.
+    """
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65_535)] = 7777
+    data: str = "lode-data"
+    tls_certificate: str = ""
+    tls_key: str = ""
+    public_url: str = ""
+    sandbox_mb: Annotated[int, Meta(gt=0)] = 200
+    sandbox_quota_mb: Annotated[int, Meta(ge=0)] = 10_240
+    keep_days: Annotated[float, Meta(ge=0)] = 90.0
+
+
+class PilotSection(Struct, forbid_unknown_fields=True, frozen=True):
+    """Habits of pilots, in seconds. `stop_at_exit`: local pilots end with the server (for demos)."""
+
+    lease_seconds: Seconds = 1_800.0
+    heartbeat_seconds: Seconds = 60.0
+    idle_seconds: Seconds = 120.0
+    life_seconds: Annotated[int, Meta(ge=0)] = 0
+    python: str = "python3"
+    stop_at_exit: bool = False
+
+
+class AdminSection(Struct, forbid_unknown_fields=True, frozen=True):
+    """The first user, made at the first start; its token is written to DATA/admin.token."""
+
+    name: str = "admin"
+    vo: str = ""
+    groups: tuple[str, ...] = ()
+
+
+class ResourceSection(Struct, forbid_unknown_fields=True, frozen=True):
+    """Files that describe sites and groups (TOML or DIRAC CFG), relative to this file; `*` and `?` as in a shell."""
+
+    files: tuple[str, ...] = ()
+
+
+class SubmitPoolSection(Struct, forbid_unknown_fields=True, frozen=True):
+    """SubmitPools (RFC #7): how often they are evaluated, and how long one that no job needs is kept, in seconds.
+
+    `add_eligible_sites`: the descriptions of jobs with Requirements name the sites that fulfil them.
+    """
+
+    refresh_seconds: Annotated[float, Meta(ge=1, le=86_400)] = 900.0
+    grace_seconds: Annotated[float, Meta(ge=0)] = 14_400.0
+    add_eligible_sites: bool = False
+
+
+class Sections(Struct, forbid_unknown_fields=True, frozen=True):
+    """The whole file."""
+
+    server: ServerSection = ServerSection()
+    pilots: PilotSection = PilotSection()
+    admin: AdminSection = AdminSection()
+    resources: ResourceSection = ResourceSection()
+    submit_pools: SubmitPoolSection = SubmitPoolSection()
+    director: dict[str, Any] = {}
+
+
+S = TypeVar("S", bound=Struct)
+Path = tuple[str, ...]
+Complain = Callable[[Path, str], None]
+
+
+def read_sections(raw: dict[str, Any], complain: Complain) -> Sections:
+    """The sections; what is wrong is complained of with its path, and has its default in the answer."""
+    return _read(Sections, raw, (), complain)
+
+
+def _read(kind: type[S], table: object, path: Path, complain: Complain) -> S:
+    if not isinstance(table, dict):
+        complain(path, f"a table [{'.'.join(path)}] is expected")
+        return kind()
+    fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+    values: dict[str, Any] = {}
+    for name, value in table.items():
+        here = (*path, name)
+        if name not in fields:
+            complain(here, _unknown(name, fields, path))
+        elif isinstance(fields[name], type) and issubclass(fields[name], Struct):
+            values[name] = _read(fields[name], value, here, complain)
+        else:
+            try:
+                values[name] = msgspec.convert(value, fields[name])
+            except msgspec.ValidationError as wrong:
+                complain(here, f"{name}: {_lowered(str(wrong))}")
+    return kind(**values)
+
+
+def _unknown(name: str, fields: dict[str, Any], path: Path) -> str:
+    what = "option" if path else "section"
+    close = get_close_matches(name, fields, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(fields)}"
+    return f"{name[:80]} is no {what} of the configuration; {hint}"
+
+
+def _lowered(message: str) -> str:
+    return message[:1].lower() + message[1:]

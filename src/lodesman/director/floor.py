@@ -1,0 +1,99 @@
+"""Rooms of the CE queues while pilots are seated one by one: what is left per queue and per CE."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from lodesman.director.breaker import Breaker
+from lodesman.director.clamps import Clamp, clamp
+from lodesman.director.queues import CandidateQueue, CeId, QueueId, queue_limits
+from lodesman.director.tally import Tally, mask_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueGates:
+    """What stands before the queues besides their load: breakers (absent: closed), whole tokens of the
+    CEs (absent: not limited), and the age in seconds at which a load is no longer believed.
+    """
+
+    breakers: Mapping[QueueId, Breaker]
+    tokens: Mapping[CeId, int]
+    max_load_age_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """Pilots wanted in a CE queue, pilots it would take at most, and what its clamps took away.
+
+    Without any limit the room is what is wanted.
+    """
+
+    wanted: int
+    room: int
+    clamps: tuple[Clamp, ...] = ()
+
+
+def room_of(queue: CandidateQueue, wanted: int, *, gates: QueueGates, now: float) -> Room:
+    """The room of one queue before anybody is seated."""
+    limits = tuple(
+        queue_limits(
+            queue,
+            breaker=gates.breakers.get(queue.queue_id, Breaker()),
+            tokens=gates.tokens.get(queue.queue_id.ce_id),
+            now=now,
+            max_age_s=gates.max_load_age_s,
+        )
+    )
+    # All of the free room, not only what is wanted of it: rooms are the weights of the draw.
+    room = max(0, min((limit.limit for limit in limits), default=wanted))
+    return Room(wanted=wanted, room=room, clamps=clamp(wanted, limits).clamps)
+
+
+class Floor:
+    """Who sits where. Queue i is bit i; `seats` counts by (number of the ask, bit)."""
+
+    def __init__(
+        self, queues: Sequence[CandidateQueue], rooms: Sequence[Room], tokens: Mapping[CeId, int]
+    ) -> None:
+        self.seats: Counter[tuple[int, int]] = Counter()
+        self._ce_ids = [queue.queue_id.ce_id for queue in queues]
+        self._tokens = dict(tokens)
+        siblings: defaultdict[CeId, list[int]] = defaultdict(list)
+        for bit, ce_id in enumerate(self._ce_ids):
+            siblings[ce_id].append(bit)
+        self._siblings = {ce_id: mask_of(members) for ce_id, members in siblings.items()}
+        # What each queue would still take; and of these, how many pilots would start at once.
+        self._left = Tally(room.room for room in rooms)
+        self._at_once = Tally(
+            min(room.room, free_slots(queue)) for queue, room in zip(queues, rooms, strict=True)
+        )
+        self.had_room = self._left.positive
+        """The queues that had room at the start."""
+
+    def put(self, ask: int, eligible: int, rng: Random) -> None:
+        """Seat one pilot of an ask, if any queue of `eligible` has room."""
+        free = eligible & self._left.positive
+        if not free:
+            return
+        # A pilot that would start at once is better than one that waits, where slots are known.
+        at_once = eligible & self._at_once.positive
+        bit = self._at_once.draw(at_once, rng) if at_once else self._left.draw(free, rng)
+        self.seats[ask, bit] += 1
+        self._left.take_one(1 << bit)
+        self._at_once.take_one(1 << bit)
+        ce_id = self._ce_ids[bit]
+        if ce_id in self._tokens:
+            self._tokens[ce_id] -= 1
+            for tally in (self._left, self._at_once):
+                tally.limit(self._siblings[ce_id], self._tokens[ce_id])
+
+
+def free_slots(queue: CandidateQueue) -> int:
+    """Slots in which a new pilot would start at once; 0 if the number of slots is unknown."""
+    if queue.slots is None:
+        return 0
+    taken = (queue.load_waiting.value or 0) + (queue.load_running.value or 0)
+    return max(0, queue.slots - max(taken + queue.own.since_load, queue.own.waiting + queue.own.running))

@@ -1,0 +1,245 @@
+"""Which SubmitPools each CE queue serves, in memory (RFC #7): `getSubmitPoolsForQueue`.
+
+Pools are masks of queues, one bit a queue. What a single queue serves is read off all masks at once when somebody
+asks for it, and kept until it changes. Changed by the writer, asked by all threads.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Iterator, KeysView, Mapping
+from functools import reduce
+from heapq import heapify, heappop, heappush
+from itertools import compress
+from operator import or_
+from threading import Lock
+
+import apsw
+
+from lodesman.store import submit_pools
+
+Place = tuple[str, str, str]
+Served = tuple[str, ...]
+
+# For each bit of a byte: a table that makes 1 of every byte that has it, else 0.
+_HAS_BIT = [bytes(byte >> bit & 1 for byte in range(256)) for bit in range(8)]
+FEW_NEW = 64
+MANY_NEW = 10_000
+
+
+class PoolMap:
+    """`version` changes whenever a pool comes, goes, or is served by other queues."""
+
+    def __init__(self, rows: Iterable[tuple[str, str, str, str]] = ()) -> None:
+        """`rows` are (pool, site, ce, queue)."""
+        self.version = 0
+        self._lock = Lock()
+        self._bits: dict[Place, int] = {}
+        self._free: list[int] = []  # bits below the number of queues that no queue has; a heap
+        self._masks: dict[str, int] = {}
+        self._matrix: _Matrix | None = None
+        # Queue -> (the age of the map when it was read, what it serves). Each new pool makes the map older by one.
+        self._served: dict[Place, tuple[int, Served]] = {}
+        self._age = 0
+        self._new: list[str] = []  # the youngest pools, oldest first
+        for pool, *place in rows:
+            self.add(pool, [(place[0], place[1], place[2])])
+
+    @classmethod
+    def load(cls, db: apsw.Connection) -> PoolMap:
+        """All pools of a database."""
+        found = cls()
+        found._bits = submit_pools.read_bits(db)
+        taken = set(found._bits.values())
+        found._free = [bit for bit in range(max(taken, default=-1) + 1) if bit not in taken]
+        heapify(found._free)
+        found._masks = submit_pools.read_masks(db)
+        return found
+
+    @property
+    def known(self) -> KeysView[str]:
+        """The ids of all pools."""
+        return self._masks.keys()
+
+    def mask(self, pool: str) -> int | None:
+        """The queues that serve a pool; None if it is not known."""
+        return self._masks.get(pool)
+
+    def serves(self, pool: str, place: Place) -> bool:
+        """Whether a queue serves a pool."""
+        bit = self._bits.get(place)
+        return bit is not None and bool(self._masks.get(pool, 0) >> bit & 1)
+
+    def any_pool(self) -> int:
+        """The queues that serve some pool."""
+        return reduce(or_, self._masks.values(), 0)
+
+    def bit(self, place: Place) -> int | None:
+        """The bit of a queue; None if no pool has spoken of it."""
+        return self._bits.get(place)
+
+    def places(self, mask: int) -> Iterator[Place]:
+        """The queues of a mask."""
+        return (place for place, bit in self._bits.items() if mask >> bit & 1)
+
+    def of_queue(self, place: Place) -> Served:
+        """getSubmitPoolsForQueue: the pools that a pilot in this queue may take jobs of, sorted.
+
+        The same object as long as they are the same.
+        """
+        known = self._served.get(place)
+        if known is not None and known[0] == self._age:
+            return known[1]
+        with self._lock:
+            return self._serve(place)
+
+    # --- changes: the writer's ----------------------------------------------------------------------------
+
+    def name_queue(self, place: Place) -> int:
+        """Give a queue the lowest free bit; one that has a bit keeps it."""
+        bit = self._bits.get(place)
+        if bit is None:
+            with self._lock:
+                bit = heappop(self._free) if self._free else len(self._bits)
+                self._bits[place] = bit
+                self._served.pop(place, None)
+        return bit
+
+    def forget_queue(self, place: Place) -> None:
+        """Free the bit of a queue, which serves no pool any more."""
+        with self._lock:
+            heappush(self._free, self._bits.pop(place))
+            self._served.pop(place, None)
+
+    def name_queue_again(self, place: Place, bit: int) -> None:
+        """Undo `forget_queue`."""
+        with self._lock:
+            self._free.remove(bit)
+            heapify(self._free)
+            self._bits[place] = bit
+            self._served.pop(place, None)
+
+    def add(self, pool: str, places: Iterable[Place]) -> None:
+        """A pool is served by these queues, too."""
+        mask = self._masks.get(pool, 0)
+        for place in places:
+            mask |= 1 << self.name_queue(place)
+        self.put({pool: mask})
+
+    def put(self, masks: Mapping[str, int]) -> dict[str, int | None]:
+        """These pools are served by these queues and no others; returns what `put_back` takes to undo that."""
+        before = {pool: self._masks.get(pool) for pool in masks}
+        with self._lock:
+            self._change(masks)
+        return before
+
+    def put_back(self, before: Mapping[str, int | None]) -> None:
+        """Undo `put` or `remove`."""
+        with self._lock:
+            self._forget({pool for pool, mask in before.items() if mask is None})
+            self._change({pool: mask for pool, mask in before.items() if mask is not None})
+
+    def remove(self, pools: Iterable[str]) -> dict[str, int | None]:
+        """No job needs these pools any more; returns what `put_back` takes to undo that."""
+        before: dict[str, int | None] = {pool: self._masks[pool] for pool in pools if pool in self._masks}
+        with self._lock:
+            self._forget(set(before))
+            self.version += 1
+        return before
+
+    def _change(self, masks: Mapping[str, int]) -> None:
+        lost = 0
+        if len(self._new) > MANY_NEW:
+            self._start_anew()
+        for pool, mask in masks.items():
+            old = self._masks.get(pool)
+            if old is None:
+                self._new.append(pool)
+                self._age += 1
+            else:
+                lost |= old ^ mask
+            self._masks[pool] = mask
+        self._matrix = None
+        self._stale(lost)
+        self.version += 1
+
+    def _forget(self, pools: set[str]) -> None:
+        if pools:
+            for pool in pools:
+                del self._masks[pool]
+            self._start_anew()
+
+    def _start_anew(self) -> None:
+        """Forget what every queue serves."""
+        self._age += 1
+        self._served, self._new, self._matrix = {}, [], None
+
+    def _stale(self, mask: int) -> None:
+        """Drop what is kept of these queues."""
+        if mask:
+            bits = self._bits
+            self._served = {
+                place: known for place, known in self._served.items() if not mask >> bits.get(place, 0) & 1
+            }
+
+    # --- what a queue serves ------------------------------------------------------------------------------
+
+    def _serve(self, place: Place) -> Served:
+        bit = self._bits.get(place)
+        known = self._served.get(place)
+        missing = FEW_NEW + 1 if known is None else self._age - known[0]
+        if bit is None:
+            served: Served = ()
+        elif known is not None and missing <= min(FEW_NEW, len(self._new)):
+            youngest = self._new[len(self._new) - missing :]
+            come = [pool for pool in youngest if self._masks[pool] >> bit & 1]
+            served = _with(known[1], come) if come else known[1]
+        else:
+            if self._matrix is None:
+                self._matrix = _Matrix(self._masks)
+            served = self._matrix.column(bit)
+        self._served[place] = self._age, served
+        return served
+
+
+def _with(served: Served, pools: Iterable[str]) -> Served:
+    """With more pools, which are not among them yet."""
+    merged = list(served)
+    for pool in pools:
+        insort(merged, pool)
+    return tuple(merged)
+
+
+class _Matrix:
+    """All masks side by side, so that one bit of all of them is read in a few steps."""
+
+    __slots__ = ("_bytes", "_pools", "_width")
+
+    def __init__(self, masks: Mapping[str, int]) -> None:
+        self._pools = sorted(masks)
+        self._width = (max((mask.bit_length() for mask in masks.values()), default=0) + 7) // 8
+        self._bytes = b"".join([masks[pool].to_bytes(self._width, "little") for pool in self._pools])
+
+    def column(self, bit: int) -> Served:
+        """The pools that have this bit, sorted."""
+        if bit >= 8 * self._width:
+            return ()
+        column = self._bytes[bit >> 3 :: self._width]
+        return tuple(compress(self._pools, column.translate(_HAS_BIT[bit & 7])))
+
+
+class KnownPools:
+    """The pools of a database, read anew only when they have changed. Holds a connection: for one thread."""
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+        self._version = -1
+        self._map = PoolMap()
+
+    def look(self) -> PoolMap:
+        """The pools as they are now. What was given out before is not changed."""
+        version = submit_pools.pool_state(self._db).version
+        if version != self._version:
+            self._map = PoolMap.load(self._db)
+            self._version = version
+        return self._map

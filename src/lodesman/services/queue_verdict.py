@@ -1,0 +1,158 @@
+"""never, not now or now for a CE queue: may pilots be sent there, and if not, what stands in the way. Pure.
+
+never: as things are configured no pilot will ever be sent there. now: jobs wait that a pilot there could run, the
+director would still send pilots for them, and the queue has room. not now: everything between.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from lodesman.director.clamps import ClampName
+from lodesman.matching import QueueOffer, Reason, TaskQueueKey
+from lodesman.services.picture import Iteration
+from lodesman.services.verdict import NEVER, NOT_NOW, NOW
+
+
+class QueueReason(StrEnum):
+    """Why pilots are sent there or not: the first that holds."""
+
+    NOT_CONFIGURED = "not-configured"
+    NOT_OPEN = "not-open-to-vo"
+    NO_BACKEND = "no-backend"
+    NO_JOB_FITS = "no-job-could-fit"
+    CAPPED = "capped-at-zero"
+    NO_WORK = "no-fitting-job-waits"
+    NOT_DECIDED = "director-has-not-decided"
+    ENOUGH_PILOTS = "enough-pilots"
+    NO_SUBMISSION_POOL = "no-submission-pool"
+    NO_ROOM = "no-room-for-pilots"
+    PILOTS_EXPECTED = "pilots-expected"
+
+
+_NEVER: Final = frozenset(
+    {QueueReason.NOT_CONFIGURED, QueueReason.NOT_OPEN, QueueReason.NO_BACKEND, QueueReason.NO_JOB_FITS, QueueReason.CAPPED}
+)  # fmt: skip
+VERDICTS: Final = {
+    one: NEVER if one in _NEVER else NOW if one is QueueReason.PILOTS_EXPECTED else NOT_NOW
+    for one in QueueReason
+}
+CONFIGURES: Final = "who configures the sites"
+WHO: Final = {
+    QueueReason.NOT_CONFIGURED: CONFIGURES,
+    QueueReason.NOT_OPEN: f"{CONFIGURES}: its VO list",
+    QueueReason.NO_BACKEND: f"{CONFIGURES}: Backend",
+    QueueReason.NO_JOB_FITS: CONFIGURES,
+    QueueReason.CAPPED: f"{CONFIGURES}: MaxWaitingJobs, MaxTotalJobs",
+    QueueReason.NO_WORK: "users, by submitting jobs that fit; or who configures the sites",
+    QueueReason.NOT_DECIDED: "the server, at the director's next iteration",
+    QueueReason.ENOUGH_PILOTS: "time, as pilots take jobs; or who configures the director: extraPilots",
+    QueueReason.NO_SUBMISSION_POOL: "time, as submissions end; or who configures the submission pools",
+    QueueReason.NO_ROOM: "time, as pilots there start or end; or who configures the sites",
+    QueueReason.PILOTS_EXPECTED: "nobody need do anything",
+}
+WHO_OPENS: Final = {
+    ClampName.UNKNOWN_LOAD: "who runs the batch system, by having it tell its load",
+    ClampName.BREAKER: "time, it is tried again by itself; or who runs the batch system",
+    ClampName.TOKEN_BUCKET: "time, a minute or two; or who configures the director: pilotsPerMinute",
+    ClampName.MAX_HELD: "who runs the batch system: pilots are held there",
+}
+
+
+class Demand(StrEnum):
+    """What the director's last iteration did for a task queue."""
+
+    NEW = "not there at that iteration"
+    BLOCKED = "took no part"
+    SUPPLIED = "enough pilots wait or are idle"
+    NO_POOL = "no submission pool took its pilots"
+    ASKED = "pilots asked"
+    NOT_DRAWN = "no pilot drawn this time"
+
+
+WANTED: Final = frozenset({Demand.NEW, Demand.ASKED, Demand.NOT_DRAWN})
+"""For these the director sends pilots, now or at an iteration that follows, if there is room."""
+
+
+def demands(iteration: Iteration, task_queues: Iterable[int]) -> Counter[Demand]:
+    """How many of the task queues the last iteration did what for."""
+    place = {name: number for number, name in enumerate(iteration.record["row_fields"])}
+    blocked, asked, cap = place["blocked"], place["asked"], place["cap"]
+    rows = iteration.rows
+    found: Counter[Demand] = Counter()
+    for tq_id in task_queues:
+        row = rows.get(tq_id)
+        if row is None:
+            found[Demand.NEW] += 1
+        elif row[blocked]:
+            found[Demand.BLOCKED] += 1
+        elif row[asked] > 0:
+            found[Demand.NO_POOL if iteration.no_pool(tq_id) else Demand.ASKED] += 1
+        else:
+            found[Demand.SUPPLIED if row[cap] <= 0 else Demand.NOT_DRAWN] += 1
+    return found
+
+
+def least_job_refused(offer: QueueOffer) -> tuple[Reason, ...]:
+    """Why not even the job that asks for least could run in a queue; () if it could.
+
+    It asks for one core and one second, and has just the tags that the queue wants.
+    """
+    tags = tuple(sorted(set(offer.request.required_tags)))
+    key = TaskQueueKey(owner="-", group="-", vo=offer.request.vo, tags=tags, norm_cpu_seconds=1)
+    return offer.reasons(key, 0)
+
+
+def capped_at_zero(offer: QueueOffer) -> str:
+    """The cap that lets no pilot ever be sent to a queue; '' if none does."""
+    settings = offer.settings
+    if settings.max_total_jobs == 0:
+        return "MaxTotalJobs is 0"
+    if settings.max_waiting_jobs == 0 and not settings.waiting_to_running_ratio:
+        return "MaxWaitingJobs is 0"
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueFacts:
+    """What the judgement needs. `offer` is None for a queue that the VO may not use; `room` None if nobody knows,
+    -1 if nothing limits it. `demand` is None before the director's first iteration.
+    """
+
+    configured: bool
+    offer: QueueOffer | None
+    backend_missing: bool
+    fitting: int
+    demand: Counter[Demand] | None
+    room: int | None
+
+
+def judge_queue(facts: QueueFacts) -> QueueReason:
+    """The reason, in the order in which somebody would have to act."""
+    never = _judge_configuration(facts)
+    if never is not None:
+        return never
+    if not facts.fitting:
+        return QueueReason.NO_WORK
+    if facts.demand is None or facts.room is None:
+        return QueueReason.NOT_DECIDED
+    if not any(facts.demand[one] for one in WANTED):
+        refused = facts.demand[Demand.NO_POOL] > 0
+        return QueueReason.NO_SUBMISSION_POOL if refused else QueueReason.ENOUGH_PILOTS
+    return QueueReason.PILOTS_EXPECTED if facts.room else QueueReason.NO_ROOM
+
+
+def _judge_configuration(facts: QueueFacts) -> QueueReason | None:
+    if not facts.configured:
+        return QueueReason.NOT_CONFIGURED
+    if facts.offer is None:
+        return QueueReason.NOT_OPEN
+    if facts.backend_missing:
+        return QueueReason.NO_BACKEND
+    if least_job_refused(facts.offer):
+        return QueueReason.NO_JOB_FITS
+    return QueueReason.CAPPED if capped_at_zero(facts.offer) else None

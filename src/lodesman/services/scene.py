@@ -1,0 +1,22 @@
+"""What plans are held against: the live state and the configuration in use, as the reading process knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import apsw
+
+from lodesman.services.picture import Picture
+from lodesman.services.policy import Policy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """`tick` is called now and then while a plan is made; it raises when that takes too long."""
+
+    db: apsw.Connection
+    policy: Policy
+    picture: Picture
+    now: float
+    tick: Callable[[], None]

@@ -1,0 +1,75 @@
+"""never, not now or now: one judgement for a job and for its task queue. Pure.
+
+never: as things are configured no queue can run it. now: a queue that can, and a live pilot there or room for a new
+one, exist, with no reason against any of them. not now: everything between. What is unknown opens nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from lodesman.services.pilot_book import Usable
+
+NEVER, NOT_NOW, NOW = "never", "not now", "now"
+
+
+class MainReason(StrEnum):
+    """Why the jobs of a task queue wait, in one word: what stands farthest from running them."""
+
+    IMPOSSIBLE = "impossible"
+    NOT_DECIDED = "director-has-not-decided"
+    NO_ROOM = "no-room-for-pilots"
+    PILOT_EXPECTED = "pilot-expected"
+    PILOT_COMING = "pilot-on-its-way"
+    PILOTS_BUSY = "pilots-busy"
+    NEXT = "next"
+    HELD = "held"
+
+
+VERDICTS: Final = {
+    MainReason.IMPOSSIBLE: NEVER,
+    MainReason.NOT_DECIDED: NOT_NOW,
+    MainReason.NO_ROOM: NOT_NOW,
+    MainReason.HELD: NOT_NOW,
+    MainReason.PILOT_EXPECTED: NOW,
+    MainReason.PILOT_COMING: NOW,
+    MainReason.PILOTS_BUSY: NOW,
+    MainReason.NEXT: NOW,
+}
+WHO: Final = {
+    MainReason.IMPOSSIBLE: "you, by changing the job; or who configures the sites",
+    MainReason.NOT_DECIDED: "the server, at its next iteration",
+    MainReason.NO_ROOM: "time, as pilots there start or end; or who configures the sites",
+    MainReason.HELD: "you or whoever may control the job: lode release",
+    MainReason.PILOT_EXPECTED: "nobody need do anything",
+    MainReason.PILOT_COMING: "nobody need do anything",
+    MainReason.PILOTS_BUSY: "nobody need do anything",
+    MainReason.NEXT: "nobody need do anything",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What the judgement needs. `eligible` and `open` are masks of queues; `open` is None if nobody knows."""
+
+    eligible: int
+    open: int | None
+    usable: Usable
+
+
+def judge(facts: Facts) -> MainReason:
+    """The main reason of jobs that wait."""
+    usable = facts.usable
+    if not facts.eligible:
+        return MainReason.IMPOSSIBLE
+    if usable.idle:
+        return MainReason.NEXT
+    if usable.busy:
+        return MainReason.PILOTS_BUSY
+    if usable.coming:
+        return MainReason.PILOT_COMING
+    if facts.open is None:
+        return MainReason.NOT_DECIDED
+    return MainReason.PILOT_EXPECTED if facts.eligible & facts.open else MainReason.NO_ROOM

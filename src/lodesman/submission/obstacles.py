@@ -1,0 +1,112 @@
+"""What stands between a job and each configured queue of its VO: the material of `never` and of `lode why`.
+
+All queues at once, as masks. The criteria are those of the matcher and of the Requirements; nothing is judged
+here a second way (DESIGN rule 1). A property test holds: a queue is eligible <=> neither has a reason against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from lodesman.errors import InvalidJob
+from lodesman.matching import TaskQueueKey
+from lodesman.resources import Criterion, Plane, changes, counts, passing
+from lodesman.submission.draft import World
+from lodesman.submission.remedies import Remedy, remedies
+
+ATTRIBUTES: Final[Mapping[str, str]] = {
+    "site": "Site",
+    "platform": "Platform",
+    "tag": "Tag",
+    "submit_pool": "SubmitPool",
+    "banned_site": "BannedSite",
+    "ce": "GridCE",
+    "job_type": "JobType",
+    "required_tag": "RequiredTag",
+    "cores": "NumberOfProcessors",
+    "memory": "Memory",
+    "cpu_time": "CPUTime",
+}
+"""Criterion of the matcher -> the attribute (RequiredTag: the parameter of the queue) that people know it by."""
+REQUIREMENTS: Final = "Requirements"
+FEW: Final = 3
+MOST_REMEDIES: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Obstacles:
+    """All queues that a VO may use (`full`, by ordinal) held against one key and its Requirements."""
+
+    world: World
+    key: TaskQueueKey
+    criteria: tuple[Criterion, ...]
+    full: int
+    planes: tuple[Plane, ...]
+
+    @property
+    def total(self) -> int:
+        """How many queues were asked."""
+        return self.full.bit_count()
+
+    @property
+    def eligible(self) -> int:
+        """The queues against which nothing speaks."""
+        return passing(self.planes, self.full)
+
+    def counts(self) -> list[tuple[str, int]]:
+        """How many queues each criterion rules out, whatever the others say; worst first."""
+        return counts(self.planes)
+
+    def remedies(self, most: int = MOST_REMEDIES) -> list[Remedy]:
+        """The smallest changes that would make it run: fewest criteria, over single queues; among equals those
+        that gain most queues first. None if it can run as it is.
+        """
+        found = changes(self.planes, self.full)[:most]
+        return remedies(self.key, self.criteria, self.world, found)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON values: queues asked and eligible, what rules out how many, and if none is left the smallest changes."""
+        eligible = self.eligible.bit_count()
+        return {
+            "total": self.total,
+            "eligible": eligible,
+            "ruled_out_by": [{"criterion": name, "queues": n} for name, n in self.counts()],
+            "nearest": [] if eligible else [one.as_dict() for one in self.remedies()],
+        }
+
+
+def find_obstacles(key: TaskQueueKey, requirements: Mapping[str, Any], world: World) -> Obstacles:
+    """Hold a key, and the Requirements that its SubmitPool stands for, against every queue of its VO.
+
+    Requirements that the declared types cannot read any more rule out every queue.
+    """
+    full = world.table.open_to_vo
+    place = replace(key, submit_pool="") if key.submit_pool else key
+    planes = [(ATTRIBUTES[name], mask) for name, mask in world.places.lost(full, place)]
+    criteria: tuple[Criterion, ...] = ()
+    try:
+        criteria = world.table.compile(requirements) if requirements else ()
+        found = world.table.assess(criteria)
+        planes += [
+            (f"{REQUIREMENTS}.{one.parameter}", mask & full)
+            for one, mask in zip(criteria, found.failing, strict=True)
+        ]
+    except InvalidJob:
+        planes.append((REQUIREMENTS, full))
+    return Obstacles(
+        world=world, key=key, criteria=criteria, full=full, planes=tuple(one for one in planes if one[1])
+    )
+
+
+def never_text(found: Obstacles) -> str:
+    """Why no queue can run it, in one sentence without a full stop; '' if one can."""
+    if found.eligible:
+        return ""
+    if not found.total:
+        return f"no queue is configured for VO {found.world.vo}"
+    lost = ", ".join(f"{name} rules out {n} of {found.total}" for name, n in found.counts()[:FEW])
+    best = found.remedies(1)
+    nearest = f"; smallest change: {best[0].text} ({best[0].queues} of {found.total} queues)" if best else ""
+    return f"no queue of VO {found.world.vo} can run it: {lost}{nearest}"

@@ -1,0 +1,305 @@
+"""GET /v1/queues/why: why no pilots are sent to a CE queue, held against what submission, director and claim do."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lodesman.director import Breaker, BreakerState, QueueId
+from lodesman.resources import load_resources
+from lodesman.services.policy import Policy
+from lodesman.services.queue_gate import Gates
+
+NORTH = {"site": "North", "ce": "ce.north", "queue": "short"}
+SOUTH = {"site": "South", "ce": "ce.south", "queue": "long"}
+
+
+def why(house, token="ann", **where):
+    return house.get(f"/v1/queues/why?{urlencode(where or NORTH)}", token)
+
+
+def step(told, name):
+    (found,) = [one for one in told["chain"] if one["step"] == name]
+    return found
+
+
+@pytest.fixture
+def director(house, backend):
+    """A director whose gates the reading side sees, as in the background process."""
+    found = house.director(backend)
+    house.side.gates = Gates(found)
+    return found
+
+
+jobs = st.fixed_dictionaries(
+    {"CPUTime": st.sampled_from([1, 1_000, 1_001, 100_001])},
+    optional={
+        "Memory": st.sampled_from([0, 2_000, 2_001]),
+        "NumberOfProcessors": st.sampled_from([1, 4, 5]),
+        "Platform": st.sampled_from(["el8", "el9"]),
+        "Site": st.sampled_from(["North", "South"]),
+        "BannedSite": st.just("North"),
+        "GridCE": st.sampled_from(["ce.north", "ce.south"]),
+        "Tag": st.sampled_from(["SSD", "GPU"]),
+        "Requirements": st.sampled_from([{"Software": "root"}, {"Software": "fluka"}]),
+    },
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(wanted=st.lists(jobs, min_size=1, max_size=4))
+def test_what_could_be_run_there_is_what_a_pilot_there_is_given(house, director, wanted):
+    """The task queues that are counted are those for which the offer, with the pools it serves, has no reason."""
+    assert director is not None
+    for one in wanted:
+        house.submit(one, hold_if_impossible=True)
+    told = why(house)
+    world = house.side.policy.world("lab")
+    (offer,) = [one for one in world.offers if one.queue.site == "North"]
+    served = house.core.live.pools.of_queue(("North", "ce.north", "short"))
+    waiting = {
+        tq_id: key
+        for tq_id, key, count in house.core.live.matcher.index.queues()
+        if count and tq_id not in house.core.live.held
+    }
+    fitting = {
+        tq_id
+        for tq_id, key in waiting.items()
+        if not offer.reasons(key, (key.submit_pool in served) << offer.ordinal)
+    }
+    assert told["work"]["task_queues"] == len(waiting)
+    assert told["work"]["fitting"] == len(fitting)
+    assert (told["main_reason"] == "no-fitting-job-waits") == (not fitting)
+    everything = {"cores": 64, "memory_mb": 10**6, "norm_cpu_seconds": 10**8}
+    if "north" not in house.tokens:
+        house.tokens["north"] = house.tokens[house.pilot(tags=["SSD"])]
+    taken = house.claim("north", 10, resource=everything)
+    assert len(taken) == told["work"]["fitting_jobs"]
+    for one in taken:
+        house.report("north", one)
+    house.control("kill", 1, 10**6)
+
+
+def test_nothing_waits_that_could_be_run_there(house, director):
+    house.submitted({"CPUTime": 5_000}, {"CPUTime": 5_000, "Platform": "el8"})
+    told = why(house)
+    assert (told["verdict"], told["main_reason"]) == ("not now", "no-fitting-job-waits")
+    assert told["summary"] == (
+        "No job waits that could be run there: CPUTime rules out 2 of 2, Platform rules out 1 of 2; "
+        "smallest change: CPUTime 1000 -> 5000."
+    )
+    assert [one["step"] for one in told["chain"] if one["holds"] is False] == ["work"]
+    assert told["work"]["nearest"][0]["example"]["owner"] == "ann"
+
+
+def test_before_the_first_iteration_and_after_it(house, director):
+    house.submitted()
+    assert why(house)["main_reason"] == "director-has-not-decided"
+    assert director.tick(house.now) > 0
+    house.now += 4
+    told = why(house)
+    assert (told["verdict"], told["main_reason"]) == ("now", "pilots-expected")
+    assert told["director"]["wanted"] > 0
+    assert told["director"]["placed"] >= 0
+    assert told["director"]["lines"][0].startswith("Task queue 1: pilots: ")
+    assert told["director"]["decided_seconds_ago"] == 4.0
+    assert told["ages"]["director"] == 4.0
+    assert step(told, "director")["demand"] == {"asked": 1}
+
+
+def test_full_of_others_work_it_tells_the_arithmetic_of_each_limit(house, director, backend):
+    house.submitted()
+    director.tick(house.now)
+    backend.waiting, backend.running = 9, 8
+    told = why(house)
+    assert (told["verdict"], told["main_reason"]) == ("not now", "no-room-for-pilots")
+    assert told["summary"].endswith("none may be sent now: MaxTotalJobs 10 - 17 waiting, running and held.")
+    limits = {one["clamp"]: one for one in told["gate"]["limits"]}
+    assert limits["max-waiting"] == {
+        "clamp": "max-waiting", "limit": 1, "text": "MaxWaitingJobs 10 - 9 waiting", "shut": False,
+    }  # fmt: skip
+    assert limits["max-total"]["shut"] is True
+    assert told["gate"]["load"]["waiting"] == 9
+    assert told["who"] == "time, as pilots there start or end; or who configures the sites"
+    assert [one["step"] for one in told["chain"] if one["holds"] is False] == ["room"]
+
+
+def test_a_load_that_nobody_tells_closes_it(house, director, backend):
+    house.submitted()
+    director.tick(house.now)
+    backend.waiting = None
+    told = why(house)
+    assert told["main_reason"] == "no-room-for-pilots"
+    assert "could not tell" in told["summary"]
+    assert told["who"] == "who runs the batch system, by having it tell its load"
+
+
+def test_an_open_breaker_and_until_when(house, director):
+    house.submitted()
+    director.tick(house.now)
+    broken = Breaker(
+        state=BreakerState.OPEN, failures=3, trips=1, retry_at=house.now + 240, reason="no route"
+    )
+    director.breakers[QueueId("North", "ce.north", "short")] = broken
+    told = why(house)
+    assert (told["verdict"], told["gate"]["breaker"]["retry_seconds"]) == ("not now", 240.0)
+    assert (
+        step(told, "breaker")["text"]
+        == "its breaker is open for 4 min more, after 3 failures in a row: no route"
+    )
+    assert "open for 240 s more after 3 failures: no route" in told["summary"]
+    house.now += 241
+    assert why(house)["gate"]["breaker"]["state"] == "half-open"
+
+
+def test_enough_pilots_wait_already(house, director, backend):
+    house.submitted()
+    for _ in range(30):
+        house.prepare_pilot()
+    director.tick(house.now)
+    backend.waiting = 0
+    told = why(house, **SOUTH)
+    assert (told["verdict"], told["main_reason"]) == ("not now", "enough-pilots")
+    assert step(told, "director")["holds"] is False
+
+
+def test_submission_pools_that_are_full(house, director):
+    house.submitted({"SubmitPool": "Nowhere"})
+    director.tick(house.now)
+    told = why(house)
+    assert (told["verdict"], told["main_reason"]) == ("not now", "no-submission-pool")
+    assert told["gate"]["submission_pools"][0]["name"] == "Local"
+
+
+def test_closed_to_the_vo(house, director):
+    told = why(house, site="Far", ce="ce.far", queue="q")
+    assert (told["verdict"], told["main_reason"]) == ("never", "not-open-to-vo")
+    assert told["summary"] == "VO lab has no access: the site admits other."
+    assert told["who"] == "who configures the sites: its VO list"
+    assert [one["step"] for one in told["chain"]] == ["configured", "access", "pilots", "lately"]
+    assert told["gate"] is told["work"] is None
+    assert why(house, vo="other", site="Far", ce="ce.far", queue="q")["main_reason"] == "no-fitting-job-waits"
+
+
+MORE = """
+[site.Odd]
+VO = ["lab"]
+[site.Odd.ce.c.queue.moon]
+Backend = "moon"
+[site.Odd.ce.c.queue.tagged]
+RequiredTag = ["GPU"]
+[site.Odd.ce.c.queue.shut]
+MaxTotalJobs = 0
+[site.Odd.ce."a/b".queue."c/d"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("queue", "reason", "words"),
+    [
+        ("moon", "no-backend", "there is no backend 'moon' here"),
+        ("tagged", "no-job-could-fit", "the resource lacks tag GPU"),
+        ("shut", "capped-at-zero", "MaxTotalJobs is 0"),
+    ],
+)
+def test_never_as_things_are_configured(house, director, queue, reason, words):
+    house.side.policy = director.policy = Policy(load_resources([("more.toml", MORE)]))
+    house.submit({}, hold_if_impossible=True)
+    told = why(house, site="Odd", ce="c", queue=queue)
+    assert (told["verdict"], told["main_reason"]) == ("never", reason)
+    assert told["summary"] == f"No pilot will ever be sent there: {words}."
+    assert step(told, "possible")["holds"] is False
+    assert told["who"].startswith("who configures the sites")
+
+
+def test_names_may_hold_slashes(house, director):
+    house.side.policy = director.policy = Policy(load_resources([("more.toml", MORE)]))
+    told = why(house, path="Odd/a/b/c/d")
+    assert (told["site"], told["ce"], told["queue"]) == ("Odd", "a/b", "c/d")
+
+
+def test_settings_and_where_they_are_written(house, director):
+    told = {one["name"]: one for one in why(house, path="North/ce.north/short")["settings"]}
+    assert (told["CPUTime"]["value"], told["CPUTime"]["level"]) == (1_000, "queue")
+    assert told["Platform"]["level"] == "site"
+    assert told["Platform"]["file"] == "sites.toml"
+    assert told["Platform"]["line"] > 0
+    assert (told["MaxWaitingJobs"]["value"], told["MaxWaitingJobs"]["level"]) == (10, "built-in")
+
+
+def test_pilots_sent_there_and_how_they_ended(house, director):
+    house.prepare_pilot("South")
+    pilot = house.pilot()
+    house.call("POST", "/v1/pilots/leave", {"reason": "error", "message": "no disk"}, token=pilot)
+    for n in (3, 4):
+        house.prepare_pilot()
+        body = {"pilot": n, "state": "Aborted", "reason": "killed by the batch system"}
+        house.call("POST", "/v1/service/ended", body, token="service")
+    house.prepare_pilot()
+    house.now += 60
+    told = why(house)
+    assert told["pilots"] == {"Submitted": 1}
+    assert [one["id"] for one in told["lately"]] == [5, 4, 3, 2]
+    assert [one["joined"] for one in told["lately"]] == [False, False, False, True]
+    assert told["lately"][1]["reason"] == "killed by the batch system"
+    assert step(told, "lately")["text"] == (
+        "of the last 4 pilots sent there 3 ended, 2 of them without ever joining; "
+        "the last: killed by the batch system"
+    )
+    assert step(told, "pilots")["text"] == "our live pilots there: 1 Submitted"
+
+
+def test_only_the_last_few_are_told(house, director):
+    for _ in range(9):
+        house.prepare_pilot()
+    assert [one["id"] for one in why(house)["lately"]] == [9, 8, 7, 6, 5]
+
+
+def test_a_queue_that_is_configured_no_more_and_has_pilots(house, director):
+    house.prepare_pilot()
+    house.side.policy = Policy(load_resources([("more.toml", MORE)]))
+    told = why(house, path="North/ce.north/short")
+    assert (told["verdict"], told["main_reason"]) == ("never", "not-configured")
+    assert told["pilots"] == {"Submitted": 1}
+    assert told["settings"] == []
+
+
+def test_without_a_director_the_last_iteration_is_what_is_known(house, backend):
+    """Another process than the director's can tell as much."""
+    house.submitted()
+    assert why(house)["main_reason"] == "director-has-not-decided"
+    director = house.director(backend)
+    director.tick(house.now)
+    told = why(house)
+    assert (told["verdict"], told["gate"]) == ("now", None)
+    assert step(told, "room")["age_seconds"] == 0.0
+    backend.waiting = backend.running = 100
+    director.tick(house.now)
+    assert why(house)["main_reason"] == "no-room-for-pilots"
+    assert "MaxWaitingJobs 10 - 100 waiting" in why(house)["summary"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["", "path=North", "path=North/ce.north", "site=North&ce=ce.north", "site=North", "queue=short&path=a/b/c", "vo=lab"],
+)  # fmt: skip
+def test_what_names_no_queue(house, query):
+    answer = house.call("GET", f"/v1/queues/why?{query}", token="ann")
+    assert (answer.status, answer.code) == (400, "invalid-request")
+
+
+@pytest.mark.parametrize(
+    "query", ["path=North/ce.north/none", "site=x&ce=y&queue=z", "path=North/ce.north/short&vo=moon"]
+)
+def test_what_is_not_there(house, query):
+    answer = house.call("GET", f"/v1/queues/why?{query}", token="ann")
+    assert (answer.status, answer.code) == (404, "not-found")
+
+
+def test_who_may_ask_is_as_for_the_list_of_queues(house):
+    house.user("cleo", "physics", scopes=("jobs:read",))
+    assert house.call("GET", f"/v1/queues/why?{urlencode(NORTH)}", token="cleo").status == 403
+    assert why(house, "admin")["vo"] == "lab"

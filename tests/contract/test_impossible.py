@@ -1,0 +1,268 @@
+"""Jobs that no configured queue can run: Held with their whole task queue, and released by themselves."""
+
+import pytest
+from tests.contract.test_jobs_walk import parked
+
+from lodesman.matching import canonical_requirements
+from lodesman.resources import load_resources
+from lodesman.services.policy import Policy
+from lodesman.services.submit import NewPool
+from lodesman.services.upkeep import ForgetIdleQueues, Reconcile
+from lodesman.store import views
+from lodesman.store.job_lists import JobQuery, list_jobs
+
+S1 = ("S1", "ce", "q")
+
+
+def policy(memory=4000, cpu=1000, more=""):
+    text = f"[site.S1.ce.ce.queue.q]\nMemory = {memory}\nCPUTime = {cpu}\n{more}"
+    return Policy(load_resources([("sites.toml", text)]))
+
+
+POSSIBLE, SLOW, SMALL = policy(), policy(cpu=10), policy(memory=100)
+
+
+def big(house, **more):
+    """A job that wants 4000 MB by its Requirements."""
+    canonical = canonical_requirements({"Memory": 4000}, POSSIBLE.config.types)
+    pool = NewPool(id="req1:big", requirements=canonical, vo="vo", queues=(S1,))
+    return house.submit(key=house.key(submit_pool="req1:big"), pools=[pool], **more).first
+
+
+def listed(house, *states):
+    query = JobQuery(first=1, last=1_000, limit=1_000, states=states)
+    return [(row["id"], row["state"], row["held_by"]) for row in list_jobs(house.reader, query)]
+
+
+def sound(house):
+    """Counters equal what they count, and memory what is stored."""
+    assert set(house.do(Reconcile(house.live)).values()) == {0}
+    stored = {row[0] for row in house.reader.execute("SELECT tq_id FROM task_queue_hold")}
+    assert set(house.live.held) == stored
+
+
+@pytest.mark.parametrize("rows", [False, True], ids=["array", "rows"])
+def test_jobs_that_become_impossible_are_held_and_released_when_a_queue_appears(house, rows):
+    first = house.submit(5, rows=rows).first
+    house.refresh(POSSIBLE)
+    assert house.counts() == {"Waiting": 5}
+    house.clock += 10
+    house.refresh(SLOW)
+    assert house.counts() == {"Held": 5}
+    job = house.job(first + 2)
+    assert (job["state"], job["held_by"], job["since"]) == ("Held", "impossible", 1_010)
+    assert "CPUTime rules out 1 of 1" in job["reason"]
+    assert listed(house, "Held") == [(first + n, "Held", "impossible") for n in range(5)]
+    assert listed(house, "Waiting") == []
+    assert house.claim(house.pilot(), 5) == []
+    sound(house)
+    house.clock += 10
+    house.refresh(POSSIBLE)
+    assert house.counts() == {"Waiting": 5}
+    assert house.job(first)["reason"] == ""
+    assert len(house.claim(house.pilot(), 5)) == 5
+    sound(house)
+
+
+def test_what_happened_to_the_task_queue_is_told_with_each_job(house):
+    first = house.submit(2).first
+    one = house.submit().first
+    house.refresh(SLOW)
+    house.refresh(POSSIBLE)
+    for job, begun in ((first, "Submitted"), (one, "Waiting")):
+        events = views.job_events(house.reader, house.job(job))
+        assert [event["event"] for event in events] == [begun, "Held", "Waiting"]
+        assert "no queue of VO vo can run it" in events[1]["reason"]
+        assert events[2]["reason"] == "S1/ce/q can run it now (1 of 1 queues)"
+    late = house.submit().first
+    assert house.events(late) == ["Waiting"]
+
+
+def test_events_of_the_task_queue_are_those_of_jobs_that_waited_in_it(house):
+    job = house.submit().first
+    (claimed,) = house.claim(house.pilot())
+    house.submit()
+    house.refresh(SLOW)
+    house.refresh(POSSIBLE)
+    assert house.events(job) == ["Waiting", "Matched"]
+    house.refresh(SLOW)
+    house.report(1, claimed, "Released", cause="pilot-lost")
+    assert house.events(job) == ["Waiting", "Matched", "Waiting", "Held"]
+    assert house.job(job)["held_by"] == "impossible"
+    house.refresh(POSSIBLE)
+    assert house.events(job) == ["Waiting", "Matched", "Waiting", "Held", "Waiting"]
+
+
+def test_a_pilot_that_waits_gets_a_released_job_at_once(house):
+    first = house.submit(3).first
+    house.refresh(SLOW)
+    _, answer = parked(house, house.pilot())
+    house.refresh(POSSIBLE)
+    assert [claimed.job_id for claimed in answer()] == [first]
+
+
+def test_a_job_that_was_impossible_from_the_start(house):
+    first = house.submit(2, held="no queue can run it").first
+    single = house.submit(held="no queue can run it").first
+    assert house.counts() == {"Held": 3}
+    assert house.events(first) == ["Submitted", "Held"]
+    assert house.events(single) == ["Held"]
+    assert house.job(single)["reason"] == "no queue can run it"
+    house.refresh(POSSIBLE)
+    assert house.counts() == {"Waiting": 3}
+    assert house.events(single) == ["Held", "Waiting"]
+
+
+def test_requirements_that_no_queue_fulfils_any_more(house):
+    job = big(house)
+    other = house.submit().first
+    house.refresh(SMALL)
+    assert (house.state(job), house.state(other)) == ("Held", "Waiting")
+    assert "Requirements.Memory rules out 1 of 1" in house.job(job)["reason"]
+    assert house.do(Reconcile(house.live)) == dict.fromkeys(
+        ("waiting_without_queue", "active_without_attempt", "wrong_counters"), 0
+    )
+    house.refresh(policy(memory=8000))
+    assert house.state(job) == "Waiting"
+    assert len(house.claim(house.pilot(), 5)) == 2
+
+
+def test_who_is_held_by_a_person_is_not_released(house):
+    first = house.submit(4).first
+    row = house.submit().first
+    house.control("hold", first, first + 1)
+    house.control("hold", row)
+    house.refresh(SLOW)
+    assert house.counts() == {"Held": 5}
+    assert listed(house, "Held") == [
+        (first, "Held", "user"), (first + 1, "Held", "user"), (first + 2, "Held", "impossible"),
+        (first + 3, "Held", "impossible"), (row, "Held", "user"),
+    ]  # fmt: skip
+    house.refresh(POSSIBLE)
+    assert house.counts() == {"Held": 3, "Waiting": 2}
+    assert house.events(row) == ["Waiting", "Held"]
+    sound(house)
+
+
+def test_a_person_may_hold_what_is_held_already_and_it_stays_held(house):
+    first = house.submit(3).first
+    house.refresh(SLOW)
+    assert house.control("hold", first).changed == 1
+    assert house.job(first)["held_by"] == "user"
+    house.refresh(POSSIBLE)
+    assert house.counts() == {"Held": 1, "Waiting": 2}
+    house.control("release", first)
+    assert house.counts() == {"Waiting": 3}
+    sound(house)
+
+
+@pytest.mark.parametrize("rows", [False, True], ids=["array", "rows"])
+def test_a_person_cannot_release_what_no_queue_can_run(house, rows):
+    first = house.submit(2, rows=rows).first
+    house.refresh(SLOW)
+    out = house.control("release", first, first + 1)
+    assert (out.changed, out.refused) == (0, 2)
+    assert "until a queue can run it" in out.examples[0]["reason"]
+    assert house.counts() == {"Held": 2}
+
+
+@pytest.mark.parametrize("rows", [False, True], ids=["array", "rows"])
+def test_held_jobs_can_be_killed_and_deleted(house, rows):
+    first = house.submit(4, rows=rows).first
+    house.refresh(SLOW)
+    assert house.control("kill", first).changed == 1
+    assert house.control("delete", first + 1).changed == 1
+    assert house.counts() == {"Killed": 1, "Deleted": 1, "Held": 2}
+    sound(house)
+    house.refresh(POSSIBLE)
+    assert house.counts() == {"Killed": 1, "Deleted": 1, "Waiting": 2}
+    assert len(house.claim(house.pilot(), 5)) == 2
+    sound(house)
+
+
+def test_a_hold_ends_without_a_word_when_its_last_job_is_gone(house):
+    first = house.submit(2).first
+    house.refresh(SLOW)
+    house.control("kill", first, first + 1)
+    house.refresh(SLOW)
+    assert house.live.held == {}
+    assert house.events(first) == ["Submitted", "Held", "Killed"]
+    house.control("reschedule", first)
+    assert house.state(first) == "Waiting"
+    house.refresh(SLOW)
+    assert house.state(first) == "Held"
+
+
+def test_the_reason_follows_the_configuration(house):
+    job = house.submit().first
+    house.refresh(SLOW)
+    house.clock += 60
+    house.refresh(policy(cpu=10, more="[site.S2.ce.ce.queue.q]\nCPUTime = 20\n"))
+    assert "rules out 2 of 2" in house.job(job)["reason"]
+    assert house.job(job)["since"] == 1_000
+    assert house.events(job) == ["Waiting", "Held"]
+
+
+def test_holds_survive_a_restart_and_idle_task_queues(house):
+    first = house.submit(3).first
+    house.refresh(SLOW)
+    house.restart()
+    assert house.counts() == {"Held": 3}
+    assert house.claim(house.pilot(), 3) == []
+    sound(house)
+    house.clock += 10_000
+    house.do(ForgetIdleQueues(house.live))
+    more = house.submit(2).first
+    assert house.counts() == {"Held": 5}
+    assert house.job(more)["held_by"] == "impossible"
+    house.refresh(POSSIBLE)
+    house.restart()
+    assert house.counts() == {"Waiting": 5}
+    assert {c.job_id for c in house.claim(house.pilot(), 9)} == {first, first + 1, first + 2, more, more + 1}
+
+
+def test_one_command_holds_a_task_queue_however_many_jobs_it_has(house):
+    house.submit(1_000_000)
+    house.submit(300, rows=True)
+    house.refresh(POSSIBLE)
+    before = house.writer.total_changes()
+    house.refresh(SLOW)
+    assert house.writer.total_changes() - before < 20
+    assert house.counts() == {"Held": 1_000_300}
+    assert views.job_counts(house.reader) == [("ann", "g", "Held", 1_000_300)]
+
+
+def test_a_batch_that_fails_leaves_holds_as_they_were(house):
+    class Fault:
+        def __init__(self, command):
+            self.command = command
+
+        def apply(self, tx):
+            self.command.apply(tx)
+            raise ZeroDivisionError
+
+    class Hold:
+        def __init__(self, deed):
+            self.deed = deed
+
+        def apply(self, tx):
+            return getattr(house.live, self.deed)(tx, 1, "x")
+
+    house.submit(2)
+    for deed, counts in (("hold", {"Waiting": 2}), ("release", {"Held": 2})):
+        with pytest.raises(Exception, match="database refused"):
+            house.do(Fault(Hold(deed)))
+        assert house.counts() == counts
+        sound(house)
+        assert house.live.matcher.index.is_open(1) is (deed == "hold")
+        house.do(Hold(deed))
+    assert house.counts() == {"Waiting": 2}
+    assert len(house.claim(house.pilot(), 5)) == 2
+
+
+def test_task_queues_that_are_held_have_no_waiting_jobs_for_the_director(house):
+    house.submit(4)
+    assert list(house.reader.execute("SELECT waiting FROM queue_waiting")) == [(4,)]
+    house.refresh(SLOW)
+    assert list(house.reader.execute("SELECT waiting FROM queue_waiting")) == []
+    assert list(house.reader.execute("SELECT jobs FROM queue_jobs")) == [(4,)]

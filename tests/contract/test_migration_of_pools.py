@@ -1,0 +1,108 @@
+"""A database of the first schema: its pools, its held jobs and its counters, after the second."""
+
+import random
+
+import apsw
+import pytest
+
+from lodesman.services.live import Live
+from lodesman.services.upkeep import Reconcile
+from lodesman.store import submit_pools, views
+from lodesman.store.journal import Journal
+from lodesman.store.migrate import load_scripts, migrate
+
+KEY = '{"owner":"ann","group":"g","vo":"lab","submit_pool":"%s"}'
+WHY = '{"reason":"no queue of VO lab fulfils it"}'
+BY = '{"by":"user","reason":"mine"}'
+
+
+@pytest.fixture
+def old(monkeypatch):
+    """Two pools; task queue 1 has rows, task queue 2 an array of ten, both held in part by nobody and by ann."""
+    db = apsw.Connection(":memory:")
+    with monkeypatch.context() as patch:
+        first = [script for script in load_scripts() if script[0] == 1]
+        patch.setattr("lodesman.store.migrate.load_scripts", lambda: first)
+        migrate(db)
+    with db:
+        db.execute(
+            "INSERT INTO submit_pool VALUES ('req1:a', '{}', 'lab', 5, 6), ('req1:b', '{}', 'lab', 5, 6)"
+        )
+        db.execute(
+            "INSERT INTO submit_pool_queue VALUES ('req1:a', 'S', 'c', 'q'), ('req1:a', 'A/B', 'c', 'q')"
+        )
+        db.execute("INSERT INTO task_queue VALUES (1, ?, 1), (2, ?, 1)", (KEY % "req1:a", KEY % ""))
+        db.execute("INSERT INTO task_queue_count (tq_id, waiting) VALUES (1, 0), (2, 0)")
+        db.execute(
+            """INSERT INTO submission (id, base, count, owner, grp, vo, name, created_at, form, record) VALUES
+            (1, 1, 1, 'ann', 'g', 'lab', '', 1, '', ''), (2, 2, 1, 'ann', 'g', 'lab', '', 1, '', ''),
+            (3, 3, 10, 'ann', 'g', 'lab', '', 1, '', '')"""
+        )
+        db.execute("UPDATE leadership SET next_job = 13")
+        db.execute(
+            """INSERT INTO event VALUES (1, 1, 1, NULL, NULL, 'Held', ?), (2, 1, 2, NULL, NULL, 'Waiting', NULL),
+            (3, 2, 2, NULL, 2, 'Held', ?), (4, 1, 3, 12, NULL, 'Held', ?), (5, 2, 11, 12, NULL, 'Held', ?)""",
+            (WHY, BY, WHY, BY),
+        )
+        db.execute(
+            """INSERT INTO job (id, submission_id, tq_id, template_id, state, since, last_event, reason) VALUES
+            (1, 1, 1, 1, 'Held', 1, 1, 'no queue of VO lab fulfils it'), (2, 2, 1, 1, 'Held', 2, 3, 'mine')"""
+        )
+        db.execute("INSERT INTO template VALUES (1, 0, 3, '{}')")
+        db.execute("INSERT INTO cohort VALUES (1, 3, 2, 3, 0, 10, 10, 1)")
+        db.execute("INSERT INTO hole VALUES (1, 0, 8, 'Held', 'no queue', 1), (1, 8, 10, 'Held', 'mine', 2)")
+    return db
+
+
+def states(db, ids):
+    return [(views.find_job(db, job)["state"], views.find_job(db, job)["held_by"]) for job in ids]
+
+
+def test_what_nobody_held_is_held_by_its_task_queue(old):
+    migrate(old)
+    assert states(old, [1, 2]) == [("Held", "impossible"), ("Held", "user")]
+    assert states(old, range(3, 11)) == [("Held", "impossible")] * 8
+    assert states(old, [11, 12]) == [("Held", "user")] * 2
+    assert views.job_counts(old) == [("ann", "g", "Held", 12)]
+    assert [event["event"] for event in views.job_events(old, views.find_job(old, 3))] == ["Held"]
+
+
+def test_counters_are_true_and_jobs_can_be_released(old):
+    migrate(old)
+    live = Live(old, rng=random.Random(1), now=100.0)
+    journal = Journal(old, clock=lambda: 100.0)
+    journal.start()
+    assert set(journal.call(Reconcile(live)).values()) == {0}
+
+    class Release:
+        def apply(self, tx):
+            return live.release(tx, 1, "now"), live.release(tx, 2, "now")
+
+    assert journal.call(Release()) == (1, 8)
+    assert set(journal.call(Reconcile(live)).values()) == {0}
+    journal.close()
+    assert views.job_counts(old) == [("ann", "g", "Held", 3), ("ann", "g", "Waiting", 9)]
+
+
+def test_pools_keep_their_requirements_and_are_evaluated_anew(old):
+    migrate(old)
+    assert [(row.id, row.vo, row.requirements, row.queues) for row in submit_pools.read_pools(old)] == [
+        ("req1:a", "lab", "{}", 0), ("req1:b", "lab", "{}", 0),
+    ]  # fmt: skip
+    assert submit_pools.read_bits(old) == {("A/B", "c", "q"): 0, ("S", "c", "q"): 1}
+    assert list(old.execute("SELECT id, requirements, pool_id FROM task_queue")) == [
+        (1, "{}", "req1:a"),
+        (2, "", ""),
+    ]
+    assert list(old.execute("SELECT * FROM submit_pool_queue")) == []
+    with old:
+        old.execute("UPDATE submit_pool_bits SET queues = x'02' WHERE id = 'req1:a'")
+    assert list(old.execute("SELECT * FROM submit_pool_queue")) == [("req1:a", "S", "c", "q")]
+
+
+def test_an_empty_database_has_nothing_held():
+    db = apsw.Connection(":memory:")
+    migrate(db)
+    assert db.execute("SELECT count(*) FROM task_queue_hold").fetchone() == (0,)
+    assert submit_pools.last_pass(db).id == 0
+    assert not submit_pools.pool_state(db).is_due

@@ -1,0 +1,361 @@
+"""Input files on a real database and disk: there as long as a job needs them, with a time of grace, and no longer."""
+
+import asyncio
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from lodesman.errors import InvalidJob, TooLarge
+from lodesman.services.retention import DAY
+from lodesman.services.sandboxes import RegisterSandbox, Shelf, uploaded_size, used_by
+from lodesman.services.tidy import Tidy, Untidy
+from lodesman.store.engine import only_row
+
+KEEP = 10.0
+MB = 1 << 20
+
+
+class Uploads:
+    """The shelf beside a house; the disk's clock is the house's."""
+
+    def __init__(self, house):
+        self.house = house
+        self.shelf = Shelf(house.path.parent / "sandboxes", limit_bytes=10_000)
+
+    def put(self, text, owner="ann", *, register=True):
+        """Upload as a client does; the checksum."""
+        content = text.encode()
+        sha = hashlib.sha256(content).hexdigest()
+        if uploaded_size(self.house.reader, owner, sha, to_stay=True) is None:
+            path = self.shelf.input_path(owner, sha)
+            asyncio.run(self.shelf.store(parts(content), path, sha))
+            os.utime(path, (self.house.clock, self.house.clock))
+            if register:
+                self.house.do(RegisterSandbox(owner, sha, len(content)))
+        return sha
+
+    def output(self, job_id, attempt=1):
+        path = self.shelf.output_path(job_id, attempt)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"results")
+        return path
+
+    def tidy(self, keep=KEEP):
+        """A whole pass of a background process that has just started."""
+        found = self.house.retention(keep, self.shelf)
+        for _ in found.run(self.house.clock):
+            pass
+        return found.done
+
+    def files(self):
+        return sorted(path.name for path in self.shelf.root.rglob("*") if path.is_file())
+
+    def rows(self):
+        return sorted(row[0] for row in self.house.reader.execute("SELECT sha256 FROM sandbox"))
+
+
+async def parts(content):
+    yield content
+
+
+@pytest.fixture
+def uploads(house):
+    return Uploads(house)
+
+
+def later(house, days):
+    house.clock += days * DAY
+
+
+def body(*shas):
+    return '{"input":[' + ",".join(f'{{"sha256":"{sha}"}}' for sha in shas) + "]}"
+
+
+def test_a_file_that_a_job_names_stays_as_long_as_the_job(house, uploads):
+    sha = uploads.put("data")
+    house.submit(inputs=[sha], body=body(sha))
+    for _ in range(5):
+        later(house, 30)
+        uploads.tidy()
+    house.control("kill", 1)
+    later(house, KEEP - 1)
+    uploads.tidy()
+    assert (uploads.files(), uploads.rows()) == ([sha], [sha])
+    later(house, 2)
+    assert uploads.tidy()["jobs"] == 1  # from now on nothing names it
+    later(house, 0.9)
+    uploads.tidy()
+    assert uploads.files() == [sha]
+    later(house, 0.2)
+    assert uploads.tidy() == {"inputs": 1}
+    assert (uploads.files(), uploads.rows()) == ([], [])
+    assert used_by(house.reader, "ann").bytes == 0
+
+
+def test_a_file_that_nothing_ever_named_goes_even_if_jobs_are_kept_for_ever(house, uploads):
+    uploads.put("data")
+    later(house, 1.1)
+    uploads.tidy(keep=0)
+    assert len(uploads.files()) == 1  # marked: whoever has asked for it may still submit
+    later(house, 1.1)
+    assert uploads.tidy(keep=0) == {"inputs": 1}
+    assert uploads.files() == []
+
+
+def test_a_file_is_not_marked_while_its_upload_is_fresh(house, uploads):
+    sha = uploads.put("data")
+    later(house, 0.9)
+    uploads.tidy()
+    assert uploaded_size(house.reader, "ann", sha, to_stay=True) == 4
+
+
+def test_who_asks_for_a_marked_file_uploads_it_again_and_it_stays(house, uploads):
+    sha = uploads.put("data")
+    later(house, 1.1)
+    uploads.tidy()
+    assert uploaded_size(house.reader, "ann", sha) == 4
+    assert uploaded_size(house.reader, "ann", sha, to_stay=True) is None
+    later(house, 0.9)
+    uploads.put("data")
+    assert used_by(house.reader, "ann").files == 1
+    later(house, 0.9)
+    uploads.tidy()
+    assert uploads.files() == [sha]
+    house.submit(inputs=[sha], body=body(sha))
+    later(house, 100)
+    uploads.tidy()
+    assert uploads.files() == [sha]
+
+
+def test_a_job_that_names_a_marked_file_takes_the_mark_off(house, uploads):
+    """Its client had asked before."""
+    sha = uploads.put("data")
+    later(house, 1.1)
+    uploads.tidy()
+    house.submit(inputs=[sha], body=body(sha))
+    later(house, 2)
+    uploads.tidy()
+    assert uploaded_size(house.reader, "ann", sha, to_stay=True) == 4
+    assert uploads.files() == [sha]
+
+
+def test_a_job_whose_file_has_just_gone_is_refused(house, uploads):
+    sha, other = uploads.put("data"), uploads.put("more")
+    later(house, 1.1)
+    uploads.tidy()
+    later(house, 1.1)
+    uploads.put("more")
+    uploads.tidy()
+    with pytest.raises(InvalidJob, match="Submit again"):
+        house.submit(inputs=[other, sha], body=body(other, sha))
+    assert house.counts() == {}
+    house.submit(inputs=[other], body=body(other))
+
+
+def test_a_file_is_removed_only_if_nobody_stored_it_anew(house, uploads):
+    """The row goes, another upload comes, and then the file of the row would be removed."""
+    sha = uploads.put("data")
+    later(house, 1.1)
+    uploads.tidy()
+    later(house, 1.1)
+    removed = house.do(Tidy(Untidy(before=house.clock - DAY, remove=[("ann", sha)])))
+    assert removed == [("ann", sha)]
+    uploads.put("data")
+    for owner, gone in removed:
+        uploads.shelf.remove_older(uploads.shelf.input_path(owner, gone), house.clock - DAY)
+    assert (uploads.files(), uploads.rows()) == ([sha], [sha])
+
+
+def test_marks_and_removals_are_checked_again(house, uploads):
+    sha = uploads.put("data")
+    house.submit(inputs=[sha], body=body(sha))
+    later(house, 5)
+    key = ("ann", sha)
+    assert house.do(Tidy(Untidy(before=house.clock, mark=[key], remove=[key]))) == []
+    assert uploaded_size(house.reader, "ann", sha, to_stay=True) == 4
+    other = uploads.put("fresh")
+    house.do(Tidy(Untidy(before=house.clock - DAY, mark=[("ann", other)], unmark=[("ann", other)])))
+    assert uploaded_size(house.reader, "ann", other, to_stay=True) == 5
+
+
+def test_files_of_two_owners_are_two(house, uploads):
+    sha = uploads.put("data")
+    assert uploads.put("data", "bob") == sha
+    house.submit(inputs=[sha], body=body(sha))
+    for _ in range(2):
+        later(house, 1.1)
+        uploads.tidy()
+    assert uploads.files() == [sha]
+    assert only_row(house.reader, "SELECT owner FROM sandbox") == ("ann",)
+
+
+def test_deleted_jobs_need_their_files_no_more(house, uploads):
+    sha = uploads.put("data")
+    house.submit(3, inputs=[sha], body=body(sha))
+    house.control("delete", 1, 2)
+    for _ in range(3):
+        later(house, 1.1)
+        uploads.tidy()
+    assert uploads.files() == [sha]
+    house.control("delete", 3)
+    for _ in range(2):
+        later(house, 1.1)
+        uploads.tidy()
+    assert uploads.files() == []
+    assert house.state(3) == "Deleted"
+
+
+def test_of_a_batch_each_job_keeps_its_own_files(house, uploads):
+    shas = [uploads.put(text) for text in ("one", "two", "both")]
+    house.batch([body(shas[0], shas[2]), body(shas[1], shas[2])], inputs=shas)
+    house.control("kill", 1)
+    house.control("hold", 2)
+    later(house, KEEP + 1)
+    for _ in range(3):
+        uploads.tidy()
+        later(house, 1.1)
+    assert uploads.files() == sorted(shas[1:])
+
+
+def test_very_many_files_are_gone_through_in_portions(house, uploads, monkeypatch):
+    monkeypatch.setattr("lodesman.services.tidy.PORTION", 3)
+    kept = [uploads.put(f"kept {n}") for n in range(4)]
+    for n in range(10):
+        uploads.put(f"gone {n}")
+    house.submit(inputs=kept, body=body(*kept))
+    for _ in range(2):
+        later(house, 1.1)
+        uploads.tidy()
+    assert uploads.files() == sorted(kept)
+    assert used_by(house.reader, "ann").files == 4
+    house.control("delete", 1)
+    for _ in range(2):
+        later(house, 1.1)
+        uploads.tidy()
+    assert uploads.files() == []
+
+
+# --- outputs, and files that nothing knows -----------------------------------------------------------------
+
+
+def test_outputs_go_with_their_job(house, uploads):
+    pilot = house.pilot()
+    house.submit(2)
+    for state, cause in (("Released", "input"), ("Done", "ok"), ("Done", "ok")):
+        (claimed,) = house.claim(pilot)
+        uploads.output(claimed.job_id, claimed.attempt)
+        house.report(pilot, claimed, state, cause=cause)
+    assert len(uploads.files()) == 3
+    later(house, KEEP - 1)
+    house.control("delete", 1)
+    later(house, 2)
+    uploads.tidy()
+    assert uploads.files() == ["1.1.tar.gz", "1.2.tar.gz"]
+    later(house, KEEP)
+    uploads.tidy()
+    assert uploads.files() == []
+
+
+def test_what_a_killed_process_left_is_found(house, uploads):
+    house.submit()
+    kept = uploads.output(1)
+    lost = [uploads.output(2), uploads.output(5_001, 3)]
+    strange = uploads.shelf.root / "out" / "0" / "notes.txt"
+    strange.write_text("not ours")
+    sha = uploads.put("never announced", register=False)
+    part = uploads.shelf.input_path("ann", "x" * 64).with_name(f".{'x' * 64}.0123")
+    part.write_bytes(b"half")
+    os.utime(part, (house.clock, house.clock))
+    assert uploads.tidy() == {"lost_files": 2}
+    assert not any(path.exists() for path in lost)
+    assert part.exists()  # it may still be coming
+    assert sha in uploads.files()
+    later(house, 1.1)
+    assert uploads.tidy() == {"lost_files": 2}
+    assert uploads.files() == sorted([kept.name, strange.name])
+
+
+def test_files_of_an_owner_whom_nobody_knows_are_found(house, uploads):
+    uploads.put("data", "bob", register=False)
+    later(house, 1.1)
+    assert uploads.tidy() == {"lost_files": 1}
+    assert uploads.files() == []
+
+
+def test_the_shelf_is_swept_once_a_day(house, uploads):
+    found, now = house.retention(KEEP, uploads.shelf), [0.0]
+    found.ticker = lambda: now[0]
+    for hours, there in ((0, []), (1, ["9.1.tar.gz"]), (23.1, [])):
+        uploads.output(9)
+        now[0] += hours * 3_600
+        for _ in found.run(house.clock):
+            pass
+        assert uploads.files() == there
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, {folder!r})
+from conftest import House
+house = House(Path({path!r}))
+house.clock = {clock!r}
+Path.unlink = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+for _ in house.retention({keep!r}).run(house.clock):
+    pass
+"""
+
+
+def test_killed_between_the_commit_and_the_removal(house, uploads):
+    """Really: kill -9 at the first file that would be removed."""
+    pilot = house.pilot()
+    house.submit(3)
+    for claimed in house.claim(pilot, 3):
+        uploads.output(claimed.job_id)
+        house.report(pilot, claimed)
+    later(house, KEEP + 1)
+    path, clock = house.path, house.clock
+    house.close()
+    script = KILLED.format(folder=str(Path(__file__).parent), path=str(path), clock=clock, keep=KEEP)
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], timeout=60, check=False)
+    assert ended.returncode == -signal.SIGKILL
+    house.__init__(path)
+    house.clock = clock
+    assert house.job(1) is None
+    assert len(uploads.files()) == 3
+    assert uploads.tidy()["lost_files"] == 3
+    assert uploads.files() == []
+
+
+# --- quota -------------------------------------------------------------------------------------------------
+
+
+def test_a_quota_is_kept_to_the_byte(house):
+    quota = 3 * MB
+    house.do(RegisterSandbox("ann", "a", 2 * MB, quota))
+    house.do(RegisterSandbox("bob", "a", 3 * MB, quota))
+    with pytest.raises(TooLarge) as refused:
+        house.do(RegisterSandbox("ann", "b", MB + 1, quota))
+    assert "would take 3.0 MB: 2.0 MB are there, 3.0 MB allowed" in refused.value.message
+    assert "lode delete" in refused.value.hint
+    assert refused.value.data == {"limit": quota, "used": 2 * MB, "size": MB + 1}
+    house.do(RegisterSandbox("ann", "b", MB, quota))
+    house.do(RegisterSandbox("ann", "b", MB, quota))  # it is there already
+    assert (used_by(house.reader, "ann").files, used_by(house.reader, "ann").bytes) == (2, quota)
+    house.do(RegisterSandbox("ann", "c", MB, 0))
+    assert used_by(house.reader, "eve").bytes == 0
+
+
+def test_what_is_removed_counts_no_more(house, uploads):
+    uploads.put("x" * 1_000)
+    for _ in range(2):
+        later(house, 1.1)
+        uploads.tidy()
+    assert (used_by(house.reader, "ann").files, used_by(house.reader, "ann").bytes) == (0, 0)
+    house.do(RegisterSandbox("ann", "b", 1_000, 1_000))

@@ -1,0 +1,87 @@
+"""A configuration with a fault: the server goes on with the old one, says so everywhere, and survives a crash of its
+second process meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+import urllib.request
+
+import pytest
+
+pytestmark = pytest.mark.e2e
+
+PATIENCE = 60.0
+METRIC = "lodesman_configuration_refused"
+
+
+def wait_until(happened, what):
+    deadline = time.monotonic() + PATIENCE
+    while not (found := happened()):
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        threading.Event().wait(0.05)
+    return found
+
+
+def state_of(server):
+    """What both processes say: /health (hot) and /v1/configuration (reading)."""
+    return server.ask("GET", "/health").json["configuration"], server.get("/v1/configuration")
+
+
+def refused_by_both(server):
+    return all(state["refused_at"] for state in state_of(server))
+
+
+def metrics(server):
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{server.port}/metrics",
+        headers={"Authorization": f"Bearer {server.tokens['admin']}"},
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    return {line.split()[0]: float(line.split()[1]) for line in lines if line.startswith(METRIC[:22])}
+
+
+@pytest.mark.slow
+def test_a_refused_change_is_told_everywhere_and_the_old_tree_serves_on(make_server):
+    server = make_server().start()
+    server.user("ann", "physics")
+    sites = server.home / "sites.toml"
+    good, before = sites.read_text(), server.get("/v1/sites")["sites"]
+    hot, reading = state_of(server)
+    assert (hot["refused_at"], reading["refused_at"], reading["faults"]) == (None, None, [])
+    assert metrics(server)[METRIC] == 0
+
+    sites.write_text(good + '[site.Bad.ce.c.queue.q]\nMaxRAM = "lots"\nCPUTime = "1 parsec"\n')
+    wait_until(lambda: refused_by_both(server), "both processes to refuse it")
+    hot, reading = state_of(server)
+    assert (hot["faults"], hot["age_seconds"] > 0) == (2, True)
+    lines = len(good.splitlines())
+    assert [(fault["line"], fault["section"]) for fault in reading["faults"]] == [
+        (lines + 2, "site.Bad.ce.c.queue.q"), (lines + 3, "site.Bad.ce.c.queue.q"),
+    ]  # fmt: skip
+    assert all(fault["source"] == str(sites) for fault in reading["faults"])
+    counted = metrics(server)
+    assert (counted[METRIC], counted["lodesman_configuration_refusals_total"]) == (1, 1)
+    logged = [line for line in server.log_lines() if "is not used" in line["message"]]
+    assert {line["process"] for line in logged} == {"hot", "background"}
+    assert all(len(line["faults"]) == 2 for line in logged)
+    assert [row["site"] for row in server.get("/v1/sites")["sites"]] == [row["site"] for row in before]
+
+    # The second process is killed while the files are bad: the kept configuration is used, and the fault still told.
+    (background,) = server.pids("background")
+    os.kill(background, signal.SIGKILL)
+    wait_until(lambda: server.pids("background") not in ([], [background]), "a new background process")
+    wait_until(lambda: server.ask("GET", "/v1/me", token="admin").status == 200, "its answers")
+    assert [row["site"] for row in server.get("/v1/sites")["sites"]] == [row["site"] for row in before]
+    assert len(server.get("/v1/configuration")["faults"]) == 2
+    job = server.submit({"Executable": "/bin/true"})
+    server.wait_for("Done", job)
+
+    sites.write_text(good + "[site.Bad]\n")
+    wait_until(lambda: not any(state["refused_at"] for state in state_of(server)), "the mended files")
+    assert "Bad" in [row["site"] for row in server.get("/v1/sites")["sites"]]
+    assert metrics(server)[METRIC] == 0

@@ -1,0 +1,29 @@
+"""How long a pilot that is told to end has, against what it needs: constants of two packages that must fit."""
+
+from __future__ import annotations
+
+import inspect
+
+from lodesman.batch.local import GRACE_SECONDS, LocalBackend
+from lodesman.daemon import background
+from lodesman.pilot.pilot_file import Options
+from lodesman.services.launch import SubmissionPools
+
+
+def test_the_keeper_waits_longer_than_a_pilot_takes_to_end():
+    """Killed earlier, a pilot would lose results that it was about to hand in."""
+    habits = Options()
+    assert habits.kill_grace_s > 0
+    assert habits.flush_s > 0
+    assert habits.kill_grace_s + habits.flush_s < GRACE_SECONDS
+
+
+def test_that_is_what_pilots_get():
+    assert inspect.signature(LocalBackend).parameters["grace_seconds"].default == GRACE_SECONDS
+    assert (
+        "grace_seconds"
+        not in inspect.getsource(background.Background.__init__).split("LocalBackend(")[1].split(")")[0]
+    )
+    told = inspect.getsource(SubmissionPools._pilot_file)
+    assert "kill_grace_s" not in told
+    assert "flush_s" not in told

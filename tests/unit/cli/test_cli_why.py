@@ -1,0 +1,163 @@
+"""`lode why` of pilots and queues: what is asked about, what is asked of the server, and what is shown."""
+
+from __future__ import annotations
+
+import pytest
+
+HOSTILE = "\x1b[2Jevil\nlode: all is well"
+STAMP = "0123456789abcdef01234567"
+NEAR = {
+    "change": ["Memory"], "text": "Memory 2000 -> 8000", "task_queues": 2, "jobs": 1_075,
+    "steps": [{"criterion": "Memory", "offered": 2_000,
+               "options": [{"value": 3_000, "task_queues": 1}, {"value": 8_000, "task_queues": 2}]}],
+    "example": {"task_queue": 10, "owner": "ann", "group": "physics", "reasons": ["too little"]},
+}  # fmt: skip
+SURVEY = {
+    "task_queues": 3, "jobs": 2_000, "fitting": 0, "fitting_jobs": 0,
+    "ruled_out_by": [{"criterion": "Memory", "task_queues": 3}], "nearest": [NEAR],
+}  # fmt: skip
+PILOT = {
+    "id": 7, "stamp": STAMP, "state": "Running", "standing": "idle", "reason": "",
+    "verdict": "nothing fits", "summary": "No task queue of 3 fits what it has free.",
+    "who": "users, by asking for less",
+    "chain": [
+        {"step": "pilot", "holds": True, "text": "it runs in N/c/q", "age_seconds": 3.0},
+        {"step": "asks", "holds": None, "text": "it last asked 5 s ago", "age_seconds": 5.0},
+        {"step": "fits", "holds": False, "text": "0 of them fit what is free"},
+    ],
+    "task_queues": SURVEY,
+}  # fmt: skip
+QUEUE = {
+    "site": "N", "ce": "c", "queue": "q", "vo": "lab", "verdict": "not now", "main_reason": "no-room-for-pilots",
+    "summary": "1 task queue could be run there, and none may be sent now.", "who": "time",
+    "chain": [{"step": "room", "holds": False, "text": "room for 0 pilots now", "age_seconds": 65.0}],
+    "work": {**SURVEY, "fitting": 1, "nearest": []},
+    "director": {"decided_seconds_ago": 12.0, "lines": ["Task queue 7: pilots: 2 asked", HOSTILE]},
+    "lately": [
+        {"id": 5, "stamp": "s5", "state": "Aborted", "reason": "", "sent_seconds_ago": 65.0, "joined": False,
+         "ended_seconds_ago": 5.0, "jobs_done": 0},
+        {"id": 4, "stamp": "s4", "state": "Done", "reason": "idle", "sent_seconds_ago": 400.0, "joined": True,
+         "ended_seconds_ago": 100.0, "jobs_done": 12},
+        {"id": 3, "stamp": "s3", "state": "Running", "reason": "", "sent_seconds_ago": 500.0, "joined": True,
+         "ended_seconds_ago": None, "jobs_done": 1},
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [
+        (["pilot:7"], "/v1/pilots/7/why"),
+        (["--pilot", "7"], "/v1/pilots/7/why"),
+        (["--pilot", STAMP], f"/v1/pilots/{STAMP}/why"),
+        (["--pilot", "odd stamp"], "/v1/pilots/odd%20stamp/why"),
+        ([f"pilot:{STAMP}"], f"/v1/pilots/{STAMP}/why"),
+        ([STAMP], f"/v1/pilots/{STAMP}/why"),
+        (["0" * 24], f"/v1/pilots/{'0' * 24}/why"),
+    ],
+)
+def test_a_pilot_by_its_number_or_its_stamp(at, server, words, path):
+    server.on("GET", path, PILOT)
+    result = at("why", *words)
+    assert result.code == 0
+    assert result.out.startswith("Pilot 7: NOTHING FITS. No task queue of 3 fits what it has free.\n")
+    assert [one.path for one in server.asked] == [path]
+
+
+@pytest.mark.parametrize(
+    ("words", "query"),
+    [
+        (["N/c/q"], {"path": "N/c/q"}),
+        (["queue:N/c/q"], {"path": "N/c/q"}),
+        (["--queue", "N/c/q"], {"path": "N/c/q"}),
+        (["N/c/q&vo=x #%/?"], {"path": "N/c/q&vo=x #%/?"}),
+        (["N/https://c/q", "--vo", "other"], {"path": "N/https://c/q", "vo": "other"}),
+        (["--queue", "odd", "--vo", "other"], {"path": "odd", "vo": "other"}),
+    ],
+)
+def test_a_queue_by_its_path(at, server, words, query):
+    server.on("GET", "/v1/queues/why", QUEUE)
+    result = at("why", *words)
+    assert result.code == 0
+    assert result.out.startswith("Queue N/c/q for VO lab: NOT NOW. 1 task queue could be run there")
+    assert [one.query for one in server.asked] == [query]
+
+
+@pytest.mark.parametrize("words", [["9"], ["job:9"]])
+def test_a_job_is_still_a_number(at, server, words):
+    server.on("GET", "/v1/jobs/9/why", {"id": 9, "state": "Waiting", "verdict": "now", "summary": "It can."})
+    assert at("why", *words).out == "Job 9: NOW. It can.\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[], ["x"], ["a/b"], ["1-5"], ["0"], ["pilot:"], ["pilot:a/b"], ["queue:a/b"], ["queue:"], ["//"], ["a//c"], ["/b/c"],
+     ["a/b/"], ["job:x"], ["7", "--pilot", "7"], ["--pilot", "7", "--queue", "a/b/c"], ["7", "--vo", "lab"],
+     ["7", "8"], [STAMP.upper()], [STAMP[:-1]], ["planet:7"]],
+)  # fmt: skip
+def test_what_is_no_job_no_pilot_and_no_queue(lode, words):
+    result = lode("why", *words)
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("lode: ")
+    assert result.err.endswith("See: lode why --help\n")
+    assert result.err.count("\n") == 1
+
+
+def test_a_pilot_step_by_step(at, server):
+    server.on("GET", "/v1/pilots/7/why", PILOT)
+    result = at("why", "pilot:7")
+    lines = result.out.splitlines()
+    assert lines[1] == "Who can change that: users, by asking for less."
+    assert lines[3].split() == ["STEP", "WHAT", "IS", "KNOWN", "AGE"]
+    assert lines[4].split()[:2] == ["pilot", "ok"]
+    assert lines[5].split()[:2] == ["asks", "?"]
+    assert lines[6].split()[:2] == ["fits", "NO"]
+    assert lines[8:] == [
+        "Smallest changes:",
+        "  Memory 2000 -> 8000: 2 task queues, 1,075 jobs, for instance task queue 10 of ann (physics)",
+        "    Memory: 3000 (1), 8000 (2)",
+    ]
+    assert at("why", "pilot:7", "--json").json == PILOT
+
+
+@pytest.mark.parametrize(
+    ("verdict", "who"),
+    [("ended", "nobody: it has ended"), ("would get a job now", "nobody need do anything")],
+)
+def test_nobody_is_told_to_do_anything_where_nobody_can_or_need(at, server, verdict, who):
+    told = {**PILOT, "verdict": verdict, "who": who, "summary": "So it is.", "chain": [], "task_queues": None}
+    server.on("GET", "/v1/pilots/7/why", told)
+    assert at("why", "pilot:7").out == f"Pilot 7: {verdict.upper()}. So it is.\n"
+
+
+def test_a_queue_with_the_pilots_sent_there_lately(at, server):
+    server.on("GET", "/v1/queues/why", QUEUE)
+    result = at("why", "N/c/q")
+    assert "Who can change that: time.\n" in result.out
+    assert "Director (decided 12 s ago):\n  Task queue 7: pilots: 2 asked\n  \\x1b[2Jevil" in result.out
+    rows = [line.split() for line in result.out.splitlines()[-4:]]
+    assert rows[0] == ["PILOT", "STATE", "SENT", "JOBS", "REMARK"]
+    assert rows[1] == ["5", "Aborted", "65", "s", "ago", "0", "never", "joined"]
+    assert rows[2] == ["4", "Done", "7", "min", "ago", "12", "idle"]
+    assert rows[3] == ["3", "Running", "8", "min", "ago", "1", "-"]
+    assert "\x1b" not in result.out
+    assert at("why", "N/c/q", "--json").json == QUEUE
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "exit_code"),
+    [(404, "not-found", 3), (403, "forbidden", 4), (400, "invalid-request", 1)],
+)
+@pytest.mark.parametrize("words", [["pilot:7"], ["N/c/q"]])
+def test_the_exit_codes_are_those_of_all_commands(at, server, words, status, code, exit_code):
+    server.refuse("GET", "/v1/.*", status, code=code, message="There is none such.")
+    result = at("why", *words)
+    assert (result.code, result.out) == (exit_code, "")
+    assert result.err.startswith("lode: There is none such.")
+
+
+def test_the_help_has_an_example_of_each(lode):
+    text = lode("why", "--help").out
+    for example in ("lode why 42 ", "lode why pilot:7", "lode why LCG.North/ce.north/short"):
+        assert example in text
+    assert "\\b" not in text

@@ -1,0 +1,86 @@
+"""Port 0: a free port is taken at once, and everybody concerned learns which."""
+
+from __future__ import annotations
+
+import socket
+from functools import partial
+
+import msgspec
+import pytest
+
+from lodesman.config import load_config
+from lodesman.daemon import bootstrap
+from lodesman.daemon.__main__ import parse
+from lodesman.daemon.listening import listen
+from lodesman.daemon.watch import changed_options
+from lodesman.errors import Unavailable
+
+
+def loader(**server):
+    return partial(load_config, None, overrides={"server": server})
+
+
+def test_a_port_that_is_configured_is_left_to_the_web_server():
+    load = loader(port=7001)
+    found = listen(load(), ["--set", "a.b=1"], load)
+    assert (found.config.server.port, found.arguments, found.sockets) == (7001, ["--set", "a.b=1"], None)
+    assert found.load is load
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_free_port_is_taken_and_told(host):
+    load = loader(port=0, host=host)
+    found = listen(load(), ["--set", "server.port=0"], load)
+    assert found.sockets is not None
+    (taken,) = found.sockets
+    with taken:
+        port = taken.getsockname()[1]
+        assert found.config.server.port == port > 0
+        assert found.config.url == f"http://{host}:{port}"
+        with socket.create_connection(taken.getsockname()[:2], timeout=30):
+            pass
+        _, overrides = parse(found.arguments)  # what the second process is led to
+        assert overrides == {"server": {"port": port}}
+
+
+def test_a_configuration_that_is_read_again_has_the_same_port():
+    load = loader(port=0)
+    found = listen(load(), [], load)
+    assert found.sockets is not None
+    with found.sockets[0]:
+        seen = []
+        again = found.load(looked_at=lambda *what: seen.append(what))
+        assert again.server == found.config.server
+        assert seen
+        assert changed_options(found.config, again) == ()
+
+
+def test_a_port_that_is_configured_later_waits_for_the_next_start():
+    ports = iter([0, 0, 7002])
+    found = listen(loader(port=0)(), [], lambda **more: loader(port=next(ports))(**more))
+    assert found.sockets is not None
+    with found.sockets[0]:
+        assert changed_options(found.config, found.load()) == ()
+        assert changed_options(found.config, found.load()) == ()
+        assert changed_options(found.config, found.load()) == ("server.port",)
+
+
+def test_an_address_that_this_machine_does_not_have():
+    load = loader(port=0)
+    config = load()
+    elsewhere = msgspec.structs.replace(config.server, host="203.0.113.7")
+    with pytest.raises(Unavailable, match=r"cannot listen at 203\.0\.113\.7"):
+        listen(msgspec.structs.replace(config, server=elsewhere), [], load)
+
+
+def test_the_address_is_written_down(tmp_path):
+    config = load_config(None, overrides={"server": {"port": 7003, "data": str(tmp_path)}})
+    bootstrap.run_directory(config).mkdir()
+    bootstrap.write_url(config)
+    assert (tmp_path / "run" / "url").read_text() == "http://127.0.0.1:7003\n"
+
+
+def test_what_a_running_server_takes_in_needs_no_restart():
+    before, after = loader(keep_days=1)(), loader(keep_days=2, sandbox_quota_mb=5)()
+    assert changed_options(before, after) == ()
+    assert changed_options(before, loader(keep_days=1, sandbox_mb=3)()) == ("server.sandbox_mb",)

@@ -1,0 +1,77 @@
+"""The limit of open files: as high as it may be for the server, as it was for pilots. Each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from lodesman.batch.launch import limit_open_files
+from lodesman.daemon.open_files import FEW, MOST
+
+SCRIPT = """
+import json, logging, os, resource
+resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))
+os.environ.update({environ})
+told = []
+logging.getLogger().addHandler(type("H", (logging.Handler,), {{"emit": lambda self, r: told.append(r.getMessage())}})())
+from lodesman.daemon.open_files import raise_open_files
+before = raise_open_files()
+print(json.dumps([before, *resource.getrlimit(resource.RLIMIT_NOFILE), told]))
+"""
+
+
+def run(soft, hard, **environ):
+    script = textwrap.dedent(SCRIPT.format(soft=soft, hard=hard, environ=environ))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True, timeout=60)
+    return json.loads(done.stdout)
+
+
+def hard_limit():
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return MOST if hard == resource.RLIM_INFINITY else hard
+
+
+needs_room = pytest.mark.skipif(hard_limit() < 8_192, reason="the hard limit of this machine is low")
+
+
+@needs_room
+def test_the_soft_limit_becomes_the_hard_one():
+    assert run(1_024, 8_000) == [1_024, 8_000, 8_000, []]
+
+
+def test_a_limit_that_is_low_is_told():
+    assert run(256, 512) == [256, 512, 512, ["few files may be open at once"]]
+    assert FEW > 512
+
+
+@needs_room
+def test_a_limit_that_cannot_be_raised_is_left():
+    assert run(8_000, 8_000) == [8_000, 8_000, 8_000, []]
+
+
+@needs_room
+def test_the_second_process_knows_what_the_limit_was_at_first():
+    assert run(8_000, 8_000, LODESMAN_OPEN_FILES="1024")[0] == 1_024
+
+
+def test_a_process_gets_the_limit_that_pilots_shall_have():
+    child = [
+        sys.executable,
+        "-c",
+        "import sys; sys.stdin.read(1); import resource; print(resource.getrlimit(7)[0])",
+    ]
+    with subprocess.Popen(child, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        limit_open_files(process.pid, 200)
+        assert process.communicate(b"x", timeout=60)[0].split() == [b"200"]
+    limit_open_files(process.pid, 200)  # it is gone: nothing happens
+
+
+def test_no_limit_is_given_if_none_is_named():
+    limit_open_files(0, 0)
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    assert soft != 0

@@ -1,0 +1,85 @@
+"""SubmitPools as masks: queues of a pool, task queues of a queue, in whatever numbering they are kept."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lodesman.director.queues import QueueId
+from lodesman.director.serving import NoPools, ServedTaskQueues, ServingQueues
+from lodesman.matching.tables import KeyTable
+from lodesman.matching.task_queue import TaskQueueKey
+
+A, B, C = (QueueId(site, "ce", "q") for site in "ABC")
+
+
+def key_of(pool: str, owner: str = "ann") -> TaskQueueKey:
+    return TaskQueueKey(owner=owner, group="g", vo="lab", submit_pool=pool)
+
+
+def members(mask: int) -> set[int]:
+    return {bit for bit in range(mask.bit_length()) if mask >> bit & 1}
+
+
+def test_queues_of_a_pool_in_the_numbering_of_the_iteration(pools):
+    found = pools({A: 7, B: 0, C: 30}, {"one": [A, C], "none": []})
+    assert ServingQueues([A, B, C], found).of("one") == 0b101
+    assert ServingQueues([C, A], found).of("one") == 0b11
+    assert ServingQueues([B], found).of("one") == 0
+    assert ServingQueues([A, B, C], found).of("none") == 0
+    assert ServingQueues([A, B, C], found).of("unknown") == 0
+    assert ServingQueues([], found).of("one") == 0
+
+
+def test_the_same_numbering_is_taken_as_it_is(pools):
+    found = pools({A: 0, B: 1, C: 2}, {"one": [A, C]})
+    assert ServingQueues([A, B, C], found).of("one") == 0b101
+    assert ServingQueues([A, B], found).of("one") == 0b01
+    assert ServingQueues([B, A], found).of("one") == 0b10
+
+
+def test_a_queue_that_no_pool_speaks_of_serves_none(pools):
+    found = pools({A: 0}, {"one": [A]})
+    assert ServingQueues([B, A], found).of("one") == 0b10
+    table = KeyTable({1: key_of("one"), 2: key_of("")})
+    assert ServedTaskQueues(table, found).by(B) == 1 << table.bit(2)
+
+
+def test_without_pools_only_task_queues_without_one_are_served():
+    table = KeyTable({1: key_of("one"), 2: key_of(""), 3: key_of("two")})
+    assert ServedTaskQueues(table, NoPools()).by(A) == 1 << table.bit(2)
+    assert ServedTaskQueues(KeyTable(), NoPools()).by(A) == 0
+
+
+def test_a_dropped_task_queue_is_served_by_nobody(pools):
+    table = KeyTable({1: key_of("one"), 2: key_of("one", owner="bob")})
+    table.drop(1)
+    found = pools({A: 0}, {"one": [A]})
+    assert ServedTaskQueues(table, found).by(A) == table.full == 1 << table.bit(2)
+
+
+NAMES = ["p1", "p2", "p3", "gone", ""]
+IDS = [QueueId(f"S{k}", "ce", "q") for k in range(20)]
+
+
+@given(
+    st.lists(st.integers(0, 60), min_size=20, max_size=20, unique=True),
+    st.fixed_dictionaries({name: st.lists(st.sampled_from(IDS[:17]), unique=True) for name in NAMES[:3]}),
+    st.lists(st.sampled_from(NAMES), max_size=30),
+    st.sets(st.integers(0, 29)),
+)
+def test_rows_and_columns_are_one_table(pools, numbers, queues, asked, dropped):
+    found = pools(dict(zip(IDS, numbers, strict=True)), queues)
+    table = KeyTable({k: key_of(pool, owner=f"o{k}") for k, pool in enumerate(asked)})
+    for tq_id in dropped:
+        if tq_id in table:
+            table.drop(tq_id)
+    by_pool, by_queue = ServingQueues(IDS, found), ServedTaskQueues(table, found)
+    for name in NAMES[:3]:
+        assert members(by_pool.of(name)) == {k for k, one in enumerate(IDS) if one in queues[name]}
+    for one in IDS:
+        wanted = {
+            tq_id for tq_id, pool in enumerate(asked)
+            if tq_id in table and (not pool or one in queues.get(pool, ()))
+        }  # fmt: skip
+        assert {table.tq_id(bit) for bit in members(by_queue.by(one))} == wanted

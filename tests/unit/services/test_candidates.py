@@ -1,0 +1,109 @@
+"""CE queues as candidates: configuration, loads and own pilots put together."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any, cast
+
+import pytest
+
+from lodesman.batch import QueueLoad
+from lodesman.director import OwnPilots, QueueId
+from lodesman.resources import load_resources
+from lodesman.services.candidates import CandidateMaker, own_queues
+from lodesman.services.policy import Policy
+
+SHORT, LONG = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")
+
+
+class Batch:
+    """Has one load for all queues and notes which were asked."""
+
+    def __init__(self, load: QueueLoad) -> None:
+        self.answer = load
+        self.asked: list[Any] = []
+
+    def load(self, queue):
+        self.asked.append(queue)
+        return self.answer
+
+
+@pytest.fixture
+def make(policy):
+    def made(vos=("lab",), *, load=None, own=(), given_policy=policy):
+        batch = Batch(load or QueueLoad(waiting=1, running=2, observed_at=100.0))
+        maker = CandidateMaker(
+            policy=given_policy, backends={"local": cast("Any", batch)}, pools=("Local", "SAM"),
+            own=own_queues(own), now=150.0,
+        )  # fmt: skip
+        return {one.queue_id: one for one in maker.make(vos)}, batch
+
+    return made
+
+
+def test_what_is_configured_and_what_is_seen(make):
+    found, batch = make()
+    short = found[SHORT]
+    assert batch.asked == [SHORT]
+    assert (short.load_waiting.value, short.load_running.value) == (1, 2)
+    assert (short.load_waiting.observed_at, short.load_waiting.source) == (100.0, "local")
+    assert (short.submission_pools, short.slots, short.closed) == (("Local", "SAM"), 2, "")
+    assert (short.caps.max_waiting, short.caps.max_total) == (3, 7)
+    template = short.templates["lab"]
+    assert (template.site, template.platforms, template.cores, template.norm_cpu_seconds) == (
+        "North",
+        ("el9",),
+        4,
+        1_000,
+    )
+
+
+def test_without_its_backend_a_queue_is_closed_and_its_load_unknown(make):
+    long = make()[0][LONG]
+    assert long.closed == "there is no backend 'slurm' here"
+    assert (long.load_waiting.value, long.load_running.value) == (None, None)
+
+
+def test_a_queue_is_one_candidate_for_all_its_vos_and_is_asked_once(make):
+    found, batch = make(("lab", "other"))
+    assert set(found) == {SHORT, LONG}
+    assert set(found[LONG].templates) == {"lab", "other"}
+    assert set(found[SHORT].templates) == {"lab"}
+    assert batch.asked == [SHORT]
+
+
+def test_one_queue_alone_is_the_same_candidate(make, policy):
+    found, batch = make(own=[("Running", SHORT, 1.0)])
+    (offer,) = [one for one in policy.world("lab").offers if one.queue == tuple(SHORT)]
+    maker = CandidateMaker(
+        policy=policy, backends={"local": cast("Any", batch)}, pools=("Local", "SAM"),
+        own=own_queues([("Running", SHORT, 1.0)]), now=150.0,
+    )  # fmt: skip
+    assert maker.one("lab", offer) == found[SHORT]
+
+
+def test_own_pilots_are_counted_by_queue_and_against_the_age_of_the_load(make):
+    rows = [
+        ("Submitted", SHORT, 90.0), ("Submitted", SHORT, 100.0), ("Submitted", SHORT, 101.0),
+        ("Prepared", SHORT, 50.0), ("Running", SHORT, 20.0), ("Running", SHORT, 120.0), ("Running", LONG, 1.0),
+    ]  # fmt: skip
+    found, _ = make(own=rows)
+    assert found[SHORT].own == OwnPilots(waiting=4, running=2, since_load=3)
+    assert found[LONG].own == OwnPilots(running=1)
+    assert own_queues(rows)[SHORT].submitted_at == [90.0, 100.0, 101.0, inf, 20.0, 120.0]
+
+
+@pytest.mark.parametrize(
+    ("told", "slots"), [("Slots = 0", 0), ("Slots = 7", 7), ("Slots = 'ANY'", None), ("", None)]
+)
+def test_slots_as_far_as_they_are_told(make, told, slots):
+    text = f"[site.North.ce.cn.queue.short]\nNumberOfProcessors = 4\n{told}\n"
+    found, _ = make(given_policy=Policy(load_resources([("s.toml", text)])))
+    assert found[SHORT].slots == slots
+
+
+def test_without_numbers_the_caps_are_the_defaults(make):
+    text = "[site.North.ce.cn.queue.short]\nCPUTime = 5\nMaxTotalJobs = 0\n"
+    found, _ = make(given_policy=Policy(load_resources([("s.toml", text)])))
+    caps = found[SHORT].caps
+    assert (caps.max_waiting, caps.max_total, caps.max_held, caps.waiting_to_running) == (10, 0, 5, 0.0)

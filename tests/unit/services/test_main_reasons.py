@@ -1,0 +1,178 @@
+"""One reason for each task queue: judged as `why` judges, written when it changes, counted for lists."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from lodesman.director import QueueId
+from lodesman.services.main_reasons import MainReasons, StoreReasons, waiting_by_reason
+from lodesman.services.picture import Picture
+from lodesman.services.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
+from lodesman.services.verdict import MainReason
+
+NORTH, SOUTH = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")
+PLAN = {"row_fields": ["tq_id"], "rows": [], "asks": [], "no_pool": [], "plan": {}}
+
+
+@pytest.fixture
+def submit(base, make_key):
+    def put(count=1, pools=(), **changes):
+        key = make_key(**changes)
+        cohort = PreparedCohort(key=key, template="{}", expand=False, max_attempts=1, runs=((0, count),))
+        base.do(Submit(base.live, PreparedSubmission(
+            owner=key.owner, group=key.group, vo=key.vo, name="", form="json", record="", members=None, count=count,
+            cohorts=(cohort,), pools=pools,
+        )))  # fmt: skip
+        return base.live.matcher.index.find(key)
+
+    return put
+
+
+@pytest.fixture
+def decide(base):
+    """The director's last iteration: rooms by queue, as (room, clamps)."""
+
+    def put(rooms, at=900.0):
+        record = PLAN | {
+            "rooms": {
+                str(q): {"wanted": 1, "room": room, "clamps": bites} for q, (room, bites) in rooms.items()
+            }
+        }
+        with base.writer:
+            base.writer.execute(
+                "INSERT INTO director_iteration (at, plan) VALUES (?, ?)",
+                (at, msgspec.json.encode(record).decode()),
+            )
+
+    return put
+
+
+class Judge:
+    """A picture and the reasons made of it; `told` is what the writer has stored."""
+
+    def __init__(self, base, policy):
+        self.base, self.policy = base, policy
+        self.picture = Picture(base.db)
+        self.reasons = MainReasons(base.db, self.picture)
+        self.now = 1_000.0
+
+    def changes(self):
+        self.now += 1_000.0
+        self.base.clock = self.now
+        self.picture.look(self.now)
+        return self.reasons.look(self.policy, self.now)
+
+    def store(self):
+        changed = self.changes()
+        self.base.do(StoreReasons(changed, self.reasons.facts_at()))
+        return changed
+
+    def stored(self):
+        return dict(self.base.db.execute("SELECT tq_id, reason FROM task_queue_reason"))
+
+
+@pytest.fixture
+def judge(base, policy):
+    return Judge(base, policy)
+
+
+def test_nothing_waits(judge):
+    assert judge.store() == {}
+    assert waiting_by_reason(judge.base.db).reasons == []
+
+
+def test_each_task_queue_has_the_reason_that_why_would_tell(judge, submit, decide):
+    fine, huge = submit(5), submit(2, memory_mb=10**9, platforms=("vax",))
+    assert judge.store() == {
+        fine: (MainReason.NOT_DECIDED, ""),
+        huge: (MainReason.IMPOSSIBLE, "Platform"),
+    }
+    decide({NORTH: (0, [["breaker", 5, 0, 0, "it failed 3 times"]]), SOUTH: (0, [])})
+    narrow = submit(1, sites=("North",))
+    assert judge.store()[narrow] == (MainReason.NO_ROOM, "breaker")
+    decide({NORTH: (2, []), SOUTH: (0, [])})
+    changed = judge.store()
+    assert changed == {fine: (MainReason.PILOT_EXPECTED, ""), narrow: (MainReason.PILOT_EXPECTED, "")}
+    assert judge.stored()[huge] == "impossible"
+
+
+def test_a_queue_that_the_director_did_not_look_at_has_no_room(judge, submit, decide):
+    only = submit(1, sites=("South",))
+    decide({NORTH: (2, [])})
+    assert judge.store() == {only: (MainReason.NO_ROOM, "unknown")}
+
+
+def test_only_what_changed_is_told_and_since_when_it_holds_is_kept(judge, submit, base, decide):
+    one = submit()
+    judge.store()
+    assert judge.store() == {}
+    (since,) = base.db.execute("SELECT since FROM task_queue_reason WHERE tq_id = ?", (one,)).fetchone()
+    assert since == 2_000.0
+    decide({NORTH: (0, [["max-waiting", 5, 0, 0, "full"]]), SOUTH: (0, [["max-waiting", 5, 0, 0, "full"]])})
+    judge.store()
+    decide({NORTH: (0, [["breaker", 5, 0, 0, "open"]]), SOUTH: (0, [["breaker", 5, 0, 0, "open"]])})
+    assert judge.store() == {one: (MainReason.NO_ROOM, "breaker")}
+    reason = base.db.execute("SELECT reason, detail, since FROM task_queue_reason").fetchone()
+    assert reason == ("no-room-for-pilots", "breaker", 4_000.0)  # the reason is older than its detail
+
+
+def test_a_task_queue_whose_jobs_are_gone_has_no_reason(judge, submit, base):
+    one = submit()
+    judge.store()
+    with base.writer:
+        base.writer.execute("UPDATE task_queue_count SET waiting = 0 WHERE tq_id = ?", (one,))
+    assert judge.store() == {one: None}
+    assert judge.stored() == {}
+
+
+def test_what_was_not_stored_is_told_again(judge, submit):
+    one = submit()
+    assert one in judge.changes()
+    judge.reasons.forget()
+    assert one in judge.changes()
+
+
+def test_a_start_goes_on_from_what_is_stored(judge, submit, base, policy):
+    submit()
+    judge.store()
+    again = Judge(base, policy)
+    assert again.changes() == {}
+
+
+def test_a_pass_is_not_repeated_at_once(judge, submit):
+    submit()
+    judge.changes()
+    assert judge.reasons.look(judge.policy, judge.now + 1.0) is None
+
+
+def test_a_changed_configuration_is_judged_anew(judge, submit, policy):
+    one = submit(1, platforms=("el9",))
+    judge.store()
+    assert judge.stored() == {one: "director-has-not-decided"}
+    judge.policy = type(policy)(type(policy.config)(
+        **{name: getattr(policy.config, name) for name in policy.config.__slots__ if name != "tree"},
+        tree=type(policy.config.tree)(),
+    ))  # fmt: skip
+    judge.store()
+    assert judge.stored() == {one: "impossible"}
+
+
+def test_jobs_are_counted_by_reason_most_first(judge, submit, base):
+    submit(5), submit(7, cores=2), submit(2, platforms=("vax",))
+    judge.store()
+    found = waiting_by_reason(base.db)
+    rows = [(row.reason, row.verdict, row.detail, row.task_queues, row.jobs) for row in found.reasons]
+    assert rows == [
+        ("director-has-not-decided", "not now", "", 2, 12),
+        ("impossible", "never", "Platform", 1, 2),
+    ]
+    assert (found.at, found.facts_at) == (2_000.0, None)
+
+
+def test_a_pool_is_judged_by_its_requirements(judge, submit, decide):
+    wanted = '{"platform":["string",["el9"]]}'
+    pool = NewPool(id="p", requirements=wanted, vo="lab", queues=(("North", "cn", "short"),))
+    one = submit(1, pools=(pool,), submit_pool="p")
+    decide({SOUTH: (5, [])})
+    assert judge.store() == {one: (MainReason.NO_ROOM, "unknown")}

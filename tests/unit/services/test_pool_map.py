@@ -1,0 +1,199 @@
+"""Which SubmitPools a queue serves: as plain sets would say, however the map came about, in every thread."""
+
+from __future__ import annotations
+
+import threading
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from lodesman.services.pool_map import FEW_NEW, PoolMap
+from lodesman.store.engine import open_writer
+
+NAMES = "uvwxyz"
+PLACES = [(name, "ce", "q") for name in NAMES]
+Q = PLACES[0]
+
+
+def test_queues_and_pools_that_nobody_knows():
+    pools = PoolMap()
+    assert pools.of_queue(Q) == ()
+    assert pools.bit(Q) is None
+    assert pools.mask("a") is None
+    assert list(pools.known) == []
+    assert pools.any_pool() == 0
+
+
+def test_pools_come_in_order():
+    pools = PoolMap([("b", *Q), ("a", *Q), ("c", *PLACES[1])])
+    assert pools.of_queue(Q) == ("a", "b")
+    assert pools.known == {"a", "b", "c"}
+
+
+def test_what_a_queue_serves_is_one_object_until_it_changes():
+    pools = PoolMap([("a", *Q)])
+    first = pools.of_queue(Q)
+    assert pools.of_queue(Q) is first
+    pools.add("b", [PLACES[1]])
+    assert pools.of_queue(Q) is first
+    pools.add("c", [Q])
+    assert pools.of_queue(Q) == ("a", "c")
+
+
+def test_a_refresh_replaces_the_queues_of_the_pools_that_it_names():
+    pools = PoolMap([("a", *Q), ("b", *Q)])
+    before = pools.version
+    bit = pools.name_queue(PLACES[1])
+    pools.put({"a": 1 << bit, "c": 0})
+    assert (pools.of_queue(Q), pools.of_queue(PLACES[1])) == (("b",), ("a",))
+    assert pools.known == {"a", "b", "c"}
+    assert pools.version > before
+
+
+def test_bits_of_queues_that_are_gone_are_given_out_again_lowest_first():
+    pools = PoolMap()
+    assert [pools.name_queue(place) for place in PLACES[:4]] == [0, 1, 2, 3]
+    pools.forget_queue(PLACES[2])
+    pools.forget_queue(PLACES[0])
+    assert [pools.name_queue(place) for place in PLACES[3:]] == [3, 0, 2]
+    pools.forget_queue(PLACES[5])
+    pools.name_queue_again(PLACES[5], 2)
+    assert pools.name_queue(PLACES[0]) == 4
+
+
+@pytest.mark.parametrize("count", [1, FEW_NEW, FEW_NEW + 1, 12_000])
+def test_many_new_pools_at_once(count):
+    pools = PoolMap([("a", *Q)])
+    assert pools.of_queue(Q) == ("a",)
+    bit = pools.bit(Q)
+    new = {f"p{number:05}": (number % 2) << bit for number in range(count)}
+    for part in (dict(list(new.items())[: count // 2]), dict(list(new.items())[count // 2 :])):
+        pools.put(part)
+    assert pools.of_queue(Q) == ("a", *(pool for pool, mask in new.items() if mask))
+
+
+def test_a_map_of_a_database(tmp_path):
+    db = open_writer(tmp_path / "lode.db")
+    with db:
+        db.execute("INSERT INTO pool_queue VALUES (0, 'u', 'ce', 'q'), (9, 'v', 'ce', 'q')")
+        rows = [("a", b"\x01\x02"), ("b", b""), ("c", b"\x00\x02")]
+        db.executemany("INSERT INTO submit_pool_bits VALUES (?, 'vo', '{}', ?, 0, NULL)", rows)
+    pools = PoolMap.load(db)
+    assert (pools.of_queue(Q), pools.of_queue(PLACES[1])) == (("a",), ("a", "c"))
+    assert pools.known == {"a", "b", "c"}
+    assert [pools.name_queue(place) for place in PLACES[2:]] == [1, 2, 3, 4]
+    db.close()
+
+
+class Maps(RuleBasedStateMachine):
+    """The map and plain sets, side by side."""
+
+    def __init__(self):
+        super().__init__()
+        self.pools = PoolMap()
+        self.wanted: dict[str, set[str]] = {}
+        for place in PLACES:
+            self.pools.name_queue(place)
+
+    def mask(self, names):
+        return sum(1 << self.pools.bit((name, "ce", "q")) for name in names)
+
+    @rule(masks=st.dictionaries(st.sampled_from("abcdef"), st.frozensets(st.sampled_from(NAMES)), max_size=3))
+    def put(self, masks):
+        before = self.pools.version
+        self.pools.put({pool: self.mask(names) for pool, names in masks.items()})
+        self.wanted |= {pool: set(names) for pool, names in masks.items()}
+        assert self.pools.version > before
+
+    @rule(pool=st.sampled_from("abcdef"), names=st.frozensets(st.sampled_from(NAMES)))
+    def add(self, pool, names):
+        self.pools.add(pool, [(name, "ce", "q") for name in sorted(names)])
+        self.wanted.setdefault(pool, set()).update(names)
+
+    @rule(gone=st.frozensets(st.sampled_from("abcdefgh")))
+    def remove(self, gone):
+        self.pools.remove(gone)
+        for pool in gone:
+            self.wanted.pop(pool, None)
+
+    @rule(
+        masks=st.dictionaries(st.sampled_from("abcdef"), st.frozensets(st.sampled_from(NAMES)), max_size=3),
+        gone=st.frozensets(st.sampled_from("abcdef")),
+        look=st.booleans(),
+    )
+    def put_and_put_back(self, masks, gone, look):
+        put = self.pools.put({pool: self.mask(names) for pool, names in masks.items()})
+        removed = self.pools.remove(gone)
+        if look:
+            self.pools.of_queue(Q)
+        self.pools.put_back(removed)
+        self.pools.put_back(put)
+
+    @rule(name=st.sampled_from(NAMES))
+    def look(self, name):
+        found = self.pools.of_queue((name, "ce", "q"))
+        assert found == tuple(sorted(pool for pool, names in self.wanted.items() if name in names))
+
+    @invariant()
+    def the_same_pools(self):
+        assert self.pools.known == set(self.wanted)
+        union = set().union(*self.wanted.values())
+        assert self.pools.any_pool() == self.mask(union)
+
+
+Maps.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestMaps = Maps.TestCase
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.lists(st.sampled_from("xyz"), max_size=3)), max_size=8))
+def test_a_map_of_pools_is_the_same_however_it_came_about(adds):
+    wanted: dict[str, set[str]] = {}
+    pools = PoolMap([])
+    for pool, queues in adds:
+        pools.add(pool, [(queue, queue, queue) for queue in queues])
+        for queue in queues:
+            wanted.setdefault(queue, set()).add(pool)
+    for queue in "xyz":
+        assert pools.of_queue((queue, queue, queue)) == tuple(sorted(wanted.get(queue, ())))
+    assert pools.known == {pool for pool, _ in adds}
+
+
+def test_readers_see_each_state_after_the_one_before():
+    """A pool is never seen to come and go again while others only come."""
+    pools = PoolMap([("p00000", *Q)])
+    bit, seen, stop = pools.bit(Q), [], threading.Event()
+
+    def read():
+        while not stop.is_set():
+            seen.append(len(pools.of_queue(Q)))
+
+    readers = [threading.Thread(target=read) for _ in range(3)]
+    for reader in readers:
+        reader.start()
+    for number in range(1, 2_000):
+        pools.put({f"p{number:05}": 1 << bit})
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert len(pools.of_queue(Q)) == 2_000
+    assert all(1 <= count <= 2_000 for count in seen)
+
+
+def test_one_reader_sees_the_map_grow_only():
+    pools = PoolMap([("p00000", *Q)])
+    bit, seen, stop = pools.bit(Q), [], threading.Event()
+
+    def read():
+        while not stop.is_set():
+            seen.append(len(pools.of_queue(Q)))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for number in range(1, 3_000):
+        pools.put({f"p{number:05}": 1 << bit})
+    stop.set()
+    reader.join()
+    assert all(earlier <= later for earlier, later in pairwise(seen))

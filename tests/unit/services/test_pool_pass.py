@@ -1,0 +1,228 @@
+"""One evaluation of all SubmitPools and task queues: what differs from what is stored, and nothing else."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lodesman.jobs import JobSpec
+from lodesman.matching import canonical_requirements, submit_pool_id
+from lodesman.resources import load_resources
+from lodesman.services.policy import Policy
+from lodesman.services.pool_pass import (
+    Looker,
+    Picture,
+    QueueRow,
+    Renumbering,
+    difference,
+    evaluate,
+    judge,
+    unnamed,
+    wanted_of,
+)
+from lodesman.services.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
+from lodesman.store.submit_pools import PassRow, PoolRow, PoolState
+from lodesman.submission import Draft, optimize
+
+SHORT, LONG = ("North", "cn", "short"), ("South", "cs", "long")
+POLICY = Policy(
+    load_resources(
+        [
+            (
+                "sites.toml",
+                """
+[job_description]
+Software = "list"
+[site.North]
+VO = ["lab"]
+[site.North.ce.cn.queue.short]
+CPUTime = 1000
+Memory = 2000
+Software = ["root"]
+[site.South]
+VO = ["lab", "other"]
+[site.South.ce.cs.queue.long]
+CPUTime = 100000
+NumberOfProcessors = 8
+Software = ["root", "geant"]
+[site.South.ce.cs.queue.long.vo.other]
+Software = ["gate"]
+""",
+            )
+        ]
+    )
+)
+TYPES = POLICY.config.types
+
+
+NO_PASS, NOTHING_ASKED = PassRow(), PoolState(0, 0, 0)
+
+
+def pool(requirements, *, vo="lab", queues=0):
+    number = submit_pool_id(requirements, TYPES, vo)
+    return PoolRow(number, vo, canonical_requirements(requirements, TYPES), queues, 0.0, None)
+
+
+def picture(*pools, bits=None, queues=None, last=NO_PASS, state=NOTHING_ASKED):
+    found = {SHORT: 0, LONG: 1} if bits is None else bits
+    return Picture(last=last, state=state, pools=list(pools), bits=found, queues=queues or [])
+
+
+def draft(vo="lab", **fields):
+    spec = JobSpec(executable="x", **fields)
+    return optimize(Draft(spec=spec, owner="ann", group="g", vo=vo), POLICY.world(vo))
+
+
+@pytest.mark.parametrize(
+    ("requirements", "vo", "mask"),
+    [
+        ({"Software": "root"}, "lab", 0b11),
+        ({"Software": "geant"}, "lab", 0b10),
+        ({"Software": ["gate", "geant"]}, "other", 0b10),
+        ({"Software": "geant"}, "other", 0),
+        ({"Software": "root"}, "nobody", 0),
+        ({"Nothing": 1}, "lab", 0),
+    ],
+)
+def test_pools_are_evaluated_for_their_vo(requirements, vo, mask):
+    found = pool(requirements, vo=vo)
+    assert evaluate(POLICY, [found]) == {found.id: mask}
+
+
+def test_one_set_of_two_vos_is_two_pools():
+    assert pool({"Software": "root"}).id != pool({"Software": "root"}, vo="other").id
+
+
+def test_requirements_that_the_declared_types_cannot_read_any_more_have_no_queue():
+    row = PoolRow("req1:x", "lab", json.dumps({"memory": ["number", ["many"]]}), 3, 0.0, None)
+    assert evaluate(POLICY, [row]) == {"req1:x": 0}
+
+
+def test_only_what_changed_is_told():
+    same, other = pool({"Software": "root"}, queues=0b11), pool({"Software": "geant"}, queues=0b11)
+    now = picture(same, other, last=PassRow(7, 5.0, "c"), state=PoolState(3, 1, 9))
+    found = difference(POLICY, now, evaluate(POLICY, [same, other]), cause="interval")
+    assert found.masks == {other.id: "2"}
+    assert (found.previous, found.answers, found.pools, found.cause) == (7, 3, 2, "interval")
+    assert (found.config, found.gone) == (POLICY.digest, [])
+
+
+def test_stored_bits_are_not_those_of_the_configuration():
+    stored = picture(pool({"Software": "geant"}), bits={SHORT: 5, LONG: 3})
+    found = difference(POLICY, stored, evaluate(POLICY, stored.pools), cause="x")
+    assert list(found.masks.values()) == ["8"]
+
+
+def test_queues_that_are_configured_no_more_are_told():
+    old = ("Old", "c", "q")
+    stored = picture(pool({"Software": "root"}), bits={old: 0, SHORT: 1, LONG: 2})
+    found = difference(POLICY, stored, evaluate(POLICY, stored.pools), cause="x")
+    assert (found.gone, list(found.masks.values())) == ([old], ["6"])
+
+
+def test_queues_need_bits_only_if_there_are_pools():
+    assert unnamed(POLICY, picture(bits={})) == []
+    assert unnamed(POLICY, picture(pool({"Software": "root"}), bits={LONG: 0})) == [SHORT]
+
+
+@given(st.lists(st.integers(0, 40), unique=True, max_size=30), st.integers(0, 2**30 - 1))
+def test_bits_move_to_their_stored_numbers(numbers, mask):
+    mask &= (1 << len(numbers)) - 1
+    moved = Renumbering(numbers).of(mask)
+    assert moved == sum(1 << number for ordinal, number in enumerate(numbers) if mask >> ordinal & 1)
+
+
+@pytest.mark.parametrize(
+    ("stored", "runs"), [([0, 1, 2, 3], 1), ([4, 5, 0, 1], 2), ([], 0), ([3, 2, 1], 3), ([7], 1)]
+)
+def test_queues_that_follow_each_other_move_together(stored, runs):
+    assert len(Renumbering(stored)._runs) == runs
+
+
+def row(found, *, number=1, jobs=3, held=None):
+    return QueueRow(number, found.key, found.requirements, jobs, held)
+
+
+def judged(*rows):
+    pools = {
+        r.key.submit_pool: PoolRow(r.key.submit_pool, r.key.vo, r.requirements, 0, 0.0, None) for r in rows
+    }
+    pools.pop("", None)
+    now = picture(*pools.values(), queues=rows)
+    return judge(POLICY, now, evaluate(POLICY, now.pools))
+
+
+def test_a_task_queue_that_nothing_can_run_is_held_with_the_words_of_submission():
+    impossible = draft(cores=64)
+    assert judged(row(impossible)) == ([(1, impossible.never)], [])
+    wanting = draft(requirements={"Software": "none"})
+    assert judged(row(wanting)) == ([(1, wanting.never)], [])
+
+
+def test_a_task_queue_that_can_run_is_left_alone_or_released():
+    possible = draft(requirements={"Software": "root"}, norm_cpu_seconds=10)
+    assert judged(row(possible)) == ([], [])
+    hold, release = judged(row(possible, held="once"))
+    assert (hold, release) == ([], [(1, "North/cn/short can run it now (2 of 2 queues)")])
+
+
+def test_a_hold_is_told_again_only_if_it_reads_otherwise():
+    impossible = draft(cores=64)
+    assert judged(row(impossible, held=impossible.never)) == ([], [])
+    assert judged(row(impossible, held="older words")) == ([(1, impossible.never)], [])
+
+
+def test_a_held_task_queue_without_jobs_is_let_go():
+    assert judged(row(draft(cores=64), jobs=0, held="x")) == ([], [(1, "")])
+
+
+specs = st.fixed_dictionaries(
+    {
+        "cores": st.sampled_from([1, 8, 64]),
+        "norm_cpu_seconds": st.sampled_from([10, 5_000, 10**9]),
+        "memory_mb": st.sampled_from([0, 1_000, 3_000]),
+        "sites": st.sampled_from([(), ("North",), ("South",)]),
+        "requirements": st.sampled_from(
+            [{}, {"Software": "root"}, {"Software": "geant"}, {"Software": "none"}]
+        ),
+    }
+)
+
+
+@given(specs)
+def test_a_pass_judges_as_submission_does(fields):
+    found = draft(**fields)
+    assert judged(row(found)) == ([(1, found.never)] if found.never else [], [])
+    assert judged(row(found, held=found.never or "x"))[1] == (
+        [] if found.never else judged(row(found, held="x"))[1]
+    )
+
+
+def test_canonical_requirements_are_read_back():
+    assert wanted_of(canonical_requirements({"Memory": "4 GB", "Software": "b, a"}, TYPES)) == {
+        "memory": [4096], "software": ["a", "b"],
+    }  # fmt: skip
+    assert wanted_of("") == {}
+
+
+def test_a_picture_is_of_one_moment(base):
+    found = draft(requirements={"Software": "geant"})
+    new = NewPool(id=found.submit_pool, requirements=found.requirements, vo="lab", queues=(LONG,))
+    cohort = PreparedCohort(key=found.key, template="{}", expand=False, max_attempts=1, runs=((0, 4),))
+    looker = Looker(base.db)
+    assert looker.look() == picture(bits={})
+    base.do(Submit(base.live, PreparedSubmission(
+        owner="ann", group="g", vo="lab", name="", form="json", record="", members=None, count=4,
+        cohorts=(cohort,), pools=(new,), config="another",
+    )))  # fmt: skip
+    seen = looker.look()
+    assert [(p.id, p.vo, p.requirements, p.queues) for p in seen.pools] == [
+        (new.id, "lab", new.requirements, 1)
+    ]
+    assert seen.bits == {LONG: 0}
+    assert seen.queues == [QueueRow(1, found.key, found.requirements, 4, None)]
+    assert seen.state.is_due
+    assert looker.look().queues[0].key is seen.queues[0].key

@@ -1,0 +1,49 @@
+"""never, not now, now: what is unknown opens nothing, and the strongest fact gives the reason."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lodesman.services.pilot_book import Usable
+from lodesman.services.verdict import NEVER, NOT_NOW, NOW, VERDICTS, WHO, Facts, MainReason, judge
+
+
+def usable(idle=0, busy=0, coming=0):
+    return Usable(live=idle + busy + coming, idle=idle, busy=busy, coming=coming, draining=0, heard_at=None)
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        (Facts(eligible=0, open=3, usable=usable(idle=2)), MainReason.IMPOSSIBLE),
+        (Facts(eligible=3, open=None, usable=usable()), MainReason.NOT_DECIDED),
+        (Facts(eligible=1, open=2, usable=usable()), MainReason.NO_ROOM),
+        (Facts(eligible=3, open=2, usable=usable()), MainReason.PILOT_EXPECTED),
+        (Facts(eligible=1, open=0, usable=usable(coming=1)), MainReason.PILOT_COMING),
+        (Facts(eligible=1, open=None, usable=usable(busy=1, coming=1)), MainReason.PILOTS_BUSY),
+        (Facts(eligible=1, open=0, usable=usable(idle=1, busy=1)), MainReason.NEXT),
+    ],
+)
+def test_the_reason_is_what_stands_farthest_from_running(facts, reason):
+    assert judge(facts) is reason
+
+
+masks = st.integers(0, 15)
+counts = st.integers(0, 2)
+
+
+@given(masks, st.none() | masks, counts, counts, counts)
+def test_now_if_and_only_if_a_queue_and_a_pilot_or_room_for_one_are_there(eligible, room, idle, busy, coming):
+    facts = Facts(eligible=eligible, open=room, usable=usable(idle, busy, coming))
+    verdict = VERDICTS[judge(facts)]
+    pilot = bool(idle or busy or coming)
+    assert (verdict == NEVER) == (not eligible)
+    assert (verdict == NOW) == bool(eligible and (pilot or (room and eligible & room)))
+    assert verdict in (NEVER, NOT_NOW, NOW)
+
+
+def test_every_reason_has_a_verdict_and_somebody_who_can_change_it():
+    assert set(VERDICTS) == set(WHO) == set(MainReason)
+    assert all(WHO.values())
