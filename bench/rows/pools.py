@@ -20,9 +20,9 @@ from msgspec import convert
 from lodesman.resources import load_resources
 from lodesman.services.live import Live
 from lodesman.services.policy import Policy
-from lodesman.services.pool_keeper import PoolKeeper
-from lodesman.services.pool_pass import evaluate, wanted_of
-from lodesman.services.refresh import Difference, NameQueues, RefreshPools
+from lodesman.services.submit_pools.pool_keeper import PoolKeeper
+from lodesman.services.submit_pools.pool_pass import evaluate, wanted_of
+from lodesman.services.submit_pools.refresh import Difference, NameQueues, RefreshPools
 from lodesman.store.engine import open_reader, open_writer
 from lodesman.store.journal import Journal
 from lodesman.store.submit_pools import PoolRow

@@ -15,9 +15,9 @@ from bench.generator import Connection, LoadFault, encode
 from bench.stats import percentile
 
 from lodesman.resources import load_resources
-from lodesman.services.explain import explain_job
-from lodesman.services.picture import Picture
 from lodesman.services.policy import Policy
+from lodesman.services.why.explain import explain_job
+from lodesman.services.why.picture import Picture
 from lodesman.store.engine import open_reader
 from lodesman.store.views import find_job
 

@@ -25,10 +25,10 @@ from lodesman.services.accounts import INSERT_TOKEN, SCOPES, AddAccount, IssueTo
 from lodesman.services.claim import serve_parked
 from lodesman.services.direct import Director
 from lodesman.services.live import Live
-from lodesman.services.picture import Picture
 from lodesman.services.pilots import hash_token
 from lodesman.services.policy import Policy
 from lodesman.services.sandboxes import RegisterSandbox, Shelf
+from lodesman.services.why.picture import Picture
 from lodesman.store.engine import open_reader, open_writer
 from lodesman.store.journal import Transaction
 

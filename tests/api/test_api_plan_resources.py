@@ -13,7 +13,7 @@ from lodesman.errors import InvalidConfig
 from lodesman.resources import load_resources
 from lodesman.services.configuration import ConfigurationState
 from lodesman.services.policy import Policy
-from lodesman.services.pool_keeper import PoolKeeper
+from lodesman.services.submit_pools.pool_keeper import PoolKeeper
 
 HEAD = '[job_description]\nSoftware = "list"\n[group.physics]\nvo = "lab"\nshare = 3000\n[group.bio]\nvo = "lab"\n'
 NORTH = '[site.North]\nVO = ["lab"]\n[site.North.ce.cn.queue.short]\nCPUTime = 1000\nMemory = 2000\nSoftware = ["root"]\n'

@@ -11,7 +11,7 @@ import pytest
 from lodesman.resources import load_resources
 from lodesman.services.pilots import hash_token
 from lodesman.services.policy import Policy
-from lodesman.services.pool_keeper import PoolKeeper
+from lodesman.services.submit_pools.pool_keeper import PoolKeeper
 
 NORTH, SOUTH = ["North", "ce.north", "short"], ["South", "ce.south", "long"]
 MOVED = """

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lodesman.director import Breaker, BreakerState, QueueId
 from lodesman.resources import load_resources
 from lodesman.services.policy import Policy
-from lodesman.services.queue_gate import Gates
+from lodesman.services.why.queue_gate import Gates
 
 NORTH = {"site": "North", "ce": "ce.north", "queue": "short"}
 SOUTH = {"site": "South", "ce": "ce.south", "queue": "long"}

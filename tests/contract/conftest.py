@@ -10,11 +10,17 @@ from lodesman.matching import TaskQueueKey
 from lodesman.services.accounts import AddAccount, IssueToken
 from lodesman.services.claim import Claim, serve_parked
 from lodesman.services.control import Control
-from lodesman.services.forget import Forget, Old
+from lodesman.services.forgetting.forget import Forget, Old
+from lodesman.services.forgetting.retention import Retention
+from lodesman.services.forgetting.tidy import Tidy, Untidy
 from lodesman.services.live import Live
 from lodesman.services.pilots import EndPilot, Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
-from lodesman.services.pool_keeper import PoolKeeper
-from lodesman.services.refresh import (
+from lodesman.services.report import Report, TakeReports
+from lodesman.services.sandboxes import Shelf
+from lodesman.services.sessions import Free, PilotSession
+from lodesman.services.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
+from lodesman.services.submit_pools.pool_keeper import PoolKeeper
+from lodesman.services.submit_pools.refresh import (
     Cleaning,
     CleanPools,
     Difference,
@@ -23,12 +29,6 @@ from lodesman.services.refresh import (
     NameQueues,
     RefreshPools,
 )
-from lodesman.services.report import Report, TakeReports
-from lodesman.services.retention import Retention
-from lodesman.services.sandboxes import Shelf
-from lodesman.services.sessions import Free, PilotSession
-from lodesman.services.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
-from lodesman.services.tidy import Tidy, Untidy
 from lodesman.store import views
 from lodesman.store.engine import open_reader, open_writer
 from lodesman.store.journal import Journal

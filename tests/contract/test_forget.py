@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from lodesman.errors import NotFound
 from lodesman.jobs.states import TERMINAL
-from lodesman.services import forget, retention
-from lodesman.services.forget import Forget, Old
-from lodesman.services.retention import DAY
+from lodesman.services.forgetting import forget, retention
+from lodesman.services.forgetting.forget import Forget, Old
+from lodesman.services.forgetting.retention import DAY
 from lodesman.services.upkeep import ForgetIdleQueues, Reconcile
 from lodesman.store import views
 from lodesman.store.engine import only_row
@@ -124,12 +124,13 @@ def test_nothing_is_forgotten_if_jobs_are_kept_for_ever(house):
     assert house.state(1) == "Done"
 
 
+@pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("end", ["wait", "hold", "match", "run", "impossible"])
-def test_what_has_not_ended_stays_however_old_it_is(house, end):
+def test_what_has_not_ended_stays_however_old_it_is(house, end, count):
     pilot = house.pilot()
-    house.submit(held="no queue" if end == "impossible" else "")
+    house.submit(count, held="no queue" if end == "impossible" else "")
     if end == "hold":
-        house.control("hold", 1)
+        house.control("hold", 1, count)
     if end in ("match", "run"):
         (claimed,) = house.claim(pilot)
     if end == "run":
@@ -163,6 +164,26 @@ def test_a_job_that_came_back_meanwhile_is_not_forgotten(house):
     assert house.do(Forget(house.live, Old(before=before, jobs=[1]))).jobs == []
     assert house.state(1) == "Waiting"
     assert house.do(Reconcile(house.live)) == CLEAN
+
+
+def test_the_writer_looks_again_at_what_a_reader_found(house):
+    """What was named is not old, or its attempt still runs."""
+    pilot = house.pilot()
+    house.submit(3)
+    (claimed,) = house.claim(pilot)
+    house.control("kill", 1, 2)
+    later(house, KEEP + 1)
+    cohort = only_row(house.reader, "SELECT id FROM cohort")[0]
+    young = Old(before=1_000.0, jobs=[1], holes=[(cohort, 1)])
+    assert house.do(Forget(house.live, young)).jobs == []
+    assert house.state(2) == "Killed"
+    old = Old(before=house.clock, jobs=[1, 2, 3, 99], holes=[(cohort, 1), (cohort, 2)])
+    assert house.do(Forget(house.live, old)).jobs == []
+    assert [house.state(1), house.job(2), house.state(3)] == ["Killed", None, "Waiting"]
+    house.report(pilot, claimed, "Failed", cause="killed")
+    assert house.do(Forget(house.live, young)).jobs == []
+    assert house.do(Forget(house.live, old)).jobs == [(1, 1)]
+    assert house.do(Forget(house.live, old)).jobs == []
 
 
 def test_a_report_about_a_forgotten_job_changes_nothing(house):
@@ -341,20 +362,41 @@ def test_a_task_queue_stays_as_long_as_a_job_names_it(house):
 
 
 def test_a_task_queue_that_somebody_joined_meanwhile_stays(house):
-    house.submit()
-    house.control("kill", 1)
-    emptied = only_row(house.reader, "SELECT emptied_at FROM task_queue_count")[0]
+    def tried(emptied):
+        return house.do(Forget(house.live, Old(before=house.clock, queues=[(1, emptied)]))).queues
+
+    def emptied():
+        return only_row(house.reader, "SELECT emptied_at FROM task_queue_count")[0]
+
+    house.submit(2)
+    house.control("kill", 1, 2)
+    first = emptied()
     later(house, KEEP + 1)
-    assert (
-        house.do(Forget(house.live, Old(before=house.clock, queues=[(1, emptied)]))).queues == 0
-    )  # in the index
+    assert tried(first) == 0  # the index has it
     house.do(ForgetIdleQueues(house.live))
-    house.submit()
-    house.control("kill", 2)
+    house.submit(2)
+    assert tried(first) == 0
+    house.control("kill", 3, 4)
     house.clock += 1_000
     house.do(ForgetIdleQueues(house.live))
-    assert house.do(Forget(house.live, Old(before=house.clock, queues=[(1, emptied)]))).queues == 0
+    assert tried(first) == 0
     assert sizes(house, "task_queue") == {"task_queue": 1}
+    assert tried(emptied()) == 1
+
+
+def test_a_task_queue_that_was_emptied_before_a_restart_is_forgotten(house):
+    """Its counter follows from the attempts then, and the time from them, too."""
+    house.submit()
+    pilot = house.pilot()
+    house.clock += 60
+    run_one(house, pilot)
+    house.end_pilot(pilot)
+    house.restart()
+    assert house.reader.execute("SELECT waiting, emptied_at FROM task_queue_count").fetchall() == [
+        (0, 1_060.0)
+    ]
+    later(house, KEEP + 1)
+    assert forget_all(house)["task_queues"] == 1
 
 
 def test_a_task_queue_that_is_made_again_is_a_new_one(house):

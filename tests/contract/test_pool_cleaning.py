@@ -5,8 +5,8 @@ import pytest
 from lodesman.matching import canonical_requirements
 from lodesman.resources import load_resources
 from lodesman.services.policy import Policy
-from lodesman.services.refresh import Cleaning, CleanPools
 from lodesman.services.submit import NewPool
+from lodesman.services.submit_pools.refresh import Cleaning, CleanPools
 from lodesman.store import submit_pools
 
 S1 = ("S1", "ce", "q")

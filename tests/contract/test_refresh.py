@@ -9,8 +9,8 @@ from lodesman.matching import GroupShare, canonical_requirements
 from lodesman.resources import load_resources
 from lodesman.services.policy import Policy
 from lodesman.services.pool_map import KnownPools, PoolMap
-from lodesman.services.refresh import Difference, RefreshPools, SetShares
 from lodesman.services.submit import NewPool
+from lodesman.services.submit_pools.refresh import Difference, RefreshPools, SetShares
 from lodesman.store import submit_pools
 
 SITES = """

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from lodesman.errors import InvalidJob, TooLarge
-from lodesman.services.retention import DAY
+from lodesman.services.forgetting.retention import DAY
+from lodesman.services.forgetting.tidy import Tidy, Untidy
 from lodesman.services.sandboxes import RegisterSandbox, Shelf, uploaded_size, used_by
-from lodesman.services.tidy import Tidy, Untidy
 from lodesman.store.engine import only_row
 
 KEEP = 10.0
@@ -180,6 +180,11 @@ def test_marks_and_removals_are_checked_again(house, uploads):
     assert house.do(Tidy(Untidy(before=house.clock, mark=[key], remove=[key]))) == []
     assert uploaded_size(house.reader, "ann", sha, to_stay=True) == 4
     other = uploads.put("fresh")
+    marked = uploads.put("marked")
+    later(house, 1.1)
+    house.do(Tidy(Untidy(before=house.clock, mark=[("ann", marked)])))
+    assert house.do(Tidy(Untidy(before=house.clock - DAY, remove=[("ann", marked), ("ann", other)]))) == []
+    house.do(RegisterSandbox("ann", other, 5))
     house.do(Tidy(Untidy(before=house.clock - DAY, mark=[("ann", other)], unmark=[("ann", other)])))
     assert uploaded_size(house.reader, "ann", other, to_stay=True) == 5
 
@@ -224,7 +229,7 @@ def test_of_a_batch_each_job_keeps_its_own_files(house, uploads):
 
 
 def test_very_many_files_are_gone_through_in_portions(house, uploads, monkeypatch):
-    monkeypatch.setattr("lodesman.services.tidy.PORTION", 3)
+    monkeypatch.setattr("lodesman.services.forgetting.tidy.PORTION", 3)
     kept = [uploads.put(f"kept {n}") for n in range(4)]
     for n in range(10):
         uploads.put(f"gone {n}")
@@ -279,6 +284,31 @@ def test_what_a_killed_process_left_is_found(house, uploads):
     later(house, 1.1)
     assert uploads.tidy() == {"lost_files": 2}
     assert uploads.files() == sorted([kept.name, strange.name])
+
+
+def test_folders_of_outputs_that_can_hold_no_more_are_removed(house, uploads):
+    house.submit(2_500)
+    out = uploads.shelf.root / "out"
+    for job_id in (1, 1_001, 2_001):
+        uploads.output(job_id)
+    (out / "notes").mkdir()
+    pilot = house.pilot()
+    house.control("kill", 2_001, 2_500)
+    (claimed,) = house.claim(pilot)
+    house.control("kill", 2, 2_000)
+    later(house, KEEP + 1)
+    uploads.tidy()
+    assert sorted(path.name for path in out.iterdir()) == [
+        "0",
+        "2",
+        "notes",
+    ]  # the ids of 2 are not all given out
+    assert uploads.files() == ["1.1.tar.gz"]
+    house.report(pilot, claimed)
+    later(house, KEEP + 1)
+    uploads.tidy()
+    uploads.tidy()
+    assert sorted(path.name for path in out.iterdir()) == ["2", "notes"]
 
 
 def test_files_of_an_owner_whom_nobody_knows_are_found(house, uploads):

@@ -9,7 +9,7 @@ from lodesman.api.core import Core
 from lodesman.api.wire import Send, send_json
 from lodesman.errors import NotFound
 from lodesman.services.accounts import Principal
-from lodesman.services.forget import no_longer_known
+from lodesman.services.forgetting.forget import no_longer_known
 from lodesman.store import views
 
 LAST = """SELECT j.state, j.attempt, s.owner, s.grp, s.vo, a.pilot_id, a.tail, a.ended_at FROM job j

@@ -9,7 +9,7 @@ import apsw
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from lodesman.services.main_reasons import waiting_by_reason
+from lodesman.services.why.main_reasons import waiting_by_reason
 from lodesman.store import views
 from lodesman.store.engine import only_row
 

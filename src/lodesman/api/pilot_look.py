@@ -8,8 +8,8 @@ from msgspec import Struct
 from lodesman.api.core import Core
 from lodesman.api.wire import REPORT_BODY, Receive, Scope, Send, decode, read_body, send_json
 from lodesman.errors import NotFound
-from lodesman.services.pilot_now import LookAtPilot
 from lodesman.services.sessions import PilotSession
+from lodesman.services.why.pilot_now import LookAtPilot
 from lodesman.store import pilots
 
 

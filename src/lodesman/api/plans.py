@@ -27,12 +27,12 @@ from lodesman.errors import InvalidRequest, TooLarge, Unavailable
 from lodesman.resources import Fault, Source, load_resources
 from lodesman.services.accounts import Principal
 from lodesman.services.configuration import ConfigurationState
-from lodesman.services.picture import Picture
-from lodesman.services.plan_job import JobsWanted, plan_job
-from lodesman.services.plan_resources import plan_resources
-from lodesman.services.plan_shares import plan_shares
+from lodesman.services.plans.plan_job import JobsWanted, plan_job
+from lodesman.services.plans.plan_resources import plan_resources
+from lodesman.services.plans.plan_shares import plan_shares
+from lodesman.services.plans.scene import Scene
 from lodesman.services.policy import Policy
-from lodesman.services.scene import Scene
+from lodesman.services.why.picture import Picture
 from lodesman.store.engine import open_reader
 
 PLAN_BODY = 16 << 20

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from lodesman.api.auth import need_user
 from lodesman.errors import InvalidRequest, NotFound
 from lodesman.services.accounts import Principal
-from lodesman.services.pool_lists import list_pools, show_pool
+from lodesman.services.submit_pools.pool_lists import list_pools, show_pool
 
 if TYPE_CHECKING:
     from lodesman.api.read_side import ReadSide

@@ -14,11 +14,11 @@ from lodesman.errors import NotFound
 from lodesman.services import sandboxes
 from lodesman.services.accounts import Principal, find_principal
 from lodesman.services.configuration import ConfigurationState
-from lodesman.services.forget import no_longer_known
+from lodesman.services.forgetting.forget import no_longer_known
 from lodesman.services.names import MemberNames
-from lodesman.services.picture import Picture
 from lodesman.services.policy import Policy
-from lodesman.services.queue_gate import Gates
+from lodesman.services.why.picture import Picture
+from lodesman.services.why.queue_gate import Gates
 from lodesman.store import views
 
 

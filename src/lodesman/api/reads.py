@@ -30,11 +30,11 @@ from lodesman.resources import NodePath
 from lodesman.services import sandboxes
 from lodesman.services.accounts import Principal
 from lodesman.services.director_log import last_iteration
-from lodesman.services.explain import explain_job
-from lodesman.services.main_reasons import waiting_by_reason
 from lodesman.services.origins import exact_node, find_node, show_node
 from lodesman.services.sites import list_queues, list_sites
 from lodesman.services.standing import standing
+from lodesman.services.why.explain import explain_job
+from lodesman.services.why.main_reasons import waiting_by_reason
 from lodesman.store import views
 from lodesman.store.job_lists import JobQuery, list_jobs
 

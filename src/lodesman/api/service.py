@@ -24,12 +24,12 @@ from lodesman.api.wire import (
     send_json,
 )
 from lodesman.services.director_log import StoreIteration
-from lodesman.services.forget import Forget, Old
-from lodesman.services.main_reasons import StoreReasons
+from lodesman.services.forgetting.forget import Forget, Old
+from lodesman.services.forgetting.tidy import Tidy, Untidy
 from lodesman.services.pilots import EndPilot, NewPilot, PilotSubmitted, PreparePilots
 from lodesman.services.sandboxes import RegisterSandbox
-from lodesman.services.tidy import Tidy, Untidy
 from lodesman.services.upkeep import ForgetIdleQueues, Reconcile
+from lodesman.services.why.main_reasons import StoreReasons
 from lodesman.store.pilots import PilotState
 
 

@@ -24,7 +24,7 @@ from lodesman.api.wire import (
 from lodesman.errors import Forbidden, TooLarge, Unauthorized
 from lodesman.services.accounts import JOINING, Principal, find_joining
 from lodesman.services.pool_map import Place
-from lodesman.services.refresh import (
+from lodesman.services.submit_pools.refresh import (
     Cleaning,
     CleanPools,
     Difference,

@@ -17,13 +17,13 @@ from lodesman.director import QueueId as CEQueueId
 from lodesman.errors import InvalidRequest, NotFound
 from lodesman.resources import QueueId
 from lodesman.services.candidates import OwnQueue, own_queues
-from lodesman.services.explain_pilot import PilotCase, explain_ended, explain_pilot
-from lodesman.services.explain_queue import explain_queue
 from lodesman.services.origins import find_node
-from lodesman.services.pilot_now import PilotNow
-from lodesman.services.pilot_verdict import PilotFacts, read_pilot
-from lodesman.services.queue_case import find_offer, look_at_queue
-from lodesman.services.queue_gate import Gate
+from lodesman.services.why.explain_pilot import PilotCase, explain_ended, explain_pilot
+from lodesman.services.why.explain_queue import explain_queue
+from lodesman.services.why.pilot_now import PilotNow
+from lodesman.services.why.pilot_verdict import PilotFacts, read_pilot
+from lodesman.services.why.queue_case import find_offer, look_at_queue
+from lodesman.services.why.queue_gate import Gate
 from lodesman.store.pilots import PilotState
 
 OWN = """SELECT state, coalesce(submitted_at, created_at) FROM pilot

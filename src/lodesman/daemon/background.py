@@ -37,14 +37,14 @@ from lodesman.pilot.package import build_pilot
 from lodesman.resources import QueueId, effective_params
 from lodesman.services.census import Census
 from lodesman.services.direct import Director
+from lodesman.services.forgetting.retention import Retention
 from lodesman.services.launch import PilotHabits, SubmissionPools
-from lodesman.services.main_reasons import MainReasons
-from lodesman.services.picture import Picture
 from lodesman.services.policy import Policy
-from lodesman.services.pool_keeper import PoolKeeper
-from lodesman.services.queue_gate import Gates
-from lodesman.services.retention import Retention
 from lodesman.services.sandboxes import Shelf
+from lodesman.services.submit_pools.pool_keeper import PoolKeeper
+from lodesman.services.why.main_reasons import MainReasons
+from lodesman.services.why.picture import Picture
+from lodesman.services.why.queue_gate import Gates
 from lodesman.store.engine import open_reader
 
 log = logging.getLogger(__name__)

@@ -32,7 +32,7 @@ from lodesman.services.claim import serve_parked
 from lodesman.services.live import Live
 from lodesman.services.pilots import EndPilot, SeenPilots
 from lodesman.services.policy import Policy
-from lodesman.services.refresh import SetShares
+from lodesman.services.submit_pools.refresh import SetShares
 from lodesman.store.checkpoint import Checkpointer
 from lodesman.store.engine import lock_database, open_writer
 from lodesman.store.pilots import PilotState

@@ -12,7 +12,7 @@ from typing import Any
 
 from lodesman.errors import InvalidRequest, NotFound
 from lodesman.jobs.states import ACTIVE, JobState, may_move
-from lodesman.services.forget import no_longer_known
+from lodesman.services.forgetting.forget import no_longer_known
 from lodesman.services.live import Live
 from lodesman.store import cohorts, jobs
 from lodesman.store.journal import Transaction

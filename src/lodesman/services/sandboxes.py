@@ -92,7 +92,8 @@ def need_all(tx: Transaction, owner: str, inputs: Sequence[str]) -> None:
 
 def use(tx: Transaction, owner: str, inputs: Sequence[str], submission: int) -> None:
     """A submission names these files: they stay as long as it does."""
-    tx.later_many(USE, [(owner, sha256, submission) for sha256 in inputs])
+    if inputs:
+        tx.later_many(USE, [(owner, sha256, submission) for sha256 in inputs])
 
 
 class Shelf:

@@ -27,7 +27,7 @@ REPLAY_CURSORS = """UPDATE cohort SET cursor = max(cohort.cursor, r.reached) FRO
 WHERE r.cohort_id = cohort.id"""
 REPLAYED = """UPDATE task_queue_count SET as_of = max(as_of, (SELECT coalesce(max(id), 0) FROM attempt))
 WHERE tq_id IN (SELECT tq_id FROM attempt WHERE id > (SELECT claims_at FROM leadership))"""
-# Never back: the newest attempts may have been forgotten (services.forget).
+# Never back: the newest attempts may have been forgotten (services.forgetting.forget).
 CAUGHT_UP = "UPDATE leadership SET claims_at = max(claims_at, (SELECT coalesce(max(id), 0) FROM attempt))"
 
 WRITE_AFTER = 2_000

@@ -18,9 +18,10 @@ LESS_USED = "UPDATE sandbox_usage SET files = files - 1, bytes = bytes - ? WHERE
 DROP = f"""DELETE FROM sandbox_use WHERE (owner, sha256, submission_id) IN (SELECT owner, sha256, submission_id
 FROM sandbox_use WHERE submission_id IN {GIVEN} LIMIT ?)"""
 DROP_SOME = f"DELETE FROM sandbox_use WHERE submission_id = ? AND sha256 IN {GIVEN}"
-# Of some files and jobs, those that are known.
+# Of some files and jobs, those that are known; whether there is any job in a range.
 KNOWN_FILES = f"SELECT sha256 FROM sandbox WHERE owner = ? AND sha256 IN {GIVEN}"
 KNOWN_JOBS = f"SELECT id FROM job WHERE id IN {GIVEN}"
+ANY_JOB = "SELECT 1 FROM job WHERE id BETWEEN ? AND ? LIMIT 1"
 OWNERS = "SELECT owner FROM sandbox_usage"
 NAMED_BY = "SELECT sha256 FROM sandbox_use WHERE submission_id = ?"
 BODIES = """SELECT t.body FROM submission s JOIN template t ON t.id BETWEEN s.first_template AND s.last_template

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from lodesman.director import QueueId
-from lodesman.services.main_reasons import MainReasons, StoreReasons, waiting_by_reason
-from lodesman.services.picture import Picture
 from lodesman.services.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
-from lodesman.services.verdict import MainReason
+from lodesman.services.why.main_reasons import MainReasons, StoreReasons, waiting_by_reason
+from lodesman.services.why.picture import Picture
+from lodesman.services.why.verdict import MainReason
 
 NORTH, SOUTH = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")
 PLAN = {"row_fields": ["tq_id"], "rows": [], "asks": [], "no_pool": [], "plan": {}}

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lodesman.matching import fits
-from lodesman.services.pilot_book import NO_POOLS, WHOLE, PilotBook
 from lodesman.services.sessions import PilotSession
+from lodesman.services.why.pilot_book import NO_POOLS, WHOLE, PilotBook
 from lodesman.store import pilots
 
 OFFER = '{{"platforms":["{platform}"],"tags":[],"cores":{cores},"memory_mb":0,"norm_cpu_seconds":0}}'

@@ -12,7 +12,8 @@ from lodesman.jobs import JobSpec
 from lodesman.matching import canonical_requirements, submit_pool_id
 from lodesman.resources import load_resources
 from lodesman.services.policy import Policy
-from lodesman.services.pool_pass import (
+from lodesman.services.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
+from lodesman.services.submit_pools.pool_pass import (
     Looker,
     Picture,
     QueueRow,
@@ -23,7 +24,6 @@ from lodesman.services.pool_pass import (
     unnamed,
     wanted_of,
 )
-from lodesman.services.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.store.submit_pools import PassRow, PoolRow, PoolState
 from lodesman.submission import Draft, optimize
 
@@ -99,6 +99,19 @@ def test_one_set_of_two_vos_is_two_pools():
 def test_requirements_that_the_declared_types_cannot_read_any_more_have_no_queue():
     row = PoolRow("req1:x", "lab", json.dumps({"memory": ["number", ["many"]]}), 3, 0.0, None)
     assert evaluate(POLICY, [row]) == {"req1:x": 0}
+
+
+@pytest.mark.parametrize("text", ["", "x", "[]", '{"a": 1'])
+def test_a_text_that_is_no_set_of_requirements_has_no_queue(text):
+    assert evaluate(POLICY, [PoolRow("req1:x", "lab", text, 3, 0.0, None)]) == {"req1:x": 0}
+
+
+def test_sets_are_evaluated_alike_one_by_one_and_together():
+    sets = [{"Software": "root"}, {"Software": "geant", "NumberOfProcessors": 4}, {"NumberOfProcessors": 4},
+            {"CPUTime": 10, "Software": "geant"}, {"CPUTime": 10, "Nothing": 1}]  # fmt: skip
+    rows = [pool(wanted) for wanted in sets]
+    table = POLICY.world("lab").table
+    assert list(evaluate(POLICY, rows).values()) == [table.eligible_mask(wanted) for wanted in sets]
 
 
 def test_only_what_changed_is_told():

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.services import position as module
 from lodesman.services.claim import Claim
 from lodesman.services.control import Control
 from lodesman.services.pilots import NewPilot, PreparePilots
-from lodesman.services.position import position
 from lodesman.services.sessions import Free, PilotSession
 from lodesman.services.submit import PreparedCohort, PreparedSubmission, Submit
+from lodesman.services.why import position as module
+from lodesman.services.why.position import position
 from lodesman.store import pilots
 
 

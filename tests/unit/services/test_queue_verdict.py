@@ -19,11 +19,11 @@ from lodesman.director.floor import QueueGates, room_of
 from lodesman.resources import load_resources
 from lodesman.services.candidates import OwnQueue
 from lodesman.services.direct import Director
-from lodesman.services.picture import Iteration
 from lodesman.services.policy import Policy
-from lodesman.services.queue_case import find_offer
-from lodesman.services.queue_gate import Gates
-from lodesman.services.queue_verdict import (
+from lodesman.services.why.picture import Iteration
+from lodesman.services.why.queue_case import find_offer
+from lodesman.services.why.queue_gate import Gates
+from lodesman.services.why.queue_verdict import (
     VERDICTS,
     WANTED,
     WHO,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.resources import QueueTable, load_resources
-from lodesman.services.resource_changes import QueueMap, changed_groups, changed_queues, changed_types
+from lodesman.services.plans.resource_changes import QueueMap, changed_groups, changed_queues, changed_types
 
 
 def config(*texts):

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.services.pilot_book import Usable
-from lodesman.services.verdict import NEVER, NOT_NOW, NOW, VERDICTS, WHO, Facts, MainReason, judge
+from lodesman.services.why.pilot_book import Usable
+from lodesman.services.why.verdict import NEVER, NOT_NOW, NOW, VERDICTS, WHO, Facts, MainReason, judge
 
 
 def usable(idle=0, busy=0, coming=0):

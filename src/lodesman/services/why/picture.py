@@ -20,9 +20,9 @@ import msgspec
 from lodesman.director import QueueId, story
 from lodesman.matching import ResourceRequest
 from lodesman.services.known_queues import KnownQueues, Waiting
-from lodesman.services.pilot_book import PilotBook
 from lodesman.services.pool_map import KnownPools, Place, PoolMap
 from lodesman.services.survey import ALL, Survey
+from lodesman.services.why.pilot_book import PilotBook
 from lodesman.submission import World
 
 LEAST_SECONDS: Final = 1.0

@@ -17,9 +17,9 @@ import msgspec
 
 from lodesman.matching import TaskQueueKey
 from lodesman.resources import QueueId, bits
-from lodesman.services.picture import Iteration, Picture
 from lodesman.services.policy import Policy
-from lodesman.services.verdict import VERDICTS, Facts, MainReason, judge
+from lodesman.services.why.picture import Iteration, Picture
+from lodesman.services.why.verdict import VERDICTS, Facts, MainReason, judge
 from lodesman.store.journal import Transaction
 from lodesman.submission import Obstacles, World, find_obstacles
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from lodesman.services.pilot_book import Usable
+from lodesman.services.why.pilot_book import Usable
 
 NEVER, NOT_NOW, NOW = "never", "not now", "now"
 

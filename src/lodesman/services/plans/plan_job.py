@@ -17,14 +17,14 @@ from lodesman.errors import Impossible
 from lodesman.jobs import JobState, Notice
 from lodesman.matching import TaskQueueKey, key_to_json
 from lodesman.services.accounts import Principal
-from lodesman.services.explain import Newcomer, explain_newcomer, judge_newcomer
+from lodesman.services.plans.scene import Scene
 from lodesman.services.policy import Policy
-from lodesman.services.pool_pass import wanted_of
-from lodesman.services.position import position
 from lodesman.services.prepare import prepare
-from lodesman.services.scene import Scene
 from lodesman.services.submit import NewPool, PreparedSubmission
-from lodesman.services.verdict import NEVER, NOT_NOW, NOW, VERDICTS
+from lodesman.services.submit_pools.pool_pass import wanted_of
+from lodesman.services.why.explain import Newcomer, explain_newcomer, judge_newcomer
+from lodesman.services.why.position import position
+from lodesman.services.why.verdict import NEVER, NOT_NOW, NOW, VERDICTS
 
 MOST_COHORTS: Final = 100
 MOST_RUNS: Final = 20

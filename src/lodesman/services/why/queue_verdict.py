@@ -14,8 +14,8 @@ from typing import Final
 
 from lodesman.director.clamps import ClampName
 from lodesman.matching import QueueOffer, Reason, TaskQueueKey
-from lodesman.services.picture import Iteration
-from lodesman.services.verdict import NEVER, NOT_NOW, NOW
+from lodesman.services.why.picture import Iteration
+from lodesman.services.why.verdict import NEVER, NOT_NOW, NOW
 
 
 class QueueReason(StrEnum):

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lodesman.resources import ResourceConfig
+from lodesman.services.plans.resource_changes import QueueMap, changed_groups, changed_queues, changed_types
+from lodesman.services.plans.scene import Scene
 from lodesman.services.policy import Policy
-from lodesman.services.pool_pass import Looker, Picture, QueueRow, evaluate, judge
-from lodesman.services.resource_changes import QueueMap, changed_groups, changed_queues, changed_types
-from lodesman.services.scene import Scene
+from lodesman.services.submit_pools.pool_pass import Looker, Picture, QueueRow, evaluate, judge
 from lodesman.submission import possible_queues
 
 OFTEN: Final = 256

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 import apsw
 
 from lodesman.services.sandboxes import Shelf
-from lodesman.store import inputs
+from lodesman.store import inputs, views
 from lodesman.store.forget import keys_of
 
 OUTPUT = re.compile(r"([0-9]{1,18})\.[0-9]{1,9}\.tar\.gz")
@@ -32,6 +33,7 @@ def sweep_shelf(db: apsw.Connection, shelf: Shelf, before: float) -> Iterator[in
             for name in unknown:
                 (folder / name).unlink(missing_ok=True)
             yield len(unknown) + _remove_parts(shelf, folder, names, before)
+        _remove_if_over(db, folder)
     for folder in _folders(shelf.root / "in"):
         for names in _portions(folder):
             files = keys_of([name for name in names if INPUT.fullmatch(name)])
@@ -41,6 +43,16 @@ def sweep_shelf(db: apsw.Connection, shelf: Shelf, before: float) -> Iterator[in
             lost = [folder / n for n in names if INPUT.fullmatch(n) and n not in known_files]
             gone = sum(shelf.remove_older(path, before) for path in lost)
             yield gone + _remove_parts(shelf, folder, names, before)
+
+
+def _remove_if_over(db: apsw.Connection, folder: Path) -> None:
+    """Remove an empty folder of outputs if none can come any more: all its ids were given out, and no job is left."""
+    if not folder.name.isdecimal() or len(folder.name) > 15:
+        return
+    first, last = int(folder.name) * 1_000, int(folder.name) * 1_000 + 999
+    if views.was_given_out(db, last) and not db.execute(inputs.ANY_JOB, (first, last)).fetchone():
+        with contextlib.suppress(OSError):  # it is not empty
+            folder.rmdir()
 
 
 def _known_jobs(db: apsw.Connection, names: list[str]) -> set[int]:

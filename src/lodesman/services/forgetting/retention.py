@@ -18,10 +18,10 @@ from typing import Any
 import apsw
 import msgspec
 
-from lodesman.services.forget import Forgotten, Old, portions
+from lodesman.services.forgetting.forget import Forgotten, Old, portions
+from lodesman.services.forgetting.shelf_sweep import sweep_shelf
+from lodesman.services.forgetting.tidy import Untidy, look_for_untidy
 from lodesman.services.sandboxes import Shelf
-from lodesman.services.shelf_sweep import sweep_shelf
-from lodesman.services.tidy import Untidy, look_for_untidy
 from lodesman.store import inputs, old
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """What the writer does with a changed configuration: shares, SubmitPools, and task queues that nothing can run.
 
-SubmitPools are evaluated outside the writer (`services.pool_pass`). It is given the difference, with the pass that this
-was a difference to: a pass that came between, or another configuration, refuses it.
+SubmitPools are evaluated outside the writer (`pool_pass`). It is given the difference, with the pass that this was a
+difference to: a pass that came between, or another configuration, refuses it.
 """
 
 from __future__ import annotations

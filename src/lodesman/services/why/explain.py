@@ -17,11 +17,11 @@ import msgspec
 from lodesman.jobs import JobState
 from lodesman.matching import TaskQueueKey, key_from_json
 from lodesman.resources import bits
-from lodesman.services.picture import Picture
-from lodesman.services.pilot_book import Place, Usable
 from lodesman.services.policy import Policy
-from lodesman.services.position import position
-from lodesman.services.verdict import VERDICTS, WHO, Facts, MainReason, judge
+from lodesman.services.why.picture import Picture
+from lodesman.services.why.pilot_book import Place, Usable
+from lodesman.services.why.position import position
+from lodesman.services.why.verdict import VERDICTS, WHO, Facts, MainReason, judge
 from lodesman.store.engine import only_row
 from lodesman.submission import Obstacles, find_obstacles, never_text
 

@@ -14,12 +14,12 @@ import msgspec
 
 from lodesman.matching import ANY
 from lodesman.services.live import IMPOSSIBLE
-from lodesman.services.pilot_now import PilotNow
-from lodesman.services.pilot_verdict import WHO, PilotFacts, PilotVerdict, judge_pilot
 from lodesman.services.policy import Policy
 from lodesman.services.sessions import UNLIMITED, Free
-from lodesman.services.step import amount, counted, since, span, step
 from lodesman.services.survey import Survey
+from lodesman.services.why.pilot_now import PilotNow
+from lodesman.services.why.pilot_verdict import WHO, PilotFacts, PilotVerdict, judge_pilot
+from lodesman.services.why.step import amount, counted, since, span, step
 from lodesman.store.pilots import PilotRow, PilotState
 
 SHOWN: Final = 5

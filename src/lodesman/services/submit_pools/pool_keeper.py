@@ -16,8 +16,8 @@ from msgspec.structs import asdict, replace
 
 from lodesman.errors import Conflict
 from lodesman.services.policy import Policy
-from lodesman.services.pool_pass import Looker, Picture, difference, evaluate, judge, unnamed
-from lodesman.services.refresh import Cleaning, Judgement
+from lodesman.services.submit_pools.pool_pass import Looker, Picture, difference, evaluate, judge, unnamed
+from lodesman.services.submit_pools.refresh import Cleaning, Judgement
 from lodesman.store import submit_pools
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """The evaluation of all SubmitPools and task queues against the configuration, by bitsets, outside the writer.
 
 RFC #7: the mapping of SubmitPools to queues is refreshed at regular intervals. What is found is a difference to one
-consistent picture of the database; `services.refresh` takes it, or refuses it if that picture is old.
+consistent picture of the database; `services.submit_pools.refresh` takes it, or refuses it if that picture is old.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lodesman.matching import TaskQueueKey, key_from_json
 from lodesman.resources import QueueTable, bits
 from lodesman.services.policy import Policy
 from lodesman.services.pool_map import Place
-from lodesman.services.refresh import Difference, Holds
+from lodesman.services.submit_pools.refresh import Difference, Holds
 from lodesman.store import submit_pools
 from lodesman.store.submit_pools import PassRow, PoolRow, PoolState
 from lodesman.submission import World, find_obstacles, never_text, possible_queues
@@ -121,10 +121,14 @@ class _Evaluator:
         self._known: dict[tuple[str, bytes], int] = {}
 
     def mask(self, requirements: str) -> int:
-        """The queues that fulfil all of them."""
+        """The queues that fulfil all of them; none if the text is no set of Requirements."""
         mask = self._table.open_to_vo
         known = self._known
-        for name, raw in REQUIREMENTS.decode(requirements).items():
+        try:
+            found = REQUIREMENTS.decode(requirements)
+        except msgspec.DecodeError:
+            return 0
+        for name, raw in found.items():
             key = name, bytes(raw)
             one = known.get(key)
             if one is None:

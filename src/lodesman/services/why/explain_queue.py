@@ -13,8 +13,8 @@ from lodesman.director.clamps import ClampName
 from lodesman.matching import QueueOffer
 from lodesman.resources import NodePath, describe
 from lodesman.services.origins import show_node
-from lodesman.services.queue_case import LOOKED_AT, QueueCase
-from lodesman.services.queue_verdict import (
+from lodesman.services.why.queue_case import LOOKED_AT, QueueCase
+from lodesman.services.why.queue_verdict import (
     VERDICTS,
     WANTED,
     WHO,
@@ -23,7 +23,7 @@ from lodesman.services.queue_verdict import (
     capped_at_zero,
     least_job_refused,
 )
-from lodesman.services.step import counted, span, step
+from lodesman.services.why.step import counted, span, step
 
 SHOWN: Final = 5
 PLAIN: Final = {

@@ -1,4 +1,4 @@
-"""Forgetting, as the writer does it: in small portions, each checked again (`services.retention` finds what is old)."""
+"""Forgetting, as the writer does it: in small portions, each checked again (`retention` finds what is old)."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import apsw
 
-from lodesman.services.picture import Picture
 from lodesman.services.policy import Policy
+from lodesman.services.why.picture import Picture
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

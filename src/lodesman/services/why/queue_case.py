@@ -11,12 +11,12 @@ import apsw
 
 from lodesman.matching import QueueOffer
 from lodesman.resources import AccessDenied, NodePath, QueueId, access_refusal, params_of
-from lodesman.services.picture import Picture
 from lodesman.services.policy import Policy
-from lodesman.services.queue_gate import Gate
-from lodesman.services.queue_verdict import Demand, QueueFacts, QueueReason, demands, judge_queue
-from lodesman.services.step import since
 from lodesman.services.survey import SENDABLE, Survey
+from lodesman.services.why.picture import Picture
+from lodesman.services.why.queue_gate import Gate
+from lodesman.services.why.queue_verdict import Demand, QueueFacts, QueueReason, demands, judge_queue
+from lodesman.services.why.step import since
 
 LOOKED_AT: Final = 10_000
 LATELY: Final = 5

@@ -10,7 +10,7 @@ import apsw
 
 from lodesman.errors import NotFound
 from lodesman.matching import TaskQueueKey, key_from_json
-from lodesman.services.pilot_now import PilotNow
+from lodesman.services.why.pilot_now import PilotNow
 from lodesman.store import pilots
 from lodesman.store.pilots import PILOT_ENDED, PilotRow, PilotState
 

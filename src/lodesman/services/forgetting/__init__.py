@@ -1,0 +1,1 @@
+"""What ended long ago, and what nobody needs any more, is forgotten."""
