@@ -289,6 +289,8 @@ def _summary(case: _Case, reason: MainReason) -> str:
             text = never_text(found)
             return f"{text[0].upper()}{text[1:]}."
         case MainReason.HELD:
+            if case.job.get("held_by") == "impossible":
+                return f"{queues} now; the next pass over the configuration releases it."
             return f"It is held: {case.job['reason']}. Release it to let it run."
         case MainReason.NOT_DECIDED:
             return f"{queues}, but no pilot is there and the director has not decided anything yet."
