@@ -216,7 +216,9 @@ def list_reasons(session: Session, /) -> None:
     ]  # fmt: skip
     _show(columns, rows, "No job waits.")
     if found["at"] is not None:
-        note(f"Judged {age(found['at'], now)} ago, by facts of {age(found['facts_at'], now)} ago.")
+        facts = found["facts_at"]
+        known = "some facts are not known yet" if facts is None else f"by facts of {age(facts, now)} ago"
+        note(f"Judged {age(found['at'], now)} ago, {known}.")
 
 
 def conditions(key: Mapping[str, Any]) -> str:
