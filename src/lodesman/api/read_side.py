@@ -39,8 +39,8 @@ class ReadSide:
     gates: Gates | None = None
     # What the input files of one user may take in all; 0: no limit.
     quota_bytes: int = 0
-    # How many times its rest a picture may be old before a request makes it anew.
-    patience: float = 5.0
+    # Of its rest, after which a request makes the picture anew; nobody may ask for long, and then it rests.
+    patience: float = 0.2
     configuration: Callable[[], ConfigurationState] = ConfigurationState
     names: MemberNames = field(init=False)
 

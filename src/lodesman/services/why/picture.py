@@ -25,7 +25,7 @@ from lodesman.services.survey import ALL, Survey
 from lodesman.services.why.pilot_book import PilotBook
 from lodesman.submission import World
 
-LEAST_SECONDS: Final = 1.0
+LEAST_SECONDS: Final = 0.1
 REST: Final = 200.0  # a look that took a second is not repeated for so many
 AFTER = "SELECT id, at, plan FROM director_iteration WHERE id > ? ORDER BY id DESC LIMIT 1"
 
