@@ -21,6 +21,8 @@ from lodesman.services.why.picture import Picture
 from lodesman.services.why.queue_gate import Gates
 from lodesman.store import views
 
+STALE = 5.0
+
 
 @dataclass(slots=True)
 class ReadSide:
@@ -39,7 +41,7 @@ class ReadSide:
     gates: Gates | None = None
     # What the input files of one user may take in all; 0: no limit.
     quota_bytes: int = 0
-    # Of its rest, after which a request makes the picture anew; nobody may ask for long, and then it rests.
+    # Of the rest of a picture, after which a request makes a cheap one anew.
     patience: float = 0.2
     configuration: Callable[[], ConfigurationState] = ConfigurationState
     names: MemberNames = field(init=False)
@@ -48,8 +50,11 @@ class ReadSide:
         self.names = MemberNames(self.db)
 
     def look(self) -> Picture:
-        """The picture of the world. Somebody keeps it fresh beside the requests; if nobody does, it is made here."""
-        self.picture.look(self.clock(), patience=self.patience)
+        """The picture of the world. Somebody keeps it fresh beside the requests; a request waits for a cheap look only,
+        unless nobody has looked for long.
+        """
+        patience = self.patience if self.picture.is_cheap else STALE
+        self.picture.look(self.clock(), patience=patience)
         return self.picture
 
     def who(self, request: Request) -> Principal:

@@ -7,6 +7,7 @@ finds in the database and in the pilots' directories.
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import random
@@ -53,6 +54,7 @@ BACKEND_SECONDS = 0.5
 CENSUS_SECONDS = 2.0
 RECONCILE_SECONDS = 300.0
 PICTURE_SECONDS = 0.5
+GC_THRESHOLDS = (20_000, 20, 50)
 REASON_SECONDS = 2.0
 PURGE_SECONDS = 600.0
 RETENTION_SECONDS = 1.0
@@ -196,6 +198,10 @@ class Background:
 
     async def run(self) -> None:
         """Serve and work until SIGTERM, or until the hot process is gone."""
+        # What was loaded stays: a collection that walks through it all would stop every answer.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*GC_THRESHOLDS)
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

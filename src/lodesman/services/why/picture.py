@@ -26,6 +26,7 @@ from lodesman.services.why.pilot_book import PilotBook
 from lodesman.submission import World
 
 LEAST_SECONDS: Final = 0.1
+CHEAP_SECONDS: Final = 0.015
 REST: Final = 200.0  # a look that took a second is not repeated for so many
 AFTER = "SELECT id, at, plan FROM director_iteration WHERE id > ? ORDER BY id DESC LIMIT 1"
 
@@ -138,6 +139,11 @@ class Picture:
     def served(self, place: Place) -> tuple[str, ...]:
         """getSubmitPoolsForQueue, as of the last look."""
         return self._pools.of_queue(place)
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether a look costs so little that whoever asks may take one."""
+        return self._cost < CHEAP_SECONDS
 
     def _look_at_queues(self) -> None:
         groups: Counter[tuple[str, str]] = Counter()
