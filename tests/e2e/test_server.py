@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import shutil
 import signal
 import ssl
 import subprocess
@@ -357,7 +356,6 @@ def test_secrets_are_readable_by_their_owner_only(server):
     assert not any(token in log for token in server.tokens.values())
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 def test_with_a_certificate_everything_speaks_tls(make_server, tmp_path):
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
     subprocess.run(

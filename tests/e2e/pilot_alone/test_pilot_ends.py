@@ -208,15 +208,26 @@ def test_two_hundred_short_jobs(fake, start, job):
     assert all(count == 1 for (*_, state), count in fake.accepted.items() if state == "Done")
 
 
-def test_memory_shared_between_processes_counts_once(fake, start, job):
+def test_memory_shared_between_processes_counts_once(fake, start, job, tmp_path):
     """Six processes that share 100 MB hold about 100 MB, not 600."""
     start()
+    seen, forked = tmp_path / "seen", tmp_path / "forked"
+    forked.mkdir()
     script = (
-        "import os, time\n"
+        "import os, sys, time\n"
         "x = bytearray(100 << 20); x[::4096] = b'1' * len(x[::4096])\n"
         "for _ in range(5):\n"
         "    if os.fork() == 0: break\n"
-        "time.sleep(1.2)\n"
+        "open(f'{sys.argv[2]}/{os.getpid()}', 'w').close()\n"
+        "while not os.path.exists(sys.argv[1]): time.sleep(0.01)\n"
     )
-    fake.submit(job(1, sys.executable, "-c", script, memory_mb=300))
-    assert fake.end_of(1)["state"] == "Done"
+    fake.submit(job(1, sys.executable, "-c", script, str(seen), str(forked), memory_mb=300))
+    from_outside(lambda: len(list(forked.iterdir())) == 6)
+    told = len(fake.entries())
+    # Two heartbeats later what they tell was measured while all six were there.
+    fake.until(lambda: len(fake.entries()) >= told + 3)
+    seen.touch()
+    end = fake.end_of(1)
+    assert end["state"] == "Done"
+    # RSS, which counts shared pages for each process, was over the limit: it was seen, and looked at closer.
+    assert end["max_rss_mb"] > 300

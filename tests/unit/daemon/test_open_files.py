@@ -8,8 +8,6 @@ import subprocess
 import sys
 import textwrap
 
-import pytest
-
 from lodesman.batch.launch import limit_open_files
 from lodesman.daemon.open_files import FEW, MOST
 
@@ -36,12 +34,13 @@ def hard_limit():
     return MOST if hard == resource.RLIM_INFINITY else hard
 
 
-needs_room = pytest.mark.skipif(hard_limit() < 8_192, reason="the hard limit of this machine is low")
+HIGH = min(hard_limit(), 8_000)
+LOW = HIGH // 8
+TOLD = ["few files may be open at once"] if HIGH < FEW else []
 
 
-@needs_room
 def test_the_soft_limit_becomes_the_hard_one():
-    assert run(1_024, 8_000) == [1_024, 8_000, 8_000, []]
+    assert run(LOW, HIGH) == [LOW, HIGH, HIGH, TOLD]
 
 
 def test_a_limit_that_is_low_is_told():
@@ -49,14 +48,12 @@ def test_a_limit_that_is_low_is_told():
     assert FEW > 512
 
 
-@needs_room
 def test_a_limit_that_cannot_be_raised_is_left():
-    assert run(8_000, 8_000) == [8_000, 8_000, 8_000, []]
+    assert run(HIGH, HIGH) == [HIGH, HIGH, HIGH, TOLD]
 
 
-@needs_room
 def test_the_second_process_knows_what_the_limit_was_at_first():
-    assert run(8_000, 8_000, LODESMAN_OPEN_FILES="1024")[0] == 1_024
+    assert run(HIGH, HIGH, LODESMAN_OPEN_FILES="77")[0] == 77
 
 
 def test_a_process_gets_the_limit_that_pilots_shall_have():

@@ -153,13 +153,15 @@ def make(around, served):
 
 
 def later(condition, action) -> None:
-    """Do something when a condition holds, from another thread."""
+    """Do something when a condition holds, from another thread; if it never does, the test fails with that."""
 
     def run():
         deadline = time.monotonic() + 60
         while not condition() and time.monotonic() < deadline:
             time.sleep(0.01)
+        held = condition()
         action()
+        assert held, "it did not happen in time"
 
     threading.Thread(target=run, daemon=True).start()
 
