@@ -101,6 +101,12 @@ class Server:
             raise LoadFault(f"{method} {path}: {status} {text[:500]!r}")
         return json.loads(text)
 
+    def counters(self) -> dict[str, Any]:
+        """What the hot process has counted."""
+        admin = json.loads((self.data / "tokens.json").read_text())["admin"]
+        counted: dict[str, Any] = self.ask("GET", "/v1/hot/metrics", admin)
+        return counted
+
     def wait_for_calm(self) -> None:
         """Until the background process has worked out its first iteration and rests."""
         end = time.monotonic() + QUIET_SECONDS

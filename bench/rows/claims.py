@@ -110,11 +110,11 @@ def _http_sample(context: Context, count: int, number: int) -> _Sample:
         with context.server(data) as server:
             server.wait_for_calm()
             warm = _load(server, data, seconds=context.warm_seconds, count=count, seed=f"warm{number}")
-            before = server.ask("GET", "/v1/hot/metrics")
+            before = server.counters()
             meter = server.meter()
             load = _load(server, data, seconds=context.seconds, count=count, seed=f"run{number}")
             cores = meter.read(wrk=load.cpu_seconds)
-            after = server.ask("GET", "/v1/hot/metrics")
+            after = server.counters()
             checked = check_over_http(context, server, data, after["claims_total"] - before["claims_total"])
             return _Sample(
                 load, after["claimed_jobs_total"] - before["claimed_jobs_total"], cores, checked, warm.rate

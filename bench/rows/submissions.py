@@ -26,11 +26,11 @@ def single(context: Context) -> list[Figure]:
         with context.server(data) as server:
             server.wait_for_calm()
             wrk(server.url, "submit.lua", seconds=context.warm_seconds, token=token, seed=f"warm{number}")
-            before = server.ask("GET", "/v1/hot/metrics")["submitted_jobs_total"]
+            before = server.counters()["submitted_jobs_total"]
             meter = server.meter()
             load = wrk(server.url, "submit.lua", seconds=context.seconds, token=token, seed=f"run{number}")
             cores = meter.read(wrk=load.cpu_seconds)
-            stored = server.ask("GET", "/v1/hot/metrics")["submitted_jobs_total"] - before
+            stored = server.counters()["submitted_jobs_total"] - before
             if load.failed or stored < load.requests:
                 raise LoadFault(f"{load.failed} refused, {stored} stored of {load.requests}")
             samples.append({"rate": round(load.rate), "p50_ms": load.p50_ms, "p99_ms": load.p99_ms, **cores})
@@ -111,11 +111,11 @@ def warm_up(server: Server, token: str) -> None:
 
 
 def _bulk_sample(server: Server, kind: _Kind, requests: list[bytes]) -> dict[str, Any]:
-    before = server.ask("GET", "/v1/hot/metrics")["submitted_jobs_total"]
+    before = server.counters()["submitted_jobs_total"]
     meter = server.meter()
     out = replay(server.port, requests, connections=kind.connections)
     cores = meter.read(generator=out.cpu_seconds)
-    stored = server.ask("GET", "/v1/hot/metrics")["submitted_jobs_total"] - before
+    stored = server.counters()["submitted_jobs_total"] - before
     if out.failures or stored != kind.jobs:
         raise LoadFault(f"{kind.row}: {stored} stored of {kind.jobs}; {out.failures[:1]}")
     return {

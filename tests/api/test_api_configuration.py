@@ -98,8 +98,8 @@ def test_health_tells_how_old_it_is_and_not_what_is_in_it(house):
 
 def test_metrics_of_the_configuration(house):
     house.core.configuration = lambda: REFUSED
-    told = house.get("/v1/hot/metrics")
+    told = house.get("/v1/hot/metrics", "admin")
     assert told["configuration_loaded_timestamp_seconds"] == 999_000.0
     assert (told["configuration_refused"], told["configuration_refusals_total"]) == (1, 1)
     house.core.configuration = ConfigurationState
-    assert house.get("/v1/hot/metrics")["configuration_refused"] == 0
+    assert house.get("/v1/hot/metrics", "admin")["configuration_refused"] == 0

@@ -70,10 +70,15 @@ def test_metrics_need_a_token_that_may_look_at_pilots(house):
     assert house.call("GET", "/metrics", token="cleo").status == 403
 
 
+def test_the_counters_of_the_hot_process_are_for_the_administrator(house):
+    assert house.call("GET", "/v1/hot/metrics", token="").status == 401
+    assert house.call("GET", "/v1/hot/metrics", token="ann").status == 403
+
+
 def test_the_hot_process_counts(house):
     house.submitted({}, {}, {})
     house.claim(house.pilot(), 2)
-    told = house.get("/v1/hot/metrics", "")
+    told = house.get("/v1/hot/metrics", "admin")
     assert (told["submitted_jobs_total"], told["claims_total"], told["claimed_jobs_total"]) == (3, 1, 2)
     assert told["pilots_joined"] == 1
     assert told["commands_total"] >= told["commits_total"] > 0
@@ -82,7 +87,7 @@ def test_the_hot_process_counts(house):
 def test_a_repeated_submission_is_not_counted_again(house):
     for _ in range(3):
         house.submitted({}, {}, request_id="r")
-    assert house.get("/v1/hot/metrics", "")["submitted_jobs_total"] == 2
+    assert house.get("/v1/hot/metrics", "admin")["submitted_jobs_total"] == 2
 
 
 def test_health_needs_no_token_and_is_true(house):

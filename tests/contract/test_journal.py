@@ -342,3 +342,43 @@ def test_what_was_answered_survives_kill_9(path: Path):
     stored = set(map(int, notes(path)))
     assert set(acknowledged) <= stored
     assert len(acknowledged) >= 500
+
+
+class Follows(Note):
+    """A command with a step after the commit that fails."""
+
+    def apply(self, tx):
+        tx.afterwards.append(self.fail)
+        return super().apply(tx)
+
+    def fail(self):
+        raise KeyError(self.text)
+
+
+def test_a_step_after_the_commit_that_fails_undoes_and_repeats_nothing(journal, path):
+    """What is committed is committed: replayed, each job of the batch would be claimed or stored twice."""
+    undone = []
+    results = post_all(journal, [Note("a", undo=undone), Follows("b"), Note("c")])
+    assert results == ["a", "b", "c"]
+    assert notes(path) == ["a", "b", "c", "gate"]
+    assert undone == ["a"]
+    assert journal.call(Note("d")) == "d"
+
+
+def test_answers_that_cannot_be_handed_over_do_not_end_the_writer(writer, path):
+    """The event loop may close between a look at it and the call."""
+    handed = []
+
+    def deliver(answers):
+        handed.extend(answers)
+        if len(handed) == 1:
+            raise RuntimeError("the loop is closed")
+        for answer, result in answers:
+            answer(result)
+
+    journal = Journal(writer, clock=lambda: 100.0, deliver=deliver)
+    journal.start()
+    journal.post(Note("lost"), lambda _: None)
+    assert journal.call(Note("next")) == "next"
+    journal.close()
+    assert notes(path) == ["lost", "next"]

@@ -136,7 +136,7 @@ def bench(**more):
 
 
 def commands(server):
-    return server.ask("GET", "/v1/hot/metrics").json["commands_total"]
+    return server.get("/v1/hot/metrics")["commands_total"]
 
 
 class Waiting:

@@ -10,7 +10,7 @@ from typing import Any
 
 import apsw
 
-from lodesman.errors import NotFound
+from lodesman.errors import NotFound, Unavailable
 from lodesman.services.accounts import Principal, find_principal, load_principals
 from lodesman.services.configuration import ConfigurationState
 from lodesman.services.live import Live
@@ -55,6 +55,7 @@ class Core:
         self.principals: dict[bytes, Principal] = load_principals(self.reader)
         self.sessions: dict[int, PilotSession] = load_sessions(self.reader, now=ticks())
         self.loop: asyncio.AbstractEventLoop | None = None
+        self._together: list[tuple[Command, Answer]] = []
         self.claims = 0
         self.claimed_jobs = 0
         self.submitted_jobs = 0
@@ -110,6 +111,25 @@ class Core:
         waiter = self.waiter()
         self.journal.post(command, settle(waiter))
         return await waiter
+
+    def post_together(self, command: Command, answer: Answer) -> None:
+        """Post with all that came in the same turn of the loop, so that they share a commit.
+
+        `answer` gets Unavailable if the server is ending.
+        """
+        if not self._together:
+            assert self.loop is not None  # noqa: S101
+            self.loop.call_soon(self._post_all)
+        self._together.append((command, answer))
+
+    def _post_all(self) -> None:
+        together, self._together = self._together, []
+        try:
+            for command, answer in together:
+                self.journal.post(command, answer)
+        except Unavailable as ending:
+            for _, answer in together:
+                answer(ending)
 
     def waiter(self) -> asyncio.Future[Any]:
         """A future of this loop, to be settled by the journal."""

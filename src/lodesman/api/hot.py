@@ -6,11 +6,12 @@ sandboxes are passed on to the reading process.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Awaitable, Callable
 
-from lodesman.api.auth import authenticate, need_pilot, need_service
+from lodesman.api import direct
+from lodesman.api.auth import authenticate, need_admin, need_pilot, need_service
+from lodesman.api.claims import ClaimCall
 from lodesman.api.core import Core
 from lodesman.api.forward import Forwarder
 from lodesman.api.health import health, hot_metrics
@@ -19,10 +20,15 @@ from lodesman.api.pilots import PilotCalls
 from lodesman.api.service import ServiceCalls
 from lodesman.api.submit_pools import PoolCalls
 from lodesman.api.users import UserCalls
-from lodesman.api.wire import Disconnected, Receive, Scope, Send, send_error
-from lodesman.errors import LodesmanError, NotFound, Unavailable
-
-log = logging.getLogger(__name__)
+from lodesman.api.wire import (
+    Disconnected,
+    Receive,
+    Scope,
+    Send,
+    send_answer,
+    send_error,
+)
+from lodesman.errors import LodesmanError, NotFound
 
 LOGS = re.compile(r"/v1/jobs/([0-9]{1,18})/logs")
 
@@ -44,8 +50,9 @@ class HotApp:
         self.pools = PoolCalls(core)
         self.service = ServiceCalls(core, self.pools)
         self.join = pilots.join
+        # The web server's protocol makes these itself (`daemon.connections`), unless something is unusual.
+        self.direct: dict[str, direct.Call] = {"/v1/pilots/claim": ClaimCall(core)}
         self.pilot_calls = {
-            "/v1/pilots/claim": pilots.claim,
             "/v1/pilots/heartbeat": pilots.heartbeat,
             "/v1/pilots/report": pilots.report,
             "/v1/pilots/leave": pilots.leave,
@@ -72,14 +79,16 @@ class HotApp:
             await send_error(send, error)
         except Disconnected:
             return
-        except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, OSError):
-            # A bug must cost one request, never the server; nothing was stored unless the journal said so.
-            log.exception("a request failed", extra={"path": scope["path"]})
-            await send_error(send, Unavailable("The server failed to answer this; its log says why."))
+        except direct.BUGS as bug:
+            await send_answer(send, *direct.failed(scope["path"], bug))
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:
         path, method = scope["path"], scope["method"]
         if method == "POST":
+            at_once = self.direct.get(path)
+            if at_once is not None:
+                await direct.answer(at_once, scope, receive, send)
+                return
             call = self.pilot_calls.get(path)
             if call is not None:
                 principal = authenticate(scope, self.core.lookup, self.core.clock())
@@ -109,6 +118,7 @@ class HotApp:
         elif path == "/health":
             await health(self.core, send)
         elif path == "/v1/hot/metrics":
+            need_admin(authenticate(scope, self.core.lookup, self.core.clock()))
             await hot_metrics(self.core, send)
         elif method == "GET" and (found := LOGS.fullmatch(path)):
             who = authenticate(scope, self.core.lookup, self.core.clock())

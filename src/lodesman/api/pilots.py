@@ -1,19 +1,16 @@
-"""The hot endpoints of pilots, on bare ASGI: join, claim, heartbeat, report, leave."""
+"""The endpoints of pilots, on bare ASGI: join, heartbeat, report, leave. Claims are in `api.claims`."""
 
 from __future__ import annotations
 
-import asyncio
-import random
 from typing import Any
 
 import msgspec
 
 from lodesman.api import bodies
-from lodesman.api.core import Core, settle
+from lodesman.api.core import Core
 from lodesman.api.wire import (
     REPORT_BODY,
     SMALL_BODY,
-    Disconnected,
     Receive,
     Scope,
     Send,
@@ -21,21 +18,17 @@ from lodesman.api.wire import (
     read_body,
     send_json,
 )
-from lodesman.services.claim import Claim, Claimed, Unpark
 from lodesman.services.pilot_place import believed, presented
 from lodesman.services.pilots import EndPilot, Join, Settled, hash_token, joining_pilot
 from lodesman.services.report import Report, TakeReports
-from lodesman.services.sessions import UNLIMITED, Ask, Free, PilotSession
+from lodesman.services.sessions import PilotSession
 from lodesman.store.pilots import PilotState
 
-CLAIM = msgspec.json.Decoder(bodies.ClaimBody)
 HEARTBEAT = msgspec.json.Decoder(bodies.HeartbeatBody)
 REPORTS = msgspec.json.Decoder(bodies.ReportsBody)
 JOIN = msgspec.json.Decoder(bodies.JoinBody)
 LEAVE = msgspec.json.Decoder(bodies.LeaveBody)
 
-LONGEST_WAIT = 60.0
-SHORTEST_WAIT = 45.0
 # Characters of output: of one payload, of all payloads of one pilot.
 KEEP_TAIL = 65_536
 KEEP_TAILS = 8 << 20
@@ -48,7 +41,6 @@ class PilotCalls:
     def __init__(self, core: Core, *, idle_seconds: float) -> None:
         self.core = core
         self.idle_seconds = idle_seconds
-        self._jitter = random.Random()
 
     async def join(self, scope: Scope, receive: Receive, send: Send) -> None:
         """POST /v1/pilots/join."""
@@ -87,58 +79,6 @@ class PilotCalls:
         served = self.core.live.pools.of_queue(place)
         return {**body.node, "submit_pools": presented(body.pools_pass, body.submit_pools, served)}
 
-    async def claim(self, scope: Scope, receive: Receive, send: Send, pilot_id: int) -> None:
-        """POST /v1/pilots/claim."""
-        body = decode(CLAIM, await read_body(scope, receive, SMALL_BODY))
-        core = self.core
-        session = core.session(pilot_id)
-        if session.drain:
-            await send_json(send, b'{"jobs":[],"drain":true}')
-            return
-        claimed = await self._claim(session, body, receive)
-        core.claims += 1
-        core.claimed_jobs += len(claimed)
-        await send_json(send, core.templates.render(claimed, drain=session.drain))
-
-    async def _claim(self, session: PilotSession, body: bodies.ClaimBody, receive: Receive) -> list[Claimed]:
-        core, has = self.core, body.resource
-        free = Free(has.cores, has.memory_mb or UNLIMITED, has.norm_cpu_seconds or UNLIMITED)
-        session.asked = Ask(core.clock(), free, body.count)
-        waiter = core.waiter()
-        claim = Claim(
-            core.live,
-            session=session,
-            free=free,
-            count=body.count,
-            claim_token=body.claim_token,
-            wait=body.wait_s > 0,
-            answer=settle(waiter),
-        )
-        core.journal.post(claim, claim.answer)
-        if body.wait_s > 0:
-            return await self._patiently(claim, waiter, body.wait_s, receive)
-        result: list[Claimed] = await waiter
-        return result
-
-    async def _patiently(
-        self, claim: Claim, waiter: asyncio.Future[Any], wait: float, receive: Receive
-    ) -> list[Claimed]:
-        """Wait for the answer, for the pilot's patience to end, or for the pilot to hang up."""
-        patience = min(wait, self._jitter.uniform(SHORTEST_WAIT, LONGEST_WAIT), self.core.lease_seconds / 2)
-        gone = asyncio.ensure_future(receive())
-        try:
-            await asyncio.wait({waiter, gone}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-            if not waiter.done():
-                self.core.journal.post(Unpark(claim), _nobody)
-            result: list[Claimed] = await waiter
-        finally:
-            hung_up = gone.done()
-            gone.cancel()
-        if hung_up and not result:
-            raise Disconnected
-        claim.session.last_seen = self.core.ticks()
-        return result
-
     async def heartbeat(self, scope: Scope, receive: Receive, send: Send, pilot_id: int) -> None:
         """POST /v1/pilots/heartbeat."""
         body = decode(HEARTBEAT, await read_body(scope, receive, REPORT_BODY))
@@ -176,10 +116,6 @@ class PilotCalls:
         await self.core.command(EndPilot(self.core.live, pilot_id, state, reason))
         self.core.forget_pilot(pilot_id)
         await send_json(send, b"{}")
-
-
-def _nobody(_result: Any) -> None:
-    """The answer to a command whose outcome nobody waits for."""
 
 
 def _hear(session: PilotSession, jobs: list[bodies.RunningBody]) -> None:

@@ -38,7 +38,11 @@ STATUS = {
 }
 T = TypeVar("T")
 
-JSON_HEADERS = [(b"content-type", b"application/json")]
+JSON_HEADER = (b"content-type", b"application/json")
+
+Headers = list[tuple[bytes, bytes]]
+# Status, headers and body.
+Answer = tuple[int, Headers, bytes]
 
 
 class Disconnected(Exception):
@@ -131,16 +135,30 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
 
 async def send_json(send: Send, body: bytes, status: int = 200) -> None:
     """Answer with JSON that is already encoded."""
-    headers = [*JSON_HEADERS, (b"content-length", str(len(body)).encode())]
+    await send_answer(send, *json_answer(body, status))
+
+
+async def send_error(send: Send, error: LodesmanError) -> None:
+    """Answer with an error."""
+    await send_answer(send, *error_answer(error))
+
+
+async def send_answer(send: Send, status: int, headers: Headers, body: bytes) -> None:
+    """Answer with these."""
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
-def error_answer(error: LodesmanError) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
-    """Status, headers and body of an error in its one shape."""
-    status = STATUS.get(error.code, 500)
-    body = msgspec.json.encode({"error": error.as_dict()})
-    headers = [*JSON_HEADERS, (b"content-length", str(len(body)).encode())]
+def json_answer(body: bytes, status: int = 200) -> Answer:
+    """JSON that is already encoded."""
+    return status, [JSON_HEADER, (b"content-length", b"%d" % len(body))], body
+
+
+def error_answer(error: LodesmanError) -> Answer:
+    """An error in its one shape."""
+    status, headers, body = json_answer(
+        msgspec.json.encode({"error": error.as_dict()}), STATUS.get(error.code, 500)
+    )
     if status == 503:
         headers.append((b"retry-after", b"1"))
     if status == 401:
@@ -149,10 +167,3 @@ def error_answer(error: LodesmanError) -> tuple[int, list[tuple[bytes, bytes]], 
         # The rest of the body is not read: the connection cannot be used again.
         headers.append((b"connection", b"close"))
     return status, headers, body
-
-
-async def send_error(send: Send, error: LodesmanError) -> None:
-    """Answer with an error."""
-    status, headers, body = error_answer(error)
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

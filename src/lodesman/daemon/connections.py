@@ -1,19 +1,22 @@
 """Connections that end when a request does not come in time, or when its head is too large.
 
 The web server itself waits for ever and keeps whatever comes; how large a body may be is decided where it is read
-(`api.wire`). An answer leaves in one piece: a system call costs as much as a tenth of a claim.
+(`api.wire`). An answer leaves in one piece: a system call costs as much as a tenth of a claim. Direct calls
+(`api.direct`) are made from here, without the web server's task and messages for each request.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from lodesman.api.wire import BODY_SECONDS, SLOWEST_BYTES, error_answer
-from lodesman.errors import InvalidRequest
+from lodesman.api.direct import Call
+from lodesman.api.wire import BODY_SECONDS, SLOWEST_BYTES, SMALL_BODY, Scope, error_answer
+from lodesman.daemon.direct_cycle import CLOSE, DirectCycle, answer_bytes
+from lodesman.errors import InvalidRequest, TooLarge
 
 # What strangers send must not fill the log; faults of ours are errors.
 log = logging.getLogger(__name__)
@@ -59,6 +62,9 @@ class _OneWrite:
 class GuardedProtocol(HttpToolsProtocol):
     """HTTP on one connection. A head that comes in one piece, as heads do, costs nothing but a look."""
 
+    # The request that came last.
+    cycle: RequestResponseCycle | DirectCycle | None  # type: ignore[assignment]
+
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.logger = log
@@ -66,7 +72,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._body_since = 0.0
         self._body_bytes = 0
-        self._answering: RequestResponseCycle | None = None
+        self._answering: RequestResponseCycle | DirectCycle | None = None
+        self._direct: dict[bytes, Call] = {
+            path.encode(): call for path, call in getattr(self.app, "direct", {}).items()
+        }
         self._out: Any = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -80,9 +89,52 @@ class GuardedProtocol(HttpToolsProtocol):
         self._stop_waiting()
         answering, self._answering = self._answering, None
         if answering is not None and not answering.response_complete:
-            answering.disconnected = True
-            answering.message_event.set()
+            if isinstance(answering, DirectCycle):
+                answering.gone()
+            else:
+                answering.disconnected = True
+                answering.message_event.set()
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """The server is about to end: requests that wait are asked to come to an end."""
+        super().shutdown()
+        if isinstance(self._answering, DirectCycle) and not self._answering.response_complete:
+            self._answering.end_soon()
+
+    def on_headers_complete(self) -> None:
+        """The head has come. Only what is quite usual is called directly."""
+        call = self._direct.get(self.url)
+        before = self.cycle
+        if (
+            call is None
+            or self.expect_100_continue
+            or not (before is None or before.response_complete)
+            or self.parser.get_method() != b"POST"
+            or self.parser.get_http_version() != "1.1"
+        ):
+            super().on_headers_complete()
+            return
+        scope = cast("Scope", self.scope)
+        scope["path"] = self.url.decode("ascii")
+        direct = DirectCycle(self, call, scope, keep_alive=self.parser.should_keep_alive())
+        self.cycle = self._answering = direct
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body has come."""
+        cycle = self.cycle
+        if not isinstance(cycle, DirectCycle):
+            super().on_body(body)
+        elif not cycle.response_complete:
+            cycle.body += body
+
+    def on_message_complete(self) -> None:
+        """The request has come."""
+        cycle = self.cycle
+        if not isinstance(cycle, DirectCycle):
+            super().on_message_complete()
+        elif not cycle.response_complete:
+            cycle.begin()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._answering = cycle
@@ -97,7 +149,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """Bytes came. The head is complete as soon as there is a cycle that answers it."""
         super().data_received(data)
         cycle = self.cycle
-        if cycle is not None and cycle.scope is self.scope:  # type: ignore[redundant-expr]
+        if cycle is not None and cycle.scope is self.scope:
             if cycle.more_body and not cycle.response_complete:
                 self._more_body(len(data))
             elif self._late is not None:
@@ -124,6 +176,10 @@ class GuardedProtocol(HttpToolsProtocol):
             self._body_since = self.loop.time()
             self._late = self.loop.call_later(BODY_SECONDS, self._body_too_late)
         self._body_bytes += size
+        if self._body_bytes > SMALL_BODY and isinstance(self.cycle, DirectCycle):
+            self.cycle.reply(
+                *error_answer(TooLarge(f"The request is larger than {SMALL_BODY} bytes.", limit=SMALL_BODY))
+            )
 
     def _body_too_late(self) -> None:
         taken = self.loop.time() - self._body_since
@@ -151,12 +207,10 @@ class GuardedProtocol(HttpToolsProtocol):
             self._say(words)
         self.transport.close()
 
-    def _is_only(self, cycle: RequestResponseCycle) -> bool:
+    def _is_only(self, cycle: RequestResponseCycle | DirectCycle) -> bool:
         """Whether this request is the one that came last, and has no answer yet."""
         return cycle is self.cycle and cycle.more_body and not cycle.response_started
 
     def _say(self, words: str) -> None:
         status, headers, body = error_answer(InvalidRequest(words))
-        lines = [STATUS_LINE[status]]
-        lines += [name + b": " + value + b"\r\n" for name, value in headers]
-        self.transport.write(b"".join([*lines, b"connection: close\r\n\r\n", body]))
+        self.transport.write(answer_bytes(status, [*headers, CLOSE], body))

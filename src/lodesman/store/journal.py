@@ -245,7 +245,7 @@ class Journal:
         """
         if self._held:
             held, self._held = self._held, []
-            self._deliver(held)
+            _surely(self._deliver, held)
 
     def _attempt(self, tx: Transaction, batch: list[tuple[Command, Answer]]) -> list[tuple[Answer, Any]]:
         out: list[tuple[Answer, Any]] = []
@@ -268,7 +268,7 @@ class Journal:
         self._release()
         self._db.execute("COMMIT")
         for step in tx.afterwards:
-            step()
+            _surely(step)
         self.commits += 1
         self.commands += len(batch)
         out.extend(tx.answers)
@@ -278,6 +278,14 @@ class Journal:
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
         tx.roll_back_memory()
+
+
+def _surely(step: Callable[..., object], *values: object) -> None:
+    """Do what follows from a commit. A bug there is told, and undoes nothing of what is stored."""
+    try:
+        step(*values)
+    except FAULTS:
+        log.exception("a step after a commit failed")
 
 
 def _refusal(fault: Exception) -> Unavailable:
