@@ -12,13 +12,10 @@ from typing import Any, NamedTuple
 
 from lodesman.services.live import Live
 from lodesman.services.sessions import Free, PilotSession
-from lodesman.store.fronts import Candidate
-from lodesman.store.jobs import CLAIM_ROW, INSERT_EVENT, INSERT_JOB
+from lodesman.store.fronts import OTHER_CLAIMS, Candidate
+from lodesman.store.jobs import CLAIM_MEMBER, CLAIM_ROW, INSERT_ATTEMPT, INSERT_EVENT
 from lodesman.store.journal import PARKED, Transaction
 
-INSERT_ATTEMPT = """INSERT INTO attempt
-(id, job_id, number, previous, tq_id, cohort_id, pilot_id, claim_token, site, eligible, claimed_at)
-VALUES (?,?,?,?,?,?,?,?,?,?,?)"""
 ASKED_BEFORE = """SELECT a.job_id, a.number, j.template_id, j.submission_id FROM attempt a JOIN job j ON j.id = a.job_id
 WHERE a.pilot_id = ? AND a.ended_at IS NULL AND a.claim_token = ?"""
 
@@ -136,7 +133,7 @@ class Claim:
         if last is not None:
             return last[1] if last[0] == self.claim_token else None  # type: ignore[return-value]
         # First word of this pilot since the server started: the answer may predate the start.
-        found = tx.read(ASKED_BEFORE, (self.pilot_id, self.claim_token))
+        found = tx.read(ASKED_BEFORE, (self.pilot_id, self.claim_token), past=OTHER_CLAIMS)
         return [Claimed(*row) for row in found] or None
 
     def _remember(self, tx: Transaction, claimed: list[Claimed]) -> None:
@@ -157,9 +154,9 @@ def _write_job(tx: Transaction, candidate: Candidate, tq_id: int, claim: tuple[i
         tx.later(CLAIM_ROW, (number, pilot_id, tx.now, event, attempt, candidate.job_id))
         return
     tx.later(
-        INSERT_JOB,
+        CLAIM_MEMBER,
         (candidate.job_id, candidate.submission_id, tq_id, candidate.template_id, "Matched", number, pilot_id,
-         None, tx.now, event, attempt, candidate.max_attempts, ""),
+         tx.now, event, attempt, candidate.max_attempts),
     )  # fmt: skip
 
 

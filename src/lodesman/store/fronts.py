@@ -14,6 +14,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from lodesman.store.claim_log import ClaimLog
+from lodesman.store.jobs import CLAIM_MEMBER, CLAIM_ROW, INSERT_ATTEMPT, INSERT_EVENT
 from lodesman.store.journal import Transaction
 
 ROW_CHUNK = 128
@@ -27,6 +28,11 @@ WHERE c.tq_id = ? AND c.cursor < c.stop AND (c.first, c.id) > (?, ?) ORDER BY c.
 HOLES = "SELECT start, stop FROM hole WHERE cohort_id = ? AND stop > ? ORDER BY start"
 ROW_CURSOR = "SELECT row_cursor FROM task_queue_count WHERE tq_id = ?"
 SET_ROW_CURSOR = "UPDATE task_queue_count SET row_cursor = ? WHERE tq_id = ?"
+
+# What claims from other task queues collect in a transaction changes nothing that is read for this one: written only
+# for the sake of such a read, it would go to the database in small portions.
+OTHER_CLAIMS = frozenset({CLAIM_MEMBER, CLAIM_ROW, INSERT_ATTEMPT, INSERT_EVENT, SET_ROW_CURSOR})
+NOTHING: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -123,15 +129,19 @@ class Fronts:
         """
         if tx is not self._tx:
             self._begin(tx)
-        self._taken_from.add(tq_id)
+        past = OTHER_CLAIMS
+        if tq_id in self._taken_from:
+            past = NOTHING
+        else:
+            self._taken_from.add(tq_id)
         front = self._fronts.get(tq_id)
         if front is None:
             front = self._fronts[tq_id] = _Front()
         if not front.rows and front.more_rows:
-            _read_rows(tx, tq_id, front)
+            _read_rows(tx, tq_id, front, past)
         # A run that was not read yet may begin before the head of those that were.
         while front.more_runs and (not front.runs or front.runs[0][0] > front.last_run[0]):
-            _read_runs(tx, tq_id, front, self._claims)
+            _read_runs(tx, tq_id, front, self._claims, past=past)
         if front.runs and (not front.rows or front.runs[0][0] < front.rows[0].job_id):
             return _take_member(tx, front, self._claims)
         return front.rows.popleft() if front.rows else None
@@ -158,18 +168,18 @@ def _take_member(tx: Transaction, front: _Front, claims: ClaimLog) -> Candidate:
     )
 
 
-def _read_rows(tx: Transaction, tq_id: int, front: _Front) -> None:
-    stored = tx.read(ROW_CURSOR, (tq_id,))
+def _read_rows(tx: Transaction, tq_id: int, front: _Front, past: frozenset[str]) -> None:
+    stored = tx.read(ROW_CURSOR, (tq_id,), past=past)
     cursor = stored[0][0] if stored else 0
-    found = tx.read(ROWS, (tq_id, cursor, ROW_CHUNK))
+    found = tx.read(ROWS, (tq_id, cursor, ROW_CHUNK), past=past)
     front.rows.extend(Candidate(*row) for row in found)
     front.more_rows = len(found) == ROW_CHUNK
     if found and found[0][0] > cursor:
         tx.last(SET_ROW_CURSOR, tq_id, (found[0][0], tq_id))
 
 
-def _read_runs(tx: Transaction, tq_id: int, front: _Front, claims: ClaimLog) -> None:
-    found = tx.read(RUNS, (tq_id, *front.last_run, RUN_CHUNK))
+def _read_runs(tx: Transaction, tq_id: int, front: _Front, claims: ClaimLog, *, past: frozenset[str]) -> None:
+    found = tx.read(RUNS, (tq_id, *front.last_run, RUN_CHUNK), past=past)
     for row in found:
         columns: tuple[Any, ...] = (*row, deque())
         run = _Run(*columns)
@@ -178,7 +188,7 @@ def _read_runs(tx: Transaction, tq_id: int, front: _Front, claims: ClaimLog) -> 
         run.cursor = claims.cursor_of(run.cohort_id, run.cursor)
         if run.cursor >= run.stop:
             continue
-        run.holes.extend(tx.read(HOLES, (run.cohort_id, run.cursor)))
+        run.holes.extend(tx.read(HOLES, (run.cohort_id, run.cursor), past=past))
         if run.skip_holes():
             front.add_run(run)
         else:

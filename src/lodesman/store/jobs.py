@@ -15,6 +15,12 @@ from lodesman.store.journal import Transaction
 INSERT_EVENT = "INSERT INTO event (id, at, job_id, last_job, previous, kind, data) VALUES (?,?,?,?,?,?,?)"
 INSERT_JOB = """INSERT INTO job (id, submission_id, tq_id, template_id, state, attempt, pilot_id, queued, since,
 last_event, last_attempt, max_attempts, reason) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)"""
+# A member of a cohort has no row before it is claimed.
+CLAIM_MEMBER = """INSERT INTO job (id, submission_id, tq_id, template_id, state, attempt, pilot_id, since, last_event,
+last_attempt, max_attempts) VALUES (?,?,?,?,?,?,?,?,?,?,?)"""
+INSERT_ATTEMPT = """INSERT INTO attempt
+(id, job_id, number, previous, tq_id, cohort_id, pilot_id, claim_token, site, eligible, claimed_at)
+VALUES (?,?,?,?,?,?,?,?,?,?,?)"""
 CLAIM_ROW = """UPDATE job SET state = 'Matched', attempt = ?, pilot_id = ?, since = ?, last_event = ?,
 last_attempt = ?, reason = '' WHERE id = ?"""
 MOVE_ROW = """UPDATE job SET state = ?, pilot_id = ?, queued = coalesce(?, queued), since = ?, last_event = ?,

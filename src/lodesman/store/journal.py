@@ -13,6 +13,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Protocol
 
 import apsw
@@ -109,9 +110,14 @@ class Transaction:
             for sql, newest in final.items():
                 self.db.executemany(sql, newest.values())
 
-    def read(self, sql: str, row: Sequence[Any] = ()) -> list[Any]:
-        """All rows of a query, after what was collected has been written."""
-        self.flush()
+    def read(self, sql: str, row: Sequence[Any] = (), *, past: AbstractSet[str] = frozenset()) -> list[Any]:
+        """All rows of a query, after what was collected has been written.
+
+        `past`: statements whose rows cannot change what is read. While nothing else was collected, they go on waiting
+        for more of their kind.
+        """
+        if not (past and self._pending.keys() <= past and self._final.keys() <= past):
+            self.flush()
         return list(self.db.execute(sql, row))
 
     def write(self, sql: str, row: Sequence[Any] = ()) -> int:
