@@ -16,7 +16,7 @@ from bench.figures import Figure
 from bench.generator import LoadFault, NoGenerator, need_wrk
 from bench.oracle import WrongAnswer
 from bench.picture import draw
-from bench.rows import choice, claims, director, fairness, latency, peer, pools, scale, submissions, why
+from bench.rows import choice, claims, director, fairness, latency, peer, plan, pools, scale, submissions, why
 from bench.table import markdown, missed, plain
 
 from lodesman.errors import LodesmanError
@@ -30,6 +30,7 @@ ROWS: dict[str, Row] = {
     "submit-bulk": submissions.bulk,
     "arrays": submissions.arrays,
     "why": why.measure,
+    "plan": plan.measure,
     "director": director.measure,
     "pools": pools.measure,
     "latency": latency.measure,

@@ -128,13 +128,13 @@ def grid_shares(seed: int = 11) -> dict[str, GroupShare]:
 GRID = Workload(vo=VO, key=make_key, pilot=make_place, shares=grid_shares())
 
 
-def resources(workload: Workload, seed: int = 13) -> str:
-    """The large grid as a configuration of resources, in TOML. Its queues have no batch system behind them."""
+def resources(workload: Workload, seed: int = 13, *, backend: str = "by-hand") -> str:
+    """The large grid as a configuration of resources, in TOML."""
     rng = random.Random(seed)
     lines = []
     for number in range(SITES):
         site = f'site."site{number:04}"'
-        lines += [f"[{site}]", f'VO = ["{workload.vo}"]', f'[{site}.ce."ce"]', 'Backend = "none"']
+        lines += [f"[{site}]", f'VO = ["{workload.vo}"]', f'[{site}.ce."ce"]', f'Backend = "{backend}"']
         for queue in ("long", "short"):
             has = make_offer(rng)
             lines += [

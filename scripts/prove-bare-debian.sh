@@ -4,7 +4,10 @@
 #
 #   scripts/prove-bare-debian.sh                what is committed
 #   scripts/prove-bare-debian.sh --work-tree    what is in the work tree (ignored files left out)
+#   scripts/prove-bare-debian.sh --full         ./check whole, instead of ./check --fast
+#   scripts/prove-bare-debian.sh --ctrl-c       interrupts ./demo at several moments, too
 #
+# Options may be given together. ./demo must have its first result within 180 s of its start, installation included.
 # Packages come from the Debian mirror that this machine is set up for. LODESMAN_PROVE_PIP_CONF=FILE gives the
 # bare system that pip configuration (and the certificate file it names), for places with a package mirror.
 # Prints what each step did and took; exit code 0 only if every step ended as it should.
@@ -12,6 +15,17 @@ set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 suite=bookworm
 place=/opt/lodesman # inside the bare system
+first_result=180    # seconds
+
+tree='' full='' ctrl_c=''
+for option; do
+    case $option in
+    --work-tree) tree=yes ;;
+    --full) full=yes ;;
+    --ctrl-c) ctrl_c=yes ;;
+    *) printf 'Usage: %s [--work-tree] [--full] [--ctrl-c]\n' "$0" >&2 && exit 2 ;;
+    esac
+done
 
 say() {
     printf '%s\n' "$*"
@@ -43,7 +57,7 @@ make_base() {
 
 copy_checkout() {
     mkdir -p "$bare$place"
-    if [ "${1:-}" = --work-tree ]; then
+    if [ -n "$tree" ]; then
         (cd "$root" && git ls-files -z --cached --others --exclude-standard |
             tar --create --null --ignore-failed-read --files-from=- 2>/dev/null)
     else
@@ -74,22 +88,63 @@ inside() {
     ' sh "$bare" "$user" "$place" "$@"
 }
 
+# The demo on a bare machine. The time of its first result counts from here, installation included: the first output
+# of a job that lies in the server's data.
+timed_demo='
+begun=$(date +%s)
+./demo &
+demo=$!
+first=""
+while [ -z "$first" ] && kill -0 "$demo" 2>/dev/null; do
+    sleep 1
+    found=$(find /tmp/lode-demo-*/data/sandboxes/out -type f 2>/dev/null | head -n 1)
+    [ -z "$found" ] || first=$(($(date +%s) - begun))
+done
+code=0
+wait "$demo" || code=$?
+echo "first result: ${first:-never} (seconds after the start of ./demo; at most $1)"
+[ "$code" -eq 0 ] || exit "$code"
+[ -n "$first" ] && [ "$first" -le "$1" ]
+'
+
+# ./demo, interrupted after so many seconds: it must end soon, and leave no data; `inside` counts its processes.
+# The signal goes to the whole group, as from a terminal. A shell lets what it starts in its background ignore SIGINT,
+# and no shell can undo that: env can.
+interrupted_demo='
+setsid env --default-signal=INT ./demo &
+demo=$!
+sleep "$1"
+kill -INT "-$demo" 2>/dev/null || { echo "it had ended before"; exit 98; }
+second=0
+while kill -0 "$demo" 2>/dev/null; do
+    second=$((second + 1))
+    [ "$second" -le 40 ] || { echo "still there after 40 s"; exit 97; }
+    sleep 1
+done
+code=0
+wait "$demo" || code=$?
+if ls -d /tmp/lode-demo-* 2>/dev/null; then echo "left on disk"; exit 96; fi
+exit "$code"
+'
+
 # step EXPECTED USER COMMAND...: prints the output, the time and the verdict.
 step() {
     expected=$1
     user=$2
     shift 2
-    say "--- $* (uid ${user%%:*})"
+    shown=$*
+    [ "$1 $2" != "sh -c" ] || shown="$4 $5"
+    say "--- $shown (uid ${user%%:*})"
     begun=$(date +%s.%N)
     code=0
     inside "$user" "$@" 2>&1 || code=$?
     took=$(awk "BEGIN { printf \"%.1f\", $(date +%s.%N) - $begun }")
     if [ "$code" -eq "$expected" ]; then
         summary="$summary
-  ok      $took s  $*"
+  ok      $took s  $shown"
     else
         summary="$summary
-  FAILED  $took s  $* (exit code $code, expected $expected)"
+  FAILED  $took s  $shown (exit code $code, expected $expected)"
         failures=$((failures + 1))
     fi
 }
@@ -102,16 +157,25 @@ trap 'exit 143' TERM
 
 say "Making a bare $suite ..."
 make_base
-copy_checkout "${1:-}"
+copy_checkout
 chmod 755 "$work" "$bare"
 summary=''
 failures=0
 
 step 2 65534:65534 ./demo                   # not root: the one line that is missing, nothing touched
-step 0 0:0 ./demo                           # root: everything
+step 0 0:0 sh -c "$timed_demo" timed-demo "$first_result" # root: everything
 step 0 0:0 .venv/bin/python -c 'import lodesman; print("lodesman", lodesman.__version__)'
 step 0 0:0 .venv/bin/lode --version         # set up by now
-step 0 0:0 ./check --fast
+if [ -n "$ctrl_c" ]; then
+    for seconds in 1 3 8 20; do
+        step 130 0:0 sh -c "$interrupted_demo" interrupted-demo "$seconds"
+    done
+fi
+if [ -n "$full" ]; then
+    step 0 0:0 ./check
+else
+    step 0 0:0 ./check --fast
+fi
 
 say ""
 say "In a bare $suite:$summary"

@@ -70,9 +70,9 @@ class _Ticks:
         states = {"Local": PoolState(name="Local", max=pool.max_threads, total=pool.total_threads)}
         self._director = Director(
             db=self._db,
-            policy=Policy(load_resources([("grid.toml", resources(GRID))])),
+            policy=Policy(load_resources([("grid.toml", resources(GRID, backend="local"))])),
             options=options,
-            backends={"none": cast("Backend", _Idle())},
+            backends={"local": cast("Backend", _Idle())},
             post=lambda *_: None,
             pools=lambda: states,
             launch=lambda decision, _: setattr(self, "last", decision),

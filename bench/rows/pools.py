@@ -17,11 +17,12 @@ from bench.oracle import WrongAnswer
 from bench.pool_world import VO, make_pools, many_keys, resources
 from msgspec import convert
 
+from lodesman.matching import wanted_of
 from lodesman.resources import load_resources
 from lodesman.services.live import Live
 from lodesman.services.policy import Policy
 from lodesman.services.submit_pools.pool_keeper import PoolKeeper
-from lodesman.services.submit_pools.pool_pass import evaluate, wanted_of
+from lodesman.services.submit_pools.pool_pass import evaluate
 from lodesman.services.submit_pools.refresh import Difference, NameQueues, RefreshPools
 from lodesman.store.engine import open_reader, open_writer
 from lodesman.store.journal import Journal

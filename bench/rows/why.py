@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import time
@@ -34,10 +35,13 @@ def measure(context: Context) -> list[Figure]:
     ]
     with context.server(data) as server:
         server.wait_for_calm()
-        verdicts, latencies = _ask(server.port, asked)
-    alone = _alone(data, context.home / "grid.toml", [rng.randrange(1, size.jobs + 1) for _ in asked])
+        answered = [_ask(server.port, asked) for _ in range(context.samples)]
+    jobs = [rng.randrange(1, size.jobs + 1) for _ in asked]
+    alone = [_alone(data, context.home / "grid.toml", jobs) for _ in range(context.samples)]
     context.drop(data)
-    p50, p99 = (1e3 * percentile(latencies, q) for q in (50, 99))
+    verdicts = answered[0][0]
+    p50s, p99s = ([1e3 * percentile(latencies, q) for _, latencies in answered] for q in (50, 99))
+    hot50s, hot99s = ([1e3 * percentile(seconds, q) for seconds in alone] for q in (50, 99))
     shared: dict[str, Any] = {
         "unit": "ms",
         "less": True,
@@ -46,30 +50,35 @@ def measure(context: Context) -> list[Figure]:
         "size": str(size),
     }
     return [
-        Figure(row="why-p50", what="why of one waiting job over HTTP, half of them within", value=p50,
-               details={"verdicts": verdicts}, **shared),
-        Figure(row="why-p99", what="99 % of them within", value=p99, target=5.0, **shared),
-        Figure(row="why-hot", what="the explanation alone, 99 % within", value=1e3 * percentile(alone, 99),
-               target=2.0, details={"p50_ms": 1e3 * percentile(alone, 50)}, **shared),
+        Figure(row="why-p50", what="why of one waiting job over HTTP, half of them within", value=min(p50s),
+               samples=p50s, details={"verdicts": verdicts}, **shared),
+        Figure(row="why-p99", what="99 % of them within", value=min(p99s), samples=p99s, target=5.0, **shared),
+        Figure(row="why-hot", what="the explanation alone, 99 % within", value=min(hot99s), samples=hot99s,
+               target=2.0, details={"p50_ms": hot50s}, **shared),
     ]  # fmt: skip
 
 
 def _alone(data: Path, resources: Path, jobs: list[int]) -> list[float]:
-    """Seconds of each explanation, without HTTP, on a picture that is there."""
+    """Seconds of each explanation, without HTTP, on a picture that is there and in a memory kept as the server's is."""
     db = open_reader(data / "lode.db")
     policy = Policy(load_resources([(str(resources), resources.read_text())]))
     picture = Picture(open_reader(data / "lode.db"))
     picture.look(0.0)
     for vo in policy.config.vos:
         policy.world(vo)
+    gc.collect()
+    gc.freeze()
     seconds = []
-    for number in [*jobs[:10], *jobs]:
-        begun = time.perf_counter()
-        job = find_job(db, number)
-        assert job is not None
-        explain_job(db, policy, job, picture=picture, now=0.0)
-        seconds.append(time.perf_counter() - begun)
-    db.close()
+    try:
+        for number in [*jobs[:10], *jobs]:
+            begun = time.perf_counter()
+            job = find_job(db, number)
+            assert job is not None
+            explain_job(db, policy, job, picture=picture, now=0.0)
+            seconds.append(time.perf_counter() - begun)
+    finally:
+        gc.unfreeze()
+        db.close()
     return seconds[10:]
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from lodesman.api.core import Core
@@ -27,6 +28,7 @@ from lodesman.services.direct import Director
 from lodesman.services.live import Live
 from lodesman.services.pilots import hash_token
 from lodesman.services.policy import Policy
+from lodesman.services.reconciler import all_doubts
 from lodesman.services.sandboxes import RegisterSandbox, Shelf
 from lodesman.services.why.picture import Picture
 from lodesman.store.engine import open_reader, open_writer
@@ -339,6 +341,13 @@ class House:
         ranges = [[first, first if last is None else last]]
         body = {"action": action, "ranges": ranges, "reason": more.get("reason", "")}
         return self.call("POST", "/v1/jobs/control", body, token=more.get("token", "ann"))
+
+    def reconcile(self) -> dict[str, int]:
+        """A whole pass of the reconciler: how many of each fault it mended."""
+        body = msgspec.to_builtins(all_doubts(self.side.db))
+        answer = self.call("POST", "/v1/service/reconcile", body, token="service")
+        assert answer.status == 200, answer.body
+        return dict(answer.json)
 
     def upload(self, content: bytes, *, sha256: str = "", token: str = "ann") -> Answer:
         digest = sha256 or hashlib.sha256(content).hexdigest()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 from collections import Counter
 from typing import Any
 
 import pytest
+
+from lodesman.services.pilots import hash_token
 
 USER_CALLS = (
     ("POST", "/v1/jobs", {"jobs": [{"Executable": "/bin/true"}]}),
@@ -377,10 +380,12 @@ def test_a_pilot_whose_end_was_reported_is_nobody_and_its_jobs_go_back(house):
 
 
 def test_a_refused_pilot_cannot_join(house):
-    join = house.prepare_pilot()
-    house.call("POST", "/v1/service/submitted", {"stamp1": [None, "the queue is closed"]}, token="service")
-    answer = house.call("POST", "/v1/pilots/join", {"join_token": join, "node": {}})
-    assert answer.status == 409
+    row = {"stamp": "refused", "vo": "lab", "site": "North", "ce": "ce.north", "queue": "short", "request": {},
+           "join_hash": base64.b64encode(hash_token("join-refused")).decode()}  # fmt: skip
+    house.call("POST", "/v1/service/pilots", [row], token="service")
+    house.call("POST", "/v1/service/submitted", {"refused": [None, "the queue is closed"]}, token="service")
+    answer = house.call("POST", "/v1/pilots/join", {"join_token": "join-refused", "node": {}})
+    assert (answer.status, answer.code) == (401, "unauthorized")
 
 
 def test_a_pilot_does_not_touch_another_pilot_s_attempt(house):

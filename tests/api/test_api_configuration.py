@@ -39,7 +39,7 @@ def test_a_site_with_all_below(house):
 
 
 def test_exact_names_and_another_vo(house):
-    found = house.get("/v1/resources?site=North&ce=ce.north&queue=short&vo=other")
+    found = house.get("/v1/resources?site=North&ce=ce.north&queue=short&vo=other", "admin")
     assert (found["vo"], found["allowed"]) == ("other", False)
 
 

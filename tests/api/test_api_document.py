@@ -13,7 +13,7 @@ from lodesman.api.openapi import CALLS, document
 
 # Of the server's own processes, not of users and pilots.
 INTERNAL = re.compile(r"/v1/service/|/v1/hot/")
-ANY_ID = {"job": "1", "pilot": "1", "pool": "req1:0", "attempt": "1", "digest": "0" * 64, "prefix": "abcdef"}
+ANY_ID = {"job": "1", "pilot": "1", "pool": "req2:0", "attempt": "1", "digest": "0" * 64, "prefix": "abcdef"}
 
 
 def described():

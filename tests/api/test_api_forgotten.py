@@ -148,7 +148,7 @@ def test_requirements_are_told_as_they_were_written(house):
     impossible = house.submit({"Requirements": {"GPUmodel": "A100"}}, hold_if_impossible=True).json["first"]
     pools = house.side.db.execute("SELECT requirements FROM submit_pool ORDER BY created_at, id").fetchall()
     assert sorted(text for (text,) in pools) == [
-        '{"GPUmodel":["deduced",["A100"]]}',
-        '{"Software":["list",["root"]]}',
+        '{"GPUmodel":["deduced","any","",["A100"]]}',
+        '{"Software":["list","any","",["root"]]}',
     ]
     assert "GPUmodel" in house.get(f"/v1/jobs/{impossible}")["reason"]

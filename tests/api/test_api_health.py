@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 
+import apsw
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+
+from lodesman.api.metrics import UpkeepFigures
 
 
 def scrape(house, token="ann"):
@@ -94,6 +97,94 @@ def test_health_needs_no_token_and_is_true(house):
     answer = house.call("GET", "/health")
     assert (answer.status, answer.json["status"]) == (200, "ok")
     assert answer.json["time"] == house.now
+
+
+def alive(house, **failing):
+    answer = house.call("POST", "/v1/service/alive", {"failing": failing}, token="service")
+    assert answer.status == 200
+
+
+def test_health_tells_of_the_background_process(house):
+    def told():
+        answer = house.get("/health", "")
+        return answer["status"], answer["background"]["standing"]
+
+    assert told() == ("ok", "starting")
+    alive(house)
+    assert told() == ("ok", "ok")
+    house.ticks += 25.0
+    assert told() == ("ok", "ok")
+    assert house.get("/health", "")["background"]["age_seconds"] == 25.0
+    house.ticks += 10.0
+    assert told() == ("degraded", "silent")
+    alive(house, director="IOError: disk")
+    assert told() == ("degraded", "failing")
+    assert house.get("/health", "")["background"]["failing"] == ["director"]
+    alive(house)
+    for _ in range(3):
+        house.core.background.ended(house.ticks)
+    assert told() == ("degraded", "restarting")
+    assert house.get("/health", "")["background"]["restarts"] == 3
+
+
+def test_the_background_process_is_in_the_metrics(house):
+    alive(house)
+    house.ticks += 40.0
+    house.core.background.ended(house.ticks)
+    told = house.get("/v1/hot/metrics", "admin")
+    assert (told["background_ok"], told["background_heard_seconds_ago"]) == (0, 40.0)
+    assert told["background_restarts_total"] == 1
+
+
+def test_only_the_background_process_says_that_it_lives(house):
+    for token in ("", "ann", "admin"):
+        assert house.call("POST", "/v1/service/alive", {"failing": {}}, token=token).status in (401, 403)
+    assert house.core.background.heard_at is None
+
+
+def test_what_upkeep_does_is_in_the_metrics(house):
+    figures = UpkeepFigures(
+        failures={"director": 3, "census": 0}, succeeded_at={"census": 5.0}, mended={"wrong_counters": 2}
+    )
+    house.side.upkeep = lambda: figures
+    found = scrape(house)
+    assert found["lodesman_upkeep_failures_total", ("step", "director")] == 3
+    assert found["lodesman_upkeep_failures_total", ("step", "census")] == 0
+    assert found["lodesman_upkeep_success_timestamp_seconds", ("step", "census")] == 5.0
+    assert found["lodesman_reconciled_total", ("fault", "wrong_counters")] == 2
+
+
+def test_jobs_that_nothing_can_run_are_in_the_metrics(house):
+    house.submitted({"Memory": 10**9}, {"Memory": 10**9}, hold_if_impossible=True)
+    found = scrape(house)
+    by_reason = {
+        key[2:]: value for key, value in found.items() if key[0] == "lodesman_waiting_jobs_by_reason"
+    }
+    assert by_reason == {(("reason", "impossible"), ("verdict", "never")): 2}
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        apsw.IOError("disk"),
+        apsw.FullError("full"),
+        apsw.BusyError("busy"),
+        MemoryError(),
+        AssertionError("bug"),
+    ],
+    ids=lambda fault: type(fault).__name__,
+)
+@pytest.mark.parametrize("path", ["/v1/jobs/counts", "/v1/standing", "/metrics", "/v1/sites"])
+def test_a_fault_of_the_database_costs_one_request(house, monkeypatch, fault, path):
+    def broken(*_args, **_more):
+        raise fault
+
+    with monkeypatch.context() as patch:
+        for name in ("views.job_counts", "gather", "gather_figures", "list_sites"):
+            patch.setattr(f"lodesman.api.reads.{name}", broken)
+        answer = house.call("GET", path, token="ann")
+        assert (answer.status, answer.code) == (503, "unavailable")
+    assert house.call("GET", path, token="ann").status == 200
 
 
 def test_a_server_whose_writer_ended_is_not_well(house):

@@ -13,7 +13,7 @@ def start(house, pilot, *, wait=30.0, count=1, **more):
     asked = house.open("POST", "/v1/pilots/claim", body, token=pilot)
     # The writer works in order: a command after the claim tells that the claim was looked at.
     house.run(asyncio.sleep(0))
-    house.call("POST", "/v1/service/reconcile", {}, token="service")
+    house.call("POST", "/v1/service/forget-idle", {}, token="service")
     return asked
 
 
@@ -60,14 +60,14 @@ def test_a_join_tells_the_pilot_its_terms(house):
 )
 def test_a_node_that_describes_itself_wrongly_stops_neither_claims_nor_the_next_start(house, node):
     """What a pilot says of its node is stored, and read again at each start of the server."""
-    pilot = house.pilot(node=node, cores=0, memory_mb=0, platforms=[])
+    pilot = house.pilot(node=node, cores=None, memory_mb=None, platforms=None)
     house.submitted()
     assert house.call("POST", "/v1/pilots/claim", house.claim_body(), token=pilot).status == 200
     from lodesman.services.sessions import load_sessions  # noqa: PLC0415 - what a start does
 
     (session,) = load_sessions(house.side.db, now=0.0).values()
-    assert session.offer["cores"] >= 1
-    assert all(isinstance(one, str) for one in session.offer["platforms"])
+    assert session.offer.cores >= 1
+    assert all(isinstance(one, str) for one in session.offer.platforms)
     assert house.get("/v1/jobs/1/why")["verdict"] in ("now", None)
 
 
@@ -436,7 +436,7 @@ def test_many_reports_in_one_request_are_judged_one_by_one(house):
     ]
     results = house.call("POST", "/v1/pilots/report", {"reports": entries}, token=pilot).json["results"]
     assert [one["accepted"] for one in results] == [True, False, False, True]
-    assert [one.get("reason") for one in results] == [None, "stale attempt", "no such attempt", None]
+    assert [one.get("reason") for one in results] == [None, "no such attempt", "no such attempt", None]
 
 
 def test_a_released_job_goes_back_and_keeps_its_number_of_attempts(house):

@@ -60,7 +60,7 @@ WORLDS = st.lists(
             "Slots": st.sampled_from([1, 2]),
             "VO": st.sampled_from([["lab"], ["other"]]),
         },
-    ),
+    ).map(lambda queue: queue | {"Tag": ["GPU", "SSD"]} if "RequiredTag" in queue else queue),
     min_size=2,
     max_size=4,
 )
@@ -294,6 +294,7 @@ def test_pilots_and_shares_are_those_of_now(house):
         "share": 3_000.0,
         "of": 4_000.0,
         "part": 0.75,
+        "in_its_queues": False,
         "groups_waiting": 2,
     }
     house.pilot()

@@ -13,7 +13,9 @@ from lodesman.errors import InvalidConfig
 from lodesman.resources import load_resources
 from lodesman.services.configuration import ConfigurationState
 from lodesman.services.policy import Policy
+from lodesman.services.submit_pools.changed_types import Settled
 from lodesman.services.submit_pools.pool_keeper import PoolKeeper
+from lodesman.store.submit_pools import read_pools
 
 HEAD = '[job_description]\nSoftware = "list"\n[group.physics]\nvo = "lab"\nshare = 3000\n[group.bio]\nvo = "lab"\n'
 NORTH = '[site.North]\nVO = ["lab"]\n[site.North.ce.cn.queue.short]\nCPUTime = 1000\nMemory = 2000\nSoftware = ["root"]\n'
@@ -90,7 +92,7 @@ QUEUES = st.fixed_dictionaries(
         "Software": st.sampled_from([["root"], ["fluka"], ["root", "fluka"]]),
         "Disk": st.sampled_from([10, 20, "large"]),
     },
-)
+).map(lambda queue: queue | {"Tag": ["GPU"]} if "RequiredTag" in queue else queue)
 # Site and queue of a tree; the order of what is kept may change.
 PLACES = ["A/q1", "A/q2", "B/q1", "C/q1", "D/q1"]
 TREES = st.lists(
@@ -149,6 +151,8 @@ def test_a_plan_tells_what_happens_when_the_configuration_changes(house, old, ne
     eligible = {job: house.get(f"/v1/jobs/{job}/why", "admin")["queues"]["eligible"] for job in states}
     found = plan(house, after, limit=1_000)
     assert (jobs_of(house), serving(house)) == (states, pools)
+    types = load_resources([("after.toml", after)]).types
+    renewed = {old: new for old, new, _ in Settled().changed(types, read_pools(house.side.db))}
     configure(house, after)
     now = jobs_of(house)
     listed = rows(found)
@@ -165,12 +169,18 @@ def test_a_plan_tells_what_happens_when_the_configuration_changes(house, old, ne
         if row and row["becomes"] == "impossible":
             assert told["summary"].casefold() == f"{row['why']}.".casefold()
     changed = {row["id"]: row for row in found["submit_pools"]["changed"]["rows"]}
-    for pool, queues in serving(house).items():
-        gained, lost = len(queues - pools[pool]), len(pools[pool] - queues)
-        row = changed.pop(pool, {"gained": 0, "lost": 0, "before": len(queues), "after": len(queues)})
+    served = serving(house)
+    for pool, had in pools.items():
+        queues = served[renewed.get(pool, pool)]
+        gained, lost, unchanged = len(queues - had), len(had - queues), len(queues)
+        row = changed.pop(pool, {"gained": 0, "lost": 0, "before": unchanged, "after": unchanged})
         assert (row["gained"], row["lost"], row["before"], row["after"]) == (
-            gained, lost, len(pools[pool]), len(queues),
-        )  # fmt: skip
+            gained,
+            lost,
+            len(had),
+            len(queues),
+        )
+        assert row.get("new_id") == (renewed.get(pool) if gained or lost else None)
     assert changed == {}
 
 
@@ -232,7 +242,7 @@ def test_submit_pools_whose_queues_change(base):
     assert found["looked_at"] == 2
     (row,) = found["changed"]["rows"]
     assert (row["vo"], row["before"], row["after"], row["gained"], row["lost"]) == ("lab", 1, 2, 1, 0)
-    assert row["id"].startswith("req1:")
+    assert row["id"].startswith("req2:")
 
 
 def test_the_same_configuration_changes_nothing_in_whatever_order_it_is_written(base):
@@ -278,6 +288,27 @@ def test_groups_and_types_that_change(base):
     assert [(row["parameter"], row["change"], row["after"]) for row in found["types"]] == [
         ("Disk", "added", "number GB >="), ("Software", "changed", "list any merge"),
     ]  # fmt: skip
+
+
+def test_shares_before_and_after(base):
+    base.submitted({"Parameters": 3}, token="ann")
+    base.submitted({}, token="bob")
+    base.submitted({"CPUTime": 50_000}, token="bob")
+    base.submit({"CPUTime": 10**6}, token="ann", hold_if_impossible=True)
+
+    def parts(text):
+        return {
+            row["group"]: (row["jobs"], *row["share"].values(), *row["part"].values())
+            for row in plan(base, text)["parts"]
+        }
+
+    assert parts(BASE) == {"physics": (4, 3000, 3000, 0.75, 0.75), "bio": (2, 1000, 1000, 0.25, 0.25)}
+    fair = parts(BASE.replace("share = 3000", "share = 1000"))
+    assert fair == {"bio": (2, 1000, 1000, 0.25, 0.5), "physics": (4, 3000, 1000, 0.75, 0.5)}
+    assert list(fair) == ["bio", "physics"], "who gains most comes first"
+    assert parts(HEAD)["bio"] == (2, 1000, 1000, 0.25, 0.0), "where there is no queue nobody starts"
+    slow = NORTH.replace("CPUTime = 1000", "CPUTime = 1")
+    assert parts(HEAD + slow + EAST.replace("5000000", "3"))["physics"][3:] == (0.75, 0.0)
 
 
 def test_lists_are_cut_where_the_caller_wants(base):

@@ -22,8 +22,8 @@ def test_what_is_told_of_a_pool(house):
     assert (told["total"], told["last_pass"]["cause"], told["last_pass"]["at"]) == (1, "start", house.now)
     (row,) = told["pools"]
     assert row["requirements"] == {
-        "Software": {"kind": "list", "wanted": ["gate", "root"]},
-        "Memory": {"kind": "number", "wanted": [1024]},
+        "Software": {"kind": "list", "unit": "", "wanted": ["gate", "root"]},
+        "Memory": {"kind": "number", "unit": "MB", "wanted": [1024]},
     }
     assert (row["vo"], row["queues"], row["unused_since"]) == ("lab", 1, None)
     assert row["jobs"] == {"waiting": 5, "held": 3, "running": 1}
@@ -63,7 +63,7 @@ def test_users_see_the_pools_of_their_vo(house):
     assert house.get(f"/v1/submit-pools/{his[0]['id']}", "admin")["id"] == his[0]["id"]
 
 
-@pytest.mark.parametrize("name", ["req1:ffff", "%", "_", "x' OR 1=1 --", "*"])
+@pytest.mark.parametrize("name", ["req2:ffff", "%", "_", "x' OR 1=1 --", "*"])
 def test_a_pool_that_is_not_there(house, name):
     house.submitted({"Requirements": {"Memory": 100}})
     assert house.call("GET", f"/v1/submit-pools/{name}", token="ann").code == "not-found"
@@ -71,7 +71,7 @@ def test_a_pool_that_is_not_there(house, name):
 
 def test_a_beginning_that_several_pools_have(house):
     house.submitted({"Requirements": {"Memory": 100}}, {"Requirements": {"Memory": 200}})
-    assert house.call("GET", "/v1/submit-pools/req1:", token="ann").code == "conflict"
+    assert house.call("GET", "/v1/submit-pools/req2:", token="ann").code == "conflict"
 
 
 @pytest.mark.parametrize("limit", ["-1", "x", "10001", "1e3"])
@@ -80,10 +80,16 @@ def test_a_limit_that_makes_no_sense(house, limit):
 
 
 def test_sites_that_a_description_names(house):
-    job = house.submitted({"Requirements": {"Software": "root"}})
+    """They are told when it is read, by the last pass; nothing of them is stored."""
+    job = house.submitted({"Requirements": {"Memory": 1_000}})
     assert house.get(f"/v1/jobs/{job}")["sites"] == []
-    house.core.policy.add_eligible_sites = True
-    named = house.submitted({"Requirements": {"Memory": 1_000}})
-    assert house.get(f"/v1/jobs/{named}")["sites"] == ["North", "South"]
-    claimed = house.claim(house.pilot("North"), 2)
-    assert {one["id"]: one.get("sites") for one in claimed} == {job: None, named: ["North", "South"]}
+    house.side.policy.add_eligible_sites = True
+    assert house.get(f"/v1/jobs/{job}")["sites"] == ["North", "South"]
+    for more, sites in (
+        ({"Site": ["North", "South"], "BannedSite": "South"}, ["North"]),
+        ({"Site": "South"}, ["South"]),
+    ):
+        other = house.submitted({"Requirements": {"Memory": 1_000}, **more})
+        assert house.get(f"/v1/jobs/{other}")["sites"] == sites
+    assert house.get(f"/v1/jobs/{house.submitted()}")["sites"] == []
+    assert all("sites" not in one for one in house.claim(house.pilot("North"), 2))

@@ -107,6 +107,31 @@ def test_a_job_that_nothing_can_run_is_released_when_a_queue_appears(house):
     assert [one["id"] for one in house.claim(house.pilot("South"))] == [job]
 
 
+def test_a_job_for_a_site_that_is_not_there_yet_is_released_when_it_comes(house):
+    job = house.submitted({"CPUTime": 500, "Site": ["East"]}, hold_if_impossible=True)
+    keep(house)
+    assert house.get(f"/v1/jobs/{job}")["state"] == "Held"
+    configure(house, MOVED + '[site.East]\nVO = ["lab"]\n[site.East.ce.c.queue.q]\nCPUTime = 1000\n')
+    assert house.get(f"/v1/jobs/{job}")["state"] == "Waiting"
+
+
+def test_a_job_for_a_submission_pool_that_is_not_there_yet_is_released_when_it_comes(house):
+    def pools(*names):
+        policy = Policy(house.core.policy.config, submission_pools=frozenset(names))
+        house.core.policy = house.side.policy = policy
+
+    pools("Local")
+    job = house.submitted({"CPUTime": 500, "SubmitPool": "Grid"}, hold_if_impossible=True)
+    keep(house)
+    assert "SubmitPool -> Local" in house.get(f"/v1/jobs/{job}")["reason"]
+    pools("Local", "Grid")
+    keep(house)
+    assert house.get(f"/v1/jobs/{job}")["state"] == "Waiting"
+    pools("Local")
+    keep(house)
+    assert house.get(f"/v1/jobs/{job}")["state"] == "Held"
+
+
 def test_jobs_that_become_impossible_are_listed_as_held(house):
     first = house.submitted({"Requirements": {"Software": "root"}}, {"CPUTime": 400})
     array = house.submitted(

@@ -60,6 +60,10 @@ def test_nothing_is_stored_and_the_job_is_named(house, case):
     )
     assert "--hold-if-impossible" in told["hint"]
     queues = told["data"].pop("queues")
+    assert told["data"].pop("attribute") == "Memory"
+    where = [told["data"].pop(name, None) for name in ("line", "column")]
+    text = body.get("text") or (body["texts"][1] if "texts" in body else None)
+    assert where == ([None, None] if text is None else [1, text.index('"Memory"') + 1])
     assert told["data"] == data
     assert (queues["total"], queues["eligible"]) == (2, 0)
     assert queues["ruled_out_by"] == [{"criterion": "Memory", "queues": 2}]

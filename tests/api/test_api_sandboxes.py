@@ -221,3 +221,20 @@ def test_each_attempt_has_its_own_output(house):
     done(house, pilot, second)
     assert house.call("GET", "/v1/jobs/1/output", token="ann").body == ARCHIVE
     assert files(house) == ["1.1.tar.gz", "1.2.tar.gz"]
+
+
+def test_each_member_gets_its_own_files_whatever_decides_where_it_runs(house):
+    contents = {"red_0": b"one", "green_1": b"two", "blue_2": b"one"}
+    boxes = {
+        name: {"sha256": house.upload(content).json["sha256"], "size": len(content)} for name, content in contents.items()
+    }  # fmt: skip
+    text = """[ Executable = "/bin/cat"; InputSandbox = "%(Colour)s_%n"; CPUTime = "%s"; Parameters = {100, 200, 100};
+                Parameters.Colour = {"red", "green", "blue"}; ]"""
+    first = house.submitted(text=text, sandboxes=boxes)
+    claimed = {one["id"] - first: one["input"] for one in house.claim(house.pilot(), 5)}
+    for index, name in enumerate(contents):
+        assert [(one["name"], one["sha256"]) for one in claimed[index]] == [(name, boxes[name]["sha256"])]
+    del boxes["green_1"]
+    refused = house.submit(text=text, sandboxes=boxes).json["error"]
+    assert (refused["data"]["attribute"], refused["data"]["line"]) == ("InputSandbox", 1)
+    assert "'green_1' was not uploaded" in refused["message"]

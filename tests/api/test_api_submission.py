@@ -11,6 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lodesman.jobs import write_description
+from lodesman.resources import load_resources
+from lodesman.services.policy import Policy
 from lodesman.services.prepare import prepare
 
 HELLO = """// a greeting
@@ -315,7 +318,6 @@ WRONG = [
     ("JobName", "b\N{LATIN SMALL LETTER E WITH ACUTE}"),
     ("JobGroup", "a\nb"),
     ("Site", ["North", 5]),
-    ("Site", "Atlantis"),
     ("BannedSite", "Atlantis"),
     ("BannedSite", {"a": 1}),
     ("StdOutput", "../../etc/passwd"),
@@ -360,8 +362,51 @@ def test_sites_of_other_vos_are_unknown(house):
 
 
 def test_site_and_banned_site_that_leave_nothing(house):
-    told = error(house.submit({"Site": "North", "BannedSite": "North"}), 400)
-    assert told["data"]["attribute"] in ("Site", "BannedSite")
+    job = {"Site": "North", "BannedSite": "North"}
+    told = error(house.submit(job), 422)
+    assert (told["code"], told["data"]["attribute"]) == ("impossible", "BannedSite")
+    assert "BannedSite without North" in told["message"]
+    held = house.submitted(job, hold_if_impossible=True)
+    assert "BannedSite without North" in house.get(f"/v1/jobs/{held}")["reason"]
+
+
+def test_a_site_that_is_not_there_may_be_waited_for(house):
+    assert error(house.submit({"Site": "Atlantis"}), 400)["data"]["attribute"] == "Site"
+    held = house.submitted({"Site": "Atlantis"}, hold_if_impossible=True)
+    assert house.get(f"/v1/jobs/{held}")["state"] == "Held"
+    told = house.get(f"/v1/jobs/{held}/why")
+    assert (told["verdict"], told["queues"]["ruled_out_by"][0]) == (
+        "never",
+        {"criterion": "Site", "queues": 2},
+    )
+
+
+def test_a_submission_pool_that_nobody_configured(house):
+    house.core.policy.submission_pools = house.side.policy.submission_pools = frozenset({"Local", "Grid"})
+    told = error(house.submit({"SubmitPool": "Gird"}), 400)
+    assert (told["data"]["attribute"], told["hint"]) == ("SubmitPool", "Did you mean Grid?")
+    assert house.counted() == 0
+    held = house.submitted({"SubmitPool": "Gird"}, hold_if_impossible=True)
+    told = house.get(f"/v1/jobs/{held}/why")
+    assert (house.get(f"/v1/jobs/{held}")["state"], told["verdict"]) == ("Held", "never")
+    assert told["queues"]["nearest"][0]["text"] == "SubmitPool -> Grid or Local"
+    assert house.get(f"/v1/jobs/{house.submitted({'SubmitPool': 'Grid'})}")["state"] == "Waiting"
+
+
+@pytest.mark.parametrize("count", [1, 101, 200])
+@pytest.mark.parametrize("form", ["jdl", "cfg", "json"])
+def test_requirements_of_one_to_two_hundred_keys(house, form, count):
+    offered = "".join(f"Key{n} = {n + 5}\n" for n in range(count))
+    text = f'[site.North]\n[site.North.ce."ce.north".queue.short]\nCPUTime = 1000\n{offered}'
+    text += '[site.South]\n[site.South.ce."ce.south".queue.long]\n[group.physics]\nvo = "lab"\n'
+    house.core.policy = house.side.policy = Policy(load_resources([("sites.toml", text)]))
+    job = {"Executable": "/bin/true", "CPUTime": 5, "Requirements": {f"Key{n}": n for n in range(count)}}
+    first = house.submitted(text=write_description(job, form), form=form)
+    told = house.get(f"/v1/jobs/{first}/why")
+    assert (told["queues"]["total"], told["queues"]["eligible"]) == (2, 1)
+    assert [one["queues"] for one in told["queues"]["ruled_out_by"]] == [1] * count
+    assert [one["id"] for one in house.claim(house.pilot("South"), 5)] == []
+    assert [one["id"] for one in house.claim(house.pilot("North"), 5)] == [first]
 
 
 def test_unknown_attributes_warn_with_their_place_and_are_kept(house):
@@ -456,6 +501,14 @@ def test_members_may_have_files_of_their_own(house):
     assert "part1.txt" in told["message"]
 
 
+def test_a_file_cannot_be_named_by_a_job_id_that_is_not_given_yet(house):
+    house.upload(b"x")
+    sandboxes = {name: {"sha256": digest(b"x"), "size": 1} for name in ("f0", "f1", "f2", "f%j")}
+    told = error(house.submit({"InputSandbox": ["f%j"], "Parameters": 2}, sandboxes=sandboxes), 400)
+    assert (told["data"]["attribute"], "has %j" in told["message"]) == ("InputSandbox", True)
+    assert house.claim(house.pilot(), 5) == []
+
+
 def test_the_answer_to_a_submission_is_json_with_its_length(house):
     answer = house.submit()
     assert answer.headers["content-type"] == "application/json"
@@ -472,7 +525,7 @@ VALUES = st.one_of(
 )
 FIELDS = st.sampled_from(
     ["Executable", "Arguments", "JobName", "StdInput", "StdOutput", "OutputSandbox", "WallTime", "CPUTime",
-     "Exclusive", "Memory", "Site", "Environment"]
+     "Exclusive", "Memory", "Site", "Environment", "InputSandbox"]
 )  # fmt: skip
 
 
@@ -486,8 +539,15 @@ def test_each_member_that_was_accepted_can_be_handed_out(house, field, text, val
     """What is filled in at the claim was checked at the submission: no claim fails for its job's sake."""
     if not house.pilots:
         house.everywhere = [house.pilot("North"), house.pilot("South", cores=4)]
+        house.upload(b"input")
     value = {"A": text} if field == "Environment" else text
-    answer = house.submit({field: value, "Parameters": values}, hold_if_impossible=True)
+    # As a client names them, which knows no job id yet.
+    names = {text.replace("%s", str(one)).replace("%n", str(n)) for n, one in enumerate(values)}
+    file = {"sha256": digest(b"input"), "size": 5}
+    answer = house.submit(
+        {field: value, "Parameters": values}, hold_if_impossible=True,
+        sandboxes={name.replace("%j", "0"): file for name in names},
+    )  # fmt: skip
     if answer.status != 200:
         assert answer.status == 400, answer.body
         return

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from lodesman.director import Breaker, BreakerState, PoolState, QueueId
+from lodesman.resources import load_resources
+from lodesman.services.policy import Policy
+from lodesman.services.why.main_reasons import MainReasons
 
 
 def why(house, job, token="ann"):
@@ -85,14 +90,12 @@ def test_never_tells_what_rules_out_the_queues_and_the_smallest_change(house):
     assert nearest["example"]["site"] == "South"
     assert "9000" in " ".join(nearest["example"]["reasons"])
     assert nearest["text"] == "Memory 9000 -> 8000"
-    assert nearest["steps"][0] == {
-        "criterion": "Memory",
-        "asked": 9_000,
-        "options": [{"value": 8_000, "queues": 1}],
-    }
+    step = nearest["steps"][0]
+    assert (step["criterion"], step["asked"]) == ("Memory", 9_000)
+    assert step["options"] == [{"value": 8_000, "queues": 1}]
     assert told["summary"].endswith("; smallest change: Memory 9000 -> 8000 (1 of 2 queues).")
     assert told["main_reason"] == "impossible"
-    assert [step["step"] for step in told["chain"] if step["holds"] is False] == ["size", "pilots"]
+    assert [step["step"] for step in told["chain"] if step["holds"] is False] == ["size", "limits", "pilots"]
 
 
 def test_requirements_are_told_one_by_one(house):
@@ -179,3 +182,205 @@ def test_how_many_wait_before_it(house):
     house.submitted(*[{}] * 5)
     told = why(house, 4)["task_queue"]
     assert (told["waiting"], told["ahead"], told["more_ahead"]) == (5, 3, False)
+
+
+def step(told, name):
+    (found,) = [one for one in told["chain"] if one["step"] == name]
+    return found
+
+
+# --- what opens nothing -----------------------------------------------------------------------------------
+
+
+def test_a_decision_of_last_night_opens_no_gate(house, backend):
+    house.submitted()
+    assert house.director(backend).tick(house.now) > 0
+    assert why(house, 1)["main_reason"] == "pilot-expected"
+    house.now += house.side.picture.fresh_seconds - 1.0
+    assert why(house, 1)["main_reason"] == "pilot-expected"
+    house.now += 2.0
+    told = why(house, 1)
+    assert (told["verdict"], told["main_reason"]) == ("not now", "director-has-not-decided")
+    assert told["summary"].endswith("the director has not decided anything for 6 min.")
+    assert (step(told, "gates")["holds"], step(told, "gates")["age_seconds"]) == (None, 361.0)
+    assert told["ages"]["director"] == told["director"]["decided_seconds_ago"] == 361.0
+    assert told["director"]["room"] is None
+
+
+def test_a_busy_pilot_is_no_promise(house):
+    house.submitted()
+    pilot = house.pilot()
+    (taken,) = house.claim(pilot)
+    house.submitted({"NumberOfProcessors": 4})
+    told = why(house, 2)
+    assert (told["verdict"], told["main_reason"]) == ("not now", "pilots-busy")
+    assert told["summary"].endswith("a running pilot may take it when its job ends.")
+    assert told["who"] == "time, as the jobs of running pilots end"
+    house.report(pilot, taken)
+    assert why(house, 2)["main_reason"] == "next"
+
+
+def decide_without(house, backend, pools):
+    director = house.director(backend)
+    director.pools = lambda: pools
+    while not house.side.db.execute("SELECT 1 FROM director_iteration").fetchall():
+        house.now += 1.0
+        director.tick(house.now)
+    return director
+
+
+@pytest.mark.parametrize(
+    ("wanted", "pools", "said", "who"),
+    [
+        ({"SubmitPool": "Nowhere"}, {}, "Nowhere is unknown", "you, by naming other submission pools"),
+        ({}, {"Local": PoolState(name="Local", queued=10**6)}, "is full", "time, as submissions end"),
+    ],
+)
+def test_no_submission_pool_takes_its_pilots(house, backend, wanted, pools, said, who):
+    house.submitted({**wanted, "Parameters": 100})
+    director = decide_without(house, backend, {name: replace(one, name=name) for name, one in pools.items()})
+    director.options = replace(director.options, default_submission_pools=("Local",))
+    house.now += 1.0
+    director.tick(house.now)
+    told = why(house, 1)
+    assert (told["verdict"], told["main_reason"]) == ("not now", "no-submission-pool")
+    assert said in told["summary"]
+    assert said in step(told, "gates")["text"]
+    assert step(told, "gates")["holds"] is False
+    assert told["who"].startswith(who)
+
+
+def test_who_can_open_what_is_closed_depends_on_what_closes_it(house, backend):
+    house.submitted({"Parameters": 100})
+    director = house.director(backend)
+    south = QueueId("South", "ce.south", "long")
+    director.breakers = {
+        south: Breaker(state=BreakerState.OPEN, failures=3, retry_at=house.now + 900.0, reason="refused"),
+        QueueId("North", "ce.north", "short"): Breaker(
+            state=BreakerState.OPEN, failures=3, retry_at=house.now + 900.0
+        ),
+    }
+    director.tick(house.now)
+    told = why(house, 1)
+    assert told["main_reason"] == "no-room-for-pilots"
+    assert told["who"] == "time, it is tried again by itself; or who runs the batch system"
+    director.breakers = {}
+    backend.waiting = backend.running = None
+    director.tick(house.now)
+    assert why(house, 1)["who"] == "who runs the batch system, by having it tell its load"
+
+
+# --- what is told truthfully ------------------------------------------------------------------------------
+
+
+def test_what_is_configured_is_as_old_as_the_configuration(house):
+    house.submitted({"Requirements": {"Software": "root"}})
+    told = why(house, 1)
+    assert told["ages"]["configuration"] is None
+    house.side.policy.loaded_at = house.now - 30.0
+    told = why(house, 1)
+    steps = ("access", "requirements", "site", "platform", "size", "sending")
+    assert {step(told, name)["age_seconds"] for name in steps} == {told["ages"]["configuration"]} == {30.0}
+
+
+@pytest.mark.parametrize(
+    ("job", "text"),
+    [
+        ({}, "it names no job class"),
+        ({"JobClass": "app1"}, "JobClass app1: no class is configured, so that changes nothing"),
+        ({"JobClass": "app1", "Variant": "big"},
+         "JobClass app1 Variant big: no class is configured, so that changes nothing"),
+    ],
+)  # fmt: skip
+def test_the_class_of_a_job(house, job, text):
+    house.submitted(job)
+    assert step(why(house, 1), "class")["text"] == text
+
+
+def test_what_holds_a_job_and_since_when(house):
+    house.submitted()
+    assert step(why(house, 1), "limits") == {
+        "step": "limits", "holds": True, "text": "nothing holds it, and no limits are configured", "limits": [],
+    }  # fmt: skip
+    house.control("hold", 1, reason="wait for the data")
+    house.now += 40.0
+    told = why(house, 1)
+    found = step(told, "limits")
+    assert (found["holds"], found["text"]) == (False, "Held for 40 s: a user holds it")
+    assert found["limits"] == [
+        {"limit": "held", "by": "user", "reason": "wait for the data", "seconds": found["age_seconds"]}
+    ]
+    assert told["who"] == "you or whoever may control the job: lode release"
+    house.submit({"Memory": 9_000}, hold_if_impossible=True)
+    assert step(why(house, 2), "limits")["text"] == "Held for 0 s: no queue could run it"
+
+
+def test_what_nothing_could_run_is_released_by_the_next_pass_not_by_its_owner(house):
+    house.submit({"Memory": 9_000}, hold_if_impossible=True)
+    text = '[site.New]\nVO = ["lab"]\n[site.New.ce.c.queue.q]\nMemory = 9000\nCPUTime = 1000\n'
+    house.side.policy = Policy(load_resources([("new.toml", text)]))
+    told = why(house, 1)
+    assert (told["verdict"], told["main_reason"]) == ("not now", "held")
+    assert told["who"] == "nobody need do anything: the next pass over the configuration releases it"
+
+
+def test_only_groups_that_compete_where_it_can_run_have_a_part(house):
+    house.submitted({"Site": "North"})
+    house.submitted({"Site": "South"}, token="bob")
+    share = why(house, 1)["share"]
+    assert (share["part"], share["groups_waiting"], share["in_its_queues"]) == (0.75, 2, False)
+    assert MainReasons(house.side.db, house.side.look()).look(house.side.policy, house.now) is not None
+    told = why(house, 1)
+    share = told["share"]
+    assert (share["part"], share["of"], share["groups_waiting"]) == (1.0, 3_000.0, 1)
+    assert share["in_its_queues"] is True
+    assert (
+        "group physics has 100% of the starts, since no other group competes" in step(told, "share")["text"]
+    )
+    house.submitted({}, token="bob")
+    MainReasons(house.side.db, house.side.look()).look(house.side.policy, house.now)
+    assert why(house, 1)["share"]["part"] == 0.75
+
+
+def test_a_pool_that_is_gone_is_not_taken_for_none(house):
+    house.submitted({"Requirements": {"Software": "fluka"}}, hold_if_impossible=True)
+    house._writer.execute("DELETE FROM submit_pool_bits")
+    told = why(house, 1)
+    assert (told["verdict"], told["queues"]["eligible"]) == ("never", 0)
+    assert told["queues"]["ruled_out_by"] == [{"criterion": "Requirements.Software", "queues": 2}]
+    assert not step(told, "submit_pool")["holds"]
+
+
+# --- one queue --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("queue", "criteria", "words"),
+    [
+        ("North/ce.north/short", ["Memory"], "4000"),
+        ("South/ce.south/long", [], ""),
+        ("Far/ce.far/q", ["VO"], "VO lab may not use it"),
+        ("Moon/ce.moon/q", ["Queue"], "there is no such queue"),
+    ],
+)
+def test_what_one_queue_has_against_a_job(house, backend, queue, criteria, words):
+    house.submitted({"Memory": 4_000})
+    told = house.get(f"/v1/jobs/1/why?queue={queue}")["queue"]
+    assert "/".join(told[part] for part in ("site", "ce", "queue")) == queue
+    assert (told["ruled_out_by"], told["eligible"]) == (criteria, not criteria)
+    assert len(told["reasons"]) == len(criteria)
+    assert words in "".join(told["reasons"])
+    assert (told["room"], told["gate"]) == (None, "")
+    backend.waiting = 10
+    house.director(backend).tick(house.now)
+    told = house.get(f"/v1/jobs/1/why?queue={queue}")["queue"]
+    full = not queue.startswith(("Far", "Moon"))
+    assert told["room"] == (0 if full else None)
+    assert "queue" not in why(house, 1)
+
+
+@pytest.mark.parametrize(("queue", "status"), [("North", 400), ("North/ce.north", 400)])
+def test_what_is_no_queue_is_refused(house, queue, status):
+    house.submitted()
+    answer = house.call("GET", f"/v1/jobs/1/why?queue={queue}", token="ann")
+    assert (answer.status, answer.json["error"]["data"]["parameter"]) == (status, "queue")

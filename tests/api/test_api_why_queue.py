@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from urllib.parse import urlencode
 
 import pytest
@@ -116,7 +117,7 @@ def test_full_of_others_work_it_tells_the_arithmetic_of_each_limit(house, direct
     backend.waiting, backend.running = 9, 8
     told = why(house)
     assert (told["verdict"], told["main_reason"]) == ("not now", "no-room-for-pilots")
-    assert told["summary"].endswith("none may be sent now: MaxTotalJobs 10 - 17 waiting, running and held.")
+    assert told["summary"].endswith("none may be sent now: MaxTotalJobs 10 - 17 waiting and running.")
     limits = {one["clamp"]: one for one in told["gate"]["limits"]}
     assert limits["max-waiting"] == {
         "clamp": "max-waiting", "limit": 1, "text": "MaxWaitingJobs 10 - 9 waiting", "shut": False,
@@ -181,7 +182,10 @@ def test_closed_to_the_vo(house, director):
     assert told["who"] == "who configures the sites: its VO list"
     assert [one["step"] for one in told["chain"]] == ["configured", "access", "pilots", "lately"]
     assert told["gate"] is told["work"] is None
-    assert why(house, vo="other", site="Far", ce="ce.far", queue="q")["main_reason"] == "no-fitting-job-waits"
+    assert (
+        why(house, "admin", vo="other", site="Far", ce="ce.far", queue="q")["main_reason"]
+        == "no-fitting-job-waits"
+    )
 
 
 MORE = """
@@ -189,19 +193,66 @@ MORE = """
 VO = ["lab"]
 [site.Odd.ce.c.queue.moon]
 Backend = "moon"
-[site.Odd.ce.c.queue.tagged]
-RequiredTag = ["GPU"]
+[site.Odd.ce.c.queue.brief]
+CPUTime = 0.5
 [site.Odd.ce.c.queue.shut]
 MaxTotalJobs = 0
+[site.Odd.ce.c.queue.manual]
+Backend = "by-hand"
 [site.Odd.ce."a/b".queue."c/d"]
 """
+
+
+def test_a_queue_where_others_start_the_pilots(house, director):
+    house.core.policy = house.side.policy = director.policy = Policy(load_resources([("more.toml", MORE)]))
+    assert why(house, site="Odd", ce="c", queue="manual")["main_reason"] == "no-fitting-job-waits"
+    house.submitted({})
+    director.tick(house.now)
+    told = why(house, site="Odd", ce="c", queue="manual")
+    assert (told["verdict"], told["main_reason"]) == ("not now", "pilots-by-hand")
+    assert (
+        told["summary"] == "1 task queue could be run there; pilots there are started by hand, none is sent."
+    )
+    assert told["who"] == "who starts pilots there"
+    assert step(told, "possible")["holds"] is True
+
+
+def test_a_director_that_sends_none(house, director):
+    house.submitted()
+    director.options = replace(director.options, pilots_per_iteration=0.0)
+    director.tick(house.now)
+    told = why(house)
+    assert (told["verdict"], told["main_reason"]) == ("not now", "director-sends-none")
+    assert (
+        told["summary"] == "1 task queue could be run there; the director sends no pilots: its target is 0."
+    )
+    job = house.get("/v1/jobs/1/why")
+    assert (job["verdict"], job["main_reason"]) == ("not now", "director-sends-none")
+    assert "the director sends none: its target is 0 pilots" in job["summary"]
+    assert job["who"] == told["who"]
+    assert told["who"].startswith("who configures the director: pilotsPerIteration")
+
+
+def test_the_director_that_stopped_deciding_says_nothing_of_a_queue(house, director):
+    house.submitted()
+    director.tick(house.now)
+    house.now += 3_600.0
+    told = why(house)
+    assert (told["verdict"], told["main_reason"]) == ("not now", "director-has-not-decided")
+    assert told["summary"].endswith("the director has not decided anything about it for 60 min.")
+    assert (step(told, "director")["holds"], step(told, "director")["age_seconds"]) == (None, 3_600.0)
+    assert told["ages"]["director"] == 3_600.0
 
 
 @pytest.mark.parametrize(
     ("queue", "reason", "words"),
     [
         ("moon", "no-backend", "there is no backend 'moon' here"),
-        ("tagged", "no-job-could-fit", "the resource lacks tag GPU"),
+        (
+            "brief",
+            "no-job-could-fit",
+            "the job needs 1 s of normalised CPU time, the resource has 0",
+        ),
         ("shut", "capped-at-zero", "MaxTotalJobs is 0"),
     ],
 )

@@ -15,10 +15,12 @@ from lodesman.services.forgetting.retention import Retention
 from lodesman.services.forgetting.tidy import Tidy, Untidy
 from lodesman.services.live import Live
 from lodesman.services.pilots import EndPilot, Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
+from lodesman.services.reconciler import all_doubts
 from lodesman.services.report import Report, TakeReports
 from lodesman.services.sandboxes import Shelf
 from lodesman.services.sessions import Free, PilotSession
 from lodesman.services.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
+from lodesman.services.submit_pools.changed_types import RekeyPools, Renewals
 from lodesman.services.submit_pools.pool_keeper import PoolKeeper
 from lodesman.services.submit_pools.refresh import (
     Cleaning,
@@ -29,6 +31,7 @@ from lodesman.services.submit_pools.refresh import (
     NameQueues,
     RefreshPools,
 )
+from lodesman.services.upkeep import Reconcile
 from lodesman.store import views
 from lodesman.store.engine import open_reader, open_writer
 from lodesman.store.journal import Journal
@@ -147,6 +150,9 @@ class House:
         """What keeps SubmitPools true in the background process; the hot process has this policy, too."""
         commands = {
             "pool-queues": lambda body: {"new": self.do(NameQueues(self.live, list(map(tuple, body))))},
+            "pool-renewals": lambda body: self.do(
+                RekeyPools(self.live, convert(body, Renewals), policy.digest)
+            ),
             "pool-pass": lambda body: self._passed(body, policy),
             "pool-judgement": lambda body: self.do(JudgeQueues(self.live, convert(body, Judgement))),
             "pool-cleaning": lambda body: {
@@ -161,12 +167,20 @@ class House:
         row = self.do(RefreshPools(self.live, convert(body, Difference), policy.digest))
         return {"pass": row.id, "at": row.at}
 
+    def reconcile(self):
+        """A whole pass of the reconciler: how many of each fault it mended."""
+        return self.do(Reconcile(self.live, all_doubts(self.reader)))
+
     def refresh(self, policy):
         """One pass with this configuration."""
         return self.keeper(policy).tick(policy, self.clock)
 
     def control(self, action, first, last=None, *, may=lambda *_: True, reason="because"):
-        return self.do(Control(self.live, action, ((first, first if last is None else last),), reason, may))
+        """An action on a range, as the hot process does it: in as many commands as it takes."""
+        out = self.do(Control(self.live, action, ((first, first if last is None else last),), reason, may))
+        while out.rest:
+            out.go_on(self.do(Control(self.live, action, out.rest, reason, may, goes_on=True)))
+        return out
 
     def end_pilot(self, pilot, state=PilotState.LOST, cause="pilot-lost"):
         return self.do(EndPilot(self.live, pilot, state, "gone", cause))

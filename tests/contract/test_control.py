@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from tests.contract.conftest import House
 
 from lodesman.errors import InvalidRequest, NotFound
-from lodesman.services.upkeep import Reconcile
 
 CLEAN = {"waiting_without_queue": 0, "active_without_attempt": 0, "wrong_counters": 0}
 
@@ -33,7 +32,7 @@ def test_held_members_wait_no_more_and_come_back(house):
     assert house.control("release", 1, 10).changed == 3
     assert house.counts() == {"Waiting": 6, "Matched": 4}
     assert sorted(c.job_id for c in house.claim(pilot, 10)) == [3, 4, 5, 8, 9, 10]
-    assert house.do(Reconcile(house.live)) == CLEAN
+    assert house.reconcile() == CLEAN
 
 
 def test_part_of_a_hole_can_be_released(house):
@@ -78,7 +77,7 @@ def test_a_running_job_is_killed_and_its_pilot_told(house):
     assert house.report(pilot, claimed, "Failed", cause="killed")["accepted"]
     assert house.live.kill_orders[pilot] == {}
     assert house.state(1) == "Killed"
-    assert house.do(Reconcile(house.live)) == CLEAN
+    assert house.reconcile() == CLEAN
 
 
 def test_a_running_job_is_not_held(house):
@@ -189,7 +188,7 @@ def test_every_operation_gives_the_same_on_an_array_as_on_single_jobs(tmp_path_f
         pilots, held = [house.pilot(), house.pilot()], []
         answers = [act(house, step, pilots, held) for step in steps]
         states = [house.state(job_id) for job_id in range(1, 9)]
-        faults = house.do(Reconcile(house.live))
+        faults = house.reconcile()
         waiting = house.live.matcher.index.waiting(1) if house.live.matcher.index.has(1) else 0
         counts = house.counts()
         house.close()

@@ -16,7 +16,7 @@ from lodesman.jobs.states import TERMINAL
 from lodesman.services.forgetting import forget, retention
 from lodesman.services.forgetting.forget import Forget, Old
 from lodesman.services.forgetting.retention import DAY
-from lodesman.services.upkeep import ForgetIdleQueues, Reconcile
+from lodesman.services.upkeep import ForgetIdleQueues
 from lodesman.store import views
 from lodesman.store.engine import only_row
 from lodesman.store.job_lists import JobQuery, list_jobs
@@ -42,7 +42,7 @@ REFERENCES = (
 def forget_all(house, *, reconciled=True, keep=KEEP):
     """One whole pass now; returns what it says that it did. A server reconciles every few minutes."""
     if reconciled:
-        assert house.do(Reconcile(house.live)) == CLEAN
+        assert house.reconcile() == CLEAN
         house.do(ForgetIdleQueues(house.live))
     found = house.retention(keep)
     for _ in found.run(house.clock):
@@ -73,7 +73,7 @@ def run_one(house, pilot, *, state="Done", cause="ok", **more):
 
 def later(house, days):
     """Some days later; the server reconciles every few minutes."""
-    house.do(Reconcile(house.live))
+    house.reconcile()
     house.clock += days * DAY
 
 
@@ -163,7 +163,7 @@ def test_a_job_that_came_back_meanwhile_is_not_forgotten(house):
     house.control("reschedule", 1)
     assert house.do(Forget(house.live, Old(before=before, jobs=[1]))).jobs == []
     assert house.state(1) == "Waiting"
-    assert house.do(Reconcile(house.live)) == CLEAN
+    assert house.reconcile() == CLEAN
 
 
 def test_the_writer_looks_again_at_what_a_reader_found(house):
@@ -250,7 +250,7 @@ def test_attempts_that_are_still_to_be_replayed_are_written_down_first(house):
     assert house.job(1) is None
     house.restart()
     assert [c.job_id for c in house.claim(pilot, 10)] == [3, 4]
-    assert house.do(Reconcile(house.live)) == CLEAN
+    assert house.reconcile() == CLEAN
 
 
 def test_the_replay_never_goes_back(house):
@@ -267,7 +267,7 @@ def test_the_replay_never_goes_back(house):
         assert only_row(house.reader, "SELECT claims_at FROM leadership") == (2,)
     assert house.report(pilot, kept)["accepted"]
     assert [c.job_id for c in house.claim(pilot, 10)] == [3]
-    assert house.do(Reconcile(house.live)) == CLEAN
+    assert house.reconcile() == CLEAN
 
 
 def test_a_batch_that_fails_forgets_nothing(house):
@@ -284,7 +284,7 @@ def test_a_batch_that_fails_forgets_nothing(house):
     with pytest.raises(Exception, match="refused the change"):
         house.do(Broken())
     assert house.state(1) == "Killed"
-    assert house.do(Reconcile(house.live)) == CLEAN
+    assert house.reconcile() == CLEAN
 
 
 # --- arrays and batches ----------------------------------------------------------------------------------
@@ -577,7 +577,7 @@ class Story:
         listed = list_jobs(house.reader, JobQuery(first=1, last=1 << 40, limit=10_000))
         assert [row["id"] for row in listed] == sorted(after)
         assert dangling(house) == {}
-        assert house.do(Reconcile(house.live)) == CLEAN
+        assert house.reconcile() == CLEAN
         found = house.reader.execute("SELECT id, base, count FROM submission").fetchall()
         kept = {s for s, base, n in found if any(base <= job_id < base + n for job_id in after)}
         young = {s for s, *_ in found if self._is_young(s)}

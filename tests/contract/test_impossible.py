@@ -3,11 +3,11 @@
 import pytest
 from tests.contract.test_jobs_walk import parked
 
-from lodesman.matching import canonical_requirements
+from lodesman.matching import spelled_requirements, submit_pool_id
 from lodesman.resources import load_resources
 from lodesman.services.policy import Policy
 from lodesman.services.submit import NewPool
-from lodesman.services.upkeep import ForgetIdleQueues, Reconcile
+from lodesman.services.upkeep import ForgetIdleQueues
 from lodesman.store import views
 from lodesman.store.job_lists import JobQuery, list_jobs
 
@@ -24,9 +24,12 @@ POSSIBLE, SLOW, SMALL = policy(), policy(cpu=10), policy(memory=100)
 
 def big(house, **more):
     """A job that wants 4000 MB by its Requirements."""
-    canonical = canonical_requirements({"Memory": 4000}, POSSIBLE.config.types)
-    pool = NewPool(id="req1:big", requirements=canonical, vo="vo", queues=(S1,))
-    return house.submit(key=house.key(submit_pool="req1:big"), pools=[pool], **more).first
+    types, wanted = POSSIBLE.config.types, {"Memory": 4000}
+    pool = NewPool(
+        id=submit_pool_id(wanted, types, "vo"), requirements=spelled_requirements(wanted, types), vo="vo",
+        queues=(S1,),
+    )  # fmt: skip
+    return house.submit(key=house.key(submit_pool=pool.id), pools=[pool], **more).first
 
 
 def listed(house, *states):
@@ -36,7 +39,7 @@ def listed(house, *states):
 
 def sound(house):
     """Counters equal what they count, and memory what is stored."""
-    assert set(house.do(Reconcile(house.live)).values()) == {0}
+    assert set(house.reconcile().values()) == {0}
     stored = {row[0] for row in house.reader.execute("SELECT tq_id FROM task_queue_hold")}
     assert set(house.live.held) == stored
 
@@ -119,7 +122,7 @@ def test_requirements_that_no_queue_fulfils_any_more(house):
     house.refresh(SMALL)
     assert (house.state(job), house.state(other)) == ("Held", "Waiting")
     assert "Requirements.Memory rules out 1 of 1" in house.job(job)["reason"]
-    assert house.do(Reconcile(house.live)) == dict.fromkeys(
+    assert house.reconcile() == dict.fromkeys(
         ("waiting_without_queue", "active_without_attempt", "wrong_counters"), 0
     )
     house.refresh(policy(memory=8000))
@@ -187,10 +190,101 @@ def test_a_hold_ends_without_a_word_when_its_last_job_is_gone(house):
     house.refresh(SLOW)
     assert house.live.held == {}
     assert house.events(first) == ["Submitted", "Held", "Killed"]
-    house.control("reschedule", first)
-    assert house.state(first) == "Waiting"
+    assert house.state(first) == "Killed"
+
+
+def ticked(house, now):
+    """A keeper that has had its first pass."""
+    keeper = house.keeper(now)
+    keeper.tick(now, house.clock)
+    return keeper
+
+
+@pytest.mark.parametrize("count", [1, 3], ids=["row", "array"])
+def test_a_job_that_returns_to_an_empty_task_queue_that_became_impossible_is_held_at_once(house, count):
+    first = house.submit(count).first
+    pilot = house.pilot()
+    claimed = house.claim(pilot, count)
     house.refresh(SLOW)
-    assert house.state(first) == "Held"
+    assert set(house.live.held) == {1}
+    assert house.counts() == {"Matched": count}
+    assert "Held" not in house.events(first)
+    house.report(pilot, claimed[0], "Released", cause="pilot-shutdown")
+    assert house.job(first)["held_by"] == "impossible"
+    assert house.claim(pilot, count) == []
+    house.end_pilot(pilot)
+    assert house.counts() == {"Held": count}
+    sound(house)
+    house.refresh(POSSIBLE)
+    assert house.counts() == {"Waiting": count}
+    assert len(house.claim(house.pilot(), count)) == count
+
+
+@pytest.mark.parametrize("count", [1, 3], ids=["row", "array"])
+def test_a_job_that_a_person_releases_into_an_impossible_task_queue_is_held_at_once(house, count):
+    first = house.submit(count).first
+    house.control("hold", first, first + count - 1)
+    house.refresh(SLOW)
+    assert listed(house, "Held") == [(first + n, "Held", "user") for n in range(count)]
+    house.control("release", first, first + count - 1)
+    assert listed(house, "Held") == [(first + n, "Held", "impossible") for n in range(count)]
+    sound(house)
+
+
+def test_an_empty_hold_survives_a_restart_and_goes_when_nothing_can_return(house):
+    house.submit()
+    pilot = house.pilot()
+    (claimed,) = house.claim(pilot)
+    house.refresh(SLOW)
+    house.restart()
+    house.refresh(SLOW)
+    assert set(house.live.held) == {1}
+    house.report(pilot, claimed)
+    house.refresh(SLOW)
+    assert house.live.held == {}
+    sound(house)
+
+
+@pytest.mark.parametrize("count", [1, 3], ids=["row", "array"])
+@pytest.mark.parametrize("ended", ["Killed", "Failed"])
+def test_ended_jobs_that_come_back_to_an_empty_task_queue_are_judged_at_once(house, count, ended):
+    first = house.submit(count).first
+    if ended == "Killed":
+        house.control("kill", first, first + count - 1)
+    else:
+        pilot = house.pilot()
+        for claimed in house.claim(pilot, count):
+            house.report(pilot, claimed, "Failed", cause="exit", exit_code=1)
+    keeper = ticked(house, SLOW)
+    assert keeper.tick(SLOW, house.clock + 1) == ""
+    house.control("reschedule", first, first + count - 1)
+    assert keeper.tick(SLOW, house.clock + 2) == "request"
+    assert house.counts() == {"Held": count}
+    assert house.job(first)["held_by"] == "impossible"
+    house.control("kill", first)
+    house.control("reschedule", first)  # it is held already: nobody has to look
+    assert keeper.tick(SLOW, house.clock + 3) == ""
+
+
+def test_jobs_that_come_back_among_others_ask_for_nothing(house):
+    first = house.submit(2).first
+    house.control("kill", first)
+    keeper = ticked(house, POSSIBLE)
+    house.control("reschedule", first)
+    assert keeper.tick(POSSIBLE, house.clock + 1) == ""
+
+
+def test_a_task_queue_whose_pool_is_gone_is_judged_by_its_own_requirements(house):
+    job = big(house)
+    with house.writer:
+        house.writer.execute("DELETE FROM submit_pool_bits")
+    house.refresh(POSSIBLE)
+    assert house.state(job) == "Waiting"
+    house.refresh(SMALL)
+    assert house.state(job) == "Held"
+    house.refresh(POSSIBLE)
+    house.refresh(POSSIBLE)
+    assert len(house.claim(house.pilot())) == 1
 
 
 def test_the_reason_follows_the_configuration(house):

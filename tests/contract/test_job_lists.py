@@ -6,6 +6,7 @@ import pytest
 
 from lodesman.services.names import MemberNames
 from lodesman.services.submit import PreparedCohort, PreparedSubmission, Submit
+from lodesman.services.why.main_reasons import waiting_by_reason
 from lodesman.store import views
 from lodesman.store.job_lists import JobQuery, list_jobs
 
@@ -114,6 +115,162 @@ def test_an_array_of_a_million_is_not_walked_through(house):
     assert ids(ask(house, states=("Killed",))) == [500_000]
     house.reader.set_progress_handler(None)
     assert steps < 10
+
+
+def work(house, look):
+    """How much of SQLite's work a look takes, in hundreds of instructions."""
+    steps = 0
+
+    def count():
+        nonlocal steps
+        steps += 1
+        return False
+
+    house.reader.set_progress_handler(count, 100)
+    look()
+    house.reader.set_progress_handler(None)
+    return steps
+
+
+@pytest.mark.parametrize("states", [(), ("Held",), ("Waiting", "Running")])
+@pytest.mark.parametrize("newest", [False, True])
+def test_the_jobs_of_others_are_not_walked_through(house, newest, states):
+    house.submit(2, rows=True, key=house.key(owner="bob"))
+    few = work(house, lambda: ask(house, owner="bob", newest=newest, states=states))
+    house.submit(3_000, rows=True)
+    house.submit(50)
+    assert len(ask(house, owner="bob")) == 2
+    assert work(house, lambda: ask(house, owner="bob", newest=newest, states=states)) <= few + 3
+
+
+def test_one_s_own_many_jobs_are_read_up_to_the_limit(house):
+    for _ in range(40):
+        house.submit(50, rows=True)
+    assert work(house, lambda: ask(house, owner="ann", newest=True, limit=5)) < 30
+    assert ids(ask(house, owner="ann", newest=True, limit=3)) == [2_000, 1_999, 1_998]
+
+
+def test_arrays_before_the_range_are_not_looked_at(house):
+    for _ in range(300):
+        house.submit(2)
+    house.submit(5)
+    assert ids(ask(house, first=602)) == [602, 603, 604, 605]
+    assert work(house, lambda: ask(house, first=602)) < 20
+
+
+def test_members_are_not_looked_for_where_they_cannot_be(house):
+    for _ in range(300):
+        house.submit(2)
+    assert work(house, lambda: ask(house, states=("Running", "Done"))) < 5
+    assert work(house, lambda: ask(house, states=("Running", "Killed"))) > 50
+
+
+def statements(house, look):
+    """What a look asks the database."""
+    found = []
+    house.reader.set_exec_trace(lambda _cursor, sql, values: found.append((sql, values)) or True)
+    look()
+    house.reader.set_exec_trace(None)
+    return [(sql, values) for sql, values in found if sql.lstrip().startswith("SELECT")]
+
+
+@pytest.mark.parametrize("newest", [False, True])
+@pytest.mark.parametrize("owner", ["ann", None])
+def test_nothing_is_sorted_and_only_what_was_just_claimed_is_grouped(house, newest, owner):
+    house.submit(4)
+    for sql, values in statements(house, lambda: ask(house, owner=owner, newest=newest)):
+        plan = [row[3] for row in house.reader.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+        assert not any("ORDER BY" in step for step in plan if "FROM hole" not in sql), sql
+        assert not any(step.startswith("SCAN") and step != "SCAN leadership" for step in plan), (sql, plan)
+
+
+def test_a_claim_in_the_middle_of_a_list_shows_each_job_once(house):
+    """The rows are read, then a member is claimed, then the members are read: as it was, and once."""
+    house.submit(4)
+    house.submit(rows=True)
+    pilot = house.pilot()
+    claims = 0
+
+    def claim(_cursor, sql, _values):
+        nonlocal claims
+        if "FROM cohort" in sql and "hole" not in sql and not claims:
+            claims += len(house.claim(pilot, 2))
+        return True
+
+    house.reader.set_exec_trace(claim)
+    found = ask(house)
+    house.reader.set_exec_trace(None)
+    assert claims == 2
+    assert [(row["id"], row["state"]) for row in found] == [(n, "Waiting") for n in range(1, 6)]
+    assert [row["state"] for row in ask(house)] == ["Matched", "Matched", "Waiting", "Waiting", "Waiting"]
+
+
+def judged(house, **reasons):
+    with house.writer:
+        house.writer.executemany(
+            "INSERT INTO task_queue_reason (tq_id, reason, detail, since) VALUES (?, ?, '', 5)",
+            [(int(name[2:]), reason) for name, reason in reasons.items()],
+        )
+
+
+def test_waiting_jobs_tell_the_main_reason_of_their_task_queue(lively):
+    judged(lively, tq3="no-room-for-pilots", tq2="pilots-busy")
+    jobs = one_by_one(lively)
+    assert ask(lively) == jobs
+    told = {(job["state"], job["task_queue"], job["main_reason"]) for job in jobs}
+    assert ("Waiting", 3, "no-room-for-pilots") in told
+    assert {reason for state, _, reason in told if state != "Waiting"} <= {None, "impossible"}
+    assert {job["main_reason"] for job in jobs if job["held_by"] == "impossible"} == {"impossible"}
+
+
+@pytest.mark.parametrize("owner", ["ann", None])
+def test_jobs_can_be_asked_for_by_their_reason(lively, owner):
+    judged(lively, tq3="no-room-for-pilots", tq2="pilots-busy")
+    jobs = [job for job in one_by_one(lively) if owner in (None, job["owner"])]
+    assert {"no-room-for-pilots", "impossible"} <= {job["main_reason"] for job in jobs}
+    for reason in ("no-room-for-pilots", "pilots-busy", "impossible", "next"):
+        wanted = ids(job for job in jobs if job["main_reason"] == reason)
+        assert ids(ask(lively, reason=reason, owner=owner)) == wanted
+        assert ids(ask(lively, reason=reason, owner=owner, newest=True, limit=3)) == wanted[::-1][:3]
+
+
+def test_one_s_own_are_counted_as_all_are(lively):
+    everything = views.job_counts(lively.reader)
+    for owner in ("ann", "bob", "nobody"):
+        assert views.job_counts(lively.reader, owner=owner) == [row for row in everything if row[0] == owner]
+
+
+def test_counting_one_s_own_leaves_out_the_others(house):
+    house.submit(2, rows=True, key=house.key(owner="bob"))
+    few = work(house, lambda: views.job_counts(house.reader, owner="bob"))
+    house.submit(3_000, rows=True)
+    assert work(house, lambda: views.job_counts(house.reader, owner="bob")) <= few + 3
+
+
+def test_living_pilots_are_found_without_those_that_ended(house):
+    for number in range(400):
+        house.end_pilot(house.pilot()) if number % 100 else house.pilot()
+    assert ids(views.list_pilots(house.reader, alive_only=True, limit=10)) == [301, 201, 101, 1]
+    steps = work(house, lambda: views.list_pilots(house.reader, alive_only=True, limit=10))
+    assert steps < 10
+    assert len(views.list_pilots(house.reader, alive_only=False, limit=1_000)) == 400
+
+
+def test_held_task_queues_are_listed_and_counted_as_impossible(lively):
+    judged(lively, tq3="no-room-for-pilots")
+    rows = {row["id"]: row for row in views.list_task_queues(lively.reader, limit=50)}
+    held = [row for row in rows.values() if row["held"]]
+    assert [(row["waiting"], row["main_reason"], row["detail"]) for row in held] == [
+        (0, "impossible", "nothing fits")
+    ]
+    assert sum(row["held"] for row in held) == sum(
+        job["held_by"] == "impossible" for job in one_by_one(lively)
+    )
+    assert views.list_task_queues(lively.reader, limit=50, reason="impossible") == held
+    counted = {one.reason: one for one in waiting_by_reason(lively.reader).reasons}
+    assert (counted["impossible"].jobs, counted["impossible"].task_queues) == (held[0]["held"], 1)
+    assert counted["no-room-for-pilots"].jobs == rows[3]["waiting"]
+    assert counted["impossible"].since == held[0]["since"]
 
 
 def submit_named(house, name, members, count):

@@ -9,7 +9,7 @@ from lodesman.services.accounts import find_principal
 from lodesman.services.claim import Unpark
 from lodesman.services.pilots import Join, hash_token
 from lodesman.services.sessions import Free
-from lodesman.services.upkeep import ForgetIdleQueues, Reconcile
+from lodesman.services.upkeep import ForgetIdleQueues
 from lodesman.store import task_queues
 from lodesman.store.journal import Transaction
 from lodesman.store.pilots import PilotState
@@ -275,7 +275,7 @@ def test_jobs_of_a_lost_pilot_go_back_before_the_others(house):
     assert house.counts() == {"Waiting": 4}
     pilot = house.pilot()
     assert [(c.job_id, c.attempt) for c in house.claim(pilot, 4)] == [(1, 2), (2, 2), (3, 1), (4, 1)]
-    assert house.do(Reconcile(house.live)) == CLEAN
+    assert house.reconcile() == CLEAN
 
 
 def test_a_stale_report_changes_nothing(house):
@@ -300,7 +300,7 @@ def test_a_late_success_counts_while_the_next_attempt_is_unclaimed(house):
     assert (answer["accepted"], answer["reason"]) == (True, "late")
     assert house.state(1) == "Done"
     assert house.claim(house.pilot()) == []
-    assert house.do(Reconcile(house.live)) == CLEAN
+    assert house.reconcile() == CLEAN
 
 
 def test_a_pilot_cannot_report_for_another(house):
@@ -369,9 +369,9 @@ def test_the_reconciler_mends_a_wrong_counter(house):
     house.writer.execute("UPDATE task_queue_count SET waiting = 9")
     house.restart()
     assert house.live.matcher.index.waiting(1) == 9
-    assert house.do(Reconcile(house.live))["wrong_counters"] == 1
+    assert house.reconcile()["wrong_counters"] == 1
     assert house.live.matcher.index.waiting(1) == 5
-    assert house.do(Reconcile(house.live)) == CLEAN
+    assert house.reconcile() == CLEAN
 
 
 def test_a_ghost_is_never_handed_out(house):
@@ -379,7 +379,7 @@ def test_a_ghost_is_never_handed_out(house):
     house.writer.execute("UPDATE task_queue_count SET waiting = 9")
     house.restart()
     assert len(house.claim(house.pilot(), 9)) == 2
-    assert house.do(Reconcile(house.live)) == CLEAN
+    assert house.reconcile() == CLEAN
 
 
 def test_a_task_queue_forgotten_while_empty_comes_back(house):

@@ -1,11 +1,14 @@
 """A database of the first schema: its pools, its held jobs and its counters, after the second."""
 
+import json
 import random
 
 import apsw
 import pytest
 
+from lodesman.matching import wanted_of
 from lodesman.services.live import Live
+from lodesman.services.reconciler import all_doubts
 from lodesman.services.upkeep import Reconcile
 from lodesman.store import submit_pools, views
 from lodesman.store.journal import Journal
@@ -72,14 +75,14 @@ def test_counters_are_true_and_jobs_can_be_released(old):
     live = Live(old, rng=random.Random(1), now=100.0)
     journal = Journal(old, clock=lambda: 100.0)
     journal.start()
-    assert set(journal.call(Reconcile(live)).values()) == {0}
+    assert set(journal.call(Reconcile(live, all_doubts(old))).values()) == {0}
 
     class Release:
         def apply(self, tx):
             return live.release(tx, 1, "now"), live.release(tx, 2, "now")
 
     assert journal.call(Release()) == (1, 8)
-    assert set(journal.call(Reconcile(live)).values()) == {0}
+    assert set(journal.call(Reconcile(live, all_doubts(old))).values()) == {0}
     journal.close()
     assert views.job_counts(old) == [("ann", "g", "Held", 3), ("ann", "g", "Waiting", 9)]
 
@@ -98,6 +101,37 @@ def test_pools_keep_their_requirements_and_are_evaluated_anew(old):
     with old:
         old.execute("UPDATE submit_pool_bits SET queues = x'02' WHERE id = 'req1:a'")
     assert list(old.execute("SELECT * FROM submit_pool_queue")) == [("req1:a", "S", "c", "q")]
+
+
+TEXTS = [
+    ('{"Memory":["number",[4000,0.5]],"a \\"b":["list",["x","\u00e9"]],"y":["boolean",[true]]}',
+     {"Memory": ["number", "", None, [4000, 0.5]], 'a "b': ["list", "", None, ["x", "\u00e9"]],
+      "y": ["boolean", "", None, [True]]}),
+    ('{"big":["number",[123456789012345678901234567890]]}',
+     {"big": ["number", "", None, [123456789012345678901234567890]]}),
+    ("{}", {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after"), TEXTS)
+def test_requirements_are_stamped_that_their_unit_is_not_known(old, before, after):
+    with old:
+        old.execute("UPDATE submit_pool SET requirements = ?", (before,))
+    migrate(old)
+    for table in ("submit_pool_bits", "task_queue"):
+        (text,) = old.execute(f"SELECT requirements FROM {table} LIMIT 1").fetchone()
+        assert json.loads(text) == after
+    assert wanted_of(text) == {name: row[3] for name, row in after.items()}
+
+
+def test_the_queues_of_pools_are_not_known_before_the_first_pass(old):
+    migrate(old)
+    assert [row.is_evaluated for row in submit_pools.read_pools(old)] == [False, False]
+    assert [row[0] for row in old.execute("SELECT refreshed_at FROM submit_pool")] == [None, None]
+    with old:
+        old.execute(submit_pools.SET_QUEUES, (b"", 50.0, "req1:a"))
+        old.execute("INSERT INTO submit_pool_pass VALUES (1, 60, '', '', 0, 0, 0, 0, 0)")
+    assert [row[0] for row in old.execute("SELECT refreshed_at FROM submit_pool")] == [60, None]
 
 
 def test_an_empty_database_has_nothing_held():

@@ -2,26 +2,37 @@
 
 import pytest
 
-from lodesman.matching import canonical_requirements
+from lodesman.matching import spelled_requirements, submit_pool_id
 from lodesman.resources import load_resources
 from lodesman.services.policy import Policy
 from lodesman.services.submit import NewPool
+from lodesman.services.submit_pools.pool_lists import list_pools
 from lodesman.services.submit_pools.refresh import Cleaning, CleanPools
 from lodesman.store import submit_pools
 
 S1 = ("S1", "ce", "q")
-POOL = "req1:m"
 POLICY = Policy(load_resources([("s.toml", "[site.S1.ce.ce.queue.q]\nMemory = 4000\nCPUTime = 1000\n")]))
+TYPES = POLICY.config.types
+POOL = submit_pool_id({"Memory": 4000}, TYPES, "vo")
 GRACE = 3_600.0
 
 
-def new_pool(memory=4000, pool=POOL):
-    canonical = canonical_requirements({"Memory": memory}, POLICY.config.types)
-    return NewPool(id=pool, requirements=canonical, vo="vo", queues=(S1,))
+def new_pool(memory=4000):
+    wanted = {"Memory": memory}
+    return NewPool(
+        id=submit_pool_id(wanted, TYPES, "vo"), requirements=spelled_requirements(wanted, TYPES), vo="vo",
+        queues=(S1,),
+    )  # fmt: skip
 
 
 def submit(house, count=1, **more):
     return house.submit(count, key=house.key(submit_pool=POOL), pools=[new_pool()], **more).first
+
+
+def told(house):
+    """(queues, time of the last pass) of the only pool, as they are shown."""
+    (row,) = list_pools(house.reader, "", limit=9)["pools"]
+    return row["queues"], row["refreshed_at"]
 
 
 def pools(house):
@@ -123,10 +134,12 @@ def test_a_rescheduled_job_makes_its_pool_again(house, later, count):
     assert pools(house) == [POOL]
     assert submit_pools.pool_state(house.reader).is_due
     assert house.claim(house.pilot(), 5) == []
+    assert told(house) == (None, None)  # nobody has looked which queues serve it
     keeper = house.keeper(POLICY)
     keeper._policy, keeper._at = POLICY, house.clock
     assert keeper.tick(POLICY, house.clock) == "request"
     assert not submit_pools.pool_state(house.reader).is_due
+    assert told(house) == (1, house.clock)
     stored = next(submit_pools.read_pools(house.reader))
     assert stored.requirements == new_pool().requirements
     assert stored.vo == "vo"
@@ -146,8 +159,20 @@ def test_a_pool_that_was_made_again_is_evaluated_by_the_next_job_already(house, 
     house.control("kill", first)
     later()
     house.control("reschedule", first)
+    house.clock += 5
     submit(house)
+    assert told(house) == (1, house.clock)
+    house.restart()
     assert len(house.claim(house.pilot(), 5)) == 2
+
+
+def test_a_pool_that_no_queue_serves_is_known_to_be_so(house, later):
+    first = submit(house)
+    house.control("kill", first)
+    later()
+    house.control("reschedule", first)
+    house.refresh(Policy(load_resources([("s.toml", "[site.S1.ce.ce.queue.q]\nMemory = 1\n")])))
+    assert told(house) == (0, house.clock)
 
 
 def test_a_failed_job_that_comes_back_after_a_restart_finds_its_requirements(house, later):
@@ -182,7 +207,7 @@ def test_a_removal_that_is_rolled_back_leaves_the_pool_served(house, later):
 def test_many_pools_go_in_parts(house):
     keeper = house.keeper(POLICY, grace=0.0)
     for number in range(450):
-        pool = new_pool(number + 1, f"req1:{number}")
+        pool = new_pool(number + 1)
         job = house.submit(key=house.key(submit_pool=pool.id), pools=[pool]).first
         house.control("kill", job)
     house.submit(key=house.key(submit_pool=POOL), pools=[new_pool()])

@@ -5,7 +5,7 @@ import pytest
 from tests.contract.test_jobs_walk import parked
 
 from lodesman.errors import Conflict
-from lodesman.matching import GroupShare, canonical_requirements
+from lodesman.matching import GroupShare, spelled_requirements, submit_pool_id
 from lodesman.resources import load_resources
 from lodesman.services.policy import Policy
 from lodesman.services.pool_map import KnownPools, PoolMap
@@ -20,18 +20,21 @@ Memory = {one}
 Memory = {two}
 """
 S1, S2 = ("S1", "ce", "q"), ("S2", "ce", "q")
-POOL = "req1:m"
 
 
 def policy(one, two, more=""):
     return Policy(load_resources([("sites.toml", SITES.format(one=one, two=two) + more)]))
 
 
-def with_pool(house, memory, queues, *, pool=POOL, **more):
-    types = policy(1, 1).config.types
+TYPES = policy(1, 1).config.types
+POOL = submit_pool_id({"Memory": 4000}, TYPES, "vo")
+
+
+def with_pool(house, memory, queues, **more):
+    pool = submit_pool_id({"Memory": memory}, TYPES, "vo")
     new = NewPool(
         id=pool,
-        requirements=canonical_requirements({"Memory": memory}, types),
+        requirements=spelled_requirements({"Memory": memory}, TYPES),
         vo="vo",
         queues=tuple(queues),
     )
@@ -101,7 +104,7 @@ def test_a_queue_that_becomes_eligible_gets_the_job_at_once(house):
 
 def test_the_time_stamp_is_one_and_moves_even_when_nothing_changed(house):
     with_pool(house, 4000, [S1])
-    with_pool(house, 3000, [S1], pool="req1:n")
+    with_pool(house, 3000, [S1])
     keeper = house.keeper(policy(4000, 2000))
     keeper.tick(policy(4000, 2000), house.clock)
     house.clock += 900
@@ -204,11 +207,12 @@ def test_a_pass_that_was_refused_is_tried_again(house):
 
 
 def test_requirements_that_cannot_be_read_any_more_have_no_queue(house):
-    unreadable = msgspec.json.encode({"memory": ["number", ["lots"]]}).decode()
+    unreadable = msgspec.json.encode({"memory": ["number", ">=", "", ["lots"]]}).decode()
     pool = NewPool(id="req1:x", requirements=unreadable, vo="vo", queues=(S1,))
     house.submit(key=house.key(submit_pool="req1:x"), pools=[pool])
     house.refresh(policy(4000, 4000))
     assert served(house, S1) == ()
+    assert house.live.pools.known == {"req1:x"}
 
 
 def test_queues_of_any_name(house):

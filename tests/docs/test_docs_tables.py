@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from lodesman import config
+from lodesman.api.background_word import BackgroundWord
 from lodesman.api.health import hot_metrics
 from lodesman.cfg import parse_cfg
 from lodesman.director import DirectorOptions
@@ -30,8 +31,9 @@ from lodesman.resources.kinds import ANY_OF, OPERATORS, WELL_KNOWN, admits, pars
 from lodesman.services.accounts import SCOPES
 from lodesman.services.configuration import ConfigurationState
 from lodesman.services.report import PAYLOAD_CAUSES
+from lodesman.services.why import queue_verdict, verdict
 from lodesman.store.engine import open_writer
-from lodesman.submission import obstacles
+from lodesman.submission import CAUSES, obstacles
 
 ROOT = Path(__file__).resolve().parents[2]
 HOW_TO = ROOT / "docs" / "how-to"
@@ -203,7 +205,21 @@ def test_scopes():
 def test_what_rules_queues_out():
     told = names(table("troubleshooting.md", first="ruled out by"))
     assert told[0] == "Requirements.NAME"
-    assert set(told[1:]) == {obstacles.REQUIREMENTS, *obstacles.ATTRIBUTES.values()}
+    assert set(told[1:]) == {obstacles.REQUIREMENTS, *obstacles.ATTRIBUTES.values(), *CAUSES}
+
+
+@pytest.mark.parametrize(
+    ("first", "verdicts"),
+    [
+        ("main reason (`--json`; `lode tq ls`)", verdict.VERDICTS),
+        ("main reason (`--json`)", queue_verdict.VERDICTS),
+    ],
+)
+def test_main_reasons_of_jobs_and_of_queues(first, verdicts):
+    rows = table("troubleshooting.md", first=first)
+    assert {name: row[1] for row in rows for name in names([row])} == {
+        one.value: v for one, v in verdicts.items()
+    }
 
 
 def test_limits_of_the_director():
@@ -211,7 +227,7 @@ def test_limits_of_the_director():
 
 
 def test_metrics(tmp_path):
-    from lodesman.api.metrics import render_metrics  # noqa: PLC0415  # the client is heavy to import
+    from lodesman.api.metrics import UpkeepFigures, gather, render_metrics  # noqa: PLC0415  # heavy to import
 
     sent: list[Any] = []
 
@@ -220,10 +236,13 @@ def test_metrics(tmp_path):
 
     counters = dict.fromkeys(("claims", "claimed_jobs", "submitted_jobs"), 1)
     journal = SimpleNamespace(commits=1, commands=1)
-    core: Any = SimpleNamespace(journal=journal, sessions=(), configuration=ConfigurationState, **counters)
+    core: Any = SimpleNamespace(
+        journal=journal, sessions=(), configuration=ConfigurationState, background=BackgroundWord(since=0.0),
+        ticks=lambda: 1.0, **counters,
+    )  # fmt: skip
     asyncio.run(hot_metrics(core, send))
     db = open_writer(tmp_path / "lode.db")
-    text = render_metrics(db, json.loads(sent[-1]["body"])).decode()
+    text = render_metrics(gather(db), json.loads(sent[-1]["body"]), UpkeepFigures()).decode()
     db.close()
     told = names(table("administrators.md", first="metric"))
     assert set(told) == set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))

@@ -20,7 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+
+from lodesman.services.reconciler import all_doubts
+from lodesman.store.engine import open_reader
 
 PATIENCE = 60.0
 LOOK = 0.02
@@ -267,6 +271,14 @@ class Server:
             )  # fmt: skip
         except AssertionError:
             raise AssertionError(f"{self.states(first, until)}\n{self.tail()}") from None
+
+    def reconcile(self) -> dict[str, int]:
+        """A whole pass of the reconciler: how many of each fault it mended."""
+        with contextlib.closing(open_reader(self.data / "lode.db")) as db:
+            doubts = msgspec.to_builtins(all_doubts(db))
+        reply = self.ask("POST", "/v1/service/reconcile", doubts, token="service")
+        assert reply.status == 200, reply.body
+        return dict(reply.json)
 
     def fake_pilot(self) -> FakePilot:
         """A pilot of the site Bench that is this test: joined, and obedient to nobody."""

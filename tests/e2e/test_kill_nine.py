@@ -69,7 +69,7 @@ class Workload:
             told |= {f"{job}.{number}" for number in numbers}
         assert set(ran) <= told, "nothing ran that the server did not hand out"
         assert server.get("/v1/standing")["attempts"]["same_number_twice"] == 0
-        order = server.ask("POST", "/v1/service/reconcile", {}, token="service").json
+        order = server.reconcile()
         assert set(order.values()) == {0}, order
 
 

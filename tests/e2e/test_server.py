@@ -206,6 +206,22 @@ def test_a_pilot_that_falls_silent_loses_its_jobs_and_its_token(server):
     other.ask("leave", {"reason": "idle"})
 
 
+def test_a_pilot_that_fell_silent_still_hands_in_what_it_had_finished(server):
+    silent = server.fake_pilot()
+    job = server.submit(bench())
+    (claimed,) = silent.claim()
+    wait_until(lambda: server.states(job, job)[job] == "Waiting", "the end of the lease")
+    assert silent.ask("heartbeat", {}).status == 401
+    content = b"worth the time that it took"
+    sha = hashlib.sha256(content).hexdigest()
+    path = f"/v1/jobs/{job}/attempts/1/output"
+    assert server.ask("PUT", path, content, token=silent.token, X_Sha256=sha).status == 200
+    told = silent.report(claimed, output={"sha256": sha, "size": len(content)})
+    assert (told["accepted"], told["reason"]) == (True, "late")
+    assert server.states(job, job)[job] == "Done"
+    assert server.ask("GET", f"/v1/jobs/{job}/output", token="ann").body == content
+
+
 def test_a_large_output_goes_through_while_a_slow_client_takes_it(server):
     pilot = server.fake_pilot()
     job = server.submit(bench())

@@ -161,8 +161,7 @@ def test_kill_nine_between_changes_leaves_everything_true(make_server):
         server.wait_for("Waiting" if eligible else "Held", array, row)
         assert server.states(kept, kept) == {kept: "Held"}
         assert len(pools_of(server, BENCH)) == eligible
-        told = server.ask("POST", "/v1/service/reconcile", {}, token="service").json
-        assert set(told.values()) == {0}
+        assert set(server.reconcile().values()) == {0}
     assert server.get(f"/v1/jobs/{kept}")["held_by"] == "user"
     pilot = server.fake_pilot()
     assert {job["id"] for job in pilot.claim(50)} <= set(range(array, row + 1))

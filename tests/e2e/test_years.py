@@ -49,8 +49,7 @@ def test_old_jobs_are_forgotten_while_others_run(make_server):
     assert server.stop() == 0
     server.start()
     assert server.submit({}) == held + 3
-    found = server.ask("POST", "/v1/service/reconcile", {}, token="service").json
-    assert set(found.values()) == {0}
+    assert set(server.reconcile().values()) == {0}
 
 
 def test_forgetting_survives_kill_nine(make_server):

@@ -33,12 +33,12 @@ from lodesman.director import (
     QueueCaps,
     QueueId,
     Snapshot,
+    Stories,
     TaskQueueDemand,
     TokenBucket,
     decide,
     failed,
     read_options,
-    story,
     succeeded,
     to_record,
 )
@@ -145,6 +145,11 @@ class World:
         for pilot in self.pilots:
             if pilot.pilot_id in decision.excess.cancel:
                 pilot.ended, pilot.recorded = True, None
+            if pilot.pilot_id in decision.excess.too_old:
+                breaker = self.breakers.get(pilot.queue_id, Breaker())
+                self.breakers[pilot.queue_id] = failed(
+                    breaker, now=self.now, rules=options.breaker, reason="waits too long"
+                )
         self._pass_time()
         return decision
 
@@ -260,9 +265,7 @@ class World:
             return
         pilot.busy_until = None
         fitting = [
-            one
-            for one in self.demands.values()
-            if one.waiting_jobs and not one.blocked and not explain(one.key, pilot.request)
+            one for one in self.demands.values() if one.waiting_jobs and not explain(one.key, pilot.request)
         ]
         if not fitting:
             pilot.ended = True
@@ -274,9 +277,7 @@ class World:
 
     def set_jobs(self, tq_id: int, count: int) -> None:
         old = self.demands[tq_id]
-        self.demands[tq_id] = TaskQueueDemand(
-            tq_id=tq_id, key=old.key, weight=old.weight, waiting_jobs=count, blocked=old.blocked
-        )
+        self.demands[tq_id] = TaskQueueDemand(tq_id=tq_id, key=old.key, weight=old.weight, waiting_jobs=count)
 
     # --- the truth ----------------------------------------------------------------------------------
 
@@ -351,7 +352,7 @@ def test_an_impossible_task_queue_gets_no_pilot_and_stops_nobody():
     one.run(30)
     assert one.done == {1: 10}
     assert {pilot.tq_id for pilot in one.pilots} == {1}
-    lines = story(to_record(one.decisions[0]), 2)
+    lines = Stories(to_record(one.decisions[0])).lines(2)
     assert lines[0].endswith("asked, none placed because no CE queue would take one")
     assert lines[-1] == "  A/ce/q: the job needs 64 cores, the resource has 4"
 
@@ -467,6 +468,8 @@ def test_pilots_stuck_for_hours_are_replaced_elsewhere_and_never_above_the_cap()
     one.run(6 * 60 + 5)
     one.check_caps()
     assert len(one.pilots) > 7  # the aged ones no longer count as supply
+    assert all(pilot.ended for pilot in one.pilots[:7])  # and make room
+    assert one.breakers[stuck.queue_id].state is not BreakerState.CLOSED
     one.sites.append(site("B"))
     one.run(20)
     one.check_caps()

@@ -248,6 +248,39 @@ def test_pilots_are_told_the_public_address():
     assert config.url == "http://127.0.0.1:7777"
 
 
+@pytest.mark.parametrize(
+    "url", ["https://grid.example", "https://grid.example:8443/lode", "http://127.0.0.1:9", "http://[::1]:9"]
+)
+def test_a_public_address_where_tokens_stay_private(url):
+    assert load_config(None, overrides={"server": {"public_url": url}}).pilot_url == url
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://grid.example", "in the clear"),
+        ("http://192.0.2.1:7777", "in the clear"),
+        ("http://localhost.example.org", "in the clear"),
+        ("HTTP://grid.example", "in the clear"),
+        ("grid.example:7777", "is unusable"),
+        ("https://", "is unusable"),
+        ("https://grid.example:port", "cannot be read"),
+    ],
+)
+def test_a_public_address_that_would_give_tokens_away_is_refused(write, url, why):
+    wrong = refused(write(f'[server]\nport = 7000\npublic_url = "{url}"'))
+    assert why in wrong.message
+    (fault,) = wrong.data["faults"]
+    assert (fault["line"], fault["section"]) == (3, "server")
+
+
+def test_a_server_with_tls_tells_no_address_in_the_clear_either(write):
+    path = write(
+        f'[server]\ntls_certificate = "{PAIR}"\ntls_key = "{PAIR}"\npublic_url = "http://grid.example"'
+    )
+    assert "in the clear" in refused(path).message
+
+
 def test_an_address_with_colons_is_written_so_that_a_client_can_read_it():
     assert load_config(None, overrides={"server": {"host": "::1"}}).url == "http://[::1]:7777"
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 from lodesman.api.wire import Scope, header
-from lodesman.errors import Forbidden, Unauthorized
+from lodesman.errors import Forbidden, NotFound, Unauthorized
 from lodesman.services.accounts import Principal
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
 
 Lookup = Callable[[bytes], Principal | None]
 
@@ -48,16 +52,46 @@ def need_service(principal: Principal) -> Principal:
 
 def need_admin(principal: Principal) -> Principal:
     """An administrator with a token for it. Raises Forbidden."""
-    if principal.kind == "service" or (principal.admin and principal.allows("admin")):
+    if sees_all(principal):
         return principal
     raise Forbidden("Only an administrator may do that.", hint="Use a token with the scope admin.")
+
+
+def sees_all(principal: Principal) -> bool:
+    """Whether nothing is hidden: administrators with a token for it, and our own background process."""
+    return principal.kind == "service" or (principal.admin and principal.allows("admin"))
+
+
+def own_vo(principal: Principal) -> str:
+    """Of whose jobs, task queues and pilots the caller is told: of their own VO; '' for all, to who sees all."""
+    return "" if sees_all(principal) else principal.vo
+
+
+def vo_of(
+    request: Request,
+    principal: Principal,
+    *,
+    default: str | None = None,
+    known: Collection[str] | None = None,
+) -> str:
+    """The VO that a request asks about: `default` (one's own) or the one it names, which is one's own, too, for
+    everybody who does not see all.
+
+    Raises NotFound for another, and for one that is not `known`.
+    """
+    usual = principal.vo if default is None else default
+    vo = request.query_params.get("vo", usual)
+    strange = known is not None and vo not in known
+    if vo not in (usual, principal.vo) and (strange or not sees_all(principal)):
+        raise NotFound(f"There is no VO {vo[:80]}.")
+    return vo
 
 
 def may_touch(principal: Principal, sharing: frozenset[str]) -> Callable[[str, str, str], bool]:
     """The rule for jobs: one's own, those of groups that share jobs, all for an administrator."""
 
     def may(owner: str, group: str, vo: str) -> bool:
-        if principal.kind == "service" or (principal.admin and principal.allows("admin")):
+        if sees_all(principal):
             return True
         if principal.kind != "user":
             return False

@@ -10,7 +10,8 @@ from typing import Any
 
 import apsw
 
-from lodesman.errors import NotFound, Unavailable
+from lodesman.api.background_word import BackgroundWord
+from lodesman.errors import Unauthorized, Unavailable
 from lodesman.services.accounts import Principal, find_principal, load_principals
 from lodesman.services.configuration import ConfigurationState
 from lodesman.services.live import Live
@@ -54,8 +55,10 @@ class Core:
         self.templates = Templates(self.reader)
         self.principals: dict[bytes, Principal] = load_principals(self.reader)
         self.sessions: dict[int, PilotSession] = load_sessions(self.reader, now=ticks())
+        self._inhabited: frozenset[tuple[str, str, str]] | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self._together: list[tuple[Command, Answer]] = []
+        self.background = BackgroundWord(since=ticks())
         self.claims = 0
         self.claimed_jobs = 0
         self.submitted_jobs = 0
@@ -75,10 +78,12 @@ class Core:
         return known
 
     def session(self, pilot_id: int) -> PilotSession:
-        """The session of a pilot that joined. Raises NotFound after its end."""
+        """The session of a pilot that joined. Raises Unauthorized after its end: a pilot gives up then."""
         session = self.sessions.get(pilot_id)
         if session is None:
-            raise NotFound("This pilot has ended.", pilot=pilot_id)
+            raise Unauthorized(
+                "This pilot has ended.", hint="Its token is good for the results of its last attempts only."
+            )
         session.last_seen = self.ticks()
         return session
 
@@ -90,21 +95,35 @@ class Core:
         session = self.sessions[row.id] = PilotSession(row, node, now=self.ticks())
         session.token = token
         self.principals[token] = Principal(kind="pilot", pilot_id=row.id)
+        self._inhabited = None
         return session
 
     def forget_pilot(self, pilot_id: int) -> None:
-        """A pilot has ended: its token is worth nothing any more."""
+        """A pilot has ended. If its token is good for its last words, it is found in the database from now on."""
         session = self.sessions.pop(pilot_id, None)
+        self._inhabited = None
         if session is not None:
             self.principals.pop(session.token, None)
         stale = [k for k, p in self.principals.items() if p.pilot_id == pilot_id and p.kind == "pilot"]
         for digest in stale:
             del self.principals[digest]
 
+    def inhabited(self) -> frozenset[tuple[str, str, str]]:
+        """The queues where pilots are that take jobs: the same object until one comes or goes. Any thread may ask."""
+        found = self._inhabited
+        if found is None:
+            takers = [session for session in list(self.sessions.values()) if not session.drain]
+            found = self._inhabited = frozenset(session.queue for session in takers)
+        return found
+
     def silent_pilots(self) -> list[int]:
         """Pilots whose lease has ended."""
-        limit = self.ticks() - self.lease_seconds
-        return [session.id for session in self.sessions.values() if session.last_seen < limit]
+        return [pilot_id for pilot_id in self.sessions if self.is_silent(pilot_id)]
+
+    def is_silent(self, pilot_id: int) -> bool:
+        """Whether a pilot that is there has not been heard of for a whole lease."""
+        session = self.sessions.get(pilot_id)
+        return session is not None and session.last_seen < self.ticks() - self.lease_seconds
 
     async def command(self, command: Command) -> Any:
         """Post a command and wait for its answer. Raises the LodesmanError that refused it."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
+from lodesman.api.answers import answer
 from lodesman.api.auth import need_pilot, need_user
 from lodesman.errors import InvalidRequest, NotFound, TooLarge
 from lodesman.services import sandboxes
@@ -54,7 +54,7 @@ class FileCalls:
         sha = _sha(request)
         path = self.side.shelf.output_path(job_id, attempt)
         size = await self.side.shelf.store(_chunks(request), path, sha)
-        return _answer({"sha256": sha, "size": size})
+        return answer({"sha256": sha, "size": size})
 
     async def put_input(self, request: Request) -> Response:
         """POST /v1/sandboxes."""
@@ -63,7 +63,7 @@ class FileCalls:
         size = self._known(who.name, sha)
         if size is None:
             size = await self._take(request, who.name, sha)
-        return _answer({"sha256": sha, "size": size})
+        return answer({"sha256": sha, "size": size})
 
     def _known(self, owner: str, sha: str) -> int | None:
         """The size of a file that is there, and will be for some time."""
@@ -98,16 +98,12 @@ class FileCalls:
             size = self._known(who.name, sha)
             if size is None:
                 raise NotFound("You have not uploaded such a file.")
-            return _answer({"sha256": sha, "size": size})
+            return answer({"sha256": sha, "size": size})
         owner = sandboxes.sandbox_owner(self.side.db, who.pilot_id, sha)
         path = self.side.shelf.input_path(owner, sha)
         if not path.is_file():
             raise NotFound("This input sandbox is not there.", sha256=sha)
         return FileResponse(path, media_type="application/octet-stream")
-
-
-def _answer(value: Any) -> Response:
-    return Response(msgspec.json.encode(value), media_type="application/json")
 
 
 def _sha(request: Request) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import apsw
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from lodesman.services.why.main_reasons import waiting_by_reason
+from lodesman.services.why.main_reasons import WaitingByReason, waiting_by_reason
 from lodesman.store import views
 from lodesman.store.engine import only_row
 
@@ -17,45 +18,96 @@ PILOTS = "SELECT site, state, count(*) FROM pilot GROUP BY site, state"
 QUEUES = "SELECT count(*), coalesce(sum(waiting), 0) FROM queue_waiting WHERE waiting > 0"
 
 
-class _Collector:
-    """Reads the database at each scrape: nothing is counted twice."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpkeepFigures:
+    """What upkeep counts since its process began: by step, and what the reconciler mended by fault."""
 
-    def __init__(self, db: apsw.Connection, hot: Mapping[str, float]) -> None:
-        self._db = db
-        self._hot = hot
+    failures: Mapping[str, int] = field(default_factory=dict)
+    succeeded_at: Mapping[str, float] = field(default_factory=dict)
+    mended: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What the database tells. `jobs` by (group, state), pilots as (site, state, n)."""
+
+    jobs: Mapping[tuple[str, str], int]
+    pilots: Sequence[tuple[str, str, int]]
+    queues: int
+    waiting: int
+    reasons: WaitingByReason
+
+
+def gather(db: apsw.Connection) -> Figures:
+    """Goes through all jobs: for a thread."""
+    # A scraper refuses a text that has one series twice: owners are added up.
+    jobs: Counter[tuple[str, str]] = Counter()
+    for _, group, state, n in views.job_counts(db):
+        jobs[group, state] += n
+    queues, waiting = only_row(db, QUEUES)
+    return Figures(
+        jobs=jobs, pilots=[(site, state, n) for site, state, n in db.execute(PILOTS)], queues=queues, waiting=waiting,
+        reasons=waiting_by_reason(db),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Collector:
+    """Nothing is counted twice: each scrape tells what was gathered."""
+
+    figures: Figures
+    hot: Mapping[str, float]
+    upkeep: UpkeepFigures
 
     def collect(self) -> Iterator[Metric]:
         """The metrics."""
+        found = self.figures
         jobs = GaugeMetricFamily("lodesman_jobs", "Jobs by group and state", labels=["group", "state"])
-        # A scraper refuses a text that has one series twice: owners are added up.
-        counts: Counter[tuple[str, str]] = Counter()
-        for _, group, state, n in views.job_counts(self._db):
-            counts[group, state] += n
-        for labels, n in counts.items():
+        for labels, n in found.jobs.items():
             jobs.add_metric(labels, n)
         yield jobs
         pilots = GaugeMetricFamily("lodesman_pilots", "Pilots by site and state", labels=["site", "state"])
-        for site, state, n in self._db.execute(PILOTS):
+        for site, state, n in found.pilots:
             pilots.add_metric([site, state], n)
         yield pilots
-        queues, waiting = only_row(self._db, QUEUES)
-        yield GaugeMetricFamily("lodesman_task_queues", "Task queues with waiting jobs", value=queues)
-        yield GaugeMetricFamily("lodesman_waiting_jobs", "Jobs waiting in task queues", value=waiting)
+        yield GaugeMetricFamily("lodesman_task_queues", "Task queues with waiting jobs", value=found.queues)
+        yield GaugeMetricFamily("lodesman_waiting_jobs", "Jobs waiting in task queues", value=found.waiting)
         reasons = GaugeMetricFamily(
             "lodesman_waiting_jobs_by_reason",
-            "Waiting jobs by main reason",
+            "Waiting jobs, and those Held because nothing can run them, by main reason",
             labels=["reason", "detail", "verdict"],
         )
-        for one in waiting_by_reason(self._db).reasons:
+        for one in found.reasons.reasons:
             reasons.add_metric([one.reason, one.detail, one.verdict], one.jobs)
         yield reasons
-        for name, value in self._hot.items():
+        for name, value in self.hot.items():
             kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
             yield kind(f"lodesman_{name.removesuffix('_total')}", "Of the hot process", value=value)
+        yield from self._upkeep()
+
+    def _upkeep(self) -> Iterator[Metric]:
+        found = self.upkeep
+        failures = CounterMetricFamily(
+            "lodesman_upkeep_failures", "Steps of upkeep that failed", labels=["step"]
+        )
+        success = GaugeMetricFamily(
+            "lodesman_upkeep_success_timestamp_seconds", "When a step last succeeded", labels=["step"]
+        )
+        mended = CounterMetricFamily(
+            "lodesman_reconciled", "What the reconciler found wrong and mended", labels=["fault"]
+        )
+        for family, values in (
+            (failures, found.failures),
+            (success, found.succeeded_at),
+            (mended, found.mended),
+        ):
+            for name, value in values.items():
+                family.add_metric([name], value)
+            yield family
 
 
-def render_metrics(db: apsw.Connection, hot: Mapping[str, float]) -> bytes:
+def render_metrics(figures: Figures, hot: Mapping[str, float], upkeep: UpkeepFigures) -> bytes:
     """The text of /metrics."""
     registry = CollectorRegistry()
-    registry.register(_Collector(db, hot))
+    registry.register(_Collector(figures=figures, hot=hot, upkeep=upkeep))
     return generate_latest(registry)

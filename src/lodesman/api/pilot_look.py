@@ -21,7 +21,6 @@ class LookBody(Struct):
 
 
 LOOK = msgspec.json.Decoder(LookBody)
-ROW = f"SELECT {pilots.COLUMNS} FROM pilot WHERE id = ?"  # noqa: S608
 
 
 async def look_at_pilot(core: Core, scope: Scope, receive: Receive, send: Send) -> None:
@@ -41,8 +40,7 @@ async def look_at_pilot(core: Core, scope: Scope, receive: Receive, send: Send) 
 
 def _coming(core: Core, number: int) -> PilotSession:
     """A pilot that has not joined, as far as it is known."""
-    values = core.reader.execute(ROW, (number,)).fetchone()
-    if values is None:
+    row = pilots.find_pilot(core.reader, number)
+    if row is None:
         raise NotFound("There is no such pilot.", pilot=number)
-    row = pilots.row_of(values)
     return PilotSession(row, msgspec.json.decode(row.node), now=core.ticks())

@@ -98,11 +98,12 @@ class PilotCalls:
     async def report(self, scope: Scope, receive: Receive, send: Send, pilot_id: int) -> None:
         """POST /v1/pilots/report."""
         body = decode(REPORTS, await read_body(scope, receive, REPORT_BODY))
-        session = self.core.session(pilot_id)
+        # One that was lost has no session any more, and may still tell how its last attempts ended.
+        session = self.core.session(pilot_id) if pilot_id in self.core.sessions else None
         reports = [_report(one) for one in body.reports]
         results = await self.core.command(TakeReports(self.core.live, pilot_id, reports))
         for one in body.reports:
-            if one.state != "Running":
+            if session is not None and one.state != "Running":
                 session.tails.pop((one.id, one.attempt), None)
                 session.usage.pop((one.id, one.attempt), None)
         await send_json(send, msgspec.json.encode({"results": results}))

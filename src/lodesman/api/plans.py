@@ -21,6 +21,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from lodesman.api import bodies
+from lodesman.api.answers import answer
 from lodesman.api.auth import need_admin, need_user
 from lodesman.api.wire import SUBMIT_BODY, Disconnected, decode, read_body
 from lodesman.errors import InvalidRequest, TooLarge, Unavailable
@@ -118,7 +119,7 @@ class Plans:
             told = await asyncio.to_thread(self._work, make)
         finally:
             room.release()
-        return Response(msgspec.json.encode(told), media_type="application/json")
+        return answer(told)
 
     def _work(self, make: Callable[[Scene], T]) -> T:
         with self._scene() as scene:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import apsw
 from starlette.requests import Request
 
 from lodesman.api.auth import authenticate, may_touch
+from lodesman.api.metrics import UpkeepFigures
+from lodesman.api.snapshots import Snapshots
 from lodesman.errors import NotFound
 from lodesman.services import sandboxes
 from lodesman.services.accounts import Principal, find_principal
@@ -44,10 +47,14 @@ class ReadSide:
     # Of the rest of a picture, after which a request makes a cheap one anew.
     patience: float = 0.2
     configuration: Callable[[], ConfigurationState] = ConfigurationState
+    # What upkeep counts, for /metrics.
+    upkeep: Callable[[], UpkeepFigures] = UpkeepFigures
     names: MemberNames = field(init=False)
+    snapshots: Snapshots = field(init=False)
 
     def __post_init__(self) -> None:
         self.names = MemberNames(self.db)
+        self.snapshots = Snapshots(Path(self.db.filename), patience=self.patience)
 
     def look(self) -> Picture:
         """The picture of the world. Somebody keeps it fresh beside the requests; a request waits for a cheap look only,

@@ -6,9 +6,8 @@ It changes nothing but files: an uploaded sandbox is made known to the hot proce
 from __future__ import annotations
 
 import logging
-from typing import Any
+from functools import partial
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
@@ -16,38 +15,35 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from lodesman.api.auth import may_touch, need_admin, need_user
+from lodesman.api.answers import answer, number
+from lodesman.api.auth import may_touch, need_admin, need_user, own_vo, sees_all, vo_of
+from lodesman.api.descriptions import DescriptionCalls
 from lodesman.api.files import FileCalls
+from lodesman.api.metrics import gather as gather_figures
 from lodesman.api.metrics import render_metrics
 from lodesman.api.openapi import document
 from lodesman.api.plans import Plans
 from lodesman.api.pool_reads import PoolReads
 from lodesman.api.read_side import ReadSide
-from lodesman.api.whys import WhyCalls
+from lodesman.api.whys import WhyCalls, named_queue
 from lodesman.api.wire import error_answer
-from lodesman.errors import InvalidRequest, LodesmanError, NotFound, Unavailable
+from lodesman.errors import LodesmanError, NotFound, Unavailable
 from lodesman.resources import NodePath
 from lodesman.services import sandboxes
-from lodesman.services.accounts import Principal
-from lodesman.services.director_log import last_iteration
+from lodesman.services.described import eligible_sites
+from lodesman.services.director_view import iteration_for
 from lodesman.services.origins import exact_node, find_node, show_node
 from lodesman.services.sites import list_queues, list_sites
-from lodesman.services.standing import standing
+from lodesman.services.standing import gather, standing
 from lodesman.services.why.explain import explain_job
 from lodesman.services.why.main_reasons import waiting_by_reason
 from lodesman.store import views
 from lodesman.store.job_lists import JobQuery, list_jobs
+from lodesman.store.journal import FAULTS
 
 MOST = 10_000
-MOST_ID = 1 << 53
-BUGS = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, OSError, RuntimeError)
 log = logging.getLogger(__name__)
 MOST_STATES = 20
-
-
-def answer(value: Any) -> Response:
-    """A JSON answer."""
-    return Response(msgspec.json.encode(value), media_type="application/json")
 
 
 async def refused(_request: Request, error: Exception) -> Response:
@@ -74,16 +70,6 @@ async def failed(request: Request, error: Exception) -> Response:
     return await refused(request, Unavailable("The server failed to answer this; its log says why."))
 
 
-def number(request: Request, name: str, default: int, most: int = MOST_ID) -> int:
-    """A whole number of the query. Raises InvalidRequest."""
-    text = request.query_params.get(name, "")
-    if not text:
-        return default
-    if not (text.isascii() and text.isdigit()) or len(text) > 16 or int(text) > most:
-        raise InvalidRequest(f"{name} must be a whole number up to {most}.", parameter=name)
-    return int(text)
-
-
 class Calls:
     """One method per route."""
 
@@ -91,10 +77,10 @@ class Calls:
         self.side = side
 
     async def jobs(self, request: Request) -> Response:
-        """GET /v1/jobs: jobs by id range, group and state; one's own, or with `all` all that one may see."""
+        """GET /v1/jobs: jobs by id range, group, state and main reason; one's own, or with `all` all that one may see."""
         who = need_user(self.side.who(request), "jobs:read")
         asked = request.query_params
-        everything = who.kind == "service" or (who.admin and who.allows("admin"))
+        everything = sees_all(who)
         shared = self.side.policy.sharing_groups().intersection(who.groups)
         query = JobQuery(
             first=number(request, "first", 1),
@@ -106,16 +92,22 @@ class Calls:
             vo=who.vo,
             group=asked.get("group", ""),
             states=tuple(filter(None, asked.get("state", "").split(",")))[:MOST_STATES],
+            reason=asked.get("reason", ""),
         )
-        return answer({"jobs": list(self.side.names.fill(list_jobs(self.side.db, query)))})
+        found = await self.side.snapshots.run(partial(list_jobs, query=query))
+        return answer({"jobs": list(self.side.names.fill(found))})
 
     async def counts(self, request: Request) -> Response:
-        """GET /v1/jobs/counts: jobs by owner, group and state."""
+        """GET /v1/jobs/counts: jobs by owner, group and state; with `own` only one's own."""
         who = need_user(self.side.who(request), "jobs:read")
         may = may_touch(who, self.side.policy.sharing_groups())
+        owner = who.name if request.query_params.get("own") == "true" else None
+        vo = own_vo(who) if owner is None else ""
+        look = partial(views.job_counts, owner=owner, vo=vo)
+        counts = await self.side.snapshots.get(("counts", owner, vo), look)
         rows = [
             {"owner": owner, "group": group, "state": state, "jobs": n}
-            for owner, group, state, n in views.job_counts(self.side.db)
+            for owner, group, state, n in counts
             if may(owner, group, who.vo)
         ]
         return answer({"counts": rows})
@@ -126,32 +118,42 @@ class Calls:
         job = self.side.job(request, who)
         db = self.side.db
         attempts, events = views.job_attempts(db, job), views.job_events(db, job)
-        return answer({**job, "sites": views.job_sites(db, job), "attempts": attempts, "events": events})
+        return answer(
+            {
+                **job,
+                "sites": eligible_sites(db, self.side.policy, job),
+                "attempts": attempts,
+                "events": events,
+            }
+        )
 
     async def why(self, request: Request) -> Response:
-        """GET /v1/jobs/{job}/why."""
+        """GET /v1/jobs/{job}/why; of one `queue`, SITE/CE/QUEUE, all that it has against the job."""
         who = need_user(self.side.who(request), "jobs:read")
         job = self.side.job(request, who)
-        side = self.side
-        return answer(explain_job(side.db, side.policy, job, picture=side.look(), now=side.clock()))
+        side, path = self.side, request.query_params.get("queue", "")
+        queue = named_queue(side.policy, path, "queue") if path else None
+        told = explain_job(side.db, side.policy, job, picture=side.look(), now=side.clock(), queue=queue)
+        return answer(told)
 
     async def pilots(self, request: Request) -> Response:
         """GET /v1/pilots."""
-        need_user(self.side.who(request), "pilots:read")
-        alive = request.query_params.get("all") != "true"
-        found = views.list_pilots(self.side.db, alive_only=alive, limit=number(request, "limit", 1_000, MOST))
+        who = need_user(self.side.who(request), "pilots:read")
+        alive, limit = request.query_params.get("all") != "true", number(request, "limit", 1_000, MOST)
+        found = views.list_pilots(self.side.db, alive_only=alive, limit=limit, vo=own_vo(who))
         return answer({"pilots": found})
 
     async def task_queues(self, request: Request) -> Response:
         """GET /v1/task-queues."""
-        need_user(self.side.who(request), "jobs:read")
+        who = need_user(self.side.who(request), "jobs:read")
         limit, reason = number(request, "limit", 1_000, MOST), request.query_params.get("reason", "")
-        return answer({"task_queues": views.list_task_queues(self.side.db, limit=limit, reason=reason)})
+        found = views.list_task_queues(self.side.db, limit=limit, reason=reason, vo=own_vo(who))
+        return answer({"task_queues": found})
 
     async def reasons(self, request: Request) -> Response:
         """GET /v1/task-queues/reasons: why jobs wait, counted."""
-        need_user(self.side.who(request), "jobs:read")
-        return answer(waiting_by_reason(self.side.db))
+        who = need_user(self.side.who(request), "jobs:read")
+        return answer(waiting_by_reason(self.side.db, own_vo(who)))
 
     async def sites(self, request: Request) -> Response:
         """GET /v1/sites."""
@@ -161,7 +163,8 @@ class Calls:
     async def queues(self, request: Request) -> Response:
         """GET /v1/queues."""
         who = need_user(self.side.who(request), "pilots:read")
-        vo, origin = self.vo(request, who), request.query_params.get("origin") == "true"
+        vo = vo_of(request, who, known=self.side.policy.config.vos)
+        origin = request.query_params.get("origin") == "true"
         return answer({"queues": list_queues(self.side.db, self.side.policy, vo, origin=origin)})
 
     async def resource(self, request: Request) -> Response:
@@ -173,31 +176,26 @@ class Calls:
         else:
             names = (asked.get(name, "") for name in ("site", "ce", "queue"))
             node = exact_node(config.tree, NodePath(*names))
-        return answer(show_node(config, node, self.vo(request, who)))
+        return answer(show_node(config, node, vo_of(request, who, known=config.vos)))
 
     async def configuration(self, request: Request) -> Response:
         """GET /v1/configuration: the files in use, since when, and why a change of them was refused."""
         need_user(self.side.who(request), "pilots:read")
         return answer(self.side.configuration().in_full(self.side.clock()))
 
-    def vo(self, request: Request, who: Principal) -> str:
-        """The VO that is asked about: one's own, or a configured one. Raises NotFound."""
-        vo = request.query_params.get("vo", who.vo)
-        if vo not in (who.vo, *self.side.policy.config.vos):
-            raise NotFound(f"There is no VO {vo[:80]}.")
-        return vo
-
     async def standing(self, request: Request) -> Response:
         """GET /v1/standing: states, sites, shares received and deserved, times, failures."""
         who = need_user(self.side.who(request), "jobs:read")
         may = may_touch(who, self.side.policy.sharing_groups())
-        return answer(standing(self.side.db, self.side.policy, may))
+        vo = own_vo(who)
+        facts = await self.side.snapshots.get(("standing", vo), partial(gather, vo=vo))
+        return answer(standing(facts, self.side.policy, may))
 
     async def director(self, request: Request) -> Response:
         """GET /v1/director: the last iteration with its arithmetic."""
-        need_user(self.side.who(request), "pilots:read")
-        found = last_iteration(self.side.db)
-        return answer({"at": found[0], "plan": found[1]} if found else {"at": None, "plan": None})
+        who = need_user(self.side.who(request), "pilots:read")
+        at, plan = await self.side.snapshots.run(partial(iteration_for, vo=own_vo(who)))
+        return answer({"at": at, "plan": plan})
 
     async def tokens(self, request: Request) -> Response:
         """GET /v1/tokens: whose they are and when they end; never the tokens themselves."""
@@ -225,9 +223,10 @@ class Calls:
     async def metrics(self, request: Request) -> Response:
         """GET /metrics."""
         need_user(self.side.who(request), "pilots:read")
-        return Response(
-            render_metrics(self.side.db, self.side.hot_metrics()), media_type="text/plain; version=0.0.4"
-        )
+        figures = await self.side.snapshots.get("metrics", gather_figures)
+        hot = await self.side.snapshots.run(lambda _: self.side.hot_metrics())
+        text = render_metrics(figures, hot, self.side.upkeep())
+        return Response(text, media_type="text/plain; version=0.0.4")
 
 
 class _Id(Convertor[int]):
@@ -253,6 +252,7 @@ def read_app(side: ReadSide) -> Starlette:
         Route("/v1/jobs/counts", calls.counts),
         Route("/v1/jobs/{job:id}", calls.job),
         Route("/v1/jobs/{job:id}/why", calls.why),
+        *DescriptionCalls(side).routes,
         *FileCalls(side).routes,
         Route("/v1/pilots", calls.pilots),
         Route("/v1/task-queues", calls.task_queues),
@@ -271,7 +271,7 @@ def read_app(side: ReadSide) -> Starlette:
         Route("/metrics", calls.metrics),
         *Plans(side).routes(),
     ]
-    faults = dict.fromkeys(BUGS, failed)
+    faults = dict.fromkeys(FAULTS, failed)
     app = Starlette(
         routes=routes, exception_handlers={LodesmanError: refused, HTTPException: no_such_call, **faults}
     )

@@ -28,7 +28,7 @@ from lodesman.services.forgetting.forget import Forget, Old
 from lodesman.services.forgetting.tidy import Tidy, Untidy
 from lodesman.services.pilots import EndPilot, NewPilot, PilotSubmitted, PreparePilots
 from lodesman.services.sandboxes import RegisterSandbox
-from lodesman.services.upkeep import ForgetIdleQueues, Reconcile
+from lodesman.services.upkeep import Doubts, ForgetIdleQueues, Reconcile
 from lodesman.services.why.main_reasons import StoreReasons
 from lodesman.store.pilots import PilotState
 
@@ -69,9 +69,15 @@ class SandboxRow(Struct):
 
 
 class IterationBody(Struct):
-    """One iteration of the director, with inputs and clamps."""
+    """One iteration of the director, with inputs and clamps: megabytes that are kept as they come."""
 
-    plan: dict[str, Any]
+    plan: msgspec.Raw
+
+
+class AliveBody(Struct):
+    """The background process lives; these of its steps fail, each with the last fault."""
+
+    failing: dict[str, str]
 
 
 class ReasonsBody(Struct):
@@ -89,6 +95,8 @@ OLD = msgspec.json.Decoder(Old)
 UNTIDY = msgspec.json.Decoder(Untidy)
 REASONS = msgspec.json.Decoder(ReasonsBody)
 ITERATION = msgspec.json.Decoder(IterationBody)
+DOUBTS = msgspec.json.Decoder(Doubts)
+ALIVE = msgspec.json.Decoder(AliveBody)
 
 
 class ServiceCalls:
@@ -97,18 +105,26 @@ class ServiceCalls:
     def __init__(self, core: Core, pools: PoolCalls) -> None:
         self.core = core
         self.calls: dict[str, Callable[[Scope, Receive, Send], Awaitable[None]]] = {
+            "alive": self.alive,
             "pilots": self.pilots,
             "submitted": self.submitted,
             "ended": self.ended,
             "sandbox": self.sandbox,
             "iteration": self.iteration,
             "reconcile": self.reconcile,
+            "forget-idle": self.forget_idle,
             "reasons": self.reasons,
             "forget": self.forget,
             "tidy": self.tidy,
             "pilot": partial(look_at_pilot, core),
             **pools.calls,
         }
+
+    async def alive(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The background process lives."""
+        body = decode(ALIVE, await read_body(scope, receive, SMALL_BODY))
+        self.core.background.heard(self.core.ticks(), body.failing)
+        await send_json(send, b"{}")
 
     async def pilots(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Store pilots before they are submitted."""
@@ -143,7 +159,7 @@ class ServiceCalls:
     async def iteration(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Store what the director decided and why."""
         body = decode(ITERATION, await read_body(scope, receive, REPORT_BODY))
-        await self.core.command(StoreIteration(msgspec.json.encode(body.plan).decode()))
+        await self.core.command(StoreIteration(bytes(body.plan).decode()))
         await send_json(send, b"{}")
 
     async def reasons(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -162,8 +178,12 @@ class ServiceCalls:
         found = decode(UNTIDY, await read_body(scope, receive, SMALL_BODY))
         await send_json(send, msgspec.json.encode({"gone": await self.core.command(Tidy(found))}))
 
-    async def reconcile(self, _scope: Scope, _receive: Receive, send: Send) -> None:
-        """Prove the counters."""
-        found = await self.core.command(Reconcile(self.core.live))
+    async def reconcile(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Look again at what the reconciler doubts, and mend it."""
+        doubts = decode(DOUBTS, await read_body(scope, receive, SMALL_BODY))
+        await send_json(send, msgspec.json.encode(await self.core.command(Reconcile(self.core.live, doubts))))
+
+    async def forget_idle(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        """Free the slots of task queues that have been empty for long."""
         await self.core.command(ForgetIdleQueues(self.core.live))
-        await send_json(send, msgspec.json.encode(found))
+        await send_json(send, b"{}")

@@ -24,6 +24,7 @@ from lodesman.api.wire import (
 from lodesman.errors import Forbidden, TooLarge, Unauthorized
 from lodesman.services.accounts import JOINING, Principal, find_joining
 from lodesman.services.pool_map import Place
+from lodesman.services.submit_pools.changed_types import RekeyPools, Renewals
 from lodesman.services.submit_pools.refresh import (
     Cleaning,
     CleanPools,
@@ -33,13 +34,14 @@ from lodesman.services.submit_pools.refresh import (
     NameQueues,
     RefreshPools,
 )
+from lodesman.store import pilots
 
 QUEUES = msgspec.json.Decoder(bodies.QueuesBody)
 PLACES = msgspec.json.Decoder(list[Place])
+RENEWALS = msgspec.json.Decoder(Renewals)
 DIFFERENCE = msgspec.json.Decoder(Difference)
 JUDGEMENT = msgspec.json.Decoder(Judgement)
 CLEANING = msgspec.json.Decoder(Cleaning)
-PLACE_OF_PILOT = "SELECT site, ce, queue FROM pilot WHERE id = ?"
 # Identifiers in one answer; a bunch of pilots goes to few queues.
 MOST_POOLS = 200_000
 
@@ -52,6 +54,7 @@ class PoolCalls:
         self.calls: dict[str, Callable[[Scope, Receive, Send], Awaitable[None]]] = {
             "submit-pools": self.for_queues,
             "pool-queues": self.name_queues,
+            "pool-renewals": self.rekey,
             "pool-pass": self.refresh,
             "pool-judgement": self.judge,
             "pool-cleaning": self.clean,
@@ -86,9 +89,10 @@ class PoolCalls:
         if who.kind not in ("pilot", JOINING):
             need_user(who, "pilots:read")
             return
-        row = self.core.reader.execute(PLACE_OF_PILOT, (who.pilot_id,)).fetchone()
-        if row is None:
+        pilot = pilots.find_pilot(self.core.reader, who.pilot_id)
+        if pilot is None:
             raise Unauthorized("There is no such pilot.")
+        row = (pilot.site, pilot.ce, pilot.queue)
         for place in queues:
             if any(known not in ("", told) for known, told in zip(row, place, strict=True)):
                 raise Forbidden(f"This pilot was sent to {'/'.join(row)} and asks for {'/'.join(place)}.")
@@ -100,6 +104,12 @@ class PoolCalls:
         places = decode(PLACES, await read_body(scope, receive, REPORT_BODY))
         new = await self.core.command(NameQueues(self.core.live, places))
         await send_json(send, msgspec.json.encode({"new": new}))
+
+    async def rekey(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """SubmitPools whose Requirements have another identifier under the types of today."""
+        found = decode(RENEWALS, await read_body(scope, receive, SUBMIT_BODY))
+        count = await self.core.command(RekeyPools(self.core.live, found, self.core.policy.digest))
+        await send_json(send, msgspec.json.encode({"task_queues": count}))
 
     async def refresh(self, scope: Scope, receive: Receive, send: Send) -> None:
         """What an evaluation of all pools found."""

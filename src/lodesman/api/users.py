@@ -10,9 +10,9 @@ from lodesman.api import bodies
 from lodesman.api.auth import may_touch, need_admin, need_user
 from lodesman.api.core import Core
 from lodesman.api.wire import SMALL_BODY, SUBMIT_BODY, Receive, Scope, Send, decode, read_body, send_json
-from lodesman.errors import Conflict, InvalidRequest
+from lodesman.errors import Conflict, InvalidRequest, LodesmanError
 from lodesman.services.accounts import AddAccount, IssueToken, Principal, RevokeToken
-from lodesman.services.control import Control
+from lodesman.services.control import Control, Outcome
 from lodesman.services.pilots import DrainPilots
 from lodesman.services.prepare import prepare
 from lodesman.services.submit import Submit, Submitted
@@ -78,7 +78,14 @@ class UserCalls:
         backwards = next((f"{first}-{last}" for first, last in ranges if first > last), None)
         if backwards is not None:
             raise InvalidRequest(f"The range {backwards} runs backwards.")
+        # Many rows take many commands: others are served in between.
         out = await self.core.command(Control(self.core.live, body.action, ranges, body.reason, may))
+        while out.rest:
+            more = Control(self.core.live, body.action, out.rest, body.reason, may, goes_on=True)
+            try:
+                out.go_on(await self.core.command(more))
+            except LodesmanError as fault:
+                raise _half_done(fault, body.action, out) from fault
         answer = {"changed": out.changed, "refused": out.refused, "examples": out.examples}
         await send_json(send, msgspec.json.encode(answer))
 
@@ -122,3 +129,11 @@ class UserCalls:
         digest = await self.core.command(RevokeToken(prefix))
         self.core.principals.pop(digest, None)
         await send_json(send, b"{}")
+
+
+def _half_done(fault: LodesmanError, action: str, out: Outcome) -> LodesmanError:
+    """The fault that ended an action on many jobs, with what was done before it."""
+    begins = out.rest[0][0]
+    told = f"{fault.message} Until then {action} had changed {out.changed} jobs; from job {begins} on nothing was done."
+    done = {"changed": out.changed, "refused": out.refused, "rest": out.rest}
+    return type(fault)(told, hint=fault.hint, **{**fault.data, **done})

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from lodesman.api.auth import need_user
+from lodesman.api.answers import answer
+from lodesman.api.auth import need_user, vo_of
 from lodesman.api.read_side import ReadSide
 from lodesman.director import QueueId as CEQueueId
 from lodesman.errors import InvalidRequest, NotFound
 from lodesman.resources import QueueId
 from lodesman.services.candidates import OwnQueue, own_queues
 from lodesman.services.origins import find_node
+from lodesman.services.policy import Policy
 from lodesman.services.why.explain_pilot import PilotCase, explain_ended, explain_pilot
 from lodesman.services.why.explain_queue import explain_queue
 from lodesman.services.why.pilot_now import PilotNow
@@ -51,7 +52,7 @@ class WhyCalls:
             facts = read_pilot(side.db, str(facts.row.id))  # it ended in between
             now = None if facts.ended else now
         if now is None:
-            return _answer(explain_ended(facts, side.clock()))
+            return answer(explain_ended(facts, side.clock()))
         picture = side.look()
         case = PilotCase(
             facts=facts,
@@ -60,7 +61,7 @@ class WhyCalls:
             surveyed_at=picture.at,
             policy=side.policy,
         )
-        return _answer(explain_pilot(case))
+        return answer(explain_pilot(case))
 
     async def _ask(self, facts: PilotFacts) -> PilotNow:
         told = await self._side.ask_hot("pilot", {"pilot": facts.row.id, "used": facts.used})
@@ -71,9 +72,7 @@ class WhyCalls:
         side = self._side
         who = need_user(side.who(request), "pilots:read")
         asked = request.query_params
-        vo = asked.get("vo") or who.vo
-        if vo not in (who.vo, *side.policy.config.vos):
-            raise NotFound(f"There is no VO {vo[:80]}.")
+        vo = vo_of(request, who, known=side.policy.config.vos)
         place = self._place(asked)
         now = side.clock()
         offer = find_offer(side.policy, place, vo)
@@ -84,7 +83,7 @@ class WhyCalls:
         case = look_at_queue(side.db, side.policy, place, vo=vo, picture=side.look(), gate=gate, now=now)
         if not case.configured and not case.own and not case.lately:
             raise NotFound(f"There is no queue {'/'.join(place)[:200]}.", hint="See: lode queue ls.")
-        return _answer(explain_queue(case))
+        return answer(explain_queue(case))
 
     def _place(self, asked: Mapping[str, str]) -> QueueId:
         """Raises InvalidRequest, NotFound."""
@@ -92,18 +91,11 @@ class WhyCalls:
         if all(parts):
             return QueueId(*parts)
         path = asked.get("path", "")
-        if any(parts) or path.count("/") < 2:
+        if any(parts) or not path:
             raise InvalidRequest(
                 "Name the queue: site, ce and queue; or path, SITE/CE/QUEUE.", parameter="path"
             )
-        try:
-            node = find_node(self._side.policy.config.tree, path)
-        except NotFound:
-            # It may be gone from the configuration, and pilots still be there.
-            return QueueId(*path.split("/", 2))
-        if not node.queue:
-            raise InvalidRequest(f"{path[:200]} is a {node.kind}, not a queue.", parameter="path")
-        return QueueId(*node)
+        return named_queue(self._side.policy, path, "path")
 
     def _own(self, place: QueueId) -> OwnQueue:
         rows = self._side.db.execute(OWN, place)
@@ -111,5 +103,15 @@ class WhyCalls:
         return found.get(CEQueueId(*place), OwnQueue())
 
 
-def _answer(value: Any) -> Response:
-    return Response(msgspec.json.encode(value), media_type="application/json")
+def named_queue(policy: Policy, path: str, parameter: str) -> QueueId:
+    """The queue of a text SITE/CE/QUEUE, be it configured or not. Raises InvalidRequest, NotFound."""
+    if path.count("/") < 2:
+        raise InvalidRequest("Name the queue: SITE/CE/QUEUE.", parameter=parameter)
+    try:
+        node = find_node(policy.config.tree, path)
+    except NotFound:
+        # It may be gone from the configuration, and pilots still be there.
+        return QueueId(*path.split("/", 2))
+    if not node.queue:
+        raise InvalidRequest(f"{path[:200]} is a {node.kind}, not a queue.", parameter=parameter)
+    return QueueId(*node)

@@ -62,12 +62,14 @@ class TickReport:
 
 def queue_slots(parameters: Mapping[str, object], cpus: int) -> int:
     """How many pilots a queue runs at once: its `Slots`, else its `MaxTotalJobs`, else as many as the machine
-    has room for at `NumberOfProcessors` each. Raises ValueError for what is not a number.
+    has room for at `NumberOfProcessors` each; letter case in names does not matter, as everywhere. Raises ValueError
+    for what is not a number.
     """
-    for name in ("Slots", "MaxTotalJobs"):
-        if name in parameters:
-            return max(0, int(str(parameters[name])))
-    return max(1, cpus // max(1, int(str(parameters.get("NumberOfProcessors", 1)))))
+    folded = {name.casefold(): value for name, value in parameters.items()}
+    for name in ("slots", "maxtotaljobs"):
+        if name in folded:
+            return max(0, int(str(folded[name])))
+    return max(1, cpus // max(1, int(str(folded.get("numberofprocessors", 1)))))
 
 
 class LocalBackend:

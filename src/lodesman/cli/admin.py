@@ -160,13 +160,17 @@ def _cells(row: Row, now: float) -> list[Cell]:
 
 @token.command()
 @click.argument("prefix", metavar="HASH")
+@json_option
 @pass_session
 def revoke(session: Session, /, *, prefix: str) -> None:
     """Revoke the token whose hash begins with HASH (administrators)."""
     if not prefix.isascii() or not prefix.isalnum():
         raise click.UsageError("HASH is the beginning of a hash, as lode token ls shows it.")
     session.client.request("DELETE", f"/v1/tokens/{prefix.lower()}")
-    note(f"The token {prefix} is revoked.")
+    if session.as_json:
+        emit_json({"revoked": prefix.lower()})
+    else:
+        note(f"The token {prefix} is revoked.")
 
 
 @click.command()

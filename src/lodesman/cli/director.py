@@ -11,7 +11,7 @@ import click
 
 from lodesman.cli.session import Row, Session, json_option, pass_session
 from lodesman.cli.tables import Cell, Column, emit_json, note, say, show_table, state
-from lodesman.cli.words import age, counted, number, percentile, span, states
+from lodesman.cli.words import age, counted, number, span, states
 from lodesman.errors import NotFound
 
 
@@ -23,27 +23,63 @@ def director() -> None:
 @director.command("show")
 @click.argument("task_queues", nargs=-1, type=click.IntRange(1), metavar="[TQ]...")
 @click.option(
-    "--limit", type=click.IntRange(1), default=30, show_default=True, help="At most so many task queues."
+    "--limit",
+    type=click.IntRange(1),
+    default=30,
+    show_default=True,
+    help="At most so many task queues, and CE queues.",
 )
 @json_option
 @pass_session
 def show_director(session: Session, /, *, task_queues: tuple[int, ...], limit: int) -> None:
     """Show the director's last iteration; for a task queue TQ (lode tq ls) with all its arithmetic."""
     answer = session.get("/v1/director")
-    if session.as_json:
-        emit_json(answer)
-        return
     plan = answer["plan"]
     if plan is None:
-        note("The director has not decided anything yet.")
+        if session.as_json:
+            emit_json(answer)
+        else:
+            note("The director has not decided anything yet.")
+        return
+    rows = _chosen(plan, task_queues) or _foremost(plan)
+    if session.as_json:
+        emit_json({**answer, "plan": _narrowed(plan, [row["tq_id"] for row in rows[:limit]], limit)})
         return
     for line in _head(answer["at"], plan):
         say(line)
     if task_queues:
-        _tell_stories(plan, task_queues)
+        _tell_stories(plan, rows)
     else:
-        _show_rows(plan, limit)
+        _show_rows(plan, rows, limit)
         _show_rooms(plan, limit)
+
+
+def _chosen(plan: Mapping[str, Any], task_queues: Iterable[int]) -> list[Row]:
+    """The rows of these task queues. Raises NotFound."""
+    known = {row["tq_id"]: row for row in plan_rows(plan)} if task_queues else {}
+    for tq_id in task_queues:
+        if tq_id not in known:
+            raise NotFound(f"The last iteration had no task queue {tq_id}.", hint="See: lode tq ls")
+    return [known[tq_id] for tq_id in task_queues]
+
+
+def _foremost(plan: Mapping[str, Any]) -> list[Row]:
+    """All rows, those with most jobs first."""
+    return sorted(plan_rows(plan), key=lambda row: (-row["waiting_jobs"], row["tq_id"]))
+
+
+def _narrowed(plan: Mapping[str, Any], shown: list[int], limit: int) -> dict[str, Any]:
+    """The record with what it says of these task queues, and of so many CE queues, only."""
+    place, keep = plan["row_fields"].index("tq_id"), set(shown)
+    return {
+        **plan,
+        "rows": [row for row in plan["rows"] if row[place] in keep],
+        "asks": [one for one in plan["asks"] if one["tq_id"] in keep],
+        "no_pool": [one for one in plan["no_pool"] if one["tq_id"] in keep],
+        "placements": [one for one in plan.get("placements", ()) if one[0] in keep],
+        "borrowed": {tq_id: n for tq_id, n in plan["borrowed"].items() if int(tq_id) in keep},
+        "rooms": dict(sorted(plan["rooms"].items())[:limit]),
+    }
 
 
 def _head(at: float, plan: Mapping[str, Any]) -> Iterator[str]:
@@ -64,24 +100,22 @@ def plan_rows(plan: Mapping[str, Any]) -> list[Row]:
     return [dict(zip(plan["row_fields"], values, strict=True)) for values in plan["rows"]]
 
 
-def _tell_stories(plan: Mapping[str, Any], task_queues: Iterable[int]) -> None:
-    from lodesman.director import story
+def _tell_stories(plan: Mapping[str, Any], rows: Iterable[Row]) -> None:
+    from lodesman.director import Stories
 
-    known = {row["tq_id"] for row in plan_rows(plan)}
-    for tq_id in task_queues:
-        if tq_id not in known:
-            raise NotFound(f"The last iteration had no task queue {tq_id}.", hint="See: lode tq ls")
-        first, *lines = story(plan, tq_id)
-        say(f"Task queue {tq_id}: {first}")
+    stories = Stories(plan)
+    for row in rows:
+        first, *lines = stories.lines(row["tq_id"])
+        say(f"Task queue {row['tq_id']}: {first}")
         for line in lines:
             say(f"  {line}")
 
 
-def _show_rows(plan: Mapping[str, Any], limit: int) -> None:
-    from lodesman.director import story
+def _show_rows(plan: Mapping[str, Any], rows: list[Row], limit: int) -> None:
+    from lodesman.director import Stories
 
+    stories = Stories(plan)
     placed = {ask["tq_id"]: ask["placed"] for ask in plan["asks"]}
-    rows = sorted(plan_rows(plan), key=lambda row: (-row["waiting_jobs"], row["tq_id"]))
     columns = (
         Column(title="tq", right=True),
         Column(title="waiting", right=True),
@@ -95,7 +129,7 @@ def _show_rows(plan: Mapping[str, Any], limit: int) -> None:
         [
             str(row["tq_id"]), f"{row['waiting_jobs']:,}", f"{row['mean']:.2f}", str(row["drawn"]),
             str(row["asked"]),
-            str(placed.get(row["tq_id"], 0)), story(plan, row["tq_id"])[0],
+            str(placed.get(row["tq_id"], 0)), stories.lines(row["tq_id"])[0],
         ]
         for row in rows[:limit]
     ]  # fmt: skip
@@ -135,9 +169,8 @@ def standing(session: Session, /) -> None:
         emit_json(answer)
         return
     say(f"Jobs: {states(answer['states'])}.")
-    waiting, running = answer["waiting_seconds"], answer["running_seconds"]
-    say(f"Waited: half under {span(percentile(waiting, 0.5))}, 95 % under {span(percentile(waiting, 0.95))}.")
-    say(f"Ran: half under {span(percentile(running, 0.5))}, 95 % under {span(percentile(running, 0.95))}.")
+    for word, times in (("Waited", answer["waiting_seconds"]), ("Ran", answer["running_seconds"])):
+        say(f"{word}: half at most {span(times['p50'])}, 95 % at most {span(times['p95'])}.")
     attempts = answer["attempts"]
     say(f"Attempts: {attempts['all']:,} of {counted(attempts['jobs'], 'job')}.")
     _show_groups(answer["groups"])

@@ -79,7 +79,7 @@ def read_all(files: Sequence[str], wanted: Wanted, outcome: Outcome) -> list[Rea
 
 def prepare(source: Source, wanted: Wanted) -> Ready:
     """Read and check one description. Raises SyntaxFault, InvalidJob, TooLarge."""
-    from lodesman.jobs import write_description
+    from lodesman.jobs import locate, write_description
 
     parsed = parse(source, wanted.form)
     description = check(parsed)
@@ -88,7 +88,11 @@ def prepare(source: Source, wanted: Wanted) -> Ready:
         record = {key: value for key, value in parsed.record.items() if key.lower() != "jobname"}
         text = write_description({"JobName": wanted.name, **record}, _form(parsed.form))
         check(parse(Source(label=source.label, data=text.encode(), base=source.base), _form(parsed.form)))
-    inputs = local_inputs(description, source.base)
+    try:
+        inputs = local_inputs(description, source.base)
+    except LodesmanError as fault:
+        locate(fault, parsed.positions)
+        raise
     return Ready(label=source.label, text=text, form=parsed.form, inputs=inputs)
 
 

@@ -1,5 +1,11 @@
 """What `lode init` writes: a commented configuration, one site on this machine, a first job."""
 
+import json
+from pathlib import Path
+
+from lodesman.pilot.features import Features
+from lodesman.pilot.node import describe_node
+
 LODE = """\
 # A Lodesman server. Every value is optional; what stands here are the defaults, unless it says otherwise.
 # Check it with: lode config check lode.toml
@@ -33,6 +39,7 @@ pilotsPerIteration = 40
 extraPilots = 4
 """
 
+SLOTS = 2
 SITES = """\
 # One site: this machine. A queue has what its CE and site have, unless it says otherwise. Parameters may have
 # any names; jobs ask for them in their Requirements. Three sites of different shape are in the examples
@@ -45,11 +52,14 @@ VO = ["local"]
 Backend = "local"               # pilots are processes of this machine
 
 [site."this.machine".ce.here.queue.default]
-Slots = 2                       # pilots at the same time
+Slots = {slots}                       # pilots at the same time
 MaxWaitingJobs = 2
 MaxTotalJobs = 4
 NumberOfProcessors = 1          # cores of each
 CPUTime = "1 d"
+# What is not declared is not offered: jobs that ask for it cannot run here.
+Platform = {platform}
+{memory}
 
 [group.users]
 vo = "local"
@@ -65,3 +75,15 @@ HELLO = """\
     CPUTime    = 60;
 ]
 """
+
+
+def sites(root: Path = Path("/")) -> str:
+    """The file of the site, with what this machine is: its platform, and of its memory the part of each pilot."""
+    node = describe_node(cores=1, memory_mb=0, platform_name="", features=Features(), root=root)
+    part = node.memory_total_mb // SLOTS
+    memory = (
+        f"Memory = {part:<22} # MB for each pilot"
+        if part
+        else '# Memory = "2 GB"             # for each pilot'
+    )
+    return SITES.format(slots=SLOTS, platform=json.dumps(node.platform), memory=memory)

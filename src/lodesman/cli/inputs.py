@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
     from lodesman.client import Client
     from lodesman.jobs import Description
 
-# Placeholders that differ from member to member; `%%` is one percent sign.
-_VARIES = re.compile(r"%(?:[snj]|\([^()\n]+\)s)")
 LARGE_BYTES, MANY_FILES = 8 << 20, 20
 
 
@@ -32,20 +29,17 @@ class InputFile:
 
 
 def local_inputs(description: Description, base: Path) -> dict[str, Path]:
-    """Where each InputSandbox entry lies; relative ones below `base`. Raises InvalidJob."""
-    parametric = description.members is not None
-    return {name: _local(name, base, parametric=parametric) for name in description.spec.input_sandbox}
+    """Where each InputSandbox entry lies, those of all members of an array; relative ones below `base`.
+
+    Raises InvalidJob.
+    """
+    from lodesman.jobs import input_names
+
+    return {name: _local(name, base) for name in input_names(description.spec, description.members)}
 
 
-def _local(name: str, base: Path, *, parametric: bool) -> Path:
-    file = name.replace("%%", "%") if parametric else name
-    if parametric and _VARIES.search(name.replace("%%", "")):
-        raise InvalidJob(
-            f"InputSandbox: {name!r} would be another file for each member, and all members share theirs.",
-            hint="Pack the files into one archive and let each job take its own.",
-            attribute="InputSandbox",
-        )
-    path = base / file
+def _local(name: str, base: Path) -> Path:
+    path = base / name
     if path.is_file():
         return path
     if path.is_dir():

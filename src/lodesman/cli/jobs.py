@@ -25,7 +25,7 @@ from lodesman.cli.tables import (
     show_table,
     state,
 )
-from lodesman.cli.words import FINAL, STATES, age, joined, shown, size, span, states
+from lodesman.cli.words import FINAL, STATES, age, joined, plain_lines, shown, size, span, states
 
 WATCH_SECONDS = 2.0
 COLUMNS = (
@@ -47,6 +47,7 @@ class Question:
     ranges: tuple[Range, ...]
     states: tuple[str, ...] = ()
     group: str = ""
+    reason: str = ""
     everyone: bool = False
     limit: int = 100
 
@@ -55,7 +56,12 @@ class Question:
         """As the server's parameters; ranges may name jobs of others that one may see."""
         everyone = "true" if self.everyone or self.ranges else None
         wanted = self.states or (() if self.ranges else tuple(name for name in STATES if name != "Deleted"))
-        return {"state": ",".join(wanted), "group": self.group, "all": everyone}
+        return {"state": ",".join(wanted), "group": self.group, "reason": self.reason, "all": everyone}
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether it leaves jobs out."""
+        return bool(self.states or self.group or self.reason)
 
 
 @click.command()
@@ -69,6 +75,12 @@ class Question:
     help="Only jobs in this state; may be given several times.",
 )
 @click.option("--group", default="", metavar="NAME", help="Only jobs of this group.")
+@click.option(
+    "--reason",
+    default="",
+    metavar="WORD",
+    help="Only jobs that wait for this main reason (see: lode tq reasons).",
+)
 @click.option(
     "--all", "everyone", is_flag=True, help="Jobs of all users that you may see, not only your own."
 )
@@ -109,7 +121,7 @@ def fetch(session: Session, question: Question) -> tuple[list[Row], bool]:
     for one in question.ranges or (None,):
         left = wanted - len(rows)
         found = list(islice(session.jobs(one, newest=one is None, page=left, **question.filters), left))
-        if not found and one is not None and one.size == 1 and not (question.states or question.group):
+        if not found and one is not None and one.size == 1 and not question.is_narrow:
             session.refuse_missing(one)
         rows += found
         if len(rows) >= wanted:
@@ -119,10 +131,9 @@ def fetch(session: Session, question: Question) -> tuple[list[Row], bool]:
 
 def fetch_counts(session: Session, question: Question) -> dict[str, int]:
     """Jobs by state: one's own, or of all that one may see."""
-    own = None if question.everyone else session.get("/v1/me")["name"]
     counts: Counter[str] = Counter()
-    for row in session.get("/v1/jobs/counts")["counts"]:
-        if (own is None or row["owner"] == own) and question.group in ("", row["group"]):
+    for row in session.get("/v1/jobs/counts", own=None if question.everyone else "true")["counts"]:
+        if question.group in ("", row["group"]):
             counts[row["state"]] += row["jobs"]
     return dict(counts)
 
@@ -130,11 +141,7 @@ def fetch_counts(session: Session, question: Question) -> dict[str, int]:
 def show_jobs(rows: Sequence[Row], question: Question, *, now: float) -> None:
     """The table of jobs; with owners if they may differ."""
     if not rows:
-        note(
-            "There is no such job."
-            if question.ranges or question.states or question.group
-            else "You have no jobs."
-        )
+        note("There is no such job." if question.ranges or question.is_narrow else "You have no jobs.")
         return
     owners = len({row["owner"] for row in rows}) > 1 or question.everyone
     columns = [*COLUMNS[:4], Column(title="owner"), *COLUMNS[4:]] if owners else COLUMNS
@@ -158,6 +165,8 @@ def job_cells(row: Row, *, now: float, owners: bool = False) -> list[Cell]:
 
 def remark(row: Row) -> str:
     """Why a job is where it is, as far as its row tells."""
+    if row["state"] == "Waiting" and row["main_reason"]:
+        return f"{row['main_reason']} (before: {row['reason']})" if row["reason"] else str(row["main_reason"])
     if row["reason"]:
         return str(row["reason"])
     if row["state"] in ("Failed", "Killed") and row["cause"]:
@@ -203,10 +212,22 @@ def _watch(session: Session, question: Question) -> int:
 
 @click.command()
 @click.argument("job", type=JobId())
+@click.option("--description", is_flag=True, help="Its description only, as it was submitted.")
+@click.option(
+    "--form",
+    type=click.Choice(["jdl", "cfg", "json"]),
+    help="The language of the description; else that of then.",
+)
 @json_option
 @pass_session
-def show(session: Session, /, *, job: int) -> None:
-    """Show all that is known of a job, with its attempts."""
+def show(session: Session, /, *, job: int, description: bool, form: str | None) -> None:
+    """Show all that is known of a job, with its attempts.
+
+    A description is told with the SubmitPool that its Requirements made; it can be submitted again as it is.
+    """
+    if description or form:
+        _show_description(session, job, form)
+        return
     found = session.get(f"/v1/jobs/{job}")
     if session.as_json:
         emit_json(found)
@@ -216,6 +237,17 @@ def show(session: Session, /, *, job: int) -> None:
     if found["attempts"]:
         click.echo()
         show_table(ATTEMPT_COLUMNS, [_attempt(one, now) for one in found["attempts"]])
+
+
+def _show_description(session: Session, job: int, form: str | None) -> None:
+    found = session.get(f"/v1/jobs/{job}/description", form=form)
+    if session.as_json:
+        emit_json(found)
+        return
+    text = plain_lines(found["text"])
+    click.echo(text, nl=not text.endswith("\n"))
+    if found["jobs"] > 1:
+        note(f"It is the description of {found['jobs']:,} jobs.")
 
 
 ATTEMPT_COLUMNS = (

@@ -28,7 +28,7 @@ BAR_FROM = 5
 
 @dataclass(slots=True)
 class Fetched:
-    """What became of all jobs named."""
+    """What became of all jobs named; faults with the job, or the first of the jobs, that they are about."""
 
     jobs: list[dict[str, Any]] = field(default_factory=list)
     without: int = 0
@@ -76,7 +76,12 @@ def output(session: Session, /, *, ranges: tuple[Any, ...], root: Path, force: b
     fetched = Fetched()
     with _progress(total(wanted)) as advance:
         for one in wanted:
-            _fetch_range(session, one, place, (fetched, advance))
+            try:
+                _fetch_range(session, one, place, (fetched, advance))
+            except NotFound as fault:
+                if len(wanted) == 1:
+                    raise
+                fetched.faults.append((one.first, fault))
     if session.as_json:
         faults = [{"id": job, **fault.as_dict()} for job, fault in fetched.faults]
         emit_json({"jobs": fetched.jobs, "without_output": fetched.without, "errors": faults})
@@ -165,7 +170,7 @@ def _tell(fetched: Fetched) -> None:
     if fetched.without:
         note(f"{counted(fetched.without, 'job')} without output.")
     for job, fault in fetched.faults:
-        note(f"job {job}: {fault}")
+        note(str(fault) if isinstance(fault, NotFound) else f"job {job}: {fault}")
 
 
 def _exit_code(fetched: Fetched) -> int:

@@ -13,7 +13,7 @@ from lodesman.cli.places import told
 from lodesman.cli.plan_job import PLAN_SECONDS
 from lodesman.cli.session import Row, Session, json_option, pass_session
 from lodesman.cli.tables import Cell, Column, emit_json, note, say, show_table
-from lodesman.cli.words import counted, plain, shown
+from lodesman.cli.words import counted, number, plain, shown
 from lodesman.errors import InvalidRequest, TooLarge
 
 MOST_BYTES = 15 << 20
@@ -33,6 +33,12 @@ TASK_QUEUES = (
     Column(title="jobs", right=True),
     *COUNTS,
     Column(title="becomes"),
+)
+PARTS = (
+    Column(title="group"),
+    Column(title="vo"),
+    Column(title="jobs", right=True),
+    *(Column(title=title, right=True) for title in ("share", "then", "starts", "then")),
 )
 POOLS = (Column(title="SubmitPool"), Column(title="vo"), *COUNTS)
 
@@ -65,6 +71,7 @@ def plan_resources(session: Session, /, *, files: tuple[Path, ...], add: bool, l
     for notice in answer["notices"]:
         note(told(notice))
     _tell_changes(answer)
+    _tell_parts(answer["parts"])
     _tell_task_queues(answer["task_queues"])
     _tell_pools(answer["submit_pools"])
     longest = max(cut["count"] for cut in _lists(answer))
@@ -143,6 +150,23 @@ def _type_rows(types: Sequence[Row]) -> Iterator[list[Cell]]:
             shown(one["before"]),
             shown(one["after"]),
         ]
+
+
+def _tell_parts(parts: Sequence[Row]) -> None:
+    """Each group's part of the starts, if any of them changes."""
+    if any(row[what]["before"] != row[what]["after"] for row in parts for what in ("share", "part")):
+        show_table(PARTS, [_part(row) for row in parts])
+
+
+def _part(row: Row) -> list[Cell]:
+    share, part = row["share"], row["part"]
+    return [
+        row["group"],
+        row["vo"],
+        f"{row['jobs']:,}",
+        *(number(share[when]) for when in ("before", "after")),
+        *(f"{100 * part[when]:.1f} %" for when in ("before", "after")),
+    ]
 
 
 # --- jobs -----------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import click
 
 from lodesman.cli.session import Row, Session, json_option, pass_session
 from lodesman.cli.tables import Cell, Column, emit_json, note, show_fields, show_table
-from lodesman.cli.words import age, counted, joined, shown, span
+from lodesman.cli.words import age, counted, joined, number, shown, span
 
 SHORT = 17
 COLUMNS = (
@@ -69,7 +69,7 @@ def _cells(row: Row, now: float) -> list[Cell]:
     return [
         row["id"][:SHORT],
         row["vo"],
-        f"{row['queues']:,}",
+        number(row["queues"]),
         *(f"{jobs[what]:,}" for what in ("waiting", "held", "running")),
         age(row["created_at"], now),
         age(row["refreshed_at"], now),
@@ -79,7 +79,12 @@ def _cells(row: Row, now: float) -> list[Cell]:
 
 def asked(requirements: Mapping[str, Mapping[str, Any]]) -> str:
     """What a pool asks for in one line."""
-    return "; ".join(f"{name} {joined(map(shown, one['wanted']))}" for name, one in requirements.items())
+    return "; ".join(f"{name} {_wanted(one)}" for name, one in requirements.items())
+
+
+def _wanted(one: Mapping[str, Any]) -> str:
+    unit = one.get("unit")
+    return joined(map(shown, one["wanted"])) + (f" {unit}" if unit else "")
 
 
 @pool.command("show")
@@ -105,13 +110,14 @@ def _fields(found: Row, now: float) -> Iterator[tuple[str, Cell]]:
     yield "pool", found["id"]
     yield "VO", found["vo"]
     for name, one in found["requirements"].items():
-        yield "asks for", f"{name} ({one['kind']}): {joined(map(shown, one['wanted']))}"
+        yield "asks for", f"{name} ({one['kind']}): {_wanted(one)}"
     yield "created", f"{age(found['created_at'], now)} ago"
-    yield "last pass", f"{age(found['refreshed_at'], now)} ago"
+    refreshed_at = found["refreshed_at"]
+    yield "last pass", "not yet" if refreshed_at is None else f"{age(refreshed_at, now)} ago"
     jobs = found["jobs"]
     needed = ", ".join(f"{jobs[what]:,} {what}" for what in ("waiting", "held", "running") if jobs[what])
     yield "jobs", needed or _unused(found, now)
-    yield "queues", counted(found["queues"], "queue")
+    yield "queues", "not known yet" if found["queues"] is None else counted(found["queues"], "queue")
     for queue in found["served_by"]:
         yield "served by", f"{queue['site']}/{queue['ce']}/{queue['queue']}"
 

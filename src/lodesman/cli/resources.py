@@ -23,7 +23,9 @@ ORIGIN = click.option(
     is_flag=True,
     help="Of each value, the level that gave it, and the file and line where it is written.",
 )
-VO = click.option("--vo", default="", metavar="NAME", help="As this VO sees them; else yours.")
+VO = click.option(
+    "--vo", default="", metavar="NAME", help="As this VO sees them (administrators); else yours."
+)
 
 
 @click.group()
@@ -152,7 +154,10 @@ def tq() -> None:
 @json_option
 @pass_session
 def list_task_queues(session: Session, /, *, limit: int, reason: str) -> None:
-    """List the task queues with waiting jobs, the fullest first, each with the main reason why they wait."""
+    """List the task queues with waiting jobs, the fullest first, each with the main reason why they wait.
+
+    Jobs that no configured queue can run are Held, not waiting.
+    """
     rows = session.get("/v1/task-queues", limit=limit + 1, reason=reason)["task_queues"]
     more, rows = len(rows) > limit, rows[:limit]
     if session.as_json:
@@ -161,6 +166,7 @@ def list_task_queues(session: Session, /, *, limit: int, reason: str) -> None:
     columns = (
         Column(title="tq", right=True),
         Column(title="waiting", right=True),
+        Column(title="held", right=True),
         Column(title="age", right=True),
         Column(title="owner"),
         Column(title="group"),
@@ -178,6 +184,7 @@ def _tq_cells(row: Row, now: float) -> list[Cell]:
     return [
         str(row["id"]),
         f"{row['waiting']:,}",
+        f"{row['held']:,}" if row["held"] else "",
         age(row["created_at"], now),
         row["owner"],
         row["group"],

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -139,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LodesmanError as fault:
         return _refused(fault, session)
     except OSError as fault:
-        return _broken(fault)
+        return _broken(fault, session)
     finally:
         session.close()
     return answer if isinstance(answer, int) else 0
@@ -171,21 +171,29 @@ def _refused(fault: LodesmanError, session: Session) -> int:
             else "Is it running (lode server)? For another address: lode --server URL."
         )
     if session.as_json:
-        import json
-
-        click.echo(json.dumps({"error": fault.as_dict()}), err=True)
+        _tell_json(fault.as_dict())
     else:
         for line in refusal(fault):
             click.echo(line, err=True)
     return exits.exit_code(fault)
 
 
-def _broken(fault: OSError) -> int:
+def _broken(fault: OSError, session: Session) -> int:
     if os.environ.get("LODE_DEBUG"):
         raise fault
     where = f"{fault.filename}: " if fault.filename else ""
-    click.echo(f"lode: {plain(where)}{plain(fault.strerror or fault)}.", err=True)
+    message = f"{plain(where)}{plain(fault.strerror or fault)}."
+    if session.as_json:
+        _tell_json({"code": "system", "message": message})
+    else:
+        click.echo(f"lode: {message}", err=True)
     return exits.FAILED
+
+
+def _tell_json(error: dict[str, Any]) -> None:
+    import json
+
+    click.echo(json.dumps({"error": error}), err=True)
 
 
 def _pipe_closed() -> int:

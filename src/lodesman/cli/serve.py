@@ -113,7 +113,7 @@ def init(*, directory: Path) -> None:
     from lodesman.cli import first_files
 
     directory.mkdir(parents=True, exist_ok=True)
-    texts = {"lode.toml": first_files.LODE, "sites.toml": first_files.SITES, "hello.jdl": first_files.HELLO}
+    texts = {"lode.toml": first_files.LODE, "sites.toml": first_files.sites(), "hello.jdl": first_files.HELLO}
     present = [name for name in texts if (directory / name).exists()]
     if present:
         raise Conflict(
@@ -224,30 +224,14 @@ def show_schema() -> None:
     """Show the JSON schema of a server's configuration."""
     import msgspec
 
-    from lodesman import config as sections
+    from lodesman.config import Sections
 
-    kinds = {
-        "server": sections.ServerSection,
-        "pilots": sections.PilotSection,
-        "admin": sections.AdminSection,
-        "resources": sections.ResourceSection,
-    }
-    (refs, parts) = msgspec.json.schema_components(kinds.values(), ref_template="#/$defs/{name}")
-    properties = dict(zip(kinds, refs, strict=True))
-    director = {
-        "type": "object",
-        "description": "The director's parameters, named as in the Taskqueue Director.",
-    }
-    emit_json(
-        {
-            "$schema": "https://json-schema.org/draft/2020-12/schema",
-            "title": "Lodesman server",
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {**properties, "director": director},
-            "$defs": parts,
-        }
-    )
+    # The schema of what reads the file; its own words about itself are for readers of the source.
+    (_,), parts = msgspec.json.schema_components([Sections], ref_template="#/$defs/{name}")
+    whole = {**parts.pop("Sections"), "title": "Lodesman server"}
+    director = "The director's parameters, named as in the Taskqueue Director."
+    whole["properties"]["director"]["description"] = director
+    emit_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "$defs": parts})
 
 
 @click.command()
@@ -263,13 +247,23 @@ def show_schema() -> None:
     "--port", type=click.IntRange(0, 65_535), default=0, help="The server's TCP port. [default: any free one]"
 )
 @click.option("--keep", is_flag=True, help="Keep the server's data directory.")
+@click.option(
+    "--workload",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Other jobs, listed as in examples/workload/workload.toml.",
+)
 @json_option
 @pass_session
-def demo(session: Session, /, *, results: Path, port: int, keep: bool) -> int:
-    """Run 200 real jobs on three sites on this machine, with live progress and a summary."""
+def demo(session: Session, /, **options: Any) -> int:
+    """Run 220 real jobs on three sites on this machine, with live progress and a summary.
+
+    A server or pilot that is killed meanwhile is replaced. The exit code is 0 if every job ended as it should,
+    130 after Ctrl-C, SIGTERM or SIGHUP; then nothing is left running.
+    """
     from lodesman.demo.run import main
 
-    return main(results=results, port=port, keep=keep, as_json=session.as_json)
+    return main(as_json=session.as_json, **options)
 
 
 COMMANDS = (init, server, demo, config)

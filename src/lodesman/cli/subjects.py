@@ -60,8 +60,9 @@ def _may_be_queue(name: str) -> bool:
 
 
 def the_one(what: Subject | None, pilot: str | None, queue: str | None) -> Subject:
-    """The one thing that is asked about. Raises UsageError for none, and for several."""
-    asked = [what, pilot and Subject("pilot", pilot), queue and Subject("queue", queue)]
+    """The one thing that is asked about; beside a job the queue only says where. Raises UsageError for none or several."""
+    is_job = what is not None and what.kind == "job"
+    asked = [what, pilot and Subject("pilot", pilot), queue and not is_job and Subject("queue", queue)]
     found = [one for one in asked if one]
     if len(found) != 1:
         raise click.UsageError("Name one job, one pilot or one queue.", click.get_current_context())

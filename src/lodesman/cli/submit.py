@@ -30,10 +30,18 @@ SUBMIT_SECONDS = 300.0
 )
 @click.option("--form", type=click.Choice(["jdl", "cfg", "json"]), help="The language; else the text tells.")
 @click.option("--name", default="", metavar="TEXT", help="The job's name, instead of the one in the file.")
+@click.option(
+    "--request-id",
+    metavar="ID",
+    default="",
+    help="Makes the same call safe to repeat: with the same ID and files no job is made twice.",
+)
 @click.option("--dry-run", is_flag=True, help="Submit and upload nothing; tell what lode plan job tells.")
 @json_option
 @pass_session
-def submit(session: Session, /, *, files: tuple[str, ...], dry_run: bool, **options: Any) -> int:
+def submit(
+    session: Session, /, *, files: tuple[str, ...], request_id: str, dry_run: bool, **options: Any
+) -> int:
     """Submit jobs; prints their ids.
 
     Each FILE ('-' for standard input) is a description in JDL, CFG or JSON and becomes one submission, of one
@@ -46,21 +54,24 @@ def submit(session: Session, /, *, files: tuple[str, ...], dry_run: bool, **opti
     outcome = Outcome()
     ready = read_all(files, wanted, outcome)
     if not outcome.faults:
-        _send_all(session, ready, wanted, outcome)
+        _send_all(session, ready, wanted, outcome, request_id=request_id)
     if session.as_json:
         emit_json({"submissions": outcome.made, "errors": outcome.faults_as_json()})
     outcome.tell_faults()
     return outcome.exit_code(len(files))
 
 
-def _send_all(session: Session, ready: Sequence[Ready], wanted: Wanted, outcome: Outcome) -> None:
+def _send_all(
+    session: Session, ready: Sequence[Ready], wanted: Wanted, outcome: Outcome, *, request_id: str
+) -> None:
     files = measure(path for one in ready for path in one.inputs.values())
     upload(session.client, files)
-    for one in ready:
+    for number, one in enumerate(ready, 1):
+        body = body_of(one, wanted, files)
+        if request_id:
+            body["request_id"] = f"{request_id}/{number}"
         try:
-            answer = session.post(
-                "/v1/jobs", body_of(one, wanted, files), idempotent=True, timeout=SUBMIT_SECONDS
-            )
+            answer = session.post("/v1/jobs", body, idempotent=True, timeout=SUBMIT_SECONDS)
         except (Unauthorized, Unavailable) as fault:
             # It would be the same for all that follow.
             outcome.faults.append((one.label, fault))

@@ -11,7 +11,7 @@ import click
 from lodesman.cli.session import Session, json_option, pass_session
 from lodesman.cli.subjects import Subject, SubjectType, the_one
 from lodesman.cli.tables import Column, emit_json, is_terminal, say, show_table, state
-from lodesman.cli.why_more import LATELY, lately, smallest_changes
+from lodesman.cli.why_more import LATELY, in_queue, lately, smallest_changes
 from lodesman.cli.words import counted, plain, span
 
 COLUMNS = (
@@ -24,6 +24,7 @@ HOLDS = {True: "ok", False: "NO", None: "?"}
 EXAMPLES = """\b
 Examples:
   lode why 42                           why job 42 waits
+  lode why 42 --queue LCG.North/ce.north/short   what this queue has against job 42
   lode why 42 --json                    for programs: .verdict, .main_reason, .chain[], .queues.nearest[]
   lode why pilot:7                      why pilot 7 got nothing; or --pilot 7, or its stamp
   lode why LCG.North/ce.north/short     why no pilots go there; or --queue SITE/CE/QUEUE"""
@@ -32,8 +33,12 @@ Examples:
 @click.command(epilog=EXAMPLES)
 @click.argument("what", required=False, type=SubjectType(), metavar="[WHAT]")
 @click.option("--pilot", metavar="ID|STAMP", help="Tell why this pilot got nothing.")
-@click.option("--queue", metavar="SITE/CE/QUEUE", help="Tell why no pilots are sent to this queue.")
-@click.option("--vo", metavar="NAME", help="The queue as this VO sees it; else yours.")
+@click.option(
+    "--queue",
+    metavar="SITE/CE/QUEUE",
+    help="Tell why no pilots are sent to this queue; of a job, why it cannot run there.",
+)
+@click.option("--vo", metavar="NAME", help="The queue as this VO sees it (administrators); else yours.")
 @json_option
 @pass_session
 def why(
@@ -50,7 +55,7 @@ def why(
     subject = the_one(what, pilot, queue)
     if vo and subject.kind != "queue":
         raise click.UsageError("--vo belongs to a queue.", click.get_current_context())
-    answer = _ask(session, subject, vo)
+    answer = _ask(session, subject, vo, queue)
     if session.as_json:
         emit_json(answer)
         return
@@ -60,14 +65,15 @@ def why(
         show_table(LATELY, lately(answer["lately"]))
 
 
-def _ask(session: Session, subject: Subject, vo: str | None) -> Any:
+def _ask(session: Session, subject: Subject, vo: str | None, queue: str | None) -> Any:
     from urllib.parse import quote, urlencode
 
     if subject.kind == "queue":
         return session.get(
             f"/v1/queues/why?{urlencode({'path': subject.name, **({'vo': vo} if vo else {})})}"
         )
-    return session.get(f"/v1/{subject.kind}s/{quote(subject.name, safe='')}/why")
+    there = f"?{urlencode({'queue': queue})}" if queue else ""
+    return session.get(f"/v1/{subject.kind}s/{quote(subject.name, safe='')}/why{there}")
 
 
 def _titled(subject: Subject, answer: Mapping[str, Any]) -> str:
@@ -112,6 +118,8 @@ def explanation(answer: Mapping[str, Any]) -> Iterator[str]:
         total = answer["queues"]["total"]
         for one in nearest:
             yield from _change(one, total)
+    if isinstance(answer.get("queue"), Mapping):
+        yield from in_queue(answer["queue"])
     yield from smallest_changes(answer.get("task_queues") or answer.get("work"))
     if answer.get("director"):
         yield ""

@@ -1,4 +1,4 @@
-"""What `lode why` tells of pilots and of CE queues below the table."""
+"""What `lode why` tells below the table: of pilots, of CE queues, and of a job in one CE queue."""
 
 from __future__ import annotations
 
@@ -34,6 +34,17 @@ def smallest_changes(survey: Mapping[str, Any] | None) -> Iterator[str]:
             if len(step["options"]) > 1:
                 options = ", ".join(f"{two['value']} ({two['task_queues']:,})" for two in step["options"])
                 yield f"    {step['criterion']}: {options}"
+
+
+def in_queue(found: Mapping[str, Any]) -> Iterator[str]:
+    """What one queue has against a job."""
+    yield ""
+    where = "/".join(found[part] for part in ("site", "ce", "queue"))
+    yield f"Queue {where}: {'could run it' if found['eligible'] else 'cannot run it'}."
+    yield from (f"  {reason}" for reason in found["reasons"])
+    if found["room"] is not None:
+        gate = f" ({found['gate']})" if found["gate"] else ""
+        yield f"  room for {counted(found['room'], 'pilot')}{gate}"
 
 
 def lately(rows: list[Row]) -> list[list[Cell]]:

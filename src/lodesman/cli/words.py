@@ -7,7 +7,7 @@ goes through `plain` before it is printed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 MINUTE, HOUR, DAY = 60.0, 3_600.0, 86_400.0
@@ -101,12 +101,6 @@ def states(counts: Mapping[str, int]) -> str:
     order = {name: place for place, name in enumerate(STATES)}
     named = sorted(counts.items(), key=lambda item: (order.get(item[0], len(order)), item[0]))
     return ", ".join(f"{count:,} {plain(name)}" for name, count in named if count) or "none"
-
-
-def percentile(values: Sequence[float], part: float) -> float | None:
-    """The value below which `part` (0 to 1) of the values lie; None of nothing."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(part * len(ordered)))] if ordered else None
 
 
 # DESIGN 3.2, in the order of a job's life.

@@ -3,6 +3,7 @@
 Runs on Python 3.9 with the standard library only: it travels in the pilot.
 """
 
+from lodesman.client.address import is_loopback, parse_server
 from lodesman.client.connection import Client, Retry, sha256_of
 from lodesman.client.faults import Aborted, BadChecksum
 from lodesman.client.submit_pools import ServedPools, submit_pools_for_queues
@@ -13,6 +14,8 @@ __all__ = [
     "Client",
     "Retry",
     "ServedPools",
+    "is_loopback",
+    "parse_server",
     "sha256_of",
     "submit_pools_for_queues",
 ]

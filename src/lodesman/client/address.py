@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -20,6 +21,19 @@ class Server:
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{'https' if self.secure else 'http'}://{host}:{self.port}{self.base}"
+
+    @property
+    def is_private(self) -> bool:
+        """Whether tokens on their way there can be read by nobody else: by TLS, or on this machine."""
+        return self.secure or is_loopback(self.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or a number means this machine itself, whatever a name server says."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def parse_server(text: str) -> Server:

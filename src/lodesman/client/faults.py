@@ -39,10 +39,11 @@ class Aborted(LodesmanError):
 
 
 def _by_code(root: type[LodesmanError]) -> dict[str, type[LodesmanError]]:
-    kinds = {root.code: root}
+    """A kind with the code of the one above it stands for nothing that a server says."""
+    kinds: dict[str, type[LodesmanError]] = {}
     for kind in root.__subclasses__():
         kinds.update(_by_code(kind))
-    return kinds
+    return {**kinds, root.code: root}
 
 
 def fault_of(status: int, body: bytes, *, retry_after: str = "") -> LodesmanError:

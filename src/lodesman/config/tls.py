@@ -1,13 +1,14 @@
-"""Certificate and key of the server: there, readable, and made for each other."""
+"""Tokens do not travel in the clear: certificate and key of the server, and the address that pilots are told."""
 
 from __future__ import annotations
 
-import ipaddress
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
 
+from lodesman.client import is_loopback, parse_server
 from lodesman.config.sections import ServerSection
+from lodesman.errors import InvalidConfig
 
 Complaint = tuple[str, str]  # option, what is wrong with it
 
@@ -20,17 +21,23 @@ def listening_faults(server: ServerSection) -> Iterator[Complaint]:
         yield given, f"tls_certificate and tls_key belong together, and {missing} is not given"
     elif server.tls_certificate:
         yield from _pair_faults(server.tls_certificate, server.tls_key)
-    elif not _is_loopback(server.host):
+    elif not is_loopback(server.host):
         where = server.host or "every address"
         message = f"the server would listen on {where} without TLS, and tokens would travel in the clear"
         yield "host", f"{message}; set tls_certificate and tls_key, or listen on 127.0.0.1"
+    if server.public_url:
+        yield from public_url_faults(server.public_url)
 
 
-def _is_loopback(host: str) -> bool:
+def public_url_faults(url: str) -> Iterator[Complaint]:
+    """The address that pilots are told: one that they can use, and where their tokens stay private."""
     try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+        server = parse_server(url)
+    except InvalidConfig as fault:
+        yield "public_url", fault.message
+        return
+    if not server.is_private:
+        yield "public_url", f"pilots would send their tokens to {server} in the clear; it must be https://"
 
 
 def _pair_faults(certificate: str, key: str) -> Iterator[Complaint]:

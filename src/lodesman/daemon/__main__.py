@@ -1,5 +1,5 @@
-"""`python -m lodesman.daemon background|server [--kept FILE] [--config FILE] [--set SECTION.NAME=JSON ...]`: one
-process of the server.
+"""`python -m lodesman.daemon server|background [--kept FILE] [--config FILE] [--set SECTION.NAME=JSON ...]`: one
+process of the server. `--kept` is for the background process. Exit codes: 2 for other words than these, 1 for a fault.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,22 +17,33 @@ from lodesman.daemon import run_background, run_server
 from lodesman.daemon.logs import start_logging
 from lodesman.errors import InvalidConfig, LodesmanError
 
+USAGE = "Usage: python -m lodesman.daemon server|background [--kept FILE] [--config FILE] [--set SECTION.NAME=JSON ...]"
 log = logging.getLogger(__name__)
 
 
+class Misused(LodesmanError):
+    """Words that this program does not know."""
+
+    code = "usage"
+
+
 def parse(arguments: list[str]) -> tuple[Path | None, dict[str, dict[str, Any]]]:
-    """The configuration file and the overrides of a process. Raises InvalidConfig."""
+    """The configuration file and the overrides of a process. Raises Misused, InvalidConfig for a value that is no JSON."""
     path: Path | None = None
     overrides: dict[str, dict[str, Any]] = {}
     words = iter(arguments)
     for word in words:
-        value = next(words, "")
+        value = next(words, None)
+        if word not in ("--config", "--set") or not value:
+            raise Misused(f"{word[:80]!r} is no option with a value.")
         if word == "--config":
             path = Path(value)
-        elif word == "--set":
-            name, _, text = value.partition("=")
-            section, _, option = name.partition(".")
-            overrides.setdefault(section, {})[option] = _value(name, text)
+            continue
+        name, equals, text = value.partition("=")
+        section, dot, option = name.partition(".")
+        if not (equals and dot and section and option):
+            raise Misused(f"--set {value[:80]!r} is not of the form SECTION.NAME=JSON.")
+        overrides.setdefault(section, {})[option] = _value(name, text)
     return path, overrides
 
 
@@ -43,16 +55,14 @@ def _value(name: str, text: str) -> Any:
 
 
 def main() -> int:
-    """Run the process that the first argument names."""
+    """Run the process that the first argument names; returns the exit code."""
     name, *arguments = sys.argv[1:] or [""]
     try:
-        kept = Path(arguments[1]) if arguments[:1] == ["--kept"] else None
-        path, overrides = parse(arguments if kept is None else arguments[2:])
-        load = partial(load_config, path, overrides=overrides)
-        if name == "background":
-            run_background(load, kept)
-        else:
-            run_server(load(), arguments, load)
+        run = _prepare(name, arguments)
+        run()
+    except Misused as fault:
+        sys.stderr.write(f"lodesman.daemon: {fault}\n{USAGE}\n")
+        return 2
     except LodesmanError as fault:
         start_logging(name)
         log.critical("%s", fault)
@@ -61,6 +71,20 @@ def main() -> int:
         # Ctrl-C is how it ends; by now everything has ended in good order.
         return 0
     return 0
+
+
+def _prepare(name: str, arguments: list[str]) -> Callable[[], None]:
+    """What the words ask for. Raises Misused."""
+    if name not in ("server", "background"):
+        raise Misused(f"{name[:80]!r} is no process of the server.")
+    kept: Path | None = None
+    if name == "background" and len(arguments) > 1 and arguments[0] == "--kept":
+        kept, arguments = Path(arguments[1]), arguments[2:]
+    path, overrides = parse(arguments)
+    load = partial(load_config, path, overrides=overrides)
+    if name == "background":
+        return partial(run_background, load, kept)
+    return lambda: run_server(load(), arguments, load)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import Any
 
 import uvicorn
 
+from lodesman.api.metrics import UpkeepFigures
 from lodesman.api.read_side import ReadSide
 from lodesman.api.reads import read_app
 from lodesman.batch import Backend, LocalBackend, queue_slots, zipapp_command
@@ -31,6 +32,7 @@ from lodesman.config import ServerConfig
 from lodesman.daemon import bootstrap
 from lodesman.daemon.kept import Load, Refusal, load_or_kept
 from lodesman.daemon.logs import start_logging
+from lodesman.daemon.loops import Loops
 from lodesman.daemon.open_files import raise_open_files
 from lodesman.daemon.watch import ConfigWatch
 from lodesman.errors import LodesmanError
@@ -41,10 +43,11 @@ from lodesman.services.direct import Director
 from lodesman.services.forgetting.retention import Retention
 from lodesman.services.launch import PilotHabits, SubmissionPools
 from lodesman.services.policy import Policy
+from lodesman.services.reconciler import Reconciler
 from lodesman.services.sandboxes import Shelf
 from lodesman.services.submit_pools.pool_keeper import PoolKeeper
 from lodesman.services.why.main_reasons import MainReasons
-from lodesman.services.why.picture import Picture
+from lodesman.services.why.picture import Picture, fresh_seconds
 from lodesman.services.why.queue_gate import Gates
 from lodesman.store.engine import open_reader
 
@@ -52,7 +55,8 @@ log = logging.getLogger(__name__)
 
 BACKEND_SECONDS = 0.5
 CENSUS_SECONDS = 2.0
-RECONCILE_SECONDS = 300.0
+RECONCILE_SECONDS = 1.0
+ALIVE_SECONDS = 5.0
 PICTURE_SECONDS = 0.5
 GC_THRESHOLDS = (20_000, 20, 50)
 REASON_SECONDS = 2.0
@@ -72,7 +76,7 @@ class Background:
         ca_file = config.server.tls_certificate or None
         self._clients = threading.local()
         self._new_client = partial(Client, [config.url], token, ca_file=ca_file)
-        self.policy = _policy(config)
+        self.policy = self._policy(config)
         self.local = LocalBackend(
             config.data / "pilots", _slots(config), python=sys.executable, open_files=raise_open_files()
         )
@@ -107,6 +111,18 @@ class Background:
             open_reader(config.database), self.post, self.side.shelf, keep_days=config.server.keep_days
         )
         self.reasons = MainReasons(open_reader(config.database), self.side.picture)
+        self.reconciler = Reconciler(open_reader(config.database), self.post)
+        self.loops = self._loops()
+
+    def _policy(self, config: ServerConfig) -> Policy:
+        return Policy(
+            config.resources,
+            add_eligible_sites=config.submit_pools.add_eligible_sites,
+            submission_pools=frozenset(config.director.pools),
+            life_seconds=self.config.pilots.life_seconds,  # read at the start only
+            loaded_at=time.time(),
+            inhabited=lambda: self.side.picture.pilots.places,
+        )
 
     def _submission_pools(self, backends: Mapping[str, Backend]) -> SubmissionPools:
         config = self.config
@@ -133,11 +149,14 @@ class Background:
             clock=time.time,
             announce=self._announce,
             hot_metrics=lambda: self._client().request("GET", "/v1/hot/metrics"),
-            picture=Picture(open_reader(config.database)),
+            picture=Picture(
+                open_reader(config.database), fresh_seconds=fresh_seconds(config.polling_seconds)
+            ),
             ask_hot=self._ask,
             gates=Gates(self.director),
             configuration=lambda: self._watch.state,
             quota_bytes=config.server.sandbox_quota_mb << 20,
+            upkeep=self._figures,
         )
 
     def post(self, name: str, body: Any) -> Any:
@@ -156,7 +175,7 @@ class Background:
         config = self._watch.poll()
         if config is None:
             return
-        self.policy = self.director.policy = self.side.policy = self.census.policy = _policy(config)
+        self.policy = self.director.policy = self.side.policy = self.census.policy = self._policy(config)
         self.director.options = config.director
         self.local.slots = _slots(config)
         self.pools.configure(config.director)
@@ -213,27 +232,42 @@ class Background:
             http="httptools", ws="none", log_config=None, access_log=False, server_header=False,
         ))  # fmt: skip
         serving = asyncio.create_task(reads.serve())
-        loops = [
-            asyncio.create_task(every(BACKEND_SECONDS, self.local.tick, stop)),
-            asyncio.create_task(every(CENSUS_SECONDS, lambda: self.census.tick(time.time()), stop)),
-            asyncio.create_task(
-                every(self.config.polling_seconds, lambda: self.director.tick(time.time()), stop)
-            ),
-            asyncio.create_task(every(PICTURE_SECONDS, lambda: self.side.picture.look(time.time()), stop)),
-            asyncio.create_task(every(REASON_SECONDS, self._judge, stop)),
-            asyncio.create_task(every(PURGE_SECONDS, self._purge, stop)),
-            asyncio.create_task(every(RETENTION_SECONDS, lambda: self.retention.tick(time.time()), stop)),
-            asyncio.create_task(every(CONFIG_SECONDS, self._look_at_configuration, stop)),
-            asyncio.create_task(every(RECONCILE_SECONDS, lambda: self.post("reconcile", {}), stop)),
-        ]
-        await stop.wait()
-        reads.should_exit = True
-        await asyncio.gather(*loops, serving, return_exceptions=True)
-        await asyncio.to_thread(self.pools.close)
+        serving.add_done_callback(lambda _: stop.set())
+        try:
+            await self.loops.run(stop)
+        finally:
+            reads.should_exit = True
+            (ended,) = await asyncio.gather(serving, return_exceptions=True)
+            if ended is not None:
+                log.error("reading ended with a fault", exc_info=ended)
+            await asyncio.to_thread(self.pools.close)
         if self.config.pilots.stop_at_exit:
             left = await asyncio.to_thread(self.local.stop_all)
             if left:
                 log.error("pilots could not be stopped", extra={"stamps": left})
+
+    def _loops(self) -> Loops:
+        loops = Loops()
+        loops.add("backend", BACKEND_SECONDS, self.local.tick)
+        loops.add("census", CENSUS_SECONDS, lambda: self.census.tick(time.time()))
+        loops.add("director", self.config.polling_seconds, lambda: self.director.tick(time.time()))
+        loops.add("picture", PICTURE_SECONDS, lambda: self.side.picture.look(time.time()))
+        loops.add("reasons", REASON_SECONDS, self._judge)
+        loops.add("purge", PURGE_SECONDS, self._purge)
+        loops.add("retention", RETENTION_SECONDS, lambda: self.retention.tick(time.time()))
+        loops.add("configuration", CONFIG_SECONDS, self._look_at_configuration)
+        loops.add("reconciler", RECONCILE_SECONDS, self.reconciler.tick)
+        loops.add("alive", ALIVE_SECONDS, lambda: self.post("alive", {"failing": self.loops.failing()}))
+        return loops
+
+    def _figures(self) -> UpkeepFigures:
+        """What upkeep counts, for /metrics."""
+        loops = self.loops.loops
+        return UpkeepFigures(
+            failures={loop.name: loop.failures for loop in loops},
+            succeeded_at={loop.name: loop.succeeded_at for loop in loops if loop.succeeded_at is not None},
+            mended=dict(self.reconciler.mended),
+        )
 
 
 class _Reads(uvicorn.Server):
@@ -245,26 +279,6 @@ class _Reads(uvicorn.Server):
     def capture_signals(self) -> Any:
         """Nothing to capture."""
         return nullcontext()
-
-
-async def every(seconds: float, step: Callable[[], Any], stop: asyncio.Event) -> None:
-    """Run a blocking step in a thread, again and again; a step that fails is logged and tried again."""
-    while not stop.is_set():
-        try:
-            await asyncio.to_thread(step)
-        except LodesmanError as fault:
-            log.warning("a step of upkeep failed: %s", fault)
-        except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, OSError):
-            log.exception("a step of upkeep failed")
-        try:
-            async with asyncio.timeout(seconds):
-                await stop.wait()
-        except TimeoutError:
-            continue
-
-
-def _policy(config: ServerConfig) -> Policy:
-    return Policy(config.resources, add_eligible_sites=config.submit_pools.add_eligible_sites)
 
 
 def _hot_ended(stop: asyncio.Event) -> None:
@@ -280,8 +294,8 @@ def _slots(config: ServerConfig) -> dict[tuple[str, str, str], int]:
     found = {}
     for queue in config.resources.tree.queue_ids():
         params = effective_params(config.resources.tree, QueueId(*queue), types=config.resources.types)
-        named = {one.name: one.value for one in params.values()}
-        if str(named.get("Backend", named.get("CEType", "local"))).lower() == "local":
+        named = {folded: one.value for folded, one in params.items()}
+        if str(named.get("backend", named.get("cetype", "local"))).lower() == "local":
             found[queue.site, queue.ce, queue.queue] = queue_slots(named, cpus)
     return found
 

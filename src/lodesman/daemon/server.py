@@ -11,7 +11,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import uvicorn
@@ -32,6 +32,7 @@ from lodesman.services.claim import serve_parked
 from lodesman.services.live import Live
 from lodesman.services.pilots import EndPilot, SeenPilots
 from lodesman.services.policy import Policy
+from lodesman.services.reoffer import Offers, SetOffers, offer_sessions
 from lodesman.services.submit_pools.refresh import SetShares
 from lodesman.store.checkpoint import Checkpointer
 from lodesman.store.engine import lock_database, open_writer
@@ -44,6 +45,8 @@ GC_THRESHOLDS = (20_000, 20, 50)
 CONFIG_SECONDS = 2.0
 SEEN_SECONDS = 30.0
 RESTART_SECONDS = 1.0
+MOST_RESTART_SECONDS = 15.0
+LONG_LIFE_SECONDS = 30.0
 STOP_SECONDS = 20.0
 
 
@@ -59,7 +62,7 @@ class Server:
         writer = open_writer(config.database)
         bootstrap.prepare(writer, config, now=time.time())
         keep(kept_file(config), config)
-        policy = _policy(config)
+        policy = self._policy(config)
         live = Live(writer, rng=random.Random(), now=time.time())
         live.matcher.set_shares(policy.shares())
         self._checkpoints = Checkpointer(writer, config.database)
@@ -85,6 +88,20 @@ class Server:
         self._tasks: list[asyncio.Task[None]] = []
         self._background: asyncio.subprocess.Process | None = None
         self._stopping = False
+        self._offered = False
+
+    def _policy(self, config: ServerConfig) -> Policy:
+        return Policy(
+            config.resources,
+            add_eligible_sites=config.submit_pools.add_eligible_sites,
+            submission_pools=frozenset(config.director.pools),
+            life_seconds=self.config.pilots.life_seconds,  # read at the start only
+            loaded_at=time.time(),
+            inhabited=self._inhabited,
+        )
+
+    def _inhabited(self) -> frozenset[tuple[str, str, str]]:
+        return self.core.inhabited()
 
     async def start(self) -> None:
         """On the event loop, before the first request."""
@@ -94,6 +111,7 @@ class Server:
         gc.set_threshold(*GC_THRESHOLDS)
         self.core.start()
         self._checkpoints.start()
+        self._offered = await self._offer_anew()
         self._tasks = [
             asyncio.create_task(self._watch_leases(), name="leases"),
             asyncio.create_task(self._keep_background(), name="background"),
@@ -132,11 +150,32 @@ class Server:
             config = await asyncio.to_thread(self._watch.poll)
             if config is not None:
                 await asyncio.to_thread(keep, kept_file(self.config), config)
-                self.core.policy = await asyncio.to_thread(_policy, config)
+                self.core.policy = await asyncio.to_thread(self._policy, config)
                 with contextlib.suppress(LodesmanError):
                     await self.core.command(SetShares(self.core.live, self.core.policy.shares()))
+                self._offered = await self._offer_anew(config.resources.vos)
+            elif not self._offered:
+                self._offered = await self._offer_anew()
+
+    async def _offer_anew(self, vos: Iterable[str] = ()) -> bool:
+        """Let the pilots that are there offer what their queues are now; for these VOs others will come soon. False if
+        it could not be stored: to be tried again.
+        """
+        core = self.core
+        used = {*vos, *(session.vo for session in core.sessions.values())}
+        offers = await asyncio.to_thread(Offers, core.policy, used)
+        try:
+            await core.command(SetOffers(core.live, core.sessions, offers))
+        except LodesmanError as fault:
+            log.warning("pilots could not be told yet what their queues are now: %s", fault)
+            return False
+        # Those whose join was answered in between.
+        offer_sessions(core.sessions.values(), offers)
+        return True
 
     async def _lost(self, pilot_id: int) -> None:
+        if not self.core.is_silent(pilot_id):
+            return  # it spoke, or ended, while others were waited for
         log.warning("a pilot fell silent", extra={"pilot": pilot_id})
         end = EndPilot(self.core.live, pilot_id, PilotState.LOST, "its lease ended", "lease-expired")
         try:
@@ -147,8 +186,10 @@ class Server:
         self.core.forget_pilot(pilot_id)
 
     async def _keep_background(self) -> None:
-        """Start the background process, and start it again when it ends."""
+        """Start the background process, and start it again when it ends: later each time that it does not live long."""
+        rest = 0.0
         while not self._stopping:
+            begun = self.core.ticks()
             try:
                 self._background = await asyncio.create_subprocess_exec(
                     sys.executable, "-m", "lodesman.daemon", "background",
@@ -161,8 +202,13 @@ class Server:
                 continue
             code = await self._background.wait()
             if not self._stopping:
-                log.error("the background process ended and is started again", extra={"exit_code": code})
-                await asyncio.sleep(RESTART_SECONDS)
+                self.core.background.ended(self.core.ticks())
+                rest = next_rest(rest, lived=self.core.ticks() - begun)
+                log.error(
+                    "the background process ended and is started again",
+                    extra={"exit_code": code, "in_seconds": rest},
+                )
+                await asyncio.sleep(rest)
 
     async def _stop_background(self) -> None:
         process = self._background
@@ -177,8 +223,11 @@ class Server:
             await process.wait()
 
 
-def _policy(config: ServerConfig) -> Policy:
-    return Policy(config.resources, add_eligible_sites=config.submit_pools.add_eligible_sites)
+def next_rest(rest: float, *, lived: float) -> float:
+    """Seconds before a process is started again that lived for so many; `rest`: how many it was the last time."""
+    if lived > LONG_LIFE_SECONDS:
+        return RESTART_SECONDS
+    return min(max(RESTART_SECONDS, 2 * rest), MOST_RESTART_SECONDS)
 
 
 def run_server(

@@ -45,15 +45,17 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptCheck:
-    """Was every attempt run exactly once? `started` jobs had `attempts` attempts, of which `twice` ran twice.
+    """Was no attempt run twice? By the server's books `started` jobs had `attempts` attempts.
 
-    `lost` jobs ended nowhere: neither terminal nor Held at the end.
+    By what the pilots wrote down `seen` attempts ran, `twice` of them more than once. `lost` jobs ended nowhere:
+    neither terminal nor Held at the end.
     """
 
     started: int | None
     attempts: int | None
     twice: int | None
     lost: int | None = None
+    seen: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,17 +81,11 @@ class DemoReport:
     results: PurePath | None = None
 
 
-def spread(durations: Iterable[float]) -> Spread | None:
-    """The spread by nearest rank; None of nothing. Values that are not finite numbers are left out."""
-    ordered = sorted(value for value in durations if math.isfinite(value))
-    if not ordered:
+def spread(told: Mapping[str, Any]) -> Spread | None:
+    """The spread as the server tells it; None of nothing."""
+    if not told["count"]:
         return None
-    count = len(ordered)
-
-    def rank(percent: int) -> float:
-        return ordered[max(0, -(-count * percent // 100) - 1)]
-
-    return Spread(count=count, p50=rank(50), p95=rank(95), most=ordered[-1])
+    return Spread(count=told["count"], p50=told["p50"], p95=told["p95"], most=told["most"])
 
 
 def reasons(jobs: Iterable[tuple[int, str]]) -> tuple[Reason, ...]:

@@ -1,33 +1,32 @@
 """`lode demo`: the main job from an empty directory to a picture, with the program's own commands.
 
 It starts a server with three sites on this machine, submits the example workload as two users, shows how
-the jobs run, fetches the results, puts them together and tells what happened.
+the jobs run, fetches the results, puts them together and tells what happened. Server and pilots may be killed at any
+moment: the server is started again, and every question is asked again until it is answered.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-import signal
 import sys
 import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from rich.console import Console
 
-from lodesman.client import Client
 from lodesman.demo.compose import Composition, compose
 from lodesman.demo.grid import Grid, free_port, ranges, running
+from lodesman.demo.interrupts import Interrupts
 from lodesman.demo.progress import DemoSnapshot, open_display
 from lodesman.demo.report import AttemptCheck, DemoReport, SiteRow, reasons, report_json, spread
 from lodesman.demo.shares import Claim, share_rows
 from lodesman.demo.summary import summary_text, summary_view
 from lodesman.demo.workload import Submission, Workload, examples_dir, load_workload
-from lodesman.errors import Conflict
+from lodesman.errors import Conflict, LodesmanError
 
 RESTING = frozenset({"Held", "Done", "Completed", "Failed", "Killed", "Deleted"})
 POLL_SECONDS = 0.5
@@ -57,25 +56,24 @@ class Demo:
         """Make a user per group and submit every description as that user."""
         for group in self.workload.groups:
             self.tokens[group] = self.grid.add_user(f"{group}-user", self.workload.vo, group)
-        for submission in self.workload.submissions:
-            self._submit_one(submission)
+        for number, submission in enumerate(self.workload.submissions, 1):
+            self._submit_one(submission, request_id=f"demo-{number}")
 
-    def _submit_one(self, submission: Submission) -> None:
-        words = ["submit", str(submission.path)]
+    def _submit_one(self, submission: Submission, *, request_id: str) -> None:
+        words = ["submit", str(submission.path), "--request-id", request_id]
         if submission.hold_if_impossible:
             words.append("--hold-if-impossible")
-        answer = self.grid.lode(self.tokens[submission.group], *words)
-        one = answer["submissions"][0] if "submissions" in answer else answer
+        (one,) = self.grid.lode(self.tokens[submission.group], *words)["submissions"]
         ids = ranges(one["first"], one["count"])
         self.jobs.setdefault(submission.composer, []).extend(ids)
         if not submission.hold_if_impossible:
             self.ran.setdefault(submission.group, []).append(f"{ids[0]}-{ids[-1]}")
 
-    def watch(self, client: Client, console: Console) -> dict[str, Any]:
+    def watch(self, console: Console) -> dict[str, Any]:
         """Show progress until every job rests. Raises Conflict if that takes far too long."""
         with open_display(console) as display:
             while True:
-                standing: dict[str, Any] = client.request("GET", "/v1/standing")
+                standing: dict[str, Any] = self.grid.ask("GET", "/v1/standing")
                 display.show(self._snapshot(standing))
                 states = standing["states"]
                 if states.get("Done") and self.first_result is None:
@@ -101,7 +99,7 @@ class Demo:
         """Download every output sandbox and put the parts together."""
         jobs = self.results / "jobs"
         for group, ids in self.ran.items():
-            self.grid.lode(self.tokens[group], "output", ",".join(ids), "--dir", str(jobs))
+            self.grid.lode(self.tokens[group], "output", ",".join(ids), "--dir", str(jobs), partly=True)
         members = {name: ids for name, ids in self.jobs.items() if name}
         return compose(jobs, members, self.results)
 
@@ -123,6 +121,7 @@ def make_report(demo: Demo, standing: dict[str, Any] | None, composition: Compos
         for c in standing["claims"]
     ]
     counted = standing["attempts"]
+    started = demo.grid.payloads_started()
     states = standing["states"]
     return DemoReport(
         states=states,
@@ -139,7 +138,8 @@ def make_report(demo: Demo, standing: dict[str, Any] | None, composition: Compos
         attempts=AttemptCheck(
             started=counted["jobs"],
             attempts=counted["all"],
-            twice=counted["same_number_twice"],
+            seen=len(started),
+            twice=sum(times > 1 for times in started.values()),
             lost=demo.workload.jobs - sum(n for state, n in states.items() if state in RESTING),
         ),
         composition=composition,
@@ -167,45 +167,63 @@ def _faulty(standing: dict[str, Any], state: str) -> list[tuple[int, str]]:
     ]
 
 
-def main(*, results: Path, port: int = 0, keep: bool = False, as_json: bool = False) -> int:
-    """Run the demo; 0 if every job ended as the workload says, 1 if not, 130 after Ctrl-C."""
-    results = results.resolve()
+def main(
+    *, results: Path, port: int = 0, keep: bool = False, as_json: bool = False, workload: Path | None = None
+) -> int:
+    """Run the demo; 0 if every job ended as the workload says, 1 if not, 130 after Ctrl-C, SIGTERM or SIGHUP.
+
+    The server's data stay there if `keep` says so, and after a failure. Raises LodesmanError for that.
+    """
     examples = examples_dir()
-    workload = load_workload(examples / "workload" / "workload.toml")
+    wanted = load_workload(workload or examples / "workload" / "workload.toml")
     console = Console(stderr=as_json)
-    home = Path(tempfile.mkdtemp(prefix="lode-demo-"))
-    grid = Grid(home, examples / "three-sites.toml", port=port or free_port())
-    demo = Demo(grid, workload, results)
-    signal.signal(signal.SIGTERM, _as_interrupt)
-    standing: dict[str, Any] | None = None
-    composition: Composition | None = None
-    code = 130
-    try:
-        with running(grid):
-            demo.submit()
-            standing = demo.watch(grid.admin(), console)
-            composition = demo.fetch()
-            code = 0 if _as_expected(workload, standing) else 1
-    except KeyboardInterrupt:
-        console.print("Interrupted; everything is stopped.")
-    finally:
+    with Interrupts() as interrupts:
+        home = Path(tempfile.mkdtemp(prefix="lode-demo-"))
+        grid = Grid(
+            home,
+            examples / "three-sites.toml",
+            port=port or free_port(),
+            tell=console.print,
+            interrupts=interrupts,
+        )
+        demo = Demo(grid, wanted, results.resolve())
+        try:
+            code, report = _play(demo, console, interrupts)
+        except (LodesmanError, OSError):
+            console.print(f"What the server left is in {home}.")
+            raise
         if keep:
             console.print(f"The server's data and log are in {home}.")
         else:
             shutil.rmtree(home, ignore_errors=True)
-    report = make_report(demo, standing, composition)
+        _tell(report, console, as_json=as_json)
+    return code
+
+
+def _play(demo: Demo, console: Console, interrupts: Interrupts) -> tuple[int, DemoReport]:
+    """The exit code, and what the summary tells. Raises LodesmanError."""
+    standing: dict[str, Any] | None = None
+    composition: Composition | None = None
+    code = 130
+    try:
+        with running(demo.grid, interrupts):
+            demo.submit()
+            standing = demo.watch(console)
+            composition = demo.fetch()
+            code = 0 if _as_expected(demo.workload, standing) else 1
+    except KeyboardInterrupt:
+        console.print("Interrupted; everything is stopped.")
+    return code, make_report(demo, standing, composition)
+
+
+def _tell(report: DemoReport, console: Console, *, as_json: bool) -> None:
     if as_json:
         sys.stdout.write(json.dumps(report_json(report)) + "\n")
     elif console.is_terminal:
         console.print(summary_view(report))
     else:
         sys.stdout.write(summary_text(report) + "\n")
-    return code
 
 
 def _as_expected(workload: Workload, standing: dict[str, Any]) -> bool:
     return {state: n for state, n in standing["states"].items() if n} == workload.expected
-
-
-def _as_interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

@@ -197,8 +197,12 @@ def _words(words: WordTable | None) -> str:
 def _attempts(check: AttemptCheck | None) -> Line:
     if check is None:
         return _labelled("Attempts", UNKNOWN)
-    text = f"{number(check.started, 12)} jobs started, {number(check.attempts, 12)} attempts, "
-    text += f"{number(check.twice, 12)} ran twice, {number(check.lost, 12)} jobs lost"
+    # Pilots that were killed may have started what the server never heard of, and the other way round.
+    seen, jobs = "", " jobs"
+    if check.seen not in (None, check.attempts):
+        seen, jobs = f" (pilots saw {number(check.seen, 12)})", ""
+    text = f"{number(check.started, 12)} jobs started, {number(check.attempts, 12)} attempts{seen}, "
+    text += f"{number(check.twice, 12)} ran twice, {number(check.lost, 12)}{jobs} lost"
     if check.twice or check.lost:
         return _labelled("Attempts", text, style="bold red")
     return _labelled("Attempts", text, style="green" if check.twice == check.lost == 0 else "")

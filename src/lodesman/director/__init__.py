@@ -12,14 +12,14 @@ from lodesman.director.excess import Excess, ExcessRules
 from lodesman.director.floor import Room
 from lodesman.director.iteration import Decision, PoolRefusal, Snapshot, decide
 from lodesman.director.observation import Observation
-from lodesman.director.options import DirectorOptions, PoolOptions, Reload, read_options, reload_options
+from lodesman.director.options import DirectorOptions, PoolOptions, read_options
 from lodesman.director.pilot_type import PilotIdentity
 from lodesman.director.placement import AskOutcome, Placement, PlacementResult, Refusal, RefusalKind, Refused
 from lodesman.director.places import Ask
 from lodesman.director.plan import Plan, PlanRow
 from lodesman.director.pools import PoolOutcome, PoolState, PoolTry
 from lodesman.director.queues import CandidateQueue, CeId, OwnPilots, QueueCaps, QueueId
-from lodesman.director.record import plan_of, story, to_record
+from lodesman.director.record import Stories, plan_of, to_record
 from lodesman.director.serving import Serving
 from lodesman.director.supply import PilotStanding, PilotView, SetAside, Spare, Supply
 from lodesman.director.token_bucket import RateRules, TokenBucket
@@ -59,12 +59,12 @@ __all__ = [
     "Refusal",
     "RefusalKind",
     "Refused",
-    "Reload",
     "Room",
     "Serving",
     "SetAside",
     "Snapshot",
     "Spare",
+    "Stories",
     "Supply",
     "Target",
     "TaskQueueDemand",
@@ -73,9 +73,7 @@ __all__ = [
     "failed",
     "plan_of",
     "read_options",
-    "reload_options",
     "settle",
-    "story",
     "succeeded",
     "to_record",
 ]

@@ -2,8 +2,8 @@
 
 Closed: submit freely. Open: nothing, until `retry_at`. Half-open: one probe; its success closes the
 breaker, its failure opens it for longer. Only transitions here; the service keeps the values. Failures
-are those of submission and of pilots that end without ever joining (DESIGN 3.4; the original's
-`FailedQueueCycleFactor` counted cycles instead of time).
+are those of submission, of pilots that end without ever joining, and of pilots that wait too long (DESIGN 3.4; the
+original's `FailedQueueCycleFactor` counted cycles instead of time).
 """
 
 from __future__ import annotations

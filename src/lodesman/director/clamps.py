@@ -1,8 +1,7 @@
 """Clamps: ordered upper limits on a number of pilots, each recording what it took away.
 
 They stand around the seed's formula (DESIGN 3.4). Clamps of a task queue: usable supply, pilots per
-iteration. Clamps of a CE queue: closed, unknown load, breaker, MaxWaitingJobs, MaxTotalJobs, held
-pilots, token bucket.
+iteration. Clamps of a CE queue: closed, unknown load, breaker, MaxWaitingJobs, MaxTotalJobs, token bucket.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ class ClampName(StrEnum):
     BREAKER = "breaker"
     MAX_WAITING = "max-waiting"
     MAX_TOTAL = "max-total"
-    MAX_HELD = "max-held"
     TOKEN_BUCKET = "token-bucket"
 
 

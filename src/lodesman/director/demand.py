@@ -17,18 +17,14 @@ from lodesman.matching.task_queue import TaskQueueKey
 class TaskQueueDemand:
     """A task queue with jobs waiting.
 
-    weight: its director weight, derived from the shares (the seed's TQ Priority). blocked: why pilots for
-    it would be of no use now (a full limit), empty if nothing stops it; a blocked queue takes no part in
-    the sums. force_generic: the seed's ForceGeneric flag. job_sharing: its group shares jobs, so a private
-    pilot serves the whole group. Raises ValueError for a weight or a job count that is not one.
+    weight: its director weight, derived from the shares (the seed's TQ Priority). job_sharing: its group shares
+    jobs, so a private pilot serves the whole group. Raises ValueError for a weight or a job count that is not one.
     """
 
     tq_id: int
     key: TaskQueueKey
     weight: float
     waiting_jobs: int
-    blocked: str = ""
-    force_generic: bool = False
     job_sharing: bool = False
 
     def __post_init__(self) -> None:

@@ -1,7 +1,8 @@
-"""Which waiting pilots to cancel when demand fell: slowly, and only what was seen to be spare twice.
+"""Which waiting pilots to cancel, since demand fell or since they wait too long: slowly, and only what was seen twice.
 
 A single odd snapshot must never empty the queues of a site (reference user-needs, rows 3 and 12), and a
-pilot in an unknown state is never cancelled (DESIGN rule 5).
+pilot whose submission is under way is never cancelled (DESIGN rule 5). Pilots older than maxPilotWaitingHours count
+nowhere, as in the seed; while they stay they fill their queue's MaxWaitingJobs, and ten that are stuck would shut it.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ class ExcessRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excess:
-    """cancel: pilots to cancel now. suspects: spare pilots and when each was first seen so; the caller
-    gives them back at the next iteration. tolerated: surplus pilots that may stay.
+    """cancel: pilots to cancel now; too_old are those of them that wait too long. suspects: spare pilots and when each
+    was first seen so; the caller gives them back at the next iteration. tolerated: surplus pilots that may stay.
     """
 
     cancel: tuple[int, ...] = ()
+    too_old: frozenset[int] = frozenset()
     suspects: Mapping[int, float]
     tolerated: int = 0
 
@@ -43,17 +45,19 @@ class Excess:
 def choose_excess(
     spare: Iterable[Spare],
     *,
+    aged: Iterable[Spare] = (),
     counted: int,
     suspects: Mapping[int, float],
     rules: ExcessRules,
     now: float,
 ) -> Excess:
-    """Pilots to cancel among the spare ones; `counted` is how many waiting or idle pilots have a use.
+    """Pilots to cancel among the spare and the aged ones; `counted` is how many waiting or idle pilots have a use.
 
     `suspects` comes from the iteration before; a pilot that had a use in between starts anew.
     """
     waiting = [one for one in spare if one.standing is PilotStanding.WAITING]
-    seen = {one.pilot_id: min(suspects.get(one.pilot_id, now), now) for one in waiting}
+    stuck = [one for one in aged if one.standing is PilotStanding.WAITING]
+    seen = {one.pilot_id: min(suspects.get(one.pilot_id, now), now) for one in (*waiting, *stuck)}
     if not rules.enabled:
         return Excess(suspects=seen)
     tolerated = math.ceil(rules.tolerated_fraction * counted)
@@ -63,12 +67,17 @@ def choose_excess(
     surplus = surplus[: max(0, len(surplus) - tolerated)]
     ripe = [
         one.pilot_id
-        for one in (*useless, *surplus)
+        for one in (*_oldest_first(stuck), *useless, *surplus)
         if one.pilot_id in suspects and now - seen[one.pilot_id] >= rules.confirm_s
     ]
     cancel = tuple(ripe[: rules.max_cancels])
     # Those stay suspects: if cancelling fails, the next iteration tries again at once.
-    return Excess(cancel=cancel, suspects=seen, tolerated=tolerated)
+    too_old = frozenset(cancel).intersection(one.pilot_id for one in stuck)
+    return Excess(cancel=cancel, too_old=too_old, suspects=seen, tolerated=tolerated)
+
+
+def _oldest_first(spare: Iterable[Spare]) -> list[Spare]:
+    return sorted(spare, key=lambda one: (one.submitted_at, one.pilot_id))
 
 
 def _youngest_first(spare: Iterable[Spare]) -> list[Spare]:

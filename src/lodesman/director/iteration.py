@@ -81,7 +81,7 @@ def decide(snapshot: Snapshot, *, options: DirectorOptions, now: float, rng: Ran
     supply = _supply(snapshot, options, now=now)
     target = adapt(
         options.pilots_per_iteration,
-        waiting_jobs=sum(one.waiting_jobs for one in snapshot.demands if not one.blocked),
+        waiting_jobs=sum(one.waiting_jobs for one in snapshot.demands),
         running_jobs=snapshot.running_jobs,
         rules=options.adaptive,
     )
@@ -158,6 +158,7 @@ def _asks(
 def _excess(snapshot: Snapshot, supply: Supply, options: DirectorOptions, *, now: float) -> Excess:
     return choose_excess(
         supply.spare,
+        aged=supply.aged,
         counted=sum(supply.counted.values()),
         suspects=snapshot.suspects,
         rules=options.excess,

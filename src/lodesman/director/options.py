@@ -126,17 +126,6 @@ _BY_OPTION = {rule.option: rule for rule in _RULES}
 _Values = dict[str, dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reload:
-    """The outcome of a live reload: the options in force, the seed-spelt names of what changed, and the
-    fault if the new section was refused (then nothing changed).
-    """
-
-    options: DirectorOptions
-    changed: tuple[str, ...] = ()
-    fault: InvalidConfig | None = None
-
-
 def read_options(section: Mapping[str, object]) -> DirectorOptions:
     """The options of a director's section; values are text or typed, sub-sections are mappings.
 
@@ -166,15 +155,6 @@ def read_options(section: Mapping[str, object]) -> DirectorOptions:
     if faults:
         raise _invalid(faults)
     return options
-
-
-def reload_options(section: Mapping[str, object], *, previous: DirectorOptions) -> Reload:
-    """Read a changed section; a faulty one leaves `previous` in force and says why."""
-    try:
-        options = read_options(section)
-    except InvalidConfig as fault:
-        return Reload(options=previous, fault=fault)
-    return Reload(options=options, changed=_changed(previous, options))
 
 
 def _read_section(plain: Mapping[str, object], where: str, faults: list[dict[str, str]]) -> _Values:
@@ -253,15 +233,3 @@ def _invalid(faults: list[dict[str, str]]) -> InvalidConfig:
         section=faults[0]["section"],
         faults=faults,
     )
-
-
-def _changed(old: DirectorOptions, new: DirectorOptions) -> tuple[str, ...]:
-    found = [rule.option for rule in _RULES if _value(old, rule) != _value(new, rule)]
-    found += [name for name in new.pools if old.pools.get(name) != new.pools[name]]
-    return tuple(found)
-
-
-def _value(options: DirectorOptions, rule: _Rule) -> object:
-    groups = {"": options, "pool": options.pool_defaults}
-    holder = groups.get(rule.group) or getattr(options, rule.group)
-    return getattr(holder, rule.field)

@@ -23,7 +23,6 @@ class TypeReason(StrEnum):
     """What decided between private and generic."""
 
     TASK_QUEUE = "the task queue asks for private pilots"
-    FORCE_GENERIC = "ForceGeneric"
     DRAWN = "drawn by PrivatePilotFraction"
 
 
@@ -49,8 +48,6 @@ class PilotIdentity:
 def choose_identity(demand: TaskQueueDemand, *, options: PoolOptions, rng: Random) -> PilotIdentity:
     """The identity of the pilots of one submission; `options` are those of the pool drawn for it."""
     asks_private = demand.key.pilot_type.lower() == PRIVATE
-    if demand.force_generic:
-        return _generic(demand, options, reason=TypeReason.FORCE_GENERIC)
     if asks_private:
         return _private(demand, pilot_type=PRIVATE, reason=TypeReason.TASK_QUEUE)
     draw = rng.random()

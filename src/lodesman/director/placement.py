@@ -21,10 +21,10 @@ from lodesman.director.pilot_type import PilotIdentity
 from lodesman.director.places import Ask, Places
 from lodesman.director.queues import QueueId
 from lodesman.director.tally import Tally
-from lodesman.matching.cells import slots_of
 from lodesman.matching.reasons import Reason
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.resources import bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class PlacementResult:
     def refusals(self, outcome: AskOutcome, *, each: int | None = None) -> Iterator[Refusal]:
         """The answers to one ask with their reasons: up to `each` of a kind (None: all), by queue."""
         for refused in outcome.refused:
-            for bit in islice(slots_of(refused.mask), each):
+            for bit in islice(bits(refused.mask), each):
                 queue_id = self.places.queues[bit].queue_id
                 is_unfit = refused.kind is RefusalKind.INELIGIBLE
                 is_full = refused.kind in {RefusalKind.NO_ROOM, RefusalKind.FILLED}

@@ -27,7 +27,6 @@ _NO_PRIORITY = 1e-9
 class PlanRow:
     """The line of one task queue: inputs, the two contributions, the draw, the cap and the bites.
 
-    `blocked` says why the task queue takes no part, empty if it does.
     from_priority + from_jobs, times boost = mean; drawn = a Poisson number of that mean; allowance -
     usable_waiting = cap (negative when more pilots wait than are allowed); asked = what is left.
     """
@@ -46,7 +45,6 @@ class PlanRow:
     usable_waiting: int
     cap: int
     asked: int
-    blocked: str = ""
     clamps: tuple[Clamp, ...] = ()
 
 
@@ -82,10 +80,10 @@ def make_plan(
     """The plan of one iteration; rows in the order of the task queues' ids, so a seed replays it.
 
     `target` is pilotsPerIteration (or what `adapt` made of it); `usable_waiting` is the supply counted for
-    each task queue. Task queues that are blocked or have no job waiting take no part in the sums and get
-    nothing; a zero sum makes its contribution zero.
+    each task queue. Task queues that have no job waiting take no part in the sums and get nothing; a
+    zero sum makes its contribution zero.
     """
-    taking_part = [demand for demand in demands if _takes_part(demand)]
+    taking_part = [demand for demand in demands if demand.waiting_jobs > 0]
     priority_sum = sum(demand.weight for demand in taking_part)
     waiting_jobs = sum(demand.waiting_jobs for demand in taking_part)
     head = Plan(
@@ -106,14 +104,10 @@ def make_plan(
     return replace(head, rows=_capped(rows, cap=options.max_pilots_per_iteration, rng=rng))
 
 
-def _takes_part(demand: TaskQueueDemand) -> bool:
-    return not demand.blocked and demand.waiting_jobs > 0
-
-
 def _row(
     demand: TaskQueueDemand, head: Plan, *, waiting: int, options: DirectorOptions, rng: Random
 ) -> PlanRow:
-    active = _takes_part(demand)
+    active = demand.waiting_jobs > 0
     bucket = cpu_bucket(demand.key.norm_cpu_seconds, options.cpu_buckets)
     from_priority = head.pilots_per_priority * demand.weight if active else 0.0
     from_jobs = head.pilots_per_job * demand.waiting_jobs if active else 0.0
@@ -139,7 +133,6 @@ def _row(
         usable_waiting=waiting,
         cap=allowed - waiting,
         asked=result.count,
-        blocked=demand.blocked,
         clamps=result.clamps,
     )
 
@@ -175,8 +168,6 @@ def _cut(row: PlanRow, kept: int, detail: str) -> PlanRow:
 
 def arithmetic(plan: Plan, row: PlanRow) -> tuple[str, ...]:
     """The row's arithmetic, one step a line, as `why` shows it."""
-    if row.blocked:
-        return (f"none asked: {row.blocked}",)
     if row.waiting_jobs == 0:
         return ("none asked: no job waits",)
     per_priority, per_job = f"{plan.pilots_per_priority:g}", f"{plan.pilots_per_job:g}"

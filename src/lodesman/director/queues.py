@@ -45,25 +45,22 @@ class QueueId(NamedTuple):
 class QueueCaps:
     """Caps on pilots in one CE queue; None means no cap. max_waiting, max_total and waiting_to_running are the
     parameters MaxWaitingJobs, MaxTotalJobs and WaitingToRunningRatio: with many pilots running there, so many as
-    this fraction of them may wait, if that is more than max_waiting (as in DIRAC; 0: never more). max_held: with
-    so many pilots held there, no more are sent.
+    this fraction of them may wait, if that is more than max_waiting (as in DIRAC; 0: never more).
     """
 
     max_waiting: int | None = 10
     max_total: int | None = 10
-    max_held: int | None = 5
     waiting_to_running: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnPilots:
-    """Live pilots by the program's own records, those being submitted and those in an unknown state
-    included in `waiting`. since_load: submitted after the load of the queue was observed.
+    """Live pilots by the program's own records, those being submitted included in `waiting`. since_load: submitted
+    after the load of the queue was observed.
     """
 
     waiting: int = 0
     running: int = 0
-    held: int = 0
     since_load: int = 0
 
 
@@ -111,7 +108,7 @@ def occupancy(queue: CandidateQueue, *, now: float, max_age_s: float) -> Occupan
     return Occupancy(
         waiting=max(own.waiting, waiting + own.since_load),
         running=max(own.running, running),
-        total=max(own.waiting + own.running + own.held, waiting + running + own.since_load),
+        total=max(own.waiting + own.running, waiting + running + own.since_load),
         confirmed=min(own.running, running),
     )
 
@@ -147,13 +144,7 @@ def _cap_limits(queue: CandidateQueue, full: Occupancy) -> Iterator[Limit]:
         yield Limit(
             name=ClampName.MAX_TOTAL,
             limit=caps.max_total - full.total,
-            detail=f"MaxTotalJobs {caps.max_total} - {full.total} waiting, running and held",
-        )
-    if caps.max_held is not None and queue.own.held >= caps.max_held:
-        yield Limit(
-            name=ClampName.MAX_HELD,
-            limit=0,
-            detail=f"{queue.own.held} pilots held, {caps.max_held} stop new ones",
+            detail=f"MaxTotalJobs {caps.max_total} - {full.total} waiting and running",
         )
 
 

@@ -65,30 +65,48 @@ def to_record(decision: Decision, *, examples: int = 5) -> Record:
 
 
 def plan_of(record: Mapping[str, Any]) -> Plan:
-    """The plan inside a stored record; fields that a later release added take their defaults."""
+    """The plan inside a stored record; fields that another release had beside ours are left out."""
     names = record["row_fields"]
     rows = tuple(_row(dict(zip(names, values, strict=True))) for values in record["rows"])
     return Plan(**record["plan"], rows=rows)
 
 
-def story(record: Mapping[str, Any], tq_id: int) -> tuple[str, ...]:
-    """What the iteration did for a task queue and why, line by line; the first line is the verdict."""
-    plan = plan_of(record)
-    row = next((one for one in plan.rows if one.tq_id == tq_id), None)
-    if row is None and record.get("left_out"):
-        return ("pilots: not told, the iteration had too many task queues to keep them all",)
-    if row is None:
-        return ("pilots: none asked because the task queue was not there at that iteration",)
-    ask = next((one for one in record["asks"] if one["tq_id"] == tq_id), None)
-    no_pool = next((one for one in record["no_pool"] if one["tq_id"] == tq_id), None)
-    lines = list(arithmetic(plan, row))
-    if no_pool is not None:
-        lines += [f"submission pool {name}: {outcome}" for name, outcome in no_pool["tries"]]
-    if ask is not None:
-        lines += _ask_lines(ask)
-    if row.asked > 0 and ask is None and no_pool is None:
-        return (f"pilots: {row.asked} asked, what became of them is not told: there were too many", *lines)
-    return (_verdict(row, ask), *lines)
+class Stories:
+    """A stored record, ready to be asked about single task queues: whoever asks about many makes one.
+
+    `rows` are values in the order of the record's `row_fields`; `asks` and `no_pool` have its entries, all by task queue.
+    """
+
+    __slots__ = ("_names", "_record", "asks", "no_pool", "rows")
+
+    def __init__(self, record: Mapping[str, Any]) -> None:
+        self._record = record
+        self._names: Sequence[str] = record["row_fields"]
+        place = list(self._names).index("tq_id")
+        self.rows: dict[int, Sequence[Any]] = {row[place]: row for row in record["rows"]}
+        self.asks: dict[int, Mapping[str, Any]] = {one["tq_id"]: one for one in record["asks"]}
+        self.no_pool: dict[int, Mapping[str, Any]] = {one["tq_id"]: one for one in record["no_pool"]}
+
+    def lines(self, tq_id: int) -> tuple[str, ...]:
+        """What the iteration did for a task queue and why, line by line; the first line is the verdict."""
+        values = self.rows.get(tq_id)
+        if values is None and self._record.get("left_out"):
+            return ("pilots: not told, the iteration had too many task queues to keep them all",)
+        if values is None:
+            return ("pilots: none asked because the task queue was not there at that iteration",)
+        row = _row(dict(zip(self._names, values, strict=True)))
+        ask, no_pool = self.asks.get(tq_id), self.no_pool.get(tq_id)
+        lines = list(arithmetic(Plan(**self._record["plan"]), row))
+        if no_pool is not None:
+            lines += [f"submission pool {name}: {outcome}" for name, outcome in no_pool["tries"]]
+        if ask is not None:
+            lines += _ask_lines(ask)
+        if row.asked > 0 and ask is None and no_pool is None:
+            return (
+                f"pilots: {row.asked} asked, what became of them is not told: there were too many",
+                *lines,
+            )
+        return (_verdict(row, ask), *lines)
 
 
 def _verdict(row: PlanRow, ask: Mapping[str, Any] | None) -> str:
@@ -102,8 +120,6 @@ def _verdict(row: PlanRow, ask: Mapping[str, Any] | None) -> str:
 
 
 def _cause(row: PlanRow) -> str:
-    if row.blocked:
-        return row.blocked
     if row.waiting_jobs == 0:
         return "no job waits"
     if row.clamps:
@@ -165,4 +181,4 @@ def _clamp_values(bite: Clamp) -> list[Any]:
 def _row(values: dict[str, Any]) -> PlanRow:
     bites = [dict(zip(_CLAMP_FIELDS, bite, strict=True)) for bite in values.pop("clamps", ())]
     clamps = tuple(Clamp(**(bite | {"name": ClampName(bite["name"])})) for bite in bites)
-    return PlanRow(**values, clamps=clamps)
+    return PlanRow(**{name: values[name] for name in _PLAIN_FIELDS if name in values}, clamps=clamps)

@@ -17,26 +17,25 @@ from lodesman.director.demand import TaskQueueDemand, allowance
 from lodesman.director.queues import QueueId
 from lodesman.director.serving import ServedTaskQueues, Serving
 from lodesman.director.tally import mask_of
-from lodesman.matching.cells import slots_of
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.tables import KeyTable
+from lodesman.resources import bits
 
 
 class PilotStanding(StrEnum):
-    """A live pilot as the director sees it.
-
-    `unknown`: its batch system cannot tell; it counts as waiting, since unknown is not gone.
+    """A live pilot as the director sees it. One of which its batch system cannot tell counts as waiting: unknown is
+    not gone.
     """
 
     SUBMITTING = "submitting"
     WAITING = "waiting"
-    UNKNOWN = "unknown"
     IDLE = "idle"
     BUSY = "busy"
     DRAINING = "draining"
+    SILENT = "silent"
 
 
-_NOT_STARTED = frozenset({PilotStanding.SUBMITTING, PilotStanding.WAITING, PilotStanding.UNKNOWN})
+_NOT_STARTED = frozenset({PilotStanding.SUBMITTING, PilotStanding.WAITING})
 
 
 class SetAside(StrEnum):
@@ -45,6 +44,7 @@ class SetAside(StrEnum):
     TOO_OLD = "waits longer than maxPilotWaitingHours"
     BUSY = "runs jobs"
     DRAINING = "takes no more jobs"
+    SILENT = "was not heard for long"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,9 @@ class PilotView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spare:
-    """A pilot that no task queue needs. useless: no task queue could use it even if it needed more."""
+    """A pilot that no task queue needs, or that waits too long. useless: no task queue could use it even if it needed
+    more.
+    """
 
     pilot_id: int
     standing: PilotStanding
@@ -74,12 +76,14 @@ class Spare:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supply:
     """counted: usable waiting and idle pilots of each task queue (every one is present, maybe with 0).
-    borrowed: how many of these were submitted for another. aside: pilots that count nowhere, by reason.
+    borrowed: how many of these were submitted for another. aside: pilots that count nowhere, by reason; aged are those
+    of them that wait too long.
     """
 
     counted: Mapping[int, int]
     borrowed: Mapping[int, int]
     spare: tuple[Spare, ...] = ()
+    aged: tuple[Spare, ...] = ()
     aside: Mapping[SetAside, int]
 
 
@@ -104,21 +108,23 @@ def count_supply(
     """Give each usable pilot to one task queue: its own first, then the one in most need.
 
     Needs are filled in two rounds, first up to the jobs that wait, then up to what the formula allows to
-    wait; pilots beyond that are spare. A blocked task queue needs none, its pilots can serve others; they
-    are not useless, since blocks pass. A pilot serves the SubmitPools of its queue. `max_waiting_s` is
+    wait; pilots beyond that are spare. A pilot serves the SubmitPools of its queue. `max_waiting_s` is
     maxPilotWaitingHours in seconds.
     """
     aside: Counter[SetAside] = Counter()
     usable: list[PilotView] = []
+    aged: list[Spare] = []
     for pilot in pilots:
         reason = _set_aside(pilot, now=now, max_waiting_s=max_waiting_s)
         if reason is None:
             usable.append(pilot)
         else:
             aside[reason] += 1
+        if reason is SetAside.TOO_OLD:
+            aged.append(_spare(pilot, useless=True))
     ledger = _Ledger(demands, known)
     groups = _groups(usable)
-    jobs = {demand.tq_id: 0 if demand.blocked else demand.waiting_jobs for demand in demands}
+    jobs = {demand.tq_id: demand.waiting_jobs for demand in demands}
     ledger.fill(groups, jobs)
     ledger.fill(
         groups,
@@ -131,6 +137,7 @@ def count_supply(
         counted=ledger.counted,
         borrowed=ledger.borrowed,
         spare=tuple(ledger.left_over(groups)),
+        aged=tuple(aged),
         aside=dict(aside),
     )
 
@@ -140,9 +147,17 @@ def _set_aside(pilot: PilotView, *, now: float, max_waiting_s: float) -> SetAsid
         return SetAside.BUSY
     if pilot.standing is PilotStanding.DRAINING:
         return SetAside.DRAINING
+    if pilot.standing is PilotStanding.SILENT:
+        return SetAside.SILENT
     if pilot.standing in _NOT_STARTED and now - pilot.submitted_at >= max_waiting_s:
         return SetAside.TOO_OLD
     return None
+
+
+def _spare(pilot: PilotView, *, useless: bool) -> Spare:
+    return Spare(
+        pilot_id=pilot.pilot_id, standing=pilot.standing, submitted_at=pilot.submitted_at, useless=useless
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -184,7 +199,7 @@ class _Needy:
         wanted = mask & self.open
         count = wanted.bit_count()
         if count * count <= len(self._order):  # few: look them up; many: the next one is never far
-            return iter(sorted(slots_of(wanted), key=self._rank.__getitem__))
+            return iter(sorted(bits(wanted), key=self._rank.__getitem__))
         return (bit for bit in self._order if wanted >> bit & 1)
 
     def close(self, bit: int) -> None:
@@ -229,12 +244,7 @@ class _Ledger:
     def left_over(self, groups: Sequence[_Group]) -> Iterator[Spare]:
         for group in groups:
             for pilot in group.pilots:
-                yield Spare(
-                    pilot_id=pilot.pilot_id,
-                    standing=pilot.standing,
-                    submitted_at=pilot.submitted_at,
-                    useless=not self.usable(group.request),
-                )
+                yield _spare(pilot, useless=not self.usable(group.request))
 
     def _needy(self, levels: Mapping[int, int]) -> _Needy:
         lacking = {tq_id: n - levels[tq_id] for tq_id, n in self.counted.items() if n < levels[tq_id]}

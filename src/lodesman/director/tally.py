@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from random import Random
 
-from lodesman.matching.cells import slots_of
+from lodesman.resources import bits
 
 
 class Tally:
@@ -22,7 +22,7 @@ class Tally:
         self._planes: list[int] = []
         for bit, number in enumerate(numbers):
             self._grow(number.bit_length())
-            for k in slots_of(number):
+            for k in bits(number):
                 self._planes[k] |= 1 << bit
         self.positive = 0
         """The mask of the numbers above 0."""
@@ -30,7 +30,7 @@ class Tally:
 
     def add(self, mask: int, amount: int) -> None:
         """Add an amount of 0 or more to every number of a mask."""
-        for place in slots_of(amount):
+        for place in bits(amount):
             k, carry = place, mask
             while carry:
                 self._grow(k + 1)
@@ -73,7 +73,7 @@ class Tally:
         """The numbers of the first `count` bits."""
         found = [0] * count
         for k, plane in enumerate(self._planes):
-            for bit in slots_of(plane & ((1 << count) - 1)):
+            for bit in bits(plane & ((1 << count) - 1)):
                 found[bit] += 1 << k
         return found
 

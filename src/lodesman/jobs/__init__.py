@@ -4,10 +4,12 @@ The way of a description: `read_description` (text to record), `read_job` (recor
 `cohorts` (its kinds of job), `Template.expand` (one member). `write_description` leads back to text.
 """
 
-from lodesman.jobs.attributes import ATTRIBUTES, KEY_FIELDS, Attribute
+from lodesman.jobs.attributes import ATTRIBUTES, KEY_FIELDS, Attribute, by_name
 from lodesman.jobs.cohorts import MAX_COHORTS, Cohort, cohorts
 from lodesman.jobs.description import read_job, read_jobs
+from lodesman.jobs.faults import locate
 from lodesman.jobs.formats import FORMS, Form, detect_form, read_description, write_description
+from lodesman.jobs.input_names import input_names
 from lodesman.jobs.parametric import Template, expand, needs_expansion, varying_key_fields
 from lodesman.jobs.parsed import ARRAY_LIMITS, DEFAULT_LIMITS, Limits, ParsedRecord
 from lodesman.jobs.sequences import MAX_MEMBERS, value_at
@@ -39,9 +41,12 @@ __all__ = [
     "ParsedRecord",
     "Record",
     "Template",
+    "by_name",
     "cohorts",
     "detect_form",
     "expand",
+    "input_names",
+    "locate",
     "may_move",
     "members_from_json",
     "members_to_json",

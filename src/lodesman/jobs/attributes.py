@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -47,6 +48,15 @@ def _from_token(_value: Any) -> NoReturn:
     raise Mistake("comes from the token, never from the description")
 
 
+def _submission_pools(value: Any) -> tuple[str, ...]:
+    """Without identifiers of SubmitPools (RFC #7): a description that was read back names one, and its Requirements
+    tell it anyway.
+    """
+    return tuple([one for one in _NAMES_GIVEN(value) if not _POOL_ID.match(one)])
+
+
+_NAMES_GIVEN = names()
+_POOL_ID = re.compile(r"req[0-9]+:[0-9a-f]{64}\Z")
 _A_NAME = "a name of at most 255 printable ASCII characters"
 _NAMES = 'names of at most 255 printable ASCII characters, as in "A" or {"A", "B"}'
 _NOTHING = "no such attribute; `lode whoami` shows who you are"
@@ -171,7 +181,7 @@ ATTRIBUTES: Final = (
     Attribute(
         name="SubmitPool",
         field="submission_pools",
-        read=names(),
+        read=_submission_pools,
         right="names of submission pools",
         aliases=("SubmitPools",),
         key=True,

@@ -7,10 +7,10 @@ are sorted by the values that their key attributes use, and each distinct set is
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from lodesman.errors import InvalidJob
@@ -19,15 +19,14 @@ from lodesman.jobs.faults import NO_POSITIONS, PositionMap, invalid
 from lodesman.jobs.placeholders import Compiled, Member, Scope
 from lodesman.jobs.sequences import value_at
 from lodesman.jobs.spec import Description, JobSpec, ParametricMembers
-from lodesman.jobs.values import SITES_RIGHT, Mistake, check_sites
+from lodesman.jobs.values import Mistake
 
 MAX_COHORTS = 10_000
 
 Runs = tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cohort:
+class Cohort(Struct, frozen=True, kw_only=True, gc=False):
     """Members [start, stop) of each run share `spec`, whose key fields are final; text may still vary."""
 
     spec: JobSpec
@@ -61,8 +60,8 @@ def cohorts(
         try:
             resolved = _resolve(spec, keys, scope.member(runs[0][0], 0, tokens))
         except _KeyMistake as fault:
-            right, mistake, first = fault.right, fault.mistake, runs[0][0]
-            raise invalid(fault.name, mistake, places, right=right, member=first) from None
+            wrong, first = fault.attribute, runs[0][0]
+            raise invalid(wrong.name, fault.mistake, places, right=wrong.right, member=first) from None
         found.append((resolved, runs))
     return _merged(found)
 
@@ -117,11 +116,10 @@ def _grouped(
 class _KeyMistake(Exception):
     """A key attribute of one cohort is wrong."""
 
-    def __init__(self, name: str, mistake: Mistake, right: str) -> None:
-        super().__init__(name)
-        self.name = name
+    def __init__(self, attribute: Attribute, mistake: Mistake) -> None:
+        super().__init__(attribute.name)
+        self.attribute = attribute
         self.mistake = mistake
-        self.right = right
 
 
 def _resolve(spec: JobSpec, keys: list[tuple[Attribute, Compiled]], member: Member) -> JobSpec:
@@ -131,15 +129,10 @@ def _resolve(spec: JobSpec, keys: list[tuple[Attribute, Compiled]], member: Memb
         try:
             changed[attribute.field] = attribute.read(value.fill(member))
         except Mistake as mistake:
-            raise _KeyMistake(attribute.name, mistake, attribute.right) from None
+            raise _KeyMistake(attribute, mistake) from None
     done = {attribute.name for attribute, _value in keys}
     left = {name: raw for name, raw in spec.deferred.items() if name not in done}
-    resolved = replace(spec, **changed, deferred=left)
-    try:
-        check_sites(resolved.sites, resolved.banned_sites)
-    except Mistake as mistake:
-        raise _KeyMistake("Site", mistake, SITES_RIGHT) from None
-    return resolved
+    return replace(spec, **changed, deferred=left)
 
 
 def _merged(found: list[tuple[JobSpec, list[tuple[int, int]]]]) -> list[Cohort]:

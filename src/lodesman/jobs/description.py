@@ -17,7 +17,7 @@ from lodesman.jobs.parametric import Given, split_fields
 from lodesman.jobs.parsed import NAME_LENGTH, find_problem, shown
 from lodesman.jobs.sequences import read_members
 from lodesman.jobs.spec import Description, JobSpec, Notice, ParametricMembers, Record
-from lodesman.jobs.values import SITES_RIGHT, Mistake, check_sites
+from lodesman.jobs.values import Mistake
 
 MAX_UNKNOWN = 256
 MAX_SUGGESTED = 16
@@ -56,20 +56,21 @@ def _read_alike(record: Record, memory: Memory) -> dict[str, Any] | None:
         known = memory.get(name)
         if known is None:
             known = memory[name] = {}
-        kind = type(value)
-        key = value if kind is str or kind is int else tuple(value) if kind is list else None
         try:
-            read = known.get(key)
-            if read is None:
+            if len(known) >= REMEMBERED:  # it varies: looking up would cost more than reading
                 read = attribute.read(value)
-                if len(known) < REMEMBERED and _can_be_compared(key):
-                    known[key] = read
+            else:
+                kind = type(value)
+                key = value if kind is str or kind is int else tuple(value) if kind is list else None
+                read = known.get(key)
+                if read is None:
+                    read = attribute.read(value)
+                    if _can_be_compared(key):
+                        known[key] = read
         except (Mistake, TypeError):  # a list of records cannot be looked up
             return None
         fields[attribute.field] = read
-    if "executable" not in fields or ("banned_sites" in fields and "sites" in fields):
-        return None
-    return fields
+    return fields if "executable" in fields else None
 
 
 def _can_be_compared(key: Any) -> bool:
@@ -92,8 +93,6 @@ def read_job(record: Record, positions: PositionMap | None = None) -> Descriptio
         raise InvalidJob(
             f"{_REQUIRED} is missing.", hint="Give a program's name or path.", attribute=_REQUIRED
         )
-    if "banned_sites" in fields and "sites" in fields:
-        _check_sites(fields, places)
     if unknown:
         fields["extra"] = unknown
         warnings = (*warnings, *_warnings(unknown, places))
@@ -145,13 +144,6 @@ def _read_fields(given: Mapping[str, Given], places: PositionMap) -> dict[str, A
         except Mistake as mistake:
             raise invalid(name, mistake, places, right=attribute.right) from None
     return fields
-
-
-def _check_sites(fields: Mapping[str, Any], places: PositionMap) -> None:
-    try:
-        check_sites(fields["sites"], fields["banned_sites"])
-    except Mistake as mistake:
-        raise invalid("Site", mistake, places, right=SITES_RIGHT) from None
 
 
 def _refuse_second(name: str, first: str, places: PositionMap) -> None:

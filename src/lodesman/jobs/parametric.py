@@ -140,6 +140,8 @@ class _Splitter:
             self.fields[attribute.field] = attribute.read(value)
             return
         self.used |= {token.removeprefix("=") for token in compiled.tokens}
+        if attribute.field == "input_sandbox" and "j" in compiled.tokens:
+            raise Mistake("has %j, but a job has its number only after its files were uploaded")
         if attribute.key or attribute.typed:
             if "j" in compiled.tokens:
                 raise Mistake("has %j, but a job has its number only after this was checked")

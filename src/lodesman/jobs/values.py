@@ -29,7 +29,6 @@ _NO_ARGUMENT = re.compile(r"[\x00\ud800-\udfff]")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}\Z")
 _REAL = re.compile(r"[+-]?(?:[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,3})?\Z")
 _VARIABLE = re.compile(r"[!-$&-<>-~]+\Z")
-SITES_RIGHT = "at least one site that is not banned"
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -136,12 +135,6 @@ def _listed(value: Any) -> list[Any] | tuple[Any, ...]:
     if len(value) > LIST_MAX:
         raise Mistake(f"has {len(value)} items; at most {LIST_MAX}")
     return value
-
-
-def check_sites(sites: tuple[str, ...], banned: tuple[str, ...]) -> None:
-    """Some site must be left when the banned ones are taken away. Raises Mistake."""
-    if sites and banned and not set(sites).difference(banned):
-        raise Mistake(f"leaves no site: {shown(', '.join(sites), 80)} stands in BannedSite too")
 
 
 def one_of(*choices: str) -> Reader:
@@ -281,13 +274,14 @@ def _content(variable: str, content: Any) -> str:
 
 
 def requirements(value: Any) -> dict[str, Any]:
-    """RFC #7: a record whose values are scalars or lists of scalars; lists become tuples."""
+    """RFC #7: a record whose values are scalars or lists of scalars; lists become tuples.
+
+    How many there may be is said where they are compiled (`resources.compile_requirements`).
+    """
     if isinstance(value, str):
         raise Mistake("is a text; expressions are not read here")
     if not isinstance(value, dict):
         raise Mistake(f"is {kind_of(value)} and no record")
-    if len(value) > 100:
-        raise Mistake(f"has {len(value)} entries; at most 100")
     seen: dict[str, str] = {}
     for key, wanted in value.items():
         try:

@@ -12,7 +12,14 @@ from lodesman.matching.parked import Parked, signature
 from lodesman.matching.reasons import REASONS, Blocked, Empty, Reason
 from lodesman.matching.request import ANY, GENERIC, PRIVATE, ResourceRequest
 from lodesman.matching.shares import GroupShare, deserved, director_weights, parts_of, priority_weight
-from lodesman.matching.submit_pool import canonical_requirements, spelled_requirements, submit_pool_id
+from lodesman.matching.submit_pool import (
+    canonical_requirements,
+    read_again,
+    spelled_requirements,
+    submit_pool_id,
+    wanted_of,
+    wanted_values,
+)
 from lodesman.matching.task_queue import TaskQueueKey, key_from_json, key_of, key_to_json
 
 __all__ = [
@@ -45,7 +52,10 @@ __all__ = [
     "offers_of",
     "parts_of",
     "priority_weight",
+    "read_again",
     "signature",
     "spelled_requirements",
     "submit_pool_id",
+    "wanted_of",
+    "wanted_values",
 ]

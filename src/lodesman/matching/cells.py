@@ -5,7 +5,7 @@ A *slot* is the place of one member in a table; member i is bit i of a mask.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 FLUSH_AT: Final = 512  # changes that a cell lets wait
@@ -25,19 +25,6 @@ def bits_of(slots: Sequence[int]) -> int:
     for slot in slots:
         raw[slot >> 3] ^= 1 << (slot & 7)
     return int.from_bytes(raw, "little")
-
-
-def slots_of(mask: int) -> Iterator[int]:
-    """The slots of a mask, lowest first."""
-    base = 0
-    while mask:
-        part = mask & 0xFFFF_FFFF_FFFF_FFFF
-        while part:
-            low = part & -part
-            yield base + low.bit_length() - 1
-            part ^= low
-        mask >>= 64
-        base += 64
 
 
 def nth_slot(mask: int, n: int) -> int:

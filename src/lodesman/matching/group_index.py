@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Any, Final
 
-from lodesman.matching.cells import Cell, slots_of
+from lodesman.matching.cells import Cell
 from lodesman.matching.criteria import HOW_MUCH, WHERE, KeyMasks
 from lodesman.matching.shares import priority_weight
 from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.resources import bits
 
 ALL_OWNERS: Final = ""
 RECENT: Final = 32  # arrivals remembered
@@ -184,7 +185,7 @@ class GroupIndex:
 
     def queues(self, mask: int) -> Iterator[Queue]:
         """The task queues at the slots of a mask."""
-        for slot in slots_of(mask):
+        for slot in bits(mask):
             queue = self.slots[slot]
             if queue is not None:
                 yield queue

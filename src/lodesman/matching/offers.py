@@ -1,22 +1,34 @@
 """What a pilot in a configured queue would ask with: the same predicate, before any pilot exists.
 
 Submission (is this job possible?), director (where could a pilot serve this task queue?) and `why` all
-hold task-queue keys against these offers.
+hold task-queue keys against these offers. A pilot presents no more than the offer of its queue, whatever its node
+tells, so what is called never here is given to none (ADR 0023):
+
+* Platform, Tag and Memory say what the nodes have. A queue that does not declare one offers none of it: it takes the
+  jobs that do not ask. ANY is a wildcard; the Memory of the single node then counts at the claim.
+* CPUTime is a limit. Where none is declared there is none but the life of the pilots, if that is limited.
+* NumberOfProcessors is what is asked of the batch system: one core where nothing is declared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from lodesman.matching.criteria import explain
 from lodesman.matching.reasons import Reason
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
-from lodesman.resources import QueueId, QueueSettings, QueueTable, queue_settings
+from lodesman.resources import ANY, Effective, QueueId, QueueSettings, QueueTable, fold, queue_settings
 
 UNLIMITED = 10**9
 LOCAL = "local"
+MEMORY = (fold("MaxRAM"), fold("Memory"))
+
+CPU_STEP = 60
+"""What is left of a life is presented in whole minutes: requests that are alike wait together (DESIGN 3.3)."""
+JOIN_SECONDS = 10
+"""Of its life, what a pilot may need until it asks for its first job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,31 +84,47 @@ def eligible_offers(
     return found
 
 
-def offers_of(table: QueueTable, vo: str) -> tuple[QueueOffer, ...]:
-    """Every queue of a table that the VO may use, in its order; ordinals are bits of its masks."""
-    return tuple(
-        _offer(ordinal, queue, queue_settings(table.params(queue), table.types), vo)
-        for ordinal, queue in enumerate(table.queues)
-        if table.open_to_vo >> ordinal & 1
-    )
+def offers_of(table: QueueTable, vo: str, *, life_seconds: int = 0) -> tuple[QueueOffer, ...]:
+    """Every queue of a table that the VO may use, in its order; ordinals are bits of its masks.
+
+    `life_seconds`: how long pilots live at most, 0 for no such limit.
+    """
+    found = []
+    for ordinal, queue in enumerate(table.queues):
+        if table.open_to_vo >> ordinal & 1:
+            params = table.params(queue)
+            settings = queue_settings(params, table.types)
+            request = ResourceRequest(
+                vo=vo,
+                site=queue.site,
+                ce=queue.ce,
+                queue=queue.queue,
+                platforms=settings.platforms,
+                tags=settings.tags,
+                required_tags=settings.required_tags,
+                cores=settings.processors or 1,
+                memory_mb=_memory(settings, params),
+                norm_cpu_seconds=_cpu(settings, settings.life_seconds(life_seconds)),
+            )
+            found.append(QueueOffer(ordinal=ordinal, queue=queue, settings=settings, request=request))
+    return tuple(found)
 
 
-def _offer(ordinal: int, queue: QueueId, settings: QueueSettings, vo: str) -> QueueOffer:
-    cpu = settings.norm_cpu_seconds
-    return QueueOffer(
-        ordinal=ordinal,
-        queue=queue,
-        settings=settings,
-        request=ResourceRequest(
-            vo=vo,
-            site=queue.site,
-            ce=queue.ce,
-            queue=queue.queue,
-            platforms=settings.platforms,
-            tags=settings.tags,
-            required_tags=settings.required_tags,
-            cores=settings.processors or 1,
-            memory_mb=UNLIMITED if settings.memory_mb is None else settings.memory_mb,
-            norm_cpu_seconds=UNLIMITED if cpu is None else cpu,
-        ),
-    )
+def kept_seconds(life_seconds: float) -> float:
+    """Of a pilot's life, what it keeps to report its last results (`pilot.life.reserve_s`; a test holds the two equal)."""
+    return min(60.0, max(2.0, 0.02 * life_seconds))
+
+
+def _memory(settings: QueueSettings, params: Mapping[str, Effective]) -> int:
+    if settings.memory_mb is not None:
+        return settings.memory_mb
+    return UNLIMITED if any(name in params and params[name].value == ANY for name in MEMORY) else 0
+
+
+def _cpu(settings: QueueSettings, life_seconds: int) -> int:
+    limit = UNLIMITED if settings.norm_cpu_seconds is None else settings.norm_cpu_seconds
+    if not life_seconds:
+        return limit
+    seconds = life_seconds - kept_seconds(life_seconds) - JOIN_SECONDS
+    left = max(0, int(seconds * settings.cpu_scaling_factor))
+    return min(limit, left - left % CPU_STEP)

@@ -13,10 +13,10 @@ from heapq import heappop, heappush
 from itertools import islice
 from typing import Final
 
-from lodesman.matching.cells import slots_of
 from lodesman.matching.criteria import RequestMasks
 from lodesman.matching.index import Index
 from lodesman.matching.request import ResourceRequest
+from lodesman.resources import bits
 
 LIFE_STEP: Final = 60
 IDLE_SIGNATURES: Final = 1024
@@ -178,7 +178,7 @@ class Parked:
         if not mask:
             return None
         if mask.bit_count() <= FEW:
-            lists = (self._slots[slot].orders for slot in slots_of(mask))
+            lists = (self._slots[slot].orders for slot in bits(mask))
             order = min((o for orders in lists for o in _from(orders, after, 1)), default=None)
         else:
             order = next((o for o in _from(self._orders, after, len(self._orders)) if mask >> o[2] & 1), None)

@@ -193,7 +193,8 @@ class TooLittleMemory(Reason):
     code: ClassVar[str] = "too-little-memory"
 
     def __str__(self) -> str:
-        return f"the job needs {self.wanted} MB of memory, the resource has {self.offered}"
+        has = f"has {self.offered}" if self.offered else "tells of none"
+        return f"the job needs {self.wanted} MB of memory, the resource {has}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,24 +1,30 @@
-"""The SubmitPool identifier of a set of requirements (seed rfc7-job-requirements; DESIGN 3.3).
+"""The SubmitPool identifier of a set of requirements (seed rfc7-job-requirements; DESIGN 3.3, ADR 0016).
 
-Jobs whose requirements mean the same share one SubmitPool, whatever way they were written: the identifier
-is a hash of the canonical set, never of its text. The version of the type table goes in as well: when a
-type changes, all pools get new identifiers. So does the VO: what a queue is, and whom it admits, may differ from one to
-the other, so the queues of a pool are those of one VO. `req1:` is the version of the canonical form itself.
+Jobs whose requirements mean the same share one SubmitPool, whatever way they were written: the identifier is a hash
+of the canonical set, never of its text. What a value means follows from its parameter's type, so kind, operator and
+unit go in with it; types of other parameters do not. So does the VO: what a queue is, and whom it admits, may differ
+from one to the other, so the queues of a pool are those of one VO. `req2:` is the version of the canonical form.
+
+The name `constraint` is reserved there for a ClassAd expression, as ["expression", "", "", [its canonical text]]:
+until expressions are understood no set has it (`resources.criterion` refuses it).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from lodesman.resources import Criterion, TypeTable, compile_requirements
+from lodesman.resources import Criterion, Kind, TypeTable, compile_requirements
+from lodesman.resources.model import BadValue
+from lodesman.resources.units import number_in
 
-PREFIX = "req1:"
+PREFIX = "req2:"
 
 
 def canonical_requirements(requirements: Mapping[str, object], types: TypeTable) -> str:
-    """The set as canonical JSON: {"folded name": ["kind", [values]]}, names and values sorted.
+    """The set as canonical JSON: {"folded name": [kind, operator, unit, [values]]}, names and values sorted.
 
     Two sets have one canonical form exactly if they ask for the same: by the parameter's type "4000", 4000,
     4000.0 and "4000 MB" are one, a list of one is its value, order, repetition and letter case of names do
@@ -27,27 +33,71 @@ def canonical_requirements(requirements: Mapping[str, object], types: TypeTable)
     return canonical_criteria(compile_requirements(requirements, types))
 
 
-def canonical_criteria(criteria: tuple[Criterion, ...]) -> str:
+def canonical_criteria(criteria: Iterable[Criterion]) -> str:
     """As `canonical_requirements`, for criteria that are compiled already."""
-    rows = {item.folded: [item.kind.value, list(item.wanted)] for item in criteria}
+    rows = {item.folded: _row(item, item.unit.lower()) for item in criteria}
     return json.dumps(rows, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def spelled_requirements(requirements: Mapping[str, object], types: TypeTable) -> str:
-    """As `canonical_requirements`, but with the names as they were written: for people. Read, both mean the same."""
-    criteria = compile_requirements(requirements, types)
-    rows = {item.parameter: [item.kind.value, list(item.wanted)] for item in criteria}
+    """As `canonical_requirements`, but with names and units as they were written: what is stored, and for people.
+
+    Read again (`wanted_of`), both mean the same.
+    """
+    return _spelled(compile_requirements(requirements, types))
+
+
+def _spelled(criteria: Iterable[Criterion]) -> str:
+    rows = {item.parameter: _row(item, item.unit) for item in criteria}
     return json.dumps(rows, separators=(",", ":"), allow_nan=False)
 
 
+def _row(item: Criterion, unit: str) -> list[object]:
+    return [item.kind.value, item.operator, unit, list(item.wanted)]
+
+
 def submit_pool_id(requirements: Mapping[str, object], types: TypeTable, vo: str = "") -> str:
-    """`req1:` and 64 hexadecimal digits; "" for an empty set, which needs no pool. Raises InvalidJob."""
-    return pool_id_of(compile_requirements(requirements, types), types, vo)
+    """`req2:` and 64 hexadecimal digits; "" for an empty set, which needs no pool. Raises InvalidJob."""
+    return pool_id_of(compile_requirements(requirements, types), vo)
 
 
-def pool_id_of(criteria: tuple[Criterion, ...], types: TypeTable, vo: str = "") -> str:
-    """As `submit_pool_id`, for criteria that are compiled already under the same types."""
+def pool_id_of(criteria: tuple[Criterion, ...], vo: str = "") -> str:
+    """As `submit_pool_id`, for criteria that are compiled already."""
     if not criteria:
         return ""
-    text = f"{types.version}\n{json.dumps(vo)}\n{canonical_criteria(criteria)}"
+    text = f"{json.dumps(vo)}\n{canonical_criteria(criteria)}"
     return PREFIX + hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def wanted_of(requirements: str) -> dict[str, list[Any]]:
+    """The Requirements behind a stored text, to be compiled under the types of today: numbers name the unit that they
+    were stored in, as if somebody had written "50 GB". Raises ValueError if the text is no set of requirements.
+    """
+    rows = json.loads(requirements or "{}")
+    return {name: wanted_values(row) for name, row in rows.items()}
+
+
+def wanted_values(row: Sequence[Any]) -> list[Any]:
+    """The same for one parameter: [kind, operator, unit, values]. Without a unit a number is in that of today."""
+    kind, _, unit, values = row
+    if kind != Kind.NUMBER or not unit:
+        return list(values)
+    return [_with_unit(value, unit) for value in values]
+
+
+def _with_unit(value: float, unit: str) -> str | float:
+    """A number that cannot be read in a text (hundreds of digits) stays one, in the unit of today."""
+    text = f"{value} {unit}"
+    try:
+        number_in(text, unit)
+    except BadValue:
+        return value
+    return text
+
+
+def read_again(requirements: str, types: TypeTable, vo: str) -> tuple[str, str]:
+    """(identifier, text to be stored) of a stored set under the types of today. Raises InvalidJob if they cannot read
+    it, ValueError if it is no set.
+    """
+    criteria = compile_requirements(wanted_of(requirements), types)
+    return pool_id_of(criteria, vo), _spelled(criteria)

@@ -13,10 +13,15 @@ from lodesman.pilot.roster import Roster
 from lodesman.pilot.session import Session
 
 RUNNING, IDLE, DRAINING = "running", "idle", "draining"
+# While payloads run, somebody may want to see their output or to end them: orders and output travel by beats. Ten
+# thousand busy pilots are under 700 small requests a second; a tail of 64 kB in each beat is 4 kB/s of a pilot.
+BUSY_S = 15.0
 
 
 class Heartbeat:
-    """Beats every `every_s` seconds; sooner, with jitter, after a beat that nobody heard."""
+    """Beats every `every_s` seconds, at least every BUSY_S while payloads run; sooner, with jitter, after a beat that
+    nobody heard.
+    """
 
     def __init__(
         self,
@@ -36,11 +41,12 @@ class Heartbeat:
         self._log = log
         self._client = session.client()
         self._closed = threading.Event()
+        self._stirred = threading.Event()
 
     def run(self) -> None:
         """The heartbeat thread."""
         failures = 0
-        while not self._closed.wait(self._pause_s(failures)):
+        while self._rest(failures):
             try:
                 self.beat()
                 failures = 0
@@ -64,13 +70,26 @@ class Heartbeat:
             payload.heard(stamp)
         self._obey(orders)
 
+    def stir(self) -> None:
+        """Something changed: payloads may run now, and the next beat is not far."""
+        self._stirred.set()
+
     def close(self) -> None:
         """End the thread."""
         self._closed.set()
+        self._stirred.set()
         self._client.abort()
 
-    def _pause_s(self, failures: int) -> float:
-        return min(self._every_s, self._session.delay(failures)) if failures else self._every_s
+    def _rest(self, failures: int) -> bool:
+        """Wait until a beat is due; false when closed."""
+        if failures:
+            return not self._closed.wait(min(self._every_s, self._session.delay(failures)))
+        self._stirred.clear()
+        if self._closed.is_set():
+            return False
+        if not self._roster.payloads() and not self._stirred.wait(self._every_s):
+            return True
+        return not self._closed.wait(min(self._every_s, BUSY_S))
 
     def _obey(self, orders: Orders) -> None:
         for key, reason in orders.kill:

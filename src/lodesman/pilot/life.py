@@ -14,12 +14,14 @@ from lodesman.pilot.protocol import Job
 ENDLESS_S = 2**31 - 1
 # With less time left than this no job is asked for.
 LEAST_LIFE_S = 30.0
-# How long the server may hold an unanswered claim.
-LONGEST_WAIT_S = 45.0
+# How long the server may hold an unanswered claim; it ends it earlier by itself, at a time drawn anew for each.
+LONGEST_WAIT_S = 60.0
 # An idle pilot leaves when the server has said that there is nothing; after this long even if it was silent.
 SILENCE_S = 60.0
 # Results that the server has not taken yet; with more of them no job is asked for.
 MOST_UNSENT = 64
+# Results are kept for so many leases of silence where the slot has no end that is known.
+KEPT_LEASES = 4
 
 # Why nothing is asked for now.
 STOPPING, DRAINING, END_OF_LIFE = "stopping", "draining", "end-of-life"
@@ -39,6 +41,10 @@ class Slot:
     scaling: float = 1.0
     ends: float | None = None
     reserve_s: float = 0.0
+
+    def life_left(self, now: float) -> float | None:
+        """For payloads, None when no end is known: what the server is told at the join."""
+        return None if self.ends is None else max(0.0, self.seconds_left(now))
 
     def seconds_left(self, now: float) -> float:
         """For payloads: what is reserved for the last results is taken off."""
@@ -129,9 +135,16 @@ def why_leave(slot: Slot, load: Load, now: float, *, idle_s: float) -> str:
     return IDLE if overdue >= SILENCE_S or (overdue >= 0 and load.told_nothing) else ""
 
 
-def contact_lost(*, now: float, last_contact: float, last_end: float, lease_s: float) -> bool:
-    """Whether results need not be kept any longer: a whole lease without the server, and none newer."""
-    return now - max(last_contact, last_end) > lease_s
+def contact_lost(slot: Slot, now: float, *, last_contact: float, last_end: float, lease_s: float) -> bool:
+    """Whether results need not be kept any longer: the server is silent, and none is newer.
+
+    A server that comes back gives its pilots a whole new lease, so one lease of silence loses nothing: results are kept
+    until the slot ends, or for several leases where its end is not known.
+    """
+    silent_s = now - max(last_contact, last_end)
+    if slot.ends is None:
+        return silent_s > KEPT_LEASES * lease_s
+    return silent_s > lease_s and now >= slot.ends
 
 
 def exclusive_must_end(*, now: float, last_contact: float, lease_s: float) -> bool:

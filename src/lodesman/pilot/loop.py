@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable
 
@@ -89,7 +89,7 @@ class Pilot:
         try:
             nonce = secrets.token_urlsafe(18)
             place = find_place(self._papers, self._around.environment)
-            terms = self._session.join(self._around.node, nonce=nonce, wait=self._wait_to_join, place=place)
+            terms = self._session.join(self._node(), nonce=nonce, wait=self._wait_to_join, place=place)
         except JoinRefused as fault:
             self._around.log("join-refused", fault=str(fault))
             return EXIT_REFUSED
@@ -104,6 +104,11 @@ class Pilot:
             return self._end(self._supervise())
         finally:
             self._reaper.kill_rest()
+
+    def _node(self) -> Node:
+        """The node with what is left of the pilot's life."""
+        left = self._slot.life_left(self._around.ticker())
+        return replace(self._around.node, life_s=left, cpu_scaling_factor=self._slot.scaling)
 
     def _supervise(self) -> int:
         while True:
@@ -131,13 +136,13 @@ class Pilot:
         with self._roster.changed:
             self._roster.changed.notify_all()  # the claim thread: time may have changed what it may ask for
         load = self._roster.load()
-        if not load.running and not load.backlog and self._session.lost:
-            return EXIT_DISOWNED
+        if self._session.lost and not (load.running or load.backlog or load.unsent):
+            return EXIT_DISOWNED  # until then the server is told how its last attempts ended (ADR 0022)
         if now > self._deadline:
             for payload in payloads:
                 payload.abandon()
             self._why = self._why or LOST
-            return EXIT_UNDELIVERED
+            return EXIT_DISOWNED if self._session.lost else EXIT_UNDELIVERED
         if not load.running and load.unsent and self._is_out_of_contact(now):
             self._why = LOST
             return EXIT_UNDELIVERED
@@ -190,7 +195,8 @@ class Pilot:
 
     def _is_out_of_contact(self, now: float) -> bool:
         return contact_lost(
-            now=now,
+            self._slot,
+            now,
             last_contact=self._session.last_contact,
             last_end=self._roster.last_end,
             lease_s=self._session.lease_s,
@@ -257,13 +263,16 @@ class Pilot:
 
     def _on_change(self) -> None:
         self._claimer.renew()
+        self._heartbeat.stir()
         self._wake.ring()
 
     def _end(self, code: int) -> int:
-        """Leave: hand in what is left, say goodbye, tidy up."""
+        """Leave: hand in what is left (a server takes the last results of a pilot that it lost), say goodbye, tidy up."""
         self._claimer.close()
         self._outbox.hurry()
-        if code in (EXIT_IN_ORDER, EXIT_FAULT) and not self._outbox.wait_empty(self._options.flush_s):
+        left = min(self._deadline - self._around.ticker(), self._options.flush_s)
+        sent = code != EXIT_UNDELIVERED and self._outbox.wait_empty(max(0.0, left))
+        if not sent and code != EXIT_DISOWNED:
             code = EXIT_UNDELIVERED
         self._heartbeat.close()
         self._outbox.close()
@@ -271,7 +280,7 @@ class Pilot:
             heard = self._session.leave(self._why, "" if code == EXIT_IN_ORDER else f"exit code {code}")
             self._around.log("left", reason=self._why, heard=heard, exit_code=code)
         self._journal.close()
-        if code != EXIT_UNDELIVERED:
+        if sent:
             remove_tree(self._around.directory / "outbox")
         remove_tree(self._around.directory / "work")
         return code

@@ -20,7 +20,11 @@ _ENDLESS = 1 << 60
 
 @dataclass(frozen=True)
 class Node:
-    """The resource for this pilot: what is offered to the server. `memory_mb` in 2^20 bytes."""
+    """The resource for this pilot: what is offered to the server. `memory_mb` in 2^20 bytes.
+
+    `life_s`: seconds left for payloads when it joins, None if no end is known; `cpu_scaling_factor`: normalised CPU
+    seconds for each of them.
+    """
 
     host: str
     os: str
@@ -30,6 +34,8 @@ class Node:
     memory_total_mb: int
     python: str
     pilot_version: str
+    life_s: float | None = None
+    cpu_scaling_factor: float = 1.0
 
     def as_json(self) -> dict[str, Any]:
         """The node as the server reads it."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from lodesman.client import parse_server
 from lodesman.errors import InvalidConfig
 
 
@@ -64,7 +65,7 @@ def parse_pilot_file(text: str) -> PilotFile:
         raise InvalidConfig("The pilot's file is not a JSON record.")
     pools = record.get("submit_pools")
     return PilotFile(
-        servers=_texts(record, "servers"),
+        servers=_servers(record),
         join_token=_text(record, "join_token"),
         stamp=_text(record, "stamp"),
         options=_options(record.get("options", {})),
@@ -76,6 +77,16 @@ def parse_pilot_file(text: str) -> PilotFile:
         pools_at=float(_count(record, "pools_at")),
         ca_file=_text(record, "ca_file", "") or None,
     )
+
+
+def _servers(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Addresses where the pilot's tokens stay private (as the command line wants it of its own)."""
+    servers = _texts(record, "servers")
+    for text in servers:
+        server = parse_server(text)
+        if not server.is_private:
+            raise InvalidConfig(f"The pilot's tokens would travel to {server} in the clear.")
+    return servers
 
 
 def _options(record: Any) -> Options:

@@ -15,7 +15,7 @@ from lodesman.pilot.protocol import Job, Key
 class Roster:
     """The payloads of a pilot. Every method may be called by any thread.
 
-    `on_change` is called, without the lock, whenever room became free or a decision fell.
+    `on_change` is called, without the lock, whenever room became free, jobs came, or a decision fell.
     """
 
     def __init__(self, slot: Slot, bench: Bench, *, on_change: Callable[[], None]) -> None:
@@ -62,8 +62,7 @@ class Roster:
             self._told_nothing = not jobs
             self._backlog.extend(jobs)
             self._fill()
-        if not jobs:
-            self._on_change()
+        self._on_change()
 
     def drain(self) -> None:
         """Ask for nothing more, and leave when all is done."""

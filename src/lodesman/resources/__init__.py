@@ -2,7 +2,7 @@
 
 from lodesman.resources.bitsets import Assessment, QueueTable
 from lodesman.resources.build import ResourceConfig
-from lodesman.resources.criterion import Criterion, compile_requirements, judge
+from lodesman.resources.criterion import Criterion, capacity_order, compile_requirements, judge, offers
 from lodesman.resources.draft import Fault, refuse
 from lodesman.resources.eligibility import NodeVerdict, Resources, access_refusal, refusals
 from lodesman.resources.inherit import Effective, effective_params
@@ -23,7 +23,7 @@ from lodesman.resources.model import (
     Source,
     fold,
 )
-from lodesman.resources.origin import NodePath, Origin, Said, find_nodes, origins, params_of
+from lodesman.resources.origin import NodePath, Origin, Said, find_nodes, origins
 from lodesman.resources.planes import Change, NearestMiss, Plane, bits, changes, counts, nearest, passing
 from lodesman.resources.reasons import (
     AccessDenied,
@@ -78,6 +78,7 @@ __all__ = [
     "access_refusal",
     "as_dict",
     "bits",
+    "capacity_order",
     "changes",
     "compile_requirements",
     "counts",
@@ -93,8 +94,8 @@ __all__ = [
     "load_resources",
     "load_toml",
     "nearest",
+    "offers",
     "origins",
-    "params_of",
     "parse_toml",
     "passing",
     "queue_settings",

@@ -25,6 +25,7 @@ from lodesman.resources.model import (
     as_text,
     fold,
 )
+from lodesman.resources.required_tags import lacking_tags
 from lodesman.resources.settings import check_type, check_value, with_unit
 from lodesman.resources.units import number_in
 from lodesman.resources.values import typed_value
@@ -53,11 +54,15 @@ def build(draft: Draft) -> ResourceConfig:
     defaults = maker.defaults()
     sites = {name: maker.site(node) for name, node in draft.sites.items()}
     groups = {name: _group(draft, name, raw) for name, raw in draft.groups.items()}
+    tree = ResourceTree(sites=MappingProxyType(sites), defaults=defaults)
+    for message, source in lacking_tags(tree, types):
+        # DIRAC loads such a file and refuses the pilots: so do we, and say it.
+        (draft.notice if source.section.startswith("/") else draft.fault)(message, source)
     if draft.faults:
         raise refuse(draft.faults)
     vos = dict.fromkeys((*draft.vos, *(group.vo for group in groups.values() if group.vo)))
     return ResourceConfig(
-        tree=ResourceTree(sites=MappingProxyType(sites), defaults=defaults),
+        tree=tree,
         types=types,
         groups=MappingProxyType(groups),
         vos=tuple(vos),

@@ -7,9 +7,10 @@ them. Source: seed rfc7-job-requirements, DESIGN 3.3.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from typing import Any
 
 from lodesman.errors import InvalidJob
 from lodesman.resources.inherit import Effective
@@ -39,6 +40,17 @@ TEXT_KINDS = (Kind.STRING, Kind.LIST)  # tuples: hashing an enum member is slowe
 PLAIN_KINDS = (Kind.STRING, Kind.LIST, Kind.DEDUCED)  # a text stays what it is
 NUMBER_KINDS = (Kind.NUMBER, Kind.DEDUCED)
 
+RIGHT: Mapping[Kind, str] = {
+    Kind.NUMBER: "a number",
+    Kind.STRING: "a text",
+    Kind.LIST: "a text",
+    Kind.VERSION: 'a version, as in "6.32/04"',
+    Kind.BOOLEAN: "true or false",
+    Kind.DEDUCED: "a text, a number or a truth value",
+}
+
+RESERVED = "constraint"
+"""The folded name kept for ClassAd expressions (DESIGN: `requirements` and `constraint`)."""
 MAX_REQUIREMENTS = 1000
 MAX_VALUES = 10_000
 MAX_TEXT = 1024
@@ -64,17 +76,29 @@ def compile_requirements(requirements: Mapping[str, object], types: TypeTable) -
 
     Raises InvalidJob, with the `attribute` (`Requirements.<name>`) in its data: a value that its declared
     type cannot read, a nested record, an empty list or name, one name twice in different letter case, too
-    much.
+    much; `Constraint`, which is reserved for expressions.
     """
     if len(requirements) > MAX_REQUIREMENTS:
-        raise InvalidJob(f"More than {MAX_REQUIREMENTS} requirements.", attribute="Requirements")
+        raise InvalidJob(
+            f"Requirements: {len(requirements)} entries.",
+            hint=f"Give at most {MAX_REQUIREMENTS}.",
+            attribute="Requirements",
+        )
     criteria: dict[str, Criterion] = {}
     for name, value in requirements.items():
         folded = fold(name)
         if not folded or len(folded) > MAX_TEXT:
-            raise InvalidJob("A requirement needs a name of sensible length.", attribute="Requirements")
+            raise InvalidJob(
+                f"Requirements: {name[:40]!r} is no name of a requirement.",
+                hint=f"Give a name of 1 to {MAX_TEXT} characters.",
+                attribute="Requirements",
+            )
+        if folded == RESERVED:
+            raise _invalid(name, "expressions are not understood yet", "Give each requirement by its name.")
         if folded in criteria:
-            raise _invalid(name, f"it is given twice, also as {criteria[folded].parameter}")
+            raise _invalid(
+                name, f"it is given twice, also as {criteria[folded].parameter}", "Give it only once."
+            )
         criteria[folded] = _compiled(name.strip(), folded, value, types.get_folded(folded))
     return tuple(criteria[folded] for folded in sorted(criteria))
 
@@ -88,9 +112,10 @@ def _compiled(name: str, folded: str, value: object, declared: ParameterType | N
             item.strip() if plain and isinstance(item, str) else scalar_of(item, kind, unit) for item in given
         ]
     except BadValue as fault:
-        raise _invalid(name, f"a {kind.value} is expected: {fault}") from fault
+        expected = "something plain" if kind is Kind.DEDUCED else f"a {kind.value}"
+        raise _invalid(name, f"{expected} is expected: {fault}", _right(kind, unit)) from fault
     if not scalars:
-        raise _invalid(name, "it is an empty list, which nothing can fulfil")
+        raise _invalid(name, "it is an empty list, which nothing can fulfil", _right(kind, unit))
     return Criterion(
         parameter=declared.name if declared else name,
         folded=folded,
@@ -144,8 +169,14 @@ def _rank(scalar: Scalar) -> int:
     return 2 if isinstance(scalar, str) else 1
 
 
-def _invalid(name: str, message: str) -> InvalidJob:
-    return InvalidJob(f"Requirement {name!r}: {message}.", attribute=f"Requirements.{name}")
+def _invalid(name: str, message: str, hint: str) -> InvalidJob:
+    return InvalidJob(f"Requirement {name!r}: {message}.", hint=hint, attribute=f"Requirements.{name}")
+
+
+def _right(kind: Kind, unit: str) -> str:
+    """What would be right, for people."""
+    in_unit = f" ({unit} if it names no unit)" if unit else ""
+    return f"Give {RIGHT[kind]}{in_unit}, or a list of which any will do."
 
 
 def offers(value: Value, criterion_kind: Kind, unit: str) -> tuple[Scalar, ...] | None:
@@ -157,6 +188,18 @@ def offers(value: Value, criterion_kind: Kind, unit: str) -> tuple[Scalar, ...] 
         texts = [part for item in scalars for part in (split_list(item) if isinstance(item, str) else [item])]
         return tuple(scalar_of(item, criterion_kind) for item in texts)
     return tuple(scalar_of(item, criterion_kind, unit) for item in scalars)
+
+
+def capacity_order(criterion: Criterion, offered: Iterable[Scalar]) -> Callable[[Any], Any] | None:
+    """What orders these offers if as much or more will do (numbers, versions); None if they must be equal."""
+    if criterion.operator == EQUAL:
+        return None
+    if criterion.kind is Kind.VERSION:
+        return lambda offer: version_key(str(offer))
+    numbers = criterion.kind is Kind.NUMBER or (
+        criterion.kind is Kind.DEDUCED and all(not isinstance(item, str | bool) for item in offered)
+    )
+    return (lambda offer: offer) if numbers else None
 
 
 def judge(criterion: Criterion, effective: Effective | None) -> Reason | None:

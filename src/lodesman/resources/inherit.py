@@ -55,15 +55,28 @@ EffectiveParams = dict[str, Effective]  # by folded name
 
 
 def effective_params(
-    tree: ResourceTree, queue: QueueId, *, vo: str = "", types: TypeTable | None = None
+    tree: ResourceTree, node: tuple[str, str, str], *, vo: str = "", types: TypeTable | None = None
 ) -> Mapping[str, Effective]:
-    """Every parameter of a queue for a VO, by folded name. Raises KeyError for a queue that is not there."""
-    table = types or TypeTable()
-    site = tree.sites[queue.site]
-    element = site.ces[queue.ce]
-    of_its_site = of_site(site, vo=vo, types=table)
-    above = of_ce(element, of_its_site, vo=vo, types=table, defaults=tree.defaults)
-    return of_queue(element.queues[queue.queue], above, vo=vo, types=table)
+    """Every parameter of a node for a VO, by folded name: of (site, CE, queue), or with empty names of what is above.
+
+    Raises KeyError for a node that is not there.
+    """
+    return chain_of(tree, node, vo=vo, types=types or TypeTable())[-1]
+
+
+def chain_of(
+    tree: ResourceTree, node: tuple[str, str, str], *, vo: str, types: TypeTable
+) -> list[EffectiveParams]:
+    """The parameters of the site, of the CE and of the queue, as far as the names go. Raises KeyError."""
+    named, ce, queue = node
+    site = tree.sites[named]
+    found = [of_site(site, vo=vo, types=types)]
+    if ce:
+        element = site.ces[ce]
+        found.append(of_ce(element, found[-1], vo=vo, types=types, defaults=tree.defaults))
+        if queue:
+            found.append(of_queue(element.queues[queue], found[-1], vo=vo, types=types))
+    return found
 
 
 def of_site(site: Site, *, vo: str, types: TypeTable) -> EffectiveParams:

@@ -244,6 +244,7 @@ WELL_KNOWN: tuple[ParameterType, ...] = (
     ParameterType(name="MaxRAM", kind=Kind.NUMBER, unit="MB"),
     ParameterType(name="CPUTime", kind=Kind.NUMBER, unit="s"),
     ParameterType(name="maxCPUTime", kind=Kind.NUMBER, unit="min"),
+    ParameterType(name="WallTime", kind=Kind.NUMBER, unit="s"),
     ParameterType(name="CPUScalingFactor", kind=Kind.NUMBER),
     ParameterType(name="SI00", kind=Kind.NUMBER),
     ParameterType(name="NumberOfProcessors", kind=Kind.NUMBER),

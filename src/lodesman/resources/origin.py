@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -13,9 +13,7 @@ from lodesman.resources.inherit import (
     ACCESS,
     Effective,
     EffectiveParams,
-    of_ce,
-    of_queue,
-    of_site,
+    chain_of,
     type_defaults,
 )
 from lodesman.resources.kinds import TypeTable
@@ -79,31 +77,12 @@ def _nodes(tree: ResourceTree, path: str) -> Iterator[NodePath]:
                 yield NodePath(site.name, element.name, below[len(element.name) + 1 :])
 
 
-def params_of(
-    tree: ResourceTree, node: NodePath, *, vo: str = "", types: TypeTable
-) -> Mapping[str, Effective]:
-    """Every parameter of a node for a VO, by folded name. Raises KeyError for a node that is not there."""
-    return _chain(tree, node, vo, types)[-1]
-
-
-def _chain(tree: ResourceTree, node: NodePath, vo: str, types: TypeTable) -> list[EffectiveParams]:
-    """The parameters of the site, of the CE and of the queue, as far as the path goes."""
-    site = tree.sites[node.site]
-    found = [of_site(site, vo=vo, types=types)]
-    if node.ce:
-        element = site.ces[node.ce]
-        found.append(of_ce(element, found[-1], vo=vo, types=types, defaults=tree.defaults))
-        if node.queue:
-            found.append(of_queue(element.queues[node.queue], found[-1], vo=vo, types=types))
-    return found
-
-
 def origins(tree: ResourceTree, node: NodePath, *, vo: str = "", types: TypeTable) -> dict[str, Origin]:
     """Every parameter of a node for a VO with all that is said of it, by folded name.
 
     Raises KeyError for a node that is not there.
     """
-    chain = _chain(tree, node, vo, types)
+    chain = chain_of(tree, node, vo=vo, types=types)
     said: dict[str, list[Said]] = {}
     for level, holder, for_vo in _layers(tree, node, chain[0], vo=vo, types=types):
         for name, value in (holder.overlays.get(for_vo, {}) if for_vo else holder.params).items():

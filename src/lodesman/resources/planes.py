@@ -86,8 +86,13 @@ def changes(planes: Sequence[Plane], full: int) -> list[Change]:
 
 
 def bits(mask: int) -> Iterator[int]:
-    """The positions of the set bits, ascending."""
+    """The positions of the set bits, ascending. In portions: a step on a long mask copies all of it."""
+    base = 0
     while mask:
-        low = mask & -mask
-        yield low.bit_length() - 1
-        mask ^= low
+        part = mask & 0xFFFF_FFFF_FFFF_FFFF
+        while part:
+            low = part & -part
+            yield base + low.bit_length() - 1
+            part ^= low
+        mask >>= 64
+        base += 64

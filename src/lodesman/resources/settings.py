@@ -34,6 +34,7 @@ RULES: Mapping[str, Rule] = {
     for name, rule in {
         "CPUTime": Rule(unit="s"),
         "maxCPUTime": Rule(unit="min"),
+        "WallTime": Rule(unit="s"),
         "CPUScalingFactor": Rule(above=True),
         "SI00": Rule(),
         "MaxWaitingJobs": Rule(whole=True),
@@ -58,12 +59,13 @@ class QueueSettings:
     """A queue as director, backends and pilots see it; None is "not configured".
 
     `cpu_seconds` is the limit of the queue on its own machines; on the reference machine it is
-    `norm_cpu_seconds` = cpu_seconds x cpu_scaling_factor.
+    `norm_cpu_seconds` = cpu_seconds x cpu_scaling_factor. `wall_seconds`: after so long the batch system ends a pilot.
     """
 
     backend: str = ""
     cpu_seconds: Number | None = None
     cpu_scaling_factor: Number = 1
+    wall_seconds: int | None = None
     max_waiting_jobs: int | None = None
     max_total_jobs: int | None = None
     waiting_to_running_ratio: Number | None = None
@@ -78,6 +80,11 @@ class QueueSettings:
     def norm_cpu_seconds(self) -> int | None:
         """CPU time of the queue on the reference machine, rounded down."""
         return None if self.cpu_seconds is None else int(self.cpu_seconds * self.cpu_scaling_factor)
+
+    def life_seconds(self, habit: int = 0) -> int:
+        """How long a pilot lives there at most: `WallTime`, or the `habit` of all pilots if that is less; 0: no limit."""
+        limits = [seconds for seconds in (self.wall_seconds, habit) if seconds]
+        return min(limits, default=0)
 
 
 def check_type(declared: ParameterType) -> None:
@@ -116,6 +123,7 @@ def queue_settings(params: Mapping[str, Effective], types: TypeTable) -> QueueSe
         backend=reader.text("Backend") or reader.text("CEType"),
         cpu_seconds=reader.cpu_seconds(),
         cpu_scaling_factor=reader.scaling(),
+        wall_seconds=reader.wall_seconds(),
         max_waiting_jobs=reader.whole("MaxWaitingJobs"),
         max_total_jobs=reader.whole("MaxTotalJobs"),
         waiting_to_running_ratio=reader.number("WaitingToRunningRatio"),
@@ -164,6 +172,10 @@ class _Reader:
         seconds = self.number("CPUTime") or None
         minutes = self.number("maxCPUTime") or None
         return minutes * 60 if seconds is None and minutes is not None else seconds
+
+    def wall_seconds(self) -> int | None:
+        seconds = self.number("WallTime")
+        return max(1, int(seconds)) if seconds else None
 
     def scaling(self) -> Number:
         factor = self.number("CPUScalingFactor")

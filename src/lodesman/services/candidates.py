@@ -1,15 +1,20 @@
-"""The CE queues as the director's candidates: configuration, what their batch systems say, and our own pilots."""
+"""The CE queues as the director's candidates: configuration, what their batch systems say, and our own pilots.
+
+A queue may have other settings for each VO (overlays). What a pilot presents is its VO's; what holds for all pilots of the
+queue together (caps, slots) is the least that any VO is told there, of those to whom pilots may be sent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
 from lodesman.batch import Backend
 from lodesman.director import CandidateQueue, Observation, OwnPilots, QueueCaps, QueueId
-from lodesman.matching import QueueOffer, ResourceRequest
+from lodesman.matching import QueueOffer
 from lodesman.services.policy import Policy
+from lodesman.submission import BY_HAND, never_sent
 
 SLOTS = "slots"
 
@@ -40,42 +45,58 @@ class CandidateMaker:
 
     def make(self, vos: Iterable[str]) -> list[CandidateQueue]:
         """All queues that one of the VOs may use."""
-        templates: dict[QueueId, dict[str, ResourceRequest]] = {}
-        offers: dict[QueueId, tuple[str, QueueOffer]] = {}
+        by_queue: dict[QueueId, dict[str, QueueOffer]] = {}
         for vo in vos:
             for offer in self.policy.world(vo).offers:
-                queue_id = QueueId(*offer.queue)
-                templates.setdefault(queue_id, {})[vo] = offer.request
-                offers[queue_id] = vo, offer
-        return [self._candidate(queue_id, by_vo, *offers[queue_id]) for queue_id, by_vo in templates.items()]
+                by_queue.setdefault(QueueId(*offer.queue), {})[vo] = offer
+        return [self._candidate(queue, self._sent(offers) or offers) for queue, offers in by_queue.items()]
 
-    def one(self, vo: str, offer: QueueOffer) -> CandidateQueue:
-        """A single queue as a VO sees it."""
-        return self._candidate(QueueId(*offer.queue), {vo: offer.request}, vo, offer)
+    def one(self, vo: str, offer: QueueOffer, vos: Iterable[str]) -> CandidateQueue:
+        """A single queue as a VO sees it, with the limits that it shares with the other `vos`."""
+        offers = {vo: offer}
+        for other in vos:
+            found = self.policy.world(other).by_ordinal.get(offer.ordinal)
+            if found is not None and found.queue == offer.queue:
+                offers.setdefault(other, found)
+        sent = self._sent(offers)
+        return self._candidate(QueueId(*offer.queue), sent if vo in sent else {vo: offer})
 
-    def _candidate(
-        self, queue_id: QueueId, templates: dict[str, ResourceRequest], vo: str, offer: QueueOffer
-    ) -> CandidateQueue:
-        backend = self.backends.get(offer.backend)
-        load = backend.load((queue_id.site, queue_id.ce, queue_id.queue)) if backend else None
-        seen_at, source = (load.observed_at, offer.backend) if load else (self.now, "nobody")
-        waiting, running = (load.waiting, load.running) if load else (None, None)
+    def _sent(self, offers: Mapping[str, QueueOffer]) -> dict[str, QueueOffer]:
+        """The VOs to whom pilots may be sent: one that is told never to send any there shuts no queue to others."""
+        return {
+            vo: offer
+            for vo, offer in offers.items()
+            if offer.backend in self.backends and never_sent(offer, self.backends) is None
+        }
+
+    def _candidate(self, queue_id: QueueId, offers: Mapping[str, QueueOffer]) -> CandidateQueue:
+        names = sorted({offer.backend for offer in offers.values()})
+        loads = [self.backends[name].load(queue_id) for name in names if name in self.backends]
+        seen_at = min((load.observed_at for load in loads), default=self.now)
+        source = ", ".join(names) if loads else "nobody"
+        waiting, running = _sum(load.waiting for load in loads), _sum(load.running for load in loads)
         return CandidateQueue(
             queue_id=queue_id,
-            templates=templates,
+            templates={vo: offer.request for vo, offer in offers.items()},
             submission_pools=self.pools,
             load_waiting=Observation(value=waiting, observed_at=seen_at, source=source),
             load_running=Observation(value=running, observed_at=seen_at, source=source),
             own=self.own.get(queue_id, OwnQueue()).seen(seen_at),
-            caps=_caps(offer),
-            slots=self._slots(vo, offer),
-            closed="" if backend else f"there is no backend {offer.backend!r} here",
+            caps=_tightest({_caps(offer) for offer in offers.values()}),
+            slots=_least(self._slots(vo, offer) for vo, offer in offers.items()),
+            closed="" if loads else _no_backend(next(iter(offers.values()))),
         )
 
     def _slots(self, vo: str, offer: QueueOffer) -> int | None:
         """`Slots` of the queue; None if it tells none."""
         found = self.policy.world(vo).table.params(offer.queue).get(SLOTS)
         return found.value if found is not None and isinstance(found.value, int) else None
+
+
+def _no_backend(offer: QueueOffer) -> str:
+    if offer.backend == BY_HAND:
+        return "pilots there are started by hand"
+    return f"there is no backend {offer.backend!r} here"
 
 
 def _caps(offer: QueueOffer) -> QueueCaps:
@@ -85,6 +106,28 @@ def _caps(offer: QueueOffer) -> QueueCaps:
         max_total=_or(settings.max_total_jobs, default.max_total),
         waiting_to_running=float(settings.waiting_to_running_ratio or 0.0),
     )
+
+
+def _tightest(caps: Collection[QueueCaps]) -> QueueCaps:
+    """Each of the caps where it is least."""
+    if len(caps) == 1:
+        return next(iter(caps))
+    return QueueCaps(
+        max_waiting=_least(one.max_waiting for one in caps),
+        max_total=_least(one.max_total for one in caps),
+        waiting_to_running=min(one.waiting_to_running for one in caps),
+    )
+
+
+def _least(numbers: Iterable[int | None]) -> int | None:
+    return min((one for one in numbers if one is not None), default=None)
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    """None if one of them is unknown, or nobody told any."""
+    found = list(numbers)
+    known = [one for one in found if one is not None]
+    return sum(known) if known and len(known) == len(found) else None
 
 
 def _or(value: int | None, default: int | None) -> int | None:

@@ -1,8 +1,9 @@
 """What became of submitted pilots: asked of their batch systems; lost references are found again by stamp.
 
 Unknown is not gone: a pilot that its batch system does not list stays as it is until its lease or its age
-ends it (DESIGN rule 5). And each batch system is asked about its own pilots only: another one's silence about them, or
-its word about a pilot of its own with the same number, says nothing.
+ends it (DESIGN rule 5). One that lost its lease is cancelled until it is gone (`lost_pilots`). And each batch system is
+asked about its own pilots only: another one's silence about them, or its word about a pilot of its own with the same
+number, says nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import apsw
 from lodesman.batch import Backend, NativeState
 from lodesman.director import QueueId
 from lodesman.errors import LodesmanError
+from lodesman.services.lost_pilots import LostPilots
 from lodesman.services.policy import Policy
 from lodesman.store.pilots import PilotState
 
@@ -24,6 +26,7 @@ log = logging.getLogger(__name__)
 
 PILOTS = """SELECT id, stamp, state, native_id, created_at, joined_at, site, ce, queue, vo FROM pilot
 WHERE ended_at IS NULL"""
+STANDING = "SELECT state, joined_at FROM pilot WHERE id = ? AND ended_at IS NULL"
 LOST_AFTER_SECONDS = 60.0
 GIVEN_UP_SECONDS = 3_600.0
 SETTLE_SECONDS = 10.0
@@ -57,6 +60,7 @@ class Census:
         self._post = post
         self._told = told
         self._started = started
+        self._lost_pilots = LostPilots(db, backends)
         self._joined: set[int] = set()
         self._homes: dict[str, dict[QueueId, str]] = {}
         self._homes_of: Policy | None = None
@@ -70,7 +74,9 @@ class Census:
             by_home[self._home(row)].append(row)
         strays = by_home.pop("", [])
         ended = sum(self._ask_one(name, found, now) for name, found in by_home.items())
-        return ended + (self._ask_all(strays, now) if strays else 0)
+        ended += self._ask_all(strays, now) if strays else 0
+        self._lost_pilots.tick(now)
+        return ended
 
     def _home(self, row: Any) -> str:
         """The backend of a pilot's queue; '' if the queue is configured no more, or names a backend that is not here."""
@@ -150,11 +156,18 @@ class Census:
         for native_id, status in backend.status(list(asked)).items():
             if status.state is not NativeState.ENDED:
                 continue
-            row = asked[native_id]
-            state = PilotState.LOST if row[2] == "Running" else PilotState.ABORTED
             reason = status.detail or f"ended with exit code {status.exit_code}"
-            if row[5] is None:
-                self._told(QueueId(*row[6:9]), False, reason)
-            self._post("ended", {"pilot": row[0], "state": state.value, "reason": reason})
-            ended += 1
+            ended += self._end(asked[native_id], reason)
         return ended
+
+    def _end(self, row: Any, reason: str) -> bool:
+        """A pilot has ended; it may have joined, or left, while its batch system was asked."""
+        standing = self._db.execute(STANDING, (row[0],)).fetchone()
+        if standing is None:
+            return False
+        state, joined_at = standing
+        if joined_at is None:
+            self._told(QueueId(*row[6:9]), False, reason)
+        as_what = PilotState.LOST if state == "Running" else PilotState.ABORTED
+        self._post("ended", {"pilot": row[0], "state": as_what.value, "reason": reason})
+        return True

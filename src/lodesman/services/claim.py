@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+from lodesman.errors import Unauthorized
 from lodesman.services.live import Live
 from lodesman.services.sessions import Free, PilotSession
 from lodesman.store.fronts import OTHER_CLAIMS, Candidate
@@ -75,7 +76,9 @@ class Claim:
         self.since = 0.0
 
     def apply(self, tx: Transaction) -> Any:
-        """Claim, or park."""
+        """Claim, or park. Raises Unauthorized if the pilot has ended, which its session may not know yet."""
+        if self.pilot_id not in self.live.running:
+            raise Unauthorized("This pilot has ended.", pilot=self.pilot_id)
         # Nobody listens any more to what this pilot asked before: it must win no job.
         self.live.unpark_pilot(tx, self.pilot_id)
         before = self._asked_before(tx)

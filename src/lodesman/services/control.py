@@ -1,11 +1,12 @@
 """Kill, hold, release, reschedule and delete: of single jobs, slices and whole arrays.
 
-Range operations: rows are moved one by one, members without a row by holes, however many they are.
+Range operations: rows are moved one by one, members without a row by holes, however many they are. One command looks at
+so many rows at most, so that nobody waits for long behind it; what it left is for the next one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,12 +15,17 @@ from lodesman.errors import InvalidRequest, NotFound
 from lodesman.jobs.states import ACTIVE, JobState, may_move
 from lodesman.services.forgetting.forget import no_longer_known
 from lodesman.services.live import Live
-from lodesman.store import cohorts, jobs
+from lodesman.store import cohorts, jobs, submit_pools
 from lodesman.store.journal import Transaction
 
+# Blocks of ids never overlap: of those that begin before the range only the last can reach into it.
 SUBMISSIONS = """SELECT id, base, count, owner, grp, vo FROM submission
-WHERE base <= ? AND base + count > ? ORDER BY base"""
-LIVE_PILOT = "SELECT pilot_id FROM attempt WHERE id = ? AND ended_at IS NULL"
+WHERE base >= coalesce((SELECT max(base) FROM submission WHERE base <= ?1), 0) AND base <= ?2 AND base + count > ?1
+ORDER BY base"""
+# In one command: tens of milliseconds of the writer's time.
+MOST_ROWS = 1_000
+LIVE_ATTEMPT = "SELECT pilot_id, stop_reason FROM attempt WHERE id = ? AND ended_at IS NULL"
+SET_LAST_EVENT = "UPDATE job SET last_event = ? WHERE id = ?"
 
 TARGET = {
     "kill": JobState.KILLED,
@@ -37,31 +43,49 @@ MEMBER_FROM = {
     "delete": frozenset({"", "Held", "Killed"}),
 }
 
+MOST_EXAMPLES = 20
+Ranges = tuple[tuple[int, int], ...]
+
 
 @dataclass(slots=True)
 class Outcome:
-    """How many jobs an action changed, and which it did not, with the reason (the first few are named)."""
+    """How many jobs an action changed, and which it did not, with the reason (the first few are named).
+
+    `rest`: the ranges that were not looked at, since there was too much in one command.
+    """
 
     changed: int = 0
     refused: int = 0
     examples: list[dict[str, Any]] = field(default_factory=list)
+    rest: Ranges = ()
 
     def refuse(self, job_id: int, why: str, *, count: int = 1) -> None:
         """Count jobs that the action does not apply to."""
         self.refused += count
-        if len(self.examples) < 20:
+        if len(self.examples) < MOST_EXAMPLES:
             self.examples.append({"id": job_id, "reason": why})
+
+    def go_on(self, more: Outcome) -> None:
+        """What the command did that took the rest."""
+        self.changed += more.changed
+        self.refused += more.refused
+        self.examples += more.examples[: MOST_EXAMPLES - len(self.examples)]
+        self.rest = more.rest
 
 
 @dataclass(slots=True)
 class Control:
-    """Apply one action to inclusive ranges of job ids. `may` decides on (owner, group, vo)."""
+    """Apply one action to inclusive ranges of job ids. `may` decides on (owner, group, vo).
+
+    `goes_on`: the ranges are what another command left of them, the first one perhaps a part.
+    """
 
     live: Live
     action: str
-    ranges: tuple[tuple[int, int], ...]
+    ranges: Ranges
     reason: str
     may: Callable[[str, str, str], bool]
+    goes_on: bool = False
 
     def apply(self, tx: Transaction) -> Outcome:
         """Raises NotFound if a range holds no job that the caller may touch."""
@@ -70,32 +94,56 @@ class Control:
                 f"There is no action {self.action!r}.", hint=f"Use one of {', '.join(TARGET)}."
             )
         self.live.claims.write_cursors(tx)
-        targets = [(first, last, self._submissions(tx, first, last)) for first, last in self.ranges]
+        if not self.goes_on:
+            for ids in self.ranges:
+                self._need_some(tx, *ids)
         out = Outcome()
-        for first, last, submissions in targets:
+        room = MOST_ROWS
+        for at, (first, last) in enumerate(self.ranges):
             before = out.changed + out.refused
-            for submission in submissions:
-                self._in_submission(tx, out, submission, (first, last))
-            if out.changed + out.refused == before:
+            done, room = self._in_range(tx, out, (first, last), room)
+            if done < last:
+                out.rest = ((done + 1, last), *self.ranges[at + 1 :])
+                break
+            if out.changed + out.refused == before and (at or not self.goes_on):
                 out.refuse(first, "it was forgotten", count=last - first + 1)
         return out
 
-    def _submissions(self, tx: Transaction, first: int, last: int) -> list[Any]:
-        known = tx.read(SUBMISSIONS, (last, first))
-        found = [s for s in known if self.may(s[3], s[4], s[5])]
-        if not found and not known and last < self.live.ids.next_job:
+    def _need_some(self, tx: Transaction, first: int, last: int) -> None:
+        if next(self._submissions(tx, (first, last)), None) is not None:
+            return
+        if not tx.read(SUBMISSIONS, (first, last)) and last < self.live.ids.next_job:
             raise no_longer_known(first, last)
-        if not found:
-            name = f"job {first}" if first == last else f"job from {first} to {last}"
-            raise NotFound(f"There is no {name} that is yours.", first=first, last=last)
-        return found
+        name = f"job {first}" if first == last else f"job from {first} to {last}"
+        raise NotFound(f"There is no {name} that is yours.", first=first, last=last)
 
-    def _in_submission(self, tx: Transaction, out: Outcome, submission: Any, ids: tuple[int, int]) -> None:
-        number, base, count = submission[:3]
-        first, last = max(ids[0], base), min(ids[1], base + count - 1)
-        for row in jobs.rows_between(tx, first, last):
-            self._row(tx, out, row)
-        start, stop = first - base, last - base + 1
+    def _submissions(self, tx: Transaction, ids: tuple[int, int]) -> Iterator[tuple[int, int, int]]:
+        """The caller's in a range: (number, base, count). There may be many; few are looked at in one command."""
+        tx.flush()
+        return (s[:3] for s in tx.db.execute(SUBMISSIONS, ids) if self.may(s[3], s[4], s[5]))
+
+    def _in_range(self, tx: Transaction, out: Outcome, ids: tuple[int, int], room: int) -> tuple[int, int]:
+        """Returns up to which id all is done, and how many more rows may be looked at."""
+        for number, base, count in self._submissions(tx, ids):
+            first, last = max(ids[0], base), min(ids[1], base + count - 1)
+            if room <= 0:
+                return first - 1, room
+            rows = jobs.rows_between(tx, first, last, most=room)
+            room -= 1 + len(rows)
+            done = rows[-1].id if room < 0 else last
+            for row in rows:
+                self._row(tx, out, row)
+            self._members(tx, out, (number, base), (first, done))
+            if done < last:
+                return done, room
+        return ids[1], room
+
+    def _members(
+        self, tx: Transaction, out: Outcome, submission: tuple[int, int], ids: tuple[int, int]
+    ) -> None:
+        """Those of a submission that have no row."""
+        number, base = submission
+        start, stop = ids[0] - base, ids[1] - base + 1
         for cohort in cohorts.overlapping(tx, number, start, stop):
             found = cohorts.holes(tx, cohort.id, start, stop)
             for hole in found:
@@ -113,12 +161,19 @@ class Control:
         if row.state in ACTIVE:
             self._stop_attempt(tx, row)
             if new is JobState.WAITING:
-                return  # it goes back when its pilot says that the attempt has ended
+                return  # it goes back when its attempt has ended, however that ends (`report.end_attempt`)
         if row.state is JobState.WAITING:
             self.live.left(tx, row.tq_id, 1)
         jobs.move(tx, self.live.ids, row, new, reason=self.reason, by="user")
         if new is JobState.WAITING:
+            self._let_judge(tx, row.tq_id)
             self.live.came_back(tx, row.tq_id, row.id)
+
+    def _let_judge(self, tx: Transaction, tq_id: int) -> None:
+        """Jobs that had ended come back: whether their task queue is possible nobody asked while it was empty."""
+        empty = not self.live.matcher.index.waiting(tq_id) and tq_id not in self.live.held
+        if empty and self.action == "reschedule":
+            submit_pools.ask_for_pass(tx)
 
     def _refusal(self, tx: Transaction, row: jobs.JobRow) -> str:
         """Why the action does not apply to a row, '' if it does."""
@@ -126,17 +181,29 @@ class Control:
         held_back = self.action == "reschedule" and row.state is JobState.HELD
         if row.state is not only or held_back or not may_move(row.state, TARGET[self.action]):
             return self._waits(row.tq_id) if row.state is JobState.WAITING else f"it is {row.state}"
-        if row.state is JobState.KILLED and self.action == "reschedule" and self._live_pilots(tx, row):
-            # Between attempts at most one runs: the next may not begin before this one is gone.
+        return self._still_stopping(tx, row) if self.action == "reschedule" else ""
+
+    def _still_stopping(self, tx: Transaction, row: jobs.JobRow) -> str:
+        """Between attempts at most one runs: the next may not begin before this one is gone."""
+        if row.state is JobState.KILLED and tx.read(LIVE_ATTEMPT, (row.last_attempt,)):
             return "its last attempt is still being stopped; try again in a moment"
+        if row.state in ACTIVE and any(reason for _, reason in tx.read(LIVE_ATTEMPT, (row.last_attempt,))):
+            return "it is being stopped already, and goes back to its task queue then"
         return ""
 
     def _stop_attempt(self, tx: Transaction, row: jobs.JobRow) -> None:
-        for (pilot_id,) in self._live_pilots(tx, row):
-            self.live.order_kills(tx, pilot_id, [(row.id, row.attempt)], self.reason or self.action)
-
-    def _live_pilots(self, tx: Transaction, row: jobs.JobRow) -> list[tuple[int]]:
-        return tx.read(LIVE_PILOT, (row.last_attempt,))
+        """Order its pilot to stop a running job; that it will go back then is told in its events at once."""
+        reason = self.reason or self.action
+        if self.action == "reschedule":
+            reason = f"rescheduled: {self.reason}" if self.reason else "rescheduled"
+            data = {"attempt": row.attempt, "by": "user"} | ({"reason": self.reason} if self.reason else {})
+            event = jobs.add_event(tx, self.live.ids, row.id, "Rescheduled", previous=row.last_event, **data)
+            tx.later(SET_LAST_EVENT, (event, row.id))
+        assert row.last_attempt is not None  # noqa: S101 - it is active
+        for pilot_id, _ in tx.read(LIVE_ATTEMPT, (row.last_attempt,)):
+            self.live.order_stop(
+                tx, pilot_id, (row.id, row.attempt), attempt_id=row.last_attempt, reason=reason
+            )
 
     def _hole(
         self,
@@ -156,6 +223,7 @@ class Control:
         state = "Moved" if new is JobState.WAITING else new.value
         cohorts.change_hole(tx, cohort.id, hole, run=run, state=state, reason=self.reason)
         if new is JobState.WAITING:
+            self._let_judge(tx, cohort.tq_id)
             cohorts.new_run(tx, self.live.ids, cohort, run)
             self._runs_joined(tx, cohort.tq_id, run[1] - run[0])
         self._told(tx, out, cohort, run)

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import apsw
-import msgspec
 
 from lodesman.batch import Backend, CancelOutcome
 from lodesman.director import (
@@ -34,30 +33,39 @@ from lodesman.director import (
     succeeded,
     to_record,
 )
-from lodesman.matching import QueueOffer, ResourceRequest, director_weights
+from lodesman.errors import LodesmanError
+from lodesman.matching import director_weights
 from lodesman.services.candidates import CandidateMaker, own_queues
 from lodesman.services.known_queues import KnownQueues, Waiting
+from lodesman.services.launch import Offers
+from lodesman.services.lost_pilots import UNKNOWN_TIMES, cancel_by_stamp
 from lodesman.services.policy import Policy
-from lodesman.services.pool_map import KnownPools, PoolMap
+from lodesman.services.pool_map import KnownPools
+from lodesman.services.sessions import is_silent, presented_by
 from lodesman.store.engine import only_row
+from lodesman.store.journal import FAULTS
 
 log = logging.getLogger(__name__)
 
 PILOTS = """SELECT p.id, p.state, p.site, p.ce, p.queue, p.request, p.created_at, p.tq_id, p.drain, p.submitted_at,
+p.node, p.joined_at, p.last_seen,
 EXISTS (SELECT 1 FROM attempt a WHERE a.pilot_id = p.id AND a.ended_at IS NULL)
 FROM pilot p WHERE p.ended_at IS NULL"""
-NATIVE = """SELECT native_id, vo, site, ce, queue FROM pilot
-WHERE id = ? AND state = 'Submitted' AND native_id IS NOT NULL"""
+WAITS = "SELECT stamp, site, ce, queue FROM pilot WHERE id = ? AND state = 'Submitted'"
 RUNNING = "SELECT count(*) FROM attempt WHERE ended_at IS NULL"
 
-REQUEST = msgspec.json.Decoder(ResourceRequest)
+# An iteration without anything to decide is stored too, now and then: it says how fresh the last word is.
+EMPTY_SECONDS = 180.0
+GONE = frozenset({CancelOutcome.REMOVED, CancelOutcome.ENDED})
 
 Post = Callable[[str, Any], Any]
 
 
 @dataclass(slots=True)
 class Director:
-    """One director for all VOs: `tick` is one iteration. `pools` says how full the submission pools are."""
+    """One director for all VOs: `tick` is one iteration. `pools` says how full the submission pools are; `vos` are those
+    that the last iteration looked at.
+    """
 
     db: apsw.Connection
     policy: Policy
@@ -65,34 +73,50 @@ class Director:
     backends: Mapping[str, Backend]
     post: Post
     pools: Callable[[], dict[str, PoolState]]
-    launch: Callable[[Decision, Mapping[QueueId, QueueOffer]], None]
+    launch: Callable[[Decision, Offers], None]
     rng: random.Random
     suspects: Mapping[int, float] = field(default_factory=dict)
     breakers: dict[QueueId, Breaker] = field(default_factory=dict)
     buckets: dict[CeId, TokenBucket] = field(default_factory=dict)
+    vos: Sequence[str] = ()
+    _unknown: dict[int, int] = field(default_factory=dict)
     _answers: deque[tuple[QueueId, bool, str, float]] = field(default_factory=deque)
+    _stored_at: float | None = None
     _known: KnownQueues | None = None
     _pools: KnownPools | None = None
 
     def tick(self, now: float) -> int:
-        """One iteration; returns how many pilots were placed."""
+        """One iteration; returns how many pilots were placed.
+
+        What was decided is carried out as far as it can be: what one part meets with stops none of the others. Raises the
+        first such fault at the end.
+        """
         self._hear()
         self._known = self._known or KnownQueues(self.db)
         self._pools = self._pools or KnownPools(self.db)
         waiting, pool_map = self._known.look(), self._pools.look()
-        vos = sorted({key.vo for _, key, _ in waiting} | set(self.policy.config.vos))
-        snapshot = replace(self._snapshot(waiting, vos, now), table=self._known.table, serving=pool_map)
+        self.vos = sorted({key.vo for _, key, _ in waiting} | set(self.policy.config.vos))
+        snapshot = replace(self._snapshot(waiting, self.vos, now), table=self._known.table, serving=pool_map)
         decision = decide(snapshot, options=self.options, now=now, rng=self.rng)
         self.suspects = decision.excess.suspects
         self.breakers = dict(decision.breakers)
         self.buckets = dict(decision.buckets)
-        if decision.plan.rows or decision.excess.cancel:
-            self.post("iteration", {"plan": to_record(decision)})
-        if decision.excess.cancel:
-            self._cancel(decision.excess.cancel)
-        if decision.placement.placements:
-            self.launch(decision, self._offers_of(decision, vos, pool_map))
+        faults = []
+        for part in (self._store, self._launch, self._cancel):
+            try:
+                part(decision)
+            except (LodesmanError, *FAULTS) as fault:
+                log.exception("a part of an iteration failed", extra={"part": part.__name__})
+                faults.append(fault)
+        if faults:
+            raise faults[0]
         return decision.placement.placed
+
+    def _store(self, decision: Decision) -> None:
+        """Store what was decided, and now and then that nothing was."""
+        if decision.plan.rows or decision.excess.cancel or self._is_stale(decision.now):
+            self.post("iteration", {"plan": to_record(decision)})
+            self._stored_at = decision.now
 
     def _snapshot(self, waiting: Sequence[Waiting], vos: Sequence[str], now: float) -> Snapshot:
         """What there is, but for what is kept between iterations."""
@@ -106,7 +130,7 @@ class Director:
         )
         return Snapshot(
             demands=self._demands(waiting),
-            pilots=[_view(row) for row in rows],
+            pilots=[_view(row, now) for row in rows],
             queues=maker.make(vos),
             pools=self.pools(),
             running_jobs=only_row(self.db, RUNNING)[0],
@@ -115,36 +139,44 @@ class Director:
             buckets=self.buckets,
         )
 
-    def _offers(self, vos: Sequence[str]) -> dict[QueueId, QueueOffer]:
-        """The configuration of every queue that one of the VOs may use."""
-        return {QueueId(*offer.queue): offer for vo in vos for offer in self.policy.world(vo).offers}
+    def _launch(self, decision: Decision) -> None:
+        """Have the pilots submitted, each with the settings that its queue has for its VO."""
+        placements = decision.placement.placements
+        if placements:
+            vos = {one.identity.vo for one in placements}
+            offers = {(vo, QueueId(*one.queue)): one for vo in vos for one in self.policy.world(vo).offers}
+            self.launch(decision, offers)
 
-    def _offers_of(
-        self, decision: Decision, vos: Sequence[str], pool_map: PoolMap
-    ) -> dict[QueueId, QueueOffer]:
-        """The configuration of the queues that get pilots, with all the SubmitPools that they serve."""
-        offers = self._offers(vos)
-        return {
-            queue_id: replace(
-                offers[queue_id],
-                request=replace(offers[queue_id].request, submit_pools=pool_map.of_queue(queue_id)),
-            )
-            for queue_id in {one.queue_id for one in decision.placement.placements}
-        }
+    def _is_stale(self, now: float) -> bool:
+        """Whether the last stored iteration is so old (or of a clock that went back) that an empty one is stored."""
+        return self._stored_at is None or not 0.0 <= now - self._stored_at < EMPTY_SECONDS
 
-    def _cancel(self, pilot_ids: Sequence[int]) -> None:
-        """Take back waiting pilots that nobody needs; one that has started meanwhile is told to end instead."""
-        found = {pilot_id: self.db.execute(NATIVE, (pilot_id,)).fetchone() for pilot_id in pilot_ids}
-        rows = {pilot_id: row for pilot_id, row in found.items() if row is not None}
-        offers = self._offers(sorted({vo for _, vo, *_ in rows.values()}))
-        for pilot_id, (native_id, _, *queue) in rows.items():
-            offer = offers.get(QueueId(*queue))
-            backend = None if offer is None else self.backends.get(offer.backend)
-            if backend is None:
-                continue
-            outcome = backend.cancel([native_id])[native_id]
-            if outcome in (CancelOutcome.REMOVED, CancelOutcome.ENDED):
-                self.post("ended", {"pilot": pilot_id, "state": "Aborted", "reason": "not needed any more"})
+    def _cancel(self, decision: Decision) -> None:
+        """Take back waiting pilots; one that has started meanwhile is told to end instead.
+
+        Of one that waits too long and that no batch system knows, asked several times, nobody will hear any more: it
+        has ended. What waits too long speaks against its queue, so that not all that replaces it waits there too.
+        """
+        excess, before = decision.excess, self._unknown
+        self._unknown = {}
+        stamps = [stamp for stamp, _ in self._waiting(excess.cancel).values()]
+        outcomes = cancel_by_stamp(self.backends, stamps) if stamps else {}
+        # One that has joined while the batch systems were asked has not ended.
+        for pilot_id, (stamp, queue_id) in self._waiting(excess.cancel).items():
+            outcome = outcomes.get(stamp, CancelOutcome.FAILED)
+            too_old = pilot_id in excess.too_old
+            if too_old and outcome is CancelOutcome.UNKNOWN:
+                self._unknown[pilot_id] = before.get(pilot_id, 0) + 1
+            if outcome in GONE or self._unknown.get(pilot_id, 0) >= UNKNOWN_TIMES:
+                reason = "it waited longer than maxPilotWaitingHours" if too_old else "not needed any more"
+                self.post("ended", {"pilot": pilot_id, "state": "Aborted", "reason": reason})
+                if too_old:
+                    self.told(queue_id, accepted=False, reason=reason, now=decision.now)
+
+    def _waiting(self, numbers: Sequence[int]) -> dict[int, tuple[str, QueueId]]:
+        """Stamp and queue of those pilots that wait at their batch systems now."""
+        found = {number: self.db.execute(WAITS, (number,)).fetchone() for number in numbers}
+        return {number: (row[0], QueueId(*row[1:])) for number, row in found.items() if row is not None}
 
     def _demands(self, queues: Sequence[Waiting]) -> list[TaskQueueDemand]:
         shares = self.policy.shares()
@@ -175,14 +207,15 @@ class Director:
                 self.breakers[queue_id] = failed(breaker, now=now, rules=self.options.breaker, reason=reason)
 
 
-def _view(row: Sequence[Any]) -> PilotView:
-    """A pilot from a row of PILOTS. As at a claim, it serves the SubmitPools of its queue as they are now."""
-    number, state, site, ce, queue, text, created, tq_id, drain, submitted, busy = row
-    request = replace(REQUEST.decode(text), site=site, ce=ce, queue=queue, submit_pools=())
+def _view(row: Sequence[Any], now: float) -> PilotView:
+    """A pilot from a row of PILOTS, as it would claim now. It serves the SubmitPools of its queue as they are now."""
+    number, state, *place, text, created, tq_id, drain, submitted, node, joined, seen, busy = row
+    site, ce, queue = place
+    silent = state == "Running" and not drain and is_silent(seen, now)
     return PilotView(
         pilot_id=number,
-        standing=_standing(state, bool(drain), bool(busy)),
-        request=request,
+        standing=PilotStanding.SILENT if silent else _standing(state, bool(drain), bool(busy)),
+        request=presented_by(text, node, (site, ce, queue), joined_at=joined, now=now),
         submitted_at=submitted or created,
         tq_id=tq_id,
     )

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import apsw
-import msgspec
+from typing import Final
 
 from lodesman.store.journal import Transaction
 
-KEEP_ITERATIONS = 2_000
+KEEP_ITERATIONS: Final = 200
+# One iteration over 10,000 task queues is megabytes of text. The newest few are kept however large they are.
+KEEP_BYTES: Final = 64 << 20
+KEEP_ANYWAY: Final = 3
+INSERT = "INSERT INTO director_iteration (at, bytes, plan) VALUES (?, ?, ?)"
+SIZES = "SELECT id, bytes FROM director_iteration ORDER BY id DESC"
+FORGET = "DELETE FROM director_iteration WHERE id <= ?"
 
 
 @dataclass(slots=True)
 class StoreIteration:
-    """Append one iteration (JSON); the oldest are dropped."""
+    """Append one iteration (JSON); the oldest are dropped when they are too many or too large together."""
 
     plan: str
 
     def apply(self, tx: Transaction) -> int:
         """Returns the number of the iteration."""
-        tx.write("INSERT INTO director_iteration (at, plan) VALUES (?, ?)", (tx.now, self.plan))
+        tx.write(INSERT, (tx.now, len(self.plan.encode()), self.plan))
         number = tx.db.last_insert_rowid()
-        tx.later("DELETE FROM director_iteration WHERE id <= ?", (number - KEEP_ITERATIONS,))
+        size = 0
+        for kept, (one, plan_bytes) in enumerate(tx.read(SIZES)):
+            size += plan_bytes
+            if kept >= KEEP_ITERATIONS or (size > KEEP_BYTES and kept >= KEEP_ANYWAY):
+                tx.write(FORGET, (one,))
+                break
         return number
-
-
-def last_iteration(db: apsw.Connection) -> tuple[float, dict[str, object]] | None:
-    """When the director last decided, and what."""
-    row = db.execute("SELECT at, plan FROM director_iteration ORDER BY id DESC LIMIT 1").fetchone()
-    return None if row is None else (row[0], msgspec.json.decode(row[1]))

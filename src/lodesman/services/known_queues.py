@@ -1,7 +1,7 @@
 """The task queues with waiting jobs, kept between iterations of the director: read once, then only what changed.
 
-A task queue never changes its key and its id is never given out again, so only those that come have to be read,
-and only those that come or go change the table.
+An id is never given out again, and keys change only when declared types do, which is counted: so only those that come
+have to be read, and only those that come or go change the table.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import msgspec
 from lodesman.matching import ResourceRequest, TaskQueueKey, key_from_json
 from lodesman.matching.tables import KeyTable
 from lodesman.services.survey import ALL, Field, Survey
+from lodesman.store.engine import only_row
 
+REKEYED = "SELECT rekeyed FROM submit_pool_state"
 WAITING = "SELECT tq_id, waiting FROM queue_waiting WHERE waiting > 0"
 KEYS = "SELECT id, key FROM task_queue WHERE id IN (SELECT value FROM json_each(?))"
 
@@ -31,18 +33,23 @@ class KnownQueues:
         self._db = db
         self._keys: dict[int, TaskQueueKey] = {}
         self._waiting: Mapping[int, int] = {}
+        self._rekeyed: int | None = None
         self._changing = Lock()
         self.table = KeyTable()
 
     def look(self) -> list[Waiting]:
         """(id, key, waiting) of every task queue with waiting jobs now, by id."""
-        waiting: dict[int, int] = dict(self._db.execute(WAITING))
-        come = sorted(waiting.keys() - self._keys.keys())
-        text = msgspec.json.encode(come).decode()
-        rows = self._db.execute(KEYS, (text,)) if come else ()
+        with self._db:  # one moment: a task queue may be joined to another between two
+            rekeyed: int = only_row(self._db, REKEYED)[0]
+            waiting: dict[int, int] = dict(self._db.execute(WAITING))
+            known = self._keys.keys() if rekeyed == self._rekeyed else set[int]()
+            come = sorted(waiting.keys() - known)
+            text = msgspec.json.encode(come).decode()
+            rows = list(self._db.execute(KEYS, (text,))) if come else []
         keys = {tq_id: key_from_json(key) for tq_id, key in rows}
         with self._changing:
-            for tq_id in self._keys.keys() - waiting.keys():
+            self._rekeyed = rekeyed
+            for tq_id in self._keys.keys() - (waiting.keys() & known):
                 del self._keys[tq_id]
                 self.table.drop(tq_id)
             for tq_id, key in keys.items():

@@ -22,10 +22,13 @@ from lodesman.director import Decision, DirectorOptions, Placement, PoolState, Q
 from lodesman.errors import LodesmanError
 from lodesman.matching import ANY, QueueOffer, key_to_json
 from lodesman.services.pilots import hash_token
+from lodesman.store.journal import FAULTS
 
 log = logging.getLogger(__name__)
 
 Post = Callable[[str, Any], Any]
+# What is configured of a queue, as each VO sees it.
+Offers = Mapping[tuple[str, QueueId], QueueOffer]
 
 # Pilots that are stored and submitted together: what is said of them must fit into one request to the server.
 MOST_BYTES = 4 << 20
@@ -36,7 +39,7 @@ QUEUES_AT_ONCE = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PilotHabits:
-    """What every pilot is told (seconds); `command` starts it."""
+    """What every pilot is told (seconds); `command` starts it. `life_seconds`: at most, 0 for no such limit."""
 
     servers: tuple[str, ...]
     command: tuple[str, ...]
@@ -102,11 +105,14 @@ class SubmissionPools:
                 for name, p in self._pools.items()
             }
 
-    def launch(self, decision: Decision, offers: Mapping[QueueId, QueueOffer]) -> None:
-        """Store the pilots of a decision and hand them to their pools."""
+    def launch(self, decision: Decision, offers: Offers) -> None:
+        """Store the pilots of a decision and hand them to their pools, with the settings that their VO has there."""
         served = self._served(list({one.queue_id: None for one in decision.placement.placements}))
         for placement in decision.placement.placements:
-            offer = offers[placement.queue_id]
+            offer = offers.get((placement.identity.vo, placement.queue_id))
+            if offer is None:
+                log.warning("a queue is configured no more", extra={"queue": str(placement.queue_id)})
+                continue
             for copies in self._prepare(placement, offer, served.get(placement.queue_id, {})):
                 self._hand_over(placement, offer, copies)
 
@@ -115,7 +121,10 @@ class SubmissionPools:
             pool = self._pools.get(placement.pool)
             if pool is not None:
                 pool.queued += 1
-                pool.threads.submit(self._submit, pool, placement, offer, copies)
+                try:
+                    pool.threads.submit(self._submit, pool, placement, offer, copies)
+                except RuntimeError:  # no thread could be started: the next one that can be does it
+                    log.exception("a submission waits for a thread", extra={"pool": placement.pool})
         if pool is None:  # the configuration has changed since the decision
             reason = f"there is no submission pool {placement.pool!r} any more"
             self._post("submitted", {copy.stamp: (None, reason) for copy in copies})
@@ -164,9 +173,9 @@ class SubmissionPools:
     def _pilot_file(self, stamp: str, join: str, queue: QueueId, offer: QueueOffer) -> dict[str, Any]:
         habits = self._habits
         options = {
-            "cores": offer.settings.processors or 0,
+            "cores": offer.request.cores,
             "memory_mb": offer.settings.memory_mb or 0,
-            "life_seconds": habits.life_seconds,
+            "life_seconds": offer.settings.life_seconds(habits.life_seconds),
             "cpu_scaling_factor": float(offer.settings.cpu_scaling_factor),
             "idle_s": habits.idle_seconds,
             "heartbeat_s": habits.heartbeat_seconds,
@@ -187,8 +196,9 @@ class SubmissionPools:
             spec = PilotSpec(
                 queue=(placement.queue_id.site, placement.queue_id.ce, placement.queue_id.queue),
                 command=self._habits.command,
-                cores=offer.settings.processors or 1,
+                cores=offer.request.cores,
                 memory_mb=offer.settings.memory_mb or 0,
+                wall_seconds=offer.settings.wall_seconds or 0,
             )
             done = backend.submit(spec, copies)
             outcome: dict[str, tuple[str | None, str]] = {
@@ -203,6 +213,9 @@ class SubmissionPools:
             # Not known whether it was submitted: the pilots stay Prepared and the census finds them.
             log.warning("a submission failed: %s", fault, extra={"queue": str(placement.queue_id)})
             self._told(placement.queue_id, False, fault.message)
+        except FAULTS as fault:  # nobody reads the future
+            log.exception("a submission failed", extra={"queue": str(placement.queue_id)})
+            self._told(placement.queue_id, False, f"{type(fault).__name__}: {fault}")
         finally:
             with self._lock:
                 pool.running -= 1

@@ -15,6 +15,7 @@ import apsw
 
 from lodesman.matching import Matcher, Parked, ResourceRequest, TaskQueueKey, key_to_json
 from lodesman.services.pool_map import Place, PoolMap
+from lodesman.services.sessions import Known
 from lodesman.store import submit_pools, task_queues
 from lodesman.store.claim_log import ClaimLog, replay
 from lodesman.store.engine import only_row
@@ -26,8 +27,15 @@ log = logging.getLogger(__name__)
 
 FEW_GROUPS = 4
 SHARE_SAMPLE = 64
+# As `sessions.load_sessions` reads them.
+RUNNING = "SELECT id FROM pilot WHERE state = 'Running' AND ended_at IS NULL"
 # The limit of the index that keeps task queues apart which no configured queue can run.
 IMPOSSIBLE = "impossible"
+ORDERS = """SELECT pilot_id, job_id, number, stop_reason FROM attempt INDEXED BY attempt_live
+WHERE ended_at IS NULL AND stop_reason IS NOT NULL"""
+STORE_ORDER = "UPDATE attempt SET stop_reason = ? WHERE id = ?"
+
+Attempt = tuple[int, int]
 
 
 class Ticket(Hashable, Protocol):
@@ -61,10 +69,16 @@ class Live:
         self.held = task_queues.load_holds(db)
         self.parked = Parked(self.matcher.index, self.pools.serves)
         self.rng = rng
-        # (job, attempt) -> reason: live attempts whose payload the pilot must stop.
-        self.kill_orders: dict[int, dict[tuple[int, int], str]] = {}
+        # Pilots that have joined and not ended: nobody else is given a job.
+        self.running: set[int] = {pilot_id for (pilot_id,) in db.execute(RUNNING)}
+        # pilot -> (job, attempt) -> reason: live attempts whose payload the pilot must stop.
+        self.kill_orders: dict[int, dict[Attempt, str]] = {}
+        for pilot_id, job_id, number, reason in db.execute(ORDERS):
+            self.kill_orders.setdefault(pilot_id, {})[job_id, number] = reason
         # pilot -> (claim token, what it was answered), so that a lost answer can be asked for again.
         self.last_claims: dict[int, tuple[str, object]] = {}
+        # What a queue offers a VO, by the configuration; None until somebody says.
+        self.offers: Callable[[str, Place], Known | None] | None = None
         self._tickets: dict[int, Ticket] = {}
         self._observed = 0
         # task queues that got jobs in this batch, for requests that wait
@@ -170,14 +184,44 @@ class Live:
         self.fronts.joined(tq_id, candidate)
         tx.undo.append(partial(self.fronts.forget, tq_id))
 
-    def order_kills(
-        self, tx: Transaction, pilot_id: int, attempts: Iterable[tuple[int, int]], why: str
+    def order_stop(
+        self, tx: Transaction, pilot_id: int, attempt: Attempt, *, attempt_id: int, reason: str
     ) -> None:
-        """Tell a pilot, at its next word, to stop these attempts."""
+        """Tell a pilot, at its next words, to stop a live attempt. The order is stored: a restart does not lose it."""
+        self._order(tx, pilot_id, attempt, reason)
+        tx.later(STORE_ORDER, (reason, attempt_id))
+
+    def stopped(self, tx: Transaction, pilot_id: int, attempt: Attempt) -> str | None:
+        """A live attempt has ended: the reason of the order to stop it, None if there was none."""
+        orders = self.kill_orders.get(pilot_id)
+        if not orders or attempt not in orders:
+            return None
+        reason = orders[attempt]
+        self._order(tx, pilot_id, attempt, None)
+        return reason
+
+    def joined_pilot(self, tx: Transaction, pilot_id: int) -> None:
+        """A pilot is there: from now on it may claim."""
+        if pilot_id not in self.running:
+            self.running.add(pilot_id)
+            tx.undo.append(partial(self.running.discard, pilot_id))
+
+    def forget_pilot(self, tx: Transaction, pilot_id: int) -> None:
+        """A pilot has ended with all its attempts: it may claim no more, there is nothing to order or to repeat."""
+        if pilot_id in self.running:
+            self.running.discard(pilot_id)
+            tx.undo.append(partial(self.running.add, pilot_id))
+        tx.afterwards.append(partial(self._forget_pilot, pilot_id))
+
+    def _forget_pilot(self, pilot_id: int) -> None:
+        self.kill_orders.pop(pilot_id, None)
+        self.last_claims.pop(pilot_id, None)
+
+    def _order(self, tx: Transaction, pilot_id: int, attempt: Attempt, reason: str | None) -> None:
+        """Put an order, or take it away (None)."""
         orders = self.kill_orders.setdefault(pilot_id, {})
-        for attempt in attempts:
-            orders[attempt] = why
-            tx.undo.append(partial(orders.pop, attempt, None))
+        tx.undo.append(partial(_put, orders, attempt, orders.get(attempt)))
+        _put(orders, attempt, reason)
 
     def park(self, tx: Transaction, ticket: Ticket) -> None:
         """Let a request wait; a pilot has one at a time."""
@@ -208,6 +252,16 @@ class Live:
         if ticket is not None:
             ticket.look_up_pools()
         return ticket
+
+    def present_anew(self, pilot_ids: Iterable[int]) -> list[Ticket]:
+        """These pilots offer something else than before: those that wait do so by that; longest waiting first."""
+        self.pools.version += 1  # claims on their way, too, look again at what they present
+        found = [ticket for number in pilot_ids if (ticket := self._tickets.get(number)) is not None]
+        for ticket in found:
+            self._leave(ticket)
+            ticket.look_up_pools()
+            self._enter(ticket)
+        return sorted(found, key=lambda ticket: ticket.since)
 
     def _enter(self, ticket: Ticket) -> None:
         self._tickets[ticket.pilot_id] = ticket
@@ -281,19 +335,20 @@ class Live:
         return index.waiting(tq_id)
 
     def release(self, tx: Transaction, tq_id: int, reason: str) -> int:
-        """A queue can run the task queue again; returns how many jobs wait in it now."""
-        held = self.held.pop(tq_id, None)
-        if held is None:
-            return 0
+        """A queue can run the task queue again; returns how many jobs wait in it now.
+
+        Without a `reason` only because it was empty: if jobs have joined it since, the next pass judges it anew.
+        """
         index = self.matcher.index
-        tx.undo.append(partial(self._hold_again, tq_id, held))
         jobs = index.waiting(tq_id)
+        if tq_id not in self.held or (jobs and not reason):
+            return 0
+        tx.undo.append(partial(self._hold_again, tq_id, self.held.pop(tq_id)))
         task_queues.release(tx, self.ids.event() if jobs else None, tq_id, reason)
+        if index.has(tq_id):
+            index.unblock(tq_id, IMPOSSIBLE)
         if jobs:
-            index.unblock(tq_id, IMPOSSIBLE)
             self.filled[tq_id] = self.filled.get(tq_id, 0) + jobs
-        elif index.has(tq_id):
-            index.unblock(tq_id, IMPOSSIBLE)
         return jobs
 
     def _unhold(self, tq_id: int) -> None:
@@ -305,3 +360,10 @@ class Live:
         self.held[tq_id] = reason
         if self.matcher.index.has(tq_id):
             self.matcher.index.block(tq_id, IMPOSSIBLE)
+
+
+def _put(orders: dict[Attempt, str], attempt: Attempt, reason: str | None) -> None:
+    if reason is None:
+        orders.pop(attempt, None)
+    else:
+        orders[attempt] = reason

@@ -16,10 +16,10 @@ from lodesman.resources import (
     ResourceTree,
     Source,
     access_refusal,
+    effective_params,
     find_nodes,
     fold,
     origins,
-    params_of,
     queue_settings,
 )
 
@@ -102,7 +102,7 @@ def _children(tree: ResourceTree, node: NodePath) -> Iterator[NodePath]:
 def _below(config: ResourceConfig, node: NodePath, vo: str) -> Row:
     found = origins(config.tree, node, vo=vo, types=config.types)
     above = NodePath(node.site, node.ce if node.queue else "")
-    inherited = params_of(config.tree, above, vo=vo, types=config.types)
+    inherited = effective_params(config.tree, above, vo=vo, types=config.types)
     own = [one for folded, one in found.items() if one.said and inherited.get(folded) != one.effective]
     params = {folded: one.effective for folded, one in found.items()}
     return {

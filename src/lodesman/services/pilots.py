@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import secrets
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,10 +14,17 @@ import msgspec
 from lodesman.errors import Conflict, Unauthorized
 from lodesman.services.live import Live
 from lodesman.services.report import end_all_attempts
+from lodesman.services.sessions import part_of
 from lodesman.store import pilots
 from lodesman.store.journal import Transaction
-from lodesman.store.pilots import PilotState
+from lodesman.store.pilots import PILOT_ENDED, PilotState
 
+log = logging.getLogger(__name__)
+
+# How long a pilot that was lost may still hand in what it had: seconds.
+LATE_SECONDS = 7 * 86_400.0
+FORGET_TOKENS = "DELETE FROM token WHERE pilot_id = ? AND kind != ?"
+LAST_WORDS = "UPDATE token SET expires_at = ? WHERE pilot_id = ? AND kind = 'pilot'"
 INSERT_TOKEN = """INSERT INTO token (hash, kind, account, pilot_id, created_at, expires_at, nonce)
 VALUES (?,?,?,?,?,?,?)"""
 FIND_JOIN = (
@@ -76,11 +84,14 @@ class PreparePilots:
         for pilot in self.new:
             number = self.live.ids.pilot()
             numbers.append(number)
+            place = pilot.site, pilot.ce, pilot.queue
+            # As its queue is now: whoever sent it may not know yet.
+            known = None if self.live.offers is None else self.live.offers(pilot.vo, place)
+            request = pilot.request if known is None else {**pilot.request, **part_of(known)}
             tx.later(
                 pilots.INSERT_PILOT,
                 (number, pilot.stamp, pilot.vo, pilot.owner, pilot.group, pilot.pilot_type, pilot.submission_pool,
-                 pilot.tq_id, pilot.site, pilot.ce, pilot.queue, pilot.requirements,
-                 msgspec.json.encode(pilot.request).decode(), tx.now),
+                 pilot.tq_id, *place, pilot.requirements, msgspec.json.encode(request).decode(), tx.now),
             )  # fmt: skip
             tx.later(
                 INSERT_TOKEN, (pilot.join_hash, "join", "", number, tx.now, tx.now + pilot.join_seconds, "")
@@ -90,18 +101,22 @@ class PreparePilots:
 
 @dataclass(slots=True)
 class PilotSubmitted:
-    """The batch system's answers: stamp -> native id, or None with the reason of a refusal."""
+    """The batch system's answers: stamp -> native id, or None with the reason of a refusal.
+
+    A refusal ends only a pilot of which nothing else was heard: a submission that took too long is taken for refused,
+    and its pilot may be there all the same.
+    """
 
     live: Live
     outcome: dict[str, tuple[str | None, str]]
 
     def apply(self, tx: Transaction) -> int:
-        """Store references; refused pilots are Aborted. Returns how many were accepted."""
+        """Store references; pilots that were refused are Aborted. Returns how many were accepted."""
         accepted = 0
         for stamp, (native_id, reason) in self.outcome.items():
             row = pilots.need_pilot(tx, stamp=stamp)
             if native_id is None:
-                pilots.set_state(tx, row, PilotState.ABORTED, reason)
+                self._refused(tx, row, reason)
                 continue
             accepted += 1
             tx.write(
@@ -109,6 +124,14 @@ class PilotSubmitted:
             )
             pilots.set_state(tx, row, PilotState.SUBMITTED)
         return accepted
+
+    def _refused(self, tx: Transaction, row: pilots.PilotRow, reason: str) -> None:
+        if row.state is PilotState.PREPARED:
+            EndPilot(self.live, row.id, PilotState.ABORTED, reason).apply(tx)
+            return
+        log.warning(
+            "a pilot was refused that is known already", extra={"stamp": row.stamp, "state": row.state.value}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +189,8 @@ class Join:
             "UPDATE pilot SET joined_at = ?, last_seen = ?, node = ? WHERE id = ?",
             (tx.now, tx.now, msgspec.json.encode(self.node).decode(), pilot_id),
         )
-        return Joined(self._placed(tx, row), token, self.node)
+        self.live.joined_pilot(tx, pilot_id)
+        return Joined(self._placed(tx, replace(row, joined_at=tx.now)), token, self.node)
 
     def _placed(self, tx: Transaction, row: pilots.PilotRow) -> pilots.PilotRow:
         if self.settled is None or (row.site and row.ce and row.queue):
@@ -178,7 +202,12 @@ class Join:
 
 @dataclass(slots=True)
 class EndPilot:
-    """A pilot is gone: it left, its batch system says so, or its lease ended. Its live attempts go back."""
+    """A pilot is gone: it left, its batch system says so, or its lease ended. Its live attempts go back.
+
+    One that was lost with attempts may be alive behind a broken network: its token stays good for a while, for the
+    results of these attempts (`report.TakeReports`, `sandboxes.check_attempt`) and nothing else. One that had ended
+    before stays as it ended; what it should have left behind then is looked for once more.
+    """
 
     live: Live
     pilot_id: int
@@ -187,13 +216,18 @@ class EndPilot:
     cause: str = "pilot-lost"
 
     def apply(self, tx: Transaction) -> int:
-        """Returns how many attempts were ended; nothing if the pilot had ended before."""
+        """Returns how many attempts were ended."""
         row = pilots.need_pilot(tx, pilot_id=self.pilot_id)
-        if not pilots.set_state(tx, row, self.state, self.reason):
+        before = row.state in PILOT_ENDED
+        if not before and not pilots.set_state(tx, row, self.state, self.reason):
             return 0
-        tx.write("DELETE FROM token WHERE pilot_id = ?", (self.pilot_id,))
         self.live.unpark_pilot(tx, self.pilot_id)
-        return end_all_attempts(self.live, tx, self.pilot_id, self.cause)
+        ended = end_all_attempts(self.live, tx, self.pilot_id, self.cause)
+        lost = (row.state if before else self.state) is PilotState.LOST
+        tx.write(FORGET_TOKENS, (self.pilot_id, "pilot" if lost and (before or ended) else ""))
+        if ended:
+            tx.write(LAST_WORDS, (tx.now + LATE_SECONDS, self.pilot_id))
+        return ended
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 
 from lodesman.errors import Forbidden, InvalidJob
@@ -10,6 +11,7 @@ from lodesman.matching import GroupShare, TaskQueueKey, offers_of
 from lodesman.matching.shares import DEFAULT_SHARE
 from lodesman.resources import GroupConfig, QueueId, QueueTable, ResourceConfig
 from lodesman.services.accounts import Principal
+from lodesman.services.pool_map import Place
 from lodesman.submission import World
 
 VERDICTS_KEPT = 100_000
@@ -19,31 +21,53 @@ VERDICTS_KEPT = 100_000
 class Policy:
     """Resources, groups and shares. `verdicts` remembers per key whether it is possible ('' = yes).
 
-    `add_eligible_sites`: descriptions of jobs with Requirements name the sites that fulfil them. `digest`: equal
-    for equal resources, in every process.
+    `add_eligible_sites`: descriptions of jobs with Requirements name the sites that fulfil them. `loaded_at`: when the
+    configuration was taken in, UNIX seconds. `inhabited` tells where live pilots are that take jobs: it is asked about
+    queues to which none is ever sent. `submission_pools`: the names of the director's pools, None if nobody told.
+    `life_seconds`: how long pilots live at most, 0 for no such limit.
+    `digest`: equal for equal resources and pools, in every process.
     """
 
     config: ResourceConfig
     add_eligible_sites: bool = False
+    submission_pools: frozenset[str] | None = None
+    life_seconds: int = 0
+    loaded_at: float | None = None
+    inhabited: Callable[[], Container[Place]] = frozenset
     worlds: dict[str, World] = field(default_factory=dict)
     verdicts: dict[TaskQueueKey, str] = field(default_factory=dict)
     digest: str = field(init=False)
+    _seen: dict[str, Container[Place]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        resources = repr((self.config.types.all(), self.config.tree))
+        pools = None if self.submission_pools is None else sorted(self.submission_pools)
+        resources = repr((self.config.types.all(), self.config.tree, pools))
         self.digest = hashlib.sha256(resources.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def world(self, vo: str) -> World:
-        """The world of one VO, made at its first use."""
+        """The world of one VO, made at its first use; anew when pilots came or went where none is ever sent."""
         known = self.worlds.get(vo)
         if known is None:
             table = QueueTable(self.config, vo)
-            offers = offers_of(table, vo)
+            offers = offers_of(table, vo, life_seconds=self.life_seconds)
             sites = frozenset(offer.queue.site for offer in offers)
-            known = self.worlds[vo] = World(
-                vo=vo, offers=offers, table=table, types=self.config.types, sites=sites
-            )
-        return known
+            found = World(
+                vo=vo, offers=offers, table=table, types=self.config.types, sites=sites,
+                pools=self.submission_pools,
+            )  # fmt: skip
+            known = self.worlds[vo] = found
+        return self._seeing(known) if known.never_sent else known
+
+    def _seeing(self, world: World) -> World:
+        """The world as it is with the pilots that live now."""
+        places = self.inhabited()
+        if self._seen.get(world.vo) is places:
+            return world
+        now = world.seeing(places)
+        if now is not world:
+            self.worlds[world.vo], self.verdicts = now, {}
+        self._seen[world.vo] = places
+        return now
 
     def shares(self) -> dict[str, GroupShare]:
         """Shares and habits of all configured groups."""

@@ -19,29 +19,31 @@ from lodesman.jobs import (
     JobSpec,
     Notice,
     ParametricMembers,
-    Template,
     cohorts,
+    input_names,
+    locate,
     members_to_json,
     needs_expansion,
     read_description,
     read_job,
     read_jobs,
     spec_to_json,
-    write_description,
 )
+from lodesman.resources import GroupConfig
 from lodesman.services.accounts import Principal
 from lodesman.services.payloads import payload
 from lodesman.services.policy import VERDICTS_KEPT, Policy
 from lodesman.services.sandboxes import uploaded_size
 from lodesman.services.submit import NewPool, PreparedCohort, PreparedSubmission
-from lodesman.submission import Draft, Obstacles, World, eligible_sites, find_obstacles, optimize
+from lodesman.submission import Draft, Obstacles, World, find_obstacles, optimize
 
-MOST_VARYING_INPUTS = 10_000
 FEW_RUNS = 5
 Form = Literal["jdl", "cfg", "json"]
 Positions = Mapping[str, tuple[int, int]] | None
 Runs = tuple[tuple[int, int], ...]
 ENCODER = msgspec.json.Encoder()
+# What stands in the way at a queue -> the attribute of a job that would have to change.
+OF_JOBS = {"RequiredTag": "Tag"}
 # The fields of a spec that decide its task queue, but for the Requirements.
 KEY_VALUES = attrgetter(
     *("job_class", "variant", "project", "job_type", "user_priority", "sites", "banned_sites", "grid_ces"),
@@ -72,7 +74,7 @@ class _Preparation:
         self.db = db
         self.notices: list[Notice] = []
         self.pools: dict[str, NewPool] = {}
-        self.sites: set[str] = set()
+        self.odd: dict[str, Mapping[str, Any]] = {}
         self.group = ""
         self._uploads: dict[str, tuple[str, int]] = {}
         self._world: World | None = None
@@ -81,14 +83,23 @@ class _Preparation:
     def world(self, group: str) -> World:
         """The world of the submission's VO; all its jobs have one group."""
         if self._world is None:
-            found = self.policy.group_of(self.who, self.body.group or group)
-            self.group = found.name
+            self.group = self._group(group).name
             self._world = self.policy.world(self.who.vo)
         elif group and not self.body.group and group != self.group:
             raise InvalidJob(
-                f"OwnerGroup {group}: the jobs of one submission have one group.", attribute="OwnerGroup"
+                f"OwnerGroup {group}: the jobs of one submission have one group.",
+                hint=f"Give {self.group} as all others, or submit it apart.",
+                attribute="OwnerGroup",
             )
         return self._world
+
+    def _group(self, wanted: str) -> GroupConfig:
+        try:
+            return self.policy.group_of(self.who, self.body.group or wanted)
+        except LodesmanError as wrong:
+            if wanted and not self.body.group:
+                wrong.data = {**wrong.data, "attribute": "OwnerGroup"}
+            raise
 
     def cohorts_of(
         self, description: Description, offset: int, positions: Positions = None
@@ -96,6 +107,7 @@ class _Preparation:
         """The cohorts of one description whose first member has index `offset` in the submission."""
         if description.warnings:
             self.notices.extend(description.warnings)
+            self.odd[str(offset)] = description.record
         world = self.world(description.group)
         for cohort in cohorts(description, positions=positions):
             draft = self._optimized(cohort.spec, world)
@@ -103,9 +115,7 @@ class _Preparation:
             if draft.never and not self.body.hold_if_impossible:
                 found = find_obstacles(draft.key, cohort.spec.requirements, world)
                 raise _refusal(draft.never, cohort.runs, description.members, found)
-            sites = eligible_sites(draft, world) if self.policy.add_eligible_sites else ()
-            self.sites.update(sites)
-            template, expand = self._stored(cohort.spec, description.members, sites)
+            template, expand = self._stored(cohort.spec, description.members, cohort.runs)
             yield PreparedCohort(
                 key=draft.key,
                 template=template,
@@ -126,7 +136,8 @@ class _Preparation:
 
     def _optimize(self, spec: JobSpec, world: World) -> Draft:
         """Optimize; the verdict on a key that was judged before in this configuration is remembered."""
-        draft = Draft(spec=spec, owner=self.who.name, group=self.group, vo=self.who.vo)
+        hold = self.body.hold_if_impossible
+        draft = Draft(spec=spec, owner=self.who.name, group=self.group, vo=self.who.vo, hold=hold)
         draft = optimize(draft, world, self.policy.verdicts)
         if draft.key is not None and len(self.policy.verdicts) < VERDICTS_KEPT:
             self.policy.verdicts[draft.key] = draft.never
@@ -140,32 +151,13 @@ class _Preparation:
             )
         return draft
 
-    def _stored(
-        self, spec: JobSpec, members: ParametricMembers | None, sites: tuple[str, ...] = ()
-    ) -> tuple[str, bool]:
-        """The template as it is stored, and whether it must be filled in at the claim.
-
-        `sites`: those that can run it, if they are to be named in its description.
-        """
-        more = {"sites": sites} if sites else {}
+    def _stored(self, spec: JobSpec, members: ParametricMembers | None, runs: Runs) -> tuple[str, bool]:
+        """The template as it is stored, and whether it must be filled in at the claim."""
         if members is None or not needs_expansion(spec, members):
-            told = payload(spec, self._uploads_of(spec.input_sandbox)) | more
-            return ENCODER.encode(told).decode(), False
-        names = set(spec.input_sandbox)
-        if any("%" in name for name in names):
-            names = self._names_of_all(spec, members)
-        stored = {"spec": spec_to_json(spec), "uploads": self._uploads_of(names), **more}
+            return ENCODER.encode(payload(spec, self._uploads_of(spec.input_sandbox))).decode(), False
+        names = input_names(spec, members, runs)
+        stored = {"spec": spec_to_json(spec), "uploads": self._uploads_of(names)}
         return ENCODER.encode(stored).decode(), True
-
-    def _names_of_all(self, spec: JobSpec, members: ParametricMembers) -> set[str]:
-        if members.count > MOST_VARYING_INPUTS:
-            raise InvalidJob(
-                f"InputSandbox: its names vary and there are {members.count} members.",
-                hint=f"At most {MOST_VARYING_INPUTS} members can each have files of their own.",
-                attribute="InputSandbox",
-            )
-        template = Template(spec, members)
-        return {name for index in range(members.count) for name in template.expand(index, 0).input_sandbox}
 
     def _uploads_of(self, names: Iterable[str]) -> dict[str, tuple[str, int]]:
         """The uploaded files of these names. Raises InvalidJob for one that is not there."""
@@ -200,22 +192,20 @@ def prepare(
     Raises SyntaxFault, InvalidJob, Impossible, TooLarge, Forbidden, InvalidRequest.
     """
     work = _Preparation(body, who, policy, db)
-    single, positions, many = _descriptions(body)
-    if single is not None:
-        parts = list(work.cohorts_of(single, 0, positions))
-        count = single.members.count if single.members else 1
-        name, members = single.spec.name, single.members
-        record = ENCODER.encode(_with_sites(single.record, work.sites)).decode()
-    else:
-        parts, count = _batch(work, many)
-        name, members, record = "", None, ""
+    single, positions, form, many = _descriptions(body)
+    try:
+        parts, count = _batch(work, many) if single is None else _alone(work, single, positions)
+    except LodesmanError as wrong:
+        locate(wrong, positions or _positions(body, wrong))
+        raise
+    members = None if single is None else single.members
     prepared = PreparedSubmission(
         owner=who.name,
         group=work.group,
         vo=who.vo,
-        name=name,
-        form=body.form or "json",
-        record=record,
+        name="" if single is None else single.spec.name,
+        form=form,
+        record=_record(work, single),
         members=None if members is None else ENCODER.encode(members_to_json(members)).decode(),
         count=count,
         cohorts=tuple(parts),
@@ -227,12 +217,28 @@ def prepare(
     return prepared, work.notices
 
 
-def _with_sites(record: Mapping[str, Any], sites: set[str]) -> Mapping[str, Any]:
-    """A description with the sites that can run it as its Site, if they are to be named (RFC #7)."""
-    if not sites:
-        return record
-    others = {name: value for name, value in record.items() if name.lower() not in ("site", "sites")}
-    return {**others, "Site": sorted(sites)}
+def _alone(work: _Preparation, single: Description, positions: Positions) -> tuple[list[PreparedCohort], int]:
+    parts = list(work.cohorts_of(single, 0, positions))
+    return parts, single.members.count if single.members else 1
+
+
+def _record(work: _Preparation, single: Description | None) -> str:
+    """The description as it was given. Those of a batch can be told from what else is stored of its jobs, but for odd
+    ones; these by their indexes, '' without any.
+    """
+    if single is not None:
+        return ENCODER.encode(single.record).decode()
+    return ENCODER.encode(work.odd).decode() if work.odd else ""
+
+
+def _positions(body: Body, wrong: LodesmanError) -> Mapping[str, tuple[int, int]]:
+    """Where the attributes stand in the text of a batch that is wrong; nobody looked before it was."""
+    job = wrong.data.get("job")
+    if body.texts is None or job is None or "attribute" not in wrong.data:
+        return {}
+    return read_description(
+        body.texts[job], form=cast("Form", body.form) if body.form else None, limits=ARRAY_LIMITS
+    ).positions
 
 
 def _batch(work: _Preparation, many: Iterator[Description]) -> tuple[list[PreparedCohort], int]:
@@ -240,7 +246,12 @@ def _batch(work: _Preparation, many: Iterator[Description]) -> tuple[list[Prepar
     count = 0
     for position, description in enumerate(_named(many)):
         if description.members is not None:
-            raise InvalidJob(f"Job {position}: a parametric job is submitted alone.", job=position)
+            raise InvalidJob(
+                f"Job {position} of the batch: a parametric job is submitted alone.",
+                hint="Give it as `text`, or leave Parameters out.",
+                attribute="Parameters",
+                job=position,
+            )
         try:
             parts.extend(work.cohorts_of(description, count))
         except LodesmanError as wrong:
@@ -252,19 +263,29 @@ def _batch(work: _Preparation, many: Iterator[Description]) -> tuple[list[Prepar
 def _refusal(never: str, runs: Runs, members: ParametricMembers | None, found: Obstacles) -> Impossible:
     """What a submission is refused with of which no queue can run these members."""
     lost = sum(stop - start for start, stop in runs)
-    who, which = "The job", {}
+    who = "The job"
+    which: dict[str, Any] = {}
     if members is not None and lost < members.count:
         ranges = [[start, stop - 1] for start, stop in runs[:FEW_RUNS]]
         told = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
         more = ", ..." if len(runs) > FEW_RUNS else ""
         who = f"Member{'' if lost == 1 else 's'} {told}{more} ({lost} of {members.count})"
         which = {"members": ranges, "jobs": lost}
+    attribute = _in_the_way(found)
+    if attribute:
+        which["attribute"] = attribute
     return Impossible(
         f"{who} can never run: {never}.",
         hint="Change it, or submit it with --hold-if-impossible to keep it Held until a queue appears.",
         queues=found.as_dict(),
         **which,
     )
+
+
+def _in_the_way(found: Obstacles) -> str:
+    """The attribute that the smallest change begins with, as a description calls it; '' if no change helps."""
+    best = found.remedies(1)
+    return OF_JOBS.get(best[0].steps[0].criterion, best[0].steps[0].criterion) if best else ""
 
 
 def _named(many: Iterator[Description]) -> Iterator[Description]:
@@ -287,9 +308,9 @@ def _naming(wrong: LodesmanError, position: int) -> LodesmanError:
     return wrong
 
 
-def _descriptions(body: Body) -> tuple[Description | None, Positions, Iterator[Description]]:
-    """Either the single description (with the places of its attributes, if it was a text), or an iterator over
-    a batch that reads each as it comes.
+def _descriptions(body: Body) -> tuple[Description | None, Positions, str, Iterator[Description]]:
+    """Either the single description (with the places of its attributes, if it was a text) and its language, or an
+    iterator over a batch that reads each as it comes.
     """
     given = [x for x in (body.text, body.texts, body.jobs) if x is not None]
     if len(given) != 1:
@@ -299,20 +320,17 @@ def _descriptions(body: Body) -> tuple[Description | None, Positions, Iterator[D
     if body.texts is not None:
         if not body.texts:
             raise InvalidRequest("The batch is empty.")
-        return None, None, (_read(text, body.form)[0] for text in body.texts)
+        if len(body.texts) == 1:
+            return *_read(body.texts[0], body.form), iter(())
+        return None, None, body.form or "json", (_read(text, body.form)[0] for text in body.texts)
     jobs = body.jobs or []
     if not jobs:
         raise InvalidRequest("The batch is empty.")
     if len(jobs) == 1:
-        return read_job(jobs[0]), None, iter(())
-    return None, None, read_jobs(jobs)
+        return read_job(jobs[0]), None, "json", iter(())
+    return None, None, "json", read_jobs(jobs)
 
 
-def _read(text: str, form: str) -> tuple[Description, Positions]:
+def _read(text: str, form: str) -> tuple[Description, Positions, str]:
     parsed = read_description(text, form=cast("Form", form) if form else None, limits=ARRAY_LIMITS)
-    return read_job(parsed.record, parsed.positions), parsed.positions
-
-
-def original_text(record: str, form: str) -> str:
-    """A stored record in the language it was written in."""
-    return write_description(msgspec.json.decode(record), cast("Form", form))
+    return read_job(parsed.record, parsed.positions), parsed.positions, parsed.form

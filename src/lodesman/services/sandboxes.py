@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import secrets
@@ -9,6 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import apsw
 import msgspec
@@ -19,8 +21,10 @@ from lodesman.store.journal import Transaction
 HELD_BY_PILOT = """SELECT s.owner FROM attempt a JOIN job j ON j.id = a.job_id
 JOIN template t ON t.id = j.template_id JOIN submission s ON s.id = j.submission_id
 WHERE a.pilot_id = ? AND a.ended_at IS NULL AND instr(t.body, ?) > 0 LIMIT 1"""
-LIVE_ATTEMPT = """SELECT 1 FROM attempt a JOIN job j ON j.last_attempt = a.id
-WHERE a.pilot_id = ? AND a.ended_at IS NULL AND j.id = ? AND j.attempt = ?"""
+# Live, or lost and such that its success would still count (`services.report`).
+OPEN_ATTEMPT = """SELECT 1 FROM job j JOIN attempt a ON a.id = j.last_attempt
+WHERE j.id = ?1 AND j.attempt = ?2 AND a.pilot_id = ?3 AND (a.ended_at IS NULL OR a.outcome = 'Released'
+AND a.cause IN ('pilot-lost', 'lease-expired') AND a.stop_reason IS NULL AND j.state IN ('Waiting', 'Held', 'Failed'))"""
 RENEW = "UPDATE sandbox SET created_at = ?, unused_since = NULL WHERE owner = ? AND sha256 = ?"
 INSERT = "INSERT INTO sandbox (owner, sha256, size, created_at) VALUES (?,?,?,?)"
 USED = "SELECT files, bytes FROM sandbox_usage WHERE owner = ?"
@@ -29,6 +33,8 @@ ON CONFLICT (owner) DO UPDATE SET files = files + excluded.files, bytes = bytes 
 MISSING = """SELECT 1 FROM json_each(?2) WHERE NOT EXISTS
 (SELECT 1 FROM sandbox WHERE owner = ?1 AND sha256 = value) LIMIT 1"""
 USE = "INSERT OR IGNORE INTO sandbox_use (owner, sha256, submission_id) VALUES (?,?,?)"
+# Bytes of an upload that are written in one go.
+PORTION = 1 << 20
 SIZE = "SELECT size, unused_since FROM sandbox WHERE owner = ? AND sha256 = ?"
 
 
@@ -115,29 +121,23 @@ class Shelf:
     async def store(self, chunks: AsyncIterator[bytes], path: Path, sha256: str) -> int:
         """Write a file that must have this checksum; on disk before it returns. Returns its size.
 
-        Raises TooLarge over the limit, InvalidRequest for a wrong checksum; then nothing is left behind.
+        The disk is waited for in other threads: the event loop serves others meanwhile. Raises TooLarge over the limit,
+        InvalidRequest for a wrong checksum; then nothing is left behind.
         """
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-        digest, size = hashlib.sha256(), 0
+        part = _Part(path)
+        size, portion = 0, bytearray()
         try:
-            with part.open("xb") as file:
-                async for chunk in chunks:
-                    size += len(chunk)
-                    if size > self.limit_bytes:
-                        raise TooLarge(
-                            f"A sandbox is at most {self.limit_bytes} bytes.", limit=self.limit_bytes
-                        )
-                    digest.update(chunk)
-                    file.write(chunk)
-                file.flush()
-                os.fsync(file.fileno())
-            if digest.hexdigest() != sha256:
-                raise InvalidRequest("The file does not have the checksum that was announced; send it again.")
-            with self._moving:
-                part.replace(path)
+            async for chunk in chunks:
+                size += len(chunk)
+                if size > self.limit_bytes:
+                    raise TooLarge(f"A sandbox is at most {self.limit_bytes} bytes.", limit=self.limit_bytes)
+                portion += chunk
+                if len(portion) >= PORTION:
+                    await asyncio.to_thread(part.add, bytes(portion))
+                    portion.clear()
+            await asyncio.to_thread(part.finish, bytes(portion), sha256, self._moving)
         finally:
-            part.unlink(missing_ok=True)
+            part.drop()
         return size
 
     def remove_older(self, path: Path, before: float) -> bool:
@@ -157,6 +157,70 @@ class Shelf:
             self.output_path(job_id, attempt).unlink(missing_ok=True)
 
 
+class _Part:
+    """A file on its way to its place, under a name of its own until it is whole. `drop` ends whatever still goes on."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        self._digest = hashlib.sha256()
+        self._file: BinaryIO | None = None
+        self._dropped = False
+        self._lock = threading.Lock()
+
+    def add(self, data: bytes) -> None:
+        """Write more of it."""
+        with self._lock:
+            self._write(data)
+
+    def finish(self, data: bytes, sha256: str, moving: threading.Lock) -> None:
+        """Write the last of it and put it into its place. Raises InvalidRequest for a wrong checksum."""
+        with self._lock:
+            file = self._write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            if self._digest.hexdigest() != sha256:
+                raise InvalidRequest("The file does not have the checksum that was announced; send it again.")
+            with moving:
+                self._part.replace(self._path)
+            sync_directory(self._path.parent)
+
+    def drop(self) -> None:
+        """Close it; remove it if it is not in its place."""
+        with self._lock:
+            self._dropped = True
+            if self._file is not None:
+                self._file.close()
+                self._part.unlink(missing_ok=True)
+
+    def _write(self, data: bytes) -> BinaryIO:
+        if self._dropped:
+            raise InvalidRequest("The upload broke off.")
+        if self._file is None:
+            make_directory(self._path.parent)
+            self._file = self._part.open("xb")
+        self._digest.update(data)
+        self._file.write(data)
+        return self._file
+
+
+def make_directory(folder: Path) -> None:
+    """Make a directory, and those above it, so that a power cut does not lose them."""
+    if not folder.is_dir():
+        make_directory(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        sync_directory(folder.parent)
+
+
+def sync_directory(folder: Path) -> None:
+    """What lies in a directory, and what is gone from it, is so on disk."""
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
 def sandbox_owner(db: apsw.Connection, pilot_id: int, sha256: str) -> str:
     """Whose file a pilot may read: only of jobs that it holds. Raises NotFound."""
     row = db.execute(HELD_BY_PILOT, (pilot_id, sha256)).fetchone()
@@ -166,8 +230,8 @@ def sandbox_owner(db: apsw.Connection, pilot_id: int, sha256: str) -> str:
 
 
 def check_attempt(db: apsw.Connection, pilot_id: int, job_id: int, attempt: int) -> None:
-    """Raises Forbidden unless the pilot holds this live attempt."""
-    if db.execute(LIVE_ATTEMPT, (pilot_id, job_id, attempt)).fetchone() is None:
+    """Raises Forbidden unless the pilot has this attempt, and its result can still count."""
+    if db.execute(OPEN_ATTEMPT, (job_id, attempt, pilot_id)).fetchone() is None:
         raise Forbidden("This attempt is not this pilot's, or it has ended.", job=job_id, attempt=attempt)
 
 

@@ -6,26 +6,26 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 
+from msgspec import Struct
+
 from lodesman.errors import InvalidRequest
 from lodesman.matching import TaskQueueKey
 from lodesman.services import sandboxes
 from lodesman.services.live import Live
 from lodesman.store import submit_pools
+from lodesman.store.cohorts import INSERT_COHORT
 from lodesman.store.fronts import Candidate
-from lodesman.store.jobs import INSERT_JOB, add_event, add_range_event
+from lodesman.store.jobs import INSERT_WAITING, add_event, add_range_event
 from lodesman.store.journal import Transaction
 
 INSERT_SUBMISSION = """INSERT INTO submission
 (id, base, count, owner, grp, vo, name, created_at, form, record, members, request_id, held, first_template,
 last_template) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"""
 INSERT_TEMPLATE = "INSERT INTO template (id, expand, max_attempts, body) VALUES (?,?,?,?)"
-INSERT_COHORT = """INSERT INTO cohort (id, submission_id, tq_id, base, start, stop, cursor, template_id)
-VALUES (?,?,?,?,?,?,?,?)"""
 SAME_REQUEST = "SELECT id, base, count, held FROM submission WHERE owner = ? AND request_id = ?"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedCohort:
+class PreparedCohort(Struct, frozen=True, kw_only=True, gc=False):
     """Members of a submission with one key and one template. `runs` are index ranges [start, stop).
 
     `held`: why no configured queue can run them; '' if one can.
@@ -195,11 +195,8 @@ class Submit:
             kind = "Held" if cohort.held else "Waiting"
             reason = {"reason": cohort.held} if cohort.held else {}
             event = add_event(tx, self.live.ids, job_id, kind, previous=None, **reason)
-        tx.later(
-            INSERT_JOB,
-            (job_id, number, tq_id, template, "Waiting", 0, None, 1, tx.now, event, None, cohort.max_attempts,
-             ""),
-        )  # fmt: skip
+        row = (job_id, number, tq_id, template, "Waiting", 1, tx.now, event, cohort.max_attempts)
+        tx.later(INSERT_WAITING, row)
         if self.prepared.count == 1:
             new = Candidate(job_id, number, template, 0, event, None, cohort.max_attempts)
             self.live.add_row(tx, tq_id, new)

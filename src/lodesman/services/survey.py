@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lodesman.matching import ResourceRequest, TaskQueueKey, explain
-from lodesman.matching.cells import slots_of
 from lodesman.matching.criteria import CRITERIA
 from lodesman.matching.offers import as_if_made_for
 from lodesman.matching.tables import PLACE, KeyTable
+from lodesman.resources import bits
 from lodesman.resources.planes import Change, changes, passing
 from lodesman.services.shortfall import NAMES, Shortfall, joined, shortfall
 
@@ -134,7 +134,7 @@ class Field:
         )
 
     def _ids(self, mask: int) -> tuple[int, ...]:
-        return tuple(sorted(map(self.table.tq_id, slots_of(mask))))
+        return tuple(sorted(map(self.table.tq_id, bits(mask))))
 
     def _fullest(self, ids: Collection[int]) -> int:
         return max(ids, key=lambda tq_id: (self.waiting.get(tq_id, 0), -tq_id))

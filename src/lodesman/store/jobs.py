@@ -13,8 +13,8 @@ from lodesman.store.ids import Ids
 from lodesman.store.journal import Transaction
 
 INSERT_EVENT = "INSERT INTO event (id, at, job_id, last_job, previous, kind, data) VALUES (?,?,?,?,?,?,?)"
-INSERT_JOB = """INSERT INTO job (id, submission_id, tq_id, template_id, state, attempt, pilot_id, queued, since,
-last_event, last_attempt, max_attempts, reason) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)"""
+INSERT_WAITING = """INSERT INTO job (id, submission_id, tq_id, template_id, state, queued, since, last_event,
+max_attempts) VALUES (?,?,?,?,?,?,?,?,?)"""
 # A member of a cohort has no row before it is claimed.
 CLAIM_MEMBER = """INSERT INTO job (id, submission_id, tq_id, template_id, state, attempt, pilot_id, since, last_event,
 last_attempt, max_attempts) VALUES (?,?,?,?,?,?,?,?,?,?,?)"""
@@ -57,9 +57,9 @@ def read_row(tx: Transaction, job_id: int) -> JobRow | None:
     return row_of(found[0]) if found else None
 
 
-def rows_between(tx: Transaction, first: int, last: int) -> list[JobRow]:
-    """All rows with first <= id <= last, ascending."""
-    found = tx.read(f"{SELECT_ROW} WHERE j.id BETWEEN ? AND ? ORDER BY j.id", (first, last))
+def rows_between(tx: Transaction, first: int, last: int, *, most: int) -> list[JobRow]:
+    """The rows with first <= id <= last, ascending; `most` of them at most."""
+    found = tx.read(f"{SELECT_ROW} WHERE j.id BETWEEN ? AND ? ORDER BY j.id LIMIT ?", (first, last, most))
     return [row_of(row) for row in found]
 
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+import apsw
+
 from lodesman.errors import NotFound
 from lodesman.store.journal import Transaction
 
@@ -75,6 +77,12 @@ def row_of(values: tuple[Any, ...]) -> PilotRow:
     found: list[Any] = list(values)
     found[2] = PilotState(found[2])
     return PilotRow(*found)
+
+
+def find_pilot(db: apsw.Connection, number: int) -> PilotRow | None:
+    """One pilot by its id, on a read connection; None if there is none."""
+    values = db.execute(f"SELECT {COLUMNS} FROM pilot WHERE id = ?", (number,)).fetchone()
+    return None if values is None else row_of(values)
 
 
 def need_pilot(tx: Transaction, *, pilot_id: int | None = None, stamp: str = "") -> PilotRow:

@@ -12,13 +12,17 @@ import msgspec
 from lodesman.store.engine import only_row
 from lodesman.store.journal import Transaction
 
-# A pool that is known keeps its queues: a job that needs it again only takes back that it is unused.
-STORE = """INSERT INTO submit_pool_bits (id, vo, requirements, queues, created_at) VALUES (?,?,?,?,?)
-ON CONFLICT (id) DO UPDATE SET unused_since = NULL WHERE unused_since IS NOT NULL"""
+# A pool that is known keeps its text. Its queues are those that the writer has in memory, perhaps from this very job.
+STORE = """INSERT INTO submit_pool_bits (id, vo, requirements, queues, created_at, evaluated_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?5)
+ON CONFLICT (id) DO UPDATE SET unused_since = NULL, queues = excluded.queues,
+  evaluated_at = coalesce(evaluated_at, excluded.evaluated_at)
+WHERE unused_since IS NOT NULL OR evaluated_at IS NULL OR queues != excluded.queues"""
+# Made again: nobody knows its queues before the next pass.
 STORE_AGAIN = """INSERT INTO submit_pool_bits (id, vo, requirements, queues, created_at)
 SELECT pool_id, json_extract(key, '$.vo'), requirements, x'', ? FROM task_queue WHERE id = ? AND pool_id != ''
 ON CONFLICT (id) DO UPDATE SET unused_since = NULL WHERE unused_since IS NOT NULL"""
-SET_QUEUES = "UPDATE submit_pool_bits SET queues = ? WHERE id = ?"
+SET_QUEUES = "UPDATE submit_pool_bits SET queues = ?, evaluated_at = ? WHERE id = ?"
 INSERT_QUEUE = "INSERT INTO pool_queue (bit, site, ce, queue) VALUES (?,?,?,?)"
 DELETE_QUEUE = "DELETE FROM pool_queue WHERE bit = ?"
 MARK = "UPDATE submit_pool_bits SET unused_since = ? WHERE id = ? AND unused_since IS NULL"
@@ -32,18 +36,21 @@ INSERT_PASS = """INSERT INTO submit_pool_pass (id, at, cause, config, pools, cha
 VALUES (?,?,?,?,?,?,?,?,?)"""
 FORGET_PASSES = "DELETE FROM submit_pool_pass WHERE id <= ?"
 COUNT_JOBS = "UPDATE submit_pool_pass SET held = held + ?, released = released + ? WHERE id = ?"
+READ = """SELECT id, vo, requirements, queues, created_at, unused_since, evaluated_at IS NOT NULL
+FROM submit_pool_bits ORDER BY id"""
 PASS_KEYS = ("id", "at", "cause", "pools", "changed", "held", "released", "seconds")
 PASSES_KEPT = 1_000
 
 POOLS_NEEDED = """SELECT DISTINCT pool_id FROM task_queue WHERE pool_id != '' AND id IN (
-  SELECT tq_id FROM queue_jobs WHERE jobs > 0 UNION ALL SELECT tq_id FROM attempt WHERE ended_at IS NULL
-  UNION ALL SELECT j.tq_id FROM job j WHERE j.state = 'Held'
-  UNION ALL SELECT c.tq_id FROM hole h JOIN cohort c ON c.id = h.cohort_id WHERE h.state = 'Held')"""
+  SELECT tq_id FROM queue_jobs WHERE jobs > 0 UNION ALL SELECT tq_id FROM queue_may_return)"""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolRow:
-    """A stored pool. `queues`: its bitmap as a number; `unused_since`: UNIX seconds, None while jobs need it."""
+    """A stored pool. `queues`: its bitmap as a number; `unused_since`: UNIX seconds, None while jobs need it.
+
+    `is_evaluated`: false until its queues are known.
+    """
 
     id: str
     vo: str
@@ -51,6 +58,7 @@ class PoolRow:
     queues: int
     created_at: float
     unused_since: float | None
+    is_evaluated: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +91,9 @@ def bitmap(mask: int) -> bytes:
 
 def read_pools(db: apsw.Connection) -> Iterator[PoolRow]:
     """Every pool, by id."""
-    rows = db.execute(
-        "SELECT id, vo, requirements, queues, created_at, unused_since FROM submit_pool_bits ORDER BY id"
-    )
-    for number, vo, requirements, queues, created_at, unused_since in rows:
+    for number, vo, requirements, queues, created_at, unused_since, evaluated in db.execute(READ):
         mask = int.from_bytes(queues, "little")
-        yield PoolRow(number, vo, requirements, mask, created_at, unused_since)
+        yield PoolRow(number, vo, requirements, mask, created_at, unused_since, bool(evaluated))
 
 
 def read_masks(db: apsw.Connection) -> dict[str, int]:

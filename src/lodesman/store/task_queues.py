@@ -18,15 +18,6 @@ INSERT_HOLD = "INSERT INTO task_queue_hold (tq_id, reason, since) VALUES (?,?,?)
 SET_REASON = "UPDATE task_queue_hold SET reason = ? WHERE tq_id = ?"
 DELETE_HOLD = "DELETE FROM task_queue_hold WHERE tq_id = ?"
 INSERT_EVENT = "INSERT INTO task_queue_event (id, at, tq_id, kind, reason) VALUES (?,?,?,?,?)"
-TRUE_COUNTS = """
-WITH row_count AS (SELECT tq_id, count(*) AS n FROM job WHERE queued IS NOT NULL AND state = 'Waiting' GROUP BY tq_id),
-run_count AS (
-  SELECT c.tq_id, sum(c.stop - c.cursor - coalesce(
-    (SELECT sum(h.stop - max(h.start, c.cursor)) FROM hole h WHERE h.cohort_id = c.id AND h.stop > c.cursor), 0)) AS n
-  FROM cohort c WHERE c.cursor < c.stop GROUP BY c.tq_id)
-SELECT t.tq_id, t.waiting, coalesce(r.n, 0) + coalesce(u.n, 0)
-FROM task_queue_count t LEFT JOIN row_count r USING (tq_id) LEFT JOIN run_count u USING (tq_id)
-WHERE t.waiting != coalesce(r.n, 0) + coalesce(u.n, 0)"""
 
 
 def load_queues(db: apsw.Connection) -> Iterator[tuple[int, TaskQueueKey, int]]:
@@ -62,11 +53,6 @@ def set_waiting(tx: Transaction, tq_id: int, waiting: int, *, as_of: int) -> Non
 def row_came_back(tx: Transaction, tq_id: int, job_id: int) -> None:
     """A row behind the front is Waiting again: the next read of the front must begin there."""
     tx.write(LOWER_CURSOR, (job_id, tq_id))
-
-
-def wrong_counts(tx: Transaction) -> list[tuple[int, int, int]]:
-    """(task queue, stored, counted) wherever the two differ: the reconciler's question."""
-    return [(row[0], row[1], row[2]) for row in tx.read(TRUE_COUNTS)]
 
 
 def load_holds(db: apsw.Connection) -> dict[int, str]:

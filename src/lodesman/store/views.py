@@ -21,27 +21,56 @@ FROM cohort_now c JOIN submission s ON s.id = c.submission_id LEFT JOIN task_que
 WHERE c.cursor < c.stop GROUP BY 1, 2, 3"""
 STATE_OF_HOLES = """SELECT s.owner, s.grp, h.state, sum(h.stop - h.start) FROM hole h JOIN cohort c ON c.id = h.cohort_id
 JOIN submission s ON s.id = c.submission_id WHERE h.state != 'Moved' GROUP BY s.owner, s.grp, h.state"""
+ALL_STATES = (STATE_OF_ROWS, STATE_OF_RUNS, STATE_OF_HOLES)
+# Those of one VO.
+STATES_OF_VO = (
+    STATE_OF_ROWS.replace("GROUP BY", "WHERE s.vo = ? GROUP BY"),
+    STATE_OF_RUNS.replace("GROUP BY", "AND s.vo = ? GROUP BY"),
+    STATE_OF_HOLES.replace("GROUP BY", "AND s.vo = ? GROUP BY"),
+)
+# Those of one user, found from the submissions; the jobs of one are neighbours.
+STATES_OF_OWNER = (
+    f"""SELECT s.owner, s.grp, {STATE}, count(*) FROM submission s INDEXED BY submission_owner
+    CROSS JOIN job j ON j.id >= s.base AND j.id < s.base + s.count
+    LEFT JOIN task_queue_hold q ON q.tq_id = j.tq_id WHERE s.owner = ? GROUP BY 1, 2, 3""",
+    STATE_OF_RUNS.replace("GROUP BY", "AND s.owner = ? GROUP BY"),
+    STATE_OF_HOLES.replace("GROUP BY", "AND s.owner = ? GROUP BY"),
+)
+# (owner, group, VO, state, reason, jobs, first, own state, of them started): reasons of what failed or is held only.
+ROWS_BY_REASON = f"""SELECT s.owner, s.grp, s.vo, {STATE} AS stands,
+iif(j.state IN ('Held', 'Failed', 'Killed'), j.reason, '') AS why, count(*), min(j.id), j.state, sum(j.attempt > 0)
+FROM job j JOIN submission s ON s.id = j.submission_id LEFT JOIN task_queue_hold q ON q.tq_id = j.tq_id
+GROUP BY s.owner, s.grp, s.vo, stands, why, j.state"""
 HELD_BY_QUEUE = "j.state = 'Waiting' AND q.tq_id IS NOT NULL"
-JOB = f"""SELECT j.id, {STATE}, j.attempt, iif({HELD_BY_QUEUE}, max(j.since, q.since), j.since),
+# Of waiting jobs, and of those Held with their task queue: the main reason, None if it was not judged yet.
+MAIN_REASON = "iif(j.state = 'Waiting', iif(q.tq_id IS NULL, r.reason, 'impossible'), NULL)"
+JOB_FACTS = f"""SELECT j.id, {STATE}, j.attempt, iif({HELD_BY_QUEUE}, max(j.since, q.since), j.since),
 iif({HELD_BY_QUEUE}, q.reason, j.reason),
 iif({HELD_BY_QUEUE}, 'impossible', iif(j.state = 'Held', 'user', NULL)), s.owner, s.grp, s.vo, s.name, s.created_at, j.tq_id,
 j.template_id, j.submission_id, j.last_event, j.last_attempt, a.site, a.pilot_id, a.claimed_at, a.started_at,
 a.ended_at, a.outcome, a.cause, a.exit_code, a.signal, a.cpu_seconds, a.wall_seconds, a.max_rss_mb,
-a.output_sha256, a.output_size, a.message, s.base
-FROM job j JOIN submission s ON s.id = j.submission_id LEFT JOIN attempt a ON a.id = j.last_attempt
-LEFT JOIN task_queue_hold q ON q.tq_id = j.tq_id"""
+a.output_sha256, a.output_size, a.message, s.base, {MAIN_REASON}"""
+OF_JOBS = "FROM job j JOIN submission s ON s.id = j.submission_id"
+AND_WITH = """LEFT JOIN attempt a ON a.id = j.last_attempt
+LEFT JOIN task_queue_hold q ON q.tq_id = j.tq_id LEFT JOIN task_queue_reason r ON r.tq_id = j.tq_id"""
 JOB_KEYS = (
     "id", "state", "attempt", "since", "reason", "held_by", "owner", "group", "vo", "name", "submitted_at", "task_queue",
     "template", "submission", "last_event", "last_attempt", "site", "pilot", "claimed_at", "started_at",
     "ended_at", "outcome", "cause", "exit_code", "signal", "cpu_seconds", "wall_seconds", "max_rss_mb",
-    "output_sha256", "output_size", "message", "base",
+    "output_sha256", "output_size", "message", "base", "main_reason",
 )  # fmt: skip
 MEMBER_COHORTS = """SELECT c.id, c.cursor, c.tq_id, c.template_id, s.owner, s.grp, s.vo, s.name, s.created_at,
-s.base, s.id, q.reason, q.since FROM cohort c JOIN submission s ON s.id = c.submission_id
-LEFT JOIN task_queue_hold q ON q.tq_id = c.tq_id
+s.base, s.id, q.reason, q.since, r.reason FROM cohort c JOIN submission s ON s.id = c.submission_id
+LEFT JOIN task_queue_hold q ON q.tq_id = c.tq_id LEFT JOIN task_queue_reason r ON r.tq_id = c.tq_id
 WHERE s.base = (SELECT max(base) FROM submission WHERE base <= ?1) AND s.base + s.count > ?1
 AND c.start <= ?1 - s.base AND c.stop > ?1 - s.base ORDER BY c.id DESC LIMIT 1"""
 QUEUE_EVENTS = "SELECT id, at, kind, reason FROM task_queue_event WHERE tq_id = ?"
+TASK_QUEUES = """SELECT q.id, q.key, iif(h.tq_id IS NULL, c.jobs, 0), iif(h.tq_id IS NULL, 0, c.jobs), q.created_at,
+iif(h.tq_id IS NULL, r.reason, 'impossible') AS why, iif(h.tq_id IS NULL, r.detail, h.reason), coalesce(h.since, r.since)
+FROM queue_jobs c JOIN task_queue q ON q.id = c.tq_id LEFT JOIN task_queue_hold h ON h.tq_id = c.tq_id
+LEFT JOIN task_queue_reason r ON r.tq_id = c.tq_id
+WHERE c.jobs > 0 AND (?1 = '' OR why = ?1) AND (?3 = '' OR json_extract(q.key, '$.vo') = ?3)
+ORDER BY c.jobs DESC, q.id LIMIT ?2"""
 HOLE_AT = "SELECT state, reason, at FROM hole WHERE cohort_id = ? AND start <= ? AND stop > ?"
 
 
@@ -50,13 +79,19 @@ def was_given_out(db: apsw.Connection, job_id: int) -> bool:
     return 0 < job_id < int(only_row(db, "SELECT next_job FROM leadership")[0])
 
 
-def job_counts(db: apsw.Connection) -> list[tuple[str, str, str, int]]:
-    """(owner, group, state, jobs) over rows, runs and holes."""
+def job_counts(
+    db: apsw.Connection, owner: str | None = None, *, vo: str = ""
+) -> list[tuple[str, str, str, int]]:
+    """(owner, group, state, jobs) over rows, runs and holes: of everybody, of one VO, or of one owner."""
     sums: dict[tuple[str, str, str], int] = {}
-    for query in (STATE_OF_ROWS, STATE_OF_RUNS, STATE_OF_HOLES):
-        for owner, group, state, n in db.execute(query):
-            if n:
-                sums[owner, group, state] = sums.get((owner, group, state), 0) + n
+    queries, values = (STATES_OF_VO, (vo,)) if vo else (ALL_STATES, ())
+    if owner is not None:
+        queries, values = STATES_OF_OWNER, (owner,)
+    with db:
+        for query in queries:
+            for name, group, state, n in db.execute(query, values):
+                if n:
+                    sums[name, group, state] = sums.get((name, group, state), 0) + n
     return [(*key, n) for key, n in sorted(sums.items())]
 
 
@@ -70,7 +105,7 @@ def find_job(db: apsw.Connection, job_id: int) -> Row | None:
 
 
 def _row(db: apsw.Connection, job_id: int) -> Row | None:
-    row = db.execute(f"{JOB} WHERE j.id = ?", (job_id,)).fetchone()
+    row = db.execute(f"{JOB_FACTS} {OF_JOBS} {AND_WITH} WHERE j.id = ?", (job_id,)).fetchone()
     return None if row is None else dict(zip(JOB_KEYS, row, strict=True))
 
 
@@ -79,29 +114,41 @@ def _member(db: apsw.Connection, job_id: int) -> Row | None:
     found = db.execute(MEMBER_COHORTS, (job_id,)).fetchone()
     if found is None:
         return None
-    cohort, cursor, tq_id, template, owner, group, vo, name, created, base, submission, held, since_held = (
-        found
-    )
+    cohort, cursor, tq_id, template, owner, group, vo, name, created, base, submission, *why = found
     hole = db.execute(HOLE_AT, (cohort, job_id - base, job_id - base)).fetchone()
     if hole[0] == "Moved" if hole else job_id - base < cursor:
         return None
-    standing = hole_standing(hole[0], hole[1], hole[2]) if hole else run_standing(created, held, since_held)
+    standing = hole_standing(hole[0], hole[1], hole[2]) if hole else run_standing(created, *why)
     return dict.fromkeys(JOB_KEYS) | {
         "id": job_id, "attempt": 0, **standing, "owner": owner, "group": group, "vo": vo, "name": name,
         "submitted_at": created, "task_queue": tq_id, "template": template, "submission": submission, "base": base,
     }  # fmt: skip
 
 
-def run_standing(created: float, held: str | None, since_held: float | None) -> Row:
+def run_standing(created: float, held: str | None, since_held: float | None, main_reason: str | None) -> Row:
     """How members stand that were never touched. `held`: why no configured queue can run their task queue."""
     if held is None or since_held is None:
-        return {"state": "Waiting", "since": created, "reason": "", "held_by": None}
-    return {"state": "Held", "since": max(created, since_held), "reason": held, "held_by": "impossible"}
+        return {
+            "state": "Waiting",
+            "since": created,
+            "reason": "",
+            "held_by": None,
+            "main_reason": main_reason,
+        }
+    since = max(created, since_held)
+    return {
+        "state": "Held",
+        "since": since,
+        "reason": held,
+        "held_by": "impossible",
+        "main_reason": "impossible",
+    }
 
 
 def hole_standing(state: str, reason: str, since: float) -> Row:
     """How members of a hole stand."""
-    return {"state": state, "since": since, "reason": reason, "held_by": "user" if state == "Held" else None}
+    held_by = "user" if state == "Held" else None
+    return {"state": state, "since": since, "reason": reason, "held_by": held_by, "main_reason": None}
 
 
 def job_events(db: apsw.Connection, job: Row) -> list[Row]:
@@ -120,12 +167,6 @@ def job_events(db: apsw.Connection, job: Row) -> list[Row]:
     )
     events.extend((row[0], _event(*row[1:])) for row in ranges)
     return _with_task_queue(db, job, events)
-
-
-def job_sites(db: apsw.Connection, job: Row) -> list[str]:
-    """The sites that its description names since it was submitted (option `add_eligible_sites`)."""
-    found = db.execute("SELECT body -> '$.sites' FROM template WHERE id = ?", (job["template"],)).fetchone()
-    return [] if found is None or found[0] is None else list(msgspec.json.decode(found[0]))
 
 
 def _with_task_queue(db: apsw.Connection, job: Row, events: list[tuple[int, Row]]) -> list[Row]:
@@ -184,34 +225,31 @@ def job_attempts(db: apsw.Connection, job: Row) -> list[Row]:
     return attempts[::-1]
 
 
-def list_pilots(db: apsw.Connection, *, alive_only: bool, limit: int) -> list[Row]:
-    """Pilots, newest first."""
-    from_, where = "FROM pilot", "WHERE ended_at IS NULL" if alive_only else ""
+def list_pilots(db: apsw.Connection, *, alive_only: bool, limit: int, vo: str = "") -> list[Row]:
+    """Pilots, newest first; `vo`: only those of one VO."""
+    # Those alive are few: sorting them costs less than walking through all that ended.
+    from_ = (
+        "FROM pilot INDEXED BY pilot_live WHERE ended_at IS NULL" if alive_only else "FROM pilot WHERE true"
+    )
     keys = ("id", "stamp", "state", "vo", "owner", "group", "pilot_type", "submission_pool", "task_queue", "site",
             "ce", "queue", "native_id", "created_at", "submitted_at", "joined_at", "last_seen", "ended_at", "drain",
             "reason", "jobs_done")  # fmt: skip
     rows = db.execute(
         f"""SELECT id, stamp, state, vo, owner, grp, pilot_type, submission_pool, tq_id, site, ce, queue, native_id,
-        created_at, submitted_at, joined_at, last_seen, ended_at, drain, reason, jobs_done {from_} {where}
-        ORDER BY id DESC LIMIT ?""",
-        (limit,),
+        created_at, submitted_at, joined_at, last_seen, ended_at, drain, reason, jobs_done {from_}
+        AND (?1 = '' OR vo = ?1) ORDER BY id DESC LIMIT ?2""",
+        (vo, limit),
     )
     return [dict(zip(keys, row, strict=True)) for row in rows]
 
 
-def list_task_queues(db: apsw.Connection, *, limit: int, reason: str = "") -> list[Row]:
-    """Task queues with waiting jobs (and that main reason), fullest first.
+def list_task_queues(db: apsw.Connection, *, limit: int, reason: str = "", vo: str = "") -> list[Row]:
+    """Task queues with jobs that wait, or are Held because no configured queue can run them; fullest first.
 
-    `main_reason` is None until the task queue was judged.
+    `reason`: only those with that main reason; it is None until the task queue was judged. `vo`: only those of one VO.
     """
-    rows = db.execute(
-        """SELECT q.id, q.key, c.waiting, q.created_at, r.reason, r.detail, r.since
-        FROM task_queue q JOIN queue_waiting c ON c.tq_id = q.id LEFT JOIN task_queue_reason r ON r.tq_id = q.id
-        WHERE c.waiting > 0 AND (?1 = '' OR r.reason = ?1) ORDER BY c.waiting DESC LIMIT ?2""",
-        (reason, limit),
-    )
     return [
-        {"id": number, "waiting": waiting, "created_at": created, "main_reason": why, "detail": detail,
+        {"id": number, "waiting": waiting, "held": held, "created_at": created, "main_reason": why, "detail": detail,
          "since": since, **msgspec.json.decode(key)}
-        for number, key, waiting, created, why, detail, since in rows
+        for number, key, waiting, held, created, why, detail, since in db.execute(TASK_QUEUES, (reason, limit, vo))
     ]  # fmt: skip

@@ -3,14 +3,18 @@
 from lodesman.submission.draft import Draft, World
 from lodesman.submission.obstacles import Obstacles, find_obstacles, never_text
 from lodesman.submission.pipeline import optimize
-from lodesman.submission.possible import eligible_sites, possible_queues
+from lodesman.submission.possible import possible_queues
+from lodesman.submission.sending import BACKENDS, BY_HAND, CAUSES, never_sent
 
 __all__ = [
+    "BACKENDS",
+    "BY_HAND",
+    "CAUSES",
     "Draft",
     "Obstacles",
     "World",
-    "eligible_sites",
     "find_obstacles",
+    "never_sent",
     "never_text",
     "optimize",
     "possible_queues",

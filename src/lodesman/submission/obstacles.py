@@ -1,13 +1,14 @@
 """What stands between a job and each configured queue of its VO: the material of `never` and of `lode why`.
 
 All queues at once, as masks. The criteria are those of the matcher and of the Requirements; nothing is judged
-here a second way (DESIGN rule 1). A property test holds: a queue is eligible <=> neither has a reason against it.
+here a second way (DESIGN rule 1). A property test holds: a queue is eligible <=> neither has a reason against it, and
+pilots are there or may be sent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from lodesman.errors import InvalidJob
@@ -15,6 +16,7 @@ from lodesman.matching import TaskQueueKey
 from lodesman.resources import Criterion, Plane, changes, counts, passing
 from lodesman.submission.draft import World
 from lodesman.submission.remedies import Remedy, remedies
+from lodesman.submission.sending import CAUSES, never_sent
 
 ATTRIBUTES: Final[Mapping[str, str]] = {
     "site": "Site",
@@ -31,8 +33,10 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
 }
 """Criterion of the matcher -> the attribute (RequiredTag: the parameter of the queue) that people know it by."""
 REQUIREMENTS: Final = "Requirements"
+SUBMISSION_POOL: Final = "SubmitPool"  # of a description: the submission pools that may carry its pilots
 FEW: Final = 3
 MOST_REMEDIES: Final = 5
+WHO_CONFIGURES: Final = "who configures the sites"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +48,8 @@ class Obstacles:
     criteria: tuple[Criterion, ...]
     full: int
     planes: tuple[Plane, ...]
+    _made: dict[int, list[Remedy]] = field(init=False, repr=False, compare=False, default_factory=dict)
+    """How many remedies were asked for -> those: an explanation tells the first of them twice."""
 
     @property
     def total(self) -> int:
@@ -63,8 +69,13 @@ class Obstacles:
         """The smallest changes that would make it run: fewest criteria, over single queues; among equals those
         that gain most queues first. None if it can run as it is.
         """
-        found = changes(self.planes, self.full)[:most]
-        return remedies(self.key, self.criteria, self.world, found)
+        for asked, made in self._made.items():
+            if asked >= most:
+                return made[:most]
+        found = changes(self.planes, self.full)
+        made = remedies(self.key, self.criteria, self.world, found, most=most)
+        self._made[most] = [_by_sites(self.world, one) for one in made]
+        return self._made[most]
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values: queues asked and eligible, what rules out how many, and if none is left the smallest changes."""
@@ -77,10 +88,11 @@ class Obstacles:
         }
 
 
-def find_obstacles(key: TaskQueueKey, requirements: Mapping[str, Any], world: World) -> Obstacles:
+def find_obstacles(key: TaskQueueKey, requirements: Mapping[str, Any] | None, world: World) -> Obstacles:
     """Hold a key, and the Requirements that its SubmitPool stands for, against every queue of its VO.
 
-    Requirements that the declared types cannot read any more rule out every queue.
+    Requirements that the declared types cannot read any more, or that nobody knows (None), rule out every queue.
+    A parameter that keeps all pilots away from a queue where none is rules it out (`World.without_pilots`).
     """
     full = world.table.open_to_vo
     place = replace(key, submit_pool="") if key.submit_pool else key
@@ -95,9 +107,25 @@ def find_obstacles(key: TaskQueueKey, requirements: Mapping[str, Any], world: Wo
         ]
     except InvalidJob:
         planes.append((REQUIREMENTS, full))
+    if requirements is None:
+        planes.append((REQUIREMENTS, full))
+    planes += world.without_pilots()
+    if not world.has_pool_for(key):
+        planes.append((SUBMISSION_POOL, full))
     return Obstacles(
         world=world, key=key, criteria=criteria, full=full, planes=tuple(one for one in planes if one[1])
     )
+
+
+def _by_sites(world: World, remedy: Remedy) -> Remedy:
+    """The remedy, where a step is not the user's but the sites' told so, with the words of the example."""
+    if not any(step.criterion in CAUSES for step in remedy.steps):
+        return remedy
+    closed = never_sent(world.by_ordinal[world.table.ordinal(remedy.example)], world.backends)
+    assert closed is not None  # noqa: S101
+    text = f"{closed.parameter} of the queues, by {WHO_CONFIGURES} ({closed.text})"
+    steps = tuple(replace(one, text=text) if one.criterion in CAUSES else one for one in remedy.steps)
+    return replace(remedy, steps=steps, reasons=(*remedy.reasons, closed.text))
 
 
 def never_text(found: Obstacles) -> str:

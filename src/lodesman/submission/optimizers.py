@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from lodesman.errors import InvalidJob
 from lodesman.matching import key_of, spelled_requirements, submit_pool_id
@@ -11,20 +13,38 @@ from lodesman.submission.draft import Draft, World
 from lodesman.submission.obstacles import find_obstacles, never_text
 from lodesman.submission.possible import possible_queues
 
+FEW: Final = 10
 
-def check_sites(draft: Draft, world: World) -> Draft:
-    """Sites that nobody configured are refused, with what was probably meant."""
-    for attribute, names in (("Site", draft.spec.sites), ("BannedSite", draft.spec.banned_sites)):
-        for name in names:
-            if name not in world.sites:
-                near = difflib.get_close_matches(name, world.sites, 1, 0.6)
-                hint = f"Did you mean {near[0]}?" if near else "lode site ls lists the sites."
-                raise InvalidJob(
-                    f"{attribute}: there is no site {name!r} for VO {world.vo}.",
-                    hint=hint,
-                    attribute=attribute,
-                )
+
+def check_names(draft: Draft, world: World) -> Draft:
+    """Sites and submission pools that nobody configured are refused, with what was probably meant.
+
+    A job that may be Held waits for them. A site that is banned is no place to wait for: it is misspelled.
+    """
+    spec = draft.spec
+    if not draft.hold:
+        _check("Site", spec.sites, world.sites, f"no site {{}} for VO {world.vo}")
+        if world.pools is not None:
+            _check("SubmitPool", spec.submission_pools, world.pools, "no submission pool {}")
+    _check("BannedSite", spec.banned_sites, world.sites, f"no site {{}} for VO {world.vo}")
     return draft
+
+
+def _check(attribute: str, names: Sequence[str], known: frozenset[str], sentence: str) -> None:
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1, 0.6)
+            raise InvalidJob(
+                f"{attribute}: there is {sentence.format(repr(name))}.",
+                hint=f"Did you mean {near[0]}?" if near else _known(attribute, known),
+                attribute=attribute,
+            )
+
+
+def _known(attribute: str, known: frozenset[str]) -> str:
+    if attribute != "SubmitPool":
+        return "lode site ls lists the sites."
+    return f"There are {', '.join(sorted(known)[:FEW])}."
 
 
 def make_submit_pool(draft: Draft, world: World) -> Draft:

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from lodesman.matching import TaskQueueKey
 from lodesman.submission.draft import Draft, Optimizer, World
-from lodesman.submission.optimizers import check_possible, check_sites, make_key, make_submit_pool
+from lodesman.submission.optimizers import check_names, check_possible, make_key, make_submit_pool
 
-OPTIMIZERS: tuple[Optimizer, ...] = (check_sites, make_submit_pool, make_key)
+OPTIMIZERS: tuple[Optimizer, ...] = (check_names, make_submit_pool, make_key)
 
 
 def optimize(draft: Draft, world: World, verdicts: Mapping[TaskQueueKey, str] | None = None) -> Draft:

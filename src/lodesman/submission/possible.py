@@ -1,11 +1,14 @@
-"""Which configured queues could ever run the jobs of a key: the one predicate of submission and of each pass."""
+"""Which configured queues could ever run the jobs of a key: the one predicate of submission and of each pass.
+
+A queue where no pilot is and none will ever be sent could not.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from lodesman.matching import TaskQueueKey
-from lodesman.submission.draft import Draft, World
+from lodesman.submission.draft import World
 
 
 def possible_queues(key: TaskQueueKey, pool_mask: int, world: World) -> int:
@@ -14,13 +17,11 @@ def possible_queues(key: TaskQueueKey, pool_mask: int, world: World) -> int:
 
     `pool_mask`: the queues that fulfil its Requirements; without Requirements it is not looked at.
     """
-    if not key.submit_pool:
-        return world.places.narrow(world.table.open_to_vo, key)
-    return world.places.narrow(pool_mask, replace(key, submit_pool=""))
-
-
-def eligible_sites(draft: Draft, world: World) -> tuple[str, ...]:
-    """The sites, sorted, of the queues that can run a job with Requirements; () for one without."""
-    if draft.key is None or not draft.submit_pool:
-        return ()
-    return world.table.sites(possible_queues(draft.key, draft.pool_mask, world))
+    mask, place = (
+        (pool_mask, replace(key, submit_pool="")) if key.submit_pool else (world.table.open_to_vo, key)
+    )
+    if not world.has_pool_for(key):
+        return 0
+    for _, closed in world.without_pilots():
+        mask &= ~closed
+    return world.places.narrow(mask, place)

@@ -57,6 +57,9 @@ class TestSlots:
             ({"MaxTotalJobs": 200, "Slots": 3, "NumberOfProcessors": 4}, 3),
             ({"Slots": 0}, 0),
             ({"Slots": -1}, 0),
+            ({"slots": 3, "maxtotaljobs": 200}, 3),
+            ({"maxTotalJobs": 5}, 5),
+            ({"numberOfPROCESSORS": 4}, 2),
         ],
     )
     def test_from_parameters(self, parameters, slots):

@@ -3,13 +3,18 @@
 import inspect
 import json
 import subprocess
+import tomllib
 
+import jsonschema_rs
+import msgspec
 import pytest
 
 from lodesman.cli import serve
-from lodesman.config import load_config
+from lodesman.cli.first_files import LODE, sites
+from lodesman.config import Sections, load_config
 from lodesman.daemon.__main__ import parse
 from lodesman.demo.run import main as demo_main
+from lodesman.demo.workload import examples_dir, load_workload
 from lodesman.errors import Unavailable
 
 # --- users and tokens
@@ -80,6 +85,7 @@ def test_a_token_is_revoked_by_its_hash(at, server):
     for odd in ("../users", "a/b", "", "x y", "\u00e9"):
         assert at("token", "revoke", odd).code == 2
     assert len(server.asked) == 1
+    assert at("token", "revoke", "AB12", "--json").json == {"revoked": "ab12"}
 
 
 def test_whoami(at, server):
@@ -213,11 +219,29 @@ def test_a_wrong_configuration_is_named(lode, home):
 
 def test_the_schema_knows_every_section(lode):
     schema = lode("config", "schema").json
-    assert set(schema["properties"]) == {"server", "pilots", "admin", "resources", "director"}
+    assert list(schema["properties"]) == [field.name for field in msgspec.structs.fields(Sections)]
+    assert schema["additionalProperties"] is False
     for reference in schema["properties"].values():
         name = reference.get("$ref", "#/$defs/").rpartition("/")[2]
         assert not name or name in schema["$defs"]
     assert schema["$defs"]["ServerSection"]["properties"]["port"]["maximum"] == 65_535
+
+
+@pytest.mark.parametrize("text", [LODE, "[submit_pools]\nrefresh_seconds = 60\n"])
+def test_a_good_configuration_fits_the_schema(lode, home, text):
+    """Every section and option that the reader takes is one that the schema knows."""
+    (home / "sites.toml").write_text(sites())
+    (home / "lode.toml").write_text(text)
+    assert lode("config", "check", "lode.toml").code == 0
+    fits = jsonschema_rs.validator_for(lode("config", "schema").json).is_valid
+    assert fits(tomllib.loads(text))
+    for wrong in (
+        {"server": {"prot": 1}},
+        {"sever": {}},
+        {"server": {"port": 70_000}},
+        {"submit_pools": {"x": 1}},
+    ):
+        assert not fits(wrong)
 
 
 # --- demo
@@ -242,7 +266,12 @@ def test_the_demo_is_asked_for_what_was_said(lode, monkeypatch, home):
 
 
 def test_the_demo_takes_these_options():
-    assert set(inspect.signature(demo_main).parameters) == {"results", "port", "keep", "as_json"}
+    assert set(inspect.signature(demo_main).parameters) == {"results", "port", "keep", "as_json", "workload"}
+
+
+def test_the_demo_tells_how_many_jobs_there_are(lode):
+    workload = load_workload(examples_dir() / "workload" / "workload.toml")
+    assert f"Run {workload.jobs} real jobs" in lode("demo", "--help").out
 
 
 # --- convert and completion

@@ -28,7 +28,7 @@ JOB = {
     "name": "n", "submitted_at": NOW, "task_queue": 1, "template": 1, "submission": 1, "last_event": 1,
     "last_attempt": 1, "site": "s", "pilot": 1, "claimed_at": NOW, "started_at": NOW, "ended_at": NOW,
     "outcome": "Failed", "cause": "exit", "exit_code": 3, "signal": None, "cpu_seconds": 1.0, "wall_seconds": 1.0,
-    "max_rss_mb": 1.0, "output_sha256": "f", "output_size": 1, "message": "m", "base": 5,
+    "max_rss_mb": 1.0, "output_sha256": "f", "output_size": 1, "message": "m", "base": 5, "main_reason": "w",
 }  # fmt: skip
 ATTEMPT = {**JOB, "number": 1, "previous": None}
 EVENT = {"at": NOW, "event": "Done", "reason": "r", "by": "user"}
@@ -60,7 +60,8 @@ KEY = {
 STANDING = {
     "states": {"Done": 1}, "sites": [{"site": "s", "cpu_seconds": 1.0, "outcomes": {"Done": 1}}],
     "groups": [{"group": "g", "share": 1.0, "claims": 1, "compared": 1, "deserved": 1.0}],
-    "waiting_seconds": [1.0], "running_seconds": [1.0],
+    "waiting_seconds": {"count": 1, "p50": 1.0, "p90": 1.0, "p95": 1.0, "p99": 1.0, "most": 1.0},
+    "running_seconds": {"count": 1, "p50": 1.0, "p90": 1.0, "p95": 1.0, "p99": 1.0, "most": 1.0},
     "faulty": [{"id": 1, "count": 1, "state": "Held", "reason": "r"}],
     "attempts": {"all": 1, "jobs": 1, "same_number_twice": 0},
     "pilots": [{"site": "s", "state": "Running", "pilots": 1}],
@@ -112,7 +113,7 @@ ANSWERS = [
     (["queue", "ls"], "GET", "/v1/queues", {"queues": [QUEUE]}),
     (["queue", "ls", "--origin"], "GET", "/v1/queues", {"queues": [QUEUE]}),
     (["tq", "ls"], "GET", "/v1/task-queues", {"task_queues": [
-        {"id": 1, "waiting": 1, "created_at": NOW, "main_reason": "m", "detail": "d", "since": NOW, **KEY}]}),
+        {"id": 1, "waiting": 1, "held": 0, "created_at": NOW, "main_reason": "m", "detail": "d", "since": NOW, **KEY}]}),
     (["tq", "reasons"], "GET", "/v1/task-queues/reasons", {"at": NOW, "facts_at": NOW, "reasons": [
         {"reason": "m", "verdict": "never", "detail": "d", "task_queues": 1, "jobs": 2, "since": NOW}]}),
     (["pool", "ls"], "GET", "/v1/submit-pools", {"pools": [POOL], "total": 1, "last_pass": PASS}),

@@ -35,6 +35,8 @@ def listing(server, row):
         found = [j for j in server.jobs if int(query["first"]) <= j["id"] <= int(query["last"])]
         if query.get("state"):
             found = [j for j in found if j["state"] in query["state"].split(",")]
+        if query.get("reason"):
+            found = [j for j in found if j["main_reason"] == query["reason"]]
         if query.get("group"):
             found = [j for j in found if j["group"] == query["group"]]
         if query.get("newest") == "true":
@@ -42,13 +44,14 @@ def listing(server, row):
         return {"jobs": found[: int(query["limit"])]}
 
     server.on("GET", "/v1/jobs", answer)
-    server.on("GET", "/v1/me", {"name": "ann"})
     counts = [
         {"owner": "ann", "group": "physics", "state": "Waiting", "jobs": 1_000_000},
         {"owner": "ann", "group": "bio", "state": "Done", "jobs": 5},
         {"owner": "bob", "group": "physics", "state": "Waiting", "jobs": 7},
     ]
-    server.on("GET", "/v1/jobs/counts", {"counts": counts})
+    server.on("GET", "/v1/jobs/counts", lambda asked: {
+        "counts": [row for row in counts if asked.query.get("own") != "true" or row["owner"] == "ann"]
+    })  # fmt: skip
     return server
 
 
@@ -116,6 +119,15 @@ def test_filters_travel(at, listing):
     assert at("status", "--state", "Held").err == "lode: There is no such job.\n"
     at("status", "--state", "Held", "--state", "Done")
     assert listing.of("GET", "/v1/jobs")[-1].query["state"] == "Held,Done"
+
+
+def test_jobs_that_wait_for_one_reason(at, listing):
+    listing.jobs[6]["main_reason"] = "no-room-for-pilots"
+    lines = at("status", "--reason", "no-room-for-pilots").out.splitlines()
+    assert lines[1].split()[0] == "7"
+    assert lines[1].endswith("no-room-for-pilots")
+    assert len(lines) == 3
+    assert at("status", "9", "--reason", "impossible").err == "lode: There is no such job.\n"
 
 
 def test_everyones_jobs_have_owners(at, listing):
@@ -217,6 +229,27 @@ def test_show_tells_all_of_a_job(at, one_job):
     assert "\x1b" not in result.out
     assert at("show", "5", "--json").json["attempts"][1]["number"] == 2
     assert at("show", "6").code == 3
+
+
+@pytest.fixture
+def a_description(server):
+    told = {"id": 5, "form": "jdl", "text": '[\n  JobName = "\x1b";\n]\n', "jobs": 1, "rebuilt": False}
+    server.on("GET", "/v1/jobs/5/description", told)
+    server.on("GET", "/v1/jobs/6/description", {**told, "id": 6, "jobs": 3_000})
+    return server
+
+
+def test_show_tells_the_description_only(at, a_description):
+    result = at("show", "5", "--description")
+    assert (result.code, result.out) == (0, '[\n  JobName = "\\x1b";\n]\n')
+    assert at("show", "5", "--form", "cfg").code == 0
+    assert [one.query.get("form") for one in a_description.asked] == [None, "cfg"]
+    assert at("show", "5", "--description", "--json").json["text"].startswith("[")
+    assert at("show", "5", "--form", "xml").code == 2
+
+
+def test_show_tells_that_a_description_is_of_many_jobs(at, a_description):
+    assert "It is the description of 3,000 jobs." in at("show", "6", "--description").err
 
 
 def test_events_oldest_first(at, one_job):

@@ -150,7 +150,14 @@ def test_the_origin_of_each_value(at, server):
 
 
 def tq_row(number, **changes):
-    row = {"id": number, "waiting": 1_200, "created_at": time.time() - 30, "owner": "ann", "group": "physics"}
+    row = {
+        "id": number,
+        "waiting": 1_200,
+        "held": 0,
+        "created_at": time.time() - 30,
+        "owner": "ann",
+        "group": "physics",
+    }
     row |= {
         "vo": "lab",
         "norm_cpu_seconds": 86_400,
@@ -190,6 +197,7 @@ def test_task_queues(at, server):
     assert out.splitlines()[1].split() == [
         "7",
         "1,200",
+        "-",
         "30",
         "s",
         "ann",
@@ -204,6 +212,14 @@ def test_task_queues(at, server):
     assert at("tq", "ls", "--limit", "1", "--json").json["more"] is True
     server.on("GET", "/v1/task-queues", {"task_queues": []})
     assert at("tq", "ls").err == "lode: No job waits.\n"
+
+
+def test_jobs_that_nothing_can_run_are_counted_as_held(at, server):
+    row = tq_row(7, waiting=0, held=12, main_reason="impossible", detail="no queue of VO lab can run it")
+    server.on("GET", "/v1/task-queues", {"task_queues": [row]})
+    line = at("tq", "ls").out.splitlines()[1]
+    assert line.split()[:3] == ["7", "0", "12"]
+    assert "impossible (no queue of VO lab can run it)" in line
 
 
 def test_what_a_task_queue_asks_for():
@@ -226,10 +242,10 @@ def decided(server):
     """A real decision of the director, stored as it stores it."""
     fields = (
         "tq_id weight waiting_jobs norm_cpu_seconds cpu_bucket from_priority from_jobs boost mean drawn allowance "
-        "usable_waiting cap asked blocked clamps".split()
+        "usable_waiting cap asked clamps".split()
     )
-    first = [7, 1.0, 30, 300, 360, 20.0, 30.0, 150.0, 7_500.0, 7_480, 40, 2, 38, 38, "",
-             [["usable supply", 7_480, 38, "40 allowed for 30 jobs - 2 usable pilots waiting or idle"]]]  # fmt: skip
+    first = [7, 1.0, 30, 300, 360, 20.0, 30.0, 150.0, 7_500.0, 7_480, 40, 2, 38, 38,
+             [["usable-supply", 7_480, 38, 38, "40 allowed for 30 jobs - 2 usable pilots waiting or idle"]]]  # fmt: skip
     second = [
         8,
         1.0,
@@ -245,11 +261,11 @@ def decided(server):
         0,
         16,
         0,
-        "the owner is banned",
         [],
     ]
     plan = {
-        "vo": "lab", "now": 1_000.0, "row_fields": fields, "rows": [first, second], "borrowed": {}, "aside": {},
+        "vo": "lab", "now": 1_000.0, "row_fields": fields, "rows": [first, second], "aside": {},
+        "borrowed": {"7": 1, "8": 2},
         "plan": {"target": 40.0, "priority_sum": 2.0, "waiting_jobs": 40, "pilots_per_priority": 20.0,
                  "pilots_per_job": 1.0, "max_cpu": 1_080_000, "lowest_cpu_boost": 7_200, "extra_fraction": 0.2,
                  "extra_pilots": 4},
@@ -257,15 +273,26 @@ def decided(server):
         "asks": [{"tq_id": 7, "asked": 38, "placed": 2, "pool": "Local", "private": False, "owner": "generic",
                   "group": "generic", "reason": "generic fits", "draw": 0.7,
                   "refused": [{"kind": "no room", "count": 3, "examples": {"North/ce/q": [HOSTILE]}}]}],
+        "placements": [[7, "North/ce/q", 2]],
         "rooms": {"North/ce/q": {"wanted": 38, "room": 2,
-                                 "clamps": [["max waiting", 38, 2, "MaxWaitingJobs 2 - 0 waiting"]]}},
+                                 "clamps": [["max-waiting", 38, 2, 2, "MaxWaitingJobs 2 - 0 waiting"]]},
+                  "South/ce/q": {"wanted": 0, "room": 0, "clamps": []}},
     }  # fmt: skip
     server.on("GET", "/v1/director", {"at": time.time() - 5, "plan": plan})
     return server
 
 
 def test_the_last_iteration_in_words(at, decided, monkeypatch):
-    monkeypatch.setattr("lodesman.director.story", lambda _plan, tq: (f"pilots: words about {tq}", "line"))
+    made = []
+
+    class Told:
+        def __init__(self, plan):
+            made.append(plan)
+
+        def lines(self, tq):
+            return (f"pilots: words about {tq}", "line")
+
+    monkeypatch.setattr("lodesman.director.Stories", Told)
     out = at("director", "show").out
     assert out.startswith("Decided 5 s ago for VO lab.\n")
     assert (
@@ -278,16 +305,34 @@ def test_the_last_iteration_in_words(at, decided, monkeypatch):
     assert "North/ce/q      38     2  MaxWaitingJobs 2 - 0 waiting" in out
     result = at("director", "show", "--limit", "1")
     assert "1 more task queues" in result.err
+    assert len(made) == 2  # the record is looked through once for all lines
 
 
-def test_the_arithmetic_of_one_task_queue(at, decided, monkeypatch):
-    monkeypatch.setattr("lodesman.director.story", lambda _plan, tq: (f"verdict on {tq}", f"mean {HOSTILE}"))
+def test_the_arithmetic_of_one_task_queue(at, decided):
     out = at("director", "show", "7").out
-    assert "Task queue 7: verdict on 7\n  mean " in out
+    assert "Task queue 7: pilots: 2 of 38 asked were placed\n  pilotsPerPriority = 40 / 2 = 20\n" in out
+    assert "usable-supply: 7480 -> 38 (40 allowed" in out
     assert "\x1b" not in out
-    result = at("director", "show", "99")
-    assert (result.code, "no task queue 99" in result.err) == (3, True)
-    assert at("director", "show", "--json").json["plan"]["vo"] == "lab"
+    for words in (("99",), ("7", "99"), ("99", "--json")):
+        result = at("director", "show", *words)
+        assert (result.code, "no task queue 99" in result.err) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "rows", "rooms"),
+    [((), [7, 8], 2), (("--limit", "1"), [7], 1), (("8",), [8], 2), (("8", "7", "--limit", "1"), [8], 1)],
+)
+def test_programs_get_what_people_see(at, decided, words, rows, rooms):
+    plan = at("director", "show", "--json", *words).json["plan"]
+    assert plan["vo"] == "lab"
+    assert [row[0] for row in plan["rows"]] == rows
+    assert (
+        [ask["tq_id"] for ask in plan["asks"]]
+        == [placed[0] for placed in plan["placements"]]
+        == ([7] if 7 in rows else [])
+    )
+    assert list(plan["borrowed"]) == [str(tq_id) for tq_id in rows]
+    assert len(plan["rooms"]) == rooms
 
 
 def test_a_director_that_has_not_decided_yet(at, server):
@@ -299,6 +344,7 @@ def test_a_director_that_has_not_decided_yet(at, server):
 # --- the standing
 
 
+NO_TIMES = {"count": 0, "p50": None, "p90": None, "p95": None, "p99": None, "most": None}
 STANDING = {
     "states": {"Done": 190, "Held": 4, "Running": 6},
     "sites": [
@@ -309,8 +355,8 @@ STANDING = {
         {"group": "bio", "share": 1_000.0, "claims": 60, "compared": 50, "deserved": 48.0},
         {"group": "physics", "share": 3_000.0, "claims": 150, "compared": 150, "deserved": 152.0},
     ],
-    "waiting_seconds": [float(n) for n in range(100)],
-    "running_seconds": [],
+    "waiting_seconds": {"count": 100, "p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "most": 100.0},
+    "running_seconds": NO_TIMES,
     "faulty": [
         {"id": 7, "count": 1, "state": "Failed", "reason": "exit"},
         {"id": 8, "count": 3, "state": "Held", "reason": HOSTILE},
@@ -329,8 +375,8 @@ def test_how_things_stand(at, server):
     out = at("standing").out
     lines = out.splitlines()
     assert lines[0] == "Jobs: 4 Held, 6 Running, 190 Done."
-    assert lines[1] == "Waited: half under 50 s, 95 % under 95 s."
-    assert lines[2] == "Ran: half under -, 95 % under -."
+    assert lines[1] == "Waited: half at most 50 s, 95 % at most 95 s."
+    assert lines[2] == "Ran: half at most -, 95 % at most -."
     assert lines[3] == "Attempts: 201 of 200 jobs."
     table = [line.split() for line in lines]
     assert ["bio", "1,000", "60", "25.0", "%", "24.0", "%"] in table
@@ -349,7 +395,7 @@ def test_nothing_stands_anywhere_yet(at, server):
         "groups": [],
         "faulty": [],
         "pilots": [],
-        "waiting_seconds": [],
+        "waiting_seconds": NO_TIMES,
     }
     server.on("GET", "/v1/standing", nothing)
     result = at("standing")

@@ -223,6 +223,17 @@ def test_a_job_without_output(at, outputs):
     assert (result.code, "1 job without output" in result.err) == (0, True)
 
 
+def test_a_job_without_output_does_not_stop_the_others(at, outputs, home):
+    result = at("output", "1,5,3,77", "--dir", "results")
+    assert result.code == 1
+    assert "lode: Job 5 has no output: it is Failed." in result.err
+    assert "77" in result.err
+    assert sorted(path.name for path in (home / "results").iterdir()) == ["1", "3"]
+    found = at("output", "5,77", "--json")
+    assert [one["id"] for one in found.json["errors"]] == [5, 77]
+    assert found.code == 3
+
+
 def test_a_job_that_is_not_there_either(at, outputs):
     assert at("output", "77").code == 3
     assert at("output", "77-99").code == 3

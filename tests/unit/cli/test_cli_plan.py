@@ -49,6 +49,12 @@ RESOURCES: dict[str, Any] = {
     },
     "groups": [{"group": "bio", "change": "changed", "values": {"share": {"before": 5, "after": 6}}},
                {"group": "odd", "change": "removed", "values": {}}],
+    "parts": [
+        {"vo": "lab", "group": "bio", "jobs": 5001, "share": {"before": 5.0, "after": 6.0},
+         "part": {"before": 0.25, "after": 1.0}},
+        {"vo": "lab", "group": "physics", "jobs": 3, "share": {"before": 15.0, "after": 15.0},
+         "part": {"before": 0.75, "after": 0.0}},
+    ],
     "types": [{"parameter": "Disk", "change": "added", "before": None, "after": "number GB"}],
     "task_queues": {
         "looked_at": 9, "impossible": {"task_queues": 1, "jobs": 3}, "possible": {"task_queues": 1, "jobs": 1},
@@ -261,6 +267,9 @@ def test_resources_are_told_from_queues_to_jobs(at, server, home):
         "changed group bio share 5 6",
         "removed group odd - - -",
         "added parameter Disk type - number GB",
+        "GROUP VO JOBS SHARE THEN STARTS THEN",
+        "bio lab 5,001 5 6 25.0 % 100.0 %",
+        "physics lab 3 15 15 75.0 % 0.0 %",
         "Task queues: 9 with jobs; the eligible queues of 3 change.",
         "TQ OWNER GROUP JOBS BEFORE AFTER GAINED LOST BECOMES",
         "7 ann physics 3 4 0 0 4 impossible",
@@ -285,6 +294,8 @@ def test_resources_that_change_nothing(at, server, home):
     nothing = {
         **RESOURCES, "queues": {"before": 2, "after": 2, **dict.fromkeys(("added", "removed", "changed"), NOTHING)},
         "groups": [], "types": [], "notices": [],
+        "parts": [{**row, "share": {"before": 5.0, "after": 5.0}, "part": {"before": 0.5, "after": 0.5}}
+                  for row in RESOURCES["parts"]],
         "task_queues": {"looked_at": 0, "changed": NOTHING, "impossible": NONE, "possible": NONE},
         "submit_pools": {"looked_at": 0, "changed": NOTHING},
     }  # fmt: skip

@@ -8,9 +8,10 @@ from lodesman.cli.pools import asked
 
 NOW = 1_000_000.0
 POOL = {
-    "id": "req1:" + "ab" * 32, "vo": "lab", "queues": 1_234, "created_at": NOW - 7_200, "refreshed_at": NOW - 60,
+    "id": "req2:" + "ab" * 32, "vo": "lab", "queues": 1_234, "created_at": NOW - 7_200, "refreshed_at": NOW - 60,
     "unused_since": None, "jobs": {"waiting": 1_500, "held": 2, "running": 0},
-    "requirements": {"memory": {"kind": "number", "wanted": [4000]}, "tag": {"kind": "list", "wanted": ["a", "b"]}},
+    "requirements": {"memory": {"kind": "number", "unit": "MB", "wanted": [4000]},
+                     "tag": {"kind": "list", "unit": "", "wanted": ["a", "b"]}},
 }  # fmt: skip
 PASS = {"id": 7, "at": NOW - 60, "cause": "interval", "pools": 12, "changed": 3, "held": 0, "released": 5,
         "seconds": 0.25}  # fmt: skip
@@ -25,7 +26,7 @@ def test_the_list(at, server):
     server.on("GET", "/v1/submit-pools", {"pools": [POOL], "total": 1, "last_pass": PASS})
     found = at("pool", "ls")
     assert found.out.splitlines()[1].split() == [
-        "req1:abababababab", "lab", "1,234", "1,500", "2", "0", "2.0", "h", "60", "s", "memory", "4000;", "tag",
+        "req2:abababababab", "lab", "1,234", "1,500", "2", "0", "2.0", "h", "60", "s", "memory", "4000", "MB;", "tag",
         "a,", "b",
     ]  # fmt: skip
     assert server.asked[-1].query == {"limit": "50"}
@@ -49,16 +50,16 @@ def test_no_pool(at, server):
 def test_one_pool(at, server):
     served = [{"site": "North", "ce": "ce", "queue": "a/b"}, {"site": "South", "ce": "ce", "queue": "q"}]
     found = {**POOL, "served_by": served, "passes": [PASS]}
-    server.on("GET", "/v1/submit-pools/req1%3Aab", found)
-    out = at("pool", "show", "req1:ab").out
+    server.on("GET", "/v1/submit-pools/req2%3Aab", found)
+    out = at("pool", "show", "req2:ab").out
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert lines[:8] == [
-        f"pool {POOL['id']}", "VO lab", "asks for memory (number): 4000", "asks for tag (list): a, b",
+        f"pool {POOL['id']}", "VO lab", "asks for memory (number): 4000 MB", "asks for tag (list): a, b",
         "created 2.0 h ago", "last pass 60 s ago", "jobs 1,500 waiting, 2 held", "queues 1,234 queues",
     ]  # fmt: skip
     assert lines[8:10] == ["served by North/ce/a/b", "served by South/ce/q"]
     assert lines[-1] == "7 60 s interval 0.2 s 12 3 0 5"
-    assert at("pool", "show", "req1:ab", "--json").json == found
+    assert at("pool", "show", "req2:ab", "--json").json == found
 
 
 @pytest.mark.parametrize(("since", "told"), [(None, "jobs none"), (NOW - 3_600, "jobs none, for 60 min")])
@@ -79,3 +80,13 @@ def test_a_pool_that_is_not_there(at, server):
 def test_what_is_asked_for():
     assert asked({}) == ""
     assert asked({"gpu": {"kind": "boolean", "wanted": [True]}}) == "gpu yes"
+
+
+def test_a_pool_whose_queues_are_not_known_yet(at, server):
+    unknown = {**POOL, "queues": None, "refreshed_at": None}
+    server.on("GET", "/v1/submit-pools", {"pools": [unknown], "total": 1, "last_pass": PASS})
+    assert at("pool", "ls").out.splitlines()[1].split()[:4] == ["req2:abababababab", "lab", "-", "1,500"]
+    server.on("GET", "/v1/submit-pools/req2%3Aab", {**unknown, "served_by": [], "passes": [PASS]})
+    lines = [" ".join(line.split()) for line in at("pool", "show", "req2:ab").out.splitlines()]
+    assert "last pass not yet" in lines
+    assert "queues not known yet" in lines

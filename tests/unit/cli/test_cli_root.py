@@ -135,6 +135,16 @@ def test_a_local_error_names_the_file(lode, home):
     assert "file" in result.err
 
 
+def test_a_local_error_is_json_where_json_was_asked_for(at, server, home):
+    server.on("POST", "/v1/tokens", {"token": "secret"})
+    (home / "file").write_text("")
+    result = at("token", "issue", "ann", "--output", "file/below", "--json")
+    assert result.code == 1
+    error = json.loads(result.err)["error"]
+    assert error["code"] == "system"
+    assert "file" in error["message"]
+
+
 def test_debug_shows_where_an_error_arose(at, server, monkeypatch):
     monkeypatch.setenv("LODE_DEBUG", "1")
     server.refuse("GET", "/v1/sites", 404, code="not-found", message="It is so.")

@@ -103,6 +103,14 @@ def test_each_file_is_a_submission_with_its_own_request_id(at, accepting, home):
     assert len({body["request_id"] for body in sent(accepting)}) == 2
 
 
+def test_a_request_id_of_the_caller_travels_one_per_file(at, accepting, home):
+    for name in ("a.jdl", "b.jdl"):
+        (home / name).write_text(HELLO)
+    for _ in range(2):
+        at("submit", "a.jdl", "b.jdl", "--request-id", "nightly")
+    assert [body["request_id"] for body in sent(accepting)] == ["nightly/1", "nightly/2"] * 2
+
+
 def test_a_lost_answer_is_asked_for_again_with_the_same_id(at, accepting, home):
     (home / "a.jdl").write_text(HELLO)
     answers = iter([(503, {"error": {"code": "unavailable", "message": "not now"}})])
@@ -147,7 +155,7 @@ def test_percent_signs_in_names_of_input_files(at, accepting, home):
         '[ Executable = "/bin/cat"; InputSandbox = "100%%"; Arguments="%n"; Parameters = 2; ]'
     )
     assert at("submit", "a.jdl", "b.jdl").code == 0
-    assert [list(body["sandboxes"]) for body in sent(accepting)] == [["100%"], ["100%%"]]
+    assert [list(body["sandboxes"]) for body in sent(accepting)] == [["100%"], ["100%"]]
 
 
 @pytest.mark.parametrize(
@@ -155,8 +163,8 @@ def test_percent_signs_in_names_of_input_files(at, accepting, home):
     [
         ('"nothere"', "nothere does not exist"),
         ('"folder"', "is a directory"),
-        ('"data_%s.txt"', "another file for each member"),
-        ('"data_%(X)s.txt"', "another file for each member"),
+        ('"data_%s.txt"', "data_1.txt does not exist"),
+        ('"data_%(X)s.txt"', "data_a.txt does not exist"),
     ],
 )
 def test_input_files_that_cannot_travel(at, accepting, home, files, said):
@@ -167,9 +175,32 @@ def test_input_files_that_cannot_travel(at, accepting, home, files, said):
     )
     result = at("submit", "a.jdl")
     assert result.code == 1
-    assert result.err.startswith("lode: a.jdl: InputSandbox: ")
+    assert result.err.startswith("lode: a.jdl:1:21: InputSandbox: ")
     assert said in result.err
     assert accepting.asked == []
+
+
+def test_input_files_of_each_member_are_found_and_each_content_is_sent_once(at, accepting, home):
+    for name, content in (("red_0", b"one"), ("green_1", b"two"), ("blue_2", b"one"), ("all", b"all")):
+        (home / name).write_bytes(content)
+    accepting.state["count"] = 3
+    (home / "a.jdl").write_text(
+        '[ Executable = "/bin/cat"; InputSandbox = {"%(Colour)s_%n", "all"}; CPUTime = "%s"; '
+        'Parameters = {1, 2, 1}; Parameters.Colour = {"red", "green", "blue"}; ]'
+    )
+    assert at("submit", "a.jdl").code == 0
+    (body,) = sent(accepting)
+    assert {name: one["sha256"] for name, one in body["sandboxes"].items()} == {
+        "red_0": sha(b"one"), "green_1": sha(b"two"), "blue_2": sha(b"one"), "all": sha(b"all"),
+    }  # fmt: skip
+    assert len(accepting.of("POST", "/v1/sandboxes")) == 3
+
+
+def test_ten_thousand_members_may_have_files_of_their_own_and_no_more(at, accepting, home):
+    (home / "a.jdl").write_text('[ Executable = "x"; InputSandbox = "f%n"; Parameters = 10001; ]')
+    result = at("submit", "a.jdl")
+    assert (result.code, accepting.asked) == (1, [])
+    assert "At most 10000 members can each have files of their own." in result.err
 
 
 def test_an_upload_that_is_refused_names_the_file(at, accepting, home):

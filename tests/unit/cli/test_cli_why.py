@@ -89,6 +89,20 @@ def test_a_job_is_still_a_number(at, server, words):
     assert at("why", *words).out == "Job 9: NOW. It can.\n"
 
 
+@pytest.mark.parametrize("words", [["9", "--queue", "N/c/q"], ["--queue", "N/c/q", "job:9"]])
+def test_what_one_queue_has_against_a_job(at, server, words):
+    queue = {"site": "N", "ce": "c", "queue": "q", "eligible": False, "ruled_out_by": ["Memory"], "room": 0,
+             "reasons": ["too little memory", HOSTILE], "gate": "MaxTotalJobs 10 - 10 waiting and running"}  # fmt: skip
+    server.on("GET", "/v1/jobs/9/why", {
+        "id": 9, "state": "Waiting", "verdict": "not now", "summary": "Full.", "who": "time", "queue": queue,
+    })  # fmt: skip
+    out = at("why", *words).out
+    assert server.asked[0].query == {"queue": "N/c/q"}
+    assert "Queue N/c/q: cannot run it.\n  too little memory\n" in out
+    assert "  room for 0 pilots (MaxTotalJobs 10 - 10 waiting and running)\n" in out
+    assert "\x1b" not in out
+
+
 @pytest.mark.parametrize(
     "words",
     [[], ["x"], ["a/b"], ["1-5"], ["0"], ["pilot:"], ["pilot:a/b"], ["queue:a/b"], ["queue:"], ["//"], ["a//c"], ["/b/c"],

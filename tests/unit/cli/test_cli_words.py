@@ -122,14 +122,3 @@ def test_states_stand_in_the_order_of_a_life():
 )
 def test_json_values_as_a_word_or_two(value, shown):
     assert words.shown(value) == shown
-
-
-@given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0, 1))
-def test_a_percentile_is_one_of_the_values(values, part):
-    found = words.percentile(values, part)
-    assert found in values
-    assert sum(value < found for value in values) <= part * len(values)
-
-
-def test_the_percentile_of_nothing_is_none():
-    assert words.percentile([], 0.5) is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import sys
@@ -13,9 +12,8 @@ import pytest
 from lodesman.config import load_config
 from lodesman.daemon import __main__ as entry
 from lodesman.daemon import bootstrap
-from lodesman.daemon.background import every
 from lodesman.daemon.logs import JsonLines
-from lodesman.errors import InvalidConfig, Unavailable
+from lodesman.errors import InvalidConfig
 from lodesman.services.accounts import find_principal, load_principals
 from lodesman.services.pilots import hash_token
 from lodesman.store.engine import open_writer
@@ -145,33 +143,3 @@ def test_a_process_that_cannot_start_says_why_in_one_line(monkeypatch, capsys, n
         logging.getLogger().setLevel(level)
     (line,) = [json.loads(text) for text in capsys.readouterr().err.splitlines()]
     assert (line["level"], line["process"], "port" in line["message"]) == ("critical", name, True)
-
-
-def test_a_step_that_fails_is_tried_again_until_the_end():
-    faults = [Unavailable("not now"), KeyError("a bug"), OSError("disk"), None, None]
-
-    async def main():
-        stop, done = asyncio.Event(), []
-        loop = asyncio.get_running_loop()
-
-        def step():
-            fault = faults[len(done)]
-            done.append(fault)
-            if len(done) == len(faults):
-                loop.call_soon_threadsafe(stop.set)
-            if fault is not None:
-                raise fault
-
-        await asyncio.wait_for(every(0.001, step, stop), 10)
-        return done
-
-    assert asyncio.run(main()) == faults
-
-
-def test_no_step_begins_after_the_end():
-    async def main():
-        stop = asyncio.Event()
-        stop.set()
-        await every(0.001, lambda: pytest.fail("a step began"), stop)
-
-    asyncio.run(main())

@@ -296,3 +296,15 @@ def test_any_report_fits_the_screen(report):
     assert len(lines) <= HEIGHT
     assert all(len(line.text) <= WIDTH for line in lines)
     assert all(line.text.isprintable() for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        (216, "216 jobs started, 216 attempts, 0 ran twice, 0 jobs lost"),
+        (215, "216 jobs started, 216 attempts (pilots saw 215), 0 ran twice, 0 lost"),
+    ],
+)
+def test_what_the_pilots_saw_is_told_where_it_differs(seen, said):
+    check = AttemptCheck(started=216, attempts=216, twice=0, lost=0, seen=seen)
+    assert f"Attempts {said}\n" in summary_text(replace(REPORT, attempts=check))

@@ -70,7 +70,7 @@ def make_queue(site: str = "A", queue: str = "q", **given: Any) -> CandidateQueu
         "load_waiting": Observation(value=waiting, observed_at=observed_at, source="batch"),
         "load_running": Observation(value=running, observed_at=observed_at, source="batch"),
         "own": OwnPilots(),
-        "caps": QueueCaps(max_waiting=None, max_total=None, max_held=None),
+        "caps": QueueCaps(max_waiting=None, max_total=None),
     }
     return CandidateQueue(**(base | own))
 

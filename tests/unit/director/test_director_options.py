@@ -1,4 +1,4 @@
-"""The options: seed spelling and defaults, checks, layers, live reload."""
+"""The options: seed spelling and defaults, checks, layers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from lodesman.director.options import (
     DirectorOptions,
     PoolOptions,
     read_options,
-    reload_options,
 )
 from lodesman.director.poisson import MAX_MEAN
 from lodesman.errors import InvalidConfig
@@ -103,6 +102,11 @@ def test_typed_values_read_like_text():
     assert read_options(typed) == read_options(as_text)
 
 
+def _value(options, rule):
+    groups = {"": options, "pool": options.pool_defaults}
+    return getattr(groups.get(rule.group) or getattr(options, rule.group), rule.field)
+
+
 def test_every_option_reaches_its_own_field():
     """Each rule, given alone with a value that is not its default, changes exactly itself."""
     samples = {
@@ -126,9 +130,8 @@ def test_every_option_reaches_its_own_field():
     for rule in _RULES:
         section = {"SubmitPools": "Local, Second", "DefaultSubmitPools": "Local"}
         section[rule.option] = samples.get(rule.option, "50")
-        reload = reload_options(section, previous=base)
-        assert reload.fault is None, rule.option
-        changed = [name for name in reload.changed if name not in {"Local", "Second"}]
+        options = read_options(section)
+        changed = [one.option for one in _RULES if _value(options, one) != _value(base, one)]
         assert changed == ([] if rule.option == "SubmitPools" else [rule.option])
 
 
@@ -270,11 +273,14 @@ NAMES = st.sampled_from([rule.option for rule in _RULES] + ["other", "Local"])
 
 @given(st.dictionaries(NAMES, st.one_of(VALUES, st.dictionaries(NAMES, VALUES, max_size=3)), max_size=8))
 def test_any_section_gives_options_or_a_list_of_faults(section):
-    reload = reload_options(section, previous=DirectorOptions())
-    if reload.fault is not None:
-        assert reload.fault.data["faults"]
-    else:
-        assert set(reload.options.pools) == set(reload.options.submission_pools)
+    faults: list[object] = []
+    options = None
+    try:
+        options = read_options(section)
+    except InvalidConfig as refused:
+        faults = refused.data["faults"]
+    assert (options is None) == bool(faults)
+    assert options is None or set(options.pools) == set(options.submission_pools)
 
 
 def test_the_largest_allowed_options_keep_the_mean_drawable():
@@ -287,31 +293,3 @@ def test_the_largest_allowed_options_keep_the_mean_drawable():
     options = read_options(biggest)
     largest = 2 * options.pilots_per_iteration * options.adaptive.max_factor
     assert largest * options.max_cpu / options.lowest_cpu_boost < MAX_MEAN
-
-
-# --- live reload --------------------------------------------------------------------------------------
-
-
-def test_a_good_reload_takes_effect_and_names_what_changed():
-    before = read_options({"SubmitPools": "A,B"})
-    reload = reload_options(
-        {"SubmitPools": "A,B", "extraPilots": "9", "B": {"maxThreadsInPool": "7"}}, previous=before
-    )
-    assert reload.fault is None
-    assert reload.options.extra_pilots == 9
-    assert reload.changed == ("extraPilots", "B")
-
-
-def test_a_bad_reload_keeps_the_old_and_says_why():
-    before = read_options({"extraPilots": "9"})
-    reload = reload_options({"extraPilots": "7", "maxCPU": "x"}, previous=before)
-    assert reload.options is before
-    assert reload.changed == ()
-    assert reload.fault is not None
-    assert reload.fault.data["faults"][0]["option"] == "maxCPU"
-
-
-def test_an_unchanged_reload_changes_nothing():
-    before = read_options(SEED_SECTION)
-    reload = reload_options(dict(SEED_SECTION), previous=before)
-    assert (reload.options, reload.changed, reload.fault) == (before, (), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -13,10 +14,14 @@ from lodesman.director.options import read_options
 from lodesman.director.plan import PlanRow
 from lodesman.director.pools import PoolState
 from lodesman.director.queues import QueueCaps
-from lodesman.director.record import plan_of, story, to_record
+from lodesman.director.record import Stories, plan_of, to_record
 from lodesman.director.supply import PilotStanding
 
 NOW = 1_000_000.0
+
+
+def story(record, tq_id):
+    return Stories(record).lines(tq_id)
 
 
 @pytest.fixture(scope="session")
@@ -52,7 +57,7 @@ def stored(decision_for):
 
 def test_the_plan_comes_back_as_it_was(decision_for, demand, queue, pilot):
     decision = decision_for(
-        [demand(k, waiting_jobs=10 * k) for k in range(1, 5)] + [demand(9, blocked="limit")],
+        [demand(k, waiting_jobs=10 * k) for k in range(1, 5)] + [demand(9, waiting_jobs=0)],
         [queue("A")],
         [pilot(k) for k in range(7)],
         section={"maxPilotsPerIteration": "20"},
@@ -62,12 +67,13 @@ def test_the_plan_comes_back_as_it_was(decision_for, demand, queue, pilot):
 
 def test_a_record_of_an_older_release_is_read(stored, demand, queue):
     record = stored([demand(1)], [queue("A")])
-    place = record["row_fields"].index("blocked")
-    for values in (record["row_fields"], *record["rows"]):
-        del values[place]
+    (as_it_was,) = plan_of(record).rows
+    place = record["row_fields"].index("clamps")
+    record["row_fields"][place] = "blocked"  # clamps were not there, and another field was
+    record["rows"][0][place] = ""
     (row,) = plan_of(record).rows
     assert isinstance(row, PlanRow)
-    assert row.blocked == ""
+    assert row == replace(as_it_was, clamps=())
 
 
 def test_it_says_who_was_placed_where(stored, demand, queue):
@@ -128,9 +134,9 @@ def test_the_story_of_part(stored, demand, queue):
     assert "1 CE queues: its room was used up in this iteration" in lines
 
 
-def test_the_story_of_a_blocked_task_queue(stored, demand, queue):
-    lines = story(stored([demand(1, blocked="the limit r1 is full")], [queue("A")]), 1)
-    assert lines[0] == "pilots: none asked because the limit r1 is full"
+def test_the_story_of_an_empty_task_queue(stored, demand, queue):
+    lines = story(stored([demand(1, waiting_jobs=0)], [queue("A")]), 1)
+    assert lines == ("pilots: none asked because no job waits", "none asked: no job waits")
 
 
 def test_the_story_of_no_pool(stored, demand, queue):

@@ -16,8 +16,8 @@ def spare(pilot_id, *, useless=False, standing=PilotStanding.WAITING, at=0.0) ->
     return Spare(pilot_id=pilot_id, standing=standing, submitted_at=at, useless=useless)
 
 
-def choose(pilots, *, counted=0, suspects=None, rules=RULES, now=1000.0):
-    return choose_excess(pilots, counted=counted, suspects=suspects or {}, rules=rules, now=now)
+def choose(pilots, *, aged=(), counted=0, suspects=None, rules=RULES, now=1000.0):
+    return choose_excess(pilots, aged=aged, counted=counted, suspects=suspects or {}, rules=rules, now=now)
 
 
 def test_a_pilot_seen_spare_once_is_only_a_suspect():
@@ -79,6 +79,34 @@ def test_switched_off_it_cancels_nothing_and_still_watches():
     rules = ExcessRules(enabled=False)
     excess = choose([spare(1, useless=True)], suspects={1: 0.0}, rules=rules)
     assert (excess.cancel, excess.suspects) == ((), {1: 0.0})
+
+
+def test_pilots_that_wait_too_long_go_first_the_oldest_before_others():
+    pilots = [spare(1, useless=True, at=900.0)]
+    aged = [spare(k, useless=True, at=float(k)) for k in (4, 2, 3, 5)]
+    first = choose(pilots, aged=aged, now=1000.0)
+    assert (first.cancel, first.too_old) == ((), frozenset())
+    later = choose(pilots, aged=aged, suspects=first.suspects, now=1060.0)
+    assert later.cancel == (2, 3, 4)  # as many at a time as of any
+    assert later.too_old == {2, 3, 4}
+    rest = choose(pilots, aged=aged[-1:], suspects=later.suspects, now=1120.0)
+    assert (rest.cancel, rest.too_old) == ((5, 1), {5})
+
+
+def test_demand_does_not_keep_pilots_that_wait_too_long():
+    aged = [spare(1, useless=True)]
+    assert choose([], aged=aged, counted=1_000, suspects={1: 0.0}).cancel == (1,)
+
+
+@pytest.mark.parametrize("standing", [s for s in PilotStanding if s is not PilotStanding.WAITING])
+def test_of_the_aged_only_those_known_to_wait_are_cancelled(standing):
+    excess = choose([], aged=[spare(1, useless=True, standing=standing)], suspects={1: 0.0})
+    assert (excess.cancel, excess.suspects) == ((), {})
+
+
+def test_switched_off_aged_pilots_stay_too():
+    rules = ExcessRules(enabled=False)
+    assert choose([], aged=[spare(1, useless=True)], suspects={1: 0.0}, rules=rules).cancel == ()
 
 
 def test_a_clock_that_went_back_does_not_hurry():

@@ -72,13 +72,6 @@ def test_a_private_task_queue_always_gets_private_pilots(demand, spelling):
     assert chosen.draw is None
 
 
-def test_force_generic_beats_both(demand):
-    forced = demand(pilot_type="private", force_generic=True)
-    chosen = identity(forced, private_fraction=1.0)
-    assert not chosen.private
-    assert chosen.reason is TypeReason.FORCE_GENERIC
-
-
 def test_the_draw_is_recorded(demand):
     chosen = identity(demand(), private_fraction=0.5)
     assert chosen.reason is TypeReason.DRAWN

@@ -46,7 +46,7 @@ def put():
 
 
 def caps(most: int) -> QueueCaps:
-    return QueueCaps(max_waiting=most, max_total=None, max_held=None)
+    return QueueCaps(max_waiting=most, max_total=None)
 
 
 def per_queue(result) -> Counter[QueueId]:

@@ -226,7 +226,7 @@ def queues_of(draw, queue, queue_id: QueueId) -> CandidateQueue:
         waiting=draw(seldom(st.sampled_from([2, None]), 0)),
         running=draw(st.integers(0, 3)),
         own=OwnPilots(waiting=draw(st.integers(0, 3)), since_load=draw(st.integers(0, 1))),
-        caps=QueueCaps(max_waiting=draw(CAP), max_total=draw(CAP), max_held=None),
+        caps=QueueCaps(max_waiting=draw(CAP), max_total=draw(CAP)),
         slots=draw(st.one_of(st.none(), st.integers(0, 9))),
         closed=draw(seldom(seldom(st.just("banned"), ""), "")),
     )

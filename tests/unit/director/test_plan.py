@@ -129,14 +129,11 @@ def test_a_target_of_zero_asks_for_nothing(demand):
     assert plan_for([demand()], target=0.0).asked == 0
 
 
-def test_blocked_and_empty_task_queues_take_nothing_from_the_others(demand):
+def test_empty_task_queues_take_nothing_from_the_others(demand):
     alone = plan_for([demand(1)])
-    beside = plan_for(
-        [demand(1), demand(2, blocked="limit r1 is full"), demand(3, waiting_jobs=0, weight=9.0)]
-    )
+    beside = plan_for([demand(1), demand(2, waiting_jobs=0), demand(3, waiting_jobs=0, weight=9.0)])
     assert beside.rows[0] == alone.rows[0]
     assert [row.asked for row in beside.rows[1:]] == [0, 0]
-    assert beside.rows[1].blocked == "limit r1 is full"
 
 
 # --- pilots per iteration -----------------------------------------------------------------------------
@@ -191,8 +188,8 @@ def test_the_arithmetic_can_be_read_line_by_line(demand):
 
 
 def test_the_arithmetic_of_nothing_is_one_line(demand):
-    plan = plan_for([demand(1, blocked="limit r1 is full"), demand(2, waiting_jobs=0)])
-    assert arithmetic(plan, plan.rows[0]) == ("none asked: limit r1 is full",)
+    plan = plan_for([demand(1), demand(2, waiting_jobs=0)])
+    assert len(arithmetic(plan, plan.rows[0])) > 1
     assert arithmetic(plan, plan.rows[1]) == ("none asked: no job waits",)
 
 
@@ -201,16 +198,14 @@ def test_rows_do_not_depend_on_the_order_given(demand):
     assert plan_for(demands) == plan_for(list(reversed(demands)))
 
 
-DEMANDS = st.lists(
-    st.tuples(st.floats(0, 1e9), st.integers(0, 10**6), st.integers(0, 10**7), st.booleans()), max_size=8
-)
+DEMANDS = st.lists(st.tuples(st.floats(0, 1e9), st.integers(0, 10**6), st.integers(0, 10**7)), max_size=8)
 
 
 @given(DEMANDS, st.floats(0, 1e6), st.integers(0, 200), st.integers(0, 300), st.integers(0, 2**32))
 def test_every_row_can_be_computed_again_from_the_record(demand, wanted, target, cap, waiting, seed):
     demands = [
-        demand(k, weight=weight, waiting_jobs=jobs, norm_cpu_seconds=cpu, blocked="limit" if blocked else "")
-        for k, (weight, jobs, cpu, blocked) in enumerate(wanted)
+        demand(k, weight=weight, waiting_jobs=jobs, norm_cpu_seconds=cpu)
+        for k, (weight, jobs, cpu) in enumerate(wanted)
     ]
     plan = plan_for(
         demands,
@@ -221,7 +216,7 @@ def test_every_row_can_be_computed_again_from_the_record(demand, wanted, target,
     )
     assert cap == 0 or plan.asked <= cap
     for row in plan.rows:
-        active = not row.blocked and row.waiting_jobs > 0
+        active = row.waiting_jobs > 0
         base = (
             plan.pilots_per_priority * row.weight + plan.pilots_per_job * row.waiting_jobs if active else 0.0
         )

@@ -12,7 +12,7 @@ from lodesman.director.observation import Observation
 from lodesman.director.queues import CeId, OwnPilots, QueueCaps, QueueId, occupancy, queue_limits
 
 NOW = 1_000_000.0
-CAPS = QueueCaps(max_waiting=10, max_total=25, max_held=3)
+CAPS = QueueCaps(max_waiting=10, max_total=25)
 
 
 def limits(queue, *, breaker=None, tokens=None):
@@ -60,15 +60,6 @@ def test_what_was_submitted_since_the_load_was_seen_is_added(queue):
     assert granted(queue(waiting=6, own=OwnPilots(waiting=3, since_load=3), caps=CAPS)).count == 1
 
 
-def test_held_pilots_count_in_the_total_and_stop_new_ones(queue):
-    held = queue(own=OwnPilots(waiting=1, running=20, held=2), caps=CAPS)
-    assert granted(held).count == 2
-    stopped = granted(queue(own=OwnPilots(held=3), caps=CAPS))
-    assert stopped.count == 0
-    assert stopped.clamps[-1].name is ClampName.MAX_HELD
-    assert stopped.clamps[-1].detail == "3 pilots held, 3 stop new ones"
-
-
 @pytest.mark.parametrize(
     "given_queue",
     [
@@ -114,14 +105,13 @@ def test_tokens_are_the_last_limit(queue):
 
 
 def test_every_limit_is_there_in_the_documented_order(queue):
-    crowded = queue(closed="x", own=OwnPilots(held=9), caps=CAPS)
+    crowded = queue(closed="x", own=OwnPilots(waiting=9), caps=CAPS)
     names = [one.name for one in limits(crowded, breaker=Breaker(state=BreakerState.OPEN), tokens=3)]
     assert names == [
         ClampName.CLOSED,
         ClampName.BREAKER,
         ClampName.MAX_WAITING,
         ClampName.MAX_TOTAL,
-        ClampName.MAX_HELD,
         ClampName.TOKEN_BUCKET,
     ]
 
@@ -131,10 +121,10 @@ SMALL = st.integers(0, 30)
 CAP = st.one_of(st.none(), st.integers(0, 40))
 
 
-@given(LOAD, LOAD, st.tuples(SMALL, SMALL, SMALL, SMALL), st.tuples(CAP, CAP, CAP), st.floats(0, 2000))
+@given(LOAD, LOAD, st.tuples(SMALL, SMALL, SMALL), st.tuples(CAP, CAP), st.floats(0, 2000))
 def test_own_pilots_never_exceed_a_cap_whatever_is_seen(queue, waiting, running, own, caps, age):
-    pilots = OwnPilots(waiting=own[0], running=own[1], held=own[2], since_load=own[3])
-    rules = QueueCaps(max_waiting=caps[0], max_total=caps[1], max_held=caps[2])
+    pilots = OwnPilots(waiting=own[0], running=own[1], since_load=own[2])
+    rules = QueueCaps(max_waiting=caps[0], max_total=caps[1])
     one = queue(waiting=waiting, running=running, observed_at=NOW - age, own=pilots, caps=rules)
     new = granted(one).count
     if new == 0:
@@ -146,12 +136,12 @@ def test_own_pilots_never_exceed_a_cap_whatever_is_seen(queue, waiting, running,
         assert pilots.waiting + new <= rules.max_waiting
         assert waiting + pilots.since_load + new <= rules.max_waiting
     if rules.max_total is not None:
-        assert pilots.waiting + pilots.running + pilots.held + new <= rules.max_total
+        assert pilots.waiting + pilots.running + new <= rules.max_total
         assert waiting + running + pilots.since_load + new <= rules.max_total
 
 
 def test_occupancy_is_unknown_or_the_worst_case(queue):
-    one = queue(waiting=4, running=9, own=OwnPilots(waiting=6, running=2, held=1, since_load=1))
+    one = queue(waiting=4, running=9, own=OwnPilots(waiting=6, running=2, since_load=1))
     full = occupancy(one, now=NOW, max_age_s=600.0)
     assert full is not None
     assert (full.waiting, full.running, full.total, full.confirmed) == (6, 9, 14, 2)
@@ -159,7 +149,7 @@ def test_occupancy_is_unknown_or_the_worst_case(queue):
     assert occupancy(blind, now=NOW, max_age_s=600.0) is None
 
 
-RATIO = QueueCaps(max_waiting=4, max_total=100, max_held=None, waiting_to_running=0.5)
+RATIO = QueueCaps(max_waiting=4, max_total=100, waiting_to_running=0.5)
 
 
 @pytest.mark.parametrize(
@@ -184,9 +174,9 @@ def test_the_ratio_is_told_where_it_decides(queue):
 
 
 def test_the_ratio_lifts_no_other_cap(queue):
-    full = QueueCaps(max_waiting=4, max_total=25, max_held=None, waiting_to_running=10.0)
+    full = QueueCaps(max_waiting=4, max_total=25, waiting_to_running=10.0)
     assert granted(queue(running=20, own=OwnPilots(running=20), caps=full)).count == 5
-    closed = QueueCaps(max_waiting=4, max_total=0, max_held=None, waiting_to_running=10.0)
+    closed = QueueCaps(max_waiting=4, max_total=0, waiting_to_running=10.0)
     assert granted(queue(running=20, own=OwnPilots(running=20), caps=closed)).count == 0
-    without = QueueCaps(max_waiting=None, max_total=None, max_held=None, waiting_to_running=0.5)
+    without = QueueCaps(max_waiting=None, max_total=None, waiting_to_running=0.5)
     assert limits(queue(running=20, own=OwnPilots(running=20), caps=without)) == []

@@ -31,7 +31,7 @@ def count():
 
 @pytest.mark.parametrize(
     "standing",
-    [PilotStanding.SUBMITTING, PilotStanding.WAITING, PilotStanding.UNKNOWN, PilotStanding.IDLE],
+    [PilotStanding.SUBMITTING, PilotStanding.WAITING, PilotStanding.IDLE],
 )
 def test_pilots_that_may_still_take_a_job_count(count, demand, pilot, standing):
     supply = count([demand()], [pilot(1, standing=standing)])
@@ -41,7 +41,11 @@ def test_pilots_that_may_still_take_a_job_count(count, demand, pilot, standing):
 
 @pytest.mark.parametrize(
     ("standing", "reason"),
-    [(PilotStanding.BUSY, SetAside.BUSY), (PilotStanding.DRAINING, SetAside.DRAINING)],
+    [
+        (PilotStanding.BUSY, SetAside.BUSY),
+        (PilotStanding.DRAINING, SetAside.DRAINING),
+        (PilotStanding.SILENT, SetAside.SILENT),
+    ],
 )
 def test_pilots_that_take_no_job_now_count_nowhere(count, demand, pilot, standing, reason):
     supply = count([demand()], [pilot(1, standing=standing)])
@@ -50,12 +54,13 @@ def test_pilots_that_take_no_job_now_count_nowhere(count, demand, pilot, standin
     assert supply.spare == ()
 
 
-@pytest.mark.parametrize("standing", [PilotStanding.WAITING, PilotStanding.UNKNOWN, PilotStanding.SUBMITTING])
+@pytest.mark.parametrize("standing", [PilotStanding.WAITING, PilotStanding.SUBMITTING])
 @pytest.mark.parametrize(("age_h", "counts"), [(5.99, 1), (6.0, 0), (7.0, 0)])
 def test_a_pilot_waits_for_six_hours_and_no_longer(count, demand, pilot, standing, age_h, counts):
     supply = count([demand()], [pilot(1, standing=standing, submitted_at=NOW - age_h * HOUR)])
     assert supply.counted == {1: counts}
     assert supply.aside == ({} if counts else {SetAside.TOO_OLD: 1})
+    assert [(one.pilot_id, one.standing) for one in supply.aged] == ([] if counts else [(1, standing)])
 
 
 def test_an_idle_pilot_counts_however_old_it_is(count, demand, pilot):
@@ -147,11 +152,11 @@ def test_private_pilots_are_given_away_before_generic_ones(count, demand, pilot)
     assert supply.counted == {1: 2, 2: 1}
 
 
-# --- blocked and empty task queues --------------------------------------------------------------------
+# --- empty task queues --------------------------------------------------------------------------------
 
 
-def test_pilots_of_a_blocked_task_queue_serve_others_and_are_not_useless(count, demand, pilot):
-    demands = [demand(1, blocked="limit r1 is full"), demand(2, waiting_jobs=1)]
+def test_pilots_of_an_empty_task_queue_serve_others_and_are_not_useless(count, demand, pilot):
+    demands = [demand(1, waiting_jobs=0), demand(2, waiting_jobs=1)]
     supply = count(demands, [pilot(k, tq_id=1) for k in range(10)])
     assert supply.counted == {1: 0, 2: 5}
     assert [one.useless for one in supply.spare] == [False] * 5
@@ -189,9 +194,7 @@ def test_the_matcher_is_asked_once_per_kind_of_pilot_for_all_task_queues(count, 
 # --- all cases ----------------------------------------------------------------------------------------
 
 SITES = st.sampled_from(["A", "B", "C"])
-DEMANDS = st.lists(
-    st.tuples(st.integers(0, 12), st.lists(SITES, max_size=2), st.booleans()), min_size=0, max_size=5
-)
+DEMANDS = st.lists(st.tuples(st.integers(0, 12), st.lists(SITES, max_size=2)), min_size=0, max_size=5)
 PILOTS = st.lists(
     st.tuples(
         st.sampled_from(list(PilotStanding)), SITES, st.one_of(st.none(), st.integers(0, 6)), st.floats(0, 9)
@@ -203,19 +206,20 @@ PILOTS = st.lists(
 @given(DEMANDS, PILOTS)
 def test_every_pilot_is_counted_once_set_aside_or_spare(count, demand, pilot, explain, wanted, given_pilots):
     demands = [
-        demand(k, waiting_jobs=jobs, sites=tuple(sorted(set(sites))), blocked="limit" if blocked else "")
-        for k, (jobs, sites, blocked) in enumerate(wanted)
+        demand(k, waiting_jobs=jobs, sites=tuple(sorted(set(sites))))
+        for k, (jobs, sites) in enumerate(wanted)
     ]
     pilots = [
         pilot(k, standing=standing, site=site, tq_id=tq_id, submitted_at=NOW - age * HOUR)
         for k, (standing, site, tq_id, age) in enumerate(given_pilots)
     ]
     supply = count(demands, pilots)
+    assert len(supply.aged) == supply.aside.get(SetAside.TOO_OLD, 0)
     total = sum(supply.counted.values()) + sum(supply.aside.values()) + len(supply.spare)
     assert total == len(pilots)
     for one in demands:
         allowed = allowance(one.waiting_jobs, extra_fraction=0.2, extra_pilots=4)
-        full = 0 if one.blocked or one.waiting_jobs == 0 else allowed
+        full = 0 if one.waiting_jobs == 0 else allowed
         counted = supply.counted[one.tq_id]
         assert counted <= full
         spare_for_it = [

@@ -70,7 +70,7 @@ def pairwise(demands: list[TaskQueueDemand], pilots: list[PilotView], pools: Any
         groups.setdefault((pilot.tq_id, pilot.request), []).append(pilot.pilot_id)
     groups = dict(sorted(groups.items(), key=lambda item: item[0][1].groups is None))
     ledger = Pairwise(demands, pools)
-    jobs = {one.tq_id: 0 if one.blocked else one.waiting_jobs for one in demands}
+    jobs = {one.tq_id: one.waiting_jobs for one in demands}
     ledger.fill(groups, jobs)
     allowed = {k: allowance(n, extra_fraction=0.2, extra_pilots=4) if n else 0 for k, n in jobs.items()}
     ledger.fill(groups, allowed)
@@ -88,7 +88,6 @@ WANTED = st.tuples(
     st.lists(SITES, max_size=2).map(lambda found: tuple(sorted(set(found)))),
     st.sampled_from(["ann", "bob"]),
     st.sampled_from([10, 100]),
-    st.booleans(),
     st.sampled_from(["", "", "req1:a", "req1:b", "req1:nobody"]),
 )
 PILOT = st.tuples(
@@ -119,10 +118,9 @@ def test_masks_give_pilots_away_as_pairs_do(demand, pilot, pools, wanted, given_
             sites=sites,
             owner=owner,
             norm_cpu_seconds=cpu,
-            blocked="x" if shut else "",
             submit_pool=pool,
         )
-        for k, (jobs, sites, owner, cpu, shut, pool) in enumerate(wanted)
+        for k, (jobs, sites, owner, cpu, pool) in enumerate(wanted)
     ]
     pilots = [
         pilot(k, site=site, tq_id=tq_id, standing=standing, groups=groups, norm_cpu_seconds=cpu,

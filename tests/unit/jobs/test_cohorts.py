@@ -116,8 +116,6 @@ def test_deferred_values_that_are_no_keys_stay_deferred():
         ({"Parameters": ["10", "-5"], "CPUTime": "%s"}, "CPUTime", 1, "is negative"),
         ({"Parameters": ["A", "é"], "Site": "%s"}, "Site", 1, "ASCII"),
         ({"Parameters": ["A", "A", "B,C"], "Tag": ["%s"]}, "Tag", 2, "comma"),
-        ({"Parameters": ["A", "B"], "Site": "%s", "BannedSite": "B"}, "Site", 1, "leaves no site"),
-        ({"Parameters": ["A", "B"], "Site": "A", "BannedSite": "%s"}, "Site", 0, "leaves no site"),
         ({"Parameters": [1, -1], "Requirements": {"M": "%s"}}, "Requirements", 1, "is negative"),
         ({"Parameters": ["private", "x"], "PilotType": "%s"}, "PilotType", 1, "unknown"),
         ({"Parameters": 13, "ParameterStep": 1, "Priority": "%s"}, "Priority", 10, "too large"),
@@ -137,6 +135,19 @@ def test_the_place_is_told_if_it_is_known():
     with pytest.raises(InvalidJob) as caught:
         cohorts(read_job(parsed.record, parsed.positions), positions=parsed.positions)
     assert (caught.value.data["line"], caught.value.data["column"]) == (2, 2)
+
+
+@pytest.mark.parametrize("name", ["cputime", "CPUTIME", "CPUTime"])
+def test_the_place_is_told_whatever_the_spelling(name):
+    parsed = read_description(f'Executable = "x"; Parameters = {{"5", "x"}};\n {name} = "%s"', form="jdl")
+    with pytest.raises(InvalidJob) as caught:
+        cohorts(read_job(parsed.record, parsed.positions), positions=parsed.positions)
+    assert (caught.value.data["attribute"], caught.value.data["line"]) == ("CPUTime", 2)
+
+
+def test_members_whose_sites_are_all_banned_are_cohorts_as_any_other():
+    found = cohorts(described(Parameters=["A", "B"], Site="%s", BannedSite="B"))
+    assert {cohort.spec.sites: cohort.runs for cohort in found} == {("A",): ((0, 1),), ("B",): ((1, 2),)}
 
 
 def test_the_number_of_cohorts_is_limited_and_found_out_early():

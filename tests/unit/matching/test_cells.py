@@ -6,15 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.matching.cells import FLUSH_AT, SPARSE_BITS, Cell, CellsByValue, bits_of, nth_slot, slots_of
+from lodesman.matching.cells import FLUSH_AT, SPARSE_BITS, Cell, CellsByValue, bits_of, nth_slot
+from lodesman.resources import bits
 
 masks = st.sets(st.integers(0, 400), max_size=60)
 
 
 @given(masks)
-def test_bits_of_and_slots_of_are_inverse(slots):
+def test_bits_of_and_bits_are_inverse(slots):
     mask = bits_of(sorted(slots))
-    assert list(slots_of(mask)) == sorted(slots)
+    assert list(bits(mask)) == sorted(slots)
     assert mask.bit_count() == len(slots)
 
 
@@ -26,7 +27,7 @@ def test_a_slot_that_comes_twice_is_not_set(times):
 
 def test_no_slots_have_no_bits():
     assert bits_of([]) == 0
-    assert list(slots_of(0)) == []
+    assert list(bits(0)) == []
 
 
 @given(masks.filter(bool), st.randoms(use_true_random=False))

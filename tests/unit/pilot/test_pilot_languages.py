@@ -87,6 +87,10 @@ def test_whole_file():
         "[" * 100_000,
         json.dumps({**FILE, "servers": "http://x"}),
         json.dumps({**FILE, "servers": [1]}),
+        json.dumps({**FILE, "servers": ["example.org:7777"]}),
+        json.dumps({**FILE, "servers": ["http://example.org:7777"]}),
+        json.dumps({**FILE, "servers": ["http://127.0.0.1:7777", "http://192.0.2.1"]}),
+        json.dumps({**FILE, "servers": ["http://localhost.example.org"]}),
         json.dumps({**FILE, "join_token": ""}),
         json.dumps({**FILE, "stamp": 5}),
         json.dumps({**FILE, "submit_pools": [1]}),
@@ -104,6 +108,13 @@ def test_unusable_files(text):
     with pytest.raises(InvalidConfig) as fault:
         parse_pilot_file(text)
     assert "secret" not in str(fault.value)
+
+
+@pytest.mark.parametrize(
+    "server", ["https://example.org:7777", "http://[::1]:7777", "http://localhost", "http://127.8.9.10/lode"]
+)
+def test_servers_where_tokens_stay_private(server):
+    assert parse_pilot_file(json.dumps({**FILE, "servers": [server]})).servers == (server,)
 
 
 @given(json_values)

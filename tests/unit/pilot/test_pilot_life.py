@@ -12,6 +12,7 @@ from lodesman.pilot.life import (
     END_OF_LIFE,
     ENDLESS_S,
     IDLE,
+    KEPT_LEASES,
     LONGEST_WAIT_S,
     MOST_UNSENT,
     NO_ROOM,
@@ -51,6 +52,12 @@ def test_what_runs_is_taken_off():
     assert isinstance(ask, Ask)
     assert (ask.count, ask.cores, ask.memory_mb) == (1, 1, 1000)
     assert ask.wait_s == LONGEST_WAIT_S  # it is not idle
+
+
+def test_what_is_left_of_a_life():
+    slot = Slot(cores=1, memory_mb=0, jobs_at_once=1, scaling=2.0, ends=1_000.0, reserve_s=20.0)
+    assert [slot.life_left(now) for now in (0.0, 980.0, 5_000.0)] == [980.0, 0.0, 0.0]
+    assert SLOT.life_left(0.0) is None
 
 
 def test_time_left_is_normalised_and_shortens_the_wait():
@@ -151,10 +158,34 @@ def test_nobody_leaves_anything_behind():
         assert why_leave(SLOT, left, 1e9, idle_s=0) == ""
 
 
-def test_contact():
-    assert not contact_lost(now=100, last_contact=0, last_end=50, lease_s=60)
-    assert not contact_lost(now=100, last_contact=50, last_end=0, lease_s=60)
-    assert contact_lost(now=111, last_contact=0, last_end=50, lease_s=60)
+def lost(slot: Slot, now: float, *, contact: float = 0.0, end: float = 0.0) -> bool:
+    return contact_lost(slot, now, last_contact=contact, last_end=end, lease_s=60.0)
+
+
+def test_results_are_kept_for_several_leases_of_silence():
+    assert KEPT_LEASES >= 3
+    last = 60 * KEPT_LEASES
+    assert not lost(SLOT, last)
+    assert lost(SLOT, last + 1)
+    assert not lost(SLOT, last + 1, end=1.0)  # a newer result
+    assert not lost(SLOT, last + 1, contact=1.0)
+
+
+def test_results_are_kept_to_the_end_of_a_slot_whose_end_is_known():
+    long = Slot(cores=1, memory_mb=0, jobs_at_once=1, ends=10_000.0, reserve_s=60.0)
+    assert not lost(long, 9_999.0)  # what is reserved is for the last results
+    assert lost(long, 10_000.0)
+    # A slot that is over and still there gives the server a lease.
+    assert not lost(long, 10_030.0, contact=9_980.0)
+    assert lost(long, 10_041.0, contact=9_980.0)
+
+
+def test_a_claim_may_wait_longer_than_any_draw_of_the_server():
+    # The server ends unanswered claims at 45 to 60 s; a pilot that hangs up before would undo the jitter.
+    assert what_to_ask(SLOT, Load(running=[(1, 0)]), 0.0, idle_s=0).wait_s == 60.0
+
+
+def test_exclusive_payloads_end_before_the_lease():
     assert not exclusive_must_end(now=53, last_contact=0, lease_s=60)
     assert exclusive_must_end(now=54, last_contact=0, lease_s=60)
 

@@ -28,6 +28,7 @@ from lodesman.pilot.loop import (
 )
 from lodesman.pilot.node import Node
 from lodesman.pilot.outbox import Outbox
+from lodesman.pilot.payload import Payload
 from lodesman.pilot.pilot_file import Options, PilotFile
 from lodesman.pilot.protocol import Broken, Claim, Orders
 from lodesman.pilot.reaper import Reaper
@@ -73,9 +74,10 @@ class Served:
         self.last_contact = time.monotonic()
         self.served = None
         self.place: Any = None
+        self.node: Any = None
 
     def join(self, node, *, nonce, wait, place):
-        self.place = place
+        self.place, self.node = place, node
         if self.join_fault is not None:
             wait(0)
             raise self.join_fault
@@ -220,6 +222,64 @@ def test_disowned(make, served, make_job):
     assert served.left == []
 
 
+def test_disowned_it_hands_in_what_it_had_finished(make, served, make_job, tmp_path):
+    served.claims = [Claim((make_job(1),))]
+    served.away = True
+
+    pilot = make()
+
+    def disown():
+        served.lost = True
+        later(lambda: pilot._outbox._hurried, lambda: setattr(served, "away", False))
+
+    later(lambda: (tmp_path / "outbox/1.1.json").exists(), disown)
+    assert pilot.run() == EXIT_DISOWNED
+    assert served.ends == {1: ("Done", "ok")}
+    assert served.left == []
+    assert not (tmp_path / "outbox").exists()
+
+
+def test_disowned_it_hands_in_what_is_still_being_packed(make, served, make_job, monkeypatch):
+    """The payload has ended and its output is being packed when the pilot hears that it is disowned."""
+    served.claims = [Claim((make_job(1),))]
+    packing, go_on = threading.Event(), threading.Event()
+    real = Payload._hand_in
+
+    def slow(payload, *rest):
+        packing.set()
+        assert go_on.wait(60)
+        real(payload, *rest)
+
+    monkeypatch.setattr(Payload, "_hand_in", slow)
+    pilot, looks = make(), []
+    tick = pilot.tick
+    monkeypatch.setattr(pilot, "tick", lambda now: looks.append(served.lost) or tick(now))
+    later(packing.is_set, lambda: setattr(served, "lost", True))
+    later(lambda: looks.count(True) >= 3, go_on.set)
+    assert pilot.run() == EXIT_DISOWNED
+    assert served.ends == {1: ("Done", "ok")}
+    assert served.left == []
+
+
+def test_disowned_it_waits_no_longer_than_its_deadline(make, served, make_job, tmp_path):
+    served.claims = [Claim((make_job(1),))]
+    served.away = True
+    passed = [0.0]
+    pilot = make(flush_s=1_000.0, ticker=lambda: time.monotonic() + sum(passed))
+    later(lambda: (tmp_path / "outbox/1.1.json").exists(), lambda: setattr(served, "lost", True))
+    later(lambda: pilot._deadline < float("inf"), lambda: passed.append(2_000.0))
+    assert pilot.run() == EXIT_DISOWNED
+    assert (tmp_path / "outbox/1.1.json").exists()
+
+
+def test_disowned_and_not_heard_it_leaves_what_it_had_finished(make, served, make_job, tmp_path):
+    served.claims = [Claim((make_job(1),))]
+    served.away = True
+    later(lambda: (tmp_path / "outbox/1.1.json").exists(), lambda: setattr(served, "lost", True))
+    assert make(flush_s=0.2).run() == EXIT_DISOWNED
+    assert (tmp_path / "outbox/1.1.json").exists()
+
+
 def test_end_of_the_slot_gives_jobs_back(make, served, make_job):
     passed = [0.0]
     served.lease_s = 1e9
@@ -250,6 +310,36 @@ def test_a_lease_without_contact(make, served, make_job):
     served.lease_s = 0.2
     assert make().run() == EXIT_UNDELIVERED
     assert served.left == [("error", "exit code 6")]
+
+
+def test_results_outlive_a_server_that_is_away_for_two_leases(make, served, make_job, tmp_path):
+    served.claims = [Claim((make_job(1),))]
+    served.away = True
+    passed = [0.0]
+    pilot = make(ticker=lambda: time.monotonic() + sum(passed))
+
+    def come_back():
+        # Two leases have gone by and the pilot has looked at its clock: the server is there again.
+        passed.append(2 * served.lease_s)
+        later(lambda: pilot._watch._next > time.monotonic() + served.lease_s, return_)
+
+    def return_():
+        served.away = False
+        served.last_contact = time.monotonic() + sum(passed)
+        later(lambda: served.ends, pilot.terminate)
+
+    later(lambda: (tmp_path / "outbox/1.1.json").exists(), come_back)
+    assert pilot.run() == EXIT_IN_ORDER
+    assert served.ends == {1: ("Done", "ok")}
+
+
+def test_a_payload_that_comes_stirs_the_heartbeat(make, served, make_job, monkeypatch):
+    stirs = []
+    monkeypatch.setattr(loop.Heartbeat, "stir", lambda self: stirs.append(1))
+    served.claims = [Claim((make_job(1, "sleep", "60"),))]
+    pilot = make()
+    later(lambda: stirs and running(served)(), pilot.terminate)
+    assert pilot.run() == EXIT_IN_ORDER
 
 
 def test_kill_orders(make, served, make_job):
@@ -319,6 +409,16 @@ def test_the_first_end_counts(around):
     assert slot_of(around, Features(shutdowntime=1040), life_seconds=100).ends == 90
     assert slot_of(around, Features(wall_limit_secs=1000), life_seconds=100).ends == 150
     assert slot_of(around, jobs_at_once=1).jobs_at_once == 1
+
+
+def test_the_server_is_told_what_is_left_of_the_life(make, served):
+    served.join_fault = JoinRefused("No.")
+    make().run()
+    assert (served.node.host, served.node.life_s, served.node.cpu_scaling_factor) == ("h", None, 1.0)
+    make(life_seconds=1_000, cpu_scaling_factor=2.5).run()
+    assert 970 < served.node.life_s <= 980  # 2 % are kept for the last results
+    assert served.node.cpu_scaling_factor == 2.5
+    assert served.node.as_json()["life_s"] == served.node.life_s
 
 
 def test_an_outbox_that_empties_late_is_waited_for(make, served, make_job, monkeypatch, lines):

@@ -13,7 +13,7 @@ from lodesman.client import Aborted
 from lodesman.errors import Conflict, Unauthorized, Unavailable
 from lodesman.pilot import roster as roster_module
 from lodesman.pilot.claims import Claimer
-from lodesman.pilot.heartbeat import Heartbeat
+from lodesman.pilot.heartbeat import BUSY_S, Heartbeat
 from lodesman.pilot.journal import Journal
 from lodesman.pilot.life import Slot
 from lodesman.pilot.limits import Measured
@@ -130,9 +130,10 @@ def test_what_fits_starts_and_the_rest_waits_in_order(roster, puppets, make_job,
     assert [puppet.job.id for puppet in puppets] == [1, 2]
     load = roster.load()
     assert (load.running, load.backlog, load.unsent) == ([(1, 0), (1, 0)], 2, 0)
+    assert changes == [1]  # jobs came
     clock.now += 5
     puppets[0].ended.set()
-    until(lambda: changes)
+    until(lambda: len(changes) > 1)
     assert len(puppets) == 2  # the next one needs both cores, and nobody overtakes it
     puppets[1].ended.set()
     until(lambda: len(puppets) == 3)
@@ -469,6 +470,57 @@ def test_beats_go_on_after_failures_and_end_when_closed(heartbeat, ear, lines):
     assert ear.aborted
     assert ear.delays == [1, 2]
     assert [event for event, _ in lines] == ["heartbeat-failed"] * 2
+
+
+class Rests:
+    """Stands for one of the thread's events: every wait ends at once, and its seconds are noted."""
+
+    def __init__(self):
+        self.told = False
+        self.waits: list[float] = []
+
+    def wait(self, seconds):
+        self.waits.append(seconds)
+        return self.told
+
+    def is_set(self):
+        return self.told
+
+    def clear(self):
+        self.told = False
+
+
+@pytest.mark.parametrize("usual", [60.0, 5.0])
+def test_a_busy_pilot_beats_often_enough_to_hear_orders(ear, roster, make_job, clock, log, usual):
+    heartbeat = Heartbeat(ear, roster, every_s=usual, ticker=clock, on_kill=lambda *_: None, log=log)
+    stirred: Any = Rests()
+    closed: Any = Rests()
+    heartbeat._stirred, heartbeat._closed = stirred, closed
+    assert heartbeat._rest(0)
+    assert (stirred.waits, closed.waits) == ([usual], [])  # idle: as the server said
+    roster.admit([make_job(1)])
+    assert heartbeat._rest(0)
+    assert heartbeat._rest(1)
+    assert (stirred.waits, closed.waits[0]) == ([usual], min(usual, BUSY_S))
+    closed.told = True
+    assert not heartbeat._rest(0)
+    assert not heartbeat._rest(1)
+
+
+def test_a_payload_that_starts_brings_the_next_beat_nearer(ear, roster, clock, log, monkeypatch):
+    monkeypatch.setattr("lodesman.pilot.heartbeat.BUSY_S", 0.01)
+    heartbeat = Heartbeat(ear, roster, every_s=3_600.0, ticker=clock, on_kill=lambda *_: None, log=log)
+    thread = threading.Thread(target=heartbeat.run)
+    thread.start()
+
+    def has_beaten():
+        heartbeat.stir()  # again and again: whether it rests already is not known
+        return len(ear.beats) > 2
+
+    until(has_beaten)
+    heartbeat.close()
+    thread.join(60)
+    assert not thread.is_alive()
 
 
 def test_a_disowned_pilot_beats_no_more(heartbeat, ear):

@@ -66,10 +66,10 @@ def test_what_is_presented():
 
 
 def test_the_file_names_the_pools_and_the_pass_that_they_are_from():
-    text = '{"servers": ["s"], "join_token": "t", "stamp": "s", "submit_pools": ["a"], "pools_pass": 9, "pools_at": 5.5}'
-    found = parse_pilot_file(text)
+    base = '{"servers": ["https://s"], "join_token": "t", "stamp": "s"'
+    found = parse_pilot_file(base + ', "submit_pools": ["a"], "pools_pass": 9, "pools_at": 5.5}')
     assert (found.submit_pools, found.pools_pass, found.pools_at) == (("a",), 9, 5.5)
-    assert parse_pilot_file('{"servers": ["s"], "join_token": "t", "stamp": "s"}').submit_pools is None
+    assert parse_pilot_file(base + "}").submit_pools is None
 
 
 @pytest.fixture

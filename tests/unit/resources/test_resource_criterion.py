@@ -102,8 +102,8 @@ def test_one_and_true_stay_two_values():
         ({"Long": ["x" * (MAX_TEXT + 1)]}, "Requirements.Long", "longer than"),
         ({"Many": list(range(MAX_VALUES + 1))}, "Requirements.Many", "more than 10000 values"),
         ({"Memory": 1, "memory": 2}, "Requirements.memory", "given twice, also as Memory"),
-        ({"": 1}, "Requirements", "needs a name"),
-        ({"n" * (MAX_TEXT + 1): 1}, "Requirements", "needs a name"),
+        ({"": 1}, "Requirements", "'' is no name of a requirement"),
+        ({"n" * (MAX_TEXT + 1): 1}, "Requirements", "is no name of a requirement"),
         ({"Huge": 10**400}, "Requirements.Huge", "too large"),
         ({"Endless": float("inf")}, "Requirements.Endless", "no finite number"),
     ],
@@ -112,10 +112,23 @@ def test_what_is_refused_names_the_attribute(requirements, attribute, message):
     with pytest.raises(InvalidJob, match=message) as caught:
         compile_requirements(requirements, TYPES)
     assert caught.value.data["attribute"] == attribute
+    assert caught.value.hint.startswith("Give ")
+
+
+def test_what_would_be_right_names_the_kind_and_the_unit():
+    for requirements, right in (
+        ({"Memory": "lots"}, "Give a number (MB if it names no unit), or a list of which any will do."),
+        ({"Internet": "perhaps"}, "Give true or false, or a list of which any will do."),
+        ({"ROOT": "a,b"}, 'Give a version, as in "6.32/04", or a list of which any will do.'),
+        ({"Nested": {}}, "Give a text, a number or a truth value, or a list of which any will do."),
+    ):
+        with pytest.raises(InvalidJob) as caught:
+            compile_requirements(requirements, TYPES)
+        assert caught.value.hint == right
 
 
 def test_too_many_requirements():
-    with pytest.raises(InvalidJob, match="More than 1000"):
+    with pytest.raises(InvalidJob, match="1001 entries"):
         compile_requirements({f"r{i}": 1 for i in range(MAX_REQUIREMENTS + 1)}, TYPES)
     assert len(compile_requirements({f"r{i}": 1 for i in range(MAX_REQUIREMENTS)}, TYPES)) == MAX_REQUIREMENTS
 

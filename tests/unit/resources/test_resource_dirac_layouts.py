@@ -20,6 +20,7 @@ HARBOUR = "LCG.Harbour.is"
 LONG = QueueId(HARBOUR, "arc1.harbour.example", "nordugrid-SLURM-grid")
 SHORT = QueueId(HARBOUR, "arc1.harbour.example", "nordugrid-SLURM-short")
 CONDOR = QueueId(HARBOUR, "htc1.harbour.example", "htc1.harbour.example-condor")
+NO_JOB = "no job could ever run there; name it in Tag, too"
 VAC = QueueId("VAC.Moor.uk", "vac1.moor.example", "default")
 
 
@@ -122,6 +123,7 @@ def test_only_what_is_odd_is_noticed(today):
         "OSCompatibility is not read: list under Platform of a queue all that it can run",
         "section htc9.harbour.example is passed over: no VO is called so",
         "site LCG.Empty.org has no CE",
+        f"RequiredTag: queue {'/'.join(CONDOR)} requires GPU, 96RAM and does not offer it: {NO_JOB}",
     ]
 
 

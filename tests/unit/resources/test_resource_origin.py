@@ -18,7 +18,6 @@ from lodesman.resources import (
     find_nodes,
     load_resources,
     origins,
-    params_of,
 )
 from lodesman.resources.model import CeDefaults, Node
 
@@ -197,7 +196,10 @@ def test_the_origin_agrees_with_what_holds(layers, vo):
     told = origins(tree, QUEUE, vo=vo, types=types)
     held = effective_params(tree, QueueId(*QUEUE), vo=vo, types=types)
     assert {name: one.effective for name, one in told.items()} == dict(held)
-    assert params_of(tree, QUEUE, vo=vo, types=types) == held
+    for above in (NodePath("S", "c"), NodePath("S")):
+        params = effective_params(tree, above, vo=vo, types=types)
+        told_above = origins(tree, above, vo=vo, types=types)
+        assert {name: one.effective for name, one in told_above.items()} == dict(params)
     for one in told.values():
         if one.said:
             assert one.said[0].level is one.effective.level

@@ -3,7 +3,7 @@
 import pytest
 
 from lodesman.resources import QueueId, QueueSettings, effective_params, load_toml, queue_settings
-from lodesman.resources.kinds import ParameterType, TypeTable, parse_type
+from lodesman.resources.kinds import Kind, ParameterType, TypeTable, parse_type
 from lodesman.resources.model import ANY, BadValue, fold
 from lodesman.resources.settings import KINDS, RULES, check_type, check_value, with_unit
 from lodesman.resources.values import typed_value
@@ -29,6 +29,7 @@ def test_everything_configured():
         Backend = "local"
         CPUTime = "1 h"
         CPUScalingFactor = 1.5
+        WallTime = "2 d"
         MaxWaitingJobs = 2
         MaxTotalJobs = 0
         WaitingToRunningRatio = 0.5
@@ -44,6 +45,7 @@ def test_everything_configured():
         backend="local",
         cpu_seconds=3600,
         cpu_scaling_factor=1.5,
+        wall_seconds=172_800,
         max_waiting_jobs=2,
         max_total_jobs=0,
         waiting_to_running_ratio=0.5,
@@ -55,6 +57,32 @@ def test_everything_configured():
         vos=("v", "w"),
     )
     assert found.norm_cpu_seconds == 5400
+
+
+@pytest.mark.parametrize(
+    ("lines", "wall", "habit", "life"),
+    [
+        ("", None, 0, 0),
+        ("", None, 600, 600),
+        ("WallTime = 0", None, 600, 600),  # none that is known
+        ("WallTime = 'ANY'", None, 600, 600),
+        ("WallTime = '1 h'", 3_600, 0, 3_600),
+        ("WallTime = '1 h'", 3_600, 600, 600),
+        ("walltime = 90", 90, 600, 90),
+        ("WallTime = 0.5", 1, 0, 1),
+    ],
+)
+def test_a_pilot_lives_no_longer_than_its_queue_lets_it(lines, wall, habit, life):
+    found = settings(lines)
+    assert found.wall_seconds == wall
+    assert found.life_seconds(habit) == life
+
+
+def test_a_wall_time_below_nothing_is_refused():
+    with pytest.raises(BadValue):
+        check_value(fold("WallTime"), -1)
+    with pytest.raises(BadValue):
+        check_type(ParameterType(name="WallTime", kind=Kind.STRING))
 
 
 def test_diracs_minutes_and_specint():

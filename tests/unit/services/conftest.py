@@ -31,6 +31,7 @@ VO = ["lab", "other"]
 Backend = "slurm"
 CPUTime = 100000
 CPUScalingFactor = 2.0
+Memory = 64000
 
 [group.physics]
 vo = "lab"

@@ -79,7 +79,7 @@ def test_one_queue_alone_is_the_same_candidate(make, policy):
         policy=policy, backends={"local": cast("Any", batch)}, pools=("Local", "SAM"),
         own=own_queues([("Running", SHORT, 1.0)]), now=150.0,
     )  # fmt: skip
-    assert maker.one("lab", offer) == found[SHORT]
+    assert maker.one("lab", offer, ("lab", "other")) == found[SHORT]
 
 
 def test_own_pilots_are_counted_by_queue_and_against_the_age_of_the_load(make):
@@ -106,4 +106,83 @@ def test_without_numbers_the_caps_are_the_defaults(make):
     text = "[site.North.ce.cn.queue.short]\nCPUTime = 5\nMaxTotalJobs = 0\n"
     found, _ = make(given_policy=Policy(load_resources([("s.toml", text)])))
     caps = found[SHORT].caps
-    assert (caps.max_waiting, caps.max_total, caps.max_held, caps.waiting_to_running) == (10, 0, 5, 0.0)
+    assert (caps.max_waiting, caps.max_total, caps.waiting_to_running) == (10, 0, 0.0)
+
+
+# --- a queue that is another one for each VO -------------------------------------------------------------
+
+
+def overlay(base, **by_vo):
+    """A queue that is open to two VOs, with what it is for each."""
+    text = f"[site.North]\nVO = ['a', 'b']\n[site.North.ce.cn.queue.short]\n{base}\n"
+    for vo, lines in by_vo.items():
+        text += f"[site.North.ce.cn.queue.short.vo.{vo}]\n{lines}\n"
+    return Policy(load_resources([("s.toml", text)]))
+
+
+@pytest.fixture
+def views(make):
+    """The candidate of the director, and the one that `why` has for each VO."""
+
+    def seen(policy):
+        found, batch = make(("a", "b"), given_policy=policy)
+        maker = CandidateMaker(
+            policy=policy, backends={"local": cast("Any", batch)}, pools=("Local", "SAM"), own={}, now=150.0,
+        )  # fmt: skip
+        offers = {vo: one for vo in ("a", "b") for one in policy.world(vo).offers}
+        return found[SHORT], {vo: maker.one(vo, offer, ("a", "b")) for vo, offer in offers.items()}
+
+    return seen
+
+
+def test_the_tightest_limit_of_all_vos_holds_for_each_of_them(views):
+    lines = "MaxWaitingJobs = {}\nMaxTotalJobs = {}\nWaitingToRunningRatio = {}\nSlots = {}"
+    policy = overlay("", a=lines.format(5, 50, 0.5, 9), b=lines.format(6, 40, 0.25, 7))
+    found, by_vo = views(policy)
+    assert (found.caps.max_waiting, found.caps.max_total, found.caps.waiting_to_running) == (5, 40, 0.25)
+    assert found.slots == 7
+    assert by_vo == {"a": found, "b": found}
+
+
+def test_slots_that_one_vo_is_told_hold_for_all(views):
+    found, _ = views(overlay("", a="Slots = 4"))
+    assert found.slots == 4
+
+
+def test_each_vo_s_pilots_present_what_the_queue_is_for_it(views):
+    found, _ = views(overlay("NumberOfProcessors = 1", a="NumberOfProcessors = 8"))
+    assert {vo: request.cores for vo, request in found.templates.items()} == {"a": 8, "b": 1}
+
+
+@pytest.mark.parametrize(
+    "never", ["MaxTotalJobs = 0", "MaxWaitingJobs = 0", "Backend = 'slurm'", "Backend = 'by-hand'"]
+)
+@pytest.mark.parametrize("shut", ["a", "b"])
+def test_a_queue_that_is_shut_to_one_vo_is_open_to_the_other(views, never, shut):
+    """Jobs of the other VO are taken in as possible."""
+    (other,) = {"a", "b"} - {shut}
+    found, by_vo = views(overlay("", **{shut: never}))
+    assert (set(found.templates), found.closed) == ({other}, "")
+    assert (found.caps.max_waiting, found.caps.max_total) == (10, 10)
+    assert by_vo[other] == found
+    caps = by_vo[shut].caps
+    assert by_vo[shut].closed or 0 in (caps.max_waiting, caps.max_total)
+
+
+def test_a_queue_of_two_batch_systems_has_the_load_of_both():
+    policy = overlay("", a="Backend = 'slurm'")
+    loads = {
+        "local": Batch(QueueLoad(waiting=1, running=2, observed_at=100.0)),
+        "slurm": Batch(QueueLoad(waiting=3, running=4, observed_at=90.0)),
+    }
+    maker = CandidateMaker(
+        policy=policy, backends=cast("Any", loads), pools=("Local",), own=own_queues([("Submitted", SHORT, 95.0)]),
+        now=150.0,
+    )  # fmt: skip
+    (found,) = maker.make(("a", "b"))
+    assert (found.load_waiting.value, found.load_running.value) == (4, 6)
+    assert (found.load_running.observed_at, found.load_running.source) == (90.0, "local, slurm")
+    assert found.own.since_load == 1
+    loads["slurm"].answer = QueueLoad(waiting=None, running=4, observed_at=90.0)
+    (found,) = maker.make(("a", "b"))
+    assert (found.load_waiting.value, found.load_running.value) == (None, 6)

@@ -6,13 +6,15 @@ from typing import Any, cast
 
 import pytest
 
-from lodesman.batch import NativeState, NativeStatus
+from lodesman.batch import CancelOutcome, NativeState, NativeStatus
 from lodesman.director import QueueId
 from lodesman.errors import BackendFault
 from lodesman.resources import load_resources
 from lodesman.services.census import GIVEN_UP_SECONDS, LOST_AFTER_SECONDS, SETTLE_SECONDS, Census
-from lodesman.services.pilots import Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
+from lodesman.services.lost_pilots import LOST, LostPilots
+from lodesman.services.pilots import EndPilot, Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
 from lodesman.services.policy import Policy
+from lodesman.store.pilots import PilotState
 
 SHORT, LONG = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")  # local, and Slurm's
 GONE = QueueId("West", "cw", "old")  # configured no more
@@ -26,6 +28,13 @@ class Batch:
         self.known: dict[str, str] = {}
         self.asked: list[str] = []
         self.is_deaf = False
+        self.cancelled: list[str] = []
+        self.outcomes: dict[str, CancelOutcome] = {}
+
+    def cancel(self, native_ids):
+        self._hear()
+        self.cancelled += native_ids
+        return {one: self.outcomes.get(one, CancelOutcome.ORDERED) for one in native_ids}
 
     def _hear(self):
         if self.is_deaf:
@@ -124,6 +133,27 @@ def test_an_ended_pilot_that_never_joined_speaks_against_its_queue(world):
     assert world.told == [(SHORT, False, "ended with exit code 2")]
 
 
+@pytest.mark.parametrize("joins", [True, False])
+def test_a_pilot_that_joined_or_left_while_its_batch_system_was_asked_did_so(world, joins):
+    """It is judged as it is then, not as it was before: one that joined was no failure of its queue."""
+    number = world.pilot("a", joined=not joins)
+    base, ask = world.base, world.batch.status
+
+    def slow(native_ids):
+        if joins:
+            base.do(Join(base.live, "join-a", "nonce", {}))
+        else:
+            base.do(EndPilot(base.live, number, PilotState.DONE, "idle"))
+        return ask(native_ids)
+
+    world.batch.status = slow
+    world.batch.says("native-a", NativeState.ENDED, exit_code=1)
+    assert world.tick() == int(joins)
+    ended = [("ended", {"pilot": number, "state": "Lost", "reason": "ended with exit code 1"})]
+    assert world.posted == (ended if joins else [])
+    assert all(accepted for _, accepted, _ in world.told)
+
+
 def test_pilots_whose_end_is_known_are_asked_no_more(world):
     world.pilot("a", joined=True)
     world.base.do(PilotSubmitted(world.base.live, {"a": (None, "refused")}))
@@ -178,6 +208,109 @@ def test_a_pilot_that_joined_before_its_reference_was_stored_is_never_given_up(w
     world.pilot("a", submitted=False, joined=True)
     world.tick(after=GIVEN_UP_SECONDS * 10)
     assert world.posted == []
+
+
+# --- pilots that were lost ---------------------------------------------------------------------------------
+
+
+DAY = 86_400.0
+
+
+def lose(world, stamp, **more):
+    """A pilot that joined and whose lease ended."""
+    number = world.pilot(stamp, joined=True, **more)
+    world.batch.known[stamp] = f"native-{stamp}"
+    world.base.do(EndPilot(world.base.live, number, PilotState.LOST, "its lease ended"))
+    return number
+
+
+def orders(world, *after):
+    """How often the local batch system was told to cancel, tick by tick."""
+    found = []
+    for seconds in after:
+        world.batch.cancelled.clear()
+        world.tick(seconds)
+        found.append(len(world.batch.cancelled))
+    return found
+
+
+def test_a_lost_pilot_is_cancelled_again_and_again_ever_more_rarely(world):
+    lose(world, "a")
+    assert orders(world, 0, 1, 50, 60, 170, 180, 400, 420) == [1, 0, 0, 1, 0, 1, 0, 1]
+    assert world.batch.cancelled == ["native-a"]
+    late = [orders(world, hours * 3_600.0 + 900)[0] for hours in range(1, 8 * 24)]
+    assert late[:10] == [1] * 10  # at most an hour apart
+    assert late[-1] == 0  # and not for ever
+    assert sum(late) <= 7 * 24
+
+
+@pytest.mark.parametrize("outcome", [CancelOutcome.ENDED, CancelOutcome.REMOVED])
+def test_a_lost_pilot_that_is_gone_is_cancelled_no_more(world, outcome):
+    lose(world, "a")
+    world.tick()
+    world.batch.outcomes["native-a"] = outcome
+    assert orders(world, 60, 600, DAY) == [1, 0, 0]
+
+
+def test_a_lost_pilot_that_nobody_knows_is_looked_for_a_few_times(world):
+    lose(world, "a")
+    del world.batch.known["a"]
+    assert orders(world, 0, 60) == [0, 0]
+    world.batch.known["a"] = "native-a"  # a batch system that had just started knows it again
+    assert orders(world, 120) == [1]
+    del world.batch.known["a"]
+    assert orders(world, 600, 1_200, 1_800) == [0, 0, 0]
+    world.batch.known["a"] = "native-a"
+    assert orders(world, DAY) == [0]
+
+
+def test_a_batch_system_that_does_not_answer_says_nothing_about_lost_pilots(world):
+    lose(world, "a")
+    world.slurm.is_deaf = True
+    del world.batch.known["a"]
+    assert orders(world, *(60.0 * n for n in range(10))) == [0] * 10
+    world.batch.known["a"] = "native-a"
+    assert orders(world, DAY) == [1]
+
+
+def test_an_order_that_did_not_get_through_is_given_again_soon(world):
+    lose(world, "a")
+    world.batch.outcomes["native-a"] = CancelOutcome.FAILED
+    assert orders(world, 0, 60, 120, 180) == [1, 1, 1, 1]
+
+
+def test_only_pilots_that_were_lost_are_cancelled(world):
+    ids = {state: world.pilot(state.value, joined=True) for state in (PilotState.DONE, PilotState.ABORTED)}
+    world.pilot("waits")
+    world.pilot("runs", joined=True)
+    world.batch.known |= {name: f"native-{name}" for name in ("Done", "Aborted", "waits", "runs")}
+    for state, number in ids.items():
+        world.base.do(EndPilot(world.base.live, number, state, ""))
+    world.tick()
+    assert world.batch.cancelled == []
+
+
+def test_a_lost_pilot_is_found_by_stamp_in_whatever_batch_system_it_is(world):
+    """Its queue may have moved; another batch system's pilot of the same number is left alone."""
+    lose(world, "a", native="17")
+    world.batch.known.clear()
+    world.slurm.known = {"a": "17"}
+    world.tick()
+    assert (world.batch.cancelled, world.slurm.cancelled) == ([], ["17"])
+
+
+def test_after_a_restart_lost_pilots_are_asked_about_again(world):
+    lose(world, "a")
+    world.tick()
+    again = LostPilots(world.base.db, {"local": cast("Any", world.batch)})
+    assert again.tick(world.base.clock + 1) == 1
+    assert world.batch.cancelled == ["native-a"] * 2
+    assert again.tick(world.base.clock + 8 * DAY) == 0
+
+
+def test_lost_pilots_are_found_without_reading_all_pilots(world):
+    plan = str(list(world.base.db.execute(f"EXPLAIN QUERY PLAN {LOST}", (0.0,))))
+    assert "pilot_lost" in plan
 
 
 # --- more than one batch system ------------------------------------------------------------------------------

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from lodesman.batch import CancelOutcome, QueueLoad
-from lodesman.director import PoolState, QueueId, plan_of, read_options
+from lodesman.director import Excess, PoolState, QueueId, plan_of, read_options
+from lodesman.errors import BackendFault, Unavailable
 from lodesman.resources import load_resources
-from lodesman.services.direct import Director
+from lodesman.services.candidates import OwnQueue
+from lodesman.services.direct import EMPTY_SECONDS, Director
 from lodesman.services.known_queues import KnownQueues
-from lodesman.services.pilots import DrainPilots, Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
+from lodesman.services.lost_pilots import UNKNOWN_TIMES
+from lodesman.services.pilots import (
+    DrainPilots,
+    EndPilot,
+    Join,
+    NewPilot,
+    PilotSubmitted,
+    PreparePilots,
+    hash_token,
+)
 from lodesman.services.policy import Policy
 from lodesman.services.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
+from lodesman.services.why.queue_gate import Gates
+from lodesman.store.pilots import PilotState
 from lodesman.store.task_queues import load_queues
 
 SHORT, LONG = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")
@@ -29,11 +43,16 @@ class Batch:
         self.now = QueueLoad(waiting=0, running=0, observed_at=1_000.0)
         self.cancelled: list[str] = []
         self.outcome = CancelOutcome.REMOVED
+        self.calls = 0
 
     def load(self, _queue):
         return self.now
 
+    def census(self, stamps):
+        return {stamp: f"native-{stamp}" for stamp in stamps}
+
     def cancel(self, native_ids):
+        self.calls += 1
         self.cancelled += native_ids
         return dict.fromkeys(native_ids, self.outcome)
 
@@ -74,14 +93,21 @@ class World:
             base.do(DrainPilots(base.live, [number]))
         return number
 
+    def cancel(self, *numbers, too_old=()):
+        """Have these cancelled, as an iteration would."""
+        excess = Excess(cancel=numbers, too_old=frozenset(too_old), suspects={})
+        self.posted.clear()
+        self.director._cancel(cast("Any", SimpleNamespace(excess=excess, now=1_000.0)))
+        return [body["pilot"] for name, body in self.posted if name == "ended"]
+
     def tick(self, now=1_000.0):
         self.posted.clear()
         self.launched.clear()
         return self.director.tick(now)
 
-    def snapshot(self, now=1_000.0):
+    def snapshot(self, now=1_000.0, vos=("lab",)):
         """What the director sees now."""
-        return self.director._snapshot(KnownQueues(self.base.db).look(), ["lab"], now)
+        return self.director._snapshot(KnownQueues(self.base.db).look(), vos, now)
 
     @property
     def placements(self):
@@ -96,6 +122,23 @@ def world(base, policy, make_key):
 def test_without_jobs_nothing_is_sent(world):
     assert world.tick() == 0
     assert world.launched == []
+
+
+def test_an_iteration_without_anything_to_decide_is_stored_now_and_then(world):
+    stored = []
+    for now in (1_000.0, 1_060.0, 1_179.0, 1_180.0, 1_300.0, 1_360.0, 900.0):
+        world.tick(now)
+        stored.append([(name, body["plan"]["now"]) for name, body in world.posted])
+    assert stored == [[("iteration", 1_000.0)], [], [], [("iteration", 1_180.0)], [], [("iteration", 1_360.0)],
+                      [("iteration", 900.0)]]  # fmt: skip
+    assert EMPTY_SECONDS == 180.0
+
+
+def test_iterations_with_jobs_are_stored_each(world):
+    world.submit()
+    for now in (1_000.0, 1_001.0, 1_002.0):
+        world.tick(now)
+        assert [name for name, _ in world.posted] == ["iteration"]
 
 
 def test_jobs_that_wait_bring_pilots_to_a_queue_that_can_run_them(world):
@@ -191,9 +234,149 @@ def test_standing_of_pilots(world):
 def test_a_cancelled_pilot_has_ended_only_if_it_never_starts(world, outcome, ended):
     number = world.pilot()
     world.batch.outcome = outcome
-    world.director._cancel([number, 999])
+    assert world.cancel(number, 999) == ([number] if ended else [])
     assert world.batch.cancelled == ["native-stamp1"]
-    assert [name for name, _ in world.posted] == (["ended"] if ended else [])
+
+
+def test_pilots_are_cancelled_in_one_call(world):
+    numbers = [world.pilot() for _ in range(3)]
+    assert world.cancel(*numbers) == numbers
+    assert (world.batch.calls, len(world.batch.cancelled)) == (1, 3)
+
+
+def test_a_pilot_that_waits_too_long_is_gone_only_if_it_is_unknown_several_times_in_a_row(world):
+    number = world.pilot()
+    found = []
+    for outcome in "UNKNOWN", "UNKNOWN", "FAILED", "UNKNOWN", "UNKNOWN", "UNKNOWN":
+        world.batch.outcome = CancelOutcome[outcome]
+        found.append(world.cancel(number, too_old=[number]))
+    assert found == [[]] * 5 + [[number]]
+
+
+def test_a_pilot_that_the_batch_system_has_forgotten_ends_whatever_its_queue_is_called_now(world):
+    """Nobody knows its stamp, and its queue is configured no more: it must not keep its place for ever."""
+    number = world.pilot()
+    world.director.policy = Policy(load_resources([("sites.toml", "[site.East.ce.c.queue.q]\n")]))
+    world.batch.census = lambda _stamps: {}
+    assert [world.cancel(number, too_old=[number]) for _ in range(3)] == [[], [], [number]]
+    assert world.batch.cancelled == []
+
+
+@pytest.mark.parametrize("outcome", [CancelOutcome.ENDED, CancelOutcome.UNKNOWN])
+def test_a_pilot_that_joins_while_it_is_cancelled_is_not_aborted(world, outcome):
+    number = world.pilot()
+
+    def joins(native_ids):
+        world.base.do(Join(world.base.live, "stamp1", "nonce", {}))
+        return dict.fromkeys(native_ids, outcome)
+
+    world.director._unknown = {number: 9}
+    world.batch.cancel = joins
+    assert world.cancel(number, too_old=[number]) == []
+
+
+@pytest.mark.parametrize("broken", ["iteration", "cancel", "ended"])
+@pytest.mark.parametrize("fault", [Unavailable("Away."), RuntimeError("a bug")])
+def test_pilots_are_sent_whatever_the_other_parts_of_an_iteration_meet_with(world, broken, fault, caplog):
+    """Breakers and buckets have been charged for them."""
+    number = world.pilot()
+    world.submit(1_000)
+    world.director.suspects = {number: 0.0}
+
+    def fail(*_):
+        raise fault
+
+    if broken == "cancel":
+        world.batch.census = fail
+    else:
+        world.director.post = lambda name, _body: fail() if name == broken else None
+    late = 1_000.0 + 6 * HOURS
+    if broken == "cancel" and isinstance(fault, Unavailable):
+        assert fill(world, late) == 2  # it is asked again
+    else:
+        with pytest.raises(type(fault)):
+            fill(world, late)
+        assert "a part of an iteration failed" in caplog.text
+    assert sum(one.count for one in world.placements) == 2
+    assert world.batch.cancelled == ([] if broken == "cancel" else ["native-stamp1"])
+
+
+def test_pilots_that_cannot_be_sent_are_told_and_the_rest_is_done(world):
+    number = world.pilot()
+    world.submit(1_000)
+    world.director.suspects = {number: 0.0}
+
+    def fail(*_):
+        raise Unavailable("Away.")
+
+    world.director.launch = fail
+    with pytest.raises(Unavailable):
+        fill(world, 1_000.0 + 6 * HOURS)
+    assert [name for name, _ in world.posted] == ["iteration", "ended"]
+
+
+HOURS = 3_600.0
+
+
+def aged(world, count=3):
+    """A queue that is full of pilots that do not start."""
+    world.submit(1_000)
+    numbers = [world.pilot() for _ in range(count)]
+    assert world.tick() == 0  # MaxWaitingJobs
+    return numbers
+
+
+def fill(world, now):
+    """The load as it would be seen then."""
+    world.batch.now = QueueLoad(waiting=0, running=0, observed_at=now)
+    return world.tick(now)
+
+
+@pytest.mark.parametrize("outcome", [CancelOutcome.REMOVED, CancelOutcome.UNKNOWN])
+def test_pilots_that_do_not_start_do_not_shut_a_queue_for_ever(world, outcome):
+    numbers = aged(world)
+    world.batch.outcome = outcome
+    late = 1_000.0 + 6 * HOURS
+    assert fill(world, late - 1) == fill(world, late) == 0
+    assert world.batch.cancelled == []
+    for again in range(1 if outcome is CancelOutcome.REMOVED else UNKNOWN_TIMES):
+        assert fill(world, late + 60 + again) == 0
+    ends = [body for name, body in world.posted if name == "ended"]
+    assert [one["pilot"] for one in ends] == numbers
+    assert {(one["state"], one["reason"]) for one in ends} == {
+        ("Aborted", "it waited longer than maxPilotWaitingHours")
+    }
+    for one in ends:
+        world.base.do(EndPilot(world.base.live, one["pilot"], PilotState.ABORTED, one["reason"]))
+    assert fill(world, late + 120) == 0
+    assert "longer than maxPilotWaitingHours" in world.director.breakers[SHORT].reason
+    assert fill(world, late + 120 + 301) == 1  # its breaker lets one try
+    world.director.told(SHORT, accepted=True, reason="", now=late + 500)  # which starts
+    assert fill(world, late + 500) == 3
+
+
+def test_so_many_pilots_that_do_not_start_are_cancelled_at_a_time_and_no_more(world):
+    world.director.options = read_options({"maxCancelsPerIteration": "2", "excessConfirmSeconds": "0"})
+    aged(world)
+    late = 1_000.0 + 6 * HOURS
+    fill(world, late)
+    assert world.batch.cancelled == []
+    fill(world, late + 1)
+    assert world.batch.cancelled == ["native-stamp1", "native-stamp2"]
+
+
+def test_a_batch_system_that_cannot_cancel_now_does_not_stop_the_iteration(world):
+    world.submit(1_000)
+    number = world.pilot()
+
+    def away(_native_ids):
+        raise BackendFault("It does not answer.", transient=True)
+
+    world.batch.cancel = away
+    world.director.suspects = {number: 0.0}
+    assert fill(world, 1_000.0 + 6 * HOURS) == 2
+    assert [name for name, _ in world.posted] == ["iteration"]
+    assert number in world.director.suspects  # and is cancelled again
 
 
 def test_weights_follow_the_shares_of_the_groups(world):
@@ -281,17 +464,46 @@ def test_a_submission_under_way_is_added_whatever_the_load_says(world):
     assert (own.waiting, own.since_load) == (1, 1)
 
 
-def test_a_pilot_is_told_every_submit_pool_of_its_queue(world):
-    """getSubmitPoolsForQueue; what is stored of it names the pool of its task queue alone."""
-    pools = [
-        NewPool(id=f"req1:{name}", requirements="{}", vo="lab", queues=(tuple(SHORT),)) for name in ("a", "b")
-    ]
-    world.submit(5, pools=tuple(pools), submit_pool="req1:b")
+OVERLAY = """
+[site.North]
+VO = ["alpha", "beta"]
+[site.North.ce.cn.queue.short]
+NumberOfProcessors = 1
+Memory = 2000
+MaxWaitingJobs = 30
+MaxTotalJobs = 90
+[site.North.ce.cn.queue.short.vo.alpha]
+NumberOfProcessors = 8
+Memory = 16000
+MaxTotalJobs = 20
+"""
+
+
+def test_pilots_get_the_settings_that_their_queue_has_for_their_vo(base, make_key):
+    """Jobs of eight cores never matched: the pilots came with the settings of the last VO, one core, and left again."""
+    world = World(base, Policy(load_resources([("overlay.toml", OVERLAY)])), make_key)
+    world.submit(5, vo="alpha", group="a", cores=8, memory_mb=16_000)
+    world.submit(5, vo="beta", group="b", owner="bob")
     assert world.tick() > 0
     ((decision, offers),) = world.launched
-    assert set(offers) == {SHORT}
-    assert offers[SHORT].request.submit_pools == ("req1:a", "req1:b")
-    assert {one.request.submit_pools for one in decision.placement.placements} == {("req1:b",)}
+    found = {}
+    for one in decision.placement.placements:
+        settings = offers[one.identity.vo, one.queue_id].settings
+        assert (settings.processors, settings.memory_mb) == (one.request.cores, one.request.memory_mb)
+        found[one.identity.vo] = (settings.processors, settings.memory_mb)
+    assert found == {"alpha": (8, 16_000), "beta": (1, 2_000)}
+
+
+def test_why_tells_the_limits_that_the_director_uses_whoever_asks(base, make_key):
+    world = World(base, Policy(load_resources([("overlay.toml", OVERLAY)])), make_key)
+    world.submit(5, vo="beta", group="b", owner="bob")
+    world.tick()
+    (decided,) = world.snapshot(vos=world.director.vos).queues
+    assert (decided.caps.max_waiting, decided.caps.max_total) == (30, 20)
+    for vo in ("alpha", "beta"):
+        (offer,) = world.director.policy.world(vo).offers
+        gate = Gates(world.director).look(vo, offer, own=OwnQueue(), now=1_000.0)
+        assert gate.candidate == decided
 
 
 def test_every_platform_of_a_queue_counts_for_placement_and_claim(base, make_key):

@@ -6,13 +6,45 @@ import msgspec
 import pytest
 
 from lodesman.director import QueueId
+from lodesman.matching import spelled_requirements
+from lodesman.resources import load_resources
+from lodesman.services.policy import Policy
 from lodesman.services.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
-from lodesman.services.why.main_reasons import MainReasons, StoreReasons, waiting_by_reason
+from lodesman.services.why.main_reasons import MainReasons, StoreReasons, _Served, waiting_by_reason
 from lodesman.services.why.picture import Picture
 from lodesman.services.why.verdict import MainReason
 
 NORTH, SOUTH = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")
-PLAN = {"row_fields": ["tq_id"], "rows": [], "asks": [], "no_pool": [], "plan": {}}
+PLAN = {"row_fields": ["tq_id", "asked", "cap"], "rows": [], "asks": [], "no_pool": [], "plan": {}}
+
+
+RESOURCES = """
+[site.North]
+Platform = "el9"
+VO = ["lab"]
+[site.North.ce.cn.queue.short]
+NumberOfProcessors = 4
+CPUTime = 1000
+Memory = 2000
+
+[site.South]
+VO = ["lab"]
+[site.South.ce.cs.queue.long]
+Memory = 2000
+CPUTime = 200000
+"""
+SHUT = """
+[site.West]
+VO = ["lab"]
+[site.West.ce.cw.queue.shut]
+MaxTotalJobs = 0
+CPUTime = 1000
+"""
+
+
+@pytest.fixture
+def policy():
+    return Policy(load_resources([("sites.toml", RESOURCES)]))
 
 
 @pytest.fixture
@@ -33,16 +65,20 @@ def submit(base, make_key):
 def decide(base):
     """The director's last iteration: rooms by queue, as (room, clamps)."""
 
-    def put(rooms, at=900.0):
-        record = PLAN | {
-            "rooms": {
-                str(q): {"wanted": 1, "room": room, "clamps": bites} for q, (room, bites) in rooms.items()
+    def put(rooms, at=None, **more):
+        record = (
+            PLAN
+            | more
+            | {
+                "rooms": {
+                    str(q): {"wanted": 1, "room": room, "clamps": bites} for q, (room, bites) in rooms.items()
+                }
             }
-        }
+        )
         with base.writer:
             base.writer.execute(
                 "INSERT INTO director_iteration (at, plan) VALUES (?, ?)",
-                (at, msgspec.json.encode(record).decode()),
+                (base.clock if at is None else at, msgspec.json.encode(record).decode()),
             )
 
     return put
@@ -53,7 +89,7 @@ class Judge:
 
     def __init__(self, base, policy):
         self.base, self.policy = base, policy
-        self.picture = Picture(base.db)
+        self.picture = Picture(base.db, fresh_seconds=1_500.0)
         self.reasons = MainReasons(base.db, self.picture)
         self.now = 1_000.0
 
@@ -83,10 +119,10 @@ def test_nothing_waits(judge):
 
 
 def test_each_task_queue_has_the_reason_that_why_would_tell(judge, submit, decide):
-    fine, huge = submit(5), submit(2, memory_mb=10**9, platforms=("vax",))
+    fine, huge = submit(5), submit(2, norm_cpu_seconds=10**9, platforms=("vax",))
     assert judge.store() == {
         fine: (MainReason.NOT_DECIDED, ""),
-        huge: (MainReason.IMPOSSIBLE, "Platform"),
+        huge: (MainReason.IMPOSSIBLE, "CPUTime"),
     }
     decide({NORTH: (0, [["breaker", 5, 0, 0, "it failed 3 times"]]), SOUTH: (0, [])})
     narrow = submit(1, sites=("North",))
@@ -171,8 +207,92 @@ def test_jobs_are_counted_by_reason_most_first(judge, submit, base):
 
 
 def test_a_pool_is_judged_by_its_requirements(judge, submit, decide):
-    wanted = '{"platform":["string",["el9"]]}'
-    pool = NewPool(id="p", requirements=wanted, vo="lab", queues=(("North", "cn", "short"),))
-    one = submit(1, pools=(pool,), submit_pool="p")
+    one = submit(1, pools=(pool_of("el9"),), submit_pool="p")
     decide({SOUTH: (5, [])})
     assert judge.store() == {one: (MainReason.NO_ROOM, "unknown")}
+
+
+def pool_of(platform):
+    wanted = spelled_requirements({"Platform": platform}, load_resources([]).types)
+    return NewPool(id="p", requirements=wanted, vo="lab", queues=(("North", "cn", "short"),))
+
+
+def test_a_pool_that_is_gone_opens_nothing(judge, submit, base, decide):
+    """The Requirements are the task queue's own, as each pass reads them; unknown ones rule out every queue."""
+    one = submit(1, pools=(pool_of("el9"),), submit_pool="p")
+    with base.writer:
+        base.writer.execute("DELETE FROM submit_pool_bits")
+    decide({SOUTH: (5, []), NORTH: (0, [])})
+    assert judge.store() == {one: (MainReason.NO_ROOM, "no-demand")}
+    two = submit(1, submit_pool="lost")
+    assert judge.store()[two] == (MainReason.IMPOSSIBLE, "Requirements")
+
+
+def test_requirements_are_not_remembered_for_pools_that_go(judge, submit, base):
+    for number in range(3):
+        submit(1, pools=(pool_of("el9"),), submit_pool="p", project=str(number))
+    judge.store()
+    with base.writer:
+        base.writer.execute("UPDATE task_queue_count SET waiting = 0")
+    judge.store()
+    assert judge.reasons.remembered == 0
+
+
+def test_the_last_iteration_of_a_director_that_stopped_says_nothing(judge, submit, decide):
+    one = submit()
+    decide({NORTH: (2, []), SOUTH: (2, [])})
+    assert judge.store() == {one: (MainReason.PILOT_EXPECTED, "")}
+    assert judge.store() == {one: (MainReason.NOT_DECIDED, "")}
+
+
+def test_a_task_queue_for_which_no_submission_pool_takes_pilots(judge, submit, decide):
+    one, two = submit(submission_pools=("Nowhere",)), submit()
+    rooms = {NORTH: (2, []), SOUTH: (2, [])}
+    refused = [{"tq_id": one, "asked": 3, "tries": [["Nowhere", "unknown"]]}]
+    decide(rooms, rows=[[one, 3, 3], [two, 3, 3]], no_pool=refused)
+    assert judge.store() == {one: (MainReason.NO_SUBMISSION_POOL, ""), two: (MainReason.PILOT_EXPECTED, "")}
+    decide(rooms, rows=[[one, 0, 3], [two, 0, 3]])  # none asked for this time: nothing new is known
+    assert judge.store() == {}
+    decide(rooms, rows=[[one, 0, 3], [two, 0, 3]])
+    assert judge.store() == {}
+    decide(rooms, rows=[[one, 2, 3], [two, 0, 3]])
+    assert judge.store() == {one: (MainReason.PILOT_EXPECTED, "")}
+
+
+def test_a_queue_to_which_no_pilot_is_ever_sent_counts_while_one_lives_there(judge, submit, decide):
+    alive: set[tuple[str, str, str]] = set()
+    judge.policy = Policy(load_resources([("s.toml", SHUT)]), inhabited=lambda: frozenset(alive))
+    one = submit(norm_cpu_seconds=1)
+    decide({})
+    assert judge.store() == {one: (MainReason.IMPOSSIBLE, "MaxTotalJobs")}
+    alive.add(("West", "cw", "shut"))
+    decide({})
+    assert judge.store() == {one: (MainReason.NO_ROOM, "unknown")}
+    alive.clear()
+    decide({})
+    assert judge.store() == {one: (MainReason.IMPOSSIBLE, "MaxTotalJobs")}
+
+
+def test_each_pass_tells_where_groups_compete(judge, submit):
+    submit(group="physics", sites=("North",)), submit(group="bio", sites=("South",))
+    submit(group="bio", sites=("North",), owner="other")
+    judge.store()
+    world, masks = judge.picture.competing["lab"]
+    assert world is judge.policy.world("lab")
+    north, south = (1 << world.table.ordinal(place) for place in (NORTH, SOUTH))
+    assert masks == {"physics": north, "bio": north | south}
+
+
+def test_pilots_are_looked_up_once_for_all_task_queues_with_the_same_queues(judge, submit, monkeypatch):
+    """Not once a task queue: that is task queues x places with pilots."""
+    for number in range(20):
+        submit(1, pools=(pool_of("el9"),), submit_pool="p", project=str(number))
+    asked = []
+    contains = _Served.__contains__
+    monkeypatch.setattr(
+        _Served, "__contains__", lambda self, place: asked.append(place) or contains(self, place)
+    )
+    judge.picture.look(judge.now)
+    judge.picture.pilots._by_place = {("North", "cn", str(number)): 0 for number in range(5)}
+    assert judge.reasons.look(judge.policy, judge.now) is not None
+    assert len(asked) == 5

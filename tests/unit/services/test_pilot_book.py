@@ -8,10 +8,13 @@ from hypothesis import strategies as st
 
 from lodesman.matching import fits
 from lodesman.services.sessions import PilotSession
-from lodesman.services.why.pilot_book import NO_POOLS, WHOLE, PilotBook
+from lodesman.services.why.pilot_book import NO_POOLS, PilotBook
 from lodesman.store import pilots
 
-OFFER = '{{"platforms":["{platform}"],"tags":[],"cores":{cores},"memory_mb":0,"norm_cpu_seconds":0}}'
+OFFER = (
+    '{{"platforms":["{platform}"],"tags":[],"cores":{cores},"memory_mb":{memory},"norm_cpu_seconds":{cpu}}}'
+)
+NOW = 100.0
 
 
 @pytest.fixture
@@ -20,16 +23,18 @@ def add(base):
     numbers = iter(range(1, 10_000))
 
     def put(
-        state="Running", *, site="North", platform="el9", cores=4, vo="lab", drain=0, node="{}", busy=False
-    ):
+        state="Running", *, site="North", platform="el9", cores=4, vo="lab", drain=0, node="{}", busy=False,
+        memory=1_000_000_000, cpu=1_000_000_000, seen=50.0,
+    ):  # fmt: skip
         number = next(numbers)
         joined = 50.0 if state == "Running" else None
+        offer = OFFER.format(platform=platform, cores=cores, memory=memory, cpu=cpu)
         with base.writer:
             base.writer.execute(
                 """INSERT INTO pilot (id, stamp, state, vo, site, ce, queue, request, node, created_at, joined_at,
                 last_seen, drain) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)""",
-                (number, f"s{number}", state, vo, site, "ce", "q", OFFER.format(platform=platform, cores=cores), node,
-                 40.0, joined, joined, drain),
+                (number, f"s{number}", state, vo, site, "ce", "q", offer, node,
+                 40.0, joined, joined and seen, drain),
             )  # fmt: skip
             if busy:
                 base.writer.execute(
@@ -49,7 +54,7 @@ def end(base, number):
 
 def test_nobody_lives(base, make_key):
     book = PilotBook()
-    book.refresh(base.db)
+    book.refresh(base.db, NOW)
     found = book.usable(make_key(), None)
     assert (found.live, found.any, found.heard_at) == (0, False, None)
 
@@ -57,7 +62,7 @@ def test_nobody_lives(base, make_key):
 def test_pilots_are_told_apart_by_what_they_do(base, add, make_key):
     add(), add(busy=True), add("Submitted"), add("Prepared"), add(drain=1), add(vo="other")
     book = PilotBook()
-    book.refresh(base.db)
+    book.refresh(base.db, NOW)
     found = book.usable(make_key(), None)
     assert (found.live, found.idle, found.busy, found.coming, found.draining) == (5, 1, 1, 2, 1)
     assert found.heard_at == 50.0
@@ -66,7 +71,7 @@ def test_pilots_are_told_apart_by_what_they_do(base, add, make_key):
 def test_only_what_fits_is_usable(base, add, make_key):
     add(cores=1), add(cores=8, platform="el8")
     book = PilotBook()
-    book.refresh(base.db)
+    book.refresh(base.db, NOW)
     assert book.usable(make_key(cores=2), None).idle == 1
     assert book.usable(make_key(cores=2, platforms=("el9",)), None).idle == 0
     assert book.usable(make_key(sites=("South",)), None).idle == 0
@@ -75,35 +80,100 @@ def test_only_what_fits_is_usable(base, add, make_key):
 def test_a_pool_is_served_by_the_places_that_serve_it_now(base, add, make_key):
     add(site="North"), add(site="South")
     book = PilotBook()
-    book.refresh(base.db)
+    book.refresh(base.db, NOW)
     key = make_key(submit_pool="req1:x")
     assert book.usable(key, {("South", "ce", "q")}).idle == 1
     assert book.usable(key, frozenset()).idle == 0
 
 
 def test_a_pilot_that_joins_is_known_by_its_node(base, add, make_key):
-    number = add("Submitted", cores=0)
+    number = add("Submitted", cores=16)
     book = PilotBook()
-    book.refresh(base.db)
-    assert book.usable(make_key(cores=8), None).coming == 0
+    book.refresh(base.db, NOW)
+    assert book.usable(make_key(cores=16), None).coming == 1
     with base.writer:
         base.writer.execute(
-            "UPDATE pilot SET state = 'Running', joined_at = 60, node = '{\"cores\":16}' WHERE id = ?",
+            "UPDATE pilot SET state = 'Running', joined_at = 60, node = '{\"cores\":8}' WHERE id = ?",
             (number,),
         )
-    book.refresh(base.db)
-    assert book.usable(make_key(cores=8), None).idle == 1
+    book.refresh(base.db, NOW)
+    assert [book.usable(make_key(cores=n), None).idle for n in (8, 16)] == [1, 0]
 
 
 def test_who_ended_is_forgotten_and_its_slot_is_used_again(base, add, make_key):
     book = PilotBook()
     for _ in range(3):
         number = add()
-        book.refresh(base.db)
+        book.refresh(base.db, NOW)
         assert book.usable(make_key(), None).idle == 1
         end(base, number)
-    book.refresh(base.db)
+    book.refresh(base.db, NOW)
     assert book.usable(make_key(), None).live == 0
+
+
+def test_a_node_that_has_less_than_its_queue_counts_for_what_it_has(base, add, make_key):
+    add(node='{"memory_mb":2000,"cores":2}', memory=8_000)
+    book = PilotBook()
+    book.refresh(base.db, NOW)
+    wishes = [{"memory_mb": 2_000}, {"memory_mb": 2_001}, {"cores": 2}, {"cores": 3}]
+    assert [book.usable(make_key(**wish), None).idle for wish in wishes] == [1, 0, 1, 0]
+
+
+def test_a_queue_that_declares_no_memory_has_no_pilot_for_a_job_that_asks_some(base, add, make_key):
+    """It would read `now` for ever: the claim says no."""
+    add(memory=0, node='{"memory_mb":64000}')
+    book = PilotBook()
+    book.refresh(base.db, NOW)
+    assert book.usable(make_key(), None).idle == 1
+    assert not book.usable(make_key(memory_mb=1), None).any
+
+
+def test_what_is_left_of_a_life_counts_and_gets_less(base, add, make_key):
+    add(node='{"life_s":1000.0,"cpu_scaling_factor":2.0}')  # it joined at 50
+    book = PilotBook()
+    left = []
+    for now in (50.0, 51.0, 540.0, 551.0, 2_000.0):
+        book.refresh(base.db, now)
+        left.append([book.usable(make_key(norm_cpu_seconds=cpu), None) for cpu in (1_980, 960, 1)])
+    idle = [[one.idle + one.silent for one in row] for row in left]
+    assert idle == [[1, 1, 1], [1, 1, 1], [0, 1, 1], [0, 1, 1], [0, 0, 0]]
+    assert book._table.narrow(1, make_key()) == 0
+
+
+@pytest.mark.parametrize(("busy", "seen", "counts"), [
+    (False, 100.0, (1, 0, 0)), (True, 100.0, (0, 1, 0)), (False, 99.0, (0, 0, 1)), (True, 99.0, (0, 0, 1)),
+])  # fmt: skip
+def test_nobody_counts_on_a_pilot_that_is_silent(base, add, make_key, busy, seen, counts):
+    add(busy=busy, seen=seen)
+    book = PilotBook()
+    book.refresh(base.db, 400.0)
+    found = book.usable(make_key(), None)
+    assert (found.idle, found.busy, found.silent) == counts
+    assert found.any == (counts[2] == 0)
+    assert bool(book.places) == (counts[2] == 0)
+    assert book.usable(make_key(cores=9), None).silent == 0
+
+
+def test_a_pilot_on_its_way_is_not_silent(base, add, make_key):
+    add("Submitted")
+    book = PilotBook()
+    book.refresh(base.db, 10.0**6)
+    assert book.usable(make_key(), None).coming == 1
+
+
+def test_a_queue_that_changed_changes_the_pilots_that_are_there(base, add, make_key):
+    number = add(platform="el9")
+    book = PilotBook()
+    book.refresh(base.db, NOW)
+    with base.writer:
+        text = OFFER.format(platform="el8", cores=4, memory=0, cpu=100)
+        base.writer.execute("UPDATE pilot SET request = ? WHERE id = ?", (text, number))
+    book.refresh(base.db, NOW)
+    assert [book.usable(make_key(platforms=(one,)), None).idle for one in ("el8", "el9")] == [1, 0]
+
+
+def _whole(session):
+    return session.request(session.whole(NOW), NO_POOLS)
 
 
 worlds = st.lists(
@@ -131,11 +201,11 @@ def test_usable_is_what_the_claim_would_say(base, add, make_key, world, wish):
     for state, site, platform, cores, drain in world:
         add(state, site=site, platform=platform, cores=cores, drain=int(drain))
     book = PilotBook()
-    book.refresh(base.db)
+    book.refresh(base.db, NOW)
     key = make_key(**wish)
     expected = 0
     for values in base.db.execute(f"SELECT {pilots.COLUMNS} FROM pilot"):
         row = pilots.row_of(values)
-        expected += not row.drain and fits(key, PilotSession(row, {}, now=0.0).request(WHOLE, NO_POOLS))
+        expected += not row.drain and fits(key, _whole(PilotSession(row, {}, now=0.0)))
     found = book.usable(key, None)
     assert found.idle + found.busy + found.coming == expected

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.services.pool_map import PoolMap
-from lodesman.services.sessions import UNLIMITED, Free, PilotSession
+from lodesman.services.sessions import UNLIMITED, Free, Known, PilotSession, is_silent, presented_by
 from lodesman.store.pilots import PilotRow, PilotState
 
 QUEUE = ("North", "cn", "short")
@@ -29,23 +30,36 @@ def session(node=None, **request) -> PilotSession:
 FREE = Free(4, 2_000, 1_000)
 
 
-def test_configuration_comes_before_the_node():
-    found = session(
-        {"platform": "vax", "cores": 64, "memory_mb": 9}, platforms=["el9", "el8"], cores=8, memory_mb=500
-    )
-    assert found.offer == {
-        "platforms": ("el9", "el8"), "tags": (), "required_tags": (), "job_types": None, "cores": 8, "memory_mb": 500,
-        "norm_cpu_seconds": UNLIMITED,
-    }  # fmt: skip
+def amounts(found):
+    offer = found.offer
+    return offer.platforms, offer.cores, offer.memory_mb
 
 
-def test_what_is_not_configured_the_node_says():
-    found = session({"platform": "vax", "cores": 64, "memory_mb": 9})
-    assert (found.offer["platforms"], found.offer["cores"], found.offer["memory_mb"]) == (("vax",), 64, 9)
+def test_configuration_comes_before_the_node_which_may_have_less():
+    node = {"platform": "vax", "cores": 64, "memory_mb": 900}
+    found = session(node, platforms=["el9", "el8"], cores=8, memory_mb=500)
+    assert amounts(found) == (("el9", "el8"), 8, 500)
+    assert found.offer.norm_cpu_seconds == UNLIMITED
+    assert amounts(session(node, platforms=["el9"], cores=80, memory_mb=5_000)) == (("el9",), 64, 900)
+
+
+def test_what_a_queue_does_not_declare_no_node_can_tell():
+    """Submission and `why` call it never: no pilot may be given it."""
+    node = {"platform": "vax", "cores": 64, "memory_mb": 900}
+    assert amounts(session(node, platforms=[], cores=1, memory_mb=0)) == ((), 1, 0)
+
+
+def test_any_memory_is_what_the_node_has():
+    assert session({"memory_mb": 900}, memory_mb=UNLIMITED).offer.memory_mb == 900
+    assert session({}, memory_mb=UNLIMITED).offer.memory_mb == UNLIMITED
+
+
+def test_of_a_pilot_that_was_sent_to_no_known_queue_the_node_says_all():
+    assert amounts(session({"platform": "vax", "cores": 64, "memory_mb": 9})) == (("vax",), 64, 9)
 
 
 def test_what_nobody_says_is_one_core_and_unlimited_memory():
-    assert (session().offer["cores"], session().offer["memory_mb"]) == (1, UNLIMITED)
+    assert amounts(session()) == ((), 1, UNLIMITED)
 
 
 values = st.recursive(
@@ -56,14 +70,20 @@ values = st.recursive(
 
 
 @given(
-    st.dictionaries(st.sampled_from(["platform", "cores", "memory_mb", "norm_cpu_seconds", "tags"]), values)
+    st.dictionaries(
+        st.sampled_from(
+            ["platform", "cores", "memory_mb", "norm_cpu_seconds", "tags", "life_s", "cpu_scaling_factor"]
+        ),
+        values,
+    )
 )
 def test_whatever_a_node_says_a_request_can_be_made(node):
     found = session(node)
     request = found.request(FREE, PoolMap([]))
     hash(request)
-    assert 1 <= found.offer["cores"] <= UNLIMITED
-    assert 1 <= found.offer["memory_mb"] <= UNLIMITED
+    assert 1 <= found.offer.cores <= UNLIMITED
+    assert 1 <= found.offer.memory_mb <= UNLIMITED
+    assert 0 <= found.whole(10.0**9).norm_cpu_seconds <= UNLIMITED
     assert all(isinstance(one, str) for one in request.platforms)
 
 
@@ -84,7 +104,7 @@ def test_the_request_is_made_once_per_free_minute():
     assert found.request(Free(4, 100, 660), pools) is not first
     for cores in range(100):
         found.request(Free(cores, 100, 600), pools)
-    assert len(found._cache) < 50
+    assert len(found._made[1]) < 50
 
 
 def test_a_private_pilot_presents_its_owner_and_its_one_group():
@@ -116,3 +136,92 @@ def test_a_drain_survives_a_restart(drain):
     values = [getattr(row(), name) for name in PilotRow.__slots__]
     values[PilotRow.__slots__.index("drain")] = drain
     assert PilotSession(PilotRow(*values), {}, now=0.0).drain is bool(drain)
+
+
+# --- what is left of its life ----------------------------------------------------------------------------
+
+MORTAL = {"life_s": 1_000.0, "cpu_scaling_factor": 2.0}
+
+
+def joined(node, at=0.0, **request) -> PilotSession:
+    return PilotSession(replace(row(**request), joined_at=at), node, now=0.0)
+
+
+@pytest.mark.parametrize(
+    ("now", "left"), [(0.0, 2_000), (100.0, 1_800), (1_000.0, 0), (9_000.0, 0), (-50.0, 2_100)]
+)
+def test_what_is_left_of_a_life_gets_less(now, left):
+    assert joined(MORTAL).whole(now).norm_cpu_seconds == left
+
+
+@pytest.mark.parametrize(
+    ("node", "left"),
+    [
+        ({}, UNLIMITED),
+        ({"life_s": None}, UNLIMITED),
+        ({"life_s": "long"}, UNLIMITED),
+        ({"life_s": True}, UNLIMITED),
+        ({"life_s": -1}, UNLIMITED),
+        ({"life_s": 10**400}, UNLIMITED - 100),
+        ({"life_s": 1_000}, 900),
+        ({"life_s": 1_000, "cpu_scaling_factor": "fast"}, 900),
+    ],
+)
+def test_a_life_of_which_no_end_is_told_has_none(node, left):
+    assert joined(node).whole(100.0).norm_cpu_seconds == left
+
+
+def test_no_more_is_left_than_the_queue_allows():
+    found = joined(MORTAL, norm_cpu_seconds=700)
+    assert [found.whole(now).norm_cpu_seconds for now in (0.0, 600.0, 700.0)] == [700, 700, 600]
+
+
+def test_before_it_joins_a_pilot_has_all_its_life_before_it():
+    found = PilotSession(replace(row(norm_cpu_seconds=700), joined_at=None), MORTAL, now=0.0)
+    assert found.whole(10.0**6).norm_cpu_seconds == 700
+
+
+@given(
+    now=st.floats(0.0, 2_000.0), scaling=st.sampled_from([0.5, 1.0, 3.0]), limit=st.sampled_from([500, UNLIMITED]),
+    cores=st.integers(1, 8), memory_mb=st.integers(0, 4_000),
+)  # fmt: skip
+def test_claim_why_and_director_present_the_same(now, scaling, limit, cores, memory_mb):
+    """An idle pilot that says what it has left, a book that reckons it, and a director that reads it."""
+    node = {"cores": 4, "memory_mb": 2_000, "life_s": 1_000.0, "cpu_scaling_factor": scaling}
+    found = joined(
+        node, vo="lab", groups=["physics"], owner="ann", pilot_type="private", submission_pool="Local",
+        platforms=[], cores=cores, memory_mb=memory_mb, norm_cpu_seconds=limit,
+    )  # fmt: skip
+    left = int(max(0.0, 1_000.0 - now) * scaling)
+    by_claim = found.request(Free(4, 2_000, left), PoolMap([]))
+    by_book = found.request(found.whole(now), PoolMap([]))
+    stored = row(
+        vo="lab", groups=["physics"], owner="ann", pilot_type="private", submission_pool="Local",
+        platforms=[], cores=cores, memory_mb=memory_mb, norm_cpu_seconds=limit,
+    )  # fmt: skip
+    by_director = presented_by(stored.request, json.dumps(node), QUEUE, joined_at=0.0, now=now)
+    assert by_claim == by_book == by_director
+
+
+@pytest.mark.parametrize(("seen", "silent"), [(None, False), (1_000.0, False), (700.0, False), (699.0, True)])
+def test_who_was_not_heard_for_five_minutes_is_silent(seen, silent):
+    assert is_silent(seen, 1_000.0) == silent
+
+
+# --- a queue that changes --------------------------------------------------------------------------------
+
+
+def test_a_changed_queue_changes_the_next_request_and_can_be_put_back():
+    found, pools = session({"cores": 4}, cores=8, memory_mb=500, tags=["a"]), PoolMap([])
+    before = found.request(FREE, pools)
+    made = found.offer_anew(Known(platforms=(), cores=8, memory_mb=400, tags=("b",), norm_cpu_seconds=60))
+    now = found.request(FREE, pools)
+    assert (now.tags, now.memory_mb, now.norm_cpu_seconds, now.cores) == (("b",), 400, 60, 4)
+    assert (now.owner, now.groups, now.pilot_type) == (before.owner, before.groups, before.pilot_type)
+    found.put_back(made)
+    assert found.request(FREE, pools) is before
+
+
+def test_a_queue_that_is_as_it_was_changes_nothing():
+    found = session({"cores": 4}, platforms=[], cores=8, memory_mb=500, norm_cpu_seconds=60)
+    assert found.offer_anew(Known(platforms=(), cores=8, memory_mb=500, norm_cpu_seconds=60)) is None

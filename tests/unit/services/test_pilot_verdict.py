@@ -12,7 +12,7 @@ from lodesman.errors import NotFound
 from lodesman.matching import ResourceRequest, TaskQueueKey, key_to_json
 from lodesman.matching.matcher import Chances
 from lodesman.services.pilots import EndPilot, NewPilot, PreparePilots
-from lodesman.services.sessions import UNLIMITED, Ask, Free
+from lodesman.services.sessions import Ask, Free
 from lodesman.services.why.pilot_now import FreeBy, PilotNow, reckon
 from lodesman.services.why.pilot_verdict import WHO, PilotFacts, PilotVerdict, judge_pilot, read_pilot
 from lodesman.store.pilots import PILOT_ENDED, PilotRow, PilotState
@@ -100,16 +100,29 @@ WHOLE = Free(4, 2_000, 1_000)
 @pytest.mark.parametrize(
     ("asked", "used", "free"),
     [
-        (None, [], Free(4, 2_000, UNLIMITED)),
+        (None, [], Free(4, 2_000, 1_000)),
         (Ask(1.0, Free(3, 1_500, 600), 1), [], Free(3, 1_500, 600)),
         (Ask(1.0, Free(4, 2_000, 600), 1), [(1, 300)], Free(3, 1_700, 600)),
         (Ask(1.0, Free(4, 2_000, 600), 1), [(1, 0), (2, 100)], Free(1, 1_400, 600)),
-        (None, [(4, 2_000)], Free(0, 0, UNLIMITED)),
-        (None, [(9, 9_000)], Free(0, 0, UNLIMITED)),
+        (None, [(4, 2_000)], Free(0, 0, 1_000)),
+        (None, [(9, 9_000)], Free(0, 0, 1_000)),
+        (Ask(1.0, Free(4, 2_000, 5_000), 1), [], Free(4, 2_000, 1_000)),
     ],
 )
 def test_what_is_free_is_reckoned_as_the_pilot_does(asked, used, free):
     assert reckon(WHOLE, asked, used) == free
+
+
+def test_a_pilot_that_its_queue_shut_out_has_nothing_to_divide():
+    assert reckon(Free(0, 0, 0), None, [(1, 0)]) == Free(0, 0, 0)
+
+
+def test_a_pilot_whose_queue_is_gone_is_shut_out_whatever_waits():
+    facts = PilotFacts(row=ROW, running=())
+    now = replace(NOW, whole=Free(0, 0, 0), request=ResourceRequest(vo="lab", cores=0), chances=SOME)
+    assert judge_pilot(facts, now) is PilotVerdict.SHUT_OUT
+    draining = PilotFacts(row=replace(ROW, drain=1), running=())
+    assert judge_pilot(draining, now) is PilotVerdict.DRAINING
 
 
 # --- what is stored -------------------------------------------------------------------------------------

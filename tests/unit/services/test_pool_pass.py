@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.jobs import JobSpec
-from lodesman.matching import canonical_requirements, submit_pool_id
+from lodesman.matching import spelled_requirements, submit_pool_id
 from lodesman.resources import load_resources
 from lodesman.services.policy import Policy
 from lodesman.services.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
@@ -22,7 +23,6 @@ from lodesman.services.submit_pools.pool_pass import (
     evaluate,
     judge,
     unnamed,
-    wanted_of,
 )
 from lodesman.store.submit_pools import PassRow, PoolRow, PoolState
 from lodesman.submission import Draft, optimize
@@ -63,7 +63,7 @@ NO_PASS, NOTHING_ASKED = PassRow(), PoolState(0, 0, 0)
 
 def pool(requirements, *, vo="lab", queues=0):
     number = submit_pool_id(requirements, TYPES, vo)
-    return PoolRow(number, vo, canonical_requirements(requirements, TYPES), queues, 0.0, None)
+    return PoolRow(number, vo, spelled_requirements(requirements, TYPES), queues, 0.0, None)
 
 
 def picture(*pools, bits=None, queues=None, last=NO_PASS, state=NOTHING_ASKED):
@@ -97,11 +97,11 @@ def test_one_set_of_two_vos_is_two_pools():
 
 
 def test_requirements_that_the_declared_types_cannot_read_any_more_have_no_queue():
-    row = PoolRow("req1:x", "lab", json.dumps({"memory": ["number", ["many"]]}), 3, 0.0, None)
+    row = PoolRow("req1:x", "lab", json.dumps({"memory": ["number", ">=", "", ["many"]]}), 3, 0.0, None)
     assert evaluate(POLICY, [row]) == {"req1:x": 0}
 
 
-@pytest.mark.parametrize("text", ["", "x", "[]", '{"a": 1'])
+@pytest.mark.parametrize("text", ["", "x", "[]", '{"a": 1', '{"a": 1}', '{"a": ["number", [1]]}'])
 def test_a_text_that_is_no_set_of_requirements_has_no_queue(text):
     assert evaluate(POLICY, [PoolRow("req1:x", "lab", text, 3, 0.0, None)]) == {"req1:x": 0}
 
@@ -214,11 +214,26 @@ def test_a_pass_judges_as_submission_does(fields):
     )
 
 
-def test_canonical_requirements_are_read_back():
-    assert wanted_of(canonical_requirements({"Memory": "4 GB", "Software": "b, a"}, TYPES)) == {
-        "memory": [4096], "software": ["a", "b"],
-    }  # fmt: skip
-    assert wanted_of("") == {}
+def test_a_task_queue_whose_pool_is_gone_is_judged_by_its_own_requirements():
+    possible, wanting = (draft(requirements={"Software": name}) for name in ("root", "none"))
+    found = judge(POLICY, picture(queues=[row(possible), row(wanting, number=2)]), {})
+    assert found == ([(2, wanting.never)], [])
+    unknown = QueueRow(3, possible.key, "", 3, None)
+    assert judge(POLICY, picture(queues=[unknown]), {}) == ([], [])
+
+
+def test_a_task_queue_is_judged_while_a_job_may_return_to_it():
+    impossible = draft(cores=64)
+    empty = replace(row(impossible, jobs=0), may_return=True)
+    assert judged(empty) == ([(1, impossible.never)], [])
+    assert judged(replace(empty, held=impossible.never)) == ([], [])
+    assert judged(replace(empty, may_return=False)) == ([], [])
+
+
+def test_pools_whose_queues_are_not_known_are_told_even_if_none_fulfils_them():
+    made_again = replace(pool({"Software": "none"}), is_evaluated=False)
+    now = picture(made_again, pool({"Software": "none", "Memory": 1}))
+    assert difference(POLICY, now, evaluate(POLICY, now.pools), cause="x").masks == {made_again.id: "0"}
 
 
 def test_a_picture_is_of_one_moment(base):

@@ -6,12 +6,11 @@ import pytest
 
 from lodesman.services.claim import Claim
 from lodesman.services.control import Control
-from lodesman.services.pilots import NewPilot, PreparePilots
+from lodesman.services.pilots import Join, NewPilot, PreparePilots, hash_token
 from lodesman.services.sessions import Free, PilotSession
 from lodesman.services.submit import PreparedCohort, PreparedSubmission, Submit
 from lodesman.services.why import position as module
 from lodesman.services.why.position import position
-from lodesman.store import pilots
 
 
 @pytest.fixture
@@ -33,12 +32,11 @@ def stand(base, job_id):
 
 
 def claim(base, count):
-    request = {"platforms": [], "tags": [], "cores": 8, "memory_mb": 0, "norm_cpu_seconds": 0}
+    request = {"platforms": [], "tags": [], "cores": 8, "memory_mb": 8_000, "norm_cpu_seconds": 1_000}
     base.do(PreparePilots(base.live, [NewPilot(
-        stamp="s", vo="lab", site="North", ce="cn", queue="short", request=request, join_hash=b"x",
+        stamp="s", vo="lab", site="North", ce="cn", queue="short", request=request, join_hash=hash_token("join"),
     )]))  # fmt: skip
-    row = pilots.row_of(base.db.execute(f"SELECT {pilots.COLUMNS} FROM pilot").fetchone())
-    session = PilotSession(row, {}, now=0.0)
+    session = PilotSession(base.do(Join(base.live, "join", "nonce", {})).row, {}, now=0.0)
     free = Free(8, 10**9, 10**9)
     base.do(Claim(base.live, session=session, free=free, count=count, claim_token="t" * 8, wait=False,
                   answer=lambda _: None))  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lodesman.errors import Impossible, InvalidJob, InvalidRequest, LodesmanError, SyntaxFault
+from lodesman.errors import Forbidden, Impossible, InvalidJob, InvalidRequest, LodesmanError, SyntaxFault
 from lodesman.resources import load_resources
 from lodesman.services.accounts import Principal
 from lodesman.services.policy import Policy
@@ -114,7 +114,8 @@ def test_an_array_of_which_no_member_can_run_is_one_thing(ready):
     with pytest.raises(Impossible) as caught:
         ready(jobs=[{**TRUE, "CPUTime": 10**9, "Parameters": 5}])
     assert caught.value.message.startswith("The job can never run: ")
-    assert set(caught.value.data) == {"queues"}
+    assert set(caught.value.data) == {"queues", "attribute"}
+    assert caught.value.data["attribute"] == "CPUTime"
 
 
 def test_without_a_database_files_are_not_looked_for(policy, base):
@@ -134,38 +135,29 @@ def test_a_pool_is_made_of_the_requirements_with_its_queues(ready):
     assert [one.id for one in again.pools] == [pool.id]
 
 
-BOTH = {"Executable": "/bin/true", "CPUTime": 10, "Requirements": {"CPUTime": 10}}
+def test_the_description_is_stored_as_it_was_given(policy, base):
+    job = {"executable": "/bin/true", "cputime": 10, "sites": ["North"], "Requirements": {"slots": "2"}}
+    naming = Policy(policy.config, add_eligible_sites=True)
+    for one in (policy, naming):
+        found, _ = prepare(body(jobs=[job]), ANN, one, base.db)
+        assert json.loads(found.record) == job
+        assert "sites" not in json.loads(found.cohorts[0].template)
 
 
 @pytest.mark.parametrize(
-    ("job", "sites"),
-    [
-        (BOTH, ["North", "South"]),
-        ({**BOTH, "CPUTime": 5_000}, ["South"]),
-        ({**BOTH, "BannedSite": "South"}, ["North"]),
-        ({**BOTH, "sites": ["North"]}, ["North"]),
-        ({**BOTH, "Requirements": {"Slots": 2}}, ["North"]),
-        (TRUE, None),
-    ],
-)
-def test_eligible_sites_are_named_in_the_description_and_not_in_the_task_queue(policy, base, job, sites):
-    plain, _ = prepare(body(jobs=[job]), ANN, policy, base.db)
-    assert json.loads(plain.record) == job
-    assert "sites" not in json.loads(plain.cohorts[0].template)
-    naming = Policy(policy.config, add_eligible_sites=True)
-    found, _ = prepare(body(jobs=[job]), ANN, naming, base.db)
-    assert json.loads(found.cohorts[0].template).get("sites") == sites
-    assert found.cohorts[0].key == plain.cohorts[0].key
-    others = {name: value for name, value in job.items() if name != "sites"}
-    assert json.loads(found.record) == (job if sites is None else {**others, "Site": sites})
+    ("form", "text"),
+    [("jdl", '[ Executable = "x"; CPUTime = 5; ]'), ("cfg", "Executable = x\nCPUTime = 5\n"),
+     ("json", '{"Executable": "x", "CPUTime": 5}')],
+)  # fmt: skip
+def test_the_language_is_stored(ready, form, text):
+    assert ready(text=text)[0].form == ready(text=text, form=form)[0].form == form
+    assert ready(texts=[text])[0].form == form
 
 
-def test_the_sites_of_an_array_are_those_of_each_cohort_and_of_all(policy, base):
-    job = {**BOTH, "CPUTime": "%s", "Parameters": [10, 5_000]}
-    found, _ = prepare(body(jobs=[job]), ANN, Policy(policy.config, add_eligible_sites=True), base.db)
-    named = [json.loads(cohort.template)["sites"] for cohort in found.cohorts]
-    assert sorted(named) == [["North", "South"], ["South"]]
-    assert json.loads(found.record)["Site"] == ["North", "South"]
+def test_of_a_batch_only_odd_descriptions_are_stored(ready):
+    odd = {**TRUE, "Colour": 1}
+    assert ready(jobs=[TRUE, TRUE])[0].record == ""
+    assert json.loads(ready(jobs=[TRUE, odd, TRUE])[0].record) == {"1": odd}
 
 
 def test_what_is_prepared_tells_which_configuration_judged_it(ready, policy):
@@ -244,3 +236,116 @@ def test_any_record_is_prepared_whole_or_refused(ready, jobs):
 def test_any_text_is_prepared_or_refused(ready, text, form):
     with contextlib.suppress(LodesmanError):
         ready(text=text, form=form, hold_if_impossible=True)
+
+
+# --- where it is wrong ----------------------------------------------------------------------------------
+
+WRONG = [
+    ('Site = "Nroth"', "Site", InvalidJob, "Did you mean North?"),
+    ('sites = "Nroth"', "Site", InvalidJob, "Did you mean North?"),
+    ('bannedsite = {"Nroth"}', "BannedSite", InvalidJob, "Did you mean North?"),
+    ('submitpools = "Gird"', "SubmitPool", InvalidJob, "Did you mean Grid?"),
+    ('SubmitPool = "Zzz"', "SubmitPool", InvalidJob, "There are Grid, Local."),
+    ('Requirements = [ Memory = "lots" ]', "Requirements.Memory", InvalidJob, "Give a number (MB"),
+    ('REQUIREMENTS = [ memory = {"1", "x"} ]', "Requirements.memory", InvalidJob, "Give a number (MB"),
+    ('inputsandbox = "data"', "InputSandbox", InvalidJob, "lode submit uploads"),
+    ('memory = 1000000; BannedSite = "South"', "Memory", Impossible, "Change it"),
+    ('Site = "North"; bannedsites = "North"', "BannedSite", Impossible, "Change it"),
+    ("Requirements = [ disk = 5 ]", "Requirements.disk", Impossible, "Change it"),
+    ('tag = "gpu"', "Tag", Impossible, "Change it"),
+]
+
+
+@pytest.mark.parametrize(("line", "attribute", "kind", "hint"), WRONG)
+@pytest.mark.parametrize("batch", [False, True])
+def test_what_is_wrong_has_attribute_place_and_remedy(policy, base, batch, line, attribute, kind, hint):
+    here = Policy(policy.config, submission_pools=frozenset({"Local", "Grid"}))
+    text = f'[\n  Executable = "x"; CPUTime = 10;\n   {line};\n]'
+    given_body = body(texts=[text.replace(line, ""), text]) if batch else body(text=text)
+    with pytest.raises(kind) as caught:
+        prepare(given_body, ANN, here, base.db)
+    error = caught.value
+    where = "Site" if kind is Impossible and "bannedsites" in line else attribute
+    assert error.data["attribute"] in (attribute, where)
+    assert (error.data["line"], error.data.get("job")) == (3, 1 if batch else None)
+    name = error.data["attribute"].removeprefix("Requirements.").lower()
+    assert text.split("\n")[2][error.data["column"] - 1 :].lower().startswith(name[:3])
+    assert hint in error.hint
+    if kind is InvalidJob:
+        assert f" (line 3, column {error.data['column']})." in error.message
+
+
+def test_a_group_that_is_not_ones_own_is_placed(policy, base):
+    with pytest.raises(Forbidden) as caught:
+        prepare(body(text='Executable = "x";\n ownergroup = "chemistry";'), ANN, policy, base.db)
+    assert caught.value.data == {"attribute": "OwnerGroup", "line": 2, "column": 2}
+
+
+def test_the_group_of_the_call_has_no_place_in_the_text(policy, base):
+    with pytest.raises(Forbidden) as caught:
+        prepare(body(text='Executable = "x"; OwnerGroup = "open";', group="chemistry"), ANN, policy, base.db)
+    assert "line" not in caught.value.data
+
+
+def test_the_second_group_of_a_batch_is_placed(policy, base):
+    texts = ['Executable = "x"; CPUTime = 1;', 'Executable = "x"; CPUTime = 1;\n ownergroup = "open";']
+    with pytest.raises(InvalidJob) as caught:
+        prepare(body(texts=texts), ANN, policy, base.db)
+    assert (caught.value.data["line"], caught.value.data["column"]) == (2, 2)
+    assert caught.value.hint == "Give physics as all others, or submit it apart."
+
+
+# --- what is not there may come -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"Site": "Atlantis"}, "Site rules out 2 of 2"),
+        ({"Site": "North", "BannedSite": "North"}, "BannedSite rules out 1 of 2, Site rules out 1 of 2"),
+        (
+            {"SubmitPool": "Nowhere"},
+            "smallest change: SubmitPool -> Grid or Local",
+        ),
+    ],
+)
+def test_sites_and_pools_that_are_not_there_are_held_if_that_is_wanted(policy, base, more, words):
+    here = Policy(policy.config, submission_pools=frozenset({"Local", "Grid"}))
+    for job in (
+        {**TRUE, **more},
+        {**TRUE, **dict.fromkeys(more, "%s"), "Parameters": [*more.values()][:1]},
+    ):
+        with pytest.raises((InvalidJob, Impossible)):
+            prepare(body(jobs=[job]), ANN, here, base.db)
+        found, _ = prepare(body(jobs=[job], hold_if_impossible=True), ANN, here, base.db)
+        assert words in found.cohorts[0].held
+
+
+@pytest.mark.parametrize("more", [{"Site": ["North", "Atlantis"]}, {"SubmitPool": ["Local", "Nowhere"]}])
+def test_one_name_of_several_is_enough_to_wait_for(policy, base, more):
+    here = Policy(policy.config, submission_pools=frozenset({"Local"}))
+    found, _ = prepare(body(jobs=[{**TRUE, **more}], hold_if_impossible=True), ANN, here, base.db)
+    assert found.cohorts[0].held == ""
+    with pytest.raises(InvalidJob):
+        prepare(body(jobs=[{**TRUE, **more}]), ANN, here, base.db)
+
+
+def test_a_banned_site_that_is_not_there_is_misspelled_whatever_is_wanted(ready):
+    with pytest.raises(InvalidJob, match="BannedSite: there is no site 'Nroth'"):
+        ready(jobs=[{**TRUE, "BannedSite": "Nroth"}], hold_if_impossible=True)
+
+
+def test_the_identifier_of_a_submit_pool_is_no_submission_pool(ready, policy):
+    first, _ = ready(jobs=[{**TRUE, "Requirements": {"Slots": 2}}])
+    again, _ = ready(jobs=[{**TRUE, "Requirements": {"Slots": 2}, "SubmitPool": first.pools[0].id}])
+    assert again.cohorts[0].key == first.cohorts[0].key
+
+
+@pytest.mark.parametrize("count", [1, 101, 200, 1_000])
+def test_requirements_may_be_many(ready, count):
+    found, _ = ready(
+        jobs=[{**TRUE, "Requirements": {f"P{n}": n for n in range(count)}}], hold_if_impossible=True
+    )
+    assert len(json.loads(found.pools[0].requirements)) == count
+    with pytest.raises(InvalidJob, match="1001 entries"):
+        ready(jobs=[{**TRUE, "Requirements": {f"P{n}": n for n in range(1_001)}}], hold_if_impossible=True)

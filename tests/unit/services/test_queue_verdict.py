@@ -30,11 +30,12 @@ from lodesman.services.why.queue_verdict import (
     Demand,
     QueueFacts,
     QueueReason,
-    capped_at_zero,
     demands,
     judge_queue,
     least_job_refused,
+    who_opens,
 )
+from lodesman.submission import never_sent
 
 SITES = """
 [site.A]
@@ -43,8 +44,6 @@ CPUTime = 1000
 [site.A.ce.c.queue.open]
 [site.A.ce.c.queue.picky]
 Tag = ["GPU"]
-RequiredTag = ["GPU"]
-[site.A.ce.c.queue.impossible]
 RequiredTag = ["GPU"]
 [site.A.ce.c.queue.brief]
 CPUTime = 0.5
@@ -57,6 +56,8 @@ MaxWaitingJobs = 0
 WaitingToRunningRatio = 0.5
 [site.A.ce.c.queue.far]
 Backend = "moon"
+[site.A.ce.c.queue.manual]
+Backend = "by-hand"
 """
 POLICY = Policy(load_resources([("s.toml", SITES)]))
 
@@ -81,13 +82,17 @@ def facts(**changes):
         ({"configured": False, "offer": None}, QueueReason.NOT_CONFIGURED),
         ({"offer": None}, QueueReason.NOT_OPEN),
         ({"backend_missing": True, "room": 0}, QueueReason.NO_BACKEND),
-        ({"offer": offer("impossible")}, QueueReason.NO_JOB_FITS),
+        ({"offer": offer("far"), "room": None}, QueueReason.NO_BACKEND),  # though nobody can look at the gate
+        ({"offer": offer("manual"), "by_hand": True, "room": 0}, QueueReason.BY_HAND),
+        ({"offer": offer("manual"), "by_hand": True, "fitting": 0}, QueueReason.NO_WORK),
+        ({"offer": offer("brief")}, QueueReason.NO_JOB_FITS),
         ({"offer": offer("shut"), "room": 0}, QueueReason.CAPPED),
         ({"fitting": 0, "demand": Counter()}, QueueReason.NO_WORK),
         ({"demand": None}, QueueReason.NOT_DECIDED),
         ({"room": None}, QueueReason.NOT_DECIDED),
+        ({"room": None, "sends": False}, QueueReason.NOT_DECIDED),
+        ({"sends": False}, QueueReason.DIRECTOR_OFF),
         ({"demand": Counter({Demand.SUPPLIED: 2}), "room": 0}, QueueReason.ENOUGH_PILOTS),
-        ({"demand": Counter({Demand.BLOCKED: 2})}, QueueReason.ENOUGH_PILOTS),
         ({"demand": Counter({Demand.NO_POOL: 1, Demand.SUPPLIED: 1})}, QueueReason.NO_SUBMISSION_POOL),
         ({"room": 0}, QueueReason.NO_ROOM),
         ({"demand": Counter({Demand.NEW: 1, Demand.SUPPLIED: 1})}, QueueReason.PILOTS_EXPECTED),
@@ -119,7 +124,7 @@ def test_every_reason_has_a_verdict_and_who_can_change_it():
 @pytest.mark.parametrize(
     ("name", "codes"),
     [
-        ("open", []), ("picky", []), ("impossible", ["tag-missing"]), ("brief", ["too-little-cpu-time"]), ("shut", []),
+        ("open", []), ("picky", []), ("brief", ["too-little-cpu-time"]), ("shut", []),
     ],
 )  # fmt: skip
 def test_a_queue_where_not_even_the_least_job_could_run(name, codes):
@@ -128,26 +133,39 @@ def test_a_queue_where_not_even_the_least_job_could_run(name, codes):
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("open", ""), ("shut", "MaxTotalJobs is 0"), ("dammed", "MaxWaitingJobs is 0"), ("flowing", "")],
-)
-def test_a_cap_of_zero_is_for_ever(name, text):
-    assert capped_at_zero(offer(name)) == text
+    [
+        ("open", None), ("shut", "MaxTotalJobs is 0"), ("dammed", "MaxWaitingJobs is 0"), ("flowing", None),
+        ("far", "there is no backend 'moon' here"), ("manual", None),
+    ],
+)  # fmt: skip
+def test_what_keeps_all_pilots_away_does_so_for_ever(name, text):
+    found = never_sent(offer(name))
+    assert (found and found.text) == text
+
+
+@pytest.mark.parametrize(
+    ("gates", "who"),
+    [
+        (["max-total", "max-waiting"], "time, as pilots there start or end; or who configures the sites"),
+        (["breaker", "unknown-load", "breaker"],
+         ("time, it is tried again by itself; or who runs the batch system; "
+          "who runs the batch system, by having it tell its load")),
+        (["closed"], "who configures the sites: Backend; or who starts pilots there"),
+        (["unknown", "no-demand"], "the server, at the director's next iteration"),
+        ([], "time, as pilots there start or end; or who configures the sites"),
+    ],
+)  # fmt: skip
+def test_who_can_open_gates_is_told_of_each_of_them_once(gates, who):
+    assert who_opens(gates) == who
 
 
 def test_what_the_last_iteration_did_for_each_task_queue():
-    fields = ["tq_id", "asked", "cap", "blocked"]
-    rows = [
-        [1, 3, 3, ""],
-        [2, 4, 4, ""],
-        [3, 0, 0, ""],
-        [4, 0, -2, ""],
-        [5, 0, 9, ""],
-        [6, 0, 9, "a limit is full"],
-    ]
+    fields = ["tq_id", "asked", "cap"]
+    rows = [[1, 3, 3], [2, 4, 4], [3, 0, 0], [4, 0, -2], [5, 0, 9]]
     record = {"row_fields": fields, "rows": rows, "asks": [], "no_pool": [{"tq_id": 2}], "rooms": {}}
     iteration = Iteration(1, 5.0, record)
-    assert demands(iteration, range(1, 8)) == {
-        Demand.ASKED: 1, Demand.NO_POOL: 1, Demand.SUPPLIED: 2, Demand.NOT_DRAWN: 1, Demand.BLOCKED: 1, Demand.NEW: 1,
+    assert demands(iteration, range(1, 7)) == {
+        Demand.ASKED: 1, Demand.NO_POOL: 1, Demand.SUPPLIED: 2, Demand.NOT_DRAWN: 1, Demand.NEW: 1,
     }  # fmt: skip
     assert demands(iteration, [1, 1]) == {Demand.ASKED: 2}
     assert demands(iteration, []) == {}
@@ -180,6 +198,18 @@ HERE = QueueId("A", "c", "open")
 
 def look(keeper, name="open", *, own=None, now=100.0):
     return keeper.look("lab", offer(name), own=own or OwnQueue(), now=now)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("far", "there is no backend 'moon' here"),
+        ("manual", "pilots there are started by hand"),
+        ("open", ""),
+    ],
+)
+def test_a_gate_says_why_nothing_is_sent(name, text):
+    assert look(gates(Batch(0, 0)), name).candidate.closed == text
 
 
 def test_a_gate_tells_every_limit_and_the_room():

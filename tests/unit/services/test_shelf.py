@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
+import threading
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lodesman.errors import InvalidRequest, TooLarge
+from lodesman.services import sandboxes
 from lodesman.services.sandboxes import Shelf
 
 LIMIT = 50
@@ -84,7 +88,7 @@ def test_two_uploads_of_one_file_at_once(shelf):
 
 @given(st.text(max_size=30), st.text(max_size=30))
 def test_names_of_owners_become_no_paths(one, other):
-    shelf = Shelf(__import__("pathlib").Path("/shelf"), limit_bytes=1)
+    shelf = Shelf(Path("/shelf"), limit_bytes=1)
     found = shelf.input_path(one, "0" * 64)
     assert found.parent.parent == shelf.root / "in"
     assert ".." not in found.parts
@@ -100,3 +104,115 @@ def test_only_the_server_s_user_may_look(shelf):
     path = shelf.input_path("ann", digest(b"x"))
     store(shelf, [b"x"], path, digest(b"x"))
     assert path.parent.stat().st_mode & 0o077 == 0
+
+
+# --- on disk, and not in the way of others ------------------------------------------------------------------
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    """What is done to the disk, in order: ('file' or 'directory' synced, path) and ('moved', path); and by which thread."""
+    done, threads = [], set()
+    real_sync, real_replace = os.fsync, Path.replace
+
+    def sync(number):
+        threads.add(threading.get_ident())
+        path = Path(f"/proc/self/fd/{number}").readlink()
+        done.append(("directory" if path.is_dir() else "file", path))
+        real_sync(number)
+
+    def replace(path, target):
+        done.append(("moved", target))
+        return real_replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    monkeypatch.setattr(Path, "replace", replace)
+    return done, threads
+
+
+def test_a_file_and_its_name_are_on_disk_before_anybody_hears_of_it(shelf, disk):
+    done, _ = disk
+    path = shelf.output_path(5, 1)
+    store(shelf, [b"x"], path, digest(b"x"))
+    made = [shelf.root.parent, shelf.root, shelf.root / "out"]
+    assert [one for one in done if one[0] == "directory"] == [("directory", p) for p in [*made, path.parent]]
+    assert [kind for kind, _ in done[len(made) :]] == ["file", "moved", "directory"]
+    done.clear()
+    store(shelf, [b"y"], shelf.output_path(6, 1), digest(b"y"))  # the directories are there
+    assert [kind for kind, _ in done] == ["file", "moved", "directory"]
+
+
+def test_the_event_loop_does_not_wait_for_the_disk(shelf, disk):
+    _, threads = disk
+    store(shelf, [b"x"], shelf.output_path(5, 1), digest(b"x"))
+    assert threads
+    assert threading.get_ident() not in threads
+
+
+def test_others_are_served_while_a_file_is_written(shelf, monkeypatch):
+    begun, go_on = threading.Event(), threading.Event()
+    real = os.fsync
+
+    def slow(number):
+        begun.set()
+        assert go_on.wait(30)
+        real(number)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    path = shelf.output_path(5, 1)
+
+    async def work():
+        storing = asyncio.create_task(shelf.store(parts([b"x"]), path, digest(b"x")))
+        assert await asyncio.to_thread(begun.wait, 30)
+        assert not storing.done()
+        go_on.set()
+        return await storing
+
+    assert asyncio.run(work()) == 1
+
+
+@pytest.mark.parametrize("at", ["add", "finish"])
+def test_one_that_is_cancelled_while_it_is_written_leaves_nothing(shelf, monkeypatch, at):
+    monkeypatch.setattr(sandboxes, "PORTION", 4)
+    begun, go_on = threading.Event(), threading.Event()
+    real = getattr(sandboxes._Part, at)
+
+    def slow(part, *rest):
+        begun.set()
+        assert go_on.wait(30)
+        real(part, *rest)
+
+    monkeypatch.setattr(sandboxes._Part, at, slow)
+    content = b"12345678"
+
+    async def work():
+        storing = asyncio.create_task(shelf.store(parts([content]), shelf.output_path(5, 1), digest(content)))
+        assert await asyncio.to_thread(begun.wait, 30)
+        storing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await storing
+        go_on.set()
+
+    asyncio.run(work())  # which waits for its threads, too
+    assert files(shelf) == []
+
+
+def test_a_large_file_is_written_in_portions(shelf, monkeypatch):
+    monkeypatch.setattr(sandboxes, "PORTION", 10)
+    written = []
+    real = sandboxes._Part._write
+    monkeypatch.setattr(
+        sandboxes._Part, "_write", lambda part, data: written.append(len(data)) or real(part, data)
+    )
+    content = bytes(range(45))
+    path = shelf.output_path(5, 1)
+    assert store(shelf, [content[at : at + 3] for at in range(0, 45, 3)], path, digest(content)) == 45
+    assert path.read_bytes() == content
+    assert written == [12, 12, 12, 9]
+
+
+def test_an_upload_that_is_too_large_never_reaches_the_disk_whole(shelf, monkeypatch):
+    monkeypatch.setattr(sandboxes, "PORTION", 10)
+    with pytest.raises(TooLarge):
+        store(shelf, [b"0123456789"] * 6, shelf.output_path(5, 1), "0" * 64)
+    assert files(shelf) == []

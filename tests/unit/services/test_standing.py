@@ -10,7 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lodesman.services.standing import standing
+from lodesman.services.standing import gather, spread
+from lodesman.services.standing import standing as told_to
+from lodesman.services.submit import PreparedCohort, PreparedSubmission, Submit
 
 SHARES = {"physics": 3000, "open": 1000, "unknown": 1000}
 INSERT_SUBMISSION = """INSERT INTO submission (id, base, count, owner, grp, vo, name, created_at, form, record)
@@ -19,6 +21,29 @@ INSERT_JOB = """INSERT INTO job (id, submission_id, tq_id, template_id, state, a
 VALUES (?1, ?1, 1, 1, ?2, 1, 0, ?1, ?3)"""
 INSERT_ATTEMPT = """INSERT INTO attempt (id, job_id, tq_id, number, pilot_id, claim_token, site, eligible, claimed_at)
 VALUES (?1, ?1, 1, 1, 1, 'token', 'North', ?2, 5)"""
+
+
+@pytest.fixture
+def submit(base, make_key):
+    """Jobs that are rows of their own; returns their task queue."""
+
+    def put(count):
+        key = make_key()
+        cohorts = tuple(
+            PreparedCohort(key=key, template="{}", expand=False, max_attempts=1, runs=((n, n + 1),))
+            for n in range(count)
+        )
+        base.do(Submit(base.live, PreparedSubmission(
+            owner=key.owner, group=key.group, vo=key.vo, name="", form="json", record="", members=None, count=count,
+            cohorts=cohorts,
+        )))  # fmt: skip
+        return base.live.matcher.index.find(key)
+
+    return put
+
+
+def standing(db, policy, may):
+    return told_to(gather(db), policy, may)
 
 
 def fill(base, claims):
@@ -83,3 +108,100 @@ def test_an_empty_house(base, policy):
     told = standing(base.db, policy, lambda *_: True)
     assert told["states"] == {}
     assert told["groups"] == told["sites"] == told["pilots"] == told["faulty"] == []
+    assert told["waiting_seconds"]["count"] == 0
+    assert told["running_seconds"]["p50"] is None
+
+
+def test_failures_of_one_reason_are_one_line_under_the_first_job(base, policy):
+    fill(base, [("physics", None), ("open", None), ("physics", None), ("physics", None)])
+    with base.writer:
+        base.writer.execute("UPDATE job SET state = 'Failed', reason = 'exit code ' || (id = 4)")
+    assert standing(base.db, policy, lambda *_: True)["faulty"] == [
+        {"id": 1, "count": 2, "state": "Failed", "reason": "exit code 0"},
+        {"id": 2, "count": 1, "state": "Failed", "reason": "exit code 0"},
+        {"id": 4, "count": 1, "state": "Failed", "reason": "exit code 1"},
+    ]
+
+
+def test_one_user_s_many_reasons_do_not_hide_another_s(base, policy, monkeypatch):
+    monkeypatch.setattr("lodesman.services.standing.REASONS_OF_ONE", 3)
+    fill(base, [("physics", None)] * 8 + [("open", None)])
+    with base.writer:
+        base.writer.execute("UPDATE job SET state = 'Failed', reason = 'no luck ' || max(id, 2)")
+    found = standing(base.db, policy, lambda *_: True)["faulty"]
+    assert len(found) == 4
+    assert (found[0]["count"], found[-1]["reason"]) == (2, "no luck 9")
+
+
+def test_what_a_person_holds_without_a_reason_is_told_once(base, policy, submit):
+    submit(1)
+    with base.writer:
+        base.writer.execute("UPDATE job SET state = 'Held' WHERE id = 1")
+    assert standing(base.db, policy, lambda *_: True)["faulty"] == [
+        {"id": 1, "count": 1, "state": "Held", "reason": ""}
+    ]
+
+
+def test_what_is_held_with_its_task_queue_is_told_once(base, policy, submit):
+    tq_id = submit(3)
+    with base.writer:
+        base.writer.execute("INSERT INTO task_queue_hold VALUES (?, 'nothing can run it', 5)", (tq_id,))
+    told = standing(base.db, policy, lambda *_: True)
+    assert told["states"] == {"Held": 3}
+    assert told["faulty"] == [{"id": 1, "count": 3, "state": "Held", "reason": "nothing can run it"}]
+
+
+def test_times_are_told_as_percentiles_of_last_attempts(base, policy):
+    fill(base, [("physics", None)] * 4)
+    with base.writer:
+        base.writer.execute(
+            "UPDATE attempt SET started_at = 5, ended_at = 5 + id, outcome = 'Done' WHERE id < 4"
+        )
+    told = standing(base.db, policy, lambda *_: True)
+    assert told["waiting_seconds"] == {
+        "count": 3,
+        "p50": 5.0,
+        "p90": 5.0,
+        "p95": 5.0,
+        "p99": 5.0,
+        "most": 5.0,
+    }
+    assert told["running_seconds"] == {
+        "count": 3,
+        "p50": 2.0,
+        "p90": 3.0,
+        "p95": 3.0,
+        "p99": 3.0,
+        "most": 3.0,
+    }
+    assert told["sites"] == [{"site": "North", "cpu_seconds": 0.0, "outcomes": {"Done": 3}}]
+
+
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=40))
+def test_a_percentile_is_a_value_that_so_many_do_not_exceed(durations):
+    found = spread(durations)
+    real = [one for one in durations if one == one and abs(one) != float("inf")]  # noqa: PLR0124 - not a number
+    assert found["count"] == len(real)
+    for name, part in (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("most", 1.0)):
+        if not real:
+            assert found[name] is None
+        else:
+            assert found[name] in real
+            assert sum(one <= found[name] for one in real) >= part * len(real)
+            assert sum(one < found[name] for one in real) < part * len(real)
+
+
+def test_jobs_and_attempts_are_gone_through_once_each(base):
+    statements = []
+    base.db.set_exec_trace(lambda _cursor, sql, values: statements.append((sql, values or ())) or True)
+    gather(base.db)
+    base.db.set_exec_trace(None)
+    plans = [
+        row[3] for sql, values in statements if sql.lstrip().startswith("SELECT")
+        for row in base.writer.execute(f"EXPLAIN QUERY PLAN {sql}", values)
+    ]  # fmt: skip
+    assert [plan for plan in plans if plan.startswith("SCAN j")] == ["SCAN j"]
+    # The second and the third walk back from the newest, and stop.
+    walks = sorted(plan for plan in plans if plan in ("SCAN a", "SCAN attempt"))
+    assert walks == ["SCAN a", "SCAN a", "SCAN attempt"]
+    assert not any("AUTOMATIC" in plan and "last_attempt" in plan for plan in plans)

@@ -6,9 +6,11 @@ import base64
 import hashlib
 import json
 import threading
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+import apsw
 import pytest
 
 from lodesman.batch import Refusal, SubmitResult
@@ -21,7 +23,7 @@ from lodesman.services import launch
 from lodesman.services.launch import PilotHabits, SubmissionPools
 from lodesman.services.policy import Policy
 
-SHORT = QueueId("North", "cn", "short")
+SHORT, LONG = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")
 KEY = TaskQueueKey(
     owner="ann", group="physics", vo="lab", sites=("North",), platforms=("el9",), norm_cpu_seconds=900
 )
@@ -57,7 +59,9 @@ class World:
         self.told: list[Any] = []
         self.refuse: dict[str, Exception] = {}
         self.asked: list[Any] = []
-        self.offers = {QueueId(*offer.queue): offer for offer in policy.world("lab").offers}
+        self.offers = {
+            (vo, QueueId(*one.queue)): one for vo in ("lab", "other") for one in policy.world(vo).offers
+        }
         self.pools = SubmissionPools(
             read_options({}), backends={"local": cast("Any", self.batch)}, post=self.post, habits=HABITS,
             told=lambda *words: self.told.append(words),
@@ -73,15 +77,15 @@ class World:
         self.diary.append((name, body))
         return None
 
-    def launch(self, count=2, *, private=True, queue=SHORT, pool="Local"):
+    def launch(self, count=2, *, private=True, queue=SHORT, pool="Local", vo="lab"):
         identity = PilotIdentity(
-            private=private, owner="ann", group="physics", vo="lab", serves_owner="ann" if private else "",
+            private=private, owner="ann", group="physics", vo=vo, serves_owner="ann" if private else "",
             serves_group="physics" if private else None, pilot_type="private" if private else "",
             reason=TypeReason.DRAWN,
         )  # fmt: skip
         placement = Placement(
             tq_id=5, key=KEY, queue_id=queue, count=count, pool=pool, identity=identity,
-            request=self.offers[queue].request,
+            request=self.offers[vo, queue].request,
         )  # fmt: skip
         decision = SimpleNamespace(placement=SimpleNamespace(placements=(placement,)))
         self.pools.launch(decision, self.offers)  # type: ignore[arg-type]
@@ -179,6 +183,17 @@ def test_the_pilot_s_file_tells_it_where_it_is_and_how_to_behave(world):
     assert (options["cores"], options["memory_mb"], options["platform"]) == (4, 2_000, "el9")
     assert (options["idle_s"], options["heartbeat_s"], options["life_seconds"]) == (5.0, 7.0, 100)
     assert options["cpu_scaling_factor"] == 1.0
+
+
+@pytest.mark.parametrize(("wall", "life"), [(None, 100), (7_200, 100), (60, 60)])
+def test_the_wall_time_of_a_queue_reaches_batch_system_and_pilot(world, wall, life):
+    offer = world.offers["lab", SHORT]
+    world.offers["lab", SHORT] = replace(offer, settings=replace(offer.settings, wall_seconds=wall))
+    world.launch(1)
+    world.end()
+    ((spec, copies),) = world.batch.submitted
+    assert spec.wall_seconds == (wall or 0)
+    assert json.loads(copies[0].pilot_file)["options"]["life_seconds"] == life
 
 
 def test_refused_copies_are_told_with_the_reason(world):
@@ -327,3 +342,79 @@ def test_a_node_is_told_its_platform_if_there_is_one_only(told, name):
     world.end()
     papers = json.loads(world.batch.submitted[0][1][0].pilot_file)
     assert papers["options"]["platform"] == name
+
+
+@pytest.mark.parametrize(("vo", "cores", "memory"), [("lab", 8, 16_000), ("other", 1, 2_000)])
+def test_a_pilot_is_submitted_with_the_settings_of_its_vo(vo, cores, memory):
+    text = """
+[site.North]
+VO = ["lab", "other"]
+[site.North.ce.cn.queue.short]
+NumberOfProcessors = 1
+Memory = 2000
+[site.North.ce.cn.queue.short.vo.lab]
+NumberOfProcessors = 8
+Memory = 16000
+"""
+    world = World(Policy(load_resources([("s.toml", text)])))
+    world.launch(1, vo=vo)
+    world.end()
+    ((spec, copies),) = world.batch.submitted
+    assert (spec.cores, spec.memory_mb) == (cores, memory)
+    options = json.loads(copies[0].pilot_file)["options"]
+    assert (options["cores"], options["memory_mb"]) == (cores, memory)
+
+
+def test_a_queue_that_a_change_took_away_gets_no_pilots_and_stops_no_others(world, policy):
+    del world.offers["lab", SHORT]
+    placements = []
+    for vo, queue in (("lab", SHORT), ("other", LONG)):
+        identity = PilotIdentity(
+            private=False, owner="ann", group="physics", vo=vo, serves_owner="", serves_group=None, pilot_type="",
+            reason=TypeReason.DRAWN,
+        )  # fmt: skip
+        request = world.offers["other", LONG].request
+        placements.append(Placement(
+            tq_id=5, key=KEY, queue_id=queue, count=1, pool="Local", identity=identity, request=request,
+        ))  # fmt: skip
+    decision = SimpleNamespace(placement=SimpleNamespace(placements=placements))
+    world.pools.launch(cast("Any", decision), world.offers)
+    world.end()
+    assert [row["queue"] for name, rows in world.diary if name == "pilots" for row in rows] == ["long"]
+
+
+@pytest.mark.parametrize(
+    "fault", [RuntimeError("can't start new thread"), OSError(24, "Too many open files"), apsw.IOError()]
+)
+def test_whatever_a_submission_meets_with_is_told_and_speaks_against_the_queue(world, fault, caplog):
+    """Nobody reads the futures of the pools."""
+
+    def broken(_copies):
+        raise fault
+
+    world.batch.answer = broken
+    world.launch(2)
+    world.end()
+    ((queue_id, accepted, reason),) = world.told
+    assert (queue_id, accepted, reason) == (SHORT, False, f"{type(fault).__name__}: {fault}")
+    assert [name for name, _ in world.diary] == ["pilots"]  # the census finds out what became of them
+    assert world.pools.states()["Local"].running == 0
+    assert "Traceback" in caplog.text
+
+
+def test_a_submission_for_which_no_thread_can_be_started_is_done_by_the_next_that_can(
+    world, monkeypatch, caplog
+):
+    def full(_self):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", full)
+        world.launch(1)
+        world.launch(1)
+    assert caplog.text.count("a submission waits for a thread") == 2
+    assert world.pools.states()["Local"].queued == 2
+    world.launch(1)
+    world.end()
+    assert len(world.batch.submitted) == 3
+    assert world.pools.states()["Local"].queued == 0

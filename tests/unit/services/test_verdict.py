@@ -22,8 +22,17 @@ def usable(idle=0, busy=0, coming=0):
         (Facts(eligible=1, open=2, usable=usable()), MainReason.NO_ROOM),
         (Facts(eligible=3, open=2, usable=usable()), MainReason.PILOT_EXPECTED),
         (Facts(eligible=1, open=0, usable=usable(coming=1)), MainReason.PILOT_COMING),
-        (Facts(eligible=1, open=None, usable=usable(busy=1, coming=1)), MainReason.PILOTS_BUSY),
+        (Facts(eligible=1, open=None, usable=usable(busy=1, coming=1)), MainReason.PILOT_COMING),
         (Facts(eligible=1, open=0, usable=usable(idle=1, busy=1)), MainReason.NEXT),
+        (Facts(eligible=1, open=0, usable=usable(busy=1)), MainReason.PILOTS_BUSY),
+        (Facts(eligible=1, open=None, usable=usable(busy=1)), MainReason.PILOTS_BUSY),
+        (Facts(eligible=1, open=1, usable=usable(busy=1)), MainReason.PILOT_EXPECTED),
+        (Facts(eligible=1, open=1, usable=usable(), refused=True), MainReason.NO_SUBMISSION_POOL),
+        (Facts(eligible=1, open=1, usable=usable(busy=1), refused=True), MainReason.PILOTS_BUSY),
+        (Facts(eligible=1, open=1, usable=usable(idle=1), refused=True), MainReason.NEXT),
+        (Facts(eligible=1, open=1, usable=usable(), sends=False), MainReason.DIRECTOR_OFF),
+        (Facts(eligible=1, open=None, usable=usable(), sends=False), MainReason.NOT_DECIDED),
+        (Facts(eligible=1, open=1, usable=usable(coming=1), sends=False), MainReason.PILOT_COMING),
     ],
 )
 def test_the_reason_is_what_stands_farthest_from_running(facts, reason):
@@ -34,13 +43,14 @@ masks = st.integers(0, 15)
 counts = st.integers(0, 2)
 
 
-@given(masks, st.none() | masks, counts, counts, counts)
-def test_now_if_and_only_if_a_queue_and_a_pilot_or_room_for_one_are_there(eligible, room, idle, busy, coming):
-    facts = Facts(eligible=eligible, open=room, usable=usable(idle, busy, coming))
+@given(masks, st.none() | masks, st.tuples(counts, counts, counts), st.booleans(), st.booleans())
+def test_now_if_and_only_if_a_free_pilot_or_room_for_one_are_there(eligible, room, pilots, refused, sends):
+    facts = Facts(eligible=eligible, open=room, usable=usable(*pilots), refused=refused, sends=sends)
     verdict = VERDICTS[judge(facts)]
-    pilot = bool(idle or busy or coming)
+    idle, _, coming = pilots
+    room_for_one = bool(room and eligible & room and sends and not refused)
     assert (verdict == NEVER) == (not eligible)
-    assert (verdict == NOW) == bool(eligible and (pilot or (room and eligible & room)))
+    assert (verdict == NOW) == bool(eligible and (idle or coming or room_for_one))
     assert verdict in (NEVER, NOT_NOW, NOW)
 
 

@@ -11,7 +11,160 @@ from hypothesis import strategies as st
 from lodesman.matching import TaskQueueKey, eligible_offers
 from lodesman.resources import load_resources
 from lodesman.services.policy import Policy
-from lodesman.submission import find_obstacles, never_text
+from lodesman.submission import CAUSES, find_obstacles, never_text, possible_queues
+
+TAGS = {1: ["a"], 2: ["a", "b"], 3: ["c"], 4: ["a", "b", "c"], 5: []}
+REQUIRED = {2: ["b"], 4: ["a", "c"]}
+RICH_SITES = "".join(
+    f"""
+[site.S{n}]
+VO = ["lab"]
+Platform = "{"el9" if n % 2 else "el8"}"
+Disk = {n * 10}
+Level = {[5, 7, 7][n % 3]}
+Release = "6.{n * 2}"
+Exact = "v{n % 2}"
+Net = {"true" if n < 4 else "false"}
+Free = {n if n < 3 else f'"{"xy"[n % 2]}"'}
+Software = {["root", "geant", "gaudi", f"own{n}"][n % 3 :]}
+[site.S{n}.ce.c{n}.queue.q]
+CPUTime = {n * 1_000}
+Memory = {n * 500}
+NumberOfProcessors = {n}
+Tag = {TAGS[n]}
+RequiredTag = {REQUIRED.get(n, [])}
+"""
+    for n in range(1, 6)
+)
+TYPES = """[job_description]
+Disk = "number"
+Level = "number =="
+Release = "version"
+Exact = "version =="
+Net = "boolean"
+Software = "list"
+"""
+RICH = Policy(
+    load_resources([("s.toml", TYPES + RICH_SITES)]),
+    submission_pools=frozenset({"Local", "Grid", "Far", "Wide"}),
+).world("lab")
+
+
+def names(*choices):
+    return st.sets(st.sampled_from(choices), max_size=3).map(lambda found: tuple(sorted(found)))
+
+
+keys = st.fixed_dictionaries(
+    {},
+    optional={
+        "norm_cpu_seconds": st.integers(1, 7_000),
+        "memory_mb": st.integers(0, 3_500),
+        "cores": st.integers(1, 7),
+        "platforms": names("el8", "el9", "vax"),
+        "sites": names("S1", "S2", "S3", "S9"),
+        "banned_sites": names("S1", "S2", "S3", "S4", "S5"),
+        "grid_ces": names("c1", "c2", "moon"),
+        "tags": names("a", "b", "c", "gpu", "ssd"),
+        "submission_pools": names("Local", "Nowhere"),
+    },
+)
+requirements = st.fixed_dictionaries(
+    {},
+    optional={
+        "Disk": st.integers(0, 70),
+        "Level": st.sampled_from([5, 7, 9, (3, 4)]),
+        "Release": st.sampled_from(["6.1", "6.9", "6.10", "7.0", ("7.1", "8.0")]),
+        "Exact": st.sampled_from(["v0", "v1", "v2"]),
+        "Net": st.booleans(),
+        "Free": st.sampled_from([1, 2, 3, "x", "y", "z", "2"]),
+        "Software": st.sampled_from(["root", "own1", "fluka", ("fluka", "gaudi")]),
+        "Nothing": st.just(1),
+    },
+)
+
+
+@given(keys, requirements)
+def test_a_queue_is_eligible_if_and_only_if_nothing_speaks_against_it(make_key_of, changes, wanted):
+    pool = "req1:x" if wanted else ""
+    key = make_key_of(submit_pool=pool, **changes)
+    found = find_obstacles(key, wanted, RICH)
+    mask = RICH.table.eligible_mask(wanted) if wanted else 0
+    offers = eligible_offers(key, RICH.offers, mask) if RICH.has_pool_for(key) else ()
+    assert found.eligible == sum(1 << one.ordinal for one in offers)
+    assert found.total == 5
+    criteria = RICH.table.compile(wanted)
+    for offer in RICH.offers:
+        against = len(offer.reasons(key, 1 << offer.ordinal)) + len(
+            RICH.table.reasons(offer.ordinal, criteria)
+        )
+        against += not RICH.has_pool_for(key)
+        assert sum(mask >> offer.ordinal & 1 for _, mask in found.planes) == against
+    counts = found.counts()
+    assert counts == sorted(counts, key=lambda pair: (-pair[1], pair[0]))
+    assert all(0 < n <= 5 for _, n in counts)
+    assert (never_text(found) == "") == bool(found.eligible)
+
+
+@given(keys, requirements)
+def test_the_smallest_change_is_smallest_and_helps(make_key_of, changes, wanted):
+    key = make_key_of(submit_pool="req1:x" if wanted else "", **changes)
+    found = find_obstacles(key, wanted, RICH)
+    remedies = found.remedies()
+    if found.eligible:
+        assert remedies == []
+        return
+    fewest = min(sum(mask >> n & 1 for _, mask in found.planes) for n in range(5))
+    assert remedies
+    assert [len(one.steps) for one in remedies] == [fewest] * len(remedies)
+    assert [one.queues for one in remedies] == sorted((one.queues for one in remedies), reverse=True)
+    assert found.remedies(1) == remedies[:1]
+    for one in remedies:
+        assert len(one.reasons) == fewest - any(step.criterion == "SubmitPool" for step in one.steps)
+        eased, left = ease(key, wanted, one)
+        again = find_obstacles(eased, left, RICH)
+        assert again.eligible.bit_count() == one.queues
+        assert again.eligible >> RICH.table.ordinal(one.example) & 1
+
+
+FIELDS = {
+    "CPUTime": "norm_cpu_seconds", "Memory": "memory_mb", "NumberOfProcessors": "cores", "Site": "sites",
+    "BannedSite": "banned_sites", "GridCE": "grid_ces", "Platform": "platforms", "Tag": "tags", "RequiredTag": "tags",
+    "SubmitPool": "submission_pools",
+}  # fmt: skip
+
+
+def ease(key, wanted, remedy):
+    """The job as the remedy would have it, read from its text and held against the value that programs get."""
+    changes, left = {}, dict(wanted)
+    for step in remedy.steps:
+        name, given_value = step.criterion, step.instead
+        if name.startswith("Requirements."):
+            name = name.removeprefix("Requirements.")
+            if given_value is None:
+                assert step.text.endswith(" left out")
+                del left[name]
+            else:
+                left[name] = given_value
+                values = given_value if isinstance(given_value, tuple) else (given_value,)
+                assert step.text.endswith(f" -> {' or '.join(map(str, values))}")
+            continue
+        before = changes.get(FIELDS[name], getattr(key, FIELDS[name]))
+        read = read_text(step.text, before)
+        assert read == (() if given_value is None else given_value)
+        changes[FIELDS[name]] = read
+    return replace(key, **changes, **({} if left else {"submit_pool": ""})), left
+
+
+def read_text(text, before):
+    """The value that the text of a step asks for, where `before` is the value now."""
+    words = text.partition(" ")[2]
+    if words.startswith("without "):
+        return tuple(one for one in before if one not in words.removeprefix("without ").split(", "))
+    if words.startswith("with "):
+        return tuple(sorted({*before, *words.removeprefix("with ").split(", ")}))
+    told = words.rpartition("-> ")[2]
+    return int(told) if isinstance(before, int) else tuple(told.split(" or ")) if words != "left out" else ()
+
 
 SITES = "".join(
     f"""
@@ -28,78 +181,6 @@ NumberOfProcessors = {n}
 )
 WORLD = Policy(load_resources([("s.toml", '[job_description]\nDisk = "number"\n' + SITES)])).world("lab")
 
-keys = st.fixed_dictionaries(
-    {},
-    optional={
-        "norm_cpu_seconds": st.integers(1, 7_000),
-        "memory_mb": st.integers(0, 3_500),
-        "cores": st.integers(1, 7),
-        "platforms": st.sampled_from([(), ("el8",), ("el9",), ("vax",)]),
-        "sites": st.sets(st.sampled_from(["S1", "S2", "S3", "S9"])).map(lambda found: tuple(sorted(found))),
-    },
-)
-requirements = st.fixed_dictionaries({}, optional={"Disk": st.integers(0, 70), "Nothing": st.just(1)})
-
-
-@given(keys, requirements)
-def test_a_queue_is_eligible_if_and_only_if_nothing_speaks_against_it(make_key_of, changes, wanted):
-    pool = "req1:x" if wanted else ""
-    key = make_key_of(submit_pool=pool, **changes)
-    found = find_obstacles(key, wanted, WORLD)
-    mask = WORLD.table.eligible_mask(wanted) if wanted else 0
-    offers = eligible_offers(key, WORLD.offers, mask)
-    assert found.eligible == sum(1 << one.ordinal for one in offers)
-    assert found.total == 5
-    criteria = WORLD.table.compile(wanted)
-    for offer in WORLD.offers:
-        against = len(offer.reasons(key, 1 << offer.ordinal)) + len(
-            WORLD.table.reasons(offer.ordinal, criteria)
-        )
-        assert sum(mask >> offer.ordinal & 1 for _, mask in found.planes) == against
-    counts = found.counts()
-    assert counts == sorted(counts, key=lambda pair: (-pair[1], pair[0]))
-    assert all(0 < n <= 5 for _, n in counts)
-    assert (never_text(found) == "") == bool(found.eligible)
-
-
-@given(keys, requirements)
-def test_the_smallest_change_is_smallest_and_helps(make_key_of, changes, wanted):
-    key = make_key_of(submit_pool="req1:x" if wanted else "", **changes)
-    found = find_obstacles(key, wanted, WORLD)
-    remedies = found.remedies()
-    if found.eligible:
-        assert remedies == []
-        return
-    fewest = min(sum(mask >> n & 1 for _, mask in found.planes) for n in range(5))
-    assert [len(one.steps) for one in remedies] == [fewest] * len(remedies)
-    assert [one.queues for one in remedies] == sorted((one.queues for one in remedies), reverse=True)
-    for one in remedies:
-        assert len(one.reasons) == fewest
-        eased, left = ease(key, wanted, one)
-        if eased is not None:
-            again = find_obstacles(eased, left, WORLD)
-            assert again.eligible.bit_count() == one.queues
-
-
-FIELDS = {"CPUTime": "norm_cpu_seconds", "Memory": "memory_mb", "NumberOfProcessors": "cores"}
-
-
-def ease(key, wanted, remedy):
-    """The job as the remedy would have it; None where it names no value (a platform that nobody has)."""
-    changes, left = {}, dict(wanted)
-    for step in remedy.steps:
-        if step.criterion in FIELDS:
-            changes[FIELDS[step.criterion]] = step.options[-1][0]
-        elif step.criterion.startswith("Requirements."):
-            name = step.criterion.removeprefix("Requirements.")
-            if step.options:
-                left[name] = step.options[-1][0]
-            else:
-                del left[name]
-        else:
-            return None, None
-    return replace(key, **changes, **({} if left else {"submit_pool": ""})), left
-
 
 @pytest.fixture(scope="module")
 def make_key_of():
@@ -112,7 +193,7 @@ def make_key_of():
 def test_the_best_change_gains_most_queues_and_tells_the_value(make_key_of):
     found = find_obstacles(make_key_of(norm_cpu_seconds=9_000, platforms=("el9",)), {}, WORLD)
     best = found.remedies()[0]
-    assert (best.text, best.queues) == ("CPUTime 9000 -> 1000", 3)
+    assert (best.text, best.queues, best.steps[0].instead) == ("CPUTime 9000 -> 1000", 3, 1_000)
     assert best.steps[0].options == ((5_000, 1), (3_000, 2), (1_000, 3))
     assert never_text(found) == (
         "no queue of VO lab can run it: CPUTime rules out 5 of 5, Platform rules out 2 of 5; "
@@ -130,7 +211,7 @@ def test_requirements_are_counted_one_by_one(make_key_of):
     ("changes", "wanted", "text"),
     [
         ({"sites": ("S9",)}, {}, "Site -> S1 or S2 or S3"),
-        ({"banned_sites": ("S1", "S2", "S3", "S4", "S5")}, {}, "BannedSite without S1 or S2 or S3"),
+        ({"banned_sites": ("S1", "S2", "S3", "S4", "S5")}, {}, "BannedSite without S1, S2, S3"),
         ({"grid_ces": ("moon",)}, {}, "GridCE -> c"),
         ({"platforms": ("vax",)}, {}, "Platform -> el9 or el8"),
         ({"tags": ("gpu", "ssd")}, {}, "Tag without gpu, ssd"),
@@ -172,3 +253,168 @@ def test_two_thousand_queues_are_counted(make_key_of):
     found = find_obstacles(key, {"Software": "v7"}, world)
     assert dict(found.counts()) == {"CPUTime": 1_998, "Requirements.Software": 1_960}
     assert found.remedies()[0].queues == 40
+
+
+def world_of(*queues, types=""):
+    """A queue at a site of its own for each text of parameters."""
+    text = "".join(f"[site.S{n}.ce.c.queue.q]\n{one}\n" for n, one in enumerate(queues))
+    return Policy(load_resources([("s.toml", types + text)])).world("lab")
+
+
+def told(world, key, wanted=()):
+    return [(one.text, one.queues) for one in find_obstacles(key, dict(wanted), world).remedies()]
+
+
+def test_of_tags_the_whole_set_is_told_that_gains_most(make_key_of):
+    world = world_of('Tag = ["x"]', 'Tag = ["x"]', 'Tag = ["x", "e"]', "", 'Tag = ["x", "d", "e"]')
+    key = make_key_of(tags=("a", "b", "c", "d", "e", "x"))
+    assert told(world, key) == [("Tag without a, b, c, d, e, x", 5)]
+    key = make_key_of(tags=("a", "b", "c", "d", "e"))
+    assert told(world, key) == [("Tag without a, b, c, d, e", 5)]
+    world = world_of(*['Tag = ["a"]'] * 3, *['Tag = ["b", "c"]'] * 2)
+    assert told(world, make_key_of(tags=("a", "b", "c"))) == [("Tag without b, c", 3)]
+    (step,) = find_obstacles(make_key_of(tags=("a", "b", "c")), {}, world).remedies()[0].steps
+    assert (step.options, step.instead) == ((("b, c", 3), ("a", 2)), ("a",))
+
+
+def test_of_required_tags_too(make_key_of):
+    world = world_of(
+        'Tag = ["a", "b", "c", "d"]\nRequiredTag = ["a", "b", "c", "d"]', 'Tag = ["x"]\nRequiredTag = ["x"]'
+    )
+    assert told(world, make_key_of()) == [("Tag with x", 1)]
+    (step,) = find_obstacles(make_key_of(), {}, world).remedies()[0].steps
+    assert step.options == (("x", 1), ("a, b, c, d", 1))
+
+
+def test_of_what_must_be_equal_the_commonest_is_told(make_key_of):
+    world = world_of("N = 5", "N = 6", "N = 6", "N = 7", types='[job_description]\nN = "number =="\n')
+    key = make_key_of(submit_pool="req1:x")
+    assert told(world, key, {"N": 9}) == [("Requirements.N 9 -> 6", 2)]
+    assert told(world, key, {"N": [1, 2]}) == [("Requirements.N 1 or 2 -> 6", 2)]
+
+
+def test_of_versions_what_all_have(make_key_of):
+    world = world_of('V = "6.9"', 'V = "6.10"', 'V = "6.2"', types='[job_description]\nV = "version"\n')
+    key = make_key_of(submit_pool="req1:x")
+    found = find_obstacles(key, {"V": "7.1"}, world).remedies()[0]
+    assert (found.text, found.queues) == ("Requirements.V 7.1 -> 6.2", 3)
+    assert found.steps[0].options == (("6.10", 1), ("6.9", 2), ("6.2", 3))
+
+
+def test_of_truth_values_the_other_one(make_key_of):
+    world = world_of("On = true", "On = true", "", types='[job_description]\nOn = "boolean"\n')
+    key = make_key_of(submit_pool="req1:x")
+    assert told(world, key, {"On": False}) == [("Requirements.On False -> True", 2)]
+
+
+def test_of_names_only_those_that_are_told_count(make_key_of):
+    world = world_of(*[f'Platform = "p{n}"' for n in range(5)])
+    assert told(world, make_key_of(platforms=("vax",))) == [("Platform -> p0 or p1 or p2", 3)]
+    assert told(world, make_key_of(sites=("Moon",))) == [("Site -> S0 or S1 or S2", 3)]
+    banned = make_key_of(banned_sites=tuple(f"S{n}" for n in range(5)))
+    assert told(world, banned) == [("BannedSite without S0, S1, S2", 3)]
+
+
+def test_the_change_that_gains_most_comes_first_though_fewer_fail_by_it(make_key_of):
+    """Five queues fail by five platforms, of which three are told; four by one amount of memory."""
+    world = world_of(
+        *[f'Platform = "p{n}"\nMemory = 100' for n in range(5)], *['Platform = "el9"\nMemory = 5'] * 4
+    )
+    key = make_key_of(platforms=("el9",), memory_mb=50)
+    assert told(world, key) == [("Memory 50 -> 5", 4), ("Platform -> p0 or p1 or p2", 3)]
+    assert find_obstacles(key, {}, world).remedies(1)[0].text == "Memory 50 -> 5"
+
+
+def test_submission_pools_that_nobody_configured_rule_out_everything(make_key_of):
+    found = find_obstacles(make_key_of(submission_pools=("Nowhere",)), {}, RICH)
+    assert dict(found.counts())["SubmitPool"] == 5
+    assert found.remedies()[0].text == "SubmitPool -> Far or Grid or Local"
+    assert find_obstacles(make_key_of(submission_pools=("Local", "Nowhere")), {}, RICH).eligible
+    assert find_obstacles(
+        make_key_of(submission_pools=("Nowhere",)), {}, WORLD
+    ).eligible  # nobody told of pools
+
+
+# --- queues to which no pilot is ever sent ---------------------------------------------------------------
+
+CLOSED = """
+[site.A]
+VO = ["lab"]
+CPUTime = 1000
+[site.A.ce.c.queue.open]
+[site.A.ce.c.queue.manual]
+Backend = "by-hand"
+[site.A.ce.c.queue.moon]
+Backend = "moon"
+[site.A.ce.c.queue.shut]
+MaxTotalJobs = 0
+[site.A.ce.c.queue.dammed]
+MaxWaitingJobs = 0
+[site.A.ce.c.queue.flowing]
+MaxWaitingJobs = 0
+WaitingToRunningRatio = 0.5
+"""
+NAMES = ("open", "manual", "moon", "shut", "dammed", "flowing")
+NEVER = {"moon": "Backend", "shut": "MaxTotalJobs", "dammed": "MaxWaitingJobs"}
+
+
+def closed_world(*alive):
+    places = frozenset(("A", "c", name) for name in alive)
+    return Policy(load_resources([("s.toml", CLOSED)]), inhabited=lambda: places).world("lab")
+
+
+def named(world, mask):
+    return {world.table.queues[ordinal].queue for ordinal in range(len(NAMES)) if mask >> ordinal & 1}
+
+
+@given(st.sets(st.sampled_from(NAMES)), st.integers(1, 2_000))
+def test_one_predicate_rules_out_queues_without_pilots(make_key_of, alive, cpu):
+    """What nothing is sent to counts only while a pilot lives there, for submission, pass and explanation alike."""
+    world, key = closed_world(*alive), make_key_of(norm_cpu_seconds=cpu)
+    found = find_obstacles(key, {}, world)
+    assert possible_queues(key, 0, world) == found.eligible
+    expected = set() if cpu > 1_000 else set(NAMES) - (NEVER.keys() - alive)
+    assert named(world, found.eligible) == expected
+    planes = {name: named(world, mask) for name, mask in found.planes if name in CAUSES}
+    assert planes == {NEVER[name]: {name} for name in NEVER.keys() - alive}
+    with_pool = replace(key, submit_pool="req1:x")
+    assert possible_queues(with_pool, world.table.open_to_vo, world) == found.eligible
+
+
+def test_what_the_sites_would_have_to_change_is_said_to_be_theirs(make_key_of):
+    text = '[site.A]\nVO = ["lab"]\nBackend = "moon"\n[site.A.ce.c.queue.q]\nCPUTime = 1000\n'
+    world = Policy(load_resources([("s.toml", text)])).world("lab")
+    found = find_obstacles(make_key_of(), {}, world)
+    (remedy,) = found.remedies()
+    assert (
+        remedy.text == "Backend of the queues, by who configures the sites (there is no backend 'moon' here)"
+    )
+    assert remedy.reasons == ("there is no backend 'moon' here",)
+    assert never_text(found) == (
+        f"no queue of VO lab can run it: Backend rules out 1 of 1; smallest change: {remedy.text} (1 of 1 queues)"
+    )
+    both = find_obstacles(make_key_of(norm_cpu_seconds=9_000), {}, world).remedies()[0]
+    assert "CPUTime 9000 -> 1000" in both.text
+    assert "by who configures the sites" in both.text
+    assert len(both.reasons) == 2
+
+
+def test_requirements_that_nobody_knows_open_nothing(make_key_of):
+    found = find_obstacles(make_key_of(submit_pool="req1:x"), None, WORLD)
+    assert (found.eligible, dict(found.counts())) == (0, {"Requirements": 5})
+
+
+def test_a_world_is_made_anew_only_when_pilots_come_or_go_where_none_is_sent():
+    alive = [frozenset()]
+    policy = Policy(load_resources([("s.toml", CLOSED)]), inhabited=lambda: alive[0])
+    first = policy.world("lab")
+    policy.verdicts["any"] = "no"
+    alive[0] = frozenset({("A", "c", "open"), ("Elsewhere", "c", "shut")})
+    assert policy.world("lab") is first
+    assert policy.verdicts
+    alive[0] = frozenset({("A", "c", "shut")})
+    second = policy.world("lab")
+    assert second is not first
+    assert policy.verdicts == {}  # what was judged in the world before
+    assert policy.world("lab") is second
+    assert named(second, second.inhabited) == {"shut"}

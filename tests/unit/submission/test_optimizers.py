@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,6 +70,31 @@ def test_a_site_that_nobody_configured_is_refused(attribute, field):
     with pytest.raises(InvalidJob) as caught:
         optimize(draft(**{field: ("Atlantis",)}), WORLD)
     assert "lode site ls" in caught.value.hint
+
+
+def test_what_is_not_there_may_be_waited_for():
+    done = optimize(replace(draft(sites=("Nroth",)), hold=True), WORLD)
+    assert "Site rules out 2 of 2" in done.never
+    done = optimize(replace(draft(sites=("Nroth", "North")), hold=True), WORLD)
+    assert done.never == ""
+    with pytest.raises(InvalidJob, match="BannedSite"):
+        optimize(replace(draft(banned_sites=("Nroth",)), hold=True), WORLD)
+
+
+def test_a_submission_pool_that_nobody_configured_is_refused_or_waited_for():
+    world = replace(WORLD, pools=frozenset({"Local", "Grid"}))
+    with pytest.raises(InvalidJob) as caught:
+        optimize(draft(submission_pools=("Local", "Gird")), world)
+    assert (caught.value.data["attribute"], caught.value.hint) == ("SubmitPool", "Did you mean Grid?")
+    assert optimize(draft(submission_pools=("Local",)), world).never == ""
+    held = optimize(replace(draft(submission_pools=("Gird",)), hold=True), world)
+    assert "SubmitPool rules out 2 of 2" in held.never
+    assert optimize(draft(submission_pools=("Gird",)), WORLD).never == ""  # nobody told which pools there are
+
+
+def test_a_site_that_is_banned_leaves_nothing():
+    done = optimize(draft(sites=("North",), banned_sites=("North",)), WORLD)
+    assert "BannedSite rules out 1 of 2, Site rules out 1 of 2" in done.never
 
 
 def test_requirements_become_a_pool_of_queues_and_their_order_does_not_matter():

@@ -15,14 +15,14 @@ import msgspec
 
 from lodesman.errors import Impossible
 from lodesman.jobs import JobState, Notice
-from lodesman.matching import TaskQueueKey, key_to_json
+from lodesman.matching import TaskQueueKey, key_to_json, wanted_of
 from lodesman.services.accounts import Principal
 from lodesman.services.plans.scene import Scene
 from lodesman.services.policy import Policy
 from lodesman.services.prepare import prepare
 from lodesman.services.submit import NewPool, PreparedSubmission
-from lodesman.services.submit_pools.pool_pass import wanted_of
-from lodesman.services.why.explain import Newcomer, explain_newcomer, judge_newcomer
+from lodesman.services.why.explain import explain_newcomer, judge_newcomer
+from lodesman.services.why.job_case import Newcomer
 from lodesman.services.why.position import position
 from lodesman.services.why.verdict import NEVER, NOT_NOW, NOW, VERDICTS
 

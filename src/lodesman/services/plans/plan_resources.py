@@ -7,22 +7,21 @@ would hold and release.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from lodesman.resources import ResourceConfig
+from lodesman.services.plans.plan_parts import Competitors
 from lodesman.services.plans.resource_changes import QueueMap, changed_groups, changed_queues, changed_types
 from lodesman.services.plans.scene import Scene
 from lodesman.services.policy import Policy
-from lodesman.services.submit_pools.pool_pass import Looker, Picture, QueueRow, evaluate, judge
-from lodesman.submission import possible_queues
+from lodesman.services.submit_pools.changed_types import Settled
+from lodesman.services.submit_pools.pool_pass import Looker, Picture, QueueRow, evaluate, judge, runnable
 
 OFTEN: Final = 256
 IMPOSSIBLE, POSSIBLE, OTHER = "impossible", "possible", ""
 ORDER: Final = {IMPOSSIBLE: 0, POSSIBLE: 1, OTHER: 2}
-
-Masks = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,13 +80,21 @@ class _Comparison:
     def __init__(self, scene: Scene, after: ResourceConfig, seen: Picture) -> None:
         self.tick = scene.tick
         self.old = scene.policy
-        self.new = Policy(after, add_eligible_sites=scene.policy.add_eligible_sites)
+        self.new = Policy(
+            after,
+            add_eligible_sites=scene.policy.add_eligible_sites,
+            submission_pools=scene.policy.submission_pools,
+            life_seconds=scene.policy.life_seconds,
+            inhabited=scene.policy.inhabited,
+        )
+        self.competitors = Competitors()
         self.queues = QueueMap(scene.policy.config.tree, after.tree)
         self.seen = seen
         self.tick()
         self.old_pools = evaluate(self.old, seen.pools)
         self.tick()
         self.new_pools = evaluate(self.new, seen.pools)
+        self.renewed = {old: new for old, new, _ in Settled().changed(after.types, seen.pools)}
 
     def effect(self, before: int, after: int) -> _Effect:
         """What two masks, each of its own configuration, have in common."""
@@ -95,15 +102,15 @@ class _Comparison:
         return _Effect(before=before.bit_count(), after=after.bit_count(), kept=kept)
 
     def affected(self) -> Iterator[_Affected]:
-        """The task queues with jobs to which something happens."""
+        """The task queues with jobs to which something happens; on the way it is noted who competes."""
         hold, release = judge(self.new, self.seen, self.new_pools)
         held, released = dict(hold), dict(release)
         for number, row in enumerate(self.seen.queues):
             if number % OFTEN == 0:
                 self.tick()
             masks = (
-                _eligible(row, self.old, self.old_pools),
-                _eligible(row, self.new, self.new_pools),
+                runnable(row, self.old, self.old_pools),
+                runnable(row, self.new, self.new_pools),
             )
             effect = self.effect(*masks)
             becomes, why = OTHER, ""
@@ -111,17 +118,21 @@ class _Comparison:
                 becomes, why = IMPOSSIBLE, held[row.id]
             elif row.id in released and row.jobs:
                 becomes, why = POSSIBLE, released[row.id]
+            if row.jobs:
+                before, after = bool(masks[0]) and row.held is None, bool(masks[1])
+                self.competitors.add((row.key.vo, row.key.group), row.jobs, before=before, after=after)
             if row.jobs and (becomes or effect.changed):
                 yield _Affected(row=row, effect=effect, becomes=becomes, why=why)
 
     def pools(self) -> Iterator[dict[str, Any]]:
-        """The SubmitPools whose queues change."""
+        """The SubmitPools whose queues change; `new_id` if they will have another identifier, since types change."""
         for number, pool in enumerate(self.seen.pools):
             if number % OFTEN == 0:
                 self.tick()
             effect = self.effect(self.old_pools[pool.id], self.new_pools[pool.id])
             if effect.changed:
-                yield {"id": pool.id, "vo": pool.vo, **effect.as_dict()}
+                new_id = self.renewed.get(pool.id)
+                yield {"id": pool.id, "new_id": new_id, "vo": pool.vo, **effect.as_dict()}
 
 
 def plan_resources(after: ResourceConfig, scene: Scene, *, limit: int) -> dict[str, Any]:
@@ -139,6 +150,7 @@ def plan_resources(after: ResourceConfig, scene: Scene, *, limit: int) -> dict[s
             "changed": _cut(list(changed_queues(before, after, scene.tick)), limit),
         },
         "groups": changed_groups(before, after),
+        "parts": both.competitors.parts(both.old.shares(), both.new.shares()),
         "types": changed_types(before.types, after.types),
         "task_queues": {
             "looked_at": sum(1 for row in seen.queues if row.jobs),
@@ -149,10 +161,6 @@ def plan_resources(after: ResourceConfig, scene: Scene, *, limit: int) -> dict[s
         "submit_pools": {"looked_at": len(seen.pools), "changed": _cut(list(both.pools()), limit)},
         "notices": [notice.as_dict() for notice in after.notices],
     }
-
-
-def _eligible(row: QueueRow, policy: Policy, pools: Masks) -> int:
-    return possible_queues(row.key, pools.get(row.key.submit_pool, 0), policy.world(row.key.vo))
 
 
 def _counted(affected: Iterable[_Affected], kind: str) -> dict[str, int]:

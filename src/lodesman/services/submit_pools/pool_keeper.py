@@ -16,6 +16,7 @@ from msgspec.structs import asdict, replace
 
 from lodesman.errors import Conflict
 from lodesman.services.policy import Policy
+from lodesman.services.submit_pools.changed_types import Renewals, Settled
 from lodesman.services.submit_pools.pool_pass import Looker, Picture, difference, evaluate, judge, unnamed
 from lodesman.services.submit_pools.refresh import Cleaning, Judgement
 from lodesman.store import submit_pools
@@ -46,6 +47,7 @@ class PoolKeeper:
         self._db = db
         self._post = post
         self._looker = Looker(db)
+        self._settled = Settled()
         self._policy: Policy | None = None
         self._at = 0.0
 
@@ -103,6 +105,11 @@ class PoolKeeper:
 
     def _look(self, policy: Policy) -> Picture:
         picture = self._looker.look()
+        changed = self._settled.changed(policy.config.types, picture.pools)
+        for part in _parts(changed):
+            self._post("pool-renewals", asdict(Renewals(config=policy.digest, pools=list(part))))
+        if changed:
+            picture = self._looker.look()
         places = unnamed(policy, picture)
         if places:
             self._post("pool-queues", places)

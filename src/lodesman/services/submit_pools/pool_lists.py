@@ -1,4 +1,7 @@
-"""SubmitPools for people: what each asks for, which queues serve it, as of which pass, and the jobs that need it."""
+"""SubmitPools for people: what each asks for, which queues serve it, as of which pass, and the jobs that need it.
+
+A pool that was made again has neither queues nor a time of refresh (None) until a pass has found them.
+"""
 
 from __future__ import annotations
 
@@ -57,10 +60,11 @@ def show_pool(db: apsw.Connection, vo: str, prefix: str) -> Row:
 def _pool(values: Sequence[Any], jobs: dict[str, Row]) -> Row:
     row = dict(zip(POOL_KEYS, values, strict=True))
     row["requirements"] = {
-        name: {"kind": kind, "wanted": wanted}
-        for name, (kind, wanted) in msgspec.json.decode(row["requirements"]).items()
+        name: {"kind": kind, "unit": unit or "", "wanted": wanted}
+        for name, (kind, _, unit, wanted) in msgspec.json.decode(row["requirements"]).items()
     }
-    row["queues"] = int.from_bytes(row["queues"], "little").bit_count()
+    known = row["refreshed_at"] is not None
+    row["queues"] = int.from_bytes(row["queues"], "little").bit_count() if known else None
     row["jobs"] = {"waiting": 0, "held": 0, "running": 0, **jobs.get(row["id"], {})}
     return row
 

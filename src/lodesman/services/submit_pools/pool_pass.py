@@ -6,15 +6,15 @@ consistent picture of the database; `services.submit_pools.refresh` takes it, or
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import apsw
 import msgspec
 
 from lodesman.errors import InvalidJob
-from lodesman.matching import TaskQueueKey, key_from_json
+from lodesman.matching import TaskQueueKey, key_from_json, wanted_of, wanted_values
 from lodesman.resources import QueueTable, bits
 from lodesman.services.policy import Policy
 from lodesman.services.pool_map import Place
@@ -23,20 +23,27 @@ from lodesman.store import submit_pools
 from lodesman.store.submit_pools import PassRow, PoolRow, PoolState
 from lodesman.submission import World, find_obstacles, never_text, possible_queues
 
-QUEUES = """SELECT q.id, q.key, q.requirements, c.jobs, h.reason FROM task_queue q JOIN queue_jobs c ON c.tq_id = q.id
-LEFT JOIN task_queue_hold h ON h.tq_id = q.id WHERE c.jobs > 0 OR h.tq_id IS NOT NULL"""
+QUEUES = """SELECT q.id, q.key, q.requirements, c.jobs, h.reason, r.tq_id IS NOT NULL
+FROM task_queue q JOIN queue_jobs c ON c.tq_id = q.id
+LEFT JOIN task_queue_hold h ON h.tq_id = q.id
+LEFT JOIN queue_may_return r ON r.tq_id = q.id
+WHERE c.jobs > 0 OR h.tq_id IS NOT NULL OR r.tq_id IS NOT NULL"""
 REQUIREMENTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A task queue that has jobs, or is held. `held`: the reason, None if its jobs wait."""
+    """A task queue that has jobs, is held, or that a job may return to. `held`: the reason, None if its jobs wait.
+
+    `may_return`: a job of it runs, or a person holds one.
+    """
 
     id: int
     key: TaskQueueKey
     requirements: str
     jobs: int
     held: str | None
+    may_return: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +59,10 @@ class Picture:
 
 @dataclass(slots=True)
 class Looker:
-    """Takes pictures. Holds a read connection: one thread at a time. Keys of task queues never change and are kept."""
+    """Takes pictures. Holds a read connection: one thread at a time. Keys that were read are kept, by their texts."""
 
     db: apsw.Connection
-    _keys: dict[int, TaskQueueKey] = field(default_factory=dict)
+    _keys: dict[str, TaskQueueKey] = field(default_factory=dict)
 
     def look(self) -> Picture:
         """Everything as it is at one moment."""
@@ -76,9 +83,9 @@ class Looker:
 
     def _queues(self) -> Iterator[QueueRow]:
         known, self._keys = self._keys, {}
-        for number, text, requirements, jobs, held in self.db.execute(QUEUES):
-            key = self._keys[number] = known.get(number) or key_from_json(text)
-            yield QueueRow(number, key, requirements, jobs, held)
+        for number, text, requirements, jobs, held, may_return in self.db.execute(QUEUES):
+            key = self._keys[text] = known.get(text) or key_from_json(text)
+            yield QueueRow(number, key, requirements, jobs, held, bool(may_return))
 
 
 def unnamed(policy: Policy, picture: Picture) -> list[Place]:
@@ -91,11 +98,6 @@ def unnamed(policy: Policy, picture: Picture) -> list[Place]:
 def _configured(policy: Policy) -> list[Place]:
     """The configured queues; a queue's place in the list is its bit in masks of the configuration."""
     return [(queue.site, queue.ce, queue.queue) for queue in policy.config.tree.queue_ids()]
-
-
-def wanted_of(requirements: str) -> dict[str, Any]:
-    """The Requirements behind a canonical text."""
-    return {name: values for name, (_, values) in msgspec.json.decode(requirements or "{}").items()}
 
 
 def evaluate(policy: Policy, pools: Iterable[PoolRow]) -> dict[str, int]:
@@ -138,8 +140,8 @@ class _Evaluator:
 
     def _one(self, name: str, raw: bytes) -> int:
         try:
-            return self._table.eligible_mask({name: msgspec.json.decode(raw)[1]})
-        except InvalidJob:
+            return self._table.eligible_mask({name: wanted_values(json.loads(raw))})
+        except (InvalidJob, ValueError, TypeError):
             return 0
 
 
@@ -150,7 +152,7 @@ def difference(policy: Policy, picture: Picture, masks: Mapping[str, int], *, ca
     changed = {}
     for pool in picture.pools:
         mask = stored.of(masks[pool.id])
-        if mask != pool.queues:
+        if mask != pool.queues or not pool.is_evaluated:
             changed[pool.id] = f"{mask:x}"
     configured = set(order)
     return Difference(
@@ -168,24 +170,35 @@ def difference(policy: Policy, picture: Picture, masks: Mapping[str, int], *, ca
 def judge(policy: Policy, picture: Picture, masks: Mapping[str, int]) -> tuple[Holds, Holds]:
     """The task queues to hold, since no configured queue can run them, and those to release; each with the reason.
 
-    One that stays held is named again if its reason reads otherwise now.
+    One that stays held is named again if its reason reads otherwise now. An empty one is held as long as a job may
+    return to it, which is Held at once then.
     """
     hold: Holds = []
     release: Holds = []
     for queue in picture.queues:
         world = policy.world(queue.key.vo)
-        can = possible_queues(queue.key, masks.get(queue.key.submit_pool, 0), world)
-        if can:
+        can = runnable(queue, policy, masks)
+        if can or not (queue.jobs or queue.may_return):
             if queue.held is not None:
-                release.append((queue.id, _can_run(can, world)))
-            continue
-        if not queue.jobs:
-            release.append((queue.id, ""))
+                release.append((queue.id, _can_run(can, world) if can else ""))
             continue
         reason = never_text(find_obstacles(queue.key, wanted_of(queue.requirements), world))
         if reason and reason != queue.held:
             hold.append((queue.id, reason))
     return hold, release
+
+
+def runnable(queue: QueueRow, policy: Policy, masks: Mapping[str, int]) -> int:
+    """The configured queues, by ordinal, that can run a task queue; `masks` are those of the SubmitPools.
+
+    If its SubmitPool is gone, its own Requirements tell.
+    """
+    world = policy.world(queue.key.vo)
+    pool = queue.key.submit_pool
+    mask = masks.get(pool, 0)
+    if pool and pool not in masks:
+        mask = _Evaluator(world.table).mask(queue.requirements)
+    return possible_queues(queue.key, mask, world)
 
 
 def _can_run(mask: int, world: World) -> str:

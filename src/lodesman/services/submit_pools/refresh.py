@@ -26,8 +26,8 @@ class Difference(Struct, frozen=True, kw_only=True):
     """What an evaluation of all pools found to be different.
 
     previous: the pass it was compared with. answers: how many passes had been asked for. config: the digest of the
-    configuration. masks: the pools whose queues changed, as hexadecimal numbers. gone: queues that are configured
-    no more. seconds: how long the evaluation took.
+    configuration. masks: the pools whose queues changed or were not known, as hexadecimal numbers. gone: queues that
+    are configured no more. seconds: how long the evaluation took.
     """
 
     previous: int
@@ -91,7 +91,7 @@ class RefreshPools:
         masks = {pool: int(text, 16) for pool, text in found.masks.items() if pool in live.pools.known}
         if masks:
             live.serve(tx, masks)
-            rows = [(submit_pools.bitmap(mask), pool) for pool, mask in masks.items()]
+            rows = [(submit_pools.bitmap(mask), tx.now, pool) for pool, mask in masks.items()]
             tx.later_many(submit_pools.SET_QUEUES, rows)
         in_use = live.pools.any_pool() if found.gone else 0
         for place in found.gone:

@@ -15,7 +15,7 @@ import msgspec
 from lodesman.matching import ANY
 from lodesman.services.live import IMPOSSIBLE
 from lodesman.services.policy import Policy
-from lodesman.services.sessions import UNLIMITED, Free
+from lodesman.services.sessions import SILENT_SECONDS, UNLIMITED, Free
 from lodesman.services.survey import Survey
 from lodesman.services.why.pilot_now import PilotNow
 from lodesman.services.why.pilot_verdict import WHO, PilotFacts, PilotVerdict, judge_pilot
@@ -24,8 +24,10 @@ from lodesman.store.pilots import PilotRow, PilotState
 
 SHOWN: Final = 5
 MOST_POOLS: Final = 100
-SILENT: Final = 300.0
-"""A pilot that was not heard for so many seconds missed several heartbeats."""
+SAID: Final = {
+    PilotVerdict.DRAINING: "It was told to finish what it runs and to leave.",
+    PilotVerdict.SHUT_OUT: "Its queue is not configured any more, or not for its VO: no job may run there.",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,9 +143,9 @@ def _life(case: PilotCase) -> dict[str, Any]:
     if row.drain:
         return step("pilot", False, f"{text}; it finishes what it runs and leaves (pilot drain)")
     silent = now.silent_seconds or 0.0
-    if silent > SILENT:
+    if silent > SILENT_SECONDS:
         text += f"; it was not heard for {span(silent)}"
-    return step("pilot", silent <= SILENT, text, age_seconds=now.silent_seconds)
+    return step("pilot", silent <= SILENT_SECONDS, text, age_seconds=now.silent_seconds)
 
 
 def _asks(case: PilotCase) -> dict[str, Any]:
@@ -176,7 +178,8 @@ def _offers(case: PilotCase) -> dict[str, Any]:
     platform = f"platform {', '.join(platforms)}" if platforms else "no platform"
     tags = f", tags {', '.join(request.tags)}" if request.tags else ""
     only = f", takes only jobs with tag {', '.join(request.required_tags)}" if request.required_tags else ""
-    text = f"it offers {amount(now.whole)}; {platform}{tags}{only}; free now: {amount(case.free)}"
+    memory = "" if now.whole.memory_mb else " (its queue declares none)"
+    text = f"it offers {amount(now.whole)}{memory}; {platform}{tags}{only}; free now: {amount(case.free)}"
     return step("offers", request.cores > 0, f"{text} ({now.free_by.value})")
 
 
@@ -240,8 +243,8 @@ def _share(case: PilotCase) -> dict[str, Any]:
 def _summary(case: PilotCase, verdict: PilotVerdict) -> str:
     now, survey = case.now, case.survey
     match verdict:
-        case PilotVerdict.DRAINING:
-            return "It was told to finish what it runs and to leave."
+        case PilotVerdict.DRAINING | PilotVerdict.SHUT_OUT:
+            return SAID[verdict]
         case PilotVerdict.NOT_ASKED if not now.joined:
             return f"It is on its way and has not asked yet: {_life(case)['text']}."
         case PilotVerdict.NOT_ASKED:
@@ -267,7 +270,7 @@ def _summary(case: PilotCase, verdict: PilotVerdict) -> str:
 def _who(case: PilotCase, verdict: PilotVerdict) -> str:
     if verdict is PilotVerdict.NOT_ASKED and not case.now.joined:
         return "its batch system, by starting it"
-    if verdict is PilotVerdict.WOULD_GET and (case.now.silent_seconds or 0.0) > SILENT:
+    if verdict is PilotVerdict.WOULD_GET and (case.now.silent_seconds or 0.0) > SILENT_SECONDS:
         return "who runs its node: it should have asked long ago"
     return WHO[verdict]
 

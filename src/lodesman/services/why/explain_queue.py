@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from lodesman.director.clamps import ClampName
 from lodesman.matching import QueueOffer
 from lodesman.resources import NodePath, describe
 from lodesman.services.origins import show_node
@@ -18,17 +17,19 @@ from lodesman.services.why.queue_verdict import (
     VERDICTS,
     WANTED,
     WHO,
-    WHO_OPENS,
     QueueReason,
-    capped_at_zero,
     least_job_refused,
+    who_opens,
 )
-from lodesman.services.why.step import counted, span, step
+from lodesman.services.why.step import counted, not_lately, span, step
+from lodesman.submission import never_sent
 
 SHOWN: Final = 5
 PLAIN: Final = {
     QueueReason.NOT_CONFIGURED: "There is no such queue in the configuration.",
-    QueueReason.NOT_DECIDED: "{work}; the director has not decided anything about it yet.",
+    QueueReason.BY_HAND: "{work}; pilots there are started by hand, none is sent.",
+    QueueReason.NOT_DECIDED: "{work}; the director has not decided anything about it {lately}.",
+    QueueReason.DIRECTOR_OFF: "{work}; the director sends no pilots: its target is 0.",
     QueueReason.ENOUGH_PILOTS: "{work}; for all of them enough pilots wait or are idle already.",
     QueueReason.NO_SUBMISSION_POOL: "{work}; pilots were asked for, and no submission pool would take them.",
     QueueReason.NO_ROOM: "{work}, and none may be sent now: {shut}.",
@@ -114,12 +115,16 @@ def _access(case: QueueCase) -> dict[str, Any]:
 
 def _possible(case: QueueCase, offer: QueueOffer) -> dict[str, Any]:
     """Whether any job at all could run there, and any pilot be sent."""
-    closed = case.gate.candidate.closed if case.gate else ""
+    closed = case.gate.candidate.closed if case.gate and not case.by_hand else ""
     reasons = [*([closed] if closed else []), *map(str, least_job_refused(offer))]
-    zero = capped_at_zero(offer)
-    reasons += [zero] if zero else []
-    text = "; ".join(reasons) or f"backend {offer.backend}; a job that asks for little can run there"
+    zero = never_sent(offer)
+    reasons += [zero.text] if zero and zero.text not in reasons else []
+    text = "; ".join(reasons) or f"{_sent(case, offer)}; a job that asks for little can run there"
     return step("possible", not reasons, text)
+
+
+def _sent(case: QueueCase, offer: QueueOffer) -> str:
+    return "pilots there are started by hand" if case.by_hand else f"backend {offer.backend}"
 
 
 def _work(case: QueueCase) -> dict[str, Any]:
@@ -137,7 +142,8 @@ def _work(case: QueueCase) -> dict[str, Any]:
 def _demand(case: QueueCase) -> dict[str, Any]:
     found, decided, at = case.demand, case.decided, case.decided_at
     if found is None:
-        return step("director", None, "the director has not decided anything yet", demand={})
+        text = f"the director has not decided anything {_lately(case)}"
+        return step("director", None, text, demand={}, age_seconds=case.age(at))
     told = (
         ", ".join(f"{one.value}: {n}" for one, n in found.most_common())
         or "no task queue concerns this queue"
@@ -179,7 +185,7 @@ def _gate_as_decided(case: QueueCase) -> dict[str, Any]:
     """What the last iteration says of the room, where nobody can look at it now."""
     decided = case.decided
     if decided is None:
-        return step("room", None, "nobody knows: the director did not look at it")
+        return step("room", None, "nobody knows: the director did not look at it lately")
     bites = "; ".join(str(bite[-1]) for bite in decided["clamps"]) or "no limit took anything away"
     text = f"room for {counted(decided['room'], 'pilot')} at the last iteration ({bites})"
     return step("room", decided["room"] > 0, text, age_seconds=case.age(case.decided_at))
@@ -216,7 +222,11 @@ def _summary(case: QueueCase, reason: QueueReason) -> str:
         return f"No pilot will ever be sent there: {_possible(case, case.offer)['text']}."
     fitting = len(case.survey.fitting) if case.survey else 0
     work = f"{counted(fitting, 'task queue')} could be run there"
-    return PLAIN[reason].format(work=work, shut=_shut(case))
+    return PLAIN[reason].format(work=work, shut=_shut(case), lately=_lately(case))
+
+
+def _lately(case: QueueCase) -> str:
+    return not_lately(case.age(case.decided_at))
 
 
 def _no_work(case: QueueCase) -> str:
@@ -234,10 +244,11 @@ def _shut(case: QueueCase) -> str:
 
 
 def _who(case: QueueCase, reason: QueueReason) -> str:
-    if reason is QueueReason.NO_ROOM and case.gate is not None:
-        found = {WHO_OPENS.get(ClampName(one.name), WHO[reason]): None for one in case.gate.shut}
-        return "; ".join(found)
-    return WHO[reason]
+    if reason is not QueueReason.NO_ROOM:
+        return WHO[reason]
+    if case.gate is not None:
+        return who_opens(one.name.value for one in case.gate.shut)
+    return who_opens(str(bite[0]) for bite in (case.decided or {}).get("clamps", ()))
 
 
 def _director(case: QueueCase) -> dict[str, Any]:

@@ -13,48 +13,55 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import apsw
-import msgspec
 
 from lodesman.matching import TaskQueueKey
-from lodesman.resources import QueueId, bits
+from lodesman.resources import bits
 from lodesman.services.policy import Policy
+from lodesman.services.pool_map import Place
+from lodesman.services.why.job_case import wanted_by
 from lodesman.services.why.picture import Iteration, Picture
 from lodesman.services.why.verdict import VERDICTS, Facts, MainReason, judge
 from lodesman.store.journal import Transaction
 from lodesman.submission import Obstacles, World, find_obstacles
+from lodesman.submission.obstacles import REQUIREMENTS
 
 LEAST_SECONDS: Final = 5.0
 REST: Final = 50.0  # a pass that took a second is not repeated for so many
-LOOKED_AT: Final = 64  # closed queues that are asked for what closes them
 STORED = "SELECT tq_id, reason, detail FROM task_queue_reason"
-POOL = "SELECT requirements FROM submit_pool WHERE id = ?"
+WANTED = "SELECT requirements FROM task_queue WHERE id = ?"
 SET = """INSERT INTO task_queue_reason (tq_id, reason, detail, since) VALUES (?,?,?,?)
 ON CONFLICT (tq_id) DO UPDATE SET since = CASE WHEN reason = excluded.reason THEN since ELSE excluded.since END,
 reason = excluded.reason, detail = excluded.detail"""
 GONE = "DELETE FROM task_queue_reason WHERE tq_id = ?"
 PASS = "INSERT OR REPLACE INTO reason_pass (one, at, facts_at) VALUES (1, ?, ?)"
-GROUPED = """SELECT r.reason, r.detail, count(*), sum(w.waiting), min(r.since)
-FROM task_queue_reason r JOIN queue_waiting w ON w.tq_id = r.tq_id WHERE w.waiting > 0
-GROUP BY r.reason, r.detail ORDER BY sum(w.waiting) DESC"""
+# Task queues that no configured queue can run are Held, and judged no more: their hold is their reason.
+GROUPED = """SELECT iif(h.tq_id IS NULL, r.reason, 'impossible') AS why, coalesce(r.detail, ''), count(*), sum(n.jobs),
+min(coalesce(h.since, r.since)) FROM queue_jobs n LEFT JOIN task_queue_hold h ON h.tq_id = n.tq_id
+LEFT JOIN task_queue_reason r ON r.tq_id = n.tq_id WHERE n.jobs > 0 AND why IS NOT NULL
+AND (?1 = '' OR ?1 = (SELECT json_extract(key, '$.vo') FROM task_queue q WHERE q.id = n.tq_id))
+GROUP BY 1, 2 ORDER BY sum(n.jobs) DESC"""
 
 Told = tuple[str, str]  # reason, detail
 
 
 class _Served:
-    """The places of the queues of a mask, to be asked one by one."""
+    """The queues that fulfil the Requirements of a task queue, as places; listed when the first is asked for."""
 
-    __slots__ = ("_mask", "_world")
+    __slots__ = ("_places", "_world", "mask")
 
-    def __init__(self, world: World, mask: int) -> None:
-        self._world = world
-        self._mask = mask
+    def __init__(self, found: Obstacles) -> None:
+        self._world = found.world
+        self._places: frozenset[Place] | None = None
+        self.mask = found.full
+        for name, lost in found.planes:
+            if name.startswith(REQUIREMENTS):
+                self.mask &= ~lost
 
     def __contains__(self, place: object) -> bool:
-        try:
-            ordinal = self._world.table.ordinal(QueueId(*place))  # type: ignore[misc]
-        except KeyError:
-            return False
-        return bool(self._mask >> ordinal & 1)
+        if self._places is None:
+            queues = map(self._world.table.queues.__getitem__, bits(self.mask))
+            self._places = frozenset((one.site, one.ce, one.queue) for one in queues)
+        return place in self._places
 
 
 @dataclass(slots=True)
@@ -84,9 +91,8 @@ class MainReasons:
         self._told: dict[int, Told] = {row[0]: (row[1], row[2]) for row in db.execute(STORED)}
         self._found: dict[int, Obstacles] = {}
         self._policy: Policy | None = None
-        self._requirements: dict[str, dict[str, Any]] = {}
         self._closed: dict[tuple[int, int], str] = {}
-        self._cost = 0.0
+        self._cost = self._now = 0.0
         self._at: float | None = None
 
     def look(self, policy: Policy, now: float) -> dict[int, Told | None] | None:
@@ -96,6 +102,7 @@ class MainReasons:
         begun = time.perf_counter()
         if policy is not self._policy:
             self._policy, self._found = policy, {}
+        self._now = now
         judged = dict(self._judge_all(policy, self._picture.waiting))
         changed: dict[int, Told | None] = {
             tq_id: told for tq_id, told in judged.items() if self._told.get(tq_id) != told
@@ -111,6 +118,11 @@ class MainReasons:
         """What was told last was not stored: tell it again."""
         self._told = {row[0]: (row[1], row[2]) for row in self._db.execute(STORED)}
 
+    @property
+    def remembered(self) -> int:
+        """Of how many task queues what stands between them and the queues is kept: of those with waiting jobs."""
+        return len(self._found)
+
     def facts_at(self) -> float | None:
         """When the oldest of the facts was true; None if one of them is not known."""
         iteration = self._picture.iteration
@@ -121,31 +133,36 @@ class MainReasons:
     def _judge_all(
         self, policy: Policy, waiting: Sequence[tuple[int, TaskQueueKey, int]]
     ) -> Iterator[tuple[int, Told]]:
-        iteration = self._picture.iteration
+        picture, iteration = self._picture, self._picture.decision(self._now)
+        worlds = {vo: policy.world(vo) for vo in {key.vo for _, key, _ in waiting}}
+        competing: dict[str, dict[str, int]] = {vo: {} for vo in worlds}
         for tq_id, key, _ in waiting:
-            found = self._found.get(tq_id)
-            if found is None:
-                wanted = self._wanted(key.submit_pool)
-                found = self._found[tq_id] = find_obstacles(key, wanted, policy.world(key.vo))
+            found = self._obstacles(tq_id, key, worlds[key.vo])
             eligible = found.eligible
-            served = _Served(found.world, eligible) if key.submit_pool else None
+            groups = competing[key.vo]
+            groups[key.group] = groups.get(key.group, 0) | eligible
+            served = _Served(found) if key.submit_pool else None
             facts = Facts(
                 eligible=eligible,
-                open=None if iteration is None else iteration.open_queues(found.world),
-                usable=self._picture.pilots.usable(key, served),
+                open=None if iteration is None else iteration.rooms(found.world).open,
+                usable=picture.pilots.usable(key, served, alike=served and (key.vo, served.mask)),
+                refused=iteration is not None and iteration.no_pool(tq_id),
+                sends=iteration is None or iteration.sends,
             )
             reason = judge(facts)
             yield tq_id, (reason.value, self._detail(reason, found, iteration))
+        picture.competing = {vo: (world, competing[vo]) for vo, world in worlds.items()}
 
-    def _wanted(self, pool: str) -> dict[str, Any]:
-        if not pool:
-            return {}
-        known = self._requirements.get(pool)
-        if known is None:
-            row = self._db.execute(POOL, (pool,)).fetchone()
-            values = {} if row is None else msgspec.json.decode(row[0])
-            known = self._requirements[pool] = {name: value for name, (_, value) in values.items()}
-        return known
+    def _obstacles(self, tq_id: int, key: TaskQueueKey, world: World) -> Obstacles:
+        """What was found before in the same world."""
+        found = self._found.get(tq_id)
+        if found is None or found.world is not world or found.key != key:
+            wanted: Mapping[str, Any] | None = {}
+            if key.submit_pool:
+                row = self._db.execute(WANTED, (tq_id,)).fetchone()
+                wanted = wanted_by(self._db, key.submit_pool, row[0] if row else "")
+            found = self._found[tq_id] = find_obstacles(key, wanted, world)
+        return found
 
     def _detail(self, reason: MainReason, found: Obstacles, iteration: Iteration | None) -> str:
         """What of the reason can be counted over task queues: the criterion, or the gate, that stops most."""
@@ -162,16 +179,16 @@ class MainReasons:
 
 
 def _gate(found: Obstacles, iteration: Iteration) -> str:
-    """The gate that closes most of the eligible queues (of the first few)."""
+    """The gate that closes most of the eligible queues."""
     gates: Counter[str] = Counter()
-    for ordinal, _ in zip(bits(found.eligible), range(LOOKED_AT), strict=False):
-        gates[iteration.gate(found.world.by_ordinal[ordinal].queue)[0]] += 1
+    for (gate, _), mask in iteration.rooms(found.world).shut(found.eligible):
+        gates[gate] += mask.bit_count()
     return gates.most_common(1)[0][0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grouped:
-    """Waiting jobs with one reason."""
+    """Jobs with one reason: that wait, or are Held because nothing can run them."""
 
     reason: str
     verdict: str
@@ -190,14 +207,14 @@ class WaitingByReason:
     reasons: list[Grouped] = field(default_factory=list)
 
 
-def waiting_by_reason(db: apsw.Connection) -> WaitingByReason:
-    """Why jobs wait, most jobs first."""
+def waiting_by_reason(db: apsw.Connection, vo: str = "") -> WaitingByReason:
+    """Why jobs wait, most jobs first: all of them, or those of one VO."""
     last = db.execute("SELECT at, facts_at FROM reason_pass").fetchone() or (None, None)
     rows = [
         Grouped(
             reason=reason, verdict=VERDICTS[MainReason(reason)], detail=detail, task_queues=queues, jobs=jobs,
             since=since,
         )
-        for reason, detail, queues, jobs, since in db.execute(GROUPED)
+        for reason, detail, queues, jobs, since in db.execute(GROUPED, (vo,))
     ]  # fmt: skip
     return WaitingByReason(at=last[0], facts_at=last[1], reasons=rows)

@@ -10,62 +10,112 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
+from functools import reduce
+from operator import or_
 from threading import Lock
 from typing import Any, Final
 
 import apsw
 import msgspec
 
-from lodesman.director import QueueId, story
+from lodesman.director import QueueId, Stories
 from lodesman.matching import ResourceRequest
+from lodesman.matching.cells import bits_of
 from lodesman.services.known_queues import KnownQueues, Waiting
 from lodesman.services.pool_map import KnownPools, Place, PoolMap
 from lodesman.services.survey import ALL, Survey
 from lodesman.services.why.pilot_book import PilotBook
 from lodesman.submission import World
 
+NOT_LOOKED_AT, NOT_WANTED = "unknown", "no-demand"
+FRESH_ITERATIONS: Final = 3
+FRESH_LEAST: Final = 60.0
 LEAST_SECONDS: Final = 0.1
 CHEAP_SECONDS: Final = 0.015
+WORLDS_KEPT: Final = 64
 REST: Final = 200.0  # a look that took a second is not repeated for so many
 AFTER = "SELECT id, at, plan FROM director_iteration WHERE id > ? ORDER BY id DESC LIMIT 1"
 
 
+def fresh_seconds(polling_seconds: float) -> float:
+    """How long an iteration of the director is believed: as long as it takes to miss some, slow ones not counted."""
+    return max(FRESH_LEAST, FRESH_ITERATIONS * polling_seconds)
+
+
+FRESH_SECONDS: Final = fresh_seconds(120.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rooms:
+    """What an iteration allowed the queues of a VO: masks by ordinal, so that a job's queues are counted at once."""
+
+    open: int
+    by_room: Mapping[int, int]
+    """Pilots that may be sent -> the queues with so much room."""
+    closed: Mapping[tuple[str, str], int]
+    """(gate, words) -> the queues that it leaves no room."""
+
+    def total(self, mask: int) -> int:
+        """The pilots that may be sent to these queues."""
+        return sum(room * (found & mask).bit_count() for room, found in self.by_room.items())
+
+    def shut(self, mask: int) -> list[tuple[tuple[str, str], int]]:
+        """((gate, words), the closed queues among these), most queues first."""
+        found = [(gate, hit) for gate, queues in self.closed.items() if (hit := queues & mask)]
+        return sorted(found, key=lambda one: -one[1].bit_count())
+
+
 @dataclass(slots=True)
 class Iteration:
-    """One stored decision of the director, ready to be asked about single task queues and CE queues."""
+    """One stored decision of the director, ready to be asked about single task queues and CE queues.
+
+    `before` is the one before it, if that is known: a task queue that no submission pool took pilots for, and for which
+    none were asked since, still has none that would.
+    """
 
     number: int
     at: float
     record: Mapping[str, Any]
-    _rows: dict[int, Any] = field(init=False)
-    _asks: dict[int, Any] = field(init=False)
-    _no_pool: dict[int, Any] = field(init=False)
-    _open: dict[int, tuple[World, int]] = field(default_factory=dict)
+    before: InitVar[Iteration | None] = None
+    _stories: Stories = field(init=False)
+    _refused: dict[int, Any] = field(init=False)
+    _rooms: dict[int, tuple[World, Rooms]] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        record = self.record
-        place = list(record["row_fields"]).index("tq_id")
-        self._rows = {row[place]: row for row in record["rows"]}
-        self._asks = {one["tq_id"]: one for one in record["asks"]}
-        self._no_pool = {one["tq_id"]: one for one in record["no_pool"]}
+    def __post_init__(self, before: Iteration | None) -> None:
+        self._stories = Stories(self.record)
+        self._refused = {**({} if before is None else before.refused_still(self)), **self._stories.no_pool}
+
+    def refused_still(self, later: Iteration) -> dict[int, Any]:
+        """What no submission pool took pilots for here, and was not asked for in a later iteration."""
+        asked = list(later.record["row_fields"]).index("asked") if self._refused else 0
+        return {
+            tq_id: told
+            for tq_id, told in self._refused.items()
+            if tq_id in later.rows and not later.rows[tq_id][asked]
+        }
 
     def lines(self, tq_id: int) -> tuple[str, ...]:
         """What it did for a task queue and why."""
-        few = {
-            name: [found[tq_id]] if tq_id in found else []
-            for name, found in (("rows", self._rows), ("asks", self._asks), ("no_pool", self._no_pool))
-        }
-        return story({**self.record, **few}, tq_id)
+        return self._stories.lines(tq_id)
+
+    @property
+    def sends(self) -> bool:
+        """Whether the director wants any pilots to be sent at all."""
+        return bool(self.record["plan"].get("target", 1.0) > 0.0)
 
     @property
     def rows(self) -> Mapping[int, Sequence[Any]]:
         """The arithmetic of each task queue, in the order of the record's `row_fields`."""
-        return self._rows
+        return self._stories.rows
 
-    def no_pool(self, tq_id: int) -> bool:
-        """Whether pilots were asked for a task queue and no submission pool took them."""
-        return tq_id in self._no_pool
+    def refusals(self, tq_id: int) -> Sequence[tuple[str, str]]:
+        """(submission pool, what it said) where pilots were asked for a task queue and none took them; else nothing."""
+        return [(pool, said) for pool, said in self._refused[tq_id]["tries"]] if self.no_pool(tq_id) else ()
+
+    def no_pool(self, tq_id: int | None) -> bool:
+        """Whether pilots were asked for a task queue and no submission pool took them, nor any since."""
+        return tq_id in self._refused
 
     def room(self, queue: tuple[str, str, str]) -> Mapping[str, Any] | None:
         """What it allowed a CE queue: `wanted`, `room` and the clamps that bit; None if it did not look at it."""
@@ -76,35 +126,53 @@ class Iteration:
         """(name, words) of what left no room for a pilot in a CE queue."""
         room = self.room(queue)
         if room is None:
-            return "unknown", "the director did not look at it"
+            return NOT_LOOKED_AT, "the director did not look at it"
         if not room["clamps"]:
-            return "no-demand", "no pilot was wanted there"
+            return NOT_WANTED, "no pilot was wanted there"
         name, *_, detail = room["clamps"][-1]
         return str(name), str(detail)
 
-    def open_queues(self, world: World) -> int:
-        """The queues of a VO, by ordinal, that had room for a pilot."""
-        known = self._open.get(id(world))
-        if known is not None and known[0] is world:
-            return known[1]
-        mask = 0
+    def rooms(self, world: World) -> Rooms:
+        """What it allowed the queues of a VO."""
+        known = self._rooms.get(id(world))
+        if known is None or known[0] is not world:
+            if len(self._rooms) >= WORLDS_KEPT:
+                self._rooms.clear()
+            known = self._rooms[id(world)] = world, self._look(world)
+        return known[1]
+
+    def _look(self, world: World) -> Rooms:
+        room_of: dict[int, list[int]] = {}
+        closed: dict[tuple[str, str], list[int]] = {}
         for ordinal, offer in world.by_ordinal.items():
-            room = self.room(offer.queue)
-            if room is not None and room["room"] > 0:
-                mask |= 1 << ordinal
-        self._open[id(world)] = world, mask
-        return mask
+            found = self.room(offer.queue)
+            room = 0 if found is None else found["room"]
+            room_of.setdefault(max(0, room), []).append(ordinal)
+            if room <= 0:
+                closed.setdefault(self.gate(offer.queue), []).append(ordinal)
+        by_room = {room: bits_of(ordinals) for room, ordinals in room_of.items() if room}
+        return Rooms(
+            open=reduce(or_, by_room.values(), 0),
+            by_room=by_room,
+            closed={gate: bits_of(ordinals) for gate, ordinals in closed.items()},
+        )
 
 
 class Picture:
-    """Has a read connection of its own. Any thread may refresh it, one at a time, and any may ask."""
+    """Has a read connection of its own. Any thread may refresh it, one at a time, and any may ask.
 
-    def __init__(self, db: apsw.Connection) -> None:
+    A decision of the director older than `fresh_seconds` says nothing of what is so now.
+    """
+
+    def __init__(self, db: apsw.Connection, *, fresh_seconds: float = FRESH_SECONDS) -> None:
         self.at: float | None = None
+        self.fresh_seconds = fresh_seconds
         self.pilots = PilotBook()
         self.groups: Mapping[tuple[str, str], int] = {}
         self.waiting: Sequence[Waiting] = ()
         self.iteration: Iteration | None = None
+        self.competing: Mapping[str, tuple[World, Mapping[str, int]]] = {}
+        """VO -> the queues that can run waiting jobs of each of its groups, in that world; as of the last judgement."""
         self._db = db
         self._queues = KnownQueues(db)
         self._known_pools = KnownPools(db)
@@ -123,7 +191,7 @@ class Picture:
             return
         try:
             begun = time.perf_counter()
-            self.pilots.refresh(self._db)
+            self.pilots.refresh(self._db, now)
             self._look_at_queues()
             self._look_at_director()
             self._pools = self._known_pools.look()
@@ -139,6 +207,11 @@ class Picture:
     def served(self, place: Place) -> tuple[str, ...]:
         """getSubmitPoolsForQueue, as of the last look."""
         return self._pools.of_queue(place)
+
+    def decision(self, now: float) -> Iteration | None:
+        """The director's last iteration; None if there was none for long."""
+        last = self.iteration
+        return last if last is not None and now - last.at <= self.fresh_seconds else None
 
     @property
     def is_cheap(self) -> bool:
@@ -156,4 +229,5 @@ class Picture:
         last = self.iteration.number if self.iteration else 0
         found = self._db.execute(AFTER, (last,)).fetchone()
         if found is not None:
-            self.iteration = Iteration(found[0], found[1], msgspec.json.decode(found[2]))
+            record = msgspec.json.decode(found[2])
+            self.iteration = Iteration(found[0], found[1], record, before=self.iteration)

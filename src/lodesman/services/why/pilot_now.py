@@ -5,13 +5,13 @@ Looked up by a command on the writer's thread that changes nothing, with the req
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from lodesman.matching import ResourceRequest
 from lodesman.matching.matcher import Chances
 from lodesman.services.live import Live
-from lodesman.services.sessions import UNLIMITED, Ask, Free, PilotSession
+from lodesman.services.sessions import Ask, Free, PilotSession
 from lodesman.store.journal import Transaction
 
 
@@ -57,7 +57,7 @@ class LookAtPilot:
     def apply(self, tx: Transaction) -> PilotNow:
         """Reads memory only."""
         ticket = self.live.ticket_of(self.session.id)
-        whole, asked = whole_of(self.session), self.session.asked
+        whole, asked = self.session.whole(tx.now), self.session.asked
         if ticket is not None:
             request, free_by = ticket.request, FreeBy.WAITING
         else:
@@ -76,20 +76,16 @@ class LookAtPilot:
         )
 
 
-def whole_of(session: PilotSession) -> Free:
-    """All that a pilot offers while nothing runs in it."""
-    offer = session.offer
-    return Free(offer["cores"], offer["memory_mb"], offer["norm_cpu_seconds"])
-
-
 def reckon(whole: Free, asked: Ask | None, used: list[tuple[int, int]]) -> Free:
     """What a pilot has free that does not wait for jobs, as it reckons itself (`pilot.life.room`).
 
-    Its own last word counts while nothing runs; what is left of its life is known from there only.
+    Its own last word counts while nothing runs; what is left of its life is less than it said then.
     """
-    if asked is not None and not used:
-        return asked.free
+    left = whole.norm_cpu_seconds
+    if asked is not None:
+        left = min(left, asked.free.norm_cpu_seconds)
+        if not used:
+            return replace(asked.free, norm_cpu_seconds=left)
     cores = whole.cores - sum(n for n, _ in used)
-    memory_mb = whole.memory_mb - sum(mb or whole.memory_mb * n // whole.cores for n, mb in used)
-    left = UNLIMITED if asked is None else asked.free.norm_cpu_seconds
+    memory_mb = whole.memory_mb - sum(mb or whole.memory_mb * n // max(1, whole.cores) for n, mb in used)
     return Free(max(0, cores), max(0, memory_mb), left)

@@ -26,6 +26,7 @@ class PilotVerdict(StrEnum):
 
     ENDED = "ended"
     DRAINING = "draining"
+    SHUT_OUT = "shut out"
     NOT_ASKED = "has not asked"
     FULL = "full"
     WOULD_GET = "would get a job now"
@@ -37,6 +38,7 @@ class PilotVerdict(StrEnum):
 WHO: Final = {
     PilotVerdict.ENDED: "nobody: it has ended",
     PilotVerdict.DRAINING: "nobody: a pilot drain is not taken back",
+    PilotVerdict.SHUT_OUT: "who configures the site",
     PilotVerdict.NOT_ASKED: "the pilot, which asks by itself",
     PilotVerdict.FULL: "time, as its jobs end",
     PilotVerdict.WOULD_GET: "nobody need do anything",
@@ -92,6 +94,8 @@ def judge_pilot(facts: PilotFacts, now: PilotNow | None) -> PilotVerdict:
         return PilotVerdict.ENDED
     if facts.row.drain:
         return PilotVerdict.DRAINING
+    if now.whole.cores < 1:
+        return PilotVerdict.SHUT_OUT
     if not now.joined or (now.asked is None and now.waits_since is None and not facts.running):
         return PilotVerdict.NOT_ASKED
     if now.request.cores < 1:

@@ -10,13 +10,14 @@ from typing import Any, Final
 import apsw
 
 from lodesman.matching import QueueOffer
-from lodesman.resources import AccessDenied, NodePath, QueueId, access_refusal, params_of
+from lodesman.resources import AccessDenied, NodePath, QueueId, access_refusal, effective_params
 from lodesman.services.policy import Policy
 from lodesman.services.survey import SENDABLE, Survey
 from lodesman.services.why.picture import Picture
 from lodesman.services.why.queue_gate import Gate
 from lodesman.services.why.queue_verdict import Demand, QueueFacts, QueueReason, demands, judge_queue
 from lodesman.services.why.step import since
+from lodesman.submission import BY_HAND
 
 LOOKED_AT: Final = 10_000
 LATELY: Final = 5
@@ -51,8 +52,8 @@ class QueueCase:
 
     @property
     def decided(self) -> Mapping[str, Any] | None:
-        """What the last iteration allowed the queue: `wanted`, `room` and the clamps that bit."""
-        iteration = self.picture.iteration
+        """What the last iteration allowed the queue: `wanted`, `room` and the clamps that bit. None if that was long ago."""
+        iteration = self.picture.decision(self.now)
         return None if iteration is None else iteration.room(self.place)
 
     @property
@@ -69,16 +70,24 @@ class QueueCase:
         return None if self.decided is None else int(self.decided["room"])
 
     @property
+    def by_hand(self) -> bool:
+        """Whether pilots there are started by somebody else."""
+        return self.offer is not None and self.offer.backend == BY_HAND
+
+    @property
     def reason(self) -> QueueReason:
         """The judgement."""
+        decision = self.picture.decision(self.now)
         return judge_queue(
             QueueFacts(
                 configured=self.configured,
                 offer=self.offer,
-                backend_missing=bool(self.gate and self.gate.candidate.closed),
+                backend_missing=bool(self.gate and self.gate.candidate.closed) and not self.by_hand,
+                by_hand=self.by_hand,
                 fitting=len(self.survey.fitting) if self.survey else 0,
                 demand=self.demand,
                 room=self.room,
+                sends=decision is None or decision.sends,
             )
         )
 
@@ -101,10 +110,11 @@ def look_at_queue(
     survey = demand = None
     if offer is not None:
         survey = picture.survey(replace(offer.request, submit_pools=served), SENDABLE)
-        demand = None if picture.iteration is None else demands(picture.iteration, survey.fitting)
+        iteration = picture.decision(now)
+        demand = None if iteration is None else demands(iteration, survey.fitting)
     configured = policy.config.tree.has_queue(*place)
     params = (
-        params_of(policy.config.tree, NodePath(*place), vo=vo, types=policy.config.types)
+        effective_params(policy.config.tree, NodePath(*place), vo=vo, types=policy.config.types)
         if configured
         else {}
     )

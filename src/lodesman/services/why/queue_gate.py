@@ -57,7 +57,7 @@ class Gate:
                 "age_seconds": age_s(self.candidate.load_waiting, now=self.at),
             },
             "own": {
-                "waiting": own.waiting, "running": own.running, "held": own.held, "since_load": own.since_load,
+                "waiting": own.waiting, "running": own.running, "since_load": own.since_load,
             },
             "submission_pools": [
                 {"name": one.name, "threads": one.max, "busy": one.running, "queued": one.queued, "full": one.is_full}
@@ -93,7 +93,7 @@ class Gates:
             pools=options.submission_pools,
             own={queue_id: own},
             now=now,
-        ).one(vo, offer)
+        ).one(vo, offer, director.vos)
         breaker = settle(director.breakers.get(queue_id, Breaker()), now=now)
         bucket = director.buckets.get(queue_id.ce_id) or full(options.rate, now=now)
         tokens = whole_tokens(refill(bucket, now=now, rules=options.rate))

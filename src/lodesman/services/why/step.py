@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from lodesman.services.sessions import UNLIMITED, Free
+from lodesman.matching.offers import UNLIMITED
+from lodesman.services.sessions import Free
 
 MINUTE: Final = 60.0
 HOUR: Final = 3_600.0
@@ -38,3 +39,8 @@ def amount(free: Free) -> str:
 def counted(n: int, noun: str) -> str:
     """`1 job`, `3 jobs`."""
     return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
+def not_lately(age: float | None) -> str:
+    """Since when somebody has done nothing: `yet`, or `for 3.4 h`."""
+    return "yet" if age is None else f"for {span(age)}"

@@ -1,7 +1,8 @@
 """never, not now or now: one judgement for a job and for its task queue. Pure.
 
 never: as things are configured no queue can run it. now: a queue that can, and a live pilot there or room for a new
-one, exist, with no reason against any of them. not now: everything between. What is unknown opens nothing.
+one, exist, with no reason against any of them. not now: everything between; a pilot that is busy may be so for days.
+What is unknown opens nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ class MainReason(StrEnum):
 
     IMPOSSIBLE = "impossible"
     NOT_DECIDED = "director-has-not-decided"
+    DIRECTOR_OFF = "director-sends-none"
+    NO_SUBMISSION_POOL = "no-submission-pool"
     NO_ROOM = "no-room-for-pilots"
     PILOT_EXPECTED = "pilot-expected"
     PILOT_COMING = "pilot-on-its-way"
@@ -31,32 +34,40 @@ class MainReason(StrEnum):
 VERDICTS: Final = {
     MainReason.IMPOSSIBLE: NEVER,
     MainReason.NOT_DECIDED: NOT_NOW,
+    MainReason.DIRECTOR_OFF: NOT_NOW,
+    MainReason.NO_SUBMISSION_POOL: NOT_NOW,
     MainReason.NO_ROOM: NOT_NOW,
     MainReason.HELD: NOT_NOW,
     MainReason.PILOT_EXPECTED: NOW,
     MainReason.PILOT_COMING: NOW,
-    MainReason.PILOTS_BUSY: NOW,
+    MainReason.PILOTS_BUSY: NOT_NOW,
     MainReason.NEXT: NOW,
 }
 WHO: Final = {
     MainReason.IMPOSSIBLE: "you, by changing the job; or who configures the sites",
     MainReason.NOT_DECIDED: "the server, at its next iteration",
+    MainReason.DIRECTOR_OFF: "who configures the director: pilotsPerIteration; or time, if targetRunningJobs jobs run",
+    MainReason.NO_SUBMISSION_POOL: "time, as submissions end; or who configures the submission pools",
     MainReason.NO_ROOM: "time, as pilots there start or end; or who configures the sites",
     MainReason.HELD: "you or whoever may control the job: lode release",
     MainReason.PILOT_EXPECTED: "nobody need do anything",
     MainReason.PILOT_COMING: "nobody need do anything",
-    MainReason.PILOTS_BUSY: "nobody need do anything",
+    MainReason.PILOTS_BUSY: "time, as the jobs of running pilots end",
     MainReason.NEXT: "nobody need do anything",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What the judgement needs. `eligible` and `open` are masks of queues; `open` is None if nobody knows."""
+    """What the judgement needs. `eligible` and `open` are masks of queues; `open` is None if nobody knows. `refused`: no
+    submission pool takes pilots for these jobs; `sends`: the director sends pilots at all.
+    """
 
     eligible: int
     open: int | None
     usable: Usable
+    refused: bool = False
+    sends: bool = True
 
 
 def judge(facts: Facts) -> MainReason:
@@ -66,10 +77,15 @@ def judge(facts: Facts) -> MainReason:
         return MainReason.IMPOSSIBLE
     if usable.idle:
         return MainReason.NEXT
-    if usable.busy:
-        return MainReason.PILOTS_BUSY
     if usable.coming:
         return MainReason.PILOT_COMING
+    may_be_sent = facts.sends and not facts.refused
+    if may_be_sent and facts.open is not None and facts.eligible & facts.open:
+        return MainReason.PILOT_EXPECTED
+    if usable.busy:
+        return MainReason.PILOTS_BUSY
     if facts.open is None:
         return MainReason.NOT_DECIDED
-    return MainReason.PILOT_EXPECTED if facts.eligible & facts.open else MainReason.NO_ROOM
+    if not facts.sends:
+        return MainReason.DIRECTOR_OFF
+    return MainReason.NO_SUBMISSION_POOL if facts.refused else MainReason.NO_ROOM

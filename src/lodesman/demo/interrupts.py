@@ -1,0 +1,65 @@
+"""Ctrl-C, SIGTERM and SIGHUP as one KeyboardInterrupt, at a moment when nothing is lost by it."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any, Self
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupts:
+    """Raises KeyboardInterrupt once, for the first signal that comes.
+
+    A context manager: at its end signals are as before, or ignored if one came, for then the program ends. A hangup
+    that the caller ignores (nohup) stays ignored.
+    """
+
+    def __init__(self) -> None:
+        self._before: dict[int, Any] = {}
+        self._held = False
+        self._came = False
+        self._over = False
+
+    def __enter__(self) -> Self:
+        for number in SIGNALS:
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._take)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, before in self._before.items():
+            signal.signal(number, signal.SIG_IGN if self._came else before)
+
+    @property
+    def came(self) -> bool:
+        """Whether anybody asked for the end."""
+        return self._came
+
+    def ignore(self) -> None:
+        """From now on nothing is raised: what is under way is the end."""
+        self._over = True
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """What comes meanwhile is raised afterwards: nothing inside is left half done."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+        if self._came:
+            self._raise()
+
+    def _take(self, _number: int, _frame: FrameType | None) -> None:
+        self._came = True
+        if not self._held:
+            self._raise()
+
+    def _raise(self) -> None:
+        if not self._over:
+            self._over = True
+            raise KeyboardInterrupt

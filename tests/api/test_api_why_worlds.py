@@ -1,0 +1,277 @@
+"""The verdicts of `lode why` held against what happens then, over random worlds.
+
+now: somebody is given the job, a free pilot or one that the director sends next. never: nobody that lives or may be sent.
+not now: no pilot that is free.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import asdict
+from urllib.parse import urlencode
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from lodesman.batch import QueueLoad
+from lodesman.resources import load_resources
+from lodesman.services.pilots import hash_token
+from lodesman.services.policy import Policy
+from lodesman.services.submit_pools.pool_keeper import PoolKeeper
+from lodesman.services.why.main_reasons import MainReasons
+
+EVERYTHING = {"cores": 64, "memory_mb": 10**6, "norm_cpu_seconds": 10**8}
+TICKS = 40
+
+queues = st.fixed_dictionaries(
+    {},
+    optional={
+        "Backend": st.sampled_from(["local", "local", "moon", "by-hand"]),
+        "MaxTotalJobs": st.sampled_from([0, 10, 10]),
+        "MaxWaitingJobs": st.sampled_from([0, 10, 10]),
+        "CPUTime": st.sampled_from([1_000, 100_000]),
+        "Memory": st.sampled_from([2_000, 8_000]),
+        "NumberOfProcessors": st.sampled_from([1, 4]),
+        "Platform": st.sampled_from(["el8", "el9"]),
+        "Tag": st.just(["SSD"]),
+        "Software": st.sampled_from([["root"], ["fluka"]]),
+    },
+)
+jobs = st.fixed_dictionaries(
+    {"CPUTime": st.sampled_from([1, 1_001])},
+    optional={
+        "Memory": st.sampled_from([2_000, 2_001]),
+        "NumberOfProcessors": st.sampled_from([1, 2]),
+        "Platform": st.sampled_from(["el8", "el9"]),
+        "Site": st.sampled_from(["S0", "S1"]),
+        "Tag": st.just("SSD"),
+        "Requirements": st.sampled_from([{"Software": "root"}, {"Nonsense": "x"}]),
+    },
+)
+worlds = st.fixed_dictionaries(
+    {
+        "queues": st.lists(queues, min_size=2, max_size=4),
+        # Pilots by queue: free, busy or on its way.
+        "pilots": st.lists(
+            st.tuples(st.integers(0, 3), st.sampled_from(["free", "busy", "coming"])), max_size=3
+        ),
+        "full": st.booleans(),
+        "decided": st.booleans(),
+        "job": jobs,
+    }
+)
+
+
+class Load:
+    """A batch system that is as full as the example says, asked just now."""
+
+    def __init__(self, house):
+        self.house, self.full = house, False
+
+    def load(self, _queue):
+        number = 1_000 if self.full else 0
+        return QueueLoad(waiting=number, running=number, observed_at=self.house.now)
+
+
+class World:
+    """An example made real in a house: its queues, pilots and director."""
+
+    def __init__(self, house, example):
+        self.house, self.example = house, example
+        house.now += 400.0  # what the director decided in other examples is long ago
+        text = "\n".join(self._site(number, one) for number, one in enumerate(example["queues"]))
+        self.policies(load_resources([("s.toml", '[job_description]\nSoftware = "list"\n' + text)]))
+        self.offers = house.side.policy.world("lab").offers
+        self.backend = Load(house)
+        self.director = house.director(self.backend)
+        self.placed = {}
+        self.director.launch = self._launch
+        self.free, self.busy, self.coming = [], [], []
+        for number, kind in example["pilots"]:
+            if number < len(self.offers):
+                self._pilot(self.offers[number], kind)
+
+    def policies(self, config):
+        """As each process has its own, told by its own means where pilots live; and the pass that follows."""
+        house = self.house
+        house.core.policy = Policy(config, inhabited=house.core.inhabited)
+        house.side.policy = Policy(config, inhabited=lambda: house.side.look().pilots.places)
+        keeper = PoolKeeper(house.side.db, self._post, refresh_seconds=900.0, grace_seconds=900.0)
+        keeper.tick(house.side.policy, house.now)
+
+    def _post(self, name, body):
+        answer = self.house.call("POST", f"/v1/service/{name}", body, token="service")
+        assert answer.status == 200, answer.body
+        return answer.json
+
+    def _site(self, number, parameters):
+        lines = [
+            f"{name} = {str(value) if isinstance(value, int | list) else repr(value)}"
+            for name, value in parameters.items()
+        ]
+        return "\n".join([f'[site.S{number}]\nVO = ["lab"]\n[site.S{number}.ce.c.queue.q]', *lines])
+
+    def _launch(self, decision, _offers):
+        for one in decision.placement.placements:
+            self.placed.setdefault(one.tq_id, tuple(one.queue_id))
+
+    def _pilot(self, offer, kind):
+        if kind == "coming":
+            if offer.queue not in self.shut():
+                self.coming.append(self.send(offer))
+            return
+        token = self.join(self.send(offer))
+        if kind == "free":
+            self.free.append(token)
+            return
+        filler = self.house.submit(
+            {"CPUTime": 1, "Site": offer.queue.site, "Tag": list(offer.request.tags)}, token="bob"
+        )
+        if filler.status == 200 and self.house.claim(token, 1, resource=EVERYTHING):
+            self.busy.append(token)
+        else:
+            self.free.append(token)
+
+    def shut(self):
+        """The queues of which `lode why QUEUE` says that no pilot is ever sent there."""
+        reasons = {offer.queue: self.queue(offer.queue)["main_reason"] for offer in self.offers}
+        return {queue for queue, reason in reasons.items() if reason in ("no-backend", "capped-at-zero")}
+
+    def queue(self, place):
+        asked = urlencode({"site": place.site, "ce": place.ce, "queue": place.queue})
+        return self.house.get(f"/v1/queues/why?{asked}")
+
+    def send(self, offer):
+        """A pilot as the director stores it; returns its join token."""
+        self.house.pilots += 1
+        stamp = f"stamp{self.house.pilots}"
+        row = {
+            "stamp": stamp, "vo": "lab", "site": offer.queue.site, "ce": offer.queue.ce, "queue": offer.queue.queue,
+            "request": asdict(offer.request),
+            "join_hash": base64.b64encode(hash_token(f"join-{stamp}")).decode(),
+        }  # fmt: skip
+        assert self.house.call("POST", "/v1/service/pilots", [row], token="service").status == 200
+        self.house.call("POST", "/v1/service/submitted", {stamp: [f"native-{stamp}", ""]}, token="service")
+        return f"join-{stamp}"
+
+    def join(self, token):
+        body = {"join_token": token, "nonce": "n", "node": {"cores": 64, "memory_mb": 10**6}}
+        answer = self.house.call("POST", "/v1/pilots/join", body)
+        assert answer.status == 200, answer.body
+        return answer.json["token"]
+
+    def decide(self, full):
+        self.backend.full = full
+        self.house.now += 1.0
+        self.director.tick(self.house.now)
+
+    def gets(self, token, job):
+        """Whether the pilot is given the job, be it after others."""
+        while given := [one["id"] for one in self.house.claim(token, 10, resource=EVERYTHING)]:
+            if job in given:
+                return True
+        return False
+
+    def clean(self):
+        self.house.control("kill", 1, 10**6, token="admin")
+        for session in list(self.house.core.sessions):
+            self.house.call(
+                "POST",
+                "/v1/service/ended",
+                {"pilot": session, "state": "Done", "reason": ""},
+                token="service",
+            )
+        rows = self.house.side.db.execute("SELECT id FROM pilot WHERE ended_at IS NULL")
+        for (number,) in list(rows):
+            self.house.call(
+                "POST",
+                "/v1/service/ended",
+                {"pilot": number, "state": "Aborted", "reason": ""},
+                token="service",
+            )
+
+
+def happens(world, job, tq_id):
+    """Whether somebody is given the job: who is free, who comes, or who the director sends."""
+    if any(world.gets(token, job) for token in world.free):
+        return True
+    if any(world.gets(world.join(token), job) for token in world.coming):
+        return True
+    for _ in range(TICKS):
+        if tq_id in world.placed:
+            offer = next(one for one in world.offers if tuple(one.queue) == world.placed[tq_id])
+            return world.gets(world.join(world.send(offer)), job)
+        world.decide(world.example["full"])
+    return False
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(example=worlds)
+def test_a_verdict_comes_true(house, example):
+    world = World(house, example)
+    try:
+        held_against_what_happens(world)
+    finally:
+        world.clean()
+
+
+def held_against_what_happens(world):
+    house, example = world.house, world.example
+    wanted = {**example["job"], "Project": f"of {house.now:.0f}"}  # a task queue of its own
+    dry = house.submit(wanted, dry_run=True)
+    if dry.status != 200 and dry.code != "impossible":
+        return  # a site that is not there
+    job = house.submit(wanted, hold_if_impossible=True).json["first"]
+    if example["decided"]:
+        world.decide(example["full"])
+    told = house.get(f"/v1/jobs/{job}/why")
+    tq_id = told["task_queue"]["id"]
+    inhabited = house.core.inhabited()
+    never = {offer.queue for offer in world.offers if world.queue(offer.queue)["verdict"] == "never"}
+    alive = {
+        offer.queue for offer in world.offers if offer.queue not in never or tuple(offer.queue) in inhabited
+    }
+    assert (told["verdict"] == "never") == (dry.status != 200)
+    assert told["queues"]["eligible"] <= len(alive)
+    if told["verdict"] != "never":
+        judged = MainReasons(house.side.db, house.side.picture).look(house.side.policy, house.now)
+        assert judged[tq_id][0] == told["main_reason"]
+    if told["verdict"] == "now":
+        assert happens(world, job, tq_id)
+    elif told["verdict"] == "not now":
+        assert not any(world.gets(token, job) for token in world.free)
+        eligible = [offer for offer in world.offers if reaches(house, job, offer)]
+        assert len(eligible) == told["queues"]["eligible"] > 0
+        assert world.gets(world.join(world.send(eligible[0])), job)
+    else:
+        assert not happens(world, job, tq_id)
+        assert not any(world.gets(world.join(world.send(offer)), job) for offer in world.offers)
+
+
+def reaches(house, job, offer):
+    """Whether `lode why JOB --queue` says that the queue could run it; the reasons are told if it cannot."""
+    queue = house.get(f"/v1/jobs/{job}/why?{urlencode({'queue': '/'.join(offer.queue)})}")["queue"]
+    assert queue["eligible"] == (not queue["reasons"]) == (not queue["ruled_out_by"])
+    return queue["eligible"]
+
+
+@pytest.mark.parametrize("name", ["MaxTotalJobs", "MaxWaitingJobs", "Backend"])
+def test_a_queue_to_which_no_pilot_is_ever_sent_runs_nothing_unless_one_lives_there(house, name):
+    value = "moon" if name == "Backend" else 0
+    world = World(house, {"queues": [{name: value}], "pilots": []})
+    refused = house.submit({})
+    assert refused.code == "impossible"
+    assert f"{name} rules out 1 of 1" in refused.json["error"]["message"]
+    assert "by who configures the sites" in refused.json["error"]["message"]
+    house.submit({}, hold_if_impossible=True)
+    told = house.get("/v1/jobs/1/why")
+    assert (told["verdict"], told["queues"]["ruled_out_by"]) == ("never", [{"criterion": name, "queues": 1}])
+    assert world.queue(world.offers[0].queue)["verdict"] == "never"
+    pilot = world.join(world.send(world.offers[0]))
+    told = house.get("/v1/jobs/1/why")
+    assert (told["verdict"], told["main_reason"]) == ("not now", "held")
+    assert told["who"].startswith("nobody need do anything")
+    assert house.submitted({"CPUTime": 2}) == 2
+    assert house.get("/v1/jobs/2/why")["main_reason"] == "next"
+    assert world.gets(pilot, 2)

@@ -1,0 +1,86 @@
+"""The director's records: the newest are kept, by number and by size."""
+
+from __future__ import annotations
+
+import apsw
+import msgspec
+import pytest
+
+from lodesman.services import director_log
+from lodesman.services.director_log import StoreIteration
+from lodesman.services.director_view import iteration_for
+from lodesman.store.migrate import load_scripts
+
+
+def store(house, size, number=0):
+    plan = msgspec.json.encode({"number": number, "text": "x" * size}).decode()
+    return house.do(StoreIteration(plan))
+
+
+def kept(house):
+    return [row[0] for row in house.reader.execute("SELECT id FROM director_iteration ORDER BY id")]
+
+
+def test_the_newest_are_kept_by_number(house, monkeypatch):
+    monkeypatch.setattr(director_log, "KEEP_ITERATIONS", 5)
+    for number in range(12):
+        store(house, 10, number)
+        assert len(kept(house)) == min(number + 1, 5)
+    assert kept(house) == [8, 9, 10, 11, 12]
+    at, plan = iteration_for(house.reader, "")
+    assert (at, msgspec.json.decode(plan)["number"]) == (1_000.0, 11)
+
+
+def test_the_newest_are_kept_by_size(house, monkeypatch):
+    monkeypatch.setattr(director_log, "KEEP_BYTES", 10_000)
+    for number in range(12):
+        store(house, 2_000, number)
+    assert kept(house) == [9, 10, 11, 12]
+
+
+def test_the_newest_few_are_kept_however_large(house, monkeypatch):
+    monkeypatch.setattr(director_log, "KEEP_BYTES", 100)
+    for number in range(6):
+        store(house, 1_000, number)
+    assert kept(house) == [4, 5, 6]
+
+
+def test_room_comes_back_when_they_are_small_again(house, monkeypatch):
+    monkeypatch.setattr(director_log, "KEEP_BYTES", 5_000)
+    for size in (4_000, 4_000, 10, 10, 10, 10):
+        store(house, size)
+    assert kept(house) == [2, 3, 4, 5, 6]
+
+
+def test_all_that_is_kept_is_a_few_tens_of_megabytes(house):
+    assert director_log.KEEP_BYTES <= 64 << 20
+    for number in range(12):
+        store(house, 8 << 20, number)
+    (stored,) = house.reader.execute("SELECT sum(bytes) FROM director_iteration").fetchone()
+    assert stored <= director_log.KEEP_BYTES
+    assert len(kept(house)) == 7
+
+
+def test_sizes_are_read_without_the_texts(house):
+    """In front of the text on its page: reading 200 sizes does not mean reading 64 MB."""
+    columns = [row[1] for row in house.reader.execute("PRAGMA table_info(director_iteration)")]
+    assert columns.index("bytes") < columns.index("plan")
+
+
+@pytest.mark.parametrize("stored", [0, 3, 50])
+def test_records_of_before_are_taken_over_newest_first(stored):
+    db = apsw.Connection(":memory:")
+    scripts = load_scripts()
+    for number, _, text in scripts:
+        if number < 6:
+            db.execute(text)
+    for number in range(stored):
+        db.execute(
+            "INSERT INTO director_iteration (at, plan) VALUES (?, ?)", (float(number), f'{{"é": {number}}}')
+        )
+    for number, _, text in scripts:
+        if number == 6:
+            db.execute(text)
+    rows = list(db.execute("SELECT id, at, bytes, plan FROM director_iteration ORDER BY id"))
+    assert [row[0] for row in rows] == list(range(max(1, stored - 9), stored + 1))
+    assert all(row[2] == len(row[3].encode()) for row in rows)

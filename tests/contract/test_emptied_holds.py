@@ -1,0 +1,94 @@
+"""A held task queue that was empty when a pass looked at it: whoever joins it before the pass's word comes stays Held."""
+
+from __future__ import annotations
+
+import apsw
+import pytest
+
+from lodesman.resources import load_resources
+from lodesman.services.policy import Policy
+from lodesman.services.submit_pools.refresh import Judgement, JudgeQueues
+from lodesman.store.journal import Transaction
+
+SLOW = Policy(load_resources([("sites.toml", "[site.S1.ce.ce.queue.q]\nCPUTime = 10\n")]))
+FAST = Policy(load_resources([("sites.toml", "[site.S1.ce.ce.queue.q]\nCPUTime = 1000\n")]))
+
+
+@pytest.fixture
+def emptied(house):
+    """A held task queue whose jobs were killed: its number."""
+    first = house.submit(2).first
+    house.refresh(SLOW)
+    assert house.counts() == {"Held": 2}
+    house.control("kill", first, first + 1)
+    assert list(house.live.held) == [1]
+    return 1
+
+
+def word(house, tq_id, reason=""):
+    """What a pass says of the picture that it took when the task queue was empty."""
+    return JudgeQueues(house.live, Judgement(number=house.live.last_pass.id, release=[(tq_id, reason)]))
+
+
+def holds(house):
+    return [row[0] for row in house.reader.execute("SELECT tq_id FROM task_queue_hold")]
+
+
+def test_an_empty_task_queue_is_released(house, emptied):
+    assert house.do(word(house, emptied)) == {"held": 0, "released": 0}
+    assert (house.live.held, holds(house)) == ({}, [])
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_who_joined_between_picture_and_word_stays_held(house, emptied, rows):
+    job = house.submit(3, rows=rows).first
+    assert house.do(word(house, emptied)) == {"held": 0, "released": 0}
+    assert house.counts() == {"Killed": 2, "Held": 3}
+    assert house.job(job)["held_by"] == "impossible"
+    assert "CPUTime" in house.job(job)["reason"]
+    assert (list(house.live.held), holds(house)) == ([emptied], [emptied])
+    assert house.claim(house.pilot()) == []
+    assert set(house.reconcile().values()) == {0}
+
+
+def test_the_next_pass_judges_who_joined(house, emptied):
+    house.submit(3)
+    house.do(word(house, emptied))
+    house.refresh(SLOW)
+    assert house.counts()["Held"] == 3
+    house.refresh(FAST)
+    assert house.counts()["Waiting"] == 3
+    assert len(house.claim(house.pilot(), 9)) == 3
+
+
+def test_a_job_that_comes_back_between_picture_and_word_stays_held_too(house, emptied):
+    house.control("reschedule", 1)
+    house.do(word(house, emptied))
+    assert house.state(1) == "Held"
+
+
+def test_a_queue_that_can_run_it_releases_whoever_waits(house, emptied):
+    house.submit(3)
+    assert house.do(word(house, emptied, "S1/ce/q can run it now")) == {"held": 0, "released": 3}
+    assert house.counts() == {"Killed": 2, "Waiting": 3}
+
+
+def test_one_that_is_not_held_is_left_alone(house):
+    house.submit()
+    for reason in ("", "S1/ce/q can run it now"):
+        assert house.do(word(house, 1, reason)) == {"held": 0, "released": 0}
+    assert (house.counts(), holds(house)) == ({"Waiting": 1}, [])
+
+
+def test_a_release_of_a_batch_that_failed_is_none(house, emptied):
+    tx = Transaction(house.writer, house.clock)
+    reason = house.live.held[emptied]
+    house.writer.execute("BEGIN IMMEDIATE")
+    word(house, emptied).apply(tx)
+    with pytest.raises(apsw.Error):
+        tx.write("SELECT nothing")
+    house.writer.execute("ROLLBACK")
+    tx.roll_back_memory()
+    assert house.live.held == {emptied: reason}
+    job = house.submit().first
+    assert house.state(job) == "Held"

@@ -1,0 +1,49 @@
+"""Task queues that are forgotten in the index while they are empty: what claims took from them is not forgotten."""
+
+from lodesman.services.reconciler import all_doubts
+from lodesman.services.upkeep import Doubts, ForgetIdleQueues, Reconcile
+
+LONG = 100_000.0
+
+
+def write_claims(house):
+    """Any command that writes down what follows from claims."""
+    house.do(Reconcile(house.live, Doubts()))
+
+
+def test_a_queue_that_claims_emptied_counts_nothing_when_it_is_forgotten(house):
+    house.submit(3)
+    pilot = house.pilot()
+    assert len(house.claim(pilot, 3)) == 3
+    house.clock += LONG
+    house.do(ForgetIdleQueues(house.live))
+    assert not house.live.matcher.index.has(1)
+    write_claims(house)
+    found = all_doubts(house.reader)
+    assert (found.jobs, found.queues) == ([], [])
+    house.restart()
+    assert house.live.matcher.index.has(1) is False
+    assert house.counts() == {"Matched": 3}
+
+
+def test_a_job_that_comes_back_to_a_forgotten_queue_is_the_only_one_there(house):
+    house.submit(3)
+    pilot = house.pilot()
+    first, *_ = house.claim(pilot, 3)
+    house.clock += LONG
+    house.do(ForgetIdleQueues(house.live))
+    write_claims(house)
+    house.report(pilot, first, "Released", cause="pilot-shutdown")
+    assert house.live.matcher.index.waiting(1) == 1
+    house.restart()
+    assert house.live.matcher.index.waiting(1) == 1
+    assert [one.job_id for one in house.claim(house.pilot(), 9)] == [first.job_id]
+    assert set(house.reconcile().values()) == {0}
+
+
+def test_a_queue_that_is_not_empty_stays(house):
+    house.submit(3)
+    house.claim(house.pilot(), 2)
+    house.clock += LONG
+    house.do(ForgetIdleQueues(house.live))
+    assert house.live.matcher.index.waiting(1) == 1

@@ -1,0 +1,85 @@
+"""A pilot that hangs, with the real local backend and a real database: it is gone after its lease ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from lodesman.batch import LocalBackend, NativeState, PilotCopy, PilotSpec
+from lodesman.batch.keeper import process_table
+from lodesman.resources import load_resources
+from lodesman.services.census import Census
+from lodesman.services.lost_pilots import AGAIN_SECONDS
+from lodesman.services.pilots import EndPilot, Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
+from lodesman.services.policy import Policy
+from lodesman.store.pilots import PilotState
+
+PLACE = ("S", "c", "q")
+PATIENCE = 60.0
+# A pilot with a payload that would run for long; it says where it is when all is there.
+PILOT = """
+import os, subprocess, sys, time
+payload = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+open("pids", "w").write(f"{os.getpid()} {payload.pid}")
+os.rename("pids", "there")
+time.sleep(600)
+"""
+
+
+def wait_until(happened, what):
+    deadline = time.monotonic() + PATIENCE
+    while not (found := happened()):
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        threading.Event().wait(0.01)
+    return found
+
+
+@pytest.fixture
+def backend(tmp_path):
+    found = LocalBackend(tmp_path / "pilots", {PLACE: 1}, grace_seconds=0.3, cgroups=False)
+    yield found
+    found.stop_all(grace_seconds=0.1)
+
+
+@pytest.fixture
+def census(house, backend):
+    resources = load_resources([("sites.toml", '[site.S.ce.c.queue.q]\nBackend = "local"\n')])
+    return Census(
+        house.reader, {"local": backend}, policy=Policy(resources), post=lambda *_: None, told=lambda *_: None
+    )
+
+
+@pytest.fixture
+def pilot(house, backend, tmp_path):
+    """A pilot that joined and runs a payload: its number, and the processes."""
+    stamp = f"hangs-{os.urandom(4).hex()}"
+    (number,) = house.do(PreparePilots(house.live, [NewPilot(
+        stamp=stamp, vo="vo", site="S", ce="c", queue="q", request={}, join_hash=hash_token("join"),
+    )]))  # fmt: skip
+    spec = PilotSpec(queue=PLACE, command=(sys.executable, "-I", "-S", "-c", PILOT))
+    accepted = backend.submit(spec, [PilotCopy(stamp=stamp, pilot_file=b"{}")]).accepted
+    house.do(PilotSubmitted(house.live, {stamp: (accepted[stamp], "")}))
+    house.do(Join(house.live, "join", "nonce", {}))
+    there = Path(tmp_path / "pilots" / stamp / "work" / "there")
+    wait_until(there.exists, "the pilot")
+    pids = [int(pid) for pid in there.read_text().split()]
+    return number, stamp, pids
+
+
+def test_a_pilot_that_hangs_is_gone_after_its_lease_ended(house, backend, census, pilot):
+    number, stamp, pids = pilot
+    os.kill(pids[0], signal.SIGSTOP)
+    census.tick(house.clock)
+    assert backend.status([stamp])[stamp].state is NativeState.RUNNING
+    house.do(EndPilot(house.live, number, PilotState.LOST, "its lease ended", "lease-expired"))
+    census.tick(house.clock + 10)
+    wait_until(lambda: not set(pids) & set(process_table()), "the end of pilot and payload")
+    wait_until(lambda: backend.status([stamp])[stamp].state is NativeState.ENDED, "the record of its end")
+    assert backend.load(PLACE).running == 0  # its slot is free
+    assert census._lost_pilots.tick(house.clock + 10 + AGAIN_SECONDS) == 0

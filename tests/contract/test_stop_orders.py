@@ -1,0 +1,224 @@
+"""Orders to stop a running payload: stored with the kill or reschedule, gone with the attempt, whoever restarts."""
+
+import apsw
+import pytest
+
+from lodesman.services.control import SUBMISSIONS, Control
+from lodesman.services.live import ORDERS
+from lodesman.services.pilots import EndPilot
+from lodesman.store.journal import Transaction
+from lodesman.store.migrate import load_scripts, migrate
+from lodesman.store.pilots import PilotState
+
+
+def running(house, **more):
+    """A job that runs: (pilot, what it claimed)."""
+    house.submit(**more)
+    pilot = house.pilot()
+    (claimed,) = house.claim(pilot)
+    house.report(pilot, claimed, "Running", cause="")
+    return pilot, claimed
+
+
+def plan(db, sql, row=()):
+    return " | ".join(step[3] for step in db.execute(f"EXPLAIN QUERY PLAN {sql}", row))
+
+
+# --- orders outlive the server ----------------------------------------------------------------------------
+
+
+def test_a_kill_reaches_the_pilot_after_a_restart(house):
+    pilot, claimed = running(house)
+    house.control("kill", 1, reason="wrong input")
+    house.restart()
+    assert house.live.kill_orders == {pilot: {(1, 1): "wrong input"}}
+    assert house.control("reschedule", 1).refused == 1
+    assert house.report(pilot, claimed, "Failed", cause="killed")["accepted"]
+    assert house.live.kill_orders == {pilot: {}}
+    assert house.control("reschedule", 1).changed == 1
+    house.restart()
+    assert house.live.kill_orders == {}
+    assert [(c.job_id, c.attempt) for c in house.claim(pilot)] == [(1, 2)]
+
+
+def test_a_reschedule_reaches_the_pilot_after_a_restart_and_is_carried_out(house):
+    pilot, claimed = running(house)
+    assert house.control("reschedule", 1, reason="new calibration").changed == 1
+    house.restart()
+    assert house.live.kill_orders == {pilot: {(1, 1): "rescheduled: new calibration"}}
+    house.report(pilot, claimed, "Failed", cause="killed")
+    assert (house.state(1), house.job(1)["reason"]) == ("Waiting", "rescheduled: new calibration")
+
+
+def test_an_order_without_a_reason_is_one_after_a_restart_too(house):
+    pilot, _ = running(house)
+    house.control("kill", 1, reason="")
+    house.restart()
+    assert house.live.kill_orders == {pilot: {(1, 1): "kill"}}
+
+
+def test_only_orders_for_live_attempts_are_loaded(house):
+    ended, claimed = running(house)
+    house.control("kill", 1)
+    house.report(ended, claimed, "Failed", cause="killed")
+    waiting, _ = running(house)
+    lost, _ = running(house)
+    house.control("kill", 3)
+    house.end_pilot(lost)
+    assert lost not in house.live.kill_orders
+    house.restart()
+    assert house.live.kill_orders == {}
+    assert house.state(2) == "Running"
+    house.control("kill", 2)
+    house.restart()
+    assert set(house.live.kill_orders) == {waiting}
+
+
+def test_orders_are_found_among_the_live_attempts_alone(house):
+    assert "attempt_live" in plan(house.reader, ORDERS)
+
+
+class Broken:
+    """A command of a batch that fails in the database after another."""
+
+    def __init__(self, command):
+        self.command = command
+
+    def apply(self, tx):
+        self.command.apply(tx)
+        raise apsw.IOError
+
+
+def rolled_back(house, command):
+    tx = Transaction(house.writer, house.clock)
+    house.writer.execute("BEGIN IMMEDIATE")
+    with pytest.raises(apsw.IOError):
+        Broken(command).apply(tx)
+    house.writer.execute("ROLLBACK")
+    tx.roll_back_memory()
+
+
+def test_an_order_of_a_batch_that_failed_is_none_and_one_that_stood_stands(house):
+    pilot, _ = running(house)
+    house.control("reschedule", 1, reason="again")
+    before = {pilot: {(1, 1): "rescheduled: again"}}
+    rolled_back(house, Control(house.live, "kill", ((1, 1),), "no", lambda *_: True))
+    assert house.live.kill_orders == before
+    rolled_back(house, EndPilot(house.live, pilot, PilotState.LOST, "gone"))
+    assert house.live.kill_orders == before
+    assert house.state(1) == "Running"
+
+
+# --- reschedule while it runs -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "cause"),
+    [("Failed", "killed"), ("Done", "ok"), ("Failed", "exit"), ("Released", "pilot-shutdown")],
+)
+def test_a_running_job_that_is_rescheduled_runs_again_however_its_attempt_ends(house, state, cause):
+    pilot, claimed = running(house, max_attempts=1)
+    assert house.control("reschedule", 1, reason="").changed == 1
+    assert house.state(1) == "Running"
+    house.report(pilot, claimed, state, cause=cause)
+    assert (house.state(1), house.job(1)["reason"]) == ("Waiting", "rescheduled")
+    assert [(c.job_id, c.attempt) for c in house.claim(pilot)] == [(1, 2)]
+    assert house.events(1) == ["Waiting", "Matched", "Running", "Rescheduled", "Waiting", "Matched"]
+
+
+def test_a_job_that_is_rescheduled_and_whose_pilot_is_lost_runs_again(house):
+    pilot, claimed = running(house, max_attempts=1)
+    house.control("reschedule", 1)
+    house.end_pilot(pilot, cause="lease-expired")
+    assert house.state(1) == "Waiting"
+    # The success of the attempt that was to be stopped is not what its owner wants.
+    assert house.report(pilot, claimed)["accepted"] is False
+    assert house.state(1) == "Waiting"
+
+
+def test_to_reschedule_twice_is_refused_with_a_clear_word(house):
+    running(house)
+    house.control("reschedule", 1)
+    out = house.control("reschedule", 1)
+    assert (out.changed, out.refused) == (0, 1)
+    assert "being stopped already" in out.examples[0]["reason"]
+    assert house.events(1).count("Rescheduled") == 1
+
+
+def test_the_last_word_counts(house):
+    pilot, claimed = running(house)
+    house.control("reschedule", 1, reason="again")
+    assert house.control("kill", 1, reason="no, not again").changed == 1
+    assert house.live.kill_orders[pilot] == {(1, 1): "no, not again"}
+    house.restart()
+    assert house.live.kill_orders[pilot] == {(1, 1): "no, not again"}
+    house.report(pilot, claimed, "Failed", cause="killed")
+    assert house.state(1) == "Killed"
+
+
+def test_a_job_that_was_only_claimed_is_rescheduled_too(house):
+    house.submit(2)
+    pilot = house.pilot()
+    first, second = house.claim(pilot, 2)
+    assert house.control("reschedule", 1, 2).changed == 2
+    house.report(pilot, first, "Failed", cause="killed")
+    house.report(pilot, second, "Failed", cause="killed")
+    assert house.counts() == {"Waiting": 2}
+
+
+# --- finding what a range means ---------------------------------------------------------------------------
+
+
+def test_submissions_of_a_range_are_found_without_reading_all_older_ones(house):
+    found = plan(house.reader, SUBMISSIONS, (5, 9))
+    assert "base>? AND base<?" in found
+    assert "SCAN submission" not in found
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "bases"),
+    [(1, 1, [1]), (3, 3, [1]), (4, 4, [4]), (2, 4, [1, 4]), (5, 8, [5]), (3, 5, [1, 4, 5]), (1, 99, [1, 4, 5]),
+     (9, 99, []), (0, 0, [])],
+)  # fmt: skip
+def test_a_range_finds_the_submissions_that_reach_into_it(house, first, last, bases):
+    for count in (3, 1, 4):
+        house.submit(count)
+    assert [row[1] for row in house.reader.execute(SUBMISSIONS, (first, last))] == bases
+
+
+def test_a_gap_that_forgetting_left_belongs_to_nobody(house):
+    for count in (3, 1, 4):
+        house.submit(count)
+    with house.writer:
+        house.writer.execute("DELETE FROM submission WHERE base = 4")
+    assert [row[1] for row in house.reader.execute(SUBMISSIONS, (4, 4))] == []
+    assert [row[1] for row in house.reader.execute(SUBMISSIONS, (2, 6))] == [1, 5]
+
+
+# --- databases from before --------------------------------------------------------------------------------
+
+OLD = """
+INSERT INTO job (id, submission_id, tq_id, template_id, state, since, attempt, last_attempt, reason) VALUES
+    (1, 1, 1, 1, 'Killed', 1, 1, 1, 'mine'), (2, 1, 1, 1, 'Deleted', 1, 1, 2, ''),
+    (3, 1, 1, 1, 'Running', 1, 1, 3, ''), (4, 1, 1, 1, 'Killed', 1, 1, 4, 'over');
+INSERT INTO attempt (id, job_id, number, tq_id, pilot_id, claim_token, site, claimed_at) VALUES
+    (1, 1, 1, 1, 7, 't', 'S', 1), (2, 2, 1, 1, 7, 't', 'S', 1), (3, 3, 1, 1, 7, 't', 'S', 1);
+INSERT INTO attempt (id, job_id, number, tq_id, pilot_id, claim_token, site, claimed_at, ended_at, outcome, cause,
+    cpu_seconds, wall_seconds, max_rss_mb) VALUES
+    (4, 4, 1, 1, 7, 't', 'S', 1, 2, 'Released', 'lease-expired', 0, 0, 0),
+    (5, 4, 1, 1, 7, 't', 'S', 1, 2, 'Failed', 'exit', 0, 0, 0);
+"""
+
+
+def test_a_database_from_before_gets_the_orders_that_were_lost(monkeypatch):
+    db = apsw.Connection(":memory:")
+    with monkeypatch.context() as patch:
+        first = [script for script in load_scripts() if script[0] < 5]
+        patch.setattr("lodesman.store.migrate.load_scripts", lambda: first)
+        migrate(db)
+    db.execute(OLD)
+    migrate(db)
+    assert list(db.execute(ORDERS)) == [(7, 1, 1, "mine"), (7, 2, 1, "kill")]
+    figures = "SELECT cpu_seconds, wall_seconds, max_rss_mb FROM attempt WHERE id = ?"
+    assert db.execute(figures, (4,)).fetchone() == (None, None, None)
+    assert db.execute(figures, (5,)).fetchone() == (0, 0, 0)

@@ -1,0 +1,80 @@
+"""A running server takes a changed sites' file to the pilots that are there (ADR 0024)."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from tests.e2e.conftest import SITES, wait_until
+
+pytestmark = pytest.mark.e2e
+
+NO_PILOTS = {"director.pilotsPerIteration": 0}
+GPU = {"Tags": ["gpu"]}
+
+
+def with_gpu(*sites):
+    """The sites; these have a tag."""
+    text = SITES
+    for site in sites:
+        text = text.replace(f"[site.{site}]\n", f'[site.{site}]\nTag = ["gpu"]\n')
+    return text
+
+
+def configure(server, text):
+    part = server.home / "part.toml"
+    part.write_text(text)
+    part.replace(server.home / "sites.toml")
+
+
+def offer_of(server, pilot):
+    return server.get(f"/v1/pilots/{pilot.id}/why", token="admin")["offer"]
+
+
+@pytest.fixture
+def server(make_server):
+    found = make_server(**NO_PILOTS)
+    (found.home / "sites.toml").write_text(with_gpu("North", "Bench"))
+    found.start()
+    found.user("ann", "physics")
+    return found
+
+
+def test_a_pilot_claims_by_what_its_queue_is_now(server):
+    pilot = server.fake_pilot()
+    first, second = server.submit(GPU), server.submit(GPU)
+    assert [one["id"] for one in pilot.claim()] == [first]
+    configure(server, with_gpu("North"))
+    wait_until(lambda: offer_of(server, pilot)["tags"] == [], "the pilot to lose its tag")
+    assert pilot.claim() == []
+
+    got = []
+    asks = threading.Thread(target=lambda: got.extend(pilot.claim(wait=40.0)), daemon=True)
+    asks.start()
+    wait_until(
+        lambda: server.get(f"/v1/pilots/{pilot.id}/why", token="admin")["asked"]["waits_seconds"] is not None,
+        "the pilot to wait",
+    )
+    configure(server, with_gpu("North", "Bench"))
+    asks.join(30.0)
+    assert [one["id"] for one in got] == [second]
+
+
+def test_a_change_while_the_server_was_down_counts_as_well(server):
+    pilot = server.fake_pilot()
+    server.submit(GPU)
+    server.stop()
+    configure(server, with_gpu("North"))
+    server.start()
+    assert pilot.claim() == []
+    assert offer_of(server, pilot)["tags"] == []
+
+
+def test_a_pilot_of_a_queue_that_is_gone_is_shut_out(server):
+    pilot = server.fake_pilot()
+    server.submit({})
+    text = with_gpu("North")
+    configure(server, text[: text.index("[site.Bench]")] + text[text.index("[group") :])
+    wait_until(lambda: offer_of(server, pilot)["cores"] == 0, "the pilot to be shut out")
+    assert pilot.claim() == []
+    assert server.get(f"/v1/pilots/{pilot.id}/why", token="admin")["verdict"] == "shut out"

@@ -1,0 +1,77 @@
+"""`python -m lodesman.daemon`: exactly these words, everything else is a usage error."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from lodesman.daemon import __main__ as program
+from lodesman.errors import InvalidConfig
+
+
+@pytest.fixture
+def said(monkeypatch, capsys):
+    """Run with these words; returns (exit code, what was started, standard error)."""
+
+    def run(*words):
+        started = []
+        monkeypatch.setattr(sys, "argv", ["lodesman.daemon", *words])
+        monkeypatch.setattr(program, "start_logging", lambda _name: None)
+        monkeypatch.setattr(program, "load_config", lambda path, overrides: ("config", path, overrides))
+        monkeypatch.setattr(program, "run_background", lambda load, kept: started.append((load(), kept)))
+        monkeypatch.setattr(
+            program, "run_server", lambda config, arguments, _load: started.append((config, arguments))
+        )
+        return program.main(), started, capsys.readouterr().err
+
+    return run
+
+
+def test_a_server_gets_its_configuration_and_hands_its_words_on(said):
+    words = ["--config", "lode.toml", "--set", "server.port=0", "--set", 'pilots.python="py=3"']
+    code, started, _ = said("server", *words)
+    overrides = {"server": {"port": 0}, "pilots": {"python": "py=3"}}
+    assert (code, started) == (0, [(("config", Path("lode.toml"), overrides), words)])
+
+
+def test_a_background_process_gets_what_was_kept(said):
+    code, started, _ = said("background", "--kept", "kept.json", "--set", "server.port=1")
+    assert (code, started) == (0, [(("config", None, {"server": {"port": 1}}), Path("kept.json"))])
+    assert said("background")[1] == [(("config", None, {}), None)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("",),
+        ("--help",),
+        ("serve",),
+        ("Server",),
+        ("server", "now"),
+        ("server", "--port", "7"),
+        ("server", "--config"),
+        ("server", "--config", ""),
+        ("server", "--set", "server.port"),
+        ("server", "--set", "port=7"),
+        ("server", "--set", ".port=7"),
+        ("server", "--set", "server.=7"),
+        ("server", "--kept", "kept.json"),
+        ("background", "--kept"),
+        ("background", "--config", "a.toml", "--kept", "kept.json"),
+    ],
+)
+def test_other_words_start_nothing(said, words):
+    code, started, told = said(*words)
+    assert (code, started) == (2, [])
+    assert "Usage: python -m lodesman.daemon server|background" in told
+
+
+def test_a_value_that_is_no_json_is_a_fault_of_the_configuration(said):
+    code, started, told = said("server", "--set", "server.port=seven")
+    assert (code, started) == (1, [])
+    assert "Usage" not in told
+    with pytest.raises(InvalidConfig, match="is not JSON"):
+        program.parse(["--set", "server.port=seven"])
