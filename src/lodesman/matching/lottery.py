@@ -70,9 +70,9 @@ class Lottery:
             last = len(groups) - 1
             for _ in range(TRIES):
                 group = groups[bisect(cumulative, draw() * total, 0, last)]
-                found = view.find(group, numbers)
-                if found.mask:
-                    return _draw_in(group, found, draw)
+                mask = view.mask(group, numbers)
+                if mask:
+                    return _draw_in(group, mask, draw)
         view.shortlist = known = self._list(view, numbers)
         return _draw_group(view, known, draw)
 
@@ -124,19 +124,22 @@ def _draw_group(view: View, known: Shortlist, draw: Callable[[], float]) -> Queu
         return None
     cumulative = known.cumulative
     group = groups[bisect(cumulative, draw() * cumulative[-1], 0, len(groups) - 1)]
-    return _draw_in(group, view.find(group, known.numbers), draw)
+    found = view.find(group, known.numbers)
+    return _draw_in(group, found.mask, draw, found)
 
 
-def _draw_in(group: GroupIndex, found: Found, draw: Callable[[], float]) -> Queue | None:
-    """Levels 2 and 3: one of the slots that were found, which are some."""
+def _draw_in(
+    group: GroupIndex, mask: int, draw: Callable[[], float], found: Found | None = None
+) -> Queue | None:
+    """Levels 2 and 3: one of the slots of `mask`, which has some. `found` remembers who has them."""
     owners = group.owners_drawn
     count = len(owners)
-    owner, mask = owners[0], found.mask
+    owner = owners[0]
     if count > 1:
-        if found.owners is not None:
+        if found is not None and found.owners is not None:
             owner, mask = found.owners[int(draw() * len(found.owners))]
         else:
-            owner, mask = _draw_owner(owners, found, draw)
+            owner, mask = _draw_owner(owners, mask, draw, found)
     if not mask & (mask - 1):
         return group.slots[mask.bit_length() - 1]
     if len(owner.weighted) > 1:
@@ -145,16 +148,17 @@ def _draw_in(group: GroupIndex, found: Found, draw: Callable[[], float]) -> Queu
 
 
 def _draw_owner(
-    owners: Sequence[OwnerQueues], found: Found, draw: Callable[[], float]
+    owners: Sequence[OwnerQueues], mask: int, draw: Callable[[], float], found: Found | None
 ) -> tuple[OwnerQueues, int]:
-    mask = found.mask
     count = len(owners)
     for _ in range(TRIES):
         owner = owners[int(draw() * count)]
         theirs = mask & owner.everyone.read()
         if theirs:
             return owner, theirs
-    found.owners = eligible = [(one, theirs) for one in owners if (theirs := mask & one.everyone.read())]
+    eligible = [(one, theirs) for one in owners if (theirs := mask & one.everyone.read())]
+    if found is not None:
+        found.owners = eligible
     return eligible[int(draw() * len(eligible))]
 
 

@@ -104,23 +104,6 @@ class View:
 
     def mask(self, group: GroupIndex, numbers: Sequence[int]) -> int:
         """The slots of a group that the resource may draw from now."""
-        return self.find(group, numbers).mask
-
-    def find(self, group: GroupIndex, numbers: Sequence[int]) -> Found:
-        """The same, to be remembered by the lottery; it holds while nothing opens, closes or arrives."""
-        found = self._found[group.number]
-        # The same integer, not an equal one: each change of the open slots makes a new one.
-        if (
-            found is not None
-            and found.opened is group.open
-            and found.arrived == group.arrived
-            and found.numbers == numbers
-        ):
-            return found
-        found = self._found[group.number] = Found(group, numbers, self._make(group, numbers))
-        return found
-
-    def _make(self, group: GroupIndex, numbers: Sequence[int]) -> int:
         number = group.number
         if self._seen[number] == group.arrived:
             mask = self._masks[number] & group.open
@@ -133,6 +116,20 @@ class View:
             self._seen[number] = group.arrived
             mask &= self._masks[number]
         return mask
+
+    def find(self, group: GroupIndex, numbers: Sequence[int]) -> Found:
+        """The same, to be remembered by the lottery; it holds while nothing opens, closes or arrives."""
+        found = self._found[group.number]
+        # The same integer, not an equal one: each change of the open slots makes a new one.
+        if (
+            found is not None
+            and found.opened is group.open
+            and found.arrived == group.arrived
+            and found.numbers == numbers
+        ):
+            return found
+        found = self._found[group.number] = Found(group, numbers, self.mask(group, numbers))
+        return found
 
 
 class Views:
@@ -165,5 +162,5 @@ class Views:
         return view
 
     def _limit(self) -> int:
-        each = len(self._index) // 4 + 256 * self._index.group_numbers() + 1024
+        each = len(self._index) // 8 + 64 * self._index.group_numbers() + 1024
         return max(64, min(VIEWS_AT_MOST, VIEW_BYTES // each))
