@@ -185,7 +185,7 @@ def whoami(session: Session, /) -> None:
     show_fields(
         [
             ("user", me["name"]),
-            ("server", session.server),
+            ("server", session.address),
             ("VO", me["vo"]),
             ("groups", joined(me["groups"])),
             ("scopes", joined(me["scopes"])),

@@ -84,9 +84,8 @@ class Sections(click.Group):
     "server",
     metavar="URL",
     envvar="LODE_SERVER",
-    default=DEFAULT_SERVER,
-    show_default=True,
-    help="The server; several with commas between. Also LODE_SERVER.",
+    default=None,
+    help=f"The server; several with commas between. Also LODE_SERVER; else that run from here, {DEFAULT_SERVER}.",
 )
 @click.option(
     "--token-file",
@@ -103,7 +102,9 @@ class Sections(click.Group):
     help="Trust these certificates (https). Also LODE_CA_FILE.",
 )
 @click.pass_context
-def lode(context: click.Context, /, *, server: str, token_file: Path | None, ca_file: str | None) -> None:
+def lode(
+    context: click.Context, /, *, server: str | None, token_file: Path | None, ca_file: str | None
+) -> None:
     """Lodesman: jobs wait in task queues, pilots on batch systems fetch them."""
     session = context.ensure_object(Session)
     session.server, session.token_file, session.ca_file = server, token_file, ca_file

@@ -26,6 +26,7 @@ PAGE = 1_000
 # A person waits: about a second for a server that restarts, no more.
 PATIENCE_ROUNDS = 4
 MOST_TOKEN_BYTES = 4_096
+MOST_ADDRESS = 300
 Row = dict[str, Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,7 +35,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Session:
     """The global options of one call of `lode`, and the client, made when a command first needs it."""
 
-    server: str = DEFAULT_SERVER
+    server: str | None = None
     token_file: Path | None = None
     ca_file: str | None = None
     as_json: bool = False
@@ -42,12 +43,17 @@ class Session:
     _client: Client | None = None
 
     @property
+    def address(self) -> str:
+        """The server as it was named, else the one that runs here."""
+        return find_server(Path.cwd()) if self.server is None else self.server
+
+    @property
     def client(self) -> Client:
         """The client. Raises Unauthorized without a token, InvalidConfig for an unusable address."""
         if self._client is None:
             from lodesman.client import Client, Retry
 
-            servers = [part.strip() for part in self.server.split(",") if part.strip()]
+            servers = [part.strip() for part in self.address.split(",") if part.strip()]
             retry = Retry(rounds=PATIENCE_ROUNDS)
             token = find_token(self.token_file, self.environ, Path.cwd())
             client = Client(servers, token, ca_file=self.ca_file, retry=retry)
@@ -105,6 +111,17 @@ class Session:
         raise NotFound(f"There is no job {wanted} that is yours.", first=wanted.first, last=wanted.last)
 
 
+def find_server(here: Path) -> str:
+    """The address if none is given: of the server run from `here`, else the usual one."""
+    told = here / "lode-data" / "run" / "url"
+    if not _is_ours(told):
+        return DEFAULT_SERVER
+    try:
+        return told.read_text(encoding="utf-8")[:MOST_ADDRESS].strip() or DEFAULT_SERVER
+    except (OSError, UnicodeDecodeError):
+        return DEFAULT_SERVER
+
+
 def find_token(named: Path | None, environ: Mapping[str, str], here: Path) -> str:
     """The token: of the file named, of LODE_TOKEN, of the user's file, of the server run from `here`.
 
@@ -157,7 +174,7 @@ def read_token(path: Path) -> str:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a token file that merely lies about belongs to this user, and to nobody else."""
+    """Whether a file that merely lies about belongs to this user, and to nobody else."""
     try:
         told = path.lstat()
     except OSError:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lodesman.cli.session import find_token, read_token, user_token_file
+from lodesman.cli.session import DEFAULT_SERVER, find_server, find_token, read_token, user_token_file
 from lodesman.errors import InvalidConfig, Unauthorized
 
 
@@ -32,6 +32,24 @@ def test_then_the_environment_then_the_user_then_the_server_here(tmp_path, envir
     assert find_token(None, environ, here) == "of-user"
     environ["LODE_TOKEN"] = " of-environment "
     assert find_token(None, environ, here) == "of-environment"
+
+
+def test_the_address_is_that_of_the_server_run_from_here_else_the_usual_one(tmp_path):
+    told = tmp_path / "lode-data" / "run" / "url"
+    assert find_server(tmp_path) == DEFAULT_SERVER
+    write(told, "http://127.0.0.1:4711\n")
+    assert find_server(tmp_path) == "http://127.0.0.1:4711"
+    write(told, "\n")
+    assert find_server(tmp_path) == DEFAULT_SERVER
+
+
+def test_an_address_that_others_could_have_written_is_not_taken(tmp_path):
+    """The token goes to where it names."""
+    told = write(tmp_path / "lode-data" / "run" / "url", "http://127.0.0.1:4711\n", mode=0o666)
+    assert find_server(tmp_path) == DEFAULT_SERVER
+    told.unlink()
+    told.symlink_to(write(tmp_path / "elsewhere", "http://127.0.0.1:4711\n"))
+    assert find_server(tmp_path) == DEFAULT_SERVER
 
 
 def test_without_any_it_is_said_where_to_put_one(tmp_path, environ):
