@@ -9,6 +9,7 @@ import pytest
 
 from lodesman.matching import Matcher
 from lodesman.resources import load_resources
+from lodesman.services.plans import plan_shares
 from lodesman.services.policy import Policy
 
 
@@ -112,6 +113,27 @@ def test_how_many_starts_an_hour_that_is(crowd):
     assert rows["bio"] == {"before": pytest.approx(2.0), "after": pytest.approx(6.0)}
     crowd.now += 3_601
     assert plan(crowd, {"bio": 6_000})["groups"][0]["starts_an_hour"] is None
+
+
+class Gap:
+    """Numbers that are missing, as a batch leaves them that was rolled back."""
+
+    def apply(self, tx):
+        tx.write("UPDATE attempt SET id = id + 1000 WHERE id > 3")
+
+
+def test_starts_are_counted_over_less_than_an_hour_when_there_were_many(crowd, monkeypatch):
+    """Numbers of attempts have gaps: what counts is how many there are, not how far their numbers reach."""
+    monkeypatch.setattr(plan_shares, "MOST_STARTS", 5)
+    pilot = crowd.pilot()
+    assert len(crowd.claim(pilot, 3)) == 3
+    crowd.now += 600
+    assert len(crowd.claim(pilot, 3)) == 3
+    crowd.now += 600
+    crowd.do(Gap())
+    rows = {row["group"]: row["starts_an_hour"] for row in plan(crowd, {"bio": 6_000})["groups"]}
+    total = sum(row["before"] for row in rows.values())
+    assert total == pytest.approx(5 * 3_600 / 1_200)
 
 
 def test_the_director_s_weights_follow(crowd):

@@ -296,3 +296,14 @@ def test_pilots_are_looked_up_once_for_all_task_queues_with_the_same_queues(judg
     judge.picture.pilots._by_place = {("North", "cn", str(number)): 0 for number in range(5)}
     assert judge.reasons.look(judge.policy, judge.now) is not None
     assert len(asked) == 5
+
+
+def test_before_the_first_look_at_the_world_nothing_is_told_and_nothing_taken_back(judge, submit, base):
+    """A process that has just started knows of no waiting job yet; what was told since when stays."""
+    submit()
+    judge.store()
+    stored = judge.stored()
+    assert stored
+    early = MainReasons(base.db, Picture(base.db))
+    assert early.look(judge.policy, judge.now + 5_000.0) is None
+    assert judge.stored() == stored

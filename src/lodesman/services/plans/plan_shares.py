@@ -29,7 +29,8 @@ FEW_SITES: Final = 20
 MOST_PLACES: Final = 200
 STARTS = """SELECT s.vo, count(*), min(a.claimed_at) FROM attempt a JOIN job j ON j.id = a.job_id
 JOIN submission s ON s.id = j.submission_id
-WHERE a.id > (SELECT coalesce(max(id), 0) FROM attempt) - ? AND a.claimed_at > ? GROUP BY s.vo"""
+WHERE a.id >= coalesce((SELECT id FROM attempt ORDER BY id DESC LIMIT 1 OFFSET ? - 1), 0) AND a.claimed_at > ?
+GROUP BY s.vo"""
 
 Masks = dict[tuple[str, str], int]
 

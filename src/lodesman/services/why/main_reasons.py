@@ -96,7 +96,9 @@ class MainReasons:
         self._at: float | None = None
 
     def look(self, policy: Policy, now: float) -> dict[int, Told | None] | None:
-        """What changed since the last pass; None if it is not time for one yet."""
+        """What changed since the last pass; None if it is not time for one yet, or nobody has looked at the world yet."""
+        if self._picture.at is None:
+            return None
         if self._at is not None and 0.0 <= now - self._at < max(LEAST_SECONDS, self._cost * REST):
             return None
         begun = time.perf_counter()
