@@ -7,7 +7,6 @@ finds in the database and in the pilots' directories.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import random
@@ -30,6 +29,7 @@ from lodesman.batch import Backend, LocalBackend, queue_slots, zipapp_command
 from lodesman.client import Client
 from lodesman.config import ServerConfig
 from lodesman.daemon import bootstrap
+from lodesman.daemon.alike import CONFIG_SECONDS, keep_what_was_loaded, policy_of
 from lodesman.daemon.kept import Load, Refusal, load_or_kept
 from lodesman.daemon.logs import start_logging
 from lodesman.daemon.loops import Loops
@@ -58,12 +58,10 @@ CENSUS_SECONDS = 2.0
 RECONCILE_SECONDS = 1.0
 ALIVE_SECONDS = 5.0
 PICTURE_SECONDS = 0.5
-GC_THRESHOLDS = (20_000, 20, 50)
 REASON_SECONDS = 2.0
 PURGE_SECONDS = 600.0
 RETENTION_SECONDS = 1.0
 KEEP_PILOT_FILES_SECONDS = 86_400.0
-CONFIG_SECONDS = 2.0
 
 
 class Background:
@@ -115,14 +113,8 @@ class Background:
         self.loops = self._loops()
 
     def _policy(self, config: ServerConfig) -> Policy:
-        return Policy(
-            config.resources,
-            add_eligible_sites=config.submit_pools.add_eligible_sites,
-            submission_pools=frozenset(config.director.pools),
-            life_seconds=self.config.pilots.life_seconds,  # read at the start only
-            loaded_at=time.time(),
-            inhabited=lambda: self.side.picture.pilots.places,
-        )
+        life = self.config.pilots.life_seconds
+        return policy_of(config, life_seconds=life, inhabited=lambda: self.side.picture.pilots.places)
 
     def _submission_pools(self, backends: Mapping[str, Backend]) -> SubmissionPools:
         config = self.config
@@ -217,10 +209,7 @@ class Background:
 
     async def run(self) -> None:
         """Serve and work until SIGTERM, or until the hot process is gone."""
-        # What was loaded stays: a collection that walks through it all would stop every answer.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
+        keep_what_was_loaded()
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import os
 import random
@@ -21,6 +20,7 @@ from lodesman.api.forward import Forwarder
 from lodesman.api.hot import HotApp
 from lodesman.config import ServerConfig
 from lodesman.daemon import bootstrap
+from lodesman.daemon.alike import CONFIG_SECONDS, keep_what_was_loaded, policy_of
 from lodesman.daemon.connections import GuardedProtocol
 from lodesman.daemon.kept import Load, keep, kept_file
 from lodesman.daemon.listening import listen
@@ -41,8 +41,6 @@ from lodesman.store.pilots import PilotState
 log = logging.getLogger(__name__)
 
 LEASE_CHECK_SECONDS = 5.0
-GC_THRESHOLDS = (20_000, 20, 50)
-CONFIG_SECONDS = 2.0
 SEEN_SECONDS = 30.0
 RESTART_SECONDS = 1.0
 MOST_RESTART_SECONDS = 15.0
@@ -91,24 +89,14 @@ class Server:
         self._offered = False
 
     def _policy(self, config: ServerConfig) -> Policy:
-        return Policy(
-            config.resources,
-            add_eligible_sites=config.submit_pools.add_eligible_sites,
-            submission_pools=frozenset(config.director.pools),
-            life_seconds=self.config.pilots.life_seconds,  # read at the start only
-            loaded_at=time.time(),
-            inhabited=self._inhabited,
-        )
+        return policy_of(config, life_seconds=self.config.pilots.life_seconds, inhabited=self._inhabited)
 
     def _inhabited(self) -> frozenset[tuple[str, str, str]]:
         return self.core.inhabited()
 
     async def start(self) -> None:
         """On the event loop, before the first request."""
-        # What was loaded stays: a collection that walks through it all would stop every claim.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
+        keep_what_was_loaded()
         self.core.start()
         self._checkpoints.start()
         self._offered = await self._offer_anew()
