@@ -10,7 +10,7 @@ from lodesman.cfg import parse_cfg
 from lodesman.errors import LodesmanError, SyntaxFault, TooLarge
 from lodesman.resources.build import ResourceConfig, build
 from lodesman.resources.draft import Draft, Fault
-from lodesman.resources.load_cfg import fill_from_cfg, note_vos
+from lodesman.resources.load_cfg import CFG_SECTIONS, fill_from_cfg, note_vos
 from lodesman.resources.load_toml import fill_from_toml, parse_toml
 from lodesman.resources.model import Source
 
@@ -37,7 +37,7 @@ def load_resources(
             fillers.append(_filler(draft, file, text, slips))
         except (SyntaxFault, TooLarge) as fault:
             draft.faults.append(fault_of(fault, file))
-        draft.faults.extend(fault_of(slip, file) for slip in slips)
+        draft.faults.extend(fault_of(slip, file) for slip in slips if _concerns_us(slip))
     for fill in fillers:
         fill()
     return build(draft)
@@ -50,6 +50,14 @@ def _filler(draft: Draft, file: str, text: str, slips: list[SyntaxFault]) -> Cal
     root = parse_cfg(text, source=file, faults=slips)
     note_vos(draft, root)
     return partial(fill_from_cfg, draft, root, file=file)
+
+
+def _concerns_us(slip: SyntaxFault) -> bool:
+    """Whether it stands where something is read. DIRAC's own files, of which most is for other programs, give options
+    twice there.
+    """
+    first = str(slip.data.get("section", "")).strip("/").partition("/")[0]
+    return not first or first in CFG_SECTIONS
 
 
 def fault_of(error: LodesmanError, file: str) -> Fault:

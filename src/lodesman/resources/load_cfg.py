@@ -33,6 +33,8 @@ NOT_FOR_JOBS = frozenset(
 CE_DEFAULTS, OS_COMPATIBILITY = "CEDefaults", "OSCompatibility"
 COMMUNITIES, ACCESS_LIST = "communities", "VO"
 SITES = ("/Resources/Sites", "/Resources_new/Sites")
+CFG_SECTIONS = frozenset({"DIRAC", "Operations", "Registry", "Resources", "Resources_new"})
+"""Of all top sections those of which something is read."""
 JOB_DESCRIPTION = ("/Operations/Defaults/JobDescription", "/Operations/JobDescription")
 
 

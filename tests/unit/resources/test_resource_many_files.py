@@ -143,3 +143,30 @@ def test_what_two_children_share_is_told_once():
     text = cfg("CEs\n{\nMaxRAM = lots\na\n{\n}\nb\n{\n}\n}")
     (fault,) = faults_of(("a.cfg", text))
     assert fault[:2] == ("a.cfg", 11)
+
+
+TWICE = """{section}
+{{
+  Agents
+  {{
+    CheckReserved = True
+    CheckReserved = False
+  }}
+}}
+"""
+ONE_QUEUE = cfg("maxCPUTime = 1", sections=("Resources", "Sites", "G", "S", "CEs", "c", "Queues", "q"))
+
+
+@pytest.mark.parametrize("section", ["Systems", "Website", "LocalInstallation"])
+def test_an_option_given_twice_where_nothing_is_read_is_passed_over(section):
+    """Templates of DIRAC itself have such options, and a whole dirac.cfg has what they have."""
+    config = load_resources([("dirac.cfg", TWICE.format(section=section) + ONE_QUEUE)])
+    assert values(config)
+
+
+@pytest.mark.parametrize("section", ["Registry", "Operations", "DIRAC"])
+def test_one_where_something_is_read_is_a_fault(section):
+    with pytest.raises(InvalidConfig) as caught:
+        load_resources([("dirac.cfg", TWICE.format(section=section) + ONE_QUEUE)])
+    (fault,) = caught.value.data["faults"]
+    assert (fault["line"], fault["section"]) == (6, f"/{section}/Agents")
