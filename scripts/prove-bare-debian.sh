@@ -133,7 +133,7 @@ step() {
     user=$2
     shift 2
     shown=$*
-    [ "$1 $2" != "sh -c" ] || shown="$4 $5"
+    [ "$1 ${2:-}" != "sh -c" ] || shown="$4 $5"
     say "--- $shown (uid ${user%%:*})"
     begun=$(date +%s.%N)
     code=0
