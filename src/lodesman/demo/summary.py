@@ -37,6 +37,9 @@ class Line:
 
 def summary_lines(report: DemoReport) -> list[Line]:
     """The screen: at most HEIGHT lines of at most WIDTH characters."""
+    if report.interrupted and report.states is None:
+        told = f"Lodesman demo: interrupted after {duration(report.elapsed_seconds)}, before there was anything to sum up"
+        return [Line(text=told)]
     blank = Line(text="")
     lines = [
         *_title(report),

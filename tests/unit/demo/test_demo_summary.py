@@ -308,3 +308,9 @@ def test_any_report_fits_the_screen(report):
 def test_what_the_pilots_saw_is_told_where_it_differs(seen, said):
     check = AttemptCheck(started=216, attempts=216, twice=0, lost=0, seen=seen)
     assert f"Attempts {said}\n" in summary_text(replace(REPORT, attempts=check))
+
+
+def test_one_that_was_interrupted_early_shows_no_screen_of_unknowns():
+    report = replace(REPORT, interrupted=True, states=None)
+    (line,) = summary_lines(report)
+    assert line.text == "Lodesman demo: interrupted after 61 s, before there was anything to sum up"
