@@ -27,6 +27,7 @@ START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 # What a dead server left running sees its end by itself.
 ORPHAN_SECONDS = 5.0
+KILLED_SECONDS = 5.0
 # Nobody hears what pilots say any more: there is no use in waiting for their last words.
 GRACE_SECONDS = 1.0
 # So long a question is asked again while the server is away.
@@ -152,12 +153,15 @@ class Grid:
         self._process = None
 
     def _end_group(self, patience: float) -> None:
-        """Wait for the end of the server's own processes; kill what is left of them then."""
+        """Wait for the end of the server's own processes; kill what is left of them then.
+
+        What nobody reaps (where process 1 is no init) is there for ever, and runs no more.
+        """
         assert self._process is not None  # noqa: S101
         end = time.monotonic() + patience
         number: int = 0
         with contextlib.suppress(ProcessLookupError):
-            while True:
+            while time.monotonic() < end + KILLED_SECONDS:
                 self._process.poll()
                 os.killpg(self._process.pid, number)
                 number = signal.SIGKILL if time.monotonic() > end else 0

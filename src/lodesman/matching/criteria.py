@@ -9,7 +9,7 @@ Strict: what a key asks and a resource does not tell is not there. Only an expli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final, Protocol
@@ -332,29 +332,37 @@ class KeyMasks:
 
 
 class RequestMasks:
-    """Masks over resources that wait, asked by task queues; all criteria."""
+    """Masks over resources that wait, or could be, asked by task queues."""
 
-    __slots__ = ("_masks",)
+    __slots__ = ("_rows",)
 
-    def __init__(self) -> None:
-        self._masks = tuple(criterion.rule.of_requests() for criterion in CRITERIA)
+    def __init__(self, criteria: Sequence[Criterion] = CRITERIA) -> None:
+        self._rows = tuple((criterion, criterion.rule.of_requests()) for criterion in criteria)
 
     def add(self, slot: int, request: ResourceRequest) -> None:
         """The resource takes the slot."""
-        for criterion, masks in zip(CRITERIA, self._masks, strict=True):
+        for criterion, masks in self._rows:
             masks.add(slot, criterion.of_request(request))
 
     def remove(self, slot: int, request: ResourceRequest) -> None:
         """The inverse of `add`."""
-        for criterion, masks in zip(CRITERIA, self._masks, strict=True):
+        for criterion, masks in self._rows:
             masks.remove(slot, criterion.of_request(request))
 
     def narrow(self, mask: int, key: TaskQueueKey) -> int:
         """The resources of `mask` that may run jobs of the task queue."""
-        for criterion, masks in zip(CRITERIA, self._masks, strict=True):
+        for criterion, masks in self._rows:
             wanted = criterion.of_key(key)
             if wanted is not None:
                 mask = masks.narrow(mask, wanted)
                 if not mask:
                     break
         return mask
+
+    def lost(self, mask: int, key: TaskQueueKey) -> Iterator[tuple[str, int]]:
+        """(criterion, the resources of `mask` that it refuses), for those that refuse any, whatever others say."""
+        for criterion, masks in self._rows:
+            wanted = criterion.of_key(key)
+            refused = 0 if wanted is None else mask & ~masks.narrow(mask, wanted)
+            if refused:
+                yield criterion.name, refused

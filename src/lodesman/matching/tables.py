@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from lodesman.matching.criteria import CRITERIA, Criterion, KeyMasks
+from lodesman.matching.criteria import CRITERIA, Criterion, KeyMasks, RequestMasks
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
 
@@ -32,32 +32,21 @@ def serves(key: TaskQueueKey, request: ResourceRequest) -> bool:
 class PlaceTable:
     """Requests as bits, told by where they are and how much there is."""
 
-    __slots__ = ("_masks",)
+    __slots__ = ("_requests",)
 
     def __init__(self, members: Iterable[tuple[int, ResourceRequest]]) -> None:
         """`members` are (bit, request)."""
-        self._masks = tuple(criterion.rule.of_requests() for criterion in PLACE)
+        self._requests = RequestMasks(PLACE)
         for bit, request in members:
-            for criterion, masks in zip(PLACE, self._masks, strict=True):
-                masks.add(bit, criterion.of_request(request))
+            self._requests.add(bit, request)
 
     def narrow(self, mask: int, key: TaskQueueKey) -> int:
         """The places of `mask` where a pilot that `serves` the key may run its jobs."""
-        for criterion, masks in zip(PLACE, self._masks, strict=True):
-            wanted = criterion.of_key(key)
-            if wanted is not None:
-                mask = masks.narrow(mask, wanted)
-                if not mask:
-                    break
-        return mask
+        return self._requests.narrow(mask, key)
 
     def lost(self, mask: int, key: TaskQueueKey) -> Iterator[tuple[str, int]]:
         """(criterion, the places of `mask` that it refuses), for those that refuse any, whatever others say."""
-        for criterion, masks in zip(PLACE, self._masks, strict=True):
-            wanted = criterion.of_key(key)
-            refused = 0 if wanted is None else mask & ~masks.narrow(mask, wanted)
-            if refused:
-                yield criterion.name, refused
+        return self._requests.lost(mask, key)
 
 
 class KeyTable:

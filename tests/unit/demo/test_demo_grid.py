@@ -108,6 +108,23 @@ def test_what_the_server_left_ends_with_it(grid):
     assert not state.exists() or state.read_text().split()[2] == "Z"
 
 
+def test_the_end_does_not_wait_for_what_nobody_reaps(grid, monkeypatch):
+    """In a container without an init a killed process stays listed for ever."""
+    monkeypatch.setattr(grids, "ORPHAN_SECONDS", 0.05)
+    monkeypatch.setattr(grids, "KILLED_SECONDS", 0.05)
+    grid.start()
+    end_group, sent = os.killpg, []
+
+    def still_listed(group, number):
+        sent.append(number)
+        with contextlib.suppress(ProcessLookupError):
+            end_group(group, number)
+
+    monkeypatch.setattr(os, "killpg", still_listed)
+    grid.stop()
+    assert sent[-1] == signal.SIGKILL
+
+
 def test_it_is_stopped_also_by_an_interrupt_within_the_end(grid, monkeypatch):
     """A signal between the end of the work and the moment when signals are ignored."""
     stop, stops = grid.stop, []
