@@ -12,8 +12,12 @@ from lodesman.store.engine import BUSY_MS
 
 log = logging.getLogger(__name__)
 
-# Often and little: while a checkpoint writes, commits wait for the same disk.
+# The thread moves the log in pieces of so many pages: a page that was written several times since is moved once.
 CHECKPOINT_PAGES = 1_000
+# SQLite begins its log anew only when a commit finds all of it moved. Under load the thread never gets there: a log of so
+# many pages (32 MB) is moved to its end by the writer itself, as soon as the thread has left it no more than the rest.
+LOG_PAGES = 8_000
+REST_PAGES = 500
 
 
 class Checkpointer:
@@ -23,6 +27,8 @@ class Checkpointer:
         self._path = path
         self._wanted = threading.Event()
         self._stop = False
+        # Pages of the log as it is that are in the database. Too many while a new log has begun; the next commit sees it.
+        self._moved = 0
         self._thread = threading.Thread(target=self._run, name="checkpoint", daemon=True)
         db.set_wal_hook(self._committed)
 
@@ -37,8 +43,14 @@ class Checkpointer:
         if self._thread.is_alive():
             self._thread.join()
 
-    def _committed(self, _db: apsw.Connection, _name: str, pages: int) -> int:
-        if pages > CHECKPOINT_PAGES:
+    def _committed(self, db: apsw.Connection, _name: str, pages: int) -> int:
+        """The log has so many pages now. Called by the writer, after each commit."""
+        if pages < self._moved:
+            self._moved = 0
+        left = pages - self._moved
+        if pages > LOG_PAGES and left <= REST_PAGES:
+            self._move(db)
+        elif left > CHECKPOINT_PAGES or pages > LOG_PAGES:
             self._wanted.set()
         return apsw.SQLITE_OK
 
@@ -50,13 +62,17 @@ class Checkpointer:
         while True:
             self._wanted.wait()
             self._wanted.clear()
-            try:
-                db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            except apsw.BusyError:
-                # Somebody else writes the log back right now; the next commit asks again.
-                pass
-            except apsw.Error:
-                log.exception("a checkpoint failed; the log goes on growing")
+            self._move(db)
             if self._stop:
                 db.close()
                 return
+
+    def _move(self, db: apsw.Connection) -> None:
+        """Move what readers do not need where it is."""
+        try:
+            _, self._moved = db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.BusyError:
+            # Somebody else moves it right now; the next commit asks again.
+            pass
+        except apsw.Error:
+            log.exception("a checkpoint failed; the log goes on growing")
