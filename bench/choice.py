@@ -2,7 +2,8 @@
 
     PYTHONPATH=src python bench/choice.py --queues 10000 --seconds 10 [--churn 1000] [--json FILE]
 
-1,000 sites, 300 tags, 50 groups, 60 platforms; 2,000 kinds of resources ask in turn. With --churn so many
+1,000 sites, 300 tags, 50 groups, 60 platforms; three task queues in ten have one of 3,000 SubmitPools, of which a queue
+serves a ninth; 2,000 kinds of resources ask in turn. With --churn so many
 task queues a second come (with a new key) and go (emptied, later forgotten). Samples are checked by an
 oracle that reads every task queue and uses only `explain`: what was chosen was eligible, and "no job" is
 said only when none is.
@@ -33,6 +34,8 @@ SITE = [f"LCG.Site{n:04}.org" for n in range(SITES)]
 TAG = [f"tag{n:03}" for n in range(TAGS)]
 TAG_WEIGHT = [1 / (n + 1) for n in range(TAGS)]
 PLATFORM = [f"x86_64-el{n}" for n in range(PLATFORMS)]
+POOL = [f"pool{n:04}" for n in range(3_000)]
+SERVED = len(POOL) // 9  # as in the large grid
 SHARES = [100.0, 300.0, 1000.0, 1000.0, 3000.0, 5000.0]
 
 
@@ -61,6 +64,7 @@ class World:
 
     def __init__(self, seed: int, groups: int) -> None:
         self.rng = random.Random(seed)
+        self.pools = random.Random(seed)  # apart, so that all else is as without
         self.groups = groups
         self.serial = 0
 
@@ -81,6 +85,7 @@ class World:
             sites=tuple(sorted(sites)),
             platforms=() if any_platform else tuple(sorted(rng.sample(PLATFORM, 17))),
             tags=tuple(sorted(set(tags))),
+            submit_pool=self.pools.choice(POOL) if self.pools.random() < 0.3 else "",
             cores=rng.choice([1, 1, 1, 1, 4, 8]),
             memory_mb=rng.choice([1000, 2000, 2500, 4000, 8000, 16000]),
             norm_cpu_seconds=rng.choice([3600, 21600, 86400, 259200, 1080000]),
@@ -97,6 +102,7 @@ class World:
             queue="long",
             platforms=(rng.choice(PLATFORM),),
             tags=tuple(sorted(set(rng.choices(TAG, TAG_WEIGHT, k=rng.choice([0, 2, 5, 20]))))),
+            submit_pools=tuple(sorted(self.pools.sample(POOL, SERVED))),
             cores=rng.choice([1, 1, 8, 64]),
             memory_mb=500 if small else rng.choice([2500, 4000, 16000, 64000]),
             norm_cpu_seconds=rng.choice([20_000, 86_400, 300_000, 2_000_000]),

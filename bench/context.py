@@ -16,7 +16,7 @@ from bench.world import GRID, Size, Workload, build, resources
 
 @dataclass(slots=True)
 class Context:
-    """One run of the benchmark. `dirac`: the result file of the peer, if there is one."""
+    """One run of the benchmark. `dirac`: the harness of the peer, or a report of it."""
 
     home: Path
     quick: bool
@@ -66,14 +66,17 @@ class Context:
         return found
 
     def server(
-        self, data: Path, *, settings: Mapping[str, Any] | None = None, resources_file: Path | None = None
-    ) -> Server:
+        self, data: Path, *, settings: Mapping[str, Any] | None = None, resources_file: Path | None = None,
+        prelude: str = "",
+    ) -> Server:  # fmt: skip
         """A server on a world, with the large grid as its resources."""
         file = resources_file or self.home / "grid.toml"
         if not file.exists():
             file.write_text(resources(GRID))
         cores = () if self.server_core is None else (self.server_core,)
-        return Server(data, resources=file, settings=settings, prelude=self.prelude, cores=cores)
+        return Server(
+            data, resources=file, settings=settings, prelude=f"{self.prelude}\n{prelude}", cores=cores
+        )
 
     def drop(self, data: Path) -> None:
         """A copy is not needed any more."""

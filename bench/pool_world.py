@@ -18,6 +18,19 @@ APPLICATIONS, MODELS, REGIONS = 100, 12, 20
 MEMORY = (1_000, 2_000, 3_000, 4_000, 6_000, 8_000)
 
 
+def parameters(rng: random.Random) -> str:
+    """What one queue declares beside what jobs always ask for, in TOML."""
+    software = sorted({f"app{rng.randrange(APPLICATIONS)}" for _ in range(20)})
+    return (
+        f"Memory = {rng.choice((2_000, 4_000, 8_000, 16_000, 64_000))}\n"
+        f"Disk = {rng.randrange(10, 500)}\n"
+        f"Software = {json.dumps(software)}\n"
+        f'Root = "6.{rng.randrange(20, 36)}.{rng.randrange(10)}"\n'
+        f'CPUModel = "m{rng.randrange(MODELS)}"\n'
+        f"GPU = {rng.choice(('true', 'false'))}\n"
+    )
+
+
 def resources(seed: int = 3, *, sites: int = SITES) -> str:
     """Two queues a site, in TOML: 2,000 queues."""
     rng = random.Random(seed)
@@ -25,17 +38,7 @@ def resources(seed: int = 3, *, sites: int = SITES) -> str:
     for number in range(sites):
         site = f'site."s{number:04}"'
         lines.append(f'[{site}]\nVO = ["{VO}"]\nRegion = "r{number % REGIONS}"')
-        for queue in ("long", "short"):
-            software = sorted({f"app{rng.randrange(APPLICATIONS)}" for _ in range(20)})
-            lines.append(
-                f"[{site}.ce.ce.queue.{queue}]\n"
-                f"Memory = {rng.choice((2_000, 4_000, 8_000, 16_000, 64_000))}\n"
-                f"Disk = {rng.randrange(10, 500)}\n"
-                f"Software = {json.dumps(software)}\n"
-                f'Root = "6.{rng.randrange(20, 36)}.{rng.randrange(10)}"\n'
-                f'CPUModel = "m{rng.randrange(MODELS)}"\n'
-                f"GPU = {rng.choice(('true', 'false'))}\n"
-            )
+        lines += [f"[{site}.ce.ce.queue.{queue}]\n{parameters(rng)}" for queue in ("long", "short")]
     return "\n".join(lines)
 
 

@@ -40,21 +40,27 @@ class Server:
         self._arguments = [
             w for name, value in chosen.items() for w in ("--set", f"{name}={json.dumps(value)}")
         ]
-        self._prelude = prelude
+        self._paths = [path for path in sys.path if path]
+        if prelude.strip():
+            # Each process of the server runs it, the background process too.
+            folder = data.parent / "prelude"
+            folder.mkdir(exist_ok=True)
+            (folder / "sitecustomize.py").write_text(prelude)
+            self._paths.insert(0, str(folder))
         self._cores = cores
         self._process: subprocess.Popen[bytes] | None = None
         self.start_seconds = 0.0
 
     def __enter__(self) -> Self:
         """Start it and wait until it is well."""
-        program = f"{self._prelude}\nimport sys\nfrom lodesman.daemon.__main__ import main\nsys.exit(main())"
+        program = "import sys\nfrom lodesman.daemon.__main__ import main\nsys.exit(main())"
         pinned = ["taskset", "-c", ",".join(map(str, self._cores))] if self._cores else []
         begun = time.perf_counter()
         with (self.data.parent / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [*pinned, sys.executable, "-c", program, "server", *self._arguments],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(self._paths)},
             )  # fmt: skip
         try:
             self._wait_until_well(begun)

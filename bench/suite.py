@@ -59,7 +59,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--picture", type=Path, help="draw measured against target here (.svg or .png)")
     parser.add_argument("--markdown", type=Path, help="write the table as Markdown here")
     parser.add_argument(
-        "--dirac", type=Path, help="result file of DIRAC's TaskQueueDB with the peer workload"
+        "--dirac",
+        type=Path,
+        help="folder of the harness that measures DIRAC's TaskQueueDB, or a report that it left",
     )
     parser.add_argument(
         "--home", type=Path, help="folder for databases, on the disk to measure (default: temporary)"

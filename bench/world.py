@@ -1,7 +1,8 @@
 """A world of a given size in a data directory, made with the program's own commands.
 
 The large grid (`GRID`): 1,000 sites with two queues each, 300 tags, 60 platforms, 50 groups; task queues ask for
-sites, platforms, tags, cores, memory and CPU time in the proportions of a large production (docs/benchmarks.md).
+sites, platforms, tags, cores, memory and CPU time in the proportions of a large production (docs/benchmarks.md), and
+three in ten have Requirements of their own, no two sets alike.
 """
 
 from __future__ import annotations
@@ -12,17 +13,23 @@ import random
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lodesman.matching import GroupShare, TaskQueueKey
+from bench import pool_world
+
+from lodesman.matching import GroupShare, TaskQueueKey, canonical_requirements, submit_pool_id
+from lodesman.resources import load_resources
 from lodesman.services.accounts import SCOPES, AddAccount, IssueToken
 from lodesman.services.live import Live
 from lodesman.services.pilots import Join, NewPilot, PreparePilots, hash_token
-from lodesman.services.submit import PreparedCohort, PreparedSubmission, Submit
+from lodesman.services.policy import Policy
+from lodesman.services.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
+from lodesman.services.submit_pools.pool_pass import evaluate
 from lodesman.store.engine import open_writer
 from lodesman.store.journal import Transaction
+from lodesman.store.submit_pools import PoolRow
 
 VO = "bench"
 SITES, TAGS, PLATFORMS, GROUPS = 1_000, 300, 60, 50
@@ -57,12 +64,15 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Makes task-queue keys (no two alike, by their number) and pilots. `shares` of the groups."""
+    """Makes task-queue keys (no two alike, by their number) and pilots. `shares` of the groups. `wish`: the Requirements of
+    a task queue, None for none; without it no job has any.
+    """
 
     vo: str
     key: Callable[[random.Random, int], TaskQueueKey]
     pilot: Callable[[random.Random], Place]
     shares: Mapping[str, GroupShare]
+    wish: Callable[[random.Random, TaskQueueKey], dict[str, Any] | None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +112,11 @@ def make_key(rng: random.Random, number: int) -> TaskQueueKey:
     )
 
 
+def make_wish(rng: random.Random, key: TaskQueueKey) -> dict[str, Any] | None:
+    """Half of the jobs that do not care where they run care what is there: three in ten of all."""
+    return pool_world.make_requirements(rng) if not key.sites and rng.random() < 0.75 else None
+
+
 def make_offer(rng: random.Random) -> dict[str, Any]:
     """What one pilot presents."""
     tags = rng.choices(range(TAGS), TAG_WEIGHTS, k=rng.choice([0, 2, 5, 20]))
@@ -125,16 +140,17 @@ def grid_shares(seed: int = 11) -> dict[str, GroupShare]:
     return {f"group{n:02}": GroupShare(share=rng.choice(SHARES)) for n in range(GROUPS)}
 
 
-GRID = Workload(vo=VO, key=make_key, pilot=make_place, shares=grid_shares())
+GRID = Workload(vo=VO, key=make_key, pilot=make_place, shares=grid_shares(), wish=make_wish)
 
 
 def resources(workload: Workload, seed: int = 13, *, backend: str = "by-hand") -> str:
     """The large grid as a configuration of resources, in TOML."""
-    rng = random.Random(seed)
-    lines = []
+    rng, more = random.Random(seed), random.Random(seed + 1)
+    lines = [pool_world.TYPES]
     for number in range(SITES):
         site = f'site."site{number:04}"'
-        lines += [f"[{site}]", f'VO = ["{workload.vo}"]', f'[{site}.ce."ce"]', f'Backend = "{backend}"']
+        lines += [f"[{site}]", f'VO = ["{workload.vo}"]', f'Region = "r{number % pool_world.REGIONS}"',
+                  f'[{site}.ce."ce"]', f'Backend = "{backend}"']  # fmt: skip
         for queue in ("long", "short"):
             has = make_offer(rng)
             lines += [
@@ -144,6 +160,7 @@ def resources(workload: Workload, seed: int = 13, *, backend: str = "by-hand") -
                 f"NumberOfProcessors = {has['cores']}",
                 f"MaxRAM = {has['memory_mb']}",
                 f"CPUTime = {has['norm_cpu_seconds']}",
+                pool_world.parameters(more),
             ]
     for name, group in workload.shares.items():
         lines += [f"[group.{name}]", f'vo = "{workload.vo}"', f"share = {group.share:.0f}"]
@@ -170,12 +187,37 @@ class _Writer:
         return [result for k in parts for result in self.apply(commands[k : k + PART])]
 
 
-def prepared(key: TaskQueueKey, count: int, *, single_rows: bool = False) -> PreparedSubmission:
+class _Pools:
+    """The SubmitPools of a workload, as the program would find them when a job with such Requirements is submitted."""
+
+    def __init__(self, workload: Workload, seed: int) -> None:
+        self._rng = random.Random(seed)
+        self._workload = workload
+        self._policy = Policy(load_resources([("grid.toml", resources(workload))])) if workload.wish else None
+
+    def of(self, key: TaskQueueKey) -> tuple[TaskQueueKey, tuple[NewPool, ...]]:
+        """The key with its SubmitPool, and that pool; as it was without Requirements."""
+        workload, policy = self._workload, self._policy
+        wanted = workload.wish(self._rng, key) if workload.wish else None
+        if wanted is None or policy is None:
+            return key, ()
+        types = policy.config.types
+        pool, text = submit_pool_id(wanted, types, key.vo), canonical_requirements(wanted, types)
+        (mask,) = evaluate(policy, [PoolRow(pool, key.vo, text, 0, 0.0, None)]).values()
+        queues = tuple((one.site, one.ce, one.queue) for one in policy.queues_of_mask(key.vo, mask))
+        return replace(key, submit_pool=pool), (
+            NewPool(id=pool, requirements=text, vo=key.vo, queues=queues),
+        )
+
+
+def prepared(
+    key: TaskQueueKey, count: int, *, single_rows: bool = False, pools: tuple[NewPool, ...] = ()
+) -> PreparedSubmission:
     """A submission of `count` alike jobs: one cohort, or as many rows."""
     runs = [((i, i + 1),) for i in range(count)] if single_rows else [((0, count),)]
     return PreparedSubmission(
         owner=key.owner, group=key.group, vo=key.vo, name="bench", form="json", record='{"Executable":"/bin/true"}',
-        members=None, count=count,
+        members=None, count=count, pools=pools,
         cohorts=tuple(PreparedCohort(key=key, template=BODY, expand=False, max_attempts=3, runs=run) for run in runs),
     )  # fmt: skip
 
@@ -185,14 +227,17 @@ def build(data: Path, size: Size, workload: Workload = GRID) -> dict[str, Any]:
     rng = random.Random(size.seed)
     data.mkdir(parents=True, exist_ok=True)
     writer = _Writer(data / "lode.db", rng)
+    pools = _Pools(workload, size.seed)
     commands: list[Any] = []
     for number in range(size.queues):
-        key = workload.key(rng, number)
+        key, new = pools.of(workload.key(rng, number))
         single = size.rows // size.queues + (number < size.rows % size.queues)
         alike = size.jobs - size.rows
         alike = alike // size.queues + (number < alike % size.queues)
-        commands += [Submit(writer.live, prepared(key, single, single_rows=True))] if single else []
-        commands += [Submit(writer.live, prepared(key, alike))] if alike else []
+        commands += (
+            [Submit(writer.live, prepared(key, single, single_rows=True, pools=new))] if single else []
+        )
+        commands += [Submit(writer.live, prepared(key, alike, pools=new))] if alike else []
     writer.apply_all(commands)
     tokens = _pilots(writer, size.pilots, rng, workload)
     groups = tuple(workload.shares)

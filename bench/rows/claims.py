@@ -137,11 +137,11 @@ def check_over_http(context: Context, server: Server, data: Path, asked: int) ->
     """
     db = open_reader(data / "lode.db")
     try:
-        queues = list(load_queues(db))
+        queues, pools = list(load_queues(db)), PoolMap.load(db)
         sessions = list(load_sessions(db, now=0.0).values())[:CHECKED]
         tokens = context.tokens(data)["pilots"]
         for number, session in enumerate(sessions):
-            request = session.request(ROOM, PoolMap([]))
+            request = session.request(ROOM, pools)
             body = b'{"claim_token":"oracle-%d-%d","count":1,"resource":{"cores":64}}' % (number, asked)
             found = server.ask("POST", "/v1/pilots/claim", tokens[number], body)["jobs"]
             given = [only_row(db, "SELECT tq_id FROM job WHERE id = ?", (job["id"],))[0] for job in found]

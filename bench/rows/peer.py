@@ -1,11 +1,11 @@
-"""Against DIRAC's own TaskQueueDB, in process: its figure is read from a file, ours is measured with the same numbers."""
+"""Against DIRAC's own TaskQueueDB, both in process and durable, one after the other in one run."""
 
 from __future__ import annotations
 
-import json
 import random
 from typing import Any
 
+from bench import dirac
 from bench.context import Context
 from bench.engine import Engine
 from bench.figures import Figure, best
@@ -17,41 +17,40 @@ from bench.world import Size
 CONSUMED = 0.3  # of the waiting jobs, as in the peer's own measurement
 PILOTS = 2_000
 CHECKED = 24
-
-
-def peer_rate(report: dict[str, Any]) -> float:
-    """Claims per second of one process in the report of the peer. Raises ValueError if it has none."""
-    try:
-        return float(report["match_1p"]["match"]["matches_per_s"])
-    except KeyError as lacking:
-        raise ValueError(f"the report has no match_1p.match.matches_per_s: {lacking} is missing") from None
+MANY, ONE = 256, 1  # clients
 
 
 def measure(context: Context) -> list[Figure]:
-    """Claims of one job each: a commit for each claim, and 64 clients that share commits."""
+    """As fast as either side can be made to go; and one client on each side, which waits for the disk at each claim."""
+    peer = None
     if context.dirac is None:
-        context.say("peer: no result of DIRAC was given (--dirac FILE); only our side is measured")
-    report = json.loads(context.dirac.read_text()) if context.dirac else None
-    jobs, queues = (
-        (report["params"]["jobs"], report["params"]["requirement_sets"]) if report else (100_000, 10_000)
-    )
+        context.say("peer: DIRAC was not given (--dirac FOLDER); only our side is measured")
+    else:
+        context.say("peer: DIRAC's side")
+        peer = dirac.measure(context.dirac, context.home, quick=context.quick)
+        context.say(f"peer: DIRAC claims/s by processes: {peer.rates}; our side")
+    jobs, queues = (peer.jobs, peer.queues) if peer else (dirac.JOBS, dirac.QUEUES)
     size = Size(jobs=jobs, queues=queues, rows=jobs, pilots=PILOTS)
-    theirs = peer_rate(report) if report else None
-    return [_against(context, size, clients, theirs) for clients in (1, 64)]
+    return [_against(context, size, clients, peer) for clients in (MANY, ONE)]
 
 
-def _against(context: Context, size: Size, clients: int, theirs: float | None) -> Figure:
+def _against(context: Context, size: Size, clients: int, peer: dirac.Peer | None) -> Figure:
     samples = [_sample(context, size, clients, number) for number in range(context.samples)]
     top = best(samples, "rate")
-    how = "a commit for each claim" if clients == 1 else f"{clients} clients share commits"
-    details = top | {"rates": [one["rate"] for one in samples], "dirac_claims_per_s": theirs}
-    if theirs is None:
-        return Figure(row=f"peer-{clients}", what=f"durable claims, peer workload, {how}", unit="/s", value=top["rate"],
-                      size=str(size), details=details)  # fmt: skip
+    rates = [one["rate"] for one in samples]
+    how = "one client, a commit for each claim" if clients == 1 else f"{clients} clients share commits"
+    if peer is None:
+        return Figure(
+            row=f"peer-{clients}", what=f"durable claims, peer workload, {how}", unit="/s", value=top["rate"],
+            size=str(size), floor_name="SQLite commits", floor=context.floors.sqlite_commits, samples=rates, details=top,
+        )  # fmt: skip
+    processes, theirs = peer.best if clients > 1 else (1, peer.rates[1])
+    when = "in the same run" if peer.same_run else "from a report"
     return Figure(
-        row=f"peer-{clients}", what=f"against DIRAC's matchAndGetJob, in process, {how}", unit="x",
-        value=top["rate"] / theirs, target=100, size=str(size), details=details,
-        samples=[one["rate"] / theirs for one in samples],
+        row=f"peer-{clients}", unit="x", value=top["rate"] / theirs, target=100 if clients > 1 else None, size=str(size),
+        what=f"{how}, against DIRAC's matchAndGetJob in process, its processes: {processes} ({theirs:.0f}/s, {when})",
+        samples=[one / theirs for one in rates],
+        details=top | {"rates": rates, "dirac_claims_per_s": peer.rates, "same_run": peer.same_run},
     )  # fmt: skip
 
 

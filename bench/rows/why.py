@@ -1,4 +1,8 @@
-"""`why` of single waiting jobs: over HTTP, and the explanation alone. Each holds every queue against the job."""
+"""`why` of single waiting jobs: over HTTP, and the explanation alone. Each holds every queue against the job.
+
+The director decides about all task queues and queues as it does in production; only the pilots that it asks for are not
+started.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from bench.context import Context
 from bench.figures import Figure
 from bench.generator import Connection, LoadFault, encode
 from bench.stats import percentile
+from bench.world import GRID, resources
 
 from lodesman.resources import load_resources
 from lodesman.services.policy import Policy
@@ -21,6 +26,13 @@ from lodesman.services.why.explain import explain_job
 from lodesman.services.why.picture import Picture
 from lodesman.store.engine import open_reader
 from lodesman.store.views import find_job
+
+# In the processes of the server, before all else.
+NO_PILOTS = """
+from lodesman.services.direct import Director
+Director._launch = lambda director, decision: None
+"""
+DIRECTOR = {"director.pilotsPerIteration": 1_000, "director.totalThreadsInPool": 10_000}
 
 
 def measure(context: Context) -> list[Figure]:
@@ -33,11 +45,13 @@ def measure(context: Context) -> list[Figure]:
         encode("GET", f"/v1/jobs/{rng.randrange(1, size.jobs + 1)}/why", token)
         for _ in range(50 if context.quick else 500)
     ]
-    with context.server(data) as server:
+    grid = context.home / "why.toml"
+    grid.write_text(resources(GRID, backend="local"))
+    with context.server(data, settings=DIRECTOR, resources_file=grid, prelude=NO_PILOTS) as server:
         server.wait_for_calm()
         answered = [_ask(server.port, asked) for _ in range(context.samples)]
     jobs = [rng.randrange(1, size.jobs + 1) for _ in asked]
-    alone = [_alone(data, context.home / "grid.toml", jobs) for _ in range(context.samples)]
+    alone = [_alone(data, grid, jobs) for _ in range(context.samples)]
     context.drop(data)
     verdicts = answered[0][0]
     p50s, p99s = ([1e3 * percentile(latencies, q) for _, latencies in answered] for q in (50, 99))
@@ -63,7 +77,7 @@ def _alone(data: Path, resources: Path, jobs: list[int]) -> list[float]:
     db = open_reader(data / "lode.db")
     policy = Policy(load_resources([(str(resources), resources.read_text())]))
     picture = Picture(open_reader(data / "lode.db"))
-    picture.look(0.0)
+    picture.look(time.time())
     for vo in policy.config.vos:
         policy.world(vo)
     gc.collect()
@@ -74,7 +88,7 @@ def _alone(data: Path, resources: Path, jobs: list[int]) -> list[float]:
             begun = time.perf_counter()
             job = find_job(db, number)
             assert job is not None
-            explain_job(db, policy, job, picture=picture, now=0.0)
+            explain_job(db, policy, job, picture=picture, now=time.time())
             seconds.append(time.perf_counter() - begun)
     finally:
         gc.unfreeze()

@@ -12,12 +12,14 @@ from bench import bodies, world
 from bench.oracle import WrongAnswer, check_answer, eligible
 from bench.peer_world import PEER
 from bench.rows.fairness import starts
-from bench.rows.peer import peer_rate
 from bench.world import GRID, Size
 
 from lodesman.jobs import read_description, read_job
 from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.resources import load_resources
+from lodesman.services.pool_map import PoolMap
+from lodesman.services.sessions import UNLIMITED, Free, load_sessions
+from lodesman.store.task_queues import load_queues
 
 SMALL = Size(queues=7, jobs=100, rows=30, pilots=3)
 
@@ -55,6 +57,23 @@ def test_a_world_has_the_jobs_it_was_asked_for(tmp_path):
     assert ask("SELECT sum(waiting) FROM task_queue_count") == 100
     assert ask("SELECT count(*) FROM job WHERE state = 'Waiting'") == 30
     assert ask("SELECT count(*) FROM pilot WHERE state = 'Running'") == 3
+    db.close()
+
+
+def test_three_jobs_in_ten_have_requirements_and_pilots_serve_some(tmp_path):
+    world.build(tmp_path, Size(queues=200, jobs=200, rows=200, pilots=20))
+    db = apsw.Connection(str(tmp_path / "lode.db"), flags=apsw.SQLITE_OPEN_READONLY)
+    ((with_pool,),) = db.execute("SELECT count(*) FROM task_queue WHERE pool_id != ''")
+    assert 40 <= with_pool <= 80
+    pools = PoolMap.load(db)
+    assert len(pools.known) > 30
+    sessions = load_sessions(db, now=0.0).values()
+    served = [len(one.request(Free(64, UNLIMITED, UNLIMITED), pools).submit_pools) for one in sessions]
+    assert len(pools.known) / 20 < sum(served) / len(served) < len(pools.known) / 3
+    queues = list(load_queues(db))
+    fitting = [eligible(queues, one.request(Free(64, UNLIMITED, UNLIMITED), pools)) for one in sessions]
+    pooled = {tq_id for tq_id, key, _ in queues if key.submit_pool}
+    assert any(some & pooled for some in fitting)
     db.close()
 
 
@@ -116,9 +135,3 @@ def test_starts_follow_the_shares_in_small():
     assert 0 < test.claims <= 1_000
     assert whole < 100  # some kinds of pilots see parts only
     assert test.result()[2] > 1e-4
-
-
-def test_the_figure_of_the_peer_is_read_or_missed():
-    assert peer_rate({"match_1p": {"match": {"matches_per_s": 81.5}}}) == 81.5
-    with pytest.raises(ValueError, match=r"match_1p"):
-        peer_rate({"match_4p": {}})
