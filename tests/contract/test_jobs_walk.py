@@ -8,6 +8,7 @@ from lodesman.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from lodesman.services.accounts import find_principal
 from lodesman.services.claim import Unpark
 from lodesman.services.pilots import Join, hash_token
+from lodesman.services.sandboxes import RegisterSandbox
 from lodesman.services.sessions import Free
 from lodesman.services.upkeep import ForgetIdleQueues
 from lodesman.store import task_queues
@@ -61,6 +62,26 @@ def test_a_repeated_request_id_gets_the_first_answer(house):
     assert again.repeated
     assert (again.first, again.count) == (first.first, 3)
     assert sum(house.counts().values()) == 3
+
+
+def test_a_request_id_is_not_taken_for_other_jobs(house):
+    house.submit(3, request_id="r1")
+    with pytest.raises(Conflict, match=r"'r1' was used for other jobs: 1 to 3") as refused:
+        house.submit(2, request_id="r1")
+    assert "Nothing was submitted" in refused.value.hint
+    with pytest.raises(Conflict):
+        house.submit(3, key=house.key(group="other"), request_id="r1")
+    assert house.submit(3, request_id="r1").repeated
+    assert sum(house.counts().values()) == 3
+
+
+def test_a_request_id_is_not_taken_for_other_files(house):
+    for sha256 in ("a" * 64, "b" * 64):
+        house.do(RegisterSandbox("ann", sha256, 5))
+    house.submit(1, request_id="r1", inputs=["a" * 64])
+    assert house.submit(1, request_id="r1", inputs=["a" * 64]).repeated
+    with pytest.raises(Conflict):
+        house.submit(1, request_id="r1", inputs=["b" * 64])
 
 
 def test_a_repeated_request_id_tells_again_how_many_were_held(house):

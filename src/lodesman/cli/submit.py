@@ -65,9 +65,12 @@ def _send_all(
     session: Session, ready: Sequence[Ready], wanted: Wanted, outcome: Outcome, *, request_id: str
 ) -> None:
     files = measure(path for one in ready for path in one.inputs.values())
+    bodies = [body_of(one, wanted, files) for one in ready]
+    # A mistake in one of many files must not leave the jobs of the others behind, to be made twice by the next call.
+    if len(ready) > 1 and not _all_good(session, ready, bodies, outcome):
+        return
     upload(session.client, files)
-    for number, one in enumerate(ready, 1):
-        body = body_of(one, wanted, files)
+    for number, (one, body) in enumerate(zip(ready, bodies, strict=True), 1):
         if request_id:
             body["request_id"] = f"{request_id}/{number}"
         try:
@@ -82,6 +85,20 @@ def _send_all(
         outcome.made.append(_made(one.label, answer))
         if not session.as_json:
             _tell(one.label, answer)
+
+
+def _all_good(
+    session: Session, ready: Sequence[Ready], bodies: Sequence[dict[str, Any]], outcome: Outcome
+) -> bool:
+    """Whether the server would take every one of them; what it refuses goes to the outcome."""
+    for one, body in zip(ready, bodies, strict=True):
+        try:
+            session.post("/v1/jobs", {**body, "dry_run": True}, idempotent=True, timeout=SUBMIT_SECONDS)
+        except LodesmanError as fault:
+            outcome.faults.append((one.label, fault))
+            if isinstance(fault, Unauthorized | Unavailable):
+                break  # it would be the same for all that follow
+    return not outcome.faults
 
 
 def body_of(one: Ready, wanted: Wanted, files: dict[Path, InputFile]) -> dict[str, Any]:

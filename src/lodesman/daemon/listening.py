@@ -1,7 +1,10 @@
-"""Where the server listens: the port that is configured, or any free one, which everybody concerned is told."""
+"""Where the server listens: the port that is configured, or any free one, which everybody concerned is told. It is taken
+before all else: a server that cannot have it leaves nothing behind.
+"""
 
 from __future__ import annotations
 
+import errno
 import socket
 from dataclasses import dataclass
 
@@ -9,32 +12,37 @@ import msgspec
 
 from lodesman.config import ServerConfig
 from lodesman.daemon.kept import Load
-from lodesman.errors import Unavailable
+from lodesman.errors import Conflict, Unavailable
 
 
 @dataclass(frozen=True, slots=True)
 class Listening:
     """The configuration with the port in it, for this process, for the second one, and for each later reading.
 
-    `sockets`: what listens already, None if the web server is to open it.
+    `sockets`: what listens already.
     """
 
     config: ServerConfig
     arguments: list[str]
     load: Load
-    sockets: list[socket.socket] | None = None
+    sockets: list[socket.socket]
 
 
 def listen(config: ServerConfig, arguments: list[str], load: Load) -> Listening:
-    """Port 0 becomes a free one, which is taken at once. Raises Unavailable if this machine has no such address."""
-    if config.server.port:
-        return Listening(config, arguments, load)
-    host = config.server.host
+    """Port 0 becomes a free one. Raises Unavailable if this machine has no such address, Conflict if its port is in use."""
+    host, wanted = config.server.host, config.server.port
     try:
-        family, *_, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        family, *_, address = socket.getaddrinfo(host, wanted, type=socket.SOCK_STREAM)[0]
         taken = socket.create_server(address[:2], family=family, backlog=2_048)
     except OSError as fault:
-        raise Unavailable(f"The server cannot listen at {host}: {fault.strerror}.") from None
+        if fault.errno == errno.EADDRINUSE:
+            raise Conflict(
+                f"Port {wanted} of {host} is in use.",
+                hint="Another server runs there? Choose another port with --port.",
+            ) from None
+        raise Unavailable(f"The server cannot listen at {host}, port {wanted}: {fault.strerror}.") from None
+    if wanted:
+        return Listening(config, arguments, load, [taken])
     port = taken.getsockname()[1]
 
     def load_again(**more: object) -> ServerConfig:

@@ -8,13 +8,14 @@ from functools import partial
 
 from msgspec import Struct
 
-from lodesman.errors import InvalidRequest
+from lodesman.errors import Conflict, InvalidRequest
 from lodesman.matching import TaskQueueKey
 from lodesman.services import sandboxes
 from lodesman.services.live import Live
 from lodesman.store import submit_pools
 from lodesman.store.cohorts import INSERT_COHORT
 from lodesman.store.fronts import Candidate
+from lodesman.store.inputs import NAMED_BY
 from lodesman.store.jobs import INSERT_WAITING, add_event, add_range_event
 from lodesman.store.journal import Transaction
 
@@ -22,7 +23,8 @@ INSERT_SUBMISSION = """INSERT INTO submission
 (id, base, count, owner, grp, vo, name, created_at, form, record, members, request_id, held, first_template,
 last_template) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"""
 INSERT_TEMPLATE = "INSERT INTO template (id, expand, max_attempts, body) VALUES (?,?,?,?)"
-SAME_REQUEST = "SELECT id, base, count, held FROM submission WHERE owner = ? AND request_id = ?"
+SAME_REQUEST = """SELECT id, base, count, held, record = ? AND members IS ? AND grp = ? AND name = ? AND count = ?
+FROM submission WHERE owner = ? AND request_id = ?"""
 
 
 class PreparedCohort(Struct, frozen=True, kw_only=True, gc=False):
@@ -99,11 +101,9 @@ class Submit:
     def apply(self, tx: Transaction) -> Submitted:
         """Store all or nothing."""
         what = self.prepared
-        if what.request_id is not None:
-            before = tx.read(SAME_REQUEST, (what.owner, what.request_id))
-            if before:
-                number, first, count, held = before[0]
-                return Submitted(number, first, count, held, repeated=True)
+        before = self._before(tx)
+        if before is not None:
+            return before
         if what.count < 1:
             raise InvalidRequest("A submission needs at least one job.")
         sandboxes.need_all(tx, what.owner, what.inputs)
@@ -130,6 +130,26 @@ class Submit:
             # It was judged by another configuration than all others: judge them together.
             submit_pools.ask_for_pass(tx)
         return Submitted(number, base, what.count, held)
+
+    def _before(self, tx: Transaction) -> Submitted | None:
+        """What was answered to the same request before. Raises Conflict if that was about something else."""
+        what = self.prepared
+        if what.request_id is None:
+            return None
+        same = (what.record, what.members, what.group, what.name, what.count)
+        found = tx.read(SAME_REQUEST, (*same, what.owner, what.request_id))
+        if not found:
+            return None
+        number, first, count, held, alike = found[0]
+        files = {row[0] for row in tx.read(NAMED_BY, (number,))}
+        if not alike or (files and not files.issuperset(what.inputs)):
+            raise Conflict(
+                f"The request id {what.request_id!r} was used for other jobs: {first} to {first + count - 1}.",
+                hint="Nothing was submitted. Use the same id only to repeat the same submission.",
+                first=first,
+                count=count,
+            )
+        return Submitted(number, first, count, held, repeated=True)
 
     def _store_pools(self, tx: Transaction) -> None:
         """Store pools that are new. One that is known keeps its queues, which its last pass has found."""

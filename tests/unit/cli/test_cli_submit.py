@@ -36,6 +36,8 @@ def accepting(server):
 
     def take(asked):
         count = state.get("count", 1)
+        if asked.json.get("dry_run"):
+            return {"count": count, "held": state["held"], "notices": state["notices"], "dry_run": True}
         first, state["next"] = state["next"], state["next"] + count
         return {"submission": 3, "first": first, "count": count, "held": state["held"], "repeated": False,
                 "notices": state["notices"]}  # fmt: skip
@@ -47,8 +49,14 @@ def accepting(server):
     return server
 
 
+def asked_about(server):
+    """What the server was asked about before anything was submitted."""
+    return [one.json for one in server.of("POST", "/v1/jobs") if one.json.get("dry_run")]
+
+
 def sent(server):
-    return [one.json for one in server.of("POST", "/v1/jobs")]
+    """What was submitted."""
+    return [one.json for one in server.of("POST", "/v1/jobs") if not one.json.get("dry_run")]
 
 
 def test_one_job_prints_its_id_and_nothing_else(at, accepting, home):
@@ -237,20 +245,36 @@ def test_a_refusal_of_the_server_names_the_file_and_the_place(at, accepting, hom
     assert (result.code, result.err) == (1, "lode: a.jdl:3:5: Site Atlantis is unknown. Give a site.\n")
 
 
-def test_a_refused_file_does_not_stop_the_others(at, accepting, home):
-    for name in ("a.jdl", "b.jdl", "c.jdl"):
+def test_a_refused_file_stops_all_before_anything_is_stored(at, accepting, home):
+    for name in ("a.jdl", "b.jdl", "c.jdl", "d.jdl"):
         (home / name).write_text(f'[ Executable = "{name}"; ]')
     take = accepting.routes[0][2]
 
     def picky(asked):
-        if "b.jdl" in asked.json["text"]:
+        if "b.jdl" in asked.json["text"] or "d.jdl" in asked.json["text"]:
             return 422, {"error": {"code": "impossible", "message": "The job can never run."}}
         return take(asked)
 
     accepting.on("POST", "/v1/jobs", picky)
-    result = at("submit", "a.jdl", "b.jdl", "c.jdl")
-    assert (result.code, result.out) == (1, "12\n13\n")
-    assert result.err == "lode: b.jdl: The job can never run.\n"
+    result = at("submit", "a.jdl", "b.jdl", "c.jdl", "d.jdl")
+    assert (result.code, result.out) == (1, "")
+    assert result.err == "lode: b.jdl: The job can never run.\nlode: d.jdl: The job can never run.\n"
+    assert (len(asked_about(accepting)), sent(accepting)) == (4, [])
+
+
+def test_many_files_are_asked_about_before_they_are_submitted(at, accepting, home):
+    for name in ("a.jdl", "b.jdl"):
+        (home / name).write_text(f'[ Executable = "{name}"; ]')
+    assert at("submit", "a.jdl", "b.jdl").code == 0
+    assert [one.json.get("dry_run", False) for one in accepting.of("POST", "/v1/jobs")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    accepting.asked.clear()
+    assert at("submit", "a.jdl").code == 0
+    assert (len(asked_about(accepting)), len(sent(accepting))) == (0, 1)
 
 
 def test_a_bad_token_is_told_once(at, accepting, home):
@@ -259,7 +283,7 @@ def test_a_bad_token_is_told_once(at, accepting, home):
     accepting.refuse("POST", "/v1/jobs", 401, code="unauthorized", message="This token is unknown.")
     result = at("submit", "a.jdl", "b.jdl")
     assert (result.code, result.err.count("\n")) == (4, 1)
-    assert len(sent(accepting)) == 1
+    assert (len(asked_about(accepting)), sent(accepting)) == (1, [])
 
 
 def test_notices_and_held_jobs_are_told_on_standard_error(at, accepting, home):

@@ -9,29 +9,55 @@ import msgspec
 import pytest
 
 from lodesman.config import load_config
-from lodesman.daemon import bootstrap
+from lodesman.daemon import bootstrap, run_server
 from lodesman.daemon.__main__ import parse
 from lodesman.daemon.listening import listen
 from lodesman.daemon.watch import changed_options
-from lodesman.errors import Unavailable
+from lodesman.errors import Conflict, Unavailable
 
 
 def loader(**server):
     return partial(load_config, None, overrides={"server": server})
 
 
-def test_a_port_that_is_configured_is_left_to_the_web_server():
-    load = loader(port=7001)
+def free():
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        return there.getsockname()[1]
+
+
+def test_a_port_that_is_configured_is_taken_at_once():
+    port = free()
+    load = loader(port=port)
     found = listen(load(), ["--set", "a.b=1"], load)
-    assert (found.config.server.port, found.arguments, found.sockets) == (7001, ["--set", "a.b=1"], None)
+    (taken,) = found.sockets
+    with taken:
+        assert (found.config.server.port, found.arguments) == (port, ["--set", "a.b=1"])
+        assert taken.getsockname() == ("127.0.0.1", port)
     assert found.load is load
+
+
+def test_a_port_that_is_in_use_is_told():
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        port = there.getsockname()[1]
+        load = loader(port=port)
+        with pytest.raises(Conflict, match=rf"^Port {port} of 127\.0\.0\.1 is in use") as told:
+            listen(load(), [], load)
+    assert "--port" in told.value.hint
+
+
+def test_a_server_that_cannot_listen_leaves_nothing_behind(tmp_path):
+    greeted = []
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        load = loader(port=there.getsockname()[1], data=str(tmp_path / "data"))
+        with pytest.raises(Conflict):
+            run_server(load(), [], load, greeted.append)
+    assert (greeted, list(tmp_path.iterdir())) == ([], [])
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_a_free_port_is_taken_and_told(host):
     load = loader(port=0, host=host)
     found = listen(load(), ["--set", "server.port=0"], load)
-    assert found.sockets is not None
     (taken,) = found.sockets
     with taken:
         port = taken.getsockname()[1]
@@ -46,7 +72,6 @@ def test_a_free_port_is_taken_and_told(host):
 def test_a_configuration_that_is_read_again_has_the_same_port():
     load = loader(port=0)
     found = listen(load(), [], load)
-    assert found.sockets is not None
     with found.sockets[0]:
         seen = []
         again = found.load(looked_at=lambda *what: seen.append(what))
@@ -58,7 +83,6 @@ def test_a_configuration_that_is_read_again_has_the_same_port():
 def test_a_port_that_is_configured_later_waits_for_the_next_start():
     ports = iter([0, 0, 7002])
     found = listen(loader(port=0)(), [], lambda **more: loader(port=next(ports))(**more))
-    assert found.sockets is not None
     with found.sockets[0]:
         assert changed_options(found.config, found.load()) == ()
         assert changed_options(found.config, found.load()) == ()
