@@ -38,7 +38,7 @@ def _against(context: Context, size: Size, clients: int, peer: dirac.Peer | None
     samples = [_sample(context, size, clients, number) for number in range(context.samples)]
     top = best(samples, "rate")
     rates = [one["rate"] for one in samples]
-    how = "one client, a commit for each claim" if clients == 1 else f"{clients} clients share commits"
+    how = "claims in process, one client" if clients == 1 else f"claims in process, {clients} clients"
     if peer is None:
         return Figure(
             row=f"peer-{clients}", what=f"durable claims, peer workload, {how}", unit="/s", value=top["rate"],
@@ -48,7 +48,7 @@ def _against(context: Context, size: Size, clients: int, peer: dirac.Peer | None
     when = "in the same run" if peer.same_run else "from a report"
     return Figure(
         row=f"peer-{clients}", unit="x", value=top["rate"] / theirs, target=100 if clients > 1 else None, size=str(size),
-        what=f"{how}, against DIRAC's matchAndGetJob in process, its processes: {processes} ({theirs:.0f}/s, {when})",
+        what=f"{how}, against {processes} process{'es' * (processes > 1)} of DIRAC ({theirs:.0f}/s, {when})",
         samples=[one / theirs for one in rates],
         details=top | {"rates": rates, "dirac_claims_per_s": peer.rates, "same_run": peer.same_run},
     )  # fmt: skip

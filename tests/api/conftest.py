@@ -7,16 +7,20 @@ import base64
 import hashlib
 import json
 import random
+import re
+from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, cast
 
+import jsonschema_rs
 import msgspec
 import pytest
 
 from lodesman.api.core import Core
 from lodesman.api.hot import HotApp
+from lodesman.api.openapi import document
 from lodesman.api.read_side import ReadSide
 from lodesman.api.reads import read_app
 from lodesman.batch import QueueLoad
@@ -100,6 +104,62 @@ class Answer:
         return str(error["code"])
 
 
+class Described:
+    """The OpenAPI document as a judge of answers: what it does not describe may not be in one."""
+
+    def __init__(self) -> None:
+        told = deepcopy(document())
+        for schema in told["components"]["schemas"].values():
+            if "properties" in schema:
+                schema["additionalProperties"] = False
+        self.components = told["components"]
+        self.calls = {
+            (method.upper(), path): operation
+            for path, item in told["paths"].items()
+            for method, operation in item.items()
+        }
+        # Those that are spelled out before those with names in them.
+        patterns = sorted({path for _, path in self.calls}, key=lambda path: path.count("{"))
+        self._patterns = [(re.compile(re.sub(r"{\w+}", "[^/]+", path)), path) for path in patterns]
+        self._checks: dict[str, Any] = {}
+
+    def template(self, method: str, path: str) -> str:
+        """The path as the document has it, '' if there is no such call."""
+        for pattern, template in self._patterns:
+            if pattern.fullmatch(path) and (method, template) in self.calls:
+                return template
+        return ""
+
+    def schema(self, method: str, template: str, answer: Answer) -> Any:
+        """What the document says of such an answer."""
+        found = self.calls[method, template]["responses"][str(answer.status)]
+        if "$ref" in found:
+            found = self.components["responses"][found["$ref"].rpartition("/")[2]]
+        if "content" not in found:
+            assert answer.body == b""
+            return TEXT
+        return found["content"][answer.headers["content-type"].partition(";")[0]]["schema"]
+
+    def hold(self, method: str, path: str, answer: Answer) -> None:
+        """Raises KeyError for a status or a media type, ValidationError for members that are not described."""
+        template = self.template(method, path)
+        if template:
+            schema = self.schema(method, template, answer)
+            if schema.get("type") != "string":
+                self.check(schema).validate(answer.json)
+
+    def check(self, schema: Any) -> Any:
+        """The validator of a schema."""
+        key = json.dumps(schema)
+        if key not in self._checks:
+            self._checks[key] = jsonschema_rs.validator_for({**schema, "components": self.components})
+        return self._checks[key]
+
+
+TEXT = {"type": "string"}
+judge = cache(Described)
+
+
 class Connection:
     """One request's receive and send; what is sent after the body is awaited, as a server does."""
 
@@ -178,11 +238,14 @@ class House:
         )  # fmt: skip
         self.reads = read_app(self.side)
         self.app = HotApp(
-            self.core, self.reads, idle_seconds=120.0, on_start=self._nothing, on_stop=self._nothing  # type: ignore[arg-type]
+            self.core, self.reads, idle_seconds=120.0, sandbox_mb=7,  # type: ignore[arg-type]
+            on_start=self._nothing, on_stop=self._nothing,
         )  # fmt: skip
         self.run(self._start())
         self.tokens: dict[str, str] = {"service": self._service_token()}
         self.pilots = self.claims = 0
+        # What the test stored is nothing that the program would store, so answers are not as described.
+        self.made_up = False
 
     async def _start(self) -> None:
         self.core.start()
@@ -298,10 +361,14 @@ class House:
         return task, connection
 
     def call(self, method: str, path: str, body: Any = None, *, token: str = "", **more: Any) -> Answer:
-        """Ask and wait for the answer; `token` is a name known here, or a token itself."""
+        """Ask and wait for the answer, which must be as described; `token` is a name known here, or a token itself."""
         task, connection = self.open(method, path, body, token=token, **more)
         self.run(task)
-        return connection.answer()
+        answer = connection.answer()
+        forward: object = self.app.forward
+        if not self.made_up and forward is self.reads:
+            judge().hold(method, path.partition("?")[0], answer)
+        return answer
 
     def get(self, path: str, token: str = "ann", **more: Any) -> Any:
         """The JSON of a GET that must succeed."""

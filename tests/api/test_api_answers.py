@@ -1,118 +1,358 @@
-"""The answers that the document describes are those that the server gives, member by member."""
+"""Every call is asked, and every member that the document describes is in some answer; each answer to any test here is
+held against the document, member by member (`House.call`).
+"""
 
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+import json
+import re
+from dataclasses import replace
+from urllib.parse import quote
 
 import jsonschema_rs
-import msgspec
 import pytest
+from tests.api.conftest import RESOURCES, Answer, judge
+from tests.api.test_api_lost_pilots import lose
+from tests.api.test_api_refresh import configure
 
-from lodesman.api import answer_bodies as answers
 from lodesman.api.openapi import BOOLEANS, CALLS, INTEGERS, document
+from lodesman.director import Breaker, BreakerState, QueueId
+from lodesman.services.configuration import ConfigurationState
+from lodesman.services.silence import NoteSilence
+from lodesman.services.why.main_reasons import MainReasons
+from lodesman.services.why.queue_gate import Gates
 
-# More of these by kind of step, pool and verdict; what stands in the document is there.
-OPEN = (answers.Why, answers.Step, answers.Pool)
+FILE = b"#!/bin/sh\n"
+SHA = hashlib.sha256(FILE).hexdigest()
+WHY_SOUTH = "/v1/queues/why?path=South/ce.south/long"
+SHORT, LONG = QueueId("North", "ce.north", "short"), QueueId("South", "ce.south", "long")
 
 
-def validate(method, path, value):
-    """Against the document as it is served. Raises ValidationError."""
-    told = document()
-    schema = told["paths"][path][method]["responses"]["200"]["content"]["application/json"]["schema"]
-    jsonschema_rs.validator_for({**schema, "components": told["components"]}).validate(value)
+class Seen:
+    """Which calls were answered, and which members of which schemas were there, and were not."""
+
+    def __init__(self):
+        self.asked, self.there, self.missing = set(), set(), set()
+
+    def look(self, method, path, answer):
+        template = judge().template(method, path.partition("?")[0])
+        if template:
+            self.asked |= {(method.lower(), template)} if answer.status == 200 else set()
+            schema = judge().schema(method, template, answer)
+            if schema.get("type") != "string":
+                self.walk(schema, answer.json)
+
+    def walk(self, schema, value):
+        if "$ref" in schema:
+            self._object(schema["$ref"].rpartition("/")[2], value)
+        elif "anyOf" in schema:
+            self.walk(next(one for one in schema["anyOf"] if judge().check(one).is_valid(value)), value)
+        elif isinstance(value, list):
+            for place, child in enumerate(value):
+                self.walk((schema.get("prefixItems") or [schema["items"]] * len(value))[place], child)
+        elif isinstance(value, dict) and isinstance(schema.get("additionalProperties"), dict):
+            for child in value.values():
+                self.walk(schema["additionalProperties"], child)
+
+    def _object(self, name, value):
+        for member, schema in judge().components["schemas"][name].get("properties", {}).items():
+            (self.there if member in value else self.missing).add((name, member))
+            if member in value:
+                self.walk(schema, value[member])
 
 
-def undescribed(value, kind):
-    """Members that the type does not know, by path."""
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(value, dict):
-        fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
-        for name, child in value.items():
-            if name in fields:
-                yield from (f"{name}.{one}" for one in undescribed(child, fields[name]))
-            elif kind not in OPEN:
-                yield name
-    elif isinstance(value, list):
-        (inner, *_) = getattr(kind, "__args__", (Any,))
-        for child in value:
-            yield from undescribed(child, inner)
+def answered():
+    """Every (schema, member) of answers, and those of them that may be left out."""
+    schemas, members, optional = judge().components["schemas"], set(), set()
+    todo = [judge().calls[call.method.upper(), call.path]["responses"]["200"] for call in CALLS]
+    done = set()
+    while todo:
+        for name in names_in(todo.pop()) - done:
+            done.add(name)
+            todo.append(schemas[name])
+            here = {(name, member) for member in schemas[name].get("properties", {})}
+            members |= here
+            optional |= here - {(name, member) for member in schemas[name].get("required", ())}
+    return members, optional
+
+
+def names_in(value):
+    return set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(value)))
 
 
 @pytest.fixture
-def told(house):
-    """Ask, and hold the answer against the document; all calls asked are remembered."""
-    described = {(call.method, call.path): call.answer for call in CALLS if call.answer is not None}
-    asked = set()
+def seen(house):
+    """What the house is asked from now on."""
+    found, ask = Seen(), house.call
 
-    def ask(method, path, body=None, *, of="", token="ann", **more):
-        answer = house.call(method, path, body, token=token, **more)
-        assert answer.status == 200, answer.body
-        template = of or path.partition("?")[0]
-        kind = described[method.lower(), template]
-        validate(method.lower(), template, answer.json)
-        assert list(undescribed(answer.json, kind)) == []
-        asked.add((method.lower(), template))
-        return answer.json
+    def call(method, path, *more, **rest):
+        answer = ask(method, path, *more, **rest)
+        found.look(method, path, answer)
+        return answer
 
-    ask.asked, ask.described = asked, set(described)
-    return ask
+    house.call = call
+    return found
 
 
-def test_every_described_answer(house, told):
-    file = b"#!/bin/sh\n"
-    sha = hashlib.sha256(file).hexdigest()
-    house.user("root", "physics", admin=True)
-    told("POST", "/v1/sandboxes", file, headers={"x-sha256": sha})
-    job = {"Executable": "run.sh", "InputSandbox": ["run.sh"], "CPUTime": 500, "Odd": 1, "Arguments": "a b",
-           "Environment": {"A": "b"}, "OutputSandbox": ["x"], "Requirements": {"Software": "root"}}  # fmt: skip
-    made = told(
-        "POST", "/v1/jobs", {"jobs": [job], "sandboxes": {"run.sh": {"sha256": sha, "size": len(file)}}}
-    )
-    assert made["notices"]
-    told("POST", "/v1/jobs", {"jobs": [{"Executable": "/bin/true", "Parameters": 3, "CPUTime": 500}]})
-    told("POST", "/v1/jobs", {"text": '[Executable = "x"; Odd = 1;]', "dry_run": True})
-    told("GET", "/v1/jobs/1/why", of="/v1/jobs/{job}/why")
-
-    token = told(
-        "POST", "/v1/pilots/join", {"join_token": house.prepare_pilot(), "nonce": "n", "node": {}}, token=""
-    )
-    house.tokens["p"] = token["token"]
-    told("POST", "/v1/submit-pools/for-queues", {"queues": [["North", "ce.north", "short"]]}, token="p")
-    claimed = told("POST", "/v1/pilots/claim", house.claim_body(4), token="p")["jobs"]
-    (got,) = (one for one in claimed if one["input"])
-    entry = {"id": got["id"], "attempt": got["attempt"], "tail": "live"}
-    told("GET", f"/v1/jobs/{got['id']}/logs", of="/v1/jobs/{job}/logs")
-    house.control("kill", got["id"])
-    assert told("POST", "/v1/pilots/heartbeat", {"jobs": [entry]}, token="p")["kill"]
-    path = "/v1/jobs/{job}/attempts/{attempt}/output"
-    second = next(one for one in claimed if one is not got)
-    there = path.format(job=second["id"], attempt=second["attempt"])
-    stored = told("PUT", there, file, of=path, token="p", headers={"x-sha256": sha})
-    done = {"id": second["id"], "attempt": second["attempt"], "state": "Done", "cause": "ok", "exit_code": 0,
-            "started": house.now, "ended": house.now + 1, "output": stored, "tail": "x", "message": ""}  # fmt: skip
-    told("POST", "/v1/pilots/report", {"reports": [done, {**done, "id": 99}]}, token="p")
-
-    assert told("GET", f"/v1/jobs/{second['id']}", of="/v1/jobs/{job}")["attempts"]
-    assert len(told("GET", "/v1/jobs?all=true", token="root")["jobs"]) == 4
-    told("GET", "/v1/jobs/1/why", of="/v1/jobs/{job}/why")
-    told("POST", "/v1/jobs/control", {"action": "reschedule", "ranges": [[1, 9]]})
-    told("GET", "/v1/jobs/counts")
-    told("GET", "/v1/pilots?all=true")
-    told("GET", "/v1/me")
-    told("POST", "/v1/tokens", {"account": "ann", "seconds": 0}, token="root")
-    assert len(told("GET", "/v1/tokens", token="root")["tokens"]) > 1
-    assert told("GET", "/v1/submit-pools")["pools"]
-    assert told.asked == told.described
+def ok(house, method, path, body=None, token="ann", **more):
+    answer = house.call(method, path, body, token=token, **more)
+    assert answer.status == 200, answer.body
+    return answer
 
 
-def test_a_document_that_is_wrong_is_noticed(house, told):
+def jobs_of_all_kinds(house):
+    """1 with a file, 2-4 an array, 5 that nothing can run, 6 without a submission pool, 7 that was killed, 8 odd."""
+    ok(house, "POST", "/v1/sandboxes", FILE, headers={"x-sha256": SHA})
+    first = {"Executable": "run.sh", "InputSandbox": ["run.sh"], "CPUTime": 500, "Odd": 1, "Arguments": "a b",
+             "Environment": {"A": "b"}, "OutputSandbox": ["x"], "Requirements": {"Software": "root"}}  # fmt: skip
+    file = {"run.sh": {"sha256": SHA, "size": len(FILE)}}
+    assert ok(house, "POST", "/v1/jobs", {"jobs": [first], "sandboxes": file}).json["notices"]
+    house.submitted({"Parameters": 3})
+    house.submitted({"CPUTime": 10**7, "Memory": 10**6, "Site": "East"}, hold_if_impossible=True)
+    house.submitted({"SubmitPool": "Nowhere"})
+    house.submitted({})
+    house.submitted({"Requirements": {"Memory": 10}}, token="bob")
+    ok(house, "POST", "/v1/jobs", {"text": '[Executable = "x"; Odd = 1;]', "dry_run": True})
+    house.control("kill", 7, reason="not needed")
+    house.control("kill", 7)
+
+
+def a_pilot_s_life(house):
+    """It joins, gets all that waits, runs job 1 to its end, and is told to kill another."""
+    token = house.prepare_pilot()
+    ok(house, "GET", f"/v1/pilots/{token.removeprefix('join-')}/why")
+    joined = ok(house, "POST", "/v1/pilots/join", {"join_token": token, "nonce": "n", "node": {}}, "")
+    house.tokens["p"] = joined.json["token"]
+    ok(house, "POST", "/v1/submit-pools/for-queues", {"queues": [[*SHORT]]}, "p")
+    free = {"cores": 64, "memory_mb": 10**6, "norm_cpu_seconds": 0}
+    got = sorted(house.claim("p", 10, resource=free), key=lambda job: job["id"])
+    assert ok(house, "GET", got[0]["input"][0]["url"], token="p").body == FILE
+    beat(house, "p", *({"id": job["id"], "attempt": job["attempt"], "tail": "live"} for job in got))
+    ok(house, "GET", f"/v1/jobs/{got[0]['id']}/logs")
+    house.control("kill", got[1]["id"])
+    assert beat(house, "p", *got[:2])["kill"]
+    house.report("p", got[0], "Running", started=house.now)
+    path = f"/v1/jobs/{got[0]['id']}/attempts/1/output"
+    stored = ok(house, "PUT", path, FILE, "p", headers={"x-sha256": SHA}).json
+    house.report("p", got[0], exit_code=0, started=house.now, ended=house.now + 1, output=stored, tail="x")
+    house.report("p", {"id": 99, "attempt": 1})
+    house.report("p", got[1], "Failed", cause="exit", exit_code=3)
+    ok(house, "GET", f"/v1/jobs/{got[0]['id']}/logs")
+    assert ok(house, "GET", f"/v1/jobs/{got[0]['id']}/output").body == FILE
+    part = house.call("GET", f"/v1/jobs/{got[0]['id']}/output", token="ann", headers={"range": "bytes=3-"})
+    assert (part.status, part.body) == (206, FILE[3:])
+
+
+def beat(house, pilot, *jobs):
+    news = [{"id": job["id"], "attempt": job["attempt"]} for job in jobs]
+    return ok(house, "POST", "/v1/pilots/heartbeat", {"jobs": news}, pilot).json
+
+
+def losses_and_silence(house):
+    """A lost pilot's success counts late; a silent one's job stalls."""
     house.submitted()
-    with pytest.raises(jsonschema_rs.ValidationError):
-        validate("get", "/v1/jobs/counts", {"counts": [{"owner": "ann"}]})
-    assert list(undescribed({"counts": [{"owner": "a", "more": 1}], "x": 2}, answers.Counts)) == [
-        "counts.more",
-        "x",
+    (job,) = house.claim(house.pilot())
+    lose(house, f"pilot{house.pilots}")
+    house.report(f"pilot{house.pilots}", job)
+    house.submitted()
+    (again,) = house.claim(house.pilot())
+    house.report(f"pilot{house.pilots}", again, "Running", started=house.now)
+    house.do(NoteSilence(house.core.live, {house.pilots: house.now}))
+    house.control("reschedule", again["id"])
+
+
+def lists(house):
+    """All that is listed, with and without what can be asked for."""
+    for number in range(1, house.counted() + 1):
+        ok(house, "GET", f"/v1/jobs/{number}", token="admin")
+        ok(house, "GET", f"/v1/jobs/{number}/why", token="admin")
+    for path in ("/v1/jobs?all=true", "/v1/jobs/counts", "/v1/jobs/1/description", "/v1/pilots?all=true", "/v1/me",
+                 "/v1/tokens", "/v1/task-queues", "/v1/task-queues/reasons", "/v1/sites", "/v1/queues", "/v1/submit-pools",
+                 "/v1/queues?origin=true", "/v1/standing", "/v1/director", "/v1/resources?path=North",
+                 "/v1/resources?site=North&ce=ce.north&queue=short", "/v1/configuration", "/metrics", "/health",
+                 "/v1/openapi.json"):  # fmt: skip
+        ok(house, "GET", path, token="admin")
+    (pool, *_) = house.get("/v1/submit-pools")["pools"]
+    ok(house, "GET", f"/v1/submit-pools/{pool['id']}")
+    ok(house, "GET", f"/v1/sandboxes/{SHA}")
+
+
+def what_the_director_does(house, backend):
+    """First it never decided, then pilots are placed, wanted and refused; then a queue is shut by all that can be."""
+    ok(house, "GET", "/v1/director")
+    director = house.director(backend)
+    house.side.gates = Gates(director)
+    ok(house, "GET", "/v1/queues/why?site=North&ce=ce.north&queue=short")
+    director.tick(house.now)
+    assert house.get("/v1/director")["plan"]["no_pool"]
+    ok(house, "GET", WHY_SOUTH)
+    planned_resources(house)
+    house.submitted({"Memory": 11})
+    for _ in range(30):
+        house.prepare_pilot("South")
+    director.tick(house.now)
+    house.submitted({"Memory": 12})
+    ok(house, "GET", WHY_SOUTH)
+    told = MainReasons(house.side.db, house.side.picture)
+    house.side.look()
+    changed = {"changed": told.look(house.side.policy, house.now), "facts_at": told.facts_at()}
+    ok(house, "POST", "/v1/service/reasons", changed, "service")
+    backend.waiting = backend.running = 1_000
+    director.breakers = {
+        LONG: Breaker(state=BreakerState.OPEN, failures=3, retry_at=house.now + 900.0, reason="no route")
+    }
+    director.tick(house.now)
+    director.options = replace(director.options, pilots_per_iteration=1e-9)
+    director.tick(house.now)
+    for place in (SHORT, LONG, QueueId("Far", "ce.far", "q"), QueueId("No", "such", "queue")):
+        where = f"site={place.site}&ce={place.ce}&queue={place.queue}"
+        house.call("GET", f"/v1/queues/why?{where}", token="ann")
+        ok(house, "GET", f"/v1/jobs/3/why?queue={quote('/'.join(place))}")
+
+
+def why_of_pilots(house):
+    """Of those on their way, that run, that are lost, and that nothing fits."""
+    for pilot in range(1, house.pilots + 1):
+        ok(house, "GET", f"/v1/pilots/{pilot}/why")
+
+
+def what_is_closed(house):
+    """Sites are closed and opened, jobs are Held for it, and everybody sees it."""
+    for body in ({"site": "North", "reason": "disk broken"}, {"path": "South/ce.south", "reason": "full", "dry_run": True},
+                 {"path": "North/ce.north", "reason": "switch", "until": house.now + 10.0}):  # fmt: skip
+        ok(house, "POST", "/v1/sites/close", body, "admin")
+    waits = house.submitted({"Requirements": {"Memory": 100}})
+    for path in (
+        "/v1/sites",
+        "/v1/queues",
+        f"/v1/jobs/{waits}/why",
+        "/v1/queues/why?path=North/ce.north/short",
+    ):
+        ok(house, "GET", path)
+    ok(house, "POST", "/v1/sites/open", {"site": "North"}, "admin")
+    ok(house, "POST", "/v1/sites/open", {"path": "North/ce.north"}, "admin")
+
+
+OTHER = """
+[job_description]
+Software = "string"
+Disk = "number"
+[site.North]
+Platform = "el9"
+VO = ["lab"]
+[site.North.ce."ce.north".queue.short]
+CPUTime = 600
+Memory = 2000
+Software = "root"
+[site.East.ce.c.queue.q]
+CPUTime = 1000000000
+Memory = 10000000
+[group.physics]
+vo = "lab"
+share = 10
+job_sharing = true
+background = true
+[group.bio]
+vo = "other"
+[group.new]
+vo = "lab"
+"""
+
+
+def planned_resources(house):
+    ok(house, "POST", "/v1/plan/resources", {"files": [{"name": "other.toml", "text": OTHER}]}, "admin")
+
+
+def what_nothing_can_run(house):
+    """Jobs that are Held with their task queue since the configuration changed, and who would run them else."""
+    held = house.submitted({"Requirements": {"Software": "geant"}})
+    configure(house, RESOURCES.replace('Software = ["root", "geant"]', ""))
+    ok(house, "GET", f"/v1/jobs/{held}")
+    index = house.core.live.matcher.index
+    for tq_id, _, _ in list(index.queues()):
+        index.block(tq_id, "physics at most 0")
+    why_of_pilots(house)
+
+
+def plans(house):
+    """Of jobs that fit, that never can, and that join others; of resources that change in every way; of shares."""
+    wanted = [{"Executable": "x", "CPUTime": 500}, {"Executable": "x", "CPUTime": 10**7, "Odd": 1}]
+    assert ok(house, "POST", "/v1/plan/job", {"jobs": wanted}).json["refusal"]
+    ok(house, "POST", "/v1/plan/job", {"jobs": wanted[:1]})
+    planned_resources(house)
+    ok(house, "POST", "/v1/plan/resources", {"files": [{"name": "a.toml", "text": RESOURCES}]}, "admin")
+    ok(house, "POST", "/v1/plan/shares", {"shares": {"physics": 1, "guests": 0}}, "admin")
+
+
+def a_record_of_an_older_release(house):
+    """Right after an upgrade, until the director decides anew."""
+    record = house.get("/v1/director", "admin")["plan"]
+    del record["load_fields"]
+    for room in record["rooms"].values():
+        del room["load"]
+    ok(house, "POST", "/v1/service/iteration", {"plan": record}, "service")
+    assert house.get("/v1/director", "admin")["plan"] == record
+
+
+def users_and_the_end(house):
+    """A user comes, a token goes, and so does the pilot."""
+    assert house.call("POST", "/v1/pilots/leave", {"reason": "idle"}, token="ann").status == 403
+    ok(house, "POST", "/v1/users", {"name": "eve", "vo": "lab", "groups": ["bio"]}, "admin")
+    ok(house, "POST", "/v1/tokens", {"account": "eve", "seconds": 0}, "admin")
+    (digest, *_) = [
+        one["hash"] for one in house.get("/v1/tokens", "admin")["tokens"] if one["account"] == "eve"
     ]
+    ok(house, "DELETE", f"/v1/tokens/{digest}", token="admin")
+    ok(house, "POST", "/v1/pilots/drain", {"pilots": [1, 2, 99]}, "admin")
+    ok(house, "POST", "/v1/pilots/leave", {"reason": "idle"}, "p")
+
+
+def test_every_call_answers_and_every_member_that_is_described_is_there(house, seen, backend):
+    fault = {"message": "CPUTime: no", "source": "sites.toml", "section": "site.S", "line": 3}
+    state = ConfigurationState(
+        files=("a",), faults=(fault,), notices=(fault,), refused_at=1.0, at_next_start=("b",)
+    )
+    house.core.configuration = house.side.configuration = lambda: state
+    jobs_of_all_kinds(house)
+    what_the_director_does(house, backend)
+    a_pilot_s_life(house)
+    losses_and_silence(house)
+    why_of_pilots(house)
+    what_is_closed(house)
+    what_nothing_can_run(house)
+    lists(house)
+    plans(house)
+    a_record_of_an_older_release(house)
+    users_and_the_end(house)
+    members, optional = answered()
+    assert {(call.method, call.path) for call in CALLS} - seen.asked == set()
+    assert members - seen.there == set()
+    assert optional - seen.missing == set()
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("/v1/jobs/counts", {"counts": [{"owner": "ann"}]}),
+        ("/v1/jobs/counts", {"counts": [{"owner": "a", "group": "g", "state": "Lost", "jobs": 1}]}),
+        ("/v1/jobs/counts", {"counts": [], "more": 1}),
+        ("/v1/sites", {"sites": [], "closed": [], "more": 1}),
+        ("/v1/pilots/7/why", {"id": 7}),
+        ("/v1/jobs/1/why", {"id": 1, "state": "Done", "reason": "", "verdict": "now", "summary": ""}),
+        ("/v1/director", {"at": 1.0, "plan": {"now": 1.0}}),
+    ],
+)
+def test_an_answer_that_is_not_as_described_is_noticed(path, value):
+    answer = Answer(200, {"content-type": "application/json"}, json.dumps(value).encode())
+    with pytest.raises(jsonschema_rs.ValidationError):
+        judge().hold("GET", path, answer)
+
+
+@pytest.mark.parametrize(("status", "media"), [(418, "application/json"), (200, "text/html")])
+def test_a_status_or_a_kind_of_text_that_is_not_described_is_noticed(status, media):
+    with pytest.raises(KeyError):
+        judge().hold("GET", "/v1/sites", Answer(status, {"content-type": media}, b"{}"))
 
 
 def test_parameters_have_their_types():

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections import Counter
+from typing import get_args
 
 import jsonschema_rs
 import pytest
 from starlette.routing import Route
+from tests.api.conftest import RESOURCES, SANDBOX_BYTES, judge
 
 from lodesman.api import bodies
-from lodesman.api.openapi import CALLS, document
+from lodesman.api.answer_bodies.errors import Code
+from lodesman.api.openapi import CALLS, INTEGERS, REFUSALS, document, refusals
+from lodesman.api.wire import STATUS
+from lodesman.resources import load_resources
+from lodesman.services.policy import Policy
 
 # Of the server's own processes, not of users and pilots.
 INTERNAL = re.compile(r"/v1/service/|/v1/hot/")
@@ -75,6 +83,7 @@ def test_the_document_has_the_shape_of_openapi_3_1():
     assert told["info"]["version"]
     names = [item[method]["operationId"] for item in told["paths"].values() for method in item]
     assert len(set(names)) == len(names)
+    assert all(re.fullmatch("[a-z][a-z_]+[a-z]", name) for name in names)
     for path, item in told["paths"].items():
         assert path.startswith("/")
         for operation in item.values():
@@ -96,14 +105,63 @@ def references(value):
 
 def test_every_reference_leads_somewhere_and_every_schema_is_one():
     told = document()
-    schemas = told["components"]["schemas"]
-    for reference in set(references(told)):
-        prefix, _, name = reference.rpartition("/")
-        assert prefix == "#/components/schemas"
-        assert name in schemas
-    for name, schema in schemas.items():
+    found = set(references(told))
+    for reference in found:
+        root, components, kind, name = reference.split("/")
+        assert (root, components) == ("#", "components")
+        assert name in told["components"][kind]
+    unused = {
+        f"#/components/{kind}/{name}"
+        for kind in ("schemas", "responses")
+        for name in told["components"][kind]
+    }
+    assert unused - found == set()
+    for name, schema in told["components"]["schemas"].items():
         jsonschema_rs.meta.validate({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema})
-        assert schema["type"] == "object", name
+        assert schema.get("type") == "object" or schema["enum"], name
+        assert re.fullmatch("[A-Z][A-Za-z]+", name)
+        assert schema["description"]
+
+
+def dictionaries(value):
+    if isinstance(value, dict):
+        yield value
+    for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from dictionaries(child)
+
+
+def test_the_schemas_are_in_words_that_makers_of_clients_know():
+    """Found with openapi-python-client, which makes no client of a document with other ones."""
+    found = list(dictionaries(document()["components"]["schemas"]))
+    for one in found:
+        if one.get("type") == "array":
+            assert isinstance(one.get("items"), dict) or one["prefixItems"], one
+        if isinstance(one.get("enum"), list):
+            assert one["type"] in ("string", "integer", "boolean"), one
+    assert any("prefixItems" in one for one in found)
+
+
+def test_every_call_is_described_in_full():
+    """No call without a description of what it takes, what it answers, and how it may refuse."""
+    for call in CALLS:
+        operation = document()["paths"][call.path][call.method]
+        answers = operation["responses"]
+        assert {"200", "503", "default"} <= set(answers), call.path
+        assert all(one["schema"] for one in answers["200"]["content"].values()), call.path
+        assert answers["200"]["content"], call.path
+        assert ("requestBody" in operation) == (call.method in ("post", "put"))
+        for one in operation.get("requestBody", {"content": {}})["content"].values():
+            assert one["schema"], call.path
+        for one in operation["parameters"]:
+            assert one["schema"]["type"] in ("integer", "boolean", "string")
+
+
+def test_refusals_have_the_statuses_and_codes_of_errors():
+    assert set(STATUS.values()) - {502} == set(REFUSALS)  # no batch system is asked by a call
+    assert set(STATUS) == set(get_args(Code))
+    told = document()["components"]["responses"]
+    assert set(told["Unauthorized"]["headers"]) == {"WWW-Authenticate"}
+    assert set(told["Unavailable"]["headers"]) == {"Retry-After"}
 
 
 def validator(name):
@@ -165,6 +223,94 @@ def test_each_refusal_fits_the_schema_of_errors(house):
     for answer in refused:
         assert answer.status >= 400
         check.validate(answer.json)
+
+
+TWINS = '[site."A/B".ce.C.queue.D]\n[site.A.ce."B/C".queue.D]\n'
+# How calls are refused with the statuses that are not derived: (method, path, who, body, status).
+REFUSED = [
+    ("POST", "/v1/jobs", "ann", {"jobs": [{"Executable": "x", "CPUTime": 10**7}]}, 422),
+    ("GET", "/v1/jobs/1/why?queue=North", "ann", None, 400),
+    ("GET", "/v1/jobs/1/description?form=xml", "ann", None, 400),
+    ("POST", "/v1/plan/shares", "admin", {"shares": {"nobody": 1.0}}, 404),
+    ("POST", "/v1/jobs/control", "ann", {"action": "kill", "ranges": [[99, 99]]}, 404),
+    ("GET", "/v1/submit-pools/req2:", "ann", None, 409),
+    ("GET", "/v1/queues/why", "ann", None, 400),
+    ("GET", "/v1/queues/why?site=a&ce=b&queue=c", "ann", None, 404),
+    ("GET", "/v1/resources?path=A/B/C/D", "ann", None, 400),
+    ("GET", "/v1/resources?path=Nowhere", "ann", None, 404),
+    ("POST", "/v1/tokens", "admin", {"account": "nobody"}, 404),
+    ("POST", "/v1/tokens", "ann", {"account": "ann", "scopes": ["admin"]}, 409),
+    ("DELETE", "/v1/tokens/{twice}", "admin", None, 409),
+    ("POST", "/v1/pilots/join", "", {"join_token": "no-such-token", "node": {}}, 401),
+    ("POST", "/v1/sites/close", "admin", {"site": "Nowhere", "reason": "x"}, 404),
+    ("POST", "/v1/sites/open", "admin", {"site": "North"}, 409),
+]  # fmt: skip
+
+
+def test_each_refusal_that_is_not_derived_comes_and_no_other(house):
+    house.submitted(*({"Requirements": {"Memory": size}} for size in (100, 200)))
+    for _ in range(17):  # two of their hashes begin alike
+        house.user("carl")
+    first = Counter(one["hash"][0] for one in house.get("/v1/tokens", "admin")["tokens"])
+    house.side.policy = Policy(load_resources([("sites.toml", RESOURCES + TWINS)]))
+    found = set()
+    for method, path, who, body, status in REFUSED:
+        filled = path.format(twice=first.most_common(1)[0][0])
+        answer = house.call(method, filled, body, token=who)
+        assert answer.status == status, (method, path, answer.body)
+        found.add((method, judge().template(method, path.partition("?")[0]), status))
+    assert found == {(call.method.upper(), call.path, status) for call in CALLS for status in call.refused}
+
+
+def refused(house, call, path, body=None, **more):
+    token = {"pilot": "pilot1", "nobody": ""}.get(call.who, "admin")
+    answer = house.call(call.method.upper(), path, body, **{"token": token, **more})
+    assert answer.code
+    return answer.status
+
+
+def wrong_requests(call, path):
+    """(path, body, what else) with what is wrong about a body, a file, a number or a name."""
+    huge = b"x" * (SANDBOX_BYTES + 1)
+    if call.path != path:
+        yield re.sub(r"{(\w+)}", "no_such", call.path), None, {}
+    if "vo" in call.query:
+        yield f"{path}?vo=nobody", None, {"token": "ann"}
+    for number in INTEGERS.intersection(call.query):
+        yield f"{path}?{number}=x", None, {}
+    if call.body is not None:
+        yield path, b"{", {}
+        yield path, b"{", {"headers": {"content-length": "9" * 12}}
+    if call.sha256:
+        yield path, b"x", {}
+        yield path, huge, {"headers": {"x-sha256": hashlib.sha256(huge).hexdigest()}}
+
+
+def test_each_refusal_that_is_derived_comes(house):
+    """Who may ask is asked below."""
+    house.submitted()
+    house.claim(house.pilot())
+    for call in CALLS:
+        path = re.sub(r"{(\w+)}", lambda name: ANY_ID[name[1]], call.path)
+        found = {
+            refused(house, call, where, body, **more) for where, body, more in wrong_requests(call, path)
+        }
+        assert found | set(call.refused) == set(refusals(call)) - {401, 403, 503} | set(call.refused), path
+
+
+def test_parts_of_a_file(house):
+    """As described: `House.call` judges every answer."""
+    file = b"0123456789"
+    house.upload(file)
+    house.submitted(
+        {"InputSandbox": "in"}, sandboxes={"in": {"sha256": hashlib.sha256(file).hexdigest(), "size": 10}}
+    )
+    (job,) = house.claim(house.pilot())
+    asked = [
+        house.call("GET", job["input"][0]["url"], token="pilot1", headers={"range": part})
+        for part in ("bytes=7-", "bytes=10-", "lines=1-")
+    ]
+    assert [(one.status, one.body[:3]) for one in asked] == [(206, b"789"), (416, b""), (400, b"Onl")]
 
 
 def test_who_may_call_is_as_the_document_says(house):

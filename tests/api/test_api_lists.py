@@ -190,7 +190,8 @@ def test_sites_with_their_pilots_and_jobs(house):
     sites = {row["site"]: row for row in house.get("/v1/sites")["sites"]}
     assert set(sites) == {"North", "South", "Far"}
     assert sites["North"] == {
-        "site": "North", "ces": 1, "queues": 1, "pilots": {"Running": 1}, "running_jobs": 1
+        "site": "North", "ces": 1, "queues": 1, "pilots": {"Running": 1}, "running_jobs": 1,
+        "closed": [],
     }  # fmt: skip
     assert sites["South"]["pilots"] == {"Submitted": 1}
 
@@ -301,6 +302,7 @@ def test_how_things_stand(house):
 
 def test_the_director_s_last_iteration(house):
     assert house.get("/v1/director") == {"at": None, "plan": None}
+    house.made_up = True
     for k in range(3):
         house.now += 1
         house.call("POST", "/v1/service/iteration", {"plan": {"number": k}}, token="service")

@@ -34,6 +34,7 @@ def test_a_join_tells_the_pilot_its_terms(house):
     assert told.pop("token")
     assert told == {
         "pilot": 1, "stamp": "stamp1", "lease_s": 1_800.0, "heartbeat_s": 60.0, "idle_s": 120.0,
+        "sandbox_mb": 7,
         "server_time": house.now, "place": {"site": "North", "ce": "ce.north", "queue": "short"}, "pools_pass": 0,
     }  # fmt: skip
     (row,) = house.get("/v1/pilots")["pilots"]
@@ -292,9 +293,9 @@ def test_waiting_counts_as_a_heartbeat(make_house):
     asked = start(house, pilot)
     house.ticks += 0.15
     assert jobs(house, asked) == []  # patience is half a lease
-    assert house.core.silent_pilots() == []
+    assert house.core.expired_pilots() == []
     house.ticks += 0.3
-    assert house.core.silent_pilots() == [1]
+    assert house.core.expired_pilots() == [1]
 
 
 # --- heartbeat ------------------------------------------------------------------------------------------
@@ -374,6 +375,18 @@ def test_a_draining_pilot_is_told_so_and_gets_nothing_more(house):
     assert answer.json == {"jobs": [], "drain": True}
     assert house.get("/v1/jobs/1")["state"] == "Waiting"
     assert house.get("/v1/pilots")["pilots"][0]["drain"] == 1
+
+
+def test_a_server_that_is_about_to_end_hands_out_nothing_more(house):
+    """Pilots ask again when it is back: what others give back now is not for them."""
+    house.submitted()
+    pilot = house.pilot()
+    house.app.claims.ending = True
+    refused = house.call("POST", "/v1/pilots/claim", house.claim_body(), token=pilot)
+    assert (refused.status, refused.json["error"]["code"]) == (503, "unavailable")
+    assert house.get("/v1/jobs/1")["state"] == "Waiting"
+    house.app.claims.ending = False
+    assert len(house.claim(pilot)) == 1
 
 
 def test_a_claim_that_waits_ends_when_its_pilot_is_told_to_drain(house):

@@ -394,3 +394,17 @@ def test_a_plan_waits_for_those_before_it_and_not_for_long(house, monkeypatch):
     go.set()
     house.run(first)
     assert connection.answer().status == 200
+
+
+def test_the_limits_that_would_bind_are_told_even_where_no_pilot_was_wanted(house, backend):
+    """The director looked at the queue; nobody wanted pilots there, and it was full."""
+    house.submitted({"Site": "North"})
+    backend.waiting = 25
+    house.director(backend).tick(house.now)
+    house.now += 4.0
+    (cohort,) = plan_of(house, {"Site": "South"})["cohorts"]
+    (closed,) = cohort["chain"][-1]["closed"]
+    assert (closed["gate"], closed["text"]) == ("max-waiting", "MaxWaitingJobs 10 - 25 waiting")
+    assert (closed["example"], closed["load_told_by"]) == ("South/ce.south/long", "local")
+    assert (cohort["verdict"], cohort["main_reason"]) == ("not now", "no-room-for-pilots")
+    assert cohort["ages"]["load"] == closed["load_seconds_ago"] == 4.0

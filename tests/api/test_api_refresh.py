@@ -89,6 +89,17 @@ def test_a_changed_configuration_judges_new_submissions_and_forgets_old_verdicts
     assert house.submit({"Site": "South"}).status == 400
 
 
+def test_another_configuration_is_told_from_other_conflicts(house):
+    """By that the background process knows that it need only wait."""
+    found = {"previous": 0, "answers": 0, "cause": "x", "pools": 0, "seconds": 0.0}
+    for name, body in (("pool-pass", found), ("pool-renewals", {})):
+        answer = house.call("POST", f"/v1/service/{name}", {**body, "config": "old"}, token="service")
+        assert (answer.status, answer.json["error"]["data"]) == (409, {"config": house.core.policy.digest})
+    stale = {**found, "previous": 7, "config": house.core.policy.digest}
+    answer = house.call("POST", "/v1/service/pool-pass", stale, token="service")
+    assert (answer.status, answer.json["error"].get("data", {})) == (409, {})
+
+
 def test_a_job_that_nothing_can_run_is_released_when_a_queue_appears(house):
     wanted = {"CPUTime": 500, "Requirements": {"Software": "gate"}}
     assert house.submit(wanted).status == 422

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lodesman.batch import QueueLoad
 from lodesman.director import Breaker, BreakerState, PoolState, QueueId
 from lodesman.resources import load_resources
 from lodesman.services.policy import Policy
@@ -152,6 +153,53 @@ def test_not_now_when_no_pilot_may_be_sent(house, backend):
     gates = told["chain"][-1]
     assert (gates["step"], gates["holds"]) == ("gates", False)
     assert gates["closed"][0]["gate"] == "max-waiting"
+
+
+def test_how_old_the_load_is_that_closes_a_gate(house, backend):
+    house.submitted({"Parameters": 100})
+    backend.waiting = 10_000
+    house.now += 12.0  # it was observed at the beginning
+    house.director(backend).tick(house.now)
+    house.now += 30.0
+    told = why(house, 1)
+    gates = step(told, "gates")
+    (closed,) = gates["closed"]
+    assert (closed["load_seconds_ago"], closed["load_told_by"]) == (42.0, "local")
+    assert (told["ages"]["load"], told["ages"]["director"], gates["age_seconds"]) == (42.0, 30.0, 30.0)
+    assert gates["text"].endswith("MaxWaitingJobs 10 - 10000 waiting; load told by local 42 s ago")
+    backend.waiting = 0
+    house.director(backend).tick(house.now)
+    told = why(house, 1)
+    assert (told["ages"]["load"], step(told, "gates")["closed"]) == (42.0, [])
+    assert step(told, "gates")["text"].endswith("have room for a pilot; load told by local 42 s ago")
+
+
+def test_the_oldest_load_counts(house, backend):
+    house.submitted({}, {"Site": "North"})
+    seen = {"North": house.now - 3.0, "South": house.now - 5.0, "Far": house.now - 9.0}
+    backend.load = lambda queue: QueueLoad(waiting=99, running=0, observed_at=seen[queue[0]])
+    house.director(backend).tick(house.now)
+    told = why(house, 1)
+    assert told["ages"]["load"] == step(told, "gates")["closed"][0]["load_seconds_ago"] == 5.0
+    assert why(house, 2)["ages"]["load"] == 3.0, "only queues that can run it"
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["not-told", "older-release"])
+def test_a_load_that_is_not_known_has_no_age(house, backend, old):
+    house.submitted({"Parameters": 9})
+    backend.waiting = 10_000 if old else None
+    house.director(backend).tick(house.now)
+    if old:
+        house._writer.execute("UPDATE director_iteration SET plan = json_remove(plan, '$.load_fields')")
+    told = why(house, 1)
+    (closed,) = step(told, "gates")["closed"]
+    assert (closed["load_seconds_ago"], closed["load_told_by"], told["ages"]["load"]) == (None, None, None)
+    assert "load told by" not in step(told, "gates")["text"]
+
+
+def test_no_decision_has_no_load(house):
+    house.submitted()
+    assert why(house, 1)["ages"]["load"] is None
 
 
 def test_what_is_not_known_of_a_queue_opens_no_gate(house, backend):
@@ -306,10 +354,13 @@ def test_what_holds_a_job_and_since_when(house):
     house.now += 40.0
     told = why(house, 1)
     found = step(told, "limits")
-    assert (found["holds"], found["text"]) == (False, "Held for 40 s: a user holds it")
+    assert (found["holds"], found["text"]) == (False, "Held for 40 s: ann holds it")
     assert found["limits"] == [
-        {"limit": "held", "by": "user", "reason": "wait for the data", "seconds": found["age_seconds"]}
-    ]
+        {
+            "limit": "held", "by": "user", "name": "ann", "reason": "wait for the data",
+            "seconds": found["age_seconds"],
+        }
+    ]  # fmt: skip
     assert told["who"] == "you or whoever may control the job: lode release"
     house.submit({"Memory": 9_000}, hold_if_impossible=True)
     assert step(why(house, 2), "limits")["text"] == "Held for 0 s: no queue could run it"
@@ -384,3 +435,23 @@ def test_what_is_no_queue_is_refused(house, queue, status):
     house.submitted()
     answer = house.call("GET", f"/v1/jobs/1/why?queue={queue}", token="ann")
     assert (answer.status, answer.json["error"]["data"]["parameter"]) == (status, "queue")
+
+
+def test_a_stored_requirement_that_cannot_be_read_any_more_is_named(house):
+    house.submitted({"Requirements": {"Memory": 9_999_999, "Nonsense": 1}}, hold_if_impossible=True)
+    stored = '{"Memory": ["string", "==", "", ["perhaps"]], "Nonsense": ["deduced", "any", "", [1]]}'
+    house._writer.execute("UPDATE task_queue SET requirements = ?", (stored,))
+    told = house.get("/v1/jobs/1/why?queue=North/ce.north/short")
+    queues = told["queues"]["total"]
+    assert told["queues"]["ruled_out_by"] == [
+        {"criterion": "Requirements.Memory", "queues": queues},
+        {"criterion": "Requirements.Nonsense", "queues": queues},
+    ]
+    assert [one["change"] for one in told["queues"]["nearest"]] == [
+        ["Requirements.Nonsense", "Requirements.Memory"]
+    ]
+    assert told["queue"]["ruled_out_by"] == ["Requirements.Nonsense", "Requirements.Memory"]
+    assert told["queue"]["reasons"] == [
+        "Nonsense is not declared (wanted 1)",
+        "Requirement 'Memory': a number is expected: 'perhaps' is no number",
+    ]

@@ -197,6 +197,8 @@ Backend = "moon"
 CPUTime = 0.5
 [site.Odd.ce.c.queue.shut]
 MaxTotalJobs = 0
+[site.Odd.ce.c.queue.slotless]
+Slots = 0
 [site.Odd.ce.c.queue.manual]
 Backend = "by-hand"
 [site.Odd.ce."a/b".queue."c/d"]
@@ -254,6 +256,7 @@ def test_the_director_that_stopped_deciding_says_nothing_of_a_queue(house, direc
             "the job needs 1 s of normalised CPU time, the resource has 0",
         ),
         ("shut", "capped-at-zero", "MaxTotalJobs is 0"),
+        ("slotless", "capped-at-zero", "Slots is 0"),
     ],
 )
 def test_never_as_things_are_configured(house, director, queue, reason, words):

@@ -19,6 +19,7 @@ from lodesman.services.reconciler import all_doubts
 from lodesman.services.report import Report, TakeReports
 from lodesman.services.sandboxes import Shelf
 from lodesman.services.sessions import Free, PilotSession
+from lodesman.services.silence import Heard, NoteSilence
 from lodesman.services.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.services.submit_pools.changed_types import RekeyPools, Renewals
 from lodesman.services.submit_pools.pool_keeper import PoolKeeper
@@ -184,6 +185,16 @@ class House:
 
     def end_pilot(self, pilot, state=PilotState.LOST, cause="pilot-lost"):
         return self.do(EndPilot(self.live, pilot, state, "gone", cause))
+
+    def silence(self, *pilots, since=700.0):
+        """These pilots have said nothing for long."""
+        return self.do(NoteSilence(self.live, dict.fromkeys(pilots, since)))
+
+    def hear(self, pilot, *running, completing=()):
+        """A heartbeat of a pilot that has these attempts, as far as it changes jobs."""
+        told = [(one, False) for one in running] + [(one, True) for one in completing]
+        attempts = {(one.job_id, one.attempt): hands_in for one, hands_in in told}
+        return self.do(Heard(self.live, pilot, attempts))
 
     def job(self, job_id):
         return views.find_job(self.reader, job_id)

@@ -295,7 +295,7 @@ def test_a_full_disk_refuses_and_recovers(journal, path, writer):
 def test_one_server_owns_a_database(path):
     held = lock_database(path)
     try:
-        with pytest.raises(Unavailable, match="Another server"):
+        with pytest.raises(Conflict, match="Another server"):
             lock_database(path)
     finally:
         os.close(held)

@@ -10,6 +10,7 @@ from lodesman.resources import load_resources
 from lodesman.services.policy import Policy
 from lodesman.services.pool_map import KnownPools, PoolMap
 from lodesman.services.submit import NewPool
+from lodesman.services.submit_pools.pool_keeper import PATIENCE_SECONDS
 from lodesman.services.submit_pools.refresh import Difference, RefreshPools, SetShares
 from lodesman.store import submit_pools
 
@@ -180,8 +181,12 @@ def test_another_pass_that_came_between_refuses_the_difference(house):
 def test_an_evaluation_by_another_configuration_is_refused(house):
     with_pool(house, 4000, [S1])
     mine, other = policy(2000, 4000), policy(2000, 2000)
-    with pytest.raises(Conflict, match="another configuration"):
-        house.keeper(other).tick(mine, house.clock)
+    found = Difference(
+        previous=0, answers=0, config=mine.digest, cause="x", pools=1, seconds=0.0, masks={POOL: "0"}
+    )
+    with pytest.raises(Conflict, match="another configuration") as caught:
+        house.do(RefreshPools(house.live, found, other.digest))
+    assert caught.value.data == {"config": other.digest}
     assert served(house, S1) == (POOL,)
     assert passes(house) == []
 
@@ -259,6 +264,42 @@ def test_who_keeps_a_copy_of_the_pools_sees_each_change(house):
     assert copy.look() is copy.look()
     house.refresh(policy(1, 4000))
     assert (copy.look().of_queue(S1), copy.look().of_queue(S2)) == ((), (POOL,))
+
+
+# With another unit stored pools have other identifiers, and these are refused before any pass is.
+GB = '[job_description]\nMemory = "number GB"\n'
+
+
+@pytest.mark.parametrize("mine", [policy(2000, 4000), policy(2, 4, GB)], ids=["pass", "renewals"])
+def test_a_configuration_that_the_other_process_has_not_read_yet_is_waited_for(house, mine, caplog):
+    """Each process looks at the files for itself; that one is first is no failure."""
+    with_pool(house, 4000, [S1])
+    keeper = house.keeper(policy(4000, 4000))
+    before = passes(house)
+    with caplog.at_level("WARNING"):
+        for seconds in (0.0, 2.0, PATIENCE_SECONDS - 0.1):
+            assert keeper.tick(mine, house.clock + seconds) == ""
+    assert (passes(house), caplog.text) == (before, "")
+    keeper._post = house.keeper(mine)._post  # now it has read them, too
+    assert keeper.tick(mine, house.clock + 40.0) == "start"
+    assert (len(served(house, S1)), len(served(house, S2))) == (0, 1)
+
+
+def test_processes_that_differ_for_long_are_a_failure_and_no_try_is_wasted(house):
+    with_pool(house, 4000, [S1])
+    keeper, mine = house.keeper(policy(4000, 4000)), policy(2000, 4000)
+    post, asked = keeper._post, []
+    keeper._post = lambda name, body: asked.append(name) or post(name, body)
+    assert keeper.tick(mine, 1_000.0) == ""
+    assert asked.count("pool-pass") == 1
+    for now in (1_000.0 + PATIENCE_SECONDS, 2_000.0):
+        with pytest.raises(Conflict, match="another configuration"):
+            keeper.tick(mine, now)
+    assert keeper.tick(mine, 900.0) == ""  # a clock that was set back
+    keeper._post = house.keeper(mine)._post
+    assert keeper.tick(mine, 3_000.0) == "start"
+    keeper._post = post
+    assert keeper.tick(policy(1, 4000), 3_001.0) == ""  # the next change has its own time
 
 
 def test_new_shares_hold_from_the_next_claim_on(house):

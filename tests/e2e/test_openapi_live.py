@@ -38,7 +38,9 @@ def _as_bytes(_context, value):
 
 def operations(server):
     config = schemathesis.Config.from_dict({"base-url": f"http://127.0.0.1:{server.port}"})
-    schema = schemathesis.openapi.from_dict(server.ask("GET", "/v1/openapi.json").json, config=config)
+    told = server.ask("GET", "/v1/openapi.json").json
+    del told["security"]  # else most of what it makes up is a request without a token
+    schema = schemathesis.openapi.from_dict(told, config=config)
     found = [result.ok() for result in schema.get_all_operations()]
     return sorted(found, key=lambda one: (one.method.upper(), one.path) in LAST)
 
@@ -69,6 +71,8 @@ def try_one(operation, mode, token, statuses):
             assert told["message"], name
             assert "log says why" not in told["message"], (name, case.body, case.query, case.path_parameters)
         case.validate_response(response, checks=CHECKS)
+        # `default` is for what may befall any request, and nothing did here.
+        assert str(response.status_code) in operation.definition.raw["responses"], (name, response.text)
 
     try:
         run()
@@ -88,6 +92,6 @@ def test_the_server_keeps_to_its_document(make_server, mode):
     tried = sum(try_one(one, mode, token_for(one, server, pilot), statuses) for one in operations(server))
     assert tried >= 30
     assert statuses[200]
-    assert sum(statuses.values()) - statuses[200] > 0
+    assert set(statuses) >= {400, 404}
     assert server.ask("GET", "/health").status == 200
     assert [line for line in server.log_lines() if "trace" in line] == []

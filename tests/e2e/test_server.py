@@ -314,7 +314,7 @@ def test_a_port_that_is_taken(make_server):
     second = make_server(**{"server.port": server.port})
     process = second.spawn()
     assert process.wait(PATIENCE) != 0
-    assert "address already in use" in second.log.read_text().lower()
+    assert f"Port {server.port} of 127.0.0.1 is in use" in second.log.read_text()
     wait_until(lambda: not second.processes(), "the end of its processes")
 
 

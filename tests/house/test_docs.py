@@ -106,13 +106,10 @@ def test_row_faults_are_seen(root):
 
 
 def command_line() -> click.Group:
-    """The group behind `lode`: `main` itself, or the one group of the package that no other holds."""
-    module = importlib.import_module("lodesman.cli")
-    if isinstance(module.main, click.Group):
-        return module.main
-    spaces = [vars(module), vars(importlib.import_module(module.main.__module__))]
-    groups = [value for space in spaces for value in space.values() if isinstance(value, click.Group)]
-    assert groups, "lodesman.cli binds no click.Group"
+    """The group behind `lode`: the one group of its root that no other holds."""
+    root = vars(importlib.import_module("lodesman.cli.root"))
+    groups = [value for value in root.values() if isinstance(value, click.Group)]
+    assert groups, "lodesman.cli.root binds no click.Group"
     held = {id(child) for group in groups for child in group.commands.values()}
     return next(group for group in groups if id(group) not in held)
 

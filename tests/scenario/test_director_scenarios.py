@@ -42,6 +42,7 @@ from lodesman.director import (
     succeeded,
     to_record,
 )
+from lodesman.director.site_mask import NOTHING_CLOSED, Closing, SiteMask
 from lodesman.matching.criteria import explain
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
@@ -127,6 +128,7 @@ class World:
     done: Counter[int] = field(default_factory=Counter)
     attempts: Counter[QueueId] = field(default_factory=Counter)
     decisions: list[Decision] = field(default_factory=list)
+    mask: SiteMask = NOTHING_CLOSED
 
     # --- what a service does ------------------------------------------------------------------------
 
@@ -224,7 +226,8 @@ class World:
                 since_load=sum(pilot.submitted_at >= at for pilot in here),
             ),
             caps=site.caps,
-            slots=site.slots,
+            slots=site.slots or None,  # 0: nobody knows, and nothing starts
+            closed=self.mask.told(site.queue_id, self.now),
         )
 
     def _submit(self, queue_id: QueueId, request: ResourceRequest, tq_id: int, rules) -> None:
@@ -423,6 +426,21 @@ def test_a_site_whose_load_is_unknown_gets_nothing_until_it_is_known():
     dark.says = Says.TRUTH
     one.run(40)
     assert one.done == {1: 50}
+
+
+def test_a_closed_site_gets_nothing_until_its_time_and_the_others_do_the_work():
+    one = world([site("A"), site("B")], task_queue(1, 2_000), task_queue(2, 50, sites=("A",)))
+    until = START + 20 * TICK_S
+    one.mask = SiteMask([Closing(site="A", reason="power", closed_by="root", since=START, until=until)])
+    one.run(20)
+    assert {pilot.queue_id.site for pilot in one.pilots} == {"B"}
+    assert (one.done[1] > 0, one.done[2]) == (True, 0)
+    room = one.decisions[-1].placement.rooms[QueueId("A", "ce", "q")]
+    assert (room.room, room.clamps[0].name) == (0, ClampName.CLOSED)
+    assert room.clamps[0].detail.startswith("closed by root since 1970-01-12 13:46 UTC until")
+    one.run(40)
+    assert one.done[2] == 50
+    assert min(pilot.submitted_at for pilot in one.pilots if pilot.queue_id.site == "A") >= until
 
 
 def test_a_silent_site_gets_nothing_once_its_load_is_stale():

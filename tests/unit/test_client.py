@@ -9,6 +9,7 @@ import socket
 import ssl
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from hypothesis import strategies as st
 from lodesman import errors
 from lodesman.client import Aborted, BadChecksum, Client, Retry, sha256_of
 from lodesman.client.address import Server, parse_server
-from lodesman.client.faults import fault_of, parse_retry_after
+from lodesman.client.faults import fault_of, parse_retry_after, unanswered
 from lodesman.errors import (
     Conflict,
     InvalidConfig,
@@ -514,9 +515,72 @@ def test_tls_with_a_known_authority(serve, connect, file):
 
 def test_tls_with_an_unknown_authority(serve, connect):
     server = serve(tls=True)
-    with pytest.raises(Unavailable, match=r"(?i)certificate"):
-        connect(server, retry=Retry(rounds=1)).request("GET", "/")
+    for method in ("GET", "POST"):
+        with pytest.raises(Unavailable) as fault:
+            connect(server, retry=Retry(rounds=1)).request(method, "/")
+        assert fault.value.message.startswith(f"{server.url}: its certificate is not trusted (self")
+        assert fault.value.hint == "Name the root: lode --ca-file FILE."
+        assert fault.value.data["sent"] is False
     assert server.requests == []
+
+
+def test_tls_with_another_name_than_the_certificate_has(serve, connect):
+    """A root that is trusted is no help then."""
+    server = serve(tls=True)
+    elsewhere = server.url.replace("127.0.0.1", "127.0.0.2")
+    with pytest.raises(Unavailable) as fault:
+        unreached(connect, elsewhere, server)
+    assert "127.0.0.2" in fault.value.message
+    assert "--ca-file" not in fault.value.hint
+    assert "the certificate has" in fault.value.hint
+
+
+def unreached(connect, url, server):
+    """A server at every address of this machine, asked by another of them."""
+    address, port = url.rpartition("/")[2].split(":")
+    with socket.create_server((address, int(port))) as listener:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(TLS / "server.pem")
+
+        def shake_hands():
+            with suppress(OSError):
+                context.wrap_socket(listener.accept()[0], server_side=True)
+
+        threading.Thread(target=shake_hands, daemon=True).start()
+        ca_file = str(TLS / "certificate.pem")
+        connect(url, ca_file=ca_file, retry=Retry(rounds=1)).request("GET", "/")
+
+
+def test_a_certificate_that_ended_is_no_question_of_trust():
+    fault = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    fault.verify_code, fault.verify_message = 10, "certificate has expired"
+    message, hint = unanswered(fault, secure=True)
+    assert message == "its certificate is not trusted (certificate has expired)"
+    assert hint == "Ask the administrators of the server."
+
+
+@pytest.mark.parametrize(("method", "sent"), [("GET", False), ("POST", True)])
+def test_in_the_clear_to_a_server_that_wants_tls(serve, connect, method, sent):
+    server = serve(tls=True)
+    client = connect(server.url.replace("https", "http"), retry=Retry(rounds=1))
+    with pytest.raises(Unavailable, match="does not answer") as fault:
+        client.request(method, "/")
+    assert fault.value.hint == "The server there may want https."
+    assert fault.value.data["sent"] is sent
+
+
+def test_with_tls_to_a_server_that_has_none(serve, connect):
+    server = serve()
+    client = connect(server.url.replace("http", "https"), retry=Retry(rounds=1))
+    with pytest.raises(Unavailable, match="does not answer") as fault:
+        client.request("GET", "/")
+    assert fault.value.hint == "The server there may speak http, not https."
+
+
+def test_a_read_that_broke_off_changed_nothing(serve, connect):
+    with pytest.raises(Unavailable) as fault:
+        connect(serve("cut"), retry=Retry(rounds=1)).request("GET", "/")
+    assert fault.value.data["sent"] is False
 
 
 def test_abort_cuts_a_tls_connection_at_once(serve, connect):

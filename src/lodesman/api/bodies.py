@@ -10,6 +10,10 @@ from lodesman.services.accounts import USER_SCOPES
 
 Text = Annotated[str, Meta(max_length=255)]
 Name = Annotated[str, Meta(max_length=1_024)]
+# Site, CE and queue with slashes between.
+Path = Annotated[str, Meta(max_length=3_074)]
+# The end of the year 9999.
+LAST_SECOND = 253_402_300_799.0
 Token = Annotated[str, Meta(min_length=8, max_length=200)]
 Count = Annotated[int, Meta(ge=0, le=1 << 53)]
 # A dollar alone lets a line end pass.
@@ -18,6 +22,10 @@ Sha = Annotated[str, Meta(pattern=f"^[0-9a-f]{{64}}{END}")]
 Number = Annotated[int, Meta(ge=1, le=1 << 53)]
 Code = Annotated[int, Meta(ge=-(1 << 31), le=1 << 32)]
 Size = Annotated[float, Meta(ge=0)]
+# A VO, a group: which there are is known to the configuration.
+Given = Annotated[str, Meta(min_length=1, max_length=255)]
+# A hundred years.
+LONGEST_TOKEN = 36_500 * 86_400.0
 # Jobs of their own in one request: they are stored in one transaction, while everybody waits.
 MOST_JOBS = 10_000
 
@@ -64,7 +72,9 @@ class ClaimBody(Struct):
 
 
 class RunningBody(Struct):
-    """News of one running payload; `tail` only if it changed."""
+    """News of one attempt; `tail` only if it changed. `state`: `completing` when the payload has ended, and its output
+    is being handed in.
+    """
 
     id: Number
     attempt: Number
@@ -72,6 +82,7 @@ class RunningBody(Struct):
     wall_seconds: Size = 0.0
     rss_mb: Size = 0.0
     tail: Annotated[str, Meta(max_length=262_144)] | None = None
+    state: Text = ""
 
 
 class HeartbeatBody(Struct):
@@ -200,12 +211,36 @@ class DrainBody(Struct):
     pilots: Annotated[list[Number], Meta(min_length=1, max_length=10_000)]
 
 
+class CloseSiteBody(Struct):
+    """A site to close, or a CE or queue of it: by names, or by `path`, SITE[/CE[/QUEUE]]. `until` in UNIX seconds;
+    without it until somebody opens it. `keep_pilots`: those that are there go on. `dry_run`: only tell what it would do.
+    """
+
+    reason: Annotated[str, Meta(min_length=1, max_length=1_000)]
+    site: Name = ""
+    ce: Name = ""
+    queue: Name = ""
+    path: Path = ""
+    until: Annotated[float, Meta(ge=0, le=LAST_SECOND)] | None = None
+    keep_pilots: bool = False
+    dry_run: bool = False
+
+
+class OpenSiteBody(Struct):
+    """What to open, named as it was closed: by names, or by `path`."""
+
+    site: Name = ""
+    ce: Name = ""
+    queue: Name = ""
+    path: Path = ""
+
+
 class AccountBody(Struct):
     """A user of this server."""
 
     name: Annotated[str, Meta(min_length=1, max_length=64, pattern=rf"^[A-Za-z0-9._@-]+{END}")]
-    vo: Text
-    groups: Annotated[list[Text], Meta(min_length=1, max_length=100)]
+    vo: Given
+    groups: Annotated[list[Given], Meta(min_length=1, max_length=100)]
     admin: bool = False
 
 
@@ -214,5 +249,5 @@ class TokenBody(Struct):
 
     account: Text
     scopes: list[str] = field(default_factory=lambda: list(USER_SCOPES))
-    seconds: Size = 2_592_000.0
+    seconds: Annotated[float, Meta(ge=0, le=LONGEST_TOKEN)] = 2_592_000.0
     note: Text = ""

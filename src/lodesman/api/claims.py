@@ -13,7 +13,7 @@ from lodesman.api.auth import authenticate, need_pilot
 from lodesman.api.core import Core
 from lodesman.api.direct import BUGS, Asked, Reply, failed
 from lodesman.api.wire import Scope, decode, error_answer, json_answer
-from lodesman.errors import LodesmanError
+from lodesman.errors import LodesmanError, Unavailable
 from lodesman.services.claim import Claim, Claimed, Unpark
 from lodesman.services.sessions import UNLIMITED, Ask, Free, PilotSession
 
@@ -31,6 +31,8 @@ class ClaimCall:
     def __init__(self, core: Core) -> None:
         self.core = core
         self._jitter = random.Random()
+        # Set when the server is about to end: what runs is given back then, and nothing new may begin.
+        self.ending = False
 
     def __call__(self, scope: Scope, body: bytes, reply: Reply) -> Asked:
         """Post the claim. Raises LodesmanError when the pilot or its words are refused."""
@@ -41,6 +43,8 @@ class ClaimCall:
         asked = _AskedClaim(core, session, reply)
         if session.drain:
             reply(*json_answer(NOTHING_MORE))
+        elif self.ending:
+            raise Unavailable("The server is ending.", hint="Ask again when it is back.")
         else:
             asked.post(asks, self._patience(asks.wait_s))
         return asked

@@ -16,7 +16,7 @@ from lodesman.services.accounts import Principal, find_principal, load_principal
 from lodesman.services.configuration import ConfigurationState
 from lodesman.services.live import Live
 from lodesman.services.policy import Policy
-from lodesman.services.sessions import PilotSession, load_sessions
+from lodesman.services.sessions import PilotSession, load_sessions, silent_seconds
 from lodesman.services.templates import Templates
 from lodesman.store import pilots
 from lodesman.store.engine import open_reader
@@ -47,6 +47,7 @@ class Core:
         self.policy = policy
         self.configuration = configuration
         self.lease_seconds = lease_seconds
+        self.silent_seconds = silent_seconds(lease_seconds)
         self.heartbeat_seconds = heartbeat_seconds
         self.journal = Journal(writer, clock=clock, deliver=self._deliver, at_end=at_end)
         self.reader = open_reader(path)
@@ -108,6 +109,10 @@ class Core:
         for digest in stale:
             del self.principals[digest]
 
+    def pilots_drained(self) -> None:
+        """Some sessions take no more jobs."""
+        self._inhabited = None
+
     def inhabited(self) -> frozenset[tuple[str, str, str]]:
         """The queues where pilots are that take jobs: the same object until one comes or goes. Any thread may ask."""
         found = self._inhabited
@@ -116,11 +121,20 @@ class Core:
             found = self._inhabited = frozenset(session.queue for session in takers)
         return found
 
-    def silent_pilots(self) -> list[int]:
-        """Pilots whose lease has ended."""
-        return [pilot_id for pilot_id in self.sessions if self.is_silent(pilot_id)]
+    def newly_silent(self) -> dict[int, float]:
+        """Pilots of whose long silence nothing was noted yet, and when each spoke last, in UNIX seconds."""
+        latest, epoch = self.ticks() - self.silent_seconds, self.clock() - self.ticks()
+        return {
+            pilot_id: round(epoch + session.last_seen, 3)
+            for pilot_id, session in self.sessions.items()
+            if session.last_seen < latest and pilot_id not in self.live.silent
+        }
 
-    def is_silent(self, pilot_id: int) -> bool:
+    def expired_pilots(self) -> list[int]:
+        """Pilots whose lease has ended."""
+        return [pilot_id for pilot_id in self.sessions if self.has_expired(pilot_id)]
+
+    def has_expired(self, pilot_id: int) -> bool:
         """Whether a pilot that is there has not been heard of for a whole lease."""
         session = self.sessions.get(pilot_id)
         return session is not None and session.last_seen < self.ticks() - self.lease_seconds

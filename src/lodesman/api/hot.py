@@ -18,6 +18,7 @@ from lodesman.api.health import health, hot_metrics
 from lodesman.api.logs import job_logs
 from lodesman.api.pilots import PilotCalls
 from lodesman.api.service import ServiceCalls
+from lodesman.api.site_mask import SiteCalls
 from lodesman.api.submit_pools import PoolCalls
 from lodesman.api.users import UserCalls
 from lodesman.api.wire import (
@@ -39,19 +40,27 @@ class HotApp:
     """ASGI application. `on_start` and `on_stop` run on the event loop."""
 
     def __init__(
-        self, core: Core, forward: Forwarder, *, idle_seconds: float, on_start: Life, on_stop: Life
+        self,
+        core: Core,
+        forward: Forwarder,
+        *,
+        idle_seconds: float,
+        sandbox_mb: int,
+        on_start: Life,
+        on_stop: Life,
     ) -> None:
         self.core = core
         self.forward = forward
         self.on_start = on_start
         self.on_stop = on_stop
-        pilots = PilotCalls(core, idle_seconds=idle_seconds)
-        users = UserCalls(core)
+        pilots = PilotCalls(core, idle_seconds=idle_seconds, sandbox_mb=sandbox_mb)
+        users, sites = UserCalls(core), SiteCalls(core)
         self.pools = PoolCalls(core)
         self.service = ServiceCalls(core, self.pools)
         self.join = pilots.join
         # The web server's protocol makes these itself (`daemon.connections`), unless something is unusual.
-        self.direct: dict[str, direct.Call] = {"/v1/pilots/claim": ClaimCall(core)}
+        self.claims = ClaimCall(core)
+        self.direct: dict[str, direct.Call] = {"/v1/pilots/claim": self.claims}
         self.pilot_calls = {
             "/v1/pilots/heartbeat": pilots.heartbeat,
             "/v1/pilots/report": pilots.report,
@@ -61,6 +70,8 @@ class HotApp:
             "/v1/jobs": users.submit,
             "/v1/jobs/control": users.control,
             "/v1/pilots/drain": users.drain,
+            "/v1/sites/close": sites.close,
+            "/v1/sites/open": sites.open,
             "/v1/users": users.account,
             "/v1/tokens": users.token,
         }

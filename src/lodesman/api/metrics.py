@@ -58,6 +58,7 @@ class _Collector:
     figures: Figures
     hot: Mapping[str, float]
     upkeep: UpkeepFigures
+    closed_queues: int
 
     def collect(self) -> Iterator[Metric]:
         """The metrics."""
@@ -72,6 +73,9 @@ class _Collector:
         yield pilots
         yield GaugeMetricFamily("lodesman_task_queues", "Task queues with waiting jobs", value=found.queues)
         yield GaugeMetricFamily("lodesman_waiting_jobs", "Jobs waiting in task queues", value=found.waiting)
+        yield GaugeMetricFamily(
+            "lodesman_closed_queues", "CE queues that administrators closed", value=self.closed_queues
+        )
         reasons = GaugeMetricFamily(
             "lodesman_waiting_jobs_by_reason",
             "Waiting jobs, and those Held because nothing can run them, by main reason",
@@ -106,8 +110,10 @@ class _Collector:
             yield family
 
 
-def render_metrics(figures: Figures, hot: Mapping[str, float], upkeep: UpkeepFigures) -> bytes:
+def render_metrics(
+    figures: Figures, hot: Mapping[str, float], upkeep: UpkeepFigures, *, closed_queues: int = 0
+) -> bytes:
     """The text of /metrics."""
     registry = CollectorRegistry()
-    registry.register(_Collector(figures=figures, hot=hot, upkeep=upkeep))
+    registry.register(_Collector(figures=figures, hot=hot, upkeep=upkeep, closed_queues=closed_queues))
     return generate_latest(registry)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import msgspec
@@ -18,10 +19,12 @@ from lodesman.api.wire import (
     read_body,
     send_json,
 )
+from lodesman.errors import LodesmanError
 from lodesman.services.pilot_place import believed, presented
 from lodesman.services.pilots import EndPilot, Join, Settled, hash_token, joining_pilot
 from lodesman.services.report import Report, TakeReports
 from lodesman.services.sessions import PilotSession
+from lodesman.services.silence import Heard
 from lodesman.store.pilots import PilotState
 
 HEARTBEAT = msgspec.json.Decoder(bodies.HeartbeatBody)
@@ -32,15 +35,18 @@ LEAVE = msgspec.json.Decoder(bodies.LeaveBody)
 # Characters of output: of one payload, of all payloads of one pilot.
 KEEP_TAIL = 65_536
 KEEP_TAILS = 8 << 20
+# What a pilot calls an attempt that it hands in.
+COMPLETING = "completing"
 GOOD_ENDS = frozenset({"idle", "drained", "sigterm"})
 
 
 class PilotCalls:
     """What pilots ask; every word of theirs counts as a heartbeat."""
 
-    def __init__(self, core: Core, *, idle_seconds: float) -> None:
+    def __init__(self, core: Core, *, idle_seconds: float, sandbox_mb: int) -> None:
         self.core = core
         self.idle_seconds = idle_seconds
+        self.sandbox_mb = sandbox_mb
 
     async def join(self, scope: Scope, receive: Receive, send: Send) -> None:
         """POST /v1/pilots/join."""
@@ -57,6 +63,7 @@ class PilotCalls:
             "lease_s": core.lease_seconds,
             "heartbeat_s": core.heartbeat_seconds,
             "idle_s": self.idle_seconds,
+            "sandbox_mb": self.sandbox_mb,
             "server_time": core.clock(),
             "place": {"site": joined.row.site, "ce": joined.row.ce, "queue": joined.row.queue},
             "pools_pass": core.live.last_pass.id,
@@ -84,7 +91,9 @@ class PilotCalls:
         body = decode(HEARTBEAT, await read_body(scope, receive, REPORT_BODY))
         core = self.core
         session = core.session(pilot_id)
-        _hear(session, body.jobs)
+        completing = _hear(session, body.jobs)
+        if completing != session.completing or pilot_id in core.live.silent:
+            await self._take_in(session, body.jobs, completing)
         orders = core.live.kill_orders.get(pilot_id) or {}
         running = {(job.id, job.attempt) for job in body.jobs}
         kill = [
@@ -94,6 +103,19 @@ class PilotCalls:
         ]
         answer = {"kill": kill, "drain": session.drain, "lease_s": core.lease_seconds}
         await send_json(send, msgspec.json.encode(answer))
+
+    async def _take_in(
+        self, session: PilotSession, jobs: list[bodies.RunningBody], completing: AbstractSet[tuple[int, int]]
+    ) -> None:
+        """Store what a word changes: a pilot speaks again, or hands in what ran. What fails is told by the next one."""
+        core = self.core
+        if completing - session.completing or session.id in core.live.silent:
+            attempts = {(job.id, job.attempt): (job.id, job.attempt) in completing for job in jobs}
+            try:
+                await core.command(Heard(core.live, session.id, attempts))
+            except LodesmanError:
+                return
+        session.completing = completing
 
     async def report(self, scope: Scope, receive: Receive, send: Send, pilot_id: int) -> None:
         """POST /v1/pilots/report."""
@@ -119,8 +141,9 @@ class PilotCalls:
         await send_json(send, b"{}")
 
 
-def _hear(session: PilotSession, jobs: list[bodies.RunningBody]) -> None:
-    """Keep the news of these payloads, and of no others: a pilot tells of all that it has."""
+def _hear(session: PilotSession, jobs: list[bodies.RunningBody]) -> AbstractSet[tuple[int, int]]:
+    """Keep the news of these payloads, and of no others: a pilot tells of all that it has. Returns what it hands in."""
+    completing: set[tuple[int, int]] = set()
     before, session.tails, session.usage = session.tails, {}, {}
     room = KEEP_TAILS
     for job in jobs:
@@ -132,6 +155,9 @@ def _hear(session: PilotSession, jobs: list[bodies.RunningBody]) -> None:
         room -= len(tail)
         if tail and room >= 0:
             session.tails[key] = tail
+        if job.state == COMPLETING:
+            completing.add(key)
+    return completing
 
 
 def _report(one: bodies.ReportBody) -> Report:

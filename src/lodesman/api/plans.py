@@ -34,6 +34,7 @@ from lodesman.services.plans.plan_shares import plan_shares
 from lodesman.services.plans.scene import Scene
 from lodesman.services.policy import Policy
 from lodesman.services.why.picture import Picture
+from lodesman.services.why.queue_gate import Gates
 from lodesman.store.engine import open_reader
 
 PLAN_BODY = 16 << 20
@@ -64,6 +65,11 @@ class Side(Protocol):
     @property
     def configuration(self) -> Callable[[], ConfigurationState]:
         """What became of the configuration files."""
+        ...
+
+    @property
+    def gates(self) -> Gates | None:
+        """What looks at CE queues as the director does; None where there is no director."""
         ...
 
     def look(self) -> Picture:
@@ -131,7 +137,14 @@ class Plans:
         with closing(open_reader(Path(side.db.filename))) as db:
             picture = side.look()
             tick = partial(_tick, time.monotonic() + PLAN_SECONDS)
-            yield Scene(db=db, policy=side.policy, picture=picture, now=side.clock(), tick=tick)
+            yield Scene(
+                db=db,
+                policy=side.policy,
+                picture=picture,
+                now=side.clock(),
+                tick=tick,
+                director=None if side.gates is None else side.gates.director,
+            )
 
 
 async def _body(request: Request, limit: int) -> bytes:

@@ -33,6 +33,7 @@ from lodesman.services import sandboxes
 from lodesman.services.described import eligible_sites
 from lodesman.services.director_view import iteration_for
 from lodesman.services.origins import exact_node, find_node, show_node
+from lodesman.services.site_mask import as_row
 from lodesman.services.sites import list_queues, list_sites
 from lodesman.services.standing import gather, standing
 from lodesman.services.why.explain import explain_job
@@ -58,7 +59,11 @@ async def refused(_request: Request, error: Exception) -> Response:
 async def no_such_call(request: Request, error: Exception) -> Response:
     """There is no such path, or not with this method."""
     assert isinstance(error, HTTPException)  # noqa: S101
-    found = await refused(request, NotFound("There is no such call.", hint="See /v1/openapi.json."))
+    path = request.url.path
+    before, version, _ = path.partition("/v1/")
+    too_long = f"The server's address ends before {before[:80]}." if before and version else ""
+    hint = too_long or "See /v1/openapi.json."
+    found = await refused(request, NotFound(f"There is no call {request.method} {path[:200]}.", hint=hint))
     found.status_code = error.status_code
     found.headers.update(error.headers or {})
     return found
@@ -158,14 +163,21 @@ class Calls:
     async def sites(self, request: Request) -> Response:
         """GET /v1/sites."""
         need_user(self.side.who(request), "pilots:read")
-        return answer({"sites": list_sites(self.side.db, self.side.policy)})
+        side = self.side
+        closings = list(side.picture.mask(side.db).active(side.clock()))
+        sites = list_sites(side.db, side.policy, closings)
+        return answer({"sites": sites, "closed": [as_row(one) for one in closings]})
 
     async def queues(self, request: Request) -> Response:
         """GET /v1/queues."""
         who = need_user(self.side.who(request), "pilots:read")
         vo = vo_of(request, who, known=self.side.policy.config.vos)
         origin = request.query_params.get("origin") == "true"
-        return answer({"queues": list_queues(self.side.db, self.side.policy, vo, origin=origin)})
+        mask, now = self.side.picture.mask(self.side.db), self.side.clock()
+        found = list_queues(
+            self.side.db, self.side.policy, vo, closed_by=lambda place: mask.of(place, now), origin=origin
+        )
+        return answer({"queues": found})
 
     async def resource(self, request: Request) -> Response:
         """GET /v1/resources: a site, CE or queue (by `path`, or by `site`, `ce` and `queue`) with all origins."""
@@ -201,9 +213,11 @@ class Calls:
         """GET /v1/tokens: whose they are and when they end; never the tokens themselves."""
         need_admin(self.side.who(request))
         rows = self.side.db.execute(
-            "SELECT lower(hex(hash)), kind, account, scopes, note, created_at, expires_at FROM token WHERE kind = 'user'"
+            """SELECT lower(hex(t.hash)), t.kind, t.account, t.scopes, t.note, t.created_at, t.expires_at,
+            lower(nullif(hex(t.parent), '')), p.account
+            FROM token t LEFT JOIN token p ON p.hash = t.parent WHERE t.kind = 'user'"""
         )
-        keys = ("hash", "kind", "account", "scopes", "note", "created_at", "expires_at")
+        keys = ("hash", "kind", "account", "scopes", "note", "created_at", "expires_at", "made_with", "made_by")  # fmt: skip
         return answer({"tokens": [dict(zip(keys, row, strict=True)) for row in rows]})
 
     async def me(self, request: Request) -> Response:
@@ -225,7 +239,9 @@ class Calls:
         need_user(self.side.who(request), "pilots:read")
         figures = await self.side.snapshots.get("metrics", gather_figures)
         hot = await self.side.snapshots.run(lambda _: self.side.hot_metrics())
-        text = render_metrics(figures, hot, self.side.upkeep())
+        mask, queues = self.side.picture.mask(self.side.db), list(self.side.policy.config.tree.queue_ids())
+        closed = mask.closed(queues, self.side.clock()).bit_count()
+        text = render_metrics(figures, hot, self.side.upkeep(), closed_queues=closed)
         return Response(text, media_type="text/plain; version=0.0.4")
 
 

@@ -28,6 +28,7 @@ from lodesman.services.forgetting.forget import Forget, Old
 from lodesman.services.forgetting.tidy import Tidy, Untidy
 from lodesman.services.pilots import EndPilot, NewPilot, PilotSubmitted, PreparePilots
 from lodesman.services.sandboxes import RegisterSandbox
+from lodesman.services.site_mask import ForgetOldClosings
 from lodesman.services.upkeep import Doubts, ForgetIdleQueues, Reconcile
 from lodesman.services.why.main_reasons import StoreReasons
 from lodesman.store.pilots import PilotState
@@ -186,4 +187,5 @@ class ServiceCalls:
     async def forget_idle(self, _scope: Scope, _receive: Receive, send: Send) -> None:
         """Free the slots of task queues that have been empty for long."""
         await self.core.command(ForgetIdleQueues(self.core.live))
+        await self.core.command(ForgetOldClosings())
         await send_json(send, b"{}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import msgspec
 
@@ -11,8 +12,9 @@ from lodesman.api.auth import may_touch, need_admin, need_user
 from lodesman.api.core import Core
 from lodesman.api.wire import SMALL_BODY, SUBMIT_BODY, Receive, Scope, Send, decode, read_body, send_json
 from lodesman.errors import Conflict, InvalidRequest, LodesmanError
-from lodesman.services.accounts import AddAccount, IssueToken, Principal, RevokeToken
+from lodesman.services.accounts import AddAccount, IssueToken, Principal, Revoked, RevokeToken
 from lodesman.services.control import Control, Outcome
+from lodesman.services.membership import check_membership
 from lodesman.services.pilots import DrainPilots
 from lodesman.services.prepare import prepare
 from lodesman.services.submit import Submit, Submitted
@@ -79,9 +81,10 @@ class UserCalls:
         if backwards is not None:
             raise InvalidRequest(f"The range {backwards} runs backwards.")
         # Many rows take many commands: others are served in between.
-        out = await self.core.command(Control(self.core.live, body.action, ranges, body.reason, may))
+        act = partial(Control, self.core.live, body.action, reason=body.reason, may=may, name=who.name)
+        out = await self.core.command(act(ranges))
         while out.rest:
-            more = Control(self.core.live, body.action, out.rest, body.reason, may, goes_on=True)
+            more = act(out.rest, goes_on=True)
             try:
                 out.go_on(await self.core.command(more))
             except LodesmanError as fault:
@@ -97,6 +100,7 @@ class UserCalls:
             session = self.core.sessions.get(pilot_id)
             if session is not None:
                 session.drain = True
+        self.core.pilots_drained()
         changed = await self.core.command(DrainPilots(self.core.live, body.pilots))
         await send_json(send, msgspec.json.encode({"changed": changed}))
 
@@ -104,6 +108,7 @@ class UserCalls:
         """POST /v1/users."""
         need_admin(who)
         body = decode(ACCOUNT, await read_body(scope, receive, SMALL_BODY))
+        check_membership(self.core.policy.config, body.vo, body.groups)
         name = await self.core.command(AddAccount(body.name, body.vo, tuple(body.groups), body.admin))
         self.core.principals = {k: p for k, p in self.core.principals.items() if p.name != name}
         await send_json(send, msgspec.json.encode({"name": name}))
@@ -120,15 +125,19 @@ class UserCalls:
             # A token cannot outlive itself by making another.
             left = max(0.0, who.expires_at - self.core.clock())
             seconds = left if seconds is None else min(seconds, left)
-        token = await self.core.command(IssueToken(body.account, tuple(body.scopes), seconds, body.note))
+        made_with = who.token or None
+        token = await self.core.command(
+            IssueToken(body.account, tuple(body.scopes), seconds, body.note, parent=made_with)
+        )
         await send_json(send, msgspec.json.encode({"token": token}))
 
     async def revoke(self, _receive: Receive, send: Send, who: Principal, prefix: str) -> None:
         """DELETE /v1/tokens/{prefix}."""
         need_admin(who)
-        digest = await self.core.command(RevokeToken(prefix))
-        self.core.principals.pop(digest, None)
-        await send_json(send, b"{}")
+        done: Revoked = await self.core.command(RevokeToken(prefix))
+        for digest in done.hashes:
+            self.core.principals.pop(digest, None)
+        await send_json(send, msgspec.json.encode({"revoked": len(done.hashes), "kept": done.kept}))
 
 
 def _half_done(fault: LodesmanError, action: str, out: Outcome) -> LodesmanError:

@@ -79,7 +79,8 @@ class WhyCalls:
         gate: Gate | None = None
         if offer is not None and side.gates is not None:
             # A batch system may take its time.
-            gate = await asyncio.to_thread(side.gates.look, vo, offer, own=self._own(place), now=now)
+            own, mask = self._own(place), side.picture.mask(side.db)
+            gate = await asyncio.to_thread(side.gates.look, vo, offer, own=own, mask=mask, now=now)
         case = look_at_queue(side.db, side.policy, place, vo=vo, picture=side.look(), gate=gate, now=now)
         if not case.configured and not case.own and not case.lately:
             raise NotFound(f"There is no queue {'/'.join(place)[:200]}.", hint="See: lode queue ls.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -37,6 +38,19 @@ STATUS = {
     "backend": 502,
 }
 T = TypeVar("T")
+
+_BOUND = re.compile(
+    r"Expected `(\w+)`( of length)? (>=|<=|matching regex) (.+) - at `(.+)`", re.ASCII | re.DOTALL
+)
+_BOUNDS = {">=": "at least", "<=": "at most"}
+_ENTRIES = ("entry", "entries")
+_UNITS = {"str": ("character", "characters"), "array": _ENTRIES, "object": _ENTRIES}
+# By a part of the pattern (`bodies`).
+_PATTERNS = {
+    "A-Za-z0-9._@-": "only letters, digits and . _ @ - may stand in it",
+    "0-9a-f": "64 hexadecimal digits in lower case",
+    "jdl|cfg|json": "one of jdl, cfg, json",
+}
 
 JSON_HEADER = (b"content-type", b"application/json")
 
@@ -126,11 +140,25 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as wrong:
-        raise InvalidRequest(f"The request does not fit its description: {wrong}.") from None
+        raise InvalidRequest(_in_words(str(wrong))) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as wrong:
         raise InvalidRequest(f"The request is not JSON: {wrong}.") from None
     except RecursionError:
         raise InvalidRequest("The request is nested too deeply.") from None
+
+
+def _in_words(wrong: str) -> str:
+    """What is wrong with a body, for people where it is about bounds, lengths and patterns."""
+    found = _BOUND.fullmatch(wrong)
+    if found is None:
+        return f"The request does not fit its description: {wrong}."
+    kind, length, bound, value, place = found.groups()
+    if bound in _BOUNDS:
+        unit = f" {_UNITS.get(kind, _ENTRIES)[float(value) != 1]}" if length else ""
+        needed = f"{_BOUNDS[bound]} {float(value):,.15g}{unit}"
+    else:
+        needed = next((words for part, words in _PATTERNS.items() if part in value), f"it must match {value}")
+    return f"{place.removeprefix('$.')}: {needed}."
 
 
 async def send_json(send: Send, body: bytes, status: int = 200) -> None:

@@ -14,7 +14,7 @@ from lodesman.batch.backend import (
     unusable,
     zipapp_command,
 )
-from lodesman.batch.local import LocalBackend, TickReport, queue_slots
+from lodesman.batch.local import LocalBackend, TickReport
 
 __all__ = [
     "Backend",
@@ -29,7 +29,6 @@ __all__ = [
     "Refusal",
     "SubmitResult",
     "TickReport",
-    "queue_slots",
     "unusable",
     "zipapp_command",
 ]

@@ -60,18 +60,6 @@ class TickReport:
     failed: Mapping[str, str] = field(default_factory=dict)
 
 
-def queue_slots(parameters: Mapping[str, object], cpus: int) -> int:
-    """How many pilots a queue runs at once: its `Slots`, else its `MaxTotalJobs`, else as many as the machine
-    has room for at `NumberOfProcessors` each; letter case in names does not matter, as everywhere. Raises ValueError
-    for what is not a number.
-    """
-    folded = {name.casefold(): value for name, value in parameters.items()}
-    for name in ("slots", "maxtotaljobs"):
-        if name in folded:
-            return max(0, int(str(folded[name])))
-    return max(1, cpus // max(1, int(str(folded.get("numberofprocessors", 1)))))
-
-
 class LocalBackend:
     """The queues of this machine. `root` becomes a directory that only this user can read.
 

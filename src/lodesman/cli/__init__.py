@@ -1,5 +1,5 @@
-"""The command line `lode`. All but click is imported by the command that needs it: start-up time matters."""
+"""The command line `lode`. What is slow to load is imported by the command that needs it: start-up time matters."""
 
-from lodesman.cli.root import main
+from lodesman.cli.start import main
 
 __all__ = ["main"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -14,12 +15,24 @@ import click
 
 from lodesman.cli.session import Row, Session, json_option, pass_session
 from lodesman.cli.tables import Cell, Column, emit_json, note, show_fields, show_table
-from lodesman.cli.words import age, joined, plain, size, span
+from lodesman.cli.words import age, counted, joined, plain, size, span
 from lodesman.errors import Conflict
 
 DAY_SECONDS = 86_400.0
+MOST_DAYS = 36_500
 SHOWN_HASH = 12
 SCOPES = ("jobs:read", "jobs:write", "pilots:read", "admin")
+
+
+class Days(click.FloatRange):
+    """How long a token is good: any number up to a hundred years."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number. A usage error for what is none, which `nan` is."""
+        found = float(super().convert(value, param, ctx))
+        if math.isnan(found):
+            self.fail("nan is no number of days.", param, ctx)
+        return found
 
 
 @click.group()
@@ -68,7 +81,7 @@ def token() -> None:
 )
 @click.option(
     "--days",
-    type=click.FloatRange(min=0),
+    type=Days(min=0, max=MOST_DAYS),
     default=30.0,
     show_default=True,
     help="How long it is good; 0: until it is revoked.",
@@ -138,6 +151,7 @@ def list_tokens(session: Session, /) -> None:
         Column(title="scopes"),
         Column(title="age", right=True),
         Column(title="ends in", right=True),
+        Column(title="made by"),
         Column(title="note"),
     )
     now = time.time()
@@ -154,8 +168,15 @@ def _cells(row: Row, now: float) -> list[Cell]:
         joined(json.loads(scopes) if isinstance(scopes, str) else scopes),
         age(row["created_at"], now),
         ends,
+        _maker(row),
         row["note"] or "",
     ]
+
+
+def _maker(row: Row) -> str:
+    """Whose token made it, and the beginning of that one's hash."""
+    made_with = row["made_with"]
+    return f"{row['made_by'] or 'gone'} {made_with[:SHOWN_HASH]}" if made_with else ""
 
 
 @token.command()
@@ -163,14 +184,22 @@ def _cells(row: Row, now: float) -> list[Cell]:
 @json_option
 @pass_session
 def revoke(session: Session, /, *, prefix: str) -> None:
-    """Revoke the token whose hash begins with HASH (administrators)."""
+    """Revoke the token whose hash begins with HASH (administrators).
+
+    Tokens that were made with it for the same user are revoked, too.
+    """
     if not prefix.isascii() or not prefix.isalnum():
         raise click.UsageError("HASH is the beginning of a hash, as lode token ls shows it.")
-    session.client.request("DELETE", f"/v1/tokens/{prefix.lower()}")
+    done = session.delete(f"/v1/tokens/{prefix.lower()}")
+    count, kept = done["revoked"], done["kept"]
     if session.as_json:
-        emit_json({"revoked": prefix.lower()})
-    else:
-        note(f"The token {prefix} is revoked.")
+        emit_json({"revoked": prefix.lower(), "tokens": count, "kept": kept})
+        return
+    more = f", and {count - 1:,} that it made for the same user" if count > 1 else ""
+    note(f"The token {prefix} is revoked{more}.")
+    if kept:
+        are = "was made with it for others is" if kept == 1 else "were made with it for others are"
+        note(f"{counted(kept, 'token')} that {are} good still. See: lode token ls")
 
 
 @click.command()

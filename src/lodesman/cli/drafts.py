@@ -12,6 +12,7 @@ import click
 from lodesman.cli.descriptions import STDIN, Source, check, notice, parse, placed, read_source
 from lodesman.cli.exits import FAILED, exit_code
 from lodesman.cli.inputs import local_inputs
+from lodesman.cli.places import advise
 from lodesman.cli.tables import note
 from lodesman.errors import LodesmanError
 
@@ -49,10 +50,13 @@ class Outcome:
     def tell_faults(self) -> None:
         """Each error with its place, on standard error."""
         for label, fault in self.faults:
+            advise(fault)
             note(placed(label, fault))
 
     def faults_as_json(self) -> list[dict[str, Any]]:
         """The errors as `--json` tells them."""
+        for _, fault in self.faults:
+            advise(fault)
         return [{"file": label, **fault.as_dict()} for label, fault in self.faults]
 
     def exit_code(self, files: int) -> int:

@@ -47,6 +47,8 @@ def _local(name: str, base: Path) -> Path:
             "is a directory",
             "Pack it: tar -czf inputs.tar.gz DIRECTORY, and unpack it in the job.",
         )
+    elif path.exists():
+        problem, hint = "is no plain file", "Only plain files can be sent."
     else:
         problem, hint = "does not exist", "Paths are relative to the directory of the description."
     raise InvalidJob(f"InputSandbox: {path} {problem}.", hint=hint, attribute="InputSandbox")

@@ -25,7 +25,7 @@ from lodesman.cli.tables import (
     show_table,
     state,
 )
-from lodesman.cli.words import FINAL, STATES, age, joined, plain_lines, shown, size, span, states
+from lodesman.cli.words import ELSEWHERE, FINAL, STATES, age, joined, plain_lines, shown, size, span, states
 
 WATCH_SECONDS = 2.0
 COLUMNS = (
@@ -64,13 +64,26 @@ class Question:
         return bool(self.states or self.group or self.reason)
 
 
+class StateWord(click.Choice[str]):
+    """A state of a job; of DIRAC's other words it is told what they are here."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Raises BadParameter for what is no state."""
+        name = value.capitalize()
+        if name in ELSEWHERE:
+            self.fail(
+                f"{name} is a state of DIRAC and not one of this program: {ELSEWHERE[name]}.", param, ctx
+            )
+        return super().convert(value, param, ctx)
+
+
 @click.command()
 @click.argument("ranges", nargs=-1, type=JobRanges(), metavar="[JOB|RANGE]...")
 @click.option(
     "--state",
     "states",
     multiple=True,
-    type=click.Choice(STATES, case_sensitive=False),
+    type=StateWord(STATES, case_sensitive=False),
     metavar="STATE",
     help="Only jobs in this state; may be given several times.",
 )

@@ -33,7 +33,8 @@ def logs(session: Session, /, *, job: int, follow: bool) -> None:
         answer = session.get(f"/v1/jobs/{job}/logs")
         _write(answer["tail"])
         if not answer["tail"]:
-            note(f"Job {job} is {answer['state']} and has written nothing yet.")
+            yet = "" if answer["state"] in FINAL else " yet"
+            note(f"Job {job} is {answer['state']} and has written nothing{yet}.")
 
 
 @dataclass(slots=True)

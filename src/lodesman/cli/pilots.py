@@ -25,6 +25,12 @@ COLUMNS = (
 )
 
 
+class PilotRanges(JobRanges):
+    """A pilot or a range of pilots."""
+
+    name = "pilot"
+
+
 @click.group()
 def pilot() -> None:
     """Look at pilots, and let them leave."""
@@ -69,7 +75,7 @@ def _cells(row: Row, now: float) -> list[Cell]:
 
 
 @pilot.command()
-@click.argument("ids", nargs=-1, required=True, type=JobRanges(), metavar="ID|RANGE...")
+@click.argument("ids", nargs=-1, required=True, type=PilotRanges(), metavar="ID|RANGE...")
 @json_option
 @pass_session
 def drain(session: Session, /, *, ids: tuple[object, ...]) -> None:

@@ -7,7 +7,9 @@ from itertools import takewhile
 from typing import Any
 
 from lodesman.cli.words import plain
-from lodesman.errors import InvalidConfig, LodesmanError
+from lodesman.errors import InvalidConfig, LodesmanError, Unavailable
+
+CARRIED_OUT = "It may have been carried out: look before you ask again."
 
 
 def told(fault: Mapping[str, Any]) -> str:
@@ -32,6 +34,16 @@ def written_at(row: Mapping[str, Any], directory: str = "") -> str:
         return ""
     file = str(row["file"]).removeprefix(directory)
     return f"{file}:{row['line']}" if row.get("line") else file
+
+
+def advise(fault: LodesmanError) -> None:
+    """Say what to do when there was no answer; said again, it is said once."""
+    if isinstance(fault, Unavailable):
+        if fault.data.get("sent"):
+            if not fault.hint.startswith(CARRIED_OUT):
+                fault.hint = f"{CARRIED_OUT} {fault.hint}".rstrip()
+        elif not fault.hint:
+            fault.hint = "Is it running (lode server)? For another address: lode --server URL."
 
 
 def refusal(error: LodesmanError) -> Iterator[str]:

@@ -11,6 +11,7 @@ import click
 from lodesman.cli.patience import patience
 from lodesman.cli.places import told
 from lodesman.cli.plan_job import PLAN_SECONDS
+from lodesman.cli.plan_limits import cut_lists, tell_limits
 from lodesman.cli.session import Row, Session, json_option, pass_session
 from lodesman.cli.tables import Cell, Column, emit_json, note, say, show_table
 from lodesman.cli.words import counted, number, plain, shown
@@ -60,7 +61,8 @@ def plan_resources(session: Session, /, *, files: tuple[Path, ...], add: bool, l
 
     The server reads FILE... (TOML if the name ends so, else DIRAC CFG) as its whole resource configuration and tells
     every fault with file, line and section. If there is none: the queues that come, go and change, the eligible queues
-    of each task queue before and after, the jobs that would be Held or released, the SubmitPools that change.
+    of each task queue before and after, the jobs that would be Held or released, the SubmitPools that change, and what
+    the director would do next, before and after: pilots by group and queue, and the limits that bind.
     """
     body = {"files": [_file(path) for path in files], "add": add, "limit": limit}
     with patience("The server holds all task queues against both configurations."):
@@ -74,6 +76,7 @@ def plan_resources(session: Session, /, *, files: tuple[Path, ...], add: bool, l
     _tell_parts(answer["parts"])
     _tell_task_queues(answer["task_queues"])
     _tell_pools(answer["submit_pools"])
+    tell_limits(answer.get("director"))
     longest = max(cut["count"] for cut in _lists(answer))
     if longest > limit:
         note(f"There is more: --limit {min(MOST_LISTED, longest)}.")
@@ -98,6 +101,7 @@ def _lists(answer: Row) -> list[Row]:
         *(queues[name] for name in ("added", "removed", "changed")),
         answer["task_queues"]["changed"],
         answer["submit_pools"]["changed"],
+        *(cut_lists(answer["director"]) if answer.get("director") else ()),
     ]
 
 

@@ -95,6 +95,8 @@ def show_pool(session: Session, /, *, pool_id: str) -> None:
     """Show one SubmitPool, named by the beginning of its id: what it asks for, who serves it, who needs it."""
     from urllib.parse import quote
 
+    if not pool_id.strip():
+        raise click.UsageError("ID is the beginning of a pool's id, as lode pool ls shows it.")
     found = session.get(f"/v1/submit-pools/{quote(pool_id, safe='')}")
     if session.as_json:
         emit_json(found)

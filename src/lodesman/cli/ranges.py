@@ -28,9 +28,12 @@ class Range(NamedTuple):
         return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
 
 
-def parse_ranges(words: Iterable[str]) -> tuple[Range, ...]:
-    """The ranges in all words together: ascending, none touching another. Raises InvalidRequest."""
-    found = [_range(part) for word in words for part in word.split(",") if part.strip()]
+def parse_ranges(words: Iterable[str], *, what: str = "job") -> tuple[Range, ...]:
+    """The ranges in all words together: ascending, none touching another; of `what` they are.
+
+    Raises InvalidRequest.
+    """
+    found = [_range(part, what) for word in words for part in word.split(",") if part.strip()]
     merged: list[Range] = []
     for one in sorted(found):
         if merged and one.first <= merged[-1].last + 1:
@@ -47,14 +50,16 @@ def total(ranges: Sequence[Range]) -> int:
     return sum(one.size for one in ranges)
 
 
-def _range(part: str) -> Range:
+def _range(part: str, what: str) -> Range:
     match = _PART.fullmatch(part.strip())
     if match is None:
-        raise InvalidRequest(f"{part.strip()[:60]!r} is no job.", hint="Write 12, 12-40 or 12,15,20-22.")
+        raise InvalidRequest(f"{part.strip()[:60]!r} is no {what}.", hint="Write 12, 12-40 or 12,15,20-22.")
     first = int(match[1])
     last = int(match[2]) if match[2] else first
     if last < first:
         raise InvalidRequest(f"{first}-{last} runs backwards.", hint=f"Write {last}-{first}.")
     if not 1 <= first <= last <= MOST_ID:
-        raise InvalidRequest(f"There is no job {part.strip()}.", hint="Job ids count from 1.")
+        raise InvalidRequest(
+            f"There is no {what} {part.strip()}.", hint=f"{what.capitalize()} ids count from 1."
+        )
     return Range(first, last)

@@ -11,6 +11,7 @@ import click
 from lodesman.cli.nodes import Wanted, show_node
 from lodesman.cli.places import directory_of, written_at
 from lodesman.cli.session import Row, Session, json_option, pass_session
+from lodesman.cli.site_mask import close_site, open_site, path_of, tell_closed
 from lodesman.cli.tables import Cell, Column, emit_json, note, show_table
 from lodesman.cli.words import age, joined, shown, span, states
 
@@ -30,30 +31,45 @@ VO = click.option(
 
 @click.group()
 def site() -> None:
-    """Look at sites."""
+    """Look at sites, close and open them."""
+
+
+site.add_command(close_site)
+site.add_command(open_site)
 
 
 @site.command("ls")
 @json_option
 @pass_session
 def list_sites(session: Session, /) -> None:
-    """List the sites with their queues, live pilots and running jobs."""
+    """List the sites with their queues, live pilots and running jobs, and what is closed."""
     answer = session.get("/v1/sites")
     if session.as_json:
         emit_json(answer)
         return
+    closings = answer.get("closed", ())
     columns = (
         Column(title="site"),
         Column(title="ces", right=True),
         Column(title="queues", right=True),
         Column(title="running jobs", right=True),
         Column(title="pilots"),
+        *([Column(title="closed")] if closings else []),
     )
     rows = [
-        [row["site"], str(row["ces"]), str(row["queues"]), f"{row['running_jobs']:,}", states(row["pilots"])]
+        [row["site"], str(row["ces"]), str(row["queues"]), f"{row['running_jobs']:,}", states(row["pilots"]),
+         *([_closed_of_site(row)] if closings else [])]
         for row in answer["sites"]
-    ]
+    ]  # fmt: skip
     _show(columns, rows, "No site is configured; see: lode init.")
+    tell_closed(closings)
+
+
+def _closed_of_site(row: Row) -> str:
+    """`all`, or which parts of it are closed."""
+    closed = row.get("closed", ())
+    whole = any(not one["ce"] for one in closed)
+    return "all" if whole else ", ".join(path_of({**one, "site": ""}) for one in closed)
 
 
 @site.command("show")
@@ -104,8 +120,15 @@ def list_queues(session: Session, /, *, origin: bool, site_name: str, vo: str) -
     else:
         used = [name for name in MAIN_PARAMETERS if any(name in row["parameters"] for row in found)]
         titles = [Column(title="queue"), *(Column(title=name) for name in used)]
-        last = [Column(title="others"), Column(title="pilots")]
-        _show([*titles, *last], [_queue_cells(row, used) for row in found], "There is no such queue.")
+        closings = [one for row in found for one in row.get("closed", ())]
+        last = [
+            Column(title="others"),
+            Column(title="pilots"),
+            *([Column(title="closed")] if closings else []),
+        ]
+        cells = [[*_queue_cells(row, used), *([_level(row)] if closings else [])] for row in found]
+        _show([*titles, *last], cells, "There is no such queue.")
+        tell_closed(closings)
 
 
 def _path(row: Mapping[str, Any]) -> str:
@@ -124,6 +147,14 @@ def _queue_cells(row: Row, used: Sequence[str]) -> list[Cell]:
     others = " ".join(f"{name}={text}" for name, text in sorted(values.items()) if name not in used)
     pilots = states(row["pilots"]) if row["pilots"] else ""
     return [_path(row), *(values.get(name, "") for name in used), others, pilots]
+
+
+def _level(row: Row) -> str:
+    """What of a queue is closed: the widest."""
+    found = row.get("closed", ())
+    if not found:
+        return ""
+    return "the queue" if found[0]["queue"] else "the CE" if found[0]["ce"] else "the site"
 
 
 @queue.command("show")

@@ -28,10 +28,10 @@ from lodesman.cli import (
     submit,
     why,
 )
-from lodesman.cli.places import refusal
+from lodesman.cli.places import advise, refusal
 from lodesman.cli.session import DEFAULT_SERVER, Session
 from lodesman.cli.words import plain
-from lodesman.errors import LodesmanError, Unavailable
+from lodesman.errors import LodesmanError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -165,12 +165,7 @@ def _usage(fault: click.ClickException) -> int:
 def _refused(fault: LodesmanError, session: Session) -> int:
     if os.environ.get("LODE_DEBUG"):
         raise fault
-    if isinstance(fault, Unavailable) and not fault.hint:
-        fault.hint = (
-            "It may have been carried out: look before you ask again."
-            if fault.data.get("sent")
-            else "Is it running (lode server)? For another address: lode --server URL."
-        )
+    advise(fault)
     if session.as_json:
         _tell_json(fault.as_dict())
     else:

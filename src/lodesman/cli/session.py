@@ -78,6 +78,10 @@ class Session:
         """The JSON answer to POST; `idempotent` if repeating it does no harm."""
         return self._ours(self.client.request("POST", path, body, idempotent=idempotent, timeout=timeout))
 
+    def delete(self, path: str, /) -> Any:
+        """The JSON answer to DELETE."""
+        return self._ours(self.client.request("DELETE", path))
+
     def _ours(self, answer: Any) -> Row:
         """All answers are objects. Raises LodesmanError for what another program said."""
         if not isinstance(answer, dict):
@@ -207,7 +211,7 @@ class JobRanges(click.ParamType[Range, Any]):
         if isinstance(value, tuple):
             return value
         try:
-            return parse_ranges([value])
+            return parse_ranges([value], what=self.name)
         except LodesmanError as fault:
             self.fail(str(fault), param, ctx)
 

@@ -18,6 +18,8 @@ from lodesman.cli.words import NOTHING, plain
 
 # Texts up to this width stay whole on a narrow terminal: states, groups, ages.
 FOLD_ABOVE = 10
+# A longer text in a table is cut: it is one of many rows, and --json tells all of it.
+WIDEST = 240
 
 
 class Styled(NamedTuple):
@@ -40,6 +42,8 @@ class Column:
 
 _STYLES = {
     "Running": "yellow",
+    "Completing": "yellow",
+    "Stalled": "bold red",
     "Matched": "cyan",
     "Waiting": "blue",
     "Held": "magenta",
@@ -90,9 +94,9 @@ def is_terminal(stream: TextIO) -> bool:
 
 
 def text_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
-    """Aligned lines, two blanks between columns, nothing cut."""
+    """Aligned lines, two blanks between columns, nothing cut but what is wider than `WIDEST`."""
     texts = [[column.title.upper() for column in columns]]
-    texts += [[plain(_text(cell)) or NOTHING for cell in row] for row in rows]
+    texts += [[_fitting(cell) for cell in row] for row in rows]
     widths = [max(len(row[place]) for row in texts) for place in range(len(columns))]
     for row in texts:
         cells = [
@@ -100,6 +104,12 @@ def text_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Ite
             for text, width, column in zip(row, widths, columns, strict=True)
         ]
         yield "  ".join(cells).rstrip()
+
+
+def _fitting(cell: Cell) -> str:
+    """What is shown of a cell."""
+    text = plain(_text(cell)) or NOTHING
+    return text if len(text) <= WIDEST else f"{text[: WIDEST - 3]}..."
 
 
 def _text(cell: Cell) -> str:
@@ -113,13 +123,13 @@ def _rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], strea
 
 
 def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Any:
-    """The table for rich. Nothing is cut: where the terminal is narrow texts are folded, numbers never."""
+    """The table for rich. Where the terminal is narrow texts are folded, numbers never; beyond `WIDEST` they are cut."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for place, column in enumerate(columns):
-        cells = (len(plain(_text(row[place]))) for row in rows)
+        cells = (len(_fitting(row[place])) for row in rows)
         widest = max(cells, default=0)
         table.add_column(
             Text(column.title.upper()),
@@ -136,7 +146,7 @@ def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Any
 def _rich_cell(cell: Cell) -> Any:
     from rich.text import Text
 
-    return Text(plain(_text(cell)) or NOTHING, style=cell.style if isinstance(cell, Styled) else "")
+    return Text(_fitting(cell), style=cell.style if isinstance(cell, Styled) else "")
 
 
 def show_fields(pairs: Sequence[tuple[str, Cell]]) -> None:

@@ -105,7 +105,17 @@ def states(counts: Mapping[str, int]) -> str:
 
 # DESIGN 3.2, in the order of a job's life.
 STATES = (
-    "Submitting", "Received", "Checking", "Staging", "Held", "Waiting", "Matched", "Running", "Stalled",
-    "Completing", "Completed", "Done", "Failed", "Killed", "Deleted",
+    "Held", "Waiting", "Matched", "Running", "Stalled", "Completing", "Done", "Failed", "Killed", "Deleted",
 )  # fmt: skip
-FINAL = frozenset({"Completed", "Done", "Failed", "Killed", "Deleted"})
+_AT_ONCE = "a job is Waiting, or Held, as soon as it is submitted"
+# Of DIRAC's states those that no job is ever in here, and what there is instead (ADR 0026).
+ELSEWHERE = {
+    "Submitting": _AT_ONCE,
+    "Received": _AT_ONCE,
+    "Checking": _AT_ONCE,
+    "Scouting": f"no scout jobs are sent, and {_AT_ONCE}",
+    "Staging": f"no data are staged, and {_AT_ONCE}",
+    "Rescheduled": "a job that goes back to its task queue is Waiting again",
+    "Completed": "a job is Completing while its output is handed in, and then Done",
+}
+FINAL = frozenset({"Done", "Failed", "Killed", "Deleted"})

@@ -29,9 +29,11 @@ from lodesman.client.exchange import (
     open_connection,
     trusting,
 )
-from lodesman.client.faults import NOT_NOW, Aborted, BadChecksum, fault_of
+from lodesman.client.faults import NOT_NOW, Aborted, BadChecksum, fault_of, unanswered
 from lodesman.errors import InvalidConfig, InvalidRequest, LodesmanError, Unavailable
 
+# What changes nothing, whether it arrived or not.
+READS = ("GET", "HEAD")
 _PATH = re.compile(r"/[!-~]*")
 _TOKEN = re.compile(r"[!-~]*")
 
@@ -54,7 +56,8 @@ class _Broken(Exception):
     """The connection failed; `sent` tells whether the server may have seen the request."""
 
     def __init__(self, fault: Exception, *, sent: bool) -> None:
-        super().__init__(getattr(fault, "strerror", None) or str(fault) or type(fault).__name__)
+        super().__init__()
+        self.fault = fault
         self.sent = sent
 
 
@@ -112,7 +115,7 @@ class Client:
         """Send `body` (bytes as they are, all else as JSON) and return the JSON value answered, if any.
 
         GET is idempotent unless told otherwise, nothing else is. Raises the error that the server names
-        (by its code); Unavailable when no server answers, with data `sent` when the outcome is unknown.
+        (by its code); Unavailable when no server answers, with data `sent` if something may have been changed.
         """
         raw = self.fetch(
             method, path, body, idempotent=idempotent, timeout=timeout, content_type=content_type
@@ -136,7 +139,7 @@ class Client:
             path=path,
             body=raw,
             headers={} if raw is None else {"Content-Type": content_type},
-            idempotent=method in ("GET", "HEAD") if idempotent is None else idempotent,
+            idempotent=method in READS if idempotent is None else idempotent,
             timeout=self.timeout if timeout is None else timeout,
         )
         return bytes(self._call(call).content)
@@ -221,7 +224,7 @@ class Client:
             try:
                 answer = self._ask(self.servers[index], call, reuse=step == 0)
             except _Broken as broken:
-                fault = Unavailable(f"{self.servers[index]} does not answer ({broken}).", sent=broken.sent)
+                fault = _unreached(self.servers[index], broken, call)
                 if broken.sent and not call.idempotent:
                     break
                 continue
@@ -269,6 +272,13 @@ class Client:
 
 def _under(base: str, call: Call) -> Call:
     return replace(call, path=base + call.path) if base else call
+
+
+def _unreached(server: Server, broken: _Broken, call: Call) -> Unavailable:
+    reason, hint = unanswered(broken.fault, secure=server.secure)
+    where = f"{server}:" if reason.startswith("its") else str(server)
+    sent = broken.sent and call.method not in READS
+    return Unavailable(f"{where} {reason}.", hint=hint, sent=sent)
 
 
 def _fault(answer: Answer) -> LodesmanError:

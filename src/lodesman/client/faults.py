@@ -1,9 +1,11 @@
-"""From what a server answers to the error that it means."""
+"""From what a server answers, or why it does not, to the error that it means."""
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
+import ssl
 from typing import Any
 
 from lodesman import errors
@@ -13,6 +15,10 @@ MAX_RETRY_AFTER_S = 60.0
 
 # Answers that say: not now, and nothing was done.
 NOT_NOW = frozenset({429, 502, 503, 504})
+
+# Codes of OpenSSL: the chain ends at nobody who is trusted; the certificate is another host's.
+_UNKNOWN_ROOT = frozenset({2, 18, 19, 20, 21})
+_OTHER_NAME = frozenset({62, 63, 64})
 
 _BY_STATUS: dict[int, type[LodesmanError]] = {
     400: errors.InvalidRequest,
@@ -63,6 +69,27 @@ def fault_of(status: int, body: bytes, *, retry_after: str = "") -> LodesmanErro
     if wait is not None:
         fault.data["retry_after"] = wait
     return fault
+
+
+def unanswered(fault: Exception, *, secure: bool) -> tuple[str, str]:
+    """Why a server did not answer, as the end of a sentence about it, and what to do, if the fault tells that."""
+    if isinstance(fault, ssl.SSLCertVerificationError):
+        code = fault.verify_code
+        hint = (
+            "Name the root: lode --ca-file FILE."
+            if code in _UNKNOWN_ROOT
+            else "Name the server as the certificate has it."
+            if code in _OTHER_NAME
+            else "Ask the administrators of the server."
+        )
+        return f"its certificate is not trusted ({fault.verify_message.rstrip('.')})", hint
+    reason = getattr(fault, "strerror", None) or str(fault) or type(fault).__name__
+    hint = ""
+    if getattr(fault, "reason", "") == "WRONG_VERSION_NUMBER":
+        hint = "The server there may speak http, not https."
+    elif not secure and isinstance(fault, (ConnectionResetError, http.client.BadStatusLine)):
+        hint = "The server there may want https."
+    return f"does not answer ({reason})", hint
 
 
 def parse_retry_after(text: str) -> float | None:

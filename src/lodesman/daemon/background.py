@@ -25,19 +25,19 @@ import uvicorn
 from lodesman.api.metrics import UpkeepFigures
 from lodesman.api.read_side import ReadSide
 from lodesman.api.reads import read_app
-from lodesman.batch import Backend, LocalBackend, queue_slots, zipapp_command
+from lodesman.batch import Backend, LocalBackend, zipapp_command
 from lodesman.client import Client
 from lodesman.config import ServerConfig
 from lodesman.daemon import bootstrap
 from lodesman.daemon.alike import CONFIG_SECONDS, keep_what_was_loaded, policy_of
 from lodesman.daemon.kept import Load, Refusal, load_or_kept
+from lodesman.daemon.local_slots import local_slots
 from lodesman.daemon.logs import start_logging
 from lodesman.daemon.loops import Loops
 from lodesman.daemon.open_files import raise_open_files
 from lodesman.daemon.watch import ConfigWatch
 from lodesman.errors import LodesmanError
 from lodesman.pilot.package import build_pilot
-from lodesman.resources import QueueId, effective_params
 from lodesman.services.census import Census
 from lodesman.services.direct import Director
 from lodesman.services.forgetting.retention import Retention
@@ -62,6 +62,8 @@ REASON_SECONDS = 2.0
 PURGE_SECONDS = 600.0
 RETENTION_SECONDS = 1.0
 KEEP_PILOT_FILES_SECONDS = 86_400.0
+# With `stop_at_exit`: a pilot gives a payload 10 s to tidy up, and then tells how it ended.
+PILOT_GRACE_SECONDS = 12.0
 
 
 class Background:
@@ -69,6 +71,7 @@ class Background:
 
     def __init__(self, config: ServerConfig, load: Load, *, refused: Refusal | None = None) -> None:
         self._watch = ConfigWatch(config, load, refused=refused)
+        self._changed: ServerConfig | None = None
         self.config = config
         token = (bootstrap.run_directory(config) / bootstrap.SERVICE_FILE).read_text().strip()
         ca_file = config.server.tls_certificate or None
@@ -76,7 +79,7 @@ class Background:
         self._new_client = partial(Client, [config.url], token, ca_file=ca_file)
         self.policy = self._policy(config)
         self.local = LocalBackend(
-            config.data / "pilots", _slots(config), python=sys.executable, open_files=raise_open_files()
+            config.data / "pilots", {}, python=sys.executable, open_files=raise_open_files()
         )
         backends = {"local": self.local}
         self.pools = self._submission_pools(backends)
@@ -99,6 +102,7 @@ class Background:
             started=time.time(),
         )
         self.side = self._read_side()
+        self.local.slots = local_slots(self.policy)  # only now can the policy be asked
         self.submit_pools = PoolKeeper(
             open_reader(config.database),
             self.post,
@@ -163,18 +167,23 @@ class Background:
         return found
 
     def _reload(self) -> None:
-        """Take in a changed configuration: director, resources, slots, habits of SubmitPools."""
-        config = self._watch.poll()
+        """Take in a changed configuration: director, resources, slots, habits of SubmitPools. All of it or, when
+        something fails, nothing: it is tried again.
+        """
+        config = self._changed = self._watch.poll() or self._changed
         if config is None:
             return
-        self.policy = self.director.policy = self.side.policy = self.census.policy = self._policy(config)
-        self.director.options = config.director
-        self.local.slots = _slots(config)
+        policy = self._policy(config)
+        slots = local_slots(policy)
         self.pools.configure(config.director)
+        self.policy = self.director.policy = self.side.policy = self.census.policy = policy
+        self.director.options = config.director
+        self.local.slots = slots
         self.side.quota_bytes = config.server.sandbox_quota_mb << 20
         self.retention.keep_days = config.server.keep_days
         self.submit_pools.refresh_seconds = config.submit_pools.refresh_seconds
         self.submit_pools.grace_seconds = config.submit_pools.grace_seconds
+        self._changed = None
 
     def _purge(self) -> None:
         """Forget the files of pilots that ended long ago."""
@@ -231,7 +240,7 @@ class Background:
                 log.error("reading ended with a fault", exc_info=ended)
             await asyncio.to_thread(self.pools.close)
         if self.config.pilots.stop_at_exit:
-            left = await asyncio.to_thread(self.local.stop_all)
+            left = await asyncio.to_thread(self.local.stop_all, grace_seconds=PILOT_GRACE_SECONDS)
             if left:
                 log.error("pilots could not be stopped", extra={"stamps": left})
 
@@ -275,18 +284,6 @@ def _hot_ended(stop: asyncio.Event) -> None:
     if not os.read(sys.stdin.fileno(), 4_096):
         asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
         stop.set()
-
-
-def _slots(config: ServerConfig) -> dict[tuple[str, str, str], int]:
-    """How many pilots each local queue runs at once."""
-    cpus = os.cpu_count() or 1
-    found = {}
-    for queue in config.resources.tree.queue_ids():
-        params = effective_params(config.resources.tree, QueueId(*queue), types=config.resources.types)
-        named = {folded: one.value for folded, one in params.items()}
-        if str(named.get("backend", named.get("cetype", "local"))).lower() == "local":
-            found[queue.site, queue.ce, queue.queue] = queue_slots(named, cpus)
-    return found
 
 
 def run_background(load: Load, kept: Path | None = None) -> None:

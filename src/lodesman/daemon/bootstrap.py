@@ -43,11 +43,20 @@ def _first_user(tx: Transaction, config: ServerConfig) -> None:
     known = tx.read("SELECT 1 FROM account WHERE name = ?", (config.admin.name,))
     if known and (config.data / TOKEN_FILE).exists():
         return
-    groups = config.admin.groups or tuple(config.resources.groups) or ("users",)
-    vo = config.admin.vo or next(iter(config.resources.vos), "local")
-    AddAccount(config.admin.name, vo, tuple(groups), admin=True).apply(tx)
+    vo, groups = first_place(config)
+    AddAccount(config.admin.name, vo, groups, admin=True).apply(tx)
     token = IssueToken(config.admin.name, SCOPES, None, "made at the first start").apply(tx)
     write_secret(config.data / TOKEN_FILE, token)
+
+
+def first_place(config: ServerConfig) -> tuple[str, tuple[str, ...]]:
+    """VO and groups of the first user, as far as they are not given: the VO of the first group that has one, and those
+    groups whose members may be of that VO.
+    """
+    known, given = config.resources.groups, config.admin.groups
+    vo_of = {name: known[name].vo if name in known else "" for name in given or known}
+    vo = config.admin.vo or next((one for one in (*vo_of.values(), *config.resources.vos) if one), "local")
+    return vo, given or tuple(name for name, one in vo_of.items() if one in ("", vo)) or ("users",)
 
 
 def write_url(config: ServerConfig) -> None:

@@ -99,6 +99,10 @@ class GuardedProtocol(HttpToolsProtocol):
     def shutdown(self) -> None:
         """The server is about to end: requests that wait are asked to come to an end."""
         super().shutdown()
+        self.end_waiting()
+
+    def end_waiting(self) -> None:
+        """Answer a direct call that waits for something."""
         if isinstance(self._answering, DirectCycle) and not self._answering.response_complete:
             self._answering.end_soon()
 

@@ -8,10 +8,12 @@ import logging
 import os
 import random
 import signal
+import socket
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
+from typing import Any
 
 import uvicorn
 
@@ -33,6 +35,7 @@ from lodesman.services.live import Live
 from lodesman.services.pilots import EndPilot, SeenPilots
 from lodesman.services.policy import Policy
 from lodesman.services.reoffer import Offers, SetOffers, offer_sessions
+from lodesman.services.silence import NoteSilence
 from lodesman.services.submit_pools.refresh import SetShares
 from lodesman.store.checkpoint import Checkpointer
 from lodesman.store.engine import lock_database, open_writer
@@ -42,10 +45,14 @@ log = logging.getLogger(__name__)
 
 LEASE_CHECK_SECONDS = 5.0
 SEEN_SECONDS = 30.0
+# In one command: their jobs are tens of milliseconds of the writer's time.
+SILENT_AT_ONCE = 100
 RESTART_SECONDS = 1.0
 MOST_RESTART_SECONDS = 15.0
 LONG_LIFE_SECONDS = 30.0
 STOP_SECONDS = 20.0
+# How soon a second Ctrl-C is noticed.
+FORCED_SECONDS = 0.1
 
 
 class Server:
@@ -75,11 +82,11 @@ class Server:
             at_end=partial(serve_parked, live),
             configuration=lambda: self._watch.state,
         )
-        socket = bootstrap.run_directory(config) / bootstrap.SOCKET
         self.app = HotApp(
             self.core,
-            Forwarder(socket),
+            Forwarder(bootstrap.run_directory(config) / bootstrap.SOCKET),
             idle_seconds=config.pilots.idle_seconds,
+            sandbox_mb=config.server.sandbox_mb,
             on_start=self.start,
             on_stop=self.stop,
         )
@@ -106,10 +113,17 @@ class Server:
             asyncio.create_task(self._watch_config(), name="configuration"),
         ]
 
-    async def stop(self) -> None:
-        """After the last request: end the background process, write what is left."""
+    async def before_stop(self) -> None:
+        """While requests are still answered: end the background process, and with it the local pilots if they end with
+        the server. Their last reports are heard, and nobody gets a job of theirs.
+        """
         self._stopping = True
+        self.app.claims.ending = True
         await self._stop_background()
+
+    async def stop(self) -> None:
+        """After the last request: write what is left."""
+        await self.before_stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -123,13 +137,23 @@ class Server:
         written = self.core.ticks()
         while True:
             await asyncio.sleep(min(LEASE_CHECK_SECONDS, self.config.pilots.lease_seconds / 4))
-            for pilot_id in self.core.silent_pilots():
+            for pilot_id in self.core.expired_pilots():
                 await self._lost(pilot_id)
+            await self._note_silence()
             if self.core.ticks() - written > SEEN_SECONDS:
                 written = self.core.ticks()
                 ago = {s.id: self.core.clock() - (written - s.last_seen) for s in self.core.sessions.values()}
                 with contextlib.suppress(LodesmanError):
                     await self.core.command(SeenPilots(ago))
+
+    async def _note_silence(self) -> None:
+        """What runs in pilots that have said nothing for long is Stalled from now on."""
+        silent = list(self.core.newly_silent().items())
+        for begun in range(0, len(silent), SILENT_AT_ONCE):
+            since = dict(silent[begun : begun + SILENT_AT_ONCE])
+            with contextlib.suppress(LodesmanError):
+                stalled = await self.core.command(NoteSilence(self.core.live, since))
+                log.warning("pilots are silent", extra={"pilots": sorted(since), "stalled": stalled})
 
     async def _watch_config(self) -> None:
         """Take in changed resources and shares; the background process watches for itself."""
@@ -162,7 +186,7 @@ class Server:
         return True
 
     async def _lost(self, pilot_id: int) -> None:
-        if not self.core.is_silent(pilot_id):
+        if not self.core.has_expired(pilot_id):
             return  # it spoke, or ended, while others were waited for
         log.warning("a pilot fell silent", extra={"pilot": pilot_id})
         end = EndPilot(self.core.live, pilot_id, PilotState.LOST, "its lease ended", "lease-expired")
@@ -211,6 +235,24 @@ class Server:
             await process.wait()
 
 
+class Web(uvicorn.Server):
+    """The web server; it goes on serving until all is done that needs it, or until Ctrl-C is pressed again."""
+
+    def __init__(self, config: uvicorn.Config, before_stop: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        super().__init__(config)
+        self._before_stop = before_stop
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End what asks this server, then stop listening."""
+        ending = asyncio.create_task(self._before_stop(), name="ending")
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, GuardedProtocol):
+                connection.end_waiting()
+        while not ending.done() and not self.force_exit:
+            await asyncio.wait({ending}, timeout=FORCED_SECONDS)
+        await super().shutdown(sockets)
+
+
 def next_rest(rest: float, *, lived: float) -> float:
     """Seconds before a process is started again that lived for so many; `rest`: how many it was the last time."""
     if lived > LONG_LIFE_SECONDS:
@@ -227,7 +269,7 @@ def run_server(
     """Serve until SIGINT or SIGTERM. `arguments` lead the background process to the same configuration;
     `load` reads it again when its files change; `greet` is told where the server listens.
 
-    Raises Unavailable if another server owns the data directory.
+    Raises Conflict if its port is in use, Unavailable if another server owns the data directory.
     """
     start_logging("hot")
     place = listen(config, arguments, load)
@@ -236,7 +278,7 @@ def run_server(
     if greet is not None:
         greet(place.config)
     tls = place.config.server
-    uvicorn.Server(
+    Web(
         uvicorn.Config(
             server.app,
             host=tls.host,
@@ -253,5 +295,6 @@ def run_server(
             timeout_graceful_shutdown=3,
             ssl_certfile=tls.tls_certificate or None,
             ssl_keyfile=tls.tls_key or None,
-        )
+        ),
+        server.before_stop,
     ).run(sockets=place.sockets)

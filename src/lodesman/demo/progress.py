@@ -20,10 +20,10 @@ from lodesman.demo.figures import duration, number, plain
 
 # What users watch, and the job states (DESIGN 3.2) that belong to it.
 STAGES: dict[str, tuple[str, ...]] = {
-    "waiting": ("Submitting", "Received", "Checking", "Staging", "Waiting"),
+    "waiting": ("Waiting",),
     "matched": ("Matched",),
     "running": ("Running", "Stalled", "Completing"),
-    "done": ("Completed", "Done"),
+    "done": ("Done",),
     "failed": ("Failed", "Killed", "Deleted"),
     "held": ("Held",),
 }

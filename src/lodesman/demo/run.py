@@ -26,9 +26,9 @@ from lodesman.demo.report import AttemptCheck, DemoReport, SiteRow, reasons, rep
 from lodesman.demo.shares import Claim, share_rows
 from lodesman.demo.summary import summary_text, summary_view
 from lodesman.demo.workload import Submission, Workload, examples_dir, load_workload
-from lodesman.errors import Conflict, LodesmanError
+from lodesman.errors import Conflict, InvalidRequest, LodesmanError
 
-RESTING = frozenset({"Held", "Done", "Completed", "Failed", "Killed", "Deleted"})
+RESTING = frozenset({"Held", "Done", "Failed", "Killed", "Deleted"})
 POLL_SECONDS = 0.5
 PATIENCE_SECONDS = 900.0
 
@@ -177,6 +177,7 @@ def main(
     examples = examples_dir()
     wanted = load_workload(workload or examples / "workload" / "workload.toml")
     console = Console(stderr=as_json)
+    _need_place(results)
     with Interrupts() as interrupts:
         home = Path(tempfile.mkdtemp(prefix="lode-demo-"))
         grid = Grid(
@@ -198,6 +199,19 @@ def main(
             shutil.rmtree(home, ignore_errors=True)
         _tell(report, console, as_json=as_json)
     return code
+
+
+def _need_place(results: Path) -> None:
+    """Where the results go at the end: told now if that cannot be. Raises InvalidRequest."""
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=results):
+            pass
+    except OSError as fault:
+        raise InvalidRequest(
+            f"The results cannot be written to {results}: {fault.strerror}.",
+            hint="Choose another place: --results DIR.",
+        ) from None
 
 
 def _play(demo: Demo, console: Console, interrupts: Interrupts) -> tuple[int, DemoReport]:

@@ -24,7 +24,9 @@ _MOST_GROUPS = 4
 _MOST_HELD = 4
 _MOST_FAILED = 6
 _LABEL = 9
-_STATES = ("Done", "Completed", "Failed", "Killed", "Held", "Running", "Matched", "Waiting")
+_STATES = (
+    "Done", "Failed", "Killed", "Held", "Completing", "Stalled", "Running", "Matched", "Waiting",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

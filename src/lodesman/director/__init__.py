@@ -19,7 +19,7 @@ from lodesman.director.places import Ask
 from lodesman.director.plan import Plan, PlanRow
 from lodesman.director.pools import PoolOutcome, PoolState, PoolTry
 from lodesman.director.queues import CandidateQueue, CeId, OwnPilots, QueueCaps, QueueId
-from lodesman.director.record import Stories, plan_of, to_record
+from lodesman.director.record import RecordedLoad, Stories, loads_of, plan_of, to_record
 from lodesman.director.serving import Serving
 from lodesman.director.supply import PilotStanding, PilotView, SetAside, Spare, Supply
 from lodesman.director.token_bucket import RateRules, TokenBucket
@@ -56,6 +56,7 @@ __all__ = [
     "QueueCaps",
     "QueueId",
     "RateRules",
+    "RecordedLoad",
     "Refusal",
     "RefusalKind",
     "Refused",
@@ -71,6 +72,7 @@ __all__ = [
     "TokenBucket",
     "decide",
     "failed",
+    "loads_of",
     "plan_of",
     "read_options",
     "settle",

@@ -1,7 +1,7 @@
 """Clamps: ordered upper limits on a number of pilots, each recording what it took away.
 
 They stand around the seed's formula (DESIGN 3.4). Clamps of a task queue: usable supply, pilots per
-iteration. Clamps of a CE queue: closed, unknown load, breaker, MaxWaitingJobs, MaxTotalJobs, token bucket.
+iteration. Clamps of a CE queue: closed, no backend, unknown load, breaker, MaxWaitingJobs, MaxTotalJobs, token bucket.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ class ClampName(StrEnum):
     USABLE_SUPPLY = "usable-supply"
     ITERATION_CAP = "pilots-per-iteration"
     CLOSED = "closed"
+    NO_BACKEND = "no-backend"
     UNKNOWN_LOAD = "unknown-load"
     BREAKER = "breaker"
     MAX_WAITING = "max-waiting"

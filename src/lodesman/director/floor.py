@@ -26,7 +26,8 @@ class QueueGates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """Pilots wanted in a CE queue, pilots it would take at most, and what its clamps took away.
+    """Pilots wanted in a CE queue, pilots it would take at most, and what its clamps took away: of the wanted ones, or
+    of a single one where none is wanted, so that what shuts a queue is always known.
 
     Without any limit the room is what is wanted.
     """
@@ -49,7 +50,7 @@ def room_of(queue: CandidateQueue, wanted: int, *, gates: QueueGates, now: float
     )
     # All of the free room, not only what is wanted of it: rooms are the weights of the draw.
     room = max(0, min((limit.limit for limit in limits), default=wanted))
-    return Room(wanted=wanted, room=room, clamps=clamp(wanted, limits).clamps)
+    return Room(wanted=wanted, room=room, clamps=clamp(max(1, wanted), limits).clamps)
 
 
 class Floor:

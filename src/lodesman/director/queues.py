@@ -71,7 +71,8 @@ class CandidateQueue:
     templates: for each VO that it serves, what a generic pilot there would present, but for SubmitPools
     (`serving.py`). submission_pools: the
     director's pools that serve the queue. slots: pilots that can run there at once, None if unknown.
-    closed: why nothing may be sent now (an operator, an empty site mask), empty if it is open.
+    closed: who closed it and why (`site_mask`), empty if it is open. no_backend: why there is nothing to send pilots to,
+    empty if there is.
     """
 
     queue_id: QueueId
@@ -83,6 +84,7 @@ class CandidateQueue:
     caps: QueueCaps = QueueCaps()
     slots: int | None = None
     closed: str = ""
+    no_backend: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +126,8 @@ def queue_limits(
     """The limits on new pilots in the queue, in order; `tokens` None means no rate limit on its CE."""
     if queue.closed:
         yield Limit(name=ClampName.CLOSED, limit=0, detail=queue.closed)
+    if queue.no_backend:
+        yield Limit(name=ClampName.NO_BACKEND, limit=0, detail=queue.no_backend)
     full = occupancy(queue, now=now, max_age_s=max_age_s)
     if full is None:
         yield Limit(name=ClampName.UNKNOWN_LOAD, limit=0, detail=_doubts(queue, now, max_age_s))
@@ -140,7 +144,9 @@ def _cap_limits(queue: CandidateQueue, full: Occupancy) -> Iterator[Limit]:
     caps = queue.caps
     if caps.max_waiting is not None:
         yield _waiting_limit(caps.max_waiting, caps.waiting_to_running, full)
-    if caps.max_total is not None:
+    if queue.slots == 0:
+        yield Limit(name=ClampName.MAX_TOTAL, limit=0, detail="Slots is 0")
+    elif caps.max_total is not None:
         yield Limit(
             name=ClampName.MAX_TOTAL,
             limit=caps.max_total - full.total,

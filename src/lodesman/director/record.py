@@ -8,14 +8,16 @@ pilots before others: a record stays within a few megabytes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
-from operator import attrgetter
+from dataclasses import asdict, dataclass, fields
+from operator import attrgetter, itemgetter
 from typing import Any
 
 from lodesman.director.clamps import Clamp, ClampName
+from lodesman.director.floor import Room
 from lodesman.director.iteration import Decision
 from lodesman.director.placement import AskOutcome, PlacementResult, RefusalKind
 from lodesman.director.plan import Plan, PlanRow, arithmetic
+from lodesman.director.queues import CandidateQueue
 
 Record = dict[str, Any]
 
@@ -24,6 +26,7 @@ _ROW_FIELDS = (*_PLAIN_FIELDS, "clamps")
 _ROW_VALUES = attrgetter(*_PLAIN_FIELDS)
 _CLAMP_FIELDS = tuple(one.name for one in fields(Clamp))
 _HEAD_FIELDS = tuple(one.name for one in fields(Plan) if one.name != "rows")
+_LOAD_FIELDS = ("waiting", "running", "observed_at", "told_by")
 
 
 MOST_ROWS = 20_000
@@ -53,15 +56,58 @@ def to_record(decision: Decision, *, examples: int = 5) -> Record:
             for one in decision.pool_refusals[:MOST_ASKS]
         ],
         "placements": [[one.tq_id, str(one.queue_id), one.count] for one in placement.placements[:MOST_ROWS]],
+        "load_fields": list(_LOAD_FIELDS),
         "rooms": {
-            str(queue_id): {
-                "wanted": room.wanted,
-                "room": room.room,
-                "clamps": [_clamp_values(bite) for bite in room.clamps],
-            }
-            for queue_id, room in placement.rooms.items()
+            str(queue.queue_id): _room(queue, placement.rooms[queue.queue_id])
+            for queue in placement.places.queues
         },
     }
+
+
+def _room(queue: CandidateQueue, room: Room) -> Record:
+    """What a queue was allowed, and the load that this came from, in the order of `load_fields`.
+
+    Times are told to a tenth of a second: queues that were observed together are told together.
+    """
+    waiting, running = queue.load_waiting, queue.load_running
+    seen_at = round(min(waiting.observed_at, running.observed_at), 1)
+    return {
+        "wanted": room.wanted,
+        "room": room.room,
+        "clamps": [_clamp_values(bite) for bite in room.clamps],
+        "load": [waiting.value, running.value, seen_at, waiting.source],
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedLoad:
+    """The load of a CE queue that an iteration went by, observed at UNIX seconds; None: `told_by` could not tell."""
+
+    waiting: int | None
+    running: int | None
+    observed_at: float
+    told_by: str
+
+    @property
+    def is_known(self) -> bool:
+        """Whether both numbers were told, however long ago."""
+        return None not in (self.waiting, self.running) and min(self.waiting or 0, self.running or 0) >= 0
+
+
+def loads_of(record: Mapping[str, Any]) -> dict[str, RecordedLoad]:
+    """The loads inside a stored record, by the names of the queues; none of what an older release did not keep."""
+    names = record.get("load_fields", ())
+    if not set(_LOAD_FIELDS) <= set(names):
+        return {}
+    values_of = itemgetter(*(names.index(name) for name in _LOAD_FIELDS))
+    found = {}
+    for queue, room in record["rooms"].items():
+        if "load" in room:
+            waiting, running, observed_at, told_by = values_of(room["load"])
+            found[queue] = RecordedLoad(
+                waiting=waiting, running=running, observed_at=observed_at, told_by=told_by
+            )
+    return found
 
 
 def plan_of(record: Mapping[str, Any]) -> Plan:

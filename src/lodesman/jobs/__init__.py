@@ -16,6 +16,7 @@ from lodesman.jobs.sequences import MAX_MEMBERS, value_at
 from lodesman.jobs.spec import Description, JobSpec, NamedSequence, Notice, ParametricMembers, Record
 from lodesman.jobs.spec_json import members_from_json, members_to_json, spec_from_json, spec_to_json
 from lodesman.jobs.states import ACTIVE, MOVES, TERMINAL, JobState, may_move
+from lodesman.jobs.values import is_plain_name
 
 __all__ = [
     "ACTIVE",
@@ -46,6 +47,7 @@ __all__ = [
     "detect_form",
     "expand",
     "input_names",
+    "is_plain_name",
     "locate",
     "may_move",
     "members_from_json",

@@ -24,6 +24,7 @@ from lodesman.jobs.values import (
     name,
     names,
     one_of,
+    places,
     requirements,
     text,
     whole,
@@ -59,6 +60,9 @@ _NAMES_GIVEN = names()
 _POOL_ID = re.compile(r"req[0-9]+:[0-9a-f]{64}\Z")
 _A_NAME = "a name of at most 255 printable ASCII characters"
 _NAMES = 'names of at most 255 printable ASCII characters, as in "A" or {"A", "B"}'
+_PLACES = (
+    'names of at most 255 printable characters, as in "A" or {"A", "B"}; one with a comma stands in a list'
+)
 _NOTHING = "no such attribute; `lode whoami` shows who you are"
 _FILE = "a file name relative to the job's directory, without '..'"
 
@@ -144,20 +148,20 @@ ATTRIBUTES: Final = (
         aliases=("VirtualOrganization", "VirtualOrganisation"),
     ),
     # Where it can run.
-    Attribute(name="Site", field="sites", read=names("ANY"), right=_NAMES, aliases=("Sites",), key=True),
+    Attribute(name="Site", field="sites", read=places("ANY"), right=_PLACES, aliases=("Sites",), key=True),
     Attribute(
         name="BannedSite",
         field="banned_sites",
-        read=names(),
-        right=_NAMES,
+        read=places(),
+        right=_PLACES,
         aliases=("BannedSites",),
         key=True,
     ),
     Attribute(
         name="GridCE",
         field="grid_ces",
-        read=names("ANY"),
-        right=_NAMES,
+        read=places("ANY"),
+        right=_PLACES,
         aliases=("GridCEs",),
         key=True,
     ),

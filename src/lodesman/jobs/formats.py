@@ -34,6 +34,8 @@ _JDL_START = re.compile(
     [A-Za-z_][\w.]*+ \s*+ = \s*+ (?: [{\[] | ("(?:[^"\\\n]++|\\.)*+" | [^\s"';]++) [ \t]*+ ; )""",
     re.VERBOSE,
 )
+# No name of JDL begins so: it is meant as a list of JSON.
+_JSON_LIST = re.compile(r"\[\s*+\{")
 _JDL_LINE = re.compile(r";[ \t]*+(?:(?://|/\*|\#)[^\n]*+)?\r?$", re.MULTILINE)
 
 
@@ -59,7 +61,7 @@ def write_description(record: Record, form: Form) -> str:
 def detect_form(text: str) -> Form:
     """Which language a text is in, by its first words: `{` is JSON, `[` or a `;` at a line's end is JDL."""
     start = _BEFORE.match(text).end()  # type: ignore[union-attr]  # matches always
-    if text.startswith("{", start):
+    if text.startswith("{", start) or _JSON_LIST.match(text, start):
         return "json"
     if _JDL_START.match(text, start) or _JDL_LINE.search(text, start):
         return "jdl"

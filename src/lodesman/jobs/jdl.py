@@ -19,7 +19,9 @@ from lodesman.errors import SyntaxFault
 from lodesman.jobs.jdl_tokens import (
     TOKEN,
     expression_fault,
+    fault_after_name,
     fault_of_junk,
+    fault_of_quoted_name,
     number,
     quote,
     unescape,
@@ -192,8 +194,19 @@ class _Reader:
             return
         elif token.lastgroup == "end":
             raise self.unclosed(opened)
+        if not after:
+            self.check_name(token)
         wanted = f"';' after the value of {shown(after)}" if after else 'an attribute, as in Name = "value";'
         raise self.unexpected(token, wanted)
+
+    def check_name(self, token: _Match) -> None:
+        """What looks like a name was meant as one: what is wrong stands after it."""
+        if token.lastgroup == "word":
+            raise fault_after_name(self.text, token.start("word"), token.end("word"))
+        if token.lastgroup == "text":
+            fault = fault_of_quoted_name(self.text, token.start("text"), token.end("text"))
+            if fault:
+                raise fault
 
     def unclosed(self, opened: _Match) -> SyntaxFault:
         mark = opened["punct"]

@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from lodesman.errors import SyntaxFault
-from lodesman.jobs.parsed import INT_MAX, INT_MIN, fault_at
+from lodesman.jobs.parsed import INT_MAX, INT_MIN, fault_at, shown
 
 # Groups repeat without a possessive mark: Python before 3.11.5 matches those wrongly (gh-106052). No two branches
 # begin alike, so going back finds nothing else.
@@ -35,6 +35,9 @@ TOKEN: Final = re.compile(
     re.VERBOSE | re.ASCII | re.DOTALL,
 )
 NAME: Final = re.compile(_NAME, re.ASCII)
+_BLANK = re.compile(_SKIP, re.VERBOSE | re.ASCII)
+# What people take for a name, up to the "=" after it.
+_MEANT_NAME = re.compile(r"""[^\s=;,"'\[\]{}()<>!&|+*/?:~^%#]++(?=\s*+=(?!=))""")
 
 _ESCAPE = re.compile(r"\\([0-7]{1,3}|.)", re.DOTALL)
 _LETTERS = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a"}
@@ -129,6 +132,32 @@ def fault_of_junk(text: str, offset: int) -> SyntaxFault:
         return expression_fault(text, offset)
     shown = mark if mark.isprintable() else f"U+{ord(mark):04X}"
     return fault_at(text, offset, f"unexpected character {shown}", hint="Put text in double quotes.")
+
+
+def fault_after_name(text: str, start: int, stop: int) -> SyntaxFault:
+    """What is wrong where a name without quotes, which ends at `stop`, has no `=` after it."""
+    name = shown(text[start:stop])
+    meant = _MEANT_NAME.match(text, start)
+    if meant and meant.end() > stop:
+        hint = f"In single quotes it can: '{shown(meant[0])}' = ..."
+        return fault_at(text, stop, f"{shown(text[stop])} cannot stand in a name", hint=hint)
+    at = _BLANK.match(text, stop).end()  # type: ignore[union-attr]  # matches always
+    if text.startswith("==", at):
+        hint = f"'==' compares; write {name} = value;"
+        return fault_at(text, at, f"'==' stands after {name}, where '=' is needed", hint=hint)
+    what = f"{shown(text[at])} stands" if at < len(text) else "the text ends"
+    return fault_at(text, at, f"{what} after {name}, where '=' is needed", hint="")
+
+
+def fault_of_quoted_name(text: str, start: int, stop: int) -> SyntaxFault | None:
+    """The fault of a name in double quotes with a `=` after it; None if there is none, or `==`."""
+    at = _BLANK.match(text, stop + 1).end()  # type: ignore[union-attr]  # matches always
+    if text[at : at + 1] != "=" or text[at + 1 : at + 2] == "=":
+        return None
+    name = text[start:stop]
+    how = "Write it without" if NAME.fullmatch(name) else "Write it in single ones"
+    hint = f"{how}: {shown(written_name(name))} = ..."
+    return fault_at(text, start - 1, f"the name {shown(name)} stands in double quotes", hint=hint)
 
 
 def expression_fault(text: str, offset: int) -> SyntaxFault:

@@ -67,17 +67,24 @@ def read_json(text: str | bytes, *, limits: Limits = DEFAULT_LIMITS) -> ParsedRe
     text = as_text(text)
     record = _decoded(text, limits)
     if not isinstance(record, dict):
-        raise fault_at(text, _first(text), "a description is one JSON object", hint='{"Executable": ...}')
+        raise _no_object(text, record)
     positions = JsonPositions(text)
     problem = find_problem(record, limits)
     if problem:
         # A name can be the problem and then has no path of its own: its record is near enough.
         line, column = positions.get(problem.path, positions.get(problem.path.rpartition("[")[0], (1, 1)))
-        message = f"{shown(problem.path, 80)}: {problem.message}."
-        raise SyntaxFault(message, line=line, column=column, hint=problem.hint)
+        raise SyntaxFault(problem.sentence, line=line, column=column, hint=problem.hint)
     if len(_NAME_END.findall(text)) != _count_names(record):
         _refuse_twice(text)
     return ParsedRecord(record=record, positions=positions, form="json")
+
+
+def _no_object(text: str, value: Any) -> SyntaxFault:
+    what, hint = "a description is one JSON object", '{"Executable": ...}'
+    if isinstance(value, list):
+        what = f"{what}, and this is a list"
+        hint = "Write each job into a file of its own, or jobs that are alike as one, with Parameters."
+    return fault_at(text, _first(text), what, hint=hint)
 
 
 def write_json(record: Record) -> str:

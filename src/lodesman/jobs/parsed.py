@@ -79,10 +79,15 @@ class Problem:
     message: str
     hint: str = ""
 
+    @property
+    def sentence(self) -> str:
+        """Where and what."""
+        return f"{shown(self.path, 80)}: {self.message}." if self.path else f"{self.message}."
+
     def as_invalid_job(self) -> InvalidJob:
         """The problem as the error of a record that nobody wrote as text."""
-        path = shown(self.path, 80)
-        return InvalidJob(f"{path}: {self.message}.", hint=self.hint, attribute=path)
+        sentence = self.sentence if self.path else self.sentence[:1].upper() + self.sentence[1:]
+        return InvalidJob(sentence, hint=self.hint, attribute=shown(self.path, 80))
 
 
 def line_column(text: str, offset: int) -> tuple[int, int]:

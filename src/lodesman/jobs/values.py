@@ -115,18 +115,40 @@ def names(wildcard: str = "") -> Reader:
     """A list of names without empty ones; a list that contains the wildcard is no condition at all."""
 
     def read(value: Any) -> tuple[str, ...]:
-        if isinstance(value, str):
-            found = [part for piece in value.split(",") if (part := piece.strip())]
-        else:
-            found = [part for part in _listed(value) if part != ""]
+        found = _items(value)
         for part in found:
             if "," in _name(part):
                 raise Mistake(f"has a comma inside the name {shown(part)!r}")
-        if wildcard and wildcard in map(str.upper, found):
-            return ()
-        return tuple(found)
+        return () if wildcard and wildcard in map(str.upper, found) else tuple(found)
 
     return read
+
+
+def places(wildcard: str = "") -> Reader:
+    """As `names`, of sites and CEs: whoever configures these may name them in any script, and with commas, which the
+    items of a list keep. Whether there is a place of a name that is not plain is asked where places are known.
+    """
+
+    def read(value: Any) -> tuple[str, ...]:
+        found = _items(value)
+        for part in found:
+            if not (isinstance(part, str) and part.isprintable() and len(part) <= NAME_MAX):
+                _name(part)
+        return () if wildcard and wildcard in map(str.upper, found) else tuple(found)
+
+    return read
+
+
+def is_plain_name(text: str) -> bool:
+    """Whether it can be a name everywhere: printable ASCII without a comma."""
+    return text.isascii() and "," not in text
+
+
+def _items(value: Any) -> list[Any]:
+    """What a text names with commas between, or the items of a list; without empty ones."""
+    if isinstance(value, str):
+        return [part for piece in value.split(",") if (part := piece.strip())]
+    return [part for part in _listed(value) if part != ""]
 
 
 def _listed(value: Any) -> list[Any] | tuple[Any, ...]:

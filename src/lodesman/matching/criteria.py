@@ -359,6 +359,14 @@ class RequestMasks:
                     break
         return mask
 
+    def narrow_by(self, names: Collection[str], mask: int, key: TaskQueueKey) -> int:
+        """As `narrow`, by the criteria of these names alone."""
+        for criterion, masks in self._rows:
+            wanted = criterion.of_key(key) if criterion.name in names else None
+            if wanted is not None:
+                mask = masks.narrow(mask, wanted)
+        return mask
+
     def lost(self, mask: int, key: TaskQueueKey) -> Iterator[tuple[str, int]]:
         """(criterion, the resources of `mask` that it refuses), for those that refuse any, whatever others say."""
         for criterion, masks in self._rows:

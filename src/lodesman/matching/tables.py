@@ -8,7 +8,7 @@ identities are as many as there are owners. So a `PlaceTable` judges the place a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from lodesman.matching.criteria import CRITERIA, Criterion, KeyMasks, RequestMasks
@@ -43,6 +43,10 @@ class PlaceTable:
     def narrow(self, mask: int, key: TaskQueueKey) -> int:
         """The places of `mask` where a pilot that `serves` the key may run its jobs."""
         return self._requests.narrow(mask, key)
+
+    def narrow_by(self, names: Collection[str], mask: int, key: TaskQueueKey) -> int:
+        """The places of `mask` that pass the criteria of these names, whatever others say."""
+        return self._requests.narrow_by(names, mask, key)
 
     def lost(self, mask: int, key: TaskQueueKey) -> Iterator[tuple[str, int]]:
         """(criterion, the places of `mask` that it refuses), for those that refuse any, whatever others say."""

@@ -13,6 +13,7 @@ from lodesman.pilot.roster import Roster
 from lodesman.pilot.session import Session
 
 RUNNING, IDLE, DRAINING = "running", "idle", "draining"
+COMPLETING = "completing"
 # While payloads run, somebody may want to see their output or to end them: orders and output travel by beats. Ten
 # thousand busy pilots are under 700 small requests a second; a tail of 64 kB in each beat is 4 kB/s of a pilot.
 BUSY_S = 15.0
@@ -62,10 +63,10 @@ class Heartbeat:
         payloads = self._roster.payloads()
         told = [_entry(payload, now) for payload in payloads]
         keys = {payload.job.key for payload in payloads}
-        silent = [{"id": key[0], "attempt": key[1]} for key in self._roster.unreported() if key not in keys]
+        rest = [_brief(key, ended) for key, ended in self._roster.unreported().items() if key not in keys]
         load = self._roster.load()
         state = DRAINING if load.draining or load.stopping else RUNNING if load.running else IDLE
-        orders = self._session.beat(self._client, [entry for entry, _ in told] + silent, state)
+        orders = self._session.beat(self._client, [entry for entry, _ in told] + rest, state)
         for payload, (_, stamp) in zip(payloads, told):
             payload.heard(stamp)
         self._obey(orders)
@@ -97,6 +98,14 @@ class Heartbeat:
             self._on_kill(key, Stop(KILLED, reason or "The server ended the job."))
         if orders.drain:
             self._roster.drain()
+
+
+def _brief(key: Key, ended: bool) -> dict[str, Any]:
+    """An attempt that does not run: it waits for room, or its end and its output are on their way."""
+    entry: dict[str, Any] = {"id": key[0], "attempt": key[1]}
+    if ended:
+        entry["state"] = COMPLETING
+    return entry
 
 
 def _entry(payload: Payload, now: float) -> tuple[dict[str, Any], Any]:

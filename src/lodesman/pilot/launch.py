@@ -167,14 +167,21 @@ def _open_streams(job: Job, directory: Path) -> tuple[Streams, tuple[tuple[str, 
     except (OSError, ValueError, BadSandbox, NotStarted) as fault:
         for descriptor in opened:
             os.close(descriptor)
-        raise NotStarted(f"A standard stream of the job cannot be opened: {fault}") from None
+        if isinstance(fault, NotStarted):
+            raise
+        told = str(fault).replace(f"{directory}{os.sep}", "")
+        raise NotStarted(f"A standard stream of the job cannot be opened: {told}") from None
 
 
 def _open_input(name: str, directory: Path) -> int:
     path = directory / name if name else Path(os.devnull)
-    mode = path.stat().st_mode
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        where = "on this node" if path == Path(name) else "among the files of the job (InputSandbox)"
+        raise NotStarted(f"The StdInput {name[:200]!r} is not {where}.") from None
     if not stat.S_ISREG(mode) and not stat.S_ISCHR(mode):
-        raise NotStarted(f"{name[:200]!r} is no file.")
+        raise NotStarted(f"The StdInput {name[:200]!r} is no file.")
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
 

@@ -44,8 +44,8 @@ def excess(measured: Measured, limits: Limits, *, scaling: float) -> Excess | No
     if limits.memory_mb and measured.rss_mb > limits.memory_mb:
         told = f"The job held {measured.rss_mb:.0f} MB of memory; {limits.memory_mb:.0f} are allowed."
         return Excess(MEMORY_LIMIT, told, at_once=True)
-    if limits.output_mb and measured.stream_bytes > limits.output_mb * MB:
-        told = f"Standard output and error grew over {limits.output_mb:.0f} MB."
+    if limits.most_output_mb and measured.stream_bytes > limits.most_output_mb * MB:
+        told = f"Standard output and error grew over {limits.most_output_mb:.0f} MB."
         return Excess(OUTPUT_LIMIT, told, at_once=True)
     most = cpu_limit(limits, scaling)
     if most and measured.cpu_seconds > most:
@@ -67,6 +67,6 @@ def next_look_s(measured: Measured, limits: Limits, *, scaling: float, usual_s: 
         wait = min(wait, limits.wall_seconds - measured.wall_seconds)
     if limits.memory_mb and measured.rss_mb > 0.7 * limits.memory_mb:
         wait = min(wait, usual_s / 4)
-    if limits.output_mb and measured.stream_bytes > 0.5 * limits.output_mb * MB:
+    if limits.most_output_mb and measured.stream_bytes > 0.5 * limits.most_output_mb * MB:
         wait = min(wait, usual_s / 4)
     return max(SHORTEST_LOOK_S, wait)

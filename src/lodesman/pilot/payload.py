@@ -7,6 +7,7 @@ import shutil
 import signal
 import stat
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable
@@ -28,6 +29,7 @@ from lodesman.pilot.tree import Usage
 # The input sandbox itself is wrong; anything else that goes wrong with it is not the job's fault.
 _BAD_INPUT = (BadChecksum, BadSandbox, Forbidden, InvalidRequest, NotFound, TooLarge)
 _NODE_FAULT = "The node failed: "
+_UNWANTED = "Its output was not packed: the job was ended while that was done."
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Payload:
         self._stop: Stop | None = None
         self._kill_at: float | None = None
         self._abandoned = threading.Event()
+        self._output_unwanted = threading.Event()
         self._started = 0.0
         self._ended = 0.0
         self._told: Any = None
@@ -105,6 +108,10 @@ class Payload:
     def abandon(self) -> None:
         """Do not wait any longer for processes that cannot be killed; the attempt is not reported then."""
         self._abandoned.set()
+
+    def drop_output(self) -> None:
+        """It has ended, and nobody wants what it made any more: do not go on packing that."""
+        self._output_unwanted.set()
 
     def measured(self, now: float) -> Measured:
         """What it has used until `now` (monotonic)."""
@@ -234,28 +241,40 @@ class Payload:
         wanted = Wanted(
             streams=(job.std_output, job.std_error),
             patterns=job.output_sandbox,
-            most_bytes=int(job.limits.output_mb * MB),
+            most_bytes=int(job.limits.most_output_mb * MB),
+            most_packed=int(job.limits.sandbox_mb * MB),
         )
+        target = self._bench.outbox.archive(job.key)
         try:
-            packed = pack(self._home, wanted, self._bench.outbox.archive(job.key))
+            packed = pack(self._home, wanted, target, stopped=self._output_unwanted.is_set)
+        except Aborted:
+            target.unlink(missing_ok=True)
+            return replace(outcome, message=f"{outcome.message} {_UNWANTED}".lstrip()), None
         except OSError as fault:
             return self._node_fault(fault), None
-        return after_packing(outcome, packed, most_mb=job.limits.output_mb), packed
+        return after_packing(outcome, packed, most_mb=job.limits.most_output_mb), packed
 
 
 def after_packing(outcome: Outcome, packed: Packed, *, most_mb: float) -> Outcome:
     """What the size of the output, and files that are missing, make of an outcome."""
-    if packed.over:
-        message = (
-            f"The output sandbox is larger than {most_mb:.0f} MB; only the ends of the streams were kept."
-        )
-        if outcome.state == protocol.DONE:
-            return replace(outcome, state=protocol.FAILED, cause=protocol.OUTPUT_LIMIT, message=message)
-        return replace(outcome, message=f"{outcome.message} {message}")
+    over, told = bool(packed.cut or packed.left_out), [outcome.message] if outcome.message else []
+    if over:
+        told.append(f"The output sandbox is larger than {most_mb:.0f} MB.")
+    if packed.cut:
+        told.append(f"Only the end was kept of {_some(packed.cut)}.")
+    if packed.left_out:
+        told.append(f"Left out: {_some(packed.left_out)}.")
     if packed.missing:
-        names = ", ".join(packed.missing[:10])
-        return replace(outcome, message=f"{outcome.message} Not found for the output: {names}.".lstrip())
-    return outcome
+        told.append(f"Missing in the output: {_some([f'{name} ({why})' for name, why in packed.missing])}.")
+    if over and outcome.state == protocol.DONE:
+        outcome = replace(outcome, state=protocol.FAILED, cause=protocol.OUTPUT_LIMIT)
+    return replace(outcome, message=" ".join(told))
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first ten, and how many more there are."""
+    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+    return ", ".join(names[:10]) + more
 
 
 def remove_tree(directory: Path) -> None:

@@ -37,13 +37,22 @@ class InputFile:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a payload may use; 0 means no limit. `cpu_seconds` counts all cores together."""
+    """What a payload may use; 0 means no limit. `cpu_seconds` counts all cores together.
+
+    `output_mb` is what the job asked for itself, `sandbox_mb` the most that the server takes from any.
+    """
 
     cpu_seconds: float = 0
     norm_cpu_seconds: float = 0
     wall_seconds: float = 0
     memory_mb: float = 0
     output_mb: float = 0
+    sandbox_mb: float = 0
+
+    @property
+    def most_output_mb(self) -> float:
+        """The most that its output, and its two streams, may have."""
+        return min((most for most in (self.output_mb, self.sandbox_mb) if most), default=0)
 
 
 @dataclass(frozen=True)
@@ -146,13 +155,16 @@ def label(key: Key) -> str:
     return f"{key[0]}.{key[1]}"
 
 
-def parse_claim(answer: Any) -> Claim:
-    """Read the answer to a claim. Raises InvalidRequest if not even ids can be read."""
+def parse_claim(answer: Any, *, sandbox_mb: float = 0) -> Claim:
+    """Read the answer to a claim; `sandbox_mb` is the most that the server takes as one job's output (0: unknown).
+
+    Raises InvalidRequest if not even ids can be read.
+    """
     jobs, broken = [], []
     for record in _list(_record(answer, "a claim's answer"), "jobs"):
         key = _key(_record(record, "a job"))
         try:
-            jobs.append(_job(key, record))
+            jobs.append(_job(key, record, sandbox_mb))
         except InvalidRequest as fault:
             broken.append(Broken(key, fault.message))
     return Claim(tuple(jobs), tuple(broken), answer.get("drain") is True)
@@ -179,9 +191,9 @@ def parse_verdicts(answer: Any) -> dict[Key, str | None]:
     return verdicts
 
 
-def _job(key: Key, record: Mapping[str, Any]) -> Job:
+def _job(key: Key, record: Mapping[str, Any], sandbox_mb: float) -> Job:
     spec = _record(record.get("spec"), "spec")
-    limits = _record(record.get("limits") or {}, "limits")
+    limits = {"sandbox_mb": sandbox_mb, **_record(record.get("limits") or {}, "limits")}
     return Job(
         id=key[0],
         attempt=key[1],

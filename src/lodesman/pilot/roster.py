@@ -50,11 +50,11 @@ class Roster:
         with self.changed:
             return list(self._running.values())
 
-    def unreported(self) -> list[Key]:
-        """Attempts that hold no room but whose end the server does not know."""
+    def unreported(self) -> dict[Key, bool]:
+        """Attempts that hold no room but whose end the server does not know: whether they are being handed in."""
         with self.changed:
-            waiting = [job.key for job in self._backlog]
-            return list(dict.fromkeys([*waiting, *self._finishing, *self._bench.outbox.keys()]))
+            waiting = {job.key: False for job in self._backlog}
+            return {**waiting, **dict.fromkeys([*self._finishing, *self._bench.outbox.keys()], True)}
 
     def admit(self, jobs: Sequence[Job]) -> None:
         """Start jobs that were claimed; what has no room waits for it, in order."""
@@ -85,11 +85,13 @@ class Roster:
     def stop_one(self, key: Key, stop: Stop, *, grace_s: float) -> Job | None:
         """End one attempt; returns its job if that was never started."""
         with self.changed:
-            payload = self._running.get(key)
+            payload, finishing = self._running.get(key), self._finishing.get(key)
             dropped = [job for job in self._backlog if job.key == key]
             self._backlog = [job for job in self._backlog if job.key != key]
         if payload is not None:
             payload.stop(stop, grace_s=grace_s)
+        if finishing is not None:
+            finishing.drop_output()
         return dropped[0] if dropped else None
 
     def _fill(self) -> None:

@@ -46,6 +46,8 @@ class Terms:
     lease_s: float = 1800.0
     heartbeat_s: float = 60.0
     idle_s: float = 120.0
+    # The most that the server takes as the output of one job, in MB.
+    sandbox_mb: float = 200.0
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,8 @@ class Session:
         }
         body = {"claim_token": claim_token, "count": ask.count, "wait_s": ask.wait_s, "resource": resource}
         timeout = ask.wait_s + _REQUEST_TIMEOUT_S
-        return parse_claim(self._post(client, "/v1/pilots/claim", body, timeout=timeout))
+        answer = self._post(client, "/v1/pilots/claim", body, timeout=timeout)
+        return parse_claim(answer, sandbox_mb=self._terms.sandbox_mb if self._terms else 0)
 
     def beat(self, client: Client, jobs: list[dict[str, Any]], state: str) -> Orders:
         """Send a heartbeat; the lease is what the answer says."""
@@ -209,13 +212,14 @@ def _terms(answer: Any, papers: PilotFile) -> Terms:
     return Terms(
         pilot=pilot if isinstance(pilot, int) else 0,
         token=answer["token"],
-        lease_s=_seconds(answer, "lease_s", 1800.0),
-        heartbeat_s=max(0.1, _seconds(answer, "heartbeat_s", options.heartbeat_s)),
-        idle_s=_seconds(answer, "idle_s", options.idle_s),
+        lease_s=_number(answer, "lease_s", 1800.0),
+        heartbeat_s=max(0.1, _number(answer, "heartbeat_s", options.heartbeat_s)),
+        idle_s=_number(answer, "idle_s", options.idle_s),
+        sandbox_mb=_number(answer, "sandbox_mb", Terms.sandbox_mb) or Terms.sandbox_mb,
     )
 
 
-def _seconds(answer: dict[str, Any], name: str, default: float) -> float:
+def _number(answer: dict[str, Any], name: str, default: float) -> float:
     value = answer.get(name)
     usable = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e9
     return float(value) if usable and value is not None else default

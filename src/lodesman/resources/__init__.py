@@ -2,7 +2,7 @@
 
 from lodesman.resources.bitsets import Assessment, QueueTable
 from lodesman.resources.build import ResourceConfig
-from lodesman.resources.criterion import Criterion, capacity_order, compile_requirements, judge, offers
+from lodesman.resources.criterion import Criterion, capacities, capacity_order, compile_requirements, judge
 from lodesman.resources.draft import Fault, refuse
 from lodesman.resources.eligibility import NodeVerdict, Resources, access_refusal, refusals
 from lodesman.resources.inherit import Effective, effective_params
@@ -78,6 +78,7 @@ __all__ = [
     "access_refusal",
     "as_dict",
     "bits",
+    "capacities",
     "capacity_order",
     "changes",
     "compile_requirements",
@@ -94,7 +95,6 @@ __all__ = [
     "load_resources",
     "load_toml",
     "nearest",
-    "offers",
     "origins",
     "parse_toml",
     "passing",

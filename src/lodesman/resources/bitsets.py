@@ -16,7 +16,7 @@ from lodesman.resources.criterion import Criterion, compile_requirements
 from lodesman.resources.eligibility import NodeVerdict, access_refusal, refusals
 from lodesman.resources.inherit import ACCESS, Effective, EffectiveParams, all_queues
 from lodesman.resources.kinds import TypeTable
-from lodesman.resources.model import QueueId, Value
+from lodesman.resources.model import QueueId, Scalar, Value
 from lodesman.resources.planes import Change, NearestMiss, Plane, bits, changes, counts, nearest
 from lodesman.resources.reasons import Reason
 
@@ -74,6 +74,14 @@ class QueueTable:
                 return 0
             mask &= column.met(criterion)
         return mask
+
+    def offered(self, folded: str, mask: int) -> list[tuple[tuple[Scalar, ...], int]]:
+        """What the queues of a mask offer of a parameter, and how many of them just that; who offers all (ANY) or nothing
+        is left out.
+        """
+        column = self._columns.get(folded)
+        found = () if column is None else column.offered
+        return [(scalars, hit.bit_count()) for scalars, queues in found if (hit := queues & mask)]
 
     def assess(self, requirements: Requirements | tuple[Criterion, ...]) -> Assessment:
         """Which queues fail which requirement. Raises InvalidJob for bad requirements."""

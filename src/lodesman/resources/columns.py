@@ -107,22 +107,24 @@ class DeducedColumn:
 class WholeColumn:
     """One parameter over all queues: who declares it, who leaves it open (ANY), the rest as a `Column`."""
 
-    __slots__ = ("_column", "open", "present")
+    __slots__ = ("_column", "offered", "open", "present")
 
     def __init__(self, values: Iterable[tuple[Value, int]], declared: ParameterType | None) -> None:
         kind, unit = (declared.kind, declared.unit) if declared else (Kind.DEDUCED, "")
         operator = declared.operator if declared else ""
         self.present = 0
         self.open = 0
-        offered: list[Offer] = []
+        self.offered: list[tuple[tuple[Scalar, ...], int]] = []
+        """What is offered, all values of a queue together, and the queues that offer just that."""
         for value, mask in values:
             self.present |= mask
             scalars = offers(value, kind, unit)
             if scalars is None:
                 self.open |= mask
-            else:
-                offered.extend((scalar, mask) for scalar in scalars)
-        self._column = _column(kind, operator, offered)
+            elif scalars:
+                self.offered.append((scalars, mask))
+        single = [(scalar, mask) for scalars, mask in self.offered for scalar in scalars]
+        self._column = _column(kind, operator, single)
 
     def met(self, criterion: Criterion) -> int:
         """The queues that fulfil the criterion."""

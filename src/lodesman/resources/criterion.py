@@ -7,7 +7,7 @@ them. Source: seed rfc7-job-requirements, DESIGN 3.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -75,8 +75,8 @@ def compile_requirements(requirements: Mapping[str, object], types: TypeTable) -
     """The criteria of a set of requirements, sorted by folded name.
 
     Raises InvalidJob, with the `attribute` (`Requirements.<name>`) in its data: a value that its declared
-    type cannot read, a nested record, an empty list or name, one name twice in different letter case, too
-    much; `Constraint`, which is reserved for expressions.
+    type cannot read, a negative number, a nested record, an empty list or name, one name twice in different letter
+    case, too much; `Constraint`, which is reserved for expressions.
     """
     if len(requirements) > MAX_REQUIREMENTS:
         raise InvalidJob(
@@ -116,6 +116,8 @@ def _compiled(name: str, folded: str, value: object, declared: ParameterType | N
         raise _invalid(name, f"{expected} is expected: {fault}", _right(kind, unit)) from fault
     if not scalars:
         raise _invalid(name, "it is an empty list, which nothing can fulfil", _right(kind, unit))
+    if kind in NUMBER_KINDS and _any_negative(scalars):
+        raise _invalid(name, "it is negative", _right(kind, unit))
     return Criterion(
         parameter=declared.name if declared else name,
         folded=folded,
@@ -124,6 +126,17 @@ def _compiled(name: str, folded: str, value: object, declared: ParameterType | N
         unit=unit,
         wanted=_sorted_once(scalars) if len(scalars) > 1 else (scalars[0],),
     )
+
+
+def _any_negative(scalars: list[Scalar]) -> bool:
+    """Of a parameter that is declared as no text, a text that spells a number counts as one."""
+    for item in scalars:
+        if not isinstance(item, str):
+            if item < 0:
+                return True
+        elif item[:1] == "-" and (spelled_number(item) or 0) < 0:
+            return True
+    return False
 
 
 def _given_scalars(value: object, kind: Kind) -> Sequence[Scalar]:
@@ -190,16 +203,27 @@ def offers(value: Value, criterion_kind: Kind, unit: str) -> tuple[Scalar, ...] 
     return tuple(scalar_of(item, criterion_kind, unit) for item in scalars)
 
 
-def capacity_order(criterion: Criterion, offered: Iterable[Scalar]) -> Callable[[Any], Any] | None:
-    """What orders these offers if as much or more will do (numbers, versions); None if they must be equal."""
-    if criterion.operator == EQUAL:
-        return None
-    if criterion.kind is Kind.VERSION:
-        return lambda offer: version_key(str(offer))
-    numbers = criterion.kind is Kind.NUMBER or (
-        criterion.kind is Kind.DEDUCED and all(not isinstance(item, str | bool) for item in offered)
-    )
-    return (lambda offer: offer) if numbers else None
+def capacity_order(criterion: Criterion) -> Callable[[Any], Any]:
+    """What orders offers of which as much or more will do."""
+    is_version = criterion.kind is Kind.VERSION
+    return lambda offer: version_key(str(offer)) if is_version else offer
+
+
+def capacities(criterion: Criterion, offered: Sequence[tuple[Scalar, ...]]) -> list[Scalar | None]:
+    """Of each resource the most that it offers, if a wish for as much or less would do; None where it must be equal.
+
+    Of an undeclared parameter a wanted number is held against numbers and against texts that spell one.
+    """
+    if criterion.kind is not Kind.DEDUCED:
+        order = capacity_order(criterion)
+        return [max(values, key=order) if criterion.operator == AT_LEAST else None for values in offered]
+    wants_numbers = not any(isinstance(item, str | bool) for item in criterion.wanted)
+    if not wants_numbers and any(isinstance(item, str | bool) for values in offered for item in values):
+        return [None] * len(offered)
+    return [
+        max((number for item in values if (number := spelled_number(item)) is not None), default=None)
+        for values in offered
+    ]
 
 
 def judge(criterion: Criterion, effective: Effective | None) -> Reason | None:

@@ -113,8 +113,7 @@ def parse_type(name: str, declaration: object) -> ParameterType:
         raise BadValue(f"{unknown[0]!r} is no property of a type (type, unit, operator, merge)")
     kind = kind_of_word(str(fields.get("type", "")))
     if kind is None:
-        words = ", ".join(item.value for item in Kind if item is not Kind.DEDUCED)
-        raise BadValue(f"type {fields.get('type', '')!r} is none of {words}")
+        raise BadValue(f"type {fields.get('type', '')!r} is none of {', '.join(KIND_WORDS)}")
     merge = boolean_of(fields.get("merge", False))
     return _checked_type(name, kind, str(fields.get("unit", "")), (str(fields.get("operator", "")), merge))
 
@@ -143,10 +142,13 @@ def _fields_of_words(words: list[str]) -> dict[str, object]:
     return fields
 
 
+KIND_WORDS: Mapping[str, Kind] = {kind.value: kind for kind in Kind if kind is not Kind.DEDUCED}
+"""The kinds that can be declared, by their words."""
+
+
 def kind_of_word(word: str) -> Kind | None:
     """The declarable kind that a word names, None if it names none."""
-    kinds = {kind.value: kind for kind in Kind if kind is not Kind.DEDUCED}
-    return kinds.get(word.strip().lower())
+    return KIND_WORDS.get(word.strip().lower())
 
 
 _TRUTH = {

@@ -18,11 +18,12 @@ unknown ones with a notice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 
 from lodesman.cfg import CfgOption, CfgSection, parse_cfg
 from lodesman.resources.build import ResourceConfig, build
 from lodesman.resources.draft import Draft, DraftNode, RawParam
-from lodesman.resources.kinds import kind_of_word
+from lodesman.resources.kinds import KIND_WORDS, kind_of_word
 from lodesman.resources.model import Source, fold
 
 CES, COMPUTING, QUEUES, VOS = "CEs", "Computing", "Queues", "VOs"
@@ -35,6 +36,8 @@ COMMUNITIES, ACCESS_LIST = "communities", "VO"
 SITES = ("/Resources/Sites", "/Resources_new/Sites")
 CFG_SECTIONS = frozenset({"DIRAC", "Operations", "Registry", "Resources", "Resources_new"})
 """Of all top sections those of which something is read."""
+ALIKE = 0.7
+"""From here on two words may be one and a slip of the hand (difflib)."""
 JOB_DESCRIPTION = ("/Operations/Defaults/JobDescription", "/Operations/JobDescription")
 
 
@@ -147,12 +150,18 @@ class _CfgReader:
             self._draft.put(node, vo, self._raw(option, path))
 
     def declarations(self, section: object, path: str) -> None:
-        """Sections with a type, and options whose first word is a kind; DIRAC keeps other things here too."""
+        """Sections with a type, and options whose first word is a kind; DIRAC keeps other things here too, so one that
+        looks like a kind gets but a notice.
+        """
         if not isinstance(section, CfgSection):
             return
         for option in section.options():
-            if kind_of_word(option.value.partition(" ")[0]):
+            word = "".join(option.value.split()[:1])
+            if kind_of_word(word):
                 self._draft.declare(self._raw(option, path))
+            elif near := get_close_matches(word.lower(), KIND_WORDS, 1, ALIKE):
+                message = f"{option.name}: {word!r} is no type (did you mean {near[0]}?); it is passed over"
+                self._draft.notice(message, self._source(option, path))
         for inner in section.sections():
             fields = {option.name: option.value for option in inner.options()}
             place = self._source(inner, f"{path}/{inner.name}")

@@ -60,6 +60,7 @@ class QueueSettings:
 
     `cpu_seconds` is the limit of the queue on its own machines; on the reference machine it is
     `norm_cpu_seconds` = cpu_seconds x cpu_scaling_factor. `wall_seconds`: after so long the batch system ends a pilot.
+    `slots`: pilots that run there at once.
     """
 
     backend: str = ""
@@ -68,6 +69,7 @@ class QueueSettings:
     wall_seconds: int | None = None
     max_waiting_jobs: int | None = None
     max_total_jobs: int | None = None
+    slots: int | None = None
     waiting_to_running_ratio: Number | None = None
     processors: int | None = None
     memory_mb: int | None = None
@@ -126,6 +128,7 @@ def queue_settings(params: Mapping[str, Effective], types: TypeTable) -> QueueSe
         wall_seconds=reader.wall_seconds(),
         max_waiting_jobs=reader.whole("MaxWaitingJobs"),
         max_total_jobs=reader.whole("MaxTotalJobs"),
+        slots=reader.whole("Slots"),
         waiting_to_running_ratio=reader.number("WaitingToRunningRatio"),
         processors=reader.first_whole("NumberOfProcessors"),
         memory_mb=reader.first_whole("MaxRAM", "Memory"),

@@ -105,4 +105,5 @@ def _factor(unit: str, base: str) -> Fraction:
 def _whole_if_possible(number: Fraction) -> Number:
     if abs(number) >= LIMIT:
         raise BadValue("the number is too large")
-    return number.numerator if number.denominator == 1 else float(number)
+    # A fraction may be no float but the whole number beside it, which is the int then as everywhere.
+    return number.numerator if number.denominator == 1 else number_in(float(number))

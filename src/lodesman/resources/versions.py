@@ -1,7 +1,7 @@
 """Order of version texts: `1.2` < `1.10`, `1.0rc1` < `1.0` < `1.0.1`, `v7r2` < `v7r2p13`, `1` = `1.0`.
 
-A text is cut at `.`, `-`, `_`, `+`, blanks and wherever letters meet digits. Numbers compare as numbers,
-words as lower-case text. At the first difference: a pre-release word (alpha, beta, rc, pre, dev ...) is
+A text is cut at `.`, `-`, `_`, `+`, `/` (as in ROOT's `6.32/04`), blanks and wherever letters meet digits. Numbers
+compare as numbers, words as lower-case text. At the first difference: a pre-release word (alpha, beta, rc, pre, dev ...) is
 before the end of the text, the end is before any other word, a word is before a number. Zeros that end a
 run of numbers say nothing.
 """
@@ -18,7 +18,7 @@ VersionKey = tuple[tuple[int, int, str], ...]
 MAX_LENGTH = 128
 
 _PART = re.compile(r"[0-9]+|[a-z]+")
-_ALLOWED = re.compile(r"[A-Za-z0-9_.+\-~: ]+")
+_ALLOWED = re.compile(r"[A-Za-z0-9_.+\-~:/ ]+")
 _PRE_RELEASE = frozenset({"a", "alpha", "b", "beta", "rc", "pre", "preview", "dev", "snapshot"})
 _PRE, _END, _WORD, _NUMBER = range(4)
 

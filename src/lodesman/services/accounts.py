@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import apsw
 import msgspec
 
-from lodesman.errors import Conflict, InvalidRequest, NotFound
+from lodesman.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from lodesman.services.pilots import hash_token
 from lodesman.store.journal import Transaction
 
@@ -18,6 +18,16 @@ JOINING = "join"
 USER_SCOPES = ("jobs:read", "jobs:write", "pilots:read")
 INSERT_TOKEN = """INSERT INTO token (hash, kind, account, scopes, note, created_at, expires_at)
 VALUES (?,?,?,?,?,?,?)"""
+INSERT_MADE = """INSERT INTO token (hash, kind, account, scopes, note, created_at, expires_at, parent)
+VALUES (?,'user',?,?,?,?,?,?)"""
+# A token, those that it made for the same user, those that these made...
+LINE = """WITH RECURSIVE line (hash, account) AS (SELECT hash, account FROM token WHERE hash = ?
+UNION SELECT t.hash, t.account FROM token t JOIN line l ON t.parent = l.hash AND t.account = l.account)
+"""
+FIND_LINE = f"{LINE} SELECT hash FROM line"  # noqa: S608
+FORGET_LINE = f"{LINE} DELETE FROM token WHERE hash IN (SELECT hash FROM line)"  # noqa: S608
+MADE_FOR_OTHERS = f"""{LINE} SELECT count(*) FROM token t
+JOIN line l ON t.parent = l.hash AND t.account != l.account"""  # noqa: S608
 TOKENS = """SELECT t.hash, t.kind, t.account, t.pilot_id, t.scopes, t.expires_at, a.vo, a.groups, a.admin
 FROM token t LEFT JOIN account a ON a.name = t.account WHERE t.kind IN ('user', 'service', 'pilot')"""
 
@@ -37,6 +47,8 @@ class Principal:
     scopes: frozenset[str] = frozenset()
     pilot_id: int = 0
     expires_at: float | None = None
+    # The hash of the token that was used.
+    token: bytes = b""
 
     def allows(self, scope: str) -> bool:
         """Whether this token may be used for that."""
@@ -66,16 +78,18 @@ class AddAccount:
 
 @dataclass(slots=True)
 class IssueToken:
-    """Make a token for a user; answers its text, which is stored nowhere."""
+    """Make a token for a user; answers its text, which is stored nowhere. `parent`: the hash of the one that is used."""
 
     account: str
     scopes: tuple[str, ...] = USER_SCOPES
     seconds: float | None = 30 * 86_400.0
     note: str = ""
-    kind: str = "user"
+    parent: bytes | None = None
 
     def apply(self, tx: Transaction) -> str:
-        """Raises NotFound for an unknown user, InvalidRequest for an unknown scope, Conflict for admin rights."""
+        """Raises NotFound for an unknown user, InvalidRequest for an unknown scope, Conflict for admin rights,
+        Unauthorized if the parent was revoked meanwhile.
+        """
         unknown = set(self.scopes) - set(SCOPES)
         if unknown:
             raise InvalidRequest(f"There is no scope {min(unknown)!r}.", hint=f"Scopes: {', '.join(SCOPES)}.")
@@ -84,31 +98,45 @@ class IssueToken:
             raise NotFound(f"There is no user {self.account}.", hint="Make it with: lode user add")
         if "admin" in self.scopes and not found[0][0]:
             raise Conflict(f"User {self.account} is no administrator.")
+        if self.parent is not None and not tx.read("SELECT 1 FROM token WHERE hash = ?", (self.parent,)):
+            raise Unauthorized("This token was revoked.")
         token = secrets.token_urlsafe(32)
         expires = None if self.seconds is None else tx.now + self.seconds
         scopes = msgspec.json.encode(sorted(self.scopes)).decode()
         tx.later(
-            INSERT_TOKEN,
-            (hash_token(token), self.kind, self.account, scopes, self.note, tx.now, expires),
+            INSERT_MADE,
+            (hash_token(token), self.account, scopes, self.note, tx.now, expires, self.parent),
         )
         return token
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revoked:
+    """The hashes of the tokens that are no more, and how many that these made for other users are `kept`."""
+
+    hashes: tuple[bytes, ...]
+    kept: int
+
+
 @dataclass(slots=True)
 class RevokeToken:
-    """Forget a token, named by the first characters of its hash as `lode token ls` shows them."""
+    """Forget a token, named by the first characters of its hash as `lode token ls` shows them, and all that it made for
+    the same user. What an administrator gave to others with it is theirs, and stays.
+    """
 
     prefix: str
 
-    def apply(self, tx: Transaction) -> bytes:
+    def apply(self, tx: Transaction) -> Revoked:
         """Raises NotFound, or Conflict if several begin like that."""
         found = tx.read("SELECT hash FROM token WHERE hex(hash) LIKE ? || '%'", (self.prefix.upper(),))
         if not self.prefix.isalnum() or not found:
             raise NotFound(f"There is no token {self.prefix}.")
         if len(found) > 1:
             raise Conflict(f"{len(found)} tokens begin with {self.prefix}.", hint="Give more characters.")
-        tx.write("DELETE FROM token WHERE hash = ?", (found[0][0],))
-        return bytes(found[0][0])
+        hashes = tuple(bytes(row[0]) for row in tx.read(FIND_LINE, found[0]))
+        kept = tx.read(MADE_FOR_OTHERS, found[0])
+        tx.write(FORGET_LINE, found[0])
+        return Revoked(hashes=hashes, kept=kept[0][0])
 
 
 def load_principals(db: apsw.Connection) -> dict[bytes, Principal]:
@@ -130,7 +158,7 @@ def find_joining(db: apsw.Connection, digest: bytes) -> Principal | None:
 
 def principal_of(row: tuple[object, ...]) -> Principal:
     """A Principal from the columns of TOKENS."""
-    _, kind, account, pilot_id, scopes, expires, vo, groups, admin = row
+    digest, kind, account, pilot_id, scopes, expires, vo, groups, admin = row
     return Principal(
         kind=str(kind),
         name=str(account),
@@ -140,4 +168,5 @@ def principal_of(row: tuple[object, ...]) -> Principal:
         scopes=frozenset(msgspec.json.decode(str(scopes))),
         pilot_id=pilot_id if isinstance(pilot_id, int) else 0,
         expires_at=expires if isinstance(expires, float) else None,
+        token=digest if isinstance(digest, bytes) else b"",
     )

@@ -12,11 +12,10 @@ from math import inf
 
 from lodesman.batch import Backend
 from lodesman.director import CandidateQueue, Observation, OwnPilots, QueueCaps, QueueId
+from lodesman.director.site_mask import NOTHING_CLOSED, SiteMask
 from lodesman.matching import QueueOffer
 from lodesman.services.policy import Policy
-from lodesman.submission import BY_HAND, never_sent
-
-SLOTS = "slots"
+from lodesman.submission import never_sent, not_sent
 
 
 @dataclass(slots=True)
@@ -35,13 +34,16 @@ class OwnQueue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateMaker:
-    """Makes the candidates of one iteration. `pools` are the director's submission pools: they serve every queue."""
+    """Makes the candidates of one iteration. `pools` are the director's submission pools: they serve every queue.
+    `mask`: what is closed.
+    """
 
     policy: Policy
     backends: Mapping[str, Backend]
     pools: tuple[str, ...]
     own: Mapping[QueueId, OwnQueue]
     now: float
+    mask: SiteMask = NOTHING_CLOSED
 
     def make(self, vos: Iterable[str]) -> list[CandidateQueue]:
         """All queues that one of the VOs may use."""
@@ -83,20 +85,15 @@ class CandidateMaker:
             load_running=Observation(value=running, observed_at=seen_at, source=source),
             own=self.own.get(queue_id, OwnQueue()).seen(seen_at),
             caps=_tightest({_caps(offer) for offer in offers.values()}),
-            slots=_least(self._slots(vo, offer) for vo, offer in offers.items()),
-            closed="" if loads else _no_backend(next(iter(offers.values()))),
+            slots=_least(offer.settings.slots for offer in offers.values()),
+            closed=self.mask.told(queue_id, self.now),
+            no_backend="" if loads else _no_backend(next(iter(offers.values())), self.backends),
         )
 
-    def _slots(self, vo: str, offer: QueueOffer) -> int | None:
-        """`Slots` of the queue; None if it tells none."""
-        found = self.policy.world(vo).table.params(offer.queue).get(SLOTS)
-        return found.value if found is not None and isinstance(found.value, int) else None
 
-
-def _no_backend(offer: QueueOffer) -> str:
-    if offer.backend == BY_HAND:
-        return "pilots there are started by hand"
-    return f"there is no backend {offer.backend!r} here"
+def _no_backend(offer: QueueOffer, backends: Collection[str]) -> str:
+    closed = not_sent(offer, backends)
+    return "" if closed is None else closed.text
 
 
 def _caps(offer: QueueOffer) -> QueueCaps:

@@ -77,7 +77,8 @@ class Outcome:
 class Control:
     """Apply one action to inclusive ranges of job ids. `may` decides on (owner, group, vo).
 
-    `goes_on`: the ranges are what another command left of them, the first one perhaps a part.
+    `goes_on`: the ranges are what another command left of them, the first one perhaps a part. `name`: whose action it is,
+    for the events.
     """
 
     live: Live
@@ -86,6 +87,7 @@ class Control:
     reason: str
     may: Callable[[str, str, str], bool]
     goes_on: bool = False
+    name: str = ""
 
     def apply(self, tx: Transaction) -> Outcome:
         """Raises NotFound if a range holds no job that the caller may touch."""
@@ -164,7 +166,7 @@ class Control:
                 return  # it goes back when its attempt has ended, however that ends (`report.end_attempt`)
         if row.state is JobState.WAITING:
             self.live.left(tx, row.tq_id, 1)
-        jobs.move(tx, self.live.ids, row, new, reason=self.reason, by="user")
+        jobs.move(tx, self.live.ids, row, new, reason=self.reason, **self._by())
         if new is JobState.WAITING:
             self._let_judge(tx, row.tq_id)
             self.live.came_back(tx, row.tq_id, row.id)
@@ -196,7 +198,7 @@ class Control:
         reason = self.reason or self.action
         if self.action == "reschedule":
             reason = f"rescheduled: {self.reason}" if self.reason else "rescheduled"
-            data = {"attempt": row.attempt, "by": "user"} | ({"reason": self.reason} if self.reason else {})
+            data = {"attempt": row.attempt, **self._by()} | ({"reason": self.reason} if self.reason else {})
             event = jobs.add_event(tx, self.live.ids, row.id, "Rescheduled", previous=row.last_event, **data)
             tx.later(SET_LAST_EVENT, (event, row.id))
         assert row.last_attempt is not None  # noqa: S101 - it is active
@@ -237,6 +239,10 @@ class Control:
         tx.undo.append(partial(self.live.fronts.forget, cohort.tq_id))
         self._told(tx, out, cohort, run)
 
+    def _by(self) -> dict[str, str]:
+        """Who did it, as events tell."""
+        return {"by": "user", "name": self.name} if self.name else {"by": "user"}
+
     def _waits(self, tq_id: int) -> str:
         """How a job stands that nobody holds: Waiting, or Held with its whole task queue."""
         reason = self.live.held.get(tq_id)
@@ -253,5 +259,5 @@ class Control:
     def _told(self, tx: Transaction, out: Outcome, cohort: cohorts.Cohort, run: tuple[int, int]) -> None:
         span = cohort.base + run[0], cohort.base + run[1] - 1
         data = {"reason": self.reason} if self.reason else {}
-        jobs.add_range_event(tx, self.live.ids, span, TARGET[self.action].value, by="user", **data)
+        jobs.add_range_event(tx, self.live.ids, span, TARGET[self.action].value, **self._by(), **data)
         out.changed += run[1] - run[0]

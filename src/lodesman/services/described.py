@@ -93,7 +93,12 @@ def _add(record: Record, field: str, name: str, values: Sequence[str]) -> None:
         attribute = by_name(given)
         if attribute is not None and attribute.field == field:
             del record[given]
-    record[name] = values[0] if len(values) == 1 else list(values)
+    record[name] = values[0] if len(values) == 1 and _stands_alone(values[0]) else list(values)
+
+
+def _stands_alone(name: str) -> bool:
+    """Whether a text reads as this one name: commas part names, and blanks around them fall away."""
+    return "," not in name and name == name.strip()
 
 
 def _rebuilt(db: apsw.Connection, job: Mapping[str, Any], key: TaskQueueKey, requirements: str) -> Record:

@@ -42,6 +42,7 @@ from lodesman.services.lost_pilots import UNKNOWN_TIMES, cancel_by_stamp
 from lodesman.services.policy import Policy
 from lodesman.services.pool_map import KnownPools
 from lodesman.services.sessions import is_silent, presented_by
+from lodesman.services.site_mask import KnownMask
 from lodesman.store.engine import only_row
 from lodesman.store.journal import FAULTS
 
@@ -52,10 +53,15 @@ p.node, p.joined_at, p.last_seen,
 EXISTS (SELECT 1 FROM attempt a WHERE a.pilot_id = p.id AND a.ended_at IS NULL)
 FROM pilot p WHERE p.ended_at IS NULL"""
 WAITS = "SELECT stamp, site, ce, queue FROM pilot WHERE id = ? AND state = 'Submitted'"
+LEAVING = """SELECT id, iif(drain_reason = '', 'it was drained', drain_reason) FROM pilot
+WHERE ended_at IS NULL AND state = 'Submitted' AND drain = 1 ORDER BY random() LIMIT ?"""
+MOST_LEAVING = 200
+TOO_OLD, NOT_NEEDED = "it waited longer than maxPilotWaitingHours", "not needed any more"
 RUNNING = "SELECT count(*) FROM attempt WHERE ended_at IS NULL"
 
-# An iteration without anything to decide is stored too, now and then: it says how fresh the last word is.
-EMPTY_SECONDS = 180.0
+# An iteration without anything to decide is stored too, now and then: it says how fresh the last word is. Sooner than
+# the last word is too old to be believed (services.why.picture): a director that has nothing to do is at work.
+EMPTY_SECONDS = 30.0
 GONE = frozenset({CancelOutcome.REMOVED, CancelOutcome.ENDED})
 
 Post = Callable[[str, Any], Any]
@@ -84,6 +90,7 @@ class Director:
     _stored_at: float | None = None
     _known: KnownQueues | None = None
     _pools: KnownPools | None = None
+    _mask: KnownMask = field(default_factory=KnownMask)
 
     def tick(self, now: float) -> int:
         """One iteration; returns how many pilots were placed.
@@ -95,8 +102,8 @@ class Director:
         self._known = self._known or KnownQueues(self.db)
         self._pools = self._pools or KnownPools(self.db)
         waiting, pool_map = self._known.look(), self._pools.look()
-        self.vos = sorted({key.vo for _, key, _ in waiting} | set(self.policy.config.vos))
-        snapshot = replace(self._snapshot(waiting, self.vos, now), table=self._known.table, serving=pool_map)
+        self.vos = self.vos_of(waiting)
+        snapshot = replace(self.snapshot(waiting, self.vos, now), table=self._known.table, serving=pool_map)
         decision = decide(snapshot, options=self.options, now=now, rng=self.rng)
         self.suspects = decision.excess.suspects
         self.breakers = dict(decision.breakers)
@@ -118,8 +125,12 @@ class Director:
             self.post("iteration", {"plan": to_record(decision)})
             self._stored_at = decision.now
 
-    def _snapshot(self, waiting: Sequence[Waiting], vos: Sequence[str], now: float) -> Snapshot:
-        """What there is, but for what is kept between iterations."""
+    def vos_of(self, waiting: Sequence[Waiting]) -> list[str]:
+        """The VOs that an iteration looks at."""
+        return sorted({key.vo for _, key, _ in waiting} | set(self.policy.config.vos))
+
+    def snapshot(self, waiting: Sequence[Waiting], vos: Sequence[str], now: float) -> Snapshot:
+        """What there is, but for task queues and SubmitPools."""
         rows = list(self.db.execute(PILOTS))
         maker = CandidateMaker(
             policy=self.policy,
@@ -127,10 +138,11 @@ class Director:
             pools=self.options.submission_pools,
             own=own_queues((row[1], QueueId(*row[2:5]), row[9] or row[6]) for row in rows),
             now=now,
+            mask=self._mask.look(self.db),
         )
         return Snapshot(
             demands=self._demands(waiting),
-            pilots=[_view(row, now) for row in rows],
+            pilots=[pilot_view(row, now) for row in rows],
             queues=maker.make(vos),
             pools=self.pools(),
             running_jobs=only_row(self.db, RUNNING)[0],
@@ -154,21 +166,24 @@ class Director:
     def _cancel(self, decision: Decision) -> None:
         """Take back waiting pilots; one that has started meanwhile is told to end instead.
 
-        Of one that waits too long and that no batch system knows, asked several times, nobody will hear any more: it
-        has ended. What waits too long speaks against its queue, so that not all that replaces it waits there too.
+        So it is with those that would leave as soon as they start, since their queue was closed. Of one that waits too
+        long, or that would leave, and that no batch system knows, asked several times, nobody will hear any more: it has
+        ended. What waits too long speaks against its queue, so that not all that replaces it waits there too.
         """
         excess, before = decision.excess, self._unknown
         self._unknown = {}
-        stamps = [stamp for stamp, _ in self._waiting(excess.cancel).values()]
+        leaving: dict[int, str] = dict(self.db.execute(LEAVING, (MOST_LEAVING,)))
+        numbers = [*excess.cancel, *leaving]
+        stamps = [stamp for stamp, _ in self._waiting(numbers).values()]
         outcomes = cancel_by_stamp(self.backends, stamps) if stamps else {}
         # One that has joined while the batch systems were asked has not ended.
-        for pilot_id, (stamp, queue_id) in self._waiting(excess.cancel).items():
+        for pilot_id, (stamp, queue_id) in self._waiting(numbers).items():
             outcome = outcomes.get(stamp, CancelOutcome.FAILED)
             too_old = pilot_id in excess.too_old
-            if too_old and outcome is CancelOutcome.UNKNOWN:
+            if (too_old or pilot_id in leaving) and outcome is CancelOutcome.UNKNOWN:
                 self._unknown[pilot_id] = before.get(pilot_id, 0) + 1
             if outcome in GONE or self._unknown.get(pilot_id, 0) >= UNKNOWN_TIMES:
-                reason = "it waited longer than maxPilotWaitingHours" if too_old else "not needed any more"
+                reason = TOO_OLD if too_old else leaving.get(pilot_id, NOT_NEEDED)
                 self.post("ended", {"pilot": pilot_id, "state": "Aborted", "reason": reason})
                 if too_old:
                     self.told(queue_id, accepted=False, reason=reason, now=decision.now)
@@ -196,6 +211,24 @@ class Director:
         """What a batch system said to a submission; called by any thread, heard at the next iteration."""
         self._answers.append((queue_id, accepted, reason, now))
 
+    def rehearse(
+        self, *, db: apsw.Connection, backends: Mapping[str, Backend], pools: Mapping[str, PoolState]
+    ) -> Director:
+        """One that knows what this one knows, for `snapshot`s in another thread: it shares nothing that changes."""
+        return replace(
+            self,
+            db=db,
+            backends=backends,
+            pools=lambda: dict(pools),
+            breakers=dict(self.breakers),
+            buckets=dict(self.buckets),
+            _unknown={},
+            _answers=deque(),
+            _known=None,
+            _pools=None,
+            _mask=KnownMask(),
+        )
+
     def _hear(self) -> None:
         """Let what the batch systems said move the breakers of their queues."""
         while self._answers:
@@ -207,7 +240,7 @@ class Director:
                 self.breakers[queue_id] = failed(breaker, now=now, rules=self.options.breaker, reason=reason)
 
 
-def _view(row: Sequence[Any], now: float) -> PilotView:
+def pilot_view(row: Sequence[Any], now: float) -> PilotView:
     """A pilot from a row of PILOTS, as it would claim now. It serves the SubmitPools of its queue as they are now."""
     number, state, *place, text, created, tq_id, drain, submitted, node, joined, seen, busy = row
     site, ce, queue = place

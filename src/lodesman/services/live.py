@@ -33,6 +33,8 @@ RUNNING = "SELECT id FROM pilot WHERE state = 'Running' AND ended_at IS NULL"
 IMPOSSIBLE = "impossible"
 ORDERS = """SELECT pilot_id, job_id, number, stop_reason FROM attempt INDEXED BY attempt_live
 WHERE ended_at IS NULL AND stop_reason IS NOT NULL"""
+STALLED = """SELECT DISTINCT a.pilot_id FROM attempt a INDEXED BY attempt_live CROSS JOIN job j ON j.last_attempt = a.id
+AND j.id = a.job_id WHERE a.ended_at IS NULL AND j.state = 'Stalled'"""
 STORE_ORDER = "UPDATE attempt SET stop_reason = ? WHERE id = ?"
 
 Attempt = tuple[int, int]
@@ -71,6 +73,8 @@ class Live:
         self.rng = rng
         # Pilots that have joined and not ended: nobody else is given a job.
         self.running: set[int] = {pilot_id for (pilot_id,) in db.execute(RUNNING)}
+        # Of them, those whose silence was noted: their next word is looked at (`silence`).
+        self.silent: set[int] = {pilot_id for (pilot_id,) in db.execute(STALLED)}
         # pilot -> (job, attempt) -> reason: live attempts whose payload the pilot must stop.
         self.kill_orders: dict[int, dict[Attempt, str]] = {}
         for pilot_id, job_id, number, reason in db.execute(ORDERS):
@@ -206,11 +210,24 @@ class Live:
             self.running.add(pilot_id)
             tx.undo.append(partial(self.running.discard, pilot_id))
 
+    def fell_silent(self, tx: Transaction, pilot_id: int) -> None:
+        """It was noted that a pilot has said nothing for long."""
+        if pilot_id not in self.silent:
+            self.silent.add(pilot_id)
+            tx.undo.append(partial(self.silent.discard, pilot_id))
+
+    def spoke(self, tx: Transaction, pilot_id: int) -> None:
+        """A pilot is silent no more, or gone."""
+        if pilot_id in self.silent:
+            self.silent.discard(pilot_id)
+            tx.undo.append(partial(self.silent.add, pilot_id))
+
     def forget_pilot(self, tx: Transaction, pilot_id: int) -> None:
         """A pilot has ended with all its attempts: it may claim no more, there is nothing to order or to repeat."""
         if pilot_id in self.running:
             self.running.discard(pilot_id)
             tx.undo.append(partial(self.running.add, pilot_id))
+        self.spoke(tx, pilot_id)
         tx.afterwards.append(partial(self._forget_pilot, pilot_id))
 
     def _forget_pilot(self, pilot_id: int) -> None:

@@ -36,10 +36,10 @@ def find_node(tree: ResourceTree, path: str) -> NodePath:
     """The node that SITE, SITE/CE or SITE/CE/QUEUE names. Raises NotFound, InvalidRequest if several fit."""
     found = find_nodes(tree, path)
     if not found:
-        shown = path[:200]
-        close = get_close_matches(shown.partition("/")[0], tree.sites, n=3)
-        hint = f"Is it one of {', '.join(close)}? See: lode site ls." if close else "See: lode site ls."
-        raise NotFound(f"There is no site, CE or queue {shown}.", hint=hint)
+        site, _, rest = path.partition("/")
+        ce, _, queue = rest.partition("/")
+        hint = _near(tree, NodePath(site, ce, queue))
+        raise NotFound(f"There is no site, CE or queue {path[:200]}.", hint=hint)
     if len(found) > 1:
         choices = [list(node) for node in found[:MOST_CHOICES]]
         raise InvalidRequest(
@@ -56,8 +56,20 @@ def exact_node(tree: ResourceTree, node: NodePath) -> NodePath:
     element = site.ces.get(node.ce) if site and node.ce else None
     there = site is not None and (not node.ce or element is not None)
     if not there or (node.queue and (element is None or node.queue not in element.queues)):
-        raise NotFound(f"There is no {node.kind} {str(node)[:200]}.", hint="See: lode site ls.")
+        raise NotFound(f"There is no {node.kind} {str(node)[:200]}.", hint=_near(tree, node))
     return node
+
+
+def _near(tree: ResourceTree, node: NodePath) -> str:
+    """What might be meant: the nearest names at the first level that does not have the one that is given."""
+    site, names, above, wrong = tree.sites.get(node.site), list(tree.sites), "", node.site
+    if site is not None:
+        names, above, wrong = list(site.ces), f"{node.site}/", node.ce
+        element = site.ces.get(node.ce)
+        if element is not None:
+            names, above, wrong = list(element.queues), f"{node.site}/{node.ce}/", node.queue
+    close = [f"{above}{name}"[:200] for name in get_close_matches(wrong[:200], names, n=3)]
+    return f"Is it one of {', '.join(close)}? See: lode site ls." if close else "See: lode site ls."
 
 
 def show_node(config: ResourceConfig, node: NodePath, vo: str) -> Row:

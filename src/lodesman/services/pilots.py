@@ -13,8 +13,10 @@ import msgspec
 
 from lodesman.errors import Conflict, Unauthorized
 from lodesman.services.live import Live
+from lodesman.services.pool_map import Place
 from lodesman.services.report import end_all_attempts
 from lodesman.services.sessions import part_of
+from lodesman.services.site_mask import DRAIN_ONE, why_drained
 from lodesman.store import pilots
 from lodesman.store.journal import Transaction
 from lodesman.store.pilots import PILOT_ENDED, PilotState
@@ -81,6 +83,9 @@ class PreparePilots:
     def apply(self, tx: Transaction) -> list[int]:
         """Insert all."""
         numbers = []
+        leaving: dict[Place, str] = {}
+        for place in {(one.site, one.ce, one.queue) for one in self.new}:
+            leaving[place] = why_drained(tx, place)
         for pilot in self.new:
             number = self.live.ids.pilot()
             numbers.append(number)
@@ -96,6 +101,8 @@ class PreparePilots:
             tx.later(
                 INSERT_TOKEN, (pilot.join_hash, "join", "", number, tx.now, tx.now + pilot.join_seconds, "")
             )
+            if leaving[place]:
+                tx.later(DRAIN_ONE, (leaving[place], number))
         return numbers
 
 
@@ -190,7 +197,8 @@ class Join:
             (tx.now, tx.now, msgspec.json.encode(self.node).decode(), pilot_id),
         )
         self.live.joined_pilot(tx, pilot_id)
-        return Joined(self._placed(tx, replace(row, joined_at=tx.now)), token, self.node)
+        placed = self._placed(tx, replace(row, joined_at=tx.now))
+        return Joined(_drained_if_closed(tx, placed), token, self.node)
 
     def _placed(self, tx: Transaction, row: pilots.PilotRow) -> pilots.PilotRow:
         if self.settled is None or (row.site and row.ce and row.queue):
@@ -198,6 +206,15 @@ class Join:
         site, ce, queue = self.settled.place
         tx.write(SET_PLACE, (site, ce, queue, self.settled.request, row.id))
         return replace(row, site=site, ce=ce, queue=queue, request=self.settled.request)
+
+
+def _drained_if_closed(tx: Transaction, row: pilots.PilotRow) -> pilots.PilotRow:
+    """A pilot that joins where pilots have to leave, leaves."""
+    reason = why_drained(tx, (row.site, row.ce, row.queue))
+    if not reason:
+        return row
+    tx.write(DRAIN_ONE, (reason, row.id))
+    return replace(row, drain=1, drain_reason=reason)
 
 
 @dataclass(slots=True)

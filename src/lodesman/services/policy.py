@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 
 from lodesman.errors import Forbidden, InvalidJob
@@ -38,6 +38,7 @@ class Policy:
     verdicts: dict[TaskQueueKey, str] = field(default_factory=dict)
     digest: str = field(init=False)
     _seen: dict[str, Container[Place]] = field(init=False, default_factory=dict)
+    _shares: Mapping[str, GroupShare] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         pools = None if self.submission_pools is None else sorted(self.submission_pools)
@@ -69,12 +70,16 @@ class Policy:
         self._seen[world.vo] = places
         return now
 
-    def shares(self) -> dict[str, GroupShare]:
-        """Shares and habits of all configured groups."""
-        return {
-            name: GroupShare(share=group.share, job_sharing=group.job_sharing, background=group.background)
-            for name, group in self.config.groups.items()
-        }
+    def shares(self) -> Mapping[str, GroupShare]:
+        """Shares and habits of all configured groups. The same object each time."""
+        if self._shares is None:
+            self._shares = {
+                name: GroupShare(
+                    share=group.share, job_sharing=group.job_sharing, background=group.background
+                )
+                for name, group in self.config.groups.items()
+            }
+        return self._shares
 
     def share_of(self, group: str) -> float:
         """The share of a group, the default one if it is not configured."""

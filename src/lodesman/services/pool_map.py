@@ -228,18 +228,38 @@ class _Matrix:
         return tuple(compress(self._pools, column.translate(_HAS_BIT[bit & 7])))
 
 
+class Serving:
+    """The queues that serve one pool, in a map that nobody changes any more."""
+
+    __slots__ = ("_map", "_mask")
+
+    def __init__(self, pools: PoolMap, pool: str) -> None:
+        self._map = pools
+        self._mask = pools.mask(pool) or 0
+
+    def __len__(self) -> int:
+        return self._mask.bit_count()
+
+    def __contains__(self, place: object) -> bool:
+        bit = self._map.bit(place)  # type: ignore[arg-type]  # what is no queue has none
+        return bit is not None and bool(self._mask >> bit & 1)
+
+
 class KnownPools:
     """The pools of a database, read anew only when they have changed. Holds a connection: for one thread."""
 
     def __init__(self, db: apsw.Connection) -> None:
         self._db = db
-        self._version = -1
-        self._map = PoolMap()
+        self._known = -1, PoolMap()
+
+    def serving(self, pool: str, version: int) -> Serving | None:
+        """The queues of a pool as of the last look; None if the pools are of another version since. Any thread may ask."""
+        known, pools = self._known
+        return Serving(pools, pool) if known == version else None
 
     def look(self) -> PoolMap:
         """The pools as they are now. What was given out before is not changed."""
         version = submit_pools.pool_state(self._db).version
-        if version != self._version:
-            self._map = PoolMap.load(self._db)
-            self._version = version
-        return self._map
+        if version != self._known[0]:
+            self._known = version, PoolMap.load(self._db)
+        return self._known[1]

@@ -99,12 +99,12 @@ class SetOffers:
             kinds.setdefault((vo, (site, ce, queue), request), []).append(number)
         for (vo, place, request), numbers in kinds.items():
             known = self.offers(vo, place)
-            text = None if known is None else _rewritten(request, known)
+            text = None if known is None else rewritten(request, known)
             if text is not None:
                 tx.later_many(SET_REQUEST, [(text, number) for number in numbers])
 
 
-def _rewritten(request: str, known: Known) -> str | None:
+def rewritten(request: str, known: Known) -> str | None:
     """A stored request with what is configured now; None if that is the same."""
     before = KNOWN.decode(request)
     if part_of(before) == part_of(known):

@@ -8,6 +8,7 @@ server was down never counts, and after a start every pilot gets a full term (DE
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
@@ -152,6 +153,11 @@ def is_silent(last_seen: float | None, now: float) -> bool:
     return last_seen is not None and now - last_seen > SILENT_SECONDS
 
 
+def silent_seconds(lease_seconds: float) -> float:
+    """After so many seconds without a word of a pilot its jobs are Stalled: well before its lease ends."""
+    return min(SILENT_SECONDS, lease_seconds / 2)
+
+
 def _steps(left: int, offer: ResourceRequest) -> int:
     """Whole steps of what is left of a life; one that is longer than the queue allows is no limit."""
     return offer.norm_cpu_seconds if left >= offer.norm_cpu_seconds else left - left % CPU_STEP
@@ -199,6 +205,7 @@ class PilotSession:
         "_made",
         "_told",
         "asked",
+        "completing",
         "drain",
         "drain_told",
         "id",
@@ -236,6 +243,8 @@ class PilotSession:
         # Live news of running payloads: (job, attempt) -> last output, and usage.
         self.tails: dict[tuple[int, int], str] = {}
         self.usage: dict[tuple[int, int], dict[str, float]] = {}
+        # What it hands in, as far as that was noted.
+        self.completing: AbstractSet[tuple[int, int]] = frozenset()
 
     @property
     def is_mortal(self) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from lodesman.jobs.states import JobState
+from lodesman.jobs.states import ACTIVE, JobState
 from lodesman.services.live import Live
 from lodesman.services.report import PAYLOAD_CAUSES
 from lodesman.store import doubts, jobs, task_queues
@@ -15,8 +15,6 @@ from lodesman.store.journal import Transaction
 
 log = logging.getLogger(__name__)
 
-# Of these, an active job has a live attempt.
-WITH_ATTEMPT = frozenset({JobState.MATCHED, JobState.RUNNING, JobState.STALLED})
 GHOST = "it was active without a live attempt"
 
 
@@ -54,7 +52,7 @@ class Reconcile:
                 task_queues.row_came_back(tx, row.tq_id, job_id)
                 queues.add(row.tq_id)
                 mended["waiting_without_queue"] += 1
-            elif row.state in WITH_ATTEMPT:
+            elif row.state in ACTIVE:
                 mended["active_without_attempt"] += self._revive(tx, row)
         mended["wrong_counters"] = sum(self._recount(tx, tq_id) for tq_id in sorted(queues))
         return mended

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import apsw
 
+from lodesman.jobs.states import ACTIVE
 from lodesman.store.journal import Transaction
 
 JOBS = "SELECT max(id) FROM (SELECT id FROM job WHERE id > ? ORDER BY id LIMIT ?)"
-FAULTY = """((j.state = 'Waiting' AND j.queued IS NULL) OR (j.state IN ('Matched', 'Running', 'Stalled')
+ON_A_NODE = ", ".join(f"'{state}'" for state in sorted(ACTIVE))
+FAULTY = f"""((j.state = 'Waiting' AND j.queued IS NULL) OR (j.state IN ({ON_A_NODE})
 AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.id = j.last_attempt AND a.ended_at IS NULL)))"""
 DOUBTFUL_JOBS = f"SELECT j.id FROM job j WHERE j.id > ? AND j.id <= ? AND {FAULTY} ORDER BY j.id LIMIT ?"
 QUEUES = "SELECT max(tq_id) FROM (SELECT tq_id FROM task_queue_count WHERE tq_id > ? ORDER BY tq_id LIMIT ?)"

@@ -14,7 +14,7 @@ from typing import Any
 
 import apsw
 
-from lodesman.errors import Unavailable
+from lodesman.errors import Conflict
 from lodesman.store.migrate import migrate
 
 PAGE_CACHE_KIB = 65_536
@@ -59,7 +59,7 @@ def _pragmas(db: apsw.Connection, *settings: str) -> None:
 def lock_database(path: Path) -> int:
     """Take the writer's lock beside the database; it is held until the process ends.
 
-    Returns the descriptor that holds it. Raises Unavailable if another server has it.
+    Returns the descriptor that holds it. Raises Conflict if another server has it.
     """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -67,7 +67,7 @@ def lock_database(path: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise Unavailable(
+        raise Conflict(
             f"Another server already owns {path}.",
             hint="Stop it first, or give this one its own data directory with --data.",
         ) from None

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from lodesman.errors import Conflict, NotFound
-from lodesman.jobs.states import JobState, may_move
+from lodesman.jobs.states import ACTIVE, JobState, may_move
 from lodesman.store.ids import Ids
 from lodesman.store.journal import Transaction
 
@@ -105,5 +105,5 @@ def move(tx: Transaction, ids: Ids, row: JobRow, new: JobState, *, reason: str =
         data["reason"] = reason
     event = add_event(tx, ids, row.id, new.value, previous=row.last_event, **data)
     queued = 1 if new is JobState.WAITING else None
-    pilot = row.pilot_id if new in (JobState.RUNNING, JobState.STALLED, JobState.COMPLETING) else None
+    pilot = row.pilot_id if new in ACTIVE else None
     tx.later(MOVE_ROW, (new.value, pilot, queued, tx.now, event, reason, row.id))

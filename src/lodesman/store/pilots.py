@@ -37,14 +37,14 @@ PILOT_ENDED = frozenset({_P.DONE, _P.ABORTED, _P.LOST})
 
 COLUMNS = """id, stamp, state, vo, owner, grp, pilot_type, submission_pool, tq_id, site, ce, queue,
 requirements, request, node, native_id, created_at, submitted_at, joined_at, last_seen, ended_at, drain, reason,
-jobs_done"""
+jobs_done, drain_reason"""
 INSERT_PILOT = """INSERT INTO pilot (id, stamp, state, vo, owner, grp, pilot_type, submission_pool, tq_id, site,
 ce, queue, requirements, request, created_at) VALUES (?,?,'Prepared',?,?,?,?,?,?,?,?,?,?,?,?)"""
 
 
 @dataclass(frozen=True, slots=True)
 class PilotRow:
-    """One row of `pilot`; `request` and `node` are JSON texts."""
+    """One row of `pilot`; `request` and `node` are JSON texts. `drain_reason`: why it leaves, '' if a person said so."""
 
     id: int
     stamp: str
@@ -70,6 +70,7 @@ class PilotRow:
     drain: int
     reason: str
     jobs_done: int
+    drain_reason: str = ""
 
 
 def row_of(values: tuple[Any, ...]) -> PilotRow:

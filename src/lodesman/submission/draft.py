@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lodesman.jobs import JobSpec
-from lodesman.matching import QueueOffer, TaskQueueKey
+from lodesman.matching import ANY, QueueOffer, ResourceRequest, TaskQueueKey
 from lodesman.matching.tables import PlaceTable
 from lodesman.resources import Plane, QueueTable, TypeTable, bits
 from lodesman.submission.sending import BACKENDS, never_sent
@@ -35,6 +35,9 @@ class World:
     """The offers as bits of their ordinals."""
     never_sent: tuple[Plane, ...] = field(init=False, repr=False, compare=False)
     """By parameter, the queues to which it never lets a pilot be sent."""
+    hopeless: int = field(init=False, repr=False, compare=False)
+    """The queues that require a tag which they do not offer: no job can run there, however it is changed."""
+    _columns: dict[str, list[Any]] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         members = {offer.ordinal: offer for offer in self.offers}
@@ -47,6 +50,17 @@ class World:
             if found is not None:
                 closed[found.parameter] = closed.get(found.parameter, 0) | 1 << offer.ordinal
         object.__setattr__(self, "never_sent", tuple(closed.items()))
+        hopeless = (1 << offer.ordinal for offer in self.offers if _requires_more(offer.request))
+        object.__setattr__(self, "hopeless", sum(hopeless))
+
+    def column(self, name: str) -> list[Any]:
+        """What the queues offer of one field of a request, by ordinal; None where the VO may not use the queue."""
+        column = self._columns.get(name)
+        if column is None:
+            column = self._columns[name] = [None] * len(self.table.queues)
+            for offer in self.offers:
+                column[offer.ordinal] = getattr(offer.request, name)
+        return column
 
     def has_pool_for(self, key: TaskQueueKey) -> bool:
         """Whether there is a submission pool that may carry pilots for the key."""
@@ -67,6 +81,11 @@ class World:
             for ordinal in bits(closed):
                 mask |= (tuple(self.by_ordinal[ordinal].queue) in places) << ordinal
         return self if mask == self.inhabited else replace(self, inhabited=mask)
+
+
+def _requires_more(offered: ResourceRequest) -> bool:
+    tags = offered.tags
+    return ANY not in tags and any(tag not in tags for tag in offered.required_tags)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from lodesman.errors import InvalidJob
 from lodesman.matching import TaskQueueKey
 from lodesman.resources import Criterion, Plane, changes, counts, passing
 from lodesman.submission.draft import World
-from lodesman.submission.remedies import Remedy, remedies
+from lodesman.submission.remedies import Remedy, Wish, remedies
 from lodesman.submission.sending import CAUSES, never_sent
 
 ATTRIBUTES: Final[Mapping[str, str]] = {
@@ -36,6 +36,7 @@ REQUIREMENTS: Final = "Requirements"
 SUBMISSION_POOL: Final = "SubmitPool"  # of a description: the submission pools that may carry its pilots
 FEW: Final = 3
 MOST_REMEDIES: Final = 5
+UNKNOWN: Final = "nobody knows any more what it requires"
 WHO_CONFIGURES: Final = "who configures the sites"
 
 
@@ -43,13 +44,21 @@ WHO_CONFIGURES: Final = "who configures the sites"
 class Obstacles:
     """All queues that a VO may use (`full`, by ordinal) held against one key and its Requirements."""
 
-    world: World
-    key: TaskQueueKey
-    criteria: tuple[Criterion, ...]
+    wish: Wish
     full: int
     planes: tuple[Plane, ...]
     _made: dict[int, list[Remedy]] = field(init=False, repr=False, compare=False, default_factory=dict)
     """How many remedies were asked for -> those: an explanation tells the first of them twice."""
+
+    @property
+    def world(self) -> World:
+        """What the job was held against."""
+        return self.wish.world
+
+    @property
+    def key(self) -> TaskQueueKey:
+        """The key of the job."""
+        return self.wish.key
 
     @property
     def total(self) -> int:
@@ -67,15 +76,19 @@ class Obstacles:
 
     def remedies(self, most: int = MOST_REMEDIES) -> list[Remedy]:
         """The smallest changes that would make it run: fewest criteria, over single queues; among equals those
-        that gain most queues first. None if it can run as it is.
+        that gain most queues first. None if it can run as it is, or on no queue however it is changed.
         """
-        for asked, made in self._made.items():
+        for asked, known in self._made.items():
             if asked >= most:
-                return made[:most]
-        found = changes(self.planes, self.full)
-        made = remedies(self.key, self.criteria, self.world, found, most=most)
+                return known[:most]
+        found = changes(self.planes, self.full & ~self.world.hopeless)
+        made = remedies(self.wish, found, most=most)
         self._made[most] = [_by_sites(self.world, one) for one in made]
         return self._made[most]
+
+    def reasons(self, ordinal: int) -> tuple[str, ...]:
+        """All that a queue has against the job, in sentences, but for what keeps pilots away."""
+        return self.wish.reasons(ordinal)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values: queues asked and eligible, what rules out how many, and if none is left the smallest changes."""
@@ -91,30 +104,45 @@ class Obstacles:
 def find_obstacles(key: TaskQueueKey, requirements: Mapping[str, Any] | None, world: World) -> Obstacles:
     """Hold a key, and the Requirements that its SubmitPool stands for, against every queue of its VO.
 
-    Requirements that the declared types cannot read any more, or that nobody knows (None), rule out every queue.
+    A requirement that the declared types cannot read any more rules out every queue, and so do Requirements that nobody
+    knows (None).
     A parameter that keeps all pilots away from a queue where none is rules it out (`World.without_pilots`).
     """
     full = world.table.open_to_vo
     place = replace(key, submit_pool="") if key.submit_pool else key
     planes = [(ATTRIBUTES[name], mask) for name, mask in world.places.lost(full, place)]
-    criteria: tuple[Criterion, ...] = ()
-    try:
-        criteria = world.table.compile(requirements) if requirements else ()
-        found = world.table.assess(criteria)
-        planes += [
-            (f"{REQUIREMENTS}.{one.parameter}", mask & full)
-            for one, mask in zip(criteria, found.failing, strict=True)
-        ]
-    except InvalidJob:
-        planes.append((REQUIREMENTS, full))
-    if requirements is None:
-        planes.append((REQUIREMENTS, full))
+    criteria, unread = _read(requirements, world)
+    found = world.table.assess(criteria)
+    planes += [
+        (f"{REQUIREMENTS}.{one.parameter}", mask & full)
+        for one, mask in zip(criteria, found.failing, strict=True)
+    ]
+    planes += [(name, full) for name in unread]
     planes += world.without_pilots()
     if not world.has_pool_for(key):
         planes.append((SUBMISSION_POOL, full))
-    return Obstacles(
-        world=world, key=key, criteria=criteria, full=full, planes=tuple(one for one in planes if one[1])
-    )
+    wish = Wish(key=key, criteria=criteria, unread=unread, world=world)
+    return Obstacles(wish=wish, full=full, planes=tuple(one for one in planes if one[1]))
+
+
+def _read(
+    requirements: Mapping[str, Any] | None, world: World
+) -> tuple[tuple[Criterion, ...], Mapping[str, str]]:
+    """The criteria, and what cannot be read: the name of the criterion that it would be, and the reason."""
+    if not requirements:
+        return (), ({} if requirements is not None else {REQUIREMENTS: UNKNOWN})
+    try:
+        return world.table.compile(requirements), {}
+    except InvalidJob:
+        pass
+    criteria: list[Criterion] = []
+    unread: dict[str, str] = {}
+    for name, value in requirements.items():
+        try:
+            criteria += world.table.compile({name: value})
+        except InvalidJob as fault:
+            unread[f"{REQUIREMENTS}.{name}"] = fault.message.rstrip(".")
+    return tuple(sorted(criteria, key=lambda one: one.folded)), unread
 
 
 def _by_sites(world: World, remedy: Remedy) -> Remedy:

@@ -6,18 +6,41 @@ job, by the criteria of the matcher and of the Requirements.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, compress
 from typing import Any, Final
 
-from lodesman.matching import ANY, QueueOffer, TaskQueueKey
-from lodesman.resources import Change, Criterion, QueueId, bits, capacity_order, describe, offers
+from lodesman.matching import ANY, TaskQueueKey
+from lodesman.resources import Change, Criterion, QueueId, bits, capacities, capacity_order, describe
 from lodesman.submission.draft import World
 
+SHOWN_NAMES: Final = 8
 SHOWN: Final = 3
 TRIED: Final = 8  # sets of tags
 LOOKED_AT: Final = 20  # changes
+TAG_RULES: Final = ("tag", "required_tag")
+FLAGS: Final = bytes.maketrans(b"01", b"\0\1")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a job wants, held against a world. `unread`: of its Requirements those that nobody can read, by the name of
+    their criterion, with the reason.
+    """
+
+    key: TaskQueueKey
+    criteria: tuple[Criterion, ...]
+    unread: Mapping[str, str]
+    world: World
+
+    def reasons(self, ordinal: int) -> tuple[str, ...]:
+        """All that a queue has against the job, in sentences."""
+        matcher = self.world.by_ordinal[ordinal].reasons(self.key, 1 << ordinal)
+        wanted = self.world.table.reasons(ordinal, self.criteria) if self.criteria else ()
+        return (*map(str, matcher), *map(describe, wanted), *self.unread.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +69,10 @@ class Remedy:
 
     @property
     def text(self) -> str:
-        """The steps for people."""
-        return " and ".join(step.text for step in self.steps)
+        """The steps for people: of many the first few, and how many more."""
+        told = [step.text for step in self.steps[:SHOWN]]
+        more = len(self.steps) - len(told)
+        return " and ".join([*told, f"{more} more"] if more else told)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -75,70 +100,66 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Case:
-    """A job as it would be after the steps so far, and the queues (of those that a change is about) left then."""
+    """A job as it would be after the steps so far, and the queues (of those that a change of `names` is about) left
+    then.
+    """
 
     key: TaskQueueKey
     world: World
+    names: tuple[str, ...]
     mask: int
 
-    def offers(self) -> Iterator[QueueOffer]:
-        """The queues left."""
-        return (self.world.by_ordinal[ordinal] for ordinal in bits(self.mask))
+    def offered(self, field: str) -> Iterator[Any]:
+        """What each of the queues left offers. Thousands, for each explanation, so no step of Python for each."""
+        return compress(self.world.column(field), bin(self.mask)[:1:-1].encode().translate(FLAGS))
 
-    def admitted(self, rule: str, **changes: Any) -> int:
-        """The queues left that this criterion of the matcher would not refuse if the job were changed."""
-        refused = dict(self.world.places.lost(self.mask, replace(self.key, **changes)))
-        return self.mask & ~refused.get(rule, 0)
-
-    def changed(self, mask: int, **changes: Any) -> _Case:
-        """After one more step."""
-        return replace(self, key=replace(self.key, **changes), mask=mask)
+    def changed(self, *rules: str, **changes: Any) -> _Case:
+        """After one more step: with the queues left that these criteria of the matcher do not refuse then."""
+        key = replace(self.key, **changes)
+        mask = self.world.places.narrow_by(rules, self.mask, key) if rules else self.mask
+        return _Case(key=key, world=self.world, names=self.names, mask=mask)
 
 
 Made = tuple[Step, _Case]
 
 
-def remedies(
-    key: TaskQueueKey, criteria: Sequence[Criterion], world: World, found: Sequence[Change], *, most: int
-) -> list[Remedy]:
+def remedies(wish: Wish, found: Sequence[Change], *, most: int) -> list[Remedy]:
     """The remedies, at most so many, that admit most queues; `found`: those with most queues first."""
     made: list[Remedy] = []
     for change in found[:LOOKED_AT]:
         if len(made) >= most and made[most - 1].queues >= change.count:
             break  # none that follows can admit more
-        one = _remedy(key, criteria, world, change)
-        if one is not None:
-            made = sorted([*made, one], key=lambda other: -other.queues)
+        made = sorted([*made, _remedy(wish, change)], key=lambda other: -other.queues)
     return made[:most]
 
 
-def _remedy(key: TaskQueueKey, criteria: Sequence[Criterion], world: World, change: Change) -> Remedy | None:
-    """What the change would be, and the queues that it admits; None if it turns out to admit none."""
-    by_name = {f"Requirements.{one.parameter}": one for one in criteria}
+def _remedy(wish: Wish, change: Change) -> Remedy:
+    """What the change would be, and the queues that it admits. Each step leaves some, if none requires a tag that it
+    does not offer.
+    """
+    key, world = wish.key, wish.world
+    by_name = {f"Requirements.{one.parameter}": one for one in wish.criteria}
     place = replace(key, submit_pool="") if key.submit_pool else key
-    case = _Case(key=place, world=world, mask=change.mask)
+    case = _Case(key=place, world=world, names=change.parameters, mask=change.mask)
     steps = []
     for name in change.parameters:
+        if name in wish.unread:
+            steps.append(_left_out(name))
+            continue
         step, case = _step(case, name, by_name.get(name))
         steps.append(step)
-    # Again all criteria: tags are both what a queue must offer and what it may require.
     mask = world.places.narrow(case.mask, case.key)
-    if not mask:
-        return None
     ordinal = next(bits(mask))
     return Remedy(
         steps=tuple(steps),
         queues=mask.bit_count(),
         example=world.table.queues[ordinal],
-        reasons=_reasons(key, criteria, world, ordinal),
+        reasons=wish.reasons(ordinal),
     )
 
 
-def _reasons(key: TaskQueueKey, criteria: Sequence[Criterion], world: World, ordinal: int) -> tuple[str, ...]:
-    """All that a queue has against the job, in sentences."""
-    matcher = world.by_ordinal[ordinal].reasons(key, 1 << ordinal)
-    wanted = world.table.reasons(ordinal, tuple(criteria)) if criteria else ()
-    return (*map(str, matcher), *map(describe, wanted))
+def _left_out(name: str, asked: Any = None) -> Step:
+    return Step(criterion=name, asked=asked, options=(), text=f"{name} left out")
 
 
 def _step(case: _Case, name: str, criterion: Criterion | None) -> Made:
@@ -150,39 +171,32 @@ def _step(case: _Case, name: str, criterion: Criterion | None) -> Made:
     )
 
 
-def _number(field: str, offered: Callable[[QueueOffer], int]) -> Callable[[_Case, str], Made]:
+def _number(field: str) -> Callable[[_Case, str], Made]:
     def make(case: _Case, name: str) -> Made:
         asked = getattr(case.key, field)
-        options = _as_much(Counter(offered(offer) for offer in case.offers()))
+        options = _as_much(Counter(case.offered(field)))
         least = options[-1][0]
         step = Step(
             criterion=name, asked=asked, instead=least, options=options, text=f"{name} {asked} -> {least}"
         )
-        return step, case.changed(case.mask, **{field: least})
+        return step, case.changed(**{field: least})
 
     return make
 
 
-def _as_much(
-    found: Counter[Any], order: Callable[[Any], Any] = lambda value: value
-) -> tuple[tuple[Any, int], ...]:
+def _as_much(found: Counter[Any], order: Callable[[Any], Any] | None = None) -> tuple[tuple[Any, int], ...]:
     """(value, queues that offer it or more): the most that is offered, what half of them offer, what all do."""
-    reached = 0
-    steps = []
-    for value in sorted(found, key=order, reverse=True):
-        reached += found[value]
-        steps.append((value, reached))
-    middle = next(step for step in steps if 2 * step[1] >= reached)
-    return tuple(dict.fromkeys((steps[0], middle, steps[-1])))
+    values = sorted(found, key=order, reverse=True)
+    reached = list(accumulate(map(found.__getitem__, values)))
+    middle = bisect_left(reached, (reached[-1] + 1) // 2)
+    return tuple((values[place], reached[place]) for place in dict.fromkeys((0, middle, len(values) - 1)))
 
 
-def _one_of(
-    field: str, rule: str, offered: Callable[[QueueOffer], Iterable[str]]
-) -> Callable[[_Case, str], Made]:
+def _one_of(field: str, rule: str, offered: Callable[[_Case], Counter[str]]) -> Callable[[_Case, str], Made]:
     """A list of names in the job, of which the queue must offer one."""
 
     def make(case: _Case, name: str) -> Made:
-        options = tuple(Counter(one for offer in case.offers() for one in offered(offer)).most_common(SHOWN))
+        options = tuple(offered(case).most_common(SHOWN))
         instead = tuple(value for value, _ in options)
         step = Step(
             criterion=name,
@@ -191,13 +205,13 @@ def _one_of(
             options=options,
             text=f"{name} -> {_or(options)}" if options else f"{name} left out",
         )
-        return step, case.changed(case.admitted(rule, **{field: instead}), **{field: instead})
+        return step, case.changed(rule, **{field: instead})
 
     return make
 
 
 def _banned(case: _Case, name: str) -> Made:
-    options = tuple(Counter(offer.queue.site for offer in case.offers()).most_common(SHOWN))
+    options = tuple(Counter(case.offered("site")).most_common(SHOWN))
     allowed = [value for value, _ in options]
     instead = tuple(site for site in case.key.banned_sites if site not in allowed)
     step = Step(
@@ -207,31 +221,36 @@ def _banned(case: _Case, name: str) -> Made:
         options=options,
         text=f"{name} without {', '.join(allowed)}",
     )
-    return step, case.changed(case.admitted("banned_site", banned_sites=instead), banned_sites=instead)
+    return step, case.changed("banned_site", banned_sites=instead)
 
 
 def _tags(
-    lacking: Callable[[TaskQueueKey, QueueOffer], Iterable[str]], rule: str, text: str
+    field: str, lacking: Callable[[TaskQueueKey, Sequence[str]], frozenset[str]], text: str
 ) -> Callable[..., Made]:
-    """Tags that are too many, or missing: the set of one of the queues that admits most of them."""
+    """Tags that are too many, or missing: the set of one of the queues that admits most of them. Tags are both what a
+    queue must offer and what it may require, so the last step about them looks at both.
+    """
 
     def make(case: _Case, name: str) -> Made:
-        sets = Counter(frozenset(lacking(case.key, offer)) for offer in case.offers())
+        rules = TAG_RULES[:1] if name == "Tag" and "RequiredTag" in case.names else TAG_RULES
+        sets: Counter[frozenset[str]] = Counter()
+        for offered, n in Counter(case.offered(field)).items():
+            sets[lacking(case.key, offered)] += n
         tried = []
         for tags, _ in sets.most_common(TRIED):
-            changed = tuple(sorted(tags.symmetric_difference(case.key.tags)))
-            tried.append((case.admitted(rule, tags=changed), tags, changed))
-        tried.sort(key=lambda one: (-one[0].bit_count(), len(one[1]), sorted(one[1])))
-        options = tuple((", ".join(sorted(tags)), mask.bit_count()) for mask, tags, _ in tried[:SHOWN])
-        mask, _, instead = tried[0]
+            instead = tuple(sorted(tags.symmetric_difference(case.key.tags)))
+            tried.append((case.changed(*rules, tags=instead), tags))
+        tried.sort(key=lambda one: (-one[0].mask.bit_count(), len(one[1]), sorted(one[1])))
+        options = tuple((", ".join(sorted(tags)), left.mask.bit_count()) for left, tags in tried[:SHOWN])
+        best = tried[0][0]
         step = Step(
             criterion=name,
             asked=case.key.tags,
-            instead=instead or None,
+            instead=best.key.tags or None,
             options=options,
-            text=f"{text} {options[0][0]}",
+            text=f"{text} {_few(sorted(tried[0][1]))}",
         )
-        return step, case.changed(mask, tags=instead)
+        return step, best
 
     return make
 
@@ -253,11 +272,15 @@ def _pools(case: _Case, name: str) -> Made:
 def _required(case: _Case, name: str, criterion: Criterion) -> Made:
     """A parameter of the Requirements, held against what the queues declare."""
     asked = criterion.wanted[0] if len(criterion.wanted) == 1 else criterion.wanted
-    declared = [_declared(case.world, ordinal, criterion) for ordinal in bits(case.mask)]
-    if not any(declared):
-        return Step(criterion=name, asked=asked, options=(), text=f"{name} left out"), case
-    options, instead = _instead(criterion, [values for values in declared if values])
-    changed = replace(criterion, wanted=instead)
+    table = case.world.table
+    offered = table.offered(criterion.folded, case.mask)
+    if not offered:
+        return _left_out(name, asked), case
+    tried = []
+    for options, instead in _instead(criterion, offered):
+        mask = case.mask & table.eligible_mask((replace(criterion, wanted=instead),))
+        tried.append((mask, options, instead))
+    mask, options, instead = max(tried, key=lambda one: one[0].bit_count())
     told = " or ".join(map(str, instead))
     step = Step(
         criterion=name,
@@ -266,30 +289,38 @@ def _required(case: _Case, name: str, criterion: Criterion) -> Made:
         options=options,
         text=f"{name} {_shown(asked)} -> {told}",
     )
-    return step, replace(case, mask=case.mask & case.world.table.eligible_mask((changed,)))
-
-
-def _declared(world: World, ordinal: int, criterion: Criterion) -> tuple[Any, ...]:
-    """What a queue offers of a parameter; () if it does not declare it."""
-    found = world.table.params(world.table.queues[ordinal]).get(criterion.folded)
-    return () if found is None else offers(found.value, criterion.kind, criterion.unit) or ()
+    return step, replace(case, mask=mask)
 
 
 def _instead(
-    criterion: Criterion, declared: Sequence[tuple[Any, ...]]
-) -> tuple[tuple[tuple[Any, int], ...], tuple[Any, ...]]:
-    """What would do instead, and what of it is told: of a capacity what all offer, of what must be equal what most
-    have, of names the few that most have.
+    criterion: Criterion, offered: Sequence[tuple[tuple[Any, ...], int]]
+) -> Iterator[tuple[tuple[tuple[Any, int], ...], tuple[Any, ...]]]:
+    """What would do instead, and what of it is told: of a capacity what all offer; of what must be equal what most
+    have, of names the few that most have. Where queues differ in what it is to them, both.
     """
-    order = capacity_order(criterion, [value for values in declared for value in values])
-    if order is not None:
-        steps = _as_much(Counter(max(values, key=order) for values in declared), order)
-        return steps, (steps[-1][0],)
-    # 1 and True are equal in Python and two values here.
-    counted = Counter((type(value) is bool, value) for values in declared for value in set(values))
-    options = tuple((value, n) for (_, value), n in counted.most_common(SHOWN))
-    told = 1 if all(isinstance(value, int | float) for value, _ in options) else SHOWN
-    return options, tuple(value for value, _ in options[:told])
+    much = capacities(criterion, [values for values, _ in offered])
+    found: Counter[Any] = Counter()
+    for most, (_, n) in zip(much, offered, strict=True):
+        found[most] += n
+    equal = found.pop(None, 0)
+    if found:
+        steps = _as_much(found, capacity_order(criterion))
+        yield steps, (steps[-1][0],)
+    if equal:
+        # 1 and True are equal in Python and two values here.
+        counted: Counter[tuple[bool, Any]] = Counter()
+        for values, n in offered:
+            for one in {(type(value) is bool, value) for value in values}:
+                counted[one] += n
+        options = tuple((value, n) for (_, value), n in counted.most_common(SHOWN))
+        told = 1 if all(isinstance(value, int | float) for value, _ in options) else SHOWN
+        yield options, tuple(value for value, _ in options[:told])
+
+
+def _few(names: Sequence[str]) -> str:
+    """The first names, and how many more."""
+    more = len(names) - SHOWN_NAMES
+    return ", ".join(names[:SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _or(options: Sequence[tuple[Any, int]]) -> str:
@@ -300,27 +331,35 @@ def _shown(asked: Any) -> str:
     return " or ".join(map(str, asked[:SHOWN])) if isinstance(asked, tuple) else str(asked)
 
 
-def _platforms(offer: QueueOffer) -> Iterable[str]:
-    return () if ANY in offer.request.platforms else offer.request.platforms
+def _names(field: str) -> Callable[[_Case], Counter[str]]:
+    return lambda case: Counter(case.offered(field))
 
 
-def _too_many(key: TaskQueueKey, offer: QueueOffer) -> Iterable[str]:
-    return (tag for tag in key.tags if tag not in offer.request.tags)
+def _platforms(case: _Case) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for names, n in Counter(case.offered("platforms")).items():
+        for name in () if ANY in names else names:
+            found[name] += n
+    return found
 
 
-def _missing(key: TaskQueueKey, offer: QueueOffer) -> Iterable[str]:
-    return (tag for tag in offer.request.required_tags if tag not in key.tags)
+def _too_many(key: TaskQueueKey, tags: Sequence[str]) -> frozenset[str]:
+    return frozenset(key.tags).difference(tags)
+
+
+def _missing(key: TaskQueueKey, required: Sequence[str]) -> frozenset[str]:
+    return frozenset(required).difference(key.tags)
 
 
 STEPS: Final[Mapping[str, Callable[[_Case, str], Made]]] = {
-    "Site": _one_of("sites", "site", lambda offer: (offer.queue.site,)),
+    "Site": _one_of("sites", "site", _names("site")),
     "BannedSite": _banned,
-    "GridCE": _one_of("grid_ces", "ce", lambda offer: (offer.queue.ce,)),
+    "GridCE": _one_of("grid_ces", "ce", _names("ce")),
     "Platform": _one_of("platforms", "platform", _platforms),
-    "Tag": _tags(_too_many, "tag", "Tag without"),
-    "RequiredTag": _tags(_missing, "required_tag", "Tag with"),
+    "Tag": _tags("tags", _too_many, "Tag without"),
+    "RequiredTag": _tags("required_tags", _missing, "Tag with"),
     "SubmitPool": _pools,
-    "NumberOfProcessors": _number("cores", lambda offer: offer.request.cores),
-    "Memory": _number("memory_mb", lambda offer: offer.request.memory_mb),
-    "CPUTime": _number("norm_cpu_seconds", lambda offer: offer.request.norm_cpu_seconds),
+    "NumberOfProcessors": _number("cores"),
+    "Memory": _number("memory_mb"),
+    "CPUTime": _number("norm_cpu_seconds"),
 }

@@ -15,7 +15,7 @@ BACKENDS: Final = frozenset({"local"})
 """The batch systems that there are."""
 BY_HAND: Final = "by-hand"
 """The `Backend` of queues to which pilots come without being sent by this server."""
-CAUSES: Final = ("Backend", "MaxTotalJobs", "MaxWaitingJobs")
+CAUSES: Final = ("Backend", "MaxTotalJobs", "MaxWaitingJobs", "Slots")
 """The parameters that can keep all pilots away."""
 
 
@@ -24,6 +24,13 @@ class Closed(NamedTuple):
 
     parameter: str
     text: str
+
+
+def not_sent(offer: QueueOffer, backends: Collection[str] = BACKENDS) -> Closed | None:
+    """Why this server sends no pilot to a queue: none ever comes, or others start them there."""
+    if offer.backend == BY_HAND:
+        return Closed("Backend", "pilots there are started by hand")
+    return never_sent(offer, backends)
 
 
 def never_sent(offer: QueueOffer, backends: Collection[str] = BACKENDS) -> Closed | None:
@@ -37,4 +44,6 @@ def never_sent(offer: QueueOffer, backends: Collection[str] = BACKENDS) -> Close
         return Closed("MaxTotalJobs", "MaxTotalJobs is 0")
     if settings.max_waiting_jobs == 0 and not settings.waiting_to_running_ratio:
         return Closed("MaxWaitingJobs", "MaxWaitingJobs is 0")
+    if settings.slots == 0:
+        return Closed("Slots", "Slots is 0")
     return None

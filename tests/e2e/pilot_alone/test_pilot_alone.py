@@ -202,6 +202,23 @@ def test_output_sandbox_over_its_limit_fails(fake, start, job):
     assert fake.output(1) == {"std.out": b"short\n", "std.err": b""}
 
 
+def test_without_a_limit_of_its_own_a_job_has_the_servers(fake, start, job):
+    """The server tells it at the join; standard output is watched by it, and the archive is what it takes."""
+    fake.terms["sandbox_mb"] = 3
+    start(cores=2)
+    fake.submit(
+        job(1, "sh", "-c", "exec yes"),
+        job(2, "sh", "-c", "truncate -s 60G hole; echo x > small", output_sandbox=["hole", "small"]),
+    )
+    writer, holed = fake.end_of(1), fake.end_of(2)
+    assert (writer["state"], writer["cause"]) == ("Failed", "output-limit")
+    assert "grew over 3 MB" in writer["message"]
+    assert len(fake.output(1)["std.out"]) == 1 << 20
+    assert (holed["state"], holed["cause"]) == ("Failed", "output-limit")
+    assert holed["message"] == "The output sandbox is larger than 3 MB. Left out: hole."
+    assert set(fake.output(2)) == {"std.out", "std.err", "small"}
+
+
 def test_children_that_leave_the_session_are_ended(fake, start, job, gate):
     """setsid, a double fork and a cleaned environment: the attempt ends only when all of them are gone."""
     start()

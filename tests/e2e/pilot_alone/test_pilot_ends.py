@@ -175,6 +175,18 @@ def test_refused_output_is_said_and_the_report_arrives(fake, start, job):
     assert (end["state"], end["cause"], end["output"]) == ("Failed", "output-limit", None)
 
 
+def test_output_on_its_way_is_told_with_heartbeats(fake, start, job):
+    fake.refuse_output = 503
+    start()
+    fake.submit(job(1, "echo", "x"))
+    entry = {"id": 1, "attempt": 1, "state": "completing"}
+    fake.until(lambda: fake.entries().count(entry) > 1)
+    assert not fake.ends()
+    fake.refuse_output = 0
+    assert fake.end_of(1)["state"] == "Done"
+    assert set(fake.output(1)) == {"std.out", "std.err"}
+
+
 def test_join_refused_and_bad_files(fake, start, tmp_path):
     pilot = start(join_token="wrong")
     assert pilot.end() == 3

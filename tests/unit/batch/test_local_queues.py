@@ -19,7 +19,6 @@ from lodesman.batch import (
     PilotSpec,
     QueueLoad,
     local,
-    queue_slots,
 )
 from lodesman.batch.backend import PILOT_FILE
 from lodesman.batch.pilot_directory import PilotDirectory
@@ -43,35 +42,6 @@ def backend(root):
 
 def copies(*stamps):
     return [PilotCopy(stamp=stamp, pilot_file=stamp.encode()) for stamp in stamps]
-
-
-class TestSlots:
-    @pytest.mark.parametrize(
-        ("parameters", "slots"),
-        [
-            ({}, 8),
-            ({"NumberOfProcessors": 4}, 2),
-            ({"NumberOfProcessors": "16"}, 1),
-            ({"NumberOfProcessors": 0}, 8),
-            ({"MaxTotalJobs": "200"}, 200),
-            ({"MaxTotalJobs": 200, "Slots": 3, "NumberOfProcessors": 4}, 3),
-            ({"Slots": 0}, 0),
-            ({"Slots": -1}, 0),
-            ({"slots": 3, "maxtotaljobs": 200}, 3),
-            ({"maxTotalJobs": 5}, 5),
-            ({"numberOfPROCESSORS": 4}, 2),
-        ],
-    )
-    def test_from_parameters(self, parameters, slots):
-        assert queue_slots(parameters, cpus=8) == slots
-
-    def test_what_is_no_number(self):
-        with pytest.raises(ValueError, match="many"):
-            queue_slots({"Slots": "many"}, cpus=8)
-
-    @given(st.integers(1, 1024), st.integers(-5, 2048))
-    def test_one_slot_at_least(self, cpus, cores):
-        assert 1 <= queue_slots({"NumberOfProcessors": cores}, cpus=cpus) <= cpus
 
 
 class TestSubmit:

@@ -109,7 +109,7 @@ def test_the_row_holds_both_sides_against_each_other(context, harness, monkeypat
     assert many.row == "peer-256"
     assert many.target == 100
     assert many.value == pytest.approx(many.details["rate"] / 150.0)
-    assert "its processes: 4 (150/s, in the same run)" in many.what
+    assert "against 4 processes of DIRAC (150/s, in the same run)" in many.what
     assert one.target is None
     assert one.value == pytest.approx(one.details["rate"] / 70.5)
 

@@ -44,6 +44,20 @@ def test_a_token_is_printed_and_nothing_else(at, server):
     assert server.asked[-1].json == {"account": "ann", "seconds": 30 * 86_400.0, "note": ""}
 
 
+@pytest.mark.parametrize("days", ["nan", "inf", "-inf", "1e300", "36501", "-1", "x"])
+def test_a_token_is_good_for_a_number_of_days(at, server, days):
+    result = at("token", "issue", "ann", "--days", days)
+    assert (result.code, result.out, server.asked) == (2, "", [])
+    assert "'--days': " in result.err
+
+
+def test_a_token_is_good_for_a_hundred_years_or_until_it_is_revoked(at, server):
+    server.on("POST", "/v1/tokens", {"token": "secret"})
+    for days in (36_500, 0, 0.5):
+        assert at("token", "issue", "ann", "--days", str(days)).code == 0
+        assert server.asked[-1].json["seconds"] == days * 86_400
+
+
 def test_a_token_for_a_file_is_seen_by_its_owner_only(at, server, home):
     server.on("POST", "/v1/tokens", {"token": "secret"})
     result = at("token", "issue", "ann", "--output", "ann.token")
@@ -64,13 +78,17 @@ def test_a_token_that_was_not_made_leaves_no_file(at, server, home):
 def test_tokens_are_listed_without_their_text(at, server):
     tokens = [
         {"hash": "ab" * 32, "kind": "user", "account": "ann", "scopes": '["jobs:read"]', "note": "\x1b[1mx",
-         "created_at": 0.0, "expires_at": None},
+         "created_at": 0.0, "expires_at": None, "made_with": None, "made_by": None},
         {"hash": "cd" * 32, "kind": "user", "account": "bob", "scopes": ["admin"], "note": "", "created_at": 0.0,
-         "expires_at": 5.0},
+         "expires_at": 5.0, "made_with": "ab" * 32, "made_by": "ann"},
+        {"hash": "ef" * 32, "kind": "user", "account": "cleo", "scopes": ["admin"], "note": "", "created_at": 0.0,
+         "expires_at": 5.0, "made_with": "00" * 32, "made_by": None},
     ]  # fmt: skip
     server.on("GET", "/v1/tokens", {"tokens": tokens})
     result = at("token", "ls")
-    first, second = result.out.splitlines()[1:]
+    first, second, third = result.out.splitlines()[1:]
+    assert "ann abababababab" in second
+    assert "gone 000000000000" in third
     assert first.split()[:3] == ["abababababab", "ann", "jobs:read"]
     assert "never" in first
     assert "ended" in second
@@ -79,13 +97,23 @@ def test_tokens_are_listed_without_their_text(at, server):
 
 
 def test_a_token_is_revoked_by_its_hash(at, server):
-    server.on("DELETE", "/v1/tokens/ab12", {})
-    assert at("token", "revoke", "AB12").code == 0
+    server.on("DELETE", "/v1/tokens/ab12", {"revoked": 1, "kept": 0})
+    result = at("token", "revoke", "AB12")
+    assert (result.code, result.err) == (0, "lode: The token AB12 is revoked.\n")
     assert server.asked[-1].path == "/v1/tokens/ab12"
     for odd in ("../users", "a/b", "", "x y", "\u00e9"):
         assert at("token", "revoke", odd).code == 2
     assert len(server.asked) == 1
-    assert at("token", "revoke", "AB12", "--json").json == {"revoked": "ab12"}
+    assert at("token", "revoke", "AB12", "--json").json == {"revoked": "ab12", "tokens": 1, "kept": 0}
+
+
+def test_what_a_revoked_token_made_is_told(at, server):
+    server.on("DELETE", "/v1/tokens/ab12", {"revoked": 3, "kept": 2})
+    first, second = at("token", "revoke", "ab12").err.splitlines()
+    assert first == "lode: The token ab12 is revoked, and 2 that it made for the same user."
+    assert second == "lode: 2 tokens that were made with it for others are good still. See: lode token ls"
+    server.on("DELETE", "/v1/tokens/ab12", {"revoked": 1, "kept": 1})
+    assert "1 token that was made with it for others is good still." in at("token", "revoke", "ab12").err
 
 
 def test_whoami(at, server):

@@ -89,7 +89,7 @@ WHY_QUEUE = {
 }  # fmt: skip
 SITE = {"site": "s", "ces": 1, "queues": 1, "pilots": {"Running": 1}, "running_jobs": 1}
 TOKEN_ROW = {"hash": "h" * 64, "kind": "user", "account": "a", "scopes": ["s"], "note": "n", "created_at": NOW,
-             "expires_at": None}  # fmt: skip
+             "expires_at": None, "made_with": "m" * 64, "made_by": "a"}  # fmt: skip
 ME = {
     "name": "n", "kind": "user", "vo": "v", "groups": ["g"], "admin": True, "scopes": ["s"],
     "inputs": {"files": 1, "bytes": 2, "limit": 3},

@@ -2,17 +2,18 @@
 
 import io
 import json
+import re
 import time
 
 import click
 import pytest
 
 from lodesman.cli import control, jobs, logs
-from lodesman.cli.jobs import Question
+from lodesman.cli.jobs import Question, StateWord
 from lodesman.cli.logs import fresh
 from lodesman.cli.ranges import Range
 from lodesman.cli.session import Session
-from lodesman.cli.words import FINAL, STATES
+from lodesman.cli.words import ELSEWHERE, FINAL, STATES
 from lodesman.jobs import TERMINAL, JobState
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e"
@@ -194,6 +195,21 @@ def test_the_states_are_those_of_the_state_machine():
     assert {state.value for state in TERMINAL} == FINAL
 
 
+@pytest.mark.parametrize(("word", "here"), sorted(ELSEWHERE.items()))
+def test_of_a_state_of_dirac_it_is_told_what_it_is_here(word, here):
+    kind = StateWord(STATES, case_sensitive=False)
+    assert kind.convert("sTALLED", None, None) == "Stalled"
+    for spelled in (word, word.upper()):
+        with pytest.raises(click.BadParameter, match=f"{word} is a state of DIRAC.*: {re.escape(here)}"):
+            kind.convert(spelled, None, None)
+    assert word not in {*STATES, *FINAL}
+
+
+def test_a_word_that_is_no_state_anywhere_is_refused_with_those_that_are():
+    with pytest.raises(click.BadParameter, match="'waiting'"):
+        StateWord(STATES, case_sensitive=False).convert("Resting", None, None)
+
+
 # --- show and events
 
 
@@ -367,7 +383,13 @@ def test_a_terminal_is_not_steered_by_a_jobs_output(monkeypatch):
 def test_a_job_that_has_written_nothing(at, server):
     server.on("GET", "/v1/jobs/5/logs", {"id": 5, "state": "Running", "attempt": 1, "live": True, "tail": ""})
     result = at("logs", "5")
-    assert (result.out, "has written nothing yet" in result.err) == ("", True)
+    assert (result.out, result.err) == ("", "lode: Job 5 is Running and has written nothing yet.\n")
+
+
+@pytest.mark.parametrize("state", ["Done", "Failed", "Killed"])
+def test_a_job_that_has_ended_will_write_nothing_more(at, server, state):
+    server.on("GET", "/v1/jobs/5/logs", {"id": 5, "state": state, "attempt": 1, "live": False, "tail": ""})
+    assert at("logs", "5").err == f"lode: Job 5 is {state} and has written nothing.\n"
 
 
 def test_following_shows_each_line_once_until_the_end(at, server, monkeypatch):

@@ -76,6 +76,17 @@ def test_a_private_pilot_shows_whose_it_is(at, server):
     assert "\x1b" not in out
 
 
+def test_what_is_no_pilot_cannot_be_drained(at, server):
+    for word, told in (
+        ("x", "'x' is no pilot."),
+        ("0", "There is no pilot 0."),
+        ("5-1", "5-1 runs backwards."),
+    ):
+        result = at("pilot", "drain", word)
+        assert (result.code, told in result.err, "job" in result.err) == (2, True, False)
+    assert server.asked == []
+
+
 def test_draining(at, server):
     server.on("POST", "/v1/pilots/drain", {"changed": 3})
     result = at("pilot", "drain", "4", "7-8")

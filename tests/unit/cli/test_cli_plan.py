@@ -69,6 +69,29 @@ RESOURCES: dict[str, Any] = {
     },
     "submit_pools": {"looked_at": 4, "changed": {"count": 1, "more": 0, "rows": [
         {"id": "req1:abc", "vo": "lab", "before": 3, "after": 2, "gained": 0, "lost": 1}]}},
+    "director": {
+        "pilots": {"expected": {"before": 16.24, "after": 20.0}, "asked": {"before": 15, "after": 21},
+                   "without_submission_pool": {"before": 0, "after": 0}, "placed": {"before": 3, "after": 1_013}},
+        "groups": {"count": 1, "more": 0, "rows": [
+            {"vo": "lab", "group": "bio", "expected": {"before": 16.24, "after": 20.0},
+             "asked": {"before": 15, "after": 21}, "placed": {"before": 3, "after": 1_013}}]},
+        "limits": [
+            {"limit": "max-waiting", "of": "queues", "count": {"before": 2, "after": 1},
+             "pilots": {"before": 27, "after": 9}, "example": {"name": "N/c/q", "text": "MaxWaitingJobs 10 - 9 waiting"}},
+            {"limit": "usable-supply", "of": "task queues", "count": {"before": 1, "after": 2},
+             "pilots": {"before": 1, "after": 4}, "example": {"name": "7", "text": "9 allowed"}},
+            {"limit": "breaker", "of": "queues", "count": {"before": 1, "after": 0},
+             "pilots": {"before": 5, "after": 0}, "example": {"name": "S/c/q", "text": "open"}}],
+        "queues": {"count": 1, "more": 0, "rows": [
+            {"site": "E", "ce": "c", "queue": "q", "pilots": {"before": 0, "after": 10},
+             "room": {"before": None, "after": 10}}]},
+        "only_after": {"pilots": 10, "count": 1, "more": 0, "rows": [
+            {"id": 8, "owner": "bob", "group": "bio", "vo": "lab", "jobs": 1, "pilots": 10, "queues": ["E/c/q"]}]},
+        "only_before": {"pilots": 3, "count": 2, "more": 1, "rows": [
+            {"id": 7, "owner": "ann", "group": "physics", "vo": "lab", "jobs": 30, "pilots": 1, "queues": ["N/c/q"]}]},
+        "load_seconds_ago": 9.0,
+        "assumed": ["loads are those that the director last went by, 9 s ago"],
+    },
     "notices": [{"message": "CE c has no queue", "source": "new.toml", "section": "site.A", "line": 3}],
 }  # fmt: skip
 SHARES: dict[str, Any] = {
@@ -282,8 +305,26 @@ def test_resources_are_told_from_queues_to_jobs(at, server, home):
         "SubmitPools: 4; the queues of 1 change.",
         "SUBMITPOOL VO BEFORE AFTER GAINED LOST",
         "req1:abc lab 3 2 0 1",
+        (
+            "Next iteration of the director, pilots before and after: 16.2 -> 20 expected, 15 -> 21 asked, "
+            "3 -> 1,013 placed."
+        ),
+        "GROUP VO EXPECTED THEN ASKED THEN PLACED THEN",
+        "bio lab 16.2 20 15 21 3 1,013",
+        "LIMIT OF NUMBER THEN PILOTS THEN FOR INSTANCE",
+        "max-waiting queues 2 1 27 9 N/c/q: MaxWaitingJobs 10 - 9 waiting",
+        "usable-supply task queues 1 2 1 4 tq 7: 9 allowed",
+        "QUEUE PILOTS THEN ROOM THEN",
+        "E/c/q 0 10 - 10",
+        "1 task queue gets pilots only after the change, 10 together:",
+        "tq 8 of bob, 1 job: 10 pilots to E/c/q",
+        "2 task queues get pilots only before it, 3 together:",
+        "tq 7 of ann, 30 jobs: 1 pilot to N/c/q",
     ]
-    assert result.err == "lode: new.toml, line 3, site.A: CE c has no queue\n"
+    assert result.err == (
+        "lode: new.toml, line 3, site.A: CE c has no queue\n"
+        "lode: Assumed: loads are those that the director last went by, 9 s ago.\n"
+    )
     (asked,) = server.asked
     assert asked.json == {"files": [{"name": "new.toml", "text": "[site.A]\n"}], "add": False, "limit": 100}
 
@@ -297,17 +338,62 @@ def test_resources_that_change_nothing(at, server, home):
         "parts": [{**row, "share": {"before": 5.0, "after": 5.0}, "part": {"before": 0.5, "after": 0.5}}
                   for row in RESOURCES["parts"]],
         "task_queues": {"looked_at": 0, "changed": NOTHING, "impossible": NONE, "possible": NONE},
-        "submit_pools": {"looked_at": 0, "changed": NOTHING},
+        "submit_pools": {"looked_at": 0, "changed": NOTHING}, "director": alike(RESOURCES["director"]),
     }  # fmt: skip
     server.on("POST", "/v1/plan/resources", nothing)
     result = at("plan", "resources", "--add", "a.toml", "b.cfg", "--limit", "5")
-    assert result.out.count("\n") == 3
+    assert lines(result.out)[3:] == [
+        "Next iteration of the director: nothing changes, 21 pilots asked and 1,013 placed.",
+        "LIMIT OF NUMBER THEN PILOTS THEN FOR INSTANCE",
+        "max-waiting queues 1 1 9 9 N/c/q: MaxWaitingJobs 10 - 9 waiting",
+        "usable-supply task queues 2 2 4 4 tq 7: 9 allowed",
+    ]
     asked = server.asked[0].json
     assert ([one["name"] for one in asked["files"]], asked["add"], asked["limit"]) == (
         ["a.toml", "b.cfg"],
         True,
         5,
     )
+
+
+def alike(director):
+    """An iteration that the change leaves as it is."""
+
+    def same(value: Any) -> Any:
+        if isinstance(value, list):
+            return [same(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        if "after" in value:
+            return dict.fromkeys(("before", "after"), value["after"])
+        return {name: same(item) for name, item in value.items()}
+
+    nothing = {"pilots": 0, **NOTHING}
+    return {**same(director), "queues": NOTHING, "only_after": nothing, "only_before": nothing}
+
+
+@pytest.mark.parametrize("server_is_old", [False, True])
+def test_without_a_director_nothing_is_told_of_it(at, server, home, server_is_old):
+    (home / "a.toml").write_text("")
+    answer = {**RESOURCES, "director": None}
+    if server_is_old:
+        del answer["director"]
+    server.on("POST", "/v1/plan/resources", answer)
+    result = at("plan", "resources", "a.toml")
+    assert (result.code, "director" in result.out) == (0, False)
+
+
+def test_of_many_queues_some_are_shown(at, server, home):
+    (home / "a.toml").write_text("")
+    (row,) = RESOURCES["director"]["queues"]["rows"]
+    many = {"count": 300, "more": 200, "rows": [row] * 100}
+    server.on(
+        "POST", "/v1/plan/resources", {**RESOURCES, "director": {**RESOURCES["director"], "queues": many}}
+    )
+    result = at("plan", "resources", "a.toml")
+    assert result.out.count("E/c/q ") == 12
+    assert "290 more: --json." in result.err
+    assert "There is more: --limit 300." in result.err
 
 
 def test_lists_that_were_cut_are_said_to_be(at, server, home):

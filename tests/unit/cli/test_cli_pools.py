@@ -77,6 +77,13 @@ def test_a_pool_that_is_not_there(at, server):
     assert at("pool", "show", "x").code == 3
 
 
+def test_a_pool_must_be_named(at, server):
+    for nothing in ("", "  "):
+        result = at("pool", "show", nothing)
+        assert (result.code, server.asked) == (2, [])
+        assert "ID is the beginning of a pool's id, as lode pool ls shows it" in result.err
+
+
 def test_what_is_asked_for():
     assert asked({}) == ""
     assert asked({"gpu": {"kind": "boolean", "wanted": [True]}}) == "gpu yes"

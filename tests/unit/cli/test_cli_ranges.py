@@ -57,6 +57,13 @@ def test_what_is_refused(word, named):
     assert str(caught.value).isprintable()
 
 
+def test_what_is_refused_is_named_as_what_it_should_be():
+    for word, told in (("x", "'x' is no pilot. "), ("0", "There is no pilot 0. Pilot ids count from 1.")):
+        with pytest.raises(InvalidRequest) as caught:
+            parse_ranges([word], what="pilot")
+        assert str(caught.value).startswith(told)
+
+
 def test_too_many_separate_ranges_are_refused():
     assert len(parse_ranges([",".join(str(2 * n) for n in range(1, 1_001))])) == 1_000
     with pytest.raises(InvalidRequest, match="1001 separate ranges"):

@@ -2,14 +2,17 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from lodesman import errors
 from lodesman.cli import exits, root
+from lodesman.cli.session import PATIENCE_ROUNDS
 from lodesman.client import Aborted
 
 SOURCE = str(Path(root.__file__).parents[2])
@@ -110,6 +113,24 @@ def test_a_server_that_is_not_there(lode):
     assert result.code == 5
     assert "does not answer" in result.err
     assert "lode server" in result.err
+
+
+def test_what_only_reads_was_not_carried_out(lode):
+    """A server that speaks TLS hangs up on who does not."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def hang_up():
+            for _ in range(PATIENCE_ROUNDS):
+                with listener.accept()[0] as client:
+                    client.recv(65_536)
+
+        thread = threading.Thread(target=hang_up, daemon=True)
+        thread.start()
+        result = lode("--server", f"http://127.0.0.1:{listener.getsockname()[1]}", "site", "ls")
+        thread.join(30)
+    assert result.code == 5
+    assert "carried out" not in result.err
+    assert result.err.endswith("The server there may want https.\n")
 
 
 def test_an_answer_that_is_not_ours(at, server):

@@ -8,6 +8,7 @@ import pytest
 
 from lodesman.cli import inputs
 from lodesman.client import Client
+from lodesman.errors import Unavailable
 
 HELLO = '[ Executable = "/bin/echo"; Arguments = "hello"; ]\n'
 
@@ -156,6 +157,24 @@ def test_an_empty_input_file_is_a_file(at, accepting, home):
     assert sent(accepting)[0]["sandboxes"] == {"empty": {"sha256": sha(b""), "size": 0}}
 
 
+@pytest.mark.parametrize("words", [[], ["--json"], ["--dry-run"]])
+def test_a_server_that_does_not_answer_is_said_as_by_every_command(lode, home, words):
+    (home / "a.jdl").write_text('[ Executable = "/bin/true"; ]')
+    result = lode("--server", "http://127.0.0.1:1", "submit", "a.jdl", *words)
+    assert result.code == 5
+    assert result.err.count("Is it running (lode server)? For another address: lode --server URL.") == 1
+    assert (not result.out) or "lode --server URL" in result.json["errors"][0]["hint"]
+
+
+def test_an_answer_that_got_lost_is_said_once(lode, home, accepting, monkeypatch):
+    fault = Unavailable("http://x does not answer (gone).", sent=True)
+    monkeypatch.setattr("lodesman.cli.session.Session.post", lambda *_, **__: (_ for _ in ()).throw(fault))
+    (home / "a.jdl").write_text('[ Executable = "/bin/true"; ]')
+    result = lode("--server", accepting.url, "submit", "a.jdl", "--json")
+    assert (result.code, result.err.count("It may have been carried out")) == (5, 1)
+    assert result.json["errors"][0]["hint"].count("It may have been carried out") == 1
+
+
 def test_percent_signs_in_names_of_input_files(at, accepting, home):
     (home / "100%").write_bytes(b"x")
     (home / "a.jdl").write_text('[ Executable = "/bin/cat"; InputSandbox = "100%"; ]')
@@ -171,6 +190,7 @@ def test_percent_signs_in_names_of_input_files(at, accepting, home):
     [
         ('"nothere"', "nothere does not exist"),
         ('"folder"', "is a directory"),
+        ('"/dev/zero"', "/dev/zero is no plain file. Only plain files can be sent."),
         ('"data_%s.txt"', "data_1.txt does not exist"),
         ('"data_%(X)s.txt"', "data_a.txt does not exist"),
     ],

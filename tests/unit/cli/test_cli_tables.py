@@ -28,13 +28,22 @@ def draw(rows, width=60):
     return out.getvalue()
 
 
-def test_plain_tables_are_aligned_and_never_cut():
+def test_plain_tables_are_aligned_and_not_cut_to_the_terminal():
     rows = [["1", "short", "a" * 200], ["1000000", "a longer name", ""]]
     assert list(tables.text_table(COLUMNS, rows)) == [
         "    JOB  NAME           REMARK",
         f"      1  short          {'a' * 200}",
         "1000000  a longer name  -",
     ]
+
+
+def test_texts_of_thousands_of_characters_are_cut_in_tables():
+    rows: list[list[Cell]] = [["1", "n", "r" * 240], ["2", Styled("n" * 241, "red"), "r" * 6_457]]
+    lines = list(tables.text_table(COLUMNS, rows))
+    assert max(map(len, lines)) == len("JOB") + 240 + 240 + 4
+    assert lines[1].endswith("r" * 240)
+    assert lines[2].split() == ["2", "n" * 237 + "...", "r" * 237 + "..."]
+    assert draw(rows, width=900).count("...") == 2
 
 
 @given(st.lists(st.tuples(st.text(), st.text(), st.text()), max_size=5))

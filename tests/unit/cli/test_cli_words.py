@@ -103,8 +103,8 @@ def test_counts_have_their_noun():
 
 
 def test_states_stand_in_the_order_of_a_life():
-    counts = {"Done": 3, "Odd\x1b": 1, "Waiting": 1_200, "Running": 2, "Failed": 0}
-    assert words.states(counts) == r"1,200 Waiting, 2 Running, 3 Done, 1 Odd\x1b"
+    counts = {"Done": 3, "Odd\x1b": 1, "Waiting": 1_200, "Stalled": 4, "Running": 2, "Failed": 0}
+    assert words.states(counts) == r"1,200 Waiting, 2 Running, 4 Stalled, 3 Done, 1 Odd\x1b"
     assert words.states({}) == "none"
 
 

@@ -16,6 +16,7 @@ from lodesman.daemon.logs import JsonLines
 from lodesman.errors import InvalidConfig
 from lodesman.services.accounts import find_principal, load_principals
 from lodesman.services.pilots import hash_token
+from lodesman.services.policy import Policy
 from lodesman.store.engine import open_writer
 
 
@@ -48,6 +49,66 @@ def test_the_first_start_makes_an_administrator_of_all_groups(config, db):
     service = find_principal(db, token_in(config.data / "run" / "service.token"))
     assert service is not None
     assert service.kind == "service"
+
+
+TWO_VOS = """
+[site.W]
+VO = ["local", "phys"]
+[site.W.ce.c.queue.q.vo.phys]
+Memory = 5
+[group.users]
+vo = "local"
+[group.pg]
+vo = "phys"
+[group.more]
+vo = "local"
+[group.anybody]
+"""
+
+
+@pytest.mark.parametrize(
+    ("admin", "vo", "groups"),
+    [
+        ({}, "local", ("users", "more", "anybody")),
+        ({"vo": "phys"}, "phys", ("pg", "anybody")),
+        ({"vo": "phys", "groups": ["pg"]}, "phys", ("pg",)),
+        ({"groups": ["pg", "anybody"]}, "phys", ("pg", "anybody")),
+        ({"groups": ["new"]}, "phys", ("new",)),  # of no VO: the first that the files name
+        ({"vo": "third"}, "third", ("anybody",)),
+    ],
+)
+def test_the_first_user_of_a_server_with_two_vos_is_in_groups_of_its_own(tmp_path, admin, vo, groups):
+    sites = tmp_path / "sites.toml"
+    sites.write_text(TWO_VOS)
+    overrides = {"server": {"data": str(tmp_path / "data")}, "resources": {"files": [str(sites)]}}
+    config = load_config(None, overrides={**overrides, "admin": admin})
+    writer = open_writer(config.database)
+    bootstrap.prepare(writer, config, now=5.0)
+    who = find_principal(writer, token_in(config.data / "admin.token"))
+    writer.close()
+    assert who is not None
+    assert (who.vo, who.groups) == (vo, groups)
+    policy = Policy(config.resources)
+    for group in ("", *who.groups):
+        assert policy.group_of(who, group).vo in ("", vo)
+
+
+@pytest.mark.parametrize(
+    ("text", "vo", "groups"),
+    [
+        ("", "local", ("users",)),
+        ("[group.g]\n", "local", ("g",)),
+        ("[site.S.ce.c.queue.q.vo.phys]\nMemory = 5\n", "phys", ("users",)),
+        ("[group.g]\n[group.h]\nvo = 'lab'\n", "lab", ("g", "h")),
+    ],
+)
+def test_the_first_user_where_little_is_configured(tmp_path, text, vo, groups):
+    sites = tmp_path / "sites.toml"
+    sites.write_text(text)
+    config = load_config(
+        None, overrides={"server": {"data": str(tmp_path)}, "resources": {"files": [str(sites)]}}
+    )
+    assert bootstrap.first_place(config) == (vo, groups)
 
 
 def test_later_starts_keep_the_administrator_and_change_the_service_s_token(config, db):

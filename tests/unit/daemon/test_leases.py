@@ -3,34 +3,48 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from lodesman.api.core import Core
+from lodesman.daemon import server as server_module
 from lodesman.daemon.server import Server
 from lodesman.errors import Unavailable
-from lodesman.services.sessions import PilotSession
+from lodesman.services.sessions import SILENT_SECONDS, PilotSession, silent_seconds
+from lodesman.services.silence import NoteSilence
 
 
 class Quiet:
     """As much of the core as leases need: silent pilots, the commands that end them, and who was forgotten."""
 
-    silent_pilots: Any = Core.silent_pilots
-    is_silent: Any = Core.is_silent
+    newly_silent: Any = Core.newly_silent
+    expired_pilots: Any = Core.expired_pilots
+    has_expired: Any = Core.has_expired
 
     def __init__(self, last_seen: dict[int, float]) -> None:
-        self.live = None
+        self.live = SimpleNamespace(silent=set())
         self.lease_seconds = 10.0
+        self.silent_seconds = silent_seconds(self.lease_seconds)
         self.now = 100.0
         self.sessions = {pilot: cast("Any", Seen(at)) for pilot, at in last_seen.items()}
         self.ended: list[int] = []
+        self.noted: list[dict[int, float]] = []
         self.meanwhile: dict[int, Any] = {}
 
     def ticks(self) -> float:
         return self.now
 
+    def clock(self) -> float:
+        return 1_000_000.0 + self.now
+
     async def command(self, command: Any) -> int:
+        if isinstance(command, NoteSilence):
+            self.noted.append(dict(command.since))
+            self.meanwhile.get(0, lambda: None)()
+            self.live.silent |= set(command.since)
+            return len(command.since)
         self.meanwhile.get(command.pilot_id, lambda: None)()
         self.ended.append(command.pilot_id)
         return 0
@@ -46,12 +60,12 @@ class Seen:
         self.last_seen = last_seen
 
 
-def end_silent(core: Quiet) -> list[int]:
+def end_expired(core: Quiet) -> list[int]:
     server = Server.__new__(Server)
     server.core = cast("Core", core)
 
     async def go() -> None:
-        for pilot in Core.silent_pilots(cast("Core", core)):
+        for pilot in Core.expired_pilots(cast("Core", core)):
             await server._lost(pilot)
 
     asyncio.run(go())
@@ -60,21 +74,21 @@ def end_silent(core: Quiet) -> list[int]:
 
 def test_those_and_only_those_are_ended_whose_lease_has_ended() -> None:
     core = Quiet({1: 0.0, 2: 95.0, 3: 89.9, 4: 90.0})
-    assert end_silent(core) == [1, 3]
+    assert end_expired(core) == [1, 3]
     assert set(core.sessions) == {2, 4}
 
 
 def test_a_pilot_that_speaks_while_another_is_being_ended_stays() -> None:
     core = Quiet({1: 0.0, 2: 0.0, 3: 0.0})
     core.meanwhile[1] = lambda: setattr(core.sessions[2], "last_seen", 100.0)
-    assert end_silent(core) == [1, 3]
+    assert end_expired(core) == [1, 3]
     assert set(core.sessions) == {2}
 
 
 def test_a_pilot_that_left_while_another_is_being_ended_is_not_ended_twice() -> None:
     core = Quiet({1: 0.0, 2: 0.0})
     core.meanwhile[1] = lambda: core.forget_pilot(2)
-    assert end_silent(core) == [1]
+    assert end_expired(core) == [1]
 
 
 def test_one_that_cannot_be_ended_now_is_ended_the_next_time() -> None:
@@ -84,16 +98,68 @@ def test_one_that_cannot_be_ended_now_is_ended_the_next_time() -> None:
         raise Unavailable("The disk is full.")
 
     core.meanwhile[1] = refuse
-    assert end_silent(core) == []
-    assert core.silent_pilots() == [1]
+    assert end_expired(core) == []
+    assert core.expired_pilots() == [1]
     core.meanwhile.clear()
-    assert end_silent(core) == [1]
+    assert end_expired(core) == [1]
 
 
 @pytest.mark.parametrize("pilot", [7, 0])
 def test_who_is_not_there_is_not_silent(pilot: int) -> None:
-    assert not Quiet({}).is_silent(pilot)
+    assert not Quiet({}).has_expired(pilot)
 
 
 def test_a_session_has_what_is_asked_for() -> None:
     assert "last_seen" in PilotSession.__slots__
+
+
+# --- silence before the end of the lease --------------------------------------------------------------------
+
+
+def note_silence(core: Quiet) -> list[dict[int, float]]:
+    server = Server.__new__(Server)
+    server.core = cast("Core", core)
+    asyncio.run(server._note_silence())
+    return core.noted
+
+
+@pytest.mark.parametrize(("lease", "seconds"), [(1_800.0, SILENT_SECONDS), (600.0, 300.0), (8.0, 4.0)])
+def test_silence_is_long_well_before_the_lease_ends(lease: float, seconds: float) -> None:
+    assert silent_seconds(lease) == seconds
+
+
+def test_those_and_only_those_are_noted_who_said_nothing_for_long() -> None:
+    core = Quiet({1: 94.9, 2: 95.0, 3: 99.0})
+    assert note_silence(core) == [{1: 1_000_094.9}]
+
+
+def test_silence_is_noted_once() -> None:
+    core = Quiet({1: 94.0})
+    note_silence(core)
+    assert len(note_silence(core)) == 1
+    core.live.silent.clear()
+    assert len(note_silence(core)) == 2
+
+
+def test_many_are_noted_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "SILENT_AT_ONCE", 2)
+    core = Quiet(dict.fromkeys(range(1, 6), 0.0))
+    assert [sorted(one) for one in note_silence(core)] == [[1, 2], [3, 4], [5]]
+
+
+def test_nothing_is_asked_of_the_writer_while_all_speak() -> None:
+    assert note_silence(Quiet({1: 99.0, 2: 100.0})) == []
+
+
+def test_silence_that_cannot_be_noted_now_is_noted_the_next_time() -> None:
+    core = Quiet({1: 0.0})
+
+    def refuse() -> None:
+        raise Unavailable("The disk is full.")
+
+    core.meanwhile[0] = refuse
+    note_silence(core)
+    assert core.newly_silent() == {1: 1_000_000.0}
+    core.meanwhile.clear()
+    note_silence(core)
+    assert core.newly_silent() == {}

@@ -24,7 +24,16 @@ from lodesman.jobs import JobState
 
 START = DemoSnapshot(states={}, total=220, pilots={}, elapsed=0.0)
 MIDDLE = DemoSnapshot(
-    states={"Waiting": 100, "Matched": 2, "Running": 4, "Completing": 1, "Done": 90, "Failed": 3, "Held": 4},
+    states={
+        "Waiting": 100,
+        "Matched": 2,
+        "Running": 3,
+        "Stalled": 1,
+        "Completing": 1,
+        "Done": 90,
+        "Failed": 3,
+        "Held": 4,
+    },
     total=220,
     pilots={"LCG.South.local": {"Running": 2, "Waiting": 1}, "HPC.East.local": {"Running": 3, "Done": 0}},
     elapsed=21.4,

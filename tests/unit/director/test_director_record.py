@@ -14,7 +14,7 @@ from lodesman.director.options import read_options
 from lodesman.director.plan import PlanRow
 from lodesman.director.pools import PoolState
 from lodesman.director.queues import QueueCaps
-from lodesman.director.record import Stories, plan_of, to_record
+from lodesman.director.record import RecordedLoad, Stories, loads_of, plan_of, to_record
 from lodesman.director.supply import PilotStanding
 
 NOW = 1_000_000.0
@@ -82,7 +82,48 @@ def test_it_says_who_was_placed_where(stored, demand, queue):
     (ask,) = record["asks"]
     assert (ask["asked"], ask["placed"], ask["pool"], ask["private"]) == (16, 16, "Local", False)
     assert (ask["owner"], ask["group"]) == ("generic", "generic")
-    assert record["rooms"]["A/ce/q"] == {"wanted": 16, "room": 40, "clamps": []}
+    load = [0, 0, NOW, "batch"]
+    assert record["rooms"]["A/ce/q"] == {"wanted": 16, "room": 40, "clamps": [], "load": load}
+
+
+def test_the_loads_that_it_went_by_come_back(stored, demand, queue):
+    queues = [
+        queue("A", waiting=3, running=4, observed_at=NOW - 12.345),
+        queue("B", waiting=None, running=4),
+        queue("C", waiting=-1, running=4),
+    ]
+    found = loads_of(stored([demand(1)], queues))
+    load = RecordedLoad(waiting=3, running=4, observed_at=NOW - 12.3, told_by="batch")
+    assert found["A/ce/q"] == load
+    assert (found["B/ce/q"].waiting, found["B/ce/q"].running) == (None, 4)
+    assert [found[f"{site}/ce/q"].is_known for site in "ABC"] == [True, False, False]
+
+
+def test_loads_of_another_release(stored, demand, queue):
+    record = stored([demand(1)], [queue("A", waiting=3), queue("B")])
+    del record["rooms"]["B/ce/q"]["load"]
+    record["load_fields"] = ["told_by", "jobs", *record["load_fields"][:3]]
+    record["rooms"]["A/ce/q"]["load"] = ["slurm", 7, *record["rooms"]["A/ce/q"]["load"][:3]]
+    (known,) = loads_of(record).items()
+    assert known == ("A/ce/q", RecordedLoad(waiting=3, running=0, observed_at=NOW, told_by="slurm"))
+    assert loads_of({**record, "load_fields": ["waiting"]}) == {}
+    del record["load_fields"]
+    assert loads_of(record) == {}
+
+
+def test_what_shuts_a_queue_is_kept_even_if_nobody_wants_it(stored, demand, queue):
+    shut = queue("B", norm_cpu_seconds=5, waiting=4, caps=QueueCaps(max_waiting=4))
+    rooms = stored([demand(1)], [queue("A"), shut, queue("C", norm_cpu_seconds=5)])["rooms"]
+    assert (rooms["B/ce/q"]["wanted"], rooms["B/ce/q"]["room"]) == (0, 0)
+    assert rooms["B/ce/q"]["clamps"] == [["max-waiting", 1, 0, 0, "MaxWaitingJobs 4 - 4 waiting"]]
+    assert rooms["C/ce/q"]["clamps"] == []
+
+
+def test_loads_are_told_in_few_words(decision_for, demand, queue):
+    queues = [queue(f"S{n}", waiting=n, running=n, observed_at=NOW - n / 7) for n in range(2_000)]
+    rooms = to_record(decision_for([demand(1)], queues))["rooms"]
+    loads = sum(len(json.dumps(room["load"])) for room in rooms.values())
+    assert loads < 80_000
 
 
 def test_it_counts_supply_that_does_not_serve(stored, demand, queue, pilot):

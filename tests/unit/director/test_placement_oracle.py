@@ -75,7 +75,7 @@ class Pairwise:
                 )
             )
             room = max(0, min((limit.limit for limit in limits), default=wanted))
-            self.rooms[found] = Room(wanted=wanted, room=room, clamps=clamp(wanted, limits).clamps)
+            self.rooms[found] = Room(wanted=wanted, room=room, clamps=clamp(max(1, wanted), limits).clamps)
             self.left[found], self.slots[found] = room, free_slots(queue)
         self.tokens = dict(self.gates.tokens)
 

@@ -90,6 +90,15 @@ def test_a_closed_queue_says_why(queue):
     assert result.clamps[0].detail == "banned by an operator"
 
 
+def test_a_queue_without_a_backend_says_so_after_who_closed_it(queue):
+    (closed, missing, *_) = limits(
+        queue(closed="closed by root", no_backend="there is no backend 'moon' here")
+    )
+    assert (closed.name, missing.name) == (ClampName.CLOSED, ClampName.NO_BACKEND)
+    assert (missing.limit, missing.detail) == (0, "there is no backend 'moon' here")
+    assert granted(queue(no_backend="x")).count == 0
+
+
 def test_an_open_breaker_stops_and_a_half_open_one_lets_one_through(queue):
     opened = Breaker(state=BreakerState.OPEN, failures=3, retry_at=NOW + 60, reason="sbatch: error")
     assert granted(queue(), breaker=opened).count == 0
@@ -105,10 +114,11 @@ def test_tokens_are_the_last_limit(queue):
 
 
 def test_every_limit_is_there_in_the_documented_order(queue):
-    crowded = queue(closed="x", own=OwnPilots(waiting=9), caps=CAPS)
+    crowded = queue(closed="x", no_backend="y", own=OwnPilots(waiting=9), caps=CAPS)
     names = [one.name for one in limits(crowded, breaker=Breaker(state=BreakerState.OPEN), tokens=3)]
     assert names == [
         ClampName.CLOSED,
+        ClampName.NO_BACKEND,
         ClampName.BREAKER,
         ClampName.MAX_WAITING,
         ClampName.MAX_TOTAL,
@@ -180,3 +190,12 @@ def test_the_ratio_lifts_no_other_cap(queue):
     assert granted(queue(running=20, own=OwnPilots(running=20), caps=closed)).count == 0
     without = QueueCaps(max_waiting=None, max_total=None, waiting_to_running=0.5)
     assert limits(queue(running=20, own=OwnPilots(running=20), caps=without)) == []
+
+
+def test_no_pilot_is_sent_to_a_queue_without_a_slot(queue):
+    one = queue(slots=0)
+    assert granted(one).count == 0
+    assert [(limit.name.value, limit.detail) for limit in limits(one) if limit.limit == 0] == [
+        ("max-total", "Slots is 0")
+    ]
+    assert granted(queue(slots=1)).count == granted(queue(slots=None)).count > 1

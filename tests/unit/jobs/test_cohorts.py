@@ -114,7 +114,7 @@ def test_deferred_values_that_are_no_keys_stay_deferred():
     ("attributes", "attribute", "member", "words"),
     [
         ({"Parameters": ["10", "-5"], "CPUTime": "%s"}, "CPUTime", 1, "is negative"),
-        ({"Parameters": ["A", "é"], "Site": "%s"}, "Site", 1, "ASCII"),
+        ({"Parameters": ["A", "é"], "Platform": "%s"}, "Platform", 1, "ASCII"),
         ({"Parameters": ["A", "A", "B,C"], "Tag": ["%s"]}, "Tag", 2, "comma"),
         ({"Parameters": [1, -1], "Requirements": {"M": "%s"}}, "Requirements", 1, "is negative"),
         ({"Parameters": ["private", "x"], "PilotType": "%s"}, "PilotType", 1, "unknown"),

@@ -107,6 +107,8 @@ def test_cfg_samples_are_taken_for_cfg(path):
         ("{}", "json"),
         ('\n  {"a": 1}', "json"),
         ("# note\n{", "json"),
+        ('[{"Executable": "x"}]', "json"),
+        ("[\n\t{}\n]", "json"),
         ("[]", "jdl"),
         ("  # note\n [ a = 1 ]", "jdl"),
         ("// note\na = 1", "jdl"),

@@ -167,9 +167,25 @@ FAULTS = [
     ("A = 1 B = 2;", 1, 7, "B stands where ';' after the value of A is needed"),
     ("A = 4000 B=2;", 1, 10, "B stands where ';'"),
     ('A = "x" "y";', 1, 10, "y stands where ';'"),
-    ("A 1;", 1, 1, "A stands where an attribute"),
+    ("A 1;", 1, 3, "1 stands after A, where '=' is needed"),
+    ("A\n  [ B = 1 ];", 2, 3, "[ stands after A, where '=' is needed"),
+    ("A;", 1, 2, "; stands after A, where '=' is needed"),
+    ("[ A ]", 1, 5, "] stands after A, where '=' is needed"),
+    ("A", 1, 2, "the text ends after A, where '=' is needed"),
+    ("A // note", 1, 10, "the text ends after A, where '=' is needed"),
+    ("Memory>=4", 1, 7, "> stands after Memory, where '=' is needed"),
+    ("n += 4", 1, 3, "+ stands after n, where '=' is needed"),
+    ("[a-b = 1;]", 1, 3, "- cannot stand in a name"),
+    ("a - b = 1;", 1, 3, "- stands after a, where '=' is needed"),
+    ("été = 1;", 1, 1, "unexpected character é"),
+    ("caf\u00e9 = 1;", 1, 4, "\u00e9 cannot stand in a name"),
+    ('["a" = 1;]', 1, 2, "the name a stands in double quotes"),
+    ('["a\\"b" == 1;]', 1, 3, "stands where an attribute"),
+    ('["a b"=1;]', 1, 2, "the name a b stands in double quotes"),
+    ('"a"', 1, 2, "a stands where an attribute"),
     ("= 1;", 1, 1, "an expression"),
-    ("A == 1;", 1, 1, "A stands where an attribute"),
+    ("A == 1;", 1, 3, "'==' stands after A, where '=' is needed"),
+    ("[a/*b*/==1;]", 1, 8, "'==' stands after a, where '=' is needed"),
     ("A = {1 2};", 1, 8, "2 stands where ',' or '}'"),
     ("A = {,};", 1, 6, ", stands where a value"),
     ("A = {1,,2};", 1, 8, ", stands where a value"),
@@ -361,3 +377,21 @@ def test_a_typical_description_is_read_at_more_than_a_thousand_a_second():
     for _ in range(200):
         read_jdl(text)
     assert time.process_time() - started < 0.2 * 5  # 25 times slower than measured when quiet
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("[a-b = 1;]", "In single quotes it can: 'a-b' = ..."),
+        ('["a" = 1;]', "Write it without: a = ..."),
+        ('["a b"=1;]', "Write it in single ones: 'a b' = ..."),
+        ("A == 1;", "'==' compares; write A = value;"),
+        ("A;", ""),
+    ],
+)
+def test_what_is_wrong_after_a_name_comes_with_what_would_be_right(text, hint):
+    with pytest.raises(SyntaxFault) as caught:
+        read_jdl(text)
+    assert caught.value.hint == hint
+    if "single" in hint:
+        assert read_jdl(f"[{hint.partition(': ')[2].replace('...', '1')};]").record

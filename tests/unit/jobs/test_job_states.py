@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from lodesman.jobs import ACTIVE, MOVES, TERMINAL, JobState, may_move
+import re
+
+import msgspec
+import pytest
+
+from lodesman.config.sections import Sections
+from lodesman.jobs.states import ACTIVE, FIRST, MOVES, OWNERS, TERMINAL, JobState, may_move
 
 
 def test_every_state_has_its_moves_and_none_to_itself():
@@ -15,7 +21,7 @@ def test_only_deleted_is_the_very_end():
 
 
 def test_every_state_can_be_reached_from_a_submission():
-    reached, new = set(), {JobState.SUBMITTING}
+    reached, new = set(), set(FIRST)
     while new:
         reached |= new
         new = {after for state in new for after in MOVES[state]} - reached
@@ -34,3 +40,44 @@ def test_a_claim_and_its_way_back():
     assert not may_move(JobState.DONE, JobState.RUNNING)
     assert not may_move(JobState.DELETED, JobState.WAITING)
     assert JobState("Held") is JobState.HELD
+
+
+# --- I8: nobody waits for nobody --------------------------------------------------------------------------
+
+
+def test_every_state_that_is_not_the_end_has_an_owner_and_a_timer():
+    assert set(OWNERS) == set(JobState) - TERMINAL
+    assert all(one.who and one.timer for one in OWNERS.values())
+
+
+@pytest.mark.parametrize("state", sorted(OWNERS))
+def test_the_timer_of_a_state_is_a_setting_that_exists(state):
+    names = re.findall(r"`(\w+)\.(\w+)`", OWNERS[state].timer)
+    assert names
+    sections = {one.name: one.type for one in msgspec.structs.fields(Sections)}
+    for section, option in names:
+        if (section, option) != ("director", "PollingTime"):  # a table of the seed's words
+            assert option in {one.name for one in msgspec.structs.fields(sections[section])}
+
+
+def test_what_a_pilot_has_is_timed_by_its_lease():
+    for state in ACTIVE:
+        assert "`pilots.lease_seconds`" in OWNERS[state].timer
+        assert may_move(state, JobState.WAITING)
+
+
+def test_what_a_person_holds_has_no_timer_and_says_so():
+    assert "a person" in OWNERS[JobState.HELD].timer
+
+
+@pytest.mark.parametrize("word", ["Submitting", "Received", "Checking", "Staging", "Completed"])
+def test_there_is_no_state_that_no_job_is_ever_in(word):
+    with pytest.raises(ValueError, match=word):
+        JobState(word)
+
+
+def test_the_tables_cannot_be_changed():
+    with pytest.raises(TypeError):
+        MOVES[JobState.DONE] = frozenset()  # type: ignore[index]
+    with pytest.raises(TypeError):
+        del OWNERS[JobState.HELD]  # type: ignore[attr-defined]

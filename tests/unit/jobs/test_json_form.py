@@ -56,7 +56,8 @@ def test_text_and_bytes(text):
         ('{"a": "x', 1, 7, "unterminated string"),
         ('{"a": 01}', 1, 8, "delimiter"),
         ("{'a': 1}", 1, 2, "property name"),
-        ("[1]", 1, 1, "one JSON object"),
+        ("[1]", 1, 1, "one JSON object, and this is a list"),
+        ('\n [{"Executable": "x"}]', 2, 2, "one JSON object, and this is a list"),
         (' "text"', 1, 2, "one JSON object"),
         ('{"a": NaN}', 1, 2, "not finite"),
         ('{"a": [1, -Infinity]}', 1, 2, "not finite"),
@@ -166,3 +167,20 @@ def test_any_text_is_read_or_refused(text):
     except SyntaxFault:
         return
     assert record == json.loads(text)
+
+
+def test_a_name_that_is_empty_leaves_no_colon_of_its_own():
+    with pytest.raises(SyntaxFault) as caught:
+        read_json('{"": 1}')
+    assert caught.value.message == "line 1, column 2: an empty attribute name."
+    with pytest.raises(InvalidJob) as refused:
+        write_json({"": 1})
+    assert refused.value.message == "An empty attribute name."
+    with pytest.raises(SyntaxFault, match=r"a/: an empty attribute name\."):
+        read_json('{"a": {"": 1}}')
+
+
+def test_a_list_of_jobs_is_told_what_would_be_right():
+    with pytest.raises(SyntaxFault) as caught:
+        read_json('[{"Executable": "x"}, {"Executable": "y"}]')
+    assert caught.value.hint.startswith("Write each job into a file of its own")

@@ -139,3 +139,12 @@ def test_a_bit_is_given_out_again_and_means_the_new_task_queue():
 def test_an_empty_table_answers():
     assert KeyTable().narrow(KeyTable().full, ResourceRequest(vo="lab")) == 0
     assert PlaceTable(()).narrow(0, key_of()) == 0
+
+
+@given(KEYS, st.lists(REQUESTS, max_size=8), st.sets(st.sampled_from([one.name for one in PLACE])))
+def test_places_can_be_narrowed_by_some_criteria_alone(key, requests, names):
+    table = PlaceTable(enumerate(requests))
+    mask = table.narrow_by(names, (1 << len(requests)) - 1, key)
+    chosen = [one for one in PLACE if one.name in names]
+    for bit, request in enumerate(requests):
+        assert bool(mask >> bit & 1) == (not any(one.reason(key, request) for one in chosen))

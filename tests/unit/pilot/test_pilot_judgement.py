@@ -34,6 +34,7 @@ def test_no_limit_is_never_passed():
         (Limits(wall_seconds=10), "wall-limit", False),
         (Limits(memory_mb=10), "memory-limit", True),
         (Limits(output_mb=10), "output-limit", True),
+        (Limits(output_mb=1000, sandbox_mb=10), "output-limit", True),
         (Limits(cpu_seconds=1, wall_seconds=1, memory_mb=1), "memory-limit", True),
     ],
 )
@@ -67,6 +68,7 @@ def test_looks_come_sooner_near_a_limit():
     assert look(Measured(9, 0, 0, 0, cores=4), Limits(cpu_seconds=10)) == 0.25
     assert look(Measured(0, 0, 80, 0), Limits(memory_mb=100)) == 0.25
     assert look(Measured(0, 0, 0, 6 * MB), Limits(output_mb=10)) == 0.25
+    assert look(Measured(0, 0, 0, 6 * MB), Limits(sandbox_mb=10)) == 0.25
     assert look(Measured(11, 0, 0, 0), Limits(cpu_seconds=10)) == SHORTEST_LOOK_S
 
 
@@ -131,17 +133,25 @@ def test_before_start():
 
 
 def test_packing_may_change_an_end(tmp_path):
-    def packed(*, over=False, missing=()):
-        return Packed(tmp_path, "", 0, over=over, missing=missing)
+    def packed(**more):
+        return Packed(tmp_path, "", 0, **more)
 
     done, failed = judged(0, None), judged(1, None)
     assert after_packing(done, packed(), most_mb=1) == done
-    over = after_packing(done, packed(over=True), most_mb=1)
+    over = after_packing(done, packed(cut=("std.out",)), most_mb=1)
     assert (over.state, over.cause, over.exit_code) == ("Failed", "output-limit", 0)
-    still = after_packing(failed, packed(over=True), most_mb=1)
-    assert (still.cause, "larger" in still.message, "exit code 1" in still.message) == ("exit", True, True)
-    lacking = after_packing(done, packed(missing=("a", "b")), most_mb=1)
-    assert (lacking.state, lacking.message) == ("Done", "Not found for the output: a, b.")
+    assert over.message == "The output sandbox is larger than 1 MB. Only the end was kept of std.out."
+    still = after_packing(failed, packed(left_out=("big", "bigger")), most_mb=2)
+    assert (still.state, still.cause) == ("Failed", "exit")
+    assert still.message.endswith(
+        "exit code 1. The output sandbox is larger than 2 MB. Left out: big, bigger."
+    )
+    lacking = after_packing(done, packed(missing=(("a", "not found"), ("b", "no plain file"))), most_mb=1)
+    assert (lacking.state, lacking.message) == (
+        "Done", "Missing in the output: a (not found), b (no plain file).",
+    )  # fmt: skip
+    many = after_packing(done, packed(left_out=tuple("abcdefghijkl")), most_mb=1)
+    assert many.message.endswith("Left out: a, b, c, d, e, f, g, h, i, j and 2 more.")
 
 
 # --- tails ------------------------------------------------------------------------------------------

@@ -162,6 +162,15 @@ def test_whole_job():
     assert (job.inputs[0].size, job.inputs[0].unpack, job.exclusive) == (3, True, True)
 
 
+@pytest.mark.parametrize(
+    ("own", "told", "most"), [(0, 0, 0), (5, 0, 5), (0, 200, 200), (5, 200, 5), (500, 200, 200)]
+)
+def test_what_the_server_takes_bounds_every_output(own, told, most):
+    record = {"id": 1, "attempt": 1, "spec": SPEC, "limits": {"output_mb": own}}
+    (job,) = parse_claim({"jobs": [record]}, sandbox_mb=told).jobs
+    assert (job.limits.output_mb, job.limits.most_output_mb) == (own, most)
+
+
 def test_empty_names_of_streams_are_the_usual_ones():
     (job,) = claim_of(spec={**SPEC, "std_output": "", "std_error": None}).jobs
     assert (job.std_output, job.std_error) == ("std.out", "std.err")

@@ -74,6 +74,8 @@ def test_executables_that_are_none(tmp_path, name):
 
 def test_limits_per_process_lie_above_those_of_the_tree():
     assert kernel_limits(Limits(), scaling=1) == ("unlimited",) * 3
+    # What the server takes says nothing about scratch files.
+    assert kernel_limits(Limits(sandbox_mb=200), scaling=1) == ("unlimited",) * 3
     soft, hard, blocks = kernel_limits(Limits(cpu_seconds=9.5, output_mb=1), scaling=1)
     assert (soft, hard) == ("15", "25")
     assert int(blocks) * 512 == 1025 << 20
@@ -188,6 +190,25 @@ def test_streams_that_cannot_be_opened_leave_none_open(make_job, tmp_path, wrong
     with pytest.raises(NotStarted):
         prepare(make_job(1, "/bin/true", **wrong), tmp_path, OUTSIDE)
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"std_input": "nope"}, "The StdInput 'nope' is not among the files of the job (InputSandbox)."),
+        ({"std_input": "in/x"}, "The StdInput 'in/x' is not among the files of the job (InputSandbox)."),
+        ({"std_input": "/no/such"}, "The StdInput '/no/such' is not on this node."),
+        ({"std_input": "d"}, "The StdInput 'd' is no file."),
+        ({"std_error": "d"}, "A standard stream of the job cannot be opened: [Errno 21] Is a directory: 'd'"),
+    ],
+)
+def test_streams_that_cannot_be_opened_are_told_in_the_jobs_words(make_job, tmp_path, wrong, message):
+    """Where the pilot keeps the job's directory is nothing that a user knows."""
+    (tmp_path / "d").mkdir()
+    (tmp_path / "in").write_text("")
+    with pytest.raises(NotStarted) as caught:
+        prepare(make_job(1, "/bin/true", **wrong), tmp_path, OUTSIDE)
+    assert caught.value.message == message
 
 
 def test_arguments_with_nul(make_job, tmp_path):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import tarfile
 import time
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.client import sha256_of
-from lodesman.pilot.output import CUT_STREAM_BYTES, Wanted, matches, pack
+from lodesman.client import Aborted, sha256_of
+from lodesman.pilot.output import CUT_STREAM_BYTES, Wanted, matches, pack, planned
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def here(tmp_path):
 
 @pytest.fixture
 def packed(here, tmp_path):
-    def run(*patterns, most_bytes=0, streams=("std.out", "std.err")):
-        result = pack(here, Wanted(streams, patterns, most_bytes), tmp_path / "out.tar.gz")
+    def run(*patterns, most_bytes=0, most_packed=0, streams=("std.out", "std.err")):
+        result = pack(here, Wanted(streams, patterns, most_bytes, most_packed), tmp_path / "out.tar.gz")
         assert result.sha256 == sha256_of(result.file)
         assert result.size == result.file.stat().st_size
         with tarfile.open(result.file) as tar:
@@ -47,7 +47,7 @@ def write(here, **files):
 def test_the_streams_are_always_there(packed):
     result, content = packed()
     assert content == {"std.out": b"out", "std.err": b""}
-    assert (result.over, result.missing) == (False, ())
+    assert (result.cut, result.left_out, result.missing) == ((), (), ())
 
 
 def test_names_patterns_and_directories(here, packed):
@@ -80,7 +80,11 @@ def test_a_name_with_signs_of_patterns_is_a_name_too(here, packed):
 def test_what_is_missing_is_told(here, packed):
     write(here, a=b"")
     result, content = packed("a", "b", "../job/std.out", "/etc/passwd", "", "c*")
-    assert result.missing == ("b", "../job/std.out", "/etc/passwd", "", "c*")
+    outside = "no name inside the job's directory"
+    assert result.missing == (
+        ("b", "not found"), ("../job/std.out", outside), ("/etc/passwd", outside), ("", outside),
+        ("c*", "not found"),
+    )  # fmt: skip
     assert set(content) == {"std.out", "std.err", "a"}
 
 
@@ -92,9 +96,36 @@ def test_links(here, packed, tmp_path):
     (here / "up").symlink_to(tmp_path)
     (here / "self").symlink_to("self")
     (here / "gone").symlink_to("nothing")
-    _, content = packed("*", "up/secret")
+    result, content = packed("*", "up/secret")
     assert content["inside"] == b"real"
     assert b"secret" not in content.values()
+    # A pattern that found something is content; a name that leads nowhere is told.
+    assert result.missing == (("up/secret", "not found"),)
+
+
+def test_files_that_are_there_and_cannot_be_packed_are_told(here, packed, tmp_path, monkeypatch):
+    write(here, r=b"real", locked=b"mine")
+    (here / "p").symlink_to("/etc/hostname")
+    (here / "up").symlink_to(tmp_path)
+    (here / "gone").symlink_to("nothing")
+    (here / "circle").symlink_to("circle")
+    os.mkfifo(here / "q")
+    usual = Path.open
+
+    def refused(path, *words):
+        if path.name == "locked":  # tests may run as root, to whom nothing is locked
+            raise PermissionError(13, "Permission denied")
+        return usual(path, *words)
+
+    monkeypatch.setattr(Path, "open", refused)
+    result, content = packed("p", "q", "r", "up", "gone", "circle", "loc*", "[pq]", "*")
+    assert set(content) == {"std.out", "std.err", "r"}
+    out = "a link that leads out of the job's directory"
+    assert result.missing == (
+        ("p", out), ("q", "no plain file"), ("up", out), ("gone", "a link to nothing"),
+        ("circle", "cannot be followed: it leads in circles"), ("[pq]", out),
+        ("locked", "cannot be read: Permission denied"),
+    )  # fmt: skip
 
 
 def test_a_stream_that_became_something_else(here, packed, tmp_path):
@@ -104,7 +135,9 @@ def test_a_stream_that_became_something_else(here, packed, tmp_path):
     (here / "std.err").unlink()
     os.mkfifo(here / "std.err")
     os.mkfifo(here / "pipe")
-    assert packed("pipe", streams=("std.out", "std.err", "/etc/passwd", "../secret", ""))[1] == {}
+    result, content = packed("pipe", streams=("std.out", "std.err", "/etc/passwd", "../secret", ""))
+    assert content == {}
+    assert [name for name, _ in result.missing] == ["std.out", "std.err", "/etc/passwd", "../secret", "pipe"]
 
 
 def test_names_that_are_no_utf8(here, packed):
@@ -126,11 +159,78 @@ def test_modes_and_owners(here, packed):
 def test_over_the_limit_only_the_ends_of_the_streams_are_kept(here, packed):
     write(here, **{"std.out": b"x" * CUT_STREAM_BYTES + b"the end", "big": bytes(1000)})
     result, content = packed("big", most_bytes=CUT_STREAM_BYTES)
-    assert result.over
+    assert (result.cut, result.left_out) == (("std.out",), ("big",))
     assert set(content) == {"std.out", "std.err"}
     assert len(content["std.out"]) == CUT_STREAM_BYTES
     assert content["std.out"].endswith(b"the end")
-    assert not packed("big", most_bytes=CUT_STREAM_BYTES + 1007)[0].over
+    fits = packed("big", most_bytes=CUT_STREAM_BYTES + 1007)[0]
+    assert (fits.cut, fits.left_out) == ((), ())
+
+
+def test_files_that_fit_are_kept_beside_those_that_do_not(here, packed):
+    with (here / "a.sparse").open("wb") as hole:
+        hole.truncate(60 << 30)  # packed in full it would take many minutes
+    write(here, **{"b": b"small", "std.out": b"s" * 700, "c": b"x" * 900, "d": b"y" * 200})
+    result, content = packed("*", most_bytes=2000)
+    assert (result.cut, result.left_out) == ((), ("a.sparse",))
+    assert {name: len(content[name]) for name in content} == {
+        "std.out": 700, "std.err": 0, "b": 5, "c": 900, "d": 200,
+    }  # fmt: skip
+    assert packed("*", most_bytes=1700)[0].left_out == ("a.sparse", "d")
+
+
+@given(
+    st.dictionaries(st.sampled_from(["o", "e"]), st.integers(0, 3 * CUT_STREAM_BYTES)),
+    st.dictionaries(st.sampled_from("abcd"), st.integers(0, 3 * CUT_STREAM_BYTES)),
+    st.integers(1, 4 * CUT_STREAM_BYTES),
+)
+def test_a_plan_keeps_to_its_limit(streams, files, most):
+    plan, left_out = planned(streams, files, most)
+    assert sum(plan.values()) <= most
+    assert set(plan) | set(left_out) == set(streams) | set(files)
+    assert all(plan[name] == files[name] for name in files if name in plan)
+    assert all(files[name] + sum(plan.values()) > most for name in left_out)
+    if sum(streams.values()) + sum(files.values()) <= most:
+        assert plan == {**streams, **files}
+    assert planned(streams, files, 0) == ({**streams, **files}, [])
+
+
+@pytest.mark.parametrize("size", [1, 60_000, 500_000, 1_020_000, 1_044_000, 1_048_576])
+def test_what_cannot_be_compressed_does_not_make_the_archive_too_large(here, packed, size):
+    """A server that refuses the archive as a whole would lose the small results too."""
+    most = 1 << 20
+    write(here, a=os.urandom(size), b=os.urandom(most - size), **{"d" * 200: b"", "std.out": b""})
+    result, content = packed("*", most_bytes=most, most_packed=most)
+    assert result.size <= most
+    assert {"std.out", "std.err"} <= set(content)
+    assert set(content) | set(result.left_out) == {"std.out", "std.err", "a", "b", "d" * 200}
+    assert result.left_out
+    assert all((here / name).stat().st_size + result.size > most * 0.99 for name in result.left_out)
+
+
+def test_a_stream_that_cannot_be_compressed_is_cut_to_what_fits(here, packed):
+    noise = os.urandom(1 << 20)
+    write(here, **{"std.out": noise})
+    result, content = packed(most_bytes=1 << 20, most_packed=1 << 20)
+    assert result.cut == ("std.out",)
+    assert result.size <= 1 << 20
+    assert noise.endswith(content["std.out"])
+    assert len(content["std.out"]) > 0.99 * (1 << 20)
+
+
+def test_what_is_compressed_well_may_be_as_much_as_the_limit_says(here, packed):
+    write(here, **{f"{number:04}": b"x" * 100 for number in range(1000)})
+    result, content = packed("*", most_bytes=1 << 20, most_packed=100_000)
+    assert (len(content), result.left_out) == (1002, ())
+
+
+def test_packing_ends_when_nobody_wants_it_any_more(here, tmp_path):
+    with (here / "hole").open("wb") as hole:
+        hole.truncate(60 << 30)
+    looks = iter(range(10))
+    with pytest.raises(Aborted):
+        pack(here, Wanted(("std.out",), ("hole",)), tmp_path / "out.tar.gz", stopped=lambda: next(looks) > 5)
+    assert (tmp_path / "out.tar.gz").stat().st_size < 1 << 20
 
 
 def test_the_same_files_give_the_same_bytes(here, packed):

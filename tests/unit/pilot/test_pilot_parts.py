@@ -44,6 +44,10 @@ class Puppet:
         self.started = threading.Event()
         self.handed_in = threading.Event()
         self.handed_in.set()
+        self.dropped = 0
+
+    def drop_output(self):
+        self.dropped += 1
 
     def run(self, on_free, on_done):
         self.started.set()
@@ -151,15 +155,27 @@ def test_room_is_free_before_the_result_is_packed(roster, puppets, make_job, clo
     until(lambda: not roster.load().running)
     load = roster.load()
     assert (load.unsent, load.idle_since, load.told_nothing) == (1, clock.now, False)
-    assert roster.unreported() == [(1, 1)]
+    assert roster.unreported() == {(1, 1): True}
     puppets[0].handed_in.set()
     until(lambda: roster.load().unsent == 0)
+
+
+def test_an_order_to_end_what_is_being_packed_ends_the_packing(roster, puppets, make_job):
+    roster.admit([make_job(1), make_job(2)])
+    puppets[0].handed_in.clear()
+    puppets[0].ended.set()
+    until(lambda: len(roster.load().running) == 1)
+    assert roster.stop_one((1, 1), STOP, grace_s=3) is None
+    assert (puppets[0].dropped, puppets[0].stops) == (1, [])
+    roster.stop_one((2, 1), STOP, grace_s=3)
+    assert (puppets[1].dropped, puppets[1].stops) == (0, [(STOP, 3)])
+    puppets[0].handed_in.set()
 
 
 def test_unreported_are_all_that_hold_no_room(roster, puppets, make_job, bench):
     bench.outbox.kept = [(9, 1)]
     roster.admit([make_job(1, cores=2), make_job(2)])
-    assert roster.unreported() == [(2, 1), (9, 1)]
+    assert roster.unreported() == {(2, 1): False, (9, 1): True}
     assert roster.load().unsent == 1
 
 
@@ -436,11 +452,29 @@ def test_a_beat_tells_all(heartbeat, ear, roster, puppets, make_job, bench):
         "tail": "text",
     }
     assert "tail" not in jobs[1]
-    assert jobs[2:] == [{"id": 3, "attempt": 1}, {"id": 9, "attempt": 1}]
+    assert jobs[2:] == [{"id": 3, "attempt": 1}, {"id": 9, "attempt": 1, "state": "completing"}]
+    assert not any("state" in one for one in jobs[:2])
     assert puppets[0].heard_stamps == ["stamp"]
     roster.drain()
     heartbeat.beat()
     assert ear.beats[2][1] == "draining"
+
+
+def test_a_beat_tells_what_is_being_handed_in(heartbeat, ear, roster, puppets, make_job, bench):
+    roster.admit([make_job(1)])
+    puppets[0].handed_in.clear()
+    heartbeat.beat()
+    puppets[0].ended.set()
+    until(lambda: not roster.load().running)
+    heartbeat.beat()  # it packs
+    bench.outbox.kept = [(1, 1)]
+    puppets[0].handed_in.set()
+    until(lambda: roster.load().unsent == 1)
+    heartbeat.beat()  # it uploads
+    bench.outbox.kept = []
+    heartbeat.beat()
+    told = [[(one["id"], one.get("state")) for one in jobs] for jobs, _ in ear.beats]
+    assert told == [[(1, None)], [(1, "completing")], [(1, "completing")], []]
 
 
 def test_a_tail_that_nobody_heard_is_told_again(heartbeat, ear, roster, puppets, make_job):

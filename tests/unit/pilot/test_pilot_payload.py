@@ -222,6 +222,53 @@ def test_the_cpu_limit_is_normalised(play):
     assert report["cause"] == "cpu-limit"  # half a second here
 
 
+def test_more_output_than_the_server_takes_keeps_what_fits(play, bench):
+    """No MaxOutput: the server's limit counts, for what is unpacked as well."""
+    script = "truncate -s 6G s.bin; echo small > a; echo done"
+    _, report = play("/bin/sh", "-c", script, output_sandbox=("s.bin", "a"), limit_sandbox_mb=1)
+    assert (report["state"], report["cause"], report["exit_code"]) == ("Failed", "output-limit", 0)
+    assert report["message"] == "The output sandbox is larger than 1 MB. Left out: s.bin."
+    assert files(bench) == {"std.out": b"done\n", "std.err": b"", "a": b"small\n"}
+
+
+def test_noise_as_large_as_the_limit_does_not_lose_the_small_results(play, bench):
+    """Packed, it is larger than the server takes: that would be refused as a whole."""
+    script = "head -c 1048560 /dev/urandom > noise; echo small > z; printf done"
+    _, report = play("/bin/sh", "-c", script, output_sandbox=("noise", "z"), limit_sandbox_mb=1)
+    assert (report["cause"], report["output"]["size"] < 1 << 20) == ("output-limit", True)
+    assert files(bench) == {"std.out": b"done", "std.err": b"", "z": b"small\n"}
+
+
+def test_output_that_is_there_and_cannot_be_packed_is_told(play, bench):
+    script = "ln -s /etc/hostname p; mkfifo q; echo real > r"
+    _, report = play("/bin/sh", "-c", script, output_sandbox=("p", "q", "r"))
+    assert report["state"] == "Done"
+    out = "p (a link that leads out of the job's directory), q (no plain file)"
+    assert report["message"] == f"Missing in the output: {out}."
+    assert files(bench)["r"] == b"real\n"
+
+
+def test_an_input_that_is_missing_is_told_in_the_jobs_words(play):
+    _, report = play("/bin/cat", std_input="nope")
+    assert report["cause"] == "not-started"
+    assert report["message"] == "The StdInput 'nope' is not among the files of the job (InputSandbox)."
+
+
+def test_packing_ends_when_the_job_is_killed(bench, make_job):
+    job = make_job(1, "/bin/sh", "-c", "truncate -s 60G s.bin", output_sandbox=("s.bin",))
+    payload = Payload(job, bench)
+    thread = start(payload)
+    target = bench.outbox.archive(job.key)
+    until(lambda: target.exists() and target.stat().st_size > 0)
+    payload.drop_output()
+    thread.join(10)
+    assert not thread.is_alive()
+    report = end_of(bench)
+    assert (report["state"], report["exit_code"], report["output"]) == ("Done", 0, None)
+    assert "not packed" in report["message"]
+    assert not target.exists()
+
+
 def test_news_only_when_there_are_some(bench, make_job):
     payload = Payload(make_job(1, "/bin/sh", "-c", "echo one; sleep 60"), bench)
     assert payload.news()[1] is None

@@ -139,6 +139,14 @@ def test_claim(joined, script):
     assert timeout > 40
 
 
+@pytest.mark.parametrize(("told", "most"), [({"sandbox_mb": 7}, 7), ({}, 200), ({"sandbox_mb": 0}, 200)])
+def test_the_largest_output_that_a_server_takes_is_told_at_the_join(session, script, told, most):
+    script.answers = [{**GRANTED, **told}, {"jobs": [{"id": 1, "attempt": 1, "spec": {"executable": "x"}}]}]
+    join(session, [])
+    (job,) = session.claim(session.client(), Ask(1, 1, 1, 0, 0.0), "claim-1").jobs
+    assert (job.limits.output_mb, job.limits.most_output_mb) == (0, most)
+
+
 def test_a_heartbeat_renews_the_lease(joined, script):
     script.answers = [{"lease_s": 120, "kill": [{"id": 1, "attempt": 2, "reason": "r"}]}, {}]
     client = joined.client()

@@ -288,3 +288,17 @@ def test_a_large_table_in_bounded_work():
     assert assessment.counts()[0][1] == 1995
     assert assessment.nearest().fewest == 199
     assert assessment.nearest().mask.bit_count() == 1000
+
+
+def test_what_queues_offer_is_counted_by_what_is_the_same():
+    text = "".join(
+        f"[site.S{n}.ce.c.queue.q]\n{one}\n"
+        for n, one in enumerate(["M = 1", "M = true", "M = 1", 'M = "ANY"', "", 'M = [1, "x"]', "M = []"])
+    )
+    table = QueueTable(load_toml(text))
+    found = table.offered("m", table.full)
+    assert [(values, n, type(values[0])) for values, n in found] == [
+        ((1,), 2, int), ((True,), 1, bool), ((1, "x"), 1, int),
+    ]  # fmt: skip
+    assert table.offered("m", 0b101110) == [((True,), 1), ((1,), 1), ((1, "x"), 1)]
+    assert table.offered("other", table.full) == []

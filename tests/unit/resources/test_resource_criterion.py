@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.errors import InvalidJob
-from lodesman.resources.criterion import MAX_REQUIREMENTS, MAX_TEXT, MAX_VALUES, compile_requirements, judge
+from lodesman.resources.criterion import (
+    MAX_REQUIREMENTS,
+    MAX_TEXT,
+    MAX_VALUES,
+    capacities,
+    compile_requirements,
+    judge,
+)
 from lodesman.resources.inherit import Effective
 from lodesman.resources.kinds import Kind, TypeTable, parse_type
 from lodesman.resources.model import BadValue, Level
@@ -365,3 +372,56 @@ def compiled_or_named(requirements):
         return compile_requirements(requirements, TYPES), ""
     except InvalidJob as fault:
         return None, fault.data["attribute"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("Memory", "-5"),
+        ("Memory", " -5 MB"),
+        ("Memory", -5),
+        ("Memory", [4000, "-1 kB"]),
+        ("Undeclared", "-5"),
+        ("Undeclared", -0.5),
+        ("Undeclared", ["x", " -1e3 "]),
+    ],
+)
+def test_a_number_is_not_negative_however_it_is_written(name, value):
+    with pytest.raises(InvalidJob, match="it is negative") as caught:
+        compile_requirements({name: value}, TypeTable())
+    assert caught.value.data["attribute"] == f"Requirements.{name}"
+
+
+@pytest.mark.parametrize("words", ["string", "list", "version"])
+def test_where_texts_are_wanted_a_minus_is_a_letter(words):
+    types = TypeTable([parse_type("Temp", words)])
+    assert len(compile_requirements({"Temp": "-5"}, types)) == 1
+
+
+@pytest.mark.parametrize("value", ["-x", "--", "-", "5-6", "-O2", "-0"])
+def test_a_text_that_spells_no_negative_number_is_a_text(value):
+    assert compile_requirements({"Flag": value}, TypeTable())[0].wanted == (value,)
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted", "offered", "expected"),
+    [
+        ("number", 5, [(1, 3), (2,)], [3, 2]),
+        ("number ==", 5, [(1, 3), (2,)], [None, None]),
+        ("version", "7", [("6.9", "6.10"), ("6.2",)], ["6.10", "6.2"]),
+        ("version ==", "7", [("6.9",)], [None]),
+        ("string", "x", [("y",)], [None]),
+        ("list", "x", [("y",)], [None]),
+        ("boolean", True, [(False,)], [None]),
+        (None, 9, [("3",), (7,), (True,), ("x",), (1, "y"), ("4 GB",)], [3, 7, None, None, 1, None]),
+        (None, [9, 12], [("3", 2.5)], [3]),
+        (None, "9", [(5,), (7, 2)], [5, 7]),
+        (None, "9", [(5,), ("3",)], [None, None]),
+        (None, True, [("3",), (7,)], [None, None]),
+        (None, [9, "x"], [("3",), (7,)], [None, None]),
+    ],
+)
+def test_of_which_offers_as_much_or_less_will_do(words, wanted, offered, expected):
+    types = TypeTable([parse_type("P", words)] if words else [])
+    (criterion,) = compile_requirements({"P": wanted}, types)
+    assert capacities(criterion, offered) == expected

@@ -310,3 +310,36 @@ def test_unreadable_files_are_faults_among_the_others():
         ("b.toml", 1),
         ("c.toml", 2),
     ]
+
+
+def declaring(value):
+    return load_cfg(f"Operations\n{{\nJobDescription\n{{\nScratch = {value}\n}}\n}}\n", source="d.cfg")
+
+
+@pytest.mark.parametrize("value", ["number GB", "number\tGB", "number  GB", " Number GB "])
+def test_the_words_of_a_declaration_stand_apart(value):
+    config = declaring(value)
+    assert config.types.get("Scratch").unit == "GB"
+    assert config.notices == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "word", "meant"),
+    [
+        ("numbr", "numbr", "number"),
+        ("numberx GB", "numberx", "number"),
+        ("Lists merge", "Lists", "list"),
+        ("bool", "bool", "boolean"),
+    ],
+)
+def test_what_looks_like_a_type_is_noticed_with_what_was_meant(value, word, meant):
+    config = declaring(value)
+    assert config.types.get("Scratch") is None
+    (notice,) = config.notices
+    assert notice.message == (f"Scratch: {word!r} is no type (did you mean {meant}?); it is passed over")
+    assert (notice.source.file, notice.source.line) == ("d.cfg", 5)
+
+
+@pytest.mark.parametrize("value", ["User, Test", "86400", "", "MPI"])
+def test_what_else_dirac_keeps_beside_declarations_is_not_odd(value):
+    assert declaring(value).notices == ()

@@ -32,6 +32,7 @@ def test_everything_configured():
         WallTime = "2 d"
         MaxWaitingJobs = 2
         MaxTotalJobs = 0
+        Slots = 3
         WaitingToRunningRatio = 0.5
         NumberOfProcessors = 8
         Memory = "16 GB"
@@ -48,6 +49,7 @@ def test_everything_configured():
         wall_seconds=172_800,
         max_waiting_jobs=2,
         max_total_jobs=0,
+        slots=3,
         waiting_to_running_ratio=0.5,
         processors=8,
         memory_mb=16384,
@@ -112,7 +114,8 @@ def test_zero_memory_time_and_processors_are_none_that_is_known():
 
 
 def test_any_is_not_configured():
-    found = settings('Memory = "ANY"\nCPUTime = "ANY"\nPlatform = "ANY"')
+    found = settings('Memory = "ANY"\nCPUTime = "ANY"\nPlatform = "ANY"\nSlots = "ANY"')
+    assert found.slots is None
     assert (found.memory_mb, found.cpu_seconds) == (None, None)
     assert found.platforms == (ANY,)
 
@@ -232,7 +235,7 @@ def test_raw_values_become_typed_ones(raw, declaration, commas, value):
         ("lots", "number"),
         ("any", "number"),
         ("perhaps", "boolean"),
-        ("a/b", "version"),
+        ("a|b", "version"),
         (None, None),
         ({}, "list"),
     ],

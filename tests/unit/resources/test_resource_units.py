@@ -153,3 +153,20 @@ def test_convert_goes_back_where_exact(number, unit, to):
     there = convert(number, unit=unit, to=to)
     if isinstance(there, int):
         assert convert(there, unit=to, to=unit) == number
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2048.00000000000000001", "2047.99999999999999999", "0." + "9" * 30, "1e17", "99999999999999999.5"],
+)
+def test_a_fraction_that_rounds_to_a_whole_number_is_that_int(text):
+    found = number_in(text)
+    assert type(found) is int
+    assert found == number_in(float(text))
+
+
+@given(st.integers(0, 10**20), st.integers(0, 10**25))
+def test_of_equal_numbers_there_is_one(whole, rest):
+    """An int and a float that are equal would be two values of one parameter, by which was met first."""
+    found = number_in(f"{whole}.{rest:025d}")
+    assert type(found) is int or not found.is_integer()

@@ -9,6 +9,7 @@ import pytest
 
 from lodesman.batch import QueueLoad
 from lodesman.director import OwnPilots, QueueId
+from lodesman.director.site_mask import Closing, SiteMask
 from lodesman.resources import load_resources
 from lodesman.services.candidates import CandidateMaker, own_queues
 from lodesman.services.policy import Policy
@@ -58,9 +59,9 @@ def test_what_is_configured_and_what_is_seen(make):
     )
 
 
-def test_without_its_backend_a_queue_is_closed_and_its_load_unknown(make):
+def test_without_its_backend_a_queue_takes_none_and_its_load_is_unknown(make):
     long = make()[0][LONG]
-    assert long.closed == "there is no backend 'slurm' here"
+    assert (long.no_backend, long.closed) == ("there is no backend 'slurm' here", "")
     assert (long.load_waiting.value, long.load_running.value) == (None, None)
 
 
@@ -70,6 +71,19 @@ def test_a_queue_is_one_candidate_for_all_its_vos_and_is_asked_once(make):
     assert set(found[LONG].templates) == {"lab", "other"}
     assert set(found[SHORT].templates) == {"lab"}
     assert batch.asked == [SHORT]
+
+
+def test_closed_queues_say_who_closed_them_until_their_time(policy):
+    closing = Closing(site="North", ce="cn", reason="power", closed_by="root", since=0.0, until=160.0)
+    found = {}
+    for now in (150.0, 160.0):
+        maker = CandidateMaker(
+            policy=policy, backends={}, pools=(), own={}, now=now, mask=SiteMask([closing])
+        )
+        found[now] = {one.queue_id: one.closed for one in maker.make(("lab", "other"))}
+    text = "closed by root since 1970-01-01 00:00 UTC until 1970-01-01 00:02 UTC: power"
+    assert found[150.0][SHORT] == text
+    assert found[160.0] == dict.fromkeys(found[150.0], "")
 
 
 def test_one_queue_alone_is_the_same_candidate(make, policy):
@@ -155,18 +169,19 @@ def test_each_vo_s_pilots_present_what_the_queue_is_for_it(views):
 
 
 @pytest.mark.parametrize(
-    "never", ["MaxTotalJobs = 0", "MaxWaitingJobs = 0", "Backend = 'slurm'", "Backend = 'by-hand'"]
+    "never",
+    ["MaxTotalJobs = 0", "MaxWaitingJobs = 0", "Slots = 0", "Backend = 'slurm'", "Backend = 'by-hand'"],
 )
 @pytest.mark.parametrize("shut", ["a", "b"])
 def test_a_queue_that_is_shut_to_one_vo_is_open_to_the_other(views, never, shut):
     """Jobs of the other VO are taken in as possible."""
     (other,) = {"a", "b"} - {shut}
     found, by_vo = views(overlay("", **{shut: never}))
-    assert (set(found.templates), found.closed) == ({other}, "")
+    assert (set(found.templates), found.no_backend) == ({other}, "")
     assert (found.caps.max_waiting, found.caps.max_total) == (10, 10)
     assert by_vo[other] == found
     caps = by_vo[shut].caps
-    assert by_vo[shut].closed or 0 in (caps.max_waiting, caps.max_total)
+    assert by_vo[shut].no_backend or 0 in (caps.max_waiting, caps.max_total, by_vo[shut].slots)
 
 
 def test_a_queue_of_two_batch_systems_has_the_load_of_both():

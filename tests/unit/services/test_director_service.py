@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from types import SimpleNamespace
 from typing import Any, cast
@@ -27,6 +28,7 @@ from lodesman.services.pilots import (
 )
 from lodesman.services.policy import Policy
 from lodesman.services.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
+from lodesman.services.why.picture import fresh_seconds
 from lodesman.services.why.queue_gate import Gates
 from lodesman.store.pilots import PilotState
 from lodesman.store.task_queues import load_queues
@@ -107,7 +109,7 @@ class World:
 
     def snapshot(self, now=1_000.0, vos=("lab",)):
         """What the director sees now."""
-        return self.director._snapshot(KnownQueues(self.base.db).look(), vos, now)
+        return self.director.snapshot(KnownQueues(self.base.db).look(), vos, now)
 
     @property
     def placements(self):
@@ -126,12 +128,19 @@ def test_without_jobs_nothing_is_sent(world):
 
 def test_an_iteration_without_anything_to_decide_is_stored_now_and_then(world):
     stored = []
-    for now in (1_000.0, 1_060.0, 1_179.0, 1_180.0, 1_300.0, 1_360.0, 900.0):
+    for now in (1_000.0, 1_010.0, 1_029.0, 1_030.0, 1_050.0, 1_060.0, 900.0):
         world.tick(now)
         stored.append([(name, body["plan"]["now"]) for name, body in world.posted])
-    assert stored == [[("iteration", 1_000.0)], [], [], [("iteration", 1_180.0)], [], [("iteration", 1_360.0)],
+    assert stored == [[("iteration", 1_000.0)], [], [], [("iteration", 1_030.0)], [], [("iteration", 1_060.0)],
                       [("iteration", 900.0)]]  # fmt: skip
-    assert EMPTY_SECONDS == 180.0
+    assert EMPTY_SECONDS == 30.0
+
+
+@pytest.mark.parametrize("polling", [1.0, 5.0, 20.0, 60.0, 120.0, 600.0])
+def test_an_idle_director_is_believed_at_any_time(polling):
+    """Between two stored iterations never more than the time for which one is believed."""
+    between = polling * math.ceil(EMPTY_SECONDS / polling)
+    assert between < fresh_seconds(polling)
 
 
 def test_iterations_with_jobs_are_stored_each(world):

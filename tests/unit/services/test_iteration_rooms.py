@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from lodesman.director import QueueId
 from lodesman.resources import load_resources
 from lodesman.services.policy import Policy
-from lodesman.services.why.picture import Iteration, Picture, fresh_seconds
+from lodesman.services.why.picture import GATES, Iteration, Picture, fresh_seconds
 from lodesman.services.why.step import not_lately
 from lodesman.store.engine import open_reader, open_writer
+from lodesman.submission import CAUSES
 
 QUEUES = 6
 SITES = "".join(
@@ -62,6 +63,69 @@ def test_masks_tell_what_each_queue_tells(world, found, mask):
     sizes = [one.bit_count() for _, one in masks.shut(mask)]
     assert sizes == sorted(sizes, reverse=True)
     assert iteration.rooms(world) is masks
+
+
+@given(
+    st.dictionaries(
+        st.integers(0, QUEUES - 1),
+        st.tuples(
+            st.one_of(st.none(), st.integers(-1, 3)), st.integers(0, 9), st.sampled_from(["slurm", "local"])
+        ),
+    ),
+    st.integers(0, 2**QUEUES - 1),
+)
+def test_the_oldest_load_of_some_queues_is_that_of_the_oldest_of_them(world, found, mask):
+    """Queues without one, or whose batch system could not tell, have none."""
+    told = {
+        str(QueueId(*queue(n))): {
+            "wanted": 1, "room": 0, "clamps": [], **({"load": [*found[n][:1], 0, *found[n][1:]]} if n in found else {}),
+        }
+        for n in range(QUEUES)
+    }  # fmt: skip
+    fields = {"load_fields": ["waiting", "running", "observed_at", "told_by"]}
+    ages = Iteration(1, 5.0, {**record(told), **fields}).rooms(world).ages
+    seen = [
+        (at, told_by)
+        for n, (waiting, at, told_by) in found.items()
+        if mask >> n & 1 and waiting is not None and waiting >= 0
+    ]
+    assert ages.oldest(mask) == min(seen, default=None)
+    assert Iteration(1, 5.0, record(told)).rooms(world).ages.oldest(mask) is None
+
+
+SHARED = """
+[site.W]
+VO = ["lab", "other"]
+[site.W.ce.c.queue.q]
+[site.W.ce.c.queue.q.vo.lab]
+{lines}
+"""
+W = ("W", "c", "q")
+
+
+@pytest.mark.parametrize(
+    ("lines", "gate"),
+    [
+        ("Backend = 'by-hand'", ("no-backend", "pilots there are started by hand")),
+        ("Backend = 'moon'", ("no-backend", "there is no backend 'moon' here")),
+        ("Slots = 0", ("max-total", "Slots is 0")),
+        ("MaxTotalJobs = 0", ("max-total", "MaxTotalJobs is 0")),
+        ("MaxWaitingJobs = 0", ("max-waiting", "MaxWaitingJobs is 0")),
+        ("Slots = 1", None),
+    ],
+)
+def test_room_that_is_there_for_another_vo_is_none_for_one_to_which_no_pilot_is_sent(lines, gate):
+    """A queue is one to the director; what it sends there is the other VO's."""
+    policy = Policy(load_resources([("s.toml", SHARED.format(lines=lines))]))
+    told = {str(QueueId(*W)): {"wanted": 3, "room": 3, "clamps": []}}
+    iteration = Iteration(1, 5.0, record(told))
+    found = iteration.rooms(policy.world("lab"))
+    assert (found.open, found.total(1), found.shut(1)) == (
+        (1, 3, []) if gate is None else (0, 0, [(gate, 1)])
+    )
+    other = iteration.rooms(policy.world("other"))
+    assert (other.open, other.total(1), other.shut(1)) == (1, 3, [])
+    assert set(GATES) == set(CAUSES)
 
 
 def test_a_task_queue_that_no_pool_took_stays_so_until_pilots_are_asked_for_it_again():

@@ -267,10 +267,30 @@ def test_a_queue_to_which_no_pilot_is_ever_sent_counts_while_one_lives_there(jud
     assert judge.store() == {one: (MainReason.IMPOSSIBLE, "MaxTotalJobs")}
     alive.add(("West", "cw", "shut"))
     decide({})
-    assert judge.store() == {one: (MainReason.NO_ROOM, "unknown")}
+    assert judge.store() == {one: (MainReason.NO_ROOM, "max-total")}
     alive.clear()
     decide({})
     assert judge.store() == {one: (MainReason.IMPOSSIBLE, "MaxTotalJobs")}
+
+
+def test_what_closes_a_queue_to_one_vo_is_not_told_of_another(judge, submit, decide):
+    text = """
+[site.West]
+VO = ["lab", "other"]
+[site.West.ce.cw.queue.q]
+{lines}
+[site.West.ce.cw.queue.q.vo.lab]
+Backend = "by-hand"
+"""
+    judge.policy = Policy(load_resources([("s.toml", text.format(lines=""))]))
+    mine, theirs = submit(norm_cpu_seconds=1), submit(norm_cpu_seconds=1, vo="other")
+    decide({QueueId("West", "cw", "q"): (0, [["breaker", 1, 0, 0, "it failed"]])}, at=2_500.0)
+    assert judge.store() == {
+        mine: (MainReason.NO_ROOM, "no-backend"),
+        theirs: (MainReason.NO_ROOM, "breaker"),
+    }
+    judge.policy = Policy(load_resources([("s.toml", text.format(lines="Backend = 'by-hand'"))]))
+    assert judge.store() == {theirs: (MainReason.NO_ROOM, "no-backend")}  # in the same iteration
 
 
 def test_each_pass_tells_where_groups_compete(judge, submit):

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lodesman.director.site_mask import Closing, SiteMask
 from lodesman.matching import fits
 from lodesman.services.sessions import PilotSession
 from lodesman.services.why.pilot_book import NO_POOLS, PilotBook
@@ -75,6 +76,18 @@ def test_only_what_fits_is_usable(base, add, make_key):
     assert book.usable(make_key(cores=2), None).idle == 1
     assert book.usable(make_key(cores=2, platforms=("el9",)), None).idle == 0
     assert book.usable(make_key(sites=("South",)), None).idle == 0
+
+
+def test_pilots_leave_where_it_was_closed_since_the_last_look(base, add, make_key):
+    add(), add(busy=True), add("Submitted"), add(seen=-1_000.0), add(drain=1), add(site="South")
+    book = PilotBook()
+    book.refresh(base.db, NOW)
+    mask = SiteMask([Closing(site="North", reason="x", closed_by="root", since=0.0, until=200.0)])
+    for _ in range(2):  # looked up once, and again
+        found = book.usable(make_key(), None, drained=mask.drained(100.0))
+        assert (found.idle, found.busy, found.coming, found.silent, found.draining) == (1, 0, 0, 0, 5)
+    found = book.usable(make_key(), None, drained=mask.drained(200.0))
+    assert (found.idle, found.busy, found.coming, found.silent, found.draining) == (2, 1, 1, 1, 1)
 
 
 def test_a_pool_is_served_by_the_places_that_serve_it_now(base, add, make_key):

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from lodesman.director import PilotStanding
-from lodesman.services.direct import PILOTS, _view
+from lodesman.services.direct import PILOTS, pilot_view
 
 OFFER = {
     "vo": "lab", "site": "North", "ce": "cn", "queue": "q", "groups": ["physics"], "platforms": ["el9"], "tags": ["gpu"],
@@ -38,7 +38,7 @@ def view(base):
                     VALUES (1, 1, 1, 1, 1, 't', 'North', 60)"""
                 )
         (row,) = base.db.execute(PILOTS)
-        return _view(row, now)
+        return pilot_view(row, now)
 
     return make
 

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from lodesman.services.pool_map import FEW_NEW, PoolMap
+from lodesman.services.pool_map import FEW_NEW, KnownPools, PoolMap
 from lodesman.store.engine import open_writer
+from lodesman.store.submit_pools import CHANGED, pool_state
 
 NAMES = "uvwxyz"
 PLACES = [(name, "ce", "q") for name in NAMES]
@@ -85,6 +86,29 @@ def test_a_map_of_a_database(tmp_path):
     assert (pools.of_queue(Q), pools.of_queue(PLACES[1])) == (("a",), ("a", "c"))
     assert pools.known == {"a", "b", "c"}
     assert [pools.name_queue(place) for place in PLACES[2:]] == [1, 2, 3, 4]
+    db.close()
+
+
+def test_the_queues_of_a_pool_are_told_only_as_long_as_nothing_changed(tmp_path):
+    db = open_writer(tmp_path / "lode.db")
+    with db:
+        db.execute("INSERT INTO pool_queue VALUES (0, 'u', 'ce', 'q'), (9, 'v', 'ce', 'q')")
+        db.execute("INSERT INTO submit_pool_bits VALUES ('a', 'vo', '{}', ?, 0, NULL, 0)", (b"\x01\x02",))
+        db.execute("INSERT INTO submit_pool_bits VALUES ('b', 'vo', '{}', ?, 0, NULL, 0)", (b"\x00\x02",))
+    known = KnownPools(db)
+    version = pool_state(db).version
+    assert known.serving("a", version) is None
+    known.look()
+    both, one, none = (known.serving(pool, version) for pool in ("a", "b", "other"))
+    assert [len(both), len(one), len(none)] == [2, 1, 0]
+    assert [place in both for place in PLACES] == [True, True, False, False, False, False]
+    assert [place in one for place in PLACES[:2]] == [False, True]
+    assert Q not in none
+    with db:
+        db.execute(CHANGED)
+    assert known.serving("a", pool_state(db).version) is None
+    known.look()
+    assert len(known.serving("a", pool_state(db).version)) == 2
     db.close()
 
 

@@ -51,6 +51,8 @@ CPUTime = 0.5
 MaxTotalJobs = 0
 [site.A.ce.c.queue.dammed]
 MaxWaitingJobs = 0
+[site.A.ce.c.queue.slotless]
+Slots = 0
 [site.A.ce.c.queue.flowing]
 MaxWaitingJobs = 0
 WaitingToRunningRatio = 0.5
@@ -134,7 +136,8 @@ def test_a_queue_where_not_even_the_least_job_could_run(name, codes):
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("open", None), ("shut", "MaxTotalJobs is 0"), ("dammed", "MaxWaitingJobs is 0"), ("flowing", None),
+        ("open", None), ("shut", "MaxTotalJobs is 0"), ("dammed", "MaxWaitingJobs is 0"), ("slotless", "Slots is 0"),
+        ("flowing", None),
         ("far", "there is no backend 'moon' here"), ("manual", None),
     ],
 )  # fmt: skip
@@ -150,7 +153,8 @@ def test_what_keeps_all_pilots_away_does_so_for_ever(name, text):
         (["breaker", "unknown-load", "breaker"],
          ("time, it is tried again by itself; or who runs the batch system; "
           "who runs the batch system, by having it tell its load")),
-        (["closed"], "who configures the sites: Backend; or who starts pilots there"),
+        (["closed"], "an administrator: lode site open"),
+        (["no-backend"], "who configures the sites: Backend; or who starts pilots there"),
         (["unknown", "no-demand"], "the server, at the director's next iteration"),
         ([], "time, as pilots there start or end; or who configures the sites"),
     ],
@@ -209,7 +213,7 @@ def look(keeper, name="open", *, own=None, now=100.0):
     ],
 )
 def test_a_gate_says_why_nothing_is_sent(name, text):
-    assert look(gates(Batch(0, 0)), name).candidate.closed == text
+    assert look(gates(Batch(0, 0)), name).candidate.no_backend == text
 
 
 def test_a_gate_tells_every_limit_and_the_room():
@@ -254,9 +258,9 @@ def test_an_empty_bucket_fills_again():
     assert filled.room == 3
 
 
-def test_a_queue_without_a_backend_is_closed():
+def test_a_queue_without_a_backend_takes_no_pilots():
     gate = look(gates(Batch(0, 0)), "far")
-    assert gate.candidate.closed == "there is no backend 'moon' here"
+    assert gate.candidate.no_backend == "there is no backend 'moon' here"
     assert gate.room == 0
 
 

@@ -33,6 +33,15 @@ def usable(idle=0, busy=0, coming=0):
         (Facts(eligible=1, open=1, usable=usable(), sends=False), MainReason.DIRECTOR_OFF),
         (Facts(eligible=1, open=None, usable=usable(), sends=False), MainReason.NOT_DECIDED),
         (Facts(eligible=1, open=1, usable=usable(coming=1), sends=False), MainReason.PILOT_COMING),
+        (Facts(eligible=3, open=3, usable=usable(), closed=3), MainReason.CLOSED),
+        (Facts(eligible=3, open=None, usable=usable(), closed=7), MainReason.CLOSED),
+        (Facts(eligible=3, open=3, usable=usable(), closed=3, sends=False), MainReason.CLOSED),
+        (Facts(eligible=3, open=3, usable=usable(), closed=1), MainReason.PILOT_EXPECTED),
+        (Facts(eligible=3, open=1, usable=usable(), closed=1), MainReason.NO_ROOM),
+        (Facts(eligible=3, open=None, usable=usable(), closed=1), MainReason.NOT_DECIDED),
+        (Facts(eligible=1, open=1, usable=usable(idle=1), closed=1), MainReason.NEXT),
+        (Facts(eligible=1, open=1, usable=usable(busy=1), closed=1), MainReason.PILOTS_BUSY),
+        (Facts(eligible=0, open=1, usable=usable(), closed=1), MainReason.IMPOSSIBLE),
     ],
 )
 def test_the_reason_is_what_stands_farthest_from_running(facts, reason):
@@ -43,12 +52,16 @@ masks = st.integers(0, 15)
 counts = st.integers(0, 2)
 
 
-@given(masks, st.none() | masks, st.tuples(counts, counts, counts), st.booleans(), st.booleans())
-def test_now_if_and_only_if_a_free_pilot_or_room_for_one_are_there(eligible, room, pilots, refused, sends):
-    facts = Facts(eligible=eligible, open=room, usable=usable(*pilots), refused=refused, sends=sends)
+@given(masks, st.none() | masks, masks, st.tuples(counts, counts, counts), st.booleans(), st.booleans())
+def test_now_if_and_only_if_a_free_pilot_or_room_for_one_are_there(
+    eligible, room, closed, pilots, refused, sends
+):
+    facts = Facts(
+        eligible=eligible, open=room, usable=usable(*pilots), refused=refused, sends=sends, closed=closed
+    )
     verdict = VERDICTS[judge(facts)]
     idle, _, coming = pilots
-    room_for_one = bool(room and eligible & room and sends and not refused)
+    room_for_one = bool(room and eligible & room & ~closed and sends and not refused)
     assert (verdict == NEVER) == (not eligible)
     assert (verdict == NOW) == bool(eligible and (idle or coming or room_for_one))
     assert verdict in (NEVER, NOT_NOW, NOW)

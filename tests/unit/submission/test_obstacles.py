@@ -231,9 +231,31 @@ def test_each_criterion_says_what_would_do(make_key_of, changes, wanted, text):
 
 def test_requirements_that_cannot_be_read_any_more_rule_out_everything(make_key_of):
     found = find_obstacles(make_key_of(submit_pool="req1:x"), {"Disk": "many"}, WORLD)
-    assert dict(found.counts()) == {"Requirements": 5}
+    assert dict(found.counts()) == {"Requirements.Disk": 5}
     assert found.eligible == 0
-    assert found.remedies()[0].text == "Requirements"
+    (remedy,) = found.remedies()
+    assert (remedy.text, remedy.queues) == ("Requirements.Disk left out", 5)
+    assert remedy.reasons == ("Requirement 'Disk': a number is expected: 'many' is no number",)
+
+
+def test_what_cannot_be_read_hides_nothing_of_the_rest(make_key_of):
+    wanted = {"Nothing": 1, "Disk": "many", "Platform": "el9"}
+    found = find_obstacles(make_key_of(submit_pool="req1:x", cores=9), wanted, WORLD)
+    assert dict(found.counts()) == {
+        "NumberOfProcessors": 5, "Requirements.Disk": 5, "Requirements.Nothing": 5, "Requirements.Platform": 2,
+    }  # fmt: skip
+    (remedy,) = found.remedies()
+    assert {step.criterion: (step.text, step.instead) for step in remedy.steps} == {
+        "NumberOfProcessors": ("NumberOfProcessors 9 -> 1", 1),
+        "Requirements.Disk": ("Requirements.Disk left out", None),
+        "Requirements.Nothing": ("Requirements.Nothing left out", None),
+    }
+    assert remedy.queues == 3
+    reasons = found.reasons(WORLD.table.ordinal(remedy.example))
+    assert reasons == remedy.reasons
+    assert len(reasons) == 3
+    assert "'many' is no number" in reasons[-1]
+    assert find_obstacles(make_key_of(), {"Disk": 10}, WORLD).reasons(0) == ()
 
 
 def test_a_vo_without_queues_has_no_remedy(make_key_of):
@@ -350,12 +372,14 @@ Backend = "moon"
 MaxTotalJobs = 0
 [site.A.ce.c.queue.dammed]
 MaxWaitingJobs = 0
+[site.A.ce.c.queue.slotless]
+Slots = 0
 [site.A.ce.c.queue.flowing]
 MaxWaitingJobs = 0
 WaitingToRunningRatio = 0.5
 """
-NAMES = ("open", "manual", "moon", "shut", "dammed", "flowing")
-NEVER = {"moon": "Backend", "shut": "MaxTotalJobs", "dammed": "MaxWaitingJobs"}
+NAMES = ("open", "manual", "moon", "shut", "dammed", "slotless", "flowing")
+NEVER = {"moon": "Backend", "shut": "MaxTotalJobs", "dammed": "MaxWaitingJobs", "slotless": "Slots"}
 
 
 def closed_world(*alive):
@@ -402,6 +426,8 @@ def test_what_the_sites_would_have_to_change_is_said_to_be_theirs(make_key_of):
 def test_requirements_that_nobody_knows_open_nothing(make_key_of):
     found = find_obstacles(make_key_of(submit_pool="req1:x"), None, WORLD)
     assert (found.eligible, dict(found.counts())) == (0, {"Requirements": 5})
+    assert found.remedies()[0].text == "Requirements left out"
+    assert found.reasons(0) == ("nobody knows any more what it requires",)
 
 
 def test_a_world_is_made_anew_only_when_pilots_come_or_go_where_none_is_sent():

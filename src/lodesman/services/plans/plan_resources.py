@@ -7,11 +7,13 @@ would hold and release.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from lodesman.resources import ResourceConfig
+from lodesman.services.plans.dry_iteration import Evaluated, Moved, Rehearsal
+from lodesman.services.plans.limits_after import cut, limits_after
 from lodesman.services.plans.plan_parts import Competitors
 from lodesman.services.plans.resource_changes import QueueMap, changed_groups, changed_queues, changed_types
 from lodesman.services.plans.scene import Scene
@@ -95,6 +97,9 @@ class _Comparison:
         self.tick()
         self.new_pools = evaluate(self.new, seen.pools)
         self.renewed = {old: new for old, new, _ in Settled().changed(after.types, seen.pools)}
+        self.tick()
+        hold, release = judge(self.new, seen, self.new_pools)
+        self.held, self.released = dict(hold), dict(release)
 
     def effect(self, before: int, after: int) -> _Effect:
         """What two masks, each of its own configuration, have in common."""
@@ -103,8 +108,6 @@ class _Comparison:
 
     def affected(self) -> Iterator[_Affected]:
         """The task queues with jobs to which something happens; on the way it is noted who competes."""
-        hold, release = judge(self.new, self.seen, self.new_pools)
-        held, released = dict(hold), dict(release)
         for number, row in enumerate(self.seen.queues):
             if number % OFTEN == 0:
                 self.tick()
@@ -114,10 +117,10 @@ class _Comparison:
             )
             effect = self.effect(*masks)
             becomes, why = OTHER, ""
-            if row.id in held and row.held is None:
-                becomes, why = IMPOSSIBLE, held[row.id]
-            elif row.id in released and row.jobs:
-                becomes, why = POSSIBLE, released[row.id]
+            if row.id in self.held and row.held is None:
+                becomes, why = IMPOSSIBLE, self.held[row.id]
+            elif row.id in self.released and row.jobs:
+                becomes, why = POSSIBLE, self.released[row.id]
             if row.jobs:
                 before, after = bool(masks[0]) and row.held is None, bool(masks[1])
                 self.competitors.add((row.key.vo, row.key.group), row.jobs, before=before, after=after)
@@ -134,6 +137,25 @@ class _Comparison:
                 new_id = self.renewed.get(pool.id)
                 yield {"id": pool.id, "new_id": new_id, "vo": pool.vo, **effect.as_dict()}
 
+    def director(self, scene: Scene, limit: int) -> dict[str, Any] | None:
+        """What the director would do next, before and after; None if there is none."""
+        if scene.director is None:
+            return None
+        rehearsal = Rehearsal(scene, scene.director)
+        rows = [row for row in sorted(self.seen.queues, key=lambda row: row.id) if row.jobs]
+        before, after = rehearsal.before_and_after(
+            [(row.id, row.key, row.jobs) for row in rows if row.held is None],
+            old=(self.old, Evaluated(self.old, self.old_pools)),
+            new=(self.new, Evaluated(self.new, self.new_pools)),
+            moved=Moved(
+                held=self.held.keys(),
+                released=[(row.id, row.key, row.jobs) for row in rows if row.id in self.released],
+            ),
+        )
+        self.tick()
+        told = limits_after(before, after, rehearsal.options, limit=limit)
+        return {**told, "load_seconds_ago": rehearsal.load_age, "assumed": rehearsal.assumed()}
+
 
 def plan_resources(after: ResourceConfig, scene: Scene, *, limit: int) -> dict[str, Any]:
     """The answer as JSON values; lists have at most `limit` members, and `more` tells how many are left out."""
@@ -145,9 +167,9 @@ def plan_resources(after: ResourceConfig, scene: Scene, *, limit: int) -> dict[s
         "queues": {
             "before": both.queues.before,
             "after": both.queues.after,
-            "added": _cut([one._asdict() for one in both.queues.added], limit),
-            "removed": _cut([one._asdict() for one in both.queues.removed], limit),
-            "changed": _cut(list(changed_queues(before, after, scene.tick)), limit),
+            "added": cut([one._asdict() for one in both.queues.added], limit),
+            "removed": cut([one._asdict() for one in both.queues.removed], limit),
+            "changed": cut(list(changed_queues(before, after, scene.tick)), limit),
         },
         "groups": changed_groups(before, after),
         "parts": both.competitors.parts(both.old.shares(), both.new.shares()),
@@ -156,9 +178,10 @@ def plan_resources(after: ResourceConfig, scene: Scene, *, limit: int) -> dict[s
             "looked_at": sum(1 for row in seen.queues if row.jobs),
             IMPOSSIBLE: _counted(affected, IMPOSSIBLE),
             POSSIBLE: _counted(affected, POSSIBLE),
-            "changed": _cut([one.as_dict() for one in affected], limit),
+            "changed": cut([one.as_dict() for one in affected], limit),
         },
-        "submit_pools": {"looked_at": len(seen.pools), "changed": _cut(list(both.pools()), limit)},
+        "submit_pools": {"looked_at": len(seen.pools), "changed": cut(list(both.pools()), limit)},
+        "director": both.director(scene, limit),
         "notices": [notice.as_dict() for notice in after.notices],
     }
 
@@ -166,8 +189,3 @@ def plan_resources(after: ResourceConfig, scene: Scene, *, limit: int) -> dict[s
 def _counted(affected: Iterable[_Affected], kind: str) -> dict[str, int]:
     sizes = [one.row.jobs for one in affected if one.becomes == kind]
     return {"task_queues": len(sizes), "jobs": sum(sizes)}
-
-
-def _cut(rows: Sequence[Any], limit: int) -> dict[str, Any]:
-    """At most `limit` rows, how many there are, and how many of them are left out."""
-    return {"count": len(rows), "rows": rows[:limit], "more": max(0, len(rows) - limit)}

@@ -7,16 +7,20 @@ from dataclasses import dataclass
 
 import apsw
 
+from lodesman.services.direct import Director
 from lodesman.services.policy import Policy
 from lodesman.services.why.picture import Picture
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """`tick` is called now and then while a plan is made; it raises when that takes too long."""
+    """`tick` is called now and then while a plan is made; it raises when that takes too long. `director`: the one that
+    runs, None where there is none.
+    """
 
     db: apsw.Connection
     policy: Policy
     picture: Picture
     now: float
     tick: Callable[[], None]
+    director: Director | None = None

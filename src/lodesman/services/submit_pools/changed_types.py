@@ -12,10 +12,11 @@ from functools import partial
 
 from msgspec import Struct
 
-from lodesman.errors import Conflict, InvalidJob
+from lodesman.errors import InvalidJob
 from lodesman.matching import TaskQueueKey, key_to_json, read_again
 from lodesman.resources import TypeTable
 from lodesman.services.live import IMPOSSIBLE, Live
+from lodesman.services.submit_pools.refresh import other_configuration
 from lodesman.store import rekeying
 from lodesman.store.journal import Transaction
 from lodesman.store.submit_pools import PoolRow, pools_changed
@@ -76,7 +77,7 @@ class RekeyPools:
     def apply(self, tx: Transaction) -> int:
         """Returns how many task queues got another key. Raises Conflict if another configuration has come."""
         if self.found.config != self.config:
-            raise Conflict("The SubmitPools were read by another configuration than this process has.")
+            raise other_configuration("read", self.config)
         live = self.live
         # A pool that was removed meanwhile stays removed; it is read again when a job needs it again.
         pools = {old: (new, text) for old, new, text in self.found.pools if old in live.pools.known}

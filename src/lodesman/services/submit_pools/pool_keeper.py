@@ -18,12 +18,13 @@ from lodesman.errors import Conflict
 from lodesman.services.policy import Policy
 from lodesman.services.submit_pools.changed_types import Renewals, Settled
 from lodesman.services.submit_pools.pool_pass import Looker, Picture, difference, evaluate, judge, unnamed
-from lodesman.services.submit_pools.refresh import Cleaning, Judgement
+from lodesman.services.submit_pools.refresh import CONFIG, Cleaning, Judgement
 from lodesman.store import submit_pools
 
 log = logging.getLogger(__name__)
 
 TRIES = 3
+PATIENCE_SECONDS = 30.0
 # What the writer is given at once: task queues to hold or to release, pools to mark or to remove.
 PART = 200
 START, INTERVAL, CONFIGURATION, REQUEST = "start", "interval", "configuration", "request"
@@ -50,18 +51,32 @@ class PoolKeeper:
         self._settled = Settled()
         self._policy: Policy | None = None
         self._at = 0.0
+        self._differs_since: float | None = None
 
     def tick(self, policy: Policy, now: float) -> str:
-        """Run what is due. `now` in UNIX seconds. Returns the cause of the pass, '' if none was due.
+        """Run what is due. `now` in UNIX seconds. Returns the cause of the pass, '' if there was none.
 
-        Raises LodesmanError if it could not be stored; it stays due.
+        Raises LodesmanError if it could not be stored; it stays due. That the writer has not read the same configuration
+        yet, or has read the next one already, is no fault unless it stays so.
         """
         cause = self._due(policy, now)
-        if cause:
+        if not cause:
+            return ""
+        try:
             self._pass(policy, cause)
-            self._policy, self._at = policy, now
-            self.clean(now)
+        except Conflict as fault:
+            if CONFIG in fault.data and self._may_differ(now):
+                return ""
+            raise
+        self._policy, self._at, self._differs_since = policy, now, None
+        self.clean(now)
         return cause
+
+    def _may_differ(self, now: float) -> bool:
+        """Whether the two processes have not differed for long."""
+        if self._differs_since is None or now < self._differs_since:
+            self._differs_since = now
+        return now - self._differs_since < PATIENCE_SECONDS
 
     def _due(self, policy: Policy, now: float) -> str:
         if self._policy is None:
@@ -77,8 +92,8 @@ class PoolKeeper:
             try:
                 self._try(policy, cause)
                 return
-            except Conflict:
-                if number == TRIES:
+            except Conflict as fault:
+                if number == TRIES or CONFIG in fault.data:
                     raise
 
     def _try(self, policy: Policy, cause: str) -> None:

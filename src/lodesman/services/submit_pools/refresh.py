@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from msgspec import Struct
 
@@ -19,6 +20,8 @@ from lodesman.store import submit_pools
 from lodesman.store.journal import Transaction
 from lodesman.store.submit_pools import PassRow
 
+CONFIG: Final = "config"
+"""In the data of a refusal: the configuration was another one."""
 Holds = list[tuple[int, str]]
 
 
@@ -57,6 +60,12 @@ class Cleaning(Struct, frozen=True, kw_only=True):
     unused_before: float = 0.0
 
 
+def other_configuration(done: str, config: str) -> Conflict:
+    """What is refused when the two processes have not read the same configuration; `config`: the digest of the writer's."""
+    text = f"The SubmitPools were {done} by another configuration than this process has."
+    return Conflict(text, **{CONFIG: config})
+
+
 @dataclass(slots=True)
 class NameQueues:
     """Give configured queues a bit in the masks of SubmitPools."""
@@ -86,7 +95,7 @@ class RefreshPools:
         if found.previous != live.last_pass.id:
             raise Conflict(f"Pass {live.last_pass.id} of the SubmitPools came between.")
         if found.config != self.config:
-            raise Conflict("The SubmitPools were evaluated by another configuration than this process has.")
+            raise other_configuration("evaluated", self.config)
         # A pool that was removed meanwhile stays removed.
         masks = {pool: int(text, 16) for pool, text in found.masks.items() if pool in live.pools.known}
         if masks:

@@ -10,11 +10,14 @@ from typing import Any, Final
 
 import apsw
 
+from lodesman.director.clamps import ClampName
 from lodesman.director.pools import PoolOutcome
 from lodesman.jobs import JobState
 from lodesman.matching import parts_of
 from lodesman.resources import QueueId, bits
 from lodesman.services.policy import Policy
+from lodesman.services.why.closed_queues import mask_step, who_opens_them
+from lodesman.services.why.holder import name_of_holder
 from lodesman.services.why.job_case import JobCase, Newcomer, case_of_job, case_of_newcomer
 from lodesman.services.why.one_queue import tell_queue
 from lodesman.services.why.picture import Picture
@@ -43,6 +46,7 @@ def explain_job(
     answer: dict[str, Any] = {"id": job["id"], "state": job["state"], "reason": job["reason"]}
     if job["state"] not in (JobState.WAITING, JobState.HELD):
         return {**answer, "verdict": None, "summary": _ended(job)}
+    job = {**job, "holder": name_of_holder(db, job)}
     case = case_of_job(db, policy, job, picture=picture, now=now)
     told = {**answer, **_told(case, position(db, job))}
     return told if queue is None else {**told, "queue": tell_queue(case, queue)}
@@ -88,6 +92,8 @@ def _chain(case: JobCase, where: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     yield from _requirements(case)
     for name, criteria in STEPS.items():
         yield _criteria(case, name, criteria)
+        if name == "site":
+            yield mask_step(case.closings, case.found.eligible, may_run=case.usable.any)
     yield _limits(case)
     yield _turn(case, where)
     yield step("pilots", case.usable.any, _pilots_text(case.usable), age_seconds=case.age(case.picture.at))
@@ -155,9 +161,10 @@ def _limits(case: JobCase) -> dict[str, Any]:
         return step("limits", True, "nothing holds it, and no limits are configured", limits=[])
     job = case.job
     by, seconds = job.get("held_by") or IMPOSSIBLE, case.age(job.get("since"))
-    who = "no queue could run it" if by == IMPOSSIBLE else f"a {by} holds it"
+    name = job.get("holder")
+    who = "no queue could run it" if by == IMPOSSIBLE else f"{name or 'a user'} holds it"
     for_long = "" if seconds is None else f" for {span(seconds)}"
-    held = {"limit": "held", "by": by, "reason": job["reason"], "seconds": seconds}
+    held = {"limit": "held", "by": by, "name": name, "reason": job["reason"], "seconds": seconds}
     return step("limits", False, f"Held{for_long}: {who}", limits=[held], age_seconds=seconds)
 
 
@@ -180,11 +187,12 @@ def _gates(case: JobCase) -> dict[str, Any]:
             "gates", None, f"the director has not decided anything {_lately(case)}", closed=[], age_seconds=at
         )
     eligible = case.found.eligible
-    open_here = (eligible & rooms.open).bit_count()
+    open_here = case.open_here.bit_count()
     text = f"{open_here} of {eligible.bit_count()} eligible queues have room for a pilot"
     closed = _closed(case)
     if closed:
         text += f"; {closed[0]['queues']} closed because {closed[0]['text']}"
+    text += _load_text(case)
     refused = _refusals(case)
     text += f"; no submission pool takes its pilots: {refused}" if refused else ""
     return step("gates", bool(open_here) and not refused, text, closed=closed, age_seconds=at)
@@ -192,17 +200,29 @@ def _gates(case: JobCase) -> dict[str, Any]:
 
 def _closed(case: JobCase) -> list[dict[str, Any]]:
     """What closes the eligible queues: clamps of the director, breakers among them, commonest first."""
-    rooms, world = case.rooms, case.found.world
-    found = [] if rooms is None else rooms.shut(case.found.eligible)
+    found, world = case.shut, case.found.world
     return [
         {
             "gate": gate,
             "text": text,
             "queues": mask.bit_count(),
             "example": "/".join(world.by_ordinal[next(bits(mask))].queue),
+            **_load(case, mask),
         }
         for (gate, text), mask in found[:SHOWN]
     ]
+
+
+def _load(case: JobCase, mask: int) -> dict[str, Any]:
+    """How old the load is that the director went by: the oldest of these queues; None if it is not known of any."""
+    at, told_by = (case.rooms and case.rooms.ages.oldest(mask)) or (None, None)
+    return {"load_seconds_ago": case.age(at), "load_told_by": told_by}
+
+
+def _load_text(case: JobCase) -> str:
+    load = _load(case, case.found.eligible)
+    seconds, who = load["load_seconds_ago"], load["load_told_by"]
+    return "" if seconds is None else f"; load told by {who} {span(seconds)} ago"
 
 
 # --- the parts of the answer -----------------------------------------------------------------------------
@@ -211,8 +231,12 @@ def _closed(case: JobCase) -> list[dict[str, Any]]:
 def _who(case: JobCase, reason: MainReason) -> str:
     if reason is MainReason.HELD and case.job.get("held_by") == IMPOSSIBLE:
         return "nobody need do anything: the next pass over the configuration releases it"
+    if reason is MainReason.CLOSED:
+        return who_opens_them(one for one, _ in case.closings)
     if reason is MainReason.NO_ROOM and case.rooms is not None:
-        return who_opens(gate for (gate, _), _ in case.rooms.shut(case.found.eligible))
+        gates = dict.fromkeys(gate for (gate, _), _ in case.shut if gate != ClampName.CLOSED)
+        closers = who_opens_them(one for one, _ in case.closings)
+        return "; ".join(filter(None, (who_opens(gates), closers)))
     if reason is MainReason.NO_SUBMISSION_POOL and _is_unknown(case):
         return "you, by naming other submission pools; or who configures them"
     return WHO[reason]
@@ -240,6 +264,8 @@ def _summary(case: JobCase, reason: MainReason) -> str:
             return f"{text[0].upper()}{text[1:]}."
         case MainReason.HELD:
             return _held(case, queues)
+        case MainReason.CLOSED:
+            more = f", but no pilot is there and all of them are closed: {_closers(case)}"
         case MainReason.NOT_DECIDED:
             more = f", but no pilot is there and the director has not decided anything {_lately(case)}"
         case MainReason.DIRECTOR_OFF:
@@ -262,10 +288,15 @@ def _summary(case: JobCase, reason: MainReason) -> str:
     return f"{queues}{more}."
 
 
+def _closers(case: JobCase) -> str:
+    return "; ".join(f"{one.path} is {one.text}" for one, _ in case.closings[:2])
+
+
 def _held(case: JobCase, queues: str) -> str:
     if case.job.get("held_by") == IMPOSSIBLE:
         return f"{queues} now; the next pass over the configuration releases it."
-    return f"It is held: {case.job['reason']}. Release it to let it run."
+    why = f": {case.job['reason']}" if case.job["reason"] else ""
+    return f"{case.job.get('holder') or 'A user'} holds it{why}. Release it to let it run."
 
 
 def _share(case: JobCase) -> dict[str, Any]:
@@ -317,7 +348,7 @@ def _director(case: JobCase) -> dict[str, Any]:
         lines: tuple[str, ...] = (f"The director has not decided anything {_lately(case)}.",)
         return {"decided_seconds_ago": at, "lines": list(lines), "room": None}
     lines = decision.lines(case.job["task_queue"])
-    return {"decided_seconds_ago": at, "lines": list(lines), "room": rooms.total(case.found.eligible)}
+    return {"decided_seconds_ago": at, "lines": list(lines), "room": rooms.total(case.open_here)}
 
 
 def _ages(case: JobCase) -> dict[str, Any]:
@@ -328,6 +359,7 @@ def _ages(case: JobCase) -> dict[str, Any]:
         "groups": case.age(case.picture.at),
         "submit_pool": case.age(case.refreshed_at),
         "director": case.age(case.decided_at),
+        "load": _load(case, case.found.eligible)["load_seconds_ago"],
     }
 
 

@@ -92,6 +92,7 @@ def _identity(facts: PilotFacts) -> dict[str, Any]:
         "state": row.state.value,
         "standing": facts.standing,
         "reason": row.reason,
+        "drain_reason": row.drain_reason,
         "site": row.site,
         "ce": row.ce,
         "queue": row.queue,
@@ -138,10 +139,12 @@ def _life(case: PilotCase) -> dict[str, Any]:
     if not now.joined:
         sent = since(row.submitted_at or row.created_at, now.at) or 0.0
         what = "it is being submitted to" if row.state is PilotState.PREPARED else "it waits in"
-        return step("pilot", False, f"{what} {where}, since {span(sent)}", age_seconds=sent)
+        leaves = f"; it will leave at once, since {row.drain_reason}" if row.drain_reason else ""
+        return step("pilot", False, f"{what} {where}, since {span(sent)}{leaves}", age_seconds=sent)
     text = f"it runs in {where}, joined {span(since(row.joined_at, now.at) or 0.0)} ago"
     if row.drain:
-        return step("pilot", False, f"{text}; it finishes what it runs and leaves (pilot drain)")
+        why = f", since {row.drain_reason}" if row.drain_reason else ""
+        return step("pilot", False, f"{text}; it finishes what it runs and leaves (pilot drain{why})")
     silent = now.silent_seconds or 0.0
     if silent > SILENT_SECONDS:
         text += f"; it was not heard for {span(silent)}"
@@ -244,7 +247,8 @@ def _summary(case: PilotCase, verdict: PilotVerdict) -> str:
     now, survey = case.now, case.survey
     match verdict:
         case PilotVerdict.DRAINING | PilotVerdict.SHUT_OUT:
-            return SAID[verdict]
+            closed = case.facts.row.drain_reason if verdict is PilotVerdict.DRAINING else ""
+            return f"{SAID[verdict][:-1]}, since {closed}." if closed else SAID[verdict]
         case PilotVerdict.NOT_ASKED if not now.joined:
             return f"It is on its way and has not asked yet: {_life(case)['text']}."
         case PilotVerdict.NOT_ASKED:

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from lodesman.director.clamps import ClampName
 from lodesman.matching import QueueOffer
 from lodesman.resources import NodePath, describe
 from lodesman.services.origins import show_node
+from lodesman.services.site_mask import as_row
+from lodesman.services.why.closed_queues import who_opens_them
 from lodesman.services.why.queue_case import LOOKED_AT, QueueCase
 from lodesman.services.why.queue_verdict import (
     VERDICTS,
@@ -84,6 +87,7 @@ def _chain(case: QueueCase) -> Iterator[dict[str, Any]]:
         yield _access(case)
     if case.offer is not None:
         yield _possible(case, case.offer)
+        yield _mask(case)
         yield _work(case)
         pools = counted(case.pools, "SubmitPool")
         yield step(
@@ -115,12 +119,20 @@ def _access(case: QueueCase) -> dict[str, Any]:
 
 def _possible(case: QueueCase, offer: QueueOffer) -> dict[str, Any]:
     """Whether any job at all could run there, and any pilot be sent."""
-    closed = case.gate.candidate.closed if case.gate and not case.by_hand else ""
+    closed = case.gate.candidate.no_backend if case.gate and not case.by_hand else ""
     reasons = [*([closed] if closed else []), *map(str, least_job_refused(offer))]
     zero = never_sent(offer)
     reasons += [zero.text] if zero and zero.text not in reasons else []
     text = "; ".join(reasons) or f"{_sent(case, offer)}; a job that asks for little can run there"
     return step("possible", not reasons, text)
+
+
+def _mask(case: QueueCase) -> dict[str, Any]:
+    told = "; ".join(f"{one.path} is {one.text}" for one in case.closings)
+    rows = [as_row(one) for one in case.closings]
+    return step(
+        "site_mask", not rows, told or "no administrator has closed it", closings=rows, age_seconds=0.0
+    )
 
 
 def _sent(case: QueueCase, offer: QueueOffer) -> str:
@@ -240,6 +252,8 @@ def _no_work(case: QueueCase) -> str:
 def _shut(case: QueueCase) -> str:
     if case.gate is not None:
         return "; ".join(one.detail for one in case.gate.shut)
+    if case.closings:
+        return "; ".join(one.text for one in case.closings)
     return "; ".join(str(bite[-1]) for bite in (case.decided or {}).get("clamps", ())) or "there was no room"
 
 
@@ -247,8 +261,15 @@ def _who(case: QueueCase, reason: QueueReason) -> str:
     if reason is not QueueReason.NO_ROOM:
         return WHO[reason]
     if case.gate is not None:
-        return who_opens(one.name.value for one in case.gate.shut)
-    return who_opens(str(bite[0]) for bite in (case.decided or {}).get("clamps", ()))
+        gates = [one.name.value for one in case.gate.shut]
+    else:
+        gates = [str(bite[0]) for bite in (case.decided or {}).get("clamps", ())]
+    others = [gate for gate in gates if gate != ClampName.CLOSED]
+    told = [
+        *([who_opens_them(case.closings)] if case.closings else []),
+        *([who_opens(others)] if others else []),
+    ]
+    return "; ".join(told) or who_opens(gates)
 
 
 def _director(case: QueueCase) -> dict[str, Any]:

@@ -11,15 +11,20 @@ from typing import Any, Final
 
 import apsw
 
+from lodesman.director.site_mask import Closing, SiteMask
 from lodesman.jobs import JobState
 from lodesman.matching import TaskQueueKey, key_from_json, wanted_of
 from lodesman.services.policy import Policy
+from lodesman.services.pool_map import Serving
+from lodesman.services.why.closed_queues import Gate, shut
 from lodesman.services.why.picture import Iteration, Picture, Rooms
 from lodesman.services.why.pilot_book import Place, Usable
 from lodesman.services.why.step import since
 from lodesman.services.why.verdict import Facts, MainReason, judge
 from lodesman.store.engine import only_row
 from lodesman.submission import Obstacles, find_obstacles
+
+Served = Serving | frozenset[Place]
 
 TASK_QUEUE: Final = "SELECT key, requirements FROM task_queue WHERE id = ?"
 SERVED: Final = "SELECT site, ce, queue FROM submit_pool_queue WHERE pool_id = ?"
@@ -35,10 +40,11 @@ class JobCase:
     policy: Policy
     picture: Picture
     found: Obstacles
-    served: frozenset[Place] | None
+    served: Served | None
     refreshed_at: float | None
     usable: Usable
     now: float
+    mask: SiteMask
 
     @property
     def decision(self) -> Iteration | None:
@@ -58,6 +64,28 @@ class JobCase:
         return None if decision is None else decision.rooms(self.found.world)
 
     @property
+    def closings(self) -> list[tuple[Closing, int]]:
+        """What administrators closed of the queues that could run it, with these queues; most queues first."""
+        planes = self.mask.planes(self.found.world.table.queues, self.now)
+        found = [(one, hit) for one, mask in planes if (hit := mask & self.found.eligible)]
+        return sorted(found, key=lambda one: -one[1].bit_count())
+
+    @property
+    def closed(self) -> int:
+        """The queues that administrators closed."""
+        return self.mask.closed(self.found.world.table.queues, self.now)
+
+    @property
+    def open_here(self) -> int:
+        """Of the queues that could run it, those that have room for a pilot, as far as anybody knows."""
+        return self.found.eligible & ~self.closed & (0 if self.rooms is None else self.rooms.open)
+
+    @property
+    def shut(self) -> list[tuple[Gate, int]]:
+        """What leaves the queues that could run it no room, as (gate, words) with the queues; most queues first."""
+        return [] if self.rooms is None else shut(self.rooms, self.closings, self.found.eligible)
+
+    @property
     def is_held(self) -> bool:
         """Whether somebody holds it."""
         return bool(self.job["state"] == JobState.HELD)
@@ -73,6 +101,7 @@ class JobCase:
             usable=self.usable,
             refused=refused,
             sends=decision is None or decision.sends,
+            closed=self.closed,
         ))  # fmt: skip
         return MainReason.HELD if self.is_held and reason is not MainReason.IMPOSSIBLE else reason
 
@@ -94,17 +123,18 @@ class Newcomer:
     task_queue: int | None
     where: Mapping[str, Any]
     requirements: Mapping[str, Any]
-    served: frozenset[Place] | None
+    served: Served | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """What a job asks for. `requirements` is None if nobody knows them any more."""
+    """What a job asks for, and what is closed. `requirements` is None if nobody knows them any more."""
 
     key: TaskQueueKey
     requirements: Mapping[str, Any] | None
-    served: frozenset[Place] | None
+    served: Served | None
     refreshed_at: float | None
+    mask: SiteMask
 
 
 def case_of_job(
@@ -113,9 +143,11 @@ def case_of_job(
     """A job that is stored and waits, or is Held."""
     text, requirements = only_row(db, TASK_QUEUE, (job["task_queue"],))
     key = key_from_json(text)
-    served, refreshed_at = _served(db, key.submit_pool)
+    served, refreshed_at = _served(db, key.submit_pool, picture)
     wanted = wanted_by(db, key.submit_pool, requirements)
-    asked = _Asked(key=key, requirements=wanted, served=served, refreshed_at=refreshed_at)
+    asked = _Asked(
+        key=key, requirements=wanted, served=served, refreshed_at=refreshed_at, mask=picture.mask(db)
+    )
     return _held_against(policy, job, asked, picture=picture, now=now)
 
 
@@ -123,11 +155,14 @@ def case_of_newcomer(
     db: apsw.Connection, policy: Policy, new: Newcomer, *, picture: Picture, now: float
 ) -> JobCase:
     """A job as it would be right after it was stored."""
-    served, refreshed_at = _served(db, new.key.submit_pool)
+    served, refreshed_at = _served(db, new.key.submit_pool, picture)
     if new.served is not None and not served:  # its SubmitPool is new, or was not evaluated yet
         served, refreshed_at = new.served, refreshed_at or now
     job = {"state": new.state, "reason": new.reason, "task_queue": new.task_queue, "since": now}
-    asked = _Asked(key=new.key, requirements=new.requirements, served=served, refreshed_at=refreshed_at)
+    asked = _Asked(
+        key=new.key, requirements=new.requirements, served=served, refreshed_at=refreshed_at,
+        mask=picture.mask(db),
+    )  # fmt: skip
     return _held_against(policy, job, asked, picture=picture, now=now)
 
 
@@ -143,12 +178,14 @@ def wanted_by(db: apsw.Connection, pool: str, requirements: str) -> Mapping[str,
     return wanted_of(requirements) if requirements else None
 
 
-def _served(db: apsw.Connection, pool: str) -> tuple[frozenset[Place] | None, float | None]:
+def _served(db: apsw.Connection, pool: str, picture: Picture) -> tuple[Served | None, float | None]:
     """The queues that serve a SubmitPool, and when it was last looked at."""
     if not pool:
         return None, None
     row = db.execute(POOL, (pool,)).fetchone()
-    return frozenset(db.execute(SERVED, (pool,))), None if row is None else row[1]
+    known = picture.serving(db, pool)
+    served = frozenset(db.execute(SERVED, (pool,))) if known is None else known
+    return served, None if row is None else row[1]
 
 
 def _held_against(
@@ -163,6 +200,7 @@ def _held_against(
         found=find_obstacles(key, asked.requirements, policy.world(key.vo)),
         served=asked.served,
         refreshed_at=asked.refreshed_at,
-        usable=picture.pilots.usable(key, asked.served),
+        usable=picture.pilots.usable(key, asked.served, drained=asked.mask.drained(now)),
         now=now,
+        mask=asked.mask,
     )

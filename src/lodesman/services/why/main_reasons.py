@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import apsw
 
+from lodesman.director.site_mask import Closing, SiteMask
 from lodesman.matching import TaskQueueKey
 from lodesman.resources import bits
 from lodesman.services.policy import Policy
 from lodesman.services.pool_map import Place
+from lodesman.services.why.closed_queues import shut
 from lodesman.services.why.job_case import wanted_by
 from lodesman.services.why.picture import Iteration, Picture
 from lodesman.services.why.verdict import VERDICTS, Facts, MainReason, judge
@@ -91,7 +93,8 @@ class MainReasons:
         self._told: dict[int, Told] = {row[0]: (row[1], row[2]) for row in db.execute(STORED)}
         self._found: dict[int, Obstacles] = {}
         self._policy: Policy | None = None
-        self._closed: dict[tuple[int, int], str] = {}
+        self._gates: dict[Hashable, str] = {}
+        self._mask = SiteMask()
         self._cost = self._now = 0.0
         self._at: float | None = None
 
@@ -103,7 +106,7 @@ class MainReasons:
             return None
         begun = time.perf_counter()
         if policy is not self._policy:
-            self._policy, self._found = policy, {}
+            self._policy, self._found, self._gates = policy, {}, {}
         self._now = now
         judged = dict(self._judge_all(policy, self._picture.waiting))
         changed: dict[int, Told | None] = {
@@ -137,6 +140,9 @@ class MainReasons:
     ) -> Iterator[tuple[int, Told]]:
         picture, iteration = self._picture, self._picture.decision(self._now)
         worlds = {vo: policy.world(vo) for vo in {key.vo for _, key, _ in waiting}}
+        mask = self._mask = picture.mask(self._db)
+        drained = mask.drained(self._now)
+        closed = {vo: mask.closed(world.table.queues, self._now) for vo, world in worlds.items()}
         competing: dict[str, dict[str, int]] = {vo: {} for vo in worlds}
         for tq_id, key, _ in waiting:
             found = self._obstacles(tq_id, key, worlds[key.vo])
@@ -147,9 +153,12 @@ class MainReasons:
             facts = Facts(
                 eligible=eligible,
                 open=None if iteration is None else iteration.rooms(found.world).open,
-                usable=picture.pilots.usable(key, served, alike=served and (key.vo, served.mask)),
+                usable=picture.pilots.usable(
+                    key, served, alike=served and (key.vo, served.mask), drained=drained
+                ),
                 refused=iteration is not None and iteration.no_pool(tq_id),
                 sends=iteration is None or iteration.sends,
+                closed=closed[key.vo],
             )
             reason = judge(facts)
             yield tq_id, (reason.value, self._detail(reason, found, iteration))
@@ -167,23 +176,32 @@ class MainReasons:
         return found
 
     def _detail(self, reason: MainReason, found: Obstacles, iteration: Iteration | None) -> str:
-        """What of the reason can be counted over task queues: the criterion, or the gate, that stops most."""
+        """What of the reason can be counted over task queues: the criterion, the gate, or the closing that stops most."""
         if reason is MainReason.IMPOSSIBLE:
             return found.counts()[0][0] if found.total else ""
-        if reason is not MainReason.NO_ROOM or iteration is None:
+        if reason not in (MainReason.NO_ROOM, MainReason.CLOSED):
             return ""
-        known = self._closed.get((iteration.number, found.eligible))
+        closings = [
+            (one, hit)
+            for one, mask in self._mask.planes(found.world.table.queues, self._now)
+            if (hit := mask & found.eligible)
+        ]
+        if reason is MainReason.CLOSED:
+            return max(closings, key=lambda one: one[1].bit_count())[0].path
+        assert iteration is not None  # noqa: S101 - else it would be NOT_DECIDED
+        about = (iteration.number, found.world.vo, found.eligible, tuple(one.node for one, _ in closings))
+        known = self._gates.get(about)
         if known is None:
-            if len(self._closed) > 10_000:
-                self._closed.clear()
-            known = self._closed[iteration.number, found.eligible] = _gate(found, iteration)
+            if len(self._gates) > 10_000:
+                self._gates.clear()
+            known = self._gates[about] = _gate(found, iteration, closings)
         return known
 
 
-def _gate(found: Obstacles, iteration: Iteration) -> str:
+def _gate(found: Obstacles, iteration: Iteration, closings: Sequence[tuple[Closing, int]]) -> str:
     """The gate that closes most of the eligible queues."""
     gates: Counter[str] = Counter()
-    for (gate, _), mask in iteration.rooms(found.world).shut(found.eligible):
+    for (gate, _), mask in shut(iteration.rooms(found.world), closings, found.eligible):
         gates[gate] += mask.bit_count()
     return gates.most_common(1)[0][0]
 

@@ -19,16 +19,28 @@ from typing import Any, Final
 import apsw
 import msgspec
 
-from lodesman.director import QueueId, Stories
-from lodesman.matching import ResourceRequest
+from lodesman.director import QueueId, RecordedLoad, Stories, loads_of
+from lodesman.director.clamps import ClampName
+from lodesman.director.site_mask import SiteMask
+from lodesman.matching import QueueOffer, ResourceRequest
 from lodesman.matching.cells import bits_of
 from lodesman.services.known_queues import KnownQueues, Waiting
-from lodesman.services.pool_map import KnownPools, Place, PoolMap
+from lodesman.services.pool_map import KnownPools, Place, PoolMap, Serving
+from lodesman.services.site_mask import KnownMask
 from lodesman.services.survey import ALL, Survey
+from lodesman.services.why.load_ages import LoadAges, ages_of
 from lodesman.services.why.pilot_book import PilotBook
-from lodesman.submission import World
+from lodesman.store.submit_pools import pool_state
+from lodesman.submission import World, not_sent
 
 NOT_LOOKED_AT, NOT_WANTED = "unknown", "no-demand"
+GATES: Final = {
+    "Backend": ClampName.NO_BACKEND.value,
+    "MaxTotalJobs": ClampName.MAX_TOTAL.value,
+    "MaxWaitingJobs": ClampName.MAX_WAITING.value,
+    "Slots": ClampName.MAX_TOTAL.value,
+}
+"""What can keep all pilots away (`submission.CAUSES`) -> the clamp by which the director knows it."""
 FRESH_ITERATIONS: Final = 3
 FRESH_LEAST: Final = 60.0
 LEAST_SECONDS: Final = 0.1
@@ -55,6 +67,7 @@ class Rooms:
     """Pilots that may be sent -> the queues with so much room."""
     closed: Mapping[tuple[str, str], int]
     """(gate, words) -> the queues that it leaves no room."""
+    ages: LoadAges = field(default_factory=LoadAges)
 
     def total(self, mask: int) -> int:
         """The pilots that may be sent to these queues."""
@@ -80,10 +93,13 @@ class Iteration:
     before: InitVar[Iteration | None] = None
     _stories: Stories = field(init=False)
     _refused: dict[int, Any] = field(init=False)
+    loads: Mapping[str, RecordedLoad] = field(init=False)
+    """The loads that it went by, by the names of the queues; none of an older release's."""
     _rooms: dict[int, tuple[World, Rooms]] = field(default_factory=dict)
 
     def __post_init__(self, before: Iteration | None) -> None:
         self._stories = Stories(self.record)
+        self.loads = loads_of(self.record)
         self._refused = {**({} if before is None else before.refused_still(self)), **self._stories.no_pool}
 
     def refused_still(self, later: Iteration) -> dict[int, Any]:
@@ -145,17 +161,27 @@ class Iteration:
         room_of: dict[int, list[int]] = {}
         closed: dict[tuple[str, str], list[int]] = {}
         for ordinal, offer in world.by_ordinal.items():
-            found = self.room(offer.queue)
-            room = 0 if found is None else found["room"]
+            found, shut = self.room(offer.queue), shut_to(world, offer)
+            room = 0 if found is None or shut else found["room"]
             room_of.setdefault(max(0, room), []).append(ordinal)
             if room <= 0:
-                closed.setdefault(self.gate(offer.queue), []).append(ordinal)
+                closed.setdefault(shut or self.gate(offer.queue), []).append(ordinal)
         by_room = {room: bits_of(ordinals) for room, ordinals in room_of.items() if room}
         return Rooms(
             open=reduce(or_, by_room.values(), 0),
             by_room=by_room,
             closed={gate: bits_of(ordinals) for gate, ordinals in closed.items()},
+            ages=ages_of(
+                (ordinal, self.loads.get(str(QueueId(*offer.queue))))
+                for ordinal, offer in world.by_ordinal.items()
+            ),
         )
+
+
+def shut_to(world: World, offer: QueueOffer) -> tuple[str, str] | None:
+    """(gate, words) if no pilot of this VO is sent to a queue, whatever room the director has there for others."""
+    closed = not_sent(offer, world.backends)
+    return None if closed is None else (GATES[closed.parameter], closed.text)
 
 
 class Picture:
@@ -177,6 +203,7 @@ class Picture:
         self._queues = KnownQueues(db)
         self._known_pools = KnownPools(db)
         self._pools = PoolMap()
+        self._mask = KnownMask()
         self._cost = 0.0
         self._looking = Lock()
 
@@ -207,6 +234,14 @@ class Picture:
     def served(self, place: Place) -> tuple[str, ...]:
         """getSubmitPoolsForQueue, as of the last look."""
         return self._pools.of_queue(place)
+
+    def serving(self, db: apsw.Connection, pool: str) -> Serving | None:
+        """The queues that serve a SubmitPool now; None if the pools have changed since the last look."""
+        return self._known_pools.serving(pool, pool_state(db).version)
+
+    def mask(self, db: apsw.Connection) -> SiteMask:
+        """What is closed now, not as of the last look. `db`: the connection of the thread that asks."""
+        return self._mask.look(db)
 
     def decision(self, now: float) -> Iteration | None:
         """The director's last iteration; None if there was none for long."""

@@ -15,6 +15,7 @@ from typing import Any
 import apsw
 import msgspec
 
+from lodesman.director.site_mask import Drained
 from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.matching.cells import bits_of
 from lodesman.matching.criteria import RequestMasks
@@ -103,14 +104,20 @@ class PilotBook:
             self._grow_old(now)
             self._sort(rows, now)
 
-    def usable(self, key: TaskQueueKey, served: Container[Place] | None, *, alike: Hashable = None) -> Usable:
+    def usable(
+        self, key: TaskQueueKey, served: Container[Place] | None, *, alike: Hashable = None,
+        drained: Drained | None = None,
+    ) -> Usable:  # fmt: skip
         """The pilots for a key; `served` are the queues that serve its SubmitPool (None: it has none). Whoever asks for
-        many keys gives an equal `alike` with equal queues: these are looked up once.
+        many keys gives an equal `alike` with equal queues: these are looked up once. `drained`: where pilots leave since
+        the last look, or sooner.
         """
         place = replace(key, submit_pool="") if key.submit_pool else key
         with self._lock:
             masks = self._masks
-            fit = self._table.narrow(masks.takers | masks.silent, place)
+            alive = masks.takers | masks.silent
+            leave = 0 if drained is None else alive & self._pilots_in(drained, drained)
+            fit = self._table.narrow(alive & ~leave, place)
             if served is not None:
                 fit &= self._pilots_in(served, alike)
             mine = self._by_vo.get(key.vo, 0)
@@ -119,7 +126,7 @@ class PilotBook:
                 idle=(fit & masks.idle).bit_count(),
                 busy=(fit & masks.busy).bit_count(),
                 coming=(fit & masks.coming).bit_count(),
-                draining=(mine & masks.draining).bit_count(),
+                draining=(mine & (masks.draining | leave)).bit_count(),
                 silent=(fit & masks.silent).bit_count(),
                 heard_at=self._heard.get(key.vo),
             )

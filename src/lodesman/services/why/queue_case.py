@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import apsw
 
+from lodesman.director.site_mask import Closing
 from lodesman.matching import QueueOffer
 from lodesman.resources import AccessDenied, NodePath, QueueId, access_refusal, effective_params
 from lodesman.services.policy import Policy
@@ -29,7 +30,9 @@ LAST = """SELECT id, stamp, state, reason, drain, created_at, joined_at, ended_a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCase:
-    """One queue held against the world of a VO. `survey` and `gate` are None where the VO may not use it."""
+    """One queue held against the world of a VO. `survey` and `gate` are None where the VO may not use it. `closings`: what
+    closes it now, the widest first.
+    """
 
     place: QueueId
     vo: str
@@ -45,6 +48,7 @@ class QueueCase:
     picture: Picture
     policy: Policy
     now: float
+    closings: tuple[Closing, ...] = ()
 
     def age(self, at: float | None) -> float | None:
         """Seconds since then; None if unknown."""
@@ -65,6 +69,8 @@ class QueueCase:
     @property
     def room(self) -> int | None:
         """Pilots that may be sent now at most; -1 if nothing limits them, None if nobody knows."""
+        if self.closings:
+            return 0
         if self.gate is not None:
             return -1 if self.gate.room is None else self.gate.room
         return None if self.decided is None else int(self.decided["room"])
@@ -82,7 +88,7 @@ class QueueCase:
             QueueFacts(
                 configured=self.configured,
                 offer=self.offer,
-                backend_missing=bool(self.gate and self.gate.candidate.closed) and not self.by_hand,
+                backend_missing=bool(self.gate and self.gate.candidate.no_backend) and not self.by_hand,
                 by_hand=self.by_hand,
                 fitting=len(self.survey.fitting) if self.survey else 0,
                 demand=self.demand,
@@ -133,6 +139,7 @@ def look_at_queue(
         picture=picture,
         policy=policy,
         now=now,
+        closings=picture.mask(db).of(place, now),
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from lodesman.director.breaker import settle
 from lodesman.director.clamps import Limit
 from lodesman.director.observation import age_s
 from lodesman.director.queues import queue_limits
+from lodesman.director.site_mask import NOTHING_CLOSED, SiteMask
 from lodesman.director.token_bucket import full, refill, whole_tokens
 from lodesman.matching import QueueOffer
 from lodesman.services.candidates import CandidateMaker, OwnQueue
@@ -81,11 +82,13 @@ class Gates:
     """Looks at single queues with a director's eyes. Any thread may ask."""
 
     def __init__(self, director: Director) -> None:
-        self._director = director
+        self.director = director
 
-    def look(self, vo: str, offer: QueueOffer, *, own: OwnQueue, now: float) -> Gate:
-        """The gate of a queue that the VO may use. `own` are our live pilots there."""
-        director, queue_id = self._director, QueueId(*offer.queue)
+    def look(
+        self, vo: str, offer: QueueOffer, *, own: OwnQueue, now: float, mask: SiteMask = NOTHING_CLOSED
+    ) -> Gate:
+        """The gate of a queue that the VO may use. `own` are our live pilots there, `mask` what is closed."""
+        director, queue_id = self.director, QueueId(*offer.queue)
         options = director.options
         candidate = CandidateMaker(
             policy=director.policy,
@@ -93,6 +96,7 @@ class Gates:
             pools=options.submission_pools,
             own={queue_id: own},
             now=now,
+            mask=mask,
         ).one(vo, offer, director.vos)
         breaker = settle(director.breakers.get(queue_id, Breaker()), now=now)
         bucket = director.buckets.get(queue_id.ce_id) or full(options.rate, now=now)

@@ -52,7 +52,7 @@ WHO: Final = {
     QueueReason.NOT_OPEN: f"{CONFIGURES}: its VO list",
     QueueReason.NO_BACKEND: f"{CONFIGURES}: Backend",
     QueueReason.NO_JOB_FITS: CONFIGURES,
-    QueueReason.CAPPED: f"{CONFIGURES}: MaxWaitingJobs, MaxTotalJobs",
+    QueueReason.CAPPED: f"{CONFIGURES}: MaxWaitingJobs, MaxTotalJobs, Slots",
     QueueReason.NO_WORK: "users, by submitting jobs that fit; or who configures the sites",
     QueueReason.BY_HAND: "who starts pilots there",
     QueueReason.NOT_DECIDED: NEXT_ITERATION,
@@ -63,7 +63,8 @@ WHO: Final = {
     QueueReason.PILOTS_EXPECTED: "nobody need do anything",
 }
 WHO_OPENS: Final[Mapping[str, str]] = {
-    ClampName.CLOSED: f"{CONFIGURES}: Backend; or who starts pilots there",
+    ClampName.CLOSED: "an administrator: lode site open",
+    ClampName.NO_BACKEND: f"{CONFIGURES}: Backend; or who starts pilots there",
     ClampName.UNKNOWN_LOAD: "who runs the batch system, by having it tell its load",
     ClampName.BREAKER: "time, it is tried again by itself; or who runs the batch system",
     ClampName.TOKEN_BUCKET: "time, a minute or two; or who configures the director: pilotsPerMinute",

@@ -20,6 +20,7 @@ class MainReason(StrEnum):
     """Why the jobs of a task queue wait, in one word: what stands farthest from running them."""
 
     IMPOSSIBLE = "impossible"
+    CLOSED = "closed-by-administrator"
     NOT_DECIDED = "director-has-not-decided"
     DIRECTOR_OFF = "director-sends-none"
     NO_SUBMISSION_POOL = "no-submission-pool"
@@ -33,6 +34,7 @@ class MainReason(StrEnum):
 
 VERDICTS: Final = {
     MainReason.IMPOSSIBLE: NEVER,
+    MainReason.CLOSED: NOT_NOW,
     MainReason.NOT_DECIDED: NOT_NOW,
     MainReason.DIRECTOR_OFF: NOT_NOW,
     MainReason.NO_SUBMISSION_POOL: NOT_NOW,
@@ -45,6 +47,7 @@ VERDICTS: Final = {
 }
 WHO: Final = {
     MainReason.IMPOSSIBLE: "you, by changing the job; or who configures the sites",
+    MainReason.CLOSED: "an administrator: lode site open",
     MainReason.NOT_DECIDED: "the server, at its next iteration",
     MainReason.DIRECTOR_OFF: "who configures the director: pilotsPerIteration; or time, if targetRunningJobs jobs run",
     MainReason.NO_SUBMISSION_POOL: "time, as submissions end; or who configures the submission pools",
@@ -60,7 +63,8 @@ WHO: Final = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What the judgement needs. `eligible` and `open` are masks of queues; `open` is None if nobody knows. `refused`: no
-    submission pool takes pilots for these jobs; `sends`: the director sends pilots at all.
+    submission pool takes pilots for these jobs; `sends`: the director sends pilots at all. `closed`: the queues that an
+    administrator has closed, whatever the director knew when it decided.
     """
 
     eligible: int
@@ -68,6 +72,7 @@ class Facts:
     usable: Usable
     refused: bool = False
     sends: bool = True
+    closed: int = 0
 
 
 def judge(facts: Facts) -> MainReason:
@@ -80,10 +85,14 @@ def judge(facts: Facts) -> MainReason:
     if usable.coming:
         return MainReason.PILOT_COMING
     may_be_sent = facts.sends and not facts.refused
-    if may_be_sent and facts.open is not None and facts.eligible & facts.open:
+    if may_be_sent and facts.open is not None and facts.eligible & facts.open & ~facts.closed:
         return MainReason.PILOT_EXPECTED
-    if usable.busy:
-        return MainReason.PILOTS_BUSY
+    return MainReason.PILOTS_BUSY if usable.busy else _why_none_is_sent(facts)
+
+
+def _why_none_is_sent(facts: Facts) -> MainReason:
+    if not facts.eligible & ~facts.closed:
+        return MainReason.CLOSED
     if facts.open is None:
         return MainReason.NOT_DECIDED
     if not facts.sends:

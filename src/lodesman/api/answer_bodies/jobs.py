@@ -1,0 +1,201 @@
+"""Answers about jobs and their files."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from lodesman.jobs import Form, JobState
+from lodesman.services.why.verdict import MainReason
+
+
+class Notice(Struct):
+    """A remark on a description that was accepted."""
+
+    attribute: str
+    message: str
+    line: int | None
+    column: int | None
+
+
+class Submission(Struct):
+    """What became of a submission: ids `first` to `first + count - 1`; `held` of them wait for a change of the sites.
+
+    `repeated`: an earlier call with the same request id made them.
+    """
+
+    submission: int
+    first: int
+    count: int
+    held: int
+    repeated: bool
+    notices: list[Notice]
+
+
+class TrialSubmission(Struct):
+    """What a submission would become; nothing was stored."""
+
+    count: int
+    held: int
+    notices: list[Notice]
+    dry_run: Literal[True]
+
+
+class Job(Struct):
+    """A job with its last attempt. `since`: when it came into its state, `reason` why, if that was said; `held_by`: nothing
+    can run it, or a user said so. `main_reason` is why it waits, None until that was judged. `base`: the first id of its
+    submission. CPU and wall times in seconds, `max_rss_mb` and `output_size` (bytes) as its pilot told them.
+    """
+
+    id: int
+    state: JobState
+    attempt: int
+    since: float
+    reason: str
+    held_by: Literal["impossible", "user"] | None
+    owner: str
+    group: str
+    vo: str
+    name: str
+    submitted_at: float
+    task_queue: int
+    template: int
+    submission: int
+    last_event: int | None
+    last_attempt: int | None
+    site: str | None
+    pilot: int | None
+    claimed_at: float | None
+    started_at: float | None
+    ended_at: float | None
+    outcome: str | None
+    cause: str | None
+    exit_code: int | None
+    signal: int | None
+    cpu_seconds: float | None
+    wall_seconds: float | None
+    max_rss_mb: float | None
+    output_sha256: str | None
+    output_size: int | None
+    message: str | None
+    base: int
+    main_reason: MainReason | None
+
+
+class Jobs(Struct):
+    """Jobs in the order of their ids."""
+
+    jobs: list[Job]
+
+
+class Attempt(Struct):
+    """One attempt of a job: `outcome` and `cause` tell how it ended, None while it runs."""
+
+    id: int
+    number: int
+    pilot: int
+    site: str
+    claimed_at: float
+    started_at: float | None
+    ended_at: float | None
+    outcome: str | None
+    cause: str | None
+    exit_code: int | None
+    signal: int | None
+    cpu_seconds: float | None
+    wall_seconds: float | None
+    max_rss_mb: float | None
+    message: str | None
+
+
+class Event(Struct):
+    """What happened to a job: it came into a state, was Submitted or Rescheduled.
+
+    `by`: a user (of that `name`), or the reconciler. `task_queue`: it happened to the whole task queue.
+    `late`: an attempt that was lost is Done after all. `silent_since`: when its pilot was last heard.
+    """
+
+    at: float
+    event: str
+    by: str | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    attempt: int | UnsetType = UNSET
+    pilot: int | UnsetType = UNSET
+    cause: str | UnsetType = UNSET
+    exit_code: int | UnsetType = UNSET
+    late: bool | UnsetType = UNSET
+    silent_since: float | UnsetType = UNSET
+    submission: int | UnsetType = UNSET
+    task_queue: int | UnsetType = UNSET
+
+
+class JobInFull(Job):
+    """A job with all its attempts and events; `sites` are those that fulfil its Requirements, where it has any."""
+
+    sites: list[str]
+    attempts: list[Attempt]
+    events: list[Event]
+
+
+class Count(Struct):
+    """So many jobs."""
+
+    owner: str
+    group: str
+    state: JobState
+    jobs: int
+
+
+class Counts(Struct):
+    """Jobs that the caller may see, counted."""
+
+    counts: list[Count]
+
+
+class Logs(Struct):
+    """The last output of a job, up to 64 kB; `live`: it still runs, and its pilot told what it takes (seconds, MB)."""
+
+    id: int
+    state: JobState
+    attempt: int
+    live: bool
+    tail: str
+    cpu_seconds: float | UnsetType = UNSET
+    wall_seconds: float | UnsetType = UNSET
+    rss_mb: float | UnsetType = UNSET
+
+
+class NotChanged(Struct):
+    """A job that was not changed, and why."""
+
+    id: int
+    reason: str
+
+
+class Controlled(Struct):
+    """How many jobs were changed; how many were not, and some of them with the reason."""
+
+    changed: int
+    refused: int
+    examples: list[NotChanged]
+
+
+class JobDescription(Struct):
+    """The description of a job, or of all `jobs` of a parametric one, in a language. `rebuilt`: it was made again, since
+    of a job in a batch none is stored.
+    """
+
+    id: int
+    form: Form
+    text: str
+    jobs: int
+    rebuilt: bool
+
+
+class Stored(Struct):
+    """A file that the server has; `size` in bytes."""
+
+    sha256: str
+    size: int

@@ -1,0 +1,181 @@
+"""Why no pilots are sent to a CE queue: the answer of `GET /v1/queues/why`."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from lodesman.api.answer_bodies.places import Place, Value, Written
+from lodesman.api.answer_bodies.resources import AnyLevel
+from lodesman.api.answer_bodies.site_mask import Closing
+from lodesman.api.answer_bodies.why_jobs import Age, Verdict
+from lodesman.api.answer_bodies.why_pilots import Work
+from lodesman.director import BreakerState, ClampName
+from lodesman.services.why.queue_verdict import QueueReason
+from lodesman.store.pilots import PilotState
+
+
+class Demanded(Struct):
+    """How many task queues the director's last iteration did what for: they were not there (new), had enough pilots,
+    found no submission pool, got pilots, or were not drawn.
+    """
+
+    new: int | UnsetType = UNSET
+    supplied: int | UnsetType = UNSET
+    no_pool: int | UnsetType = UNSET
+    asked: int | UnsetType = UNSET
+    not_drawn: int | UnsetType = UNSET
+
+
+class QueueStep(Struct):
+    """One step on the way from a job to a pilot in a CE queue. `holds`: it stands in nobody's way; None: nobody knows.
+
+    `age_seconds`: how old this is, None if unknown. `count`: SubmitPools that it serves (submit_pools). `demand`: of the
+    task queues that concern it (director). `closings`: who closed it (site_mask).
+    """
+
+    step: Literal[
+        "configured", "access", "possible", "site_mask", "work", "submit_pools", "director", "room", "breaker",
+        "submission_pools", "pilots", "lately",
+    ]  # fmt: skip
+    holds: bool | None
+    text: str
+    age_seconds: Age = UNSET
+    count: int | UnsetType = UNSET
+    demand: Demanded | UnsetType = UNSET
+    closings: list[Closing] | UnsetType = UNSET
+
+
+class QueueSetting(Written):
+    """A value that counts there; `made_of`: the parameter that a built-in one was made of."""
+
+    name: str
+    value: Value
+    level: AnyLevel
+    made_of: str
+
+
+class QueueClamp(Struct):
+    """What took pilots away: `before` came in, at most `limit` were allowed, `after` went on."""
+
+    clamp: ClampName
+    before: int
+    after: int
+    limit: int
+    text: str
+
+
+class QueueDirector(Struct):
+    """What the director's last iteration did for the queue: pilots wanted there, room for them, pilots placed. None: it
+    did not look, or not lately. `lines`: the arithmetic of the fullest task queue that fits.
+    """
+
+    decided_seconds_ago: float | None
+    looked_at: bool
+    wanted: int | None
+    room: int | None
+    clamps: list[QueueClamp]
+    placed: int
+    lines: list[str]
+
+
+class QueueLimit(Struct):
+    """An upper limit on new pilots now; `shut`: it leaves none."""
+
+    clamp: ClampName
+    limit: int
+    text: str
+    shut: bool
+
+
+class QueueBreaker(Struct):
+    """How far the queue is trusted after so many failures in a row; while it is not, when it is tried again."""
+
+    state: BreakerState
+    failures: int
+    retry_seconds: float | None
+    probing: bool
+    reason: str
+
+
+class QueueLoad(Struct):
+    """Pilots that the batch system tells of, None: it cannot; `slots`: how many can run at once, None if unknown."""
+
+    waiting: int | None
+    running: int | None
+    slots: int | None
+    told_by: str
+    age_seconds: float
+
+
+class QueueOwn(Struct):
+    """Live pilots by our own records; `since_load`: submitted after the load was told."""
+
+    waiting: int
+    running: int
+    since_load: int
+
+
+class QueueSubmissionPool(Struct):
+    """One of the director's pools of threads: how many there are, at work, and tasks that wait; `full`: none more."""
+
+    name: str
+    threads: int
+    busy: int
+    queued: int
+    full: bool
+
+
+class QueueGate(Struct):
+    """What stands before new pilots there now; `room` None: nothing limits them."""
+
+    room: int | None
+    limits: list[QueueLimit]
+    breaker: QueueBreaker
+    load: QueueLoad
+    own: QueueOwn
+    submission_pools: list[QueueSubmissionPool]
+
+
+class SentPilot(Struct):
+    """A pilot that was sent there lately."""
+
+    id: int
+    stamp: str
+    state: PilotState
+    reason: str
+    sent_seconds_ago: float
+    joined: bool
+    ended_seconds_ago: float | None
+    jobs_done: int
+
+
+class QueueAges(Struct):
+    """Seconds since each fact was true; None: not known."""
+
+    work: float
+    director: float | None
+    gate: float | None
+
+
+class QueueExplained(Place):
+    """Why no pilots are sent to a CE queue for a VO, or that they are, and who can change that.
+
+    `work` None: the VO may not use it. `gate` None: nobody can look at it now. `pilots`: live ones by state. `lately`:
+    the last pilots sent there, the newest first.
+    """
+
+    vo: str
+    verdict: Verdict
+    main_reason: QueueReason
+    summary: str
+    who: str
+    chain: list[QueueStep]
+    settings: list[QueueSetting]
+    work: Work | None
+    director: QueueDirector
+    gate: QueueGate | None
+    pilots: dict[str, int]
+    lately: list[SentPilot]
+    ages: QueueAges

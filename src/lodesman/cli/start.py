@@ -1,0 +1,28 @@
+"""The first moments of a call of `lode`: whatever happens while the rest is still being loaded ends in order, too."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line; returns the exit code."""
+    try:
+        _open_closed_streams()
+        from lodesman.cli import root
+
+        return root.main(arguments)
+    except KeyboardInterrupt:
+        sys.stderr.write("lode: interrupted\n")
+        return INTERRUPTED
+
+
+def _open_closed_streams() -> None:
+    """Who closed a stream (`>&-`) wants to hear nothing of it; it must not be the number of a file opened later."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))

@@ -1,0 +1,204 @@
+"""Users of VOs and groups that exist, tokens and what they made, and refusals that people understand."""
+
+from __future__ import annotations
+
+import pytest
+
+from lodesman.api import wire
+from lodesman.api.openapi import document
+from lodesman.errors import Unauthorized
+from lodesman.resources import load_resources
+from lodesman.services.accounts import IssueToken
+from lodesman.services.pilots import hash_token
+from lodesman.services.policy import Policy
+
+
+def add(house, name="eve", vo="lab", groups=("physics",)):
+    return house.call("POST", "/v1/users", {"name": name, "vo": vo, "groups": list(groups)}, token="admin")
+
+
+def refusal(answer):
+    assert (answer.status, answer.code) == (400, "invalid-request")
+    error = answer.json["error"]
+    return f"{error['message']} {error.get('hint', '')}".strip()
+
+
+# --- users
+
+
+def test_a_user_is_of_a_vo_that_the_configuration_knows(house):
+    assert add(house).status == 200
+    for vo, known in (("labb", "lab, other"), ("nother", "other, lab"), ("é", "other, lab")):
+        assert refusal(add(house, vo=vo)) == f"The configuration has no VO {vo}. VOs: {known}."
+    # A VO that is known from the access list of a site alone.
+    house.core.policy = Policy(
+        load_resources([("s.toml", '[site.A]\nVO = ["atlas"]\n[site.A.ce.c.queue.q]')])
+    )
+    assert add(house, vo="atlas", groups=("any",)).status == 200
+    assert refusal(add(house, vo="lab")).endswith("VOs: atlas.")
+
+
+def test_a_user_s_groups_belong_to_the_vo(house):
+    assert refusal(add(house, groups=("physics", "phisics"))) == (
+        "VO lab has no group phisics. Groups: physics, bio, open."
+    )
+    assert refusal(add(house, groups=("guests",))) == (
+        "Group guests belongs to VO other, not to lab. Groups: physics, open, bio."
+    )
+    assert add(house, vo="other", groups=("guests",)).status == 200
+
+
+def test_names_that_the_configuration_does_not_tell_are_taken_if_they_are_names(house):
+    house.core.policy = Policy(load_resources([]))
+    assert add(house, vo="any.vo", groups=("any_group",)).status == 200
+    for vo, groups in (("a b", ("g",)), ("é", ("g",)), ("v", ("g\n",)), ("v", ("g", "a/b"))):
+        assert "letters, digits and . _ @ -" in refusal(add(house, vo=vo, groups=groups))
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"name": "a b"}, "name: only letters, digits and . _ @ - may stand in it."),
+        ({"name": "x" * 65}, "name: at most 64 characters."),
+        ({"name": ""}, "name: at least 1 character."),
+        ({"vo": ""}, "vo: at least 1 character."),
+        ({"groups": []}, "groups: at least 1 entry."),
+        ({"groups": [""]}, "groups[0]: at least 1 character."),
+    ],
+)
+def test_a_refused_user_is_told_in_words(house, body, told):
+    whole = {"name": "eve", "vo": "lab", "groups": ["physics"], **body}
+    assert refusal(house.call("POST", "/v1/users", whole, token="admin")) == told
+
+
+# --- other refusals in words
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "told"),
+    [
+        ("/v1/jobs/control", {"action": "kill", "ranges": [[1, 1]], "reason": "x" * 1_001},
+         "reason: at most 1,000 characters."),
+        ("/v1/jobs", {"jobs": [{}], "request_id": "x" * 256}, "request_id: at most 255 characters."),
+        ("/v1/jobs", {"jobs": [{}], "form": "xml"}, "form: one of jdl, cfg, json."),
+        ("/v1/jobs", {"jobs": [{}], "sandboxes": {"a": {"sha256": "A" * 64, "size": 1}}},
+         "sandboxes[...].sha256: 64 hexadecimal digits in lower case."),
+        ("/v1/jobs/control", {"action": "kill", "ranges": [[0, 1]]}, "ranges[0][0]: at least 1."),
+        ("/v1/tokens", {"account": "ann", "seconds": 1e300}, "seconds: at most 3,153,600,000."),
+        ("/v1/tokens", {"account": "ann", "seconds": -1}, "seconds: at least 0."),
+    ],
+)  # fmt: skip
+def test_bounds_and_patterns_are_told_in_words(house, path, body, told):
+    assert refusal(house.call("POST", path, body, token="ann")) == told
+
+
+def test_what_is_of_another_kind_is_told_as_before(house):
+    answer = house.call("POST", "/v1/users", {"name": 5}, token="admin")
+    assert (
+        refusal(answer)
+        == "The request does not fit its description: Expected `str`, got `int` - at `$.name`."
+    )
+
+
+# --- tokens that tokens made
+
+
+def issue(house, account, by, **more):
+    answer = house.call("POST", "/v1/tokens", {"account": account, **more}, token=by)
+    assert answer.status == 200, answer.body
+    return answer.json["token"]
+
+
+def hash_of(house, note):
+    (row,) = [row for row in house.get("/v1/tokens", "admin")["tokens"] if row["note"] == note]
+    return row["hash"]
+
+
+def test_a_revoked_token_takes_along_what_it_made_for_the_same_user(house):
+    house.tokens["parent"] = issue(house, "bob", "admin", note="parent")
+    house.tokens["child"] = issue(house, "bob", "parent", note="child")
+    house.tokens["grandchild"] = issue(house, "bob", "child", note="grandchild")
+    house.tokens["beside"] = issue(house, "bob", "bob", note="beside")
+    for name in ("parent", "child", "grandchild", "beside"):
+        assert house.submit(token=name).status == 200
+    told = house.call("DELETE", f"/v1/tokens/{hash_of(house, 'parent')}", token="admin").json
+    assert told == {"revoked": 3, "kept": 0}
+    for name in ("parent", "child", "grandchild"):
+        assert house.submit(token=name).status == 401
+        assert house.call("GET", "/v1/me", token=name).status == 401
+    assert house.submit(token="beside").status == 200
+
+
+def test_what_an_administrator_s_token_made_for_others_stays_and_is_told(house):
+    scopes = ["admin", "jobs:read"]
+    house.tokens["second"] = issue(house, "admin", "admin", note="second", scopes=scopes)
+    house.tokens["third"] = issue(house, "admin", "second", note="third", scopes=scopes)
+    for number, by in enumerate(("second", "third", "third")):
+        house.tokens[f"of bob {number}"] = issue(house, "bob", by)
+    told = house.call("DELETE", f"/v1/tokens/{hash_of(house, 'second')}", token="admin").json
+    assert told == {"revoked": 2, "kept": 3}
+    assert house.call("GET", "/v1/me", token="third").status == 401
+    assert house.get("/v1/me", "of bob 2")["name"] == "bob"
+
+
+def test_a_list_of_tokens_tells_which_made_which(house):
+    house.tokens["parent"] = issue(house, "bob", "admin", note="parent")
+    issue(house, "bob", "parent", note="child")
+    rows = {row["note"]: row for row in house.get("/v1/tokens", "admin")["tokens"]}
+    parent, child = rows["parent"], rows["child"]
+    assert (child["made_with"], child["made_by"]) == (parent["hash"], "bob")
+    assert parent["made_by"] == "admin"
+    assert parent["made_with"] == hash_token(house.tokens["admin"]).hex()
+    (first,) = [
+        row for row in house.get("/v1/tokens", "admin")["tokens"] if row["hash"] == parent["made_with"]
+    ]
+    assert (first["made_with"], first["made_by"]) == (None, None)
+    house.call("DELETE", f"/v1/tokens/{parent['hash']}", token="admin")
+
+
+def test_a_token_that_was_revoked_meanwhile_makes_none(house):
+    with pytest.raises(Unauthorized, match="revoked"):
+        house.do(IssueToken("bob", parent=b"\0" * 32))
+
+
+# --- paths that nobody serves
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("/v1/nosuch", "See /v1/openapi.json."),
+        ("/", "See /v1/openapi.json."),
+        ("/lode/v1/jobs", "The server's address ends before /lode."),
+        ("/lode/v1/submit-pools/", "The server's address ends before /lode."),
+    ],
+)
+def test_a_call_that_is_not_there_is_named(house, path, hint):
+    answer = house.call("GET", path, token="ann")
+    assert (answer.status, answer.code) == (404, "not-found")
+    assert answer.json["error"]["message"] == f"There is no call GET {path}."
+    assert answer.json["error"]["hint"] == hint
+
+
+def test_a_call_with_another_method_and_a_long_path_are_named_in_short(house):
+    answer = house.call("POST", "/v1/me", {}, token="ann")
+    assert answer.json["error"]["message"] == "There is no call POST /v1/me."
+    answer = house.call("GET", "/" + "x" * 5_000, token="ann")
+    assert len(answer.json["error"]["message"]) < 300
+
+
+def test_every_pattern_of_a_body_has_its_words():
+    """What a new pattern means must be said in `wire`, else people read the pattern."""
+
+    def patterns(value):
+        if isinstance(value, dict):
+            if isinstance(value.get("pattern"), str):
+                yield value["pattern"]
+            value = list(value.values())
+        if isinstance(value, list):
+            for one in value:
+                yield from patterns(one)
+
+    found = set(patterns(document()["components"]["schemas"]))
+    assert found
+    assert [pattern for pattern in found if not any(part in pattern for part in wire._PATTERNS)] == []

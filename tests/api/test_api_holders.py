@@ -1,0 +1,70 @@
+"""Who holds a job: `lode why` names the person, its events too."""
+
+from __future__ import annotations
+
+import pytest
+
+from lodesman.services.control import Control
+
+
+def held(house, job):
+    told = house.get(f"/v1/jobs/{job}/why")
+    (found,) = [one for one in told["chain"] if one["step"] == "limits"]
+    return found["text"].partition(": ")[2], found["limits"][0]["by"], found["limits"][0]["name"]
+
+
+def hold(house, token, first, last=None):
+    body = {"action": "hold", "ranges": [[first, last or first]], "reason": "look at it"}
+    assert house.call("POST", "/v1/jobs/control", body, token=token).json["changed"]
+
+
+@pytest.fixture
+def house_with_root(house):
+    house.user("root", "physics", admin=True)
+    return house
+
+
+@pytest.mark.parametrize("array", [False, True], ids=["row", "member"])
+def test_who_holds_a_job_is_named(house_with_root, array):
+    house = house_with_root
+    job = house.submitted({"Parameters": 3} if array else {})
+    hold(house, "root", job)
+    assert held(house, job) == ("root holds it", "user", "root")
+    assert (
+        house.get(f"/v1/jobs/{job}/why")["summary"] == "root holds it: look at it. Release it to let it run."
+    )
+    house.control("release", job)
+    hold(house, "ann", job)
+    assert held(house, job) == ("ann holds it", "user", "ann")
+    events = [
+        (one["event"], one["by"], one["name"])
+        for one in house.get(f"/v1/jobs/{job}")["events"]
+        if "by" in one
+    ]
+    assert events[0] == ("Held", "user", "root")
+    assert events[-1] == ("Held", "user", "ann")
+
+
+def test_of_neighbours_each_has_its_own_holder(house_with_root):
+    house = house_with_root
+    job = house.submitted({"Parameters": 9})
+    hold(house, "root", job, job + 5)
+    house.now += 5
+    house.control("release", job + 2, job + 3)
+    house.now += 5
+    hold(house, "ann", job + 3, job + 7)
+    names = [held(house, job + k)[2] for k in (0, 1, 3, 4, 5, 6, 7)]
+    assert names == ["root", "root", "ann", "root", "root", "ann", "ann"]
+
+
+@pytest.mark.parametrize("array", [False, True], ids=["row", "member"])
+def test_before_names_were_kept_a_user_held_it(house, array):
+    job = house.submitted({"Parameters": 3} if array else {})
+    house.do(Control(house.core.live, "hold", ((job, job),), "", lambda *_: True))
+    assert held(house, job) == ("a user holds it", "user", None)
+    assert house.get(f"/v1/jobs/{job}/why")["summary"] == "A user holds it. Release it to let it run."
+
+
+def test_what_nothing_can_run_nobody_holds(house):
+    house.submit({"Memory": 9_000}, hold_if_impossible=True)
+    assert held(house, 1) == ("no queue could run it", "impossible", None)

@@ -1,0 +1,251 @@
+"""Closing and opening in a real database: what is stored, which pilots leave, and what a time does."""
+
+from __future__ import annotations
+
+import pytest
+from tests.contract.conftest import OFFER
+
+from lodesman.director.site_mask import Closing
+from lodesman.errors import Conflict, InvalidRequest, Unavailable
+from lodesman.services.pilots import Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
+from lodesman.services.site_mask import CloseSite, ForgetOldClosings, KnownMask, OpenSite
+from lodesman.store.pilots import PilotState, find_pilot
+
+S1 = ("S1", "", "")
+PLACE = ("S1", "ce", "q")
+
+
+def close(house, site="S1", ce="", queue="", **more):
+    dry_run = more.pop("dry_run", False)
+    closing = Closing(
+        **{
+            "site": site,
+            "ce": ce,
+            "queue": queue,
+            "reason": "power",
+            "closed_by": "root",
+            "since": 0.0,
+            **more,
+        }
+    )
+    return house.do(CloseSite(house.live, closing, dry_run=dry_run))
+
+
+def reopen(house, *node, by="ann"):
+    return house.do(OpenSite((*node, "", "")[:3], by))
+
+
+def mask(house):
+    return KnownMask().look(house.reader)
+
+
+def sent(house, site="S1"):
+    """A pilot that waits in its batch system; returns its stamp."""
+    house.pilots += 1
+    stamp = f"stamp{house.pilots}"
+    new = NewPilot(
+        stamp=stamp, vo="vo", site=site, ce="ce", queue="q", request=OFFER, join_hash=hash_token(stamp + "-j")
+    )
+    house.do(PreparePilots(house.live, [new]))
+    house.do(PilotSubmitted(house.live, {stamp: ("native" + stamp, "")}))
+    return stamp
+
+
+def join(house, stamp):
+    return house.do(Join(house.live, stamp + "-j", "nonce", {"cores": 8})).row
+
+
+def test_what_is_closed_is_known_to_every_reader_with_who_and_why(house):
+    done = close(house, until=5_000.0)
+    assert (done.renewed, done.drained) == (False, ())
+    (found,) = mask(house).of(PLACE, house.clock)
+    assert found == done.closing
+    assert (found.closed_by, found.reason, found.since, found.until) == ("root", "power", 1_000.0, 5_000.0)
+    house.restart()
+    assert mask(house).of(PLACE, house.clock) == (found,)
+
+
+def test_closing_again_changes_all_but_since_when(house):
+    close(house)
+    house.clock += 100.0
+    done = close(house, reason="cooling", closed_by="bob", until=9_000.0, keep_pilots=True)
+    assert done.renewed
+    (found,) = mask(house).closings
+    assert (found.since, found.reason, found.closed_by, found.until, found.keep_pilots) == (
+        1_000.0, "cooling", "bob", 9_000.0, True,
+    )  # fmt: skip
+
+
+def test_one_whose_time_has_passed_begins_anew(house):
+    close(house, until=1_100.0)
+    house.clock = 1_100.0
+    assert mask(house).of(PLACE, house.clock) == ()
+    done = close(house)
+    assert (done.renewed, done.closing.since) == (False, 1_100.0)
+
+
+def test_running_pilots_take_no_more_and_are_told_why(house):
+    mine, other = house.pilot("S1"), house.pilot("S2")
+    done = close(house)
+    assert done.drained == (mine,)
+    row = find_pilot(house.reader, mine)
+    assert (row.drain, row.drain_reason) == (
+        1,
+        "S1 is closed by root since 1970-01-01 00:16 UTC: power",
+    )
+    assert find_pilot(house.reader, other).drain == 0
+
+
+def test_a_request_that_waits_is_answered_with_nothing(house):
+    pilot = house.pilot("S1")
+    answers = []
+    house.journal.post(house.claim_command(pilot, wait=True, answer=answers.append), answers.append)
+    close(house)
+    assert answers == [[]]
+    house.submit()
+    assert house.state(1) == "Waiting"
+
+
+@pytest.mark.parametrize(
+    ("node", "leaves"),
+    [(("S1",), True), (("S1", "ce"), True), (("S1", "ce", "q"), True), (("S1", "c"), False), (("S1", "ce", "r"), False)],
+)  # fmt: skip
+def test_only_pilots_of_what_is_closed_leave(house, node, leaves):
+    pilot = house.pilot("S1")
+    assert close(house, *node).drained == ((pilot,) if leaves else ())
+    assert find_pilot(house.reader, pilot).drain == leaves
+
+
+def test_pilots_may_stay_and_those_that_come_too(house):
+    pilot, stamp = house.pilot("S1"), sent(house)
+    assert close(house, keep_pilots=True).drained == ()
+    assert find_pilot(house.reader, pilot).drain == 0
+    assert join(house, stamp).drain == 0
+    # Thought better of it: now they go.
+    assert len(close(house).drained) == 2
+
+
+def test_waiting_pilots_are_told_to_leave_and_opening_takes_nothing_back(house):
+    stamp = sent(house)
+    assert len(close(house).drained) == 1
+    reopen(house, "S1")
+    row = join(house, stamp)
+    assert (row.drain, row.drain_reason[:12]) == (1, "S1 is closed")
+    assert join(house, sent(house)).drain == 0
+
+
+def test_pilots_that_are_stored_or_join_while_it_is_closed_leave(house):
+    close(house)
+    late = sent(house)
+    (number,) = house.reader.execute("SELECT id FROM pilot WHERE stamp = ?", (late,)).fetchone()
+    assert find_pilot(house.reader, number).drain == 1
+    assert join(house, late).drain == 1
+    house.clock = 2_000.0
+    assert join(house, sent(house, "S2")).drain == 0
+
+
+def test_a_pilot_that_comes_when_the_time_has_passed_stays(house):
+    close(house, until=1_500.0)
+    house.clock = 1_500.0
+    assert join(house, sent(house)).drain == 0
+
+
+def test_a_dry_run_tells_and_does_nothing(house):
+    pilot = house.pilot("S1")
+    done = close(house, dry_run=True)
+    assert done.drained == (pilot,)
+    assert mask(house).closings == ()
+    assert find_pilot(house.reader, pilot).drain == 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "parameter"),
+    [({"reason": " \n "}, "reason"), ({"reason": "x" * 1_001}, "reason"), ({"until": 1_000.0}, "until")],
+)
+def test_what_makes_no_sense_is_refused(house, wrong, parameter):
+    with pytest.raises(InvalidRequest) as fault:
+        close(house, **wrong)
+    assert fault.value.data["parameter"] == parameter
+    assert mask(house).closings == ()
+
+
+def test_exactly_what_was_closed_is_opened(house):
+    close(house)
+    close(house, ce="ce", queue="q", reason="full")
+    before, others = reopen(house, "S1")
+    assert (before.node, [one.node for one in others]) == (S1, [PLACE])
+    assert mask(house).told(PLACE, house.clock).endswith("full")
+    reopen(house, *PLACE)
+    assert mask(house).closings == ()
+
+
+def test_opening_what_is_not_closed_tells_what_is(house):
+    close(house, ce="ce")
+    with pytest.raises(Conflict) as fault:
+        reopen(house, "S1")
+    assert str(fault.value) == "S1 is not closed. Closed there: S1/ce."
+    assert fault.value.data["closed"] == [["S1", "ce", ""]]
+    with pytest.raises(Conflict, match=r"S1/ce/q is not closed\. Closed there: S1/ce\."):
+        reopen(house, *PLACE)
+    with pytest.raises(Conflict, match=r"S2 is not closed\. Nothing is closed there"):
+        reopen(house, "S2")
+
+
+def test_one_whose_time_has_passed_is_open_already_and_forgotten_later(house):
+    close(house, until=1_500.0)
+    close(house, "S2")
+    assert house.do(ForgetOldClosings()) == 0
+    house.clock = 1_500.0
+    with pytest.raises(Conflict, match="S1 is not closed"):
+        reopen(house, "S1")
+    known = KnownMask()
+    assert len(known.look(house.reader).closings) == 2
+    assert house.do(ForgetOldClosings()) == 1
+    assert [one.site for one in known.look(house.reader).closings] == ["S2"]
+
+
+def test_the_mask_is_read_again_only_when_it_has_changed(house):
+    known = KnownMask()
+    before = known.look(house.reader)
+    house.submit()
+    assert known.look(house.reader) is before
+    close(house)
+    after = known.look(house.reader)
+    assert after is not before
+    reopen(house, "S1")
+    assert known.look(house.reader) is not after
+
+
+def test_a_batch_that_fails_closes_nothing(house):
+    pilot = house.pilot("S1")
+    answers = []
+    house.journal.post(house.claim_command(pilot, wait=True, answer=answers.append), answers.append)
+
+    class Faulty:
+        def apply(self, tx):
+            CloseSite(house.live, Closing(site="S1", reason="x", closed_by="root", since=0.0)).apply(tx)
+            raise OSError("the disk is gone")
+
+    with pytest.raises(Unavailable):
+        house.do(Faulty())
+    assert mask(house).closings == ()
+    assert find_pilot(house.reader, pilot).drain == 0
+    assert house.submit().count == 1
+    assert [len(one) for one in answers] == [1]  # it still waited, and got the job
+
+
+def test_ended_pilots_are_left_alone(house):
+    pilot = house.pilot("S1")
+    house.end_pilot(pilot, PilotState.DONE)
+    assert close(house).drained == ()
+    assert find_pilot(house.reader, pilot).drain_reason == ""
+
+
+def test_the_log_says_who_did_it(house, caplog):
+    with caplog.at_level("INFO"):
+        close(house)
+        reopen(house, "S1", by="ann")
+    told = {record.message: vars(record) for record in caplog.records}
+    assert told["a site was closed"]["closed_by"] == "root"
+    assert told["a site was opened"]["opened_by"] == "ann"
+    assert told["a site was opened"]["site"] == "S1"

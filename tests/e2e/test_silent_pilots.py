@@ -1,0 +1,48 @@
+"""A pilot that says nothing for long: its job is Stalled, comes back with its next word, and goes back with its lease."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+pytestmark = pytest.mark.e2e
+
+PATIENCE = 60.0
+
+
+def wait_for(server, job, state):
+    deadline = time.monotonic() + PATIENCE
+    while (now := server.states(job, job)[job]) != state:
+        assert time.monotonic() < deadline, f"it is {now} and never became {state}"
+        threading.Event().wait(0.05)
+
+
+def test_stalled_and_back_over_a_restart_and_at_last_given_up(make_server):
+    server = make_server(**{"pilots.stop_at_exit": False}).start()
+    server.user("ann", "physics")
+    pilot = server.fake_pilot()
+    job = server.submit({"Executable": "/bin/true", "CPUTime": 60, "Site": "Bench"})
+    (claimed,) = pilot.claim()
+    pilot.report(claimed, "Running")
+    wait_for(server, job, "Stalled")
+    assert "said nothing since" in server.get(f"/v1/jobs/{job}")["reason"]
+    entry = {"id": job, "attempt": 1}
+    pilot.ask("heartbeat", {"jobs": [entry]})
+    assert server.states(job, job)[job] == "Running"
+    pilot.ask("heartbeat", {"jobs": [{**entry, "state": "completing"}]})
+    assert server.states(job, job)[job] == "Completing"
+    wait_for(server, job, "Stalled")
+    server.process.kill()
+    server.process.wait()
+    server.start()
+    assert server.states(job, job)[job] == "Stalled"
+    pilot.ask("heartbeat", {"jobs": [entry]})
+    assert server.states(job, job)[job] == "Running"
+    wait_for(server, job, "Waiting")
+    events = [event["event"] for event in server.get(f"/v1/jobs/{job}")["events"]]
+    assert events[1:] == [
+        "Matched", "Running", "Stalled", "Running", "Completing", "Stalled", "Running", "Stalled", "Waiting",
+    ]  # fmt: skip
+    server.stop()

@@ -1,0 +1,73 @@
+"""A server that ends in good order: nothing is asked of it in vain, and pilots that end with it cost no attempt."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+import time
+
+import pytest
+
+from lodesman.store.engine import open_reader
+
+pytestmark = pytest.mark.e2e
+
+ATTEMPTS = "SELECT outcome, cause FROM attempt WHERE job_id = ? ORDER BY number"
+SLEEPER = {"Executable": "/bin/sleep", "Arguments": ["1000"]}
+DEAF = {"Executable": "/bin/sh", "Arguments": ["-c", "trap '' TERM; while :; do sleep 0.1; done"]}
+
+
+def wait_until(happened, what):
+    deadline = time.monotonic() + 60
+    while not happened():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        threading.Event().wait(0.02)
+
+
+def attempts(server, job):
+    with contextlib.closing(open_reader(server.data / "lode.db")) as db:
+        return [tuple(row) for row in db.execute(ATTEMPTS, (job,))]
+
+
+def complaints(server):
+    return [line for line in server.log_lines() if line["level"] not in ("debug", "info")]
+
+
+@pytest.mark.parametrize(("number", "payload"), [(signal.SIGINT, SLEEPER), (signal.SIGTERM, DEAF)])
+def test_a_stop_gives_running_jobs_back(make_server, number, payload):
+    """Their pilots end with the server, and it hears their last reports; others that wait for jobs get none of these."""
+    server = make_server().start()
+    server.user("ann", "physics")
+    running = server.submit(payload)
+    others = server.submit(*[SLEEPER] * 3)
+    server.wait_for("Running", running)
+    assert server.stop(number) in (0, -signal.SIGINT)
+    assert not server.processes()
+    assert attempts(server, running) == [("Released", "pilot-shutdown")]
+    ends = [attempts(server, job) for job in range(others, others + 3)]
+    assert all(end in ([], [("Released", "pilot-shutdown")]) for end in ends), ends
+    assert complaints(server) == []
+
+
+def test_a_stop_leaves_running_jobs_alone_if_their_pilots_outlive_the_server(make_server):
+    server = make_server(**{"pilots.stop_at_exit": False}).start()
+    server.user("ann", "physics")
+    job = server.submit(SLEEPER)
+    server.wait_for("Running", job)
+    got: list[list[dict[str, object]]] = []
+    waiting = server.fake_pilot()
+    before = server.get("/v1/hot/metrics")["commands_total"]
+    asking = threading.Thread(target=lambda: got.append(waiting.claim(wait=45.0)))
+    asking.start()
+    wait_until(lambda: server.get("/v1/hot/metrics")["commands_total"] > before, "the claim's arrival")
+    begun = time.monotonic()
+    assert server.stop() == 0
+    assert time.monotonic() - begun < 15
+    asking.join(60)
+    assert got == [[]]
+    assert attempts(server, job) == [(None, None)]
+    assert complaints(server) == []
+    server.start()
+    waiting.ask("heartbeat", {})
+    assert server.states(job, job) == {job: "Running"}

@@ -1,0 +1,70 @@
+"""The first and the last moments of a call: Ctrl-C while modules load, streams that are closed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lodesman.cli import root
+
+SOURCE = str(Path(root.__file__).parents[2])
+CONSOLE_SCRIPT = "import sys; from lodesman.cli import main; sys.exit(main())"
+# Whoever imports click is interrupted: it is the first that takes its time.
+INTERRUPTED = """
+import sys
+class CtrlC:
+    def find_spec(self, name, *_):
+        if name == "click":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, CtrlC())
+"""
+
+
+def run_shell(command: str, **more: str) -> subprocess.CompletedProcess[str]:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("LODE_")}
+    environ |= {"PYTHONPATH": SOURCE, "PYTHON": sys.executable, "LODE_TOKEN": "x", **more}
+    return subprocess.run(
+        ["/bin/sh", "-c", command], capture_output=True, text=True, timeout=60, env=environ, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    "start", [CONSOLE_SCRIPT, "import runpy; runpy.run_module('lodesman.cli', None, '__main__')"]
+)
+def test_an_interrupt_while_modules_load_is_no_traceback(start):
+    result = run_shell('exec "$PYTHON" -c "$CODE" status', CODE=INTERRUPTED + start)
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "lode: interrupted\n")
+
+
+def test_an_interrupt_of_a_process_is_heard_from_its_first_moment_on():
+    """The real signal, at the moment when the first of our modules is looked for."""
+    code = (
+        INTERRUPTED.replace("raise KeyboardInterrupt", "import os; os.kill(os.getpid(), 2)") + CONSOLE_SCRIPT
+    )
+    result = run_shell('exec "$PYTHON" -c "$CODE" status', CODE=code)
+    assert (result.returncode, result.stderr) == (130, "lode: interrupted\n")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_closed_streams_are_no_fault_of_the_program(server, closed):
+    server.on("GET", "/v1/jobs", {"jobs": []})
+    server.on("GET", "/v1/me", {"name": "ann"})
+    server.on(
+        "GET", "/v1/jobs/counts", {"counts": [{"owner": "ann", "group": "g", "state": "Done", "jobs": 1}]}
+    )
+    server.on("GET", "/v1/sites", {"sites": [], "closed": []})
+    for command in ("status", "site ls", "--help", "--version", "convert - --to jdl"):
+        result = run_shell(f'"$PYTHON" -m lodesman.cli --server {server.url} {command} {closed}')
+        assert "fault in the program" not in result.stderr
+        assert "Traceback" not in result.stderr
+        assert result.returncode == 0
+
+
+def test_a_command_that_writes_to_a_closed_stream_says_its_errors(server):
+    server.refuse("GET", "/v1/sites", 404, code="not-found", message="It is so.")
+    result = run_shell(f'"$PYTHON" -m lodesman.cli --server {server.url} site ls >&-')
+    assert (result.returncode, result.stderr) == (3, "lode: It is so.\n")

@@ -1,0 +1,124 @@
+"""What the background process takes in of a changed configuration: all of it, or nothing until it can."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from lodesman.config import load_config
+from lodesman.daemon import background as module
+from lodesman.daemon import bootstrap
+from lodesman.daemon.background import Background
+from lodesman.store.engine import open_writer
+
+SITES = """
+[site.W]
+VO = ["local", "phys"]
+[site.W.ce.c.queue.q]
+{lines}
+[group.g]
+vo = "local"
+[group.p]
+vo = "phys"
+"""
+OWN = """
+[server]
+data = "{data}"
+[resources]
+files = ["sites.toml"]
+[submit_pools]
+refresh_seconds = {refresh}
+[director]
+SubmitPools = "{pool}"
+"""
+Q = ("W", "c", "q")
+
+
+def change(path, text):
+    """Write, with another time than before however fast the test is."""
+    before = path.stat().st_mtime_ns if path.exists() else 0
+    path.write_text(text)
+    os.utime(path, ns=(before + 1_000_000, before + 1_000_000))
+
+
+class Files:
+    """A configuration that the test changes, and the background process that watches it."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.write("Slots = 4")
+
+    def write(self, lines, *, refresh=900, pool="Local"):
+        change(self.folder / "sites.toml", SITES.format(lines=lines))
+        change(self.folder / "lode.toml", OWN.format(data=self.folder / "data", refresh=refresh, pool=pool))
+
+    def load(self, **more):
+        return load_config(self.folder / "lode.toml", **more)
+
+    def start(self):
+        config = self.load()
+        writer = open_writer(config.database)
+        bootstrap.prepare(writer, config, now=5.0)
+        writer.close()
+        return Background(config, self.load)
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "build_pilot", lambda _: None)
+    return Files(tmp_path)
+
+
+def in_use(background):
+    """What the parts of the process go by."""
+    parts = (background, background.director, background.side, background.census)
+    return (
+        background.local.slots,
+        {part.policy.digest for part in parts},
+        tuple(background.director.options.pools),
+        tuple(background.pools.states()),
+        background.submit_pools.refresh_seconds,
+    )
+
+
+@pytest.mark.parametrize("name", ["Slots", "MaxTotalJobs", "NumberOfProcessors"])
+def test_any_does_not_keep_it_from_starting(files, name):
+    files.write(f"{name} = 'ANY'")
+    assert set(files.start().local.slots) == {Q}
+
+
+def test_a_change_to_any_is_taken_in(files):
+    background = files.start()
+    files.write("Slots = 'ANY'\nMaxTotalJobs = 3", refresh=20, pool="Other")
+    background._reload()
+    slots, _, *rest = in_use(background)
+    assert (slots, rest) == ({Q: 3}, [("Other",), ("Other",), 20.0])
+
+
+def test_what_a_vo_is_told_counts_at_the_start_and_after_a_change(files):
+    background = files.start()
+    assert background.local.slots == {Q: 4}
+    files.write("Slots = 4\n[site.W.ce.c.queue.q.vo.local]\nSlots = 1")
+    background._reload()
+    assert background.local.slots == files.start().local.slots == {Q: 1}
+
+
+def test_a_change_that_fails_changes_nothing_and_is_tried_again(files, monkeypatch):
+    background = files.start()
+    before = in_use(background)
+    files.write("Slots = 7", refresh=20, pool="Other")
+    with monkeypatch.context() as broken:
+        broken.setattr(module, "local_slots", lambda _: {}["unheard of"])
+        for _ in range(2):
+            with pytest.raises(KeyError):
+                background._reload()
+            assert in_use(background) == before
+    background._reload()
+    after = in_use(background)
+    assert after[0] == {Q: 7}
+    assert len(after[1]) == 1
+    assert after[1] != before[1]
+    assert after[2:] == (("Other",), ("Other",), 20.0)
+    background._reload()
+    assert in_use(background) == after

@@ -1,0 +1,88 @@
+"""The web server's end: what has to be heard is heard first, unless somebody is in a hurry."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import uvicorn
+
+from lodesman.daemon.connections import GuardedProtocol
+from lodesman.daemon.server import Web
+
+
+class Listening:
+    """A listening socket of the loop."""
+
+    def __init__(self) -> None:
+        self.closed = asyncio.Event()
+
+    def close(self) -> None:
+        self.closed.set()
+
+    async def wait_closed(self) -> None:
+        """It is closed at once."""
+
+
+class Waiting(GuardedProtocol):
+    """A connection whose claim waits at the server."""
+
+    def __init__(self) -> None:
+        self.answered = False
+
+    def end_waiting(self) -> None:
+        self.answered = True
+
+    def shutdown(self) -> None:
+        """It was answered, and has no more to say."""
+
+
+async def nothing(_scope: Any, _receive: Any, _send: Any) -> None:
+    """An application."""
+
+
+def web_with(before_stop: Any) -> tuple[Web, Listening]:
+    config = uvicorn.Config(nothing, lifespan="off", timeout_graceful_shutdown=0)
+    config.load()
+    web = Web(config, before_stop)
+    web.lifespan = config.lifespan_class(config)
+    listening = Listening()
+    web.servers = [cast("Any", listening)]
+    return web, listening
+
+
+def test_what_has_to_be_heard_is_heard_before_listening_ends():
+    async def scene() -> None:
+        told: list[bool] = []
+        heard = asyncio.Event()
+
+        async def before_stop() -> None:
+            await heard.wait()
+            told.append(listening.closed.is_set())
+
+        web, listening = web_with(before_stop)
+        claim = Waiting()
+        web.server_state.connections.add(claim)
+        ending = asyncio.create_task(web.shutdown())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        # Claims do not wait for that: a pilot that waits for jobs could be given one that comes back now.
+        assert claim.answered
+        assert not listening.closed.is_set()
+        heard.set()
+        web.server_state.connections.clear()
+        await asyncio.wait_for(ending, 30)
+        assert told == [False]
+        assert listening.closed.is_set()
+
+    asyncio.run(scene())
+
+
+def test_a_second_ctrl_c_does_not_wait():
+    async def scene() -> None:
+        web, listening = web_with(asyncio.Event().wait)
+        web.force_exit = True
+        await asyncio.wait_for(web.shutdown(), 30)
+        assert listening.closed.is_set()
+
+    asyncio.run(scene())

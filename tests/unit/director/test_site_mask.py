@@ -1,0 +1,154 @@
+"""The site mask as a value: what a closing closes, until when, and whose pilots leave."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lodesman.director.site_mask import MOST_WORLDS, NOTHING_CLOSED, Closing, SiteMask, utc
+
+NAMES = ("A", "B", "a/b")
+QUEUES = tuple((site, ce, queue) for site in NAMES for ce in NAMES for queue in NAMES)
+NODES = sorted({node for s, c, q in QUEUES for node in ((s, "", ""), (s, c, ""), (s, c, q))})
+
+
+def closing(site, ce="", queue="", **more):
+    return Closing(
+        **{
+            "site": site,
+            "ce": ce,
+            "queue": queue,
+            "reason": "disk broken",
+            "closed_by": "root",
+            "since": 0.0,
+            **more,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("node", "closed"),
+    [
+        (("A",), [("A", "A", "A"), ("A", "B", "a/b")]),
+        (("A", "B"), [("A", "B", "A"), ("A", "B", "a/b")]),
+        (("A", "B", "a/b"), [("A", "B", "a/b")]),
+    ],
+)
+def test_a_closing_closes_what_is_below_it_and_nothing_else(node, closed):
+    mask = SiteMask([closing(*node)])
+    assert all(mask.of(place, 5.0) for place in closed)
+    below = [place for place in QUEUES if place[: len(node)] == node]
+    assert [place for place in QUEUES if mask.of(place, 5.0)] == below
+
+
+def test_names_with_slashes_are_names():
+    mask = SiteMask([closing("a", "b")])
+    assert mask.of(("a/b", "A", "A"), 1.0) == ()
+    assert closing("a/b", "c").path == closing("a", "b/c").path == "a/b/c"
+
+
+def test_it_opens_by_itself_at_its_time_and_not_before():
+    mask = SiteMask([closing("A", until=10.0)])
+    assert mask.of(("A", "A", "A"), 9.999)
+    assert not mask.of(("A", "A", "A"), 10.0)
+    assert mask.closed(QUEUES, 9.999)
+    assert not mask.closed(QUEUES, 10.0)
+    assert mask.drained(9.999) is not None
+    assert mask.drained(10.0) is None
+    assert list(mask.active(10.0)) == []
+
+
+def test_all_that_closes_a_queue_is_told_the_widest_first():
+    queue = closing("A", "A", "A", reason="full", closed_by="ann", since=86_400.0, until=90_000.0)
+    mask = SiteMask([queue, closing("A")])
+    assert mask.of(("A", "A", "A"), 1.0) == (closing("A"), queue)
+    assert mask.told(("A", "A", "A"), 1.0) == (
+        "closed by root since 1970-01-01 00:00 UTC: disk broken; "
+        "closed by ann since 1970-01-02 00:00 UTC until 1970-01-02 01:00 UTC: full"
+    )
+    assert mask.told(("B", "A", "A"), 1.0) == ""
+
+
+def test_pilots_stay_only_if_every_closing_lets_them():
+    kept = closing("A", keep_pilots=True)
+    assert SiteMask([kept]).drains(("A", "A", "A"), 1.0) is None
+    assert SiteMask([kept]).drained(1.0) is None
+    inner = closing("A", "A")
+    mask = SiteMask([kept, inner])
+    assert mask.drains(("A", "A", "A"), 1.0) == inner
+    assert mask.drains(("A", "B", "A"), 1.0) is None
+    assert ("A", "A", "A") in mask.drained(1.0)
+    assert ("A", "B", "A") not in mask.drained(1.0)
+
+
+def test_where_pilots_leave_is_one_object_as_long_as_nothing_changes():
+    mask = SiteMask([closing("A"), closing("B", until=10.0)])
+    before = mask.drained(1.0)
+    assert mask.drained(2.0) is before
+    assert mask.drained(11.0) is not before
+
+
+def test_a_pilot_of_no_known_queue_leaves_with_its_site():
+    mask = SiteMask([closing("A")])
+    assert mask.of(("A", "", ""), 1.0) == (closing("A"),)
+    assert mask.of(("", "", ""), 1.0) == ()
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "concerned"),
+    [
+        (("A",), ("A", "B", "C"), True),
+        (("A", "B", "C"), ("A",), True),
+        (("A", "B"), ("A", "C"), False),
+        (("A",), ("B",), False),
+        (("A", "B"), ("A", "B"), True),
+    ],
+)
+def test_what_concerns_what(mine, theirs, concerned):
+    node = (*theirs, "", "")[:3]
+    assert closing(*mine).concerns(node) is concerned
+
+
+def test_nothing_is_closed():
+    assert NOTHING_CLOSED.of(("A", "A", "A"), 1.0) == ()
+    assert NOTHING_CLOSED.planes(QUEUES, 1.0) == []
+    assert NOTHING_CLOSED.closed(QUEUES, 1.0) == 0
+    assert NOTHING_CLOSED.drained(1.0) is None
+
+
+def test_times_are_told_in_one_zone():
+    assert utc(1_795_383_000.0) == "2026-11-22 21:30 UTC"
+
+
+closings = st.lists(
+    st.builds(
+        lambda node, until, keep: closing(*node, until=until, keep_pilots=keep),
+        st.sampled_from(NODES),
+        st.sampled_from([None, 5.0, 10.0]),
+        st.booleans(),
+    ),
+    max_size=6,
+    unique_by=lambda one: one.node,
+)
+
+
+@given(closings, st.sampled_from([0.0, 5.0, 7.0, 10.0]))
+def test_masks_of_queues_are_what_each_queue_is_told(found, now):
+    mask = SiteMask(found)
+    closed, drained = mask.closed(QUEUES, now), mask.drained(now)
+    for bit, place in enumerate(QUEUES):
+        by_hand = {one for one in found if one.concerns(place) and (one.until is None or now < one.until)}
+        assert set(mask.of(place, now)) == by_hand
+        assert bool(closed >> bit & 1) is bool(by_hand) is bool(mask.told(place, now))
+        assert {one for one, plane in mask.planes(QUEUES, now) if plane >> bit & 1} == by_hand
+        leaves = any(not one.keep_pilots for one in by_hand)
+        assert (mask.drains(place, now) is not None) is leaves
+        assert (drained is not None and place in drained) is leaves
+
+
+def test_many_worlds_are_not_kept():
+    mask = SiteMask([closing("A")])
+    worlds = [tuple(QUEUES) for _ in range(3)] + [list(QUEUES[number:]) for number in range(20)] * 10
+    assert all(mask.closed(world, 1.0) == mask.closed(list(world), 1.0) for world in worlds)
+    assert len(mask._planes) <= MOST_WORLDS
