@@ -1,12 +1,12 @@
 """The in-memory choice alone: eligibility, draw by share, one job less; one thread, no disk, no network.
 
-    PYTHONPATH=src python bench/choice.py --queues 10000 --seconds 10 [--churn 1000] [--json FILE]
+    PYTHONPATH=src python bench/choice.py --queues 10000 --seconds 10 [--churn 1000] [--pools] [--json FILE]
 
-1,000 sites, 300 tags, 50 groups, 60 platforms; three task queues in ten have one of 3,000 SubmitPools, of which a queue
-serves a ninth; 2,000 kinds of resources ask in turn. With --churn so many
+1,000 sites, 300 tags, 50 groups, 60 platforms; 2,000 kinds of resources ask in turn. With --churn so many
 task queues a second come (with a new key) and go (emptied, later forgotten). Samples are checked by an
 oracle that reads every task queue and uses only `explain`: what was chosen was eligible, and "no job" is
-said only when none is.
+said only when none is. With --pools three task queues in ten have one of 3,000 SubmitPools, of which a queue
+serves a ninth.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ class Result:
 class World:
     """Makes keys and resources with the distributions of a large grid."""
 
-    def __init__(self, seed: int, groups: int) -> None:
+    def __init__(self, seed: int, groups: int, *, pools: bool) -> None:
         self.rng = random.Random(seed)
-        self.pools = random.Random(seed)  # apart, so that all else is as without
+        self.pools = random.Random(seed) if pools else None  # apart, so that all else is as without
         self.groups = groups
         self.serial = 0
 
@@ -85,7 +85,7 @@ class World:
             sites=tuple(sorted(sites)),
             platforms=() if any_platform else tuple(sorted(rng.sample(PLATFORM, 17))),
             tags=tuple(sorted(set(tags))),
-            submit_pool=self.pools.choice(POOL) if self.pools.random() < 0.3 else "",
+            submit_pool=self.pools.choice(POOL) if self.pools and self.pools.random() < 0.3 else "",
             cores=rng.choice([1, 1, 1, 1, 4, 8]),
             memory_mb=rng.choice([1000, 2000, 2500, 4000, 8000, 16000]),
             norm_cpu_seconds=rng.choice([3600, 21600, 86400, 259200, 1080000]),
@@ -102,7 +102,7 @@ class World:
             queue="long",
             platforms=(rng.choice(PLATFORM),),
             tags=tuple(sorted(set(rng.choices(TAG, TAG_WEIGHT, k=rng.choice([0, 2, 5, 20]))))),
-            submit_pools=tuple(sorted(self.pools.sample(POOL, SERVED))),
+            submit_pools=tuple(sorted(self.pools.sample(POOL, SERVED))) if self.pools else (),
             cores=rng.choice([1, 1, 8, 64]),
             memory_mb=500 if small else rng.choice([2500, 4000, 16000, 64000]),
             norm_cpu_seconds=rng.choice([20_000, 86_400, 300_000, 2_000_000]),
@@ -112,8 +112,8 @@ class World:
 class Run:
     """One matcher under load."""
 
-    def __init__(self, *, queues: int, churn: int, groups: int, seed: int) -> None:
-        self.world = World(seed, groups)
+    def __init__(self, *, queues: int, churn: int, groups: int, seed: int, pools: bool) -> None:
+        self.world = World(seed, groups, pools=pools)
         self.churn = churn
         self.rng = random.Random(seed + 1)
         self.matcher = Matcher()
@@ -205,9 +205,9 @@ class Run:
             self.checked += 1
 
 
-def run(*, queues: int, seconds: float, churn: int, groups: int, seed: int) -> Result:
+def run(*, queues: int, seconds: float, churn: int, groups: int, seed: int, pools: bool) -> Result:
     """Build, warm, check, measure, check."""
-    load = Run(queues=queues, churn=churn, groups=groups, seed=seed)
+    load = Run(queues=queues, churn=churn, groups=groups, seed=seed, pools=pools)
     load.prepare(seconds)
     load.check(SAMPLES)
     load.no_job = 0
@@ -242,6 +242,7 @@ def main() -> int:
     parser.add_argument("--queues", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--churn", type=int, default=0, help="task queues that come and go in a second")
+    parser.add_argument("--pools", action="store_true", help="with Requirements")
     parser.add_argument("--groups", type=int, default=GROUPS)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--json", type=Path, help="write the result here too")
@@ -252,6 +253,7 @@ def main() -> int:
         churn=wanted.churn,
         groups=wanted.groups,
         seed=wanted.seed,
+        pools=wanted.pools,
     )
     print(
         f"{result.queues} task queues, churn {result.churn}/s: {result.choices_per_s} choices/s "

@@ -48,13 +48,12 @@ class Context:
 
     def world(self, size: Size, workload: Workload = GRID) -> Path:
         """A copy of a world, to be changed at will."""
-        name = "grid" if workload is GRID else "peer"
-        original = self._built.get((size, name))
+        original = self._built.get((size, workload.name))
         if original is None:
             original = self.home / f"world-{len(self._built)}"
             self.say(f"building {size}")
             build(original, size, workload)
-            self._built[size, name] = original
+            self._built[size, workload.name] = original
         self._copies += 1
         copy = self.home / f"copy-{self._copies}"
         shutil.copytree(original, copy)

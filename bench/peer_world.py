@@ -95,6 +95,7 @@ def make_pilot(rng: random.Random) -> Place:
 
 
 PEER = Workload(
+    name="peer",
     vo=VOS[0],
     key=make_key,
     pilot=make_pilot,

@@ -1,8 +1,8 @@
 """A world of a given size in a data directory, made with the program's own commands.
 
 The large grid (`GRID`): 1,000 sites with two queues each, 300 tags, 60 platforms, 50 groups; task queues ask for
-sites, platforms, tags, cores, memory and CPU time in the proportions of a large production (docs/benchmarks.md), and
-three in ten have Requirements of their own, no two sets alike.
+sites, platforms, tags, cores, memory and CPU time in the proportions of a large production (docs/benchmarks.md). `WISHES`
+is the same, and three task queues in ten have Requirements of their own.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ class Workload:
     a task queue, None for none; without it no job has any.
     """
 
+    name: str
     vo: str
     key: Callable[[random.Random, int], TaskQueueKey]
     pilot: Callable[[random.Random], Place]
@@ -140,7 +141,8 @@ def grid_shares(seed: int = 11) -> dict[str, GroupShare]:
     return {f"group{n:02}": GroupShare(share=rng.choice(SHARES)) for n in range(GROUPS)}
 
 
-GRID = Workload(vo=VO, key=make_key, pilot=make_place, shares=grid_shares(), wish=make_wish)
+GRID = Workload(name="grid", vo=VO, key=make_key, pilot=make_place, shares=grid_shares())
+WISHES = replace(GRID, name="wishes", wish=make_wish)
 
 
 def resources(workload: Workload, seed: int = 13, *, backend: str = "by-hand") -> str:

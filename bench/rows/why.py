@@ -1,7 +1,7 @@
 """`why` of single waiting jobs: over HTTP, and the explanation alone. Each holds every queue against the job.
 
-The director decides about all task queues and queues as it does in production; only the pilots that it asks for are not
-started.
+Three task queues in ten have Requirements. The director decides about all task queues and queues as it does in
+production; only the pilots that it asks for are not started.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bench.context import Context
 from bench.figures import Figure
 from bench.generator import Connection, LoadFault, encode
 from bench.stats import percentile
-from bench.world import GRID, resources
+from bench.world import WISHES, resources
 
 from lodesman.resources import load_resources
 from lodesman.services.policy import Policy
@@ -38,7 +38,7 @@ DIRECTOR = {"director.pilotsPerIteration": 1_000, "director.totalThreadsInPool":
 def measure(context: Context) -> list[Figure]:
     """One question after the other, about jobs drawn at random."""
     size = context.size()
-    data = context.world(size)
+    data = context.world(size, WISHES)
     token = context.tokens(data)["admin"]
     rng = random.Random(5)
     asked = [
@@ -46,7 +46,7 @@ def measure(context: Context) -> list[Figure]:
         for _ in range(50 if context.quick else 500)
     ]
     grid = context.home / "why.toml"
-    grid.write_text(resources(GRID, backend="local"))
+    grid.write_text(resources(WISHES, backend="local"))
     with context.server(data, settings=DIRECTOR, resources_file=grid, prelude=NO_PILOTS) as server:
         server.wait_for_calm()
         answered = [_ask(server.port, asked) for _ in range(context.samples)]

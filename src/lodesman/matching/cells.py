@@ -5,13 +5,14 @@ A *slot* is the place of one member in a table; member i is bit i of a mask.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 FLUSH_AT: Final = 512  # changes that a cell lets wait
 SPARSE_BITS: Final = 4096  # a mask with fewer than one bit in so many is not kept
 DIRECT: Final = 8
 NARROW_BITS: Final = 64
+MANY: Final = 16  # values from which on they are looked up together
 
 
 def bits_of(slots: Sequence[int]) -> int:
@@ -124,9 +125,11 @@ class CellsByValue(dict[str, Cell]):
             elif len(cell.flips) >= FLUSH_AT:
                 cell.flush()
 
-    def any_of(self, values: Iterable[str]) -> int:
+    def any_of(self, values: Collection[str]) -> int:
         """The members that have at least one of the values."""
         found = 0
+        if len(values) > MANY:
+            values = self.keys() & values  # most have no cell
         for value in values:
             cell = self.get(value)
             if cell is not None:

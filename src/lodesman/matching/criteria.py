@@ -59,6 +59,9 @@ class Rule:
 def _overlap(wanted: Collection[str], offered: Values) -> bool:
     if len(offered) == 1:
         return offered[0] in wanted
+    if len(wanted) == 1:  # one SubmitPool, of which a queue may serve hundreds
+        (value,) = wanted
+        return value in offered
     return any(value in wanted for value in offered)
 
 

@@ -17,8 +17,8 @@ from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.resources import bits
 
 ALL_OWNERS: Final = ""
-RECENT: Final = 32  # arrivals remembered
-CATCH_UP: Final = 8  # arrivals up to which a mask is mended, not made anew; more if masks are wide
+RECENT: Final = 64  # arrivals remembered
+CATCH_UP: Final = 24  # arrivals up to which a mask is mended, not made anew; more if masks are wide
 WIDE: Final = 4096
 LONG: Final = 16  # values from which on a set is faster than a tuple
 

@@ -22,8 +22,11 @@ VIEW_BYTES: Final = 48 << 20
 
 _description = attrgetter(
     "site", "platforms", "tags", "vo", "groups", "ce", "owner", "pilot_type", "required_tags", "job_types",
-    "submit_pools", "submission_pool",
+    "submission_pool",
 )  # fmt: skip
+# Longer lists of SubmitPools are told apart by the object, which the view keeps: a queue may serve thousands, and to hash
+# them all would take longer than a choice. Who asks for a queue again asks with the same object (`PoolMap.of_queue`).
+SHORT: Final = 8
 _numbers = tuple(criterion.of_request for criterion in HOW_MUCH)
 _groups_of = WHOSE[1].of_request
 
@@ -79,7 +82,18 @@ class Found:
 class View:
     """One description against the index. `version` tells when the ballot was made."""
 
-    __slots__ = ("_found", "_masks", "_seen", "_where", "ballot", "group_names", "shortlist", "version", "vo")
+    __slots__ = (
+        "_found",
+        "_masks",
+        "_pools",
+        "_seen",
+        "_where",
+        "ballot",
+        "group_names",
+        "shortlist",
+        "version",
+        "vo",
+    )
 
     def __init__(self, request: ResourceRequest) -> None:
         self.vo = request.vo
@@ -87,6 +101,7 @@ class View:
         self.version = -1
         self.ballot = EMPTY_BALLOT
         self.shortlist: Shortlist | None = None
+        self._pools = request.submit_pools  # as long as it is here, no other object has its id
         self._where: Sequence[Any] = tuple(criterion.of_request(request) for criterion in WHERE)
         self._masks: list[int] = []
         self._seen: list[int] = []
@@ -151,7 +166,8 @@ class Views:
 
     def of(self, request: ResourceRequest) -> View:
         """The view of what the request describes."""
-        described = _description(request)
+        pools = request.submit_pools
+        described = _description(request), pools if len(pools) <= SHORT else id(pools)
         view = self._young.get(described)
         if view is None:
             view = self._old.pop(described, None) or View(request)

@@ -12,7 +12,7 @@ from bench import bodies, world
 from bench.oracle import WrongAnswer, check_answer, eligible
 from bench.peer_world import PEER
 from bench.rows.fairness import starts
-from bench.world import GRID, Size
+from bench.world import GRID, WISHES, Size
 
 from lodesman.jobs import read_description, read_job
 from lodesman.matching import ResourceRequest, TaskQueueKey
@@ -61,7 +61,7 @@ def test_a_world_has_the_jobs_it_was_asked_for(tmp_path):
 
 
 def test_three_jobs_in_ten_have_requirements_and_pilots_serve_some(tmp_path):
-    world.build(tmp_path, Size(queues=200, jobs=200, rows=200, pilots=20))
+    world.build(tmp_path, Size(queues=200, jobs=200, rows=200, pilots=20), WISHES)
     db = apsw.Connection(str(tmp_path / "lode.db"), flags=apsw.SQLITE_OPEN_READONLY)
     ((with_pool,),) = db.execute("SELECT count(*) FROM task_queue WHERE pool_id != ''")
     assert 40 <= with_pool <= 80

@@ -153,6 +153,44 @@ def test_every_attribute_that_a_mask_depends_on_tells_views_apart(changes):
     assert views.of(REQUEST) is not views.of(replace(REQUEST, **changes))
 
 
+def pools(count, first=0):
+    """A list of its own: the same strings, another object."""
+    return tuple(f"pool{n:04}" for n in range(first, first + count))
+
+
+def test_few_pools_are_told_apart_by_what_they_are():
+    views = Views(Index())
+    assert views.of(replace(REQUEST, submit_pools=pools(3))) is views.of(
+        replace(REQUEST, submit_pools=pools(3))
+    )
+
+
+def test_many_pools_are_told_apart_by_the_object():
+    views = Views(Index())
+    served = pools(300)
+    one = views.of(replace(REQUEST, submit_pools=served))
+    assert views.of(replace(REQUEST, submit_pools=served, cores=3)) is one
+    assert views.of(replace(REQUEST, submit_pools=pools(300, 1))) is not one
+
+
+def test_lists_that_are_gone_are_not_mistaken_for_new_ones():
+    """Python gives the place of a list that is gone to the next one: a view must keep what it was made of."""
+    index = Index()
+    lottery = Lottery(index)
+    for n in range(200):
+        index.put(n, replace(KEY, project=f"p{n}", submit_pool=f"pool{n:04}"), 1, now=0.0)
+    views = Views(index)
+    for first in range(150):
+        request = replace(REQUEST, submit_pools=pools(20, first))
+        view = views.of(request)
+        found = {
+            queue.tq_id
+            for group in lottery.look(view).groups
+            for queue in group.queues(view.mask(group, numbers_of(request)))
+        }
+        assert found == {n for n in range(200) if first <= n < first + 20}
+
+
 def test_views_are_dropped_when_not_used():
     views = Views(Index())
     first = views.of(REQUEST)

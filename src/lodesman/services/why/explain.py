@@ -67,16 +67,16 @@ def explain_newcomer(
 
 
 def _told(case: JobCase, where: Mapping[str, Any]) -> dict[str, Any]:
-    reason, queues = case.reason, case.found.as_dict()
+    reason, queues, share = case.reason, case.found.as_dict(), _share(case)
     return {
         "verdict": VERDICTS[reason],
         "main_reason": reason.value,
         "summary": _summary(case, reason),
         "who": _who(case, reason),
-        "chain": list(_chain(case, where)),
+        "chain": list(_chain(case, where, share)),
         "queues": queues,
         "task_queue": {"id": case.job["task_queue"], **where},
-        "share": _share(case),
+        "share": share,
         "pilots": _pilots(case),
         "director": _director(case),
         "ages": _ages(case),
@@ -86,7 +86,7 @@ def _told(case: JobCase, where: Mapping[str, Any]) -> dict[str, Any]:
 # --- the steps -------------------------------------------------------------------------------------------
 
 
-def _chain(case: JobCase, where: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _chain(case: JobCase, where: Mapping[str, Any], share: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     yield _class(case)
     yield _access(case)
     yield from _requirements(case)
@@ -95,7 +95,7 @@ def _chain(case: JobCase, where: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         if name == "site":
             yield mask_step(case.closings, case.found.eligible, may_run=case.usable.any)
     yield _limits(case)
-    yield _turn(case, where)
+    yield _turn(case, where, share)
     yield step("pilots", case.usable.any, _pilots_text(case.usable), age_seconds=case.age(case.picture.at))
     yield _gates(case)
 
@@ -168,8 +168,7 @@ def _limits(case: JobCase) -> dict[str, Any]:
     return step("limits", False, f"Held{for_long}: {who}", limits=[held], age_seconds=seconds)
 
 
-def _turn(case: JobCase, where: Mapping[str, Any]) -> dict[str, Any]:
-    share = _share(case)
+def _turn(case: JobCase, where: Mapping[str, Any], share: Mapping[str, Any]) -> dict[str, Any]:
     ahead = f"at least {where['ahead']}" if where["more_ahead"] else f"{where['ahead']}"
     text = f"{ahead} of {where['waiting']} jobs of its task queue are before it"
     if share["part"] is not None:
@@ -304,11 +303,13 @@ def _share(case: JobCase) -> dict[str, Any]:
     waiting jobs, and if they were looked at, of these only those whose jobs can run where this one can.
     """
     mine, policy = case.key.group, case.policy
-    groups = {group for (vo, group), waiting in case.picture.groups.items() if vo == case.key.vo and waiting}
-    world, masks = case.picture.competing.get(case.key.vo, (None, {}))
+    vo = case.key.vo
+    groups = {group for (one, group), waiting in case.picture.groups.items() if one == vo and waiting}
+    world, masks = case.picture.competing.get(vo, (None, {}))
     looked = world is case.found.world
     if looked:
-        groups = {group for group in groups if masks.get(group, 0) & case.found.eligible}
+        eligible = case.found.eligible
+        groups = {group for group in groups if masks.get(group, 0) & eligible}
     groups.add(mine)
     return {
         "group": mine,
