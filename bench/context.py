@@ -66,12 +66,12 @@ class Context:
 
     def server(
         self, data: Path, *, settings: Mapping[str, Any] | None = None, resources_file: Path | None = None,
-        prelude: str = "",
+        prelude: str = "", workload: Workload = GRID,
     ) -> Server:  # fmt: skip
         """A server on a world, with the large grid as its resources."""
-        file = resources_file or self.home / "grid.toml"
+        file = resources_file or self.home / f"{workload.name}.toml"
         if not file.exists():
-            file.write_text(resources(GRID))
+            file.write_text(resources(workload))
         cores = () if self.server_core is None else (self.server_core,)
         return Server(
             data, resources=file, settings=settings, prelude=f"{self.prelude}\n{prelude}", cores=cores

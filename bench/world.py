@@ -148,11 +148,12 @@ WISHES = replace(GRID, name="wishes", wish=make_wish)
 def resources(workload: Workload, seed: int = 13, *, backend: str = "by-hand") -> str:
     """The large grid as a configuration of resources, in TOML."""
     rng, more = random.Random(seed), random.Random(seed + 1)
-    lines = [pool_world.TYPES]
+    lines = [pool_world.TYPES] if workload.wish else []
     for number in range(SITES):
         site = f'site."site{number:04}"'
-        lines += [f"[{site}]", f'VO = ["{workload.vo}"]', f'Region = "r{number % pool_world.REGIONS}"',
-                  f'[{site}.ce."ce"]', f'Backend = "{backend}"']  # fmt: skip
+        lines += [f"[{site}]", f'VO = ["{workload.vo}"]']
+        lines += [f'Region = "r{number % pool_world.REGIONS}"'] if workload.wish else []
+        lines += [f'[{site}.ce."ce"]', f'Backend = "{backend}"']
         for queue in ("long", "short"):
             has = make_offer(rng)
             lines += [
@@ -162,7 +163,7 @@ def resources(workload: Workload, seed: int = 13, *, backend: str = "by-hand") -
                 f"NumberOfProcessors = {has['cores']}",
                 f"MaxRAM = {has['memory_mb']}",
                 f"CPUTime = {has['norm_cpu_seconds']}",
-                pool_world.parameters(more),
+                pool_world.parameters(more) if workload.wish else "",
             ]
     for name, group in workload.shares.items():
         lines += [f"[group.{name}]", f'vo = "{workload.vo}"', f"share = {group.share:.0f}"]

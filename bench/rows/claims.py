@@ -110,7 +110,7 @@ def over_http(context: Context) -> list[Figure]:
 def _http_sample(context: Context, count: int, number: int, workload: Workload = GRID) -> _Sample:
     data = context.world(context.size(), workload)
     try:
-        with context.server(data) as server:
+        with context.server(data, workload=workload) as server:
             server.wait_for_calm()
             warm = _load(server, data, seconds=context.warm_seconds, count=count, seed=f"warm{number}")
             before = server.counters()
