@@ -7,7 +7,7 @@ import apsw
 import pytest
 
 from lodesman.store import checkpoint
-from lodesman.store.checkpoint import CHECKPOINT_PAGES, LOG_PAGES, REST_PAGES, Checkpointer
+from lodesman.store.checkpoint import CHECKPOINT_PAGES, LOG_PAGES, MOST_PAGES, REST_PAGES, Checkpointer
 from lodesman.store.engine import open_reader, open_writer
 
 
@@ -54,7 +54,8 @@ class Watched(Checkpointer):
         (LOG_PAGES, LOG_PAGES - 1, None),
         (LOG_PAGES + 1, LOG_PAGES - REST_PAGES, "thread"),
         (LOG_PAGES + 1, LOG_PAGES + 1 - REST_PAGES, "writer"),
-        (LOG_PAGES * 9, 0, "thread"),
+        (MOST_PAGES, 0, "thread"),
+        (MOST_PAGES + 1, 0, "writer"),
         # A log that is shorter than what was moved of it is a new one.
         (10, LOG_PAGES, None),
         (CHECKPOINT_PAGES + 1, LOG_PAGES, "thread"),

@@ -18,6 +18,8 @@ CHECKPOINT_PAGES = 1_000
 # many pages (32 MB) is moved to its end by the writer itself, as soon as the thread has left it no more than the rest.
 LOG_PAGES = 8_000
 REST_PAGES = 500
+# Commits of thousands of pages never leave so little. A log of so many (64 MB) is the writer's to move, whatever is left.
+MOST_PAGES = 16_000
 
 
 class Checkpointer:
@@ -48,7 +50,7 @@ class Checkpointer:
         if pages < self._moved:
             self._moved = 0
         left = pages - self._moved
-        if pages > LOG_PAGES and left <= REST_PAGES:
+        if pages > MOST_PAGES or (pages > LOG_PAGES and left <= REST_PAGES):
             self._move(db)
         elif left > CHECKPOINT_PAGES or pages > LOG_PAGES:
             self._wanted.set()
