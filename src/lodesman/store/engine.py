@@ -38,7 +38,7 @@ def open_reader(path: Path) -> apsw.Connection:
     """A read-only connection; each thread uses its own."""
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     db.set_busy_timeout(BUSY_MS)
-    _pragmas(db, f"cache_size=-{READ_CACHE_KIB}", "query_only=ON", "mmap_size=268435456")
+    _pragmas(db, f"cache_size=-{READ_CACHE_KIB}", "query_only=ON")
     return db
 
 
