@@ -118,6 +118,11 @@ class SiteMask:
             known = self._planes[id(queues)] = queues, tuple(self._look(queues))
         return [(one, mask) for one, mask in known[1] if one.holds(now)]
 
+    def hits(self, queues: Sequence[Node], among: int, now: float) -> list[tuple[Closing, int]]:
+        """What closes queues among these, with these queues; most queues first."""
+        found = [(one, hit) for one, mask in self.planes(queues, now) if (hit := mask & among)]
+        return sorted(found, key=lambda one: -one[1].bit_count())
+
     def closed(self, queues: Sequence[Node], now: float) -> int:
         """Of these queues those that are closed, as bits."""
         found = 0

@@ -147,6 +147,18 @@ def test_masks_of_queues_are_what_each_queue_is_told(found, now):
         assert (drained is not None and place in drained) is leaves
 
 
+def test_what_closes_some_queues_is_told_by_how_many_of_them():
+    queues = [("A", "c", "q"), ("A", "c", "r"), ("B", "c", "q")]
+    one, site, other = (
+        Closing(site=site, ce=ce, queue=queue, reason="x", closed_by="root", since=0.0)
+        for site, ce, queue in (("A", "c", "q"), ("A", "", ""), ("C", "", ""))
+    )
+    mask = SiteMask([one, site, other])
+    assert mask.hits(queues, 0b111, 1.0) == [(site, 0b011), (one, 0b001)]
+    assert mask.hits(queues, 0b110, 1.0) == [(site, 0b010)]
+    assert mask.hits(queues, 0b100, 1.0) == []
+
+
 def test_many_worlds_are_not_kept():
     mask = SiteMask([closing("A")])
     worlds = [tuple(QUEUES) for _ in range(3)] + [list(QUEUES[number:]) for number in range(20)] * 10

@@ -66,9 +66,7 @@ class JobCase:
     @property
     def closings(self) -> list[tuple[Closing, int]]:
         """What administrators closed of the queues that could run it, with these queues; most queues first."""
-        planes = self.mask.planes(self.found.world.table.queues, self.now)
-        found = [(one, hit) for one, mask in planes if (hit := mask & self.found.eligible)]
-        return sorted(found, key=lambda one: -one[1].bit_count())
+        return self.mask.hits(self.found.world.table.queues, self.found.eligible, self.now)
 
     @property
     def closed(self) -> int:

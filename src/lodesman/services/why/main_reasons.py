@@ -181,13 +181,9 @@ class MainReasons:
             return found.counts()[0][0] if found.total else ""
         if reason not in (MainReason.NO_ROOM, MainReason.CLOSED):
             return ""
-        closings = [
-            (one, hit)
-            for one, mask in self._mask.planes(found.world.table.queues, self._now)
-            if (hit := mask & found.eligible)
-        ]
+        closings = self._mask.hits(found.world.table.queues, found.eligible, self._now)
         if reason is MainReason.CLOSED:
-            return max(closings, key=lambda one: one[1].bit_count())[0].path
+            return closings[0][0].path
         assert iteration is not None  # noqa: S101 - else it would be NOT_DECIDED
         about = (iteration.number, found.world.vo, found.eligible, tuple(one.node for one, _ in closings))
         known = self._gates.get(about)
