@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -39,7 +40,7 @@ ROWS: dict[str, Row] = {
     "peer": peer.measure,
 }
 NEED_WRK = ("claims-http", "submit-single")
-FAILED, NO_GENERATOR = 1, 2
+FAILED, NO_GENERATOR, TERMINATED = 1, 2, 143
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -76,6 +77,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     """Run the rows that were asked for."""
     given = parse(sys.argv[1:] if arguments is None else arguments)
+    # As Ctrl-C does: servers under test end with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     rows = given.only or list(ROWS)
     lacking = _lacking_wrk(rows)
     with tempfile.TemporaryDirectory(prefix="bench-", dir=given.home) as folder:
