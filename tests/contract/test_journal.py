@@ -1,13 +1,16 @@
 """The journal: group commit, refusals, faults, undo, fencing, durability."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
+import zlib
 from pathlib import Path
 
 import apsw
+import msgspec
 import pytest
 
 from lodesman.errors import Conflict, Unavailable
@@ -177,7 +180,18 @@ def test_a_failing_statement_is_found_by_halving(journal, path):
     assert sorted(memory) == sorted(f"n{i}" for i in range(20))
 
 
-@pytest.mark.parametrize("fault", [KeyError("x"), TypeError("x"), ZeroDivisionError(), OSError(5, "x")])
+class Surprise(Exception):
+    """An exception of no class that anybody listed."""
+
+
+BUGS = [
+    KeyError("x"), TypeError("x"), ZeroDivisionError(), OSError(5, "x"), ModuleNotFoundError("x"), NameError("x"),
+    UnboundLocalError("x"), StopIteration(), EOFError(), SyntaxError("x"), msgspec.EncodeError("x"), zlib.error("x"),
+    re.error("x"), Surprise(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", BUGS, ids=lambda fault: type(fault).__name__)
 def test_a_bug_in_a_command_does_not_end_the_writer(journal, path, fault):
     memory = []
     results = post_all(journal, [Note("a", undo=memory), Note("bug", fault=fault, undo=memory), Note("b")])
@@ -185,6 +199,57 @@ def test_a_bug_in_a_command_does_not_end_the_writer(journal, path, fault):
     assert (results[0], results[2]) == ("a", "b")
     assert memory == ["a"]
     assert notes(path) == ["a", "b", "gate"]
+
+
+@pytest.mark.parametrize("fault", BUGS, ids=lambda fault: type(fault).__name__)
+def test_a_bug_after_a_commit_undoes_nothing(journal, path, fault):
+    class Late(Note):
+        def apply(self, tx):
+            def step():
+                raise fault
+
+            tx.afterwards.append(step)
+            return super().apply(tx)
+
+    assert journal.call(Late("late")) == "late"
+    assert journal.call(Note("next")) == "next"
+    assert notes(path) == ["late", "next"]
+
+
+def test_a_writer_that_dies_answers_all_and_says_so(writer, path, caplog):
+    """What no bug raises ends the thread; nobody may wait for ever."""
+    died = threading.Event()
+    journal = Journal(writer, died=died.set)
+    journal.start()
+    with caplog.at_level("CRITICAL"):
+        results = post_all(journal, [Note("a"), Note("b", fault=SystemExit(3)), Note("c")])
+        assert died.wait(60)
+    assert [type(result) for result in results] == [Unavailable] * 3
+    assert not journal.is_open
+    with pytest.raises(Unavailable):
+        journal.post(Note("d"), lambda _: None)
+    journal.close()
+    assert notes(path) == []
+    assert "the writer ended" in caplog.text
+
+
+def test_a_writer_that_cannot_roll_back_dies(writer):
+    """A transaction that stays open would take in the next batch, too."""
+    died = threading.Event()
+    journal = Journal(writer, died=died.set)
+    journal.start()
+
+    def broken():
+        raise Surprise
+
+    class Broken(Note):
+        def apply(self, tx):
+            tx.undo.append(broken)
+            raise ValueError
+
+    with pytest.raises(Unavailable):
+        journal.call(Broken("x"))
+    assert died.wait(60)
 
 
 def test_the_inverses_run_newest_first(writer):

@@ -165,8 +165,15 @@ def test_only_those_who_wait_by_the_clock_sleep(sources):
     assert [name for name, tree in others.items() if any(map(sleeps, ast.walk(tree)))] == []
 
 
-def test_nobody_catches_everything(sources):
-    broad = []
+# Where one command, request, answer or step must not end a loop that serves others, whatever it raises. Each logs it.
+MAY_CATCH_ALL = {
+    "api/claims.py", "api/core.py", "api/direct.py", "api/hot.py", "daemon/loops.py", "daemon/server.py",
+    "services/direct.py", "services/launch.py", "store/checkpoint.py", "store/journal.py",
+}  # fmt: skip
+
+
+def test_only_loops_that_serve_others_catch_everything(sources):
+    broad = set()
     for name, tree in sources.items():
         for node in ast.walk(tree):
             if not isinstance(node, ast.ExceptHandler):
@@ -174,8 +181,8 @@ def test_nobody_catches_everything(sources):
             caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
             words = {ast.unparse(item) if item else "everything" for item in caught}
             if words & {"everything", "Exception", "BaseException"}:
-                broad.append(f"{name}:{node.lineno}")
-    assert broad == []
+                broad.add(name)
+    assert broad == MAY_CATCH_ALL
 
 
 def test_languages_and_decisions_touch_nothing(sources):

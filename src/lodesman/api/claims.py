@@ -11,7 +11,7 @@ import msgspec
 from lodesman.api import bodies
 from lodesman.api.auth import authenticate, need_pilot
 from lodesman.api.core import Core
-from lodesman.api.direct import BUGS, Asked, Reply, failed
+from lodesman.api.direct import Asked, Reply, failed
 from lodesman.api.wire import Scope, decode, error_answer, json_answer
 from lodesman.errors import LodesmanError, Unavailable
 from lodesman.services.claim import Claim, Claimed, Unpark
@@ -114,7 +114,7 @@ class _AskedClaim:
                 answer = json_answer(self._render(result))
             except LodesmanError as fault:
                 answer = error_answer(fault)
-            except BUGS as bug:
+            except Exception as bug:  # the claim is committed; the pilot asks again
                 answer = failed("/v1/pilots/claim", bug)
             self._reply(*answer)
 

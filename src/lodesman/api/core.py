@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,8 @@ from lodesman.store import pilots
 from lodesman.store.engine import open_reader
 from lodesman.store.journal import Answer, Command, Journal
 
+log = logging.getLogger(__name__)
+
 
 class Core:
     """Belongs to the event loop's thread, except `live`, which belongs to the journal's."""
@@ -38,6 +41,7 @@ class Core:
         clock: Callable[[], float] = time.time,
         ticks: Callable[[], float] = time.monotonic,
         at_end: Callable[[Any], None] | None = None,
+        died: Callable[[], None] | None = None,
         configuration: Callable[[], ConfigurationState] = ConfigurationState,
     ) -> None:
         self.clock = clock
@@ -49,7 +53,7 @@ class Core:
         self.lease_seconds = lease_seconds
         self.silent_seconds = silent_seconds(lease_seconds)
         self.heartbeat_seconds = heartbeat_seconds
-        self.journal = Journal(writer, clock=clock, deliver=self._deliver, at_end=at_end)
+        self.journal = Journal(writer, clock=clock, deliver=self._deliver, at_end=at_end, died=died)
         self.reader = open_reader(path)
         # For one thread at a time beside the loop.
         self.second_reader = open_reader(path)
@@ -192,4 +196,7 @@ def settle(waiter: asyncio.Future[Any]) -> Answer:
 
 def _settle_all(answers: list[tuple[Answer, Any]]) -> None:
     for answer, result in answers:
-        answer(result)
+        try:
+            answer(result)
+        except Exception:  # the other answers of the batch must still arrive
+            log.exception("an answer could not be given")

@@ -24,15 +24,11 @@ from lodesman.api.wire import (
     send_answer,
 )
 from lodesman.errors import LodesmanError, Unavailable
-from lodesman.store.journal import FAULTS
 
 log = logging.getLogger(__name__)
 
 # Status, headers, body; called once, on the event loop, unless the client went away before.
 Reply = Callable[[int, Headers, bytes], None]
-
-# What a bug, or a database that fails, may raise: it costs one request, never the server.
-BUGS = FAULTS
 
 
 class Asked(Protocol):
@@ -54,7 +50,7 @@ def begin(call: Call, scope: Scope, body: bytes, reply: Reply) -> Asked | None:
         return call(scope, body, reply)
     except LodesmanError as error:
         reply(*error_answer(error))
-    except BUGS as bug:
+    except Exception as bug:  # a bug costs one request, never the server
         reply(*failed(scope["path"], bug))
     return None
 

@@ -90,7 +90,7 @@ class HotApp:
             await send_error(send, error)
         except Disconnected:
             return
-        except direct.BUGS as bug:
+        except Exception as bug:
             await send_answer(send, *direct.failed(scope["path"], bug))
 
     async def _route(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,14 +1,13 @@
 """The loops of the background process: a blocking step each, in threads of their own, again and again.
 
-A step that fails is logged and tried again, whatever failed; what no step may raise ends the process, which is started
-anew. No loop ends without a word.
+A step that fails is logged and tried again, whatever failed. What is no `Exception` ends the process, which is started
+again. No loop ends without a line in the log.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -16,11 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from lodesman.errors import LodesmanError
-from lodesman.store import journal
 
 log = logging.getLogger(__name__)
 
-FAULTS: Final = (*journal.FAULTS, subprocess.SubprocessError)
 # A step that failed so often in a row, or takes so long, is named to whoever asks for the server's health.
 MANY_FAILURES: Final = 3
 STUCK_SECONDS: Final = 300.0
@@ -49,7 +46,7 @@ class Loop:
         except LodesmanError as fault:
             self._failed(fault)
             log.warning("a step of upkeep failed: %s", fault, extra={"step": self.name})
-        except FAULTS as fault:
+        except Exception as fault:
             self._failed(fault)
             log.exception("a step of upkeep failed", extra={"step": self.name})
         else:

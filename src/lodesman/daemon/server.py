@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any
 
@@ -51,6 +51,8 @@ RESTART_SECONDS = 1.0
 MOST_RESTART_SECONDS = 15.0
 LONG_LIFE_SECONDS = 30.0
 STOP_SECONDS = 20.0
+# How long the last start after a fault was put off, for the next one (environment).
+REST = "LODE_SERVER_REST"
 # How soon a second Ctrl-C is noticed.
 FORCED_SECONDS = 0.1
 
@@ -80,6 +82,7 @@ class Server:
             lease_seconds=config.pilots.lease_seconds,
             heartbeat_seconds=config.pilots.heartbeat_seconds,
             at_end=partial(serve_parked, live),
+            died=self._writer_died,
             configuration=lambda: self._watch.state,
         )
         self.app = HotApp(
@@ -94,6 +97,13 @@ class Server:
         self._background: asyncio.subprocess.Process | None = None
         self._stopping = False
         self._offered = False
+        # A configuration that has changed and is not taken in yet.
+        self._changed: ServerConfig | None = None
+        self._seen_stored = 0.0
+        self._rest = 0.0
+        # Set when the writer ended by a fault: the process has to be started again.
+        self.failed = False
+        self.end: Callable[[], None] = lambda: None
 
     def _policy(self, config: ServerConfig) -> Policy:
         return policy_of(config, life_seconds=self.config.pilots.life_seconds, inhabited=self._inhabited)
@@ -104,13 +114,14 @@ class Server:
     async def start(self) -> None:
         """On the event loop, before the first request."""
         keep_what_was_loaded()
+        self._seen_stored = self.core.ticks()
         self.core.start()
         self._checkpoints.start()
         self._offered = await self._offer_anew()
         self._tasks = [
-            asyncio.create_task(self._watch_leases(), name="leases"),
-            asyncio.create_task(self._keep_background(), name="background"),
-            asyncio.create_task(self._watch_config(), name="configuration"),
+            asyncio.create_task(self._again(self._lease_check_seconds, self._watch_leases), name="leases"),
+            asyncio.create_task(self._again(0.0, self._keep_background), name="background"),
+            asyncio.create_task(self._again(CONFIG_SECONDS, self._watch_config), name="configuration"),
         ]
 
     async def before_stop(self) -> None:
@@ -132,19 +143,36 @@ class Server:
         self._writer.close()
         os.close(self._lock)
 
+    def _writer_died(self) -> None:
+        """On the writer's thread: nothing can be stored any more, so the process ends."""
+        self.failed = True
+        self.end()
+
+    async def _again(self, seconds: float, step: Callable[[], Awaitable[None]]) -> None:
+        """A loop of this process: a bug in one step must not end it."""
+        while not self._stopping:
+            await asyncio.sleep(seconds)
+            try:
+                await step()
+            except Exception:
+                log.exception("a step of the server failed", extra={"step": step.__name__.strip("_")})
+                await asyncio.sleep(RESTART_SECONDS)
+
+    @property
+    def _lease_check_seconds(self) -> float:
+        return min(LEASE_CHECK_SECONDS, self.config.pilots.lease_seconds / 4)
+
     async def _watch_leases(self) -> None:
-        """Give the jobs of silent pilots back; write down now and then when pilots were last heard of."""
-        written = self.core.ticks()
-        while True:
-            await asyncio.sleep(min(LEASE_CHECK_SECONDS, self.config.pilots.lease_seconds / 4))
-            for pilot_id in self.core.expired_pilots():
-                await self._lost(pilot_id)
-            await self._note_silence()
-            if self.core.ticks() - written > SEEN_SECONDS:
-                written = self.core.ticks()
-                ago = {s.id: self.core.clock() - (written - s.last_seen) for s in self.core.sessions.values()}
-                with contextlib.suppress(LodesmanError):
-                    await self.core.command(SeenPilots(ago))
+        """Give the jobs of silent pilots back; store from time to time when pilots were last heard of."""
+        for pilot_id in self.core.expired_pilots():
+            await self._lost(pilot_id)
+        await self._note_silence()
+        now = self.core.ticks()
+        if now - self._seen_stored > SEEN_SECONDS:
+            self._seen_stored = now
+            seen = {s.id: self.core.clock() - (now - s.last_seen) for s in self.core.sessions.values()}
+            with contextlib.suppress(LodesmanError):
+                await self.core.command(SeenPilots(seen))
 
     async def _note_silence(self) -> None:
         """What runs in pilots that have said nothing for long is Stalled from now on."""
@@ -157,17 +185,16 @@ class Server:
 
     async def _watch_config(self) -> None:
         """Take in changed resources and shares; the background process watches for itself."""
-        while True:
-            await asyncio.sleep(CONFIG_SECONDS)
-            config = await asyncio.to_thread(self._watch.poll)
-            if config is not None:
-                await asyncio.to_thread(keep, kept_file(self.config), config)
-                self.core.policy = await asyncio.to_thread(self._policy, config)
-                with contextlib.suppress(LodesmanError):
-                    await self.core.command(SetShares(self.core.live, self.core.policy.shares()))
-                self._offered = await self._offer_anew(config.resources.vos)
-            elif not self._offered:
-                self._offered = await self._offer_anew()
+        config = self._changed = await asyncio.to_thread(self._watch.poll) or self._changed
+        if config is not None:
+            await asyncio.to_thread(keep, kept_file(self.config), config)
+            self.core.policy = await asyncio.to_thread(self._policy, config)
+            with contextlib.suppress(LodesmanError):
+                await self.core.command(SetShares(self.core.live, self.core.policy.shares()))
+            self._offered = await self._offer_anew(config.resources.vos)
+            self._changed = None
+        elif not self._offered:
+            self._offered = await self._offer_anew()
 
     async def _offer_anew(self, vos: Iterable[str] = ()) -> bool:
         """Let the pilots that are there offer what their queues are now; for these VOs others will come soon. False if
@@ -198,29 +225,27 @@ class Server:
         self.core.forget_pilot(pilot_id)
 
     async def _keep_background(self) -> None:
-        """Start the background process, and start it again when it ends: later each time that it does not live long."""
-        rest = 0.0
-        while not self._stopping:
-            begun = self.core.ticks()
-            try:
-                self._background = await asyncio.create_subprocess_exec(
-                    sys.executable, "-m", "lodesman.daemon", "background",
-                    "--kept", str(kept_file(self.config)), *self._arguments,
-                    stdin=asyncio.subprocess.PIPE, env={**os.environ, BEFORE: str(self._open_files)},
-                )  # fmt: skip
-            except OSError as fault:
-                log.error("the background process cannot be started yet: %s", fault)  # noqa: TRY400 - no bug
-                await asyncio.sleep(RESTART_SECONDS)
-                continue
-            code = await self._background.wait()
-            if not self._stopping:
-                self.core.background.ended(self.core.ticks())
-                rest = next_rest(rest, lived=self.core.ticks() - begun)
-                log.error(
-                    "the background process ended and is started again",
-                    extra={"exit_code": code, "in_seconds": rest},
-                )
-                await asyncio.sleep(rest)
+        """Run the background process until it ends, and wait before the next one: longer if it did not live long."""
+        begun = self.core.ticks()
+        try:
+            self._background = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "lodesman.daemon", "background",
+                "--kept", str(kept_file(self.config)), *self._arguments,
+                stdin=asyncio.subprocess.PIPE, env={**os.environ, BEFORE: str(self._open_files)},
+            )  # fmt: skip
+        except OSError as fault:
+            log.error("the background process cannot be started yet: %s", fault)  # noqa: TRY400 - no bug
+            await asyncio.sleep(RESTART_SECONDS)
+            return
+        code = await self._background.wait()
+        if not self._stopping:
+            self.core.background.ended(self.core.ticks())
+            self._rest = next_rest(self._rest, lived=self.core.ticks() - begun)
+            log.error(
+                "the background process ended and is started again",
+                extra={"exit_code": code, "in_seconds": self._rest},
+            )
+            await asyncio.sleep(self._rest)
 
     async def _stop_background(self) -> None:
         process = self._background
@@ -241,6 +266,10 @@ class Web(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, before_stop: Callable[[], Coroutine[Any, Any, None]]) -> None:
         super().__init__(config)
         self._before_stop = before_stop
+
+    def end(self) -> None:
+        """End as after SIGTERM. Any thread may call this."""
+        self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End what asks this server, then stop listening."""
@@ -272,13 +301,14 @@ def run_server(
     Raises Conflict if its port is in use, Unavailable if another server owns the data directory.
     """
     start_logging("hot")
+    begun = time.monotonic()
     place = listen(config, arguments, load)
     server = Server(place.config, place.arguments, place.load)
     bootstrap.write_url(place.config)
     if greet is not None:
         greet(place.config)
     tls = place.config.server
-    Web(
+    web = Web(
         uvicorn.Config(
             server.app,
             host=tls.host,
@@ -297,4 +327,19 @@ def run_server(
             ssl_keyfile=tls.tls_key or None,
         ),
         server.before_stop,
-    ).run(sockets=place.sockets)
+    )
+    server.end = web.end
+    web.run(sockets=place.sockets)
+    if server.failed:
+        _start_again(place.arguments, lived=time.monotonic() - begun)
+
+
+def _start_again(arguments: list[str], *, lived: float) -> None:
+    """Become a new server with the same configuration and port, in the same process id. Does not return."""
+    rest = next_rest(float(os.environ.get(REST, "0")), lived=lived)
+    log.critical("the server is started again after a fault", extra={"in_seconds": rest})
+    time.sleep(rest)
+    os.environ[REST] = str(rest)
+    os.execv(  # noqa: S606 - no shell is wanted
+        sys.executable, [sys.executable, "-m", "lodesman.daemon", "server", *arguments]
+    )

@@ -33,7 +33,6 @@ from lodesman.director import (
     succeeded,
     to_record,
 )
-from lodesman.errors import LodesmanError
 from lodesman.matching import director_weights
 from lodesman.services.candidates import CandidateMaker, own_queues
 from lodesman.services.known_queues import KnownQueues, Waiting
@@ -44,7 +43,6 @@ from lodesman.services.pool_map import KnownPools
 from lodesman.services.sessions import is_silent, presented_by
 from lodesman.services.site_mask import KnownMask
 from lodesman.store.engine import only_row
-from lodesman.store.journal import FAULTS
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +110,7 @@ class Director:
         for part in (self._store, self._launch, self._cancel):
             try:
                 part(decision)
-            except (LodesmanError, *FAULTS) as fault:
+            except Exception as fault:
                 log.exception("a part of an iteration failed", extra={"part": part.__name__})
                 faults.append(fault)
         if faults:

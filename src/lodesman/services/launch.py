@@ -22,7 +22,6 @@ from lodesman.director import Decision, DirectorOptions, Placement, PoolState, Q
 from lodesman.errors import LodesmanError
 from lodesman.matching import ANY, QueueOffer, key_to_json
 from lodesman.services.pilots import hash_token
-from lodesman.store.journal import FAULTS
 
 log = logging.getLogger(__name__)
 
@@ -213,7 +212,7 @@ class SubmissionPools:
             # Not known whether it was submitted: the pilots stay Prepared and the census finds them.
             log.warning("a submission failed: %s", fault, extra={"queue": str(placement.queue_id)})
             self._told(placement.queue_id, False, fault.message)
-        except FAULTS as fault:  # nobody reads the future
+        except Exception as fault:  # nobody reads the future
             log.exception("a submission failed", extra={"queue": str(placement.queue_id)})
             self._told(placement.queue_id, False, f"{type(fault).__name__}: {fault}")
         finally:

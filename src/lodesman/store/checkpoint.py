@@ -76,5 +76,5 @@ class Checkpointer:
         except apsw.BusyError:
             # Somebody else moves it right now; the next commit asks again.
             pass
-        except apsw.Error:
+        except Exception:  # this thread must live as long as the server
             log.exception("a checkpoint failed; the log goes on growing")

@@ -2,8 +2,11 @@
 
 Commands that wait are applied in one transaction, committed once, and answered after the commit. A
 command checks its preconditions before it writes; when one fails with an error of ours, only that
-command is refused. When the database itself fails, the transaction is rolled back, changes in memory
-are undone, and the batch is replayed in halves until the faulty command stands alone.
+command is refused. When the database fails, or a command has a bug, the transaction is rolled back, changes in
+memory are undone, and the batch is replayed in halves until the faulty command stands alone.
+
+The writer must survive every bug in a command, so it catches `Exception`. If it ends all the same, every waiting
+command is answered and `died` is called: the server's process ends and is started again.
 """
 
 from __future__ import annotations
@@ -25,20 +28,6 @@ from lodesman.store.rows import write_rows
 log = logging.getLogger(__name__)
 
 MAX_BATCH = 512
-
-# A bug in one command must not end the writer: these end the command, and its batch is replayed.
-FAULTS = (
-    apsw.Error,
-    OSError,
-    MemoryError,
-    ArithmeticError,
-    LookupError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    AssertionError,
-    RuntimeError,
-)
 
 
 class Command(Protocol):
@@ -137,7 +126,8 @@ class Journal:
 
     deliver: called once per batch with [(answer callable, result), ...] after the commit; the caller hands
     them to its own event loop. Results that are exceptions are refusals. at_end: called with the transaction
-    of each batch after its commands (parked requests are served there).
+    of each batch after its commands (parked requests are served there). died: called on the writer's thread when
+    it ends otherwise than by `close`.
     """
 
     def __init__(
@@ -147,11 +137,13 @@ class Journal:
         clock: Callable[[], float] = time.time,
         deliver: Callable[[list[tuple[Answer, Any]]], None] | None = None,
         at_end: Callable[[Transaction], None] | None = None,
+        died: Callable[[], None] | None = None,
     ) -> None:
         self._db = db
         self._clock = clock
         self._deliver = deliver or _deliver_here
         self._at_end = at_end
+        self._died = died
         self._queue: queue.SimpleQueue[tuple[Command, Answer] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
         self._epoch = 0
@@ -175,7 +167,7 @@ class Journal:
     def post(self, command: Command, answer: Answer) -> None:
         """Queue a command. Raises Unavailable after `close`, and when the writer ended."""
         if self._closed:
-            raise Unavailable("The server is shutting down.")
+            raise _ending()
         self._queue.put((command, answer))
 
     def call(self, command: Command, wait_seconds: float = 60.0) -> Any:
@@ -204,13 +196,32 @@ class Journal:
     def _run(self) -> None:
         take = self._queue.get
         more = True
+        batch: list[tuple[Command, Answer]] = []
         try:
             while more:
                 batch, more = self._collect(take())
                 if batch:
                     self._apply(batch)
+        except BaseException:
+            log.critical("the writer ended; the server ends and is started again", exc_info=True)
+            self._end(batch)
         finally:
             self._closed = True
+
+    def _end(self, batch: list[tuple[Command, Answer]]) -> None:
+        """Refuse whatever waits for an answer, also what comes while this runs, and tell the server."""
+        self._closed = True
+        waiting = [answer for _, answer in batch]
+        while True:
+            try:
+                item = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            waiting += [item[1]] if item is not None else []
+        held, self._held = self._held, []
+        _surely(self._deliver, [*held, *((answer, _ending()) for answer in waiting)])
+        if self._died is not None:
+            _surely(self._died)
 
     def _collect(self, first: Any) -> tuple[list[tuple[Command, Answer]], bool]:
         batch: list[tuple[Command, Answer]] = []
@@ -230,7 +241,7 @@ class Journal:
         tx = Transaction(self._db, self._clock())
         try:
             out = self._attempt(tx, batch)
-        except FAULTS as fault:
+        except Exception as fault:
             self._abandon(tx)
             if len(batch) > 1:
                 middle = len(batch) // 2
@@ -287,17 +298,26 @@ class Journal:
 
 
 def _surely(step: Callable[..., object], *values: object) -> None:
-    """Do what follows from a commit. A bug there is told, and undoes nothing of what is stored."""
+    """Do what follows from a commit. A bug there is logged, and undoes nothing of what is stored."""
     try:
         step(*values)
-    except FAULTS:
+    except Exception:
         log.exception("a step after a commit failed")
 
 
 def _refusal(fault: Exception) -> Unavailable:
     if isinstance(fault, apsw.FullError):
         return Unavailable("The disk of the server is full.", hint="Nothing was stored; try again later.")
-    return Unavailable("The database refused the change; nothing was stored.", fault=type(fault).__name__)
+    if isinstance(fault, apsw.Error):
+        return Unavailable("The database refused the change; nothing was stored.", fault=type(fault).__name__)
+    return Unavailable(
+        "The server failed to make this change; nothing was stored. Its log says why.",
+        fault=type(fault).__name__,
+    )
+
+
+def _ending() -> Unavailable:
+    return Unavailable("The server is shutting down.")
 
 
 def _deliver_here(answers: list[tuple[Answer, Any]]) -> None:

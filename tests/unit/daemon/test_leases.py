@@ -60,6 +60,24 @@ class Seen:
         self.last_seen = last_seen
 
 
+@pytest.mark.parametrize("fault", [NameError("bug"), ModuleNotFoundError("bug"), KeyError("bug")])
+def test_a_bug_in_a_step_of_the_hot_process_does_not_end_its_loop(fault, monkeypatch, caplog) -> None:
+    monkeypatch.setattr(server_module, "RESTART_SECONDS", 0.0)
+    server = Server.__new__(Server)
+    server._stopping = False
+    done: list[str] = []
+
+    async def step() -> None:
+        done.append("step")
+        if len(done) == 1:
+            raise fault
+        server._stopping = True
+
+    asyncio.run(server._again(0.0, step))
+    assert done == ["step", "step"]
+    assert "Traceback" in caplog.text
+
+
 def end_expired(core: Quiet) -> list[int]:
     server = Server.__new__(Server)
     server.core = cast("Core", core)

@@ -384,7 +384,16 @@ def test_a_queue_that_a_change_took_away_gets_no_pilots_and_stops_no_others(worl
 
 
 @pytest.mark.parametrize(
-    "fault", [RuntimeError("can't start new thread"), OSError(24, "Too many open files"), apsw.IOError()]
+    "fault",
+    [
+        RuntimeError("can't start new thread"),
+        OSError(24, "Too many open files"),
+        apsw.IOError(),
+        NameError("bug"),
+        ModuleNotFoundError("bug"),
+        StopIteration("bug"),
+    ],
+    ids=lambda fault: type(fault).__name__,
 )
 def test_whatever_a_submission_meets_with_is_told_and_speaks_against_the_queue(world, fault, caplog):
     """Nobody reads the futures of the pools."""
