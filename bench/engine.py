@@ -12,10 +12,10 @@ from typing import Any
 
 from bench.oracle import check_answer, eligible
 
+from lodesman.commands.claim import Claim, Claimed, serve_parked
+from lodesman.commands.live import Live
+from lodesman.commands.sessions import UNLIMITED, Free, PilotSession, load_sessions
 from lodesman.matching import GroupShare
-from lodesman.services.claim import Claim, Claimed, serve_parked
-from lodesman.services.live import Live
-from lodesman.services.sessions import UNLIMITED, Free, PilotSession, load_sessions
 from lodesman.store.checkpoint import Checkpointer
 from lodesman.store.engine import open_reader, open_writer
 from lodesman.store.journal import Answer, Journal

@@ -19,14 +19,14 @@ from typing import Any
 
 from bench import pool_world
 
+from lodesman.background.pool_pass import evaluate
+from lodesman.commands.accounts import SCOPES, AddAccount, IssueToken
+from lodesman.commands.live import Live
+from lodesman.commands.pilots import Join, NewPilot, PreparePilots, hash_token
+from lodesman.commands.policy import Policy
+from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.matching import GroupShare, TaskQueueKey, canonical_requirements, submit_pool_id
 from lodesman.resources import load_resources
-from lodesman.services.accounts import SCOPES, AddAccount, IssueToken
-from lodesman.services.live import Live
-from lodesman.services.pilots import Join, NewPilot, PreparePilots, hash_token
-from lodesman.services.policy import Policy
-from lodesman.services.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
-from lodesman.services.submit_pools.pool_pass import evaluate
 from lodesman.store.engine import open_writer
 from lodesman.store.journal import Transaction
 from lodesman.store.submit_pools import PoolRow

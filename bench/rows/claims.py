@@ -17,8 +17,8 @@ from bench.server import Server
 from bench.stats import percentile
 from bench.world import GRID, WISHES, Workload
 
-from lodesman.services.pool_map import PoolMap
-from lodesman.services.sessions import UNLIMITED, Free, load_sessions
+from lodesman.commands.pool_map import PoolMap
+from lodesman.commands.sessions import UNLIMITED, Free, load_sessions
 from lodesman.store.engine import only_row, open_reader
 from lodesman.store.task_queues import load_queues
 

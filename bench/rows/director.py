@@ -14,12 +14,12 @@ from bench.oracle import WrongAnswer
 from bench.stats import median
 from bench.world import GRID, resources
 
+from lodesman.background.direct import Director
 from lodesman.batch import Backend, QueueLoad
+from lodesman.commands.policy import Policy
 from lodesman.director import Decision, PoolState, RefusalKind, read_options
 from lodesman.matching import explain
 from lodesman.resources import load_resources
-from lodesman.services.direct import Director
-from lodesman.services.policy import Policy
 from lodesman.store.engine import open_reader
 
 PILOTS, ROUNDS, CHECKED = 2_000, 5, 40

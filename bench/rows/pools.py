@@ -17,13 +17,13 @@ from bench.oracle import WrongAnswer
 from bench.pool_world import VO, make_pools, many_keys, resources
 from msgspec import convert
 
+from lodesman.background.pool_keeper import PoolKeeper
+from lodesman.background.pool_pass import evaluate
+from lodesman.commands.live import Live
+from lodesman.commands.policy import Policy
+from lodesman.commands.refresh import Difference, NameQueues, RefreshPools
 from lodesman.matching import wanted_of
 from lodesman.resources import load_resources
-from lodesman.services.live import Live
-from lodesman.services.policy import Policy
-from lodesman.services.submit_pools.pool_keeper import PoolKeeper
-from lodesman.services.submit_pools.pool_pass import evaluate
-from lodesman.services.submit_pools.refresh import Difference, NameQueues, RefreshPools
 from lodesman.store.engine import open_reader, open_writer
 from lodesman.store.journal import Journal
 from lodesman.store.submit_pools import PoolRow

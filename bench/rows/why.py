@@ -20,8 +20,8 @@ from bench.generator import Connection, LoadFault, encode
 from bench.stats import percentile
 from bench.world import WISHES, resources
 
+from lodesman.commands.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.services.policy import Policy
 from lodesman.services.why.explain import explain_job
 from lodesman.services.why.picture import Picture
 from lodesman.store.engine import open_reader
@@ -29,7 +29,7 @@ from lodesman.store.views import find_job
 
 # In the processes of the server, before all else.
 NO_PILOTS = """
-from lodesman.services.direct import Director
+from lodesman.background.direct import Director
 Director._launch = lambda director, decision: None
 """
 DIRECTOR = {"director.pilotsPerIteration": 1_000, "director.totalThreadsInPool": 10_000}

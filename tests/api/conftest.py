@@ -23,17 +23,17 @@ from lodesman.api.hot import HotApp
 from lodesman.api.openapi import document
 from lodesman.api.read_side import ReadSide
 from lodesman.api.reads import read_app
+from lodesman.background.direct import Director
+from lodesman.background.reconciler import all_doubts
 from lodesman.batch import QueueLoad
+from lodesman.commands.accounts import INSERT_TOKEN, SCOPES, AddAccount, IssueToken
+from lodesman.commands.claim import serve_parked
+from lodesman.commands.live import Live
+from lodesman.commands.pilots import hash_token
+from lodesman.commands.policy import Policy
+from lodesman.commands.sandboxes import RegisterSandbox, Shelf
 from lodesman.director import PoolState, read_options
 from lodesman.resources import load_resources
-from lodesman.services.accounts import INSERT_TOKEN, SCOPES, AddAccount, IssueToken
-from lodesman.services.claim import serve_parked
-from lodesman.services.direct import Director
-from lodesman.services.live import Live
-from lodesman.services.pilots import hash_token
-from lodesman.services.policy import Policy
-from lodesman.services.reconciler import all_doubts
-from lodesman.services.sandboxes import RegisterSandbox, Shelf
 from lodesman.services.why.picture import Picture
 from lodesman.store.engine import open_reader, open_writer
 from lodesman.store.journal import Transaction

@@ -6,11 +6,11 @@ import pytest
 
 from lodesman.api import wire
 from lodesman.api.openapi import document
+from lodesman.commands.accounts import IssueToken
+from lodesman.commands.pilots import hash_token
+from lodesman.commands.policy import Policy
 from lodesman.errors import Unauthorized
 from lodesman.resources import load_resources
-from lodesman.services.accounts import IssueToken
-from lodesman.services.pilots import hash_token
-from lodesman.services.policy import Policy
 
 
 def add(house, name="eve", vo="lab", groups=("physics",)):

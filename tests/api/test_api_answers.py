@@ -17,9 +17,9 @@ from tests.api.test_api_lost_pilots import lose
 from tests.api.test_api_refresh import configure
 
 from lodesman.api.openapi import BOOLEANS, CALLS, INTEGERS, document
+from lodesman.commands.configuration import ConfigurationState
+from lodesman.commands.silence import NoteSilence
 from lodesman.director import Breaker, BreakerState, QueueId
-from lodesman.services.configuration import ConfigurationState
-from lodesman.services.silence import NoteSilence
 from lodesman.services.why.main_reasons import MainReasons
 from lodesman.services.why.queue_gate import Gates
 

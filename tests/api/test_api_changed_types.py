@@ -3,8 +3,8 @@
 import pytest
 from tests.api.test_api_refresh import configure, keep
 
+from lodesman.commands.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.services.policy import Policy
 
 HEAD = '[job_description]\nDisk = "{}"\n[group.physics]\nvo = "lab"\n'
 QUEUES = """[site.North]

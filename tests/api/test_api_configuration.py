@@ -6,9 +6,9 @@ from urllib.parse import quote
 
 import pytest
 
+from lodesman.commands.configuration import ConfigurationState
+from lodesman.commands.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.services.configuration import ConfigurationState
-from lodesman.services.policy import Policy
 
 FAULT = {"message": "CPUTime: no", "source": "sites.toml", "section": "site.S", "line": 3}
 REFUSED = ConfigurationState(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from lodesman.commands import control
+from lodesman.commands.control import Control
 from lodesman.errors import Unavailable
-from lodesman.services import control
-from lodesman.services.control import Control
 
 
 @pytest.fixture(autouse=True)

@@ -16,8 +16,8 @@ from lodesman.api import bodies
 from lodesman.api.answer_bodies.errors import Code
 from lodesman.api.openapi import CALLS, INTEGERS, REFUSALS, document, refusals
 from lodesman.api.wire import STATUS
+from lodesman.commands.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.services.policy import Policy
 
 # Of the server's own processes, not of users and pilots.
 INTERNAL = re.compile(r"/v1/service/|/v1/hot/")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.services.control import Control
+from lodesman.commands.control import Control
 
 
 def held(house, job):

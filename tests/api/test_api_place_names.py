@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from lodesman.commands.policy import Policy
 from lodesman.jobs import read_description
 from lodesman.resources import load_resources
-from lodesman.services.policy import Policy
 
 ODD = "S/ one, é"
 SITES = f"""

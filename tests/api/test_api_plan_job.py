@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lodesman.api import plans
+from lodesman.background.pool_keeper import PoolKeeper
+from lodesman.commands.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.services.policy import Policy
-from lodesman.services.submit_pools.pool_keeper import PoolKeeper
 
 HELLO = '[ Executable = "/bin/echo"; CPUTime = 500; ]'
 ARRAY = '[ Executable = "/bin/true"; CPUTime = "%(cpu)s"; Parameters.cpu = {100, 9999999, 200, 100}; ]'

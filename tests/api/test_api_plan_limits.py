@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lodesman.batch import QueueLoad
+from lodesman.commands.policy import Policy
 from lodesman.director import Breaker, BreakerState, PoolState, QueueId, TokenBucket
 from lodesman.director.queues import CeId
 from lodesman.resources import load_resources
 from lodesman.services.plans.dry_iteration import SEED
-from lodesman.services.policy import Policy
 from lodesman.services.why.queue_gate import Gates
 
 HEAD = '[group.physics]\nvo = "lab"\n[group.bio]\nvo = "lab"\n'

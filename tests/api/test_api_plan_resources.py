@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lodesman.background.pool_keeper import PoolKeeper
+from lodesman.commands.changed_types import Settled
+from lodesman.commands.configuration import ConfigurationState
+from lodesman.commands.policy import Policy
 from lodesman.errors import InvalidConfig
 from lodesman.resources import load_resources
-from lodesman.services.configuration import ConfigurationState
-from lodesman.services.policy import Policy
-from lodesman.services.submit_pools.changed_types import Settled
-from lodesman.services.submit_pools.pool_keeper import PoolKeeper
 from lodesman.store.submit_pools import read_pools
 
 HEAD = '[job_description]\nSoftware = "list"\n[group.physics]\nvo = "lab"\nshare = 3000\n[group.bio]\nvo = "lab"\n'

@@ -7,10 +7,10 @@ from collections import Counter
 
 import pytest
 
+from lodesman.commands.policy import Policy
 from lodesman.matching import Matcher
 from lodesman.resources import load_resources
 from lodesman.services.plans import plan_shares
-from lodesman.services.policy import Policy
 
 
 def plan(house, shares, token="admin", status=200):

@@ -6,8 +6,8 @@ from urllib.parse import urlencode
 
 import pytest
 
+from lodesman.commands.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.services.policy import Policy
 from lodesman.services.why.queue_gate import Gates
 
 SITES = """

@@ -8,10 +8,10 @@ import json
 
 import pytest
 
+from lodesman.background.pool_keeper import PoolKeeper
+from lodesman.commands.pilots import hash_token
+from lodesman.commands.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.services.pilots import hash_token
-from lodesman.services.policy import Policy
-from lodesman.services.submit_pools.pool_keeper import PoolKeeper
 
 NORTH, SOUTH = ["North", "ce.north", "short"], ["South", "ce.south", "long"]
 MOVED = """

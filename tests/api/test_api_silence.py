@@ -2,8 +2,8 @@
 
 import pytest
 
+from lodesman.commands.silence import Heard, NoteSilence
 from lodesman.errors import Unavailable
-from lodesman.services.silence import Heard, NoteSilence
 
 ENTRY = {"id": 1, "attempt": 1}
 

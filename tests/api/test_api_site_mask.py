@@ -7,8 +7,8 @@ import re
 import pytest
 
 from lodesman.batch import CancelOutcome, QueueLoad
+from lodesman.commands.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.services.policy import Policy
 from lodesman.services.why.main_reasons import MainReasons, waiting_by_reason
 from lodesman.services.why.queue_gate import Gates
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lodesman.commands.policy import Policy
+from lodesman.commands.prepare import prepare
 from lodesman.jobs import write_description
 from lodesman.resources import load_resources
-from lodesman.services.policy import Policy
-from lodesman.services.prepare import prepare
 
 HELLO = """// a greeting
 [

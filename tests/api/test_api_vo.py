@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from lodesman.api.auth import own_vo, sees_all, vo_of
+from lodesman.commands.accounts import SCOPES, Principal
 from lodesman.errors import NotFound
-from lodesman.services.accounts import SCOPES, Principal
 from lodesman.services.why.verdict import MainReason
 
 FAR = "a secret of the other VO"

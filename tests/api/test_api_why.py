@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lodesman.batch import QueueLoad
+from lodesman.commands.policy import Policy
 from lodesman.director import Breaker, BreakerState, PoolState, QueueId
 from lodesman.resources import load_resources
-from lodesman.services.policy import Policy
 from lodesman.services.why.main_reasons import MainReasons
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lodesman.commands.pilots import hash_token
+from lodesman.commands.sessions import Free
 from lodesman.matching import Blocked, GroupShare
-from lodesman.services.pilots import hash_token
-from lodesman.services.sessions import Free
 
 
 def why(house, pilot, token="ann"):

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lodesman.commands.policy import Policy
 from lodesman.director import Breaker, BreakerState, QueueId
 from lodesman.resources import load_resources
-from lodesman.services.policy import Policy
 from lodesman.services.why.queue_gate import Gates
 
 NORTH = {"site": "North", "ce": "ce.north", "queue": "short"}

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from lodesman.background.pool_keeper import PoolKeeper
 from lodesman.batch import QueueLoad
+from lodesman.commands.pilots import hash_token
+from lodesman.commands.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.services.pilots import hash_token
-from lodesman.services.policy import Policy
-from lodesman.services.submit_pools.pool_keeper import PoolKeeper
 from lodesman.services.why.main_reasons import MainReasons
 
 EVERYTHING = {"cores": 64, "memory_mb": 10**6, "norm_cpu_seconds": 10**8}

@@ -6,24 +6,17 @@ from functools import partial
 import pytest
 from msgspec import convert, json
 
-from lodesman.matching import TaskQueueKey
-from lodesman.services.accounts import AddAccount, IssueToken
-from lodesman.services.claim import Claim, serve_parked
-from lodesman.services.control import Control
-from lodesman.services.forgetting.forget import Forget, Old
-from lodesman.services.forgetting.retention import Retention
-from lodesman.services.forgetting.tidy import Tidy, Untidy
-from lodesman.services.live import Live
-from lodesman.services.pilots import EndPilot, Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
-from lodesman.services.reconciler import all_doubts
-from lodesman.services.report import Report, TakeReports
-from lodesman.services.sandboxes import Shelf
-from lodesman.services.sessions import Free, PilotSession
-from lodesman.services.silence import Heard, NoteSilence
-from lodesman.services.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
-from lodesman.services.submit_pools.changed_types import RekeyPools, Renewals
-from lodesman.services.submit_pools.pool_keeper import PoolKeeper
-from lodesman.services.submit_pools.refresh import (
+from lodesman.background.pool_keeper import PoolKeeper
+from lodesman.background.reconciler import all_doubts
+from lodesman.background.retention import Retention
+from lodesman.commands.accounts import AddAccount, IssueToken
+from lodesman.commands.changed_types import RekeyPools, Renewals
+from lodesman.commands.claim import Claim, serve_parked
+from lodesman.commands.control import Control
+from lodesman.commands.forget import Forget, Old
+from lodesman.commands.live import Live
+from lodesman.commands.pilots import EndPilot, Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
+from lodesman.commands.refresh import (
     Cleaning,
     CleanPools,
     Difference,
@@ -32,7 +25,14 @@ from lodesman.services.submit_pools.refresh import (
     NameQueues,
     RefreshPools,
 )
-from lodesman.services.upkeep import Reconcile
+from lodesman.commands.report import Report, TakeReports
+from lodesman.commands.sandboxes import Shelf
+from lodesman.commands.sessions import Free, PilotSession
+from lodesman.commands.silence import Heard, NoteSilence
+from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
+from lodesman.commands.tidy import Tidy, Untidy
+from lodesman.commands.upkeep import Reconcile
+from lodesman.matching import TaskQueueKey
 from lodesman.store import views
 from lodesman.store.engine import open_reader, open_writer
 from lodesman.store.journal import Journal

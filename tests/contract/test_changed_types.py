@@ -6,16 +6,16 @@ import apsw
 import pytest
 from tests.contract.test_jobs_walk import parked
 
+from lodesman.background.known_queues import KnownQueues
+from lodesman.commands.changed_types import RekeyPools, Renewals, Settled
+from lodesman.commands.pilots import NewPilot, PreparePilots, hash_token
+from lodesman.commands.policy import Policy
+from lodesman.commands.pool_map import PoolMap
+from lodesman.commands.refresh import Judgement, JudgeQueues
+from lodesman.commands.submit import NewPool
 from lodesman.errors import Conflict
 from lodesman.matching import key_to_json, spelled_requirements, submit_pool_id
 from lodesman.resources import load_resources
-from lodesman.services.known_queues import KnownQueues
-from lodesman.services.pilots import NewPilot, PreparePilots, hash_token
-from lodesman.services.policy import Policy
-from lodesman.services.pool_map import PoolMap
-from lodesman.services.submit import NewPool
-from lodesman.services.submit_pools.changed_types import RekeyPools, Renewals, Settled
-from lodesman.services.submit_pools.refresh import Judgement, JudgeQueues
 from lodesman.store import submit_pools
 from lodesman.store.submit_pools import PoolRow
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lodesman.commands import control
+from lodesman.commands.control import Control, Outcome
 from lodesman.errors import NotFound
-from lodesman.services import control
-from lodesman.services.control import Control, Outcome
 
 ACTIONS = ["kill", "hold", "release", "reschedule", "delete"]
 

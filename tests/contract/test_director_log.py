@@ -6,9 +6,9 @@ import apsw
 import msgspec
 import pytest
 
-from lodesman.services import director_log
-from lodesman.services.director_log import StoreIteration
-from lodesman.services.director_view import iteration_for
+from lodesman.background.director_view import iteration_for
+from lodesman.commands import director_log
+from lodesman.commands.director_log import StoreIteration
 from lodesman.store.migrate import load_scripts
 
 

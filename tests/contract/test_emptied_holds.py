@@ -5,9 +5,9 @@ from __future__ import annotations
 import apsw
 import pytest
 
+from lodesman.commands.policy import Policy
+from lodesman.commands.refresh import Judgement, JudgeQueues
 from lodesman.resources import load_resources
-from lodesman.services.policy import Policy
-from lodesman.services.submit_pools.refresh import Judgement, JudgeQueues
 from lodesman.store.journal import Transaction
 
 SLOW = Policy(load_resources([("sites.toml", "[site.S1.ce.ce.queue.q]\nCPUTime = 10\n")]))

@@ -7,8 +7,7 @@ import logging
 import apsw
 import pytest
 
-from lodesman.errors import NotFound, Unauthorized
-from lodesman.services.pilots import (
+from lodesman.commands.pilots import (
     LATE_SECONDS,
     EndPilot,
     Join,
@@ -17,6 +16,7 @@ from lodesman.services.pilots import (
     PreparePilots,
     hash_token,
 )
+from lodesman.errors import NotFound, Unauthorized
 from lodesman.store.journal import PARKED, Transaction
 from lodesman.store.pilots import PilotState
 

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lodesman.background import retention
+from lodesman.background.retention import DAY
+from lodesman.commands import forget
+from lodesman.commands.forget import Forget, Old
+from lodesman.commands.upkeep import ForgetIdleQueues
 from lodesman.errors import NotFound
 from lodesman.jobs.states import TERMINAL
-from lodesman.services.forgetting import forget, retention
-from lodesman.services.forgetting.forget import Forget, Old
-from lodesman.services.forgetting.retention import DAY
-from lodesman.services.upkeep import ForgetIdleQueues
 from lodesman.store import views
 from lodesman.store.engine import only_row
 from lodesman.store.job_lists import JobQuery, list_jobs

@@ -3,11 +3,11 @@
 import pytest
 from tests.contract.test_jobs_walk import parked
 
+from lodesman.commands.policy import Policy
+from lodesman.commands.submit import NewPool
+from lodesman.commands.upkeep import ForgetIdleQueues
 from lodesman.matching import spelled_requirements, submit_pool_id
 from lodesman.resources import load_resources
-from lodesman.services.policy import Policy
-from lodesman.services.submit import NewPool
-from lodesman.services.upkeep import ForgetIdleQueues
 from lodesman.store import views
 from lodesman.store.job_lists import JobQuery, list_jobs
 

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from lodesman.services.names import MemberNames
-from lodesman.services.submit import PreparedCohort, PreparedSubmission, Submit
+from lodesman.background.names import MemberNames
+from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
 from lodesman.services.why.main_reasons import waiting_by_reason
 from lodesman.store import views
 from lodesman.store.job_lists import JobQuery, list_jobs

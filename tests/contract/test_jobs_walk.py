@@ -4,13 +4,13 @@ import threading
 
 import pytest
 
+from lodesman.commands.accounts import find_principal
+from lodesman.commands.claim import Unpark
+from lodesman.commands.pilots import Join, hash_token
+from lodesman.commands.sandboxes import RegisterSandbox
+from lodesman.commands.sessions import Free
+from lodesman.commands.upkeep import ForgetIdleQueues
 from lodesman.errors import Conflict, InvalidRequest, NotFound, Unauthorized
-from lodesman.services.accounts import find_principal
-from lodesman.services.claim import Unpark
-from lodesman.services.pilots import Join, hash_token
-from lodesman.services.sandboxes import RegisterSandbox
-from lodesman.services.sessions import Free
-from lodesman.services.upkeep import ForgetIdleQueues
 from lodesman.store import task_queues
 from lodesman.store.journal import Transaction
 from lodesman.store.pilots import PilotState

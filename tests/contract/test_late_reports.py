@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
+from lodesman.commands import sandboxes
+from lodesman.commands.accounts import find_principal
+from lodesman.commands.pilots import LATE_SECONDS, Join, hash_token
 from lodesman.errors import Forbidden, Unauthorized
-from lodesman.services import sandboxes
-from lodesman.services.accounts import find_principal
-from lodesman.services.pilots import LATE_SECONDS, Join, hash_token
 from lodesman.store import views
 from lodesman.store.pilots import PilotState
 

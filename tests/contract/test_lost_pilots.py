@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from lodesman.background.census import Census
+from lodesman.background.lost_pilots import AGAIN_SECONDS
 from lodesman.batch import LocalBackend, NativeState, PilotCopy, PilotSpec
 from lodesman.batch.keeper import process_table
+from lodesman.commands.pilots import EndPilot, Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
+from lodesman.commands.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.services.census import Census
-from lodesman.services.lost_pilots import AGAIN_SECONDS
-from lodesman.services.pilots import EndPilot, Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
-from lodesman.services.policy import Policy
 from lodesman.store.pilots import PilotState
 
 PLACE = ("S", "c", "q")

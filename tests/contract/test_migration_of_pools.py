@@ -6,10 +6,10 @@ import random
 import apsw
 import pytest
 
+from lodesman.background.reconciler import all_doubts
+from lodesman.commands.live import Live
+from lodesman.commands.upkeep import Reconcile
 from lodesman.matching import wanted_of
-from lodesman.services.live import Live
-from lodesman.services.reconciler import all_doubts
-from lodesman.services.upkeep import Reconcile
 from lodesman.store import submit_pools, views
 from lodesman.store.journal import Journal
 from lodesman.store.migrate import load_scripts, migrate

@@ -2,12 +2,12 @@
 
 import pytest
 
+from lodesman.background.pool_lists import list_pools
+from lodesman.commands.policy import Policy
+from lodesman.commands.refresh import Cleaning, CleanPools
+from lodesman.commands.submit import NewPool
 from lodesman.matching import spelled_requirements, submit_pool_id
 from lodesman.resources import load_resources
-from lodesman.services.policy import Policy
-from lodesman.services.submit import NewPool
-from lodesman.services.submit_pools.pool_lists import list_pools
-from lodesman.services.submit_pools.refresh import Cleaning, CleanPools
 from lodesman.store import submit_pools
 
 S1 = ("S1", "ce", "q")

@@ -7,10 +7,10 @@ import random
 
 import pytest
 
+from lodesman.background import reconciler
+from lodesman.background.reconciler import Reconciler, all_doubts, look
+from lodesman.commands.upkeep import Doubts, Reconcile
 from lodesman.errors import Unavailable
-from lodesman.services import reconciler
-from lodesman.services.reconciler import Reconciler, all_doubts, look
-from lodesman.services.upkeep import Doubts, Reconcile
 from lodesman.store import doubts
 
 CLEAN = {"waiting_without_queue": 0, "active_without_attempt": 0, "wrong_counters": 0}

@@ -4,14 +4,14 @@ import msgspec
 import pytest
 from tests.contract.test_jobs_walk import parked
 
+from lodesman.background.pool_keeper import PATIENCE_SECONDS
+from lodesman.commands.policy import Policy
+from lodesman.commands.pool_map import KnownPools, PoolMap
+from lodesman.commands.refresh import Difference, RefreshPools, SetShares
+from lodesman.commands.submit import NewPool
 from lodesman.errors import Conflict
 from lodesman.matching import GroupShare, spelled_requirements, submit_pool_id
 from lodesman.resources import load_resources
-from lodesman.services.policy import Policy
-from lodesman.services.pool_map import KnownPools, PoolMap
-from lodesman.services.submit import NewPool
-from lodesman.services.submit_pools.pool_keeper import PATIENCE_SECONDS
-from lodesman.services.submit_pools.refresh import Difference, RefreshPools, SetShares
 from lodesman.store import submit_pools
 
 SITES = """

@@ -4,11 +4,11 @@ import msgspec
 import pytest
 from tests.contract.test_jobs_walk import parked
 
+from lodesman.commands.pilots import Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
+from lodesman.commands.policy import Policy
+from lodesman.commands.reoffer import Offers, SetOffers, offer_sessions
+from lodesman.commands.sessions import Free, PilotSession, load_sessions
 from lodesman.resources import load_resources
-from lodesman.services.pilots import Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
-from lodesman.services.policy import Policy
-from lodesman.services.reoffer import Offers, SetOffers, offer_sessions
-from lodesman.services.sessions import Free, PilotSession, load_sessions
 from lodesman.store import pilots
 from lodesman.store.journal import Transaction
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from lodesman.services.live import STALLED
-from lodesman.services.silence import Heard, NoteSilence
+from lodesman.commands.live import STALLED
+from lodesman.commands.silence import Heard, NoteSilence
 from lodesman.store import views
 from lodesman.store.journal import Transaction
 from lodesman.store.pilots import PilotState

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.contract.conftest import OFFER
 
+from lodesman.commands.pilots import Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
+from lodesman.commands.site_mask import CloseSite, ForgetOldClosings, KnownMask, OpenSite
 from lodesman.director.site_mask import Closing
 from lodesman.errors import Conflict, InvalidRequest, Unavailable
-from lodesman.services.pilots import Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
-from lodesman.services.site_mask import CloseSite, ForgetOldClosings, KnownMask, OpenSite
 from lodesman.store.pilots import PilotState, find_pilot
 
 S1 = ("S1", "", "")

@@ -3,9 +3,9 @@
 import apsw
 import pytest
 
-from lodesman.services.control import SUBMISSIONS, Control
-from lodesman.services.live import ORDERS
-from lodesman.services.pilots import EndPilot
+from lodesman.commands.control import SUBMISSIONS, Control
+from lodesman.commands.live import ORDERS
+from lodesman.commands.pilots import EndPilot
 from lodesman.store.journal import Transaction
 from lodesman.store.migrate import load_scripts, migrate
 from lodesman.store.pilots import PilotState

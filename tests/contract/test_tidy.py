@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from lodesman.background.retention import DAY
+from lodesman.commands.sandboxes import RegisterSandbox, Shelf, uploaded_size, used_by
+from lodesman.commands.tidy import Tidy, Untidy
 from lodesman.errors import InvalidJob, TooLarge
-from lodesman.services.forgetting.retention import DAY
-from lodesman.services.forgetting.tidy import Tidy, Untidy
-from lodesman.services.sandboxes import RegisterSandbox, Shelf, uploaded_size, used_by
 from lodesman.store.engine import only_row
 
 KEEP = 10.0
@@ -229,7 +229,7 @@ def test_of_a_batch_each_job_keeps_its_own_files(house, uploads):
 
 
 def test_very_many_files_are_gone_through_in_portions(house, uploads, monkeypatch):
-    monkeypatch.setattr("lodesman.services.forgetting.tidy.PORTION", 3)
+    monkeypatch.setattr("lodesman.commands.tidy.PORTION", 3)
     kept = [uploads.put(f"kept {n}") for n in range(4)]
     for n in range(10):
         uploads.put(f"gone {n}")

@@ -19,6 +19,9 @@ from lodesman import config
 from lodesman.api.background_word import BackgroundWord
 from lodesman.api.health import hot_metrics
 from lodesman.cfg import parse_cfg
+from lodesman.commands.accounts import SCOPES
+from lodesman.commands.configuration import ConfigurationState
+from lodesman.commands.report import PAYLOAD_CAUSES
 from lodesman.director import DirectorOptions
 from lodesman.director import options as director
 from lodesman.director.clamps import ClampName
@@ -28,9 +31,6 @@ from lodesman.jobs.spec import JobSpec
 from lodesman.pilot import loop, protocol
 from lodesman.resources import Kind, Level, load_cfg, load_toml
 from lodesman.resources.kinds import ANY_OF, OPERATORS, WELL_KNOWN, admits, parse_type
-from lodesman.services.accounts import SCOPES
-from lodesman.services.configuration import ConfigurationState
-from lodesman.services.report import PAYLOAD_CAUSES
 from lodesman.services.why import queue_verdict, verdict
 from lodesman.store.engine import open_writer
 from lodesman.submission import CAUSES, obstacles

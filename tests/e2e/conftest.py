@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from lodesman.services.reconciler import all_doubts
+from lodesman.background.reconciler import all_doubts
 from lodesman.store.engine import open_reader
 
 PATIENCE = 60.0

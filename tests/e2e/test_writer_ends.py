@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.e2e.conftest import wait_until
 
 PLANTED = """
-from lodesman.services import submit
+from lodesman.commands import submit
 
 good = submit.Submit.apply
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from lodesman.api.wire import Scope, header
+from lodesman.commands.accounts import Principal
 from lodesman.errors import Forbidden, NotFound, Unauthorized
-from lodesman.services.accounts import Principal
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from lodesman.services.accounts import USER_SCOPES
+from lodesman.commands.accounts import USER_SCOPES
 
 Text = Annotated[str, Meta(max_length=255)]
 Name = Annotated[str, Meta(max_length=1_024)]

@@ -13,9 +13,9 @@ from lodesman.api.auth import authenticate, need_pilot
 from lodesman.api.core import Core
 from lodesman.api.direct import Asked, Reply, failed
 from lodesman.api.wire import Scope, decode, error_answer, json_answer
+from lodesman.commands.claim import Claim, Claimed, Unpark
+from lodesman.commands.sessions import UNLIMITED, Ask, Free, PilotSession
 from lodesman.errors import LodesmanError, Unavailable
-from lodesman.services.claim import Claim, Claimed, Unpark
-from lodesman.services.sessions import UNLIMITED, Ask, Free, PilotSession
 
 CLAIM = msgspec.json.Decoder(bodies.ClaimBody)
 

@@ -12,13 +12,13 @@ from typing import Any
 import apsw
 
 from lodesman.api.background_word import BackgroundWord
+from lodesman.commands.accounts import Principal, find_principal, load_principals
+from lodesman.commands.configuration import ConfigurationState
+from lodesman.commands.live import Live
+from lodesman.commands.policy import Policy
+from lodesman.commands.sessions import PilotSession, load_sessions, silent_seconds
+from lodesman.commands.templates import Templates
 from lodesman.errors import Unauthorized, Unavailable
-from lodesman.services.accounts import Principal, find_principal, load_principals
-from lodesman.services.configuration import ConfigurationState
-from lodesman.services.live import Live
-from lodesman.services.policy import Policy
-from lodesman.services.sessions import PilotSession, load_sessions, silent_seconds
-from lodesman.services.templates import Templates
 from lodesman.store import pilots
 from lodesman.store.engine import open_reader
 from lodesman.store.journal import Answer, Command, Journal

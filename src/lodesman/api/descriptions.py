@@ -11,9 +11,9 @@ from starlette.routing import Route
 
 from lodesman.api.answers import answer
 from lodesman.api.auth import need_user
+from lodesman.background.described import describe_job
 from lodesman.errors import InvalidRequest
 from lodesman.jobs import FORMS, Form, write_description
-from lodesman.services.described import describe_job
 
 if TYPE_CHECKING:
     from lodesman.api.read_side import ReadSide

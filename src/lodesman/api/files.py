@@ -12,8 +12,8 @@ from starlette.routing import Route
 
 from lodesman.api.answers import answer
 from lodesman.api.auth import need_pilot, need_user
+from lodesman.commands import sandboxes
 from lodesman.errors import InvalidRequest, NotFound, TooLarge
-from lodesman.services import sandboxes
 
 if TYPE_CHECKING:
     from lodesman.api.read_side import ReadSide

@@ -7,9 +7,9 @@ import msgspec
 from lodesman.api.auth import may_touch, need_user
 from lodesman.api.core import Core
 from lodesman.api.wire import Send, send_json
+from lodesman.commands.accounts import Principal
+from lodesman.commands.forget import no_longer_known
 from lodesman.errors import NotFound
-from lodesman.services.accounts import Principal
-from lodesman.services.forgetting.forget import no_longer_known
 from lodesman.store import views
 from lodesman.store.last_output import last_output
 

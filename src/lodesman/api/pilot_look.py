@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from lodesman.api.core import Core
 from lodesman.api.wire import REPORT_BODY, Receive, Scope, Send, decode, read_body, send_json
+from lodesman.commands.sessions import PilotSession
 from lodesman.errors import NotFound
-from lodesman.services.sessions import PilotSession
 from lodesman.services.why.pilot_now import LookAtPilot
 from lodesman.store import pilots
 

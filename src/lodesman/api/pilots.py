@@ -19,12 +19,12 @@ from lodesman.api.wire import (
     read_body,
     send_json,
 )
+from lodesman.commands.pilot_place import believed, presented
+from lodesman.commands.pilots import EndPilot, Join, Settled, hash_token, joining_pilot
+from lodesman.commands.report import Report, TakeReports
+from lodesman.commands.sessions import PilotSession
+from lodesman.commands.silence import Heard
 from lodesman.errors import LodesmanError
-from lodesman.services.pilot_place import believed, presented
-from lodesman.services.pilots import EndPilot, Join, Settled, hash_token, joining_pilot
-from lodesman.services.report import Report, TakeReports
-from lodesman.services.sessions import PilotSession
-from lodesman.services.silence import Heard
 from lodesman.store.pilots import PilotState
 
 HEARTBEAT = msgspec.json.Decoder(bodies.HeartbeatBody)

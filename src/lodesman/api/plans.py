@@ -24,15 +24,15 @@ from lodesman.api import bodies
 from lodesman.api.answers import answer
 from lodesman.api.auth import need_admin, need_user
 from lodesman.api.wire import SUBMIT_BODY, Disconnected, decode, read_body
+from lodesman.commands.accounts import Principal
+from lodesman.commands.configuration import ConfigurationState
+from lodesman.commands.policy import Policy
 from lodesman.errors import InvalidRequest, TooLarge, Unavailable
 from lodesman.resources import Fault, Source, load_resources
-from lodesman.services.accounts import Principal
-from lodesman.services.configuration import ConfigurationState
 from lodesman.services.plans.plan_job import JobsWanted, plan_job
 from lodesman.services.plans.plan_resources import plan_resources
 from lodesman.services.plans.plan_shares import plan_shares
 from lodesman.services.plans.scene import Scene
-from lodesman.services.policy import Policy
 from lodesman.services.why.picture import Picture
 from lodesman.services.why.queue_gate import Gates
 from lodesman.store.engine import open_reader

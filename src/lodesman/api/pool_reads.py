@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from lodesman.api.answers import answer, number
 from lodesman.api.auth import need_user, own_vo, vo_of
-from lodesman.services.submit_pools.pool_lists import list_pools, show_pool
+from lodesman.background.pool_lists import list_pools, show_pool
 
 if TYPE_CHECKING:
     from lodesman.api.read_side import ReadSide

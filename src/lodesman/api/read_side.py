@@ -13,13 +13,13 @@ from starlette.requests import Request
 from lodesman.api.auth import authenticate, may_touch
 from lodesman.api.metrics import UpkeepFigures
 from lodesman.api.snapshots import Snapshots
+from lodesman.background.names import MemberNames
+from lodesman.commands import sandboxes
+from lodesman.commands.accounts import Principal, find_principal
+from lodesman.commands.configuration import ConfigurationState
+from lodesman.commands.forget import no_longer_known
+from lodesman.commands.policy import Policy
 from lodesman.errors import NotFound
-from lodesman.services import sandboxes
-from lodesman.services.accounts import Principal, find_principal
-from lodesman.services.configuration import ConfigurationState
-from lodesman.services.forgetting.forget import no_longer_known
-from lodesman.services.names import MemberNames
-from lodesman.services.policy import Policy
 from lodesman.services.why.picture import Picture
 from lodesman.services.why.queue_gate import Gates
 from lodesman.store import views

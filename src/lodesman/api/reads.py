@@ -29,15 +29,15 @@ from lodesman.api.pool_reads import PoolReads
 from lodesman.api.read_side import ReadSide
 from lodesman.api.whys import WhyCalls, named_queue
 from lodesman.api.wire import error_answer
+from lodesman.background.described import eligible_sites
+from lodesman.background.director_view import iteration_for
+from lodesman.background.origins import exact_node, find_node, show_node
+from lodesman.background.sites import list_queues, list_sites
+from lodesman.background.standing import gather, standing
+from lodesman.commands import sandboxes
+from lodesman.commands.site_mask import as_row
 from lodesman.errors import LodesmanError, NotFound, Unavailable
 from lodesman.resources import NodePath
-from lodesman.services import sandboxes
-from lodesman.services.described import eligible_sites
-from lodesman.services.director_view import iteration_for
-from lodesman.services.origins import exact_node, find_node, show_node
-from lodesman.services.site_mask import as_row
-from lodesman.services.sites import list_queues, list_sites
-from lodesman.services.standing import gather, standing
 from lodesman.services.why.explain import explain_job
 from lodesman.services.why.main_reasons import waiting_by_reason
 from lodesman.store import views

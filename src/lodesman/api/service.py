@@ -23,13 +23,13 @@ from lodesman.api.wire import (
     read_body,
     send_json,
 )
-from lodesman.services.director_log import StoreIteration
-from lodesman.services.forgetting.forget import Forget, Old
-from lodesman.services.forgetting.tidy import Tidy, Untidy
-from lodesman.services.pilots import EndPilot, NewPilot, PilotSubmitted, PreparePilots
-from lodesman.services.sandboxes import RegisterSandbox
-from lodesman.services.site_mask import ForgetOldClosings
-from lodesman.services.upkeep import Doubts, ForgetIdleQueues, Reconcile
+from lodesman.commands.director_log import StoreIteration
+from lodesman.commands.forget import Forget, Old
+from lodesman.commands.pilots import EndPilot, NewPilot, PilotSubmitted, PreparePilots
+from lodesman.commands.sandboxes import RegisterSandbox
+from lodesman.commands.site_mask import ForgetOldClosings
+from lodesman.commands.tidy import Tidy, Untidy
+from lodesman.commands.upkeep import Doubts, ForgetIdleQueues, Reconcile
 from lodesman.services.why.main_reasons import StoreReasons
 from lodesman.store.pilots import PilotState
 

@@ -10,14 +10,11 @@ from lodesman.api import bodies
 from lodesman.api.auth import need_admin
 from lodesman.api.core import Core
 from lodesman.api.wire import SMALL_BODY, Receive, Scope, Send, decode, read_body, send_json
-from lodesman.director.site_mask import Closing, Node
-from lodesman.errors import InvalidRequest, LodesmanError
-from lodesman.resources import NodePath
-from lodesman.services.accounts import Principal
-from lodesman.services.origins import exact_node, find_node
-from lodesman.services.pilots import DrainPilots
-from lodesman.services.sessions import PilotSession
-from lodesman.services.site_mask import (
+from lodesman.background.origins import exact_node, find_node
+from lodesman.commands.accounts import Principal
+from lodesman.commands.pilots import DrainPilots
+from lodesman.commands.sessions import PilotSession
+from lodesman.commands.site_mask import (
     Closed,
     CloseSite,
     OpenSite,
@@ -26,6 +23,9 @@ from lodesman.services.site_mask import (
     mask_of,
     not_closed,
 )
+from lodesman.director.site_mask import Closing, Node
+from lodesman.errors import InvalidRequest, LodesmanError
+from lodesman.resources import NodePath
 from lodesman.store import site_mask
 
 CLOSE = msgspec.json.Decoder(bodies.CloseSiteBody)

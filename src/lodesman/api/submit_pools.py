@@ -21,11 +21,10 @@ from lodesman.api.wire import (
     read_body,
     send_json,
 )
-from lodesman.errors import Forbidden, TooLarge, Unauthorized
-from lodesman.services.accounts import JOINING, Principal, find_joining
-from lodesman.services.pool_map import Place
-from lodesman.services.submit_pools.changed_types import RekeyPools, Renewals
-from lodesman.services.submit_pools.refresh import (
+from lodesman.commands.accounts import JOINING, Principal, find_joining
+from lodesman.commands.changed_types import RekeyPools, Renewals
+from lodesman.commands.pool_map import Place
+from lodesman.commands.refresh import (
     Cleaning,
     CleanPools,
     Difference,
@@ -34,6 +33,7 @@ from lodesman.services.submit_pools.refresh import (
     NameQueues,
     RefreshPools,
 )
+from lodesman.errors import Forbidden, TooLarge, Unauthorized
 from lodesman.store import pilots
 
 QUEUES = msgspec.json.Decoder(bodies.QueuesBody)

@@ -11,13 +11,13 @@ from lodesman.api import bodies
 from lodesman.api.auth import may_touch, need_admin, need_user
 from lodesman.api.core import Core
 from lodesman.api.wire import SMALL_BODY, SUBMIT_BODY, Receive, Scope, Send, decode, read_body, send_json
+from lodesman.commands.accounts import AddAccount, IssueToken, Principal, Revoked, RevokeToken
+from lodesman.commands.control import Control, Outcome
+from lodesman.commands.membership import check_membership
+from lodesman.commands.pilots import DrainPilots
+from lodesman.commands.prepare import prepare
+from lodesman.commands.submit import Submit, Submitted
 from lodesman.errors import Conflict, InvalidRequest, LodesmanError
-from lodesman.services.accounts import AddAccount, IssueToken, Principal, Revoked, RevokeToken
-from lodesman.services.control import Control, Outcome
-from lodesman.services.membership import check_membership
-from lodesman.services.pilots import DrainPilots
-from lodesman.services.prepare import prepare
-from lodesman.services.submit import Submit, Submitted
 
 # Bytes of a submission above which its checks would keep everybody waiting.
 LARGE_TEXT = 1 << 18

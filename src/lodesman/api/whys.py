@@ -13,12 +13,12 @@ from starlette.routing import Route
 from lodesman.api.answers import answer
 from lodesman.api.auth import need_user, vo_of
 from lodesman.api.read_side import ReadSide
+from lodesman.background.candidates import OwnQueue, own_queues
+from lodesman.background.origins import find_node
+from lodesman.commands.policy import Policy
 from lodesman.director import QueueId as CEQueueId
 from lodesman.errors import InvalidRequest, NotFound
 from lodesman.resources import QueueId
-from lodesman.services.candidates import OwnQueue, own_queues
-from lodesman.services.origins import find_node
-from lodesman.services.policy import Policy
 from lodesman.services.why.explain_pilot import PilotCase, explain_ended, explain_pilot
 from lodesman.services.why.explain_queue import explain_queue
 from lodesman.services.why.pilot_now import PilotNow

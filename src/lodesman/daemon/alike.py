@@ -6,9 +6,9 @@ import gc
 import time
 from collections.abc import Callable, Container
 
+from lodesman.commands.policy import Policy
+from lodesman.commands.pool_map import Place
 from lodesman.config import ServerConfig
-from lodesman.services.policy import Policy
-from lodesman.services.pool_map import Place
 
 CONFIG_SECONDS = 2.0
 """How often the configuration files are looked at."""

@@ -25,8 +25,16 @@ import uvicorn
 from lodesman.api.metrics import UpkeepFigures
 from lodesman.api.read_side import ReadSide
 from lodesman.api.reads import read_app
+from lodesman.background.census import Census
+from lodesman.background.direct import Director
+from lodesman.background.launch import PilotHabits, SubmissionPools
+from lodesman.background.pool_keeper import PoolKeeper
+from lodesman.background.reconciler import Reconciler
+from lodesman.background.retention import Retention
 from lodesman.batch import Backend, LocalBackend, zipapp_command
 from lodesman.client import Client
+from lodesman.commands.policy import Policy
+from lodesman.commands.sandboxes import Shelf
 from lodesman.config import ServerConfig
 from lodesman.daemon import bootstrap
 from lodesman.daemon.alike import CONFIG_SECONDS, keep_what_was_loaded, policy_of
@@ -38,14 +46,6 @@ from lodesman.daemon.open_files import raise_open_files
 from lodesman.daemon.watch import ConfigWatch
 from lodesman.errors import LodesmanError
 from lodesman.pilot.package import build_pilot
-from lodesman.services.census import Census
-from lodesman.services.direct import Director
-from lodesman.services.forgetting.retention import Retention
-from lodesman.services.launch import PilotHabits, SubmissionPools
-from lodesman.services.policy import Policy
-from lodesman.services.reconciler import Reconciler
-from lodesman.services.sandboxes import Shelf
-from lodesman.services.submit_pools.pool_keeper import PoolKeeper
 from lodesman.services.why.main_reasons import MainReasons
 from lodesman.services.why.picture import Picture, fresh_seconds
 from lodesman.services.why.queue_gate import Gates

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import apsw
 
+from lodesman.commands.accounts import INSERT_TOKEN, SCOPES, AddAccount, IssueToken
+from lodesman.commands.pilots import hash_token
 from lodesman.config import ServerConfig
-from lodesman.services.accounts import INSERT_TOKEN, SCOPES, AddAccount, IssueToken
-from lodesman.services.pilots import hash_token
 from lodesman.store.journal import Transaction
 
 TOKEN_FILE = "admin.token"

@@ -8,9 +8,9 @@ from collections.abc import Collection
 from typing import Final
 
 from lodesman.batch import QueueKey
+from lodesman.commands.policy import Policy
 from lodesman.matching import QueueOffer
 from lodesman.resources import QueueSettings, effective_params, queue_settings
-from lodesman.services.policy import Policy
 from lodesman.submission import never_sent
 
 LOCAL: Final = "local"

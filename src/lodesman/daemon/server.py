@@ -20,6 +20,13 @@ import uvicorn
 from lodesman.api.core import Core
 from lodesman.api.forward import Forwarder
 from lodesman.api.hot import HotApp
+from lodesman.commands.claim import serve_parked
+from lodesman.commands.live import Live
+from lodesman.commands.pilots import EndPilot, SeenPilots
+from lodesman.commands.policy import Policy
+from lodesman.commands.refresh import SetShares
+from lodesman.commands.reoffer import Offers, SetOffers, offer_sessions
+from lodesman.commands.silence import NoteSilence
 from lodesman.config import ServerConfig
 from lodesman.daemon import bootstrap
 from lodesman.daemon.alike import CONFIG_SECONDS, keep_what_was_loaded, policy_of
@@ -30,13 +37,6 @@ from lodesman.daemon.logs import start_logging
 from lodesman.daemon.open_files import BEFORE, raise_open_files
 from lodesman.daemon.watch import ConfigWatch
 from lodesman.errors import LodesmanError
-from lodesman.services.claim import serve_parked
-from lodesman.services.live import Live
-from lodesman.services.pilots import EndPilot, SeenPilots
-from lodesman.services.policy import Policy
-from lodesman.services.reoffer import Offers, SetOffers, offer_sessions
-from lodesman.services.silence import NoteSilence
-from lodesman.services.submit_pools.refresh import SetShares
 from lodesman.store.checkpoint import Checkpointer
 from lodesman.store.engine import lock_database, open_writer
 from lodesman.store.pilots import PilotState

@@ -9,10 +9,10 @@ from dataclasses import replace
 
 import msgspec
 
+from lodesman.commands.configuration import ConfigurationState
 from lodesman.config import ServerConfig, Stamps, Watched
 from lodesman.daemon.kept import Load, Refusal
 from lodesman.errors import InvalidConfig
-from lodesman.services.configuration import ConfigurationState
 
 log = logging.getLogger(__name__)
 

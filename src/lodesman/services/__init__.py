@@ -1,1 +1,1 @@
-"""One script per use case: read a snapshot, decide, command."""
+"""Explanations and dry runs over the live state."""

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.api.auth import authenticate, may_touch, need_admin, need_pilot, need_service, need_user
+from lodesman.commands.accounts import SCOPES, USER_SCOPES, Principal
 from lodesman.errors import Forbidden, Unauthorized
-from lodesman.services.accounts import SCOPES, USER_SCOPES, Principal
 
 ANN = Principal(kind="user", name="ann", vo="lab", groups=("physics", "open"), scopes=frozenset(USER_SCOPES))
 ADMIN = Principal(kind="user", name="root", vo="lab", admin=True, scopes=frozenset(SCOPES))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 
+from lodesman.background.launch import SubmissionPools
 from lodesman.batch.local import GRACE_SECONDS, LocalBackend
 from lodesman.daemon import background
 from lodesman.pilot.pilot_file import Options
-from lodesman.services.launch import SubmissionPools
 
 
 def test_the_keeper_waits_longer_than_a_pilot_takes_to_end():

@@ -10,8 +10,8 @@ from bench import pool_world
 from bench.oracle import WrongAnswer
 from bench.rows import pools
 
+from lodesman.commands.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.services.policy import Policy
 
 
 @pytest.fixture

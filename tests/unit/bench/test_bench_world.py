@@ -14,11 +14,11 @@ from bench.peer_world import PEER
 from bench.rows.fairness import starts
 from bench.world import GRID, WISHES, Size
 
+from lodesman.commands.pool_map import PoolMap
+from lodesman.commands.sessions import UNLIMITED, Free, load_sessions
 from lodesman.jobs import read_description, read_job
 from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.resources import load_resources
-from lodesman.services.pool_map import PoolMap
-from lodesman.services.sessions import UNLIMITED, Free, load_sessions
 from lodesman.store.task_queues import load_queues
 
 SMALL = Size(queues=7, jobs=100, rows=30, pilots=3)

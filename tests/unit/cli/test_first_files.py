@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from lodesman.cli.first_files import SLOTS, sites
+from lodesman.commands.policy import Policy
 from lodesman.matching import TaskQueueKey
 from lodesman.pilot.features import Features
 from lodesman.pilot.node import describe_node
 from lodesman.resources import load_resources
-from lodesman.services.policy import Policy
 from lodesman.submission import possible_queues
 
 

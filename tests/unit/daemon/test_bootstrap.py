@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from lodesman.commands.accounts import find_principal, load_principals
+from lodesman.commands.pilots import hash_token
+from lodesman.commands.policy import Policy
 from lodesman.config import load_config
 from lodesman.daemon import __main__ as entry
 from lodesman.daemon import bootstrap
 from lodesman.daemon.logs import JsonLines
 from lodesman.errors import InvalidConfig
-from lodesman.services.accounts import find_principal, load_principals
-from lodesman.services.pilots import hash_token
-from lodesman.services.policy import Policy
 from lodesman.store.engine import open_writer
 
 

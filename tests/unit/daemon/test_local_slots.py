@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lodesman.background.candidates import CandidateMaker
 from lodesman.batch import QueueLoad
+from lodesman.commands.policy import Policy
 from lodesman.daemon import local_slots as module
 from lodesman.daemon.local_slots import local_slots, slots_of
 from lodesman.resources import QueueSettings, load_resources
-from lodesman.services.candidates import CandidateMaker
-from lodesman.services.policy import Policy
 
 SITES = """
 [site.S.ce.here.queue.written]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from lodesman.background.standing import spread as gathered
 from lodesman.demo.compose import Composition, Picture
 from lodesman.demo.merge import PiEstimate, WordTable
 from lodesman.demo.report import DemoReport, Reason, SiteRow, Spread, reasons, report_json, spread
-from lodesman.services.standing import spread as gathered
 
 
 def test_a_spread_is_as_the_server_tells_it():

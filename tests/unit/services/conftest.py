@@ -6,10 +6,10 @@ import random
 
 import pytest
 
+from lodesman.commands.live import Live
+from lodesman.commands.policy import Policy
 from lodesman.matching import TaskQueueKey
 from lodesman.resources import load_resources
-from lodesman.services.live import Live
-from lodesman.services.policy import Policy
 from lodesman.store.engine import open_reader, open_writer
 from lodesman.store.journal import Journal
 

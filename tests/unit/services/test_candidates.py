@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
+from lodesman.background.candidates import CandidateMaker, own_queues
 from lodesman.batch import QueueLoad
+from lodesman.commands.policy import Policy
 from lodesman.director import OwnPilots, QueueId
 from lodesman.director.site_mask import Closing, SiteMask
 from lodesman.resources import load_resources
-from lodesman.services.candidates import CandidateMaker, own_queues
-from lodesman.services.policy import Policy
 
 SHORT, LONG = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")
 

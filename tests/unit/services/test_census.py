@@ -6,14 +6,14 @@ from typing import Any, cast
 
 import pytest
 
+from lodesman.background.census import GIVEN_UP_SECONDS, LOST_AFTER_SECONDS, SETTLE_SECONDS, Census
+from lodesman.background.lost_pilots import LOST, LostPilots
 from lodesman.batch import CancelOutcome, NativeState, NativeStatus
+from lodesman.commands.pilots import EndPilot, Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
+from lodesman.commands.policy import Policy
 from lodesman.director import QueueId
 from lodesman.errors import BackendFault
 from lodesman.resources import load_resources
-from lodesman.services.census import GIVEN_UP_SECONDS, LOST_AFTER_SECONDS, SETTLE_SECONDS, Census
-from lodesman.services.lost_pilots import LOST, LostPilots
-from lodesman.services.pilots import EndPilot, Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
-from lodesman.services.policy import Policy
 from lodesman.store.pilots import PilotState
 
 SHORT, LONG = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")  # local, and Slurm's

@@ -9,15 +9,12 @@ from typing import Any, cast
 
 import pytest
 
+from lodesman.background.candidates import OwnQueue
+from lodesman.background.direct import EMPTY_SECONDS, Director
+from lodesman.background.known_queues import KnownQueues
+from lodesman.background.lost_pilots import UNKNOWN_TIMES
 from lodesman.batch import CancelOutcome, QueueLoad
-from lodesman.director import Excess, PoolState, QueueId, plan_of, read_options
-from lodesman.errors import BackendFault, Unavailable
-from lodesman.resources import load_resources
-from lodesman.services.candidates import OwnQueue
-from lodesman.services.direct import EMPTY_SECONDS, Director
-from lodesman.services.known_queues import KnownQueues
-from lodesman.services.lost_pilots import UNKNOWN_TIMES
-from lodesman.services.pilots import (
+from lodesman.commands.pilots import (
     DrainPilots,
     EndPilot,
     Join,
@@ -26,8 +23,11 @@ from lodesman.services.pilots import (
     PreparePilots,
     hash_token,
 )
-from lodesman.services.policy import Policy
-from lodesman.services.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
+from lodesman.commands.policy import Policy
+from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
+from lodesman.director import Excess, PoolState, QueueId, plan_of, read_options
+from lodesman.errors import BackendFault, Unavailable
+from lodesman.resources import load_resources
 from lodesman.services.why.picture import fresh_seconds
 from lodesman.services.why.queue_gate import Gates
 from lodesman.store.pilots import PilotState

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lodesman.commands.policy import Policy
 from lodesman.director import QueueId, RecordedLoad
 from lodesman.matching import TaskQueueKey
 from lodesman.resources import load_resources
 from lodesman.services.plans.dry_iteration import Evaluated, Moved, RecordedLoads
 from lodesman.services.plans.limits_after import cut, expected
-from lodesman.services.policy import Policy
 
 HERE, THERE = QueueId("A", "c", "q"), QueueId("B", "c", "q")
 NOW = 1_000.0

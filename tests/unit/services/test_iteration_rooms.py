@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lodesman.commands.policy import Policy
 from lodesman.director import QueueId
 from lodesman.resources import load_resources
-from lodesman.services.policy import Policy
 from lodesman.services.why.picture import GATES, Iteration, Picture, fresh_seconds
 from lodesman.services.why.step import not_lately
 from lodesman.store.engine import open_reader, open_writer

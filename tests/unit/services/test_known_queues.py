@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from lodesman.background.known_queues import KnownQueues
+from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
 from lodesman.matching import ResourceRequest, fits
-from lodesman.services.known_queues import KnownQueues
-from lodesman.services.submit import PreparedCohort, PreparedSubmission, Submit
 from lodesman.store.task_queues import load_queues
 
 SITES = ("A", "B", "C")

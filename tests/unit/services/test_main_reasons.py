@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from lodesman.commands.policy import Policy
+from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.director import QueueId
 from lodesman.matching import spelled_requirements
 from lodesman.resources import load_resources
-from lodesman.services.policy import Policy
-from lodesman.services.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.services.why.main_reasons import MainReasons, StoreReasons, _Served, waiting_by_reason
 from lodesman.services.why.picture import Picture
 from lodesman.services.why.verdict import MainReason

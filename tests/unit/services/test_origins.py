@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from lodesman.background.origins import exact_node, find_node, show_node
 from lodesman.errors import InvalidRequest, NotFound
 from lodesman.resources import NodePath, load_resources
-from lodesman.services.origins import exact_node, find_node, show_node
 
 TEXT = """
 [ce_defaults]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from lodesman.commands.payloads import payload
 from lodesman.jobs import JobSpec
-from lodesman.services.payloads import payload
 
 SHA = "ab" * 32
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lodesman.commands.sessions import PilotSession
 from lodesman.director.site_mask import Closing, SiteMask
 from lodesman.matching import fits
-from lodesman.services.sessions import PilotSession
 from lodesman.services.why.pilot_book import NO_POOLS, PilotBook
 from lodesman.store import pilots
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.services.pool_map import PoolMap
-from lodesman.services.sessions import UNLIMITED, Free, Known, PilotSession, is_silent, presented_by
+from lodesman.commands.pool_map import PoolMap
+from lodesman.commands.sessions import UNLIMITED, Free, Known, PilotSession, is_silent, presented_by
 from lodesman.store.pilots import PilotRow, PilotState
 
 QUEUE = ("North", "cn", "short")

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lodesman.commands.pilots import EndPilot, NewPilot, PreparePilots
+from lodesman.commands.sessions import Ask, Free
 from lodesman.errors import NotFound
 from lodesman.matching import ResourceRequest, TaskQueueKey, key_to_json
 from lodesman.matching.matcher import Chances
-from lodesman.services.pilots import EndPilot, NewPilot, PreparePilots
-from lodesman.services.sessions import Ask, Free
 from lodesman.services.why.pilot_now import FreeBy, PilotNow, reckon
 from lodesman.services.why.pilot_verdict import WHO, PilotFacts, PilotVerdict, judge_pilot, read_pilot
 from lodesman.store.pilots import PILOT_ENDED, PilotRow, PilotState

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from lodesman.background.direct import PILOTS, pilot_view
 from lodesman.director import PilotStanding
-from lodesman.services.direct import PILOTS, pilot_view
 
 OFFER = {
     "vo": "lab", "site": "North", "ce": "cn", "queue": "q", "groups": ["physics"], "platforms": ["el9"], "tags": ["gpu"],

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from lodesman.commands.accounts import Principal
 from lodesman.errors import Forbidden, InvalidJob
-from lodesman.services.accounts import Principal
 
 
 def user(*groups, vo="lab", name="ann"):

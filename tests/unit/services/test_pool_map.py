@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from lodesman.services.pool_map import FEW_NEW, KnownPools, PoolMap
+from lodesman.commands.pool_map import FEW_NEW, KnownPools, PoolMap
 from lodesman.store.engine import open_writer
 from lodesman.store.submit_pools import CHANGED, pool_state
 

@@ -9,12 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.jobs import JobSpec
-from lodesman.matching import spelled_requirements, submit_pool_id
-from lodesman.resources import load_resources
-from lodesman.services.policy import Policy
-from lodesman.services.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
-from lodesman.services.submit_pools.pool_pass import (
+from lodesman.background.pool_pass import (
     Looker,
     Picture,
     QueueRow,
@@ -24,6 +19,11 @@ from lodesman.services.submit_pools.pool_pass import (
     judge,
     unnamed,
 )
+from lodesman.commands.policy import Policy
+from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
+from lodesman.jobs import JobSpec
+from lodesman.matching import spelled_requirements, submit_pool_id
+from lodesman.resources import load_resources
 from lodesman.store.submit_pools import PassRow, PoolRow, PoolState
 from lodesman.submission import Draft, optimize
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.services.claim import Claim
-from lodesman.services.control import Control
-from lodesman.services.pilots import Join, NewPilot, PreparePilots, hash_token
-from lodesman.services.sessions import Free, PilotSession
-from lodesman.services.submit import PreparedCohort, PreparedSubmission, Submit
+from lodesman.commands.claim import Claim
+from lodesman.commands.control import Control
+from lodesman.commands.pilots import Join, NewPilot, PreparePilots, hash_token
+from lodesman.commands.sessions import Free, PilotSession
+from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
 from lodesman.services.why import position as module
 from lodesman.services.why.position import position
 

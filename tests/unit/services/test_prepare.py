@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lodesman.commands.accounts import Principal
+from lodesman.commands.policy import Policy
+from lodesman.commands.prepare import prepare
 from lodesman.errors import Forbidden, Impossible, InvalidJob, InvalidRequest, LodesmanError, SyntaxFault
 from lodesman.resources import load_resources
-from lodesman.services.accounts import Principal
-from lodesman.services.policy import Policy
-from lodesman.services.prepare import prepare
 
 ANN = Principal(kind="user", name="ann", vo="lab", groups=("physics", "open"))
 

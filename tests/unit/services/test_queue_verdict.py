@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman import resources
+from lodesman.background.candidates import OwnQueue
+from lodesman.background.direct import Director
 from lodesman.batch import QueueLoad
+from lodesman.commands.policy import Policy
 from lodesman.director import Breaker, BreakerState, PoolState, QueueId, TokenBucket, read_options
 from lodesman.director.clamps import ClampName
 from lodesman.director.floor import QueueGates, room_of
 from lodesman.resources import load_resources
-from lodesman.services.candidates import OwnQueue
-from lodesman.services.direct import Director
-from lodesman.services.policy import Policy
 from lodesman.services.why.picture import Iteration
 from lodesman.services.why.queue_case import find_offer
 from lodesman.services.why.queue_gate import Gates

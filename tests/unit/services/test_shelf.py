@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lodesman.commands import sandboxes
+from lodesman.commands.sandboxes import Shelf
 from lodesman.errors import InvalidRequest, TooLarge
-from lodesman.services import sandboxes
-from lodesman.services.sandboxes import Shelf
 
 LIMIT = 50
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lodesman.matching import PRIVATE, ResourceRequest, TaskQueueKey
 from lodesman.matching.criteria import CRITERIA
-from lodesman.services.shortfall import NAMES, joined, shortfall
+from lodesman.why.shortfall import NAMES, joined, shortfall
 
 KEY = TaskQueueKey(owner="ann", group="g", vo="v")
 HERE = ResourceRequest(

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lodesman.services.standing import gather, spread
-from lodesman.services.standing import standing as told_to
-from lodesman.services.submit import PreparedCohort, PreparedSubmission, Submit
+from lodesman.background.standing import gather, spread
+from lodesman.background.standing import standing as told_to
+from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
 
 SHARES = {"physics": 3000, "open": 1000, "unknown": 1000}
 INSERT_SUBMISSION = """INSERT INTO submission (id, base, count, owner, grp, vo, name, created_at, form, record)
@@ -124,7 +124,7 @@ def test_failures_of_one_reason_are_one_line_under_the_first_job(base, policy):
 
 
 def test_one_user_s_many_reasons_do_not_hide_another_s(base, policy, monkeypatch):
-    monkeypatch.setattr("lodesman.services.standing.REASONS_OF_ONE", 3)
+    monkeypatch.setattr("lodesman.background.standing.REASONS_OF_ONE", 3)
     fill(base, [("physics", None)] * 8 + [("open", None)])
     with base.writer:
         base.writer.execute("UPDATE job SET state = 'Failed', reason = 'no luck ' || max(id, 2)")

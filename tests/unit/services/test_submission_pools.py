@@ -13,15 +13,15 @@ from typing import Any, cast
 import apsw
 import pytest
 
+from lodesman.background import launch
+from lodesman.background.launch import PilotHabits, SubmissionPools
 from lodesman.batch import Refusal, SubmitResult
+from lodesman.commands.policy import Policy
 from lodesman.director import PilotIdentity, Placement, QueueId, read_options
 from lodesman.director.pilot_type import TypeReason
 from lodesman.errors import BackendFault, Unavailable
 from lodesman.matching import TaskQueueKey, key_from_json
 from lodesman.resources import load_resources
-from lodesman.services import launch
-from lodesman.services.launch import PilotHabits, SubmissionPools
-from lodesman.services.policy import Policy
 
 SHORT, LONG = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")
 KEY = TaskQueueKey(

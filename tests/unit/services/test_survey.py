@@ -8,14 +8,14 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lodesman.background.known_queues import KnownQueues
 from lodesman.matching import ANY, PRIVATE, ResourceRequest, TaskQueueKey, explain
 from lodesman.matching.criteria import CRITERIA
 from lodesman.matching.offers import as_if_made_for
 from lodesman.matching.tables import KeyTable
-from lodesman.services.known_queues import KnownQueues
-from lodesman.services.shortfall import NAMES
-from lodesman.services.survey import ALL, SENDABLE, Field
 from lodesman.store.engine import open_reader, open_writer
+from lodesman.why.shortfall import NAMES
+from lodesman.why.survey import ALL, SENDABLE, Field
 
 
 def some(letters, size):

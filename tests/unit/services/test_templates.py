@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lodesman.commands import templates as module
+from lodesman.commands.claim import Claimed
+from lodesman.commands.payloads import payload
+from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
+from lodesman.commands.templates import OVERHEAD, Kept, Templates
 from lodesman.jobs import JobSpec, ParametricMembers, members_to_json, spec_to_json
-from lodesman.services import templates as module
-from lodesman.services.claim import Claimed
-from lodesman.services.payloads import payload
-from lodesman.services.submit import PreparedCohort, PreparedSubmission, Submit
-from lodesman.services.templates import OVERHEAD, Kept, Templates
 
 # --- what is kept -------------------------------------------------------------------------------------------
 

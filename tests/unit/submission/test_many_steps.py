@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from lodesman.commands.policy import Policy
 from lodesman.matching import TaskQueueKey
 from lodesman.resources import load_resources
-from lodesman.services.policy import Policy
 from lodesman.submission import find_obstacles, never_text
 
 TEXT = '[site.S]\nVO = ["lab"]\n[site.S.ce.c.queue.q]\nCPUTime = 1000\n'

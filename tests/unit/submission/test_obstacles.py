@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lodesman.commands.policy import Policy
 from lodesman.matching import TaskQueueKey, eligible_offers
 from lodesman.resources import load_resources
-from lodesman.services.policy import Policy
 from lodesman.submission import CAUSES, find_obstacles, never_text, possible_queues
 
 TAGS = {1: ["a"], 2: ["a", "b"], 3: ["c"], 4: ["a", "b", "c"], 5: []}

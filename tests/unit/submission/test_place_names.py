@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from lodesman.commands.policy import Policy
 from lodesman.errors import InvalidJob
 from lodesman.jobs import JobSpec
 from lodesman.resources import load_resources
-from lodesman.services.policy import Policy
 from lodesman.submission import Draft, optimize
 
 TEXT = """

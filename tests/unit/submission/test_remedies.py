@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lodesman.commands.policy import Policy
 from lodesman.matching import TaskQueueKey
 from lodesman.resources import load_resources
-from lodesman.services.policy import Policy
 from lodesman.submission import find_obstacles
 
 TYPES = '[job_description]\nN = "number"\nV = "version"\nE = "number =="\n'

@@ -13,15 +13,15 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from lodesman.background.direct import PILOTS, Director, pilot_view
+from lodesman.background.known_queues import Waiting
 from lodesman.batch import Backend, QueueLoad
+from lodesman.commands.policy import Policy
+from lodesman.commands.pool_map import Place
+from lodesman.commands.reoffer import Offers, rewritten
 from lodesman.director import Decision, PilotView, QueueId, RecordedLoad, Serving, decide
 from lodesman.matching.tables import KeyTable
-from lodesman.services.direct import PILOTS, Director, pilot_view
-from lodesman.services.known_queues import Waiting
 from lodesman.services.plans.scene import Scene
-from lodesman.services.policy import Policy
-from lodesman.services.pool_map import Place
-from lodesman.services.reoffer import Offers, rewritten
 from lodesman.services.why.step import counted, since, span
 
 SEED: Final = 1

@@ -13,14 +13,14 @@ from typing import Any, Final
 
 import msgspec
 
+from lodesman.commands.accounts import Principal
+from lodesman.commands.policy import Policy
+from lodesman.commands.prepare import prepare
+from lodesman.commands.submit import NewPool, PreparedSubmission
 from lodesman.errors import Impossible
 from lodesman.jobs import JobState, Notice
 from lodesman.matching import TaskQueueKey, key_to_json, wanted_of
-from lodesman.services.accounts import Principal
 from lodesman.services.plans.scene import Scene
-from lodesman.services.policy import Policy
-from lodesman.services.prepare import prepare
-from lodesman.services.submit import NewPool, PreparedSubmission
 from lodesman.services.why.explain import explain_newcomer, judge_newcomer
 from lodesman.services.why.job_case import Newcomer
 from lodesman.services.why.position import position

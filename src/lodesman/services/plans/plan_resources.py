@@ -11,15 +11,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from lodesman.background.pool_pass import Looker, Picture, QueueRow, evaluate, judge, runnable
+from lodesman.commands.changed_types import Settled
+from lodesman.commands.policy import Policy
 from lodesman.resources import ResourceConfig
 from lodesman.services.plans.dry_iteration import Evaluated, Moved, Rehearsal
 from lodesman.services.plans.limits_after import cut, limits_after
 from lodesman.services.plans.plan_parts import Competitors
 from lodesman.services.plans.resource_changes import QueueMap, changed_groups, changed_queues, changed_types
 from lodesman.services.plans.scene import Scene
-from lodesman.services.policy import Policy
-from lodesman.services.submit_pools.changed_types import Settled
-from lodesman.services.submit_pools.pool_pass import Looker, Picture, QueueRow, evaluate, judge, runnable
 
 OFTEN: Final = 256
 IMPOSSIBLE, POSSIBLE, OTHER = "impossible", "possible", ""

@@ -12,13 +12,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from lodesman.background.pool_pass import evaluate
 from lodesman.errors import NotFound
 from lodesman.matching import GroupShare, director_weights, parts_of
 from lodesman.resources import Source
 from lodesman.resources.build import build
 from lodesman.resources.draft import Draft, RawParam
 from lodesman.services.plans.scene import Scene
-from lodesman.services.submit_pools.pool_pass import evaluate
 from lodesman.store.submit_pools import read_pools
 from lodesman.submission import possible_queues
 

@@ -7,10 +7,10 @@ from dataclasses import fields
 from itertools import count
 from typing import Any
 
+from lodesman.background.pool_pass import Renumbering
 from lodesman.resources import GroupConfig, ParameterType, QueueId, ResourceConfig, ResourceTree, TypeTable
 from lodesman.resources.inherit import EffectiveParams, all_queues
 from lodesman.resources.model import as_scalars
-from lodesman.services.submit_pools.pool_pass import Renumbering
 
 OF_A_GROUP = tuple(one.name for one in fields(GroupConfig) if one.name != "name")
 Change = dict[str, Any]

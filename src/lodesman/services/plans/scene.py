@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import apsw
 
-from lodesman.services.direct import Director
-from lodesman.services.policy import Policy
+from lodesman.background.direct import Director
+from lodesman.commands.policy import Policy
 from lodesman.services.why.picture import Picture
 
 

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from lodesman.commands.site_mask import as_row
 from lodesman.director.clamps import ClampName
 from lodesman.director.site_mask import Closing, utc
-from lodesman.services.site_mask import as_row
 from lodesman.services.why.picture import NOT_LOOKED_AT, Rooms
 from lodesman.services.why.step import counted, step
 

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import apsw
 
+from lodesman.commands.policy import Policy
 from lodesman.director.clamps import ClampName
 from lodesman.director.pools import PoolOutcome
 from lodesman.jobs import JobState
 from lodesman.matching import parts_of
 from lodesman.resources import QueueId, bits
-from lodesman.services.policy import Policy
 from lodesman.services.why.closed_queues import mask_step, who_opens_them
 from lodesman.services.why.holder import name_of_holder
 from lodesman.services.why.job_case import JobCase, Newcomer, case_of_job, case_of_newcomer

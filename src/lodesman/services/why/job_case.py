@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import apsw
 
+from lodesman.commands.policy import Policy
+from lodesman.commands.pool_map import Serving
 from lodesman.director.site_mask import Closing, SiteMask
 from lodesman.jobs import JobState
 from lodesman.matching import TaskQueueKey, key_from_json, wanted_of
-from lodesman.services.policy import Policy
-from lodesman.services.pool_map import Serving
 from lodesman.services.why.closed_queues import Gate, shut
 from lodesman.services.why.picture import Iteration, Picture, Rooms
 from lodesman.services.why.pilot_book import Place, Usable

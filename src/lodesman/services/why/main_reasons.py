@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import apsw
 
+from lodesman.commands.policy import Policy
+from lodesman.commands.pool_map import Place
 from lodesman.director.site_mask import Closing, SiteMask
 from lodesman.matching import TaskQueueKey
 from lodesman.resources import bits
-from lodesman.services.policy import Policy
-from lodesman.services.pool_map import Place
 from lodesman.services.why.closed_queues import shut
 from lodesman.services.why.job_case import wanted_by
 from lodesman.services.why.picture import Iteration, Picture

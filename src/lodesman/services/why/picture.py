@@ -19,19 +19,19 @@ from typing import Any, Final
 import apsw
 import msgspec
 
+from lodesman.background.known_queues import KnownQueues, Waiting
+from lodesman.commands.pool_map import KnownPools, Place, PoolMap, Serving
+from lodesman.commands.site_mask import KnownMask
 from lodesman.director import QueueId, RecordedLoad, Stories, loads_of
 from lodesman.director.clamps import ClampName
 from lodesman.director.site_mask import SiteMask
 from lodesman.matching import QueueOffer, ResourceRequest
 from lodesman.matching.cells import bits_of
-from lodesman.services.known_queues import KnownQueues, Waiting
-from lodesman.services.pool_map import KnownPools, Place, PoolMap, Serving
-from lodesman.services.site_mask import KnownMask
-from lodesman.services.survey import ALL, Survey
 from lodesman.services.why.load_ages import LoadAges, ages_of
 from lodesman.services.why.pilot_book import PilotBook
 from lodesman.store.submit_pools import pool_state
 from lodesman.submission import World, not_sent
+from lodesman.why.survey import ALL, Survey
 
 NOT_LOOKED_AT, NOT_WANTED = "unknown", "no-demand"
 GATES: Final = {

@@ -15,12 +15,12 @@ from typing import Any
 import apsw
 import msgspec
 
+from lodesman.commands.pool_map import PoolMap
+from lodesman.commands.sessions import PilotSession, is_silent
 from lodesman.director.site_mask import Drained
 from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.matching.cells import bits_of
 from lodesman.matching.criteria import RequestMasks
-from lodesman.services.pool_map import PoolMap
-from lodesman.services.sessions import PilotSession, is_silent
 from lodesman.store import pilots
 
 LIVE = """SELECT p.id, p.state, p.vo, p.site, p.ce, p.queue, p.drain, p.last_seen, p.joined_at IS NOT NULL, p.request,

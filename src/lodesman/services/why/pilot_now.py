@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from lodesman.commands.live import Live
+from lodesman.commands.sessions import Ask, Free, PilotSession
 from lodesman.matching import ResourceRequest
 from lodesman.matching.matcher import Chances
-from lodesman.services.live import Live
-from lodesman.services.sessions import Ask, Free, PilotSession
 from lodesman.store.journal import Transaction
 
 

@@ -9,16 +9,16 @@ from typing import Any, Final
 
 import apsw
 
+from lodesman.commands.policy import Policy
 from lodesman.director.site_mask import Closing
 from lodesman.matching import QueueOffer
 from lodesman.resources import AccessDenied, NodePath, QueueId, access_refusal, effective_params
-from lodesman.services.policy import Policy
-from lodesman.services.survey import SENDABLE, Survey
 from lodesman.services.why.picture import Picture
 from lodesman.services.why.queue_gate import Gate
 from lodesman.services.why.queue_verdict import Demand, QueueFacts, QueueReason, demands, judge_queue
 from lodesman.services.why.step import since
 from lodesman.submission import BY_HAND
+from lodesman.why.survey import SENDABLE, Survey
 
 LOOKED_AT: Final = 10_000
 LATELY: Final = 5

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from lodesman.background.candidates import CandidateMaker, OwnQueue
+from lodesman.background.direct import Director
 from lodesman.director import Breaker, BreakerState, CandidateQueue, PoolState, QueueId
 from lodesman.director.breaker import settle
 from lodesman.director.clamps import Limit
@@ -16,8 +18,6 @@ from lodesman.director.queues import queue_limits
 from lodesman.director.site_mask import NOTHING_CLOSED, SiteMask
 from lodesman.director.token_bucket import full, refill, whole_tokens
 from lodesman.matching import QueueOffer
-from lodesman.services.candidates import CandidateMaker, OwnQueue
-from lodesman.services.direct import Director
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

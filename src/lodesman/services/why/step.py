@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from lodesman.commands.sessions import Free
 from lodesman.matching.offers import UNLIMITED
-from lodesman.services.sessions import Free
 
 MINUTE: Final = 60.0
 HOUR: Final = 3_600.0

@@ -1,0 +1,260 @@
+"""The director's service: a snapshot, a decision, pilots stored, then submitted (DESIGN 1, steps 7 to 9).
+
+Runs in the background process. It reads the database, asks the backends, decides, and sends commands to the
+hot process; what it keeps in memory (breakers, buckets, suspects) may be lost without harm.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import apsw
+
+from lodesman.background.candidates import CandidateMaker, own_queues
+from lodesman.background.known_queues import KnownQueues, Waiting
+from lodesman.background.launch import Offers
+from lodesman.background.lost_pilots import UNKNOWN_TIMES, cancel_by_stamp
+from lodesman.batch import Backend, CancelOutcome
+from lodesman.commands.policy import Policy
+from lodesman.commands.pool_map import KnownPools
+from lodesman.commands.sessions import is_silent, presented_by
+from lodesman.commands.site_mask import KnownMask
+from lodesman.director import (
+    Breaker,
+    CeId,
+    Decision,
+    DirectorOptions,
+    PilotStanding,
+    PilotView,
+    PoolState,
+    QueueId,
+    Snapshot,
+    TaskQueueDemand,
+    TokenBucket,
+    decide,
+    failed,
+    succeeded,
+    to_record,
+)
+from lodesman.matching import director_weights
+from lodesman.store.engine import only_row
+
+log = logging.getLogger(__name__)
+
+PILOTS = """SELECT p.id, p.state, p.site, p.ce, p.queue, p.request, p.created_at, p.tq_id, p.drain, p.submitted_at,
+p.node, p.joined_at, p.last_seen,
+EXISTS (SELECT 1 FROM attempt a WHERE a.pilot_id = p.id AND a.ended_at IS NULL)
+FROM pilot p WHERE p.ended_at IS NULL"""
+WAITS = "SELECT stamp, site, ce, queue FROM pilot WHERE id = ? AND state = 'Submitted'"
+LEAVING = """SELECT id, iif(drain_reason = '', 'it was drained', drain_reason) FROM pilot
+WHERE ended_at IS NULL AND state = 'Submitted' AND drain = 1 ORDER BY random() LIMIT ?"""
+MOST_LEAVING = 200
+TOO_OLD, NOT_NEEDED = "it waited longer than maxPilotWaitingHours", "not needed any more"
+RUNNING = "SELECT count(*) FROM attempt WHERE ended_at IS NULL"
+
+# An iteration without anything to decide is stored too, now and then: it says how fresh the last word is. Sooner than
+# the last word is too old to be believed (services.why.picture): a director that has nothing to do is at work.
+EMPTY_SECONDS = 30.0
+GONE = frozenset({CancelOutcome.REMOVED, CancelOutcome.ENDED})
+
+Post = Callable[[str, Any], Any]
+
+
+@dataclass(slots=True)
+class Director:
+    """One director for all VOs: `tick` is one iteration. `pools` says how full the submission pools are; `vos` are those
+    that the last iteration looked at.
+    """
+
+    db: apsw.Connection
+    policy: Policy
+    options: DirectorOptions
+    backends: Mapping[str, Backend]
+    post: Post
+    pools: Callable[[], dict[str, PoolState]]
+    launch: Callable[[Decision, Offers], None]
+    rng: random.Random
+    suspects: Mapping[int, float] = field(default_factory=dict)
+    breakers: dict[QueueId, Breaker] = field(default_factory=dict)
+    buckets: dict[CeId, TokenBucket] = field(default_factory=dict)
+    vos: Sequence[str] = ()
+    _unknown: dict[int, int] = field(default_factory=dict)
+    _answers: deque[tuple[QueueId, bool, str, float]] = field(default_factory=deque)
+    _stored_at: float | None = None
+    _known: KnownQueues | None = None
+    _pools: KnownPools | None = None
+    _mask: KnownMask = field(default_factory=KnownMask)
+
+    def tick(self, now: float) -> int:
+        """One iteration; returns how many pilots were placed.
+
+        What was decided is carried out as far as it can be: what one part meets with stops none of the others. Raises the
+        first such fault at the end.
+        """
+        self._hear()
+        self._known = self._known or KnownQueues(self.db)
+        self._pools = self._pools or KnownPools(self.db)
+        waiting, pool_map = self._known.look(), self._pools.look()
+        self.vos = self.vos_of(waiting)
+        snapshot = replace(self.snapshot(waiting, self.vos, now), table=self._known.table, serving=pool_map)
+        decision = decide(snapshot, options=self.options, now=now, rng=self.rng)
+        self.suspects = decision.excess.suspects
+        self.breakers = dict(decision.breakers)
+        self.buckets = dict(decision.buckets)
+        faults = []
+        for part in (self._store, self._launch, self._cancel):
+            try:
+                part(decision)
+            except Exception as fault:
+                log.exception("a part of an iteration failed", extra={"part": part.__name__})
+                faults.append(fault)
+        if faults:
+            raise faults[0]
+        return decision.placement.placed
+
+    def _store(self, decision: Decision) -> None:
+        """Store what was decided, and now and then that nothing was."""
+        if decision.plan.rows or decision.excess.cancel or self._is_stale(decision.now):
+            self.post("iteration", {"plan": to_record(decision)})
+            self._stored_at = decision.now
+
+    def vos_of(self, waiting: Sequence[Waiting]) -> list[str]:
+        """The VOs that an iteration looks at."""
+        return sorted({key.vo for _, key, _ in waiting} | set(self.policy.config.vos))
+
+    def snapshot(self, waiting: Sequence[Waiting], vos: Sequence[str], now: float) -> Snapshot:
+        """What there is, but for task queues and SubmitPools."""
+        rows = list(self.db.execute(PILOTS))
+        maker = CandidateMaker(
+            policy=self.policy,
+            backends=self.backends,
+            pools=self.options.submission_pools,
+            own=own_queues((row[1], QueueId(*row[2:5]), row[9] or row[6]) for row in rows),
+            now=now,
+            mask=self._mask.look(self.db),
+        )
+        return Snapshot(
+            demands=self._demands(waiting),
+            pilots=[pilot_view(row, now) for row in rows],
+            queues=maker.make(vos),
+            pools=self.pools(),
+            running_jobs=only_row(self.db, RUNNING)[0],
+            suspects=self.suspects,
+            breakers=self.breakers,
+            buckets=self.buckets,
+        )
+
+    def _launch(self, decision: Decision) -> None:
+        """Have the pilots submitted, each with the settings that its queue has for its VO."""
+        placements = decision.placement.placements
+        if placements:
+            vos = {one.identity.vo for one in placements}
+            offers = {(vo, QueueId(*one.queue)): one for vo in vos for one in self.policy.world(vo).offers}
+            self.launch(decision, offers)
+
+    def _is_stale(self, now: float) -> bool:
+        """Whether the last stored iteration is so old (or of a clock that went back) that an empty one is stored."""
+        return self._stored_at is None or not 0.0 <= now - self._stored_at < EMPTY_SECONDS
+
+    def _cancel(self, decision: Decision) -> None:
+        """Take back waiting pilots; one that has started meanwhile is told to end instead.
+
+        So it is with those that would leave as soon as they start, since their queue was closed. Of one that waits too
+        long, or that would leave, and that no batch system knows, asked several times, nobody will hear any more: it has
+        ended. What waits too long speaks against its queue, so that not all that replaces it waits there too.
+        """
+        excess, before = decision.excess, self._unknown
+        self._unknown = {}
+        leaving: dict[int, str] = dict(self.db.execute(LEAVING, (MOST_LEAVING,)))
+        numbers = [*excess.cancel, *leaving]
+        stamps = [stamp for stamp, _ in self._waiting(numbers).values()]
+        outcomes = cancel_by_stamp(self.backends, stamps) if stamps else {}
+        # One that has joined while the batch systems were asked has not ended.
+        for pilot_id, (stamp, queue_id) in self._waiting(numbers).items():
+            outcome = outcomes.get(stamp, CancelOutcome.FAILED)
+            too_old = pilot_id in excess.too_old
+            if (too_old or pilot_id in leaving) and outcome is CancelOutcome.UNKNOWN:
+                self._unknown[pilot_id] = before.get(pilot_id, 0) + 1
+            if outcome in GONE or self._unknown.get(pilot_id, 0) >= UNKNOWN_TIMES:
+                reason = TOO_OLD if too_old else leaving.get(pilot_id, NOT_NEEDED)
+                self.post("ended", {"pilot": pilot_id, "state": "Aborted", "reason": reason})
+                if too_old:
+                    self.told(queue_id, accepted=False, reason=reason, now=decision.now)
+
+    def _waiting(self, numbers: Sequence[int]) -> dict[int, tuple[str, QueueId]]:
+        """Stamp and queue of those pilots that wait at their batch systems now."""
+        found = {number: self.db.execute(WAITS, (number,)).fetchone() for number in numbers}
+        return {number: (row[0], QueueId(*row[1:])) for number, row in found.items() if row is not None}
+
+    def _demands(self, queues: Sequence[Waiting]) -> list[TaskQueueDemand]:
+        shares = self.policy.shares()
+        weights = director_weights(queues, shares)
+        return [
+            TaskQueueDemand(
+                tq_id=tq_id,
+                key=key,
+                weight=weights[tq_id],
+                waiting_jobs=waiting,
+                job_sharing=key.group in shares and shares[key.group].job_sharing,
+            )
+            for tq_id, key, waiting in queues
+        ]
+
+    def told(self, queue_id: QueueId, *, accepted: bool, reason: str, now: float) -> None:
+        """What a batch system said to a submission; called by any thread, heard at the next iteration."""
+        self._answers.append((queue_id, accepted, reason, now))
+
+    def rehearse(
+        self, *, db: apsw.Connection, backends: Mapping[str, Backend], pools: Mapping[str, PoolState]
+    ) -> Director:
+        """One that knows what this one knows, for `snapshot`s in another thread: it shares nothing that changes."""
+        return replace(
+            self,
+            db=db,
+            backends=backends,
+            pools=lambda: dict(pools),
+            breakers=dict(self.breakers),
+            buckets=dict(self.buckets),
+            _unknown={},
+            _answers=deque(),
+            _known=None,
+            _pools=None,
+            _mask=KnownMask(),
+        )
+
+    def _hear(self) -> None:
+        """Let what the batch systems said move the breakers of their queues."""
+        while self._answers:
+            queue_id, accepted, reason, now = self._answers.popleft()
+            breaker = self.breakers.get(queue_id, Breaker())
+            if accepted:
+                self.breakers[queue_id] = succeeded(breaker)
+            else:
+                self.breakers[queue_id] = failed(breaker, now=now, rules=self.options.breaker, reason=reason)
+
+
+def pilot_view(row: Sequence[Any], now: float) -> PilotView:
+    """A pilot from a row of PILOTS, as it would claim now. It serves the SubmitPools of its queue as they are now."""
+    number, state, *place, text, created, tq_id, drain, submitted, node, joined, seen, busy = row
+    site, ce, queue = place
+    silent = state == "Running" and not drain and is_silent(seen, now)
+    return PilotView(
+        pilot_id=number,
+        standing=PilotStanding.SILENT if silent else _standing(state, bool(drain), bool(busy)),
+        request=presented_by(text, node, (site, ce, queue), joined_at=joined, now=now),
+        submitted_at=submitted or created,
+        tq_id=tq_id,
+    )
+
+
+def _standing(state: str, drain: bool, busy: bool) -> PilotStanding:
+    if drain:
+        return PilotStanding.DRAINING
+    if state == "Running":
+        return PilotStanding.BUSY if busy else PilotStanding.IDLE
+    return PilotStanding.SUBMITTING if state == "Prepared" else PilotStanding.WAITING

@@ -1,0 +1,247 @@
+"""Submitting pilots: stored first, then handed to a submission pool's threads, then their references stored.
+
+A submission pool is a thread pool with the seed's limits: minThreadsInPool threads from the start,
+maxThreadsInPool at most, totalThreadsInPool submissions waiting for one. The queue was chosen before.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import msgspec
+
+from lodesman.batch import Backend, PilotCopy, PilotSpec
+from lodesman.commands.pilots import hash_token
+from lodesman.director import Decision, DirectorOptions, Placement, PoolState, QueueId
+from lodesman.errors import LodesmanError
+from lodesman.matching import ANY, QueueOffer, key_to_json
+
+log = logging.getLogger(__name__)
+
+Post = Callable[[str, Any], Any]
+# What is configured of a queue, as each VO sees it.
+Offers = Mapping[tuple[str, QueueId], QueueOffer]
+
+# Pilots that are stored and submitted together: what is said of them must fit into one request to the server.
+MOST_BYTES = 4 << 20
+MOST_PILOTS = 1_000
+# Queues whose SubmitPools are asked for at once: a queue may serve thousands.
+QUEUES_AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PilotHabits:
+    """What every pilot is told (seconds); `command` starts it. `life_seconds`: at most, 0 for no such limit."""
+
+    servers: tuple[str, ...]
+    command: tuple[str, ...]
+    idle_seconds: float = 120.0
+    heartbeat_seconds: float = 60.0
+    life_seconds: int = 0
+    ca_file: str = ""
+
+
+@dataclass(slots=True)
+class _Pool:
+    threads: ThreadPoolExecutor
+    max: int
+    min: int = 0
+    total: int = 0
+    running: int = 0
+    queued: int = 0
+
+
+class SubmissionPools:
+    """The director's thread pools, by name. `told` learns how each submission ended."""
+
+    def __init__(
+        self,
+        options: DirectorOptions,
+        *,
+        backends: Mapping[str, Backend],
+        post: Post,
+        habits: PilotHabits,
+        told: Callable[[QueueId, bool, str], None],
+    ) -> None:
+        self._backends = backends
+        self._post = post
+        self._habits = habits
+        self._told = told
+        self._lock = threading.Lock()
+        self._pools: dict[str, _Pool] = {}
+        self.configure(options)
+
+    def configure(self, options: DirectorOptions) -> None:
+        """Have the pools that the options name, with their threads; what is under way in others ends by itself."""
+        with self._lock:
+            before, self._pools = self._pools, {}
+            for name, pool in options.pools.items():
+                known = before.pop(name, None)
+                if known is None or known.max != pool.max_threads:
+                    threads = ThreadPoolExecutor(max(1, pool.max_threads), thread_name_prefix=f"pool-{name}")
+                    if known is not None:
+                        known.threads.shutdown(wait=False)
+                    known = _Pool(threads, pool.max_threads)
+                if pool.min_threads > known.min:
+                    _start(known.threads, pool.min_threads)
+                known.min, known.total = pool.min_threads, pool.total_threads
+                self._pools[name] = known
+        for gone in before.values():
+            gone.threads.shutdown(wait=False)
+
+    def states(self) -> dict[str, PoolState]:
+        """How full each pool is now."""
+        with self._lock:
+            return {
+                name: PoolState(name=name, running=p.running, queued=p.queued, max=p.max, total=p.total)
+                for name, p in self._pools.items()
+            }
+
+    def launch(self, decision: Decision, offers: Offers) -> None:
+        """Store the pilots of a decision and hand them to their pools, with the settings that their VO has there."""
+        served = self._served(list({one.queue_id: None for one in decision.placement.placements}))
+        for placement in decision.placement.placements:
+            offer = offers.get((placement.identity.vo, placement.queue_id))
+            if offer is None:
+                log.warning("a queue is configured no more", extra={"queue": str(placement.queue_id)})
+                continue
+            for copies in self._prepare(placement, offer, served.get(placement.queue_id, {})):
+                self._hand_over(placement, offer, copies)
+
+    def _hand_over(self, placement: Placement, offer: QueueOffer, copies: list[PilotCopy]) -> None:
+        with self._lock:  # so that the threads are not shut down in between
+            pool = self._pools.get(placement.pool)
+            if pool is not None:
+                pool.queued += 1
+                try:
+                    pool.threads.submit(self._submit, pool, placement, offer, copies)
+                except RuntimeError:  # no thread could be started: the next one that can be does it
+                    log.exception("a submission waits for a thread", extra={"pool": placement.pool})
+        if pool is None:  # the configuration has changed since the decision
+            reason = f"there is no submission pool {placement.pool!r} any more"
+            self._post("submitted", {copy.stamp: (None, reason) for copy in copies})
+
+    def close(self) -> None:
+        """Let running submissions end; those not begun are dropped (the census finds none of them)."""
+        for pool in self._pools.values():
+            pool.threads.shutdown(wait=True, cancel_futures=True)
+
+    def _served(self, queues: list[QueueId]) -> dict[QueueId, dict[str, Any]]:
+        """getSubmitPoolsForQueue, once for a bunch of pilots: what their files say of the pools of their queue.
+
+        Pilots that are not told, since the server did not answer, ask for themselves.
+        """
+        found: dict[QueueId, dict[str, Any]] = {}
+        for begun in range(0, len(queues), QUEUES_AT_ONCE):
+            part = queues[begun : begun + QUEUES_AT_ONCE]
+            try:
+                told = self._post("submit-pools", {"queues": [(one.site, one.ce, one.queue) for one in part]})
+            except LodesmanError as fault:
+                log.warning("it is not known which SubmitPools queues serve: %s", fault)
+                continue
+            for queue, row in zip(part, told["queues"], strict=True):
+                found[queue] = {
+                    "submit_pools": row["pools"], "pools_pass": told["pass"], "pools_at": told["at"],
+                }  # fmt: skip
+        return found
+
+    def _prepare(
+        self, placement: Placement, offer: QueueOffer, served: Mapping[str, Any]
+    ) -> Iterator[list[PilotCopy]]:
+        """Store the pilots of a placement, in parts, each before it is submitted."""
+        alike = _alike(placement)
+        part = min(MOST_PILOTS, max(1, MOST_BYTES // len(msgspec.json.encode(alike))))
+        for begun in range(0, placement.count, part):
+            copies, rows = [], []
+            for _ in range(min(part, placement.count - begun)):
+                stamp, join = secrets.token_hex(12), secrets.token_urlsafe(32)
+                file = self._pilot_file(stamp, join, placement.queue_id, offer)
+                copies.append(PilotCopy(stamp=stamp, pilot_file=msgspec.json.encode({**file, **served})))
+                join_hash = base64.b64encode(hash_token(join)).decode()
+                rows.append({"stamp": stamp, "join_hash": join_hash, **alike})
+            self._post("pilots", rows)
+            yield copies
+
+    def _pilot_file(self, stamp: str, join: str, queue: QueueId, offer: QueueOffer) -> dict[str, Any]:
+        habits = self._habits
+        options = {
+            "cores": offer.request.cores,
+            "memory_mb": offer.settings.memory_mb or 0,
+            "life_seconds": offer.settings.life_seconds(habits.life_seconds),
+            "cpu_scaling_factor": float(offer.settings.cpu_scaling_factor),
+            "idle_s": habits.idle_seconds,
+            "heartbeat_s": habits.heartbeat_seconds,
+            "jobs_at_once": 0,
+            "platform": _platform(offer.settings.platforms),
+        }
+        return {
+            "servers": habits.servers, "join_token": join, "stamp": stamp, "site": queue.site, "ce": queue.ce,
+            "queue": queue.queue, "options": options, "ca_file": habits.ca_file,
+        }  # fmt: skip
+
+    def _submit(self, pool: _Pool, placement: Placement, offer: QueueOffer, copies: list[PilotCopy]) -> None:
+        with self._lock:
+            pool.queued -= 1
+            pool.running += 1
+        try:
+            backend = self._backends[offer.backend]
+            spec = PilotSpec(
+                queue=(placement.queue_id.site, placement.queue_id.ce, placement.queue_id.queue),
+                command=self._habits.command,
+                cores=offer.request.cores,
+                memory_mb=offer.settings.memory_mb or 0,
+                wall_seconds=offer.settings.wall_seconds or 0,
+            )
+            done = backend.submit(spec, copies)
+            outcome: dict[str, tuple[str | None, str]] = {
+                s: (native, "") for s, native in done.accepted.items()
+            }
+            outcome |= {stamp: (None, refusal.reason) for stamp, refusal in done.refused.items()}
+            self._post("submitted", outcome)
+            if not done.accepted:
+                # That a submission was taken proves little; a pilot that joins proves the queue (census).
+                self._told(placement.queue_id, False, next((r for _, r in outcome.values() if r), ""))
+        except LodesmanError as fault:
+            # Not known whether it was submitted: the pilots stay Prepared and the census finds them.
+            log.warning("a submission failed: %s", fault, extra={"queue": str(placement.queue_id)})
+            self._told(placement.queue_id, False, fault.message)
+        except Exception as fault:  # nobody reads the future
+            log.exception("a submission failed", extra={"queue": str(placement.queue_id)})
+            self._told(placement.queue_id, False, f"{type(fault).__name__}: {fault}")
+        finally:
+            with self._lock:
+                pool.running -= 1
+
+
+def _alike(placement: Placement) -> dict[str, Any]:
+    """What is stored of each pilot of a placement: who, where, what it presents, and for which task queue.
+
+    Its requirements are those of the task queue: the key, in its canonical form.
+    """
+    who, queue = placement.identity, placement.queue_id
+    return {
+        "vo": who.vo, "site": queue.site, "ce": queue.ce, "queue": queue.queue,
+        "request": asdict(placement.request), "owner": who.serves_owner, "group": who.serves_group or "",
+        "pilot_type": who.pilot_type, "submission_pool": placement.pool, "tq_id": placement.tq_id,
+        "requirements": key_to_json(placement.key),
+    }  # fmt: skip
+
+
+def _platform(platforms: tuple[str, ...]) -> str:
+    """What a node shall call itself; of several, or of ANY, it finds out its own."""
+    return platforms[0] if len(platforms) == 1 and platforms[0] != ANY else ""
+
+
+def _start(threads: ThreadPoolExecutor, count: int) -> None:
+    """Have at least so many threads now: while each has something to wait for, the next one is a new one."""
+    go = threading.Event()
+    for _ in range(count):
+        threads.submit(go.wait)
+    go.set()

@@ -1,0 +1,160 @@
+"""When the declared types change: stored Requirements are read again, and what they are the key of gets another key.
+
+What a job asks for was stored with its unit, so it stays what it was: 50 GB are 50 GB when the type says MB now. Its
+identifier does not stay, and a new job that asks for the same must find the same SubmitPool and the same task queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from msgspec import Struct
+
+from lodesman.commands.live import IMPOSSIBLE, Live
+from lodesman.commands.refresh import other_configuration
+from lodesman.errors import InvalidJob
+from lodesman.matching import TaskQueueKey, key_to_json, read_again
+from lodesman.resources import TypeTable
+from lodesman.store import rekeying
+from lodesman.store.journal import Transaction
+from lodesman.store.submit_pools import PoolRow, pools_changed
+
+Renewal = tuple[str, str, str]  # the old identifier, the new one, the text to be stored
+
+
+class Renewals(Struct, frozen=True, kw_only=True):
+    """SubmitPools with another identifier under the types of today. `config`: the digest of the configuration."""
+
+    config: str
+    pools: list[Renewal] = []
+
+
+@dataclass(slots=True)
+class Settled:
+    """Finds the pools with another identifier. Those that have theirs are remembered as long as the types are these."""
+
+    _types: TypeTable | None = None
+    _ids: set[str] = field(default_factory=set)
+
+    def changed(self, types: TypeTable, pools: Iterable[PoolRow]) -> list[Renewal]:
+        """Sets that the types cannot read any more keep their identifier: no queue fulfils them."""
+        if self._types is None or self._types.version != types.version:
+            self._ids = set()
+        self._types = types
+        found = []
+        for pool in pools:
+            if pool.id in self._ids:
+                continue
+            new, text = _read(pool, types)
+            if new in ("", pool.id):
+                self._ids.add(pool.id)
+            else:
+                found.append((pool.id, new, text))
+        return found
+
+
+def _read(pool: PoolRow, types: TypeTable) -> tuple[str, str]:
+    try:
+        return read_again(pool.requirements, types, pool.vo)
+    except (InvalidJob, ValueError, TypeError, AttributeError):
+        return "", ""
+
+
+@dataclass(slots=True)
+class RekeyPools:
+    """Give SubmitPools, and the task queues that need them, the keys that they have under the types of today.
+
+    Two task queues that have one key now become one, which has all jobs then: that with waiting jobs, else the older.
+    All or nothing.
+    """
+
+    live: Live
+    found: Renewals
+    config: str
+
+    def apply(self, tx: Transaction) -> int:
+        """Returns how many task queues got another key. Raises Conflict if another configuration has come."""
+        if self.found.config != self.config:
+            raise other_configuration("read", self.config)
+        live = self.live
+        # A pool that was removed meanwhile stays removed; it is read again when a job needs it again.
+        pools = {old: (new, text) for old, new, text in self.found.pools if old in live.pools.known}
+        if not pools:
+            return 0
+        masks: dict[str, int] = {}
+        for old, (new, text) in pools.items():
+            rekeying.rename_pool(tx, old, new, text)
+            if new not in live.pools.known:
+                masks.setdefault(new, live.pools.mask(old) or 0)
+        live.serve(tx, masks)
+        count = self._queues(tx, pools)
+        rekeying.delete_pools(tx, pools)
+        live.forget_pools(tx, pools)
+        rekeying.keys_changed(tx)
+        pools_changed(tx)
+        return count
+
+    def _queues(self, tx: Transaction, pools: dict[str, tuple[str, str]]) -> int:
+        queues = rekeying.queues_of(tx, pools)
+        keys = [replace(queue.key, submit_pool=pools[queue.pool][0]) for queue in queues]
+        texts = list(map(key_to_json, keys))
+        taken = rekeying.queues_with(tx, texts)
+        for queue, key, text in zip(queues, keys, texts, strict=True):
+            other = taken.get(text)
+            keep, waiting = queue.id, 0
+            if other is not None:
+                keep, gone = sorted((queue.id, other), key=self._rank)
+                waiting = self._join(tx, gone, keep)
+            if keep == queue.id:
+                rekeying.set_key(tx, keep, text, pools[queue.pool][1])
+                self._move(tx, keep, key)
+            if waiting:
+                self.live.known_again(tx, keep)
+                self.live.joined(tx, keep, waiting)
+            taken[text] = keep
+        return len(queues)
+
+    def _rank(self, tq_id: int) -> tuple[bool, int]:
+        return not self.live.matcher.index.waiting(tq_id), tq_id
+
+    def _move(self, tx: Transaction, tq_id: int, key: TaskQueueKey) -> None:
+        """To where the key belongs in the index; its jobs count as new for requests that wait."""
+        live, index = self.live, self.live.matcher.index
+        if not index.has(tq_id):
+            return
+        waiting, before = index.waiting(tq_id), index.key(tq_id)
+        _put(live, tq_id, key, waiting=waiting, now=tx.now)
+        tx.undo.append(partial(_put, live, tq_id, before, waiting=waiting, now=tx.now))
+        if waiting and tq_id not in live.held:
+            live.filled[tq_id] = waiting
+
+    def _join(self, tx: Transaction, gone: int, keep: int) -> int:
+        """Take a task queue out, all that it has goes to another one; returns how many jobs wait in it."""
+        live, index = self.live, self.live.matcher.index
+        live.write_claims(tx)
+        for tq_id in (gone, keep):
+            live.fronts.forget(tq_id)
+            tx.undo.append(partial(live.fronts.forget, tq_id))
+        waiting = index.waiting(gone)
+        if index.has(gone):
+            key = index.key(gone)
+            index.remove(gone)
+            tx.undo.append(partial(_put, live, gone, key, waiting=waiting, now=tx.now))
+        held = live.held.pop(gone, None)
+        if held is not None:
+            tx.undo.append(partial(live.held.__setitem__, gone, held))
+        live.filled.pop(gone, None)
+        rekeying.join_queue(tx, gone, keep)
+        return waiting
+
+
+def _put(live: Live, tq_id: int, key: TaskQueueKey, *, waiting: int, now: float) -> None:
+    """Put a task queue into the index in the place of what it was there, with what blocks it."""
+    index = live.matcher.index
+    if index.has(tq_id):
+        index.remove(tq_id)
+    index.put(tq_id, key, waiting, now=now)
+    if tq_id in live.held:
+        index.block(tq_id, IMPOSSIBLE)

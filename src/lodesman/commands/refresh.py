@@ -1,0 +1,163 @@
+"""What the writer does with a changed configuration: shares, SubmitPools, and task queues that nothing can run.
+
+SubmitPools are evaluated outside the writer (`pool_pass`). It is given the difference, with the pass that this was a
+difference to: a pass that came between, or another configuration, refuses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec import Struct
+
+from lodesman.commands.live import Live
+from lodesman.commands.pool_map import Place
+from lodesman.errors import Conflict
+from lodesman.matching import GroupShare
+from lodesman.store import submit_pools
+from lodesman.store.journal import Transaction
+from lodesman.store.submit_pools import PassRow
+
+CONFIG: Final = "config"
+"""In the data of a refusal: the configuration was another one."""
+Holds = list[tuple[int, str]]
+
+
+class Difference(Struct, frozen=True, kw_only=True):
+    """What an evaluation of all pools found to be different.
+
+    previous: the pass it was compared with. answers: how many passes had been asked for. config: the digest of the
+    configuration. masks: the pools whose queues changed or were not known, as hexadecimal numbers. gone: queues that
+    are configured no more. seconds: how long the evaluation took.
+    """
+
+    previous: int
+    answers: int
+    config: str
+    cause: str
+    pools: int
+    seconds: float
+    masks: dict[str, str] = {}
+    gone: list[Place] = []
+
+
+class Judgement(Struct, frozen=True, kw_only=True):
+    """Task queues that no configured queue can run, and those that one can run again, each with the reason."""
+
+    number: int
+    hold: Holds = []
+    release: Holds = []
+
+
+class Cleaning(Struct, frozen=True, kw_only=True):
+    """Pools that no job needs since now, that jobs need again, and that no job needed since `unused_before`."""
+
+    mark: list[str] = []
+    unmark: list[str] = []
+    remove: list[str] = []
+    unused_before: float = 0.0
+
+
+def other_configuration(done: str, config: str) -> Conflict:
+    """What is refused when the two processes have not read the same configuration; `config`: the digest of the writer's."""
+    text = f"The SubmitPools were {done} by another configuration than this process has."
+    return Conflict(text, **{CONFIG: config})
+
+
+@dataclass(slots=True)
+class NameQueues:
+    """Give configured queues a bit in the masks of SubmitPools."""
+
+    live: Live
+    places: list[Place]
+
+    def apply(self, tx: Transaction) -> int:
+        """Returns how many had none."""
+        new = [place for place in self.places if self.live.pools.bit(place) is None]
+        for place in new:
+            self.live.name_queue(tx, place)
+        return len(new)
+
+
+@dataclass(slots=True)
+class RefreshPools:
+    """Swap the mapping of SubmitPools to queues: one pass, with one time stamp for all, even if nothing changed."""
+
+    live: Live
+    found: Difference
+    config: str
+
+    def apply(self, tx: Transaction) -> PassRow:
+        """Writes only what changed. Raises Conflict if the difference is one to something else."""
+        live, found = self.live, self.found
+        if found.previous != live.last_pass.id:
+            raise Conflict(f"Pass {live.last_pass.id} of the SubmitPools came between.")
+        if found.config != self.config:
+            raise other_configuration("evaluated", self.config)
+        # A pool that was removed meanwhile stays removed.
+        masks = {pool: int(text, 16) for pool, text in found.masks.items() if pool in live.pools.known}
+        if masks:
+            live.serve(tx, masks)
+            rows = [(submit_pools.bitmap(mask), tx.now, pool) for pool, mask in masks.items()]
+            tx.later_many(submit_pools.SET_QUEUES, rows)
+        in_use = live.pools.any_pool() if found.gone else 0
+        for place in found.gone:
+            live.forget_queue(tx, place, in_use)
+        row = live.passed(tx, found.config)
+        counts = (found.cause, found.pools, len(masks), 0, 0, found.seconds)
+        submit_pools.store_pass(tx, row, counts)
+        tx.later(submit_pools.ANSWER, (found.answers,))
+        return row
+
+
+@dataclass(slots=True)
+class JudgeQueues:
+    """Hold and release whole task queues, by what the last pass found."""
+
+    live: Live
+    found: Judgement
+
+    def apply(self, tx: Transaction) -> dict[str, int]:
+        """Returns how many jobs each way. Raises Conflict if another pass came between."""
+        live, found = self.live, self.found
+        if found.number != live.last_pass.id:
+            raise Conflict(f"Pass {live.last_pass.id} of the SubmitPools came between.")
+        held = sum([live.hold(tx, tq_id, reason) for tq_id, reason in found.hold])
+        released = sum([live.release(tx, tq_id, reason) for tq_id, reason in found.release])
+        tx.later(submit_pools.COUNT_JOBS, (held, released, found.number))
+        return {"held": held, "released": released}
+
+
+@dataclass(slots=True)
+class CleanPools:
+    """Remove SubmitPools that no job has needed for the grace time (RFC #7: by an agent, at regular intervals).
+
+    A job that takes a pool into use clears its mark in its own transaction: what is still marked is not needed.
+    """
+
+    live: Live
+    found: Cleaning
+
+    def apply(self, tx: Transaction) -> int:
+        """Returns how many were removed."""
+        found = self.found
+        tx.later_many(submit_pools.MARK, [(tx.now, pool) for pool in found.mark])
+        tx.later_many(submit_pools.UNMARK, [(pool,) for pool in found.unmark])
+        gone = submit_pools.remove_pools(tx, found.remove, unused_before=found.unused_before)
+        if gone:
+            self.live.forget_pools(tx, gone)
+        return len(gone)
+
+
+@dataclass(slots=True)
+class SetShares:
+    """Use these shares from the next claim on."""
+
+    live: Live
+    shares: Mapping[str, GroupShare]
+
+    def apply(self, _tx: Transaction) -> None:
+        """Changes memory only: shares live in the configuration."""
+        self.live.matcher.set_shares(self.shares)

@@ -1,0 +1,112 @@
+"""A changed configuration reaches the pilots that are there: what a queue is now counts, not what it was when they were
+sent (ADR 0024).
+
+What a pilot presents is stored with it, so that every process knows it. Here it is made equal to the configuration: for
+all live pilots whenever the configuration changes, and for each new pilot when it is stored. Claims of the batches after
+that are made by it; requests that wait are held against the task queues once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from lodesman.commands.live import Live
+from lodesman.commands.policy import Policy
+from lodesman.commands.pool_map import Place
+from lodesman.commands.sessions import KNOWN, Known, Made, PilotSession, part_of
+from lodesman.store.journal import Transaction
+
+NOTHING: Final = Known(platforms=(), cores=0, memory_mb=0, norm_cpu_seconds=0)
+"""What a queue offers that is configured no more, or not for this VO: no job asks for no core."""
+LIVE_PILOTS: Final = "SELECT id, vo, site, ce, queue, request FROM pilot WHERE ended_at IS NULL"
+SET_REQUEST: Final = "UPDATE pilot SET request = ? WHERE id = ?"
+
+
+@dataclass(slots=True)
+class Offers:
+    """What each queue offers a VO, by a configuration. `vos` are worked out at once, others when they are asked for."""
+
+    policy: Policy
+    vos: Collection[str] = ()
+    _known: dict[str, dict[Place, Known]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for vo in self.vos:
+            self._known[vo] = self._of(vo)
+
+    def __call__(self, vo: str, place: Place) -> Known | None:
+        """What is configured of a queue; None if the place is no whole queue, so that nobody can say."""
+        if not all(place):
+            return None
+        known = self._known.get(vo)
+        if known is None:
+            known = self._known[vo] = self._of(vo)
+        return known.get(place, NOTHING)
+
+    def _of(self, vo: str) -> dict[Place, Known]:
+        return {
+            (offer.queue.site, offer.queue.ce, offer.queue.queue): Known(**part_of(offer.request))
+            for offer in self.policy.world(vo).offers
+        }
+
+
+def offer_sessions(sessions: Iterable[PilotSession], offers: Offers) -> list[tuple[PilotSession, Made]]:
+    """Let pilots offer what their queues are; returns those that change, with what undoes it."""
+    found = []
+    for session in sessions:
+        known = offers(session.vo, session.queue)
+        made = None if known is None else session.offer_anew(known)
+        if made is not None:
+            found.append((session, made))
+    return found
+
+
+@dataclass(slots=True)
+class SetOffers:
+    """Pilots offer what their queues are now, from the next claim on. `sessions` are those that joined."""
+
+    live: Live
+    sessions: Mapping[int, PilotSession]
+    offers: Offers
+
+    def apply(self, tx: Transaction) -> int:
+        """Returns how many pilots that joined are concerned. Of those that wait, whom a job fits now gets it."""
+        live = self.live
+        tx.undo.append(partial(setattr, live, "offers", live.offers))
+        live.offers = self.offers
+        self._store(tx)
+        changed: list[int] = []
+        # Undone last, when the offers are what they were.
+        tx.undo.append(partial(live.present_anew, changed))
+        for session, made in offer_sessions(list(self.sessions.values()), self.offers):
+            changed.append(session.id)
+            tx.undo.append(partial(session.put_back, made))
+        for ticket in live.present_anew(changed):
+            claimed = ticket.claim(tx)
+            if claimed and live.unpark(tx, ticket):
+                tx.answers.append((ticket.answer, claimed))
+        return len(changed)
+
+    def _store(self, tx: Transaction) -> None:
+        """Many pilots are alike: each kind is looked at once."""
+        kinds: dict[tuple[str, Place, str], list[int]] = {}
+        for number, vo, site, ce, queue, request in tx.read(LIVE_PILOTS):
+            kinds.setdefault((vo, (site, ce, queue), request), []).append(number)
+        for (vo, place, request), numbers in kinds.items():
+            known = self.offers(vo, place)
+            text = None if known is None else rewritten(request, known)
+            if text is not None:
+                tx.later_many(SET_REQUEST, [(text, number) for number in numbers])
+
+
+def rewritten(request: str, known: Known) -> str | None:
+    """A stored request with what is configured now; None if that is the same."""
+    before = KNOWN.decode(request)
+    if part_of(before) == part_of(known):
+        return None
+    return msgspec.json.encode({**msgspec.json.decode(request), **part_of(known)}).decode()

@@ -1,0 +1,175 @@
+"""Closing and opening sites, CEs and queues without touching the configuration (ADR 0025).
+
+What is closed stands in the database: the director, `why` and the lists read it there, and so does a pilot that is stored
+or joins. Pilots that are there are drained by the command that closes, so that no claim has to look.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+import apsw
+
+from lodesman.commands.live import Live
+from lodesman.director.site_mask import Closing, Node, SiteMask
+from lodesman.errors import Conflict, InvalidRequest
+from lodesman.store import site_mask
+from lodesman.store.engine import only_row
+from lodesman.store.journal import Transaction
+
+log = logging.getLogger(__name__)
+
+MOST_REASON: Final = 1_000
+MOST_TOLD: Final = 5
+DRAIN_ONE: Final = "UPDATE pilot SET drain = 1, drain_reason = ? WHERE id = ? AND drain = 0"
+
+
+def mask_of(rows: list[Any]) -> SiteMask:
+    """The mask of stored rows."""
+    return SiteMask(
+        Closing(
+            site=site, ce=ce, queue=queue, reason=reason, closed_by=by, since=since, until=until,
+            keep_pilots=bool(keep),
+        )
+        for site, ce, queue, reason, by, since, until, keep in rows
+    )  # fmt: skip
+
+
+class KnownMask:
+    """The mask as it is now, read anew only if it has changed. Any thread may look, with a connection of its own."""
+
+    def __init__(self) -> None:
+        self._known: tuple[int, SiteMask] = -1, SiteMask()
+
+    def look(self, db: apsw.Connection) -> SiteMask:
+        """The same object as long as nobody closes or opens anything."""
+        version: int = only_row(db, site_mask.VERSION)[0]
+        known = self._known
+        if known[0] != version:
+            # Should it change in between, the next look reads it again.
+            known = self._known = version, mask_of(list(db.execute(site_mask.ALL)))
+        return known[1]
+
+
+def why_drained(tx: Transaction, place: Node) -> str:
+    """Why pilots of a queue have to leave now; '' if they may stay."""
+    found = mask_of(tx.read(site_mask.OF_SITE, (place[0],))).drains(place, tx.now)
+    return "" if found is None else leaving(found)
+
+
+def leaving(closing: Closing) -> str:
+    """What a pilot is told that leaves since its queue was closed."""
+    return f"{closing.path} is {closing.text}"
+
+
+def as_row(closing: Closing) -> dict[str, Any]:
+    """JSON values."""
+    return {
+        "site": closing.site, "ce": closing.ce, "queue": closing.queue, "reason": closing.reason,
+        "closed_by": closing.closed_by, "since": closing.since, "until": closing.until,
+        "keep_pilots": closing.keep_pilots,
+    }  # fmt: skip
+
+
+def check_closing(closing: Closing, now: float) -> Closing:
+    """The closing, its reason without blanks around it. Raises InvalidRequest: no reason, or a time that has passed."""
+    reason = closing.reason.strip()
+    if not reason:
+        raise InvalidRequest("Say why: everybody will see the reason.", parameter="reason")
+    if len(reason) > MOST_REASON:
+        raise InvalidRequest(f"The reason is longer than {MOST_REASON} characters.", parameter="reason")
+    if not closing.holds(now):
+        raise InvalidRequest("The time until which it shall be closed has passed.", parameter="until")
+    return replace(closing, reason=reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """What closing did: `drained` pilots leave since; `renewed`: it was closed before, and `since` is from then."""
+
+    closing: Closing
+    drained: tuple[int, ...]
+    renewed: bool
+
+
+@dataclass(slots=True)
+class CloseSite:
+    """Close a site, CE or queue. Of one that is closed already the time stays, all else is as this one says.
+
+    `dry_run`: only tell what it would do.
+    """
+
+    live: Live
+    closing: Closing
+    dry_run: bool = False
+
+    def apply(self, tx: Transaction) -> Closed:
+        """Drain the pilots that are there, unless they may stay. Raises InvalidRequest."""
+        closing = check_closing(self.closing, tx.now)
+        before = _holding(tx, closing.node)
+        closing = replace(closing, since=tx.now if before is None else before.since)
+        drained = () if closing.keep_pilots else tuple(site_mask.pilots_there(tx, closing.node))
+        if not self.dry_run:
+            self._close(tx, closing, drained)
+        return Closed(closing=closing, drained=drained, renewed=before is not None)
+
+    def _close(self, tx: Transaction, closing: Closing, drained: tuple[int, ...]) -> None:
+        site_mask.close(
+            tx,
+            (*closing.node, closing.reason, closing.closed_by, closing.since, closing.until,
+             int(closing.keep_pilots)),
+        )  # fmt: skip
+        if drained:
+            site_mask.drain_there(tx, closing.node, leaving(closing))
+        for pilot_id in drained:
+            self.live.unpark_pilot(tx, pilot_id)
+        told = {**as_row(closing), "drained": len(drained)}
+        tx.afterwards.append(partial(log.info, "a site was closed", extra=told))
+
+
+@dataclass(slots=True)
+class OpenSite:
+    """Open exactly what was closed; answers the closing that ends, and those that still concern the same queues."""
+
+    node: Node
+    opened_by: str
+
+    def apply(self, tx: Transaction) -> tuple[Closing, tuple[Closing, ...]]:
+        """Raises Conflict if it is not closed."""
+        mask = mask_of(tx.read(site_mask.OF_SITE, (self.node[0],)))
+        others = tuple(
+            one for one in mask.active(tx.now) if one.concerns(self.node) and one.node != self.node
+        )
+        before = _holding(tx, self.node)
+        if before is None:
+            raise not_closed("/".join(filter(None, self.node)), others)
+        site_mask.reopen(tx, self.node)
+        told = {**as_row(before), "opened_by": self.opened_by}
+        tx.afterwards.append(partial(log.info, "a site was opened", extra=told))
+        return before, others
+
+
+@dataclass(slots=True)
+class ForgetOldClosings:
+    """Those whose time has passed: they close nothing any more."""
+
+    def apply(self, tx: Transaction) -> int:
+        """Returns how many there were."""
+        return site_mask.reopen_old(tx)
+
+
+def not_closed(path: str, others: tuple[Closing, ...]) -> Conflict:
+    """Somebody wants to open what is not closed: what is closed there, or anywhere if nothing is."""
+    shown = ", ".join(one.path for one in others[:MOST_TOLD])
+    more = f" and {len(others) - MOST_TOLD} more" if len(others) > MOST_TOLD else ""
+    hint = f"Closed there: {shown}{more}." if others else "Nothing is closed there; see: lode site ls."
+    return Conflict(f"{path[:200]} is not closed.", hint=hint, closed=[list(one.node) for one in others])
+
+
+def _holding(tx: Transaction, node: Node) -> Closing | None:
+    """The closing of exactly this node, if it holds."""
+    found = mask_of(tx.read(site_mask.OF_SITE, (node[0],)))
+    return next((one for one in found.active(tx.now) if one.node == node), None)

@@ -1,0 +1,110 @@
+"""What a pilot is given for an attempt: the stored template, with its placeholders filled in."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+import apsw
+import msgspec
+
+from lodesman.commands.claim import Claimed
+from lodesman.commands.payloads import Uploads, payload
+from lodesman.jobs import ParametricMembers, Template, members_from_json, spec_from_json
+from lodesman.store.engine import only_row
+
+# Bytes of text: of templates, and of the members of arrays (which take several times as much when they are read).
+BODY_BYTES = 32 << 20
+ARRAY_BYTES = 64 << 20
+# What a value takes besides its text.
+OVERHEAD = 512
+TEMPLATE = "SELECT expand, body FROM template WHERE id = ?"
+MEMBERS = "SELECT base, members FROM submission WHERE id = ?"
+
+V = TypeVar("V")
+
+
+class Kept(Generic[V]):
+    """The values that were used last, by number, made by `make` when they are asked for.
+
+    `make` gives a value and its size in bytes; so many bytes are kept together, but always the newest value: what is
+    larger than all that there is room for is at least not made again for each claim.
+    """
+
+    def __init__(self, make: Callable[[int], tuple[V, int]], *, most_bytes: int) -> None:
+        self._make = make
+        self._most_bytes = most_bytes
+        self._values: OrderedDict[int, tuple[V, int]] = OrderedDict()
+        self.bytes = 0
+
+    def get(self, number: int) -> V:
+        """The value, from memory if it is still there."""
+        known = self._values.get(number)
+        if known is not None:
+            self._values.move_to_end(number)
+            return known[0]
+        known = self._values[number] = self._make(number)
+        self._count(known[1] + OVERHEAD)
+        return known[0]
+
+    def grew(self, number: int, by: int) -> None:
+        """The value that was asked for last takes more room."""
+        value, size = self._values[number]
+        self._values[number] = value, size + by
+        self._count(by)
+
+    def _count(self, more: int) -> None:
+        self.bytes += more
+        while self.bytes > self._most_bytes and len(self._values) > 1:
+            _, (_, size) = self._values.popitem(last=False)
+            self.bytes -= size + OVERHEAD
+
+
+class _Array(NamedTuple):
+    """A parametric submission: its first id, its members, and its templates that are ready to be filled."""
+
+    base: int
+    members: ParametricMembers
+    fillers: dict[int, tuple[Template, Uploads]]
+
+
+class Templates:
+    """Renders claimed attempts as JSON. Holds a read connection, so it belongs to one thread."""
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+        self._bodies = Kept(self._read_body, most_bytes=BODY_BYTES)
+        self._arrays = Kept(self._read_array, most_bytes=ARRAY_BYTES)
+
+    def render(self, claimed: list[Claimed], *, drain: bool) -> bytes:
+        """The body of the answer to a claim."""
+        jobs = b",".join([self._job(one) for one in claimed])
+        return b'{"jobs":[' + jobs + b'],"drain":' + (b"true}" if drain else b"false}")
+
+    def _job(self, one: Claimed) -> bytes:
+        expand, body = self._bodies.get(one.template_id)
+        if expand:
+            body = self._filled(one, body)
+        return b'{"id":%d,"attempt":%d,' % (one.job_id, one.attempt) + body[1:]
+
+    def _filled(self, one: Claimed, body: bytes) -> bytes:
+        array = self._arrays.get(one.submission_id)
+        known = array.fillers.get(one.template_id)
+        if known is None:
+            stored = msgspec.json.decode(body)
+            known = Template(spec_from_json(stored["spec"]), array.members), stored["uploads"]
+            array.fillers[one.template_id] = known
+            self._arrays.grew(one.submission_id, len(body) + OVERHEAD)
+        template, uploads = known
+        spec = template.expand(one.job_id - array.base, one.job_id)
+        return msgspec.json.encode(payload(spec, uploads))
+
+    def _read_body(self, template_id: int) -> tuple[tuple[bool, bytes], int]:
+        expand, text = only_row(self._db, TEMPLATE, (template_id,))
+        body = text.encode()
+        return (bool(expand), body), len(body)
+
+    def _read_array(self, submission_id: int) -> tuple[_Array, int]:
+        base, text = only_row(self._db, MEMBERS, (submission_id,))
+        return _Array(base, members_from_json(msgspec.json.decode(text)), {}), len(text)

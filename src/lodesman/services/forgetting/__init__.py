@@ -1,1 +1,0 @@
-"""What ended long ago, and what nobody needs any more, is forgotten."""

@@ -1,0 +1,1 @@
+"""Why jobs, pilots and CE queues wait: facts, verdict, suggestion."""
