@@ -78,7 +78,7 @@ def _write(path: Path, policy: Policy, pools: Sequence[PoolRow]) -> dict[str, fl
     """Seconds of the command that swaps all pools, and of one that changes nothing; commits included."""
     writer = open_writer(path)
     with writer:
-        writer.executemany(INSERT, [(pool.id, pool.vo, pool.requirements) for pool in pools])
+        writer.connection.executemany(INSERT, [(pool.id, pool.vo, pool.requirements) for pool in pools])
     live = Live(writer, rng=random.Random(1), now=0.0)
     journal = Journal(writer)
     journal.start()

@@ -105,13 +105,13 @@ def test_planning_the_same_again_changes_nothing_and_stores_nothing(there, found
     there.director.buckets = {}
     there.tick()
     house.now += 30.0
-    changes, asked = house._writer.total_changes(), batch.asked
+    changes, asked = house._writer.connection.total_changes(), batch.asked
     kept = (dict(there.director.breakers), dict(there.director.buckets), there.director.vos)
     told = there.plan("".join(parts))
     assert differences(told) == ([], [0, 0, 0])
     assert told["pilots"]["asked"]["after"] >= told["pilots"]["placed"]["after"]
     # Nothing is stored, and no batch system is asked.
-    assert (house._writer.total_changes(), batch.asked) == (changes, asked)
+    assert (house._writer.connection.total_changes(), batch.asked) == (changes, asked)
     assert (there.director.breakers, there.director.buckets, there.director.vos) == kept
     assert there.plan("".join(parts)) == told
 

@@ -121,7 +121,7 @@ def test_who_asks_for_the_same_after_the_change_joins_the_same_task_queue(house,
 def test_declarations_of_other_parameters_change_nothing(house):
     submit(house, GB)
     house.refresh(GB)
-    before = pools(house), queues(house), house.writer.total_changes()
+    before = pools(house), queues(house), house.writer.connection.total_changes()
     house.refresh(policy(more='cpumodel = "string"\nscratch = "number GB"\n'))
     assert (pools(house), queues(house)) == before[:2]
     assert house.reader.execute("SELECT rekeyed FROM submit_pool_state").fetchone() == (0,)

@@ -73,7 +73,7 @@ def test_small_commits_are_not_followed_by_checkpoints(writer, path, monkeypatch
         writer.execute("INSERT INTO note VALUES (?)", (f"{number}",))
         if checkpointer._wanted.is_set():
             checkpointer._wanted.clear()
-            checkpointer._move(writer)
+            checkpointer._move(writer.connection)
             moves.append(number)
     assert 2 <= len(moves) <= 20
 
@@ -90,7 +90,7 @@ def test_under_load_the_log_begins_anew(writer, path, monkeypatch):
         sizes.append(pages)
         return seen(db, name, pages)
 
-    writer.set_wal_hook(committed)
+    writer.connection.set_wal_hook(committed)
     checkpointer.start()
     written = 0
     while written < 20_000 and not any(after < before for before, after in pairwise(sizes)):

@@ -25,11 +25,11 @@ class Together:
 def statements(house, work):
     """The statements that were run meanwhile."""
     seen = []
-    house.writer.trace_v2(1, lambda event: seen.append(event["sql"]))
+    house.writer.connection.trace_v2(1, lambda event: seen.append(event["sql"]))
     try:
         result = work()
     finally:
-        house.writer.trace_v2(0, None)
+        house.writer.connection.trace_v2(0, None)
     return result, seen
 
 

@@ -110,10 +110,10 @@ def test_an_array_of_a_million_is_not_walked_through(house):
         nonlocal steps
         steps += 1
 
-    house.reader.set_progress_handler(count, 1_000)
+    house.reader.connection.set_progress_handler(count, 1_000)
     assert ids(ask(house, newest=True, limit=3)) == [1_000_000, 999_999, 999_998]
     assert ids(ask(house, states=("Killed",))) == [500_000]
-    house.reader.set_progress_handler(None)
+    house.reader.connection.set_progress_handler(None)
     assert steps < 10
 
 
@@ -126,9 +126,9 @@ def work(house, look):
         steps += 1
         return False
 
-    house.reader.set_progress_handler(count, 100)
+    house.reader.connection.set_progress_handler(count, 100)
     look()
-    house.reader.set_progress_handler(None)
+    house.reader.connection.set_progress_handler(None)
     return steps
 
 
@@ -168,9 +168,9 @@ def test_members_are_not_looked_for_where_they_cannot_be(house):
 def statements(house, look):
     """What a look asks the database."""
     found = []
-    house.reader.set_exec_trace(lambda _cursor, sql, values: found.append((sql, values)) or True)
+    house.reader.connection.set_exec_trace(lambda _cursor, sql, values: found.append((sql, values)) or True)
     look()
-    house.reader.set_exec_trace(None)
+    house.reader.connection.set_exec_trace(None)
     return [(sql, values) for sql, values in found if sql.lstrip().startswith("SELECT")]
 
 
@@ -197,9 +197,9 @@ def test_a_claim_in_the_middle_of_a_list_shows_each_job_once(house):
             claims += len(house.claim(pilot, 2))
         return True
 
-    house.reader.set_exec_trace(claim)
+    house.reader.connection.set_exec_trace(claim)
     found = ask(house)
-    house.reader.set_exec_trace(None)
+    house.reader.connection.set_exec_trace(None)
     assert claims == 2
     assert [(row["id"], row["state"]) for row in found] == [(n, "Waiting") for n in range(1, 6)]
     assert [row["state"] for row in ask(house)] == ["Matched", "Matched", "Waiting", "Waiting", "Waiting"]
@@ -207,7 +207,7 @@ def test_a_claim_in_the_middle_of_a_list_shows_each_job_once(house):
 
 def judged(house, **reasons):
     with house.writer:
-        house.writer.executemany(
+        house.writer.connection.executemany(
             "INSERT INTO task_queue_reason (tq_id, reason, detail, since) VALUES (?, ?, '', 5)",
             [(int(name[2:]), reason) for name, reason in reasons.items()],
         )

@@ -274,11 +274,11 @@ def test_only_the_last_value_of_a_counter_is_written(writer):
         "CREATE TABLE counter (id INTEGER PRIMARY KEY, n INTEGER); INSERT INTO counter VALUES (1, 0)"
     )
     tx = Transaction(writer, 1.0)
-    before = writer.total_changes()
+    before = writer.connection.total_changes()
     for n in range(10):
         tx.last("UPDATE counter SET n = ? WHERE id = ?", 1, (n, 1))
     tx.flush()
-    assert writer.total_changes() - before == 1
+    assert writer.connection.total_changes() - before == 1
     assert tx.read("SELECT n FROM counter") == [(9,)]
 
 

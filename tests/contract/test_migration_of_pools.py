@@ -11,6 +11,7 @@ from lodesman.commands.live import Live
 from lodesman.commands.upkeep import Reconcile
 from lodesman.matching import wanted_of
 from lodesman.store import submit_pools, views
+from lodesman.store.engine import Writer
 from lodesman.store.journal import Journal
 from lodesman.store.migrate import load_scripts, migrate
 
@@ -72,8 +73,8 @@ def test_what_nobody_held_is_held_by_its_task_queue(old):
 
 def test_counters_are_true_and_jobs_can_be_released(old):
     migrate(old)
-    live = Live(old, rng=random.Random(1), now=100.0)
-    journal = Journal(old, clock=lambda: 100.0)
+    live = Live(Writer(old), rng=random.Random(1), now=100.0)
+    journal = Journal(Writer(old), clock=lambda: 100.0)
     journal.start()
     assert set(journal.call(Reconcile(live, all_doubts(old))).values()) == {0}
 

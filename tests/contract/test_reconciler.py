@@ -233,8 +233,8 @@ def test_the_writer_looks_at_single_keys_only(house):
         steps += 1
         return False
 
-    house.writer.set_progress_handler(count, 100)
+    house.writer.connection.set_progress_handler(count, 100)
     found = house.do(Reconcile(house.live, Doubts(jobs=[claimed.job_id])))
-    house.writer.set_progress_handler(None)
+    house.writer.connection.set_progress_handler(None)
     assert found == GHOSTS
     assert steps < 30

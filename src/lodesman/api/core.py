@@ -9,8 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import apsw
-
 from lodesman.api.background_word import BackgroundWord
 from lodesman.commands.accounts import Principal, find_principal, load_principals
 from lodesman.commands.configuration import ConfigurationState
@@ -20,7 +18,7 @@ from lodesman.commands.sessions import PilotSession, load_sessions, silent_secon
 from lodesman.commands.templates import Templates
 from lodesman.errors import Unauthorized, Unavailable
 from lodesman.store import pilots
-from lodesman.store.engine import open_reader
+from lodesman.store.engine import Writer, open_reader
 from lodesman.store.journal import Answer, Command, Journal
 
 log = logging.getLogger(__name__)
@@ -32,7 +30,7 @@ class Core:
     def __init__(  # noqa: PLR0913
         self,
         *,
-        writer: apsw.Connection,
+        writer: Writer,
         path: Path,
         live: Live,
         policy: Policy,

@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import apsw
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from lodesman.services.why.main_reasons import WaitingByReason, waiting_by_reason
 from lodesman.store import views
-from lodesman.store.engine import only_row
+from lodesman.store.engine import Reader, only_row
 
 PILOTS = "SELECT site, state, count(*) FROM pilot GROUP BY site, state"
 QUEUES = "SELECT count(*), coalesce(sum(waiting), 0) FROM queue_waiting WHERE waiting > 0"
@@ -38,7 +37,7 @@ class Figures:
     reasons: WaitingByReason
 
 
-def gather(db: apsw.Connection) -> Figures:
+def gather(db: Reader) -> Figures:
     """Goes through all jobs: for a thread."""
     # A scraper refuses a text that has one series twice: owners are added up.
     jobs: Counter[tuple[str, str]] = Counter()

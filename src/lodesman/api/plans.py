@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-import apsw
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
@@ -35,7 +34,7 @@ from lodesman.services.plans.plan_shares import plan_shares
 from lodesman.services.plans.scene import Scene
 from lodesman.services.why.picture import Picture
 from lodesman.services.why.queue_gate import Gates
-from lodesman.store.engine import open_reader
+from lodesman.store.engine import Reader, open_reader
 
 PLAN_BODY = 16 << 20
 # A plan may take so long, and wait so long for others.
@@ -54,7 +53,7 @@ T = TypeVar("T")
 class Side(Protocol):
     """What plans need of the reading process."""
 
-    db: apsw.Connection
+    db: Reader
     policy: Policy
 
     @property
@@ -134,7 +133,7 @@ class Plans:
     @contextmanager
     def _scene(self) -> Iterator[Scene]:
         side = self.side
-        with closing(open_reader(Path(side.db.filename))) as db:
+        with closing(open_reader(side.db.path)) as db:
             picture = side.look()
             tick = partial(_tick, time.monotonic() + PLAN_SECONDS)
             yield Scene(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-import apsw
 from starlette.requests import Request
 
 from lodesman.api.auth import authenticate, may_touch
@@ -23,6 +21,7 @@ from lodesman.errors import NotFound
 from lodesman.services.why.picture import Picture
 from lodesman.services.why.queue_gate import Gates
 from lodesman.store import views
+from lodesman.store.engine import Reader
 
 STALE = 5.0
 
@@ -33,7 +32,7 @@ class ReadSide:
     `gates` looks at CE queues as the director does, None where there is none.
     """
 
-    db: apsw.Connection
+    db: Reader
     policy: Policy
     shelf: sandboxes.Shelf
     clock: Callable[[], float]
@@ -54,7 +53,7 @@ class ReadSide:
 
     def __post_init__(self) -> None:
         self.names = MemberNames(self.db)
-        self.snapshots = Snapshots(Path(self.db.filename), patience=self.patience)
+        self.snapshots = Snapshots(self.db.path, patience=self.patience)
 
     def look(self) -> Picture:
         """The picture of the world. Somebody keeps it fresh beside the requests; a request waits for a cheap look only,

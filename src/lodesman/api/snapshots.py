@@ -16,9 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import apsw
-
-from lodesman.store.engine import open_reader
+from lodesman.store.engine import Reader, open_reader
 
 T = TypeVar("T")
 
@@ -53,7 +51,7 @@ class Snapshots:
         self._looking = asyncio.Lock()
         self._looks: OrderedDict[Hashable, _Look] = OrderedDict()
 
-    async def get(self, key: Hashable, look: Callable[[apsw.Connection], T]) -> T:
+    async def get(self, key: Hashable, look: Callable[[Reader], T]) -> T:
         """What `look` finds, or found not long ago under this key."""
         asked = self._ticks()
         known = self._looks.setdefault(key, _Look())
@@ -69,12 +67,12 @@ class Snapshots:
             found: T = known.found
             return found
 
-    async def run(self, work: Callable[[apsw.Connection], T]) -> T:
+    async def run(self, work: Callable[[Reader], T]) -> T:
         """Do it in a thread, now."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._work, work)
 
-    def _work(self, work: Callable[[apsw.Connection], T]) -> T:
-        db: apsw.Connection | None = getattr(self._mine, "db", None)
+    def _work(self, work: Callable[[Reader], T]) -> T:
+        db: Reader | None = getattr(self._mine, "db", None)
         if db is None:
             db = self._mine.db = open_reader(self._path)
         return work(db)

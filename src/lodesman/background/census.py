@@ -13,13 +13,12 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import apsw
-
 from lodesman.background.lost_pilots import LostPilots
 from lodesman.batch import Backend, NativeState
 from lodesman.commands.policy import Policy
 from lodesman.director import QueueId
 from lodesman.errors import LodesmanError
+from lodesman.store.engine import Reader
 from lodesman.store.pilots import PilotState
 
 log = logging.getLogger(__name__)
@@ -46,7 +45,7 @@ class Census:
 
     def __init__(
         self,
-        db: apsw.Connection,
+        db: Reader,
         backends: Mapping[str, Backend],
         *,
         policy: Policy,

@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import apsw
 import msgspec
 
 from lodesman.commands.policy import Policy
 from lodesman.jobs import ATTRIBUTES, JobSpec, Record, by_name
 from lodesman.matching import TaskQueueKey, key_from_json, wanted_of
-from lodesman.store.engine import only_row
+from lodesman.store.engine import Reader, only_row
 
 SUBMISSION: Final = "SELECT form, record, count, members IS NOT NULL FROM submission WHERE id = ?"
 TASK_QUEUE: Final = "SELECT key, requirements FROM task_queue WHERE id = ?"
@@ -43,7 +42,7 @@ class Described:
     rebuilt: bool = False
 
 
-def describe_job(db: apsw.Connection, policy: Policy, job: Mapping[str, Any]) -> Described:
+def describe_job(db: Reader, policy: Policy, job: Mapping[str, Any]) -> Described:
     """The description of a job that is there."""
     key, requirements = _key(db, job)
     form, stored, count, parametric = only_row(db, SUBMISSION, (job["submission"],))
@@ -60,17 +59,17 @@ def describe_job(db: apsw.Connection, policy: Policy, job: Mapping[str, Any]) ->
     )
 
 
-def eligible_sites(db: apsw.Connection, policy: Policy, job: Mapping[str, Any]) -> list[str]:
+def eligible_sites(db: Reader, policy: Policy, job: Mapping[str, Any]) -> list[str]:
     """The sites that a job's description names since it has Requirements (option `add_eligible_sites`)."""
     return _sites(db, policy, _key(db, job)[0]) if policy.add_eligible_sites else []
 
 
-def _key(db: apsw.Connection, job: Mapping[str, Any]) -> tuple[TaskQueueKey, str]:
+def _key(db: Reader, job: Mapping[str, Any]) -> tuple[TaskQueueKey, str]:
     text, requirements = only_row(db, TASK_QUEUE, (job["task_queue"],))
     return key_from_json(text), requirements
 
 
-def _sites(db: apsw.Connection, policy: Policy, key: TaskQueueKey) -> list[str]:
+def _sites(db: Reader, policy: Policy, key: TaskQueueKey) -> list[str]:
     """Those of the queues that served its SubmitPool in the last pass, as far as the job may go there."""
     if not (policy.add_eligible_sites and key.submit_pool):
         return []
@@ -101,7 +100,7 @@ def _stands_alone(name: str) -> bool:
     return "," not in name and name == name.strip()
 
 
-def _rebuilt(db: apsw.Connection, job: Mapping[str, Any], key: TaskQueueKey, requirements: str) -> Record:
+def _rebuilt(db: Reader, job: Mapping[str, Any], key: TaskQueueKey, requirements: str) -> Record:
     """The description of a job of a batch, without what is as if it were not given."""
     max_attempts, body = only_row(db, TEMPLATE, (job["template"],))
     given = msgspec.json.decode(body)

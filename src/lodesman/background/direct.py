@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import apsw
-
 from lodesman.background.candidates import CandidateMaker, own_queues
 from lodesman.background.known_queues import KnownQueues, Waiting
 from lodesman.background.launch import Offers
@@ -42,7 +40,7 @@ from lodesman.director import (
     to_record,
 )
 from lodesman.matching import director_weights
-from lodesman.store.engine import only_row
+from lodesman.store.engine import Reader, only_row
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +69,7 @@ class Director:
     that the last iteration looked at.
     """
 
-    db: apsw.Connection
+    db: Reader
     policy: Policy
     options: DirectorOptions
     backends: Mapping[str, Backend]
@@ -210,7 +208,7 @@ class Director:
         self._answers.append((queue_id, accepted, reason, now))
 
     def rehearse(
-        self, *, db: apsw.Connection, backends: Mapping[str, Backend], pools: Mapping[str, PoolState]
+        self, *, db: Reader, backends: Mapping[str, Backend], pools: Mapping[str, PoolState]
     ) -> Director:
         """One that knows what this one knows, for `snapshot`s in another thread: it shares nothing that changes."""
         return replace(

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import apsw
 import msgspec
+
+from lodesman.store.engine import Reader
 
 LAST = "SELECT at, plan FROM director_iteration ORDER BY id DESC LIMIT 1"
 TASK_QUEUES = "SELECT id FROM task_queue WHERE json_extract(key, '$.vo') = ?"
 
 
-def iteration_for(db: apsw.Connection, vo: str) -> tuple[float | None, Any]:
+def iteration_for(db: Reader, vo: str) -> tuple[float | None, Any]:
     """When the director last decided, and what, as JSON values; (None, None) if it never did.
 
     `vo`: only of the task queues of this VO; '' for all. Rooms of CE queues and totals are everybody's.

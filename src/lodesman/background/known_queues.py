@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from threading import Lock
 
-import apsw
 import msgspec
 
 from lodesman.matching import ResourceRequest, TaskQueueKey, key_from_json
 from lodesman.matching.tables import KeyTable
-from lodesman.store.engine import only_row
+from lodesman.store.engine import Reader, only_row
 from lodesman.why.survey import ALL, Field, Survey
 
 REKEYED = "SELECT rekeyed FROM submit_pool_state"
@@ -29,7 +28,7 @@ class KnownQueues:
     may ask for a `survey`.
     """
 
-    def __init__(self, db: apsw.Connection) -> None:
+    def __init__(self, db: Reader) -> None:
         self._db = db
         self._keys: dict[int, TaskQueueKey] = {}
         self._waiting: Mapping[int, int] = {}

@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import apsw
-
 from lodesman.batch import Backend, CancelOutcome
 from lodesman.errors import LodesmanError
+from lodesman.store.engine import Reader
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +44,7 @@ class _Case:
 class LostPilots:
     """Has a read connection; all that it keeps in memory may be lost: after a start every pilot is asked about again."""
 
-    def __init__(self, db: apsw.Connection, backends: Mapping[str, Backend]) -> None:
+    def __init__(self, db: Reader, backends: Mapping[str, Backend]) -> None:
         self._db = db
         self._backends = backends
         self._cases: dict[int, _Case] = {}

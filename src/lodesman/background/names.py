@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
-import apsw
 import msgspec
 
 from lodesman.errors import LodesmanError
 from lodesman.jobs import JobSpec, Template, members_from_json
+from lodesman.store.engine import Reader
 from lodesman.store.views import Row
 
 KEEP = 64
@@ -28,7 +28,7 @@ MEMBERS = "SELECT CASE WHEN length(members) <= ? THEN members END FROM submissio
 class MemberNames:
     """Fills the placeholders of names. Holds a read connection, so it belongs to one thread."""
 
-    def __init__(self, db: apsw.Connection) -> None:
+    def __init__(self, db: Reader) -> None:
         self._db = db
         self._known: OrderedDict[int, Template | None] = OrderedDict()
 

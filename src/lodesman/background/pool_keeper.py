@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-import apsw
 from msgspec.structs import asdict, replace
 
 from lodesman.background.pool_pass import Looker, Picture, difference, evaluate, judge, unnamed
@@ -20,6 +19,7 @@ from lodesman.commands.policy import Policy
 from lodesman.commands.refresh import CONFIG, Cleaning, Judgement
 from lodesman.errors import Conflict
 from lodesman.store import submit_pools
+from lodesman.store.engine import Reader
 
 log = logging.getLogger(__name__)
 
@@ -40,9 +40,7 @@ class PoolKeeper:
     changed at any time.
     """
 
-    def __init__(
-        self, db: apsw.Connection, post: Post, *, refresh_seconds: float, grace_seconds: float
-    ) -> None:
+    def __init__(self, db: Reader, post: Post, *, refresh_seconds: float, grace_seconds: float) -> None:
         self.refresh_seconds = refresh_seconds
         self.grace_seconds = grace_seconds
         self._db = db

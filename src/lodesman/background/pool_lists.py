@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-import apsw
 import msgspec
 
 from lodesman.errors import Conflict, NotFound
+from lodesman.store.engine import Reader
 from lodesman.store.submit_pools import last_passes
 
 Row = dict[str, Any]
@@ -34,7 +34,7 @@ WHERE a.ended_at IS NULL AND q.pool_id != '' GROUP BY 1"""
 FEW = 5
 
 
-def list_pools(db: apsw.Connection, vo: str, *, limit: int) -> Row:
+def list_pools(db: Reader, vo: str, *, limit: int) -> Row:
     """The pools of a VO ('': of all), those that most jobs need first, and the last pass."""
     jobs = _jobs(db)
     rows = [_pool(row, jobs) for row in db.execute(POOLS, (vo, ""))]
@@ -43,7 +43,7 @@ def list_pools(db: apsw.Connection, vo: str, *, limit: int) -> Row:
     return {"pools": rows[:limit], "total": len(rows), "last_pass": passes[0] if passes else None}
 
 
-def show_pool(db: apsw.Connection, vo: str, prefix: str) -> Row:
+def show_pool(db: Reader, vo: str, prefix: str) -> Row:
     """One pool, known by the beginning of its id, with its queues and the last passes. Raises NotFound, Conflict."""
     found = list(islice(db.execute(POOLS, (vo, prefix)), 2))
     if not found or not prefix:
@@ -69,7 +69,7 @@ def _pool(values: Sequence[Any], jobs: dict[str, Row]) -> Row:
     return row
 
 
-def _jobs(db: apsw.Connection) -> dict[str, Row]:
+def _jobs(db: Reader) -> dict[str, Row]:
     found: dict[str, Row] = {}
     for query in (IN_QUEUES, HELD_ROWS, HELD_RUNS, RUNNING):
         for pool, what, count in db.execute(query):

@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import apsw
 import msgspec
 
 from lodesman.commands.policy import Policy
@@ -20,6 +19,7 @@ from lodesman.errors import InvalidJob
 from lodesman.matching import TaskQueueKey, key_from_json, wanted_of, wanted_values
 from lodesman.resources import QueueTable, bits
 from lodesman.store import submit_pools
+from lodesman.store.engine import Reader
 from lodesman.store.submit_pools import PassRow, PoolRow, PoolState
 from lodesman.submission import World, find_obstacles, never_text, possible_queues
 
@@ -61,7 +61,7 @@ class Picture:
 class Looker:
     """Takes pictures. Holds a read connection: one thread at a time. Keys that were read are kept, by their texts."""
 
-    db: apsw.Connection
+    db: Reader
     _keys: dict[str, TaskQueueKey] = field(default_factory=dict)
 
     def look(self) -> Picture:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import apsw
 import msgspec
 
 from lodesman.commands.upkeep import Doubts
 from lodesman.store import doubts
+from lodesman.store.engine import Reader
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ Post = Callable[[str, Any], Any]
 class Reconciler:
     """`tick` works for at most `work_seconds` and goes on at the next one. `mended` counts what was, by fault."""
 
-    db: apsw.Connection
+    db: Reader
     post: Post
     pass_seconds: float = PASS_SECONDS
     work_seconds: float = 0.05
@@ -67,7 +67,7 @@ class Reconciler:
             log.error("the reconciler mended what was wrong", extra=dict(mended))
 
 
-def look(db: apsw.Connection) -> Iterator[Doubts]:
+def look(db: Reader) -> Iterator[Doubts]:
     """One pass, a portion a step."""
     done = 0
     while (last := doubts.last_job(db, done, JOBS_AT_ONCE)) is not None:
@@ -84,7 +84,7 @@ def look(db: apsw.Connection) -> Iterator[Doubts]:
         done = last
 
 
-def all_doubts(db: apsw.Connection) -> Doubts:
+def all_doubts(db: Reader) -> Doubts:
     """Everything that one pass doubts, together."""
     found = list(look(db))
     return Doubts(

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import apsw
 import msgspec
 
 from lodesman.background.shelf_sweep import sweep_shelf
@@ -23,6 +22,7 @@ from lodesman.commands.forget import Forgotten, Old, portions
 from lodesman.commands.sandboxes import Shelf
 from lodesman.commands.tidy import Untidy, look_for_untidy
 from lodesman.store import inputs, old
+from lodesman.store.engine import Reader
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Retention:
     A pass goes through everything once; passes come every hour, more often if jobs are kept for less than a day.
     """
 
-    db: apsw.Connection
+    db: Reader
     post: Post
     shelf: Shelf
     keep_days: float

@@ -8,10 +8,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import apsw
-
 from lodesman.commands.sandboxes import Shelf
 from lodesman.store import inputs, views
+from lodesman.store.engine import Reader
 from lodesman.store.forget import keys_of
 
 OUTPUT = re.compile(r"([0-9]{1,18})\.[0-9]{1,9}\.tar\.gz")
@@ -19,7 +18,7 @@ INPUT = re.compile(r"[0-9a-f]{64}")
 PORTION = 500
 
 
-def sweep_shelf(db: apsw.Connection, shelf: Shelf, before: float) -> Iterator[int]:
+def sweep_shelf(db: Reader, shelf: Shelf, before: float) -> Iterator[int]:
     """Remove files that no row knows; yields how many after each portion.
 
     Input files and parts of uploads only if they are older than that time: they may be on their way. The output of a
@@ -45,7 +44,7 @@ def sweep_shelf(db: apsw.Connection, shelf: Shelf, before: float) -> Iterator[in
             yield gone + _remove_parts(shelf, folder, names, before)
 
 
-def _remove_if_over(db: apsw.Connection, folder: Path) -> None:
+def _remove_if_over(db: Reader, folder: Path) -> None:
     """Remove an empty folder of outputs if none can come any more: all its ids were given out, and no job is left."""
     if not folder.name.isdecimal() or len(folder.name) > 15:
         return
@@ -55,7 +54,7 @@ def _remove_if_over(db: apsw.Connection, folder: Path) -> None:
             folder.rmdir()
 
 
-def _known_jobs(db: apsw.Connection, names: list[str]) -> set[int]:
+def _known_jobs(db: Reader, names: list[str]) -> set[int]:
     ids = {int(found[1]) for name in names if (found := OUTPUT.fullmatch(name))}
     return {row[0] for row in db.execute(inputs.KNOWN_JOBS, (keys_of(sorted(ids)),))}
 

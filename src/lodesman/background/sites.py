@@ -6,19 +6,18 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import apsw
-
 from lodesman.commands.policy import Policy
 from lodesman.commands.site_mask import as_row
 from lodesman.director.site_mask import Closing, Node
 from lodesman.resources import Effective
+from lodesman.store.engine import Reader
 
 PILOTS = "SELECT site, ce, queue, state, count(*) FROM pilot WHERE ended_at IS NULL GROUP BY site, ce, queue, state"
 ClosedBy = Callable[[Node], Sequence[Closing]]
 RUNNING = "SELECT site, count(*) FROM attempt WHERE ended_at IS NULL GROUP BY site"
 
 
-def list_sites(db: apsw.Connection, policy: Policy, closings: Sequence[Closing] = ()) -> list[dict[str, Any]]:
+def list_sites(db: Reader, policy: Policy, closings: Sequence[Closing] = ()) -> list[dict[str, Any]]:
     """Every configured site with its queues, live pilots and running jobs, and what is closed of it."""
     pilots: Counter[tuple[str, str]] = Counter()
     for site, _, _, state, n in db.execute(PILOTS):
@@ -38,7 +37,7 @@ def list_sites(db: apsw.Connection, policy: Policy, closings: Sequence[Closing] 
 
 
 def list_queues(
-    db: apsw.Connection, policy: Policy, vo: str, *, closed_by: ClosedBy, origin: bool = False
+    db: Reader, policy: Policy, vo: str, *, closed_by: ClosedBy, origin: bool = False
 ) -> list[dict[str, Any]]:
     """Every queue that a VO may use, with its effective parameters, the level each came from, its pilots, and what closes
     it.

@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-import apsw
 import msgspec
 
 from lodesman.commands.policy import Policy
 from lodesman.store import views
-from lodesman.store.engine import only_row
+from lodesman.store.engine import Reader, only_row
 
 HOLES = """SELECT s.owner, s.grp, s.vo, h.state, h.reason, sum(h.stop - h.start), min(c.base + h.start)
 FROM hole h JOIN cohort c ON c.id = h.cohort_id JOIN submission s ON s.id = c.submission_id
@@ -76,7 +75,7 @@ class Facts:
     pilots: Sequence[Mapping[str, Any]]
 
 
-def gather(db: apsw.Connection, vo: str = "") -> Facts:
+def gather(db: Reader, vo: str = "") -> Facts:
     """Everything that a summary needs, of all jobs or of those of one VO: one snapshot of the database."""
     with db:
         counts: Counter[str] = Counter()
@@ -112,7 +111,7 @@ def _sites(attempts: Sequence[Any]) -> list[Mapping[str, Any]]:
     return [sites[name] for name in sorted(sites)]
 
 
-def _faults(db: apsw.Connection, counts: Counter[str], of_vo: str) -> Iterator[Fault]:
+def _faults(db: Reader, counts: Counter[str], of_vo: str) -> Iterator[Fault]:
     """Held, failed and killed jobs by owner and reason; on the way all jobs are counted by state, and those STARTED."""
     found: dict[tuple[str, str, str], list[Fault]] = defaultdict(list)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 
-import apsw
 import msgspec
 
 from lodesman.commands.pilots import hash_token
 from lodesman.errors import Conflict, InvalidRequest, NotFound, Unauthorized
+from lodesman.store.engine import Reader
 from lodesman.store.journal import Transaction
 
 SCOPES = ("jobs:read", "jobs:write", "pilots:read", "admin")
@@ -139,18 +139,18 @@ class RevokeToken:
         return Revoked(hashes=hashes, kept=kept[0][0])
 
 
-def load_principals(db: apsw.Connection) -> dict[bytes, Principal]:
+def load_principals(db: Reader) -> dict[bytes, Principal]:
     """Every token that can be used, by its hash."""
     return {bytes(row[0]): principal_of(row) for row in db.execute(TOKENS)}
 
 
-def find_principal(db: apsw.Connection, digest: bytes) -> Principal | None:
+def find_principal(db: Reader, digest: bytes) -> Principal | None:
     """The owner of one token, None if it is unknown."""
     row = db.execute(f"{TOKENS} AND t.hash = ?", (digest,)).fetchone()
     return None if row is None else principal_of(row)
 
 
-def find_joining(db: apsw.Connection, digest: bytes) -> Principal | None:
+def find_joining(db: Reader, digest: bytes) -> Principal | None:
     """The pilot that may join with this token, None if there is none. It may ask hardly anything yet."""
     row = db.execute(JOINING_PILOT, (digest,)).fetchone()
     return None if row is None else Principal(kind=JOINING, pilot_id=row[0], expires_at=row[1])

@@ -11,7 +11,7 @@ KEEP_ITERATIONS: Final = 200
 # One iteration over 10,000 task queues is megabytes of text. The newest few are kept however large they are.
 KEEP_BYTES: Final = 64 << 20
 KEEP_ANYWAY: Final = 3
-INSERT = "INSERT INTO director_iteration (at, bytes, plan) VALUES (?, ?, ?)"
+INSERT = "INSERT INTO director_iteration (at, bytes, plan) VALUES (?, ?, ?) RETURNING id"
 SIZES = "SELECT id, bytes FROM director_iteration ORDER BY id DESC"
 FORGET = "DELETE FROM director_iteration WHERE id <= ?"
 
@@ -24,8 +24,7 @@ class StoreIteration:
 
     def apply(self, tx: Transaction) -> int:
         """Returns the number of the iteration."""
-        tx.write(INSERT, (tx.now, len(self.plan.encode()), self.plan))
-        number = tx.db.last_insert_rowid()
+        number: int = tx.read(INSERT, (tx.now, len(self.plan.encode()), self.plan))[0][0]
         size = 0
         for kept, (one, plan_bytes) in enumerate(tx.read(SIZES)):
             size += plan_bytes

@@ -11,14 +11,12 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Protocol, cast
 
-import apsw
-
 from lodesman.commands.pool_map import Place, PoolMap
 from lodesman.commands.sessions import Known
 from lodesman.matching import Matcher, Parked, ResourceRequest, TaskQueueKey, key_to_json
 from lodesman.store import submit_pools, task_queues
 from lodesman.store.claim_log import ClaimLog, replay
-from lodesman.store.engine import only_row
+from lodesman.store.engine import Reader, only_row
 from lodesman.store.fronts import Candidate, Fronts
 from lodesman.store.ids import Ids
 from lodesman.store.journal import Transaction
@@ -59,7 +57,7 @@ class Ticket(Hashable, Protocol):
 class Live:
     """Memory of the writer. Every method that changes it takes the transaction and registers its inverse."""
 
-    def __init__(self, db: apsw.Connection, *, rng: random.Random, now: float) -> None:
+    def __init__(self, db: Reader, *, rng: random.Random, now: float) -> None:
         replay(db)
         self.ids = Ids(db)
         self.claims = ClaimLog(only_row(db, "SELECT claims_at FROM leadership")[0])

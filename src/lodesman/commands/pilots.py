@@ -8,7 +8,6 @@ import secrets
 from dataclasses import dataclass, replace
 from typing import Any
 
-import apsw
 import msgspec
 
 from lodesman.commands.live import Live
@@ -18,6 +17,7 @@ from lodesman.commands.sessions import part_of
 from lodesman.commands.site_mask import DRAIN_ONE, why_drained
 from lodesman.errors import Conflict, Unauthorized
 from lodesman.store import pilots
+from lodesman.store.engine import Reader
 from lodesman.store.journal import Transaction
 from lodesman.store.pilots import PILOT_ENDED, PilotState
 
@@ -39,7 +39,7 @@ JOINING = f"""SELECT {pilots.COLUMNS} FROM pilot WHERE id =
 SET_PLACE = "UPDATE pilot SET site = ?, ce = ?, queue = ?, request = ? WHERE id = ?"
 
 
-def joining_pilot(db: apsw.Connection, join_token: str) -> pilots.PilotRow | None:
+def joining_pilot(db: Reader, join_token: str) -> pilots.PilotRow | None:
     """The pilot of a join token, None if the token is unknown."""
     found = db.execute(JOINING, (hash_token(join_token),)).fetchone()
     return None if found is None else pilots.row_of(found)

@@ -14,9 +14,8 @@ from itertools import compress
 from operator import or_
 from threading import Lock
 
-import apsw
-
 from lodesman.store import submit_pools
+from lodesman.store.engine import Reader
 
 Place = tuple[str, str, str]
 Served = tuple[str, ...]
@@ -46,7 +45,7 @@ class PoolMap:
             self.add(pool, [(place[0], place[1], place[2])])
 
     @classmethod
-    def load(cls, db: apsw.Connection) -> PoolMap:
+    def load(cls, db: Reader) -> PoolMap:
         """All pools of a database."""
         found = cls()
         found._bits = submit_pools.read_bits(db)
@@ -248,7 +247,7 @@ class Serving:
 class KnownPools:
     """The pools of a database, read anew only when they have changed. Holds a connection: for one thread."""
 
-    def __init__(self, db: apsw.Connection) -> None:
+    def __init__(self, db: Reader) -> None:
         self._db = db
         self._known = -1, PoolMap()
 

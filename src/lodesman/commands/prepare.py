@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Literal, Protocol, cast
 
-import apsw
 import msgspec
 
 from lodesman.commands.accounts import Principal
@@ -35,6 +34,7 @@ from lodesman.jobs import (
     spec_to_json,
 )
 from lodesman.resources import GroupConfig
+from lodesman.store.engine import Reader
 from lodesman.submission import Draft, Obstacles, World, find_obstacles, optimize
 
 FEW_RUNS = 5
@@ -67,7 +67,7 @@ class Body(Protocol):
 class _Preparation:
     """One submission being prepared: who, where to, and what was found so far."""
 
-    def __init__(self, body: Body, who: Principal, policy: Policy, db: apsw.Connection | None) -> None:
+    def __init__(self, body: Body, who: Principal, policy: Policy, db: Reader | None) -> None:
         self.body = body
         self.who = who
         self.policy = policy
@@ -185,7 +185,7 @@ class _Preparation:
 
 
 def prepare(
-    body: Body, who: Principal, policy: Policy, db: apsw.Connection | None
+    body: Body, who: Principal, policy: Policy, db: Reader | None
 ) -> tuple[PreparedSubmission, Sequence[Notice]]:
     """Check a submission; without a database whether its input files were uploaded is not asked (nor stored).
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-import apsw
 import msgspec
 
 from lodesman.errors import Forbidden, InvalidJob, InvalidRequest, NotFound, TooLarge
+from lodesman.store.engine import Reader
 from lodesman.store.journal import Transaction
 
 HELD_BY_PILOT = """SELECT s.owner FROM attempt a JOIN job j ON j.id = a.job_id
@@ -64,7 +64,7 @@ class Usage:
     bytes: int
 
 
-def used_by(db: apsw.Connection, owner: str) -> Usage:
+def used_by(db: Reader, owner: str) -> Usage:
     """What an owner has on the shelf."""
     return Usage(*(db.execute(USED, (owner,)).fetchone() or (0, 0)))
 
@@ -221,7 +221,7 @@ def sync_directory(folder: Path) -> None:
         os.close(number)
 
 
-def sandbox_owner(db: apsw.Connection, pilot_id: int, sha256: str) -> str:
+def sandbox_owner(db: Reader, pilot_id: int, sha256: str) -> str:
     """Whose file a pilot may read: only of jobs that it holds. Raises NotFound."""
     row = db.execute(HELD_BY_PILOT, (pilot_id, sha256)).fetchone()
     if row is None:
@@ -229,13 +229,13 @@ def sandbox_owner(db: apsw.Connection, pilot_id: int, sha256: str) -> str:
     return str(row[0])
 
 
-def check_attempt(db: apsw.Connection, pilot_id: int, job_id: int, attempt: int) -> None:
+def check_attempt(db: Reader, pilot_id: int, job_id: int, attempt: int) -> None:
     """Raises Forbidden unless the pilot has this attempt, and its result can still count."""
     if db.execute(OPEN_ATTEMPT, (job_id, attempt, pilot_id)).fetchone() is None:
         raise Forbidden("This attempt is not this pilot's, or it has ended.", job=job_id, attempt=attempt)
 
 
-def uploaded_size(db: apsw.Connection, owner: str, sha256: str, *, to_stay: bool = False) -> int | None:
+def uploaded_size(db: Reader, owner: str, sha256: str, *, to_stay: bool = False) -> int | None:
     """The size of a file that the owner uploaded, None if there is none.
 
     `to_stay`: one that is about to be removed, since no job names it, does not count.

@@ -12,7 +12,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-import apsw
 import msgspec
 from msgspec import Struct
 
@@ -21,6 +20,7 @@ from lodesman.matching import ResourceRequest
 from lodesman.matching.offers import CPU_STEP
 from lodesman.matching.offers import UNLIMITED as NO_LIMIT
 from lodesman.store import pilots
+from lodesman.store.engine import Reader
 
 UNLIMITED: Final = NO_LIMIT
 SILENT_SECONDS: Final = 300.0
@@ -288,7 +288,7 @@ class PilotSession:
         return replace(offer_of(known, self._told, self.queue), **self.who)
 
 
-def load_sessions(db: apsw.Connection, *, now: float) -> dict[int, PilotSession]:
+def load_sessions(db: Reader, *, now: float) -> dict[int, PilotSession]:
     """The pilots that had joined and not ended when the server stopped; each gets a full lease."""
     rows = db.execute(f"SELECT {pilots.COLUMNS} FROM pilot WHERE state = 'Running' AND ended_at IS NULL")  # noqa: S608
     found = [pilots.row_of(values) for values in rows]

@@ -11,13 +11,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-import apsw
-
 from lodesman.commands.live import Live
 from lodesman.director.site_mask import Closing, Node, SiteMask
 from lodesman.errors import Conflict, InvalidRequest
 from lodesman.store import site_mask
-from lodesman.store.engine import only_row
+from lodesman.store.engine import Reader, only_row
 from lodesman.store.journal import Transaction
 
 log = logging.getLogger(__name__)
@@ -44,7 +42,7 @@ class KnownMask:
     def __init__(self) -> None:
         self._known: tuple[int, SiteMask] = -1, SiteMask()
 
-    def look(self, db: apsw.Connection) -> SiteMask:
+    def look(self, db: Reader) -> SiteMask:
         """The same object as long as nobody closes or opens anything."""
         version: int = only_row(db, site_mask.VERSION)[0]
         known = self._known

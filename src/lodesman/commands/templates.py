@@ -6,13 +6,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
 
-import apsw
 import msgspec
 
 from lodesman.commands.claim import Claimed
 from lodesman.commands.payloads import Uploads, payload
 from lodesman.jobs import ParametricMembers, Template, members_from_json, spec_from_json
-from lodesman.store.engine import only_row
+from lodesman.store.engine import Reader, only_row
 
 # Bytes of text: of templates, and of the members of arrays (which take several times as much when they are read).
 BODY_BYTES = 32 << 20
@@ -72,7 +71,7 @@ class _Array(NamedTuple):
 class Templates:
     """Renders claimed attempts as JSON. Holds a read connection, so it belongs to one thread."""
 
-    def __init__(self, db: apsw.Connection) -> None:
+    def __init__(self, db: Reader) -> None:
         self._db = db
         self._bodies = Kept(self._read_body, most_bytes=BODY_BYTES)
         self._arrays = Kept(self._read_array, most_bytes=ARRAY_BYTES)

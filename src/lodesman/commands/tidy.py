@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import apsw
 from msgspec import Struct
 
 from lodesman.store import inputs
+from lodesman.store.engine import Reader
 from lodesman.store.forget import keys_of
 from lodesman.store.journal import Transaction
 
@@ -61,7 +61,7 @@ class Tidy:
         return [(owner, sha256) for owner, sha256, _ in gone]
 
 
-def look_for_untidy(db: apsw.Connection, before: float) -> Iterator[Untidy]:
+def look_for_untidy(db: Reader, before: float) -> Iterator[Untidy]:
     """Go through all files in portions. `before`: a time of grace ago (UNIX seconds)."""
     last: Sequence[str] = ("", "")
     while True:

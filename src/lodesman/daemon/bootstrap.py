@@ -6,11 +6,10 @@ import os
 import secrets
 from pathlib import Path
 
-import apsw
-
 from lodesman.commands.accounts import INSERT_TOKEN, SCOPES, AddAccount, IssueToken
 from lodesman.commands.pilots import hash_token
 from lodesman.config import ServerConfig
+from lodesman.store.engine import Writer
 from lodesman.store.journal import Transaction
 
 TOKEN_FILE = "admin.token"
@@ -24,7 +23,7 @@ def run_directory(config: ServerConfig) -> Path:
     return config.data / "run"
 
 
-def prepare(db: apsw.Connection, config: ServerConfig, *, now: float) -> None:
+def prepare(db: Writer, config: ServerConfig, *, now: float) -> None:
     """Make the first user with its token, and a fresh token for the background process."""
     for folder in (config.data, run_directory(config), config.data / "sandboxes"):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import apsw
 
-from lodesman.store.engine import BUSY_MS
+from lodesman.store.engine import BUSY_MS, Writer
 
 log = logging.getLogger(__name__)
 
@@ -25,14 +25,14 @@ MOST_PAGES = 16_000
 class Checkpointer:
     """Watches a write connection and checkpoints passively once its log has grown."""
 
-    def __init__(self, db: apsw.Connection, path: Path) -> None:
+    def __init__(self, writer: Writer, path: Path) -> None:
         self._path = path
         self._wanted = threading.Event()
         self._stop = False
         # Pages of the log as it is that are in the database. Too many while a new log has begun; the next commit sees it.
         self._moved = 0
         self._thread = threading.Thread(target=self._run, name="checkpoint", daemon=True)
-        db.set_wal_hook(self._committed)
+        writer.connection.set_wal_hook(self._committed)
 
     def start(self) -> None:
         """Start the thread."""

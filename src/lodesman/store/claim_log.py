@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 
-import apsw
-
+from lodesman.store.engine import Reader
 from lodesman.store.journal import Transaction
 from lodesman.store.task_queues import SET_WAITING
 
@@ -33,7 +32,7 @@ CAUGHT_UP = "UPDATE leadership SET claims_at = max(claims_at, (SELECT coalesce(m
 WRITE_AFTER = 2_000
 
 
-def replay(db: apsw.Connection) -> None:
+def replay(db: Reader) -> None:
     """After a start: bring counters and cursors up to the last attempt."""
     with db:
         for statement in (REPLAY_COUNTS, REPLAY_CURSORS, REPLAYED, CAUGHT_UP):

@@ -6,9 +6,8 @@ found was true at one moment, and a claim under way is no fault.
 
 from __future__ import annotations
 
-import apsw
-
 from lodesman.jobs.states import ACTIVE
+from lodesman.store.engine import Reader
 from lodesman.store.journal import Transaction
 
 JOBS = "SELECT max(id) FROM (SELECT id FROM job WHERE id > ? ORDER BY id LIMIT ?)"
@@ -37,22 +36,22 @@ LAST_ATTEMPT = "SELECT ended_at, outcome, cause FROM attempt WHERE id = ?"
 NO_ATTEMPT = "UPDATE job SET last_attempt = NULL WHERE id = ?"
 
 
-def last_job(db: apsw.Connection, after: int, portion: int) -> int | None:
+def last_job(db: Reader, after: int, portion: int) -> int | None:
     """The last row of the next portion; None if there are no more."""
     return _number(db, JOBS, (after, portion))
 
 
-def doubtful_jobs(db: apsw.Connection, span: tuple[int, int], limit: int) -> list[int]:
+def doubtful_jobs(db: Reader, span: tuple[int, int], limit: int) -> list[int]:
     """Jobs with span[0] < id <= span[1] that wait in no task queue, or are active without a live attempt."""
     return [row[0] for row in db.execute(DOUBTFUL_JOBS, (*span, limit))]
 
 
-def last_queue(db: apsw.Connection, after: int, portion: int) -> int | None:
+def last_queue(db: Reader, after: int, portion: int) -> int | None:
     """The last task queue of the next portion; None if there are no more."""
     return _number(db, QUEUES, (after, portion))
 
 
-def doubtful_queues(db: apsw.Connection, span: tuple[int, int]) -> list[int]:
+def doubtful_queues(db: Reader, span: tuple[int, int]) -> list[int]:
     """Task queues with span[0] < id <= span[1] whose counter is not what it counts."""
     return [row[0] for row in db.execute(WRONG_COUNTS, (span[0] + 1, span[1]))]
 
@@ -63,7 +62,7 @@ def wrong_count(tx: Transaction, tq_id: int) -> tuple[int, int] | None:
     return (found[0][1], found[0][2]) if found else None
 
 
-def _number(db: apsw.Connection, sql: str, values: tuple[int, int]) -> int | None:
+def _number(db: Reader, sql: str, values: tuple[int, int]) -> int | None:
     found = db.execute(sql, values).fetchone()
     number: int | None = found[0] if found else None
     return number

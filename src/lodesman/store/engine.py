@@ -10,7 +10,8 @@ import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import apsw
 
@@ -22,7 +23,41 @@ READ_CACHE_KIB = 16_384
 BUSY_MS = 5_000
 
 
-def open_writer(path: Path) -> apsw.Connection:
+class Reader:
+    """A read-only connection; each thread uses its own. As a context, all reads in it see one moment."""
+
+    __slots__ = ("connection", "execute")
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+        self.execute = connection.execute
+
+    def __enter__(self) -> Self:
+        self.connection.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.connection.__exit__(kind, fault, trace)
+
+    @property
+    def path(self) -> Path:
+        """The database file."""
+        return Path(self.connection.filename)
+
+    def close(self) -> None:
+        """End the connection."""
+        self.connection.close()
+
+
+class Writer(Reader):
+    """The write connection. It changes the database only by way of the journal."""
+
+    __slots__ = ()
+
+
+def open_writer(path: Path) -> Writer:
     """The write connection, schema up to date. There is one at a time: see `lock_database`."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     db = apsw.Connection(str(path))
@@ -31,18 +66,18 @@ def open_writer(path: Path) -> apsw.Connection:
              "wal_autocheckpoint=0", "temp_store=MEMORY")  # fmt: skip
     path.chmod(0o600)
     migrate(db)
-    return db
+    return Writer(db)
 
 
-def open_reader(path: Path) -> apsw.Connection:
+def open_reader(path: Path) -> Reader:
     """A read-only connection; each thread uses its own."""
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     db.set_busy_timeout(BUSY_MS)
     _pragmas(db, f"cache_size=-{READ_CACHE_KIB}", "query_only=ON")
-    return db
+    return Reader(db)
 
 
-def only_row(db: apsw.Connection, sql: str, values: Sequence[Any] = ()) -> tuple[Any, ...]:
+def only_row(db: Reader, sql: str, values: Sequence[Any] = ()) -> tuple[Any, ...]:
     """The first row of a query that always has one. Raises LookupError if there is none after all."""
     row = db.execute(sql, values).fetchone()
     if row is None:

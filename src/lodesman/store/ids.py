@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-import apsw
-
-from lodesman.store.engine import only_row
+from lodesman.store.engine import Reader, only_row
 from lodesman.store.journal import Transaction
 
 TABLES = ("submission", "task_queue", "cohort", "template", "attempt", "event", "pilot")
@@ -25,7 +23,7 @@ def _greatest(table: str) -> str:
 class Ids:
     """One counter per table. A rolled-back batch leaves gaps, never doubles; nor does a row that was deleted."""
 
-    def __init__(self, db: apsw.Connection) -> None:
+    def __init__(self, db: Reader) -> None:
         marks = dict(db.execute("SELECT name, given FROM id_mark"))
 
         def after(table: str) -> itertools.count[int]:

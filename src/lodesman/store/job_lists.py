@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-import apsw
-
+from lodesman.store.engine import Reader
 from lodesman.store.views import (
     AND_WITH,
     JOB_FACTS,
@@ -76,7 +75,7 @@ class _Run:
     cohort: tuple[Any, ...]
 
 
-def list_jobs(db: apsw.Connection, query: JobQuery) -> list[Row]:
+def list_jobs(db: Reader, query: JobQuery) -> list[Row]:
     """The jobs, as `views.find_job` shows each."""
     # One snapshot: a member that is claimed meanwhile is shown once, as it was.
     with db:
@@ -86,7 +85,7 @@ def list_jobs(db: apsw.Connection, query: JobQuery) -> list[Row]:
     return rows
 
 
-def _with_members(db: apsw.Connection, query: JobQuery, rows: list[Row]) -> list[Row]:
+def _with_members(db: Reader, query: JobQuery, rows: list[Row]) -> list[Row]:
     first, last = query.first, query.last
     if len(rows) == query.limit and rows:
         # Members beyond the last row would not be shown.
@@ -96,7 +95,7 @@ def _with_members(db: apsw.Connection, query: JobQuery, rows: list[Row]) -> list
     return list(islice(both, query.limit))
 
 
-def _rows(db: apsw.Connection, query: JobQuery) -> Iterator[Row]:
+def _rows(db: Reader, query: JobQuery) -> Iterator[Row]:
     where, values = _whose(query)
     if query.states:
         where += f" AND {STATE} IN ({', '.join('?' * len(query.states))})"
@@ -136,7 +135,7 @@ def _whose(query: JobQuery) -> tuple[str, tuple[Any, ...]]:
     return where, values
 
 
-def _members(db: apsw.Connection, query: JobQuery, ids: tuple[int, int]) -> Iterator[Row]:
+def _members(db: Reader, query: JobQuery, ids: tuple[int, int]) -> Iterator[Row]:
     """Members without a row, submission by submission."""
     where, values = _whose(query)
     order = "DESC" if query.newest else "ASC"
@@ -160,7 +159,7 @@ def _wanted(query: JobQuery, standing: Row) -> bool:
 
 
 def _runs(
-    db: apsw.Connection, submission: tuple[Any, ...], part: tuple[int, int], *, reached: Mapping[int, int]
+    db: Reader, submission: tuple[Any, ...], part: tuple[int, int], *, reached: Mapping[int, int]
 ) -> Iterator[_Run]:
     """The members in `part` that have no row, as runs of one state each. `reached`: the next id, by cohort."""
     base, created = submission[1], submission[-1]

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import apsw
 
 from lodesman.errors import LodesmanError, Unavailable
-from lodesman.store.engine import only_row
+from lodesman.store.engine import Writer, only_row
 from lodesman.store.rows import write_rows
 
 log = logging.getLogger(__name__)
@@ -57,10 +57,11 @@ class Transaction:
     commit, and `afterwards` runs there. `now` is the time of the batch.
     """
 
-    __slots__ = ("_final", "_pending", "afterwards", "answers", "db", "now", "undo")
+    __slots__ = ("_connection", "_final", "_pending", "afterwards", "answers", "db", "now", "undo")
 
-    def __init__(self, db: apsw.Connection, now: float) -> None:
+    def __init__(self, db: Writer, now: float) -> None:
         self.db = db
+        self._connection = db.connection
         self.now = now
         self._pending: dict[str, list[Sequence[Any]]] = {}
         self._final: dict[str, dict[int, Sequence[Any]]] = {}
@@ -93,11 +94,11 @@ class Transaction:
         if self._pending:
             pending, self._pending = self._pending, {}
             for sql, rows in pending.items():
-                write_rows(self.db, sql, rows)
+                write_rows(self._connection, sql, rows)
         if self._final:
             final, self._final = self._final, {}
             for sql, newest in final.items():
-                self.db.executemany(sql, newest.values())
+                self._connection.executemany(sql, newest.values())
 
     def read(self, sql: str, row: Sequence[Any] = (), *, past: AbstractSet[str] = frozenset()) -> list[Any]:
         """All rows of a query, after what was collected has been written.
@@ -113,7 +114,7 @@ class Transaction:
         """Run one statement now; returns the number of rows changed."""
         self.flush()
         self.db.execute(sql, row)
-        return self.db.changes()
+        return self._connection.changes()
 
     def roll_back_memory(self) -> None:
         """Undo the changes in memory, newest first."""
@@ -132,14 +133,15 @@ class Journal:
 
     def __init__(
         self,
-        db: apsw.Connection,
+        writer: Writer,
         *,
         clock: Callable[[], float] = time.time,
         deliver: Callable[[list[tuple[Answer, Any]]], None] | None = None,
         at_end: Callable[[Transaction], None] | None = None,
         died: Callable[[], None] | None = None,
     ) -> None:
-        self._db = db
+        self._writer = writer
+        self._db = writer.connection
         self._clock = clock
         self._deliver = deliver or _deliver_here
         self._at_end = at_end
@@ -156,7 +158,7 @@ class Journal:
         """Open a new epoch and start the writer."""
         with self._db:
             self._db.execute("UPDATE leadership SET epoch = epoch + 1")
-        self._epoch = only_row(self._db, "SELECT epoch FROM leadership")[0]
+        self._epoch = only_row(self._writer, "SELECT epoch FROM leadership")[0]
         self._thread.start()
 
     @property
@@ -238,7 +240,7 @@ class Journal:
 
     def _apply(self, batch: list[tuple[Command, Answer]]) -> None:
         """Apply a batch; on a failing database replay it in halves."""
-        tx = Transaction(self._db, self._clock())
+        tx = Transaction(self._writer, self._clock())
         try:
             out = self._attempt(tx, batch)
         except Exception as fault:

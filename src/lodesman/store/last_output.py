@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import apsw
+from lodesman.store.engine import Reader
 
 LAST = """SELECT j.state, j.attempt, s.owner, s.grp, s.vo, a.pilot_id, a.tail, a.ended_at IS NOT NULL FROM job j
 JOIN submission s ON s.id = j.submission_id LEFT JOIN attempt a ON a.id = j.last_attempt WHERE j.id = ?"""
@@ -23,7 +23,7 @@ class LastOutput(NamedTuple):
     ended: bool
 
 
-def last_output(db: apsw.Connection, job_id: int) -> LastOutput | None:
+def last_output(db: Reader, job_id: int) -> LastOutput | None:
     """Of a job with a row; None for a member of an array that nobody took yet, and for no job."""
     row = db.execute(LAST, (job_id,)).fetchone()
     if row is None:

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import apsw
-
+from lodesman.store.engine import Reader
 from lodesman.store.forget import ENDED, keys_of
 
 # Ids and times rise together unless a clock was set back; so far beyond the time it is still looked.
@@ -60,12 +59,12 @@ class Span:
     jobs: tuple[int, int]
 
 
-def _all(db: apsw.Connection, sql: str, values: Sequence[Any]) -> list[Any]:
+def _all(db: Reader, sql: str, values: Sequence[Any]) -> list[Any]:
     """All rows at once: no query stays open between two steps."""
     return list(db.execute(sql, values))
 
 
-def old_submissions(db: apsw.Connection, before: float, portion: int) -> Iterator[Span]:
+def old_submissions(db: Reader, before: float, portion: int) -> Iterator[Span]:
     """The submissions made before that time, oldest first. What was made later cannot have ended before."""
     last = 0
     while True:
@@ -79,7 +78,7 @@ def old_submissions(db: apsw.Connection, before: float, portion: int) -> Iterato
 
 
 def old_jobs(
-    db: apsw.Connection, jobs: tuple[int, int], before: float, portion: int
+    db: Reader, jobs: tuple[int, int], before: float, portion: int
 ) -> Iterator[list[tuple[int, int]]]:
     """(job, bytes of output that the database has of it) of those that ended before that time, in portions."""
     first, last = jobs
@@ -92,7 +91,7 @@ def old_jobs(
         first = rows[-1][0] + 1
 
 
-def _weighed(db: apsw.Connection, rows: Sequence[tuple[Any, ...]]) -> list[tuple[int, int]]:
+def _weighed(db: Reader, rows: Sequence[tuple[Any, ...]]) -> list[tuple[int, int]]:
     events = keys_of([row[2] for row in rows if row[2] is not None])
     attempts = keys_of([row[3] for row in rows if row[3] is not None])
     _all(db, EVENTS, (events,))
@@ -100,12 +99,12 @@ def _weighed(db: apsw.Connection, rows: Sequence[tuple[Any, ...]]) -> list[tuple
     return [(row[0], int(tails.get(row[0], 0))) for row in rows]
 
 
-def old_holes(db: apsw.Connection, span: Span, before: float, most: int) -> list[tuple[int, int]]:
+def old_holes(db: Reader, span: Span, before: float, most: int) -> list[tuple[int, int]]:
     """(cohort, start) of members that were killed or deleted before that time."""
     return _all(db, HOLES, (*span.submissions, before, most))
 
 
-def left_templates(db: apsw.Connection, span: Span) -> Iterator[tuple[int, list[int]]]:
+def left_templates(db: Reader, span: Span) -> Iterator[tuple[int, list[int]]]:
     """(batch, templates) of jobs that were forgotten while others of their batch are still there."""
     for number, first, last, *templates in _all(db, BATCHES, span.submissions):
         # In this order: no job ever takes up a template that none had.
@@ -116,12 +115,12 @@ def left_templates(db: apsw.Connection, span: Span) -> Iterator[tuple[int, list[
             yield number, sorted(left)
 
 
-def finished_submissions(db: apsw.Connection, span: Span, before: float) -> list[int]:
+def finished_submissions(db: Reader, span: Span, before: float) -> list[int]:
     """Submissions of which no job is left. That never changes again."""
     return [row[0] for row in db.execute(FINISHED, (*span.submissions, before))]
 
 
-def old_pilots(db: apsw.Connection, before: float, portion: int) -> Iterator[list[int]]:
+def old_pilots(db: Reader, before: float, portion: int) -> Iterator[list[int]]:
     """Pilots that ended before that time and that no attempt names, in portions."""
     named = _named_pilots(db, before, portion)
     last = 0
@@ -135,7 +134,7 @@ def old_pilots(db: apsw.Connection, before: float, portion: int) -> Iterator[lis
         last = rows[-1][0]
 
 
-def _named_pilots(db: apsw.Connection, before: float, portion: int) -> set[int]:
+def _named_pilots(db: Reader, before: float, portion: int) -> set[int]:
     """The pilots of attempts that began before that time: few, since most of these are forgotten."""
     named: set[int] = set()
     last = 0
@@ -147,6 +146,6 @@ def _named_pilots(db: apsw.Connection, before: float, portion: int) -> set[int]:
         last = rows[-1][0]
 
 
-def old_queues(db: apsw.Connection, before: float) -> list[tuple[int, float]]:
+def old_queues(db: Reader, before: float) -> list[tuple[int, float]]:
     """(number, emptied at) of task queues that have been empty since before that time, and that no job names."""
     return _all(db, QUEUES, (before,))

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-import apsw
-
 from lodesman.errors import NotFound
+from lodesman.store.engine import Reader
 from lodesman.store.journal import Transaction
 
 
@@ -80,7 +79,7 @@ def row_of(values: tuple[Any, ...]) -> PilotRow:
     return PilotRow(*found)
 
 
-def find_pilot(db: apsw.Connection, number: int) -> PilotRow | None:
+def find_pilot(db: Reader, number: int) -> PilotRow | None:
     """One pilot by its id, on a read connection; None if there is none."""
     values = db.execute(f"SELECT {COLUMNS} FROM pilot WHERE id = ?", (number,)).fetchone()
     return None if values is None else row_of(values)

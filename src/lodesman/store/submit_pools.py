@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import apsw
 import msgspec
 
-from lodesman.store.engine import only_row
+from lodesman.store.engine import Reader, only_row
 from lodesman.store.journal import Transaction
 
 # A pool that is known keeps its text. Its queues are those that the writer has in memory, perhaps from this very job.
@@ -89,31 +88,31 @@ def bitmap(mask: int) -> bytes:
     return mask.to_bytes((mask.bit_length() + 7) // 8, "little")
 
 
-def read_pools(db: apsw.Connection) -> Iterator[PoolRow]:
+def read_pools(db: Reader) -> Iterator[PoolRow]:
     """Every pool, by id."""
     for number, vo, requirements, queues, created_at, unused_since, evaluated in db.execute(READ):
         mask = int.from_bytes(queues, "little")
         yield PoolRow(number, vo, requirements, mask, created_at, unused_since, bool(evaluated))
 
 
-def read_masks(db: apsw.Connection) -> dict[str, int]:
+def read_masks(db: Reader) -> dict[str, int]:
     """The bitmap of every pool, by id."""
     rows = db.execute("SELECT id, queues FROM submit_pool_bits ORDER BY id")
     return {number: int.from_bytes(queues, "little") for number, queues in rows}
 
 
-def read_bits(db: apsw.Connection) -> dict[tuple[str, str, str], int]:
+def read_bits(db: Reader) -> dict[tuple[str, str, str], int]:
     """The bit of every queue that pools speak of."""
     return {(site, ce, queue): bit for bit, site, ce, queue in db.execute("SELECT * FROM pool_queue")}
 
 
-def last_pass(db: apsw.Connection) -> PassRow:
+def last_pass(db: Reader) -> PassRow:
     """The last pass."""
     found = db.execute("SELECT id, at, config FROM submit_pool_pass ORDER BY id DESC LIMIT 1").fetchone()
     return PassRow() if found is None else PassRow(*found)
 
 
-def last_passes(db: apsw.Connection, count: int) -> list[dict[str, Any]]:
+def last_passes(db: Reader, count: int) -> list[dict[str, Any]]:
     """The last passes, the youngest first, with what each did."""
     rows = db.execute(
         f"SELECT {', '.join(PASS_KEYS)} FROM submit_pool_pass ORDER BY id DESC LIMIT ?", (count,)
@@ -121,12 +120,12 @@ def last_passes(db: apsw.Connection, count: int) -> list[dict[str, Any]]:
     return [dict(zip(PASS_KEYS, row, strict=True)) for row in rows]
 
 
-def pool_state(db: apsw.Connection) -> PoolState:
+def pool_state(db: Reader) -> PoolState:
     """What is asked for, and the version of all pools."""
     return PoolState(*only_row(db, "SELECT asked, answered, version FROM submit_pool_state"))
 
 
-def pools_needed(db: apsw.Connection) -> set[str]:
+def pools_needed(db: Reader) -> set[str]:
     """The pools of task queues that have jobs: waiting, held or running."""
     return {row[0] for row in db.execute(POOLS_NEEDED)}
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import apsw
-
 from lodesman.matching import TaskQueueKey, key_from_json, key_to_json
+from lodesman.store.engine import Reader
 from lodesman.store.journal import Transaction
 
 INSERT_QUEUE = "INSERT INTO task_queue (id, key, created_at, requirements) VALUES (?,?,?,?)"
@@ -20,7 +19,7 @@ DELETE_HOLD = "DELETE FROM task_queue_hold WHERE tq_id = ?"
 INSERT_EVENT = "INSERT INTO task_queue_event (id, at, tq_id, kind, reason) VALUES (?,?,?,?,?)"
 
 
-def load_queues(db: apsw.Connection) -> Iterator[tuple[int, TaskQueueKey, int]]:
+def load_queues(db: Reader) -> Iterator[tuple[int, TaskQueueKey, int]]:
     """(id, key, waiting) of every task queue with waiting jobs, held ones too: what the index needs at start."""
     for number, key, waiting in db.execute(
         "SELECT q.id, q.key, c.jobs FROM task_queue q JOIN queue_jobs c ON c.tq_id = q.id WHERE c.jobs > 0"
@@ -55,7 +54,7 @@ def row_came_back(tx: Transaction, tq_id: int, job_id: int) -> None:
     tx.write(LOWER_CURSOR, (job_id, tq_id))
 
 
-def load_holds(db: apsw.Connection) -> dict[int, str]:
+def load_holds(db: Reader) -> dict[int, str]:
     """The task queues that no configured queue can run, with the reason."""
     return dict(db.execute("SELECT tq_id, reason FROM task_queue_hold"))
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import apsw
 import msgspec
 
-from lodesman.store.engine import only_row
+from lodesman.store.engine import Reader, only_row
 
 Row = dict[str, Any]
 
@@ -74,14 +73,12 @@ ORDER BY c.jobs DESC, q.id LIMIT ?2"""
 HOLE_AT = "SELECT state, reason, at FROM hole WHERE cohort_id = ? AND start <= ? AND stop > ?"
 
 
-def was_given_out(db: apsw.Connection, job_id: int) -> bool:
+def was_given_out(db: Reader, job_id: int) -> bool:
     """Whether there ever was a job with this id."""
     return 0 < job_id < int(only_row(db, "SELECT next_job FROM leadership")[0])
 
 
-def job_counts(
-    db: apsw.Connection, owner: str | None = None, *, vo: str = ""
-) -> list[tuple[str, str, str, int]]:
+def job_counts(db: Reader, owner: str | None = None, *, vo: str = "") -> list[tuple[str, str, str, int]]:
     """(owner, group, state, jobs) over rows, runs and holes: of everybody, of one VO, or of one owner."""
     sums: dict[tuple[str, str, str], int] = {}
     queries, values = (STATES_OF_VO, (vo,)) if vo else (ALL_STATES, ())
@@ -95,7 +92,7 @@ def job_counts(
     return [(*key, n) for key, n in sorted(sums.items())]
 
 
-def find_job(db: apsw.Connection, job_id: int) -> Row | None:
+def find_job(db: Reader, job_id: int) -> Row | None:
     """One job with its last attempt, whether or not it has a row; None if it was never submitted, or is forgotten."""
     for look in (_row, _member, _row, _member):  # a member that is taken, or released, between two looks
         found = look(db, job_id)
@@ -104,12 +101,12 @@ def find_job(db: apsw.Connection, job_id: int) -> Row | None:
     return None
 
 
-def _row(db: apsw.Connection, job_id: int) -> Row | None:
+def _row(db: Reader, job_id: int) -> Row | None:
     row = db.execute(f"{JOB_FACTS} {OF_JOBS} {AND_WITH} WHERE j.id = ?", (job_id,)).fetchone()
     return None if row is None else dict(zip(JOB_KEYS, row, strict=True))
 
 
-def _member(db: apsw.Connection, job_id: int) -> Row | None:
+def _member(db: Reader, job_id: int) -> Row | None:
     """A member without a row; None if it was taken: it has got its row meanwhile, or is forgotten."""
     found = db.execute(MEMBER_COHORTS, (job_id,)).fetchone()
     if found is None:
@@ -151,7 +148,7 @@ def hole_standing(state: str, reason: str, since: float) -> Row:
     return {"state": state, "since": since, "reason": reason, "held_by": held_by, "main_reason": None}
 
 
-def job_events(db: apsw.Connection, job: Row) -> list[Row]:
+def job_events(db: Reader, job: Row) -> list[Row]:
     """The events of a job, oldest first: its own chain, those of ranges that hold it, those of its task queue."""
     events: list[tuple[int, Row]] = []
     number = job["last_event"]
@@ -169,7 +166,7 @@ def job_events(db: apsw.Connection, job: Row) -> list[Row]:
     return _with_task_queue(db, job, events)
 
 
-def _with_task_queue(db: apsw.Connection, job: Row, events: list[tuple[int, Row]]) -> list[Row]:
+def _with_task_queue(db: Reader, job: Row, events: list[tuple[int, Row]]) -> list[Row]:
     """Put in what happened to the job's task queue while the job waited in it."""
     tq_id = job["task_queue"]
     told: list[tuple[int, Row]] = [
@@ -207,7 +204,7 @@ def _event(at: float, kind: str, data: str | None) -> Row:
     return {"at": at, "event": kind, **(msgspec.json.decode(data) if data else {})}
 
 
-def job_attempts(db: apsw.Connection, job: Row) -> list[Row]:
+def job_attempts(db: Reader, job: Row) -> list[Row]:
     """Every attempt of a job, first to last."""
     keys = ("id", "number", "previous", "pilot", "site", "claimed_at", "started_at", "ended_at", "outcome", "cause",
             "exit_code", "signal", "cpu_seconds", "wall_seconds", "max_rss_mb", "message")  # fmt: skip
@@ -225,7 +222,7 @@ def job_attempts(db: apsw.Connection, job: Row) -> list[Row]:
     return attempts[::-1]
 
 
-def list_pilots(db: apsw.Connection, *, alive_only: bool, limit: int, vo: str = "") -> list[Row]:
+def list_pilots(db: Reader, *, alive_only: bool, limit: int, vo: str = "") -> list[Row]:
     """Pilots, newest first; `vo`: only those of one VO."""
     # Those alive are few: sorting them costs less than walking through all that ended.
     from_ = (
@@ -243,7 +240,7 @@ def list_pilots(db: apsw.Connection, *, alive_only: bool, limit: int, vo: str = 
     return [dict(zip(keys, row, strict=True)) for row in rows]
 
 
-def list_task_queues(db: apsw.Connection, *, limit: int, reason: str = "", vo: str = "") -> list[Row]:
+def list_task_queues(db: Reader, *, limit: int, reason: str = "", vo: str = "") -> list[Row]:
     """Task queues with jobs that wait, or are Held because no configured queue can run them; fullest first.
 
     `reason`: only those with that main reason; it is None until the task queue was judged. `vo`: only those of one VO.

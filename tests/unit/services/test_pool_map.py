@@ -81,7 +81,7 @@ def test_a_map_of_a_database(tmp_path):
     with db:
         db.execute("INSERT INTO pool_queue VALUES (0, 'u', 'ce', 'q'), (9, 'v', 'ce', 'q')")
         rows = [("a", b"\x01\x02"), ("b", b""), ("c", b"\x00\x02")]
-        db.executemany("INSERT INTO submit_pool_bits VALUES (?, 'vo', '{}', ?, 0, NULL, 0)", rows)
+        db.connection.executemany("INSERT INTO submit_pool_bits VALUES (?, 'vo', '{}', ?, 0, NULL, 0)", rows)
     pools = PoolMap.load(db)
     assert (pools.of_queue(Q), pools.of_queue(PLACES[1])) == (("a",), ("a", "c"))
     assert pools.known == {"a", "b", "c"}

@@ -193,9 +193,11 @@ def test_a_percentile_is_a_value_that_so_many_do_not_exceed(durations):
 
 def test_jobs_and_attempts_are_gone_through_once_each(base):
     statements = []
-    base.db.set_exec_trace(lambda _cursor, sql, values: statements.append((sql, values or ())) or True)
+    base.db.connection.set_exec_trace(
+        lambda _cursor, sql, values: statements.append((sql, values or ())) or True
+    )
     gather(base.db)
-    base.db.set_exec_trace(None)
+    base.db.connection.set_exec_trace(None)
     plans = [
         row[3] for sql, values in statements if sql.lstrip().startswith("SELECT")
         for row in base.writer.execute(f"EXPLAIN QUERY PLAN {sql}", values)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import apsw
-
 from lodesman.background.direct import Director
 from lodesman.commands.policy import Policy
 from lodesman.services.why.picture import Picture
+from lodesman.store.engine import Reader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +17,7 @@ class Scene:
     runs, None where there is none.
     """
 
-    db: apsw.Connection
+    db: Reader
     policy: Policy
     picture: Picture
     now: float

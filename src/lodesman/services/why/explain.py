@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import apsw
-
 from lodesman.commands.policy import Policy
 from lodesman.director.clamps import ClampName
 from lodesman.director.pools import PoolOutcome
@@ -26,6 +24,7 @@ from lodesman.services.why.position import position
 from lodesman.services.why.queue_verdict import who_opens
 from lodesman.services.why.step import counted, not_lately, span, step
 from lodesman.services.why.verdict import VERDICTS, WHO, MainReason
+from lodesman.store.engine import Reader
 from lodesman.submission import CAUSES, never_text
 
 SHOWN: Final = 5
@@ -39,7 +38,7 @@ IMPOSSIBLE: Final = "impossible"
 
 
 def explain_job(
-    db: apsw.Connection, policy: Policy, job: Mapping[str, Any], *, picture: Picture, now: float,
+    db: Reader, policy: Policy, job: Mapping[str, Any], *, picture: Picture, now: float,
     queue: QueueId | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The whole answer as JSON values; with all that `queue` has against the job, if one is named."""
@@ -52,15 +51,13 @@ def explain_job(
     return told if queue is None else {**told, "queue": tell_queue(case, queue)}
 
 
-def judge_newcomer(
-    db: apsw.Connection, policy: Policy, new: Newcomer, *, picture: Picture, now: float
-) -> MainReason:
+def judge_newcomer(db: Reader, policy: Policy, new: Newcomer, *, picture: Picture, now: float) -> MainReason:
     """The main reason that `explain_job` would give right after the job was stored."""
     return case_of_newcomer(db, policy, new, picture=picture, now=now).reason
 
 
 def explain_newcomer(
-    db: apsw.Connection, policy: Policy, new: Newcomer, *, picture: Picture, now: float
+    db: Reader, policy: Policy, new: Newcomer, *, picture: Picture, now: float
 ) -> dict[str, Any]:
     """What `explain_job` would tell right after the job was stored."""
     return _told(case_of_newcomer(db, policy, new, picture=picture, now=now), new.where)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import apsw
 import msgspec
 
-from lodesman.store.engine import only_row
+from lodesman.store.engine import Reader, only_row
 
 EVENT: Final = "SELECT data FROM event WHERE id = ?"
 # Members without a row: the hole that they are in is as old as the event. Nearest first: ranges are seldom long.
@@ -16,7 +15,7 @@ RANGE_EVENT: Final = """SELECT data FROM event WHERE last_job IS NOT NULL AND jo
 AND kind = 'Held' AND at = ? ORDER BY job_id DESC, id DESC LIMIT 1"""
 
 
-def name_of_holder(db: apsw.Connection, job: Mapping[str, Any]) -> str | None:
+def name_of_holder(db: Reader, job: Mapping[str, Any]) -> str | None:
     """The user who holds a job; None if nobody does, or the name was not kept."""
     if job["held_by"] != "user":
         return None

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-import apsw
-
 from lodesman.commands.policy import Policy
 from lodesman.commands.pool_map import Serving
 from lodesman.director.site_mask import Closing, SiteMask
@@ -21,7 +19,7 @@ from lodesman.services.why.picture import Iteration, Picture, Rooms
 from lodesman.services.why.pilot_book import Place, Usable
 from lodesman.services.why.step import since
 from lodesman.services.why.verdict import Facts, MainReason, judge
-from lodesman.store.engine import only_row
+from lodesman.store.engine import Reader, only_row
 from lodesman.submission import Obstacles, find_obstacles
 
 Served = Serving | frozenset[Place]
@@ -136,7 +134,7 @@ class _Asked:
 
 
 def case_of_job(
-    db: apsw.Connection, policy: Policy, job: Mapping[str, Any], *, picture: Picture, now: float
+    db: Reader, policy: Policy, job: Mapping[str, Any], *, picture: Picture, now: float
 ) -> JobCase:
     """A job that is stored and waits, or is Held."""
     text, requirements = only_row(db, TASK_QUEUE, (job["task_queue"],))
@@ -149,9 +147,7 @@ def case_of_job(
     return _held_against(policy, job, asked, picture=picture, now=now)
 
 
-def case_of_newcomer(
-    db: apsw.Connection, policy: Policy, new: Newcomer, *, picture: Picture, now: float
-) -> JobCase:
+def case_of_newcomer(db: Reader, policy: Policy, new: Newcomer, *, picture: Picture, now: float) -> JobCase:
     """A job as it would be right after it was stored."""
     served, refreshed_at = _served(db, new.key.submit_pool, picture)
     if new.served is not None and not served:  # its SubmitPool is new, or was not evaluated yet
@@ -164,7 +160,7 @@ def case_of_newcomer(
     return _held_against(policy, job, asked, picture=picture, now=now)
 
 
-def wanted_by(db: apsw.Connection, pool: str, requirements: str) -> Mapping[str, Any] | None:
+def wanted_by(db: Reader, pool: str, requirements: str) -> Mapping[str, Any] | None:
     """The Requirements of a task queue: the text that is stored with it, as each pass reads it; in want of that the one
     of its SubmitPool. None if both are gone.
     """
@@ -176,7 +172,7 @@ def wanted_by(db: apsw.Connection, pool: str, requirements: str) -> Mapping[str,
     return wanted_of(requirements) if requirements else None
 
 
-def _served(db: apsw.Connection, pool: str, picture: Picture) -> tuple[Served | None, float | None]:
+def _served(db: Reader, pool: str, picture: Picture) -> tuple[Served | None, float | None]:
     """The queues that serve a SubmitPool, and when it was last looked at."""
     if not pool:
         return None, None

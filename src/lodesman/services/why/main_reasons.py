@@ -12,8 +12,6 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import apsw
-
 from lodesman.commands.policy import Policy
 from lodesman.commands.pool_map import Place
 from lodesman.director.site_mask import Closing, SiteMask
@@ -23,6 +21,7 @@ from lodesman.services.why.closed_queues import shut
 from lodesman.services.why.job_case import wanted_by
 from lodesman.services.why.picture import Iteration, Picture
 from lodesman.services.why.verdict import VERDICTS, Facts, MainReason, judge
+from lodesman.store.engine import Reader
 from lodesman.store.journal import Transaction
 from lodesman.submission import Obstacles, World, find_obstacles
 from lodesman.submission.obstacles import REQUIREMENTS
@@ -87,7 +86,7 @@ class StoreReasons:
 class MainReasons:
     """Judges again and again. Has a read connection, so one thread at a time uses it."""
 
-    def __init__(self, db: apsw.Connection, picture: Picture) -> None:
+    def __init__(self, db: Reader, picture: Picture) -> None:
         self._db = db
         self._picture = picture
         self._told: dict[int, Told] = {row[0]: (row[1], row[2]) for row in db.execute(STORED)}
@@ -223,7 +222,7 @@ class WaitingByReason:
     reasons: list[Grouped] = field(default_factory=list)
 
 
-def waiting_by_reason(db: apsw.Connection, vo: str = "") -> WaitingByReason:
+def waiting_by_reason(db: Reader, vo: str = "") -> WaitingByReason:
     """Why jobs wait, most jobs first: all of them, or those of one VO."""
     last = db.execute("SELECT at, facts_at FROM reason_pass").fetchone() or (None, None)
     rows = [

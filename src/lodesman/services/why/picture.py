@@ -16,7 +16,6 @@ from operator import or_
 from threading import Lock
 from typing import Any, Final
 
-import apsw
 import msgspec
 
 from lodesman.background.known_queues import KnownQueues, Waiting
@@ -29,6 +28,7 @@ from lodesman.matching import QueueOffer, ResourceRequest
 from lodesman.matching.cells import bits_of
 from lodesman.services.why.load_ages import LoadAges, ages_of
 from lodesman.services.why.pilot_book import PilotBook
+from lodesman.store.engine import Reader
 from lodesman.store.submit_pools import pool_state
 from lodesman.submission import World, not_sent
 from lodesman.why.survey import ALL, Survey
@@ -190,7 +190,7 @@ class Picture:
     A decision of the director older than `fresh_seconds` says nothing of what is so now.
     """
 
-    def __init__(self, db: apsw.Connection, *, fresh_seconds: float = FRESH_SECONDS) -> None:
+    def __init__(self, db: Reader, *, fresh_seconds: float = FRESH_SECONDS) -> None:
         self.at: float | None = None
         self.fresh_seconds = fresh_seconds
         self.pilots = PilotBook()
@@ -235,11 +235,11 @@ class Picture:
         """getSubmitPoolsForQueue, as of the last look."""
         return self._pools.of_queue(place)
 
-    def serving(self, db: apsw.Connection, pool: str) -> Serving | None:
+    def serving(self, db: Reader, pool: str) -> Serving | None:
         """The queues that serve a SubmitPool now; None if the pools have changed since the last look."""
         return self._known_pools.serving(pool, pool_state(db).version)
 
-    def mask(self, db: apsw.Connection) -> SiteMask:
+    def mask(self, db: Reader) -> SiteMask:
         """What is closed now, not as of the last look. `db`: the connection of the thread that asks."""
         return self._mask.look(db)
 

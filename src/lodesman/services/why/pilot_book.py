@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
-import apsw
 import msgspec
 
 from lodesman.commands.pool_map import PoolMap
@@ -22,6 +21,7 @@ from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.matching.cells import bits_of
 from lodesman.matching.criteria import RequestMasks
 from lodesman.store import pilots
+from lodesman.store.engine import Reader
 
 LIVE = """SELECT p.id, p.state, p.vo, p.site, p.ce, p.queue, p.drain, p.last_seen, p.joined_at IS NOT NULL, p.request,
 EXISTS (SELECT 1 FROM attempt a WHERE a.pilot_id = p.id AND a.ended_at IS NULL)
@@ -88,7 +88,7 @@ class PilotBook:
         self._by_vo: dict[str, int] = {}
         self._heard: dict[str, float] = {}
 
-    def refresh(self, db: apsw.Connection, now: float) -> None:
+    def refresh(self, db: Reader, now: float) -> None:
         """Read who lives; only pilots that are new, have joined since or whose queue has changed are read whole."""
         rows = list(db.execute(LIVE))
         known = self._slots

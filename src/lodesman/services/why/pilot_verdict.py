@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-import apsw
-
 from lodesman.errors import NotFound
 from lodesman.matching import TaskQueueKey, key_from_json
 from lodesman.services.why.pilot_now import PilotNow
 from lodesman.store import pilots
+from lodesman.store.engine import Reader
 from lodesman.store.pilots import PILOT_ENDED, PilotRow, PilotState
 
 BY_ID = f"SELECT {pilots.COLUMNS} FROM pilot WHERE id = ?"  # noqa: S608
@@ -77,7 +76,7 @@ class PilotFacts:
         return [(key.cores, key.memory_mb) for key in self.running]
 
 
-def read_pilot(db: apsw.Connection, name: str) -> PilotFacts:
+def read_pilot(db: Reader, name: str) -> PilotFacts:
     """A pilot by its number or its stamp. Raises NotFound."""
     is_id = name.isascii() and name.isdigit() and len(name) <= LONGEST_ID
     values = db.execute(BY_ID, (int(name),)).fetchone() if is_id else None

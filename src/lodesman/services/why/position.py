@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import apsw
-
-from lodesman.store.engine import only_row
+from lodesman.store.engine import Reader, only_row
 
 MOST_ROWS: Final = 10_000
 MOST_RUNS: Final = 200
@@ -23,7 +21,7 @@ HOLES = """SELECT coalesce(sum(min(stop, ?3) - max(start, ?2)), 0) FROM hole
 WHERE cohort_id = ?1 AND stop > ?2 AND start < ?3"""
 
 
-def position(db: apsw.Connection, job: Mapping[str, Any]) -> dict[str, Any]:
+def position(db: Reader, job: Mapping[str, Any]) -> dict[str, Any]:
     """`waiting` jobs of its task queue, `ahead` of them; counting ends early, and then `more_ahead` is set."""
     tq_id, job_id = job["task_queue"], job["id"]
     found = db.execute(COUNT, (tq_id,)).fetchone()

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-import apsw
-
 from lodesman.commands.policy import Policy
 from lodesman.director.site_mask import Closing
 from lodesman.matching import QueueOffer
@@ -17,6 +15,7 @@ from lodesman.services.why.picture import Picture
 from lodesman.services.why.queue_gate import Gate
 from lodesman.services.why.queue_verdict import Demand, QueueFacts, QueueReason, demands, judge_queue
 from lodesman.services.why.step import since
+from lodesman.store.engine import Reader
 from lodesman.submission import BY_HAND
 from lodesman.why.survey import SENDABLE, Survey
 
@@ -108,7 +107,7 @@ def find_offer(policy: Policy, place: QueueId, vo: str) -> QueueOffer | None:
 
 
 def look_at_queue(
-    db: apsw.Connection, policy: Policy, place: QueueId, *, vo: str, picture: Picture, gate: Gate | None, now: float
+    db: Reader, policy: Policy, place: QueueId, *, vo: str, picture: Picture, gate: Gate | None, now: float
 ) -> QueueCase:  # fmt: skip
     """Gather what there is to know. `gate` is None where nobody can look at it."""
     offer = find_offer(policy, place, vo)
@@ -143,7 +142,7 @@ def look_at_queue(
     )  # fmt: skip
 
 
-def _lately(db: apsw.Connection, place: QueueId, now: float) -> Iterator[dict[str, Any]]:
+def _lately(db: Reader, place: QueueId, now: float) -> Iterator[dict[str, Any]]:
     """The last pilots sent there, newest first, if they are among the last that were sent anywhere."""
     for row, _ in zip(db.execute(LAST, (LOOKED_AT, *place)), range(LATELY), strict=False):
         number, stamp, state, reason, drain, created, joined, ended, done = row
