@@ -14,10 +14,11 @@ from bench.oracle import WrongAnswer
 from bench.stats import median
 from bench.world import GRID, resources
 
+from lodesman.answers.vocabulary import RefusalKind
 from lodesman.background.direct import Director
 from lodesman.batch import Backend, QueueLoad
 from lodesman.commands.policy import Policy
-from lodesman.director import Decision, PoolState, RefusalKind, read_options
+from lodesman.director import Decision, PoolState, read_options
 from lodesman.matching import explain
 from lodesman.resources import load_resources
 from lodesman.store.engine import open_reader

@@ -16,10 +16,11 @@ from tests.api.conftest import RESOURCES, Answer, judge
 from tests.api.test_api_lost_pilots import lose
 from tests.api.test_api_refresh import configure
 
+from lodesman.answers.vocabulary import BreakerState
 from lodesman.api.openapi import BOOLEANS, CALLS, INTEGERS, document
 from lodesman.commands.configuration import ConfigurationState
 from lodesman.commands.silence import NoteSilence
-from lodesman.director import Breaker, BreakerState, QueueId
+from lodesman.director import Breaker, QueueId
 from lodesman.services.why.main_reasons import MainReasons
 from lodesman.services.why.queue_gate import Gates
 

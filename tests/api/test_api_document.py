@@ -12,8 +12,8 @@ import pytest
 from starlette.routing import Route
 from tests.api.conftest import RESOURCES, SANDBOX_BYTES, judge
 
+from lodesman.answers.errors import Code
 from lodesman.api import bodies
-from lodesman.api.answer_bodies.errors import Code
 from lodesman.api.openapi import CALLS, INTEGERS, REFUSALS, document, refusals
 from lodesman.api.wire import STATUS
 from lodesman.commands.policy import Policy

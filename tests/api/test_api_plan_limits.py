@@ -9,9 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lodesman.answers.vocabulary import BreakerState
 from lodesman.batch import QueueLoad
 from lodesman.commands.policy import Policy
-from lodesman.director import Breaker, BreakerState, PoolState, QueueId, TokenBucket
+from lodesman.director import Breaker, PoolState, QueueId, TokenBucket
 from lodesman.director.queues import CeId
 from lodesman.resources import load_resources
 from lodesman.services.plans.dry_iteration import SEED

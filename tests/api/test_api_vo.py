@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from lodesman.answers.vocabulary import MainReason
 from lodesman.api.auth import own_vo, sees_all, vo_of
 from lodesman.commands.accounts import SCOPES, Principal
 from lodesman.errors import NotFound
-from lodesman.services.why.verdict import MainReason
 
 FAR = "a secret of the other VO"
 

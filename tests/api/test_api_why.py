@@ -8,9 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lodesman.answers.vocabulary import BreakerState
 from lodesman.batch import QueueLoad
 from lodesman.commands.policy import Policy
-from lodesman.director import Breaker, BreakerState, PoolState, QueueId
+from lodesman.director import Breaker, PoolState, QueueId
 from lodesman.resources import load_resources
 from lodesman.services.why.main_reasons import MainReasons
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lodesman.answers.vocabulary import BreakerState
 from lodesman.commands.policy import Policy
-from lodesman.director import Breaker, BreakerState, QueueId
+from lodesman.director import Breaker, QueueId
 from lodesman.resources import load_resources
 from lodesman.services.why.queue_gate import Gates
 

@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 from msgspec import convert, json
 
+from lodesman.answers.vocabulary import PilotState
 from lodesman.background.pool_keeper import PoolKeeper
 from lodesman.background.reconciler import all_doubts
 from lodesman.background.retention import Retention
@@ -36,7 +37,6 @@ from lodesman.matching import TaskQueueKey
 from lodesman.store import views
 from lodesman.store.engine import open_reader, open_writer
 from lodesman.store.journal import Journal
-from lodesman.store.pilots import PilotState
 
 OFFER = {"platforms": ["linux"], "tags": [], "cores": 8, "memory_mb": 16_000, "norm_cpu_seconds": 100_000}
 

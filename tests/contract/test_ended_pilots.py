@@ -7,6 +7,7 @@ import logging
 import apsw
 import pytest
 
+from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.pilots import (
     LATE_SECONDS,
     EndPilot,
@@ -18,7 +19,6 @@ from lodesman.commands.pilots import (
 )
 from lodesman.errors import NotFound, Unauthorized
 from lodesman.store.journal import PARKED, Transaction
-from lodesman.store.pilots import PilotState
 
 ENDS = [PilotState.DONE, PilotState.ABORTED, PilotState.LOST]
 

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.accounts import find_principal
 from lodesman.commands.claim import Unpark
 from lodesman.commands.pilots import Join, hash_token
@@ -13,7 +14,6 @@ from lodesman.commands.upkeep import ForgetIdleQueues
 from lodesman.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from lodesman.store import task_queues
 from lodesman.store.journal import Transaction
-from lodesman.store.pilots import PilotState
 
 CLEAN = {"waiting_without_queue": 0, "active_without_attempt": 0, "wrong_counters": 0}
 

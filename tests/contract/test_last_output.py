@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from lodesman.answers.vocabulary import PilotState
 from lodesman.store.last_output import last_output
-from lodesman.store.pilots import PilotState, find_pilot
+from lodesman.store.pilots import find_pilot
 
 
 def test_of_a_job_before_while_and_after_it_runs(house):

@@ -4,12 +4,12 @@ import logging
 
 import pytest
 
+from lodesman.answers.vocabulary import PilotState
 from lodesman.commands import sandboxes
 from lodesman.commands.accounts import find_principal
 from lodesman.commands.pilots import LATE_SECONDS, Join, hash_token
 from lodesman.errors import Forbidden, Unauthorized
 from lodesman.store import views
-from lodesman.store.pilots import PilotState
 
 USED = {"cpu_seconds": 5.0, "wall_seconds": 7.0, "max_rss_mb": 9.0}
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from lodesman.answers.vocabulary import PilotState
 from lodesman.background.census import Census
 from lodesman.background.lost_pilots import AGAIN_SECONDS
 from lodesman.batch import LocalBackend, NativeState, PilotCopy, PilotSpec
@@ -18,7 +19,6 @@ from lodesman.batch.keeper import process_table
 from lodesman.commands.pilots import EndPilot, Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
 from lodesman.commands.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.store.pilots import PilotState
 
 PLACE = ("S", "c", "q")
 PATIENCE = 60.0

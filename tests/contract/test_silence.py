@@ -2,11 +2,11 @@
 
 import pytest
 
+from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.live import STALLED
 from lodesman.commands.silence import Heard, NoteSilence
 from lodesman.store import views
 from lodesman.store.journal import Transaction
-from lodesman.store.pilots import PilotState
 
 CLEAN = {"waiting_without_queue": 0, "active_without_attempt": 0, "wrong_counters": 0}
 

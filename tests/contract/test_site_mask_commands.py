@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from tests.contract.conftest import OFFER
 
+from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.pilots import Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
 from lodesman.commands.site_mask import CloseSite, ForgetOldClosings, KnownMask, OpenSite
 from lodesman.director.site_mask import Closing
 from lodesman.errors import Conflict, InvalidRequest, Unavailable
-from lodesman.store.pilots import PilotState, find_pilot
+from lodesman.store.pilots import find_pilot
 
 S1 = ("S1", "", "")
 PLACE = ("S1", "ce", "q")

@@ -3,12 +3,12 @@
 import apsw
 import pytest
 
+from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.control import SUBMISSIONS, Control
 from lodesman.commands.live import ORDERS
 from lodesman.commands.pilots import EndPilot
 from lodesman.store.journal import Transaction
 from lodesman.store.migrate import load_scripts, migrate
-from lodesman.store.pilots import PilotState
 
 
 def running(house, **more):

@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from lodesman import config
+from lodesman.answers.vocabulary import ClampName
 from lodesman.api.background_word import BackgroundWord
 from lodesman.api.health import hot_metrics
 from lodesman.cfg import parse_cfg
@@ -24,7 +25,6 @@ from lodesman.commands.configuration import ConfigurationState
 from lodesman.commands.report import PAYLOAD_CAUSES
 from lodesman.director import DirectorOptions
 from lodesman.director import options as director
-from lodesman.director.clamps import ClampName
 from lodesman.jobs import read_description, read_job
 from lodesman.jobs.attributes import ATTRIBUTES
 from lodesman.jobs.spec import JobSpec

@@ -18,12 +18,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from lodesman.answers.vocabulary import BreakerState, ClampName
 from lodesman.director import (
     Breaker,
-    BreakerState,
     CandidateQueue,
     CeId,
-    ClampName,
     Decision,
     Observation,
     OwnPilots,

@@ -14,8 +14,7 @@ from typing import Any, get_args
 import msgspec
 
 from lodesman import __version__
-from lodesman.api import bodies
-from lodesman.api.answer_bodies import (
+from lodesman.answers import (
     accounts,
     director,
     errors,
@@ -33,6 +32,7 @@ from lodesman.api.answer_bodies import (
     why_pilots,
     why_queues,
 )
+from lodesman.api import bodies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

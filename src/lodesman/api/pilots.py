@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from lodesman.answers.vocabulary import PilotState
 from lodesman.api import bodies
 from lodesman.api.core import Core
 from lodesman.api.wire import (
@@ -25,7 +26,6 @@ from lodesman.commands.report import Report, TakeReports
 from lodesman.commands.sessions import PilotSession
 from lodesman.commands.silence import Heard
 from lodesman.errors import LodesmanError
-from lodesman.store.pilots import PilotState
 
 HEARTBEAT = msgspec.json.Decoder(bodies.HeartbeatBody)
 REPORTS = msgspec.json.Decoder(bodies.ReportsBody)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from lodesman.answers.vocabulary import PilotState
 from lodesman.api.core import Core
 from lodesman.api.pilot_look import look_at_pilot
 from lodesman.api.submit_pools import PoolCalls
@@ -31,7 +32,6 @@ from lodesman.commands.site_mask import ForgetOldClosings
 from lodesman.commands.tidy import Tidy, Untidy
 from lodesman.commands.upkeep import Doubts, ForgetIdleQueues, Reconcile
 from lodesman.services.why.main_reasons import StoreReasons
-from lodesman.store.pilots import PilotState
 
 
 class PilotBody(Struct):

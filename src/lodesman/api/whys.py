@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from lodesman.answers.vocabulary import PilotState
 from lodesman.api.answers import answer
 from lodesman.api.auth import need_user, vo_of
 from lodesman.api.read_side import ReadSide
@@ -25,7 +26,6 @@ from lodesman.services.why.pilot_now import PilotNow
 from lodesman.services.why.pilot_verdict import PilotFacts, read_pilot
 from lodesman.services.why.queue_case import find_offer, look_at_queue
 from lodesman.services.why.queue_gate import Gate
-from lodesman.store.pilots import PilotState
 
 OWN = """SELECT state, coalesce(submitted_at, created_at) FROM pilot
 WHERE ended_at IS NULL AND site = ? AND ce = ? AND queue = ?"""

@@ -13,13 +13,13 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from lodesman.answers.vocabulary import PilotState
 from lodesman.background.lost_pilots import LostPilots
 from lodesman.batch import Backend, NativeState
 from lodesman.commands.policy import Policy
 from lodesman.director import QueueId
 from lodesman.errors import LodesmanError
 from lodesman.store.engine import Reader
-from lodesman.store.pilots import PilotState
 
 log = logging.getLogger(__name__)
 

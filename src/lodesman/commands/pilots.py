@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.live import Live
 from lodesman.commands.pool_map import Place
 from lodesman.commands.report import end_all_attempts
@@ -19,7 +20,7 @@ from lodesman.errors import Conflict, Unauthorized
 from lodesman.store import pilots
 from lodesman.store.engine import Reader
 from lodesman.store.journal import Transaction
-from lodesman.store.pilots import PILOT_ENDED, PilotState
+from lodesman.store.pilots import PILOT_ENDED
 
 log = logging.getLogger(__name__)
 

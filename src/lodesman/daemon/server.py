@@ -17,6 +17,7 @@ from typing import Any
 
 import uvicorn
 
+from lodesman.answers.vocabulary import PilotState
 from lodesman.api.core import Core
 from lodesman.api.forward import Forwarder
 from lodesman.api.hot import HotApp
@@ -39,7 +40,6 @@ from lodesman.daemon.watch import ConfigWatch
 from lodesman.errors import LodesmanError
 from lodesman.store.checkpoint import Checkpointer
 from lodesman.store.engine import lock_database, open_writer
-from lodesman.store.pilots import PilotState
 
 log = logging.getLogger(__name__)
 

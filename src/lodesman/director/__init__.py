@@ -5,8 +5,8 @@ service around it stores the decision and drives submission pools and backends (
 """
 
 from lodesman.director.adaptive import AdaptiveRules, Target
-from lodesman.director.breaker import Breaker, BreakerRules, BreakerState, failed, settle, succeeded
-from lodesman.director.clamps import Clamp, ClampName
+from lodesman.director.breaker import Breaker, BreakerRules, failed, settle, succeeded
+from lodesman.director.clamps import Clamp
 from lodesman.director.demand import TaskQueueDemand
 from lodesman.director.excess import Excess, ExcessRules
 from lodesman.director.floor import Room
@@ -14,10 +14,10 @@ from lodesman.director.iteration import Decision, PoolRefusal, Snapshot, decide
 from lodesman.director.observation import Observation
 from lodesman.director.options import DirectorOptions, PoolOptions, read_options
 from lodesman.director.pilot_type import PilotIdentity
-from lodesman.director.placement import AskOutcome, Placement, PlacementResult, Refusal, RefusalKind, Refused
+from lodesman.director.placement import AskOutcome, Placement, PlacementResult, Refusal, Refused
 from lodesman.director.places import Ask
 from lodesman.director.plan import Plan, PlanRow
-from lodesman.director.pools import PoolOutcome, PoolState, PoolTry
+from lodesman.director.pools import PoolState, PoolTry
 from lodesman.director.queues import CandidateQueue, CeId, OwnPilots, QueueCaps, QueueId
 from lodesman.director.record import RecordedLoad, Stories, loads_of, plan_of, to_record
 from lodesman.director.serving import Serving
@@ -30,11 +30,9 @@ __all__ = [
     "AskOutcome",
     "Breaker",
     "BreakerRules",
-    "BreakerState",
     "CandidateQueue",
     "CeId",
     "Clamp",
-    "ClampName",
     "Decision",
     "DirectorOptions",
     "Excess",
@@ -49,7 +47,6 @@ __all__ = [
     "Plan",
     "PlanRow",
     "PoolOptions",
-    "PoolOutcome",
     "PoolRefusal",
     "PoolState",
     "PoolTry",
@@ -58,7 +55,6 @@ __all__ = [
     "RateRules",
     "RecordedLoad",
     "Refusal",
-    "RefusalKind",
     "Refused",
     "Room",
     "Serving",

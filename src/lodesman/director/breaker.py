@@ -9,15 +9,8 @@ original's `FailedQueueCycleFactor` counted cycles instead of time).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
-
-class BreakerState(StrEnum):
-    """How much trust a CE queue has."""
-
-    CLOSED = "closed"
-    OPEN = "open"
-    HALF_OPEN = "half-open"
+from lodesman.answers.vocabulary import BreakerState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

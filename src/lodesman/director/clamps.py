@@ -8,21 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 
-
-class ClampName(StrEnum):
-    """The closed set of limits the director knows."""
-
-    USABLE_SUPPLY = "usable-supply"
-    ITERATION_CAP = "pilots-per-iteration"
-    CLOSED = "closed"
-    NO_BACKEND = "no-backend"
-    UNKNOWN_LOAD = "unknown-load"
-    BREAKER = "breaker"
-    MAX_WAITING = "max-waiting"
-    MAX_TOTAL = "max-total"
-    TOKEN_BUCKET = "token-bucket"
+from lodesman.answers.vocabulary import ClampName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

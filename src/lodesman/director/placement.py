@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from itertools import islice
 from random import Random
 
+from lodesman.answers.vocabulary import RefusalKind
 from lodesman.director.clamps import Clamp
 from lodesman.director.floor import Floor, QueueGates, Room, room_of
 from lodesman.director.pilot_type import PilotIdentity
@@ -38,16 +38,6 @@ class Placement:
     pool: str
     identity: PilotIdentity
     request: ResourceRequest
-
-
-class RefusalKind(StrEnum):
-    """Why a CE queue got none, or no more, of a task queue's pilots."""
-
-    OTHER_POOL = "the submission pool does not serve this queue"
-    OTHER_VO = "the queue does not serve the VO"
-    INELIGIBLE = "a pilot there could not run these jobs"
-    NO_ROOM = "no new pilots may be sent there"
-    FILLED = "its room was used up in this iteration"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

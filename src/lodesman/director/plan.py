@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
-from lodesman.director.clamps import Clamp, Clamped, ClampName, Limit, clamp
+from lodesman.answers.vocabulary import ClampName
+from lodesman.director.clamps import Clamp, Clamped, Limit, clamp
 from lodesman.director.demand import TaskQueueDemand, allowance, cpu_bucket
 from lodesman.director.options import DirectorOptions
 from lodesman.director.poisson import poisson

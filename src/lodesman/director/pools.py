@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from random import Random
+
+from lodesman.answers.vocabulary import PoolOutcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,15 +32,6 @@ class PoolState:
     def is_full(self) -> bool:
         """Whether it can take no task more."""
         return max(0, self.max - self.running) + self.total <= self.queued
-
-
-class PoolOutcome(StrEnum):
-    """What a pool said."""
-
-    TAKEN = "taken"
-    FULL = "full"
-    DISABLED = "disabled"
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

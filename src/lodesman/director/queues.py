@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from lodesman.answers.vocabulary import ClampName
 from lodesman.director.breaker import Breaker, describe
 from lodesman.director.breaker import allowance as breaker_allowance
-from lodesman.director.clamps import ClampName, Limit
+from lodesman.director.clamps import Limit
 from lodesman.director.observation import Observation, doubt, known
 from lodesman.matching.request import ResourceRequest
 

@@ -12,10 +12,11 @@ from dataclasses import asdict, dataclass, fields
 from operator import attrgetter, itemgetter
 from typing import Any
 
-from lodesman.director.clamps import Clamp, ClampName
+from lodesman.answers.vocabulary import ClampName, RefusalKind
+from lodesman.director.clamps import Clamp
 from lodesman.director.floor import Room
 from lodesman.director.iteration import Decision
-from lodesman.director.placement import AskOutcome, PlacementResult, RefusalKind
+from lodesman.director.placement import AskOutcome, PlacementResult
 from lodesman.director.plan import Plan, PlanRow, arithmetic
 from lodesman.director.queues import CandidateQueue
 

@@ -3,24 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
+from lodesman.answers.vocabulary import PilotState
 from lodesman.errors import NotFound
 from lodesman.store.engine import Reader
 from lodesman.store.journal import Transaction
-
-
-class PilotState(StrEnum):
-    """Where a pilot is. `Prepared`: stored, its submission not yet confirmed."""
-
-    PREPARED = "Prepared"
-    SUBMITTED = "Submitted"
-    RUNNING = "Running"
-    DONE = "Done"
-    ABORTED = "Aborted"
-    LOST = "Lost"
-
 
 _P = PilotState
 PILOT_MOVES: dict[PilotState, frozenset[PilotState]] = {

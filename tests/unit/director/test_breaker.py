@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lodesman.answers.vocabulary import BreakerState
 from lodesman.director.breaker import (
     Breaker,
     BreakerRules,
-    BreakerState,
     allowance,
     describe,
     failed,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.clamps import Clamp, ClampName, Limit, clamp
+from lodesman.answers.vocabulary import ClampName
+from lodesman.director.clamps import Clamp, Limit, clamp
 
 
 def limit(name: ClampName, value: int) -> Limit:

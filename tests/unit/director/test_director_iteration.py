@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from lodesman.director.breaker import Breaker, BreakerState
+from lodesman.answers.vocabulary import BreakerState, PoolOutcome
+from lodesman.director.breaker import Breaker
 from lodesman.director.iteration import Snapshot, decide
 from lodesman.director.options import DirectorOptions, read_options
-from lodesman.director.pools import PoolOutcome, PoolState
+from lodesman.director.pools import PoolState
 from lodesman.director.queues import CeId, OwnPilots, QueueCaps, QueueId
 from lodesman.director.supply import PilotStanding
 from lodesman.director.token_bucket import TokenBucket

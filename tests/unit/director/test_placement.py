@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.breaker import Breaker, BreakerState
-from lodesman.director.clamps import ClampName
+from lodesman.answers.vocabulary import BreakerState, ClampName, RefusalKind
+from lodesman.director.breaker import Breaker
 from lodesman.director.floor import QueueGates
 from lodesman.director.options import PoolOptions
 from lodesman.director.pilot_type import choose_identity
-from lodesman.director.placement import RefusalKind, place
+from lodesman.director.placement import place
 from lodesman.director.places import Ask, Places
 from lodesman.director.queues import CeId, OwnPilots, QueueCaps, QueueId
 from lodesman.director.serving import NoPools

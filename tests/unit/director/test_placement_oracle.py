@@ -14,11 +14,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.breaker import Breaker, BreakerState
+from lodesman.answers.vocabulary import BreakerState, RefusalKind
+from lodesman.director.breaker import Breaker
 from lodesman.director.clamps import clamp
 from lodesman.director.floor import QueueGates, Room, free_slots
 from lodesman.director.pilot_type import PilotIdentity, TypeReason, presented
-from lodesman.director.placement import RefusalKind, place
+from lodesman.director.placement import place
 from lodesman.director.places import Ask, Places
 from lodesman.director.queues import CandidateQueue, CeId, OwnPilots, QueueCaps, QueueId, queue_limits
 from lodesman.matching.criteria import explain

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.clamps import ClampName
+from lodesman.answers.vocabulary import ClampName
 from lodesman.director.options import DirectorOptions
 from lodesman.director.plan import arithmetic, make_plan
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.pools import PoolOutcome, PoolState, PoolTry, choose_pool, new_cycle
+from lodesman.answers.vocabulary import PoolOutcome
+from lodesman.director.pools import PoolState, PoolTry, choose_pool, new_cycle
 
 
 def pools(**given_states) -> dict[str, PoolState]:

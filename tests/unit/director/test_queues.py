@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.breaker import Breaker, BreakerState
-from lodesman.director.clamps import ClampName, clamp
+from lodesman.answers.vocabulary import BreakerState, ClampName
+from lodesman.director.breaker import Breaker
+from lodesman.director.clamps import clamp
 from lodesman.director.observation import Observation
 from lodesman.director.queues import CeId, OwnPilots, QueueCaps, QueueId, occupancy, queue_limits
 

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from lodesman.answers.vocabulary import PilotState
 from lodesman.background.census import GIVEN_UP_SECONDS, LOST_AFTER_SECONDS, SETTLE_SECONDS, Census
 from lodesman.background.lost_pilots import LOST, LostPilots
 from lodesman.batch import CancelOutcome, NativeState, NativeStatus
@@ -14,7 +15,6 @@ from lodesman.commands.policy import Policy
 from lodesman.director import QueueId
 from lodesman.errors import BackendFault
 from lodesman.resources import load_resources
-from lodesman.store.pilots import PilotState
 
 SHORT, LONG = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")  # local, and Slurm's
 GONE = QueueId("West", "cw", "old")  # configured no more

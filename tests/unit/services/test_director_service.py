@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from lodesman.answers.vocabulary import PilotState
 from lodesman.background.candidates import OwnQueue
 from lodesman.background.direct import EMPTY_SECONDS, Director
 from lodesman.background.known_queues import KnownQueues
@@ -30,7 +31,6 @@ from lodesman.errors import BackendFault, Unavailable
 from lodesman.resources import load_resources
 from lodesman.services.why.picture import fresh_seconds
 from lodesman.services.why.queue_gate import Gates
-from lodesman.store.pilots import PilotState
 from lodesman.store.task_queues import load_queues
 
 SHORT, LONG = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")

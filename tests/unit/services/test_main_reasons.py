@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from lodesman.answers.vocabulary import MainReason
 from lodesman.commands.policy import Policy
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.director import QueueId
@@ -12,7 +13,6 @@ from lodesman.matching import spelled_requirements
 from lodesman.resources import load_resources
 from lodesman.services.why.main_reasons import MainReasons, StoreReasons, _Served, waiting_by_reason
 from lodesman.services.why.picture import Picture
-from lodesman.services.why.verdict import MainReason
 
 NORTH, SOUTH = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")
 PLAN = {"row_fields": ["tq_id", "asked", "cap"], "rows": [], "asks": [], "no_pool": [], "plan": {}}

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.sessions import UNLIMITED, Free, Known, PilotSession, is_silent, presented_by
-from lodesman.store.pilots import PilotRow, PilotState
+from lodesman.store.pilots import PilotRow
 
 QUEUE = ("North", "cn", "short")
 

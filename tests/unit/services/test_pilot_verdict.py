@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lodesman.answers.vocabulary import FreeBy, PilotState, PilotVerdict
 from lodesman.commands.pilots import EndPilot, NewPilot, PreparePilots
 from lodesman.commands.sessions import Ask, Free
 from lodesman.errors import NotFound
 from lodesman.matching import ResourceRequest, TaskQueueKey, key_to_json
 from lodesman.matching.matcher import Chances
-from lodesman.services.why.pilot_now import FreeBy, PilotNow, reckon
-from lodesman.services.why.pilot_verdict import WHO, PilotFacts, PilotVerdict, judge_pilot, read_pilot
-from lodesman.store.pilots import PILOT_ENDED, PilotRow, PilotState
+from lodesman.services.why.pilot_now import PilotNow, reckon
+from lodesman.services.why.pilot_verdict import WHO, PilotFacts, judge_pilot, read_pilot
+from lodesman.store.pilots import PILOT_ENDED, PilotRow
 
 ROW = PilotRow(
     id=7, stamp="s7", state=PilotState.RUNNING, vo="lab", owner="", group="", pilot_type="", submission_pool="Local",

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman import resources
+from lodesman.answers.vocabulary import BreakerState, ClampName, QueueReason
 from lodesman.background.candidates import OwnQueue
 from lodesman.background.direct import Director
 from lodesman.batch import QueueLoad
 from lodesman.commands.policy import Policy
-from lodesman.director import Breaker, BreakerState, PoolState, QueueId, TokenBucket, read_options
-from lodesman.director.clamps import ClampName
+from lodesman.director import Breaker, PoolState, QueueId, TokenBucket, read_options
 from lodesman.director.floor import QueueGates, room_of
 from lodesman.resources import load_resources
 from lodesman.services.why.picture import Iteration
@@ -29,7 +29,6 @@ from lodesman.services.why.queue_verdict import (
     WHO,
     Demand,
     QueueFacts,
-    QueueReason,
     demands,
     judge_queue,
     least_job_refused,

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.policy import Policy
 from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.sessions import Free, PilotSession, presented_by
 from lodesman.matching import TaskQueueKey, fits
 from lodesman.matching.offers import UNLIMITED, as_if_made_for
 from lodesman.resources import load_resources
-from lodesman.store.pilots import PilotRow, PilotState
+from lodesman.store.pilots import PilotRow
 from lodesman.submission import find_obstacles, possible_queues
 
 NO_POOLS = PoolMap([])

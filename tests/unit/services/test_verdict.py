@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lodesman.answers.vocabulary import MainReason
 from lodesman.services.why.pilot_book import Usable
-from lodesman.services.why.verdict import NEVER, NOT_NOW, NOW, VERDICTS, WHO, Facts, MainReason, judge
+from lodesman.services.why.verdict import NEVER, NOT_NOW, NOW, VERDICTS, WHO, Facts, judge
 
 
 def usable(idle=0, busy=0, coming=0):

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from lodesman.answers.vocabulary import ClampName
 from lodesman.commands.site_mask import as_row
-from lodesman.director.clamps import ClampName
 from lodesman.director.site_mask import Closing, utc
 from lodesman.services.why.picture import NOT_LOOKED_AT, Rooms
 from lodesman.services.why.step import counted, step

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from lodesman.answers.vocabulary import ClampName, MainReason, PoolOutcome
 from lodesman.commands.policy import Policy
-from lodesman.director.clamps import ClampName
-from lodesman.director.pools import PoolOutcome
 from lodesman.jobs import JobState
 from lodesman.matching import parts_of
 from lodesman.resources import QueueId, bits
@@ -23,7 +22,7 @@ from lodesman.services.why.pilot_book import Usable
 from lodesman.services.why.position import position
 from lodesman.services.why.queue_verdict import who_opens
 from lodesman.services.why.step import counted, not_lately, span, step
-from lodesman.services.why.verdict import VERDICTS, WHO, MainReason
+from lodesman.services.why.verdict import VERDICTS, WHO
 from lodesman.store.engine import Reader
 from lodesman.submission import CAUSES, never_text
 

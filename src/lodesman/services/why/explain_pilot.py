@@ -12,14 +12,15 @@ from typing import Any, Final
 
 import msgspec
 
+from lodesman.answers.vocabulary import PilotState, PilotVerdict
 from lodesman.commands.live import IMPOSSIBLE
 from lodesman.commands.policy import Policy
 from lodesman.commands.sessions import SILENT_SECONDS, UNLIMITED, Free
 from lodesman.matching import ANY
 from lodesman.services.why.pilot_now import PilotNow
-from lodesman.services.why.pilot_verdict import WHO, PilotFacts, PilotVerdict, judge_pilot
+from lodesman.services.why.pilot_verdict import WHO, PilotFacts, judge_pilot
 from lodesman.services.why.step import amount, counted, since, span, step
-from lodesman.store.pilots import PilotRow, PilotState
+from lodesman.store.pilots import PilotRow
 from lodesman.why.survey import Survey
 
 SHOWN: Final = 5

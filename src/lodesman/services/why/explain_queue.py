@@ -9,21 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from lodesman.answers.vocabulary import ClampName, QueueReason
 from lodesman.background.origins import show_node
 from lodesman.commands.site_mask import as_row
-from lodesman.director.clamps import ClampName
 from lodesman.matching import QueueOffer
 from lodesman.resources import NodePath, describe
 from lodesman.services.why.closed_queues import who_opens_them
 from lodesman.services.why.queue_case import LOOKED_AT, QueueCase
-from lodesman.services.why.queue_verdict import (
-    VERDICTS,
-    WANTED,
-    WHO,
-    QueueReason,
-    least_job_refused,
-    who_opens,
-)
+from lodesman.services.why.queue_verdict import VERDICTS, WANTED, WHO, least_job_refused, who_opens
 from lodesman.services.why.step import counted, not_lately, span, step
 from lodesman.submission import never_sent
 

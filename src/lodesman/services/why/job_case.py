@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from lodesman.answers.vocabulary import MainReason
 from lodesman.commands.policy import Policy
 from lodesman.commands.pool_map import Serving
 from lodesman.director.site_mask import Closing, SiteMask
@@ -18,7 +19,7 @@ from lodesman.services.why.closed_queues import Gate, shut
 from lodesman.services.why.picture import Iteration, Picture, Rooms
 from lodesman.services.why.pilot_book import Place, Usable
 from lodesman.services.why.step import since
-from lodesman.services.why.verdict import Facts, MainReason, judge
+from lodesman.services.why.verdict import Facts, judge
 from lodesman.store.engine import Reader, only_row
 from lodesman.submission import Obstacles, find_obstacles
 

@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from lodesman.answers.vocabulary import MainReason
 from lodesman.commands.policy import Policy
 from lodesman.commands.pool_map import Place
 from lodesman.director.site_mask import Closing, SiteMask
@@ -20,7 +21,7 @@ from lodesman.resources import bits
 from lodesman.services.why.closed_queues import shut
 from lodesman.services.why.job_case import wanted_by
 from lodesman.services.why.picture import Iteration, Picture
-from lodesman.services.why.verdict import VERDICTS, Facts, MainReason, judge
+from lodesman.services.why.verdict import VERDICTS, Facts, judge
 from lodesman.store.engine import Reader
 from lodesman.store.journal import Transaction
 from lodesman.submission import Obstacles, World, find_obstacles

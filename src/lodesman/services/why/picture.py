@@ -18,11 +18,11 @@ from typing import Any, Final
 
 import msgspec
 
+from lodesman.answers.vocabulary import ClampName
 from lodesman.background.known_queues import KnownQueues, Waiting
 from lodesman.commands.pool_map import KnownPools, Place, PoolMap, Serving
 from lodesman.commands.site_mask import KnownMask
 from lodesman.director import QueueId, RecordedLoad, Stories, loads_of
-from lodesman.director.clamps import ClampName
 from lodesman.director.site_mask import SiteMask
 from lodesman.matching import QueueOffer, ResourceRequest
 from lodesman.matching.cells import bits_of

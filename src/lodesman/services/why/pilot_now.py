@@ -6,23 +6,13 @@ Looked up by a command on the writer's thread that changes nothing, with the req
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
+from lodesman.answers.vocabulary import FreeBy
 from lodesman.commands.live import Live
 from lodesman.commands.sessions import Ask, Free, PilotSession
 from lodesman.matching import ResourceRequest
 from lodesman.matching.matcher import Chances
 from lodesman.store.journal import Transaction
-
-
-class FreeBy(StrEnum):
-    """Who says what a pilot has free: the claim that waits, its last claim while nothing ran, or what is reckoned
-    from its offer and the jobs that it has.
-    """
-
-    WAITING = "what it asks for"
-    ASKED = "its last claim"
-    RECKONED = "its offer without what its jobs were promised"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
+from lodesman.answers.vocabulary import PilotState, PilotVerdict
 from lodesman.errors import NotFound
 from lodesman.matching import TaskQueueKey, key_from_json
 from lodesman.services.why.pilot_now import PilotNow
 from lodesman.store import pilots
 from lodesman.store.engine import Reader
-from lodesman.store.pilots import PILOT_ENDED, PilotRow, PilotState
+from lodesman.store.pilots import PILOT_ENDED, PilotRow
 
 BY_ID = f"SELECT {pilots.COLUMNS} FROM pilot WHERE id = ?"  # noqa: S608
 BY_STAMP = f"SELECT {pilots.COLUMNS} FROM pilot WHERE stamp = ?"  # noqa: S608
 RUNNING = """SELECT q.key FROM attempt a JOIN task_queue q ON q.id = a.tq_id
 WHERE a.pilot_id = ? AND a.ended_at IS NULL ORDER BY a.id"""
 LONGEST_ID: Final = 18
-
-
-class PilotVerdict(StrEnum):
-    """Why a pilot gets nothing, the first that holds."""
-
-    ENDED = "ended"
-    DRAINING = "draining"
-    SHUT_OUT = "shut out"
-    NOT_ASKED = "has not asked"
-    FULL = "full"
-    WOULD_GET = "would get a job now"
-    NOTHING_WAITS = "nothing waits"
-    LIMITED = "limited"
-    NOTHING_FITS = "nothing fits"
 
 
 WHO: Final = {

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from lodesman.answers.vocabulary import QueueReason
 from lodesman.commands.policy import Policy
 from lodesman.director.site_mask import Closing
 from lodesman.matching import QueueOffer
 from lodesman.resources import AccessDenied, NodePath, QueueId, access_refusal, effective_params
 from lodesman.services.why.picture import Picture
 from lodesman.services.why.queue_gate import Gate
-from lodesman.services.why.queue_verdict import Demand, QueueFacts, QueueReason, demands, judge_queue
+from lodesman.services.why.queue_verdict import Demand, QueueFacts, demands, judge_queue
 from lodesman.services.why.step import since
 from lodesman.store.engine import Reader
 from lodesman.submission import BY_HAND

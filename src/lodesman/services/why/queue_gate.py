@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from lodesman.answers.vocabulary import BreakerState
 from lodesman.background.candidates import CandidateMaker, OwnQueue
 from lodesman.background.direct import Director
-from lodesman.director import Breaker, BreakerState, CandidateQueue, PoolState, QueueId
+from lodesman.director import Breaker, CandidateQueue, PoolState, QueueId
 from lodesman.director.breaker import settle
 from lodesman.director.clamps import Limit
 from lodesman.director.observation import age_s

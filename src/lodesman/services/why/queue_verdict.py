@@ -12,30 +12,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from lodesman.director.clamps import ClampName
+from lodesman.answers.vocabulary import ClampName, QueueReason
 from lodesman.matching import QueueOffer, Reason, TaskQueueKey
 from lodesman.services.why.picture import NOT_LOOKED_AT, NOT_WANTED, Iteration
 from lodesman.services.why.verdict import NEVER, NOT_NOW, NOW
 from lodesman.submission import never_sent
-
-
-class QueueReason(StrEnum):
-    """Why pilots are sent there or not: the first that holds."""
-
-    NOT_CONFIGURED = "not-configured"
-    NOT_OPEN = "not-open-to-vo"
-    NO_BACKEND = "no-backend"
-    NO_JOB_FITS = "no-job-could-fit"
-    CAPPED = "capped-at-zero"
-    NO_WORK = "no-fitting-job-waits"
-    BY_HAND = "pilots-by-hand"
-    NOT_DECIDED = "director-has-not-decided"
-    DIRECTOR_OFF = "director-sends-none"
-    ENOUGH_PILOTS = "enough-pilots"
-    NO_SUBMISSION_POOL = "no-submission-pool"
-    NO_ROOM = "no-room-for-pilots"
-    PILOTS_EXPECTED = "pilots-expected"
-
 
 _NEVER: Final = frozenset(
     {QueueReason.NOT_CONFIGURED, QueueReason.NOT_OPEN, QueueReason.NO_BACKEND, QueueReason.NO_JOB_FITS, QueueReason.CAPPED}

@@ -8,28 +8,12 @@ What is unknown opens nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
+from lodesman.answers.vocabulary import MainReason
 from lodesman.services.why.pilot_book import Usable
 
 NEVER, NOT_NOW, NOW = "never", "not now", "now"
-
-
-class MainReason(StrEnum):
-    """Why the jobs of a task queue wait, in one word: what stands farthest from running them."""
-
-    IMPOSSIBLE = "impossible"
-    CLOSED = "closed-by-administrator"
-    NOT_DECIDED = "director-has-not-decided"
-    DIRECTOR_OFF = "director-sends-none"
-    NO_SUBMISSION_POOL = "no-submission-pool"
-    NO_ROOM = "no-room-for-pilots"
-    PILOT_EXPECTED = "pilot-expected"
-    PILOT_COMING = "pilot-on-its-way"
-    PILOTS_BUSY = "pilots-busy"
-    NEXT = "next"
-    HELD = "held"
 
 
 VERDICTS: Final = {

@@ -6,14 +6,12 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from lodesman.api.answer_bodies.places import Place, Value, Written
-from lodesman.api.answer_bodies.resources import AnyLevel
-from lodesman.api.answer_bodies.site_mask import Closing
-from lodesman.api.answer_bodies.why_jobs import Age, Verdict
-from lodesman.api.answer_bodies.why_pilots import Work
-from lodesman.director import BreakerState, ClampName
-from lodesman.services.why.queue_verdict import QueueReason
-from lodesman.store.pilots import PilotState
+from lodesman.answers.places import Place, Value, Written
+from lodesman.answers.resources import AnyLevel
+from lodesman.answers.site_mask import Closing
+from lodesman.answers.vocabulary import BreakerState, ClampName, PilotState, QueueReason
+from lodesman.answers.why_jobs import Age, Verdict
+from lodesman.answers.why_pilots import Work
 
 
 class Demanded(Struct):

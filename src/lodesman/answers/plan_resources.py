@@ -6,8 +6,8 @@ from typing import Generic, Literal, TypeVar
 
 from msgspec import UNSET, Struct, UnsetType
 
-from lodesman.api.answer_bodies.places import Place, Remark, Value
-from lodesman.director import ClampName
+from lodesman.answers.places import Place, Remark, Value
+from lodesman.answers.vocabulary import ClampName
 
 T = TypeVar("T")
 ChangeKind = Literal["added", "removed", "changed"]

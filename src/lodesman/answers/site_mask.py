@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lodesman.api.answer_bodies.places import Place
+from lodesman.answers.places import Place
 
 
 class Closing(Place):

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from lodesman.director import ClampName, PoolOutcome, RefusalKind
+from lodesman.answers.vocabulary import ClampName, PoolOutcome, RefusalKind
 
 # (clamp, pilots before, pilots after, limit, words).
 ClampValues = tuple[ClampName, int, int, int, str]

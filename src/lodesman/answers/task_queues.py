@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from lodesman.services.why.verdict import MainReason
+from lodesman.answers.vocabulary import MainReason
 
 
 class TaskQueueFacts(Struct):

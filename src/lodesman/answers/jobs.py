@@ -6,8 +6,8 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from lodesman.answers.vocabulary import MainReason
 from lodesman.jobs import Form, JobState
-from lodesman.services.why.verdict import MainReason
 
 
 class Notice(Struct):

@@ -6,8 +6,8 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from lodesman.api.answer_bodies.places import Place, Remark, Value, Written
-from lodesman.api.answer_bodies.site_mask import Closing
+from lodesman.answers.places import Place, Remark, Value, Written
+from lodesman.answers.site_mask import Closing
 from lodesman.resources import Level
 
 # A `Level`, or what the program itself takes where none says anything.

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from lodesman.store.pilots import PilotState
+from lodesman.answers.vocabulary import PilotState
 
 
 class SiteOutcomes(Struct):

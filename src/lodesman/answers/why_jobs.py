@@ -6,10 +6,10 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from lodesman.api.answer_bodies.places import Criterion, Place, Value
-from lodesman.api.answer_bodies.site_mask import ClosingThere
+from lodesman.answers.places import Criterion, Place, Value
+from lodesman.answers.site_mask import ClosingThere
+from lodesman.answers.vocabulary import MainReason
 from lodesman.jobs import JobState
-from lodesman.services.why.verdict import MainReason
 
 Verdict = Literal["never", "not now", "now"]
 Age = float | None | UnsetType

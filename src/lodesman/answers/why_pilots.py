@@ -6,10 +6,8 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from lodesman.api.answer_bodies.why_jobs import Age
-from lodesman.services.why.pilot_now import FreeBy
-from lodesman.services.why.pilot_verdict import PilotVerdict
-from lodesman.store.pilots import PilotState
+from lodesman.answers.vocabulary import FreeBy, PilotState, PilotVerdict
+from lodesman.answers.why_jobs import Age
 
 
 class RuledOut(Struct):

@@ -6,8 +6,8 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from lodesman.api.answer_bodies.places import Place
-from lodesman.store.pilots import PilotState
+from lodesman.answers.places import Place
+from lodesman.answers.vocabulary import PilotState
 
 
 class Joined(Struct):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from lodesman.api.answer_bodies.places import Place, Scalar
+from lodesman.answers.places import Place, Scalar
 from lodesman.resources import Kind
 
 

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-from lodesman.api.answer_bodies.errors import Refusal
-from lodesman.api.answer_bodies.jobs import Notice
-from lodesman.api.answer_bodies.task_queues import TaskQueueFacts
-from lodesman.api.answer_bodies.why_jobs import JobExplained
+from lodesman.answers.errors import Refusal
+from lodesman.answers.jobs import Notice
+from lodesman.answers.task_queues import TaskQueueFacts
+from lodesman.answers.why_jobs import JobExplained
 
 
 class JobVerdicts(Struct):

@@ -1,0 +1,115 @@
+"""The closed sets of words that answers use: states, reasons, limits. Job states are in `jobs.states`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class PilotState(StrEnum):
+    """Where a pilot is. `Prepared`: stored, its submission not yet confirmed."""
+
+    PREPARED = "Prepared"
+    SUBMITTED = "Submitted"
+    RUNNING = "Running"
+    DONE = "Done"
+    ABORTED = "Aborted"
+    LOST = "Lost"
+
+
+class ClampName(StrEnum):
+    """The closed set of limits the director knows."""
+
+    USABLE_SUPPLY = "usable-supply"
+    ITERATION_CAP = "pilots-per-iteration"
+    CLOSED = "closed"
+    NO_BACKEND = "no-backend"
+    UNKNOWN_LOAD = "unknown-load"
+    BREAKER = "breaker"
+    MAX_WAITING = "max-waiting"
+    MAX_TOTAL = "max-total"
+    TOKEN_BUCKET = "token-bucket"
+
+
+class BreakerState(StrEnum):
+    """How much trust a CE queue has."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half-open"
+
+
+class PoolOutcome(StrEnum):
+    """What a pool said."""
+
+    TAKEN = "taken"
+    FULL = "full"
+    DISABLED = "disabled"
+    UNKNOWN = "unknown"
+
+
+class RefusalKind(StrEnum):
+    """Why a CE queue got none, or no more, of a task queue's pilots."""
+
+    OTHER_POOL = "the submission pool does not serve this queue"
+    OTHER_VO = "the queue does not serve the VO"
+    INELIGIBLE = "a pilot there could not run these jobs"
+    NO_ROOM = "no new pilots may be sent there"
+    FILLED = "its room was used up in this iteration"
+
+
+class MainReason(StrEnum):
+    """Why the jobs of a task queue wait, in one word: what stands farthest from running them."""
+
+    IMPOSSIBLE = "impossible"
+    CLOSED = "closed-by-administrator"
+    NOT_DECIDED = "director-has-not-decided"
+    DIRECTOR_OFF = "director-sends-none"
+    NO_SUBMISSION_POOL = "no-submission-pool"
+    NO_ROOM = "no-room-for-pilots"
+    PILOT_EXPECTED = "pilot-expected"
+    PILOT_COMING = "pilot-on-its-way"
+    PILOTS_BUSY = "pilots-busy"
+    NEXT = "next"
+    HELD = "held"
+
+
+class PilotVerdict(StrEnum):
+    """Why a pilot gets nothing, the first that holds."""
+
+    ENDED = "ended"
+    DRAINING = "draining"
+    SHUT_OUT = "shut out"
+    NOT_ASKED = "has not asked"
+    FULL = "full"
+    WOULD_GET = "would get a job now"
+    NOTHING_WAITS = "nothing waits"
+    LIMITED = "limited"
+    NOTHING_FITS = "nothing fits"
+
+
+class QueueReason(StrEnum):
+    """Why pilots are sent there or not: the first that holds."""
+
+    NOT_CONFIGURED = "not-configured"
+    NOT_OPEN = "not-open-to-vo"
+    NO_BACKEND = "no-backend"
+    NO_JOB_FITS = "no-job-could-fit"
+    CAPPED = "capped-at-zero"
+    NO_WORK = "no-fitting-job-waits"
+    BY_HAND = "pilots-by-hand"
+    NOT_DECIDED = "director-has-not-decided"
+    DIRECTOR_OFF = "director-sends-none"
+    ENOUGH_PILOTS = "enough-pilots"
+    NO_SUBMISSION_POOL = "no-submission-pool"
+    NO_ROOM = "no-room-for-pilots"
+    PILOTS_EXPECTED = "pilots-expected"
+
+
+class FreeBy(StrEnum):
+    """Who says what a pilot has free: the claim that waits, its last claim while nothing ran, or what is reckoned
+    from its offer and the jobs that it has.
+    """
+
+    WAITING = "what it asks for"
+    ASKED = "its last claim"
+    RECKONED = "its offer without what its jobs were promised"
