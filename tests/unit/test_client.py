@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from lodesman import errors
 from lodesman.client import Aborted, BadChecksum, Client, Retry, sha256_of
-from lodesman.client.address import Server, parse_server
-from lodesman.client.faults import fault_of, parse_retry_after, unanswered
+from lodesman.client.exchange import HttpAnswer, ServerAddress, parse_server
+from lodesman.client.faults import fault_of, unanswered_by
 from lodesman.errors import (
     Conflict,
     InvalidConfig,
@@ -164,9 +164,9 @@ def ok(body=None, **headers):
 @pytest.mark.parametrize(
     ("text", "server", "again"),
     [
-        ("http://localhost", Server(False, "localhost", 80), "http://localhost:80"),
-        ("https://h.example/", Server(True, "h.example", 443), "https://h.example:443"),
-        ("http://[::1]:7777/lode/", Server(False, "::1", 7777, "/lode"), "http://[::1]:7777/lode"),
+        ("http://localhost", ServerAddress(False, "localhost", 80), "http://localhost:80"),
+        ("https://h.example/", ServerAddress(True, "h.example", 443), "https://h.example:443"),
+        ("http://[::1]:7777/lode/", ServerAddress(False, "::1", 7777, "/lode"), "http://[::1]:7777/lode"),
     ],
 )
 def test_addresses(text, server, again):
@@ -212,7 +212,7 @@ def all_kinds(kind=LodesmanError):
 @pytest.mark.parametrize("kind", [kind for kind in all_kinds() if kind.__module__ == errors.__name__])
 def test_every_error_comes_back_as_its_class(kind):
     body = {"error": {"code": kind.code, "message": "So it is.", "hint": "Do this.", "data": {"n": 1}}}
-    fault = fault_of(418, json.dumps(body).encode())
+    fault = fault_of(HttpAnswer(418, "", json.dumps(body).encode()))
     assert type(fault) is kind
     assert (fault.message, fault.hint) == ("So it is.", "Do this.")
     assert fault.data == {"n": 1, "status": 418}
@@ -220,7 +220,7 @@ def test_every_error_comes_back_as_its_class(kind):
 
 def test_a_syntax_fault_keeps_its_message_and_position():
     sent = SyntaxFault("unexpected ;", line=3, column=7)
-    fault = fault_of(400, json.dumps({"error": sent.as_dict()}).encode())
+    fault = fault_of(HttpAnswer(400, "", json.dumps({"error": sent.as_dict()}).encode()))
     assert fault.message == sent.message
     assert (fault.data["line"], fault.data["column"]) == (3, 7)
 
@@ -241,14 +241,14 @@ def test_a_syntax_fault_keeps_its_message_and_position():
     "body", [b"", b"<html>", b"[]", b'{"error": "text"}', b"[" * 100_000, b'{"error": {"code": 5}}']
 )
 def test_bodies_that_say_nothing(status, kind, body):
-    fault = fault_of(status, body)
+    fault = fault_of(HttpAnswer(status, "", body))
     assert type(fault) is kind
     assert str(status) in fault.message
 
 
 @given(st.binary(max_size=200), st.text(max_size=20))
 def test_no_answer_breaks_the_reader(body, retry_after):
-    assert isinstance(fault_of(503, body, retry_after=retry_after), LodesmanError)
+    assert isinstance(fault_of(HttpAnswer(503, retry_after, body)), LodesmanError)
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_no_answer_breaks_the_reader(body, retry_after):
     [("3", 3.0), ("0.5", 0.5), ("100000", 60.0), ("", None), ("soon", None), ("-1", None), ("nan", None)],
 )
 def test_retry_after(text, seconds):
-    assert parse_retry_after(text) == seconds
+    assert fault_of(HttpAnswer(503, text, b"")).data.get("retry_after") == seconds
 
 
 @given(st.integers(1, 10_000), st.integers(0, 2**32), st.floats(0, 60))
@@ -554,9 +554,9 @@ def unreached(connect, url, server):
 def test_a_certificate_that_ended_is_no_question_of_trust():
     fault = ssl.SSLCertVerificationError(1, "certificate verify failed")
     fault.verify_code, fault.verify_message = 10, "certificate has expired"
-    message, hint = unanswered(fault, secure=True)
-    assert message == "its certificate is not trusted (certificate has expired)"
-    assert hint == "Ask the administrators of the server."
+    error = unanswered_by(parse_server("https://h"), fault, sent=False)
+    assert error.message == "https://h:443: its certificate is not trusted (certificate has expired)."
+    assert error.hint == "Ask the administrators of the server."
 
 
 @pytest.mark.parametrize(("method", "sent"), [("GET", False), ("POST", True)])

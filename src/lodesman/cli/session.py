@@ -74,7 +74,7 @@ class Session:
         given = {name: value for name, value in query.items() if value not in (None, "")}
         return self._ours(self.client.request("GET", f"{path}?{urlencode(given)}" if given else path))
 
-    def post(self, path: str, body: Any, *, idempotent: bool = False, timeout: float | None = None) -> Any:
+    def post(self, path: str, body: Any, *, idempotent: bool = False, timeout: float = 30.0) -> Any:
         """The JSON answer to POST; `idempotent` if repeating it does no harm."""
         return self._ours(self.client.request("POST", path, body, idempotent=idempotent, timeout=timeout))
 

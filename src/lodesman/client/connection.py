@@ -1,7 +1,7 @@
 """The client: one kept connection to whichever of the servers answers.
 
-A server that cannot be reached, or answers 503 (a standby does), is passed over. A request is repeated
-only if its caller says that repeating it is harmless.
+A server that cannot be reached, or answers 503 (as a standby does), is skipped. A request is repeated
+only if its caller declares it idempotent.
 """
 
 from __future__ import annotations
@@ -14,26 +14,29 @@ import re
 import socket
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
 
-from lodesman.client.address import Server, parse_server
 from lodesman.client.exchange import (
     CHUNK,
-    Answer,
-    Call,
+    HttpAnswer,
+    HttpRequest,
+    ServerAddress,
     copy,
     exchange,
     is_stale,
     open_connection,
-    trusting,
+    parse_server,
+    trusted_authorities,
 )
-from lodesman.client.faults import NOT_NOW, Aborted, BadChecksum, fault_of, unanswered
+from lodesman.client.faults import NOT_NOW, Aborted, BadChecksum, fault_of, unanswered_by
 from lodesman.errors import InvalidConfig, InvalidRequest, LodesmanError, Unavailable
 
-# What changes nothing, whether it arrived or not.
-READS = ("GET", "HEAD")
+# Methods that change nothing.
+_READS = ("GET", "HEAD")
+# Seconds without a byte.
+TIMEOUT_S = 30.0
 _PATH = re.compile(r"/[!-~]*")
 _TOKEN = re.compile(r"[!-~]*")
 
@@ -52,15 +55,6 @@ class Retry:
         return at_least + rng.uniform(0.0, ceiling)
 
 
-class _Broken(Exception):
-    """The connection failed; `sent` tells whether the server may have seen the request."""
-
-    def __init__(self, fault: Exception, *, sent: bool) -> None:
-        super().__init__()
-        self.fault = fault
-        self.sent = sent
-
-
 def sha256_of(file: Path) -> str:
     """Hex digest of a file's content."""
     digest = hashlib.sha256()
@@ -71,9 +65,9 @@ def sha256_of(file: Path) -> str:
 
 
 class Client:
-    """Speaks with one of `servers`, the one that answered last first. Belongs to one thread.
+    """Sends requests to one of `servers`, first to the one that answered last. Belongs to one thread.
 
-    `token` goes into every request. `timeout` is seconds without a byte; `sleep` and `rng` serve back-off.
+    `token` goes into every request; `sleep` and `rng` serve back-off.
     """
 
     def __init__(
@@ -82,7 +76,6 @@ class Client:
         token: str = "",
         *,
         ca_file: str | None = None,
-        timeout: float = 30.0,
         retry: Retry | None = None,
         sleep: Callable[[float], Any] | None = None,
         rng: random.Random | None = None,
@@ -90,17 +83,16 @@ class Client:
         if not servers:
             raise InvalidConfig("No server address is given.", hint="Write http://host:port.")
         if not _TOKEN.fullmatch(token):
-            raise InvalidConfig("The token has characters that no token has.")
+            raise InvalidConfig("The token contains invalid characters.")
         self.servers = tuple(parse_server(text) for text in servers)
-        self.timeout = timeout
-        self.retry = retry or Retry()
+        self._retry = retry or Retry()
         self._authorization = {"Authorization": f"Bearer {token}"} if token else {}
-        self._trust = trusting(ca_file) if any(server.secure for server in self.servers) else None
+        self._trust = trusted_authorities(ca_file) if any(server.secure for server in self.servers) else None
         self._sleep = sleep or threading.Event().wait
         self._rng = rng or random.Random()
         self._last_good = 0
         self._connection: http.client.HTTPConnection | None = None
-        self._ended = threading.Event()
+        self._aborted = threading.Event()
 
     def request(
         self,
@@ -108,14 +100,14 @@ class Client:
         path: str,
         body: Any = None,
         *,
-        idempotent: bool | None = None,
-        timeout: float | None = None,
+        idempotent: bool = False,
+        timeout: float = TIMEOUT_S,
         content_type: str = "application/json",
     ) -> Any:
         """Send `body` (bytes as they are, all else as JSON) and return the JSON value answered, if any.
 
-        GET is idempotent unless told otherwise, nothing else is. Raises the error that the server names
-        (by its code); Unavailable when no server answers, with data `sent` if something may have been changed.
+        GET is always idempotent; `timeout` is seconds without a byte. Raises the error that the server names by its
+        code; Unavailable when no server answers, with data `sent` if something may have been changed.
         """
         raw = self.fetch(
             method, path, body, idempotent=idempotent, timeout=timeout, content_type=content_type
@@ -128,37 +120,32 @@ class Client:
         path: str,
         body: Any = None,
         *,
-        idempotent: bool | None = None,
-        timeout: float | None = None,
+        idempotent: bool = False,
+        timeout: float = TIMEOUT_S,
         content_type: str = "application/json",
     ) -> bytes:
-        """As `request`, but the answer's body as it came."""
+        """As `request`, but returns the answer's body as it came."""
         raw = body if body is None or isinstance(body, bytes) else _encode(body)
-        call = Call(
-            method=method,
-            path=path,
-            body=raw,
-            headers={} if raw is None else {"Content-Type": content_type},
-            idempotent=method in READS if idempotent is None else idempotent,
-            timeout=self.timeout if timeout is None else timeout,
-        )
-        return bytes(self._call(call).content)
+        headers = {} if raw is None else {"Content-Type": content_type}
+        idempotent = idempotent or method in _READS
+        request = HttpRequest(method, path, raw, headers, idempotent=idempotent, timeout=timeout)
+        return bytes(self._send(request).content)
 
     def upload(self, path: str, file: Path, sha256: str, *, method: str = "PUT") -> Any:
-        """Send a file as it is, repeatedly if need be; returns the JSON value answered, if any.
+        """Send a file as it is; returns the JSON value answered, if any.
 
         Raises BadChecksum if the server received something else, and what `request` raises.
         """
         headers = {"Content-Type": "application/octet-stream", "X-Sha256": sha256}
-        call = Call(method, path, body=file, headers=headers, idempotent=True, timeout=self.timeout)
-        told = _decode(self._call(call).content, f"{method} {path}")
-        actual = told.get("sha256", sha256) if isinstance(told, dict) else sha256
+        request = HttpRequest(method, path, body=file, headers=headers, idempotent=True)
+        answer = _decode(self._send(request).content, f"{method} {path}")
+        actual = answer.get("sha256", sha256) if isinstance(answer, dict) else sha256
         if actual != sha256:
             raise BadChecksum("The server received something else.", expected=sha256, actual=actual)
-        return told
+        return answer
 
     def download(self, path: str, file: Path, sha256: str, size: int) -> None:
-        """Fetch into `file`, which must turn out to have this digest and size (bytes).
+        """Fetch into `file`, which must have this digest and size in bytes.
 
         Raises BadChecksum, and what `request` raises; no file is left then.
         """
@@ -168,9 +155,11 @@ class Client:
                 return copy(response, target, limit=size)
 
         try:
-            actual = self._call(Call("GET", path, sink=sink, idempotent=True, timeout=self.timeout)).content
+            actual = self._send(HttpRequest("GET", path, sink=sink, idempotent=True)).content
             if actual != sha256:
-                raise BadChecksum(f"{path} is not what it should be.", expected=sha256, actual=actual)
+                raise BadChecksum(
+                    f"{path} has another checksum than expected.", expected=sha256, actual=actual
+                )
         except LodesmanError:
             self.close()
             file.unlink(missing_ok=True)
@@ -178,7 +167,7 @@ class Client:
 
     def abort(self) -> None:
         """End the request under way, and any later one until `rearm`. May be called by any thread."""
-        self._ended.set()
+        self._aborted.set()
         connection = self._connection
         sock = connection.sock if connection is not None else None
         if sock is not None:
@@ -190,7 +179,7 @@ class Client:
 
     def rearm(self) -> None:
         """Allow requests again after `abort`."""
-        self._ended.clear()
+        self._aborted.clear()
 
     def close(self) -> None:
         """Close the connection; a later request opens a new one."""
@@ -198,64 +187,66 @@ class Client:
         if connection is not None:
             connection.close()
 
-    def _call(self, call: Call) -> Answer:
-        if not _PATH.fullmatch(call.path):
-            raise InvalidRequest(f"{call.path!r} is no path that can be asked for.")
+    def _send(self, request: HttpRequest) -> HttpAnswer:
+        """Send in rounds over the servers until one does what is asked. Raises what the last answer means."""
+        if not _PATH.fullmatch(request.path):
+            raise InvalidRequest(f"{request.path!r} is not a valid path.")
         failures = 0
         while True:
             try:
-                answer = self._round(call)
+                answer = self._round(request)
             except Unavailable as fault:
                 failures += 1
-                if not call.idempotent or failures >= self.retry.rounds:
+                if not request.idempotent or failures >= self._retry.rounds:
                     raise
                 at_least = float(fault.data.get("retry_after", 0.0))
-                self._sleep(self.retry.delay(failures, self._rng, at_least=at_least))
+                self._sleep(self._retry.delay(failures, self._rng, at_least=at_least))
                 continue
             if not answer.good:
-                raise _fault(answer)
+                raise fault_of(answer)
             return answer
 
-    def _round(self, call: Call) -> Answer:
-        """Ask each server once. Raises Unavailable with what the last one said."""
+    def _round(self, request: HttpRequest) -> HttpAnswer:
+        """Ask each server once. Raises Unavailable with what the last one answered."""
         fault: LodesmanError | None = None
         for step in range(len(self.servers)):
             index = (self._last_good + step) % len(self.servers)
             try:
-                answer = self._ask(self.servers[index], call, reuse=step == 0)
-            except _Broken as broken:
-                fault = _unreached(self.servers[index], broken, call)
-                if broken.sent and not call.idempotent:
+                answer = self._ask(self.servers[index], request, reuse=step == 0)
+            except Unavailable as unanswered:
+                fault = unanswered
+                if fault.data["sent"] and not request.idempotent:
                     break
                 continue
             if answer.status not in NOT_NOW:
                 self._last_good = index
                 return answer
-            fault = _fault(answer)
+            fault = fault_of(answer)
         if isinstance(fault, Unavailable):
             raise fault
         raise Unavailable(str(fault))
 
-    def _ask(self, server: Server, call: Call, *, reuse: bool) -> Answer:
+    def _ask(self, server: ServerAddress, request: HttpRequest, *, reuse: bool) -> HttpAnswer:
+        """Ask one server. Raises Unavailable if no answer came."""
         connection = self._connect(server, reuse=reuse)
-        connection.sock.settimeout(call.timeout)
-        # Looked at after `_connection` was set, so `abort` either cuts this socket or is seen here.
-        if self._ended.is_set():
+        connection.sock.settimeout(request.timeout)
+        # Checked after `_connection` was set, so `abort` either cuts this socket or is seen here.
+        if self._aborted.is_set():
             self.close()
             raise Aborted("The request was ended before it was sent.")
         try:
-            return exchange(connection, _under(server.base, call), self._authorization)
+            return exchange(connection, request, server.base + request.path, self._authorization)
         except (OSError, http.client.HTTPException) as fault:
             self.close()
-            if self._ended.is_set():
+            if self._aborted.is_set():
                 raise Aborted("The request was ended before its answer came.") from None
-            raise _Broken(fault, sent=True) from None
+            raise unanswered_by(server, fault, sent=request.method not in _READS) from None
         except LodesmanError:
             self.close()
             raise
 
-    def _connect(self, server: Server, *, reuse: bool) -> http.client.HTTPConnection:
-        """A live connection: the kept one if it still is."""
+    def _connect(self, server: ServerAddress, *, reuse: bool) -> http.client.HTTPConnection:
+        """A live connection: the kept one if it still is. Raises Unavailable."""
         kept = self._connection
         if kept is not None and kept.sock is not None and reuse and not is_stale(kept.sock):
             return kept
@@ -266,28 +257,12 @@ class Client:
             connection.connect()
         except (OSError, http.client.HTTPException) as fault:
             self.close()
-            raise _Broken(fault, sent=False) from None
+            raise unanswered_by(server, fault, sent=False) from None
         return connection
 
 
-def _under(base: str, call: Call) -> Call:
-    return replace(call, path=base + call.path) if base else call
-
-
-def _unreached(server: Server, broken: _Broken, call: Call) -> Unavailable:
-    reason, hint = unanswered(broken.fault, secure=server.secure)
-    where = f"{server}:" if reason.startswith("its") else str(server)
-    sent = broken.sent and call.method not in READS
-    return Unavailable(f"{where} {reason}.", hint=hint, sent=sent)
-
-
-def _fault(answer: Answer) -> LodesmanError:
-    body = answer.content if isinstance(answer.content, bytes) else b""
-    return fault_of(answer.status, body, retry_after=answer.retry_after)
-
-
 def _encode(body: Any) -> bytes:
-    # What came out of a file name may hold halves of characters that UTF-8 cannot carry.
+    # A file name may contain surrogates, which UTF-8 cannot carry.
     return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
 
 

@@ -1,9 +1,11 @@
-"""One request and its answer on one connection: the door to the network."""
+"""One request and its answer on one connection to one server."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.client
+import ipaddress
 import os
 import select
 import socket
@@ -12,19 +14,38 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Callable
+from urllib.parse import urlsplit
 
 from lodesman import __version__
-from lodesman.client.address import Server
 from lodesman.errors import InvalidConfig, TooLarge
 
 CHUNK = 1 << 18
-MAX_ANSWER = 256 << 20
-CONNECT_TIMEOUT_S = 10.0
+_MAX_ANSWER = 256 << 20
+_CONNECT_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True)
-class Call:
-    """One request, ready to be sent any number of times.
+class ServerAddress:
+    """Where a server listens; `base` is the path before every path of the protocol."""
+
+    secure: bool
+    host: str
+    port: int
+    base: str = ""
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.secure else 'http'}://{host}:{self.port}{self.base}"
+
+    @property
+    def is_private(self) -> bool:
+        """Whether nobody else can read tokens on their way: by TLS, or on this machine."""
+        return self.secure or is_loopback(self.host)
+
+
+@dataclass(frozen=True)
+class HttpRequest:
+    """A request that may be sent several times.
 
     A Path as body is streamed. `sink` reads the body of a good answer. `timeout` is seconds without a byte.
     """
@@ -39,8 +60,8 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """An answer; `content` is what the call's sink made of it, else its body."""
+class HttpAnswer:
+    """An answer; `content` is the result of the request's sink, else the body."""
 
     status: int
     retry_after: str
@@ -48,11 +69,34 @@ class Answer:
 
     @property
     def good(self) -> bool:
-        """Whether the server did what was asked."""
+        """Whether the status is 2xx."""
         return 200 <= self.status < 300
 
 
-def trusting(ca_file: str | None) -> ssl.SSLContext:
+def is_loopback(host: str) -> bool:
+    """Whether a name or a number means this machine itself, without asking a name server."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def parse_server(text: str) -> ServerAddress:
+    """Read `http[s]://host[:port][/prefix]`. Raises InvalidConfig."""
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as fault:
+        raise InvalidConfig(f"The server address {text!r} cannot be read: {fault}.") from None
+    odd = parts.query or parts.fragment or parts.username or not text.isascii() or not text.isprintable()
+    if parts.scheme not in ("http", "https") or not parts.hostname or odd or " " in text:
+        raise InvalidConfig(f"The server address {text!r} is unusable.", hint="Write http://host:port.")
+    secure = parts.scheme == "https"
+    default = 443 if secure else 80
+    return ServerAddress(secure, parts.hostname, default if port is None else port, parts.path.rstrip("/"))
+
+
+def trusted_authorities(ca_file: str | None) -> ssl.SSLContext:
     """Certificates are checked against `ca_file`, else against the system's. Raises InvalidConfig."""
     try:
         trust = ssl.create_default_context(cafile=ca_file)
@@ -64,60 +108,57 @@ def trusting(ca_file: str | None) -> ssl.SSLContext:
     return trust
 
 
-def open_connection(server: Server, trust: ssl.SSLContext | None) -> http.client.HTTPConnection:
-    """A connection to the server, not connected yet."""
+def open_connection(server: ServerAddress, trust: ssl.SSLContext | None) -> http.client.HTTPConnection:
+    """A connection object for the server, not connected yet."""
     if trust is None or not server.secure:
         return http.client.HTTPConnection(
-            server.host, server.port, timeout=CONNECT_TIMEOUT_S, blocksize=CHUNK
+            server.host, server.port, timeout=_CONNECT_TIMEOUT_S, blocksize=CHUNK
         )
     return http.client.HTTPSConnection(
-        server.host, server.port, timeout=CONNECT_TIMEOUT_S, context=trust, blocksize=CHUNK
+        server.host, server.port, timeout=_CONNECT_TIMEOUT_S, context=trust, blocksize=CHUNK
     )
 
 
 def is_stale(sock: socket.socket) -> bool:
-    """Whether an idle connection ended, or carries bytes that nobody asked for."""
+    """Whether an idle connection has ended or carries unexpected bytes."""
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))
 
 
-def exchange(connection: http.client.HTTPConnection, call: Call, headers: Mapping[str, str]) -> Answer:
-    """Send the call and read its answer. Raises OSError, HTTPException and TooLarge."""
-    sent = {"User-Agent": f"lodesman/{__version__}", "Accept": "application/json", **headers, **call.headers}
-    if isinstance(call.body, Path):
-        _send_file(connection, call, call.body, sent)
+def exchange(
+    connection: http.client.HTTPConnection, request: HttpRequest, path: str, headers: Mapping[str, str]
+) -> HttpAnswer:
+    """Send the request to `path` and read the answer. Raises OSError, HTTPException and TooLarge."""
+    sent = {
+        "User-Agent": f"lodesman/{__version__}",
+        "Accept": "application/json",
+        **headers,
+        **request.headers,
+    }
+    if isinstance(request.body, Path):
+        with request.body.open("rb") as source:
+            sent["Content-Length"] = str(os.fstat(source.fileno()).st_size)
+            # A server may refuse a body before it has read all of it; its answer may be there already.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                connection.request(request.method, path, body=source, headers=sent)
     else:
-        connection.request(call.method, call.path, body=call.body, headers=sent)
+        connection.request(request.method, path, body=request.body, headers=sent)
     response = connection.getresponse()
-    retry_after = response.getheader("Retry-After", "")
-    if call.sink is not None and 200 <= response.status < 300:
-        return Answer(response.status, retry_after, call.sink(response))
-    return Answer(response.status, retry_after, _read(response))
+    read = request.sink if request.sink is not None and 200 <= response.status < 300 else _read
+    return HttpAnswer(response.status, response.getheader("Retry-After", ""), read(response))
 
 
 def _read(response: http.client.HTTPResponse) -> bytes:
-    """The body in one piece. Older libraries make room for as many bytes as are asked for, so ask for few."""
-    if response.length is not None and response.length <= MAX_ANSWER:
+    """The body in one piece. Older libraries allocate as many bytes as are asked for, so ask for few."""
+    if response.length is not None and response.length <= _MAX_ANSWER:
         return response.read()
     content = bytearray()
     for chunk in iter(lambda: response.read(CHUNK), b""):
         content += chunk
-        if len(content) > MAX_ANSWER:
-            raise TooLarge("The server's answer is too large.", limit=MAX_ANSWER)
+        if len(content) > _MAX_ANSWER:
+            raise TooLarge("The server's answer is too large.", limit=_MAX_ANSWER)
     return bytes(content)
-
-
-def _send_file(
-    connection: http.client.HTTPConnection, call: Call, file: Path, headers: dict[str, str]
-) -> None:
-    with file.open("rb") as source:
-        headers["Content-Length"] = str(os.fstat(source.fileno()).st_size)
-        try:
-            connection.request(call.method, call.path, body=source, headers=headers)
-        except (BrokenPipeError, ConnectionResetError):
-            # A server may refuse a body before it has read all of it; its answer may be there already.
-            return
 
 
 def copy(response: http.client.HTTPResponse, target: BinaryIO, *, limit: int) -> str:
@@ -134,6 +175,6 @@ def copy(response: http.client.HTTPResponse, target: BinaryIO, *, limit: int) ->
     if copied > limit:
         response.close()
     elif response.length:
-        # Read in parts, the library does not say that the rest is missing.
+        # When a body is read in parts, the library does not report that the rest is missing.
         raise http.client.IncompleteRead(b"", response.length)
     return digest.hexdigest()

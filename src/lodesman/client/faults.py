@@ -1,4 +1,4 @@
-"""From what a server answers, or why it does not, to the error that it means."""
+"""The error that an answer of a server means, or that a missing answer means."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import ssl
 from typing import Any
 
 from lodesman import errors
-from lodesman.errors import LodesmanError
+from lodesman.client.exchange import HttpAnswer, ServerAddress
+from lodesman.errors import LodesmanError, Unavailable
 
-MAX_RETRY_AFTER_S = 60.0
+_MAX_RETRY_AFTER_S = 60.0
 
-# Answers that say: not now, and nothing was done.
+# The server cannot answer now, and did nothing.
 NOT_NOW = frozenset({429, 502, 503, 504})
 
-# Codes of OpenSSL: the chain ends at nobody who is trusted; the certificate is another host's.
+# Codes of OpenSSL: the chain ends at an unknown root; the certificate names another host.
 _UNKNOWN_ROOT = frozenset({2, 18, 19, 20, 21})
 _OTHER_NAME = frozenset({62, 63, 64})
 
@@ -33,7 +34,7 @@ _BY_STATUS: dict[int, type[LodesmanError]] = {
 
 
 class BadChecksum(LodesmanError):
-    """What was moved is not what was promised; `data` has `expected` and `actual`."""
+    """The content transferred has another checksum; `data` has `expected` and `actual`."""
 
     code = "checksum"
 
@@ -45,34 +46,34 @@ class Aborted(LodesmanError):
 
 
 def _by_code(root: type[LodesmanError]) -> dict[str, type[LodesmanError]]:
-    """A kind with the code of the one above it stands for nothing that a server says."""
+    """Classes by code; a class that inherits its code is not a class of answers."""
     kinds: dict[str, type[LodesmanError]] = {}
     for kind in root.__subclasses__():
         kinds.update(_by_code(kind))
     return {**kinds, root.code: root}
 
 
-def fault_of(status: int, body: bytes, *, retry_after: str = "") -> LodesmanError:
+def fault_of(answer: HttpAnswer) -> LodesmanError:
     """The error that an answer means: by the code in its body, else by its HTTP status.
 
-    `data` keeps what the server sent, and has `status` and (seconds, if told) `retry_after`.
+    `data` is what the server sent, with `status` and, if the answer has it, `retry_after` in seconds.
     """
-    told = _error_in(body)
-    kind = _by_code(LodesmanError).get(str(told.get("code")), _BY_STATUS.get(status, LodesmanError))
-    message = told.get("message") or f"The server answered with HTTP status {status}."
+    status, error = answer.status, _error_in(answer.content)
+    kind = _by_code(LodesmanError).get(str(error.get("code")), _BY_STATUS.get(status, LodesmanError))
+    message = error.get("message") or f"The server answered with HTTP status {status}."
     # Constructors of some classes put a message together; this one is complete already.
     fault = kind.__new__(kind)
-    LodesmanError.__init__(fault, str(message), hint=str(told.get("hint") or ""))
-    data = told.get("data")
+    LodesmanError.__init__(fault, str(message), hint=str(error.get("hint") or ""))
+    data = error.get("data")
     fault.data = {**(data if isinstance(data, dict) else {}), "status": status}
-    wait = parse_retry_after(retry_after)
+    wait = _parse_retry_after(answer.retry_after)
     if wait is not None:
         fault.data["retry_after"] = wait
     return fault
 
 
-def unanswered(fault: Exception, *, secure: bool) -> tuple[str, str]:
-    """Why a server did not answer, as the end of a sentence about it, and what to do, if the fault tells that."""
+def unanswered_by(server: ServerAddress, fault: Exception, *, sent: bool) -> Unavailable:
+    """The error for a server that did not answer; `sent`: the request may have changed something."""
     if isinstance(fault, ssl.SSLCertVerificationError):
         code = fault.verify_code
         hint = (
@@ -82,26 +83,27 @@ def unanswered(fault: Exception, *, secure: bool) -> tuple[str, str]:
             if code in _OTHER_NAME
             else "Ask the administrators of the server."
         )
-        return f"its certificate is not trusted ({fault.verify_message.rstrip('.')})", hint
+        reason = fault.verify_message.rstrip(".")
+        return Unavailable(f"{server}: its certificate is not trusted ({reason}).", hint=hint, sent=sent)
     reason = getattr(fault, "strerror", None) or str(fault) or type(fault).__name__
     hint = ""
     if getattr(fault, "reason", "") == "WRONG_VERSION_NUMBER":
         hint = "The server there may speak http, not https."
-    elif not secure and isinstance(fault, (ConnectionResetError, http.client.BadStatusLine)):
+    elif not server.secure and isinstance(fault, (ConnectionResetError, http.client.BadStatusLine)):
         hint = "The server there may want https."
-    return f"does not answer ({reason})", hint
+    return Unavailable(f"{server} does not answer ({reason}).", hint=hint, sent=sent)
 
 
-def parse_retry_after(text: str) -> float | None:
-    """Seconds of a Retry-After header, at most a minute; None for none (and for its form as a date)."""
+def _parse_retry_after(text: str) -> float | None:
+    """Seconds of a Retry-After header, at most a minute; None if it is absent or a date."""
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text):
         return None
-    return min(float(text), MAX_RETRY_AFTER_S)
+    return min(float(text), _MAX_RETRY_AFTER_S)
 
 
 def _error_in(body: bytes) -> dict[str, Any]:
     try:
-        told = json.loads(body)["error"]
+        error = json.loads(body)["error"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return error if isinstance(error, dict) else {}

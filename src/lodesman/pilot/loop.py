@@ -13,6 +13,7 @@ from typing import Any, Callable
 
 from lodesman.errors import Unavailable
 from lodesman.pilot import protocol
+from lodesman.pilot.batch_queue import BatchQueue, find_queue
 from lodesman.pilot.claims import Claimer
 from lodesman.pilot.features import Features
 from lodesman.pilot.heartbeat import Heartbeat
@@ -30,7 +31,6 @@ from lodesman.pilot.roster import Roster
 from lodesman.pilot.session import PATIENT, Chance, JoinRefused, Session, Terms
 from lodesman.pilot.wake import Wake
 from lodesman.pilot.watch import Watch
-from lodesman.pilot.whereabouts import Place, find_place
 
 # Exit codes of the pilot's process.
 EXIT_IN_ORDER = 0  # idle, drained, or SIGTERM: all results were handed in
@@ -88,15 +88,15 @@ class Pilot:
         """Live a pilot's life; returns the exit code."""
         try:
             nonce = secrets.token_urlsafe(18)
-            place = find_place(self._papers, self._around.environment)
-            terms = self._session.join(self._node(), nonce=nonce, wait=self._wait_to_join, place=place)
+            queue = find_queue(self._papers, self._around.environment)
+            terms = self._session.join(self._node(), nonce=nonce, wait=self._wait_to_join, queue=queue)
         except JoinRefused as fault:
             self._around.log("join-refused", fault=str(fault))
             return EXIT_REFUSED
         except Unavailable as fault:
             self._around.log("no-server", fault=str(fault), **fault.data)
             return EXIT_IN_ORDER if self._terms_asked else EXIT_NO_SERVER
-        self._around.log("joined", pilot=terms.pilot, lease_s=terms.lease_s, **_where(place, self._session))
+        self._around.log("joined", pilot=terms.pilot, lease_s=terms.lease_s, **_where(queue, self._session))
         self._assemble(terms)
         for target in self._threads():
             threading.Thread(target=target, name=target.__qualname__, daemon=True).start()
@@ -286,13 +286,13 @@ class Pilot:
         return code
 
 
-def _where(place: Place | None, session: Session) -> dict[str, Any]:
+def _where(queue: BatchQueue | None, session: Session) -> dict[str, Any]:
     """Where it runs, for the log."""
-    if place is None:
+    if queue is None:
         return {}
     served = session.served
     known = {} if served is None else {"submit_pools": len(served.pools), "pools_pass": served.number}
-    return {"queue": "/".join(place), **known}
+    return {"queue": "/".join(queue), **known}
 
 
 def slot_for(papers: PilotFile, around: Surroundings) -> Slot:

@@ -51,7 +51,6 @@ class PilotFile:
     queue: str = ""
     submit_pools: tuple[str, ...] | None = None
     pools_pass: int = 0
-    pools_at: float = 0.0
     ca_file: str | None = None
 
 
@@ -74,7 +73,6 @@ def parse_pilot_file(text: str) -> PilotFile:
         queue=_text(record, "queue", ""),
         submit_pools=None if pools is None else _texts(record, "submit_pools"),
         pools_pass=int(_count(record, "pools_pass")),
-        pools_at=float(_count(record, "pools_at")),
         ca_file=_text(record, "ca_file", "") or None,
     )
 

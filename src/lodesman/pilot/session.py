@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable
 
-from lodesman.client import Client, Retry, ServedPools, submit_pools_for_queues
+from lodesman.client import Client, Retry
 from lodesman.errors import (
     Conflict,
     Forbidden,
@@ -18,11 +18,11 @@ from lodesman.errors import (
     Unauthorized,
     Unavailable,
 )
+from lodesman.pilot.batch_queue import BatchQueue, ServedPools, ask_served_pools, presented
 from lodesman.pilot.life import Ask
 from lodesman.pilot.node import Node
 from lodesman.pilot.pilot_file import PilotFile
 from lodesman.pilot.protocol import PROTOCOL, Claim, Orders, parse_claim, parse_orders
-from lodesman.pilot.whereabouts import Place, presented
 
 ONCE = Retry(rounds=1)
 PATIENT = Retry(rounds=10)
@@ -75,11 +75,11 @@ class Session:
         self.served = _told(papers)
 
     def join(
-        self, node: Node, *, nonce: str, wait: Callable[[float], Any], place: Place | None = None
+        self, node: Node, *, nonce: str, wait: Callable[[float], Any], queue: BatchQueue | None = None
     ) -> Terms:
         """Become a known pilot; the server is looked for until the file's patience ends.
 
-        `place`: the queue that it runs in; which SubmitPools that serves is asked for first if the file does not say.
+        `queue`: where it runs; the SubmitPools of this queue are asked for first if the file does not list them.
         `wait(seconds)` sleeps and is true if the pilot shall not go on. Raises JoinRefused, Unavailable.
         """
         papers, patience = self._papers, self._papers.options.join_patience_s
@@ -89,9 +89,9 @@ class Session:
         failures = 0
         while True:
             try:
-                if place is not None and self.served is None:
-                    self.served = self._ask_pools(place)
-                told = {**body, **presented(place, self.served)}
+                if queue is not None and self.served is None:
+                    self.served = self._ask_pools(queue)
+                told = {**body, **presented(queue, self.served)}
                 terms = _terms(client.request("POST", "/v1/pilots/join", told, idempotent=True), papers)
                 break
             except _REFUSED as fault:
@@ -110,11 +110,11 @@ class Session:
         self._heard()
         return terms
 
-    def _ask_pools(self, place: Place) -> ServedPools | None:
+    def _ask_pools(self, queue: BatchQueue) -> ServedPools | None:
         """getSubmitPoolsForQueue, by the join token; None if the server refuses. Raises Unavailable."""
         client = self._new(retry=ONCE, token=self._papers.join_token)
         try:
-            return submit_pools_for_queues(client, [place])[0]
+            return ask_served_pools(client, queue)
         except Unavailable:
             raise
         except LodesmanError:
@@ -200,7 +200,7 @@ class Session:
 def _told(papers: PilotFile) -> ServedPools | None:
     if papers.submit_pools is None:
         return None
-    return ServedPools(papers.pools_pass, papers.pools_at, papers.submit_pools)
+    return ServedPools(papers.pools_pass, papers.submit_pools)
 
 
 def _terms(answer: Any, papers: PilotFile) -> Terms:

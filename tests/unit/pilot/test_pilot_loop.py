@@ -76,8 +76,8 @@ class Served:
         self.place: Any = None
         self.node: Any = None
 
-    def join(self, node, *, nonce, wait, place):
-        self.place, self.node = place, node
+    def join(self, node, *, nonce, wait, queue):
+        self.queue, self.node = queue, node
         if self.join_fault is not None:
             wait(0)
             raise self.join_fault

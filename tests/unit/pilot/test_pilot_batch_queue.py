@@ -1,4 +1,4 @@
-"""Where a pilot runs, which SubmitPools its queue serves, and what it says of both when it joins."""
+"""The queue that a pilot runs in, which SubmitPools its queue serves, and what it says of both when it joins."""
 
 from __future__ import annotations
 
@@ -7,15 +7,22 @@ from typing import Any
 
 import pytest
 
-from lodesman.client import Client, ServedPools, submit_pools_for_queues
+from lodesman.client import Client
 from lodesman.errors import Forbidden, LodesmanError, TooLarge, Unauthorized, Unavailable
+from lodesman.pilot.batch_queue import (
+    _MAX_PRESENTED,
+    BatchQueue,
+    ServedPools,
+    ask_served_pools,
+    find_queue,
+    presented,
+)
 from lodesman.pilot.node import Node
 from lodesman.pilot.pilot_file import Options, PilotFile, parse_pilot_file
 from lodesman.pilot.session import Chance, Session
-from lodesman.pilot.whereabouts import MOST_PRESENTED, find_place, presented
 
 NODE = Node("h", "os", "p", 2, 100, 200, "3.9", "0")
-PLACE = ("S", "C", "Q")
+QUEUE = BatchQueue("S", "C", "Q")
 ENVIRONMENT = {"LODESMAN_SITE": "S", "LODESMAN_CE": "C", "LODESMAN_QUEUE": "Q"}
 GRANTED = {"pilot": 7, "token": "tok"}
 FOUND = {
@@ -33,7 +40,7 @@ def papers(**more):
     ("told", "environment", "place"),
     [
         ({"site": "A", "ce": "B", "queue": "D"}, ENVIRONMENT, ("A", "B", "D")),
-        ({}, ENVIRONMENT, PLACE),
+        ({}, ENVIRONMENT, QUEUE),
         ({"site": "A"}, ENVIRONMENT, ("A", "C", "Q")),
         ({}, {"LODESMAN_SITE": "S", "LODESMAN_CE": "C"}, None),
         ({}, {}, None),
@@ -52,23 +59,23 @@ def papers(**more):
     ],
 )
 def test_the_file_comes_first_then_what_the_site_says_then_the_batch_system(told, environment, place):
-    assert find_place(papers(**told), environment) == place
+    assert find_queue(papers(**told), environment) == place
 
 
 def test_what_is_presented():
     place = {"site": "S", "ce": "C", "queue": "Q"}
-    assert presented(None, ServedPools(1, 2.0, ("a",))) == {}
-    assert presented(PLACE, None) == {"place": place}
-    found = presented(PLACE, ServedPools(7, 2.0, ("a", "b")))
+    assert presented(None, ServedPools(1, ("a",))) == {}
+    assert presented(QUEUE, None) == {"place": place}
+    found = presented(QUEUE, ServedPools(7, ("a", "b")))
     assert found == {"place": place, "pools_pass": 7, "submit_pools": ["a", "b"]}
-    many = ServedPools(7, 2.0, tuple(map(str, range(MOST_PRESENTED + 1))))
-    assert presented(PLACE, many) == {"place": place, "pools_pass": 7}
+    many = ServedPools(7, tuple(map(str, range(_MAX_PRESENTED + 1))))
+    assert presented(QUEUE, many) == {"place": place, "pools_pass": 7}
 
 
 def test_the_file_names_the_pools_and_the_pass_that_they_are_from():
     base = '{"servers": ["https://s"], "join_token": "t", "stamp": "s"'
-    found = parse_pilot_file(base + ', "submit_pools": ["a"], "pools_pass": 9, "pools_at": 5.5}')
-    assert (found.submit_pools, found.pools_pass, found.pools_at) == (("a",), 9, 5.5)
+    found = parse_pilot_file(base + ', "submit_pools": ["a"], "pools_pass": 9}')
+    assert (found.submit_pools, found.pools_pass) == (("a",), 9)
     assert parse_pilot_file(base + "}").submit_pools is None
 
 
@@ -83,7 +90,7 @@ def script(monkeypatch):
 
     script = Script()
 
-    def request(self, method, path, body=None, *, idempotent=None, timeout=None, content_type=""):
+    def request(self, method, path, body=None, *, idempotent=False, timeout=0, content_type=""):
         script.asked.append((path, body, self._authorization.get("Authorization", "")))
         answer = script.answers.pop(0)
         if isinstance(answer, LodesmanError):
@@ -96,9 +103,9 @@ def script(monkeypatch):
 
 @pytest.fixture
 def join(script, clock):
-    def go(papers, place):
+    def go(papers, queue):
         session = Session(papers, Chance(clock, random.Random(1)), on_lost=lambda: None)
-        session.join(NODE, nonce="n", wait=lambda _: False, place=place)
+        session.join(NODE, nonce="n", wait=lambda _: False, queue=queue)
         return session
 
     return go
@@ -106,7 +113,7 @@ def join(script, clock):
 
 def test_a_pilot_that_was_not_told_asks_before_it_joins(script, join):
     script.answers = [FOUND, GRANTED]
-    session = join(papers(), PLACE)
+    session = join(papers(), QUEUE)
     (path, body, token), (other, joined, nobody) = script.asked
     assert (path, body, token) == (
         "/v1/submit-pools/for-queues",
@@ -116,12 +123,12 @@ def test_a_pilot_that_was_not_told_asks_before_it_joins(script, join):
     assert (other, nobody) == ("/v1/pilots/join", "")
     assert joined["place"] == {"site": "S", "ce": "C", "queue": "Q"}
     assert (joined["submit_pools"], joined["pools_pass"]) == (["req1:a", "req1:b"], 3)
-    assert session.served == ServedPools(3, 50.0, ("req1:a", "req1:b"))
+    assert session.served == ServedPools(3, ("req1:a", "req1:b"))
 
 
 def test_a_pilot_that_was_told_does_not_ask(script, join):
     script.answers = [GRANTED]
-    join(papers(submit_pools=("req1:x",), pools_pass=2), PLACE)
+    join(papers(submit_pools=("req1:x",), pools_pass=2), QUEUE)
     ((_, body, _),) = script.asked
     assert (body["submit_pools"], body["pools_pass"]) == (["req1:x"], 2)
 
@@ -137,14 +144,14 @@ def test_a_pilot_that_does_not_know_where_it_runs_says_nothing_of_it(script, joi
 @pytest.mark.parametrize("fault", [Forbidden("No."), Unauthorized("Who?"), TooLarge("Many.")])
 def test_a_question_that_is_refused_does_not_keep_a_pilot_from_joining(script, join, fault):
     script.answers = [fault, GRANTED]
-    assert join(papers(), PLACE).served is None
+    assert join(papers(), QUEUE).served is None
     assert script.asked[1][1]["place"] == {"site": "S", "ce": "C", "queue": "Q"}
     assert "submit_pools" not in script.asked[1][1]
 
 
 def test_a_server_that_is_away_is_asked_again(script, join):
     script.answers = [Unavailable("Away."), FOUND, Unavailable("Away."), GRANTED]
-    assert join(papers(), PLACE).served.number == 3
+    assert join(papers(), QUEUE).served.number == 3
     assert [path.rsplit("/", 1)[1] for path, _, _ in script.asked] == [
         "for-queues",
         "for-queues",
@@ -153,35 +160,16 @@ def test_a_server_that_is_away_is_asked_again(script, join):
     ]
 
 
-# --- the client's function --------------------------------------------------------------------------------
-
-
-def test_one_question_for_a_bunch_of_pilots(script):
-    script.answers = [
-        {"pass": 1, "at": 2, "queues": [{"pools": ["a"]}, {"pools": []}, {"pools": ["a"]}]},
-    ]
-    client = Client(["http://127.0.0.1:1"], "t")
-    found = submit_pools_for_queues(client, iter([PLACE, ("S", "C", "R"), PLACE]))
-    assert [one.pools for one in found] == [("a",), (), ("a",)]
-    assert {(one.number, one.at) for one in found} == {(1, 2.0)}
-    assert script.asked[0][1] == {"queues": [["S", "C", "Q"], ["S", "C", "R"], ["S", "C", "Q"]]}
-
-
-def test_no_question_for_no_pilot(script):
-    assert submit_pools_for_queues(Client(["http://127.0.0.1:1"], "t"), []) == []
-    assert script.asked == []
-
-
 @pytest.mark.parametrize(
     "answer",
     [
         None, [], "x", {}, {"pass": 1, "at": 2}, {"pass": "1", "at": 2, "queues": [{"pools": []}]},
-        {"pass": 1, "at": "soon", "queues": [{"pools": []}]}, {"pass": 1, "at": 2, "queues": []},
+        {"pass": 1, "at": 2, "queues": []},
         {"pass": 1, "at": 2, "queues": [{"pools": [1]}]}, {"pass": 1, "at": 2, "queues": [{"pools": None}]},
         {"pass": 1, "at": 2, "queues": [7]},
     ],
 )  # fmt: skip
 def test_an_answer_that_makes_no_sense(script, answer):
     script.answers = [answer]
-    with pytest.raises(Unavailable, match="cannot be understood"):
-        submit_pools_for_queues(Client(["http://127.0.0.1:1"], "t"), [PLACE])
+    with pytest.raises(Unavailable, match="cannot be read"):
+        ask_served_pools(Client(["http://127.0.0.1:1"], "t"), QUEUE)
