@@ -12,6 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from shutil import copyfile
 from typing import Any, cast
 
 import jsonschema_rs
@@ -33,7 +34,7 @@ from lodesman.commands.pilots import hash_token
 from lodesman.commands.policy import Policy
 from lodesman.commands.sandboxes import RegisterSandbox, Shelf
 from lodesman.director import PoolState, read_options
-from lodesman.resources import load_resources
+from lodesman.resources import ResourceConfig, load_resources
 from lodesman.services.why.picture import Picture
 from lodesman.store.engine import open_reader, open_writer
 from lodesman.store.journal import Transaction
@@ -213,6 +214,12 @@ class Connection:
         return Answer(start["status"], headers, body)
 
 
+@cache
+def resources() -> ResourceConfig:
+    """The resources of every test, read once."""
+    return load_resources([("sites.toml", RESOURCES)])
+
+
 class House:
     """The server without its processes: `now` and `ticks` are set by the test, `call` asks a question."""
 
@@ -223,7 +230,7 @@ class House:
         self._writer = open_writer(path)
         list(self._writer.execute("PRAGMA synchronous=OFF"))  # durability is not what is tested here
         live = Live(self._writer, rng=random.Random(5), now=self.now)
-        policy = Policy(load_resources([("sites.toml", RESOURCES)]))
+        policy = Policy(resources())
         live.matcher.set_shares(policy.shares())
         self.core = Core(
             writer=self._writer, path=path, live=live, policy=policy, lease_seconds=lease,
@@ -242,7 +249,7 @@ class House:
             on_start=self._nothing, on_stop=self._nothing,
         )  # fmt: skip
         self.run(self._start())
-        self.tokens: dict[str, str] = {"service": self._service_token()}
+        self.tokens: dict[str, str] = {}
         self.pilots = self.claims = 0
         # What the test stored is nothing that the program would store, so answers are not as described.
         self.made_up = False
@@ -288,13 +295,15 @@ class House:
         self.tokens[name] = str(self.do(IssueToken(name, **{**scopes, **more})))
         return self.tokens[name]
 
-    def _service_token(self) -> str:
+    def service(self) -> None:
+        """The token of the background process."""
+
         class Make:
             def apply(self, tx: Transaction) -> None:
                 tx.later(INSERT_TOKEN, (hash_token("service-token"), "service", "", "[]", "", 0.0, None))
 
         self.do(Make())
-        return "service-token"
+        self.tokens["service"] = "service-token"
 
     def prepare_pilot(self, site: str = "North", **request: Any) -> str:
         """A pilot as the director stores it, submitted; returns its join token."""
@@ -440,26 +449,48 @@ def backend():
     return ScriptedBackend()
 
 
+@pytest.fixture(scope="session")
+def templates(tmp_path_factory):
+    """The beginnings of houses, each made once: a folder with a database, and the tokens of its users."""
+
+    def make(*users: tuple[str, str]) -> tuple[Path, dict[str, str]]:
+        home = tmp_path_factory.mktemp("template")
+        house = House(home)
+        house.service()
+        for name, group in users:
+            house.user(name, group, admin=name == "admin")
+        list(house._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)"))
+        house.close()
+        return home, house.tokens
+
+    return {"empty": make(), "users": make(("admin", "physics"), ("ann", "physics"), ("bob", "bio"))}
+
+
+def house_of(template: tuple[Path, dict[str, str]], home: Path, **more: Any) -> House:
+    """A house in that folder which begins as the template."""
+    copyfile(template[0] / "lode.db", home / "lode.db")
+    house = House(home, **more)
+    house.tokens |= template[1]
+    return house
+
+
 @pytest.fixture
-def house(tmp_path):
+def house(tmp_path, templates):
     """A server with an administrator, and ann (physics) and bob (bio) who want jobs run."""
-    house = House(tmp_path)
-    house.user("admin", "physics", admin=True)
-    house.user("ann", "physics")
-    house.user("bob", "bio")
+    house = house_of(templates["users"], tmp_path)
     yield house
     house.close()
 
 
 @pytest.fixture
-def make_house(tmp_path):
+def make_house(tmp_path, templates):
     """Houses of another kind: `make_house(lease=2.0)`."""
     made: list[House] = []
 
     def make(**more: Any) -> House:
         home = tmp_path / f"house{len(made)}"
         home.mkdir()
-        made.append(House(home, **more))
+        made.append(house_of(templates["empty"], home, **more))
         return made[-1]
 
     yield make

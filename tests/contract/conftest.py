@@ -220,18 +220,19 @@ class House:
 
 
 @pytest.fixture
-def house(tmp_path):
-    house = House(tmp_path / "lode.db")
+def house(tmp_path, new_database):
+    house = House(new_database(tmp_path / "lode.db"))
+    list(house.writer.execute("PRAGMA synchronous=OFF"))  # durability is not what is tested here
     yield house
     house.close()
 
 
 @pytest.fixture(scope="session")
-def house_of():
+def house_of(new_database):
     """For tests with many houses: each on its own path, closed by the test; durability is not what they test."""
 
     def make(path):
-        house = House(path)
+        house = House(new_database(path))
         list(house.writer.execute("PRAGMA synchronous=OFF"))
         return house
 

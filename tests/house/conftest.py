@@ -25,3 +25,9 @@ def sources(package: Path) -> dict[str, ast.Module]:
         path.relative_to(package).as_posix(): ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
         for path in sorted(package.rglob("*.py"))
     }
+
+
+@pytest.fixture(scope="session")
+def nodes(sources: dict[str, ast.Module]) -> dict[str, list[ast.AST]]:
+    """Everything in each module, outermost first."""
+    return {name: list(ast.walk(tree)) for name, tree in sources.items()}

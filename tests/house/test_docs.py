@@ -7,6 +7,7 @@ import importlib
 import importlib.util
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import click
@@ -57,10 +58,9 @@ def find_module(root: Path, name: str) -> bool:
     return (root / name).is_file() or (root / "src" / "lodesman" / name).is_file()
 
 
-def find_test(root: Path, file: str, function: str) -> bool:
-    path = root / file if file.startswith("tests/") else root / "tests" / file
-    if not path.is_file():
-        return False
+@cache
+def names_in(path: Path) -> set[str]:
+    """The names of all tests in a file."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     names = {
         node.name
@@ -69,7 +69,12 @@ def find_test(root: Path, file: str, function: str) -> bool:
     }
     # A Hypothesis state machine becomes a test by `TestName = Machine.TestCase`.
     assigned = [node.targets for node in tree.body if isinstance(node, ast.Assign)]
-    return function in names | {ast.unparse(target) for targets in assigned for target in targets}
+    return names | {ast.unparse(target) for targets in assigned for target in targets}
+
+
+def find_test(root: Path, file: str, function: str) -> bool:
+    path = root / file if file.startswith("tests/") else root / "tests" / file
+    return path.is_file() and function in names_in(path)
 
 
 def faults_of_row(root: Path, cells: list[str]) -> Iterator[str]:

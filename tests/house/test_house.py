@@ -29,16 +29,17 @@ STDLIB_ONLY = ("errors.py", "client", "pilot/", "jobstatus/", "batch/keeper")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def functions(tree: ast.AST) -> Iterator[Function]:
-    return (node for node in ast.walk(tree) if isinstance(node, Function))
+def functions(nodes: dict[str, list[ast.AST]]) -> Iterator[tuple[str, Function]]:
+    """Every function with the name of its module."""
+    return ((name, node) for name, found in nodes.items() for node in found if isinstance(node, Function))
 
 
 def length(node: Function) -> int:
     return (node.end_lineno or node.lineno) - node.lineno + 1
 
 
-def imported_modules(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+def imported_modules(nodes: list[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
@@ -59,30 +60,28 @@ def test_modules_are_under_400_lines(root):
     assert {name: size for name, size in sizes.items() if size >= MODULE_LINES} == {}
 
 
-def test_functions_are_under_50_lines(sources):
+def test_functions_are_under_50_lines(nodes):
     long = {
         f"{name}:{node.lineno} {node.name}": length(node)
-        for name, tree in sources.items()
-        for node in functions(tree)
+        for name, node in functions(nodes)
         if length(node) >= FUNCTION_LINES
     }
     assert long == {}
 
 
-def test_nine_of_ten_functions_are_under_25_lines(sources):
-    lengths = [length(node) for tree in sources.values() for node in functions(tree)]
+def test_nine_of_ten_functions_are_under_25_lines(nodes):
+    lengths = [length(node) for _, node in functions(nodes)]
     short = sum(1 for size in lengths if size < SHORT_FUNCTION_LINES)
     assert short >= SHORT_SHARE * len(lengths), f"{len(lengths) - short} of {len(lengths)} are longer"
 
 
-def test_at_most_four_positional_arguments(sources):
+def test_at_most_five_positional_arguments(nodes):
     crowded = {}
-    for name, tree in sources.items():
-        for node in functions(tree):
-            names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
-            count = len(names) - (names[:1] in (["self"], ["cls"]))
-            if count > POSITIONAL_ARGUMENTS:
-                crowded[f"{name}:{node.lineno} {node.name}"] = count
+    for name, node in functions(nodes):
+        names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
+        count = len(names) - (names[:1] in (["self"], ["cls"]))
+        if count > POSITIONAL_ARGUMENTS:
+            crowded[f"{name}:{node.lineno} {node.name}"] = count
     assert crowded == {}
 
 
@@ -160,9 +159,9 @@ def sleeps(node: ast.AST) -> bool:
     return isinstance(node, ast.Attribute) and ast.unparse(node) == "time.sleep"
 
 
-def test_only_those_who_wait_by_the_clock_sleep(sources):
-    others = {name: tree for name, tree in sources.items() if not name.startswith(MAY_SLEEP)}
-    assert [name for name, tree in others.items() if any(map(sleeps, ast.walk(tree)))] == []
+def test_only_those_who_wait_by_the_clock_sleep(nodes):
+    others = {name: found for name, found in nodes.items() if not name.startswith(MAY_SLEEP)}
+    assert [name for name, found in others.items() if any(map(sleeps, found))] == []
 
 
 # Where one command, request, answer or step must not end a loop that serves others, whatever it raises. Each logs it.
@@ -172,10 +171,10 @@ MAY_CATCH_ALL = {
 }  # fmt: skip
 
 
-def test_only_loops_that_serve_others_catch_everything(sources):
+def test_only_loops_that_serve_others_catch_everything(nodes):
     broad = set()
-    for name, tree in sources.items():
-        for node in ast.walk(tree):
+    for name, found in nodes.items():
+        for node in found:
             if not isinstance(node, ast.ExceptHandler):
                 continue
             caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
@@ -185,12 +184,12 @@ def test_only_loops_that_serve_others_catch_everything(sources):
     assert broad == MAY_CATCH_ALL
 
 
-def test_languages_and_decisions_touch_nothing(sources):
+def test_languages_and_decisions_touch_nothing(nodes):
     impure = [
         f"{name}:{node.lineno} {node.func.id}"
-        for name, tree in sources.items()
+        for name, found in nodes.items()
         if Path(name).parts[0].removesuffix(".py") in PURE
-        for node in ast.walk(tree)
+        for node in found
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
         if node.func.id in {"open", "print", "input", "eval", "exec"}
     ]
@@ -207,12 +206,12 @@ def test_the_purity_contract_covers_every_language_and_decision(root, package):
     assert missing == set()
 
 
-def test_what_travels_needs_only_the_standard_library(sources):
+def test_what_travels_needs_only_the_standard_library(nodes):
     foreign = {
         f"{name}: {module}"
-        for name, tree in sources.items()
+        for name, found in nodes.items()
         if name.startswith(STDLIB_ONLY)
-        for module in imported_modules(tree)
+        for module in imported_modules(found)
         if module.split(".")[0] not in sys.stdlib_module_names | {"lodesman"}
     }
     assert foreign == set()

@@ -69,8 +69,8 @@ def policy():
 
 
 @pytest.fixture
-def base(tmp_path):
-    found = Base(tmp_path / "lode.db")
+def base(tmp_path, new_database):
+    found = Base(new_database(tmp_path / "lode.db"))
     yield found
     found.close()
 
