@@ -309,6 +309,7 @@ def users_and_the_end(house):
     ok(house, "POST", "/v1/pilots/leave", {"reason": "idle"}, "p")
 
 
+@pytest.mark.slow
 def test_every_call_answers_and_every_member_that_is_described_is_there(house, seen, backend):
     fault = {"message": "CPUTime: no", "source": "sites.toml", "section": "site.S", "line": 3}
     state = ConfigurationState(

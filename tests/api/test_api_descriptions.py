@@ -117,6 +117,7 @@ jobs = st.fixed_dictionaries(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(one=jobs, form=st.sampled_from(["jdl", "cfg", "json"]))
 def test_a_job_of_a_batch_told_again_is_the_same_job(house, one, form):

@@ -334,6 +334,7 @@ def test_only_the_last_64_kilobytes_of_output_are_kept(house):
     assert tail.endswith("END")
 
 
+@pytest.mark.slow
 def test_a_pilot_cannot_fill_the_server_s_memory_with_news(house):
     """Heartbeats about ever new jobs: only the last one's are kept, and no more than a pilot may hold."""
     pilot = house.pilot()

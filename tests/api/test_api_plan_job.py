@@ -127,6 +127,7 @@ def without_ages(told):
     return {**told, "task_queue": {name: queue[name] for name in ("waiting", "ahead", "more_ahead")}}
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     world=WORLDS,

@@ -92,6 +92,7 @@ def test_without_a_director_nothing_is_told(house):
 loads = st.tuples(st.one_of(st.none(), st.integers(0, 12)), st.one_of(st.none(), st.integers(0, 12)))
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(st.sampled_from(["North/cn/short", "South/cs/long"]), loads),

@@ -134,6 +134,7 @@ def loads(text):
     return True
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(old=TREES, new=TREES, jobs=st.lists(JOBS, min_size=1, max_size=4), disks=st.tuples(DISK, DISK))
 def test_a_plan_tells_what_happens_when_the_configuration_changes(house, old, new, jobs, disks):

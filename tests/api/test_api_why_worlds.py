@@ -246,6 +246,7 @@ def two_queues(**more):
     } | more
 
 
+@pytest.mark.slow
 @example(world=two_queues(closings=[(0, False, "after", None), (1, False, "after", None)]))
 @example(world=two_queues(closings=[(0, False, "opened", None), (1, True, "before", None)]))
 @example(world=two_queues(queues=[{}, {}], closings=[(0, False, "after", None)]))

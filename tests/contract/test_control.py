@@ -176,6 +176,7 @@ def act(house, step, pilots, held):
     return out.changed, out.refused
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_every_operation_gives_the_same_on_an_array_as_on_single_jobs(tmp_path_factory, steps):

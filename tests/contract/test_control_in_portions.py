@@ -131,6 +131,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps, st.integers(1, 4))
 def test_portions_change_what_one_step_changes(house_of, tmp_path_factory, found, most):

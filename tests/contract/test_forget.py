@@ -605,6 +605,7 @@ class Story:
         assert sizes(house) == dict.fromkeys(TABLES, 0)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32), steps=st.integers(5, 40))
 def test_what_is_forgotten_is_what_the_model_says(seed, steps, house_of):

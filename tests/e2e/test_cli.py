@@ -18,8 +18,6 @@ import pytest
 
 import lodesman
 
-pytestmark = pytest.mark.e2e
-
 PATIENCE = 60.0
 SOURCE = str(Path(lodesman.__file__).parents[1])
 PROGRAM = [sys.executable, "-c", "import sys; from lodesman.cli import main; sys.exit(main())"]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
 from tests.e2e.conftest import wait_until
-
-pytestmark = pytest.mark.e2e
 
 AT_NORTH = {"Site": "North", "Executable": "/bin/sh"}
 

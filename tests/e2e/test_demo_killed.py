@@ -20,8 +20,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.e2e
-
 QUICK, FAILING, HELD = 18, 2, 1
 BOUND = 240.0
 LOOK = 0.05

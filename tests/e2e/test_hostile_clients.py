@@ -16,10 +16,6 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
-pytestmark = pytest.mark.e2e
-
 CLIENTS = 64
 SECONDS = 12.0
 ROUNDS = 5  # of a good client while the others misbehave; on a slow machine they go on until these are done

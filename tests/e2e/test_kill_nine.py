@@ -17,8 +17,6 @@ from collections import Counter
 
 import pytest
 
-pytestmark = pytest.mark.e2e
-
 JOBS = 24
 BOUND = 180.0
 SETTINGS = {"pilots.stop_at_exit": False, "pilots.lease_seconds": 4}

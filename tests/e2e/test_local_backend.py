@@ -35,8 +35,6 @@ from lodesman.batch.keeper import Process, process_table, read_process, remove_c
 from lodesman.batch.pilot_directory import PilotDirectory
 from lodesman.batch.sweep import marked
 
-pytestmark = pytest.mark.e2e
-
 QUEUE = ("Hostile/../Site\n", "ce '; rm -rf", "\N{SNOWMAN}")
 PATIENCE = 60.0
 

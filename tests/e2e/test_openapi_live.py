@@ -21,8 +21,6 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-pytestmark = pytest.mark.e2e
-
 EXAMPLES = 2
 CHECKS: list[Any] = [content_type_conformance, response_schema_conformance, status_code_conformance]
 BROKEN = (JsonSchemaError, MissingContentType, UndefinedContentType, UndefinedStatusCode)

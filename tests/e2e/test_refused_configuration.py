@@ -12,8 +12,6 @@ import urllib.request
 
 import pytest
 
-pytestmark = pytest.mark.e2e
-
 PATIENCE = 60.0
 METRIC = "lodesman_configuration_refused"
 

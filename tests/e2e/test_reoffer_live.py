@@ -7,8 +7,6 @@ import threading
 import pytest
 from tests.e2e.conftest import SITES, wait_until
 
-pytestmark = pytest.mark.e2e
-
 NO_PILOTS = {"director.pilotsPerIteration": 0}
 GPU = {"Tags": ["gpu"]}
 

@@ -16,8 +16,6 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-pytestmark = pytest.mark.e2e
-
 PATIENCE = 60.0
 
 

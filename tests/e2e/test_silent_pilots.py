@@ -5,10 +5,6 @@ from __future__ import annotations
 import threading
 import time
 
-import pytest
-
-pytestmark = pytest.mark.e2e
-
 PATIENCE = 60.0
 
 

@@ -11,8 +11,6 @@ import pytest
 
 from lodesman.store.engine import open_reader
 
-pytestmark = pytest.mark.e2e
-
 ATTEMPTS = "SELECT outcome, cause FROM attempt WHERE job_id = ? ORDER BY number"
 SLEEPER = {"Executable": "/bin/sleep", "Arguments": ["1000"]}
 DEAF = {"Executable": "/bin/sh", "Arguments": ["-c", "trap '' TERM; while :; do sleep 0.1; done"]}

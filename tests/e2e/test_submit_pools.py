@@ -18,8 +18,6 @@ import apsw
 import pytest
 from tests.e2e.conftest import SITES, wait_until
 
-pytestmark = pytest.mark.e2e
-
 NORTH, BENCH = ["North", "cn", "q"], ["Bench", "cb", "q"]
 GEANT = {"Requirements": {"Software": "geant"}}
 

@@ -23,8 +23,6 @@ from lodesman.demo.png import read_png
 from lodesman.demo.workload import Submission, describe, examples_dir, input_files, load_workload
 from lodesman.jobs import JobSpec, expand
 
-pytestmark = pytest.mark.e2e
-
 LIMIT_S = 60
 ROOT = examples_dir() / "workload"
 WORKLOAD = load_workload(ROOT / "workload.toml")

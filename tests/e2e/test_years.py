@@ -8,10 +8,7 @@ import resource
 import signal
 from pathlib import Path
 
-import pytest
 from tests.e2e.conftest import wait_until
-
-pytestmark = pytest.mark.e2e
 
 SECOND = 1 / 86_400
 

@@ -192,6 +192,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_descriptions_are_answered_in_bounded_time(name):
     for form in (None, *FORMS):

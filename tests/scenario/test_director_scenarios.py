@@ -395,6 +395,7 @@ def test_private_pilots_serve_their_owner_and_all_jobs_are_done():
 # --- sites that misbehave -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("starts", [True, False])
 def test_a_site_that_hides_its_pilots_is_not_flooded(starts):
     hiding = site("A", says=Says.NOTHING_THERE, starts=starts)
@@ -453,6 +454,7 @@ def test_a_silent_site_gets_nothing_once_its_load_is_stale():
     assert last - START >= 500.0
 
 
+@pytest.mark.slow
 def test_a_refusing_site_is_left_alone_and_tried_again():
     """An hour of refusals: three in the first burst or a little more, then single probes further apart."""
     broken = site("A", takes=Takes.REFUSES)
@@ -641,4 +643,4 @@ class Provisioning(RuleBasedStateMachine):
 
 
 Provisioning.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
-TestProvisioning = Provisioning.TestCase
+TestProvisioning = pytest.mark.slow(Provisioning.TestCase)

@@ -207,6 +207,7 @@ def test_depth_and_size_are_limited_both_ways():
     assert too_large.value.data == {"limit": 19, "size": 20, "source": "x.cfg"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

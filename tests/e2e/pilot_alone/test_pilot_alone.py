@@ -11,10 +11,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytestmark = pytest.mark.e2e
-
 
 def alive(mark: str) -> list[int]:
     """Processes whose command line holds `mark`; those that only wait to be buried do not count."""

@@ -5,10 +5,6 @@ from __future__ import annotations
 import sys
 import time
 
-import pytest
-
-pytestmark = pytest.mark.e2e
-
 TRAP = "trap 'echo tidy; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
 STUBBORN = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
 

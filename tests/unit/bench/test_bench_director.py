@@ -27,6 +27,7 @@ def context(tmp_path, monkeypatch):
     return SimpleNamespace(quick=True, size=lambda **_: SMALL, world=build, drop=lambda _: None)
 
 
+@pytest.mark.slow
 def test_it_measures_and_checks(context):
     (figure,) = director.measure(context)
     assert (figure.row, figure.unit, figure.less, figure.floor) == ("director", "s", True, None)
@@ -35,6 +36,7 @@ def test_it_measures_and_checks(context):
     assert figure.details["pairs_checked"] > figure.details["placed"]
 
 
+@pytest.mark.slow
 def test_a_placement_that_does_not_fit_is_found(context, monkeypatch):
     monkeypatch.setattr(director, "explain", lambda _key, _request: ("a reason",))
     with pytest.raises(WrongAnswer, match="cannot run jobs"):

@@ -76,6 +76,7 @@ def run(seed: int, claims: int, bias: float = 0.0) -> StartsTest:
     return test
 
 
+@pytest.mark.slow
 def test_fair_draws_of_many_kinds_give_evenly_spread_chances():
     chances = sorted(run(seed, 400).result()[2] for seed in range(200))
     # Kolmogorov and Smirnov: the largest distance from even spread, at 0.1 %.

@@ -60,6 +60,7 @@ def test_a_world_has_the_jobs_it_was_asked_for(tmp_path):
     db.close()
 
 
+@pytest.mark.slow
 def test_three_jobs_in_ten_have_requirements_and_pilots_serve_some(tmp_path):
     world.build(tmp_path, Size(queues=200, jobs=200, rows=200, pilots=20), WISHES)
     db = apsw.Connection(str(tmp_path / "lode.db"), flags=apsw.SQLITE_OPEN_READONLY)
@@ -77,6 +78,7 @@ def test_three_jobs_in_ten_have_requirements_and_pilots_serve_some(tmp_path):
     db.close()
 
 
+@pytest.mark.slow
 def test_the_grid_is_a_configuration_of_resources():
     text = world.resources(GRID)
     assert len(tomllib.loads(text)["site"]) == world.SITES

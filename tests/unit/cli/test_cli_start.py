@@ -49,6 +49,7 @@ def test_an_interrupt_of_a_process_is_heard_from_its_first_moment_on():
     assert (result.returncode, result.stderr) == (130, "lode: interrupted\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
 def test_closed_streams_are_no_fault_of_the_program(server, closed):
     server.on("GET", "/v1/jobs", {"jobs": []})

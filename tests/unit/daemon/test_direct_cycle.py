@@ -256,6 +256,7 @@ def test_when_the_server_ends_what_waits_is_answered_and_closed():
     run(script)
 
 
+@pytest.mark.slow
 def test_an_answered_call_leaves_nothing_for_the_collector_of_garbage():
     async def script(served, app):
         gc.collect()

@@ -8,8 +8,12 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 from lodesman.batch.launch import limit_open_files
 from lodesman.daemon.open_files import FEW, MOST
+
+pytestmark = pytest.mark.slow
 
 SCRIPT = """
 import json, logging, os, resource

@@ -202,12 +202,14 @@ def test_the_story_of_a_task_queue_that_came_later(stored, demand, queue):
     assert lines == ("pilots: none asked because the task queue was not there at that iteration",)
 
 
+@pytest.mark.slow
 def test_ten_thousand_task_queues_stay_small(decision_for, demand, queue):
     demands = [demand(k, waiting_jobs=10) for k in range(10_000)]
     record = to_record(decision_for(demands, [queue("A")]))
     assert len(json.dumps(record)) < 3_000_000
 
 
+@pytest.mark.slow
 def test_a_record_stays_within_a_few_megabytes(decision_for, demand, queue, monkeypatch):
     """A tenth of all sizes. Half of the task queues have lines; those that ask come before the others."""
     for name in ("MOST_ROWS", "MOST_ASKS", "MOST_EXAMPLES"):

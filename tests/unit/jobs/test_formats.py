@@ -52,6 +52,7 @@ VALUES = st.recursive(
 RECORDS = st.dictionaries(NAMES, VALUES, max_size=6).filter(lambda record: find_problem(record) is None)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(RECORDS)
 def test_every_conversion_between_the_languages_is_without_loss(record):

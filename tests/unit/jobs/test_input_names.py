@@ -40,6 +40,7 @@ def test_only_those_of_some_members():
     assert names_of(description, ((1, 2), (3, 4))) == ("fb", "all", "fd")
 
 
+@pytest.mark.slow
 def test_names_vary_for_ten_thousand_members_at_most():
     assert len(names_of(described("f%n", Parameters=10_000))) == 10_000
     with pytest.raises(InvalidJob) as caught:

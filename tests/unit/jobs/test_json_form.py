@@ -108,6 +108,7 @@ def test_sizes_are_limited():
     assert len(read_json(big, limits=ARRAY_LIMITS).record["Parameters"]) == 250_001
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

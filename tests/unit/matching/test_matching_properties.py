@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
@@ -241,5 +242,5 @@ class IndexLife(RuleBasedStateMachine):
             }
 
 
-TestIndexLife = IndexLife.TestCase
+TestIndexLife = pytest.mark.slow(IndexLife.TestCase)
 TestIndexLife.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

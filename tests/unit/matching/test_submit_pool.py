@@ -284,6 +284,7 @@ def test_leaving_one_out_is_another_set(requirements, name):
 DECIMALS = ["2048", "2048.0", "2048.00000000000000001", "2047.99999999999999999", "2e3", 2048, 2048.0, 2047.5]
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(DECIMALS), min_size=1), st.randoms(use_true_random=False))
 def test_equal_numbers_share_one_identifier_in_any_order(values, rng):
     """Equal as numbers: a decimal fraction may be no number that a machine has but the one beside it."""

@@ -216,6 +216,7 @@ def test_output_that_cannot_be_packed_gives_the_job_back(play, bench):
     assert (report["state"], report["output"]) == ("Released", None)
 
 
+@pytest.mark.slow
 def test_the_cpu_limit_is_normalised(play):
     spin = "import time\nwhile time.process_time() < 0.6: pass\nraise SystemExit(1)"
     _, report = play("python3", "-c", spin, limit_norm_cpu_seconds=1)

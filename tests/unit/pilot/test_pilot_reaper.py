@@ -94,6 +94,7 @@ def test_the_session_is_its_own(reaper, spawn):
     assert reaper.wait(pid) == Exit(None, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_cpu_time_of_the_whole_tree(reaper, spawn, tmp_path):
     code = "import os, time\nwhile time.process_time() < 0.5: pass\n"
     spin = f"{sys.executable} -c '{code}while not os.path.exists(\"seen\"): time.sleep(0.01)'"
@@ -203,6 +204,7 @@ def adopting(script: str, place: Path | str = "/") -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_orphans_are_adopted_counted_and_buried(tmp_path):
     adopting(
         'code = \'import time\\nwhile time.process_time() < 0.4: pass\\nopen("spun", "w")\'\n'

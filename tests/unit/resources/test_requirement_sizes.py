@@ -71,6 +71,7 @@ class World:
         return [queue for queue in queues if all(self.good(queue, key, vo) for key in keys)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("vo", ["v", "other", ""])
 def test_sets_of_many_keys(size, vo):

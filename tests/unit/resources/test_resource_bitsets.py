@@ -276,6 +276,7 @@ def test_bits():
     assert list(bits(1 << 2000 | 0b1010)) == [1, 3, 2000]
 
 
+@pytest.mark.slow
 def test_a_large_table_in_bounded_work():
     """2,000 queues and 200 requirements with all counts: masks, not pairs."""
     lines = ["[job_description]"]

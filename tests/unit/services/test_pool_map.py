@@ -169,7 +169,7 @@ class Maps(RuleBasedStateMachine):
 
 
 Maps.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
-TestMaps = Maps.TestCase
+TestMaps = pytest.mark.slow(Maps.TestCase)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.lists(st.sampled_from("xyz"), max_size=3)), max_size=8))

@@ -213,6 +213,7 @@ records = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(records, min_size=1, max_size=3))
 def test_any_record_is_prepared_whole_or_refused(ready, jobs):

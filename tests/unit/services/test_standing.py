@@ -66,6 +66,7 @@ claims = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(claims)
 def test_deserved_is_the_sum_over_claims_of_the_share_among_the_eligible(base, policy, found):

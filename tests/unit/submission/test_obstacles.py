@@ -265,6 +265,7 @@ def test_a_vo_without_queues_has_no_remedy(make_key_of):
     assert found.remedies() == []
 
 
+@pytest.mark.slow
 def test_two_thousand_queues_are_counted(make_key_of):
     text = "".join(
         f'[site.S{n}.ce.c.queue.q]\nVO = ["lab"]\nCPUTime = {n + 1}\nSoftware = ["v{n % 50}"]\n'

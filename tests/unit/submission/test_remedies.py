@@ -201,6 +201,7 @@ def test_a_tag_that_the_queue_requires_is_not_given_up_with_the_others():
     assert found == [("Tag without d and Requirements.E 9 -> 2", 2)]
 
 
+@pytest.mark.slow
 def test_of_two_thousand_queues_the_most_the_middle_and_the_least_are_told():
     world = toml_world([{"CPUTime": str(n)} for n in range(1, 2_001)])
     key = TaskQueueKey(owner="a", group="g", vo="lab", norm_cpu_seconds=9_999)
