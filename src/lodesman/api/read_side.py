@@ -23,7 +23,8 @@ from lodesman.services.why.queue_gate import Gates
 from lodesman.store import views
 from lodesman.store.engine import Reader
 
-STALE = 5.0
+# How much longer an expensive picture is used than a cheap one.
+EXPENSIVE = 25.0
 
 
 @dataclass(slots=True)
@@ -59,7 +60,7 @@ class ReadSide:
         """The picture of the world. Somebody keeps it fresh beside the requests; a request waits for a cheap look only,
         unless nobody has looked for long.
         """
-        patience = self.patience if self.picture.is_cheap else STALE
+        patience = self.patience if self.picture.is_cheap else self.patience * EXPENSIVE
         self.picture.look(self.clock(), patience=patience)
         return self.picture
 
