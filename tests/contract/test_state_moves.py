@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from lodesman.jobs.states import ACTIVE, FIRST, MOVES, JobState
+from lodesman.answers.vocabulary import JobState
+from lodesman.jobs.states import ACTIVE, FIRST, MOVES
 from lodesman.store import views
 
 S = JobState

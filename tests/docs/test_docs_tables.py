@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from lodesman import config
-from lodesman.answers.vocabulary import ClampName
+from lodesman.answers.vocabulary import ClampName, Kind, Level
 from lodesman.api.background_word import BackgroundWord
 from lodesman.api.health import hot_metrics
 from lodesman.cfg import parse_cfg
@@ -29,7 +29,7 @@ from lodesman.jobs import read_description, read_job
 from lodesman.jobs.attributes import ATTRIBUTES
 from lodesman.jobs.spec import JobSpec
 from lodesman.pilot import loop, protocol
-from lodesman.resources import Kind, Level, load_cfg, load_toml
+from lodesman.resources import load_cfg, load_toml
 from lodesman.resources.kinds import ANY_OF, OPERATORS, WELL_KNOWN, admits, parse_type
 from lodesman.services.why import queue_verdict, verdict
 from lodesman.store.engine import open_writer

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lodesman.answers.vocabulary import FORMS
 from lodesman.cfg import parse_cfg, write_cfg
 from lodesman.errors import LodesmanError, SyntaxFault
 from lodesman.jobs import (
-    FORMS,
     Template,
     cohorts,
     read_description,

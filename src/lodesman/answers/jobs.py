@@ -6,8 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from lodesman.answers.vocabulary import MainReason
-from lodesman.jobs import Form, JobState
+from lodesman.answers.vocabulary import Form, JobState, MainReason
 
 
 class Notice(Struct):

@@ -8,7 +8,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from lodesman.answers.places import Place, Remark, Value, Written
 from lodesman.answers.site_mask import Closing
-from lodesman.resources import Level
+from lodesman.answers.vocabulary import Level
 
 # A `Level`, or what the program itself takes where none says anything.
 AnyLevel = Literal[

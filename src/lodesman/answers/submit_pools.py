@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from lodesman.answers.places import Place, Scalar
-from lodesman.resources import Kind
+from lodesman.answers.vocabulary import Kind
 
 
 class ServedQueue(Place):

@@ -1,8 +1,56 @@
-"""The closed sets of words that answers use: states, reasons, limits. Job states are in `jobs.states`."""
+"""The closed sets of words that requests and answers use: states, kinds, reasons, limits."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final, Literal, get_args
+
+# The languages of descriptions.
+Form = Literal["jdl", "cfg", "json"]
+FORMS: Final[tuple[Form, ...]] = get_args(Form)
+
+
+class JobState(StrEnum):
+    """Where a job is. The value is the word users see."""
+
+    HELD = "Held"
+    WAITING = "Waiting"
+    MATCHED = "Matched"
+    RUNNING = "Running"
+    STALLED = "Stalled"
+    COMPLETING = "Completing"
+    DONE = "Done"
+    FAILED = "Failed"
+    KILLED = "Killed"
+    DELETED = "Deleted"
+
+
+class Level(StrEnum):
+    """Where an effective value came from; a later level beats an earlier one.
+
+    DEFAULT and CE_TYPE are DIRAC's `/Resources/Computing/CEDefaults` and `/Resources/Computing/<CEType>`: they hold
+    for CEs and queues, beneath all that the site says.
+    """
+
+    DEFAULT = "default"
+    CE_TYPE = "CE type"
+    SITE = "site"
+    SITE_VO = "site(VO)"
+    CE = "CE"
+    CE_VO = "CE(VO)"
+    QUEUE = "queue"
+    QUEUE_VO = "queue(VO)"
+
+
+class Kind(StrEnum):
+    """What a parameter is; DEDUCED is the kind of undeclared ones."""
+
+    NUMBER = "number"
+    STRING = "string"
+    LIST = "list"
+    VERSION = "version"
+    BOOLEAN = "boolean"
+    DEDUCED = "deduced"
 
 
 class PilotState(StrEnum):

@@ -8,8 +8,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from lodesman.answers.places import Criterion, Place, Value
 from lodesman.answers.site_mask import ClosingThere
-from lodesman.answers.vocabulary import MainReason
-from lodesman.jobs import JobState
+from lodesman.answers.vocabulary import JobState, MainReason
 
 Verdict = Literal["never", "not now", "now"]
 Age = float | None | UnsetType

@@ -9,11 +9,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from lodesman.answers.vocabulary import FORMS, Form
 from lodesman.api.answers import answer
 from lodesman.api.auth import need_user
 from lodesman.background.described import describe_job
 from lodesman.errors import InvalidRequest
-from lodesman.jobs import FORMS, Form, write_description
+from lodesman.jobs import write_description
 
 if TYPE_CHECKING:
     from lodesman.api.read_side import ReadSide

@@ -12,7 +12,7 @@ from lodesman.cli.tables import note
 from lodesman.errors import LodesmanError
 
 if TYPE_CHECKING:
-    from lodesman.jobs.formats import Form
+    from lodesman.answers.vocabulary import Form
 
 FORMS = ("jdl", "cfg", "json")
 

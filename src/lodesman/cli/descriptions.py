@@ -12,8 +12,8 @@ from lodesman.cli.words import plain
 from lodesman.errors import InvalidRequest, LodesmanError, TooLarge
 
 if TYPE_CHECKING:
+    from lodesman.answers.vocabulary import Form
     from lodesman.jobs import Description, Notice, ParsedRecord
-    from lodesman.jobs.formats import Form
 
 STDIN = "-"
 # How the readers tell a place inside their sentences; here it stands before them.

@@ -17,7 +17,7 @@ from lodesman.cli.tables import note
 from lodesman.errors import LodesmanError
 
 if TYPE_CHECKING:
-    from lodesman.jobs.formats import Form
+    from lodesman.answers.vocabulary import Form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

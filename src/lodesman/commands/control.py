@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from lodesman.answers.vocabulary import JobState
 from lodesman.commands.forget import no_longer_known
 from lodesman.commands.live import Live
 from lodesman.errors import InvalidRequest, NotFound
-from lodesman.jobs.states import ACTIVE, JobState, may_move
+from lodesman.jobs.states import ACTIVE, may_move
 from lodesman.store import cohorts, jobs, submit_pools
 from lodesman.store.journal import Transaction
 

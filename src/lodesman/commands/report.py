@@ -11,8 +11,9 @@ import logging
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from lodesman.answers.vocabulary import JobState
 from lodesman.commands.live import Live
-from lodesman.jobs.states import TERMINAL, JobState
+from lodesman.jobs.states import TERMINAL
 from lodesman.store import jobs
 from lodesman.store.journal import Transaction
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from lodesman.answers.vocabulary import JobState
 from lodesman.commands.live import Attempt, Live
 from lodesman.commands.report import LIVE_OF_PILOT
-from lodesman.jobs.states import JobState
 from lodesman.store import jobs
 from lodesman.store.journal import Transaction
 

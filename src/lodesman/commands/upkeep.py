@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from lodesman.answers.vocabulary import JobState
 from lodesman.commands.live import Live
 from lodesman.commands.report import PAYLOAD_CAUSES
-from lodesman.jobs.states import ACTIVE, JobState
+from lodesman.jobs.states import ACTIVE
 from lodesman.store import doubts, jobs, task_queues
 from lodesman.store.journal import Transaction
 

@@ -8,14 +8,14 @@ from lodesman.jobs.attributes import ATTRIBUTES, KEY_FIELDS, Attribute, by_name
 from lodesman.jobs.cohorts import MAX_COHORTS, Cohort, cohorts
 from lodesman.jobs.description import read_job, read_jobs
 from lodesman.jobs.faults import locate
-from lodesman.jobs.formats import FORMS, Form, detect_form, read_description, write_description
+from lodesman.jobs.formats import detect_form, read_description, write_description
 from lodesman.jobs.input_names import input_names
 from lodesman.jobs.parametric import Template, expand, needs_expansion, varying_key_fields
 from lodesman.jobs.parsed import ARRAY_LIMITS, DEFAULT_LIMITS, Limits, ParsedRecord
 from lodesman.jobs.sequences import MAX_MEMBERS, value_at
 from lodesman.jobs.spec import Description, JobSpec, NamedSequence, Notice, ParametricMembers, Record
 from lodesman.jobs.spec_json import members_from_json, members_to_json, spec_from_json, spec_to_json
-from lodesman.jobs.states import ACTIVE, MOVES, TERMINAL, JobState, may_move
+from lodesman.jobs.states import ACTIVE, MOVES, TERMINAL, may_move
 from lodesman.jobs.values import is_plain_name
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "ARRAY_LIMITS",
     "ATTRIBUTES",
     "DEFAULT_LIMITS",
-    "FORMS",
     "KEY_FIELDS",
     "MAX_COHORTS",
     "MAX_MEMBERS",
@@ -32,9 +31,7 @@ __all__ = [
     "Attribute",
     "Cohort",
     "Description",
-    "Form",
     "JobSpec",
-    "JobState",
     "Limits",
     "NamedSequence",
     "Notice",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, Literal, TypeVar, get_args
+from typing import Final, TypeVar
 
+from lodesman.answers.vocabulary import FORMS, Form
 from lodesman.errors import InvalidRequest
 from lodesman.jobs.cfg_form import read_cfg, write_cfg_record
 from lodesman.jobs.jdl import read_jdl, write_jdl
@@ -14,8 +15,6 @@ from lodesman.jobs.parsed import DEFAULT_LIMITS, Limits, ParsedRecord, as_text, 
 from lodesman.jobs.spec import Record
 
 T = TypeVar("T")
-Form = Literal["jdl", "cfg", "json"]
-FORMS: Final[tuple[Form, ...]] = get_args(Form)
 
 _READERS: Final[dict[str, Callable[..., ParsedRecord]]] = {
     "jdl": read_jdl,

@@ -9,24 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from types import MappingProxyType
 
-
-class JobState(StrEnum):
-    """Where a job is. The value is the word users see."""
-
-    HELD = "Held"
-    WAITING = "Waiting"
-    MATCHED = "Matched"
-    RUNNING = "Running"
-    STALLED = "Stalled"
-    COMPLETING = "Completing"
-    DONE = "Done"
-    FAILED = "Failed"
-    KILLED = "Killed"
-    DELETED = "Deleted"
-
+from lodesman.answers.vocabulary import JobState
 
 _S = JobState
 

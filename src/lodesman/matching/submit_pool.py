@@ -16,7 +16,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from lodesman.resources import Criterion, Kind, TypeTable, compile_requirements
+from lodesman.answers.vocabulary import Kind
+from lodesman.resources import Criterion, TypeTable, compile_requirements
 from lodesman.resources.model import BadValue
 from lodesman.resources.units import number_in
 

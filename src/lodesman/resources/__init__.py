@@ -6,7 +6,7 @@ from lodesman.resources.criterion import Criterion, capacities, capacity_order, 
 from lodesman.resources.draft import Fault, refuse
 from lodesman.resources.eligibility import NodeVerdict, Resources, access_refusal, refusals
 from lodesman.resources.inherit import Effective, effective_params
-from lodesman.resources.kinds import Kind, ParameterType, TypeTable
+from lodesman.resources.kinds import ParameterType, TypeTable
 from lodesman.resources.load import fault_of, load_resources
 from lodesman.resources.load_cfg import load_cfg
 from lodesman.resources.load_toml import load_toml, parse_toml
@@ -15,7 +15,6 @@ from lodesman.resources.model import (
     CeDefaults,
     ComputingElement,
     GroupConfig,
-    Level,
     Queue,
     QueueId,
     ResourceTree,
@@ -50,8 +49,6 @@ __all__ = [
     "Effective",
     "Fault",
     "GroupConfig",
-    "Kind",
-    "Level",
     "MissingParameter",
     "NearestMiss",
     "NodePath",

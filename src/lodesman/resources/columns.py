@@ -11,8 +11,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+from lodesman.answers.vocabulary import Kind
 from lodesman.resources.criterion import Criterion, offers
-from lodesman.resources.kinds import AT_LEAST, Kind, ParameterType, spelled_number, truth_of
+from lodesman.resources.kinds import AT_LEAST, ParameterType, spelled_number, truth_of
 from lodesman.resources.model import Scalar, Value
 from lodesman.resources.versions import version_key
 

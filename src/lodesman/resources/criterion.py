@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
+from lodesman.answers.vocabulary import Kind
 from lodesman.errors import InvalidJob
 from lodesman.resources.inherit import Effective
 from lodesman.resources.kinds import (
     AT_LEAST,
     EQUAL,
     OPERATORS,
-    Kind,
     ParameterType,
     TypeTable,
     admits,

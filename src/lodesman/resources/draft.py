@@ -14,8 +14,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from lodesman.answers.vocabulary import Kind
 from lodesman.errors import InvalidConfig
-from lodesman.resources.kinds import Kind, ParameterType
+from lodesman.resources.kinds import ParameterType
 from lodesman.resources.model import Source, fold
 
 # DIRAC's words for what groups have, and ours.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from lodesman.answers.vocabulary import Kind
 from lodesman.errors import InvalidRequest
 from lodesman.resources.build import ResourceConfig
 from lodesman.resources.criterion import Criterion, compile_requirements, judge, offers
 from lodesman.resources.inherit import ACCESS, Effective, EffectiveParams, of_ce, of_queue, of_site
-from lodesman.resources.kinds import Kind
 from lodesman.resources.model import ComputingElement, Site, as_text
 from lodesman.resources.reasons import AccessDenied, Reason
 

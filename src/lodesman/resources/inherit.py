@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from lodesman.answers.vocabulary import Level
 from lodesman.resources.kinds import TypeTable
 from lodesman.resources.model import (
     CeDefaults,
     ComputingElement,
-    Level,
     Node,
     Queue,
     QueueId,

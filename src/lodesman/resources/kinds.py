@@ -27,23 +27,11 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 
+from lodesman.answers.vocabulary import Kind
 from lodesman.resources.model import BadValue, Scalar, as_text, fold
 from lodesman.resources.units import Number, number_in, plain_number
 from lodesman.resources.versions import canonical_version, version_key
-
-
-class Kind(StrEnum):
-    """What a parameter is; DEDUCED is the kind of undeclared ones."""
-
-    NUMBER = "number"
-    STRING = "string"
-    LIST = "list"
-    VERSION = "version"
-    BOOLEAN = "boolean"
-    DEDUCED = "deduced"
-
 
 AT_LEAST = ">="
 EQUAL = "=="

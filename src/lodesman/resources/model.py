@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import NamedTuple
 
 Scalar = str | int | float | bool
@@ -20,23 +19,6 @@ ANY = "ANY"  # in a resource, exactly so spelled: fits every requirement
 
 class BadValue(ValueError):
     """A value or declaration that its type cannot read; callers add where it stands and raise their own."""
-
-
-class Level(StrEnum):
-    """Where an effective value came from; a later level beats an earlier one.
-
-    DEFAULT and CE_TYPE are DIRAC's `/Resources/Computing/CEDefaults` and `/Resources/Computing/<CEType>`: they hold
-    for CEs and queues, beneath all that the site says.
-    """
-
-    DEFAULT = "default"
-    CE_TYPE = "CE type"
-    SITE = "site"
-    SITE_VO = "site(VO)"
-    CE = "CE"
-    CE_VO = "CE(VO)"
-    QUEUE = "queue"
-    QUEUE_VO = "queue(VO)"
 
 
 class QueueId(NamedTuple):

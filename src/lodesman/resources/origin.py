@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from lodesman.answers.vocabulary import Level
 from lodesman.resources.inherit import (
     ACCESS,
     Effective,
@@ -17,7 +18,7 @@ from lodesman.resources.inherit import (
     type_defaults,
 )
 from lodesman.resources.kinds import TypeTable
-from lodesman.resources.model import Level, Node, ResourceTree, Source, Value, fold
+from lodesman.resources.model import Node, ResourceTree, Source, Value, fold
 
 
 class NodePath(NamedTuple):

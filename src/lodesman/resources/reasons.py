@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, assert_never
 
-from lodesman.resources.model import Level, Scalar, as_text
+from lodesman.answers.vocabulary import Level
+from lodesman.resources.model import Scalar, as_text
 from lodesman.resources.units import Number
 
 

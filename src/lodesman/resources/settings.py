@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from lodesman.answers.vocabulary import Kind
 from lodesman.resources.inherit import Effective
-from lodesman.resources.kinds import Kind, ParameterType, TypeTable
+from lodesman.resources.kinds import ParameterType, TypeTable
 from lodesman.resources.model import BadValue, Value, as_scalars, as_text, fold
 from lodesman.resources.units import Number, convert
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
+from lodesman.answers.vocabulary import Kind
 from lodesman.resources.criterion import split_list
-from lodesman.resources.kinds import Kind, ParameterType, scalar_of
+from lodesman.resources.kinds import ParameterType, scalar_of
 from lodesman.resources.model import ANY, BadValue, Scalar, Value, as_text, without_repetition
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
+from lodesman.answers.vocabulary import JobState
 from lodesman.errors import Conflict, NotFound
-from lodesman.jobs.states import ACTIVE, JobState, may_move
+from lodesman.jobs.states import ACTIVE, may_move
 from lodesman.store.ids import Ids
 from lodesman.store.journal import Transaction
 

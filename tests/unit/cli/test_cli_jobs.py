@@ -8,13 +8,14 @@ import time
 import click
 import pytest
 
+from lodesman.answers.vocabulary import JobState
 from lodesman.cli import control, jobs, logs
 from lodesman.cli.jobs import Question, StateWord
 from lodesman.cli.logs import fresh
 from lodesman.cli.ranges import Range
 from lodesman.cli.session import Session
 from lodesman.cli.words import ELSEWHERE, FINAL, STATES
-from lodesman.jobs import TERMINAL, JobState
+from lodesman.jobs import TERMINAL
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e"
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from lodesman.answers.vocabulary import JobState
 from lodesman.demo.progress import (
     STAGES,
     BarDisplay,
@@ -20,7 +21,6 @@ from lodesman.demo.progress import (
     progress_line,
     progress_view,
 )
-from lodesman.jobs import JobState
 
 START = DemoSnapshot(states={}, total=220, pilots={}, elapsed=0.0)
 MIDDLE = DemoSnapshot(

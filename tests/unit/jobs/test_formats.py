@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lodesman.answers.vocabulary import FORMS
 from lodesman.errors import InvalidRequest, SyntaxFault, TooLarge
-from lodesman.jobs.formats import FORMS, detect_form, read_description, write_description
+from lodesman.jobs.formats import detect_form, read_description, write_description
 from lodesman.jobs.parsed import INT_MAX, INT_MIN, Limits, find_problem
 
 DATA = Path(__file__).parents[2] / "data"

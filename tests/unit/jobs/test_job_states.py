@@ -7,8 +7,9 @@ import re
 import msgspec
 import pytest
 
+from lodesman.answers.vocabulary import JobState
 from lodesman.config.sections import Sections
-from lodesman.jobs.states import ACTIVE, FIRST, MOVES, OWNERS, TERMINAL, JobState, may_move
+from lodesman.jobs.states import ACTIVE, FIRST, MOVES, OWNERS, TERMINAL, may_move
 
 
 def test_every_state_has_its_moves_and_none_to_itself():

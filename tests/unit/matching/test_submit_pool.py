@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lodesman.answers.vocabulary import Kind
 from lodesman.errors import InvalidJob
 from lodesman.matching.submit_pool import (
     canonical_criteria,
@@ -17,7 +18,7 @@ from lodesman.matching.submit_pool import (
     submit_pool_id,
     wanted_of,
 )
-from lodesman.resources import Kind, ParameterType, TypeTable, compile_requirements
+from lodesman.resources import ParameterType, TypeTable, compile_requirements
 from lodesman.resources.kinds import parse_type
 
 TYPES = TypeTable(

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lodesman.answers.vocabulary import Kind
 from lodesman.errors import InvalidJob
 from lodesman.resources import (
     AccessDenied,
     Change,
     ComputingElement,
-    Kind,
     MissingParameter,
     ParameterType,
     Queue,

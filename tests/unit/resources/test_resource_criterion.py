@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lodesman.answers.vocabulary import Kind, Level
 from lodesman.errors import InvalidJob
 from lodesman.resources.criterion import (
     MAX_REQUIREMENTS,
@@ -14,8 +15,8 @@ from lodesman.resources.criterion import (
     judge,
 )
 from lodesman.resources.inherit import Effective
-from lodesman.resources.kinds import Kind, TypeTable, parse_type
-from lodesman.resources.model import BadValue, Level
+from lodesman.resources.kinds import TypeTable, parse_type
+from lodesman.resources.model import BadValue
 from lodesman.resources.reasons import (
     AccessDenied,
     MissingParameter,

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lodesman.answers.vocabulary import Level
 from lodesman.errors import InvalidConfig
 from lodesman.resources import (
-    Level,
     QueueId,
     QueueTable,
     Resources,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from lodesman.answers.vocabulary import Level
 from lodesman.resources import (
-    Level,
     QueueId,
     Resources,
     effective_params,

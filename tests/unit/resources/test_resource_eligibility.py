@@ -4,10 +4,10 @@ import copy
 
 import pytest
 
+from lodesman.answers.vocabulary import Level
 from lodesman.errors import InvalidJob, InvalidRequest
 from lodesman.resources import (
     AccessDenied,
-    Level,
     MissingParameter,
     NodeVerdict,
     NotAmong,

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lodesman.answers.vocabulary import Level
 from lodesman.resources import (
     CeDefaults,
     ComputingElement,
-    Level,
     Queue,
     QueueId,
     ResourceTree,

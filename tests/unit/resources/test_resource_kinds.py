@@ -4,15 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.resources.kinds import (
-    Kind,
-    ParameterType,
-    TypeTable,
-    admits,
-    boolean_of,
-    parse_type,
-    scalar_of,
-)
+from lodesman.answers.vocabulary import Kind
+from lodesman.resources.kinds import ParameterType, TypeTable, admits, boolean_of, parse_type, scalar_of
 from lodesman.resources.model import BadValue, as_text, fold
 
 

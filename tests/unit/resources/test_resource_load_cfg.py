@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from lodesman.answers.vocabulary import Kind, Level
 from lodesman.errors import InvalidConfig, SyntaxFault
 from lodesman.resources import (
     GroupConfig,
-    Kind,
-    Level,
     QueueId,
     Resources,
     Source,

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lodesman.answers.vocabulary import Level
 from lodesman.errors import InvalidConfig, SyntaxFault
-from lodesman.resources import GroupConfig, Level, QueueId, effective_params, load_toml
+from lodesman.resources import GroupConfig, QueueId, effective_params, load_toml
 from lodesman.resources.toml_lines import line_of, lines_of
 
 DATA = Path(__file__).parents[2] / "data" / "resources"

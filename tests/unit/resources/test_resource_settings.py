@@ -2,8 +2,9 @@
 
 import pytest
 
+from lodesman.answers.vocabulary import Kind
 from lodesman.resources import QueueId, QueueSettings, effective_params, load_toml, queue_settings
-from lodesman.resources.kinds import Kind, ParameterType, TypeTable, parse_type
+from lodesman.resources.kinds import ParameterType, TypeTable, parse_type
 from lodesman.resources.model import ANY, BadValue, fold
 from lodesman.resources.settings import KINDS, RULES, check_type, check_value, with_unit
 from lodesman.resources.values import typed_value

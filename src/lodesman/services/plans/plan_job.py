@@ -13,12 +13,13 @@ from typing import Any, Final
 
 import msgspec
 
+from lodesman.answers.vocabulary import JobState
 from lodesman.commands.accounts import Principal
 from lodesman.commands.policy import Policy
 from lodesman.commands.prepare import prepare
 from lodesman.commands.submit import NewPool, PreparedSubmission
 from lodesman.errors import Impossible
-from lodesman.jobs import JobState, Notice
+from lodesman.jobs import Notice
 from lodesman.matching import TaskQueueKey, key_to_json, wanted_of
 from lodesman.services.plans.scene import Scene
 from lodesman.services.why.explain import explain_newcomer, judge_newcomer

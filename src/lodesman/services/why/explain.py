@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from lodesman.answers.vocabulary import ClampName, MainReason, PoolOutcome
+from lodesman.answers.vocabulary import ClampName, JobState, MainReason, PoolOutcome
 from lodesman.commands.policy import Policy
-from lodesman.jobs import JobState
 from lodesman.matching import parts_of
 from lodesman.resources import QueueId, bits
 from lodesman.services.why.closed_queues import mask_step, who_opens_them

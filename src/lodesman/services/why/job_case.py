@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lodesman.answers.vocabulary import MainReason
+from lodesman.answers.vocabulary import JobState, MainReason
 from lodesman.commands.policy import Policy
 from lodesman.commands.pool_map import Serving
 from lodesman.director.site_mask import Closing, SiteMask
-from lodesman.jobs import JobState
 from lodesman.matching import TaskQueueKey, key_from_json, wanted_of
 from lodesman.services.why.closed_queues import Gate, shut
 from lodesman.services.why.picture import Iteration, Picture, Rooms
