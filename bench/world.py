@@ -19,10 +19,12 @@ from typing import Any
 
 from bench import pool_world
 
+from lodesman.answers.accounts import SCOPES
+from lodesman.answers.service import NewPilot
 from lodesman.background.pool_pass import evaluate
-from lodesman.commands.accounts import SCOPES, AddAccount, IssueToken
+from lodesman.commands.accounts import AddAccount, IssueToken
 from lodesman.commands.live import Live
-from lodesman.commands.pilots import Join, NewPilot, PreparePilots, hash_token
+from lodesman.commands.pilots import Join, PreparePilots, hash_token
 from lodesman.commands.policy import Policy
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.matching import GroupShare, TaskQueueKey, canonical_requirements, submit_pool_id

@@ -74,7 +74,7 @@ class _Ticks:
             policy=Policy(load_resources([("grid.toml", resources(GRID, backend="local"))])),
             options=options,
             backends={"local": cast("Backend", _Idle())},
-            post=lambda *_: None,
+            post=lambda *_: cast("Any", None),
             pools=lambda: states,
             launch=lambda decision, _: setattr(self, "last", decision),
             rng=random.Random(3),

@@ -15,13 +15,15 @@ from bench.context import Context
 from bench.figures import Figure
 from bench.oracle import WrongAnswer
 from bench.pool_world import VO, make_pools, many_keys, resources
-from msgspec import convert
 
+from lodesman.answers import calls
+from lodesman.answers.call import Call, Nothing
+from lodesman.answers.service import NewQueues, PassDone, Removed
 from lodesman.background.pool_keeper import PoolKeeper
 from lodesman.background.pool_pass import evaluate
 from lodesman.commands.live import Live
 from lodesman.commands.policy import Policy
-from lodesman.commands.refresh import Difference, NameQueues, RefreshPools
+from lodesman.commands.refresh import NameQueues, RefreshPools
 from lodesman.matching import wanted_of
 from lodesman.resources import load_resources
 from lodesman.store.engine import open_reader, open_writer
@@ -84,15 +86,15 @@ def _write(path: Path, policy: Policy, pools: Sequence[PoolRow]) -> dict[str, fl
     journal.start()
     took: list[float] = []
 
-    def post(name: str, body: Any) -> Any:
+    def post(call: Call[Nothing, Any, Any], body: Any) -> Any:
         begun = time.perf_counter()
-        if name == "pool-queues":
-            return {"new": journal.call(NameQueues(live, body))}
-        if name != "pool-pass":
-            return {"removed": 0}
-        row = journal.call(RefreshPools(live, convert(body, Difference), policy.digest))
+        if call is calls.NAME_QUEUES:
+            return NewQueues(journal.call(NameQueues(live, body)))
+        if call is not calls.POOL_PASS:
+            return Removed(0)
+        row = journal.call(RefreshPools(live, body, policy.digest))
         took.append(time.perf_counter() - begun)
-        return {"pass": row.id}
+        return PassDone(row.id, row.at)
 
     reader = open_reader(path)
     keeper = PoolKeeper(reader, post, refresh_seconds=1.0, grace_seconds=1e9)

@@ -19,6 +19,8 @@ import jsonschema_rs
 import msgspec
 import pytest
 
+from lodesman.answers.accounts import SCOPES
+from lodesman.answers.call import Call, Nothing, encode
 from lodesman.api.core import Core
 from lodesman.api.hot import HotApp
 from lodesman.api.openapi import document
@@ -27,7 +29,7 @@ from lodesman.api.reads import read_app
 from lodesman.background.direct import Director
 from lodesman.background.reconciler import all_doubts
 from lodesman.batch import QueueLoad
-from lodesman.commands.accounts import INSERT_TOKEN, SCOPES, AddAccount, IssueToken
+from lodesman.commands.accounts import INSERT_TOKEN, AddAccount, IssueToken
 from lodesman.commands.claim import serve_parked
 from lodesman.commands.live import Live
 from lodesman.commands.pilots import hash_token
@@ -234,7 +236,7 @@ class House:
         live.matcher.set_shares(policy.shares())
         self.core = Core(
             writer=self._writer, path=path, live=live, policy=policy, lease_seconds=lease,
-            heartbeat_seconds=60.0, clock=lambda: self.now, ticks=lambda: self.ticks,
+            heartbeat_seconds=60.0, idle_seconds=120.0, sandbox_mb=7, clock=lambda: self.now, ticks=lambda: self.ticks,
             at_end=partial(serve_parked, live),
         )  # fmt: skip
         self.shelf = Shelf(home / "sandboxes", limit_bytes=SANDBOX_BYTES)
@@ -245,7 +247,7 @@ class House:
         )  # fmt: skip
         self.reads = read_app(self.side)
         self.app = HotApp(
-            self.core, self.reads, idle_seconds=120.0, sandbox_mb=7,  # type: ignore[arg-type]
+            self.core, self.reads,  # type: ignore[arg-type]
             on_start=self._nothing, on_stop=self._nothing,
         )  # fmt: skip
         self.run(self._start())
@@ -263,12 +265,18 @@ class House:
     async def _announce(self, owner: str, sha256: str, size: int) -> None:
         await self.core.command(RegisterSandbox(owner, sha256, size, self.side.quota_bytes))
 
-    async def _ask_hot(self, name: str, body: Any) -> Any:
-        task, connection = self.open("POST", f"/v1/service/{name}", body, token="service")
+    async def _ask_hot(self, call: Call[Nothing, Any, Any], body: Any) -> Any:
+        task, connection = self.open(
+            call.method, call.path, encode(body) if call.has_body else None, token="service"
+        )
         await task
         answer = connection.answer()
         assert answer.status == 200, answer.body
-        return answer.json
+        return call.read(answer.body)
+
+    def post(self, call: Call[Nothing, Any, Any], body: Any) -> Any:
+        """What the background process asks, as it travels: through JSON."""
+        return self.run(self._ask_hot(call, body))
 
     def close(self) -> None:
         self.core.journal.close()
@@ -338,16 +346,10 @@ class House:
         """A director that talks to this backend; its pools' threads are the caller's."""
         options = read_options({})
 
-        def post(name: str, body: Any) -> Any:
-            # As it travels: through JSON.
-            answer = self.call("POST", f"/v1/service/{name}", json.loads(json.dumps(body)), token="service")
-            assert answer.status == 200, answer.body
-            return answer.json
-
         pools = {name: PoolState(name=name, running=0, queued=0, max=5, total=50) for name in options.pools}
         return Director(
             db=self.side.db, policy=self.side.policy, options=options, backends={"local": cast("Any", backend)},
-            post=post, pools=lambda: pools, launch=lambda *_: None, rng=random.Random(7),
+            post=self.post, pools=lambda: pools, launch=lambda *_: None, rng=random.Random(7),
         )  # fmt: skip
 
     # --- asking ---------------------------------------------------------------------------------------

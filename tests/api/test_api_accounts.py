@@ -176,13 +176,13 @@ def test_a_token_that_was_revoked_meanwhile_makes_none(house):
 def test_a_call_that_is_not_there_is_named(house, path, hint):
     answer = house.call("GET", path, token="ann")
     assert (answer.status, answer.code) == (404, "not-found")
-    assert answer.json["error"]["message"] == f"There is no call GET {path}."
+    assert answer.json["error"]["message"] == f"No such endpoint: GET {path}."
     assert answer.json["error"]["hint"] == hint
 
 
 def test_a_call_with_another_method_and_a_long_path_are_named_in_short(house):
     answer = house.call("POST", "/v1/me", {}, token="ann")
-    assert answer.json["error"]["message"] == "There is no call POST /v1/me."
+    assert answer.json["error"]["message"] == "No such endpoint: POST /v1/me."
     answer = house.call("GET", "/" + "x" * 5_000, token="ann")
     assert len(answer.json["error"]["message"]) < 300
 

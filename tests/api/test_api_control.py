@@ -148,7 +148,7 @@ def test_one_range_without_jobs_stops_the_whole_action(house):
     house.submitted({"Parameters": 5})
     body = {"action": "kill", "ranges": [[1, 5], [70, 80]]}
     answer = house.call("POST", "/v1/jobs/control", body, token="ann")
-    assert (answer.status, "70 to 80" in answer.json["error"]["message"]) == (404, True)
+    assert (answer.status, "70-80" in answer.json["error"]["message"]) == (404, True)
     assert counts(house) == {"Waiting": 5}
 
 

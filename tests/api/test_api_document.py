@@ -8,19 +8,21 @@ from collections import Counter
 from typing import get_args
 
 import jsonschema_rs
+import msgspec
 import pytest
-from starlette.routing import Route
 from tests.api.conftest import RESOURCES, SANDBOX_BYTES, judge
 
+from lodesman.answers import requests
+from lodesman.answers.calls import CALLS
 from lodesman.answers.errors import Code
-from lodesman.api import bodies
-from lodesman.api.openapi import CALLS, INTEGERS, REFUSALS, document, refusals
+from lodesman.api import claims, files, pilots, plans, reads, service, sites, users, whys
+from lodesman.api.dispatch import Dispatcher
+from lodesman.api.openapi import REFUSALS, document, refusals
+from lodesman.api.openapi import described as described_calls
 from lodesman.api.wire import STATUS
 from lodesman.commands.policy import Policy
 from lodesman.resources import load_resources
 
-# Of the server's own processes, not of users and pilots.
-INTERNAL = re.compile(r"/v1/service/|/v1/hot/")
 ANY_ID = {"job": "1", "pilot": "1", "pool": "req2:0", "attempt": "1", "digest": "0" * 64, "prefix": "abcdef"}
 
 
@@ -28,46 +30,26 @@ def described():
     return {(method.upper(), path) for path, item in document()["paths"].items() for method in item}
 
 
-def hot_routes(house):
-    """What the hot process answers itself, found by asking: it forwards everything else."""
-    app = house.app
-    told = {("POST", path) for path in (*app.pilot_calls, *app.user_calls)}
-    forwarded = []
-
-    async def remember(scope, receive, send):
-        forwarded.append((scope["method"], scope["path"]))
-        await house.reads(scope, receive, send)
-
-    app.forward = remember
-    for method, path in sorted(described()):
-        filled = re.sub(r"{(\w+)}", lambda name: ANY_ID[name[1]], path)
-        house.call(method, filled, token="admin")
-        if (method, filled) not in forwarded:
-            told.add((method, path))
-    return told
+def test_each_call_stands_in_the_document_but_those_of_the_background_process():
+    assert described() == {(call.method, call.path) for call in CALLS if call.who != "service"}
+    assert all(call.path.startswith("/v1/service/") == (call.who == "service") for call in CALLS)
+    assert len({(call.method, call.path) for call in CALLS}) == len(CALLS)
 
 
-def read_routes(house):
-    return {
-        (method, re.sub(r":id", "", route.path))
-        for route in house.reads.routes
-        if isinstance(route, Route)
-        for method in route.methods or ()
-        if method != "HEAD"
-    }
-
-
-def test_each_call_that_there_is_stands_in_the_document_and_no_other(house):
-    there = {
-        (method, path)
-        for method, path in hot_routes(house) | read_routes(house)
-        if not INTERNAL.match(path)
-    }  # fmt: skip
-    assert described() == there
-
-
-def test_no_two_processes_answer_the_same_call(house):
-    assert hot_routes(house) & read_routes(house) == set()
+@pytest.mark.parametrize("process", ["hot", "reading"])
+def test_each_call_of_a_process_has_one_function(process):
+    """The functions of both processes are their modules' names that `serves` made."""
+    modules = {"hot": (claims, pilots, service, sites, users), "reading": (files, plans, reads, whys)}[
+        process
+    ]
+    app = {"authenticate": print, "otherwise": print}
+    Dispatcher(process, None, modules, **app)
+    with pytest.raises(LookupError):
+        Dispatcher(process, None, modules[1:], **app)
+    with pytest.raises(LookupError):
+        Dispatcher(process, None, (*modules, modules[0]), **app)
+    with pytest.raises(LookupError):
+        Dispatcher("reading" if process == "hot" else "hot", None, modules, **app)
 
 
 def test_the_document_is_served_to_everybody(house):
@@ -143,13 +125,13 @@ def test_the_schemas_are_in_words_that_makers_of_clients_know():
 
 def test_every_call_is_described_in_full():
     """No call without a description of what it takes, what it answers, and how it may refuse."""
-    for call in CALLS:
-        operation = document()["paths"][call.path][call.method]
+    for call in described_calls():
+        operation = document()["paths"][call.path][call.method.lower()]
         answers = operation["responses"]
         assert {"200", "503", "default"} <= set(answers), call.path
         assert all(one["schema"] for one in answers["200"]["content"].values()), call.path
         assert answers["200"]["content"], call.path
-        assert ("requestBody" in operation) == (call.method in ("post", "put"))
+        assert ("requestBody" in operation) == (call.method in ("POST", "PUT"))
         for one in operation.get("requestBody", {"content": {}})["content"].values():
             assert one["schema"], call.path
         for one in operation["parameters"]:
@@ -196,14 +178,14 @@ BAD = [
 @pytest.mark.parametrize(("name", "body"), GOOD)
 def test_the_schemas_allow_what_the_server_takes(house, name, body):
     assert validator(name).is_valid(body)
-    assert hasattr(bodies, name)
+    assert hasattr(requests, name)
 
 
 @pytest.mark.parametrize(("name", "body"), BAD)
 def test_the_schemas_forbid_what_the_server_refuses(house, name, body):
     assert not validator(name).is_valid(body)
-    (call,) = [call for call in CALLS if call.body is getattr(bodies, name)]
-    token = {"pilot": "pilot", "nobody": ""}.get(call.who, "admin")
+    (call,) = [call for call in CALLS if call.body is getattr(requests, name)]
+    token = {"pilot": "pilot", "none": ""}.get(call.who, "admin")
     answer = house.call("POST", call.path, body, token=house.pilot() if token == "pilot" else token)
     assert answer.status == 400
 
@@ -230,7 +212,6 @@ TWINS = '[site."A/B".ce.C.queue.D]\n[site.A.ce."B/C".queue.D]\n'
 REFUSED = [
     ("POST", "/v1/jobs", "ann", {"jobs": [{"Executable": "x", "CPUTime": 10**7}]}, 422),
     ("GET", "/v1/jobs/1/why?queue=North", "ann", None, 400),
-    ("GET", "/v1/jobs/1/description?form=xml", "ann", None, 400),
     ("POST", "/v1/plan/shares", "admin", {"shares": {"nobody": 1.0}}, 404),
     ("POST", "/v1/jobs/control", "ann", {"action": "kill", "ranges": [[99, 99]]}, 404),
     ("GET", "/v1/submit-pools/req2:", "ann", None, 409),
@@ -259,12 +240,12 @@ def test_each_refusal_that_is_not_derived_comes_and_no_other(house):
         answer = house.call(method, filled, body, token=who)
         assert answer.status == status, (method, path, answer.body)
         found.add((method, judge().template(method, path.partition("?")[0]), status))
-    assert found == {(call.method.upper(), call.path, status) for call in CALLS for status in call.refused}
+    assert found == {(call.method, call.path, status) for call in CALLS for status in call.refused}
 
 
 def refused(house, call, path, body=None, **more):
-    token = {"pilot": "pilot1", "nobody": ""}.get(call.who, "admin")
-    answer = house.call(call.method.upper(), path, body, **{"token": token, **more})
+    token = {"pilot": "pilot1", "none": ""}.get(call.who, "admin")
+    answer = house.call(call.method, path, body, **{"token": token, **more})
     assert answer.code
     return answer.status
 
@@ -274,14 +255,15 @@ def wrong_requests(call, path):
     huge = b"x" * (SANDBOX_BYTES + 1)
     if call.path != path:
         yield re.sub(r"{(\w+)}", "no_such", call.path), None, {}
-    if "vo" in call.query:
+    names = {one.name for one in msgspec.structs.fields(call.query)} - set(call.names)
+    if "vo" in names:
         yield f"{path}?vo=nobody", None, {"token": "ann"}
-    for number in INTEGERS.intersection(call.query):
-        yield f"{path}?{number}=x", None, {}
-    if call.body is not None:
+    for checked in names & {"first", "last", "limit", "form"}:
+        yield f"{path}?{checked}=x", None, {}
+    if call.has_body:
         yield path, b"{", {}
         yield path, b"{", {"headers": {"content-length": "9" * 12}}
-    if call.sha256:
+    if call.upload:
         yield path, b"x", {}
         yield path, huge, {"headers": {"x-sha256": hashlib.sha256(huge).hexdigest()}}
 
@@ -290,7 +272,7 @@ def test_each_refusal_that_is_derived_comes(house):
     """Who may ask is asked below."""
     house.submitted()
     house.claim(house.pilot())
-    for call in CALLS:
+    for call in described_calls():
         path = re.sub(r"{(\w+)}", lambda name: ANY_ID[name[1]], call.path)
         found = {
             refused(house, call, where, body, **more) for where, body, more in wrong_requests(call, path)
@@ -316,9 +298,9 @@ def test_parts_of_a_file(house):
 def test_who_may_call_is_as_the_document_says(house):
     """Calls for nobody in particular need no token, calls for pilots refuse users, and so on."""
     house.pilot()
-    for call in CALLS:
+    for call in described_calls():
         path = re.sub(r"{(\w+)}", lambda name: ANY_ID[name[1]], call.path)
-        nobody = house.call(call.method.upper(), path, b"{}", headers={"x-sha256": "0" * 64})
-        assert (nobody.status == 401) == (call.who != "nobody"), call.path
-        user = house.call(call.method.upper(), path, b"{}", token="ann", headers={"x-sha256": "0" * 64})
+        nobody = house.call(call.method, path, b"{}", headers={"x-sha256": "0" * 64})
+        assert (nobody.status == 401) == (call.who != "none"), call.path
+        user = house.call(call.method, path, b"{}", token="ann", headers={"x-sha256": "0" * 64})
         assert (user.status == 403) == (call.who in ("pilot", "admin")), call.path

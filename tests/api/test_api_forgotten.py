@@ -44,7 +44,7 @@ def test_a_forgotten_job_is_no_longer_known(house, who, path):
 def test_a_job_that_never_was_is_not_called_forgotten(house):
     finished(house)
     answer = house.call("GET", "/v1/jobs/2", token="ann")
-    assert answer.json["error"]["message"] == "There is no job 2 that is yours."
+    assert answer.json["error"]["message"] == "Job 2 was not found, or you may not see it."
     assert "no longer" not in house.call("GET", "/v1/jobs/2/logs", token="ann").json["error"]["message"]
     assert "no longer" not in house.call("GET", "/v1/jobs/0", token="ann").json["error"]["message"]
 

@@ -382,11 +382,11 @@ def test_a_server_that_is_about_to_end_hands_out_nothing_more(house):
     """Pilots ask again when it is back: what others give back now is not for them."""
     house.submitted()
     pilot = house.pilot()
-    house.app.claims.ending = True
+    house.core.ending = True
     refused = house.call("POST", "/v1/pilots/claim", house.claim_body(), token=pilot)
     assert (refused.status, refused.json["error"]["code"]) == (503, "unavailable")
     assert house.get("/v1/jobs/1")["state"] == "Waiting"
-    house.app.claims.ending = False
+    house.core.ending = False
     assert len(house.claim(pilot)) == 1
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -26,18 +25,11 @@ EAST = (
 BASE = HEAD + NORTH + SOUTH
 
 
-def told(house, name, body):
-    """What the background process tells the hot one."""
-    answer = house.call("POST", f"/v1/service/{name}", json.loads(json.dumps(body)), token="service")
-    assert answer.status == 200, answer.body
-    return answer.json
-
-
 def configure(house, *texts):
     """A changed configuration is taken in: policies, and the pass that follows."""
     files = [(f"{n}.toml", text) for n, text in enumerate(texts)]
     house.core.policy = house.side.policy = Policy(load_resources(files))
-    keeper = PoolKeeper(house.side.db, partial(told, house), refresh_seconds=900.0, grace_seconds=900.0)
+    keeper = PoolKeeper(house.side.db, house.post, refresh_seconds=900.0, grace_seconds=900.0)
     keeper.tick(house.side.policy, house.now)
 
 

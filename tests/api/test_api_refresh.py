@@ -43,12 +43,7 @@ def configure(house, text):
 
 
 def keep(house):
-    def post(name, body):
-        answer = house.call("POST", f"/v1/service/{name}", json.loads(json.dumps(body)), token="service")
-        assert answer.status == 200, answer.body
-        return answer.json
-
-    keeper = PoolKeeper(house.side.db, post, refresh_seconds=900.0, grace_seconds=3_600.0)
+    keeper = PoolKeeper(house.side.db, house.post, refresh_seconds=900.0, grace_seconds=3_600.0)
     keeper.tick(house.side.policy, house.now)
     return keeper
 
@@ -264,7 +259,7 @@ def test_who_may_ask(house):
 
 
 def test_a_question_with_too_long_an_answer(house, monkeypatch):
-    monkeypatch.setattr("lodesman.api.submit_pools.MOST_POOLS", 3)
+    monkeypatch.setattr("lodesman.api.pilots._MOST_POOLS", 3)
     for wanted in ("root", "geant"):
         house.submitted({"Requirements": {"Software": wanted}})
     assert ask(house, "ann", NORTH).status == 200

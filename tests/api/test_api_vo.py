@@ -5,19 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from lodesman.answers.accounts import SCOPES
 from lodesman.answers.vocabulary import MainReason
 from lodesman.api.auth import own_vo, sees_all, vo_of
-from lodesman.commands.accounts import SCOPES, Principal
+from lodesman.commands.accounts import Principal
 from lodesman.errors import NotFound
 
 FAR = "a secret of the other VO"
-
-
-class Asks:
-    """A request with these parameters."""
-
-    def __init__(self, **query):
-        self.query_params = query
 
 
 ANN = Principal(kind="user", name="ann", vo="lab", scopes=frozenset({"jobs:read"}))
@@ -36,13 +30,13 @@ def test_who_sees_all():
 
 
 def test_which_vo_may_be_asked_about():
-    assert vo_of(Asks(), ANN) == vo_of(Asks(vo="lab"), ANN) == "lab"
-    assert vo_of(Asks(vo="other"), ADMIN) == "other"
-    assert vo_of(Asks(), ADMIN, default="") == ""
-    assert vo_of(Asks(vo="other"), ADMIN, known={"other"}) == "other"
-    for asked, who, known in [("other", ANN, {"other"}), ("moon", ADMIN, {"other"}), ("", ANN, None)]:
+    assert vo_of("", ANN, usual="lab") == vo_of("lab", ANN, usual="lab") == "lab"
+    assert vo_of("other", ADMIN, usual="lab") == "other"
+    assert vo_of("", ADMIN, usual="") == ""
+    assert vo_of("other", ADMIN, usual="lab", known={"other"}) == "other"
+    for asked, who, known in [("other", ANN, {"other"}), ("moon", ADMIN, {"other"})]:
         with pytest.raises(NotFound):
-            vo_of(Asks(vo=asked), who, known=known)
+            vo_of(asked, who, usual="lab", known=known)
 
 
 class Regroup:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -287,11 +288,11 @@ def test_who_ended_between_two_looks_is_told_as_ended(house):
     pilot = house.pilot()
     ask = house.side.ask_hot
 
-    async def slowly(name, body):
-        told = await ask(name, body)
+    async def slowly(call, body):
+        told = json.loads(bytes(await ask(call, body)))
         task, _ = house.open("POST", "/v1/pilots/leave", {"reason": "idle"}, token=pilot)
         await task
-        return {**told, "joined": False}
+        return json.dumps({**told, "joined": False}).encode()
 
     house.side.ask_hot = slowly
     assert why(house, 1)["verdict"] == "ended"

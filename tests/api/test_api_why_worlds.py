@@ -111,13 +111,8 @@ class World:
         house = self.house
         house.core.policy = Policy(config, inhabited=house.core.inhabited)
         house.side.policy = Policy(config, inhabited=lambda: house.side.look().pilots.places)
-        keeper = PoolKeeper(house.side.db, self._post, refresh_seconds=900.0, grace_seconds=900.0)
+        keeper = PoolKeeper(house.side.db, self.house.post, refresh_seconds=900.0, grace_seconds=900.0)
         keeper.tick(house.side.policy, house.now)
-
-    def _post(self, name, body):
-        answer = self.house.call("POST", f"/v1/service/{name}", body, token="service")
-        assert answer.status == 200, answer.body
-        return answer.json
 
     def _site(self, number, parameters):
         lines = [

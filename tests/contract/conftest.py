@@ -4,34 +4,29 @@ import random
 from functools import partial
 
 import pytest
-from msgspec import convert, json
+from msgspec import json
 
+from lodesman.answers import calls
+from lodesman.answers.call import encode
+from lodesman.answers.service import NewPilot, PassDone, Removed, Tidied
 from lodesman.answers.vocabulary import PilotState
 from lodesman.background.pool_keeper import PoolKeeper
 from lodesman.background.reconciler import all_doubts
 from lodesman.background.retention import Retention
 from lodesman.commands.accounts import AddAccount, IssueToken
-from lodesman.commands.changed_types import RekeyPools, Renewals
+from lodesman.commands.changed_types import RekeyPools
 from lodesman.commands.claim import Claim, serve_parked
 from lodesman.commands.control import Control
-from lodesman.commands.forget import Forget, Old
+from lodesman.commands.forget import Forget
 from lodesman.commands.live import Live
-from lodesman.commands.pilots import EndPilot, Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
-from lodesman.commands.refresh import (
-    Cleaning,
-    CleanPools,
-    Difference,
-    Judgement,
-    JudgeQueues,
-    NameQueues,
-    RefreshPools,
-)
+from lodesman.commands.pilots import EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
+from lodesman.commands.refresh import CleanPools, JudgeQueues, NameQueues, RefreshPools
 from lodesman.commands.report import Report, TakeReports
 from lodesman.commands.sandboxes import Shelf
 from lodesman.commands.sessions import Free, PilotSession
 from lodesman.commands.silence import Heard, NoteSilence
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
-from lodesman.commands.tidy import Tidy, Untidy
+from lodesman.commands.tidy import Tidy
 from lodesman.commands.upkeep import Reconcile
 from lodesman.matching import TaskQueueKey
 from lodesman.store import views
@@ -110,12 +105,12 @@ class House:
     def retention(self, keep_days, shelf=None):
         """What forgets in the background process; its commands travel as they do there."""
         commands = {
-            "forget": lambda body: self.do(Forget(self.live, convert(body, Old))),
-            "tidy": lambda body: {"gone": self.do(Tidy(convert(body, Untidy)))},
+            calls.FORGET: lambda body: self.do(Forget(self.live, body)),
+            calls.TIDY: lambda body: Tidied(self.do(Tidy(body))),
         }
 
-        def post(name, body):
-            return json.decode(json.encode(commands[name](json.decode(json.encode(body)))))
+        def post(call, body):
+            return call.read(encode(commands[call](json.decode(encode(body), type=call.body))))
 
         shelf = shelf or Shelf(self.path.parent / "sandboxes", limit_bytes=10_000)
         return Retention(self.reader, post, shelf, keep_days=keep_days)
@@ -149,24 +144,21 @@ class House:
 
     def keeper(self, policy, *, refresh=900.0, grace=3_600.0):
         """What keeps SubmitPools true in the background process; the hot process has this policy, too."""
-        commands = {
-            "pool-queues": lambda body: {"new": self.do(NameQueues(self.live, list(map(tuple, body))))},
-            "pool-renewals": lambda body: self.do(
-                RekeyPools(self.live, convert(body, Renewals), policy.digest)
-            ),
-            "pool-pass": lambda body: self._passed(body, policy),
-            "pool-judgement": lambda body: self.do(JudgeQueues(self.live, convert(body, Judgement))),
-            "pool-cleaning": lambda body: {
-                "removed": self.do(CleanPools(self.live, convert(body, Cleaning)))
-            },
+        make = {
+            calls.NAME_QUEUES: lambda body: NameQueues(self.live, body),
+            calls.REKEY_POOLS: lambda body: RekeyPools(self.live, body, policy.digest),
+            calls.POOL_PASS: lambda body: RefreshPools(self.live, body, policy.digest),
+            calls.JUDGE_QUEUES: lambda body: JudgeQueues(self.live, body),
+            calls.CLEAN_POOLS: lambda body: CleanPools(self.live, body),
         }
-        return PoolKeeper(
-            self.reader, lambda name, body: commands[name](body), refresh_seconds=refresh, grace_seconds=grace
-        )
 
-    def _passed(self, body, policy):
-        row = self.do(RefreshPools(self.live, convert(body, Difference), policy.digest))
-        return {"pass": row.id, "at": row.at}
+        def post(call, body):
+            done = self.do(make[call](json.decode(encode(body), type=call.body)))
+            if call is calls.POOL_PASS:
+                return PassDone(done.id, done.at)
+            return Removed(done) if call is calls.CLEAN_POOLS else done
+
+        return PoolKeeper(self.reader, post, refresh_seconds=refresh, grace_seconds=grace)
 
     def reconcile(self):
         """A whole pass of the reconciler: how many of each fault it mended."""

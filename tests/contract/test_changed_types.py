@@ -6,12 +6,13 @@ import apsw
 import pytest
 from tests.contract.test_jobs_walk import parked
 
+from lodesman.answers.service import Judgement, NewPilot, Renewals
 from lodesman.background.known_queues import KnownQueues
-from lodesman.commands.changed_types import RekeyPools, Renewals, Settled
-from lodesman.commands.pilots import NewPilot, PreparePilots, hash_token
+from lodesman.commands.changed_types import RekeyPools, Settled
+from lodesman.commands.pilots import PreparePilots, hash_token
 from lodesman.commands.policy import Policy
 from lodesman.commands.pool_map import PoolMap
-from lodesman.commands.refresh import Judgement, JudgeQueues
+from lodesman.commands.refresh import JudgeQueues
 from lodesman.commands.submit import NewPool
 from lodesman.errors import Conflict
 from lodesman.matching import key_to_json, spelled_requirements, submit_pool_id

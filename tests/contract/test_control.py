@@ -113,7 +113,7 @@ def test_only_what_the_rule_allows_is_touched(house):
     out = house.control("kill", 1, 4, may=lambda owner, group, vo: owner == "bob")
     assert out.changed == 2
     assert house.counts() == {"Waiting": 2, "Killed": 2}
-    with pytest.raises(NotFound, match="yours"):
+    with pytest.raises(NotFound, match="may not see it"):
         house.control("kill", 1, may=lambda *_: False)
 
 

@@ -91,7 +91,7 @@ def test_jobs_of_others_in_between_are_passed_over(house, few):
 
 def test_all_ranges_are_asked_for_before_anything_is_changed(house, few):
     finished(house, 8)
-    with pytest.raises(NotFound, match="job 99"):
+    with pytest.raises(NotFound, match="Job 99"):
         parts(house, "delete", (1, 8), (99, 99))
     assert house.counts() == {"Done": 8}
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import apsw
 import pytest
 
+from lodesman.answers.service import Judgement
 from lodesman.commands.policy import Policy
-from lodesman.commands.refresh import Judgement, JudgeQueues
+from lodesman.commands.refresh import JudgeQueues
 from lodesman.resources import load_resources
 from lodesman.store.journal import Transaction
 

@@ -7,16 +7,9 @@ import logging
 import apsw
 import pytest
 
+from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
-from lodesman.commands.pilots import (
-    LATE_SECONDS,
-    EndPilot,
-    Join,
-    NewPilot,
-    PilotSubmitted,
-    PreparePilots,
-    hash_token,
-)
+from lodesman.commands.pilots import LATE_SECONDS, EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
 from lodesman.errors import NotFound, Unauthorized
 from lodesman.store.journal import PARKED, Transaction
 

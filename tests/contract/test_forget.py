@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lodesman.answers.service import Old
 from lodesman.background import retention
 from lodesman.background.retention import DAY
 from lodesman.commands import forget
-from lodesman.commands.forget import Forget, Old
+from lodesman.commands.forget import Forget
 from lodesman.commands.upkeep import ForgetIdleQueues
 from lodesman.errors import NotFound
 from lodesman.jobs.states import TERMINAL
@@ -209,7 +210,7 @@ def test_actions_on_forgotten_jobs_say_so(house):
         house.control("reschedule", 1)
     assert house.control("delete", 2, 3).examples == [{"id": 2, "reason": "it was forgotten"}]
     assert house.control("delete", 2, 4).changed == 1
-    with pytest.raises(NotFound, match="There is no job 5 that is yours"):
+    with pytest.raises(NotFound, match="Job 5 was not found"):
         house.control("kill", 5)
 
 

@@ -1,7 +1,8 @@
 """Task queues that are forgotten in the index while they are empty: what claims took from them is not forgotten."""
 
+from lodesman.answers.service import Doubts
 from lodesman.background.reconciler import all_doubts
-from lodesman.commands.upkeep import Doubts, ForgetIdleQueues, Reconcile
+from lodesman.commands.upkeep import ForgetIdleQueues, Reconcile
 
 LONG = 100_000.0
 

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
 from lodesman.background.census import Census
 from lodesman.background.lost_pilots import AGAIN_SECONDS
 from lodesman.batch import LocalBackend, NativeState, PilotCopy, PilotSpec
 from lodesman.batch.keeper import process_table
-from lodesman.commands.pilots import EndPilot, Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
+from lodesman.commands.pilots import EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
 from lodesman.commands.policy import Policy
 from lodesman.resources import load_resources
 

@@ -2,9 +2,10 @@
 
 import pytest
 
+from lodesman.answers.service import Cleaning
 from lodesman.background.pool_lists import list_pools
 from lodesman.commands.policy import Policy
-from lodesman.commands.refresh import Cleaning, CleanPools
+from lodesman.commands.refresh import CleanPools
 from lodesman.commands.submit import NewPool
 from lodesman.matching import spelled_requirements, submit_pool_id
 from lodesman.resources import load_resources

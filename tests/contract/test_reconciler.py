@@ -7,9 +7,12 @@ import random
 
 import pytest
 
+from lodesman.answers import calls
+from lodesman.answers.call import Nothing
+from lodesman.answers.service import Done, Doubts, Repaired
 from lodesman.background import reconciler
 from lodesman.background.reconciler import Reconciler, all_doubts, look
-from lodesman.commands.upkeep import Doubts, Reconcile
+from lodesman.commands.upkeep import Reconcile
 from lodesman.errors import Unavailable
 from lodesman.store import doubts
 
@@ -153,9 +156,11 @@ class Posts:
     def __init__(self, house):
         self.house, self.posted, self.at = house, [], 0.0
 
-    def __call__(self, name, body):
-        self.posted.append((name, body))
-        return self.house.do(Reconcile(self.house.live, Doubts(**body))) if name == "reconcile" else {}
+    def __call__(self, call, body):
+        self.posted.append((call, body))
+        if call is calls.RECONCILE:
+            return Repaired(**self.house.do(Reconcile(self.house.live, body)))
+        return Done()
 
     def ticker(self):
         self.at += 0.01
@@ -170,9 +175,9 @@ def test_a_pass_comes_at_once_and_then_now_and_then(house):
     posts = Posts(house)
     mine = reconciler_of(house, posts)
     claimed = ghost(house)
-    while not posts.posted or posts.posted[-1][0] != "forget-idle":
+    while not posts.posted or posts.posted[-1][0] is not calls.FORGET_IDLE:
         mine.tick()
-    assert posts.posted[0] == ("reconcile", {"jobs": [claimed.job_id], "queues": ()})
+    assert posts.posted[0] == (calls.RECONCILE, Doubts(jobs=[claimed.job_id]))
     assert mine.mended["active_without_attempt"] == 1
     del posts.posted[:]
     mine.tick()
@@ -180,7 +185,7 @@ def test_a_pass_comes_at_once_and_then_now_and_then(house):
     posts.at += reconciler.PASS_SECONDS
     while not posts.posted:
         mine.tick()
-    assert posts.posted == [("forget-idle", {})]
+    assert posts.posted == [(calls.FORGET_IDLE, Nothing())]
 
 
 def test_a_tick_works_for_a_little_while(house, monkeypatch):

@@ -4,10 +4,12 @@ import msgspec
 import pytest
 from tests.contract.test_jobs_walk import parked
 
+from lodesman.answers import calls
+from lodesman.answers.service import Difference
 from lodesman.background.pool_keeper import PATIENCE_SECONDS
 from lodesman.commands.policy import Policy
 from lodesman.commands.pool_map import KnownPools, PoolMap
-from lodesman.commands.refresh import Difference, RefreshPools, SetShares
+from lodesman.commands.refresh import RefreshPools, SetShares
 from lodesman.commands.submit import NewPool
 from lodesman.errors import Conflict
 from lodesman.matching import GroupShare, spelled_requirements, submit_pool_id
@@ -197,10 +199,10 @@ def test_a_pass_that_was_refused_is_tried_again(house):
     keeper = house.keeper(now)
     post, refusals = keeper._post, [Conflict("x"), Conflict("x")]
 
-    def often_late(name, body):
-        if name == "pool-pass" and refusals:
+    def often_late(call, body):
+        if call is calls.POOL_PASS and refusals:
             raise refusals.pop()
-        return post(name, body)
+        return post(call, body)
 
     keeper._post = often_late
     assert keeper.tick(now, house.clock) == "start"
@@ -289,9 +291,9 @@ def test_processes_that_differ_for_long_are_a_failure_and_no_try_is_wasted(house
     with_pool(house, 4000, [S1])
     keeper, mine = house.keeper(policy(4000, 4000)), policy(2000, 4000)
     post, asked = keeper._post, []
-    keeper._post = lambda name, body: asked.append(name) or post(name, body)
+    keeper._post = lambda call, body: asked.append(call) or post(call, body)
     assert keeper.tick(mine, 1_000.0) == ""
-    assert asked.count("pool-pass") == 1
+    assert asked.count(calls.POOL_PASS) == 1
     for now in (1_000.0 + PATIENCE_SECONDS, 2_000.0):
         with pytest.raises(Conflict, match="another configuration"):
             keeper.tick(mine, now)

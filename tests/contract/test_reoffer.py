@@ -4,7 +4,8 @@ import msgspec
 import pytest
 from tests.contract.test_jobs_walk import parked
 
-from lodesman.commands.pilots import Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
+from lodesman.answers.service import NewPilot
+from lodesman.commands.pilots import Join, PilotSubmitted, PreparePilots, hash_token
 from lodesman.commands.policy import Policy
 from lodesman.commands.reoffer import Offers, SetOffers, offer_sessions
 from lodesman.commands.sessions import Free, PilotSession, load_sessions

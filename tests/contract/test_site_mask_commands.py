@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from tests.contract.conftest import OFFER
 
+from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
-from lodesman.commands.pilots import Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
+from lodesman.commands.pilots import Join, PilotSubmitted, PreparePilots, hash_token
 from lodesman.commands.site_mask import CloseSite, ForgetOldClosings, KnownMask, OpenSite
 from lodesman.director.site_mask import Closing
 from lodesman.errors import Conflict, InvalidRequest, Unavailable

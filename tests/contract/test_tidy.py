@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from lodesman.answers.service import Untidy
 from lodesman.background.retention import DAY
 from lodesman.commands.sandboxes import RegisterSandbox, Shelf, uploaded_size, used_by
-from lodesman.commands.tidy import Tidy, Untidy
+from lodesman.commands.tidy import Tidy
 from lodesman.errors import InvalidJob, TooLarge
 from lodesman.store.engine import only_row
 

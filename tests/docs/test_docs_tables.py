@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import apsw
@@ -16,12 +14,10 @@ import msgspec
 import pytest
 
 from lodesman import config
+from lodesman.answers.accounts import SCOPES
+from lodesman.answers.service import HotMetrics
 from lodesman.answers.vocabulary import ClampName, Kind, Level
-from lodesman.api.background_word import BackgroundWord
-from lodesman.api.health import hot_metrics
 from lodesman.cfg import parse_cfg
-from lodesman.commands.accounts import SCOPES
-from lodesman.commands.configuration import ConfigurationState
 from lodesman.commands.report import PAYLOAD_CAUSES
 from lodesman.director import DirectorOptions
 from lodesman.director import options as director
@@ -229,20 +225,9 @@ def test_limits_of_the_director():
 def test_metrics(tmp_path):
     from lodesman.api.metrics import UpkeepFigures, gather, render_metrics  # noqa: PLC0415  # heavy to import
 
-    sent: list[Any] = []
-
-    async def send(message):
-        sent.append(message)
-
-    counters = dict.fromkeys(("claims", "claimed_jobs", "submitted_jobs"), 1)
-    journal = SimpleNamespace(commits=1, commands=1)
-    core: Any = SimpleNamespace(
-        journal=journal, sessions=(), configuration=ConfigurationState, background=BackgroundWord(since=0.0),
-        ticks=lambda: 1.0, **counters,
-    )  # fmt: skip
-    asyncio.run(hot_metrics(core, send))
+    hot = dict.fromkeys(HotMetrics.__struct_fields__, 1.0)
     db = open_writer(tmp_path / "lode.db")
-    text = render_metrics(gather(db), json.loads(sent[-1]["body"]), UpkeepFigures()).decode()
+    text = render_metrics(gather(db), hot, UpkeepFigures()).decode()
     db.close()
     told = names(table("administrators.md", first="metric"))
     assert set(told) == set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))

@@ -6,6 +6,10 @@ from typing import Literal
 
 from msgspec import Struct
 
+# What a token may allow, and what one allows if nothing else is asked for.
+SCOPES = ("jobs:read", "jobs:write", "pilots:read", "admin")
+USER_SCOPES = ("jobs:read", "jobs:write", "pilots:read")
+
 
 class Token(Struct):
     """A token, shown this once."""

@@ -1,19 +1,22 @@
-"""Who is asking: bearer tokens looked up by their hash, so that comparing takes the same time for all."""
+"""Who makes a request, and what they may do. Tokens are found by their hash: that takes the same time for all."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
 
+from lodesman.answers.call import Who
 from lodesman.api.wire import Scope, header
-from lodesman.commands.accounts import Principal
+from lodesman.commands.accounts import JOINING, Principal
 from lodesman.errors import Forbidden, NotFound, Unauthorized
 
-if TYPE_CHECKING:
-    from starlette.requests import Request
-
 Lookup = Callable[[bytes], Principal | None]
+_ONLY = {
+    "pilot": "Only pilots may ask this.",
+    "service": "Only the server's own processes may ask this.",
+    "user": "Only users may do that.",
+    "admin": "Only an administrator may do that.",
+}
 
 
 def authenticate(scope: Scope, lookup: Lookup, now: float) -> Principal:
@@ -29,32 +32,23 @@ def authenticate(scope: Scope, lookup: Lookup, now: float) -> Principal:
     return principal
 
 
-def need_pilot(principal: Principal) -> int:
-    """The pilot's id. Raises Forbidden for anybody else."""
-    if principal.kind != "pilot":
-        raise Forbidden("Only pilots may ask this.")
-    return principal.pilot_id
+def authorise(principal: Principal, who: Who) -> None:
+    """Raises Forbidden for all but those who may make a call that is for `who`."""
+    if who == "pilot or pilots:read":
+        who = "any" if principal.kind in ("pilot", JOINING) else "pilots:read"
+    if not _may(principal, who):
+        hint = "Use a token with the scope admin." if who == "admin" else ""
+        raise Forbidden(_ONLY.get(who, f"This token may not do that: it lacks the scope {who}."), hint=hint)
 
 
-def need_user(principal: Principal, scope: str) -> Principal:
-    """A user with that scope. Raises Forbidden."""
-    if principal.kind == "pilot" or not (principal.allows(scope) or principal.kind == "service"):
-        raise Forbidden(f"This token may not do that: it lacks the scope {scope}.")
-    return principal
-
-
-def need_service(principal: Principal) -> Principal:
-    """Our own background process. Raises Forbidden for anybody else."""
-    if principal.kind != "service":
-        raise Forbidden("Only the server's own processes may ask this.")
-    return principal
-
-
-def need_admin(principal: Principal) -> Principal:
-    """An administrator with a token for it. Raises Forbidden."""
-    if sees_all(principal):
-        return principal
-    raise Forbidden("Only an administrator may do that.", hint="Use a token with the scope admin.")
+def _may(principal: Principal, who: Who) -> bool:
+    if who in ("pilot", "service"):
+        return principal.kind == who
+    if who == "admin":
+        return sees_all(principal)
+    if principal.kind == "pilot":
+        return who == "any"
+    return who in ("any", "user") or principal.kind == "service" or principal.allows(who)
 
 
 def sees_all(principal: Principal) -> bool:
@@ -63,24 +57,16 @@ def sees_all(principal: Principal) -> bool:
 
 
 def own_vo(principal: Principal) -> str:
-    """Of whose jobs, task queues and pilots the caller is told: of their own VO; '' for all, to who sees all."""
+    """The VO whose jobs, task queues and pilots the caller may see: their own; '' for administrators: all."""
     return "" if sees_all(principal) else principal.vo
 
 
-def vo_of(
-    request: Request,
-    principal: Principal,
-    *,
-    default: str | None = None,
-    known: Collection[str] | None = None,
-) -> str:
-    """The VO that a request asks about: `default` (one's own) or the one it names, which is one's own, too, for
-    everybody who does not see all.
+def vo_of(wanted: str, principal: Principal, *, usual: str, known: Collection[str] | None = None) -> str:
+    """The VO that a request asks about: `usual`, or the one that is wanted, which only administrators may choose.
 
     Raises NotFound for another, and for one that is not `known`.
     """
-    usual = principal.vo if default is None else default
-    vo = request.query_params.get("vo", usual)
+    vo = wanted or usual
     strange = known is not None and vo not in known
     if vo not in (usual, principal.vo) and (strange or not sees_all(principal)):
         raise NotFound(f"There is no VO {vo[:80]}.")

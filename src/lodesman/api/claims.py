@@ -1,63 +1,43 @@
-"""A pilot's claim over HTTP: posted to the journal, answered when it is committed (DESIGN 3.1, 3.3)."""
+"""A pilot's claim over HTTP: posted to the journal, answered when it is committed.
+
+Pilots claim thousands of times a second, so a claim is a direct call (ADR 0021): the web server's protocol
+(`daemon.connections`) makes it straight from the parser, with the whole body and a place for the answer. Where something
+about the request is unusual, `claim` serves it behind plain ASGI.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import random
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from starlette.responses import Response
 
-from lodesman.api import bodies
-from lodesman.api.auth import authenticate, need_pilot
+from lodesman.answers import calls
+from lodesman.answers.call import Nothing
+from lodesman.answers.pilots import ClaimAnswer
+from lodesman.answers.requests import ClaimBody
+from lodesman.api.auth import authenticate, authorise
 from lodesman.api.core import Core
-from lodesman.api.direct import Asked, Reply, failed
-from lodesman.api.wire import Scope, decode, error_answer, json_answer
+from lodesman.api.dispatch import Request, failed, serves
+from lodesman.api.wire import Answer, Disconnected, Headers, Scope, decode, error_answer, json_answer
 from lodesman.commands.claim import Claim, Claimed, Unpark
 from lodesman.commands.sessions import UNLIMITED, Ask, Free, PilotSession
 from lodesman.errors import LodesmanError, Unavailable
 
-CLAIM = msgspec.json.Decoder(bodies.ClaimBody)
-
+_CLAIM = msgspec.json.Decoder(ClaimBody)
 # Seconds that a request may wait at the server: jitter keeps pilots from asking again all at once.
-LONGEST_WAIT = 60.0
-SHORTEST_WAIT = 45.0
-NOTHING_MORE = b'{"jobs":[],"drain":true}'
+_LONGEST_WAIT = 60.0
+_SHORTEST_WAIT = 45.0
+_NOTHING_MORE = b'{"jobs":[],"drain":true}'
+
+# Status, headers, body; called once, on the event loop, unless the client went away before.
+Reply = Callable[[int, Headers, bytes], None]
 
 
-class ClaimCall:
-    """POST /v1/pilots/claim, as a direct call."""
-
-    def __init__(self, core: Core) -> None:
-        self.core = core
-        self._jitter = random.Random()
-        # Set when the server is about to end: what runs is given back then, and nothing new may begin.
-        self.ending = False
-
-    def __call__(self, scope: Scope, body: bytes, reply: Reply) -> Asked:
-        """Post the claim. Raises LodesmanError when the pilot or its words are refused."""
-        core = self.core
-        pilot_id = need_pilot(authenticate(scope, core.lookup, core.clock()))
-        asks = decode(CLAIM, body)
-        session = core.session(pilot_id)
-        asked = _AskedClaim(core, session, reply)
-        if session.drain:
-            reply(*json_answer(NOTHING_MORE))
-        elif self.ending:
-            raise Unavailable("The server is ending.", hint="Ask again when it is back.")
-        else:
-            asked.post(asks, self._patience(asks.wait_s))
-        return asked
-
-    def _patience(self, wait: float) -> float:
-        """Seconds that the claim may wait, 0 for not at all."""
-        if wait <= 0:
-            return 0.0
-        return min(wait, self._jitter.uniform(SHORTEST_WAIT, LONGEST_WAIT), self.core.lease_seconds / 2)
-
-
-class _AskedClaim:
-    """A claim on its way: answered by the journal; taken back when patience ends or the pilot hangs up."""
+class AskedClaim:
+    """A claim on its way: answered by the journal; taken back when its time ends or the pilot hangs up."""
 
     __slots__ = ("_claim", "_core", "_left", "_reply", "_session", "_timer")
 
@@ -70,8 +50,8 @@ class _AskedClaim:
         self._timer: asyncio.TimerHandle | None = None
         self._left = False
 
-    def post(self, asks: bodies.ClaimBody, patience: float) -> None:
-        """Hand it to the journal. Raises Unavailable when the server is ending."""
+    def post(self, asks: ClaimBody, seconds: float) -> None:
+        """Hand it to the journal, to wait for at most so long. Raises Unavailable when the server is ending."""
         core, has = self._core, asks.resource
         free = Free(has.cores, has.memory_mb or UNLIMITED, has.norm_cpu_seconds or UNLIMITED)
         self._session.asked = Ask(core.clock(), free, asks.count)
@@ -81,13 +61,13 @@ class _AskedClaim:
             free=free,
             count=asks.count,
             claim_token=asks.claim_token,
-            wait=patience > 0,
+            wait=seconds > 0,
             answer=self._answered,
         )
         core.post_together(claim, self._answered)
-        if patience > 0:
+        if seconds > 0:
             self._claim = claim
-            self._timer = asyncio.get_running_loop().call_later(patience, self.end_soon)
+            self._timer = asyncio.get_running_loop().call_later(seconds, self.end_soon)
 
     def gone(self) -> None:
         """The pilot hung up: it must win nothing any more."""
@@ -100,7 +80,7 @@ class _AskedClaim:
         if claim is not None:
             self._stop_waiting()
             try:
-                self._core.journal.post(Unpark(claim), _nobody)
+                self._core.journal.post(Unpark(claim), _ignored)
             except LodesmanError as ending:
                 self._reply(*error_answer(ending))
 
@@ -115,7 +95,7 @@ class _AskedClaim:
             except LodesmanError as fault:
                 answer = error_answer(fault)
             except Exception as bug:  # the claim is committed; the pilot asks again
-                answer = failed("/v1/pilots/claim", bug)
+                answer = failed(calls.CLAIM.path, bug)
             self._reply(*answer)
 
     def _render(self, claimed: list[Claimed]) -> bytes:
@@ -131,5 +111,75 @@ class _AskedClaim:
             self._timer = None
 
 
-def _nobody(_result: Any) -> None:
-    """The answer to a command whose outcome nobody waits for."""
+# A direct call: the state of the process, the head, the body, where the answer goes.
+DirectCall = Callable[[Scope, bytes, Reply], AskedClaim]
+
+
+def direct_claim(core: Core, scope: Scope, body: bytes, reply: Reply) -> AskedClaim:
+    """Post the claim of a request. Raises LodesmanError when the pilot or its words are refused."""
+    who = authenticate(scope, core.lookup, core.clock())
+    authorise(who, calls.CLAIM.who)
+    return _begin(core, who.pilot_id, decode(_CLAIM, body), reply)
+
+
+def _begin(core: Core, pilot_id: int, asks: ClaimBody, reply: Reply) -> AskedClaim:
+    session = core.session(pilot_id)
+    asked = AskedClaim(core, session, reply)
+    if session.drain:
+        reply(*json_answer(_NOTHING_MORE))
+    elif core.ending:
+        raise Unavailable("The server is ending.", hint="Ask again when it is back.")
+    else:
+        asked.post(asks, _seconds(core, asks.wait_s))
+    return asked
+
+
+def _seconds(core: Core, wait: float) -> float:
+    """How long the claim may wait, 0 for not at all."""
+    if wait <= 0:
+        return 0.0
+    return min(wait, core.jitter.uniform(_SHORTEST_WAIT, _LONGEST_WAIT), core.lease_seconds / 2)
+
+
+def begin(call: DirectCall, scope: Scope, body: bytes, reply: Reply) -> AskedClaim | None:
+    """Make a direct call. None if it was refused, which has been replied."""
+    try:
+        return call(scope, body, reply)
+    except LodesmanError as error:
+        reply(*error_answer(error))
+    except Exception as bug:  # a bug costs one request, never the server
+        reply(*failed(scope["path"], bug))
+    return None
+
+
+@serves(calls.CLAIM)
+async def claim(core: Core, request: Request[Nothing, ClaimBody]) -> ClaimAnswer | Response:
+    """A pilot asks for jobs, behind ASGI. Raises Disconnected when it hangs up before there is an answer."""
+    done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    def reply(status: int, headers: Headers, text: bytes) -> None:
+        if not done.done():
+            done.set_result((status, headers, text))
+
+    def hung_up(_gone: object) -> None:
+        done.cancel()
+
+    asked = _begin(core, request.who.pilot_id, request.body, reply)
+    gone = asyncio.ensure_future(request.receive())
+    gone.add_done_callback(hung_up)
+    try:
+        await asyncio.wait({done})
+    finally:
+        gone.remove_done_callback(hung_up)
+        gone.cancel()
+        answered = done.done() and not done.cancelled()
+        if not answered:
+            asked.gone()
+    if not answered:
+        raise Disconnected
+    status, headers, text = done.result()
+    return Response(text, status, {name.decode(): value.decode() for name, value in headers})
+
+
+def _ignored(_result: Any) -> None:
+    """The answer to a command whose outcome matters to no caller."""

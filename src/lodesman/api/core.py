@@ -1,15 +1,18 @@
-"""What the hot process's faces share: the journal seen from the event loop, principals, sessions."""
+"""The state of the hot process: the journal as the event loop uses it, principals, sessions, the background process."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
-from lodesman.api.background_word import BackgroundWord
+from lodesman.answers.health import Background
 from lodesman.commands.accounts import Principal, find_principal, load_principals
 from lodesman.commands.configuration import ConfigurationState
 from lodesman.commands.live import Live
@@ -22,6 +25,59 @@ from lodesman.store.engine import Writer, open_reader
 from lodesman.store.journal import Answer, Command, Journal
 
 log = logging.getLogger(__name__)
+
+# The background process reports every 5 seconds. The first report may take longer: it has a world to read.
+SILENT_SECONDS: Final = 30.0
+START_SECONDS: Final = 120.0
+# A process that ended so often within that time is started again in vain.
+MANY_RESTARTS: Final = 3
+RESTARTS_WITHIN: Final = 900.0
+
+
+@dataclass(slots=True)
+class BackgroundHealth:
+    """What the background process reports. Times are by the clock that never jumps; `since`: when a first report was
+    awaited. Belongs to the event loop.
+    """
+
+    since: float
+    heard_at: float | None = None
+    failing: Mapping[str, str] = field(default_factory=dict)
+    restarts: int = 0
+    _ended_at: deque[float] = field(default_factory=lambda: deque(maxlen=MANY_RESTARTS))
+
+    def heard(self, ticks: float, failing: Mapping[str, str]) -> None:
+        """It lives; `failing`: its steps that do not succeed, with the last fault."""
+        self.heard_at, self.failing = ticks, failing
+
+    def ended(self, ticks: float) -> None:
+        """The process ended and will be started again."""
+        self.restarts += 1
+        self._ended_at.append(ticks)
+
+    @property
+    def heard_or_since(self) -> float:
+        """When it reported last, or since when a first report is awaited."""
+        return self.since if self.heard_at is None else self.heard_at
+
+    def standing(self, ticks: float) -> Literal["ok", "starting", "failing", "restarting", "silent"]:
+        """Failing: some of its steps; restarting: again and again."""
+        if ticks - self.heard_or_since > (START_SECONDS if self.heard_at is None else SILENT_SECONDS):
+            return "silent"
+        if len(self._ended_at) == MANY_RESTARTS and ticks - self._ended_at[0] < RESTARTS_WITHIN:
+            return "restarting"
+        if self.heard_at is None:
+            return "starting"
+        return "failing" if self.failing else "ok"
+
+    def is_well(self, ticks: float) -> bool:
+        """Whether it does its part, or starts to."""
+        return self.standing(ticks) in ("ok", "starting")
+
+    def answer(self, ticks: float) -> Background:
+        """Without the faults themselves: those are for the log."""
+        age = None if self.heard_at is None else ticks - self.heard_at
+        return Background(self.standing(ticks), age, self.restarts, sorted(self.failing))
 
 
 class Core:
@@ -36,6 +92,8 @@ class Core:
         policy: Policy,
         lease_seconds: float,
         heartbeat_seconds: float,
+        idle_seconds: float,
+        sandbox_mb: int,
         clock: Callable[[], float] = time.time,
         ticks: Callable[[], float] = time.monotonic,
         at_end: Callable[[Any], None] | None = None,
@@ -51,6 +109,13 @@ class Core:
         self.lease_seconds = lease_seconds
         self.silent_seconds = silent_seconds(lease_seconds)
         self.heartbeat_seconds = heartbeat_seconds
+        self.idle_seconds = idle_seconds
+        self.sandbox_mb = sandbox_mb
+        self.jitter = random.Random()
+        # Set when the server is about to end: what runs is given back then, and nothing new may begin.
+        self.ending = False
+        # Checks of large submissions, one at a time.
+        self.one_large = asyncio.Lock()
         self.journal = Journal(writer, clock=clock, deliver=self._deliver, at_end=at_end, died=died)
         self.reader = open_reader(path)
         # For one thread at a time beside the loop.
@@ -61,7 +126,7 @@ class Core:
         self._inhabited: frozenset[tuple[str, str, str]] | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self._together: list[tuple[Command, Answer]] = []
-        self.background = BackgroundWord(since=ticks())
+        self.background = BackgroundHealth(since=ticks())
         self.claims = 0
         self.claimed_jobs = 0
         self.submitted_jobs = 0

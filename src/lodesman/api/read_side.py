@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from starlette.requests import Request
-
-from lodesman.api.auth import authenticate, may_touch
+from lodesman.answers.call import Call, Nothing
+from lodesman.api.auth import may_touch
 from lodesman.api.metrics import UpkeepFigures
 from lodesman.api.snapshots import Snapshots
 from lodesman.background.names import MemberNames
 from lodesman.commands import sandboxes
-from lodesman.commands.accounts import Principal, find_principal
+from lodesman.commands.accounts import Principal
 from lodesman.commands.configuration import ConfigurationState
-from lodesman.commands.forget import no_longer_known
+from lodesman.commands.forget import no_longer_known, unseen
 from lodesman.commands.policy import Policy
-from lodesman.errors import NotFound
 from lodesman.services.why.picture import Picture
 from lodesman.services.why.queue_gate import Gates
 from lodesman.store import views
@@ -40,7 +39,7 @@ class ReadSide:
     announce: Callable[[str, str, int], Any]
     hot_metrics: Callable[[], dict[str, float]]
     picture: Picture
-    ask_hot: Callable[[str, Any], Awaitable[Any]]
+    ask_hot: Callable[[Call[Nothing, Any, Any], Any], Awaitable[Any]]
     gates: Gates | None = None
     # What the input files of one user may take in all; 0: no limit.
     quota_bytes: int = 0
@@ -51,6 +50,9 @@ class ReadSide:
     upkeep: Callable[[], UpkeepFigures] = UpkeepFigures
     names: MemberNames = field(init=False)
     snapshots: Snapshots = field(init=False)
+    # Plans of jobs at once; of resources and shares there is one.
+    job_plans: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
+    large_plans: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
 
     def __post_init__(self) -> None:
         self.names = MemberNames(self.db)
@@ -64,17 +66,12 @@ class ReadSide:
         self.picture.look(self.clock(), patience=patience)
         return self.picture
 
-    def who(self, request: Request) -> Principal:
-        """The principal of a request."""
-        return authenticate(request.scope, lambda digest: find_principal(self.db, digest), self.clock())
-
-    def job(self, request: Request, who: Principal) -> views.Row:
-        """The job of the path, if the caller may see it."""
-        job_id = request.path_params["job"]
+    def job(self, job_id: int, who: Principal) -> views.Row:
+        """A job that the caller may see. Raises NotFound."""
         job = views.find_job(self.db, job_id)
         may = may_touch(who, self.policy.sharing_groups())
         if job is None and views.was_given_out(self.db, job_id):
             raise no_longer_known(job_id)
         if job is None or not may(job["owner"], job["group"], job["vo"]):
-            raise NotFound(f"There is no job {job_id} that is yours.", job=job_id)
+            raise unseen(job_id, job_id)
         return next(self.names.fill((job,)))

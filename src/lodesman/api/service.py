@@ -1,191 +1,206 @@
-"""What the server's own background process asks the hot process (token of kind `service`, loopback only)."""
+"""What the server's own background process asks the hot process, and how both of them are."""
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Any
-
 import msgspec
-from msgspec import Struct
+from msgspec import Raw
 
-from lodesman.answers.vocabulary import PilotState
+from lodesman.answers import calls, health, service
+from lodesman.answers.call import Nothing
 from lodesman.api.core import Core
-from lodesman.api.pilot_look import look_at_pilot
-from lodesman.api.submit_pools import PoolCalls
-from lodesman.api.wire import (
-    REPORT_BODY,
-    SMALL_BODY,
-    Receive,
-    Scope,
-    Send,
-    decode,
-    read_body,
-    send_json,
-)
+from lodesman.api.dispatch import Request, serves
+from lodesman.commands.changed_types import RekeyPools
 from lodesman.commands.director_log import StoreIteration
-from lodesman.commands.forget import Forget, Old
-from lodesman.commands.pilots import EndPilot, NewPilot, PilotSubmitted, PreparePilots
+from lodesman.commands.forget import Forget
+from lodesman.commands.pilots import EndPilot, PilotSubmitted, PreparePilots
+from lodesman.commands.refresh import CleanPools, JudgeQueues, NameQueues, RefreshPools
 from lodesman.commands.sandboxes import RegisterSandbox
+from lodesman.commands.sessions import PilotSession
 from lodesman.commands.site_mask import ForgetOldClosings
-from lodesman.commands.tidy import Tidy, Untidy
-from lodesman.commands.upkeep import Doubts, ForgetIdleQueues, Reconcile
+from lodesman.commands.tidy import Tidy
+from lodesman.commands.upkeep import ForgetIdleQueues, Reconcile
+from lodesman.errors import NotFound, Unavailable
 from lodesman.services.why.main_reasons import StoreReasons
+from lodesman.services.why.pilot_now import LookAtPilot
+from lodesman.store.pilots import find_pilot
 
 
-class PilotBody(Struct):
-    """One pilot about to be submitted; `join_hash` in base64."""
+@serves(calls.HEALTH)
+async def is_well(core: Core, _request: Request[Nothing, Nothing]) -> health.Health:
+    """200 while the writer takes commands; `degraded` while the background process does not do its part.
 
-    stamp: str
-    vo: str
-    site: str
-    ce: str
-    queue: str
-    request: dict[str, Any]
-    join_hash: str
-    owner: str = ""
-    group: str = ""
-    pilot_type: str = ""
-    submission_pool: str = ""
-    tq_id: int | None = None
-    requirements: str = "{}"
-
-
-class EndBody(Struct):
-    """A pilot that its batch system says is gone."""
-
-    pilot: int
-    state: PilotState
-    reason: str
+    Raises Unavailable.
+    """
+    if not core.journal.is_open:
+        raise Unavailable("The server takes no changes: its writer has ended.")
+    now, ticks = core.clock(), core.ticks()
+    return health.Health(
+        status="ok" if core.background.is_well(ticks) else "degraded",
+        time=now,
+        commits=core.journal.commits,
+        configuration=health.ConfigurationInShort(**core.configuration().in_short(now)),
+        background=core.background.answer(ticks),
+    )
 
 
-class SandboxRow(Struct):
-    """An input sandbox that was uploaded."""
-
-    owner: str
-    sha256: str
-    size: int
-    quota: int = 0
-
-
-class IterationBody(Struct):
-    """One iteration of the director, with inputs and clamps: megabytes that are kept as they come."""
-
-    plan: msgspec.Raw
-
-
-class AliveBody(Struct):
-    """The background process lives; these of its steps fail, each with the last fault."""
-
-    failing: dict[str, str]
-
-
-class ReasonsBody(Struct):
-    """Why jobs wait, by task queue: what changed; None for task queues without waiting jobs."""
-
-    changed: dict[int, tuple[str, str] | None]
-    facts_at: float | None
+@serves(calls.HOT_METRICS)
+async def hot_metrics(core: Core, _request: Request[Nothing, Nothing]) -> service.HotMetrics:
+    """Counters of the hot process, for the reading process's /metrics."""
+    configuration, background, ticks = core.configuration(), core.background, core.ticks()
+    return service.HotMetrics(
+        background_heard_seconds_ago=ticks - background.heard_or_since,
+        background_ok=int(background.is_well(ticks)),
+        background_restarts_total=background.restarts,
+        configuration_loaded_timestamp_seconds=configuration.loaded_at,
+        configuration_refused=int(configuration.refused_at is not None),
+        configuration_refusals_total=configuration.refusals,
+        commits_total=core.journal.commits,
+        commands_total=core.journal.commands,
+        claims_total=core.claims,
+        claimed_jobs_total=core.claimed_jobs,
+        submitted_jobs_total=core.submitted_jobs,
+        pilots_joined=len(core.sessions),
+    )
 
 
-NEW = msgspec.json.Decoder(list[PilotBody])
-SUBMITTED = msgspec.json.Decoder(dict[str, tuple[str | None, str]])
-END = msgspec.json.Decoder(EndBody)
-SANDBOX = msgspec.json.Decoder(SandboxRow)
-OLD = msgspec.json.Decoder(Old)
-UNTIDY = msgspec.json.Decoder(Untidy)
-REASONS = msgspec.json.Decoder(ReasonsBody)
-ITERATION = msgspec.json.Decoder(IterationBody)
-DOUBTS = msgspec.json.Decoder(Doubts)
-ALIVE = msgspec.json.Decoder(AliveBody)
+@serves(calls.ALIVE)
+async def alive(core: Core, request: Request[Nothing, service.Alive]) -> service.Done:
+    """The background process lives."""
+    core.background.heard(core.ticks(), request.body.failing)
+    return service.Done()
 
 
-class ServiceCalls:
-    """Commands of the director and of upkeep."""
+# --- pilots -------------------------------------------------------------------------------------------------------------
 
-    def __init__(self, core: Core, pools: PoolCalls) -> None:
-        self.core = core
-        self.calls: dict[str, Callable[[Scope, Receive, Send], Awaitable[None]]] = {
-            "alive": self.alive,
-            "pilots": self.pilots,
-            "submitted": self.submitted,
-            "ended": self.ended,
-            "sandbox": self.sandbox,
-            "iteration": self.iteration,
-            "reconcile": self.reconcile,
-            "forget-idle": self.forget_idle,
-            "reasons": self.reasons,
-            "forget": self.forget,
-            "tidy": self.tidy,
-            "pilot": partial(look_at_pilot, core),
-            **pools.calls,
-        }
 
-    async def alive(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The background process lives."""
-        body = decode(ALIVE, await read_body(scope, receive, SMALL_BODY))
-        self.core.background.heard(self.core.ticks(), body.failing)
-        await send_json(send, b"{}")
+@serves(calls.PREPARE_PILOTS)
+async def prepare_pilots(core: Core, request: Request[Nothing, list[service.NewPilot]]) -> service.Prepared:
+    """Store pilots before they are submitted."""
+    return service.Prepared(await core.command(PreparePilots(core.live, request.body)))
 
-    async def pilots(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Store pilots before they are submitted."""
-        rows = decode(NEW, await read_body(scope, receive, REPORT_BODY))
-        new = [
-            NewPilot(**{**msgspec.structs.asdict(row), "join_hash": base64.b64decode(row.join_hash)})
-            for row in rows
-        ]
-        numbers = await self.core.command(PreparePilots(self.core.live, new))
-        await send_json(send, msgspec.json.encode({"pilots": numbers}))
 
-    async def submitted(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Store what the batch system answered."""
-        outcome = decode(SUBMITTED, await read_body(scope, receive, REPORT_BODY))
-        accepted = await self.core.command(PilotSubmitted(self.core.live, outcome))
-        await send_json(send, msgspec.json.encode({"accepted": accepted}))
+@serves(calls.PILOTS_SUBMITTED)
+async def pilots_submitted(core: Core, request: Request[Nothing, service.Outcomes]) -> service.Accepted:
+    """Store what the batch systems answered."""
+    return service.Accepted(await core.command(PilotSubmitted(core.live, request.body)))
 
-    async def ended(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """A pilot is gone."""
-        body = decode(END, await read_body(scope, receive, SMALL_BODY))
-        command = EndPilot(self.core.live, body.pilot, body.state, body.reason)
-        rescued = await self.core.command(command)
-        self.core.forget_pilot(body.pilot)
-        await send_json(send, msgspec.json.encode({"rescued": rescued}))
 
-    async def sandbox(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """An input sandbox lies on disk."""
-        row = decode(SANDBOX, await read_body(scope, receive, SMALL_BODY))
-        await self.core.command(RegisterSandbox(row.owner, row.sha256, row.size, row.quota))
-        await send_json(send, b"{}")
+@serves(calls.PILOT_ENDED)
+async def pilot_ended(core: Core, request: Request[Nothing, service.PilotEnd]) -> service.Rescued:
+    """A pilot is gone."""
+    end = request.body
+    rescued = await core.command(EndPilot(core.live, end.pilot, end.state, end.reason))
+    core.forget_pilot(end.pilot)
+    return service.Rescued(rescued)
 
-    async def iteration(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Store what the director decided and why."""
-        body = decode(ITERATION, await read_body(scope, receive, REPORT_BODY))
-        await self.core.command(StoreIteration(bytes(body.plan).decode()))
-        await send_json(send, b"{}")
 
-    async def reasons(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Why the jobs of task queues wait now."""
-        body = decode(REASONS, await read_body(scope, receive, REPORT_BODY))
-        changed = await self.core.command(StoreReasons(body.changed, body.facts_at))
-        await send_json(send, msgspec.json.encode({"changed": changed}))
+@serves(calls.PILOT_NOW)
+async def pilot_now(core: Core, request: Request[Nothing, service.PilotLoad]) -> Raw:
+    """A `PilotNow`, of a pilot that has joined or not. Raises NotFound for one that was never prepared."""
+    body = request.body
+    session = core.sessions.get(body.pilot)
+    silent = None if session is None else max(0.0, core.ticks() - session.last_seen)
+    look = LookAtPilot(
+        core.live,
+        session or _coming(core, body.pilot),
+        body.used,
+        joined=session is not None,
+        silent_seconds=silent,
+    )
+    return Raw(msgspec.json.encode(await core.command(look)))
 
-    async def forget(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Forget what is old."""
-        old = decode(OLD, await read_body(scope, receive, SMALL_BODY))
-        await send_json(send, msgspec.json.encode(await self.core.command(Forget(self.core.live, old))))
 
-    async def tidy(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Mark and remove input files that no job names."""
-        found = decode(UNTIDY, await read_body(scope, receive, SMALL_BODY))
-        await send_json(send, msgspec.json.encode({"gone": await self.core.command(Tidy(found))}))
+def _coming(core: Core, number: int) -> PilotSession:
+    """A pilot that has not joined, as far as it is known."""
+    row = find_pilot(core.reader, number)
+    if row is None:
+        raise NotFound("There is no such pilot.", pilot=number)
+    return PilotSession(row, msgspec.json.decode(row.node), now=core.ticks())
 
-    async def reconcile(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Look again at what the reconciler doubts, and mend it."""
-        doubts = decode(DOUBTS, await read_body(scope, receive, SMALL_BODY))
-        await send_json(send, msgspec.json.encode(await self.core.command(Reconcile(self.core.live, doubts))))
 
-    async def forget_idle(self, _scope: Scope, _receive: Receive, send: Send) -> None:
-        """Free the slots of task queues that have been empty for long."""
-        await self.core.command(ForgetIdleQueues(self.core.live))
-        await self.core.command(ForgetOldClosings())
-        await send_json(send, b"{}")
+# --- the director and pending reasons -----------------------------------------------------------------------------------
+
+
+@serves(calls.ITERATION)
+async def iteration(core: Core, request: Request[Nothing, service.Iteration]) -> service.Done:
+    """Store what the director decided and why."""
+    await core.command(StoreIteration(bytes(request.body.plan).decode()))
+    return service.Done()
+
+
+@serves(calls.REASONS)
+async def reasons(core: Core, request: Request[Nothing, service.Reasons]) -> service.Changed:
+    """Why the jobs of task queues wait now."""
+    return service.Changed(await core.command(StoreReasons(request.body.changed, request.body.facts_at)))
+
+
+# --- SubmitPools --------------------------------------------------------------------------------------------------------
+
+
+@serves(calls.NAME_QUEUES)
+async def name_queues(core: Core, request: Request[Nothing, list[service.Place]]) -> service.NewQueues:
+    """Queues that pools may speak of."""
+    return service.NewQueues(await core.command(NameQueues(core.live, request.body)))
+
+
+@serves(calls.REKEY_POOLS)
+async def rekey_pools(core: Core, request: Request[Nothing, service.Renewals]) -> service.Rekeyed:
+    """SubmitPools whose Requirements have another identifier under the types of today."""
+    return service.Rekeyed(await core.command(RekeyPools(core.live, request.body, core.policy.digest)))
+
+
+@serves(calls.POOL_PASS)
+async def pool_pass(core: Core, request: Request[Nothing, service.Difference]) -> service.PassDone:
+    """What an evaluation of all pools found."""
+    row = await core.command(RefreshPools(core.live, request.body, core.policy.digest))
+    return service.PassDone(row.id, row.at)
+
+
+@serves(calls.JUDGE_QUEUES)
+async def judge_queues(core: Core, request: Request[Nothing, service.Judgement]) -> service.Judged:
+    """Task queues to hold and to release."""
+    return service.Judged(**await core.command(JudgeQueues(core.live, request.body)))
+
+
+@serves(calls.CLEAN_POOLS)
+async def clean_pools(core: Core, request: Request[Nothing, service.Cleaning]) -> service.Removed:
+    """Pools that no job needs."""
+    return service.Removed(await core.command(CleanPools(core.live, request.body)))
+
+
+# --- upkeep -------------------------------------------------------------------------------------------------------------
+
+
+@serves(calls.UPLOADED)
+async def uploaded(core: Core, request: Request[Nothing, service.UploadedFile]) -> service.Done:
+    """An input sandbox lies on disk."""
+    file = request.body
+    await core.command(RegisterSandbox(file.owner, file.sha256, file.size, file.quota))
+    return service.Done()
+
+
+@serves(calls.FORGET)
+async def forget(core: Core, request: Request[Nothing, service.Old]) -> service.Forgotten:
+    """Delete what is old."""
+    forgotten: service.Forgotten = await core.command(Forget(core.live, request.body))
+    return forgotten
+
+
+@serves(calls.TIDY)
+async def tidy(core: Core, request: Request[Nothing, service.Untidy]) -> service.Tidied:
+    """Mark and remove input files that no job names."""
+    return service.Tidied(await core.command(Tidy(request.body)))
+
+
+@serves(calls.RECONCILE)
+async def reconcile(core: Core, request: Request[Nothing, service.Doubts]) -> service.Repaired:
+    """Check what the reconciler suspects, and repair it."""
+    return service.Repaired(**await core.command(Reconcile(core.live, request.body)))
+
+
+@serves(calls.FORGET_IDLE)
+async def forget_idle(core: Core, _request: Request[Nothing, Nothing]) -> service.Done:
+    """Free the slots of task queues that have been empty for long."""
+    await core.command(ForgetIdleQueues(core.live))
+    await core.command(ForgetOldClosings())
+    return service.Done()

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
+from lodesman.answers import calls
+from lodesman.answers.call import Nothing
+from lodesman.answers.requests import NodeQuery, PilotAt
+from lodesman.answers.service import PilotLoad
 from lodesman.answers.vocabulary import PilotState
-from lodesman.api.answers import answer
-from lodesman.api.auth import need_user, vo_of
+from lodesman.answers.why_pilots import PilotEnded, PilotLives
+from lodesman.answers.why_queues import QueueExplained
+from lodesman.api.auth import vo_of
+from lodesman.api.dispatch import Request, said, serves
 from lodesman.api.read_side import ReadSide
 from lodesman.background.candidates import OwnQueue, own_queues
 from lodesman.background.origins import find_node
@@ -31,77 +34,65 @@ OWN = """SELECT state, coalesce(submitted_at, created_at) FROM pilot
 WHERE ended_at IS NULL AND site = ? AND ce = ? AND queue = ?"""
 
 
-class WhyCalls:
-    """One method per route."""
+@serves(calls.PILOT_WHY)
+async def pilot_why(side: ReadSide, request: Request[PilotAt, Nothing]) -> PilotLives | PilotEnded | Response:
+    """Why a pilot, by number or stamp, got nothing."""
+    facts = read_pilot(side.db, request.query.pilot)
+    now = None if facts.ended else await _ask(side, facts)
+    if now is not None and not now.joined and facts.row.state is PilotState.RUNNING:
+        facts = read_pilot(side.db, str(facts.row.id))  # it ended in between
+        now = None if facts.ended else now
+    if now is None:
+        return said(explain_ended(facts, side.clock()))
+    picture = side.look()
+    case = PilotCase(
+        facts=facts,
+        now=now,
+        survey=picture.survey(now.request),
+        surveyed_at=picture.at,
+        policy=side.policy,
+    )
+    return said(explain_pilot(case))
 
-    def __init__(self, side: ReadSide) -> None:
-        self._side = side
 
-    @property
-    def routes(self) -> list[Route]:
-        """The routes of the application."""
-        return [Route("/v1/pilots/{pilot}/why", self.pilot), Route("/v1/queues/why", self.queue)]
+async def _ask(side: ReadSide, facts: PilotFacts) -> PilotNow:
+    found = await side.ask_hot(calls.PILOT_NOW, PilotLoad(facts.row.id, facts.used))
+    return msgspec.json.decode(found, type=PilotNow)
 
-    async def pilot(self, request: Request) -> Response:
-        """GET /v1/pilots/{pilot}/why: why a pilot, by number or stamp, got nothing."""
-        side = self._side
-        need_user(side.who(request), "pilots:read")
-        facts = read_pilot(side.db, request.path_params["pilot"])
-        now = None if facts.ended else await self._ask(facts)
-        if now is not None and not now.joined and facts.row.state is PilotState.RUNNING:
-            facts = read_pilot(side.db, str(facts.row.id))  # it ended in between
-            now = None if facts.ended else now
-        if now is None:
-            return answer(explain_ended(facts, side.clock()))
-        picture = side.look()
-        case = PilotCase(
-            facts=facts,
-            now=now,
-            survey=picture.survey(now.request),
-            surveyed_at=picture.at,
-            policy=side.policy,
-        )
-        return answer(explain_pilot(case))
 
-    async def _ask(self, facts: PilotFacts) -> PilotNow:
-        told = await self._side.ask_hot("pilot", {"pilot": facts.row.id, "used": facts.used})
-        return msgspec.convert(told, PilotNow)
+@serves(calls.QUEUE_WHY)
+async def queue_why(side: ReadSide, request: Request[NodeQuery, Nothing]) -> QueueExplained | Response:
+    """Why no pilots are sent to a queue, named by `path` or by `site`, `ce` and `queue`."""
+    asked = request.query
+    vo = vo_of(asked.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
+    place = _place(side, asked)
+    now = side.clock()
+    offer = find_offer(side.policy, place, vo)
+    gate: Gate | None = None
+    if offer is not None and side.gates is not None:
+        # A batch system may take its time.
+        own, mask = _own(side, place), side.picture.mask(side.db)
+        gate = await asyncio.to_thread(side.gates.look, vo, offer, own=own, mask=mask, now=now)
+    case = look_at_queue(side.db, side.policy, place, vo=vo, picture=side.look(), gate=gate, now=now)
+    if not case.configured and not case.own and not case.lately:
+        raise NotFound(f"There is no queue {'/'.join(place)[:200]}.", hint="See: lode queue ls.")
+    return said(explain_queue(case))
 
-    async def queue(self, request: Request) -> Response:
-        """GET /v1/queues/why: why no pilots are sent to a queue, named by `path` or by `site`, `ce` and `queue`."""
-        side = self._side
-        who = need_user(side.who(request), "pilots:read")
-        asked = request.query_params
-        vo = vo_of(request, who, known=side.policy.config.vos)
-        place = self._place(asked)
-        now = side.clock()
-        offer = find_offer(side.policy, place, vo)
-        gate: Gate | None = None
-        if offer is not None and side.gates is not None:
-            # A batch system may take its time.
-            own, mask = self._own(place), side.picture.mask(side.db)
-            gate = await asyncio.to_thread(side.gates.look, vo, offer, own=own, mask=mask, now=now)
-        case = look_at_queue(side.db, side.policy, place, vo=vo, picture=side.look(), gate=gate, now=now)
-        if not case.configured and not case.own and not case.lately:
-            raise NotFound(f"There is no queue {'/'.join(place)[:200]}.", hint="See: lode queue ls.")
-        return answer(explain_queue(case))
 
-    def _place(self, asked: Mapping[str, str]) -> QueueId:
-        """Raises InvalidRequest, NotFound."""
-        parts = [asked.get(name, "") for name in ("site", "ce", "queue")]
-        if all(parts):
-            return QueueId(*parts)
-        path = asked.get("path", "")
-        if any(parts) or not path:
-            raise InvalidRequest(
-                "Name the queue: site, ce and queue; or path, SITE/CE/QUEUE.", parameter="path"
-            )
-        return named_queue(self._side.policy, path, "path")
+def _place(side: ReadSide, asked: NodeQuery) -> QueueId:
+    """Raises InvalidRequest, NotFound."""
+    parts = (asked.site, asked.ce, asked.queue)
+    if all(parts):
+        return QueueId(*parts)
+    if any(parts) or not asked.path:
+        raise InvalidRequest("Name the queue: site, ce and queue; or path, SITE/CE/QUEUE.", parameter="path")
+    return named_queue(side.policy, asked.path, "path")
 
-    def _own(self, place: QueueId) -> OwnQueue:
-        rows = self._side.db.execute(OWN, place)
-        found = own_queues((state, CEQueueId(*place), at) for state, at in rows)
-        return found.get(CEQueueId(*place), OwnQueue())
+
+def _own(side: ReadSide, place: QueueId) -> OwnQueue:
+    rows = side.db.execute(OWN, place)
+    found = own_queues((state, CEQueueId(*place), at) for state, at in rows)
+    return found.get(CEQueueId(*place), OwnQueue())
 
 
 def named_queue(policy: Policy, path: str, parameter: str) -> QueueId:

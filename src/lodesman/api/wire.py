@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from lodesman.answers.call import SMALL_BODY
 from lodesman.errors import InvalidRequest, LodesmanError, TooLarge, Unavailable
 
 Scope = MutableMapping[str, Any]
@@ -18,9 +19,6 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 # A body has this long, and a second more for each so many bytes (kept by `daemon.connections` and `api.forward`).
 BODY_SECONDS = 30.0
 SLOWEST_BYTES = 1 << 16
-SMALL_BODY = 1 << 20
-REPORT_BODY = 8 << 20
-SUBMIT_BODY = 32 << 20
 LARGE_BODIES = 256 << 20
 
 STATUS = {
@@ -60,7 +58,7 @@ Answer = tuple[int, Headers, bytes]
 
 
 class Disconnected(Exception):
-    """The client went away before it had said everything."""
+    """The client went away before the request was complete."""
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:

@@ -13,6 +13,9 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from lodesman.answers import calls
+from lodesman.answers.call import Post
+from lodesman.answers.service import Outcomes, PilotEnd
 from lodesman.answers.vocabulary import PilotState
 from lodesman.background.lost_pilots import LostPilots
 from lodesman.batch import Backend, NativeState
@@ -30,7 +33,6 @@ LOST_AFTER_SECONDS = 60.0
 GIVEN_UP_SECONDS = 3_600.0
 SETTLE_SECONDS = 10.0
 
-Post = Callable[[str, Any], Any]
 # (queue, accepted, reason): a pilot that ended without ever joining speaks against its queue.
 Told = Callable[[QueueId, bool, str], None]
 Rows = list[Any]
@@ -135,12 +137,12 @@ class Census:
 
     def _find(self, lost: Mapping[str, Any], known: Mapping[str, str], now: float) -> None:
         """Store the references of lost pilots that are known; of the others, give up those that are long lost."""
-        outcome: dict[str, tuple[str | None, str]] = {s: (known[s], "") for s in lost if s in known}
+        outcome: Outcomes = {s: (known[s], "") for s in lost if s in known}
         for stamp, row in lost.items():
             if stamp not in known and row[5] is None and self._is_older(row, now, GIVEN_UP_SECONDS):
                 outcome[stamp] = (None, "its submission was never confirmed")
         if outcome:
-            self._post("submitted", outcome)
+            self._post(calls.PILOTS_SUBMITTED, outcome)
 
     def _is_older(self, row: Any, now: float, seconds: float) -> bool:
         """Whether that is long ago, or was the work of a process that is gone."""
@@ -168,5 +170,5 @@ class Census:
         if joined_at is None:
             self._told(QueueId(*row[6:9]), False, reason)
         as_what = PilotState.LOST if state == "Running" else PilotState.ABORTED
-        self._post("ended", {"pilot": row[0], "state": as_what.value, "reason": reason})
+        self._post(calls.PILOT_ENDED, PilotEnd(row[0], as_what, reason))
         return True

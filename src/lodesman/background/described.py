@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from lodesman.answers.vocabulary import Form
 from lodesman.commands.policy import Policy
 from lodesman.jobs import ATTRIBUTES, JobSpec, Record, by_name
 from lodesman.matching import TaskQueueKey, key_from_json, wanted_of
@@ -36,7 +37,7 @@ class Described:
     `rebuilt`: it was made again.
     """
 
-    form: str
+    form: Form
     record: Record
     count: int = 1
     rebuilt: bool = False

@@ -13,6 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from msgspec import Raw
+
+from lodesman.answers import calls
+from lodesman.answers.call import Post, encode
+from lodesman.answers.service import Iteration, PilotEnd
+from lodesman.answers.vocabulary import PilotState
 from lodesman.background.candidates import CandidateMaker, own_queues
 from lodesman.background.known_queues import KnownQueues, Waiting
 from lodesman.background.launch import Offers
@@ -59,8 +65,6 @@ RUNNING = "SELECT count(*) FROM attempt WHERE ended_at IS NULL"
 # the last word is too old to be believed (services.why.picture): a director that has nothing to do is at work.
 EMPTY_SECONDS = 30.0
 GONE = frozenset({CancelOutcome.REMOVED, CancelOutcome.ENDED})
-
-Post = Callable[[str, Any], Any]
 
 
 @dataclass(slots=True)
@@ -118,7 +122,7 @@ class Director:
     def _store(self, decision: Decision) -> None:
         """Store what was decided, and now and then that nothing was."""
         if decision.plan.rows or decision.excess.cancel or self._is_stale(decision.now):
-            self.post("iteration", {"plan": to_record(decision)})
+            self.post(calls.ITERATION, Iteration(Raw(encode(to_record(decision)))))
             self._stored_at = decision.now
 
     def vos_of(self, waiting: Sequence[Waiting]) -> list[str]:
@@ -180,7 +184,7 @@ class Director:
                 self._unknown[pilot_id] = before.get(pilot_id, 0) + 1
             if outcome in GONE or self._unknown.get(pilot_id, 0) >= UNKNOWN_TIMES:
                 reason = TOO_OLD if too_old else leaving.get(pilot_id, NOT_NEEDED)
-                self.post("ended", {"pilot": pilot_id, "state": "Aborted", "reason": reason})
+                self.post(calls.PILOT_ENDED, PilotEnd(pilot_id, PilotState.ABORTED, reason))
                 if too_old:
                     self.told(queue_id, accepted=False, reason=reason, now=decision.now)
 

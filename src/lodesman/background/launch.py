@@ -6,7 +6,6 @@ maxThreadsInPool at most, totalThreadsInPool submissions waiting for one. The qu
 
 from __future__ import annotations
 
-import base64
 import logging
 import secrets
 import threading
@@ -17,6 +16,10 @@ from typing import Any
 
 import msgspec
 
+from lodesman.answers import calls
+from lodesman.answers.call import Post
+from lodesman.answers.requests import QueuesBody
+from lodesman.answers.service import NewPilot, Outcomes
 from lodesman.batch import Backend, PilotCopy, PilotSpec
 from lodesman.commands.pilots import hash_token
 from lodesman.director import Decision, DirectorOptions, Placement, PoolState, QueueId
@@ -25,7 +28,6 @@ from lodesman.matching import ANY, QueueOffer, key_to_json
 
 log = logging.getLogger(__name__)
 
-Post = Callable[[str, Any], Any]
 # What is configured of a queue, as each VO sees it.
 Offers = Mapping[tuple[str, QueueId], QueueOffer]
 
@@ -126,7 +128,8 @@ class SubmissionPools:
                     log.exception("a submission waits for a thread", extra={"pool": placement.pool})
         if pool is None:  # the configuration has changed since the decision
             reason = f"there is no submission pool {placement.pool!r} any more"
-            self._post("submitted", {copy.stamp: (None, reason) for copy in copies})
+            refused: Outcomes = {copy.stamp: (None, reason) for copy in copies}
+            self._post(calls.PILOTS_SUBMITTED, refused)
 
     def close(self) -> None:
         """Let running submissions end; those not begun are dropped (the census finds none of them)."""
@@ -142,13 +145,15 @@ class SubmissionPools:
         for begun in range(0, len(queues), QUEUES_AT_ONCE):
             part = queues[begun : begun + QUEUES_AT_ONCE]
             try:
-                told = self._post("submit-pools", {"queues": [(one.site, one.ce, one.queue) for one in part]})
+                answer = self._post(
+                    calls.SERVED_POOLS, QueuesBody([(one.site, one.ce, one.queue) for one in part])
+                )
             except LodesmanError as fault:
                 log.warning("it is not known which SubmitPools queues serve: %s", fault)
                 continue
-            for queue, row in zip(part, told["queues"], strict=True):
+            for queue, row in zip(part, answer.queues, strict=True):
                 found[queue] = {
-                    "submit_pools": row["pools"], "pools_pass": told["pass"], "pools_at": told["at"],
+                    "submit_pools": row.pools, "pools_pass": answer.number, "pools_at": answer.at,
                 }  # fmt: skip
         return found
 
@@ -164,9 +169,8 @@ class SubmissionPools:
                 stamp, join = secrets.token_hex(12), secrets.token_urlsafe(32)
                 file = self._pilot_file(stamp, join, placement.queue_id, offer)
                 copies.append(PilotCopy(stamp=stamp, pilot_file=msgspec.json.encode({**file, **served})))
-                join_hash = base64.b64encode(hash_token(join)).decode()
-                rows.append({"stamp": stamp, "join_hash": join_hash, **alike})
-            self._post("pilots", rows)
+                rows.append(NewPilot(stamp=stamp, join_hash=hash_token(join), **alike))
+            self._post(calls.PREPARE_PILOTS, rows)
             yield copies
 
     def _pilot_file(self, stamp: str, join: str, queue: QueueId, offer: QueueOffer) -> dict[str, Any]:
@@ -200,11 +204,9 @@ class SubmissionPools:
                 wall_seconds=offer.settings.wall_seconds or 0,
             )
             done = backend.submit(spec, copies)
-            outcome: dict[str, tuple[str | None, str]] = {
-                s: (native, "") for s, native in done.accepted.items()
-            }
+            outcome: Outcomes = {s: (native, "") for s, native in done.accepted.items()}
             outcome |= {stamp: (None, refusal.reason) for stamp, refusal in done.refused.items()}
-            self._post("submitted", outcome)
+            self._post(calls.PILOTS_SUBMITTED, outcome)
             if not done.accepted:
                 # That a submission was taken proves little; a pilot that joins proves the queue (census).
                 self._told(placement.queue_id, False, next((r for _, r in outcome.values() if r), ""))

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import TypeVar
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
+from lodesman.answers import calls
+from lodesman.answers.call import Post
+from lodesman.answers.service import Cleaning, Judgement, Renewals
 from lodesman.background.pool_pass import Looker, Picture, difference, evaluate, judge, unnamed
-from lodesman.commands.changed_types import Renewals, Settled
+from lodesman.commands.changed_types import Settled
 from lodesman.commands.policy import Policy
-from lodesman.commands.refresh import CONFIG, Cleaning, Judgement
+from lodesman.commands.refresh import CONFIG
 from lodesman.errors import Conflict
 from lodesman.store import submit_pools
 from lodesman.store.engine import Reader
@@ -29,7 +32,6 @@ PATIENCE_SECONDS = 30.0
 PART = 200
 START, INTERVAL, CONFIGURATION, REQUEST = "start", "interval", "configuration", "request"
 
-Post = Callable[[str, Any], Any]
 T = TypeVar("T")
 
 
@@ -101,11 +103,11 @@ class PoolKeeper:
         found = difference(policy, picture, masks, cause=cause)
         hold, release = judge(policy, picture, masks)
         seconds = time.perf_counter() - begun
-        told = self._post("pool-pass", asdict(replace(found, seconds=seconds)))
+        done = self._post(calls.POOL_PASS, replace(found, seconds=seconds))
         for part in _parts(hold):
-            self._judged(Judgement(number=told["pass"], hold=list(part)))
+            self._judged(Judgement(number=done.number, hold=list(part)))
         for part in _parts(release):
-            self._judged(Judgement(number=told["pass"], release=list(part)))
+            self._judged(Judgement(number=done.number, release=list(part)))
         counts = {
             "pools": found.pools,
             "changed": len(found.masks),
@@ -120,17 +122,17 @@ class PoolKeeper:
         picture = self._looker.look()
         changed = self._settled.changed(policy.config.types, picture.pools)
         for part in _parts(changed):
-            self._post("pool-renewals", asdict(Renewals(config=policy.digest, pools=list(part))))
+            self._post(calls.REKEY_POOLS, Renewals(config=policy.digest, pools=list(part)))
         if changed:
             picture = self._looker.look()
         places = unnamed(policy, picture)
         if places:
-            self._post("pool-queues", places)
+            self._post(calls.NAME_QUEUES, places)
             picture = self._looker.look()
         return picture
 
     def _judged(self, found: Judgement) -> None:
-        self._post("pool-judgement", asdict(found))
+        self._post(calls.JUDGE_QUEUES, found)
 
     def clean(self, now: float) -> int:
         """Mark pools that no job needs, and remove those that none has needed for long; returns how many went."""
@@ -145,12 +147,12 @@ class PoolKeeper:
             elif pool.unused_since <= now - self.grace_seconds:
                 old.append(pool.id)
         for part in _parts(mark):
-            self._post("pool-cleaning", asdict(Cleaning(mark=list(part))))
+            self._post(calls.CLEAN_POOLS, Cleaning(mark=list(part)))
         for part in _parts(unmark):
-            self._post("pool-cleaning", asdict(Cleaning(unmark=list(part))))
+            self._post(calls.CLEAN_POOLS, Cleaning(unmark=list(part)))
         before = now - self.grace_seconds
         return sum(
-            self._post("pool-cleaning", asdict(Cleaning(remove=list(part), unused_before=before)))["removed"]
+            self._post(calls.CLEAN_POOLS, Cleaning(remove=list(part), unused_before=before)).removed
             for part in _parts(old)
         )
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from lodesman.answers.service import Difference, Holds
 from lodesman.commands.policy import Policy
 from lodesman.commands.pool_map import Place
-from lodesman.commands.refresh import Difference, Holds
 from lodesman.errors import InvalidJob
 from lodesman.matching import TaskQueueKey, key_from_json, wanted_of, wanted_values
 from lodesman.resources import QueueTable, bits

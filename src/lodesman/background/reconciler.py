@@ -11,11 +11,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
-from lodesman.commands.upkeep import Doubts
+from lodesman.answers import calls
+from lodesman.answers.call import Nothing, Post
+from lodesman.answers.service import Doubts
 from lodesman.store import doubts
 from lodesman.store.engine import Reader
 
@@ -26,8 +27,6 @@ JOBS_AT_ONCE = 20_000
 QUEUES_AT_ONCE = 500
 # In one command: the writer takes a fraction of a millisecond for each.
 DOUBTS_AT_ONCE = 100
-
-Post = Callable[[str, Any], Any]
 
 
 @dataclass(slots=True)
@@ -58,13 +57,13 @@ class Reconciler:
             if self.ticker() - at >= self.work_seconds:
                 self._work = work
                 return
-        self.post("forget-idle", {})
+        self.post(calls.FORGET_IDLE, Nothing())
 
     def _mend(self, found: Doubts) -> None:
-        mended = self.post("reconcile", msgspec.to_builtins(found))
+        mended = msgspec.structs.asdict(self.post(calls.RECONCILE, found))
         self.mended.update(mended)
         if any(mended.values()):
-            log.error("the reconciler mended what was wrong", extra=dict(mended))
+            log.error("the reconciler mended what was wrong", extra=mended)
 
 
 def look(db: Reader) -> Iterator[Doubts]:

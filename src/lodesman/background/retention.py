@@ -13,14 +13,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
-import msgspec
-
+from lodesman.answers import calls
+from lodesman.answers.call import Post
+from lodesman.answers.service import Forgotten, Old, Untidy
 from lodesman.background.shelf_sweep import sweep_shelf
-from lodesman.commands.forget import Forgotten, Old, portions
+from lodesman.commands.forget import portions
 from lodesman.commands.sandboxes import Shelf
-from lodesman.commands.tidy import Untidy, look_for_untidy
+from lodesman.commands.tidy import look_for_untidy
 from lodesman.store import inputs, old
 from lodesman.store.engine import Reader
 
@@ -39,8 +39,6 @@ JOBS_AT_ONCE = 100
 BYTES_AT_ONCE = 1 << 20
 KEYS_AT_ONCE = 200
 SHA = re.compile(r"\b[0-9a-f]{64}\b")
-
-Post = Callable[[str, Any], Any]
 
 
 @dataclass(slots=True)
@@ -104,8 +102,7 @@ class Retention:
             yield from self._sweep(now)
 
     def _forget(self, what: Old) -> Forgotten:
-        answer = self.post("forget", msgspec.to_builtins(what))
-        return msgspec.convert(answer, Forgotten)
+        return self.post(calls.FORGET, what)
 
     def _jobs(self, span: old.Span, before: float) -> Iterator[None]:
         for found in old.old_jobs(self.db, span.jobs, before, KEYS_AT_ONCE):
@@ -166,8 +163,7 @@ class Retention:
             yield
 
     def _tidy(self, found: Untidy) -> list[tuple[str, str]]:
-        answer = self.post("tidy", msgspec.to_builtins(found))
-        return msgspec.convert(answer["gone"], list[tuple[str, str]])
+        return self.post(calls.TIDY, found).gone
 
     def _sweep(self, now: float) -> Iterator[None]:
         for gone in sweep_shelf(self.db, self.shelf, now - self.grace_seconds):

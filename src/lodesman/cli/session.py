@@ -112,7 +112,9 @@ class Session:
         """No list has a job of this range. Raises NotFound, for a single job with the server's reason."""
         if wanted.size == 1:
             self.get(f"/v1/jobs/{wanted.first}")
-        raise NotFound(f"There is no job {wanted} that is yours.", first=wanted.first, last=wanted.last)
+        raise NotFound(
+            f"Jobs {wanted} were not found, or you may not see them.", first=wanted.first, last=wanted.last
+        )
 
 
 def find_server(here: Path) -> str:

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 
 import msgspec
 
+from lodesman.answers.accounts import SCOPES, USER_SCOPES
 from lodesman.commands.pilots import hash_token
 from lodesman.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from lodesman.store.engine import Reader
 from lodesman.store.journal import Transaction
 
-SCOPES = ("jobs:read", "jobs:write", "pilots:read", "admin")
 # The kind of a pilot that has not joined yet, known by its join token.
 JOINING = "join"
-USER_SCOPES = ("jobs:read", "jobs:write", "pilots:read")
 INSERT_TOKEN = """INSERT INTO token (hash, kind, account, scopes, note, created_at, expires_at)
 VALUES (?,?,?,?,?,?,?)"""
 INSERT_MADE = """INSERT INTO token (hash, kind, account, scopes, note, created_at, expires_at, parent)

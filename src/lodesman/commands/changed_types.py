@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from msgspec import Struct
-
+from lodesman.answers.service import Renewal, Renewals
 from lodesman.commands.live import IMPOSSIBLE, Live
 from lodesman.commands.refresh import other_configuration
 from lodesman.errors import InvalidJob
@@ -20,15 +19,6 @@ from lodesman.resources import TypeTable
 from lodesman.store import rekeying
 from lodesman.store.journal import Transaction
 from lodesman.store.submit_pools import PoolRow, pools_changed
-
-Renewal = tuple[str, str, str]  # the old identifier, the new one, the text to be stored
-
-
-class Renewals(Struct, frozen=True, kw_only=True):
-    """SubmitPools with another identifier under the types of today. `config`: the digest of the configuration."""
-
-    config: str
-    pools: list[Renewal] = []
 
 
 @dataclass(slots=True)

@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any
 
 from lodesman.answers.vocabulary import JobState
-from lodesman.commands.forget import no_longer_known
+from lodesman.commands.forget import no_longer_known, unseen
 from lodesman.commands.live import Live
-from lodesman.errors import InvalidRequest, NotFound
+from lodesman.errors import InvalidRequest
 from lodesman.jobs.states import ACTIVE, may_move
 from lodesman.store import cohorts, jobs, submit_pools
 from lodesman.store.journal import Transaction
@@ -117,8 +117,7 @@ class Control:
             return
         if not tx.read(SUBMISSIONS, (first, last)) and last < self.live.ids.next_job:
             raise no_longer_known(first, last)
-        name = f"job {first}" if first == last else f"job from {first} to {last}"
-        raise NotFound(f"There is no {name} that is yours.", first=first, last=last)
+        raise unseen(first, last)
 
     def _submissions(self, tx: Transaction, ids: tuple[int, int]) -> Iterator[tuple[int, int, int]]:
         """The caller's in a range: (number, base, count). There may be many; few are looked at in one command."""

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from msgspec import Struct
-
+from lodesman.answers.service import Forgotten, Old
 from lodesman.commands.live import Live
 from lodesman.errors import NotFound
 from lodesman.store import forget
@@ -15,30 +14,6 @@ from lodesman.store.journal import Transaction
 
 # Rows of one table that the end of a submission deletes at once.
 MOST_ROWS = 500
-
-
-class Old(Struct, frozen=True, kw_only=True):
-    """What ended before that time, by the keys that a reader found; each kind may be empty.
-
-    jobs: ids. holes: (cohort, start). templates, submissions: numbers of such that nothing refers to. queues: (task
-    queue, when it was emptied).
-    """
-
-    before: float
-    jobs: list[int] = []
-    holes: list[tuple[int, int]] = []
-    templates: list[int] = []
-    submissions: list[int] = []
-    pilots: list[int] = []
-    queues: list[tuple[int, float]] = []
-
-
-class Forgotten(Struct, frozen=True, kw_only=True):
-    """What was deleted: (job, attempts), whose files may go now; `more` if submissions have more to delete."""
-
-    jobs: list[tuple[int, int]] = []
-    queues: int = 0
-    more: bool = False
 
 
 @dataclass(slots=True)
@@ -110,3 +85,11 @@ def portions(items: Iterable[tuple[int, int]], *, most: int, weight: int) -> Ite
         sum_ += own
     if portion:
         yield portion
+
+
+def unseen(first: int, last: int) -> NotFound:
+    """What is answered when jobs are named that are not there, or that the caller may not see."""
+    which = f"Job {first} was" if first == last else f"Jobs {first}-{last} were"
+    return NotFound(
+        f"{which} not found, or you may not see {'it' if first == last else 'them'}.", first=first, last=last
+    )

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.live import Live
 from lodesman.commands.pool_map import Place
@@ -49,29 +50,6 @@ def joining_pilot(db: Reader, join_token: str) -> pilots.PilotRow | None:
 def hash_token(token: str) -> bytes:
     """What is stored and looked up instead of a token."""
     return hashlib.sha256(token.encode()).digest()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewPilot:
-    """A pilot about to be submitted (seed taskqueue-director: stored before submission, with its reason).
-
-    `request` is what the resource is as far as configuration knows; join_hash the hash of its join token.
-    """
-
-    stamp: str
-    vo: str
-    site: str
-    ce: str
-    queue: str
-    request: dict[str, Any]
-    join_hash: bytes
-    owner: str = ""
-    group: str = ""
-    pilot_type: str = ""
-    submission_pool: str = ""
-    tq_id: int | None = None
-    requirements: str = "{}"
-    join_seconds: float = 7 * 86_400.0
 
 
 @dataclass(slots=True)

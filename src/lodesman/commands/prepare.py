@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Literal, Protocol, cast
+from typing import Any, cast
 
 import msgspec
 
+from lodesman.answers.requests import SubmitBody
+from lodesman.answers.vocabulary import Form
 from lodesman.commands.accounts import Principal
 from lodesman.commands.payloads import payload
 from lodesman.commands.policy import VERDICTS_KEPT, Policy
@@ -38,7 +40,6 @@ from lodesman.store.engine import Reader
 from lodesman.submission import Draft, Obstacles, World, find_obstacles, optimize
 
 FEW_RUNS = 5
-Form = Literal["jdl", "cfg", "json"]
 Positions = Mapping[str, tuple[int, int]] | None
 Runs = tuple[tuple[int, int], ...]
 ENCODER = msgspec.json.Encoder()
@@ -51,23 +52,10 @@ KEY_VALUES = attrgetter(
 )
 
 
-class Body(Protocol):
-    """What prepare needs of a submission's body."""
-
-    text: str | None
-    texts: list[str] | None
-    jobs: list[dict[str, Any]] | None
-    form: str
-    group: str
-    hold_if_impossible: bool
-    sandboxes: dict[str, Any]
-    request_id: str | None
-
-
 class _Preparation:
     """One submission being prepared: who, where to, and what was found so far."""
 
-    def __init__(self, body: Body, who: Principal, policy: Policy, db: Reader | None) -> None:
+    def __init__(self, body: SubmitBody, who: Principal, policy: Policy, db: Reader | None) -> None:
         self.body = body
         self.who = who
         self.policy = policy
@@ -185,7 +173,7 @@ class _Preparation:
 
 
 def prepare(
-    body: Body, who: Principal, policy: Policy, db: Reader | None
+    body: SubmitBody, who: Principal, policy: Policy, db: Reader | None
 ) -> tuple[PreparedSubmission, Sequence[Notice]]:
     """Check a submission; without a database whether its input files were uploaded is not asked (nor stored).
 
@@ -231,7 +219,7 @@ def _record(work: _Preparation, single: Description | None) -> str:
     return ENCODER.encode(work.odd).decode() if work.odd else ""
 
 
-def _positions(body: Body, wrong: LodesmanError) -> Mapping[str, tuple[int, int]]:
+def _positions(body: SubmitBody, wrong: LodesmanError) -> Mapping[str, tuple[int, int]]:
     """Where the attributes stand in the text of a batch that is wrong; nobody looked before it was."""
     job = wrong.data.get("job")
     if body.texts is None or job is None or "attribute" not in wrong.data:
@@ -308,7 +296,7 @@ def _naming(wrong: LodesmanError, position: int) -> LodesmanError:
     return wrong
 
 
-def _descriptions(body: Body) -> tuple[Description | None, Positions, str, Iterator[Description]]:
+def _descriptions(body: SubmitBody) -> tuple[Description | None, Positions, str, Iterator[Description]]:
     """Either the single description (with the places of its attributes, if it was a text) and its language, or an
     iterator over a batch that reads each as it comes.
     """

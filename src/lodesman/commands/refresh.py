@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from msgspec import Struct
-
+from lodesman.answers.service import Cleaning, Difference, Judgement
 from lodesman.commands.live import Live
 from lodesman.commands.pool_map import Place
 from lodesman.errors import Conflict
@@ -22,42 +21,6 @@ from lodesman.store.submit_pools import PassRow
 
 CONFIG: Final = "config"
 """In the data of a refusal: the configuration was another one."""
-Holds = list[tuple[int, str]]
-
-
-class Difference(Struct, frozen=True, kw_only=True):
-    """What an evaluation of all pools found to be different.
-
-    previous: the pass it was compared with. answers: how many passes had been asked for. config: the digest of the
-    configuration. masks: the pools whose queues changed or were not known, as hexadecimal numbers. gone: queues that
-    are configured no more. seconds: how long the evaluation took.
-    """
-
-    previous: int
-    answers: int
-    config: str
-    cause: str
-    pools: int
-    seconds: float
-    masks: dict[str, str] = {}
-    gone: list[Place] = []
-
-
-class Judgement(Struct, frozen=True, kw_only=True):
-    """Task queues that no configured queue can run, and those that one can run again, each with the reason."""
-
-    number: int
-    hold: Holds = []
-    release: Holds = []
-
-
-class Cleaning(Struct, frozen=True, kw_only=True):
-    """Pools that no job needs since now, that jobs need again, and that no job needed since `unused_before`."""
-
-    mark: list[str] = []
-    unmark: list[str] = []
-    remove: list[str] = []
-    unused_before: float = 0.0
 
 
 def other_configuration(done: str, config: str) -> Conflict:

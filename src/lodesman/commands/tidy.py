@@ -11,31 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from msgspec import Struct
-
+from lodesman.answers.service import FileKey, Untidy
 from lodesman.store import inputs
 from lodesman.store.engine import Reader
 from lodesman.store.forget import keys_of
 from lodesman.store.journal import Transaction
 
-Key = tuple[str, str]  # owner, SHA-256
-
 PORTION = 500
-
-
-class Untidy(Struct, frozen=True, kw_only=True):
-    """What a reader found. `before`: the time that is a time of grace ago.
-
-    mark: nothing names them. unmark: marked, and named again. remove: marked before that time. done: submissions whose
-    jobs need their files no more; some: files that a submission needs no more, though others of its.
-    """
-
-    before: float = 0.0
-    mark: list[Key] = []
-    unmark: list[Key] = []
-    remove: list[Key] = []
-    done: list[int] = []
-    some: list[tuple[int, list[str]]] = []
 
 
 @dataclass(slots=True)
@@ -44,7 +26,7 @@ class Tidy:
 
     found: Untidy
 
-    def apply(self, tx: Transaction) -> list[Key]:
+    def apply(self, tx: Transaction) -> list[FileKey]:
         """Returns the files that are not known any more."""
         found = self.found
         if found.done:

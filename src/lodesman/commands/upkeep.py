@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
+from lodesman.answers.service import Doubts
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.live import Live
 from lodesman.commands.report import PAYLOAD_CAUSES
@@ -17,14 +17,6 @@ from lodesman.store.journal import Transaction
 log = logging.getLogger(__name__)
 
 GHOST = "it was active without a live attempt"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Doubts:
-    """Jobs that may wait in no task queue or be active without a live attempt, and task queues that may be miscounted."""
-
-    jobs: Sequence[int] = field(default=())
-    queues: Sequence[int] = field(default=())
 
 
 @dataclass(slots=True)

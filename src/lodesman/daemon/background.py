@@ -18,10 +18,14 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import uvicorn
 
+from lodesman.answers import calls
+from lodesman.answers.call import Call, Nothing, encode
+from lodesman.answers.service import Alive, Reasons, UploadedFile
 from lodesman.api.metrics import UpkeepFigures
 from lodesman.api.read_side import ReadSide
 from lodesman.api.reads import read_app
@@ -52,6 +56,9 @@ from lodesman.services.why.queue_gate import Gates
 from lodesman.store.engine import open_reader
 
 log = logging.getLogger(__name__)
+
+A = TypeVar("A")
+B = TypeVar("B")
 
 BACKEND_SECONDS = 0.5
 CENSUS_SECONDS = 2.0
@@ -144,7 +151,7 @@ class Background:
             shelf=Shelf(config.data / "sandboxes", limit_bytes=config.server.sandbox_mb << 20),
             clock=time.time,
             announce=self._announce,
-            hot_metrics=lambda: self._client().request("GET", "/v1/hot/metrics"),
+            hot_metrics=lambda: msgspec.structs.asdict(self.post(calls.HOT_METRICS, Nothing())),
             picture=Picture(
                 open_reader(config.database), fresh_seconds=fresh_seconds(config.polling_seconds)
             ),
@@ -155,9 +162,10 @@ class Background:
             upkeep=self._figures,
         )
 
-    def post(self, name: str, body: Any) -> Any:
-        """A command to the hot process. Raises LodesmanError."""
-        return self._client().request("POST", f"/v1/service/{name}", body)
+    def post(self, call: Call[Nothing, B, A], body: B) -> A:
+        """A call of the hot process. Raises LodesmanError."""
+        raw = encode(body) if call.has_body else None
+        return call.read(self._client().fetch(call.method, call.path, raw))
 
     def _client(self) -> Client:
         """The client of this thread."""
@@ -200,18 +208,17 @@ class Background:
         if changed is None:
             return
         try:
-            self.post("reasons", {"changed": changed, "facts_at": self.reasons.facts_at()})
+            self.post(calls.REASONS, Reasons(changed, self.reasons.facts_at()))
         except LodesmanError:
             self.reasons.forget()
             raise
 
-    async def _ask(self, name: str, body: Any) -> Any:
-        """A service call to the hot process, for the event loop."""
-        return await asyncio.to_thread(self.post, name, body)
+    async def _ask(self, call: Call[Nothing, B, A], body: B) -> A:
+        """A call of the hot process, for the event loop."""
+        return await asyncio.to_thread(self.post, call, body)
 
     async def _announce(self, owner: str, sha256: str, size: int) -> None:
-        body = {"owner": owner, "sha256": sha256, "size": size, "quota": self.side.quota_bytes}
-        await asyncio.to_thread(self.post, "sandbox", body)
+        await self._ask(calls.UPLOADED, UploadedFile(owner, sha256, size, self.side.quota_bytes))
 
     def _told(self, queue_id: Any, accepted: bool, reason: str) -> None:
         self.director.told(queue_id, accepted=accepted, reason=reason, now=time.time())
@@ -255,7 +262,7 @@ class Background:
         loops.add("retention", RETENTION_SECONDS, lambda: self.retention.tick(time.time()))
         loops.add("configuration", CONFIG_SECONDS, self._look_at_configuration)
         loops.add("reconciler", RECONCILE_SECONDS, self.reconciler.tick)
-        loops.add("alive", ALIVE_SECONDS, lambda: self.post("alive", {"failing": self.loops.failing()}))
+        loops.add("alive", ALIVE_SECONDS, lambda: self.post(calls.ALIVE, Alive(dict(self.loops.failing()))))
         return loops
 
     def _figures(self) -> UpkeepFigures:

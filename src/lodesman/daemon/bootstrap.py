@@ -6,7 +6,8 @@ import os
 import secrets
 from pathlib import Path
 
-from lodesman.commands.accounts import INSERT_TOKEN, SCOPES, AddAccount, IssueToken
+from lodesman.answers.accounts import SCOPES
+from lodesman.commands.accounts import INSERT_TOKEN, AddAccount, IssueToken
 from lodesman.commands.pilots import hash_token
 from lodesman.config import ServerConfig
 from lodesman.store.engine import Writer

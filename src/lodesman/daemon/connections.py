@@ -2,7 +2,7 @@
 
 The web server itself waits for ever and keeps whatever comes; how large a body may be is decided where it is read
 (`api.wire`). An answer leaves in one piece: a system call costs as much as a tenth of a claim. Direct calls
-(`api.direct`) are made from here, without the web server's task and messages for each request.
+(`api.claims`) are made from here, without the web server's task and messages for each request.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from lodesman.api.direct import Call
-from lodesman.api.wire import BODY_SECONDS, SLOWEST_BYTES, SMALL_BODY, Scope, error_answer
+from lodesman.answers.call import SMALL_BODY
+from lodesman.api.claims import DirectCall
+from lodesman.api.wire import BODY_SECONDS, SLOWEST_BYTES, Scope, error_answer
 from lodesman.daemon.direct_cycle import CLOSE, DirectCycle, answer_bytes
 from lodesman.errors import InvalidRequest, TooLarge
 
@@ -73,7 +74,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._body_since = 0.0
         self._body_bytes = 0
         self._answering: RequestResponseCycle | DirectCycle | None = None
-        self._direct: dict[bytes, Call] = {
+        self._direct: dict[bytes, DirectCall] = {
             path.encode(): call for path, call in getattr(self.app, "direct", {}).items()
         }
         self._out: Any = None

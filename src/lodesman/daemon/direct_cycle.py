@@ -7,7 +7,7 @@ from typing import Protocol
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
-from lodesman.api.direct import Asked, Call, begin
+from lodesman.api.claims import AskedClaim, DirectCall, begin
 from lodesman.api.wire import Headers, Scope
 
 CLOSE = (b"connection", b"close")
@@ -33,7 +33,7 @@ class DirectCycle:
         "response_complete", "scope",
     )  # fmt: skip
 
-    def __init__(self, protocol: Connection, call: Call, scope: Scope, *, keep_alive: bool) -> None:
+    def __init__(self, protocol: Connection, call: DirectCall, scope: Scope, *, keep_alive: bool) -> None:
         self.protocol = protocol
         self.call = call
         self.scope = scope
@@ -43,7 +43,7 @@ class DirectCycle:
         self.response_complete = False
         self.disconnected = False
         self.message_event = _NOBODY
-        self.asked: Asked | None = None
+        self.asked: AskedClaim | None = None
 
     @property
     def response_started(self) -> bool:

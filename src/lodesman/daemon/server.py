@@ -81,6 +81,8 @@ class Server:
             policy=policy,
             lease_seconds=config.pilots.lease_seconds,
             heartbeat_seconds=config.pilots.heartbeat_seconds,
+            idle_seconds=config.pilots.idle_seconds,
+            sandbox_mb=config.server.sandbox_mb,
             at_end=partial(serve_parked, live),
             died=self._writer_died,
             configuration=lambda: self._watch.state,
@@ -88,8 +90,6 @@ class Server:
         self.app = HotApp(
             self.core,
             Forwarder(bootstrap.run_directory(config) / bootstrap.SOCKET),
-            idle_seconds=config.pilots.idle_seconds,
-            sandbox_mb=config.server.sandbox_mb,
             on_start=self.start,
             on_stop=self.stop,
         )
@@ -129,7 +129,7 @@ class Server:
         the server. Their last reports are heard, and nobody gets a job of theirs.
         """
         self._stopping = True
-        self.app.claims.ending = True
+        self.core.ending = True
         await self._stop_background()
 
     async def stop(self) -> None:

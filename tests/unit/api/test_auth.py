@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.api.auth import authenticate, may_touch, need_admin, need_pilot, need_service, need_user
-from lodesman.commands.accounts import SCOPES, USER_SCOPES, Principal
+from lodesman.answers.accounts import SCOPES, USER_SCOPES
+from lodesman.api.auth import authenticate, authorise, may_touch
+from lodesman.commands.accounts import JOINING, Principal
 from lodesman.errors import Forbidden, Unauthorized
 
 ANN = Principal(kind="user", name="ann", vo="lab", groups=("physics", "open"), scopes=frozenset(USER_SCOPES))
@@ -56,23 +57,27 @@ def test_a_token_ends_with_its_time(now, good):
 
 
 def test_what_each_kind_may_ask():
-    assert need_pilot(PILOT) == 7
-    assert need_user(ANN, "jobs:read") is ANN
-    assert need_user(SERVICE, "jobs:read") is SERVICE
-    assert need_admin(ADMIN) is ADMIN
-    assert need_service(SERVICE) is SERVICE
-    for refused in (
-        lambda: need_pilot(ANN),
-        lambda: need_pilot(SERVICE),
-        lambda: need_user(PILOT, "jobs:read"),
-        lambda: need_user(ANN, "admin"),
-        lambda: need_admin(ANN),
-        lambda: need_admin(PILOT),
-        lambda: need_service(ADMIN),
-        lambda: need_service(PILOT),
-    ):
-        with pytest.raises(Forbidden):
-            refused()
+    joining = Principal(kind=JOINING, pilot_id=8)
+    allowed = {
+        "any": [ANN, ADMIN, PILOT, SERVICE],
+        "user": [ANN, ADMIN, SERVICE],
+        "pilot": [PILOT],
+        "service": [SERVICE],
+        "admin": [ADMIN, SERVICE],
+        "jobs:read": [ANN, ADMIN, SERVICE],
+        "pilot or pilots:read": [ANN, ADMIN, PILOT, SERVICE, joining],
+    }
+    for who, admitted in allowed.items():
+        for one in (ANN, ADMIN, PILOT, SERVICE):
+            if one in admitted:
+                authorise(one, who)
+            else:
+                with pytest.raises(Forbidden):
+                    authorise(one, who)
+    authorise(joining, "pilot or pilots:read")
+    without = Principal(kind="user", name="x", scopes=frozenset({"jobs:read"}))
+    with pytest.raises(Forbidden, match="lacks the scope pilots:read"):
+        authorise(without, "pilots:read")
 
 
 def test_admin_rights_need_both_the_account_and_the_token():
@@ -81,7 +86,7 @@ def test_admin_rights_need_both_the_account_and_the_token():
         Principal(kind="user", name="x", admin=False, scopes=frozenset(SCOPES)),
     ):
         with pytest.raises(Forbidden):
-            need_admin(one)
+            authorise(one, "admin")
         assert not may_touch(one, frozenset())("ann", "physics", "lab")
 
 

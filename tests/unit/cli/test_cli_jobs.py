@@ -103,10 +103,14 @@ def test_more_of_a_range_is_told(at, listing):
 
 
 def test_a_job_that_is_not_there(at, listing):
-    told = "There is no job 251 that is yours."
+    told = "Job 251 was not found, or you may not see it."
     listing.refuse("GET", "/v1/jobs/251", 404, code="not-found", message=told)
     result = at("status", "251")
-    assert (result.code, result.out, result.err) == (3, "", "lode: There is no job 251 that is yours.\n")
+    assert (result.code, result.out, result.err) == (
+        3,
+        "",
+        "lode: Job 251 was not found, or you may not see it.\n",
+    )
     result = at("status", "251-260")
     assert (result.code, result.out) == (0, "")
     assert "no such job" in result.err
@@ -230,7 +234,9 @@ def one_job(server, row):
     ]
     job = row(5, attempt=2, site="South", pilot=5, output_sha256="0" * 64, output_size=2_048, name=HOSTILE)
     server.on("GET", "/v1/jobs/5", {**job, "attempts": attempts, "events": happened})
-    server.refuse("GET", "/v1/jobs/6", 404, code="not-found", message="There is no job 6 that is yours.")
+    server.refuse(
+        "GET", "/v1/jobs/6", 404, code="not-found", message="Job 6 was not found, or you may not see it."
+    )
     return server
 
 
@@ -413,8 +419,12 @@ def test_following_shows_each_line_once_until_the_end(at, server, monkeypatch):
 
 
 def test_following_a_job_that_is_not_there(at, server):
-    server.refuse("GET", "/v1/jobs/5/logs", 404, code="not-found", message="There is no job 5 that is yours.")
-    server.refuse("GET", "/v1/jobs/5", 404, code="not-found", message="There is no job 5 that is yours.")
+    server.refuse(
+        "GET", "/v1/jobs/5/logs", 404, code="not-found", message="Job 5 was not found, or you may not see it."
+    )
+    server.refuse(
+        "GET", "/v1/jobs/5", 404, code="not-found", message="Job 5 was not found, or you may not see it."
+    )
     assert at("logs", "-f", "5").code == 3
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
+from msgspec import json, to_builtins
 
+from lodesman.answers.service import Iteration
 from lodesman.commands.live import Live
 from lodesman.commands.policy import Policy
 from lodesman.matching import TaskQueueKey
@@ -83,3 +85,9 @@ def make_key():
         )
 
     return make
+
+
+def record(posted, call, body):
+    """Keep a call of the hot process: the last word of its path, and its body in JSON values."""
+    plain = {"plan": json.decode(body.plan)} if isinstance(body, Iteration) else to_builtins(body)
+    posted.append((call.path.rpartition("/")[2], plain))

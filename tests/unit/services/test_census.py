@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, cast
 
 import pytest
+from tests.unit.services.conftest import record
 
+from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
 from lodesman.background.census import GIVEN_UP_SECONDS, LOST_AFTER_SECONDS, SETTLE_SECONDS, Census
 from lodesman.background.lost_pilots import LOST, LostPilots
 from lodesman.batch import CancelOutcome, NativeState, NativeStatus
-from lodesman.commands.pilots import EndPilot, Join, NewPilot, PilotSubmitted, PreparePilots, hash_token
+from lodesman.commands.pilots import EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
 from lodesman.commands.policy import Policy
 from lodesman.director import QueueId
 from lodesman.errors import BackendFault
@@ -63,7 +66,7 @@ class World:
         self.told: list[Any] = []
         backends = {"local": cast("Any", self.batch), "slurm": cast("Any", self.slurm)}
         self.census = Census(
-            base.db, backends, policy=policy, post=lambda *words: self.posted.append(words),
+            base.db, backends, policy=policy, post=partial(record, self.posted),
             told=lambda *words: self.told.append(words),
         )  # fmt: skip
 

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import math
 import random
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.unit.services.conftest import record
 
+from lodesman.answers import calls
+from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
 from lodesman.background.candidates import OwnQueue
 from lodesman.background.direct import EMPTY_SECONDS, Director
 from lodesman.background.known_queues import KnownQueues
 from lodesman.background.lost_pilots import UNKNOWN_TIMES
 from lodesman.batch import CancelOutcome, QueueLoad
-from lodesman.commands.pilots import (
-    DrainPilots,
-    EndPilot,
-    Join,
-    NewPilot,
-    PilotSubmitted,
-    PreparePilots,
-    hash_token,
-)
+from lodesman.commands.pilots import DrainPilots, EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
 from lodesman.commands.policy import Policy
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.director import Excess, PoolState, QueueId, plan_of, read_options
@@ -70,7 +66,7 @@ class World:
         self.pilots = 0
         self.director = Director(
             db=base.db, policy=policy, options=read_options({"extraPilots": 0}), backends={"local": cast("Any", self.batch)},
-            post=lambda *words: self.posted.append(words), pools=lambda: {"Local": self.pool},
+            post=partial(record, self.posted), pools=lambda: {"Local": self.pool},
             launch=lambda decision, offers: self.launched.append((decision, offers)), rng=random.Random(2),
         )  # fmt: skip
 
@@ -163,12 +159,12 @@ def test_jobs_that_wait_bring_pilots_to_a_queue_that_can_run_them(world):
 
 
 def test_the_iteration_is_stored_before_pilots_are_launched(world):
-    order: list[str] = []
-    world.director.post = lambda name, _: order.append(name)
+    order: list[Any] = []
+    world.director.post = lambda call, _: order.append(call)
     world.director.launch = lambda *_: order.append("launch")
     world.submit()
     world.tick()
-    assert order == ["iteration", "launch"]
+    assert order == [calls.ITERATION, "launch"]
 
 
 def test_the_caps_of_the_queue_hold(world):
@@ -298,7 +294,7 @@ def test_pilots_are_sent_whatever_the_other_parts_of_an_iteration_meet_with(worl
     if broken == "cancel":
         world.batch.census = fail
     else:
-        world.director.post = lambda name, _body: fail() if name == broken else None
+        world.director.post = lambda call, _body: fail() if call.path.endswith(broken) else None
     late = 1_000.0 + 6 * HOURS
     if broken == "cancel" and isinstance(fault, Unavailable):
         assert fill(world, late) == 2  # it is asked again

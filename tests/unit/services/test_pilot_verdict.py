@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import FreeBy, PilotState, PilotVerdict
-from lodesman.commands.pilots import EndPilot, NewPilot, PreparePilots
+from lodesman.commands.pilots import EndPilot, PreparePilots
 from lodesman.commands.sessions import Ask, Free
 from lodesman.errors import NotFound
 from lodesman.matching import ResourceRequest, TaskQueueKey, key_to_json

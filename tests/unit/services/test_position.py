@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from lodesman.answers.service import NewPilot
 from lodesman.commands.claim import Claim
 from lodesman.commands.control import Control
-from lodesman.commands.pilots import Join, NewPilot, PreparePilots, hash_token
+from lodesman.commands.pilots import Join, PreparePilots, hash_token
 from lodesman.commands.sessions import Free, PilotSession
 from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
 from lodesman.services.why import position as module

@@ -12,7 +12,10 @@ from typing import Any, cast
 
 import apsw
 import pytest
+from tests.unit.services.conftest import record
 
+from lodesman.answers import calls
+from lodesman.answers.submit_pools import Served, ServedQueue
 from lodesman.background import launch
 from lodesman.background.launch import PilotHabits, SubmissionPools
 from lodesman.batch import Refusal, SubmitResult
@@ -67,14 +70,15 @@ class World:
             told=lambda *words: self.told.append(words),
         )  # fmt: skip
 
-    def post(self, name, body):
+    def post(self, call, body):
+        name = call.path.rpartition("/")[2]
         if name in self.refuse:
             raise self.refuse[name]
-        if name == "submit-pools":
-            self.asked.append(body["queues"])
-            rows = [{"pools": [f"req1:{queue[2]}", "req1:b"]} for queue in body["queues"]]
-            return {"pass": 7, "at": 50.0, "queues": rows}
-        self.diary.append((name, body))
+        if call is calls.SERVED_POOLS:
+            self.asked.append(body.queues)
+            rows = [ServedQueue(*queue, [f"req1:{queue[2]}", "req1:b"]) for queue in body.queues]
+            return Served(7, 50.0, rows)
+        record(self.diary, call, body)
         return None
 
     def launch(self, count=2, *, private=True, queue=SHORT, pool="Local", vo="lab"):
@@ -139,7 +143,7 @@ def test_which_pools_queues_serve_is_asked_once_for_a_bunch_of_pilots(world, mon
 
 
 def test_pilots_that_are_not_told_which_pools_their_queue_serves_ask_for_themselves(world):
-    world.refuse["submit-pools"] = Unavailable("Away.")
+    world.refuse["for-queues"] = Unavailable("Away.")
     world.launch(1)
     world.end()
     papers = json.loads(world.batch.submitted[0][1][0].pilot_file)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from lodesman.answers.requests import SubmitBody
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.accounts import Principal
 from lodesman.commands.policy import Policy
@@ -36,19 +37,6 @@ ORDER: Final = {NEVER: 0, NOT_NOW: 1, NOW: 2}
 NO_LIMITS: Final[tuple[dict[str, Any], ...]] = ()
 
 
-class JobsWanted(msgspec.Struct):
-    """Jobs to plan: as those to submit (`prepare.Body`)."""
-
-    text: str | None = None
-    texts: list[str] | None = None
-    jobs: list[dict[str, Any]] | None = None
-    form: str = ""
-    group: str = ""
-    hold_if_impossible: bool = False
-    sandboxes: dict[str, Any] = {}
-    request_id: str | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Cohort:
     """The members of a submission that would join one task queue; `held` is why no queue could run them."""
@@ -63,7 +51,7 @@ class _Cohort:
         return sum(stop - start for start, stop in self.runs)
 
 
-def plan_job(body: JobsWanted, who: Principal, scene: Scene) -> dict[str, Any]:
+def plan_job(body: SubmitBody, who: Principal, scene: Scene) -> dict[str, Any]:
     """The answer as JSON values. Raises what a submission is refused with, but not Impossible: that is told."""
     prepared, notices, refusal = _prepared(body, who, scene.policy)
     pools = {pool.id: pool for pool in prepared.pools}
@@ -90,7 +78,7 @@ def plan_job(body: JobsWanted, who: Principal, scene: Scene) -> dict[str, Any]:
 
 
 def _prepared(
-    body: JobsWanted, who: Principal, policy: Policy
+    body: SubmitBody, who: Principal, policy: Policy
 ) -> tuple[PreparedSubmission, Sequence[Notice], dict[str, Any] | None]:
     """What would be stored, were all its impossible jobs held; and what it would be refused with."""
     try:

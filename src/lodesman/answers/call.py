@@ -1,0 +1,112 @@
+"""One operation of the server as both ends know it: its address, who may call it, what it takes and what it answers."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, Protocol, TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+from msgspec import Struct
+
+from lodesman.errors import LodesmanError
+
+Q = TypeVar("Q")
+B = TypeVar("B")
+A = TypeVar("A")
+
+Method = Literal["GET", "POST", "PUT", "DELETE"]
+Process = Literal["hot", "reading"]
+# A scope admits users whose token has it; `service` is the server's own background process, which may do what users may.
+Who = Literal[
+    "none", "any", "user", "pilot", "service", "admin",
+    "jobs:read", "jobs:write", "pilots:read", "pilot or pilots:read",
+]  # fmt: skip
+
+# The largest bodies, in bytes.
+SMALL_BODY = 1 << 20
+REPORT_BODY = 8 << 20
+PLAN_BODY = 16 << 20
+SUBMIT_BODY = 32 << 20
+
+_NAME = re.compile(r"{(\w+)}")
+
+
+class Nothing(Struct, frozen=True):
+    """No parameters, or no body."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call(Generic[Q, B, A]):
+    """`query` has the members that the path names in braces and those of the query string, `answer` the type of the JSON
+    answer, or the types that it may have.
+
+    `upload` and `raw` are media types: of a file that is uploaded, with its SHA-256 in a header, and of an answer that
+    is a file or a text. `repeatable`: a second time does no harm. `refused`: statuses of refusals beside those that
+    follow from the rest.
+    """
+
+    method: Method
+    path: str
+    query: type[Q]
+    body: type[B]
+    answer: type[A] | tuple[type[A], ...]
+    who: Who = "service"
+    process: Process = "reading"
+    summary: str = ""
+    most_bytes: int = SMALL_BODY
+    upload: str = ""
+    raw: str = ""
+    repeatable: bool = False
+    refused: tuple[int, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The members of the query that are part of the path."""
+        return tuple(_NAME.findall(self.path))
+
+    @property
+    def answers(self) -> tuple[type[A], ...]:
+        """The types that a JSON answer may have; none if all answers are raw."""
+        return self.answer if isinstance(self.answer, tuple) else (self.answer,)
+
+    @property
+    def has_body(self) -> bool:
+        """Whether it takes a JSON body."""
+        return self.body is not Nothing
+
+    def address(self, query: Q | None = None) -> str:
+        """The path with its names filled in, and a query string of what differs from the defaults."""
+        given: dict[str, Any] = {} if query is None else msgspec.to_builtins(query)
+        path = _NAME.sub(lambda name: quote(str(given.pop(name[1])), safe=""), self.path)
+        rest = {name: "true" if value is True else value for name, value in given.items()}
+        return f"{path}?{urlencode(rest)}" if rest else path
+
+    def read(self, raw: bytes) -> A:
+        """An answer, of the first type that it fits. Raises LodesmanError."""
+        for kind in self.answers:
+            try:
+                return msgspec.json.decode(raw, type=kind)
+            except msgspec.ValidationError as wrong:
+                fault = f"is not what this release expects: {wrong}"
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                fault = "is not JSON"
+        raise LodesmanError(f"The answer to {self.method} {self.path} {fault}.")
+
+
+def encode(body: Any) -> bytes:
+    """A body in JSON. What came out of a file name may hold halves of characters that UTF-8 cannot carry."""
+    try:
+        return msgspec.json.encode(body)
+    except UnicodeEncodeError:
+        return json.dumps(msgspec.to_builtins(body), ensure_ascii=False).encode("utf-8", "replace")
+
+
+class Post(Protocol):
+    """Makes calls of another process."""
+
+    def __call__(self, call: Call[Nothing, B, A], body: B, /) -> A:
+        """The answer. Raises LodesmanError."""
+        ...

@@ -1,0 +1,364 @@
+"""What requests to the server hold: parameters of path and query, and bodies, as checked types."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, field
+
+from lodesman.answers.accounts import USER_SCOPES
+from lodesman.answers.vocabulary import Form
+
+MOST_ID = 1 << 53
+MOST_ROWS = 10_000
+# Jobs of their own in one request: they are stored in one transaction, while all others wait.
+MOST_JOBS = 10_000
+# The end of the year 9999.
+LAST_SECOND = 253_402_300_799.0
+# A hundred years.
+LONGEST_TOKEN = 36_500 * 86_400.0
+# A dollar alone lets a line end pass.
+END = r"(?!\n)$"
+
+Text = Annotated[str, Meta(max_length=255)]
+Name = Annotated[str, Meta(max_length=1_024)]
+# Site, CE and queue with slashes between.
+Path = Annotated[str, Meta(max_length=3_074)]
+Token = Annotated[str, Meta(min_length=8, max_length=200)]
+Count = Annotated[int, Meta(ge=0, le=MOST_ID)]
+Sha = Annotated[str, Meta(pattern=f"^[0-9a-f]{{64}}{END}")]
+Number = Annotated[int, Meta(ge=1, le=MOST_ID)]
+Rows = Annotated[int, Meta(ge=0, le=MOST_ROWS)]
+Code = Annotated[int, Meta(ge=-(1 << 31), le=1 << 32)]
+Size = Annotated[float, Meta(ge=0)]
+Tail = Annotated[str, Meta(max_length=262_144)]
+# A VO, a group: the configuration knows which there are.
+Given = Annotated[str, Meta(min_length=1, max_length=255)]
+
+
+# --- parameters of path and query ---------------------------------------------------------------------------------------
+
+
+class _Query(Struct, omit_defaults=True):
+    """What differs from the defaults is sent."""
+
+
+class JobAt(_Query):
+    """A job."""
+
+    job: int
+
+
+class AttemptAt(JobAt):
+    """An attempt of a job."""
+
+    attempt: int
+
+
+class JobInQueue(JobAt):
+    """A job, and SITE/CE/QUEUE if one queue is asked about."""
+
+    queue: str = ""
+
+
+class JobInForm(JobAt):
+    """A job, and a language for its description; else the language in which it was submitted."""
+
+    form: Form | None = None
+
+
+class JobsQuery(_Query):
+    """Jobs with ids from `first` to `last`; `all` that the caller may see. `state`: several with commas between."""
+
+    first: Count = 1
+    last: Count = MOST_ID
+    limit: Rows = 1_000
+    all: bool = False
+    newest: bool = False
+    group: str = ""
+    state: str = ""
+    reason: str = ""
+
+
+class CountsQuery(_Query):
+    """`own`: the caller's jobs only."""
+
+    own: bool = False
+
+
+class SandboxAt(_Query):
+    """An input file by its SHA-256."""
+
+    digest: str
+
+
+class PilotAt(_Query):
+    """A pilot by its number or its stamp."""
+
+    pilot: str
+
+
+class PilotsQuery(_Query):
+    """`all`: with those that ended."""
+
+    all: bool = False
+    limit: Rows = 1_000
+
+
+class TaskQueuesQuery(_Query):
+    """Task queues, or those whose jobs wait for one reason."""
+
+    limit: Rows = 1_000
+    reason: str = ""
+
+
+class PoolsQuery(_Query):
+    """SubmitPools of a VO: else those of the caller's, of administrators all."""
+
+    vo: str = ""
+    limit: Rows = 100
+
+
+class PoolAt(_Query):
+    """A SubmitPool by the beginning of its id."""
+
+    pool: str
+    vo: str = ""
+
+
+class QueuesQuery(_Query):
+    """CE queues as a VO sees them, the caller's if none is named; `origin`: with the place where each value is written."""
+
+    vo: str = ""
+    origin: bool = False
+
+
+class NodeQuery(_Query):
+    """A site, CE or queue: by `path`, or by names; as a VO sees it."""
+
+    path: str = ""
+    site: str = ""
+    ce: str = ""
+    queue: str = ""
+    vo: str = ""
+
+
+class TokenAt(_Query):
+    """A token by the beginning of its hash."""
+
+    prefix: str
+
+
+# --- bodies of users ----------------------------------------------------------------------------------------------------
+
+
+class FileBody(Struct):
+    """A file that the caller uploaded before."""
+
+    sha256: Sha
+    size: Count
+
+
+class PlanJobBody(Struct):
+    """Jobs to plan: one or many descriptions as text (JDL, CFG, JSON), or as JSON records."""
+
+    text: str | None = None
+    texts: Annotated[list[str], Meta(max_length=MOST_JOBS)] | None = None
+    jobs: Annotated[list[dict[str, Any]], Meta(max_length=MOST_JOBS)] | None = None
+    form: Annotated[str, Meta(pattern=rf"^(jdl|cfg|json)?{END}")] = ""
+    group: Text = ""
+    hold_if_impossible: bool = False
+
+
+class SubmitBody(PlanJobBody):
+    """Jobs to submit, given as those to plan. `sandboxes` maps each local InputSandbox entry to the uploaded file.
+
+    `request_id` makes the call safe to repeat: the same id of the same owner gets the first answer again.
+    """
+
+    dry_run: bool = False
+    sandboxes: dict[str, FileBody] = {}
+    request_id: Text | None = None
+
+
+class PlanFileBody(Struct):
+    """A resource file: TOML if its name ends so, else DIRAC CFG."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=4_096)]
+    text: str
+
+
+class PlanResourcesBody(Struct):
+    """Resource files to plan with: instead of the server's, or (`add`) beside them.
+
+    Lists of the answer have at most `limit` members.
+    """
+
+    files: Annotated[list[PlanFileBody], Meta(min_length=1, max_length=1_000)]
+    add: bool = False
+    limit: Rows = 100
+
+
+class PlanSharesBody(Struct):
+    """New shares of groups, by name."""
+
+    shares: Annotated[dict[Text, Size], Meta(min_length=1, max_length=1_000)]
+
+
+class ControlBody(Struct):
+    """An action on inclusive ranges of job ids."""
+
+    action: Literal["kill", "hold", "release", "reschedule", "delete"]
+    ranges: Annotated[list[tuple[Number, Number]], Meta(min_length=1, max_length=1_000)]
+    reason: Annotated[str, Meta(max_length=1_000)] = ""
+
+
+class QueuesBody(Struct):
+    """CE queues, each as (site, CE, queue)."""
+
+    queues: Annotated[list[tuple[Name, Name, Name]], Meta(min_length=1, max_length=1_000)]
+
+
+class DrainBody(Struct):
+    """Pilots that shall finish what they run and leave."""
+
+    pilots: Annotated[list[Number], Meta(min_length=1, max_length=10_000)]
+
+
+class CloseSiteBody(Struct):
+    """A site to close, or a CE or queue of it: by names, or by `path`, SITE[/CE[/QUEUE]]. `until` in UNIX seconds;
+    without it until it is opened. `keep_pilots`: pilots there take jobs as before. `dry_run`: nothing is changed.
+    """
+
+    reason: Annotated[str, Meta(min_length=1, max_length=1_000)]
+    site: Name = ""
+    ce: Name = ""
+    queue: Name = ""
+    path: Path = ""
+    until: Annotated[float, Meta(ge=0, le=LAST_SECOND)] | None = None
+    keep_pilots: bool = False
+    dry_run: bool = False
+
+
+class OpenSiteBody(Struct):
+    """What to open, named as it was closed: by names, or by `path`."""
+
+    site: Name = ""
+    ce: Name = ""
+    queue: Name = ""
+    path: Path = ""
+
+
+class AccountBody(Struct):
+    """A user of this server."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=64, pattern=rf"^[A-Za-z0-9._@-]+{END}")]
+    vo: Given
+    groups: Annotated[list[Given], Meta(min_length=1, max_length=100)]
+    admin: bool = False
+
+
+class TokenBody(Struct):
+    """A token to issue. `seconds` 0 means that it does not expire."""
+
+    account: Text
+    scopes: list[str] = field(default_factory=lambda: list(USER_SCOPES))
+    seconds: Annotated[float, Meta(ge=0, le=LONGEST_TOKEN)] = 2_592_000.0
+    note: Text = ""
+
+
+# --- bodies of pilots ---------------------------------------------------------------------------------------------------
+
+
+class PlaceBody(Struct):
+    """The queue that a pilot runs in."""
+
+    site: Name
+    ce: Name
+    queue: Name
+
+
+class JoinBody(Struct):
+    """A pilot introduces itself with its one-time join token.
+
+    `place` counts for pilots that were sent to no particular queue. `submit_pools` are what that queue served as of
+    pass `pools_pass`; the server looks them up itself at each claim.
+    """
+
+    join_token: Token
+    node: dict[str, Any]
+    nonce: Text = ""
+    protocol: int = 1
+    place: PlaceBody | None = None
+    submit_pools: list[Text] | None = None
+    pools_pass: Count = 0
+
+
+class FreeBody(Struct):
+    """What a pilot has free now; `norm_cpu_seconds` is what is left of its life (0 = unlimited)."""
+
+    cores: Annotated[int, Meta(ge=0, le=65_536)] = 1
+    memory_mb: Count = 0
+    norm_cpu_seconds: Count = 0
+
+
+class ClaimBody(Struct):
+    """A pilot asks for up to `count` jobs and waits up to `wait_s` seconds for the first."""
+
+    claim_token: Token
+    resource: FreeBody
+    count: Annotated[int, Meta(ge=1, le=1_000)] = 1
+    wait_s: Annotated[float, Meta(ge=0, le=3_600)] = 0.0
+
+
+class RunningBody(Struct):
+    """News of one attempt; `tail` only if it changed. `state`: `completing` when the payload has ended, and its output
+    is being handed in.
+    """
+
+    id: Number
+    attempt: Number
+    cpu_seconds: Size = 0.0
+    wall_seconds: Size = 0.0
+    rss_mb: Size = 0.0
+    tail: Tail | None = None
+    state: Text = ""
+
+
+class HeartbeatBody(Struct):
+    """A pilot lives, and what its payloads do."""
+
+    jobs: Annotated[list[RunningBody], Meta(max_length=1_000)] = []
+    state: Text = "running"
+
+
+class ReportBody(Struct):
+    """What a pilot reports of one attempt."""
+
+    id: Number
+    attempt: Number
+    state: Literal["Running", "Done", "Failed", "Released"]
+    cause: Text = ""
+    exit_code: Code | None = None
+    signal: Code | None = None
+    cpu_seconds: Size = 0.0
+    wall_seconds: Size = 0.0
+    max_rss_mb: Size = 0.0
+    started: float | None = None
+    ended: float | None = None
+    output: FileBody | None = None
+    tail: Tail = ""
+    message: Annotated[str, Meta(max_length=8_192)] = ""
+
+
+class ReportsBody(Struct):
+    """Reports of one pilot, applied in order."""
+
+    reports: Annotated[list[ReportBody], Meta(max_length=1_000)]
+
+
+class LeaveBody(Struct):
+    """A pilot ends by itself."""
+
+    reason: Text
+    message: Annotated[str, Meta(max_length=2_000)] = ""

@@ -1,0 +1,274 @@
+"""What the background process asks the hot process, and the answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Raw, Struct, field
+
+from lodesman.answers.vocabulary import PilotState
+
+# Site, CE and queue.
+Place = tuple[str, str, str]
+Holds = list[tuple[int, str]]
+# Owner and SHA-256 of an input file.
+FileKey = tuple[str, str]
+# The old identifier of a SubmitPool, the new one, the text to be stored.
+Renewal = tuple[str, str, str]
+
+
+class Alive(Struct):
+    """The background process lives; these of its steps fail, each with the last fault."""
+
+    failing: dict[str, str]
+
+
+class Done(Struct):
+    """It is done."""
+
+
+# --- pilots -------------------------------------------------------------------------------------------------------------
+
+
+class NewPilot(Struct, frozen=True, kw_only=True):
+    """A pilot about to be submitted. `request`: the resource as configured; `join_hash`: the hash of its join token."""
+
+    stamp: str
+    vo: str
+    site: str
+    ce: str
+    queue: str
+    request: dict[str, Any]
+    join_hash: bytes
+    owner: str = ""
+    group: str = ""
+    pilot_type: str = ""
+    submission_pool: str = ""
+    tq_id: int | None = None
+    requirements: str = "{}"
+    join_seconds: float = 7 * 86_400.0
+
+
+class Prepared(Struct):
+    """The numbers of new pilots, in their order."""
+
+    pilots: list[int]
+
+
+# What a batch system answered: by stamp the native id, or None with the reason of the refusal.
+Outcomes = dict[str, tuple[str | None, str]]
+
+
+class Accepted(Struct):
+    """How many pilots were accepted by their batch systems."""
+
+    accepted: int
+
+
+class PilotEnd(Struct):
+    """A pilot that its batch system reports as gone."""
+
+    pilot: int
+    state: PilotState
+    reason: str
+
+
+class Rescued(Struct):
+    """How many jobs went back to their task queues."""
+
+    rescued: int
+
+
+class PilotLoad(Struct):
+    """A pilot, and (cores, memory_mb) as promised to each of its jobs."""
+
+    pilot: int
+    used: list[tuple[int, int]]
+
+
+# --- the director and pending reasons -----------------------------------------------------------------------------------
+
+
+class Iteration(Struct):
+    """One iteration of the director, with inputs and clamps: megabytes that are kept as they come."""
+
+    plan: Raw
+
+
+class Reasons(Struct):
+    """Changed pending reasons with details, by task queue; None for task queues without waiting jobs."""
+
+    changed: dict[int, tuple[str, str] | None]
+    facts_at: float | None
+
+
+class Changed(Struct):
+    """How many were changed."""
+
+    changed: int
+
+
+# --- SubmitPools --------------------------------------------------------------------------------------------------------
+
+
+class NewQueues(Struct):
+    """How many queues were not known before."""
+
+    new: int
+
+
+class Renewals(Struct, frozen=True, kw_only=True):
+    """SubmitPools with another identifier under the types of today. `config`: the digest of the configuration."""
+
+    config: str
+    pools: list[Renewal] = []
+
+
+class Rekeyed(Struct):
+    """How many task queues got another key."""
+
+    task_queues: int
+
+
+class Difference(Struct, frozen=True, kw_only=True):
+    """What an evaluation of all pools found to be different.
+
+    previous: the pass it was compared with. answers: how many passes had been asked for. config: the digest of the
+    configuration. masks: the pools whose queues changed or were not known, as hexadecimal numbers. gone: queues that
+    are configured no more. seconds: how long the evaluation took.
+    """
+
+    previous: int
+    answers: int
+    config: str
+    cause: str
+    pools: int
+    seconds: float
+    masks: dict[str, str] = {}
+    gone: list[Place] = []
+
+
+class PassDone(Struct):
+    """The number of a pass, and when it was made."""
+
+    number: int = field(name="pass")
+    at: float
+
+
+class Judgement(Struct, frozen=True, kw_only=True):
+    """Task queues that no configured queue can run, and those that one can run again, each with the reason."""
+
+    number: int
+    hold: Holds = []
+    release: Holds = []
+
+
+class Judged(Struct):
+    """How many jobs were held and released."""
+
+    held: int
+    released: int
+
+
+class Cleaning(Struct, frozen=True, kw_only=True):
+    """Pools that no job needs since now, that jobs need again, and that no job needed since `unused_before`."""
+
+    mark: list[str] = []
+    unmark: list[str] = []
+    remove: list[str] = []
+    unused_before: float = 0.0
+
+
+class Removed(Struct):
+    """How many pools were removed."""
+
+    removed: int
+
+
+# --- upkeep -------------------------------------------------------------------------------------------------------------
+
+
+class UploadedFile(Struct):
+    """An input sandbox that was uploaded. `quota`: what its owner may keep in all, in bytes; 0: no limit."""
+
+    owner: str
+    sha256: str
+    size: int
+    quota: int = 0
+
+
+class Old(Struct, frozen=True, kw_only=True):
+    """What ended before that time, by the keys that a reader found; each kind may be empty.
+
+    jobs: ids. holes: (cohort, start). templates, submissions: numbers of such that nothing refers to. queues: (task
+    queue, when it was emptied).
+    """
+
+    before: float
+    jobs: list[int] = []
+    holes: list[tuple[int, int]] = []
+    templates: list[int] = []
+    submissions: list[int] = []
+    pilots: list[int] = []
+    queues: list[tuple[int, float]] = []
+
+
+class Forgotten(Struct, frozen=True, kw_only=True):
+    """What was deleted: (job, attempts), whose files may go now; `more` if submissions have more to delete."""
+
+    jobs: list[tuple[int, int]] = []
+    queues: int = 0
+    more: bool = False
+
+
+class Untidy(Struct, frozen=True, kw_only=True):
+    """What a reader found. `before`: the time that is a time of grace ago.
+
+    mark: nothing names them. unmark: marked, and named again. remove: marked before that time. done: submissions whose
+    jobs need their files no more; some: files that a submission needs no more, though others of its.
+    """
+
+    before: float = 0.0
+    mark: list[FileKey] = []
+    unmark: list[FileKey] = []
+    remove: list[FileKey] = []
+    done: list[int] = []
+    some: list[tuple[int, list[str]]] = []
+
+
+class Tidied(Struct):
+    """The files that are not known any more."""
+
+    gone: list[FileKey]
+
+
+class Doubts(Struct, frozen=True, kw_only=True):
+    """Jobs that may wait in no task queue or be active without a live attempt, and task queues that may be miscounted."""
+
+    jobs: list[int] = []
+    queues: list[int] = []
+
+
+class Repaired(Struct):
+    """How many faults of each kind were repaired."""
+
+    waiting_without_queue: int = 0
+    active_without_attempt: int = 0
+    wrong_counters: int = 0
+
+
+class HotMetrics(Struct):
+    """What the hot process counts; times in seconds."""
+
+    background_heard_seconds_ago: float
+    background_ok: int
+    background_restarts_total: int
+    configuration_loaded_timestamp_seconds: float
+    configuration_refused: int
+    configuration_refusals_total: int
+    commits_total: int
+    commands_total: int
+    claims_total: int
+    claimed_jobs_total: int
+    submitted_jobs_total: int
+    pilots_joined: int

@@ -1,0 +1,120 @@
+"""Closing and opening sites, CEs and queues, in the hot process: where the pilots are that leave."""
+
+from __future__ import annotations
+
+from lodesman.answers import calls
+from lodesman.answers.call import Nothing
+from lodesman.answers.requests import CloseSiteBody, OpenSiteBody
+from lodesman.answers.site_mask import Closing as ClosingRow
+from lodesman.answers.site_mask import SiteClosed, SiteOpened
+from lodesman.api.core import Core
+from lodesman.api.dispatch import Request, serves
+from lodesman.background.origins import exact_node, find_node
+from lodesman.commands.pilots import DrainPilots
+from lodesman.commands.sessions import PilotSession
+from lodesman.commands.site_mask import (
+    Closed,
+    CloseSite,
+    OpenSite,
+    as_row,
+    check_closing,
+    mask_of,
+    not_closed,
+)
+from lodesman.director.site_mask import Closing, Node
+from lodesman.errors import InvalidRequest, LodesmanError
+from lodesman.resources import NodePath, ResourceTree
+from lodesman.store import site_mask
+
+
+@serves(calls.CLOSE_SITE)
+async def close_site(core: Core, request: Request[Nothing, CloseSiteBody]) -> SiteClosed:
+    """Close it, and let the pilots there leave."""
+    body, now, tree = request.body, core.clock(), core.policy.config.tree
+    node = find_node(tree, body.path) if body.path else exact_node(tree, NodePath(*_names(body)))
+    wanted = Closing(
+        site=node.site, ce=node.ce, queue=node.queue, reason=body.reason, closed_by=request.who.name, since=now,
+        until=body.until, keep_pilots=body.keep_pilots,
+    )  # fmt: skip
+    closing = check_closing(wanted, now)
+    command = CloseSite(core.live, closing, dry_run=body.dry_run)
+    drains = not (body.dry_run or body.keep_pilots)
+    done: Closed = await (_drain(core, command, closing) if drains else core.command(command))
+    return SiteClosed(
+        **as_row(done.closing),
+        queues=_queues(tree, closing.node),
+        drained=len(done.drained),
+        renewed=done.renewed,
+        dry_run=body.dry_run,
+    )
+
+
+async def _drain(core: Core, command: CloseSite, closing: Closing) -> Closed:
+    """Close, and let no pilot there claim from now on, whether or not its claim is on its way already."""
+    leave = [one for one in core.sessions.values() if _is_in(one, closing.node) and not one.drain]
+    for session in leave:
+        session.drain = True
+    try:
+        done: Closed = await core.command(command)
+    except LodesmanError:
+        for session in leave:
+            session.drain = False
+        raise
+    core.pilots_drained()
+    # Those that joined while that was on its way: what they may have asked for meanwhile is answered, too.
+    sessions = (core.sessions.get(pilot_id) for pilot_id in done.drained)
+    late = [session for session in sessions if session is not None and not session.drain]
+    for session in late:
+        session.drain = True
+    if late:
+        await core.command(DrainPilots(core.live, [session.id for session in late]))
+    return done
+
+
+@serves(calls.OPEN_SITE)
+async def open_site(core: Core, request: Request[Nothing, OpenSiteBody]) -> SiteOpened:
+    """Open what was closed."""
+    node = _closed(core, request.body)
+    before, others = await core.command(OpenSite(node, request.who.name))
+    still_closed = [ClosingRow(**as_row(one)) for one in others]
+    queues = _queues(core.policy.config.tree, node)
+    return SiteOpened(**as_row(before), queues=queues, still_closed=still_closed)
+
+
+def _closed(core: Core, body: OpenSiteBody) -> Node:
+    """What is named, be it configured or not. Raises Conflict if that is not closed, InvalidRequest."""
+    if not body.path:
+        return _names(body)
+    mask = mask_of(list(core.reader.execute(site_mask.ALL)))
+    closings = list(mask.active(core.clock()))
+    found = [one.node for one in closings if one.path == body.path]
+    if len(found) > 1:
+        raise InvalidRequest(
+            f"{body.path[:200]} may be {len(found)} things.", hint="Give site, CE and queue apart.",
+            choices=[list(node) for node in found],
+        )  # fmt: skip
+    if not found:
+        near = [one for one in closings if f"{one.path}/".startswith(f"{body.path}/")]
+        near += [one for one in closings if f"{body.path}/".startswith(f"{one.path}/")]
+        raise not_closed(body.path, tuple(near))
+    return found[0]
+
+
+def _queues(tree: ResourceTree, node: Node) -> int:
+    """How many configured queues that concerns."""
+    site = tree.sites.get(node[0])
+    elements = [] if site is None else [ce for ce in site.ces.values() if node[1] in ("", ce.name)]
+    return sum(len([name for name in ce.queues if node[2] in ("", name)]) for ce in elements)
+
+
+def _names(body: CloseSiteBody | OpenSiteBody) -> Node:
+    node = (body.site, body.ce, body.queue)
+    if not node[0] or (node[2] and not node[1]):
+        raise InvalidRequest(
+            "Name a site, a site and a CE, or site, CE and queue; or path.", parameter="site"
+        )
+    return node
+
+
+def _is_in(session: PilotSession, node: Node) -> bool:
+    return all(closed in ("", its) for closed, its in zip(node, session.queue, strict=True))
