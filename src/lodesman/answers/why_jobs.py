@@ -21,12 +21,13 @@ class Option(Struct):
     queues: int
 
 
-class ChangeOfJob(Struct):
-    """One attribute to be changed; `instead` None: to be left out, or nothing is known. Of a number each option admits
-    its own queues and those of the options before it.
+class JobChangeStep(Struct):
+    """One attribute to change, in words and as values. `instead` None: leave it out, or nothing is known. A numeric
+    option also admits the queues of the options before it.
     """
 
     criterion: str
+    text: str
     asked: Value | None
     instead: Value | None
     options: list[Option]
@@ -38,13 +39,13 @@ class ExampleQueue(Place):
     reasons: list[str]
 
 
-class JobRemedy(Struct):
+class JobChange(Struct):
     """Changes of a job that together admit so many CE queues, `example` among them; `change`: of which attributes."""
 
     change: list[str]
     text: str
     queues: int
-    steps: list[ChangeOfJob]
+    steps: list[JobChangeStep]
     example: ExampleQueue
 
 
@@ -54,7 +55,7 @@ class QueuesForJob(Struct):
     total: int
     eligible: int
     ruled_out_by: list[Criterion]
-    nearest: list[JobRemedy]
+    nearest: list[JobChange]
 
 
 class Holding(Struct):

@@ -265,14 +265,14 @@ def _refusal(never: str, runs: Runs, members: ParametricMembers | None, found: O
     return Impossible(
         f"{who} can never run: {never}.",
         hint="Change it, or submit it with --hold-if-impossible to keep it Held until a queue appears.",
-        queues=found.as_dict(),
+        queues=msgspec.to_builtins(found.summary()),
         **which,
     )
 
 
 def _in_the_way(found: Obstacles) -> str:
     """The attribute that the smallest change begins with, as a description calls it; '' if no change helps."""
-    best = found.remedies(1)
+    best = found.job_changes(1)
     return OF_JOBS.get(best[0].steps[0].criterion, best[0].steps[0].criterion) if best else ""
 
 

@@ -11,11 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from lodesman.answers.places import Criterion as CriterionCount
+from lodesman.answers.why_jobs import JobChange, QueuesForJob
 from lodesman.errors import InvalidJob
 from lodesman.matching import TaskQueueKey
-from lodesman.resources import Criterion, Plane, changes, counts, passing
+from lodesman.resources import Criterion, Plane, QueueId, changes, counts, passing
 from lodesman.submission.draft import World
-from lodesman.submission.remedies import Remedy, Wish, remedies
+from lodesman.submission.remedies import Wish, job_changes, joined
 from lodesman.submission.sending import CAUSES, never_sent
 
 ATTRIBUTES: Final[Mapping[str, str]] = {
@@ -35,7 +37,7 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
 REQUIREMENTS: Final = "Requirements"
 SUBMISSION_POOL: Final = "SubmitPool"  # of a description: the submission pools that may carry its pilots
 FEW: Final = 3
-MOST_REMEDIES: Final = 5
+MOST_CHANGES: Final = 5
 UNKNOWN: Final = "nobody knows any more what it requires"
 WHO_CONFIGURES: Final = "who configures the sites"
 
@@ -47,8 +49,8 @@ class Obstacles:
     wish: Wish
     full: int
     planes: tuple[Plane, ...]
-    _made: dict[int, list[Remedy]] = field(init=False, repr=False, compare=False, default_factory=dict)
-    """How many remedies were asked for -> those: an explanation tells the first of them twice."""
+    _made: dict[int, list[JobChange]] = field(init=False, repr=False, compare=False, default_factory=dict)
+    """By the number asked for: an explanation names the first of them twice."""
 
     @property
     def world(self) -> World:
@@ -74,7 +76,7 @@ class Obstacles:
         """How many queues each criterion rules out, whatever the others say; worst first."""
         return counts(self.planes)
 
-    def remedies(self, most: int = MOST_REMEDIES) -> list[Remedy]:
+    def job_changes(self, most: int = MOST_CHANGES) -> list[JobChange]:
         """The smallest changes that would make it run: fewest criteria, over single queues; among equals those
         that gain most queues first. None if it can run as it is, or on no queue however it is changed.
         """
@@ -82,7 +84,7 @@ class Obstacles:
             if asked >= most:
                 return known[:most]
         found = changes(self.planes, self.full & ~self.world.hopeless)
-        made = remedies(self.wish, found, most=most)
+        made = job_changes(self.wish, found, most=most)
         self._made[most] = [_by_sites(self.world, one) for one in made]
         return self._made[most]
 
@@ -90,15 +92,15 @@ class Obstacles:
         """All that a queue has against the job, in sentences, but for what keeps pilots away."""
         return self.wish.reasons(ordinal)
 
-    def as_dict(self) -> dict[str, Any]:
-        """JSON values: queues asked and eligible, what rules out how many, and if none is left the smallest changes."""
+    def summary(self) -> QueuesForJob:
+        """Queues asked and eligible, what excludes them, and if none is left the smallest changes."""
         eligible = self.eligible.bit_count()
-        return {
-            "total": self.total,
-            "eligible": eligible,
-            "ruled_out_by": [{"criterion": name, "queues": n} for name, n in self.counts()],
-            "nearest": [] if eligible else [one.as_dict() for one in self.remedies()],
-        }
+        return QueuesForJob(
+            total=self.total,
+            eligible=eligible,
+            ruled_out_by=[CriterionCount(criterion=name, queues=n) for name, n in self.counts()],
+            nearest=[] if eligible else self.job_changes(),
+        )
 
 
 def find_obstacles(key: TaskQueueKey, requirements: Mapping[str, Any] | None, world: World) -> Obstacles:
@@ -145,15 +147,20 @@ def _read(
     return tuple(sorted(criteria, key=lambda one: one.folded)), unread
 
 
-def _by_sites(world: World, remedy: Remedy) -> Remedy:
-    """The remedy, where a step is not the user's but the sites' told so, with the words of the example."""
-    if not any(step.criterion in CAUSES for step in remedy.steps):
-        return remedy
-    closed = never_sent(world.by_ordinal[world.table.ordinal(remedy.example)], world.backends)
+def _by_sites(world: World, change: JobChange) -> JobChange:
+    """The change, where a step is not the user's but the sites' told so, with the words of the example."""
+    if not any(step.criterion in CAUSES for step in change.steps):
+        return change
+    example = change.example
+    place = QueueId(example.site, example.ce, example.queue)
+    closed = never_sent(world.by_ordinal[world.table.ordinal(place)], world.backends)
     assert closed is not None  # noqa: S101
     text = f"{closed.parameter} of the queues, by {WHO_CONFIGURES} ({closed.text})"
-    steps = tuple(replace(one, text=text) if one.criterion in CAUSES else one for one in remedy.steps)
-    return replace(remedy, steps=steps, reasons=(*remedy.reasons, closed.text))
+    for step in change.steps:
+        step.text = text if step.criterion in CAUSES else step.text
+    change.text = joined(change.steps)
+    example.reasons.append(closed.text)
+    return change
 
 
 def never_text(found: Obstacles) -> str:
@@ -163,6 +170,6 @@ def never_text(found: Obstacles) -> str:
     if not found.total:
         return f"no queue is configured for VO {found.world.vo}"
     lost = ", ".join(f"{name} rules out {n} of {found.total}" for name, n in found.counts()[:FEW])
-    best = found.remedies(1)
+    best = found.job_changes(1)
     nearest = f"; smallest change: {best[0].text} ({best[0].queues} of {found.total} queues)" if best else ""
     return f"no queue of VO {found.world.vo} can run it: {lost}{nearest}"

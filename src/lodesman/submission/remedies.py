@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, compress
 from typing import Any, Final
 
+from lodesman.answers.why_jobs import ExampleQueue, JobChange, JobChangeStep, Option
 from lodesman.matching import ANY, TaskQueueKey
-from lodesman.resources import Change, Criterion, QueueId, bits, capacities, capacity_order, describe
+from lodesman.resources import Change, Criterion, bits, capacities, capacity_order, describe
 from lodesman.submission.draft import World
 
 SHOWN_NAMES: Final = 8
@@ -44,61 +45,6 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """One attribute to be changed. `options`: what would do instead and in how many of the queues, best first.
-
-    Of a number each option admits its own queues and those of the options before it. `instead`: the value that the text
-    tells, for a list all of it; None if the attribute is to be left out, or nothing is known.
-    """
-
-    criterion: str
-    asked: Any
-    instead: Any = None
-    options: tuple[tuple[Any, int], ...]
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remedy:
-    """Steps that together admit `queues` queues, for instance `example`; `reasons` are what it has against the job."""
-
-    steps: tuple[Step, ...]
-    queues: int
-    example: QueueId
-    reasons: tuple[str, ...]
-
-    @property
-    def text(self) -> str:
-        """The steps for people: of many the first few, and how many more."""
-        told = [step.text for step in self.steps[:SHOWN]]
-        more = len(self.steps) - len(told)
-        return " and ".join([*told, f"{more} more"] if more else told)
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            "change": [step.criterion for step in self.steps],
-            "text": self.text,
-            "queues": self.queues,
-            "steps": [
-                {
-                    "criterion": step.criterion,
-                    "asked": step.asked,
-                    "instead": step.instead,
-                    "options": [{"value": value, "queues": n} for value, n in step.options],
-                }
-                for step in self.steps
-            ],
-            "example": {
-                "site": self.example.site,
-                "ce": self.example.ce,
-                "queue": self.example.queue,
-                "reasons": list(self.reasons),
-            },
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Case:
     """A job as it would be after the steps so far, and the queues (of those that a change of `names` is about) left
     then.
@@ -120,27 +66,44 @@ class _Case:
         return _Case(key=key, world=self.world, names=self.names, mask=mask)
 
 
-Made = tuple[Step, _Case]
+Made = tuple[JobChangeStep, _Case]
+Options = Iterable[tuple[Any, int]]
 
 
-def remedies(wish: Wish, found: Sequence[Change], *, most: int) -> list[Remedy]:
-    """The remedies, at most so many, that admit most queues; `found`: those with most queues first."""
-    made: list[Remedy] = []
+def joined(steps: Sequence[JobChangeStep]) -> str:
+    """The steps in words: of many the first few, and how many more."""
+    shown = [step.text for step in steps[:SHOWN]]
+    more = len(steps) - len(shown)
+    return " and ".join([*shown, f"{more} more"] if more else shown)
+
+
+def _step_of(
+    name: str, text: str, *, asked: Any = None, instead: Any = None, options: Options = ()
+) -> JobChangeStep:
+    return JobChangeStep(
+        criterion=name, text=text, asked=asked, instead=instead,
+        options=[Option(value=value, queues=count) for value, count in options],
+    )  # fmt: skip
+
+
+def job_changes(wish: Wish, found: Sequence[Change], *, most: int) -> list[JobChange]:
+    """The `most` changes of the job that admit most queues; `found`: those with most queues first."""
+    made: list[JobChange] = []
     for change in found[:LOOKED_AT]:
         if len(made) >= most and made[most - 1].queues >= change.count:
             break  # none that follows can admit more
-        made = sorted([*made, _remedy(wish, change)], key=lambda other: -other.queues)
+        made = sorted([*made, _job_change(wish, change)], key=lambda other: -other.queues)
     return made[:most]
 
 
-def _remedy(wish: Wish, change: Change) -> Remedy:
+def _job_change(wish: Wish, change: Change) -> JobChange:
     """What the change would be, and the queues that it admits. Each step leaves some, if none requires a tag that it
     does not offer.
     """
     key, world = wish.key, wish.world
     by_name = {f"Requirements.{one.parameter}": one for one in wish.criteria}
-    place = replace(key, submit_pool="") if key.submit_pool else key
-    case = _Case(key=place, world=world, names=change.parameters, mask=change.mask)
+    unpooled = replace(key, submit_pool="") if key.submit_pool else key
+    case = _Case(key=unpooled, world=world, names=change.parameters, mask=change.mask)
     steps = []
     for name in change.parameters:
         if name in wish.unread:
@@ -150,25 +113,27 @@ def _remedy(wish: Wish, change: Change) -> Remedy:
         steps.append(step)
     mask = world.places.narrow(case.mask, case.key)
     ordinal = next(bits(mask))
-    return Remedy(
-        steps=tuple(steps),
+    place = world.table.queues[ordinal]
+    return JobChange(
+        change=list(change.parameters),
+        text=joined(steps),
         queues=mask.bit_count(),
-        example=world.table.queues[ordinal],
-        reasons=wish.reasons(ordinal),
+        steps=steps,
+        example=ExampleQueue(
+            site=place.site, ce=place.ce, queue=place.queue, reasons=list(wish.reasons(ordinal))
+        ),
     )
 
 
-def _left_out(name: str, asked: Any = None) -> Step:
-    return Step(criterion=name, asked=asked, options=(), text=f"{name} left out")
+def _left_out(name: str, asked: Any = None) -> JobChangeStep:
+    return _step_of(name, f"{name} left out", asked=asked)
 
 
 def _step(case: _Case, name: str, criterion: Criterion | None) -> Made:
     if criterion is not None:
         return _required(case, name, criterion)
     make = STEPS.get(name)
-    return (
-        (Step(criterion=name, asked=None, options=(), text=name), case) if make is None else make(case, name)
-    )
+    return (_step_of(name, name), case) if make is None else make(case, name)
 
 
 def _number(field: str) -> Callable[[_Case, str], Made]:
@@ -176,9 +141,7 @@ def _number(field: str) -> Callable[[_Case, str], Made]:
         asked = getattr(case.key, field)
         options = _as_much(Counter(case.offered(field)))
         least = options[-1][0]
-        step = Step(
-            criterion=name, asked=asked, instead=least, options=options, text=f"{name} {asked} -> {least}"
-        )
+        step = _step_of(name, f"{name} {asked} -> {least}", asked=asked, instead=least, options=options)
         return step, case.changed(**{field: least})
 
     return make
@@ -198,13 +161,9 @@ def _one_of(field: str, rule: str, offered: Callable[[_Case], Counter[str]]) -> 
     def make(case: _Case, name: str) -> Made:
         options = tuple(offered(case).most_common(SHOWN))
         instead = tuple(value for value, _ in options)
-        step = Step(
-            criterion=name,
-            asked=getattr(case.key, field),
-            instead=instead or None,
-            options=options,
-            text=f"{name} -> {_or(options)}" if options else f"{name} left out",
-        )
+        text = f"{name} -> {_or(options)}" if options else f"{name} left out"
+        asked = getattr(case.key, field)
+        step = _step_of(name, text, asked=asked, instead=instead or None, options=options)
         return step, case.changed(rule, **{field: instead})
 
     return make
@@ -214,13 +173,8 @@ def _banned(case: _Case, name: str) -> Made:
     options = tuple(Counter(case.offered("site")).most_common(SHOWN))
     allowed = [value for value, _ in options]
     instead = tuple(site for site in case.key.banned_sites if site not in allowed)
-    step = Step(
-        criterion=name,
-        asked=case.key.banned_sites,
-        instead=instead or None,
-        options=options,
-        text=f"{name} without {', '.join(allowed)}",
-    )
+    text, asked = f"{name} without {', '.join(allowed)}", case.key.banned_sites
+    step = _step_of(name, text, asked=asked, instead=instead or None, options=options)
     return step, case.changed("banned_site", banned_sites=instead)
 
 
@@ -243,13 +197,8 @@ def _tags(
         tried.sort(key=lambda one: (-one[0].mask.bit_count(), len(one[1]), sorted(one[1])))
         options = tuple((", ".join(sorted(tags)), left.mask.bit_count()) for left, tags in tried[:SHOWN])
         best = tried[0][0]
-        step = Step(
-            criterion=name,
-            asked=case.key.tags,
-            instead=best.key.tags or None,
-            options=options,
-            text=f"{text} {_few(sorted(tried[0][1]))}",
-        )
+        words = f"{text} {_few(sorted(tried[0][1]))}"
+        step = _step_of(name, words, asked=case.key.tags, instead=best.key.tags or None, options=options)
         return step, best
 
     return make
@@ -259,14 +208,8 @@ def _pools(case: _Case, name: str) -> Made:
     """Submission pools: any of them carries pilots to any of the queues."""
     pools = tuple(sorted(case.world.pools or ()))
     options = tuple((one, case.mask.bit_count()) for one in pools[:SHOWN])
-    step = Step(
-        criterion=name,
-        asked=case.key.submission_pools,
-        instead=pools[:SHOWN] or None,
-        options=options,
-        text=f"{name} -> {_or(options)}" if options else f"{name} left out",
-    )
-    return step, case
+    text, asked = f"{name} -> {_or(options)}" if options else f"{name} left out", case.key.submission_pools
+    return _step_of(name, text, asked=asked, instead=pools[:SHOWN] or None, options=options), case
 
 
 def _required(case: _Case, name: str, criterion: Criterion) -> Made:
@@ -281,15 +224,9 @@ def _required(case: _Case, name: str, criterion: Criterion) -> Made:
         mask = case.mask & table.eligible_mask((replace(criterion, wanted=instead),))
         tried.append((mask, options, instead))
     mask, options, instead = max(tried, key=lambda one: one[0].bit_count())
-    told = " or ".join(map(str, instead))
-    step = Step(
-        criterion=name,
-        asked=asked,
-        instead=instead[0] if len(instead) == 1 else instead,
-        options=options,
-        text=f"{name} {_shown(asked)} -> {told}",
-    )
-    return step, replace(case, mask=mask)
+    text = f"{name} {_shown(asked)} -> {' or '.join(map(str, instead))}"
+    value = instead[0] if len(instead) == 1 else instead
+    return _step_of(name, text, asked=asked, instead=value, options=options), replace(case, mask=mask)
 
 
 def _instead(

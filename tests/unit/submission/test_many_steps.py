@@ -26,9 +26,9 @@ KEY = TaskQueueKey(owner="ann", group="g", vo="lab", norm_cpu_seconds=10)
 )
 def test_of_many_steps_the_first_few_are_told_and_how_many_more(count, text):
     found = find_obstacles(KEY, {f"K{n:03}": 1 for n in range(count)}, WORLD)
-    (best,) = found.remedies(1)
+    (best,) = found.job_changes(1)
     assert best.text == f"Requirements.{text}"
-    assert len(best.as_dict()["change"]) == len(best.as_dict()["steps"]) == count
+    assert len(best.change) == len(best.steps) == count
     assert len(never_text(found)) < 400
 
 
@@ -42,6 +42,6 @@ def test_of_many_steps_the_first_few_are_told_and_how_many_more(count, text):
 )
 def test_of_many_tags_the_first_few_are_told_and_how_many_more(count, text):
     found = find_obstacles(replace(KEY, tags=tuple(f"t{n:04}" for n in range(count))), {}, WORLD)
-    (best,) = found.remedies(1)
+    (best,) = found.job_changes(1)
     assert best.text == text
     assert len(never_text(found)) < 400

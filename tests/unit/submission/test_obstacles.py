@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lodesman.commands.policy import Policy
 from lodesman.matching import TaskQueueKey, eligible_offers
-from lodesman.resources import load_resources
+from lodesman.resources import QueueId, load_resources
 from lodesman.submission import CAUSES, find_obstacles, never_text, possible_queues
 
 TAGS = {1: ["a"], 2: ["a", "b"], 3: ["c"], 4: ["a", "b", "c"], 5: []}
@@ -36,6 +36,18 @@ RequiredTag = {REQUIRED.get(n, [])}
 """
     for n in range(1, 6)
 )
+
+
+def place_of(change):
+    """The queue that a change names for instance."""
+    return QueueId(change.example.site, change.example.ce, change.example.queue)
+
+
+def options_of(step):
+    """What would do instead, and in how many queues."""
+    return tuple((one.value, one.queues) for one in step.options)
+
+
 TYPES = """[job_description]
 Disk = "number"
 Level = "number =="
@@ -109,21 +121,21 @@ def test_a_queue_is_eligible_if_and_only_if_nothing_speaks_against_it(make_key_o
 def test_the_smallest_change_is_smallest_and_helps(make_key_of, changes, wanted):
     key = make_key_of(submit_pool="req1:x" if wanted else "", **changes)
     found = find_obstacles(key, wanted, RICH)
-    remedies = found.remedies()
+    changes = found.job_changes()
     if found.eligible:
-        assert remedies == []
+        assert changes == []
         return
     fewest = min(sum(mask >> n & 1 for _, mask in found.planes) for n in range(5))
-    assert remedies
-    assert [len(one.steps) for one in remedies] == [fewest] * len(remedies)
-    assert [one.queues for one in remedies] == sorted((one.queues for one in remedies), reverse=True)
-    assert found.remedies(1) == remedies[:1]
-    for one in remedies:
-        assert len(one.reasons) == fewest - any(step.criterion == "SubmitPool" for step in one.steps)
+    assert changes
+    assert [len(one.steps) for one in changes] == [fewest] * len(changes)
+    assert [one.queues for one in changes] == sorted((one.queues for one in changes), reverse=True)
+    assert found.job_changes(1) == changes[:1]
+    for one in changes:
+        assert len(one.example.reasons) == fewest - any(step.criterion == "SubmitPool" for step in one.steps)
         eased, left = ease(key, wanted, one)
         again = find_obstacles(eased, left, RICH)
         assert again.eligible.bit_count() == one.queues
-        assert again.eligible >> RICH.table.ordinal(one.example) & 1
+        assert again.eligible >> RICH.table.ordinal(place_of(one)) & 1
 
 
 FIELDS = {
@@ -192,9 +204,9 @@ def make_key_of():
 
 def test_the_best_change_gains_most_queues_and_tells_the_value(make_key_of):
     found = find_obstacles(make_key_of(norm_cpu_seconds=9_000, platforms=("el9",)), {}, WORLD)
-    best = found.remedies()[0]
+    best = found.job_changes()[0]
     assert (best.text, best.queues, best.steps[0].instead) == ("CPUTime 9000 -> 1000", 3, 1_000)
-    assert best.steps[0].options == ((5_000, 1), (3_000, 2), (1_000, 3))
+    assert options_of(best.steps[0]) == ((5_000, 1), (3_000, 2), (1_000, 3))
     assert never_text(found) == (
         "no queue of VO lab can run it: CPUTime rules out 5 of 5, Platform rules out 2 of 5; "
         "smallest change: CPUTime 9000 -> 1000 (3 of 5 queues)"
@@ -204,7 +216,7 @@ def test_the_best_change_gains_most_queues_and_tells_the_value(make_key_of):
 def test_requirements_are_counted_one_by_one(make_key_of):
     found = find_obstacles(make_key_of(submit_pool="req1:x"), {"Disk": 30, "Nothing": 1}, WORLD)
     assert dict(found.counts()) == {"Requirements.Disk": 2, "Requirements.Nothing": 5}
-    assert [one.text for one in found.remedies()] == ["Requirements.Nothing left out"]
+    assert [one.text for one in found.job_changes()] == ["Requirements.Nothing left out"]
 
 
 @pytest.mark.parametrize(
@@ -226,16 +238,16 @@ def test_requirements_are_counted_one_by_one(make_key_of):
 )
 def test_each_criterion_says_what_would_do(make_key_of, changes, wanted, text):
     key = make_key_of(submit_pool="req1:x" if wanted else "", **changes)
-    assert find_obstacles(key, wanted, WORLD).remedies()[0].text == text
+    assert find_obstacles(key, wanted, WORLD).job_changes()[0].text == text
 
 
 def test_requirements_that_cannot_be_read_any_more_rule_out_everything(make_key_of):
     found = find_obstacles(make_key_of(submit_pool="req1:x"), {"Disk": "many"}, WORLD)
     assert dict(found.counts()) == {"Requirements.Disk": 5}
     assert found.eligible == 0
-    (remedy,) = found.remedies()
+    (remedy,) = found.job_changes()
     assert (remedy.text, remedy.queues) == ("Requirements.Disk left out", 5)
-    assert remedy.reasons == ("Requirement 'Disk': a number is expected: 'many' is no number",)
+    assert remedy.example.reasons == ["Requirement 'Disk': a number is expected: 'many' is no number"]
 
 
 def test_what_cannot_be_read_hides_nothing_of_the_rest(make_key_of):
@@ -244,15 +256,15 @@ def test_what_cannot_be_read_hides_nothing_of_the_rest(make_key_of):
     assert dict(found.counts()) == {
         "NumberOfProcessors": 5, "Requirements.Disk": 5, "Requirements.Nothing": 5, "Requirements.Platform": 2,
     }  # fmt: skip
-    (remedy,) = found.remedies()
+    (remedy,) = found.job_changes()
     assert {step.criterion: (step.text, step.instead) for step in remedy.steps} == {
         "NumberOfProcessors": ("NumberOfProcessors 9 -> 1", 1),
         "Requirements.Disk": ("Requirements.Disk left out", None),
         "Requirements.Nothing": ("Requirements.Nothing left out", None),
     }
     assert remedy.queues == 3
-    reasons = found.reasons(WORLD.table.ordinal(remedy.example))
-    assert reasons == remedy.reasons
+    reasons = found.reasons(WORLD.table.ordinal(place_of(remedy)))
+    assert list(reasons) == remedy.example.reasons
     assert len(reasons) == 3
     assert "'many' is no number" in reasons[-1]
     assert find_obstacles(make_key_of(), {"Disk": 10}, WORLD).reasons(0) == ()
@@ -262,7 +274,7 @@ def test_a_vo_without_queues_has_no_remedy(make_key_of):
     config = load_resources([("s.toml", SITES)])
     found = find_obstacles(make_key_of(vo="lone"), {}, Policy(config).world("lone"))
     assert never_text(found) == "no queue is configured for VO lone"
-    assert found.remedies() == []
+    assert found.job_changes() == []
 
 
 @pytest.mark.slow
@@ -275,7 +287,7 @@ def test_two_thousand_queues_are_counted(make_key_of):
     key = make_key_of(norm_cpu_seconds=1_999, submit_pool="req1:x")
     found = find_obstacles(key, {"Software": "v7"}, world)
     assert dict(found.counts()) == {"CPUTime": 1_998, "Requirements.Software": 1_960}
-    assert found.remedies()[0].queues == 40
+    assert found.job_changes()[0].queues == 40
 
 
 def world_of(*queues, types=""):
@@ -285,7 +297,7 @@ def world_of(*queues, types=""):
 
 
 def told(world, key, wanted=()):
-    return [(one.text, one.queues) for one in find_obstacles(key, dict(wanted), world).remedies()]
+    return [(one.text, one.queues) for one in find_obstacles(key, dict(wanted), world).job_changes()]
 
 
 def test_of_tags_the_whole_set_is_told_that_gains_most(make_key_of):
@@ -296,8 +308,8 @@ def test_of_tags_the_whole_set_is_told_that_gains_most(make_key_of):
     assert told(world, key) == [("Tag without a, b, c, d, e", 5)]
     world = world_of(*['Tag = ["a"]'] * 3, *['Tag = ["b", "c"]'] * 2)
     assert told(world, make_key_of(tags=("a", "b", "c"))) == [("Tag without b, c", 3)]
-    (step,) = find_obstacles(make_key_of(tags=("a", "b", "c")), {}, world).remedies()[0].steps
-    assert (step.options, step.instead) == ((("b, c", 3), ("a", 2)), ("a",))
+    (step,) = find_obstacles(make_key_of(tags=("a", "b", "c")), {}, world).job_changes()[0].steps
+    assert (options_of(step), step.instead) == ((("b, c", 3), ("a", 2)), ("a",))
 
 
 def test_of_required_tags_too(make_key_of):
@@ -305,8 +317,8 @@ def test_of_required_tags_too(make_key_of):
         'Tag = ["a", "b", "c", "d"]\nRequiredTag = ["a", "b", "c", "d"]', 'Tag = ["x"]\nRequiredTag = ["x"]'
     )
     assert told(world, make_key_of()) == [("Tag with x", 1)]
-    (step,) = find_obstacles(make_key_of(), {}, world).remedies()[0].steps
-    assert step.options == (("x", 1), ("a, b, c, d", 1))
+    (step,) = find_obstacles(make_key_of(), {}, world).job_changes()[0].steps
+    assert options_of(step) == (("x", 1), ("a, b, c, d", 1))
 
 
 def test_of_what_must_be_equal_the_commonest_is_told(make_key_of):
@@ -319,9 +331,9 @@ def test_of_what_must_be_equal_the_commonest_is_told(make_key_of):
 def test_of_versions_what_all_have(make_key_of):
     world = world_of('V = "6.9"', 'V = "6.10"', 'V = "6.2"', types='[job_description]\nV = "version"\n')
     key = make_key_of(submit_pool="req1:x")
-    found = find_obstacles(key, {"V": "7.1"}, world).remedies()[0]
+    found = find_obstacles(key, {"V": "7.1"}, world).job_changes()[0]
     assert (found.text, found.queues) == ("Requirements.V 7.1 -> 6.2", 3)
-    assert found.steps[0].options == (("6.10", 1), ("6.9", 2), ("6.2", 3))
+    assert options_of(found.steps[0]) == (("6.10", 1), ("6.9", 2), ("6.2", 3))
 
 
 def test_of_truth_values_the_other_one(make_key_of):
@@ -345,13 +357,13 @@ def test_the_change_that_gains_most_comes_first_though_fewer_fail_by_it(make_key
     )
     key = make_key_of(platforms=("el9",), memory_mb=50)
     assert told(world, key) == [("Memory 50 -> 5", 4), ("Platform -> p0 or p1 or p2", 3)]
-    assert find_obstacles(key, {}, world).remedies(1)[0].text == "Memory 50 -> 5"
+    assert find_obstacles(key, {}, world).job_changes(1)[0].text == "Memory 50 -> 5"
 
 
 def test_submission_pools_that_nobody_configured_rule_out_everything(make_key_of):
     found = find_obstacles(make_key_of(submission_pools=("Nowhere",)), {}, RICH)
     assert dict(found.counts())["SubmitPool"] == 5
-    assert found.remedies()[0].text == "SubmitPool -> Far or Grid or Local"
+    assert found.job_changes()[0].text == "SubmitPool -> Far or Grid or Local"
     assert find_obstacles(make_key_of(submission_pools=("Local", "Nowhere")), {}, RICH).eligible
     assert find_obstacles(
         make_key_of(submission_pools=("Nowhere",)), {}, WORLD
@@ -410,24 +422,24 @@ def test_what_the_sites_would_have_to_change_is_said_to_be_theirs(make_key_of):
     text = '[site.A]\nVO = ["lab"]\nBackend = "moon"\n[site.A.ce.c.queue.q]\nCPUTime = 1000\n'
     world = Policy(load_resources([("s.toml", text)])).world("lab")
     found = find_obstacles(make_key_of(), {}, world)
-    (remedy,) = found.remedies()
+    (remedy,) = found.job_changes()
     assert (
         remedy.text == "Backend of the queues, by who configures the sites (there is no backend 'moon' here)"
     )
-    assert remedy.reasons == ("there is no backend 'moon' here",)
+    assert remedy.example.reasons == ["there is no backend 'moon' here"]
     assert never_text(found) == (
         f"no queue of VO lab can run it: Backend rules out 1 of 1; smallest change: {remedy.text} (1 of 1 queues)"
     )
-    both = find_obstacles(make_key_of(norm_cpu_seconds=9_000), {}, world).remedies()[0]
+    both = find_obstacles(make_key_of(norm_cpu_seconds=9_000), {}, world).job_changes()[0]
     assert "CPUTime 9000 -> 1000" in both.text
     assert "by who configures the sites" in both.text
-    assert len(both.reasons) == 2
+    assert len(both.example.reasons) == 2
 
 
 def test_requirements_that_nobody_knows_open_nothing(make_key_of):
     found = find_obstacles(make_key_of(submit_pool="req1:x"), None, WORLD)
     assert (found.eligible, dict(found.counts())) == (0, {"Requirements": 5})
-    assert found.remedies()[0].text == "Requirements left out"
+    assert found.job_changes()[0].text == "Requirements left out"
     assert found.reasons(0) == ("nobody knows any more what it requires",)
 
 

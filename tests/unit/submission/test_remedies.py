@@ -10,8 +10,19 @@ from hypothesis import strategies as st
 
 from lodesman.commands.policy import Policy
 from lodesman.matching import TaskQueueKey
-from lodesman.resources import load_resources
+from lodesman.resources import QueueId, load_resources
 from lodesman.submission import find_obstacles
+
+
+def place_of(change):
+    """The queue that a change names for instance."""
+    return QueueId(change.example.site, change.example.ce, change.example.queue)
+
+
+def options_of(step):
+    """What would do instead, and in how many queues."""
+    return tuple((one.value, one.queues) for one in step.options)
+
 
 TYPES = '[job_description]\nN = "number"\nV = "version"\nE = "number =="\n'
 TAGS = ("a", "b", "c")
@@ -91,16 +102,16 @@ def bare(value):
 
 def eased(key, wanted, remedy):
     """The job as the remedy would have it, by the values that programs get."""
-    changes, left = {}, dict(wanted)
+    values, left = {}, dict(wanted)
     for step in remedy.steps:
         name = step.criterion.removeprefix("Requirements.")
         if name == step.criterion:
-            changes[FIELDS[name]] = () if step.instead is None else step.instead
+            values[FIELDS[name]] = () if step.instead is None else step.instead
         elif step.instead is None:
             del left[name]
         else:
             left[name] = step.instead
-    return replace(key, **changes, **({} if left else {"submit_pool": ""})), left
+    return replace(key, **values, **({} if left else {"submit_pool": ""})), left
 
 
 def best_single(key, wanted, world):
@@ -120,21 +131,21 @@ def best_single(key, wanted, world):
 
 def check(key, wanted, world):
     found = find_obstacles(key, wanted, world)
-    remedies = found.remedies()
+    changes = found.job_changes()
     if found.eligible:
-        assert remedies == []
+        assert changes == []
         return
-    for one in remedies:
+    for one in changes:
         easier, left = eased(key, wanted, one)
         again = find_obstacles(easier, left, world)
         assert again.eligible.bit_count() == one.queues
-        assert again.eligible >> world.table.ordinal(one.example) & 1
+        assert again.eligible >> world.table.ordinal(place_of(one)) & 1
     open_to_a_change = [n for n, offer in world.by_ordinal.items() if not lacks_required(offer.request)]
     fewest = [sum(mask >> n & 1 for _, mask in found.planes) for n in open_to_a_change]
-    assert bool(remedies) == bool(fewest)
-    assert [len(one.steps) for one in remedies] == [min(fewest, default=0)] * len(remedies)
+    assert bool(changes) == bool(fewest)
+    assert [len(one.steps) for one in changes] == [min(fewest, default=0)] * len(changes)
     if fewest and min(fewest) == 1:
-        assert remedies[0].queues >= best_single(key, wanted, world)
+        assert changes[0].queues >= best_single(key, wanted, world)
 
 
 def lacks_required(request):
@@ -162,7 +173,7 @@ def told(world, wanted, **changes):
     key = TaskQueueKey(
         owner="a", group="g", vo="lab", submit_pool="req2:x" if wanted else "", norm_cpu_seconds=1, **changes
     )
-    return [(one.text, one.queues) for one in find_obstacles(key, wanted, world).remedies()]
+    return [(one.text, one.queues) for one in find_obstacles(key, wanted, world).job_changes()]
 
 
 def test_a_number_that_texts_spell_is_told_as_a_number():
@@ -205,5 +216,5 @@ def test_a_tag_that_the_queue_requires_is_not_given_up_with_the_others():
 def test_of_two_thousand_queues_the_most_the_middle_and_the_least_are_told():
     world = toml_world([{"CPUTime": str(n)} for n in range(1, 2_001)])
     key = TaskQueueKey(owner="a", group="g", vo="lab", norm_cpu_seconds=9_999)
-    (step,) = find_obstacles(key, {}, world).remedies()[0].steps
-    assert step.options == ((2_000, 1), (1_001, 1_000), (1, 2_000))
+    (step,) = find_obstacles(key, {}, world).job_changes()[0].steps
+    assert options_of(step) == ((2_000, 1), (1_001, 1_000), (1, 2_000))

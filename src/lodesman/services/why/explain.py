@@ -62,7 +62,7 @@ def explain_newcomer(
 
 
 def _told(case: JobCase, where: Mapping[str, Any]) -> dict[str, Any]:
-    reason, queues, share = case.reason, case.found.as_dict(), _share(case)
+    reason, queues, share = case.reason, case.found.summary(), _share(case)
     return {
         "verdict": VERDICTS[reason],
         "main_reason": reason.value,
