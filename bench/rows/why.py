@@ -20,10 +20,10 @@ from bench.generator import Connection, LoadFault, encode
 from bench.stats import percentile
 from bench.world import WISHES, resources
 
+from lodesman.background.explain import Explainer
+from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.commands.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.services.why.explain import explain_job
-from lodesman.services.why.picture import Picture
 from lodesman.store.engine import open_reader
 from lodesman.store.views import find_job
 
@@ -73,11 +73,11 @@ def measure(context: Context) -> list[Figure]:
 
 
 def _alone(data: Path, resources: Path, jobs: list[int]) -> list[float]:
-    """Seconds of each explanation, without HTTP, on a picture that is there and in a memory kept as the server's is."""
+    """Seconds of each explanation, without HTTP, on a snapshot that is there and in a memory kept as the server's is."""
     db = open_reader(data / "lode.db")
     policy = Policy(load_resources([(str(resources), resources.read_text())]))
-    picture = Picture(open_reader(data / "lode.db"))
-    picture.look(time.time())
+    keeper = SnapshotKeeper(open_reader(data / "lode.db"))
+    keeper.refresh(time.time())
     for vo in policy.config.vos:
         policy.world(vo)
     gc.collect()
@@ -88,7 +88,7 @@ def _alone(data: Path, resources: Path, jobs: list[int]) -> list[float]:
             begun = time.perf_counter()
             job = find_job(db, number)
             assert job is not None
-            explain_job(db, policy, job, picture=picture, now=time.time())
+            Explainer(db, policy, keeper, time.time()).job(job)
             seconds.append(time.perf_counter() - begun)
     finally:
         gc.unfreeze()

@@ -28,6 +28,7 @@ from lodesman.api.read_side import ReadSide
 from lodesman.api.reads import read_app
 from lodesman.background.direct import Director
 from lodesman.background.reconciler import all_doubts
+from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.batch import QueueLoad
 from lodesman.commands.accounts import INSERT_TOKEN, AddAccount, IssueToken
 from lodesman.commands.claim import serve_parked
@@ -37,7 +38,6 @@ from lodesman.commands.policy import Policy
 from lodesman.commands.sandboxes import RegisterSandbox, Shelf
 from lodesman.director import PoolState, read_options
 from lodesman.resources import ResourceConfig, load_resources
-from lodesman.services.why.picture import Picture
 from lodesman.store.engine import open_reader, open_writer
 from lodesman.store.journal import Transaction
 
@@ -243,7 +243,7 @@ class House:
         self.side = ReadSide(
             db=open_reader(path), policy=policy, shelf=self.shelf, clock=lambda: self.now,
             announce=self._announce, hot_metrics=lambda: {"claims_total": float(self.core.claims)},
-            picture=Picture(open_reader(path)), patience=0.0, ask_hot=self._ask_hot,
+            keeper=SnapshotKeeper(open_reader(path)), patience=0.0, ask_hot=self._ask_hot,
         )  # fmt: skip
         self.reads = read_app(self.side)
         self.app = HotApp(

@@ -18,11 +18,10 @@ from tests.api.test_api_refresh import configure
 
 from lodesman.answers.vocabulary import BreakerState
 from lodesman.api.openapi import described, document
+from lodesman.background.reasons import MainReasons
 from lodesman.commands.configuration import ConfigurationState
 from lodesman.commands.silence import NoteSilence
 from lodesman.director import Breaker, QueueId
-from lodesman.services.why.main_reasons import MainReasons
-from lodesman.services.why.queue_gate import Gates
 
 FILE = b"#!/bin/sh\n"
 SHA = hashlib.sha256(FILE).hexdigest()
@@ -183,7 +182,7 @@ def what_the_director_does(house, backend):
     """First it never decided, then pilots are placed, wanted and refused; then a queue is shut by all that can be."""
     ok(house, "GET", "/v1/director")
     director = house.director(backend)
-    house.side.gates = Gates(director)
+    house.side.director = director
     ok(house, "GET", "/v1/queues/why?site=North&ce=ce.north&queue=short")
     director.tick(house.now)
     assert house.get("/v1/director")["plan"]["no_pool"]
@@ -195,9 +194,9 @@ def what_the_director_does(house, backend):
     director.tick(house.now)
     house.submitted({"Memory": 12})
     ok(house, "GET", WHY_SOUTH)
-    told = MainReasons(house.side.db, house.side.picture)
-    house.side.look()
-    changed = {"changed": told.look(house.side.policy, house.now), "facts_at": told.facts_at()}
+    told = MainReasons(house.side.db, house.side.keeper)
+    house.side.fresh()
+    changed = {"changed": told.judge(house.side.policy, house.now), "facts_at": told.facts_at()}
     ok(house, "POST", "/v1/service/reasons", changed, "service")
     backend.waiting = backend.running = 1_000
     director.breakers = {

@@ -83,7 +83,7 @@ def test_the_queues_of_a_pool_that_was_made_again_are_not_known_before_a_pass(ho
     told = house.get(f"/v1/jobs/{job}/why")
     (step,) = [one for one in told["chain"] if one["step"] == "submit_pool"]
     assert (step["holds"], step["queues"], step["age_seconds"]) == (None, None, None)
-    assert "not known before the next pass" in step["text"]
+    assert "not known before the next refresh" in step["text"]
     assert told["ages"]["submit_pool"] is None
     keeper.tick(house.side.policy, house.now + 1)
     row = the_pool(house)

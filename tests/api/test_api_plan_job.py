@@ -398,6 +398,6 @@ def test_the_limits_that_would_bind_are_told_even_where_no_pilot_was_wanted(hous
     (cohort,) = plan_of(house, {"Site": "South"})["cohorts"]
     (closed,) = cohort["chain"][-1]["closed"]
     assert (closed["gate"], closed["text"]) == ("max-waiting", "MaxWaitingJobs 10 - 25 waiting")
-    assert (closed["example"], closed["load_told_by"]) == ("South/ce.south/long", "local")
+    assert (closed["example"], closed["load_source"]) == ("South/ce.south/long", "local")
     assert (cohort["verdict"], cohort["main_reason"]) == ("not now", "no-room-for-pilots")
     assert cohort["ages"]["load"] == closed["load_seconds_ago"] == 4.0

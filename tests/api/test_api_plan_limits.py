@@ -10,13 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lodesman.answers.vocabulary import BreakerState
+from lodesman.background.rehearsal import SEED
 from lodesman.batch import QueueLoad
 from lodesman.commands.policy import Policy
 from lodesman.director import Breaker, PoolState, QueueId, TokenBucket
 from lodesman.director.queues import CeId
 from lodesman.resources import load_resources
-from lodesman.services.plans.dry_iteration import SEED
-from lodesman.services.why.queue_gate import Gates
 
 HEAD = '[group.physics]\nvo = "lab"\n[group.bio]\nvo = "lab"\n'
 NORTH = '[site.North]\nVO = ["lab"]\n[site.North.ce.cn.queue.short]\nCPUTime = 1000\nPlatform = "el9"\n'
@@ -48,7 +47,7 @@ class Installed:
         self.batch = Scripted(house)
         self.use(BASE)
         self.director = house.director(self.batch)
-        house.side.gates = Gates(self.director)
+        house.side.director = self.director
 
     def use(self, text):
         self.policy = Policy(load_resources([("base.toml", text)]))
@@ -151,7 +150,7 @@ def test_a_queue_that_does_not_exist_yet_is_taken_for_empty_and_that_is_said(the
     assert told["only_after"]["pilots"] == 10
     assert told["only_before"]["count"] == 0
     assert told["assumed"] == [
-        "loads are those that the director last went by, 20 s ago",
+        "loads are those of the director's last iteration, 20 s ago",
         "1 queue without a load yet taken for empty, for instance East/ce/q",
         "breakers, rates of CEs and submission pools are those of the running director",
     ]

@@ -201,7 +201,7 @@ def test_jobs_that_would_be_held_and_released_come_first(base):
     base.submitted({"CPUTime": 5})
     held = base.submit({"CPUTime": 10**6, "Parameters": 2}, hold_if_impossible=True).json["first"]
     found = plan(base, HEAD + NORTH + EAST)["task_queues"]
-    assert found["looked_at"] == 3
+    assert found["checked"] == 3
     assert (found["impossible"], found["possible"]) == (
         {"task_queues": 0, "jobs": 0}, {"task_queues": 1, "jobs": 2},
     )  # fmt: skip
@@ -223,7 +223,7 @@ def test_jobs_that_would_be_held_and_released_come_first(base):
         "physics",
         "lab",
     )
-    assert first["why"].startswith("no queue of VO lab can run it: CPUTime rules out 1 of 1")
+    assert first["why"].startswith("no queue of VO lab can run it: CPUTime excludes 1 of 1")
     assert base.get(f"/v1/jobs/{waiting}")["state"] == "Waiting"
     assert base.get(f"/v1/jobs/{held}")["state"] == "Held"
 
@@ -232,7 +232,7 @@ def test_submit_pools_whose_queues_change(base):
     base.submitted({"Requirements": {"Software": "root"}})
     base.submitted({"Requirements": {"Slots": 1}})
     found = plan(base, HEAD + NORTH + SOUTH + EAST)["submit_pools"]
-    assert found["looked_at"] == 2
+    assert found["checked"] == 2
     (row,) = found["changed"]["rows"]
     assert (row["vo"], row["before"], row["after"], row["gained"], row["lost"]) == ("lab", 1, 2, 1, 0)
     assert row["id"].startswith("req2:")

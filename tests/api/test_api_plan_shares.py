@@ -7,10 +7,10 @@ from collections import Counter
 
 import pytest
 
+from lodesman.background import plans
 from lodesman.commands.policy import Policy
 from lodesman.matching import Matcher
 from lodesman.resources import load_resources
-from lodesman.services.plans import plan_shares
 
 
 def plan(house, shares, token="admin", status=200):
@@ -124,7 +124,7 @@ class Gap:
 
 def test_starts_are_counted_over_less_than_an_hour_when_there_were_many(crowd, monkeypatch):
     """Numbers of attempts have gaps: what counts is how many there are, not how far their numbers reach."""
-    monkeypatch.setattr(plan_shares, "MOST_STARTS", 5)
+    monkeypatch.setattr(plans, "MOST_STARTS", 5)
     pilot = crowd.pilot()
     assert len(crowd.claim(pilot, 3)) == 3
     crowd.now += 600
@@ -164,7 +164,7 @@ def test_the_parts_are_those_of_the_draws(crowd, share, where):
     drawn, rng, draws = Counter(), random.Random(11), 400
     matcher = Matcher()
     matcher.set_shares(shares)
-    for tq_id, key, waiting in crowd.side.picture.waiting:
+    for tq_id, key, waiting in crowd.side.keeper.snapshot.waiting:
         matcher.index.put(tq_id, key, waiting, now=0.0)
     offer = next(one for one in crowd.side.policy.world("lab").offers if one.queue.site == where)
     for _ in range(draws):

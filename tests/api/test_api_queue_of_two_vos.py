@@ -8,7 +8,6 @@ import pytest
 
 from lodesman.commands.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.services.why.queue_gate import Gates
 
 SITES = """
 [site.W]
@@ -31,7 +30,7 @@ BY_HAND = "pilots there are started by hand"
 def told(house, backend):
     """What is told of a waiting job of VO lab, its queue and that queue itself, after an iteration."""
     director = house.director(backend)
-    house.side.gates = Gates(director)
+    house.side.director = director
     house.user("olaf", "guests", vo="other")
 
     def look(lines):
@@ -54,7 +53,7 @@ def test_pilots_that_are_started_by_hand_for_one_vo_are_not_expected_from_the_di
     job, queue, other = told("Backend = 'by-hand'")
     assert (job["verdict"], job["main_reason"]) == ("not now", "no-room-for-pilots")
     assert job["summary"].endswith(f"no pilot is there and none may be sent now: {BY_HAND} (1 queues).")
-    assert "who starts pilots there" in job["who"]
+    assert "the person who starts pilots there" in job["who"]
     assert (job["queue"]["eligible"], job["queue"]["room"], job["queue"]["gate"]) == (True, 0, BY_HAND)
     assert (queue["verdict"], queue["main_reason"]) == ("not now", "pilots-by-hand")
     assert other["verdict"] == "now"
@@ -73,7 +72,7 @@ def test_a_queue_that_is_shut_to_one_vo_is_never_for_its_jobs(house, told, lines
         told(lines)
     name = lines.split()[0]
     answer = house.submit({})
-    assert (answer.code, f"{name} rules out 1 of 1" in answer.json["error"]["message"]) == (
+    assert (answer.code, f"{name} excludes 1 of 1" in answer.json["error"]["message"]) == (
         "impossible",
         True,
     )

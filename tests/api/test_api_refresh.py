@@ -101,7 +101,7 @@ def test_a_job_that_nothing_can_run_is_released_when_a_queue_appears(house):
     job = house.submitted(wanted, hold_if_impossible=True)
     found = house.get(f"/v1/jobs/{job}")
     assert (found["state"], found["held_by"]) == ("Held", "impossible")
-    assert "Requirements.Software rules out 2 of 2" in found["reason"]
+    assert "Requirements.Software excludes 2 of 2" in found["reason"]
     keep(house)
     assert house.get(f"/v1/jobs/{job}")["state"] == "Held"
     assert house.control("release", job).status == 200

@@ -55,8 +55,8 @@ def test_nothing_is_stored_and_the_job_is_named(house, case):
     assert (answer.status, answer.code) == (422, "impossible")
     assert everything(house) == before
     told = answer.json["error"]
-    assert told["message"] == beginning + "no queue of VO lab can run it: Memory rules out 2 of 2; " + (
-        "smallest change: Memory 1000000 -> 2000 (2 of 2 queues)."
+    assert told["message"] == beginning + "no queue of VO lab can run it: Memory excludes 2 of 2; " + (
+        "suggestion: Memory 1000000 -> 2000 (2 of 2 queues)."
     )
     assert "--hold-if-impossible" in told["hint"]
     queues = told["data"].pop("queues")

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
+from lodesman.background.reasons import MainReasons
 from lodesman.batch import CancelOutcome, QueueLoad
 from lodesman.commands.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.services.why.main_reasons import MainReasons, waiting_by_reason
-from lodesman.services.why.queue_gate import Gates
+from lodesman.store.read.why import waiting_by_reason
 
 NORTH = {"CPUTime": 500, "Site": "North"}
 QUEUE = "/v1/queues/why?site=North&ce=ce.north&queue=short"
@@ -207,7 +207,7 @@ def test_a_pilot_that_joins_while_it_is_closed_is_told_to_leave(house):
     told = house.get("/v1/pilots/1/why", "admin")
     assert told["verdict"] == "draining"
     assert told["summary"] == (
-        f"It was told to finish what it runs and to leave, since North is closed by admin since {SINCE}: disk broken."
+        f"It finishes its jobs and leaves, since North is closed by admin since {SINCE}: disk broken."
     )
     assert "since North is closed by admin" in step_of(told, "pilot")["text"]
 
@@ -248,7 +248,7 @@ def test_a_queue_whose_pilots_leave_has_none_that_take_jobs(house, by_name):
     else:
         closed(house)
     assert house.core.inhabited() == set()
-    assert house.side.look().pilots.places == set()
+    assert house.side.fresh().pilots.places == set()
 
 
 def test_waiting_pilots_are_taken_back(house, batch):
@@ -375,7 +375,9 @@ def test_some_closed_queues_leave_the_others(house, batch):
     told = house.get("/v1/jobs/1/why")
     assert (told["verdict"], step_of(told)["holds"], step_of(told)["queues"]) == ("now", True, 1)
     assert told["queues"]["eligible"] == 2
-    assert step_of(told, "gates")["text"].startswith("1 of 2 eligible queues have room for a pilot; 1 closed")
+    assert step_of(told, "gates")["text"].startswith(
+        "1 of 2 eligible queues have free capacity for a pilot; 1 closed"
+    )
 
 
 def test_closed_and_full_queues_name_both_who_can_open_them(house, batch):
@@ -386,7 +388,7 @@ def test_closed_and_full_queues_name_both_who_can_open_them(house, batch):
     told = house.get("/v1/jobs/1/why")
     assert told["main_reason"] == "no-room-for-pilots"
     assert told["who"].startswith(
-        "time, as pilots there start or end; or who configures the sites; admin or another"
+        "time, as pilots there start or end; or the site administrator; admin or another"
     )
     gates = {one["gate"]: one["queues"] for one in step_of(told, "gates")["closed"]}
     assert gates == {"max-waiting": 1, "closed": 1}
@@ -427,8 +429,8 @@ def test_main_reasons_of_task_queues_agree(house, batch):
     house.submitted({"CPUTime": 500})
     decide(house, house.director(batch))
     closed(house)
-    house.side.look()
-    judged = MainReasons(house.side.db, house.side.picture).look(house.side.policy, house.now)
+    house.side.fresh()
+    judged = MainReasons(house.side.db, house.side.keeper).judge(house.side.policy, house.now)
     assert judged == {1: ("closed-by-administrator", "North"), 2: ("pilot-expected", "")}
     body = {"changed": judged, "facts_at": None}
     assert house.call("POST", "/v1/service/reasons", body, token="service").status == 200
@@ -442,14 +444,14 @@ def test_the_gate_that_closes_most_is_told_of_a_task_queue(house, batch):
     house.submitted({"CPUTime": 500})
     batch.load = lambda _: QueueLoad(waiting=1_000, running=0, observed_at=house.now)
     decide(house, house.director(batch))
-    reasons = MainReasons(house.side.db, house.side.picture)
-    house.side.look()
-    assert reasons.look(house.side.policy, house.now) == {1: ("no-room-for-pilots", "max-waiting")}
+    reasons = MainReasons(house.side.db, house.side.keeper)
+    house.side.fresh()
+    assert reasons.judge(house.side.policy, house.now) == {1: ("no-room-for-pilots", "max-waiting")}
     closed(house)
     closed(house, "South")
     house.now += 100.0
-    house.side.look()
-    ((_, told),) = reasons.look(house.side.policy, house.now).items()
+    house.side.fresh()
+    ((_, told),) = reasons.judge(house.side.policy, house.now).items()
     assert told[0] == "closed-by-administrator"
 
 
@@ -466,7 +468,7 @@ def test_why_no_pilots_are_sent_to_a_closed_queue(house, batch, looks):
     house.submitted(NORTH)
     director = house.director(batch)
     decide(house, director)
-    house.side.gates = Gates(director) if looks else None
+    house.side.director = director if looks else None
     assert house.get(QUEUE)["verdict"] == "now"
     assert step_of(house.get(QUEUE))["text"] == "no administrator has closed it"
     closed(house, ce="ce.north")

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lodesman.answers.vocabulary import BreakerState
+from lodesman.background.reasons import MainReasons
 from lodesman.batch import QueueLoad
 from lodesman.commands.policy import Policy
 from lodesman.director import Breaker, PoolState, QueueId
 from lodesman.resources import load_resources
-from lodesman.services.why.main_reasons import MainReasons
 
 
 def why(house, job, token="ann"):
@@ -95,7 +95,7 @@ def test_never_tells_what_rules_out_the_queues_and_the_smallest_change(house):
     step = nearest["steps"][0]
     assert (step["criterion"], step["asked"]) == ("Memory", 9_000)
     assert step["options"] == [{"value": 8_000, "queues": 1}]
-    assert told["summary"].endswith("; smallest change: Memory 9000 -> 8000 (1 of 2 queues).")
+    assert told["summary"].endswith("; suggestion: Memory 9000 -> 8000 (1 of 2 queues).")
     assert told["main_reason"] == "impossible"
     assert [step["step"] for step in told["chain"] if step["holds"] is False] == ["size", "limits", "pilots"]
 
@@ -165,14 +165,16 @@ def test_how_old_the_load_is_that_closes_a_gate(house, backend):
     told = why(house, 1)
     gates = step(told, "gates")
     (closed,) = gates["closed"]
-    assert (closed["load_seconds_ago"], closed["load_told_by"]) == (42.0, "local")
+    assert (closed["load_seconds_ago"], closed["load_source"]) == (42.0, "local")
     assert (told["ages"]["load"], told["ages"]["director"], gates["age_seconds"]) == (42.0, 30.0, 30.0)
-    assert gates["text"].endswith("MaxWaitingJobs 10 - 10000 waiting; load told by local 42 s ago")
+    assert gates["text"].endswith("MaxWaitingJobs 10 - 10000 waiting; load reported by local 42 s ago")
     backend.waiting = 0
     house.director(backend).tick(house.now)
     told = why(house, 1)
     assert (told["ages"]["load"], step(told, "gates")["closed"]) == (42.0, [])
-    assert step(told, "gates")["text"].endswith("have room for a pilot; load told by local 42 s ago")
+    assert step(told, "gates")["text"].endswith(
+        "have free capacity for a pilot; load reported by local 42 s ago"
+    )
 
 
 def test_the_oldest_load_counts(house, backend):
@@ -194,8 +196,8 @@ def test_a_load_that_is_not_known_has_no_age(house, backend, old):
         house._writer.execute("UPDATE director_iteration SET plan = json_remove(plan, '$.load_fields')")
     told = why(house, 1)
     (closed,) = step(told, "gates")["closed"]
-    assert (closed["load_seconds_ago"], closed["load_told_by"], told["ages"]["load"]) == (None, None, None)
-    assert "load told by" not in step(told, "gates")["text"]
+    assert (closed["load_seconds_ago"], closed["load_source"], told["ages"]["load"]) == (None, None, None)
+    assert "load reported by" not in step(told, "gates")["text"]
 
 
 def test_no_decision_has_no_load(house):
@@ -245,7 +247,7 @@ def test_a_decision_of_last_night_opens_no_gate(house, backend):
     house.submitted()
     assert house.director(backend).tick(house.now) > 0
     assert why(house, 1)["main_reason"] == "pilot-expected"
-    house.now += house.side.picture.fresh_seconds - 1.0
+    house.now += house.side.keeper.fresh_seconds - 1.0
     assert why(house, 1)["main_reason"] == "pilot-expected"
     house.now += 2.0
     told = why(house, 1)
@@ -312,11 +314,11 @@ def test_who_can_open_what_is_closed_depends_on_what_closes_it(house, backend):
     director.tick(house.now)
     told = why(house, 1)
     assert told["main_reason"] == "no-room-for-pilots"
-    assert told["who"] == "time, it is tried again by itself; or who runs the batch system"
+    assert told["who"] == "time, it is tried again by itself; or the administrator of the batch system"
     director.breakers = {}
     backend.waiting = backend.running = None
     director.tick(house.now)
-    assert why(house, 1)["who"] == "who runs the batch system, by having it tell its load"
+    assert why(house, 1)["who"] == "the administrator of the batch system, by making it report its load"
 
 
 # --- what is told truthfully ------------------------------------------------------------------------------
@@ -362,7 +364,7 @@ def test_what_holds_a_job_and_since_when(house):
             "seconds": found["age_seconds"],
         }
     ]  # fmt: skip
-    assert told["who"] == "you or whoever may control the job: lode release"
+    assert told["who"] == "you, or another user who may control the job: lode release"
     house.submit({"Memory": 9_000}, hold_if_impossible=True)
     assert step(why(house, 2), "limits")["text"] == "Held for 0 s: no queue could run it"
 
@@ -373,7 +375,7 @@ def test_what_nothing_could_run_is_released_by_the_next_pass_not_by_its_owner(ho
     house.side.policy = Policy(load_resources([("new.toml", text)]))
     told = why(house, 1)
     assert (told["verdict"], told["main_reason"]) == ("not now", "held")
-    assert told["who"] == "nobody need do anything: the next pass over the configuration releases it"
+    assert told["who"] == "no action needed: the next refresh releases it"
 
 
 def test_only_groups_that_compete_where_it_can_run_have_a_part(house):
@@ -381,7 +383,7 @@ def test_only_groups_that_compete_where_it_can_run_have_a_part(house):
     house.submitted({"Site": "South"}, token="bob")
     share = why(house, 1)["share"]
     assert (share["part"], share["groups_waiting"], share["in_its_queues"]) == (0.75, 2, False)
-    assert MainReasons(house.side.db, house.side.look()).look(house.side.policy, house.now) is not None
+    assert MainReasons(house.side.db, house.side.fresh()).judge(house.side.policy, house.now) is not None
     told = why(house, 1)
     share = told["share"]
     assert (share["part"], share["of"], share["groups_waiting"]) == (1.0, 3_000.0, 1)
@@ -390,7 +392,7 @@ def test_only_groups_that_compete_where_it_can_run_have_a_part(house):
         "group physics has 100% of the starts, since no other group competes" in step(told, "share")["text"]
     )
     house.submitted({}, token="bob")
-    MainReasons(house.side.db, house.side.look()).look(house.side.policy, house.now)
+    MainReasons(house.side.db, house.side.fresh()).judge(house.side.policy, house.now)
     assert why(house, 1)["share"]["part"] == 0.75
 
 

@@ -141,8 +141,8 @@ def test_nothing_fits_and_what_would(house):
     told = why(house, 1)
     assert told["verdict"] == "nothing fits"
     assert told["summary"] == (
-        "No task queue of 3 fits what it has free: CPUTime rules out 3, Platform rules out 1; "
-        "smallest change: CPUTime 1000 -> 9000."
+        "No task queue of 3 fits what it has free: CPUTime excludes 3, Platform excludes 1; "
+        "suggestion: CPUTime 1000 -> 9000."
     )
     (near,) = told["task_queues"]["nearest"]
     assert (near["task_queues"], near["jobs"]) == (2, 3)
@@ -304,10 +304,10 @@ def test_a_silent_pilot_is_told_as_silent(house):
     house.ticks += 1_000.0
     told = why(house, 1)
     assert told["verdict"] == "would get a job now"
-    assert told["who"] == "who runs its node: it should have asked long ago"
+    assert told["who"] == "the administrator of its node: it should have asked long ago"
     assert told["ages"]["heard"] == 1_000.0
     assert step(told, "pilot")["holds"] is False
-    assert "not heard for 17 min" in step(told, "pilot")["text"]
+    assert "last heartbeat was 17 min ago" in step(told, "pilot")["text"]
 
 
 def test_submit_pools_are_those_of_now(house):

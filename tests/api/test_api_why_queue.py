@@ -13,7 +13,6 @@ from lodesman.answers.vocabulary import BreakerState
 from lodesman.commands.policy import Policy
 from lodesman.director import Breaker, QueueId
 from lodesman.resources import load_resources
-from lodesman.services.why.queue_gate import Gates
 
 NORTH = {"site": "North", "ce": "ce.north", "queue": "short"}
 SOUTH = {"site": "South", "ce": "ce.south", "queue": "long"}
@@ -32,7 +31,7 @@ def step(told, name):
 def director(house, backend):
     """A director whose gates the reading side sees, as in the background process."""
     found = house.director(backend)
-    house.side.gates = Gates(found)
+    house.side.director = found
     return found
 
 
@@ -90,8 +89,8 @@ def test_nothing_waits_that_could_be_run_there(house, director):
     told = why(house)
     assert (told["verdict"], told["main_reason"]) == ("not now", "no-fitting-job-waits")
     assert told["summary"] == (
-        "No job waits that could be run there: CPUTime rules out 2 of 2, Platform rules out 1 of 2; "
-        "smallest change: CPUTime 1000 -> 5000."
+        "No job waits that could be run there: CPUTime excludes 2 of 2, Platform excludes 1 of 2; "
+        "suggestion: CPUTime 1000 -> 5000."
     )
     assert [one["step"] for one in told["chain"] if one["holds"] is False] == ["work"]
     assert told["work"]["nearest"][0]["example"]["owner"] == "ann"
@@ -125,7 +124,7 @@ def test_full_of_others_work_it_tells_the_arithmetic_of_each_limit(house, direct
     }  # fmt: skip
     assert limits["max-total"]["shut"] is True
     assert told["gate"]["load"]["waiting"] == 9
-    assert told["who"] == "time, as pilots there start or end; or who configures the sites"
+    assert told["who"] == "time, as pilots there start or end; or the site administrator"
     assert [one["step"] for one in told["chain"] if one["holds"] is False] == ["room"]
 
 
@@ -136,7 +135,7 @@ def test_a_load_that_nobody_tells_closes_it(house, director, backend):
     told = why(house)
     assert told["main_reason"] == "no-room-for-pilots"
     assert "could not tell" in told["summary"]
-    assert told["who"] == "who runs the batch system, by having it tell its load"
+    assert told["who"] == "the administrator of the batch system, by making it report its load"
 
 
 def test_an_open_breaker_and_until_when(house, director):
@@ -180,7 +179,7 @@ def test_closed_to_the_vo(house, director):
     told = why(house, site="Far", ce="ce.far", queue="q")
     assert (told["verdict"], told["main_reason"]) == ("never", "not-open-to-vo")
     assert told["summary"] == "VO lab has no access: the site admits other."
-    assert told["who"] == "who configures the sites: its VO list"
+    assert told["who"] == "the site administrator: its VO list"
     assert [one["step"] for one in told["chain"]] == ["configured", "access", "pilots", "lately"]
     assert told["gate"] is told["work"] is None
     assert (
@@ -216,7 +215,7 @@ def test_a_queue_where_others_start_the_pilots(house, director):
     assert (
         told["summary"] == "1 task queue could be run there; pilots there are started by hand, none is sent."
     )
-    assert told["who"] == "who starts pilots there"
+    assert told["who"] == "the person who starts pilots there"
     assert step(told, "possible")["holds"] is True
 
 
@@ -233,7 +232,7 @@ def test_a_director_that_sends_none(house, director):
     assert (job["verdict"], job["main_reason"]) == ("not now", "director-sends-none")
     assert "the director sends none: its target is 0 pilots" in job["summary"]
     assert job["who"] == told["who"]
-    assert told["who"].startswith("who configures the director: pilotsPerIteration")
+    assert told["who"].startswith("the server administrator: pilotsPerIteration")
 
 
 def test_the_director_that_stopped_deciding_says_nothing_of_a_queue(house, director):
@@ -267,7 +266,7 @@ def test_never_as_things_are_configured(house, director, queue, reason, words):
     assert (told["verdict"], told["main_reason"]) == ("never", reason)
     assert told["summary"] == f"No pilot will ever be sent there: {words}."
     assert step(told, "possible")["holds"] is False
-    assert told["who"].startswith("who configures the sites")
+    assert told["who"].startswith("the site administrator")
 
 
 def test_names_may_hold_slashes(house, director):

@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from lodesman.background.pool_keeper import PoolKeeper
+from lodesman.background.reasons import MainReasons
 from lodesman.batch import QueueLoad
 from lodesman.commands.pilots import hash_token
 from lodesman.commands.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.services.why.main_reasons import MainReasons
 
 EVERYTHING = {"cores": 64, "memory_mb": 10**6, "norm_cpu_seconds": 10**8}
 TICKS = 40
@@ -110,7 +110,7 @@ class World:
         """As each process has its own, told by its own means where pilots live; and the pass that follows."""
         house = self.house
         house.core.policy = Policy(config, inhabited=house.core.inhabited)
-        house.side.policy = Policy(config, inhabited=lambda: house.side.look().pilots.places)
+        house.side.policy = Policy(config, inhabited=lambda: house.side.fresh().pilots.places)
         keeper = PoolKeeper(house.side.db, self.house.post, refresh_seconds=900.0, grace_seconds=900.0)
         keeper.tick(house.side.policy, house.now)
 
@@ -283,7 +283,7 @@ def held_against_what_happens(world):
     world.open("opened")
     # Pilots that leave a queue to which none is ever sent were all that it had.
     dry = house.submit(wanted, dry_run=True)
-    house.side.picture.look(house.now, patience=0.0)  # a slow machine would make do with an older one
+    house.side.keeper.refresh(house.now, rest=0.0)  # a slow machine would make do with an older one
     told = house.get(f"/v1/jobs/{job}/why")
     tq_id = told["task_queue"]["id"]
     inhabited = house.core.inhabited()
@@ -294,7 +294,7 @@ def held_against_what_happens(world):
     assert (told["verdict"] == "never") == (dry.status != 200)
     assert told["queues"]["eligible"] <= len(alive)
     if told["verdict"] != "never":
-        judged = MainReasons(house.side.db, house.side.picture).look(house.side.policy, house.now)
+        judged = MainReasons(house.side.db, house.side.keeper).judge(house.side.policy, house.now)
         assert judged[tq_id][0] == told["main_reason"]
     if told["verdict"] == "now":
         assert happens(world, job, tq_id)
@@ -324,8 +324,8 @@ def test_a_queue_to_which_no_pilot_is_ever_sent_runs_nothing_unless_one_lives_th
     world = World(house, {"queues": [{name: value}], "pilots": []})
     refused = house.submit({})
     assert refused.code == "impossible"
-    assert f"{name} rules out 1 of 1" in refused.json["error"]["message"]
-    assert "by who configures the sites" in refused.json["error"]["message"]
+    assert f"{name} excludes 1 of 1" in refused.json["error"]["message"]
+    assert "by the site administrator" in refused.json["error"]["message"]
     house.submit({}, hold_if_impossible=True)
     told = house.get("/v1/jobs/1/why")
     assert (told["verdict"], told["queues"]["ruled_out_by"]) == ("never", [{"criterion": name, "queues": 1}])
@@ -333,7 +333,7 @@ def test_a_queue_to_which_no_pilot_is_ever_sent_runs_nothing_unless_one_lives_th
     pilot = world.join(world.send(world.offers[0]))
     told = house.get("/v1/jobs/1/why")
     assert (told["verdict"], told["main_reason"]) == ("not now", "held")
-    assert told["who"].startswith("nobody need do anything")
+    assert told["who"].startswith("no action needed")
     assert house.submitted({"CPUTime": 2}) == 2
     assert house.get("/v1/jobs/2/why")["main_reason"] == "next"
     assert world.gets(pilot, 2)

@@ -97,7 +97,7 @@ def test_fifty_gigabytes_stay_fifty_gigabytes(house, rows):
     first = submit(house, GB, 4, rows=rows)
     house.refresh(policy("number MB", "100 MB", "100 MB"))
     assert house.counts() == {"Held": 4}
-    assert "Requirements.disk rules out 2 of 2" in house.job(first)["reason"]
+    assert "Requirements.disk excludes 2 of 2" in house.job(first)["reason"]
     house.refresh(policy("number MB", "100 MB", "60 GB"))
     assert house.counts() == {"Waiting": 4}
     assert run_all(house, house.pilot("S1")) == []

@@ -54,7 +54,7 @@ def test_jobs_that_become_impossible_are_held_and_released_when_a_queue_appears(
     assert house.counts() == {"Held": 5}
     job = house.job(first + 2)
     assert (job["state"], job["held_by"], job["since"]) == ("Held", "impossible", 1_010)
-    assert "CPUTime rules out 1 of 1" in job["reason"]
+    assert "CPUTime excludes 1 of 1" in job["reason"]
     assert listed(house, "Held") == [(first + n, "Held", "impossible") for n in range(5)]
     assert listed(house, "Waiting") == []
     assert house.claim(house.pilot(), 5) == []
@@ -121,7 +121,7 @@ def test_requirements_that_no_queue_fulfils_any_more(house):
     other = house.submit().first
     house.refresh(SMALL)
     assert (house.state(job), house.state(other)) == ("Held", "Waiting")
-    assert "Requirements.Memory rules out 1 of 1" in house.job(job)["reason"]
+    assert "Requirements.Memory excludes 1 of 1" in house.job(job)["reason"]
     assert house.reconcile() == dict.fromkeys(
         ("waiting_without_queue", "active_without_attempt", "wrong_counters"), 0
     )
@@ -292,7 +292,7 @@ def test_the_reason_follows_the_configuration(house):
     house.refresh(SLOW)
     house.clock += 60
     house.refresh(policy(cpu=10, more="[site.S2.ce.ce.queue.q]\nCPUTime = 20\n"))
-    assert "rules out 2 of 2" in house.job(job)["reason"]
+    assert "excludes 2 of 2" in house.job(job)["reason"]
     assert house.job(job)["since"] == 1_000
     assert house.events(job) == ["Waiting", "Held"]
 

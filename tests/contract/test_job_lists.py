@@ -6,9 +6,9 @@ import pytest
 
 from lodesman.background.names import MemberNames
 from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
-from lodesman.services.why.main_reasons import waiting_by_reason
 from lodesman.store import views
 from lodesman.store.job_lists import JobQuery, list_jobs
+from lodesman.store.read.why import waiting_by_reason
 
 EVERY_ID = range(1, 200)
 

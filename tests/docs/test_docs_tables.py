@@ -16,7 +16,7 @@ import pytest
 from lodesman import config
 from lodesman.answers.accounts import SCOPES
 from lodesman.answers.service import HotMetrics
-from lodesman.answers.vocabulary import ClampName, Kind, Level
+from lodesman.answers.vocabulary import ClampName, Kind, Level, MainReason, QueueReason
 from lodesman.cfg import parse_cfg
 from lodesman.commands.report import PAYLOAD_CAUSES
 from lodesman.director import DirectorOptions
@@ -27,9 +27,9 @@ from lodesman.jobs.spec import JobSpec
 from lodesman.pilot import loop, protocol
 from lodesman.resources import load_cfg, load_toml
 from lodesman.resources.kinds import ANY_OF, OPERATORS, WELL_KNOWN, admits, parse_type
-from lodesman.services.why import queue_verdict, verdict
 from lodesman.store.engine import open_writer
 from lodesman.submission import CAUSES, obstacles
+from lodesman.why.verdict import verdict_of
 
 ROOT = Path(__file__).resolve().parents[2]
 HOW_TO = ROOT / "docs" / "how-to"
@@ -205,16 +205,16 @@ def test_what_rules_queues_out():
 
 
 @pytest.mark.parametrize(
-    ("first", "verdicts"),
+    ("first", "reasons"),
     [
-        ("main reason (`--json`; `lode tq ls`)", verdict.VERDICTS),
-        ("main reason (`--json`)", queue_verdict.VERDICTS),
+        ("main reason (`--json`; `lode tq ls`)", MainReason),
+        ("main reason (`--json`)", QueueReason),
     ],
 )
-def test_main_reasons_of_jobs_and_of_queues(first, verdicts):
+def test_main_reasons_of_jobs_and_of_queues(first, reasons):
     rows = table("troubleshooting.md", first=first)
     assert {name: row[1] for row in rows for name in names([row])} == {
-        one.value: v for one, v in verdicts.items()
+        one.value: verdict_of(one) for one in reasons
     }
 
 

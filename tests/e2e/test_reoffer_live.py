@@ -75,4 +75,4 @@ def test_a_pilot_of_a_queue_that_is_gone_is_shut_out(server):
     configure(server, text[: text.index("[site.Bench]")] + text[text.index("[group") :])
     wait_until(lambda: offer_of(server, pilot)["cores"] == 0, "the pilot to be shut out")
     assert pilot.claim() == []
-    assert server.get(f"/v1/pilots/{pilot.id}/why", token="admin")["verdict"] == "shut out"
+    assert server.get(f"/v1/pilots/{pilot.id}/why", token="admin")["verdict"] == "not configured"

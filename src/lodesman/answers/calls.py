@@ -32,15 +32,14 @@ from lodesman.answers.pilots import (
     Pilots,
     ReportsAnswer,
 )
-from lodesman.answers.plan_jobs import JobPlan
-from lodesman.answers.plan_resources import ResourcesPlan, SharesPlan
+from lodesman.answers.plans import JobPlan, ResourcesPlan, SharesPlan
 from lodesman.answers.resources import Configuration, Queues, ResourceNode, Sites
 from lodesman.answers.site_mask import SiteClosed, SiteOpened
 from lodesman.answers.standing import Standing
 from lodesman.answers.submit_pools import PoolInFull, Pools, Served
 from lodesman.answers.task_queues import TaskQueues, WaitingReasons
 from lodesman.answers.why_jobs import JobWaits, JobWaitsNot
-from lodesman.answers.why_pilots import PilotEnded, PilotLives
+from lodesman.answers.why_pilots import PilotWhy
 from lodesman.answers.why_queues import QueueExplained
 
 B = TypeVar("B")
@@ -113,8 +112,8 @@ PLAN_SHARES = Call(
 # --- pilots, for users --------------------------------------------------------------------------------------------------
 
 PILOTS = Call("GET", "/v1/pilots", ask.PilotsQuery, Nothing, Pilots, who="pilots:read", summary="Pilots")
-PILOT_WHY: Call[ask.PilotAt, Nothing, PilotLives | PilotEnded] = Call(
-    "GET", "/v1/pilots/{pilot}/why", ask.PilotAt, Nothing, (PilotLives, PilotEnded), who="pilots:read",
+PILOT_WHY = Call(
+    "GET", "/v1/pilots/{pilot}/why", ask.PilotAt, Nothing, PilotWhy, who="pilots:read",
     summary="Why a pilot (number or stamp) got nothing",
 )
 DRAIN = Call(

@@ -126,7 +126,7 @@ class PilotVerdict(StrEnum):
 
     ENDED = "ended"
     DRAINING = "draining"
-    SHUT_OUT = "shut out"
+    NOT_CONFIGURED = "not configured"
     NOT_ASKED = "has not asked"
     FULL = "full"
     WOULD_GET = "would get a job now"

@@ -1,4 +1,4 @@
-"""Why a job waits: the answers of `GET /v1/jobs/{job}/why`, and what a dry run of a submission tells alike."""
+"""Why a job waits: the answers of `GET /v1/jobs/{job}/why`, which a dry run of a submission shares."""
 
 from __future__ import annotations
 
@@ -12,6 +12,15 @@ from lodesman.answers.vocabulary import JobState, MainReason
 
 Verdict = Literal["never", "not now", "now"]
 Age = float | None | UnsetType
+
+
+class Step(Struct):
+    """One step of an explanation. `holds`: it does not stand in the way; None: unknown. `age_seconds` of its facts."""
+
+    step: str
+    holds: bool | None
+    text: str
+    age_seconds: Age = UNSET
 
 
 class Option(Struct):
@@ -40,7 +49,7 @@ class ExampleQueue(Place):
 
 
 class JobChange(Struct):
-    """Changes of a job that together admit so many CE queues, `example` among them; `change`: of which attributes."""
+    """A change of a job, by these attributes, that would admit `queues` CE queues, the `example` among them."""
 
     change: list[str]
     text: str
@@ -59,7 +68,7 @@ class QueuesForJob(Struct):
 
 
 class Holding(Struct):
-    """What holds a job: since so many seconds, by a user (of that `name`, where it was kept), or since it is impossible."""
+    """What holds a job, for how many seconds: a user (with the `name`, if it was kept), or no queue could run it."""
 
     limit: Literal["held"]
     by: Literal["user", "impossible"]
@@ -69,9 +78,9 @@ class Holding(Struct):
 
 
 class ClosedGate(Struct):
-    """What closes so many of the eligible CE queues to pilots, in one word and in words; `example`: SITE/CE/QUEUE.
+    """What closes eligible CE queues to pilots, in one word and in words; `example`: SITE/CE/QUEUE.
 
-    How old the oldest load is that the director went by there, and who told it; None: not known of any.
+    The age and the source of the oldest load that the director went by there; None: not known of any.
     """
 
     gate: str
@@ -79,25 +88,21 @@ class ClosedGate(Struct):
     queues: int
     example: str
     load_seconds_ago: float | None
-    load_told_by: str | None
+    load_source: str | None
 
 
-class JobStep(Struct):
-    """One step on the way from a job to a pilot. `holds`: it stands in nobody's way; None: nobody knows.
+class JobStep(Step):
+    """One step on the way from a job to a pilot.
 
-    `age_seconds`: how old this is, None if unknown. `queues`: configured CE queues (access), or those that serve its
-    SubmitPool, `pool` (submit_pool), or those that are closed, by these `closings` and so many `more` (site_mask);
-    `admitting`: those that its VO may use (access). `ruled_out_by`: requirements,
-    site, platform, size, sending. `limits`: what holds it. `closed`: what closes CE queues to pilots (gates).
+    `queues`: configured CE queues (access), those that serve its SubmitPool, `pool` (submit_pool), or those that are
+    closed, by these `closings` and `more` (site_mask). `admitting`: queues open to its VO (access). `ruled_out_by`:
+    requirements, site, platform, size, sending. `limits`: what holds it. `closed`: what closes queues to pilots (gates).
     """
 
     step: Literal[
         "class", "access", "requirements", "submit_pool", "site", "site_mask", "platform", "size", "sending", "limits",
         "share", "pilots", "gates",
     ]  # fmt: skip
-    holds: bool | None
-    text: str
-    age_seconds: Age = UNSET
     queues: int | UnsetType | None = UNSET
     admitting: int | UnsetType = UNSET
     pool: str | UnsetType = UNSET
@@ -108,18 +113,23 @@ class JobStep(Struct):
     more: int | UnsetType = UNSET
 
 
-class JobPosition(Struct):
-    """The task queue of a job: `waiting` jobs, `ahead` of them before it, more than those if `more_ahead`."""
+class QueuePosition(Struct):
+    """`waiting` jobs of a task queue, `ahead` of them before a job; there are more than those if `more_ahead`."""
 
-    id: int
     waiting: int
     ahead: int
     more_ahead: bool
 
 
+class JobPosition(QueuePosition):
+    """The task queue of a job, and its position there."""
+
+    id: int
+
+
 class JobShare(Struct):
     """Which `part` of the starts the group gets, with its share of the sum `of` all groups that compete; None: only
-    what others leave. `in_its_queues`: only those are counted whose jobs can run where this one can.
+    what others leave. `in_its_queues`: only groups whose jobs can run where this one can are counted.
     """
 
     group: str
@@ -130,8 +140,8 @@ class JobShare(Struct):
     in_its_queues: bool
 
 
-class JobPilots(Struct):
-    """Live pilots of its VO; those that could take it are idle, busy or on their way. `silent`, `draining`: they could,
+class JobPilots(Struct, frozen=True):
+    """Live pilots of its VO; the usable ones are idle, busy or on their way. `silent`, `draining`: they could take it,
     but are.
     """
 
@@ -143,10 +153,15 @@ class JobPilots(Struct):
     silent: int
     seen_seconds_ago: float | None
 
+    @property
+    def any_usable(self) -> bool:
+        """Whether one of them will be able to take it."""
+        return bool(self.usable_idle or self.usable_busy or self.usable_waiting)
+
 
 class JobDirector(Struct):
     """What the director's last iteration did for its task queue; `room` for pilots in the eligible queues, None if it
-    has not decided lately.
+    has made no decision recently.
     """
 
     decided_seconds_ago: float | None
@@ -155,7 +170,7 @@ class JobDirector(Struct):
 
 
 class JobAges(Struct):
-    """Seconds since each fact was true; None: not known, or not needed."""
+    """The age of each fact in seconds; None: not known, or not needed."""
 
     configuration: float | None
     pilots: float
@@ -181,9 +196,7 @@ class JobExplained(Struct):
 
 
 class QueueForJob(Place):
-    """All that the CE queue asked about has against the job. `room` for pilots, None if nobody knows; `gate`: why there
-    is none.
-    """
+    """All that the named CE queue has against the job. `room` for pilots, None if unknown; `gate`: why there is none."""
 
     eligible: bool
     ruled_out_by: list[str]
@@ -193,7 +206,7 @@ class QueueForJob(Place):
 
 
 class JobWaits(JobExplained):
-    """Why a job waits, or is Held; `reason`: what was said when it came into its state."""
+    """Why a job waits, or is Held; `reason`: the one given when it came into its state."""
 
     id: int
     state: JobState
@@ -203,7 +216,7 @@ class JobWaits(JobExplained):
 
 
 class JobWaitsNot(Struct):
-    """A job that does not wait: what it does."""
+    """The state of a job that does not wait."""
 
     id: int
     state: JobState

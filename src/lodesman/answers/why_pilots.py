@@ -1,4 +1,4 @@
-"""Why a pilot got nothing: the answers of `GET /v1/pilots/{pilot}/why`."""
+"""Why a pilot got nothing: the answer of `GET /v1/pilots/{pilot}/why`."""
 
 from __future__ import annotations
 
@@ -7,29 +7,32 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from lodesman.answers.vocabulary import FreeBy, PilotState, PilotVerdict
-from lodesman.answers.why_jobs import Age
+from lodesman.answers.why_jobs import Step
 
 
 class RuledOut(Struct):
-    """How many task queues one criterion rules out, whatever the others say."""
+    """How many task queues one criterion excludes, whatever the others say."""
 
     criterion: str
     task_queues: int
 
 
-class Asked(Struct):
-    """What would do instead, and for how many task queues."""
+class ResourceOption(Struct):
+    """A value that would do instead, and for how many task queues."""
 
     value: int | str
     task_queues: int
 
 
-class ChangeOfResource(Struct):
-    """How a resource falls short. Of a number each option admits its own task queues and those of the ones before it."""
+class ResourceChangeStep(Struct):
+    """What a resource would have to offer, in words and as values. A numeric option also admits the task queues of the
+    options before it.
+    """
 
     criterion: str
+    text: str
     offered: int | list[str]
-    options: list[Asked]
+    options: list[ResourceOption]
 
 
 class ExampleTaskQueue(Struct):
@@ -41,19 +44,19 @@ class ExampleTaskQueue(Struct):
     reasons: list[str]
 
 
-class ResourceRemedy(Struct):
-    """Changes of a resource that together admit so many task queues and jobs, the `example` being the fullest."""
+class ResourceChange(Struct):
+    """A change of a resource that would admit these task queues and jobs; the `example` is the fullest of them."""
 
     change: list[str]
     text: str
     task_queues: int
     jobs: int
-    steps: list[ChangeOfResource]
+    steps: list[ResourceChangeStep]
     example: ExampleTaskQueue
 
 
 class Work(Struct):
-    """Task queues with waiting jobs, of all VOs, held against a resource: those that fit, what rules out the others,
+    """Task queues with waiting jobs, of all VOs, held against a resource: how many fit, what excludes the others,
     worst first, and the smallest changes.
     """
 
@@ -62,11 +65,11 @@ class Work(Struct):
     fitting: int
     fitting_jobs: int
     ruled_out_by: list[RuledOut]
-    nearest: list[ResourceRemedy]
+    nearest: list[ResourceChange]
 
 
 class FullLimit(Struct):
-    """A limit that keeps so many fitting task queues from a pilot."""
+    """A limit, and how many fitting task queues it keeps from a pilot."""
 
     limit: str
     task_queues: int
@@ -80,20 +83,14 @@ class GroupDrawn(Struct):
     task_queues: int
 
 
-class PilotStep(Struct):
-    """One step on the way from a pilot to a job. `holds`: it stands in nobody's way; None: nobody knows.
+class PilotStep(Step):
+    """One step on the way from a pilot to a job.
 
-    `age_seconds`: how old this is, None if unknown. `count`: SubmitPools that its queue serves (submit_pools).
-    `task_queues` of its VO have jobs (waiting), `eligible` of them fit (fits). `limits`: those that are full. `groups`:
-    among which its next job is drawn (share).
+    `count`: SubmitPools that its queue serves (submit_pools). `task_queues` of its VO have jobs (waiting), `eligible`
+    of them fit (fits). `limits`: the full ones. `groups`: among which its next job is drawn (share).
     """
 
-    step: Literal[
-        "pilot", "asks", "serves", "offers", "submit_pools", "waiting", "fits", "limits", "share"
-    ]  # fmt: skip
-    holds: bool | None
-    text: str
-    age_seconds: Age = UNSET
+    step: Literal["pilot", "asks", "serves", "offers", "submit_pools", "waiting", "fits", "limits", "share"]
     count: int | UnsetType = UNSET
     task_queues: int | UnsetType = UNSET
     eligible: int | UnsetType = UNSET
@@ -101,7 +98,7 @@ class PilotStep(Struct):
     groups: list[GroupDrawn] | UnsetType = UNSET
 
 
-class Amounts(Struct):
+class Amounts(Struct, frozen=True):
     """Cores, memory in MB, and seconds of CPU time on the reference machine; None: no limit is known."""
 
     cores: int | None
@@ -110,9 +107,9 @@ class Amounts(Struct):
 
 
 class PilotOffer(Struct):
-    """The request that its next claim would make: the `whole` of what it offers, what is `free`, and who says so.
+    """The request that its next claim would make: the `whole` of what it offers, and what is `free` by whose word.
 
-    `groups` None: those of every group of its VO; `job_types` None: jobs of every type.
+    `groups` None: every group of its VO; `job_types` None: jobs of every type.
     """
 
     vo: str
@@ -136,7 +133,7 @@ class PilotOffer(Struct):
 
 
 class PilotAsked(Struct):
-    """When it last asked and for how many jobs, None if it has not; how long it waits in a long poll, None if not."""
+    """When it last asked and for how many jobs, None if never; how long it has waited in a long poll, None if not."""
 
     seconds_ago: float | None
     jobs: int | None
@@ -144,8 +141,8 @@ class PilotAsked(Struct):
 
 
 class PilotChances(Struct):
-    """What the live index has for it now: task queues with jobs of its VO, elsewhere, those that fit, and by limit those
-    that would. Of the SubmitPools that its queue serves some are named.
+    """What the live index has for it now: task queues with jobs of its VO, elsewhere, the eligible ones, and by limit
+    the limited ones. Of the SubmitPools that its queue serves some are named.
     """
 
     task_queues: int
@@ -157,22 +154,21 @@ class PilotChances(Struct):
 
 
 class PilotAges(Struct):
-    """Seconds since each fact was true; None: not known."""
+    """The age of each fact in seconds; None: not known."""
 
     now: float
     task_queues: float
     heard: float | None
 
 
-class PilotNamed(Struct):
-    """Which pilot it is: its place, whom it serves (empty: everybody), and its jobs. `reason`: why it ended;
-    `drain_reason`: why it has to leave, where its queue was closed.
+class StoredPilot(Struct):
+    """Which pilot it is, and whom it serves (empty: everybody). `reason`: why it ended; `drain_reason`: why it has to
+    leave.
     """
 
     id: int
     stamp: str
     state: PilotState
-    standing: Literal["on its way", "idle", "busy", "draining", "ended"]
     reason: str
     drain_reason: str
     site: str
@@ -185,22 +181,21 @@ class PilotNamed(Struct):
     pilot_type: str
     submission_pool: str
     jobs_done: int
+
+
+class PilotWhy(StoredPilot):
+    """Why a pilot gets nothing, or what it would get, and who can change that. One that has ended has no chain, and
+    nothing of what follows it.
+    """
+
+    standing: Literal["on its way", "idle", "busy", "draining", "ended"]
     jobs_now: int
     verdict: PilotVerdict
     summary: str
     who: str
     chain: list[PilotStep]
-
-
-class PilotLives(PilotNamed):
-    """Why a live pilot gets nothing, or what it would get, and who can change that."""
-
-    offer: PilotOffer
-    asked: PilotAsked
-    now: PilotChances
-    task_queues: Work
-    ages: PilotAges
-
-
-class PilotEnded(PilotNamed):
-    """A pilot that is gone: its chain is empty."""
+    offer: PilotOffer | UnsetType = UNSET
+    asked: PilotAsked | UnsetType = UNSET
+    now: PilotChances | UnsetType = UNSET
+    task_queues: Work | UnsetType = UNSET
+    ages: PilotAges | UnsetType = UNSET

@@ -10,7 +10,7 @@ from lodesman.answers.places import Place, Value, Written
 from lodesman.answers.resources import AnyLevel
 from lodesman.answers.site_mask import Closing
 from lodesman.answers.vocabulary import BreakerState, ClampName, PilotState, QueueReason
-from lodesman.answers.why_jobs import Age, Verdict
+from lodesman.answers.why_jobs import Step, Verdict
 from lodesman.answers.why_pilots import Work
 
 
@@ -26,27 +26,24 @@ class Demanded(Struct):
     not_drawn: int | UnsetType = UNSET
 
 
-class QueueStep(Struct):
-    """One step on the way from a job to a pilot in a CE queue. `holds`: it stands in nobody's way; None: nobody knows.
+class QueueStep(Step):
+    """One step on the way from a job to a pilot in a CE queue.
 
-    `age_seconds`: how old this is, None if unknown. `count`: SubmitPools that it serves (submit_pools). `demand`: of the
-    task queues that concern it (director). `closings`: who closed it (site_mask).
+    `count`: SubmitPools that it serves (submit_pools). `demand`: of the task queues that concern it (director).
+    `closings`: who closed it (site_mask).
     """
 
     step: Literal[
         "configured", "access", "possible", "site_mask", "work", "submit_pools", "director", "room", "breaker",
         "submission_pools", "pilots", "lately",
     ]  # fmt: skip
-    holds: bool | None
-    text: str
-    age_seconds: Age = UNSET
     count: int | UnsetType = UNSET
     demand: Demanded | UnsetType = UNSET
     closings: list[Closing] | UnsetType = UNSET
 
 
 class QueueSetting(Written):
-    """A value that counts there; `made_of`: the parameter that a built-in one was made of."""
+    """An effective value; `made_of`: the parameter that a built-in one was made of."""
 
     name: str
     value: Value
@@ -65,12 +62,12 @@ class QueueClamp(Struct):
 
 
 class QueueDirector(Struct):
-    """What the director's last iteration did for the queue: pilots wanted there, room for them, pilots placed. None: it
-    did not look, or not lately. `lines`: the arithmetic of the fullest task queue that fits.
+    """What the director's last iteration did for the queue: pilots wanted there, room for them, pilots placed. None: the
+    queue was not considered, or not recently. `lines`: the arithmetic of the fullest task queue that fits.
     """
 
     decided_seconds_ago: float | None
-    looked_at: bool
+    considered: bool
     wanted: int | None
     room: int | None
     clamps: list[QueueClamp]
@@ -78,7 +75,7 @@ class QueueDirector(Struct):
     lines: list[str]
 
 
-class QueueLimit(Struct):
+class QueueLimit(Struct, frozen=True):
     """An upper limit on new pilots now; `shut`: it leaves none."""
 
     clamp: ClampName
@@ -87,8 +84,8 @@ class QueueLimit(Struct):
     shut: bool
 
 
-class QueueBreaker(Struct):
-    """How far the queue is trusted after so many failures in a row; while it is not, when it is tried again."""
+class QueueBreaker(Struct, frozen=True):
+    """How far the queue is trusted after its failures in a row; while it is not, when it is tried again."""
 
     state: BreakerState
     failures: int
@@ -97,26 +94,26 @@ class QueueBreaker(Struct):
     reason: str
 
 
-class QueueLoad(Struct):
-    """Pilots that the batch system tells of, None: it cannot; `slots`: how many can run at once, None if unknown."""
+class QueueLoad(Struct, frozen=True):
+    """Pilots that the batch system reports, None: it cannot; `slots`: how many can run at once, None if unknown."""
 
     waiting: int | None
     running: int | None
     slots: int | None
-    told_by: str
+    source: str
     age_seconds: float
 
 
-class QueueOwn(Struct):
-    """Live pilots by our own records; `since_load`: submitted after the load was told."""
+class QueueOwn(Struct, frozen=True):
+    """Live pilots by our own records; `since_load`: submitted after the load was reported."""
 
     waiting: int
     running: int
     since_load: int
 
 
-class QueueSubmissionPool(Struct):
-    """One of the director's pools of threads: how many there are, at work, and tasks that wait; `full`: none more."""
+class QueueSubmissionPool(Struct, frozen=True):
+    """One of the director's pools of threads: how many there are, busy ones, and queued tasks; `full`: it takes none."""
 
     name: str
     threads: int
@@ -125,8 +122,8 @@ class QueueSubmissionPool(Struct):
     full: bool
 
 
-class QueueGate(Struct):
-    """What stands before new pilots there now; `room` None: nothing limits them."""
+class QueueGate(Struct, frozen=True):
+    """The limits on new pilots there now; `room` None: nothing limits them."""
 
     room: int | None
     limits: list[QueueLimit]
@@ -150,7 +147,7 @@ class SentPilot(Struct):
 
 
 class QueueAges(Struct):
-    """Seconds since each fact was true; None: not known."""
+    """The age of each fact in seconds; None: not known."""
 
     work: float
     director: float | None
@@ -160,8 +157,8 @@ class QueueAges(Struct):
 class QueueExplained(Place):
     """Why no pilots are sent to a CE queue for a VO, or that they are, and who can change that.
 
-    `work` None: the VO may not use it. `gate` None: nobody can look at it now. `pilots`: live ones by state. `lately`:
-    the last pilots sent there, the newest first.
+    `work` None: the VO may not use it. `gate` None: its limits are not known now. `pilots`: live ones by state.
+    `lately`: the last pilots sent there, the newest first.
     """
 
     vo: str

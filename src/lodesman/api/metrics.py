@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from lodesman.services.why.main_reasons import WaitingByReason, waiting_by_reason
+from lodesman.answers.task_queues import WaitingReasons
 from lodesman.store import views
 from lodesman.store.engine import Reader, only_row
+from lodesman.store.read.why import waiting_by_reason
 
 PILOTS = "SELECT site, state, count(*) FROM pilot GROUP BY site, state"
 QUEUES = "SELECT count(*), coalesce(sum(waiting), 0) FROM queue_waiting WHERE waiting > 0"
@@ -34,7 +35,7 @@ class Figures:
     pilots: Sequence[tuple[str, str, int]]
     queues: int
     waiting: int
-    reasons: WaitingByReason
+    reasons: WaitingReasons
 
 
 def gather(db: Reader) -> Figures:

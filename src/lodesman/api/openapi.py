@@ -87,7 +87,7 @@ def document() -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": _plain(components),
+            "schemas": {_spelled(name): _plain(one) for name, one in components.items()},
             "responses": {
                 "Refused": _response(None, "Refused, for any reason."),
                 **{name: _response(status, words) for status, (name, words) in REFUSALS.items()},
@@ -106,9 +106,18 @@ def _plain(schema: Any) -> Any:
         return [_plain(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    plain = {name: _plain(one) for name, one in schema.items() if one is not False or name != "items"}
+    plain = {
+        name: _spelled(one) if name == "$ref" else _plain(one)
+        for name, one in schema.items()
+        if one is not False or name != "items"
+    }
     found = {type(one) for one in schema["enum"]} if isinstance(schema.get("enum"), list) else set()
     return plain | ({"type": _ENUMS[found.pop()]} if len(found) == 1 else {})
+
+
+def _spelled(name: str) -> str:
+    """The name of a schema, that of a generic type in letters only: `Cut_Place_` is CutPlace."""
+    return re.sub(r"_+([A-Za-z]?)", lambda found: found[1].upper(), name)
 
 
 def _operation(call: Call[Any, Any, Any], schemas: Schemas) -> dict[str, Any]:

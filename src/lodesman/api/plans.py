@@ -9,27 +9,25 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
-from starlette.responses import Response
 
 from lodesman.answers import calls
 from lodesman.answers.call import Nothing
-from lodesman.answers.plan_jobs import JobPlan
-from lodesman.answers.plan_resources import ResourcesPlan, SharesPlan
+from lodesman.answers.plans import JobPlan, ResourcesPlan, SharesPlan
 from lodesman.answers.requests import PlanJobBody, PlanResourcesBody, PlanSharesBody, SubmitBody
-from lodesman.api.dispatch import Request, said, serves
+from lodesman.api.dispatch import Request, serves
 from lodesman.api.read_side import ReadSide
+from lodesman.background.plans import LiveState
+from lodesman.background.plans import plan_job as plan_of_job
+from lodesman.background.plans import plan_shares as plan_of_shares
+from lodesman.background.rehearsal import plan_resources as plan_of_resources
 from lodesman.errors import TooLarge, Unavailable
 from lodesman.resources import Fault, Source, load_resources
-from lodesman.services.plans.plan_job import plan_job as plan_of_job
-from lodesman.services.plans.plan_resources import plan_resources as plan_of_resources
-from lodesman.services.plans.plan_shares import plan_shares as plan_of_shares
-from lodesman.services.plans.scene import Scene
 from lodesman.store.engine import open_reader
 
 # A plan may take so long, and wait so long for others.
@@ -40,28 +38,26 @@ T = TypeVar("T")
 
 
 @serves(calls.PLAN_JOB)
-async def plan_job(side: ReadSide, request: Request[Nothing, PlanJobBody]) -> JobPlan | Response:
+async def plan_job(side: ReadSide, request: Request[Nothing, PlanJobBody]) -> JobPlan:
     """What would become of a submission."""
     wanted = SubmitBody(**msgspec.structs.asdict(request.body))
-    return said(await _plan(side, side.job_plans, partial(plan_of_job, wanted, request.who)))
+    return await _plan(side, side.job_plans, partial(plan_of_job, wanted, request.who))
 
 
 @serves(calls.PLAN_RESOURCES)
-async def plan_resources(
-    side: ReadSide, request: Request[Nothing, PlanResourcesBody]
-) -> ResourcesPlan | Response:
+async def plan_resources(side: ReadSide, request: Request[Nothing, PlanResourcesBody]) -> ResourcesPlan:
     """What another resource configuration would change."""
     files = side.configuration().resource_files if request.body.add else ()
-    return said(await _plan(side, side.large_plans, partial(_resources, request.body, files)))
+    return await _plan(side, side.large_plans, partial(_resources, request.body, files))
 
 
 @serves(calls.PLAN_SHARES)
-async def plan_shares(side: ReadSide, request: Request[Nothing, PlanSharesBody]) -> SharesPlan | Response:
+async def plan_shares(side: ReadSide, request: Request[Nothing, PlanSharesBody]) -> SharesPlan:
     """What other shares would change."""
-    return said(await _plan(side, side.large_plans, partial(plan_of_shares, request.body.shares)))
+    return await _plan(side, side.large_plans, partial(plan_of_shares, request.body.shares))
 
 
-async def _plan(side: ReadSide, room: asyncio.Semaphore, make: Callable[[Scene], T]) -> T:
+async def _plan(side: ReadSide, room: asyncio.Semaphore, make: Callable[[LiveState], T]) -> T:
     """Work it out in a thread. Raises Unavailable while others take the room, TooLarge for what takes too long."""
     try:
         async with asyncio.timeout(WAIT_SECONDS):
@@ -74,22 +70,17 @@ async def _plan(side: ReadSide, room: asyncio.Semaphore, make: Callable[[Scene],
         room.release()
 
 
-def _work(side: ReadSide, make: Callable[[Scene], T]) -> T:
-    with _scene(side) as scene:
-        return make(scene)
-
-
-@contextmanager
-def _scene(side: ReadSide) -> Iterator[Scene]:
+def _work(side: ReadSide, make: Callable[[LiveState], T]) -> T:
     with closing(open_reader(side.db.path)) as db:
-        yield Scene(
+        state = LiveState(
             db=db,
             policy=side.policy,
-            picture=side.look(),
+            keeper=side.fresh(),
             now=side.clock(),
             tick=partial(_tick, time.monotonic() + PLAN_SECONDS),
-            director=None if side.gates is None else side.gates.director,
+            director=side.director,
         )
+        return make(state)
 
 
 def _tick(deadline: float) -> None:
@@ -101,13 +92,12 @@ def _tick(deadline: float) -> None:
         )
 
 
-def _resources(body: PlanResourcesBody, files: tuple[str, ...], scene: Scene) -> dict[str, Any]:
+def _resources(body: PlanResourcesBody, files: tuple[str, ...], state: LiveState) -> ResourcesPlan:
     """`files`: those that are read as well."""
     faults: list[Fault] = []
     texts = [*_read(files, faults), *((file.name, file.text) for file in body.files)]
     config = load_resources(texts, faults=faults)
-    told = plan_of_resources(config, scene, limit=body.limit)
-    return {"files": [name for name, _ in texts], **told}
+    return plan_of_resources(config, [name for name, _ in texts], state, limit=body.limit)
 
 
 def _read(files: tuple[str, ...], faults: list[Fault]) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""What all calls of the reading process share: read connections, the policy in use, the picture, who asks."""
+"""What all calls of the reading process share: read connections, the policy in use, the snapshot, who asks."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from lodesman.answers.call import Call, Nothing
 from lodesman.api.auth import may_touch
 from lodesman.api.metrics import UpkeepFigures
 from lodesman.api.snapshots import Snapshots
+from lodesman.background.direct import Director
 from lodesman.background.names import MemberNames
+from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.commands import sandboxes
 from lodesman.commands.accounts import Principal
 from lodesman.commands.configuration import ConfigurationState
 from lodesman.commands.forget import no_longer_known, unseen
 from lodesman.commands.policy import Policy
-from lodesman.services.why.picture import Picture
-from lodesman.services.why.queue_gate import Gates
 from lodesman.store import views
 from lodesman.store.engine import Reader
 
-# How much longer an expensive picture is used than a cheap one.
+# How much longer an expensive snapshot is used than a cheap one.
 EXPENSIVE = 25.0
 
 
 @dataclass(slots=True)
 class ReadSide:
     """What the reading process has. `announce` tells the hot process of an upload, `ask_hot` makes a service call there;
-    `gates` looks at CE queues as the director does, None where there is none.
+    `director`: the one that runs, None where there is none.
     """
 
     db: Reader
@@ -38,12 +38,12 @@ class ReadSide:
     clock: Callable[[], float]
     announce: Callable[[str, str, int], Any]
     hot_metrics: Callable[[], dict[str, float]]
-    picture: Picture
+    keeper: SnapshotKeeper
     ask_hot: Callable[[Call[Nothing, Any, Any], Any], Awaitable[Any]]
-    gates: Gates | None = None
+    director: Director | None = None
     # What the input files of one user may take in all; 0: no limit.
     quota_bytes: int = 0
-    # Of the rest of a picture, after which a request makes a cheap one anew.
+    # Of the rest of a snapshot, after which a request makes a cheap one anew.
     patience: float = 0.2
     configuration: Callable[[], ConfigurationState] = ConfigurationState
     # What upkeep counts, for /metrics.
@@ -58,13 +58,13 @@ class ReadSide:
         self.names = MemberNames(self.db)
         self.snapshots = Snapshots(self.db.path, patience=self.patience)
 
-    def look(self) -> Picture:
-        """The picture of the world. Somebody keeps it fresh beside the requests; a request waits for a cheap look only,
-        unless nobody has looked for long.
+    def fresh(self) -> SnapshotKeeper:
+        """The keeper of the snapshot, which a loop refreshes beside the requests: a request waits for a cheap refresh only,
+        unless the last one was long ago.
         """
-        patience = self.patience if self.picture.is_cheap else self.patience * EXPENSIVE
-        self.picture.look(self.clock(), patience=patience)
-        return self.picture
+        rest = self.patience if self.keeper.is_cheap else self.patience * EXPENSIVE
+        self.keeper.refresh(self.clock(), rest=rest)
+        return self.keeper
 
     def job(self, job_id: int, who: Principal) -> views.Row:
         """A job that the caller may see. Raises NotFound."""

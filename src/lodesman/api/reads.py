@@ -22,7 +22,6 @@ from lodesman.answers import (
     resources,
     standing,
     task_queues,
-    why_jobs,
 )
 from lodesman.answers import requests as asks
 from lodesman.answers.call import Call, Nothing
@@ -49,10 +48,9 @@ from lodesman.commands.site_mask import as_row
 from lodesman.errors import NotFound
 from lodesman.jobs import write_description
 from lodesman.resources import NodePath
-from lodesman.services.why.explain import explain_job
-from lodesman.services.why.main_reasons import waiting_by_reason
 from lodesman.store import views
 from lodesman.store.job_lists import JobQuery, list_jobs
+from lodesman.store.read.why import waiting_by_reason
 
 _MOST_STATES = 20
 _TOKENS = """SELECT lower(hex(t.hash)), t.kind, t.account, t.scopes, t.note, t.created_at, t.expires_at,
@@ -106,16 +104,6 @@ async def job(side: ReadSide, request: Request[asks.JobAt, Nothing]) -> jobs.Job
     return msgspec.convert({**found, **more}, jobs.JobInFull)
 
 
-@serves(calls.JOB_WHY)
-async def job_why(
-    side: ReadSide, request: Request[asks.JobInQueue, Nothing]
-) -> why_jobs.JobWaits | why_jobs.JobWaitsNot | Response:
-    """Why a job waits; of one `queue`, SITE/CE/QUEUE, all that it has against the job."""
-    found, path = side.job(request.query.job, request.who), request.query.queue
-    queue = whys.named_queue(side.policy, path, "queue") if path else None
-    return said(explain_job(side.db, side.policy, found, picture=side.look(), now=side.clock(), queue=queue))
-
-
 @serves(calls.JOB_DESCRIPTION)
 async def job_description(side: ReadSide, request: Request[asks.JobInForm, Nothing]) -> jobs.JobDescription:
     """The text of a description. Who may see a job may read it."""
@@ -148,8 +136,7 @@ async def list_of_task_queues(
 @serves(calls.WAITING_REASONS)
 async def waiting_reasons(side: ReadSide, request: Request[Nothing, Nothing]) -> task_queues.WaitingReasons:
     """Why jobs wait, counted."""
-    found = waiting_by_reason(side.db, own_vo(request.who))
-    return msgspec.convert(msgspec.to_builtins(found), task_queues.WaitingReasons)
+    return waiting_by_reason(side.db, own_vo(request.who))
 
 
 @serves(calls.POOLS)
@@ -169,7 +156,7 @@ async def pool(side: ReadSide, request: Request[asks.PoolAt, Nothing]) -> PoolIn
 @serves(calls.SITES)
 async def list_of_sites(side: ReadSide, _request: Request[Nothing, Nothing]) -> resources.Sites:
     """Sites, and all that is closed."""
-    closings = list(side.picture.mask(side.db).active(side.clock()))
+    closings = list(side.keeper.mask(side.db).active(side.clock()))
     sites = list_sites(side.db, side.policy, closings)
     return msgspec.convert({"sites": sites, "closed": [as_row(one) for one in closings]}, resources.Sites)
 
@@ -178,7 +165,7 @@ async def list_of_sites(side: ReadSide, _request: Request[Nothing, Nothing]) -> 
 async def list_of_queues(side: ReadSide, request: Request[asks.QueuesQuery, Nothing]) -> resources.Queues:
     """CE queues as a VO sees them."""
     vo = vo_of(request.query.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
-    mask, now = side.picture.mask(side.db), side.clock()
+    mask, now = side.keeper.mask(side.db), side.clock()
     found = list_queues(
         side.db, side.policy, vo, closed_by=lambda place: mask.of(place, now), origin=request.query.origin
     )
@@ -247,7 +234,7 @@ async def metrics(side: ReadSide, _request: Request[Nothing, Nothing]) -> Respon
     """Prometheus metrics of both processes."""
     figures = await side.snapshots.get("metrics", gather_figures)
     hot = await side.snapshots.run(lambda _: side.hot_metrics())
-    mask, queues = side.picture.mask(side.db), list(side.policy.config.tree.queue_ids())
+    mask, queues = side.keeper.mask(side.db), list(side.policy.config.tree.queue_ids())
     closed = mask.closed(queues, side.clock()).bit_count()
     text = render_metrics(figures, hot, side.upkeep(), closed_queues=closed)
     return Response(text, media_type="text/plain; version=0.0.4")

@@ -19,9 +19,8 @@ from lodesman.commands.sessions import PilotSession
 from lodesman.commands.site_mask import ForgetOldClosings
 from lodesman.commands.tidy import Tidy
 from lodesman.commands.upkeep import ForgetIdleQueues, Reconcile
+from lodesman.commands.why import ExaminePilot, StoreReasons
 from lodesman.errors import NotFound, Unavailable
-from lodesman.services.why.main_reasons import StoreReasons
-from lodesman.services.why.pilot_now import LookAtPilot
 from lodesman.store.pilots import find_pilot
 
 
@@ -100,14 +99,14 @@ async def pilot_now(core: Core, request: Request[Nothing, service.PilotLoad]) ->
     body = request.body
     session = core.sessions.get(body.pilot)
     silent = None if session is None else max(0.0, core.ticks() - session.last_seen)
-    look = LookAtPilot(
+    command = ExaminePilot(
         core.live,
         session or _coming(core, body.pilot),
         body.used,
         joined=session is not None,
         silent_seconds=silent,
     )
-    return Raw(msgspec.json.encode(await core.command(look)))
+    return Raw(msgspec.json.encode(await core.command(command)))
 
 
 def _coming(core: Core, number: int) -> PilotSession:

@@ -18,9 +18,17 @@ from msgspec import Raw
 from lodesman.answers import calls
 from lodesman.answers.call import Post, encode
 from lodesman.answers.service import Iteration, PilotEnd
-from lodesman.answers.vocabulary import PilotState
-from lodesman.background.candidates import CandidateMaker, own_queues
-from lodesman.background.known_queues import KnownQueues, Waiting
+from lodesman.answers.vocabulary import BreakerState, PilotState
+from lodesman.answers.why_queues import (
+    QueueBreaker,
+    QueueGate,
+    QueueLimit,
+    QueueLoad,
+    QueueOwn,
+    QueueSubmissionPool,
+)
+from lodesman.background.candidates import CandidateMaker, OwnQueue, own_queues
+from lodesman.background.known_queues import KnownQueues
 from lodesman.background.launch import Offers
 from lodesman.background.lost_pilots import UNKNOWN_TIMES, cancel_by_stamp
 from lodesman.batch import Backend, CancelOutcome
@@ -30,6 +38,7 @@ from lodesman.commands.sessions import is_silent, presented_by
 from lodesman.commands.site_mask import KnownMask
 from lodesman.director import (
     Breaker,
+    CandidateQueue,
     CeId,
     Decision,
     DirectorOptions,
@@ -45,8 +54,15 @@ from lodesman.director import (
     succeeded,
     to_record,
 )
-from lodesman.matching import director_weights
+from lodesman.director.breaker import settle
+from lodesman.director.clamps import Limit
+from lodesman.director.observation import age_s
+from lodesman.director.queues import queue_limits
+from lodesman.director.site_mask import SiteMask
+from lodesman.director.token_bucket import full, refill, whole_tokens
+from lodesman.matching import QueueOffer, director_weights
 from lodesman.store.engine import Reader, only_row
+from lodesman.why.facts import Waiting
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +78,7 @@ TOO_OLD, NOT_NEEDED = "it waited longer than maxPilotWaitingHours", "not needed 
 RUNNING = "SELECT count(*) FROM attempt WHERE ended_at IS NULL"
 
 # An iteration without anything to decide is stored too, now and then: it says how fresh the last word is. Sooner than
-# the last word is too old to be believed (services.why.picture): a director that has nothing to do is at work.
+# the last word is too old to be believed (`why.facts.fresh_seconds`): a director that has nothing to do is at work.
 EMPTY_SECONDS = 30.0
 GONE = frozenset({CancelOutcome.REMOVED, CancelOutcome.ENDED})
 
@@ -211,6 +227,34 @@ class Director:
         """What a batch system said to a submission; called by any thread, heard at the next iteration."""
         self._answers.append((queue_id, accepted, reason, now))
 
+    def candidate(
+        self, vo: str, offer: QueueOffer, own: OwnQueue, *, mask: SiteMask, now: float
+    ) -> CandidateQueue:
+        """A queue as an iteration would see it now; asks the batch system for its load. `own`: our live pilots there."""
+        maker = CandidateMaker(
+            policy=self.policy,
+            backends=self.backends,
+            pools=self.options.submission_pools,
+            own={QueueId(*offer.queue): own},
+            now=now,
+            mask=mask,
+        )
+        return maker.one(vo, offer, self.vos)
+
+    def gate(self, vo: str, offer: QueueOffer, own: OwnQueue, *, mask: SiteMask, now: float) -> QueueGate:
+        """What stands before new pilots in a queue now, between two iterations. Any thread may ask."""
+        queue_id, options = QueueId(*offer.queue), self.options
+        candidate = self.candidate(vo, offer, own, mask=mask, now=now)
+        breaker = settle(self.breakers.get(queue_id, Breaker()), now=now)
+        bucket = self.buckets.get(queue_id.ce_id) or full(options.rate, now=now)
+        tokens = whole_tokens(refill(bucket, now=now, rules=options.rate))
+        limits = list(
+            queue_limits(candidate, breaker=breaker, tokens=tokens, now=now, max_age_s=options.max_load_age_s)
+        )
+        states = self.pools()
+        pools = [states[name] for name in options.submission_pools if name in states]
+        return _gate(candidate, limits, breaker, pools, now)
+
     def rehearse(
         self, *, db: Reader, backends: Mapping[str, Backend], pools: Mapping[str, PoolState]
     ) -> Director:
@@ -238,6 +282,44 @@ class Director:
                 self.breakers[queue_id] = succeeded(breaker)
             else:
                 self.breakers[queue_id] = failed(breaker, now=now, rules=self.options.breaker, reason=reason)
+
+
+def _gate(
+    candidate: CandidateQueue,
+    limits: Sequence[Limit],
+    breaker: Breaker,
+    pools: Sequence[PoolState],
+    now: float,
+) -> QueueGate:
+    closed, load, own = breaker.state is BreakerState.CLOSED, candidate.load_waiting, candidate.own
+    return QueueGate(
+        room=max(0, min(one.limit for one in limits)) if limits else None,
+        limits=[
+            QueueLimit(clamp=one.name, limit=one.limit, text=one.detail, shut=one.limit <= 0)
+            for one in limits
+        ],
+        breaker=QueueBreaker(
+            state=breaker.state,
+            failures=breaker.failures,
+            retry_seconds=None if closed else max(0.0, breaker.retry_at - now),
+            probing=breaker.probing,
+            reason=breaker.reason,
+        ),
+        load=QueueLoad(
+            waiting=load.value,
+            running=candidate.load_running.value,
+            slots=candidate.slots,
+            source=load.source,
+            age_seconds=age_s(load, now=now),
+        ),
+        own=QueueOwn(waiting=own.waiting, running=own.running, since_load=own.since_load),
+        submission_pools=[
+            QueueSubmissionPool(
+                name=one.name, threads=one.max, busy=one.running, queued=one.queued, full=one.is_full
+            )
+            for one in pools
+        ],
+    )
 
 
 def pilot_view(row: Sequence[Any], now: float) -> PilotView:

@@ -14,13 +14,12 @@ import msgspec
 from lodesman.matching import ResourceRequest, TaskQueueKey, key_from_json
 from lodesman.matching.tables import KeyTable
 from lodesman.store.engine import Reader, only_row
-from lodesman.why.survey import ALL, Field, Survey
+from lodesman.why.facts import Waiting
+from lodesman.why.survey import ALL, Survey, WaitingTaskQueues
 
 REKEYED = "SELECT rekeyed FROM submit_pool_state"
 WAITING = "SELECT tq_id, waiting FROM queue_waiting WHERE waiting > 0"
 KEYS = "SELECT id, key FROM task_queue WHERE id IN (SELECT value FROM json_each(?))"
-
-Waiting = tuple[int, TaskQueueKey, int]
 
 
 class KnownQueues:
@@ -60,5 +59,5 @@ class KnownQueues:
     def survey(self, request: ResourceRequest, criteria: Collection[str] = ALL) -> Survey:
         """All of them, as of the last look, held against a resource."""
         with self._changing:
-            field = Field(table=self.table, keys=self._keys, waiting=self._waiting)
-            return field.survey(request, criteria)
+            queues = WaitingTaskQueues(table=self.table, keys=self._keys, waiting=self._waiting)
+            return queues.survey(request, criteria)

@@ -40,7 +40,7 @@ def plan_job(session: Session, /, *, files: tuple[str, ...], **options: Any) -> 
     """Plan jobs: tell what lode why would tell right after they were submitted.
 
     Each FILE ('-' for standard input) is a description in JDL, CFG or JSON. For each cohort (the members that would
-    join one task queue): the queues that can run it, what rules out the others, the smallest change if there is none,
+    join one task queue): the queues that can run it, what excludes the others, a suggestion if there is none,
     the pilots that could take it, its group's share. Nothing is submitted and no file is uploaded; files of the
     InputSandbox must exist. The exit code is 1 if one FILE would be refused.
     """

@@ -179,7 +179,7 @@ def _part(row: Row) -> list[Cell]:
 def _tell_task_queues(found: Row) -> None:
     changed = found["changed"]
     click.echo(
-        f"Task queues: {found['looked_at']:,} with jobs; the eligible queues of {changed['count']:,} change."
+        f"Task queues: {found['checked']:,} with jobs; the eligible queues of {changed['count']:,} change."
     )
     if changed["rows"]:
         show_table(TASK_QUEUES, [_task_queue(row) for row in changed["rows"]])
@@ -211,6 +211,6 @@ def _counts(row: Mapping[str, Any]) -> list[Cell]:
 
 def _tell_pools(found: Row) -> None:
     changed = found["changed"]
-    click.echo(f"SubmitPools: {found['looked_at']:,}; the queues of {changed['count']:,} change.")
+    click.echo(f"SubmitPools: {found['checked']:,}; the queues of {changed['count']:,} change.")
     if changed["rows"]:
         show_table(POOLS, [[plain(row["id"]), row["vo"], *_counts(row)] for row in changed["rows"]])

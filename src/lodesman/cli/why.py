@@ -1,4 +1,4 @@
-"""`lode why JOB|PILOT|QUEUE`: the verdict, the chain that leads to it, the smallest change, the director's arithmetic."""
+"""`lode why JOB|PILOT|QUEUE`: the verdict, the chain that leads to it, the suggestions, the director's arithmetic."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ def _headline(answer: Mapping[str, Any], who: str) -> None:
     if is_terminal(sys.stdout) and cell.style:
         text = click.style(text, fg=cell.style.rpartition(" ")[2], bold=True)
     click.echo(f"{plain(who)}: {text}. {plain(answer['summary'])}")
-    who_can = answer.get("who") or "nobody"
-    if answer.get("verdict") and answer["verdict"] != "now" and not who_can.startswith("nobody"):
+    who_can = answer.get("who") or "no one"
+    if answer.get("verdict") and answer["verdict"] != "now" and not who_can.startswith("no "):
         click.echo(f"Who can change that: {plain(answer['who'])}.")
 
 
@@ -114,7 +114,7 @@ def explanation(answer: Mapping[str, Any]) -> Iterator[str]:
     nearest = (answer.get("queues") or {}).get("nearest") or []
     if nearest:
         yield ""
-        yield "Smallest changes:"
+        yield "Suggestions:"
         total = answer["queues"]["total"]
         for one in nearest:
             yield from _change(one, total)

@@ -24,7 +24,7 @@ def smallest_changes(survey: Mapping[str, Any] | None) -> Iterator[str]:
     if not nearest:
         return
     yield ""
-    yield "Smallest changes:"
+    yield "Suggestions:"
     for one in nearest:
         example = one["example"]
         jobs = f"{counted(one['task_queues'], 'task queue')}, {counted(one['jobs'], 'job')}"
@@ -44,7 +44,7 @@ def in_queue(found: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"  {reason}" for reason in found["reasons"])
     if found["room"] is not None:
         gate = f" ({found['gate']})" if found["gate"] else ""
-        yield f"  room for {counted(found['room'], 'pilot')}{gate}"
+        yield f"  free capacity for {counted(found['room'], 'pilot')}{gate}"
 
 
 def lately(rows: list[Row]) -> list[list[Cell]]:

@@ -54,7 +54,7 @@ class Policy:
             sites = frozenset(offer.queue.site for offer in offers)
             found = World(
                 vo=vo, offers=offers, table=table, types=self.config.types, sites=sites,
-                pools=self.submission_pools,
+                pools=self.submission_pools, version=self.digest,
             )  # fmt: skip
             known = self.worlds[vo] = found
         return self._seeing(known) if known.never_sent else known

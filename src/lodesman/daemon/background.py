@@ -25,7 +25,7 @@ import uvicorn
 
 from lodesman.answers import calls
 from lodesman.answers.call import Call, Nothing, encode
-from lodesman.answers.service import Alive, Reasons, UploadedFile
+from lodesman.answers.service import Alive, UploadedFile
 from lodesman.api.metrics import UpkeepFigures
 from lodesman.api.read_side import ReadSide
 from lodesman.api.reads import read_app
@@ -33,8 +33,10 @@ from lodesman.background.census import Census
 from lodesman.background.direct import Director
 from lodesman.background.launch import PilotHabits, SubmissionPools
 from lodesman.background.pool_keeper import PoolKeeper
+from lodesman.background.reasons import MainReasons
 from lodesman.background.reconciler import Reconciler
 from lodesman.background.retention import Retention
+from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.batch import Backend, LocalBackend, zipapp_command
 from lodesman.client import Client
 from lodesman.commands.policy import Policy
@@ -48,12 +50,9 @@ from lodesman.daemon.logs import start_logging
 from lodesman.daemon.loops import Loops
 from lodesman.daemon.open_files import raise_open_files
 from lodesman.daemon.watch import ConfigWatch
-from lodesman.errors import LodesmanError
 from lodesman.pilot.package import build_pilot
-from lodesman.services.why.main_reasons import MainReasons
-from lodesman.services.why.picture import Picture, fresh_seconds
-from lodesman.services.why.queue_gate import Gates
 from lodesman.store.engine import open_reader
+from lodesman.why.facts import fresh_seconds
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +63,7 @@ BACKEND_SECONDS = 0.5
 CENSUS_SECONDS = 2.0
 RECONCILE_SECONDS = 1.0
 ALIVE_SECONDS = 5.0
-PICTURE_SECONDS = 0.5
+SNAPSHOT_SECONDS = 0.5
 REASON_SECONDS = 2.0
 PURGE_SECONDS = 600.0
 RETENTION_SECONDS = 1.0
@@ -119,13 +118,13 @@ class Background:
         self.retention = Retention(
             open_reader(config.database), self.post, self.side.shelf, keep_days=config.server.keep_days
         )
-        self.reasons = MainReasons(open_reader(config.database), self.side.picture)
+        self.reasons = MainReasons(open_reader(config.database), self.side.keeper)
         self.reconciler = Reconciler(open_reader(config.database), self.post)
         self.loops = self._loops()
 
     def _policy(self, config: ServerConfig) -> Policy:
         life = self.config.pilots.life_seconds
-        return policy_of(config, life_seconds=life, inhabited=lambda: self.side.picture.pilots.places)
+        return policy_of(config, life_seconds=life, inhabited=lambda: self.side.keeper.pilots.places)
 
     def _submission_pools(self, backends: Mapping[str, Backend]) -> SubmissionPools:
         config = self.config
@@ -152,11 +151,11 @@ class Background:
             clock=time.time,
             announce=self._announce,
             hot_metrics=lambda: msgspec.structs.asdict(self.post(calls.HOT_METRICS, Nothing())),
-            picture=Picture(
+            keeper=SnapshotKeeper(
                 open_reader(config.database), fresh_seconds=fresh_seconds(config.polling_seconds)
             ),
             ask_hot=self._ask,
-            gates=Gates(self.director),
+            director=self.director,
             configuration=lambda: self._watch.state,
             quota_bytes=config.server.sandbox_quota_mb << 20,
             upkeep=self._figures,
@@ -202,17 +201,6 @@ class Background:
         self._reload()
         self.submit_pools.tick(self.policy, time.time())
 
-    def _judge(self) -> None:
-        """Why the jobs of each task queue wait now."""
-        changed = self.reasons.look(self.policy, time.time())
-        if changed is None:
-            return
-        try:
-            self.post(calls.REASONS, Reasons(changed, self.reasons.facts_at()))
-        except LodesmanError:
-            self.reasons.forget()
-            raise
-
     async def _ask(self, call: Call[Nothing, B, A], body: B) -> A:
         """A call of the hot process, for the event loop."""
         return await asyncio.to_thread(self.post, call, body)
@@ -256,8 +244,8 @@ class Background:
         loops.add("backend", BACKEND_SECONDS, self.local.tick)
         loops.add("census", CENSUS_SECONDS, lambda: self.census.tick(time.time()))
         loops.add("director", self.config.polling_seconds, lambda: self.director.tick(time.time()))
-        loops.add("picture", PICTURE_SECONDS, lambda: self.side.picture.look(time.time()))
-        loops.add("reasons", REASON_SECONDS, self._judge)
+        loops.add("snapshot", SNAPSHOT_SECONDS, lambda: self.side.keeper.refresh(time.time()))
+        loops.add("reasons", REASON_SECONDS, lambda: self.reasons.tick(self.policy, time.time(), self.post))
         loops.add("purge", PURGE_SECONDS, self._purge)
         loops.add("retention", RETENTION_SECONDS, lambda: self.retention.tick(time.time()))
         loops.add("configuration", CONFIG_SECONDS, self._look_at_configuration)

@@ -58,13 +58,19 @@ class Closing:
 
 
 class Drained:
-    """The places whose pilots leave."""
+    """The places whose pilots leave; equal if these are."""
 
     __slots__ = ("_nodes", "closings")
 
     def __init__(self, closings: tuple[Closing, ...]) -> None:
         self.closings = closings
         self._nodes = frozenset(one.node for one in closings)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Drained) and other._nodes == self._nodes
+
+    def __hash__(self) -> int:
+        return hash(self._nodes)
 
     def __contains__(self, place: object) -> bool:
         return any(node in self._nodes for node in _around(cast("Node", place)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from lodesman.matching import TaskQueueKey, key_from_json, key_to_json
 from lodesman.store.engine import Reader
@@ -17,6 +17,12 @@ INSERT_HOLD = "INSERT INTO task_queue_hold (tq_id, reason, since) VALUES (?,?,?)
 SET_REASON = "UPDATE task_queue_hold SET reason = ? WHERE tq_id = ?"
 DELETE_HOLD = "DELETE FROM task_queue_hold WHERE tq_id = ?"
 INSERT_EVENT = "INSERT INTO task_queue_event (id, at, tq_id, kind, reason) VALUES (?,?,?,?,?)"
+_STORE_REASON = """INSERT INTO task_queue_reason (tq_id, reason, detail, since) VALUES (?,?,?,?)
+ON CONFLICT (tq_id) DO UPDATE SET since = CASE WHEN reason = excluded.reason THEN since ELSE excluded.since END,
+reason = excluded.reason, detail = excluded.detail"""
+_FORGET_REASON = "DELETE FROM task_queue_reason WHERE tq_id = ?"
+_REASONS_JUDGED = """INSERT INTO reason_pass (one, at, facts_at) VALUES (1, ?, ?)
+ON CONFLICT (one) DO UPDATE SET at = excluded.at, facts_at = excluded.facts_at"""
 
 
 def load_queues(db: Reader) -> Iterator[tuple[int, TaskQueueKey, int]]:
@@ -75,3 +81,15 @@ def release(tx: Transaction, event: int | None, tq_id: int, reason: str) -> None
     tx.write(DELETE_HOLD, (tq_id,))
     if event is not None:
         tx.later(INSERT_EVENT, (event, tx.now, tq_id, "Waiting", reason))
+
+
+def store_reasons(
+    tx: Transaction, changed: Mapping[int, tuple[str, str] | None], facts_at: float | None
+) -> None:
+    """Store the (reason, detail) of task queues that changed, None for one whose jobs wait no more."""
+    for tq_id, reason in changed.items():
+        if reason is None:
+            tx.later(_FORGET_REASON, (tq_id,))
+        else:
+            tx.later(_STORE_REASON, (tq_id, *reason, tx.now))
+    tx.later(_REASONS_JUDGED, (tx.now, facts_at))

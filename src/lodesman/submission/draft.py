@@ -19,7 +19,7 @@ class World:
 
     `offers` are in the order of the ordinals of `table`. `backends` are the batch systems that there are; `inhabited`
     are those of the queues to which no pilot is ever sent where pilots live all the same (a bit per ordinal). `pools`:
-    the names of the submission pools, None if nobody told.
+    the names of the submission pools, None if nobody told. `version`: equal for worlds of equal configurations.
     """
 
     vo: str
@@ -30,6 +30,7 @@ class World:
     backends: frozenset[str] = BACKENDS
     inhabited: int = 0
     pools: frozenset[str] | None = None
+    version: str = ""
     by_ordinal: Mapping[int, QueueOffer] = field(init=False, repr=False, compare=False)
     places: PlaceTable = field(init=False, repr=False, compare=False)
     """The offers as bits of their ordinals."""

@@ -38,8 +38,8 @@ REQUIREMENTS: Final = "Requirements"
 SUBMISSION_POOL: Final = "SubmitPool"  # of a description: the submission pools that may carry its pilots
 FEW: Final = 3
 MOST_CHANGES: Final = 5
-UNKNOWN: Final = "nobody knows any more what it requires"
-WHO_CONFIGURES: Final = "who configures the sites"
+UNKNOWN: Final = "its Requirements are not known any more"
+WHO_CONFIGURES: Final = "the site administrator"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +169,7 @@ def never_text(found: Obstacles) -> str:
         return ""
     if not found.total:
         return f"no queue is configured for VO {found.world.vo}"
-    lost = ", ".join(f"{name} rules out {n} of {found.total}" for name, n in found.counts()[:FEW])
+    lost = ", ".join(f"{name} excludes {n} of {found.total}" for name, n in found.counts()[:FEW])
     best = found.job_changes(1)
-    nearest = f"; smallest change: {best[0].text} ({best[0].queues} of {found.total} queues)" if best else ""
+    nearest = f"; suggestion: {best[0].text} ({best[0].queues} of {found.total} queues)" if best else ""
     return f"no queue of VO {found.world.vo} can run it: {lost}{nearest}"

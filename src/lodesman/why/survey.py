@@ -1,92 +1,61 @@
-"""The task queues with waiting jobs held against one resource: which fit it, what refuses the others, the nearest.
+"""The task queues with waiting jobs held against one resource: which fit it, what excludes the others, and the smallest
+changes of the resource that would admit some (the mirror of `submission.remedies`, which changes the job). Pure.
 
-By the masks of `KeyTable`, so by the matcher's own criteria; a property test holds what is told here against
-`explain`, pair by pair.
+Masks of `KeyTable` and the matcher's own criteria count; a property test holds each count against `explain`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from lodesman.answers.why_pilots import (
+    ExampleTaskQueue,
+    ResourceChange,
+    ResourceChangeStep,
+    ResourceOption,
+    RuledOut,
+    Work,
+)
 from lodesman.matching import ResourceRequest, TaskQueueKey, explain
-from lodesman.matching.criteria import CRITERIA
+from lodesman.matching.criteria import AT_MOST, CONTAINS, CRITERIA, DISJOINT, WITHIN, Criterion
+from lodesman.matching.masks import Values
 from lodesman.matching.offers import as_if_made_for
 from lodesman.matching.tables import PLACE, KeyTable
-from lodesman.resources import bits
-from lodesman.resources.planes import Change, changes, passing
-from lodesman.why.shortfall import NAMES, Shortfall, joined, shortfall
+from lodesman.resources import Change, bits, changes, passing
+from lodesman.submission.obstacles import ATTRIBUTES
 
 ALL: Final = frozenset(one.name for one in CRITERIA)
-"""What refuses task queues to a pilot that is there."""
+"""The criteria that exclude task queues from a pilot that is there."""
 SENDABLE: Final = frozenset({"vo", *(one.name for one in PLACE)})
-"""What refuses them to any pilot that could be sent to a place: whom it serves is the director's choice."""
-MOST_NEAREST: Final = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Near:
-    """Task queues that the same few criteria refuse, for instance `example`, the fullest of them."""
-
-    steps: tuple[Shortfall, ...]
-    task_queues: int
-    jobs: int
-    example: int
-    key: TaskQueueKey
-    reasons: tuple[str, ...]
-
-    @property
-    def text(self) -> str:
-        """The changes for people."""
-        return joined(self.steps)
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            "change": [step.criterion for step in self.steps],
-            "text": self.text,
-            "task_queues": self.task_queues,
-            "jobs": self.jobs,
-            "steps": [step.as_dict() for step in self.steps],
-            "example": {
-                "task_queue": self.example,
-                "owner": self.key.owner,
-                "group": self.key.group,
-                "reasons": list(self.reasons),
-            },
-        }
+"""Those for any pilot that could be sent to a place: whom it serves is the director's choice."""
+NAMES: Final = {
+    **ATTRIBUTES,
+    "vo": "VO",
+    "group": "OwnerGroup",
+    "owner": "Owner",
+    "pilot_type": "PilotType",
+    "submission_pool": "SubmissionPool",
+}
+"""Criterion of the matcher -> the word that people know it by."""
+_MOST_CHANGES: Final = 5
+_OPTIONS_SHOWN: Final = 3
+_LONGEST: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """All as of one look. `known` task queues have `jobs` waiting jobs, of all VOs; `fitting` are the ids of those
-    that nothing refuses; `refused` counts task queues by criterion, whatever the others say, worst first.
-    """
+    """`fitting`: the ids of the task queues that nothing excludes; `fullest`: the one of them with most waiting jobs."""
 
-    known: int
-    jobs: int
+    work: Work
     fitting: tuple[int, ...]
-    fitting_jobs: int
     fullest: int | None
-    """The fitting task queue with most waiting jobs."""
-    refused: tuple[tuple[str, int], ...]
-    nearest: tuple[Near, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return {
-            "task_queues": self.known,
-            "jobs": self.jobs,
-            "fitting": len(self.fitting),
-            "fitting_jobs": self.fitting_jobs,
-            "ruled_out_by": [{"criterion": name, "task_queues": n} for name, n in self.refused],
-            "nearest": [one.as_dict() for one in self.nearest],
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Field:
+class WaitingTaskQueues:
     """Task queues with waiting jobs: as bits, their keys, and how many jobs wait in each."""
 
     table: KeyTable
@@ -95,42 +64,41 @@ class Field:
 
     def survey(self, request: ResourceRequest, criteria: Collection[str] = ALL) -> Survey:
         """Hold them all against a resource, by the criteria of these names."""
-        table = self.table
-        found = [one for one in table.lost(table.full, request) if one[0].name in criteria]
-        planes = [(one.name, mask) for one, mask in found]
-        fitting = self._ids(passing(planes, table.full))
-        counted = [(NAMES[name], mask.bit_count()) for name, mask in planes]
-        of_vo = table.full & ~dict(planes).get("vo", 0)
-        return Survey(
-            known=table.full.bit_count(),
+        full = self.table.full
+        planes = [(one.name, mask) for one, mask in self.table.lost(full, request) if one.name in criteria]
+        fitting = self._ids(passing(planes, full))
+        of_vo = full & ~dict(planes).get("vo", 0)  # no change makes a resource serve another VO
+        nearest = changes(planes, of_vo)[:_MOST_CHANGES]
+        counts = [(NAMES[name], mask.bit_count()) for name, mask in planes]
+        work = Work(
+            task_queues=full.bit_count(),
             jobs=sum(self.waiting.values()),
-            fitting=fitting,
+            fitting=len(fitting),
             fitting_jobs=self._jobs(fitting),
-            fullest=self._fullest(fitting) if fitting else None,
-            refused=tuple(sorted(counted, key=lambda one: (-one[1], one[0]))),
-            nearest=tuple(
-                self._near(request, change, criteria) for change in changes(planes, of_vo)[:MOST_NEAREST]
-            ),
+            ruled_out_by=[
+                RuledOut(criterion=name, task_queues=n)
+                for name, n in sorted(counts, key=lambda one: (-one[1], one[0]))
+            ],
+            nearest=[self._change(request, change, made=criteria is ALL) for change in nearest],
         )
+        return Survey(work=work, fitting=fitting, fullest=self._fullest(fitting) if fitting else None)
 
-    def _near(self, request: ResourceRequest, change: Change, criteria: Collection[str]) -> Near:
-        """One change. Nobody is told to serve another VO: only task queues of the same VO are looked at."""
+    def _change(self, request: ResourceRequest, change: Change, *, made: bool) -> ResourceChange:
+        """`made`: the pilot is there, and whom it serves is settled."""
         ids = self._ids(change.mask)
         example = self._fullest(ids)
-        key = self.keys[example]
-        keys = [self.keys[tq_id] for tq_id in ids]
-        made = request if criteria is ALL else as_if_made_for(key, request)
-        return Near(
-            steps=tuple(
-                shortfall(criterion, request, keys)
-                for criterion in CRITERIA
-                if criterion.name in change.parameters
-            ),
+        key, keys = self.keys[example], [self.keys[tq_id] for tq_id in ids]
+        steps = [change_step(one, request, keys) for one in CRITERIA if one.name in change.parameters]
+        reasons = explain(key, request if made else as_if_made_for(key, request))
+        return ResourceChange(
+            change=[step.criterion for step in steps],
+            text=" and ".join(step.text for step in steps),
             task_queues=change.count,
             jobs=self._jobs(ids),
-            example=example,
-            key=key,
-            reasons=tuple(str(reason) for reason in explain(key, made)),
+            steps=steps,
+            example=ExampleTaskQueue(
+                task_queue=example, owner=key.owner, group=key.group, reasons=[str(one) for one in reasons]
+            ),
         )
 
     def _ids(self, mask: int) -> tuple[int, ...]:
@@ -141,3 +109,66 @@ class Field:
 
     def _jobs(self, ids: Collection[int]) -> int:
         return sum(self.waiting.get(tq_id, 0) for tq_id in ids)
+
+
+def change_step(
+    criterion: Criterion, request: ResourceRequest, keys: Sequence[TaskQueueKey]
+) -> ResourceChangeStep:
+    """What the resource would have to offer for these task queues; the criterion excludes each of them."""
+    name, offered = NAMES[criterion.name], criterion.of_request(request)
+    asked = [criterion.of_key(key) for key in keys]
+    if criterion.rule is AT_MOST:
+        options = _least(Counter(asked))
+        text = f"{name} {offered} -> {options[-1][0]}"
+    else:
+        word, joint, pick = _WORDS.get(criterion.rule, ("->", " or ", _listed))
+        options = Counter(one for values in asked for one in pick(values, offered)).most_common(
+            _OPTIONS_SHOWN
+        )
+        offered = list(offered[:_OPTIONS_SHOWN])
+        text = f"{name} {word} {joint.join(_short(value) for value, _ in options)}"
+    return ResourceChangeStep(
+        criterion=name,
+        text=text,
+        offered=offered,
+        options=[ResourceOption(value=value, task_queues=n) for value, n in options],
+    )
+
+
+def _listed(asked: Values, _offered: Values) -> Iterator[str]:
+    return iter(asked)
+
+
+def _lacking(asked: Values, offered: Values) -> Iterator[str]:
+    return (one for one in asked if one not in offered)
+
+
+def _banned(asked: Values, offered: Values) -> Iterator[str]:
+    return (one for one in asked if one in offered)
+
+
+def _too_many(asked: Values, offered: Values) -> Iterator[str]:
+    return (one for one in offered if one not in asked)
+
+
+_WORDS: Final = {
+    WITHIN: ("with", " and ", _lacking),
+    CONTAINS: ("without", " and ", _too_many),
+    DISJOINT: ("other than", " or ", _banned),
+}
+
+
+def _least(asked: Counter[int]) -> list[tuple[Any, int]]:
+    """(value, task queues that ask it or less): the least that is asked, what half of them ask, the most."""
+    reached = 0
+    steps = []
+    for value in sorted(asked):
+        reached += asked[value]
+        steps.append((value, reached))
+    middle = next(step for step in steps if 2 * step[1] >= reached)
+    return list(dict.fromkeys((steps[0], middle, steps[-1])))
+
+
+def _short(value: str) -> str:
+    """A SubmitPool is a long hash."""
+    return value if len(value) <= _LONGEST or ":" not in value else f"{value[:_LONGEST]}..."

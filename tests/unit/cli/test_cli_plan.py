@@ -13,7 +13,7 @@ FORBIDDEN = frozenset("\x1b\x07\x9b\u202e\r\x00")
 
 COHORT: dict[str, Any] = {
     "members": [[0, 0]], "more_members": 0, "jobs": 1, "verdict": "now", "main_reason": "next",
-    "summary": "4 of 4 queues can run it.", "who": "nobody need do anything",
+    "summary": "4 of 4 queues can run it.", "who": "no action needed",
     "chain": [{"step": "access", "holds": True, "text": "ann may use 4 queues"},
               {"step": "pilots", "holds": None, "text": "unknown", "age_seconds": 3.0}],
     "queues": {"total": 4, "eligible": 4, "ruled_out_by": [], "nearest": []},
@@ -57,7 +57,7 @@ RESOURCES: dict[str, Any] = {
     ],
     "types": [{"parameter": "Disk", "change": "added", "before": None, "after": "number GB"}],
     "task_queues": {
-        "looked_at": 9, "impossible": {"task_queues": 1, "jobs": 3}, "possible": {"task_queues": 1, "jobs": 1},
+        "checked": 9, "impossible": {"task_queues": 1, "jobs": 3}, "possible": {"task_queues": 1, "jobs": 1},
         "changed": {"count": 3, "more": 0, "rows": [
             {"id": 7, "owner": "ann", "group": "physics", "vo": "lab", "jobs": 3, "held": False, "before": 4, "after": 0,
              "gained": 0, "lost": 4, "becomes": "impossible", "why": "no queue can run it"},
@@ -67,7 +67,7 @@ RESOURCES: dict[str, Any] = {
              "gained": 1, "lost": 2, "becomes": None, "why": ""},
         ]},
     },
-    "submit_pools": {"looked_at": 4, "changed": {"count": 1, "more": 0, "rows": [
+    "submit_pools": {"checked": 4, "changed": {"count": 1, "more": 0, "rows": [
         {"id": "req1:abc", "vo": "lab", "before": 3, "after": 2, "gained": 0, "lost": 1}]}},
     "director": {
         "pilots": {"expected": {"before": 16.24, "after": 20.0}, "asked": {"before": 15, "after": 21},
@@ -198,7 +198,7 @@ def test_an_array_is_a_table_and_what_hinders_it_is_told_once(at, server, hello)
         "Members 1, 4-9, ...: NEVER. No queue can run it.",
         "Who can change that: you.",
         "",
-        "Smallest changes:",
+        "Suggestions:",
         "Memory 8000 -> 4000: 3 of 4 queues, for instance A/c/q",
     ]
     assert result.err == "lode: and 5 more cohorts.\n"
@@ -337,8 +337,8 @@ def test_resources_that_change_nothing(at, server, home):
         "groups": [], "types": [], "notices": [],
         "parts": [{**row, "share": {"before": 5.0, "after": 5.0}, "part": {"before": 0.5, "after": 0.5}}
                   for row in RESOURCES["parts"]],
-        "task_queues": {"looked_at": 0, "changed": NOTHING, "impossible": NONE, "possible": NONE},
-        "submit_pools": {"looked_at": 0, "changed": NOTHING}, "director": alike(RESOURCES["director"]),
+        "task_queues": {"checked": 0, "changed": NOTHING, "impossible": NONE, "possible": NONE},
+        "submit_pools": {"checked": 0, "changed": NOTHING}, "director": alike(RESOURCES["director"]),
     }  # fmt: skip
     server.on("POST", "/v1/plan/resources", nothing)
     result = at("plan", "resources", "--add", "a.toml", "b.cfg", "--limit", "5")
@@ -400,7 +400,7 @@ def test_lists_that_were_cut_are_said_to_be(at, server, home):
     (home / "a.toml").write_text("")
     cut = {
         **RESOURCES,
-        "submit_pools": {"looked_at": 900, "changed": {"count": 700, "rows": [], "more": 600}},
+        "submit_pools": {"checked": 900, "changed": {"count": 700, "rows": [], "more": 600}},
     }
     server.on("POST", "/v1/plan/resources", cut)
     assert "There is more: --limit 700." in at("plan", "resources", "a.toml").err

@@ -99,7 +99,7 @@ def test_what_one_queue_has_against_a_job(at, server, words):
     out = at("why", *words).out
     assert server.asked[0].query == {"queue": "N/c/q"}
     assert "Queue N/c/q: cannot run it.\n  too little memory\n" in out
-    assert "  room for 0 pilots (MaxTotalJobs 10 - 10 waiting and running)\n" in out
+    assert "  free capacity for 0 pilots (MaxTotalJobs 10 - 10 waiting and running)\n" in out
     assert "\x1b" not in out
 
 
@@ -127,7 +127,7 @@ def test_a_pilot_step_by_step(at, server):
     assert lines[5].split()[:2] == ["asks", "?"]
     assert lines[6].split()[:2] == ["fits", "NO"]
     assert lines[8:] == [
-        "Smallest changes:",
+        "Suggestions:",
         "  Memory 2000 -> 8000: 2 task queues, 1,075 jobs, for instance task queue 10 of ann (physics)",
         "    Memory: 3000 (1), 8000 (2)",
     ]
@@ -136,7 +136,7 @@ def test_a_pilot_step_by_step(at, server):
 
 @pytest.mark.parametrize(
     ("verdict", "who"),
-    [("ended", "nobody: it has ended"), ("would get a job now", "nobody need do anything")],
+    [("ended", "no one: it has ended"), ("would get a job now", "no action needed")],
 )
 def test_nobody_is_told_to_do_anything_where_nobody_can_or_need(at, server, verdict, who):
     told = {**PILOT, "verdict": verdict, "who": who, "summary": "So it is.", "chain": [], "task_queues": None}

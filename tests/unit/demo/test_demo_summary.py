@@ -50,7 +50,7 @@ REPORT = DemoReport(
     ],
     held=[
         Reason(text="no queue of VO gridlab fulfils the Requirements: Memory", count=2, example=217),
-        Reason(text="no queue of VO gridlab can run it: CPUTime rules out 3 of 3", count=1, example=220),
+        Reason(text="no queue of VO gridlab can run it: CPUTime excludes 3 of 3", count=1, example=220),
     ],
     failed=[
         Reason(text="exit code 3", count=3, example=211),
@@ -78,7 +78,7 @@ bio                  1,000         59     27.3 %     26.5 %      0.3 sigma
 physics              3,000        157     72.7 %     73.5 %     -0.3 sigma
 
 Held         2 no queue of VO gridlab fulfils the Requirements: Memory (job 217)
-             1 CPUTime rules out 3 of 3 (job 220)
+             1 CPUTime excludes 3 of 3 (job 220)
 Failed       3 exit code 3 (job 211)
              1 CPU time over the limit of 3 s (job 216)
 Picture  demo-results/picture.png, 900 x 600, 96 tiles

@@ -23,11 +23,11 @@ from lodesman.commands.pilots import DrainPilots, EndPilot, Join, PilotSubmitted
 from lodesman.commands.policy import Policy
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.director import Excess, PoolState, QueueId, plan_of, read_options
+from lodesman.director.site_mask import SiteMask
 from lodesman.errors import BackendFault, Unavailable
 from lodesman.resources import load_resources
-from lodesman.services.why.picture import fresh_seconds
-from lodesman.services.why.queue_gate import Gates
 from lodesman.store.task_queues import load_queues
+from lodesman.why.facts import fresh_seconds
 
 SHORT, LONG = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")
 OFFER = {"vo": "lab", "cores": 4, "memory_mb": 2_000, "norm_cpu_seconds": 1_000, "site": "North", "ce": "cn",
@@ -507,8 +507,8 @@ def test_why_tells_the_limits_that_the_director_uses_whoever_asks(base, make_key
     assert (decided.caps.max_waiting, decided.caps.max_total) == (30, 20)
     for vo in ("alpha", "beta"):
         (offer,) = world.director.policy.world(vo).offers
-        gate = Gates(world.director).look(vo, offer, own=OwnQueue(), now=1_000.0)
-        assert gate.candidate == decided
+        found = world.director.candidate(vo, offer, OwnQueue(), mask=SiteMask(), now=1_000.0)
+        assert found == decided
 
 
 def test_every_platform_of_a_queue_counts_for_placement_and_claim(base, make_key):

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from lodesman.answers.vocabulary import MainReason
+from lodesman.background.reasons import MainReasons, _Served
+from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.commands.policy import Policy
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
+from lodesman.commands.why import StoreReasons
 from lodesman.director import QueueId
+from lodesman.errors import Unavailable
 from lodesman.matching import spelled_requirements
 from lodesman.resources import load_resources
-from lodesman.services.why.main_reasons import MainReasons, StoreReasons, _Served, waiting_by_reason
-from lodesman.services.why.picture import Picture
+from lodesman.store.read.why import waiting_by_reason
 
 NORTH, SOUTH = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")
 PLAN = {"row_fields": ["tq_id", "asked", "cap"], "rows": [], "asks": [], "no_pool": [], "plan": {}}
@@ -85,19 +90,19 @@ def decide(base):
 
 
 class Judge:
-    """A picture and the reasons made of it; `told` is what the writer has stored."""
+    """A snapshot and the reasons made of it."""
 
     def __init__(self, base, policy):
         self.base, self.policy = base, policy
-        self.picture = Picture(base.db, fresh_seconds=1_500.0)
-        self.reasons = MainReasons(base.db, self.picture)
+        self.keeper = SnapshotKeeper(base.db, fresh_seconds=1_500.0)
+        self.reasons = MainReasons(base.db, self.keeper)
         self.now = 1_000.0
 
     def changes(self):
         self.now += 1_000.0
         self.base.clock = self.now
-        self.picture.look(self.now)
-        return self.reasons.look(self.policy, self.now)
+        self.keeper.refresh(self.now)
+        return self.reasons.judge(self.policy, self.now)
 
     def store(self):
         changed = self.changes()
@@ -164,9 +169,17 @@ def test_a_task_queue_whose_jobs_are_gone_has_no_reason(judge, submit, base):
 
 def test_what_was_not_stored_is_told_again(judge, submit):
     one = submit()
-    assert one in judge.changes()
-    judge.reasons.forget()
-    assert one in judge.changes()
+    judge.keeper.refresh(judge.now)
+
+    def post(_name, body):
+        posted.append(dict(body.changed))
+        raise Unavailable("The server is ending.")
+
+    posted: list[Any] = []
+    for now in (2_000.0, 3_000.0):
+        with pytest.raises(Unavailable):
+            judge.reasons.tick(judge.policy, now, post)
+    assert posted == [{one: (MainReason.NOT_DECIDED, "")}] * 2
 
 
 def test_a_start_goes_on_from_what_is_stored(judge, submit, base, policy):
@@ -179,7 +192,7 @@ def test_a_start_goes_on_from_what_is_stored(judge, submit, base, policy):
 def test_a_pass_is_not_repeated_at_once(judge, submit):
     submit()
     judge.changes()
-    assert judge.reasons.look(judge.policy, judge.now + 1.0) is None
+    assert judge.reasons.judge(judge.policy, judge.now + 1.0) is None
 
 
 def test_a_changed_configuration_is_judged_anew(judge, submit, policy):
@@ -297,10 +310,12 @@ def test_each_pass_tells_where_groups_compete(judge, submit):
     submit(group="physics", sites=("North",)), submit(group="bio", sites=("South",))
     submit(group="bio", sites=("North",), owner="other")
     judge.store()
-    world, masks = judge.picture.competing["lab"]
-    assert world is judge.policy.world("lab")
+    world = judge.policy.world("lab")
+    masks = judge.keeper.competing(world)
     north, south = (1 << world.table.ordinal(place) for place in (NORTH, SOUTH))
     assert masks == {"physics": north, "bio": north | south}
+    other = Policy(load_resources([("s.toml", SHUT)])).world("lab")
+    assert judge.keeper.competing(other) is None
 
 
 def test_pilots_are_looked_up_once_for_all_task_queues_with_the_same_queues(judge, submit, monkeypatch):
@@ -312,9 +327,9 @@ def test_pilots_are_looked_up_once_for_all_task_queues_with_the_same_queues(judg
     monkeypatch.setattr(
         _Served, "__contains__", lambda self, place: asked.append(place) or contains(self, place)
     )
-    judge.picture.look(judge.now)
-    judge.picture.pilots._by_place = {("North", "cn", str(number)): 0 for number in range(5)}
-    assert judge.reasons.look(judge.policy, judge.now) is not None
+    judge.keeper.refresh(judge.now)
+    judge.keeper.pilots._by_place = {("North", "cn", str(number)): 0 for number in range(5)}
+    assert judge.reasons.judge(judge.policy, judge.now) is not None
     assert len(asked) == 5
 
 
@@ -324,6 +339,6 @@ def test_before_the_first_look_at_the_world_nothing_is_told_and_nothing_taken_ba
     judge.store()
     stored = judge.stored()
     assert stored
-    early = MainReasons(base.db, Picture(base.db))
-    assert early.look(judge.policy, judge.now + 5_000.0) is None
+    early = MainReasons(base.db, SnapshotKeeper(base.db))
+    assert early.judge(judge.policy, judge.now + 5_000.0) is None
     assert judge.stored() == stored

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lodesman.background.pilot_book import _NO_POOLS, PilotBook
 from lodesman.commands.sessions import PilotSession
 from lodesman.director.site_mask import Closing, SiteMask
 from lodesman.matching import fits
-from lodesman.services.why.pilot_book import NO_POOLS, PilotBook
 from lodesman.store import pilots
 
 OFFER = (
@@ -56,26 +56,32 @@ def end(base, number):
 def test_nobody_lives(base, make_key):
     book = PilotBook()
     book.refresh(base.db, NOW)
-    found = book.usable(make_key(), None)
-    assert (found.live, found.any, found.heard_at) == (0, False, None)
+    found = book.usable(make_key(), None, now=NOW)
+    assert (found.live, found.any_usable, found.seen_seconds_ago) == (0, False, None)
 
 
 def test_pilots_are_told_apart_by_what_they_do(base, add, make_key):
     add(), add(busy=True), add("Submitted"), add("Prepared"), add(drain=1), add(vo="other")
     book = PilotBook()
     book.refresh(base.db, NOW)
-    found = book.usable(make_key(), None)
-    assert (found.live, found.idle, found.busy, found.coming, found.draining) == (5, 1, 1, 2, 1)
-    assert found.heard_at == 50.0
+    found = book.usable(make_key(), None, now=NOW)
+    assert (found.live, found.usable_idle, found.usable_busy, found.usable_waiting, found.draining) == (
+        5,
+        1,
+        1,
+        2,
+        1,
+    )
+    assert found.seen_seconds_ago == 50.0
 
 
 def test_only_what_fits_is_usable(base, add, make_key):
     add(cores=1), add(cores=8, platform="el8")
     book = PilotBook()
     book.refresh(base.db, NOW)
-    assert book.usable(make_key(cores=2), None).idle == 1
-    assert book.usable(make_key(cores=2, platforms=("el9",)), None).idle == 0
-    assert book.usable(make_key(sites=("South",)), None).idle == 0
+    assert book.usable(make_key(cores=2), None, now=NOW).usable_idle == 1
+    assert book.usable(make_key(cores=2, platforms=("el9",)), None, now=NOW).usable_idle == 0
+    assert book.usable(make_key(sites=("South",)), None, now=NOW).usable_idle == 0
 
 
 def test_pilots_leave_where_it_was_closed_since_the_last_look(base, add, make_key):
@@ -84,10 +90,22 @@ def test_pilots_leave_where_it_was_closed_since_the_last_look(base, add, make_ke
     book.refresh(base.db, NOW)
     mask = SiteMask([Closing(site="North", reason="x", closed_by="root", since=0.0, until=200.0)])
     for _ in range(2):  # looked up once, and again
-        found = book.usable(make_key(), None, drained=mask.drained(100.0))
-        assert (found.idle, found.busy, found.coming, found.silent, found.draining) == (1, 0, 0, 0, 5)
-    found = book.usable(make_key(), None, drained=mask.drained(200.0))
-    assert (found.idle, found.busy, found.coming, found.silent, found.draining) == (2, 1, 1, 1, 1)
+        found = book.usable(make_key(), None, now=NOW, drained=mask.drained(100.0))
+        assert (found.usable_idle, found.usable_busy, found.usable_waiting, found.silent, found.draining) == (
+            1,
+            0,
+            0,
+            0,
+            5,
+        )
+    found = book.usable(make_key(), None, now=NOW, drained=mask.drained(200.0))
+    assert (found.usable_idle, found.usable_busy, found.usable_waiting, found.silent, found.draining) == (
+        2,
+        1,
+        1,
+        1,
+        1,
+    )
 
 
 def test_a_pool_is_served_by_the_places_that_serve_it_now(base, add, make_key):
@@ -95,22 +113,22 @@ def test_a_pool_is_served_by_the_places_that_serve_it_now(base, add, make_key):
     book = PilotBook()
     book.refresh(base.db, NOW)
     key = make_key(submit_pool="req1:x")
-    assert book.usable(key, {("South", "ce", "q")}).idle == 1
-    assert book.usable(key, frozenset()).idle == 0
+    assert book.usable(key, {("South", "ce", "q")}, now=NOW).usable_idle == 1
+    assert book.usable(key, frozenset(), now=NOW).usable_idle == 0
 
 
 def test_a_pilot_that_joins_is_known_by_its_node(base, add, make_key):
     number = add("Submitted", cores=16)
     book = PilotBook()
     book.refresh(base.db, NOW)
-    assert book.usable(make_key(cores=16), None).coming == 1
+    assert book.usable(make_key(cores=16), None, now=NOW).usable_waiting == 1
     with base.writer:
         base.writer.execute(
             "UPDATE pilot SET state = 'Running', joined_at = 60, node = '{\"cores\":8}' WHERE id = ?",
             (number,),
         )
     book.refresh(base.db, NOW)
-    assert [book.usable(make_key(cores=n), None).idle for n in (8, 16)] == [1, 0]
+    assert [book.usable(make_key(cores=n), None, now=NOW).usable_idle for n in (8, 16)] == [1, 0]
 
 
 def test_who_ended_is_forgotten_and_its_slot_is_used_again(base, add, make_key):
@@ -118,10 +136,10 @@ def test_who_ended_is_forgotten_and_its_slot_is_used_again(base, add, make_key):
     for _ in range(3):
         number = add()
         book.refresh(base.db, NOW)
-        assert book.usable(make_key(), None).idle == 1
+        assert book.usable(make_key(), None, now=NOW).usable_idle == 1
         end(base, number)
     book.refresh(base.db, NOW)
-    assert book.usable(make_key(), None).live == 0
+    assert book.usable(make_key(), None, now=NOW).live == 0
 
 
 def test_a_node_that_has_less_than_its_queue_counts_for_what_it_has(base, add, make_key):
@@ -129,7 +147,7 @@ def test_a_node_that_has_less_than_its_queue_counts_for_what_it_has(base, add, m
     book = PilotBook()
     book.refresh(base.db, NOW)
     wishes = [{"memory_mb": 2_000}, {"memory_mb": 2_001}, {"cores": 2}, {"cores": 3}]
-    assert [book.usable(make_key(**wish), None).idle for wish in wishes] == [1, 0, 1, 0]
+    assert [book.usable(make_key(**wish), None, now=NOW).usable_idle for wish in wishes] == [1, 0, 1, 0]
 
 
 def test_a_queue_that_declares_no_memory_has_no_pilot_for_a_job_that_asks_some(base, add, make_key):
@@ -137,8 +155,8 @@ def test_a_queue_that_declares_no_memory_has_no_pilot_for_a_job_that_asks_some(b
     add(memory=0, node='{"memory_mb":64000}')
     book = PilotBook()
     book.refresh(base.db, NOW)
-    assert book.usable(make_key(), None).idle == 1
-    assert not book.usable(make_key(memory_mb=1), None).any
+    assert book.usable(make_key(), None, now=NOW).usable_idle == 1
+    assert not book.usable(make_key(memory_mb=1), None, now=NOW).any_usable
 
 
 def test_what_is_left_of_a_life_counts_and_gets_less(base, add, make_key):
@@ -147,8 +165,8 @@ def test_what_is_left_of_a_life_counts_and_gets_less(base, add, make_key):
     left = []
     for now in (50.0, 51.0, 540.0, 551.0, 2_000.0):
         book.refresh(base.db, now)
-        left.append([book.usable(make_key(norm_cpu_seconds=cpu), None) for cpu in (1_980, 960, 1)])
-    idle = [[one.idle + one.silent for one in row] for row in left]
+        left.append([book.usable(make_key(norm_cpu_seconds=cpu), None, now=NOW) for cpu in (1_980, 960, 1)])
+    idle = [[one.usable_idle + one.silent for one in row] for row in left]
     assert idle == [[1, 1, 1], [1, 1, 1], [0, 1, 1], [0, 1, 1], [0, 0, 0]]
     assert book._table.narrow(1, make_key()) == 0
 
@@ -160,18 +178,18 @@ def test_nobody_counts_on_a_pilot_that_is_silent(base, add, make_key, busy, seen
     add(busy=busy, seen=seen)
     book = PilotBook()
     book.refresh(base.db, 400.0)
-    found = book.usable(make_key(), None)
-    assert (found.idle, found.busy, found.silent) == counts
-    assert found.any == (counts[2] == 0)
+    found = book.usable(make_key(), None, now=NOW)
+    assert (found.usable_idle, found.usable_busy, found.silent) == counts
+    assert found.any_usable == (counts[2] == 0)
     assert bool(book.places) == (counts[2] == 0)
-    assert book.usable(make_key(cores=9), None).silent == 0
+    assert book.usable(make_key(cores=9), None, now=NOW).silent == 0
 
 
 def test_a_pilot_on_its_way_is_not_silent(base, add, make_key):
     add("Submitted")
     book = PilotBook()
     book.refresh(base.db, 10.0**6)
-    assert book.usable(make_key(), None).coming == 1
+    assert book.usable(make_key(), None, now=NOW).usable_waiting == 1
 
 
 def test_a_queue_that_changed_changes_the_pilots_that_are_there(base, add, make_key):
@@ -182,11 +200,14 @@ def test_a_queue_that_changed_changes_the_pilots_that_are_there(base, add, make_
         text = OFFER.format(platform="el8", cores=4, memory=0, cpu=100)
         base.writer.execute("UPDATE pilot SET request = ? WHERE id = ?", (text, number))
     book.refresh(base.db, NOW)
-    assert [book.usable(make_key(platforms=(one,)), None).idle for one in ("el8", "el9")] == [1, 0]
+    assert [book.usable(make_key(platforms=(one,)), None, now=NOW).usable_idle for one in ("el8", "el9")] == [
+        1,
+        0,
+    ]
 
 
 def _whole(session):
-    return session.request(session.whole(NOW), NO_POOLS)
+    return session.request(session.whole(NOW), _NO_POOLS)
 
 
 worlds = st.lists(
@@ -220,5 +241,5 @@ def test_usable_is_what_the_claim_would_say(base, add, make_key, world, wish):
     for values in base.db.execute(f"SELECT {pilots.COLUMNS} FROM pilot"):
         row = pilots.row_of(values)
         expected += not row.drain and fits(key, _whole(PilotSession(row, {}, now=0.0)))
-    found = book.usable(key, None)
-    assert found.idle + found.busy + found.coming == expected
+    found = book.usable(key, None, now=NOW)
+    assert found.usable_idle + found.usable_busy + found.usable_waiting == expected

@@ -302,11 +302,11 @@ def test_the_second_group_of_a_batch_is_placed(policy, base):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        ({"Site": "Atlantis"}, "Site rules out 2 of 2"),
-        ({"Site": "North", "BannedSite": "North"}, "BannedSite rules out 1 of 2, Site rules out 1 of 2"),
+        ({"Site": "Atlantis"}, "Site excludes 2 of 2"),
+        ({"Site": "North", "BannedSite": "North"}, "BannedSite excludes 1 of 2, Site excludes 1 of 2"),
         (
             {"SubmitPool": "Nowhere"},
-            "smallest change: SubmitPool -> Grid or Local",
+            "suggestion: SubmitPool -> Grid or Local",
         ),
     ],
 )

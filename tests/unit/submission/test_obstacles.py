@@ -208,8 +208,8 @@ def test_the_best_change_gains_most_queues_and_tells_the_value(make_key_of):
     assert (best.text, best.queues, best.steps[0].instead) == ("CPUTime 9000 -> 1000", 3, 1_000)
     assert options_of(best.steps[0]) == ((5_000, 1), (3_000, 2), (1_000, 3))
     assert never_text(found) == (
-        "no queue of VO lab can run it: CPUTime rules out 5 of 5, Platform rules out 2 of 5; "
-        "smallest change: CPUTime 9000 -> 1000 (3 of 5 queues)"
+        "no queue of VO lab can run it: CPUTime excludes 5 of 5, Platform excludes 2 of 5; "
+        "suggestion: CPUTime 9000 -> 1000 (3 of 5 queues)"
     )
 
 
@@ -423,16 +423,14 @@ def test_what_the_sites_would_have_to_change_is_said_to_be_theirs(make_key_of):
     world = Policy(load_resources([("s.toml", text)])).world("lab")
     found = find_obstacles(make_key_of(), {}, world)
     (remedy,) = found.job_changes()
-    assert (
-        remedy.text == "Backend of the queues, by who configures the sites (there is no backend 'moon' here)"
-    )
+    assert remedy.text == "Backend of the queues, by the site administrator (there is no backend 'moon' here)"
     assert remedy.example.reasons == ["there is no backend 'moon' here"]
     assert never_text(found) == (
-        f"no queue of VO lab can run it: Backend rules out 1 of 1; smallest change: {remedy.text} (1 of 1 queues)"
+        f"no queue of VO lab can run it: Backend excludes 1 of 1; suggestion: {remedy.text} (1 of 1 queues)"
     )
     both = find_obstacles(make_key_of(norm_cpu_seconds=9_000), {}, world).job_changes()[0]
     assert "CPUTime 9000 -> 1000" in both.text
-    assert "by who configures the sites" in both.text
+    assert "by the site administrator" in both.text
     assert len(both.example.reasons) == 2
 
 
@@ -440,7 +438,7 @@ def test_requirements_that_nobody_knows_open_nothing(make_key_of):
     found = find_obstacles(make_key_of(submit_pool="req1:x"), None, WORLD)
     assert (found.eligible, dict(found.counts())) == (0, {"Requirements": 5})
     assert found.job_changes()[0].text == "Requirements left out"
-    assert found.reasons(0) == ("nobody knows any more what it requires",)
+    assert found.reasons(0) == ("its Requirements are not known any more",)
 
 
 def test_a_world_is_made_anew_only_when_pilots_come_or_go_where_none_is_sent():

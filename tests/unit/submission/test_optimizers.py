@@ -74,7 +74,7 @@ def test_a_site_that_nobody_configured_is_refused(attribute, field):
 
 def test_what_is_not_there_may_be_waited_for():
     done = optimize(replace(draft(sites=("Nroth",)), hold=True), WORLD)
-    assert "Site rules out 2 of 2" in done.never
+    assert "Site excludes 2 of 2" in done.never
     done = optimize(replace(draft(sites=("Nroth", "North")), hold=True), WORLD)
     assert done.never == ""
     with pytest.raises(InvalidJob, match="BannedSite"):
@@ -89,13 +89,13 @@ def test_a_submission_pool_that_nobody_configured_is_refused_or_waited_for():
     assert caught.value.hint.startswith("Did you mean Grid? ")
     assert optimize(draft(submission_pools=("Local",)), world).never == ""
     held = optimize(replace(draft(submission_pools=("Gird",)), hold=True), world)
-    assert "SubmitPool rules out 2 of 2" in held.never
+    assert "SubmitPool excludes 2 of 2" in held.never
     assert optimize(draft(submission_pools=("Gird",)), WORLD).never == ""  # nobody told which pools there are
 
 
 def test_a_site_that_is_banned_leaves_nothing():
     done = optimize(draft(sites=("North",), banned_sites=("North",)), WORLD)
-    assert "BannedSite rules out 1 of 2, Site rules out 1 of 2" in done.never
+    assert "BannedSite excludes 1 of 2, Site excludes 1 of 2" in done.never
 
 
 def test_requirements_become_a_pool_of_queues_and_their_order_does_not_matter():
@@ -109,7 +109,7 @@ def test_requirements_become_a_pool_of_queues_and_their_order_does_not_matter():
 
 def test_what_no_queue_fulfils_says_why():
     done = optimize(draft(requirements={"Software": "fluka"}), WORLD)
-    assert "Software rules out 2 of 2" in done.never
+    assert "Software excludes 2 of 2" in done.never
     done = optimize(draft(memory_mb=10**6), WORLD)
     assert "2 of 2" in done.never
     done = optimize(draft(), make_world("", "lab"))

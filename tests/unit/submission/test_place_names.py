@@ -51,7 +51,7 @@ def test_an_odd_name_is_one_only_where_a_place_has_it(field, attribute, name, ho
 
 
 def test_a_plain_ce_may_come_later():
-    assert "GridCE rules out 2 of 2" in optimize(draft(grid_ces=("later",)), WORLD).never
+    assert "GridCE excludes 2 of 2" in optimize(draft(grid_ces=("later",)), WORLD).never
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,136 @@
+"""Gathers the facts that explanations go by, from the database and the snapshot; `lodesman.why` explains them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+
+from lodesman.answers.vocabulary import JobState
+from lodesman.answers.why_jobs import Holding, JobPosition, JobWaits, JobWaitsNot, QueuePosition
+from lodesman.answers.why_pilots import PilotWhy
+from lodesman.answers.why_queues import QueueGate, QueueSetting
+from lodesman.background.origins import show_node
+from lodesman.background.snapshot import SnapshotKeeper
+from lodesman.commands.policy import Policy
+from lodesman.matching import QueueOffer, TaskQueueKey
+from lodesman.resources import NodePath, QueueId, Source, access_refusal, effective_params
+from lodesman.store.engine import Reader
+from lodesman.store.read import why as read
+from lodesman.submission import find_obstacles
+from lodesman.why.facts import JobFacts, Served, ordinal_of
+from lodesman.why.job import explain_job, explain_queue_for_job
+from lodesman.why.pilot import PilotCase, PilotFacts, PilotNow, explain_pilot
+from lodesman.why.queue import CONSIDERED, QueueFacts
+from lodesman.why.survey import SENDABLE
+
+_LATELY: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Explainer:
+    """Explains with the connection of the thread that asks."""
+
+    db: Reader
+    policy: Policy
+    keeper: SnapshotKeeper
+    now: float
+
+    def job(self, job: Mapping[str, Any], queue: QueueId | None = None) -> JobWaits | JobWaitsNot:
+        """Why a stored job waits; with all that `queue` has against it, if one is named."""
+        number, state, reason, tq_id = job["id"], JobState(job["state"]), job["reason"], job["task_queue"]
+        if state not in (JobState.WAITING, JobState.HELD):
+            why = f": {reason}" if reason else ""
+            text = f"It is {state}{why}; it does not wait."
+            return JobWaitsNot(id=number, state=state, reason=reason, verdict=None, summary=text)
+        held = None
+        if state is JobState.HELD:
+            name, seconds = read.holder_name(self.db, job), max(0.0, self.now - job["since"])
+            held = Holding(limit="held", by=job["held_by"], name=name, reason=reason, seconds=seconds)
+        key, position = read.key_of(self.db, tq_id), read.position(self.db, tq_id, number)
+        requirements = read.requirements_of(self.db, key.submit_pool, tq_id)
+        facts = self.job_facts(key, requirements, position, task_queue=tq_id, held=held)
+        return JobWaits(
+            **msgspec.structs.asdict(explain_job(facts)),
+            id=number,
+            state=state,
+            reason=reason,
+            task_queue=JobPosition(id=tq_id, **msgspec.structs.asdict(position)),
+            queue=msgspec.UNSET if queue is None else explain_queue_for_job(facts, queue),
+        )
+
+    def job_facts(
+        self, key: TaskQueueKey, requirements: Mapping[str, Any] | None, position: QueuePosition, *,
+        task_queue: int | None = None, held: Holding | None = None, brought: Served | None = None,
+    ) -> JobFacts:  # fmt: skip
+        """The facts of a job; `brought`: the queues of the SubmitPool that a job not stored yet would bring."""
+        world, pool, mask = self.policy.world(key.vo), key.submit_pool, self.keeper.mask(self.db)
+        served: Served | None = None
+        evaluated = None
+        if pool:
+            served = self.keeper.serving(self.db, pool)
+            served = read.queues_of_pool(self.db, pool) if served is None else served
+            evaluated = read.evaluated_at(self.db, pool)
+            if brought is not None and not served:  # the SubmitPool is new, or was not evaluated yet
+                served, evaluated = brought, evaluated or self.now
+        return JobFacts(
+            exclusions=find_obstacles(key, requirements, world),
+            task_queue=task_queue,
+            position=position,
+            held=held,
+            served=served,
+            evaluated_at=evaluated,
+            pilots=self.keeper.pilots.usable(key, served, now=self.now, drained=mask.drained(self.now)),
+            snapshot=self.keeper.snapshot,
+            mask=mask,
+            shares=self.policy.shares(),
+            competing=self.keeper.competing(world),
+            configured_at=self.policy.loaded_at,
+            now=self.now,
+        )
+
+    def pilot(self, facts: PilotFacts, now: PilotNow) -> PilotWhy:
+        """Why a live pilot gets nothing."""
+        work, at = self.keeper.survey(now.request).work, self.keeper.snapshot.at
+        return explain_pilot(
+            PilotCase(facts=facts, now=now, work=work, surveyed_at=at, shares=self.policy.shares())
+        )
+
+    def offer(self, place: QueueId, vo: str) -> QueueOffer | None:
+        """What a pilot in a queue would present; None if the VO may not use the queue or there is none such."""
+        world = self.policy.world(vo)
+        return world.by_ordinal.get(ordinal_of(world, place))
+
+    def queue_facts(self, place: QueueId, vo: str, gate: QueueGate | None) -> QueueFacts:
+        """The facts of a queue for a VO; `gate`: its limits of now, None where they are not known."""
+        config, offer, served = self.policy.config, self.offer(place, vo), self.keeper.served(place)
+        configured, denied, settings = None, None, list[QueueSetting]()
+        if config.tree.has_queue(*place):
+            configured = config.tree.sites[place.site].ces[place.ce].queues[place.queue].source or Source()
+            settings = msgspec.convert(
+                show_node(config, NodePath(*place), vo)["parameters"], list[QueueSetting]
+            )
+            params = effective_params(config.tree, NodePath(*place), vo=vo, types=config.types)
+            denied = access_refusal(params.get("vo"), vo)
+        survey = None
+        if offer is not None:
+            survey = self.keeper.survey(replace(offer.request, submit_pools=served), SENDABLE)
+        return QueueFacts(
+            place=place,
+            vo=vo,
+            configured=configured,
+            denied=denied,
+            offer=offer,
+            settings=settings,
+            survey=survey,
+            served=len(served),
+            gate=gate,
+            live=Counter(state for state, _ in read.pilots_of_queue(self.db, place)),
+            sent=read.last_sent(self.db, place, self.now, among=CONSIDERED, most=_LATELY),
+            closings=self.keeper.mask(self.db).of(place, self.now),
+            snapshot=self.keeper.snapshot,
+            now=self.now,
+        )

@@ -1,0 +1,252 @@
+"""Dry runs of submissions and of shares over the live state. Nothing is stored.
+
+A submission is prepared as it would be, and each of its cohorts is explained as `lode why` would right after it was
+stored. Shares go through the lottery's and the director's own functions.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Final
+
+import msgspec
+
+from lodesman.answers.errors import Refusal
+from lodesman.answers.jobs import Notice
+from lodesman.answers.places import Remark
+from lodesman.answers.plans import (
+    ChangedShare,
+    JobPlan,
+    JobVerdicts,
+    PlannedCohort,
+    PlannedPosition,
+    SharesPlan,
+)
+from lodesman.answers.requests import SubmitBody
+from lodesman.answers.task_queues import TaskQueueFacts
+from lodesman.answers.why_jobs import Holding, QueuePosition
+from lodesman.background.direct import Director
+from lodesman.background.explain import Explainer
+from lodesman.background.pool_pass import evaluate
+from lodesman.background.snapshot import SnapshotKeeper
+from lodesman.commands.accounts import Principal
+from lodesman.commands.policy import Policy
+from lodesman.commands.prepare import prepare
+from lodesman.commands.submit import NewPool, PreparedSubmission
+from lodesman.errors import Impossible, NotFound
+from lodesman.matching import GroupShare, TaskQueueKey, key_to_json, wanted_of
+from lodesman.plan.shares import ShareChange, shared_places, waiting_groups
+from lodesman.resources import Source
+from lodesman.resources.build import build
+from lodesman.resources.draft import Draft, RawParam
+from lodesman.store.engine import Reader
+from lodesman.store.read.why import position, starts_by_vo, task_queue_of_key
+from lodesman.store.submit_pools import read_pools
+from lodesman.submission import possible_queues
+from lodesman.why.facts import JobFacts
+from lodesman.why.job import explain_job
+from lodesman.why.verdict import verdict_of
+
+MOST_STARTS: Final = 20_000
+_MOST_COHORTS: Final = 100
+_MOST_RUNS: Final = 20
+_AFTER_ALL: Final = 1 << 53
+"""The number of a job that comes after all others."""
+_NOWHERE: Final = QueuePosition(waiting=0, ahead=0, more_ahead=False)
+_ORDER: Final = {"never": 0, "not now": 1, "now": 2}
+_OFTEN: Final = 256
+_HOUR: Final = 3_600.0
+_SHOWN: Final = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveState:
+    """What plans are held against. `tick` is called now and then while a plan is made; it raises when that takes too long.
+    `director`: the one that runs, None where there is none.
+    """
+
+    db: Reader
+    policy: Policy
+    keeper: SnapshotKeeper
+    now: float
+    tick: Callable[[], None]
+    director: Director | None = None
+
+
+# --- jobs ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cohort:
+    """The members of a submission that would join one task queue; `held` is why no queue could run them."""
+
+    key: TaskQueueKey
+    held: str
+    runs: Sequence[tuple[int, int]]
+
+    @property
+    def jobs(self) -> int:
+        """How many there are."""
+        return sum(stop - start for start, stop in self.runs)
+
+
+def plan_job(body: SubmitBody, who: Principal, state: LiveState) -> JobPlan:
+    """What would become of a submission. Raises what it would be refused with, but for Impossible, which is answered."""
+    refusal = None
+    try:
+        prepared, notices = prepare(body, who, state.policy, None)
+    except Impossible as wrong:
+        refusal = msgspec.convert(wrong.as_dict(), Refusal)
+        held = msgspec.structs.replace(body, hold_if_impossible=True)
+        prepared, notices = prepare(held, who, state.policy, None)
+    pools = {pool.id: pool for pool in prepared.pools}
+    explainer = Explainer(state.db, state.policy, state.keeper, state.now)
+    judged = []
+    for cohort in _cohorts(prepared):
+        state.tick()
+        verdict = verdict_of(_facts(cohort, pools, explainer, None, _NOWHERE).reason)
+        judged.append((verdict, cohort))
+    judged.sort(key=lambda one: (_ORDER[one[0]], one[1].runs[0]))
+    verdicts: Counter[str] = Counter()
+    for verdict, cohort in judged:
+        verdicts[verdict] += cohort.jobs
+    cohorts = []
+    for _, cohort in judged[:_MOST_COHORTS]:
+        state.tick()
+        cohorts.append(_planned(cohort, pools, explainer))
+    return JobPlan(
+        count=prepared.count,
+        group=prepared.group,
+        vo=prepared.vo,
+        verdicts=JobVerdicts(never=verdicts["never"], not_now=verdicts["not now"], now=verdicts["now"]),
+        refusal=refusal,
+        held=0 if refusal else verdicts["never"],
+        cohorts=cohorts,
+        more_cohorts=max(0, len(judged) - _MOST_COHORTS),
+        limits=[],
+        notices=[Notice(n.attribute, n.message, n.line, n.column) for n in notices],
+    )
+
+
+def _cohorts(prepared: PreparedSubmission) -> Iterator[_Cohort]:
+    """One for each task queue, whatever descriptions its members are of."""
+    runs: dict[TaskQueueKey, list[tuple[int, int]]] = {}
+    held: dict[TaskQueueKey, str] = {}
+    for cohort in prepared.cohorts:
+        runs.setdefault(cohort.key, []).extend(cohort.runs)
+        held[cohort.key] = cohort.held
+    for key, found in runs.items():
+        joined: list[tuple[int, int]] = []
+        for start, stop in sorted(found):
+            follows = bool(joined) and start == joined[-1][1]
+            joined.append((joined.pop()[0] if follows else start, stop))
+        yield _Cohort(key=key, held=held[key], runs=joined)
+
+
+def _facts(
+    cohort: _Cohort, pools: Mapping[str, NewPool], explainer: Explainer, task_queue: int | None,
+    place: QueuePosition,
+) -> JobFacts:  # fmt: skip
+    """The facts of a member of the cohort, as it would be stored."""
+    pool, held = pools.get(cohort.key.submit_pool), None
+    if cohort.held:
+        held = Holding(limit="held", by="impossible", name=None, reason=cohort.held, seconds=0.0)
+    return explainer.job_facts(
+        cohort.key,
+        {} if pool is None else wanted_of(pool.requirements),
+        place,
+        task_queue=task_queue,
+        held=held,
+        brought=None if pool is None else frozenset(pool.queues),
+    )
+
+
+def _planned(cohort: _Cohort, pools: Mapping[str, NewPool], explainer: Explainer) -> PlannedCohort:
+    db = explainer.db
+    number = task_queue_of_key(db, key_to_json(cohort.key))
+    before = position(db, number, _AFTER_ALL)
+    place = PlannedPosition(
+        id=number,
+        waiting=before.waiting + cohort.jobs,
+        ahead=before.ahead,
+        more_ahead=before.more_ahead,
+        new=number is None,
+        waiting_before=before.waiting,
+        key=TaskQueueFacts(**asdict(cohort.key)),
+    )
+    explained = explain_job(_facts(cohort, pools, explainer, number, place))
+    return PlannedCohort(
+        **msgspec.structs.asdict(explained),
+        members=[(start, stop - 1) for start, stop in cohort.runs[:_MOST_RUNS]],
+        more_members=max(0, len(cohort.runs) - _MOST_RUNS),
+        jobs=cohort.jobs,
+        task_queue=place,
+    )
+
+
+# --- shares ----------------------------------------------------------------------------------------------
+
+
+def plan_shares(wanted: Mapping[str, float], state: LiveState) -> SharesPlan:
+    """What other shares would change. Raises NotFound for an unknown group, InvalidConfig for an impossible share."""
+    policy, snapshot = state.policy, state.keeper.snapshot
+    with_jobs = {group for (_, group), jobs in snapshot.groups.items() if jobs}
+    _check_known(wanted, {*policy.config.groups, *with_jobs})
+    shares, notices = _as_configured(wanted)
+    before = policy.shares()
+    new = {name: replace(before.get(name, GroupShare()), share=share) for name, share in shares.items()}
+    change = ShareChange(before=before, after={**before, **new})
+    return SharesPlan(
+        changed=[
+            ChangedShare(policy.share_of(name), share, group=name) for name, share in sorted(shares.items())
+        ],
+        groups=waiting_groups(change, snapshot.waiting, _starts_an_hour(state)),
+        without_waiting_jobs=sorted(shares.keys() - with_jobs),
+        places=shared_places(change, _masks(state), lambda vo, mask: policy.world(vo).table.sites(mask)),
+        notices=notices,
+    )
+
+
+def _check_known(wanted: Iterable[str], known: Collection[str]) -> None:
+    for name in wanted:
+        if name not in known:
+            near = difflib.get_close_matches(name, sorted(known), 1, 0.6)
+            groups = ", ".join(sorted(known)[:_SHOWN])
+            hint = f"Did you mean {near[0]}?" if near else f"Groups: {groups}." if groups else ""
+            raise NotFound(f"There is no group {name!r}.", hint=hint, group=name)
+
+
+def _as_configured(wanted: Mapping[str, float]) -> tuple[dict[str, float], list[Remark]]:
+    """The shares as they would count if the configuration said so, and what it would remark."""
+    draft = Draft()
+    for name, share in wanted.items():
+        place = Source(section=f"group {name}")
+        draft.put_group(name, RawParam(name="share", value=share, source=place))
+    config = build(draft)
+    notices = [Remark(**notice.as_dict()) for notice in config.notices]
+    return {name: group.share for name, group in config.groups.items()}, notices
+
+
+def _starts_an_hour(state: LiveState) -> dict[str, float]:
+    """Starts of each VO in the last hour, counted over less if there were very many."""
+    begin = state.now - _HOUR
+    rows = starts_by_vo(state.db, most=MOST_STARTS, after=begin)
+    if sum(count for _, count, _ in rows) >= MOST_STARTS:
+        begin = min(first for _, _, first in rows)
+    seconds = max(1.0, state.now - begin)
+    return {vo: count * _HOUR / seconds for vo, count, _ in rows}
+
+
+def _masks(state: LiveState) -> dict[tuple[str, str], int]:
+    """The queues that can run some waiting job of each (VO, group)."""
+    pools = evaluate(state.policy, read_pools(state.db))
+    found: dict[tuple[str, str], int] = {}
+    for number, (_, key, _) in enumerate(state.keeper.snapshot.waiting):
+        if number % _OFTEN == 0:
+            state.tick()
+        eligible = possible_queues(key, pools.get(key.submit_pool, 0), state.policy.world(key.vo))
+        found[key.vo, key.group] = found.get((key.vo, key.group), 0) | eligible
+    return found

@@ -1,0 +1,167 @@
+"""The main reason of each task queue: why its jobs wait now, and since when.
+
+The background process judges all task queues with waiting jobs, by the predicates and the judgement of `lode why`, and
+reports to the writer what changed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from typing import Final
+
+from lodesman.answers import calls
+from lodesman.answers.call import Post
+from lodesman.answers.service import Reasons
+from lodesman.answers.vocabulary import MainReason
+from lodesman.background.snapshot import SnapshotKeeper
+from lodesman.commands.policy import Policy
+from lodesman.director.site_mask import SiteMask
+from lodesman.errors import LodesmanError
+from lodesman.matching import TaskQueueKey
+from lodesman.resources import bits
+from lodesman.store.engine import Reader
+from lodesman.store.read.why import Place, requirements_of, stored_reasons
+from lodesman.submission import Obstacles, World, find_obstacles
+from lodesman.submission.obstacles import REQUIREMENTS
+from lodesman.why.facts import Iteration
+from lodesman.why.verdict import judge_job
+
+_LEAST_SECONDS: Final = 5.0
+_REST: Final = 50.0  # seconds between judgements, for each second that one takes
+_GATES_KEPT: Final = 10_000
+
+Judged = tuple[str, str]
+"""Reason and detail."""
+
+
+class _Served:
+    """The queues that fulfil the Requirements of a task queue, as places; listed when the first is asked for."""
+
+    __slots__ = ("_places", "_world", "mask")
+
+    def __init__(self, found: Obstacles) -> None:
+        self._world = found.world
+        self._places: frozenset[Place] | None = None
+        self.mask = found.full
+        for name, lost in found.planes:
+            if name.startswith(REQUIREMENTS):
+                self.mask &= ~lost
+
+    def __contains__(self, place: object) -> bool:
+        if self._places is None:
+            queues = map(self._world.table.queues.__getitem__, bits(self.mask))
+            self._places = frozenset((one.site, one.ce, one.queue) for one in queues)
+        return place in self._places
+
+
+class MainReasons:
+    """Judges again and again. Has a read connection, so one thread at a time uses it."""
+
+    def __init__(self, db: Reader, keeper: SnapshotKeeper) -> None:
+        self._db = db
+        self._keeper = keeper
+        self._stored = stored_reasons(db)
+        self._found: dict[int, Obstacles] = {}
+        self._version = ""
+        self._gates: dict[Hashable, str] = {}
+        self._cost = self._now = 0.0
+        self._at: float | None = None
+
+    def tick(self, policy: Policy, now: float, post: Post) -> None:
+        """Judge if it is time, and post what changed. Raises LodesmanError; it is posted again then."""
+        changed = self.judge(policy, now)
+        if changed is None:
+            return
+        try:
+            post(calls.REASONS, Reasons(changed, self.facts_at()))
+        except LodesmanError:
+            self._stored = stored_reasons(self._db)
+            raise
+
+    def judge(self, policy: Policy, now: float) -> dict[int, Judged | None] | None:
+        """What changed since the last judgement; None if it is not time for one yet, or there is no snapshot."""
+        if self._keeper.at is None:
+            return None
+        if self._at is not None and 0.0 <= now - self._at < max(_LEAST_SECONDS, self._cost * _REST):
+            return None
+        begun = time.perf_counter()
+        if policy.digest != self._version:
+            self._version, self._found, self._gates = policy.digest, {}, {}
+        self._now = now
+        judged = dict(self._judge_all(policy))
+        changed: dict[int, Judged | None] = {
+            tq_id: reason for tq_id, reason in judged.items() if self._stored.get(tq_id) != reason
+        }
+        for tq_id in self._stored.keys() - judged.keys():
+            changed[tq_id] = None
+            self._found.pop(tq_id, None)
+        self._stored = judged
+        self._cost, self._at = time.perf_counter() - begun, now
+        return changed
+
+    def facts_at(self) -> float | None:
+        """When the oldest of the facts was true; None if one of them is not known."""
+        decided, at = self._keeper.snapshot.decided_at, self._keeper.at
+        return None if decided is None or at is None else min(decided, at)
+
+    @property
+    def remembered(self) -> int:
+        """Of how many task queues the exclusions are kept: of those with waiting jobs."""
+        return len(self._found)
+
+    def _judge_all(self, policy: Policy) -> Iterator[tuple[int, Judged]]:
+        keeper, snapshot, now = self._keeper, self._keeper.snapshot, self._now
+        iteration, mask = snapshot.decision(now), keeper.mask(self._db)
+        worlds = {vo: policy.world(vo) for vo in {key.vo for _, key, _ in snapshot.waiting}}
+        drained = mask.drained(now)
+        closed = {vo: mask.closed(world.table.queues, now) for vo, world in worlds.items()}
+        competing: dict[str, dict[str, int]] = {vo: {} for vo in worlds}
+        for tq_id, key, _ in snapshot.waiting:
+            found = self._exclusions(tq_id, key, worlds[key.vo])
+            eligible, groups = found.eligible, competing[key.vo]
+            groups[key.group] = groups.get(key.group, 0) | eligible
+            served = _Served(found) if key.submit_pool else None
+            alike = served and (key.vo, served.mask)
+            reason = judge_job(
+                eligible,
+                None if iteration is None else iteration.capacity(found.world).open,
+                keeper.pilots.usable(key, served, now=now, alike=alike, drained=drained),
+                closed=closed[key.vo],
+                refused=iteration is not None and iteration.no_pool(tq_id),
+                sends=iteration is None or iteration.sends,
+            )
+            yield tq_id, (reason.value, self._detail(reason, found, iteration, mask))
+        for vo, world in worlds.items():
+            keeper.set_competing(world, competing[vo])
+
+    def _exclusions(self, tq_id: int, key: TaskQueueKey, world: World) -> Obstacles:
+        """As found before in an equal world."""
+        found = self._found.get(tq_id)
+        if found is None or found.world.inhabited != world.inhabited or found.key != key:
+            requirements = requirements_of(self._db, key.submit_pool, tq_id)
+            found = self._found[tq_id] = find_obstacles(key, requirements, world)
+        return found
+
+    def _detail(
+        self, reason: MainReason, found: Obstacles, iteration: Iteration | None, mask: SiteMask
+    ) -> str:
+        """What of the reason can be counted over task queues: the criterion, the gate, or the closing that stops most."""
+        if reason is MainReason.IMPOSSIBLE:
+            return found.counts()[0][0] if found.total else ""
+        if reason not in (MainReason.NO_ROOM, MainReason.CLOSED):
+            return ""
+        closings = mask.hits(found.world.table.queues, found.eligible, self._now)
+        if reason is MainReason.CLOSED or iteration is None:
+            return closings[0][0].path
+        about = (iteration.number, found.world.vo, found.eligible, tuple(one.node for one, _ in closings))
+        known = self._gates.get(about)
+        if known is None:
+            if len(self._gates) > _GATES_KEPT:
+                self._gates.clear()
+            gates: Counter[str] = Counter()
+            for gate, queues in iteration.capacity(found.world).gates(found.eligible, closings):
+                gates[gate.name] += queues.bit_count()
+            known = self._gates[about] = gates.most_common(1)[0][0]
+        return known

@@ -1,0 +1,244 @@
+"""A dry run of another resource configuration: what would be held and released, and what the director would do next.
+
+Task queues and SubmitPools are judged by the refresh that would take the configuration in, and two iterations of the
+director are rehearsed that differ in the configuration only. Nothing is stored, and no batch system is asked: loads are
+those that the director's last iteration went by, believed as they were then.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, cast
+
+import msgspec
+
+from lodesman.answers.places import Remark
+from lodesman.answers.plans import PlannedIteration, ResourcesPlan
+from lodesman.background.direct import PILOTS, Director, pilot_view
+from lodesman.background.plans import LiveState
+from lodesman.background.pool_pass import Looker, Picture, evaluate, judge, runnable
+from lodesman.batch import Backend, QueueLoad
+from lodesman.commands.changed_types import Settled
+from lodesman.commands.policy import Policy
+from lodesman.commands.pool_map import Place
+from lodesman.commands.reoffer import Offers, rewritten
+from lodesman.director import DirectorOptions, PilotView, QueueId, decide
+from lodesman.matching.tables import KeyTable
+from lodesman.plan.iteration import PlannedDecision, compare
+from lodesman.plan.resources import (
+    JudgedPool,
+    JudgedTaskQueue,
+    QueueMap,
+    changed_groups,
+    changed_types,
+    group_parts,
+    planned_pools,
+    planned_queues,
+    planned_task_queues,
+)
+from lodesman.resources import ResourceConfig
+from lodesman.why.facts import Iteration, Waiting
+from lodesman.why.words import counted, since, span
+
+SEED: Final = 1
+_OFTEN: Final = 256
+_APART: Final = ", "
+"""Between the names of several batch systems that reported one load."""
+
+
+class Configured:
+    """One configuration, with the queues that serve each SubmitPool, as bits in its order (a `director.Serving`)."""
+
+    def __init__(self, policy: Policy, seen: Picture) -> None:
+        self.policy = policy
+        self.pools = evaluate(policy, seen.pools)
+        queues = policy.config.tree.queue_ids()
+        self._bits = {(queue.site, queue.ce, queue.queue): bit for bit, queue in enumerate(queues)}
+
+    def mask(self, pool: str, /) -> int | None:
+        """The queues that serve a pool, as bits; None if it is not known."""
+        return self.pools.get(pool)
+
+    def bit(self, place: Place, /) -> int | None:
+        """The bit of a queue in these masks; None if it is not configured."""
+        return self._bits.get(place)
+
+
+def plan_resources(
+    after: ResourceConfig, files: Sequence[str], state: LiveState, *, limit: int
+) -> ResourcesPlan:
+    """What another configuration, read from these files, would change; lists have at most `limit` members."""
+    before, seen = state.policy.config, Looker(state.db).look()
+    policy = Policy(
+        after,
+        add_eligible_sites=state.policy.add_eligible_sites,
+        submission_pools=state.policy.submission_pools,
+        life_seconds=state.policy.life_seconds,
+        inhabited=state.policy.inhabited,
+    )
+    state.tick()
+    old = Configured(state.policy, seen)
+    state.tick()
+    new = Configured(policy, seen)
+    state.tick()
+    renewed = {pool: new_id for pool, new_id, _ in Settled().changed(after.types, seen.pools)}
+    task_queues = list(_task_queues(old, new, seen, state))
+    pools = [
+        JudgedPool(one.id, renewed.get(one.id), one.vo, old.pools[one.id], new.pools[one.id])
+        for one in seen.pools
+    ]
+    state.tick()
+    queues = QueueMap(before.tree, after.tree)
+    return ResourcesPlan(
+        files=list(files),
+        queues=planned_queues(before, after, queues, limit, state.tick),
+        groups=changed_groups(before, after),
+        parts=group_parts(task_queues, state.policy.shares(), policy.shares()),
+        types=changed_types(before.types, after.types),
+        task_queues=planned_task_queues(task_queues, queues, limit),
+        submit_pools=planned_pools(pools, queues, limit),
+        director=_director(state, old, new, task_queues, limit),
+        notices=[Remark(**notice.as_dict()) for notice in after.notices],
+    )
+
+
+def _task_queues(
+    old: Configured, new: Configured, seen: Picture, state: LiveState
+) -> Iterator[JudgedTaskQueue]:
+    """The task queues with jobs, by id."""
+    held, released = map(dict, judge(new.policy, seen, new.pools))
+    rows = sorted((row for row in seen.queues if row.jobs), key=lambda row: row.id)
+    for number, row in enumerate(rows):
+        if number % _OFTEN == 0:
+            state.tick()
+        holds, frees = row.held is None and row.id in held, row.id in released
+        yield JudgedTaskQueue(
+            id=row.id,
+            key=row.key,
+            jobs=row.jobs,
+            held=row.held is not None,
+            before=runnable(row, old.policy, old.pools),
+            after=runnable(row, new.policy, new.pools),
+            becomes="impossible" if holds else "possible" if frees else None,
+            why=held[row.id] if holds else released[row.id] if frees else "",
+        )
+
+
+# --- what the director would do --------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class RecordedLoads:
+    """Stands for one batch system: reports what it reported for the last iteration. A queue that it reported nothing of
+    is taken for empty: it is then one of `empty`. `oldest`: when the oldest load was observed.
+    """
+
+    name: str
+    last: Iteration | None
+    now: float
+    empty: set[QueueId] = field(default_factory=set)
+    oldest: float | None = None
+
+    def load(self, queue: tuple[str, str, str]) -> QueueLoad:
+        """The load of one queue; never raises."""
+        last = self.last
+        load = None if last is None else last.loads.get("/".join(queue))
+        if (
+            load is None and last is not None and last.considered(queue)
+        ):  # an older release did not keep loads
+            return QueueLoad(waiting=None, running=None, observed_at=self.now)
+        sources = [] if load is None else load.told_by.split(_APART)
+        if load is None or self.name not in sources:
+            self.empty.add(QueueId(*queue))
+            return QueueLoad(waiting=0, running=0, observed_at=self.now)
+        if load.is_known:
+            self.oldest = min(load.observed_at, self.oldest or load.observed_at)
+        if self.name != sources[0]:  # all of them together are reported once
+            return QueueLoad(waiting=0, running=0, observed_at=load.observed_at)
+        return QueueLoad(waiting=load.waiting, running=load.running, observed_at=load.observed_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rehearsal:
+    """Iterations on the jobs, pilots and loads of one moment, with the same chance."""
+
+    director: Director
+    options: DirectorOptions
+    state: LiveState
+
+    def decide(
+        self, side: Configured, waiting: Sequence[Waiting], pilots: Sequence[PilotView] | None = None
+    ) -> PlannedDecision:
+        """With one configuration; `pilots`: those that there would be, None for the present ones."""
+        director, now = self.director, self.state.now
+        director.policy = side.policy
+        seen = director.snapshot(waiting, director.vos_of(waiting), now)
+        found = replace(
+            seen,
+            # The order in which queues are written shall change nothing.
+            queues=sorted(seen.queues, key=lambda queue: queue.queue_id),
+            pilots=seen.pilots if pilots is None else pilots,
+            table=KeyTable({tq_id: key for tq_id, key, _ in waiting}),
+            serving=side,
+        )
+        self.state.tick()
+        decision = decide(found, options=self.options, now=now, rng=random.Random(SEED))
+        return PlannedDecision(decision, waiting, self.options.max_pilots_per_iteration)
+
+    def pilots(self, offers: Offers) -> Iterator[PilotView]:
+        """Our live pilots, each with what its queue offers then (ADR 0024)."""
+        known: dict[tuple[Any, ...], str] = {}
+        for row in self.state.db.execute(PILOTS):
+            place, text = (row[2], row[3], row[4]), row[5]
+            if (place, text) not in known:
+                offer = offers(msgspec.json.decode(text).get("vo", ""), place)
+                known[place, text] = (offer and rewritten(text, offer)) or text
+            yield pilot_view((*row[:5], known[place, text], *row[6:]), self.state.now)
+
+
+def _director(
+    state: LiveState, old: Configured, new: Configured, found: Sequence[JudgedTaskQueue], limit: int
+) -> PlannedIteration | None:
+    """What the director would do next, before and after; None if there is none."""
+    running, last = state.director, state.keeper.snapshot.iteration
+    if running is None:
+        return None
+    decided = since(None if last is None else last.at, state.now)
+    loads = {name: RecordedLoads(name=name, last=last, now=state.now) for name in running.backends}
+    backends = cast("Mapping[str, Backend]", loads)
+    # Loads are as old as they were when the director went by them: the next iteration has newer ones.
+    max_age = running.options.max_load_age_s + (decided or 0.0)
+    rehearsal = _Rehearsal(
+        director=running.rehearse(db=state.db, backends=backends, pools=running.pools()),
+        options=replace(running.options, max_load_age_s=max_age),
+        state=state,
+    )
+    waiting = [(one.id, one.key, one.jobs) for one in found if not one.held]
+    then = [
+        (one.id, one.key, one.jobs)
+        for one in found
+        if one.becomes == "possible" or not (one.held or one.becomes)
+    ]
+    with state.db:  # one moment for both
+        before = rehearsal.decide(old, waiting)
+        state.tick()
+        after = rehearsal.decide(new, then, list(rehearsal.pilots(Offers(new.policy))))
+    oldest = [one.oldest for one in loads.values() if one.oldest is not None]
+    age, empty = (
+        since(min(oldest, default=None), state.now),
+        {queue for one in loads.values() for queue in one.empty},
+    )
+    return compare(before, after, limit, load_age=age, assumed=_assumed(decided, sorted(empty)))
+
+
+def _assumed(decided: float | None, empty: Sequence[QueueId]) -> list[str]:
+    """The assumptions, sentence by sentence."""
+    found = ["the director has not decided yet"]
+    if decided is not None:
+        found = [f"loads are those of the director's last iteration, {span(decided)} ago"]
+    if empty:
+        some = counted(len(empty), "queue")
+        found.append(f"{some} without a load yet taken for empty, for instance {empty[0]}")
+    return [*found, "breakers, rates of CEs and submission pools are those of the running director"]

@@ -1,0 +1,114 @@
+"""Keeps a fresh snapshot of what explanations go by: waiting task queues, live pilots, SubmitPools, the director's word.
+
+The background process refreshes it beside the requests that use it, so that an explanation costs milliseconds whatever
+the size of the world; the more a refresh costs, the rarer it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Collection, Mapping
+from threading import Lock
+from typing import Final
+
+import msgspec
+
+from lodesman.background.known_queues import KnownQueues
+from lodesman.background.pilot_book import PilotBook
+from lodesman.commands.pool_map import KnownPools, PoolMap, Serving
+from lodesman.commands.site_mask import KnownMask
+from lodesman.director.site_mask import SiteMask
+from lodesman.matching import ResourceRequest
+from lodesman.store.engine import Reader
+from lodesman.store.read.why import Place, iteration_after
+from lodesman.store.submit_pools import pool_state
+from lodesman.submission import World
+from lodesman.why.facts import Iteration, Snapshot, fresh_seconds
+from lodesman.why.survey import ALL, Survey
+
+_FRESH_SECONDS: Final = fresh_seconds(120.0)
+_LEAST_SECONDS: Final = 0.1
+_CHEAP_SECONDS: Final = 0.015
+_REST: Final = 200.0  # seconds between refreshes, for each second that one takes
+
+
+class SnapshotKeeper:
+    """Has a read connection of its own. Any thread may refresh, one at a time, and any may ask."""
+
+    def __init__(self, db: Reader, *, fresh_seconds: float = _FRESH_SECONDS) -> None:
+        self.fresh_seconds = fresh_seconds
+        self.pilots = PilotBook()
+        self.snapshot = Snapshot(at=0.0, fresh_seconds=fresh_seconds, waiting=(), groups={}, iteration=None)
+        self.at: float | None = None
+        """When the last refresh was; None before the first."""
+        self._competing: dict[str, tuple[str, Mapping[str, int]]] = {}
+        self._db = db
+        self._queues = KnownQueues(db)
+        self._known_pools = KnownPools(db)
+        self._pools = PoolMap()
+        self._mask = KnownMask()
+        self._cost = 0.0
+        self._refreshing = Lock()
+
+    def refresh(self, now: float, *, rest: float = 1.0) -> None:
+        """Read everything anew if the last refresh is older than its time of rest, `rest` times over.
+
+        A refresh under way is not waited for, except the first.
+        """
+        if self.at is not None and 0.0 <= now - self.at < rest * max(_LEAST_SECONDS, self._cost * _REST):
+            return
+        if not self._refreshing.acquire(blocking=self.at is None):
+            return
+        try:
+            begun = time.perf_counter()
+            self.pilots.refresh(self._db, now)
+            self.snapshot = self._read(now)
+            self._pools = self._known_pools.look()
+            self._cost = time.perf_counter() - begun
+            self.at = now
+        finally:
+            self._refreshing.release()
+
+    def _read(self, now: float) -> Snapshot:
+        waiting = self._queues.look()
+        groups: Counter[tuple[str, str]] = Counter()
+        for _, key, jobs in waiting:
+            groups[key.vo, key.group] += jobs
+        iteration = self.snapshot.iteration
+        found = iteration_after(self._db, iteration.number if iteration else 0)
+        if found is not None:
+            iteration = Iteration(found[0], found[1], msgspec.json.decode(found[2]), before=iteration)
+        return Snapshot(
+            at=now, fresh_seconds=self.fresh_seconds, waiting=waiting, groups=groups, iteration=iteration
+        )
+
+    def survey(self, request: ResourceRequest, criteria: Collection[str] = ALL) -> Survey:
+        """The task queues with waiting jobs, held against a resource."""
+        return self._queues.survey(request, criteria)
+
+    def served(self, place: Place) -> tuple[str, ...]:
+        """getSubmitPoolsForQueue, as of the last refresh."""
+        return self._pools.of_queue(place)
+
+    def serving(self, db: Reader, pool: str) -> Serving | None:
+        """The queues that serve a SubmitPool now; None if the pools have changed since the last refresh."""
+        return self._known_pools.serving(pool, pool_state(db).version)
+
+    def mask(self, db: Reader) -> SiteMask:
+        """What is closed now, not as of the last refresh. `db`: the connection of the thread that asks."""
+        return self._mask.look(db)
+
+    def competing(self, world: World) -> Mapping[str, int] | None:
+        """The queues that can run waiting jobs of each group of a VO, as last judged; None if not in this configuration."""
+        version, groups = self._competing.get(world.vo, ("", None))
+        return groups if version == world.version else None
+
+    def set_competing(self, world: World, groups: Mapping[str, int]) -> None:
+        """What `competing` answers from now on."""
+        self._competing[world.vo] = world.version, groups
+
+    @property
+    def is_cheap(self) -> bool:
+        """Whether a refresh costs so little that a request may wait for one."""
+        return self._cost < _CHEAP_SECONDS

@@ -1,0 +1,209 @@
+"""What two iterations of the director decided differently: pilots by group and by queue, and the limits that bind. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import exp, sqrt
+from typing import Final, Literal, NamedTuple
+
+from lodesman.answers.plans import (
+    BeforeAfter,
+    BindingLimit,
+    GroupPilots,
+    LimitExample,
+    PlannedIteration,
+    PlannedPilots,
+    QueuePilots,
+    TaskQueuePilots,
+    TaskQueuesPilots,
+)
+from lodesman.answers.vocabulary import ClampName
+from lodesman.director import Clamp, Decision, QueueId
+from lodesman.plan.resources import cut
+from lodesman.why.facts import Waiting
+
+_FEW: Final = 3
+_SMALL: Final = 700.0
+"""The mean of a Poisson number up to which its chances are summed up: e**-700 is still a number."""
+
+Of = Literal["queues", "task queues"]
+
+
+class Pair(NamedTuple):
+    """A VO and a group."""
+
+    vo: str
+    group: str
+
+
+@dataclass(slots=True)
+class _Bite:
+    """What one clamp took, all together: from how many, how many pilots, and the first of them."""
+
+    count: int = 0
+    pilots: int = 0
+    example: LimitExample = field(default_factory=lambda: LimitExample(name="", text=""))
+
+    def add(self, name: str, clamp: Clamp) -> None:
+        self.count += 1
+        self.pilots += clamp.before - clamp.after
+        if self.count == 1:
+            self.example = LimitExample(name=name, text=clamp.detail)
+
+
+class PlannedDecision:
+    """A decision about task queues, counted; at most `most` pilots are asked for in one iteration, 0: any number."""
+
+    def __init__(self, decision: Decision, waiting: Sequence[Waiting], most: int) -> None:
+        self.decision = decision
+        self.jobs = {tq_id: (key, jobs) for tq_id, key, jobs in waiting}
+        self.by_queue: Counter[QueueId] = Counter()
+        self.by_tq: Counter[int] = Counter()
+        for one in decision.placement.placements:
+            self.by_queue[one.queue_id] += one.count
+            self.by_tq[one.tq_id] += one.count
+        self.no_pool = sum(one.asked for one in decision.pool_refusals)
+        self.expected: defaultdict[Pair, float] = defaultdict(float)
+        self.asked: Counter[Pair] = Counter()
+        self.placed: Counter[Pair] = Counter()
+        for row in decision.plan.rows:
+            key = self.jobs[row.tq_id][0]
+            group = Pair(key.vo, key.group)
+            self.expected[group] += expected(row.mean, row.cap)
+            self.asked[group] += row.asked
+            self.placed[group] += self.by_tq[row.tq_id]
+        total = sum(self.expected.values())
+        if 0 < most < total:
+            self.expected = defaultdict(float, {one: n * most / total for one, n in self.expected.items()})
+
+    def room(self, queue: QueueId) -> int | None:
+        """Pilots that a queue would take at most; None if it is not there."""
+        room = self.decision.placement.rooms.get(queue)
+        return None if room is None else room.room
+
+    def bites(self) -> dict[tuple[Of, ClampName], _Bite]:
+        """By (whose limit, name of the clamp), in the order in which they are met."""
+        found: dict[tuple[Of, ClampName], _Bite] = {}
+        for of, name, clamp in self._clamps():
+            found.setdefault((of, clamp.name), _Bite()).add(name, clamp)
+        return found
+
+    def _clamps(self) -> Iterator[tuple[Of, str, Clamp]]:
+        for row in self.decision.plan.rows:
+            for clamp in row.clamps:
+                yield "task queues", str(row.tq_id), clamp
+        for queue, room in self.decision.placement.rooms.items():
+            for clamp in room.clamps if room.wanted else ():
+                yield "queues", str(queue), clamp
+
+
+def expected(mean: float, cap: int) -> float:
+    """The mean of min(n, cap), where n is a Poisson number of that mean: what is asked on average."""
+    if cap <= 0 or mean <= 0.0:
+        return 0.0
+    if mean > _SMALL or cap > mean + 10.0 * sqrt(mean) + 10.0:
+        return min(mean, float(cap))
+    # The sum of the chances that n is more than 0, 1, ..., cap - 1.
+    chance = exp(-mean)
+    more, total = 1.0 - chance, 0.0
+    for n in range(1, cap + 1):
+        total += more
+        chance *= mean / n
+        more -= chance
+    return max(0.0, total)
+
+
+def compare(
+    old: PlannedDecision, new: PlannedDecision, limit: int, *, load_age: float | None, assumed: list[str]
+) -> PlannedIteration:
+    """What changes from one to the other; lists have at most `limit` rows."""
+    plans, placements = (
+        (old.decision.plan, new.decision.plan),
+        (old.decision.placement, new.decision.placement),
+    )
+    return PlannedIteration(
+        pilots=PlannedPilots(
+            expected=BeforeAfter(sum(old.expected.values()), sum(new.expected.values())),
+            asked=BeforeAfter(plans[0].asked, plans[1].asked),
+            without_submission_pool=BeforeAfter(old.no_pool, new.no_pool),
+            placed=BeforeAfter(placements[0].placed, placements[1].placed),
+        ),
+        groups=cut(_groups(old, new), limit),
+        limits=_limits(old, new),
+        queues=cut(_queues(old, new), limit),
+        only_after=_only(new, old, limit),
+        only_before=_only(old, new, limit),
+        load_seconds_ago=load_age,
+        assumed=assumed,
+    )
+
+
+def _groups(old: PlannedDecision, new: PlannedDecision) -> Iterator[GroupPilots]:
+    """The groups for which pilots may be asked, by VO and name."""
+    for one in sorted({*old.asked, *new.asked}):
+        yield GroupPilots(
+            vo=one.vo,
+            group=one.group,
+            expected=BeforeAfter(old.expected.get(one, 0.0), new.expected.get(one, 0.0)),
+            asked=BeforeAfter(old.asked[one], new.asked[one]),
+            placed=BeforeAfter(old.placed[one], new.placed[one]),
+        )
+
+
+def _limits(old: PlannedDecision, new: PlannedDecision) -> list[BindingLimit]:
+    """The clamps that bite before or after; those that take most pilots after come first."""
+    bites, found = (old.bites(), new.bites()), []
+    for of, name in {**bites[1], **bites[0]}:
+        before, after = (some.get((of, name), _Bite()) for some in bites)
+        found.append(
+            BindingLimit(
+                limit=name,
+                of=of,
+                count=BeforeAfter(before.count, after.count),
+                pilots=BeforeAfter(before.pilots, after.pilots),
+                example=after.example if after.count else before.example,
+            )
+        )
+    return sorted(found, key=lambda one: (-one.pilots.after, -one.pilots.before, one.limit))
+
+
+def _queues(old: PlannedDecision, new: PlannedDecision) -> list[QueuePilots]:
+    """The queues that get more or fewer pilots; those that gain or lose most come first."""
+    moved = {queue: new.by_queue[queue] - old.by_queue[queue] for queue in {*old.by_queue, *new.by_queue}}
+    return [
+        QueuePilots(
+            *queue,
+            pilots=BeforeAfter(old.by_queue[queue], new.by_queue[queue]),
+            room=BeforeAfter(old.room(queue), new.room(queue)),
+        )
+        for queue in sorted(moved, key=lambda queue: (-abs(moved[queue]), queue))
+        if moved[queue]
+    ]
+
+
+def _only(here: PlannedDecision, there: PlannedDecision, limit: int) -> TaskQueuesPilots:
+    """The task queues that get pilots here and none there, those with most pilots first."""
+    found = [tq_id for tq_id, pilots in here.by_tq.items() if pilots and not there.by_tq[tq_id]]
+    found.sort(key=lambda tq_id: (-here.by_tq[tq_id], tq_id))
+    places: defaultdict[int, list[str]] = defaultdict(list)
+    shown = set(found[:limit])
+    for one in here.decision.placement.placements:
+        if one.tq_id in shown:
+            places[one.tq_id].append(str(one.queue_id))
+    rows = []
+    for tq_id in found[:limit]:
+        key, jobs = here.jobs[tq_id]
+        rows.append(
+            TaskQueuePilots(
+                id=tq_id, owner=key.owner, group=key.group, vo=key.vo, jobs=jobs, pilots=here.by_tq[tq_id],
+                queues=places[tq_id][:_FEW],
+            )
+        )  # fmt: skip
+    return TaskQueuesPilots(
+        count=len(found),
+        rows=rows,
+        more=max(0, len(found) - limit),
+        pilots=sum(here.by_tq[tq_id] for tq_id in found),
+    )

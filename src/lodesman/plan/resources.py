@@ -1,0 +1,305 @@
+"""What another resource configuration would change: queues, parameters, groups, types, and who could run where. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import count
+from typing import Any, Final, Literal, NamedTuple, TypeVar
+
+from lodesman.answers.places import Place
+from lodesman.answers.plans import (
+    AffectedPool,
+    AffectedTaskQueue,
+    BeforeAfter,
+    ChangedGroup,
+    ChangedQueue,
+    ChangedType,
+    ChangedValue,
+    ChangeKind,
+    Cut,
+    GroupPart,
+    PlannedPools,
+    PlannedQueues,
+    PlannedTaskQueues,
+    TaskQueuesAndJobs,
+)
+from lodesman.matching import GroupShare, TaskQueueKey, parts_of
+from lodesman.resources import GroupConfig, ParameterType, QueueId, ResourceConfig, ResourceTree, TypeTable
+from lodesman.resources.inherit import EffectiveParams, all_queues
+from lodesman.resources.model import as_scalars
+
+_OF_A_GROUP: Final = tuple(one.name for one in fields(GroupConfig) if one.name != "name")
+_RANKS: Final = {"impossible": 0, "possible": 1, None: 2}
+
+T = TypeVar("T")
+Becomes = Literal["impossible", "possible"] | None
+
+
+def cut(rows: Iterable[T], limit: int) -> Cut[T]:
+    """At most `limit` rows, how many there are, and how many of them are left out."""
+    found = list(rows)
+    return Cut(count=len(found), rows=found[:limit], more=max(0, len(found) - limit))
+
+
+# --- queues and what runs there --------------------------------------------------------------------------
+
+
+class QueueMap:
+    """The queues of two trees: which come, which go, and the bits of one as bits of the other."""
+
+    def __init__(self, before: ResourceTree, after: ResourceTree) -> None:
+        old, new = list(before.queue_ids()), list(after.queue_ids())
+        places = {queue: bit for bit, queue in enumerate(new)}
+        known = frozenset(old)
+        self.before, self.after = len(old), len(new)
+        self.removed = [queue for queue in old if queue not in places]
+        self.added = [queue for queue in new if queue not in known]
+        # Queues that go are moved behind the others, where they are cut off.
+        self._full = (1 << len(new)) - 1
+        behind = count(len(new))
+        self._runs = list(_runs([places[queue] if queue in places else next(behind) for queue in old]))
+        self._known: dict[int, int] = {}
+
+    def move(self, mask: int) -> int:
+        """A mask of the old tree as one of the new, without the queues that go."""
+        moved = self._known.get(mask)
+        if moved is None:
+            moved = 0
+            for begin, ones, number in self._runs:
+                moved |= (mask >> begin & ones) << number
+            moved = self._known[mask] = moved & self._full
+        return moved
+
+
+def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """(first bit, a mask of its length, new first bit) of bits that follow each other in both orders."""
+    begin = 0
+    for at in range(1, len(numbers) + 1):
+        if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
+            yield begin, (1 << at - begin) - 1, numbers[begin]
+            begin = at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedTaskQueue:
+    """A task queue with jobs under both configurations. `before`, `after`: the queues that can run it, as bits of each.
+
+    `becomes`: its waiting jobs would be Held, or its Held jobs released, and `why`.
+    """
+
+    id: int
+    key: TaskQueueKey
+    jobs: int
+    held: bool
+    before: int
+    after: int
+    becomes: Becomes
+    why: str
+
+
+class JudgedPool(NamedTuple):
+    """A SubmitPool with its queues under both configurations; `new_id` if changed types give it another identifier."""
+
+    id: str
+    new_id: str | None
+    vo: str
+    before: int
+    after: int
+
+
+def planned_queues(
+    before: ResourceConfig, after: ResourceConfig, queues: QueueMap, limit: int, tick: Callable[[], None]
+) -> PlannedQueues:
+    """The queues that come, go and change. `tick` is called now and then."""
+    added, removed = ([Place(*queue) for queue in some] for some in (queues.added, queues.removed))
+    return PlannedQueues(
+        before=queues.before,
+        after=queues.after,
+        added=cut(added, limit),
+        removed=cut(removed, limit),
+        changed=cut(changed_queues(before, after, tick), limit),
+    )
+
+
+def planned_task_queues(found: Sequence[JudgedTaskQueue], queues: QueueMap, limit: int) -> PlannedTaskQueues:
+    """What becomes of the task queues with jobs; the worst first."""
+    affected = []
+    for one in found:
+        effect = _effect(queues, one.before, one.after)
+        if one.becomes or effect["gained"] or effect["lost"]:
+            affected.append(
+                AffectedTaskQueue(
+                    id=one.id,
+                    owner=one.key.owner,
+                    group=one.key.group,
+                    vo=one.key.vo,
+                    jobs=one.jobs,
+                    held=one.held,
+                    **effect,
+                    becomes=one.becomes,
+                    why=one.why,
+                )
+            )
+    affected.sort(key=lambda one: (_RANKS[one.becomes], -(one.jobs if one.becomes else one.lost), one.id))
+    return PlannedTaskQueues(
+        checked=len(found),
+        impossible=_counted(affected, "impossible"),
+        possible=_counted(affected, "possible"),
+        changed=cut(affected, limit),
+    )
+
+
+def _counted(affected: Iterable[AffectedTaskQueue], kind: Becomes) -> TaskQueuesAndJobs:
+    sizes = [one.jobs for one in affected if one.becomes == kind]
+    return TaskQueuesAndJobs(task_queues=len(sizes), jobs=sum(sizes))
+
+
+def planned_pools(found: Sequence[JudgedPool], queues: QueueMap, limit: int) -> PlannedPools:
+    """What becomes of the SubmitPools."""
+    affected = []
+    for one in found:
+        effect = _effect(queues, one.before, one.after)
+        if effect["gained"] or effect["lost"]:
+            affected.append(AffectedPool(id=one.id, new_id=one.new_id, vo=one.vo, **effect))
+    return PlannedPools(checked=len(found), changed=cut(affected, limit))
+
+
+def _effect(queues: QueueMap, before: int, after: int) -> dict[str, int]:
+    """What two masks, each of its own configuration, have in common."""
+    kept = (queues.move(before) & after).bit_count()
+    old, new = before.bit_count(), after.bit_count()
+    return {"before": old, "after": new, "gained": new - kept, "lost": old - kept}
+
+
+def group_parts(
+    found: Iterable[JudgedTaskQueue], before: Mapping[str, GroupShare], after: Mapping[str, GroupShare]
+) -> list[GroupPart]:
+    """Each group's part of the starts, by VO; in each the groups that gain most come first. A group that no queue serves
+    has no part.
+    """
+    jobs: dict[str, dict[str, int]] = {}
+    old: dict[str, set[str]] = {}
+    new: dict[str, set[str]] = {}
+    for one in found:
+        vo, group = one.key.vo, one.key.group
+        of_vo = jobs.setdefault(vo, {})
+        of_vo[group] = of_vo.get(group, 0) + one.jobs
+        if one.before and not one.held:
+            old.setdefault(vo, set()).add(group)
+        if one.after:
+            new.setdefault(vo, set()).add(group)
+    rows = []
+    for vo, groups in jobs.items():
+        parts = parts_of(old.get(vo, ()), before), parts_of(new.get(vo, ()), after)
+        rows += [
+            GroupPart(
+                vo=vo,
+                group=group,
+                jobs=number,
+                share=BeforeAfter(share_of(before, group), share_of(after, group)),
+                part=BeforeAfter(parts[0].get(group, 0.0), parts[1].get(group, 0.0)),
+            )
+            for group, number in groups.items()
+        ]
+    return sorted(rows, key=lambda row: (row.vo, row.part.before - row.part.after, row.group))
+
+
+def share_of(shares: Mapping[str, GroupShare], group: str) -> float:
+    """The share of a group, the default one if it is not configured."""
+    return shares.get(group, GroupShare()).share
+
+
+# --- configurations --------------------------------------------------------------------------------------
+
+
+def changed_queues(
+    before: ResourceConfig, after: ResourceConfig, tick: Callable[[], None]
+) -> Iterator[ChangedQueue]:
+    """For queues of both: the parameters whose effective values differ, once for all VOs (VO ""), and once for each VO
+    that sees another difference.
+    """
+    seen: dict[str, dict[QueueId, dict[str, ChangedValue]]] = {}
+    for vo in ("", *sorted(_overlaid(before.tree) | _overlaid(after.tree))):
+        tick()
+        seen[vo] = dict(_differences(before, after, vo))
+    for queue in after.tree.queue_ids():
+        for vo, found in seen.items():
+            here = found.get(queue)
+            if here is not None and (not vo or here != seen[""].get(queue)):
+                yield ChangedQueue(*queue, vo=vo, parameters=here)
+
+
+def _differences(
+    before: ResourceConfig, after: ResourceConfig, vo: str
+) -> Iterator[tuple[QueueId, dict[str, ChangedValue]]]:
+    old = dict(all_queues(before.tree, vo=vo, types=before.types))
+    for queue, new in all_queues(after.tree, vo=vo, types=after.types):
+        known = old.get(queue)
+        found = {} if known is None else _parameters(known, new)
+        if found:
+            yield queue, found
+
+
+def _parameters(before: EffectiveParams, after: EffectiveParams) -> dict[str, ChangedValue]:
+    found = {}
+    for folded in dict.fromkeys((*before, *after)):
+        old, new = before.get(folded), after.get(folded)
+        either = new or old
+        if old is new or either is None or (old and new and _alike(old.value, new.value)):
+            continue
+        values: Any = old.value if old else None, new.value if new else None
+        found[either.name] = ChangedValue(*values)
+    return found
+
+
+def _alike(old: Any, new: Any) -> bool:
+    # 1 and True are equal in Python and two values here.
+    return old == new and [*map(type, as_scalars(old))] == [*map(type, as_scalars(new))]
+
+
+def _overlaid(tree: ResourceTree) -> set[str]:
+    """The VOs for which some site, CE or queue has parameters of its own."""
+    found: set[str] = set()
+    for site in tree.sites.values():
+        found.update(site.overlays)
+        for element in site.ces.values():
+            found.update(element.overlays, *(queue.overlays for queue in element.queues.values()))
+    return found
+
+
+def changed_groups(before: ResourceConfig, after: ResourceConfig) -> list[ChangedGroup]:
+    """Groups that come, go or change, by name, with the values that differ."""
+    found = []
+    for name in sorted({*before.groups, *after.groups}):
+        old, new = before.groups.get(name), after.groups.get(name)
+        if old != new:
+            pairs = {value: (getattr(old, value, None), getattr(new, value, None)) for value in _OF_A_GROUP}
+            values = {value: ChangedValue(a, b) for value, (a, b) in pairs.items() if a != b}
+            found.append(ChangedGroup(group=name, change=_kind(old, new), values=values))
+    return found
+
+
+def changed_types(before: TypeTable, after: TypeTable) -> list[ChangedType]:
+    """Declarations of parameters that come, go or change, by name."""
+    old, new = ({one.name: _words(one) for one in table.all()} for table in (before, after))
+    return [
+        ChangedType(
+            parameter=name,
+            change=_kind(old.get(name), new.get(name)),
+            before=old.get(name),
+            after=new.get(name),
+        )
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name)
+    ]
+
+
+def _words(declared: ParameterType) -> str:
+    """A declaration as it could be written."""
+    parts = (declared.kind.value, declared.unit, declared.operator, "merge" if declared.merge else "")
+    return " ".join(part for part in parts if part)
+
+
+def _kind(old: object, new: object) -> ChangeKind:
+    return "added" if old is None else "removed" if new is None else "changed"

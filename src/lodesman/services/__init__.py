@@ -1,1 +1,0 @@
-"""Explanations and dry runs over the live state."""

@@ -1,0 +1,1 @@
+"""Reads of the database, by noun: each function is named for what it answers."""

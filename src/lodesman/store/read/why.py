@@ -1,0 +1,239 @@
+"""What explanations read: positions, holders, texts of task queues, the director's last iteration, pilots of a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from lodesman.answers.task_queues import WaitingFor, WaitingReasons
+from lodesman.answers.vocabulary import MainReason, PilotState
+from lodesman.answers.why_jobs import QueuePosition
+from lodesman.answers.why_pilots import StoredPilot
+from lodesman.answers.why_queues import SentPilot
+from lodesman.errors import NotFound
+from lodesman.matching import TaskQueueKey, key_from_json, wanted_of
+from lodesman.store import pilots
+from lodesman.store.engine import Reader, only_row
+from lodesman.why.pilot import PilotFacts
+from lodesman.why.verdict import verdict_of
+from lodesman.why.words import since
+
+Place = tuple[str, str, str]
+
+MOST_ROWS: Final = 10_000
+MOST_RUNS: Final = 200
+LONGEST_ID: Final = 18
+_COUNT = "SELECT waiting, row_cursor, as_of FROM task_queue_count WHERE tq_id = ?"
+# Claims that are in the attempts alone so far (store.claim_log): few, and read once.
+_CLAIMED = """SELECT cohort_id, max(job_id), sum(CASE WHEN id > ? THEN 1 ELSE 0 END) FROM attempt
+WHERE id > (SELECT claims_at FROM leadership) AND tq_id = ? GROUP BY cohort_id"""
+_ROWS_AHEAD = """SELECT count(*) FROM (SELECT 1 FROM job
+  WHERE queued IS NOT NULL AND tq_id = ? AND id >= ? AND id < ? AND state = 'Waiting' LIMIT ?)"""
+_RUNS_AHEAD = """SELECT id, base, cursor, stop FROM cohort
+WHERE tq_id = ? AND cursor < stop AND first < ? ORDER BY first LIMIT ?"""
+_HOLES = """SELECT coalesce(sum(CASE WHEN stop < ? THEN stop ELSE ? END - CASE WHEN start > ? THEN start ELSE ? END), 0)
+FROM hole WHERE cohort_id = ? AND stop > ? AND start < ?"""
+_EVENT = "SELECT data FROM event WHERE id = ?"
+# Members without a row: the hole that they are in is as old as the event. Nearest first: ranges are rarely long.
+_RANGE_EVENT = """SELECT data FROM event WHERE last_job IS NOT NULL AND job_id BETWEEN ? AND ? AND last_job >= ?
+AND kind = 'Held' AND at = ? ORDER BY job_id DESC, id DESC LIMIT 1"""
+_POOL = "SELECT requirements, refreshed_at FROM submit_pool WHERE id = ?"
+_ITERATION = "SELECT id, at, plan FROM director_iteration WHERE id > ? ORDER BY id DESC LIMIT 1"
+_LIVE = """SELECT p.id, p.state, p.vo, p.site, p.ce, p.queue, p.drain, p.last_seen, p.joined_at IS NOT NULL, p.request,
+EXISTS (SELECT 1 FROM attempt a WHERE a.pilot_id = p.id AND a.ended_at IS NULL)
+FROM pilot p WHERE p.ended_at IS NULL"""
+_THESE = f"SELECT {pilots.COLUMNS} FROM pilot WHERE id IN (SELECT value FROM json_each(?))"
+_PILOT = """SELECT id, stamp, state, reason, drain_reason, site, ce, queue, native_id, vo, owner, grp, pilot_type,
+submission_pool, jobs_done, node, drain, coalesce(submitted_at, created_at), joined_at, ended_at FROM pilot WHERE """
+_RUNNING = """SELECT q.key FROM attempt a JOIN task_queue q ON q.id = a.tq_id
+WHERE a.pilot_id = ? AND a.ended_at IS NULL ORDER BY a.id"""
+_OF_QUEUE = """SELECT state, coalesce(submitted_at, created_at) FROM pilot
+WHERE ended_at IS NULL AND site = ? AND ce = ? AND queue = ?"""
+_LAST_SENT = """SELECT id, stamp, state, reason, drain, created_at, joined_at, ended_at, jobs_done FROM (
+  SELECT * FROM pilot ORDER BY id DESC LIMIT ?) sent WHERE site = ? AND ce = ? AND queue = ? ORDER BY id DESC LIMIT ?"""
+# Task queues that no configured queue can run are Held, and judged no more: their hold is their reason.
+_GROUPED = """SELECT CASE WHEN h.tq_id IS NULL THEN r.reason ELSE 'impossible' END AS why, coalesce(r.detail, ''),
+count(*), sum(n.jobs), min(coalesce(h.since, r.since)) FROM queue_jobs n JOIN task_queue q ON q.id = n.tq_id
+LEFT JOIN task_queue_hold h ON h.tq_id = n.tq_id LEFT JOIN task_queue_reason r ON r.tq_id = n.tq_id
+WHERE n.jobs > 0 AND (h.tq_id IS NOT NULL OR r.reason IS NOT NULL)
+AND (? = '' OR ? = json_extract(q.key, '$.vo')) GROUP BY 1, 2 ORDER BY sum(n.jobs) DESC"""
+_STARTS = """SELECT s.vo, count(*), min(a.claimed_at) FROM attempt a JOIN job j ON j.id = a.job_id
+JOIN submission s ON s.id = j.submission_id
+WHERE a.id >= coalesce((SELECT id FROM attempt ORDER BY id DESC LIMIT 1 OFFSET ?), 0) AND a.claimed_at > ?
+GROUP BY s.vo"""
+
+
+# --- jobs and their task queues --------------------------------------------------------------------------
+
+
+def position(db: Reader, tq_id: int | None, job_id: int) -> QueuePosition:
+    """Where a job stands in its task queue; counting ends early, and then `more_ahead` is set."""
+    found = db.execute(_COUNT, (tq_id,)).fetchone()
+    if found is None:
+        return QueuePosition(waiting=0, ahead=0, more_ahead=False)
+    waiting, first, as_of = found
+    claimed = {cohort: (last, n) for cohort, last, n in db.execute(_CLAIMED, (as_of, tq_id))}
+    rows = only_row(db, _ROWS_AHEAD, (tq_id, first, job_id, MOST_ROWS))[0]
+    runs = list(db.execute(_RUNS_AHEAD, (tq_id, job_id, MOST_RUNS)))
+    ahead = rows
+    for cohort, base, cursor, end in runs:
+        start = max(cursor, claimed[cohort][0] - base + 1) if cohort in claimed else cursor
+        stop = min(end, job_id - base)
+        if start < stop:
+            holes = only_row(db, _HOLES, (stop, stop, start, start, cohort, start, stop))[0]
+            ahead += stop - start - holes
+    return QueuePosition(
+        waiting=max(0, waiting - sum(n for _, n in claimed.values())),
+        ahead=ahead,
+        more_ahead=rows >= MOST_ROWS or len(runs) >= MOST_RUNS,
+    )
+
+
+def holder_name(db: Reader, job: Mapping[str, Any]) -> str | None:
+    """The user who holds a job; None if no user does, or the name was not kept."""
+    if job["held_by"] != "user":
+        return None
+    if job["last_event"] is not None:
+        data = only_row(db, _EVENT, (job["last_event"],))[0]
+    else:
+        ids = job["base"], job["id"], job["id"]
+        data = next(iter(db.execute(_RANGE_EVENT, (*ids, job["since"]))), (None,))[0]
+    name = msgspec.json.decode(data).get("name") if data else None
+    return None if name is None else str(name)
+
+
+def key_of(db: Reader, tq_id: int) -> TaskQueueKey:
+    """The key of a task queue."""
+    return key_from_json(only_row(db, "SELECT key FROM task_queue WHERE id = ?", (tq_id,))[0])
+
+
+def requirements_of(db: Reader, pool: str, tq_id: int) -> Mapping[str, Any] | None:
+    """The Requirements of a task queue: the text stored with it, or else with its SubmitPool; None if both are gone."""
+    if not pool:
+        return {}
+    stored = db.execute("SELECT requirements FROM task_queue WHERE id = ?", (tq_id,)).fetchone() or ("",)
+    text = stored[0] or next(iter(db.execute(_POOL, (pool,))), ("",))[0]
+    return wanted_of(text) if text else None
+
+
+def task_queue_of_key(db: Reader, key: str) -> int | None:
+    """The task queue with this key text, if there is one."""
+    found = db.execute("SELECT id FROM task_queue WHERE key = ?", (key,)).fetchone()
+    return None if found is None else int(found[0])
+
+
+def evaluated_at(db: Reader, pool: str) -> float | None:
+    """When the queues of a SubmitPool were evaluated; None if they are not known, or it is gone."""
+    found = db.execute(_POOL, (pool,)).fetchone()
+    return None if found is None else found[1]
+
+
+def queues_of_pool(db: Reader, pool: str) -> frozenset[Place]:
+    """The CE queues that serve a SubmitPool."""
+    rows = db.execute("SELECT site, ce, queue FROM submit_pool_queue WHERE pool_id = ?", (pool,))
+    return frozenset((site, ce, queue) for site, ce, queue in rows)
+
+
+def iteration_after(db: Reader, number: int) -> tuple[int, float, str] | None:
+    """The director's last iteration, if it is later than this one: its number, when it was, its record."""
+    return db.execute(_ITERATION, (number,)).fetchone()
+
+
+# --- main reasons ----------------------------------------------------------------------------------------
+
+
+def stored_reasons(db: Reader) -> dict[int, tuple[str, str]]:
+    """The stored reason and detail of each task queue."""
+    rows = db.execute("SELECT tq_id, reason, detail FROM task_queue_reason")
+    return {number: (reason, detail) for number, reason, detail in rows}
+
+
+def waiting_by_reason(db: Reader, vo: str = "") -> WaitingReasons:
+    """Why jobs wait, most jobs first: all of them, or those of one VO."""
+    at, facts_at = db.execute("SELECT at, facts_at FROM reason_pass").fetchone() or (None, None)
+    rows = [
+        WaitingFor(
+            reason=MainReason(reason), verdict=verdict_of(MainReason(reason)), detail=detail, task_queues=queues,
+            jobs=jobs, since=since,
+        )
+        for reason, detail, queues, jobs, since in db.execute(_GROUPED, (vo, vo))
+    ]  # fmt: skip
+    return WaitingReasons(at=at, facts_at=facts_at, reasons=rows)
+
+
+def starts_by_vo(db: Reader, *, most: int, after: float) -> list[tuple[str, int, float]]:
+    """(VO, job starts, the first of them) after a time, among the last `most` starts."""
+    return list(db.execute(_STARTS, (most - 1, after)))
+
+
+# --- pilots ----------------------------------------------------------------------------------------------
+
+
+class LivePilot(NamedTuple):
+    """What changes of a live pilot; `request` as it is stored."""
+
+    id: int
+    state: str
+    vo: str
+    site: str
+    ce: str
+    queue: str
+    drain: int
+    last_seen: float | None
+    joined: int
+    request: str
+    busy: int
+
+
+def live_pilots(db: Reader) -> list[LivePilot]:
+    """Every pilot that has not ended."""
+    return list(map(LivePilot._make, db.execute(_LIVE)))
+
+
+def pilots_by_id(db: Reader, numbers: Iterable[int]) -> Iterator[pilots.PilotRow]:
+    """The rows of these pilots."""
+    ids = msgspec.json.encode(list(numbers)).decode()
+    return map(pilots.row_of, db.execute(_THESE, (ids,)))
+
+
+def pilot_facts(db: Reader, name: str) -> PilotFacts:
+    """A pilot by its number or its stamp. Raises NotFound."""
+    is_id = name.isascii() and name.isdigit() and len(name) <= LONGEST_ID
+    found = db.execute(f"{_PILOT} id = ?", (int(name),)).fetchone() if is_id else None
+    found = found or db.execute(f"{_PILOT} stamp = ?", (name,)).fetchone()
+    if found is None:
+        raise NotFound(f"There is no pilot {name[:100]}.", hint="See: lode pilot ls --all.", pilot=name[:100])
+    number, stamp, state, *others = found[:15]
+    node, drain, sent_at, joined_at, ended_at = found[15:]
+    pools = msgspec.json.decode(node).get("submit_pools")
+    keys = [key_from_json(key) for (key,) in db.execute(_RUNNING, (number,))]
+    return PilotFacts(
+        row=StoredPilot(number, stamp, PilotState(state), *others),
+        drain=bool(drain),
+        sent_at=sent_at,
+        joined_at=joined_at,
+        ended_at=ended_at,
+        promised=[(key.cores, key.memory_mb) for key in keys],
+        stale_pools=pools.get("stale") or 0 if isinstance(pools, dict) else 0,
+    )
+
+
+def pilots_of_queue(db: Reader, place: Place) -> list[tuple[str, float]]:
+    """Our live pilots in a CE queue: the state of each, and when it was submitted."""
+    return list(db.execute(_OF_QUEUE, place))
+
+
+def last_sent(db: Reader, place: Place, now: float, *, among: int, most: int) -> list[SentPilot]:
+    """The last pilots sent to a CE queue, newest first, if they are among the last that were sent anywhere."""
+    return [
+        SentPilot(
+            id=number, stamp=stamp, state=PilotState(state),
+            reason=reason or ("draining" if drain and ended is None else ""), sent_seconds_ago=max(0.0, now - created),
+            joined=joined is not None, ended_seconds_ago=since(ended, now), jobs_done=done,
+        )
+        for number, stamp, state, reason, drain, created, joined, ended, done in db.execute(
+            _LAST_SENT, (among, *place, most)
+        )
+    ]  # fmt: skip

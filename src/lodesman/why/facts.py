@@ -1,0 +1,350 @@
+"""What explanations go by beside the configuration: one snapshot of jobs, pilots and the director's last iteration. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from operator import or_
+from typing import Any, Final, NamedTuple, Protocol
+
+from lodesman.answers.vocabulary import ClampName, MainReason
+from lodesman.answers.why_jobs import Holding, JobPilots, QueuePosition
+from lodesman.answers.why_queues import QueueClamp
+from lodesman.director import Stories, loads_of
+from lodesman.director.site_mask import Closing, SiteMask
+from lodesman.matching import GroupShare, QueueOffer, TaskQueueKey
+from lodesman.matching.cells import bits_of
+from lodesman.resources import QueueId
+from lodesman.submission import Obstacles, World, not_sent
+from lodesman.why.verdict import NOT_CONSIDERED, NOT_WANTED, Demand, judge_job
+from lodesman.why.words import since
+
+_GATES: Final = {
+    "Backend": ClampName.NO_BACKEND.value,
+    "MaxTotalJobs": ClampName.MAX_TOTAL.value,
+    "MaxWaitingJobs": ClampName.MAX_WAITING.value,
+    "Slots": ClampName.MAX_TOTAL.value,
+}
+"""What can keep all pilots away (`submission.CAUSES`) -> the clamp by which the director knows it."""
+_VOS_KEPT: Final = 64
+_FRESH_ITERATIONS: Final = 3
+_FRESH_LEAST: Final = 60.0
+_NO_TASK_QUEUE: Final = 0
+
+Waiting = tuple[int, TaskQueueKey, int]
+"""A task queue with waiting jobs: its id, its key, and how many."""
+
+
+def fresh_seconds(polling_seconds: float) -> float:
+    """How long an iteration of the director is believed: as long as it takes to miss some, slow ones not counted."""
+    return max(_FRESH_LEAST, _FRESH_ITERATIONS * polling_seconds)
+
+
+class Gate(NamedTuple):
+    """What leaves CE queues no free capacity: one word, and the reason in words."""
+
+    name: str
+    text: str
+
+
+REOPENED: Final = Gate(NOT_CONSIDERED, "the director has not considered it since it was opened")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """The free capacity that an iteration left the CE queues of a VO, as masks: a job's queues are counted at once."""
+
+    open: int
+    by_pilots: Mapping[int, int]
+    """Pilots that may be sent -> the queues with that much free capacity."""
+    closed: Mapping[Gate, int]
+    """The queues that each gate leaves none."""
+    loads: Sequence[tuple[float, str, int]] = ()
+    """When a load was observed and by which source, with its queues; oldest first. Unknown loads are left out."""
+
+    def pilots(self, queues: int) -> int:
+        """The pilots that may be sent to these queues."""
+        return sum(pilots * (found & queues).bit_count() for pilots, found in self.by_pilots.items())
+
+    def oldest_load(self, queues: int) -> tuple[float, str] | None:
+        """When the oldest load of these queues was observed, and by which source; None if none is known."""
+        return next(((at, source) for at, source, found in self.loads if found & queues), None)
+
+    def gates(self, eligible: int, closings: Iterable[tuple[Closing, int]]) -> list[tuple[Gate, int]]:
+        """What leaves these queues no free capacity, with the queues, most queues first: `closings` as they hold now; for
+        the others what the iteration found.
+        """
+        gates: Counter[Gate] = Counter()
+        left = eligible
+        for closing, mask in closings:
+            gates[Gate(ClampName.CLOSED.value, closing.text)] |= mask & left
+            left &= ~mask
+        for gate, mask in self._closed(left):
+            gates[REOPENED if gate.name == ClampName.CLOSED else gate] |= mask
+        found = [(gate, mask) for gate, mask in gates.items() if mask]
+        return sorted(found, key=lambda one: -one[1].bit_count())
+
+    def _closed(self, queues: int) -> list[tuple[Gate, int]]:
+        found = [(gate, hit) for gate, mask in self.closed.items() if (hit := mask & queues)]
+        return sorted(found, key=lambda one: -one[1].bit_count())
+
+
+def ordinal_of(world: World, place: QueueId) -> int:
+    """The bit of a queue in masks of its world; -1 if it is not configured."""
+    try:
+        return world.table.ordinal(place)
+    except KeyError:
+        return -1
+
+
+def not_sent_gate(world: World, offer: QueueOffer) -> Gate | None:
+    """The gate if no pilot of this VO is sent to a queue, whatever capacity the director has there for others."""
+    closed = not_sent(offer, world.backends)
+    return None if closed is None else Gate(_GATES[closed.parameter], closed.text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueDecision:
+    """What an iteration decided about one CE queue: pilots wanted there, capacity for them, and the clamps that bit."""
+
+    wanted: int
+    room: int
+    clamps: list[QueueClamp]
+
+
+class Iteration:
+    """One stored decision of the director, ready to be asked about single task queues and CE queues.
+
+    `before`: the iteration before it, if known. A task queue that no submission pool took pilots for then, and that
+    asked for none since, still has none.
+    """
+
+    def __init__(
+        self, number: int, at: float, record: Mapping[str, Any], before: Iteration | None = None
+    ) -> None:
+        self.number = number
+        self.at = at
+        self.record = record
+        self.loads = loads_of(record)
+        """The loads that it went by, by queue; those that an older release did not keep are absent."""
+        self.sends = bool(record["plan"].get("target", 1.0) > 0.0)
+        """Whether the director sends any pilots at all."""
+        self._stories = Stories(record)
+        fields = list(record["row_fields"])
+        self._asked, self._cap = fields.index("asked"), fields.index("cap")
+        still = {} if before is None else before.still_refused(self)
+        self._refused: dict[int, Mapping[str, Any]] = {**still, **self._stories.no_pool}
+        self._capacities: dict[tuple[str, str], Capacity] = {}
+
+    def still_refused(self, later: Iteration) -> dict[int, Mapping[str, Any]]:
+        """The refusals of submission pools that a later iteration did not undo."""
+        rows = later._stories.rows
+        return {
+            tq_id: refusal
+            for tq_id, refusal in self._refused.items()
+            if tq_id in rows and not rows[tq_id][later._asked]
+        }
+
+    def lines(self, tq_id: int | None) -> tuple[str, ...]:
+        """What it did for a task queue (None: a new one) and why."""
+        return self._stories.lines(_NO_TASK_QUEUE if tq_id is None else tq_id)
+
+    def no_pool(self, tq_id: int | None) -> bool:
+        """Whether pilots were asked for a task queue and no submission pool took them, nor any since."""
+        return tq_id in self._refused
+
+    def refusals(self, tq_id: int | None) -> Sequence[tuple[str, str]]:
+        """(submission pool, outcome) where no submission pool took the pilots of a task queue; else nothing."""
+        refusal = None if tq_id is None else self._refused.get(tq_id)
+        return [] if refusal is None else [(pool, outcome) for pool, outcome in refusal["tries"]]
+
+    def demands(self, task_queues: Iterable[int]) -> Counter[Demand]:
+        """How many of the task queues it did what for."""
+        return Counter(map(self._demand, task_queues))
+
+    def _demand(self, tq_id: int) -> Demand:
+        row = self._stories.rows.get(tq_id)
+        if row is None:
+            return Demand.NEW
+        if self.no_pool(tq_id):
+            return Demand.NO_POOL
+        if row[self._asked] > 0:
+            return Demand.ASKED
+        return Demand.SUPPLIED if row[self._cap] <= 0 else Demand.NOT_DRAWN
+
+    def placed(self, queue: QueueId) -> int:
+        """The pilots that it placed in a CE queue."""
+        name = "/".join(queue)
+        return sum(count for _, place, count in self.record["placements"] if place == name)
+
+    def considered(self, queue: tuple[str, str, str]) -> bool:
+        """Whether it considered a CE queue."""
+        return "/".join(queue) in self.record["rooms"]
+
+    def queue(self, queue: tuple[str, str, str]) -> QueueDecision | None:
+        """What it decided about a CE queue; None if it did not consider the queue."""
+        found = self.record["rooms"].get("/".join(queue))
+        if found is None:
+            return None
+        clamps = [
+            QueueClamp(clamp=ClampName(name), before=before, after=after, limit=limit, text=str(text))
+            for name, before, after, limit, text in found["clamps"]
+        ]
+        return QueueDecision(wanted=found["wanted"], room=found["room"], clamps=clamps)
+
+    def gate(self, queue: tuple[str, str, str]) -> Gate:
+        """What left a CE queue no free capacity."""
+        found = self.record["rooms"].get("/".join(queue))
+        if found is None:
+            return Gate(NOT_CONSIDERED, "the director did not consider it")
+        if not found["clamps"]:
+            return Gate(NOT_WANTED, "no pilot was wanted there")
+        name, *_, text = found["clamps"][-1]
+        return Gate(str(name), str(text))
+
+    def capacity(self, world: World) -> Capacity:
+        """The free capacity that it left the queues of a VO."""
+        key = world.vo, world.version
+        known = self._capacities.get(key)
+        if known is None:
+            if len(self._capacities) >= _VOS_KEPT:
+                self._capacities.clear()
+            known = self._capacities[key] = self._capacity(world)
+        return known
+
+    def _capacity(self, world: World) -> Capacity:
+        by_pilots: dict[int, list[int]] = {}
+        closed: dict[Gate, list[int]] = {}
+        for ordinal, offer in world.by_ordinal.items():
+            found, gate = self.record["rooms"].get("/".join(offer.queue)), not_sent_gate(world, offer)
+            pilots = 0 if found is None or gate else max(0, found["room"])
+            if pilots:
+                by_pilots.setdefault(pilots, []).append(ordinal)
+            else:
+                closed.setdefault(gate or self.gate(offer.queue), []).append(ordinal)
+        masks = {pilots: bits_of(ordinals) for pilots, ordinals in by_pilots.items()}
+        return Capacity(
+            open=reduce(or_, masks.values(), 0),
+            by_pilots=masks,
+            closed={gate: bits_of(ordinals) for gate, ordinals in closed.items()},
+            loads=list(self._loads(world)),
+        )
+
+    def _loads(self, world: World) -> Iterator[tuple[float, str, int]]:
+        together: dict[tuple[float, str], list[int]] = {}
+        for ordinal, offer in world.by_ordinal.items():
+            load = self.loads.get("/".join(offer.queue))
+            if load is not None and load.is_known:
+                together.setdefault((load.observed_at, load.told_by), []).append(ordinal)
+        return ((*seen, bits_of(ordinals)) for seen, ordinals in sorted(together.items()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """One moment: the task queues with waiting jobs, and the director's last iteration. `groups`: waiting jobs by VO and
+    group. An iteration older than `fresh_seconds` says nothing about now.
+    """
+
+    at: float
+    fresh_seconds: float
+    waiting: Sequence[Waiting]
+    groups: Mapping[tuple[str, str], int]
+    iteration: Iteration | None
+
+    def decision(self, now: float) -> Iteration | None:
+        """The director's last iteration; None if it has made none recently."""
+        last = self.iteration
+        return last if last is not None and now - last.at <= self.fresh_seconds else None
+
+    @property
+    def decided_at(self) -> float | None:
+        """When the last iteration was, however long ago."""
+        return None if self.iteration is None else self.iteration.at
+
+
+class Served(Sized, Container[tuple[str, str, str]], Protocol):
+    """The CE queues that serve a SubmitPool."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFacts:
+    """One job, or one that is not stored yet, held against the world. Not slotted: what follows from it is kept.
+
+    `task_queue`: None if it would be new. `served`: the queues that serve its SubmitPool, None without one; `evaluated_at`:
+    when they were evaluated. `competing`: the queues that can run waiting jobs of each group of its VO, None if unknown.
+    """
+
+    exclusions: Obstacles
+    task_queue: int | None
+    position: QueuePosition
+    held: Holding | None
+    served: Served | None
+    evaluated_at: float | None
+    pilots: JobPilots
+    snapshot: Snapshot
+    mask: SiteMask
+    shares: Mapping[str, GroupShare]
+    competing: Mapping[str, int] | None
+    configured_at: float | None
+    now: float
+
+    def age(self, at: float | None) -> float | None:
+        """Seconds since then; None if unknown."""
+        return since(at, self.now)
+
+    @cached_property
+    def eligible(self) -> int:
+        """The queues that could run it."""
+        return self.exclusions.eligible
+
+    @cached_property
+    def decision(self) -> Iteration | None:
+        """The director's last iteration; None if it has made none recently."""
+        return self.snapshot.decision(self.now)
+
+    @cached_property
+    def capacity(self) -> Capacity | None:
+        """The free capacity that the director left the queues of its VO."""
+        return None if self.decision is None else self.decision.capacity(self.exclusions.world)
+
+    @cached_property
+    def closings(self) -> list[tuple[Closing, int]]:
+        """What administrators closed of the eligible queues, with these queues; most queues first."""
+        return self.mask.hits(self.exclusions.world.table.queues, self.eligible, self.now)
+
+    @cached_property
+    def closed(self) -> int:
+        """The queues that administrators closed."""
+        return self.mask.closed(self.exclusions.world.table.queues, self.now)
+
+    @cached_property
+    def open_here(self) -> int:
+        """The eligible queues that have free capacity, as far as known."""
+        return self.eligible & ~self.closed & (0 if self.capacity is None else self.capacity.open)
+
+    @cached_property
+    def gates(self) -> list[tuple[Gate, int]]:
+        """What leaves eligible queues no free capacity, with these queues; most queues first."""
+        return [] if self.capacity is None else self.capacity.gates(self.eligible, self.closings)
+
+    @cached_property
+    def refusals(self) -> str:
+        """Why no submission pool takes its pilots; '' if one does."""
+        found = () if self.decision is None else self.decision.refusals(self.task_queue)
+        return ", ".join(f"{pool} is {outcome}" for pool, outcome in found)
+
+    @cached_property
+    def reason(self) -> MainReason:
+        """The judgement."""
+        decision, capacity = self.decision, self.capacity
+        reason = judge_job(
+            self.eligible,
+            None if capacity is None else capacity.open,
+            self.pilots,
+            closed=self.closed,
+            refused=decision is not None and decision.no_pool(self.task_queue),
+            sends=decision is None or decision.sends,
+        )
+        return MainReason.HELD if self.held and reason is not MainReason.IMPOSSIBLE else reason

@@ -1,0 +1,336 @@
+"""`lode why PILOT`: why a pilot got nothing, or what it would get. Pure.
+
+The live index says whether it would get a job, for the request of its next claim. What excludes task queues is counted in
+a survey, which is a little older: each step says how old it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
+
+from lodesman.answers.vocabulary import FreeBy, MainReason, PilotState, PilotVerdict
+from lodesman.answers.why_pilots import (
+    Amounts,
+    FullLimit,
+    GroupDrawn,
+    PilotAges,
+    PilotAsked,
+    PilotChances,
+    PilotOffer,
+    PilotStep,
+    PilotWhy,
+    StoredPilot,
+    Work,
+)
+from lodesman.matching import ANY, GroupShare, ResourceRequest
+from lodesman.matching.matcher import Chances
+from lodesman.matching.offers import UNLIMITED
+from lodesman.why.verdict import WHO
+from lodesman.why.words import amount, counted, excluded, sentence, since, span
+
+_SHOWN: Final = 5
+_MOST_POOLS: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PilotFacts:
+    """What is stored of a pilot. `promised`: (cores, memory_mb) of each job that it has; `stale_pools`: how many of the
+    SubmitPools that it presented when it joined differed.
+    """
+
+    row: StoredPilot
+    drain: bool
+    sent_at: float
+    joined_at: float | None
+    ended_at: float | None
+    promised: list[tuple[int, int]]
+    stale_pools: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PilotNow:
+    """What only the hot process knows of a live pilot, as of `at` (UNIX seconds). `whole` is all that it offers, `request`
+    what a claim would present now; `waits_since` is set while a long poll of it waits.
+    """
+
+    at: float
+    joined: bool
+    whole: Amounts
+    request: ResourceRequest
+    free_by: FreeBy
+    asked_at: float | None
+    asked_jobs: int | None
+    waits_since: float | None
+    silent_seconds: float | None
+    is_silent: bool
+    chances: Chances
+
+    @property
+    def free(self) -> Amounts:
+        """What a claim would say it has free."""
+        return amounts(self.request.cores, self.request.memory_mb, self.request.norm_cpu_seconds)
+
+
+def amounts(*values: int) -> Amounts:
+    """Cores, memory and CPU time, None for what has no limit."""
+    return Amounts(*(None if value >= UNLIMITED else value for value in values))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PilotCase:
+    """A live pilot held against the world; `work` is as of `surveyed_at`."""
+
+    facts: PilotFacts
+    now: PilotNow
+    work: Work
+    surveyed_at: float
+    shares: Mapping[str, GroupShare]
+
+
+def judge_pilot(facts: PilotFacts, now: PilotNow) -> PilotVerdict:
+    """Why a live pilot gets nothing: the first that holds."""
+    silent_asker = now.asked_at is None and now.waits_since is None and not facts.promised
+    in_order = (
+        (facts.drain, PilotVerdict.DRAINING),
+        (now.whole.cores == 0, PilotVerdict.NOT_CONFIGURED),
+        (not now.joined or silent_asker, PilotVerdict.NOT_ASKED),
+        (now.request.cores < 1, PilotVerdict.FULL),
+        (now.chances.eligible, PilotVerdict.WOULD_GET),
+        (now.chances.blocked, PilotVerdict.LIMITED),
+        (now.chances.of_vo, PilotVerdict.NOTHING_FITS),
+    )
+    return next((verdict for holds, verdict in in_order if holds), PilotVerdict.NOTHING_WAITS)
+
+
+def explain_pilot(case: PilotCase) -> PilotWhy:
+    """The answer for a live pilot."""
+    facts, now, chances = case.facts, case.now, case.now.chances
+    verdict, pools = judge_pilot(facts, now), case.now.request.submit_pools
+    told = _answer(facts, verdict, _summary(case, verdict))
+    told.who = _who(case, verdict)
+    told.chain = list(_chain(case))
+    told.offer = _offer(case)
+    told.asked = PilotAsked(
+        seconds_ago=since(now.asked_at, now.at),
+        jobs=now.asked_jobs,
+        waits_seconds=since(now.waits_since, now.at),
+    )
+    told.now = PilotChances(
+        task_queues=chances.of_vo, elsewhere=chances.elsewhere, eligible=chances.eligible,
+        limited=dict(chances.blocked), submit_pools=len(pools), first_submit_pools=list(pools[:_MOST_POOLS]),
+    )  # fmt: skip
+    told.task_queues = case.work
+    told.ages = PilotAges(now=0.0, task_queues=_surveyed(case), heard=now.silent_seconds)
+    return told
+
+
+def explain_ended(facts: PilotFacts, at: float) -> PilotWhy:
+    """The answer for a pilot that has ended."""
+    row, ago = facts.row, since(facts.ended_at, at)
+    when = "" if ago is None else f" {span(ago)} ago"
+    how = f"{row.state}: {row.reason}" if row.reason else row.state
+    summary = f"It ended{when} ({how}) after {counted(row.jobs_done, 'job')}."
+    return _answer(facts, PilotVerdict.ENDED, summary)
+
+
+def _answer(facts: PilotFacts, verdict: PilotVerdict, summary: str) -> PilotWhy:
+    row, jobs = facts.row, len(facts.promised)
+    waiting = row.state in (PilotState.PREPARED, PilotState.SUBMITTED)
+    standing = "draining" if facts.drain else "on its way" if waiting else "busy" if jobs else "idle"
+    return PilotWhy(
+        **msgspec.structs.asdict(row),
+        standing="ended" if verdict is PilotVerdict.ENDED else standing,  # type: ignore[arg-type]
+        jobs_now=jobs,
+        verdict=verdict,
+        summary=summary,
+        who=WHO[verdict],
+        chain=[],
+    )
+
+
+def _surveyed(case: PilotCase) -> float:
+    return max(0.0, case.now.at - case.surveyed_at)
+
+
+# --- the steps -------------------------------------------------------------------------------------------
+
+
+def _chain(case: PilotCase) -> Iterator[PilotStep]:
+    yield _life(case)
+    yield _asks(case)
+    yield PilotStep(step="serves", holds=True, text=_serves(case.facts.row))
+    yield _offers(case)
+    yield _pools(case)
+    yield _waiting(case)
+    yield _fits(case)
+    yield _limits(case)
+    yield _share(case)
+
+
+def _life(case: PilotCase) -> PilotStep:
+    facts, row, now = case.facts, case.facts.row, case.now
+    where = "/".join(filter(None, (row.site, row.ce, row.queue))) or "a queue that it did not name"
+    why = f", since {row.drain_reason}" if row.drain_reason else ""
+    if facts.joined_at is None or not now.joined:
+        sent = max(0.0, now.at - facts.sent_at)
+        what = "it is being submitted to" if row.state is PilotState.PREPARED else "it waits in"
+        leaves = f"; it will leave at once{why}" if why else ""
+        text = f"{what} {where}, since {span(sent)}{leaves}"
+        return PilotStep(step="pilot", holds=False, text=text, age_seconds=sent)
+    text = f"it runs in {where}, joined {span(max(0.0, now.at - facts.joined_at))} ago"
+    if facts.drain:
+        text += f"; it finishes what it runs and leaves (pilot drain{why})"
+        return PilotStep(step="pilot", holds=False, text=text)
+    text += f"; its last heartbeat was {span(now.silent_seconds or 0.0)} ago" if now.is_silent else ""
+    return PilotStep(step="pilot", holds=not now.is_silent, text=text, age_seconds=now.silent_seconds)
+
+
+def _asks(case: PilotCase) -> PilotStep:
+    now = case.now
+    if now.waits_since is not None:
+        text = f"it waits for a job in a long poll, since {span(now.at - now.waits_since)}"
+        return PilotStep(step="asks", holds=True, text=text, age_seconds=0.0)
+    ago = since(now.asked_at, now.at)
+    if ago is None:
+        when = "since it joined or the server started" if now.joined else "yet"
+        holds = None if case.facts.promised else False
+        return PilotStep(step="asks", holds=holds, text=f"it has not asked {when}")
+    text = f"it last asked {span(ago)} ago, for {counted(now.asked_jobs or 0, 'job')}; it does not wait now"
+    return PilotStep(step="asks", holds=None, text=text, age_seconds=ago)
+
+
+def _serves(row: StoredPilot) -> str:
+    whose = f"jobs of every group of VO {row.vo}"
+    if row.owner:
+        whose = f"only jobs of {row.owner}, group {row.group}, VO {row.vo}"
+    elif row.group:
+        whose = f"only jobs of group {row.group}, VO {row.vo}"
+    kind = f" ({row.pilot_type} pilot)" if row.pilot_type else ""
+    through = f", sent through submission pool {row.submission_pool}" if row.submission_pool else ""
+    return f"{whose}{kind}{through}"
+
+
+def _offers(case: PilotCase) -> PilotStep:
+    now, request = case.now, case.now.request
+    platforms = () if ANY in request.platforms else request.platforms
+    platform = f"platform {', '.join(platforms)}" if platforms else "no platform"
+    tags = f", tags {', '.join(request.tags)}" if request.tags else ""
+    only = f", takes only jobs with tag {', '.join(request.required_tags)}" if request.required_tags else ""
+    memory = "" if now.whole.memory_mb != 0 else " (its queue declares none)"
+    text = f"it offers {amount(now.whole)}{memory}; {platform}{tags}{only}; free now: {amount(now.free)}"
+    return PilotStep(step="offers", holds=request.cores > 0, text=f"{text} ({now.free_by.value})")
+
+
+def _pools(case: PilotCase) -> PilotStep:
+    """What counts is what its queue serves now; what it presented when it joined is said beside that."""
+    count, stale = len(case.now.request.submit_pools), case.facts.stale_pools
+    text = f"its queue serves {counted(count, 'SubmitPool')} now"
+    text += f"; of what it presented when it joined, {stale} differed" if stale else ""
+    return PilotStep(step="submit_pools", holds=True, text=text, age_seconds=0.0, count=count)
+
+
+def _waiting(case: PilotCase) -> PilotStep:
+    chances, vo = case.now.chances, case.now.request.vo
+    text = f"{counted(chances.of_vo, 'task queue')} of VO {vo} have jobs that may be given now"
+    text += f" ({chances.elsewhere} of other VOs)" if chances.elsewhere else ""
+    return PilotStep(
+        step="waiting", holds=chances.of_vo > 0, text=text, age_seconds=0.0, task_queues=chances.of_vo
+    )
+
+
+def _fits(case: PilotCase) -> PilotStep:
+    eligible, work = case.now.chances.eligible, case.work
+    text = f"{eligible} of them fit what is free"
+    if work.ruled_out_by:
+        text += f"; of {counted(work.task_queues, 'task queue')}, all VOs: {_excluded(work)}"
+    return PilotStep(
+        step="fits", holds=eligible > 0, text=text, age_seconds=_surveyed(case), eligible=eligible
+    )
+
+
+def _excluded(work: Work) -> str:
+    return excluded((one.criterion, one.task_queues) for one in work.ruled_out_by[:_SHOWN])
+
+
+def _limits(case: PilotCase) -> PilotStep:
+    chances = case.now.chances
+    limits = [FullLimit(limit=name, task_queues=n) for name, n in chances.blocked.items()]
+    if not limits:
+        text = "no limit keeps a fitting task queue from it"
+        return PilotStep(step="limits", holds=True, text=text, age_seconds=0.0, limits=limits)
+    names = ", ".join(f"{_limit(one.limit)} ({one.task_queues})" for one in limits)
+    text = f"task queues that would fit are limited: {names}"
+    return PilotStep(step="limits", holds=chances.eligible > 0, text=text, age_seconds=0.0, limits=limits)
+
+
+def _limit(name: str) -> str:
+    if name == MainReason.IMPOSSIBLE:
+        return "Held, since no configured queue can run it"
+    return name or "a limit is full"
+
+
+def _share(case: PilotCase) -> PilotStep:
+    chances = case.now.chances
+    groups = [
+        GroupDrawn(group=name, share=case.shares.get(name, GroupShare()).share, task_queues=n)
+        for name, n in (*chances.groups, *chances.without_share)
+    ]
+    names = ", ".join(one.group for one in groups[: min(_SHOWN, len(chances.groups) or _SHOWN)])
+    if chances.groups:
+        text = f"its next job is drawn among {counted(len(chances.groups), 'group')} by share: {names}"
+    elif chances.without_share:
+        text = f"only groups without a share have what fits, and they are served: {names}"
+    else:
+        text = "no group has anything for it, so shares decide nothing"
+    return PilotStep(step="share", holds=True, text=text, age_seconds=0.0, groups=groups)
+
+
+# --- the parts of the answer -----------------------------------------------------------------------------
+
+
+def _summary(case: PilotCase, verdict: PilotVerdict) -> str:
+    facts, now, work = case.facts, case.now, case.work
+    match verdict:
+        case PilotVerdict.DRAINING:
+            why = f", since {facts.row.drain_reason}" if facts.row.drain_reason else ""
+            text = f"It finishes its jobs and leaves{why}"
+        case PilotVerdict.NOT_CONFIGURED:
+            text = "Its queue is not configured any more, or not for its VO: no job may run there"
+        case PilotVerdict.NOT_ASKED if not now.joined:
+            text = f"It is on its way and has not asked yet: {_life(case).text}"
+        case PilotVerdict.NOT_ASKED:
+            text = _asks(case).text
+        case PilotVerdict.FULL:
+            text = f"It has {counted(len(facts.promised), 'job')} and no core free"
+        case PilotVerdict.WOULD_GET:
+            when = "" if now.waits_since is not None else " when it asks"
+            fits = counted(now.chances.eligible, "task queue")
+            text = f"What it has free fits {fits}: it gets a job{when}"
+        case PilotVerdict.NOTHING_WAITS:
+            text = f"No job of VO {now.request.vo} waits"
+        case PilotVerdict.LIMITED:
+            text = f"All that fits is limited: {', '.join(map(_limit, now.chances.blocked))}"
+        case _:
+            lost = f": {_excluded(work)}" if work.ruled_out_by else ""
+            nearest = f"; suggestion: {work.nearest[0].text}" if work.nearest else ""
+            text = f"No task queue of {now.chances.of_vo} fits what it has free{lost}{nearest}"
+    return sentence(text)
+
+
+def _who(case: PilotCase, verdict: PilotVerdict) -> str:
+    if verdict is PilotVerdict.NOT_ASKED and not case.now.joined:
+        return "its batch system, by starting it"
+    if verdict is PilotVerdict.WOULD_GET and case.now.is_silent:
+        return "the administrator of its node: it should have asked long ago"
+    return WHO[verdict]
+
+
+def _offer(case: PilotCase) -> PilotOffer:
+    """What it offers and what is free."""
+    request = msgspec.to_builtins(replace(case.now.request, submit_pools=()))
+    del request["submit_pools"]
+    return PilotOffer(**request, whole=case.now.whole, free=case.now.free, free_by=case.now.free_by)

@@ -1,0 +1,192 @@
+"""The verdicts on jobs, pilots and CE queues: one table of reasons, and the judgements that choose among them. Pure.
+
+never: as things are configured it cannot happen. now: it is expected next, and nothing known stands in the way. not now:
+everything between. What is unknown opens nothing.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Final
+
+from lodesman.answers.vocabulary import ClampName, MainReason, PilotVerdict, QueueReason
+from lodesman.answers.why_jobs import JobPilots, Verdict
+from lodesman.director.site_mask import Closing, utc
+from lodesman.matching import QueueOffer, Reason, TaskQueueKey
+from lodesman.submission import BY_HAND, never_sent
+
+NOT_CONSIDERED, NOT_WANTED = "unknown", "no-demand"
+"""Why an iteration left a queue no free capacity, where no clamp did."""
+NO_ACTION: Final = "no action needed"
+_SITES: Final = "the site administrator"
+_SERVER: Final = "the server administrator"
+_BATCH: Final = "the administrator of the batch system"
+_NEXT_ITERATION: Final = "the server, at the director's next iteration"
+_STARTS_OR_ENDS: Final = f"time, as pilots there start or end; or {_SITES}"
+
+Judged = MainReason | QueueReason | PilotVerdict
+WHO: Final[Mapping[Judged, str]] = {
+    # Of jobs; and of CE queues, where these have a reason of the same name.
+    MainReason.IMPOSSIBLE: f"you, by changing the job; or {_SITES}",
+    MainReason.CLOSED: "an administrator: lode site open",
+    MainReason.NOT_DECIDED: _NEXT_ITERATION,
+    MainReason.DIRECTOR_OFF: f"{_SERVER}: pilotsPerIteration; or time, if targetRunningJobs jobs run",
+    MainReason.NO_SUBMISSION_POOL: f"time, as submissions end; or {_SERVER}: the submission pools",
+    MainReason.NO_ROOM: _STARTS_OR_ENDS,
+    MainReason.HELD: "you, or another user who may control the job: lode release",
+    MainReason.PILOT_EXPECTED: NO_ACTION,
+    MainReason.PILOT_COMING: NO_ACTION,
+    MainReason.PILOTS_BUSY: "time, as the jobs of running pilots end",
+    MainReason.NEXT: NO_ACTION,
+    QueueReason.NOT_CONFIGURED: _SITES,
+    QueueReason.NOT_OPEN: f"{_SITES}: its VO list",
+    QueueReason.NO_BACKEND: f"{_SITES}: Backend",
+    QueueReason.NO_JOB_FITS: _SITES,
+    QueueReason.CAPPED: f"{_SITES}: MaxWaitingJobs, MaxTotalJobs, Slots",
+    QueueReason.NO_WORK: f"users, by submitting jobs that fit; or {_SITES}",
+    QueueReason.BY_HAND: "the person who starts pilots there",
+    QueueReason.ENOUGH_PILOTS: f"time, as pilots take jobs; or {_SERVER}: extraPilots",
+    QueueReason.PILOTS_EXPECTED: NO_ACTION,
+    PilotVerdict.ENDED: "no one: it has ended",
+    PilotVerdict.DRAINING: "no one: a pilot drain is final",
+    PilotVerdict.NOT_CONFIGURED: _SITES,
+    PilotVerdict.NOT_ASKED: "the pilot, which asks by itself",
+    PilotVerdict.FULL: "time, as its jobs end",
+    PilotVerdict.WOULD_GET: NO_ACTION,
+    PilotVerdict.NOTHING_WAITS: "users, by submitting jobs",
+    PilotVerdict.LIMITED: "time, as limits free capacity",
+    PilotVerdict.NOTHING_FITS: f"users, by asking for less or something else; or {_SITES}",
+}
+"""Every reason -> who can change it."""
+_NEVER: Final = frozenset(
+    {MainReason.IMPOSSIBLE, QueueReason.NOT_CONFIGURED, QueueReason.NOT_OPEN, QueueReason.NO_BACKEND,
+     QueueReason.NO_JOB_FITS, QueueReason.CAPPED}
+)  # fmt: skip
+_NOW: Final = frozenset(
+    {MainReason.PILOT_EXPECTED, MainReason.PILOT_COMING, MainReason.NEXT, QueueReason.PILOTS_EXPECTED}
+)
+_WHO_OPENS: Final[Mapping[str, str]] = {
+    ClampName.CLOSED: WHO[MainReason.CLOSED],
+    ClampName.NO_BACKEND: f"{_SITES}: Backend; or {WHO[QueueReason.BY_HAND]}",
+    ClampName.UNKNOWN_LOAD: f"{_BATCH}, by making it report its load",
+    ClampName.BREAKER: f"time, it is tried again by itself; or {_BATCH}",
+    ClampName.TOKEN_BUCKET: f"time, a minute or two; or {_SERVER}: pilotsPerMinute",
+    NOT_CONSIDERED: _NEXT_ITERATION,
+    NOT_WANTED: _NEXT_ITERATION,
+}
+"""What leaves a queue no free capacity -> who can change that; for all others it is _STARTS_OR_ENDS."""
+_CLOSINGS_SHOWN: Final = 3
+
+
+def verdict_of(reason: MainReason | QueueReason) -> Verdict:
+    """never, not now or now."""
+    return "never" if reason in _NEVER else "now" if reason in _NOW else "not now"
+
+
+def who_opens(gates: Iterable[str], closings: Sequence[Closing] = ()) -> str:
+    """Who can open these gates, and what administrators closed; each is named once."""
+    names = [
+        _WHO_OPENS.get(gate, _STARTS_OR_ENDS) for gate in gates if not closings or gate != ClampName.CLOSED
+    ]
+    names += [_who_reopens(one) for one in closings[:_CLOSINGS_SHOWN]]
+    more = len(closings) - _CLOSINGS_SHOWN
+    names += [f"likewise for {more} more"] if more > 0 else []
+    return "; ".join(dict.fromkeys(names)) or _STARTS_OR_ENDS
+
+
+def _who_reopens(closing: Closing) -> str:
+    time = "" if closing.until is None else f", or time: at {utc(closing.until)}"
+    names = [name for name in closing.node if name]
+    words = names if any("/" in name for name in names) else ["/".join(names)]
+    command = shlex.join(["lode", "site", "open", *words])
+    return f"{closing.closed_by} or another administrator: {command}{time}"
+
+
+# --- jobs ------------------------------------------------------------------------------------------------
+
+
+def judge_job(
+    eligible: int, open_queues: int | None, pilots: JobPilots, *, closed: int = 0, refused: bool = False,
+    sends: bool = True,
+) -> MainReason:  # fmt: skip
+    """Why jobs wait. Masks of queues: those that could run them, those with free capacity at the director's last
+    iteration (None: unknown), and those that administrators have closed since. `refused`: no submission pool takes
+    pilots for these jobs; `sends`: the director sends pilots at all.
+    """
+    may_be_sent = sends and not refused and open_queues is not None and eligible & open_queues & ~closed
+    in_order = (
+        (not eligible, MainReason.IMPOSSIBLE),
+        (pilots.usable_idle, MainReason.NEXT),
+        (pilots.usable_waiting, MainReason.PILOT_COMING),
+        (may_be_sent, MainReason.PILOT_EXPECTED),
+        (pilots.usable_busy, MainReason.PILOTS_BUSY),
+        (not eligible & ~closed, MainReason.CLOSED),
+        (open_queues is None, MainReason.NOT_DECIDED),
+        (not sends, MainReason.DIRECTOR_OFF),
+        (refused, MainReason.NO_SUBMISSION_POOL),
+    )
+    return next((reason for holds, reason in in_order if holds), MainReason.NO_ROOM)
+
+
+# --- CE queues -------------------------------------------------------------------------------------------
+
+
+class Demand(StrEnum):
+    """What the director's last iteration did for a task queue."""
+
+    NEW = "not there at that iteration"
+    SUPPLIED = "enough pilots wait or are idle"
+    NO_POOL = "no submission pool took its pilots"
+    ASKED = "pilots asked"
+    NOT_DRAWN = "no pilot drawn this time"
+
+
+WANTED: Final = frozenset({Demand.NEW, Demand.ASKED, Demand.NOT_DRAWN})
+"""For these the director sends pilots, now or at an iteration that follows, if there is free capacity."""
+
+
+def least_job_refused(offer: QueueOffer) -> tuple[Reason, ...]:
+    """Why not even the job that asks for least could run in a queue; () if it could.
+
+    It asks for one core and one second, and has just the tags that the queue requires.
+    """
+    tags = tuple(sorted(set(offer.request.required_tags)))
+    key = TaskQueueKey(owner="-", group="-", vo=offer.request.vo, tags=tags, norm_cpu_seconds=1)
+    return offer.reasons(key, 0)
+
+
+def judge_offer(offer: QueueOffer | None, *, configured: bool, backend_missing: bool) -> QueueReason | None:
+    """Why no pilot is ever sent to a queue, whatever waits; None if one may be. `offer`: None if the VO may not use it."""
+    if not configured:
+        return QueueReason.NOT_CONFIGURED
+    if offer is None:
+        return QueueReason.NOT_OPEN
+    closed = never_sent(offer)
+    if backend_missing or (closed is not None and closed.parameter == "Backend"):
+        return QueueReason.NO_BACKEND
+    if least_job_refused(offer):
+        return QueueReason.NO_JOB_FITS
+    return None if closed is None else QueueReason.CAPPED
+
+
+def judge_work(
+    offer: QueueOffer, fitting: int, demand: Counter[Demand] | None, capacity: int | None, *, sends: bool
+) -> QueueReason:
+    """Why pilots are sent to a queue or not, in the order in which someone would have to act.
+
+    `fitting` task queues could run there; `demand` is None before the director's first iteration; `capacity` for
+    pilots is None if unknown, -1 if nothing limits it; `sends`: the director sends pilots at all.
+    """
+    found = demand or Counter()
+    in_order = (
+        (not fitting, QueueReason.NO_WORK),
+        (offer.backend == BY_HAND, QueueReason.BY_HAND),
+        (demand is None or capacity is None, QueueReason.NOT_DECIDED),
+        (not sends, QueueReason.DIRECTOR_OFF),
+        (any(found[one] for one in WANTED), QueueReason.PILOTS_EXPECTED if capacity else QueueReason.NO_ROOM),
+        (found[Demand.NO_POOL], QueueReason.NO_SUBMISSION_POOL),
+    )
+    return next((reason for holds, reason in in_order if holds), QueueReason.ENOUGH_PILOTS)

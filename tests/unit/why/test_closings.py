@@ -1,0 +1,107 @@
+"""What `why` tells of closed queues: gates as they are now, a step with a few closings, and the command that opens."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lodesman.director.site_mask import Closing
+from lodesman.why.facts import REOPENED, Capacity, Gate
+from lodesman.why.job import closings_step
+from lodesman.why.verdict import who_opens
+
+CLOSED = Gate("closed", "closed by root since 1970-01-01 00:00 UTC: power")
+FULL = Gate("max-waiting", "MaxWaitingJobs 10 - 10 waiting")
+
+
+def closing(site="North", ce="", queue="", **more):
+    return Closing(
+        **{
+            "site": site,
+            "ce": ce,
+            "queue": queue,
+            "reason": "power",
+            "closed_by": "root",
+            "since": 0.0,
+            **more,
+        }
+    )
+
+
+def gates(closings, eligible, closed=None, is_open=0):
+    return Capacity(open=is_open, by_pilots={}, closed=closed or {}).gates(eligible, closings)
+
+
+def test_what_is_closed_now_counts_whatever_the_director_knew():
+    found = gates([(closing(), 0b0011)], 0b1111, {FULL: 0b0110}, is_open=0b1001)
+    assert found == [(CLOSED, 0b0011), (FULL, 0b0100)]
+
+
+def test_what_was_opened_since_is_not_said_to_be_closed():
+    assert gates([], 0b111, {CLOSED: 0b11, FULL: 0b100}) == [(REOPENED, 0b11), (FULL, 0b100)]
+    assert gates([(closing(), 0b11)], 0b11, {CLOSED: 0b11}) == [(CLOSED, 0b11)]
+
+
+def test_a_queue_that_is_closed_twice_is_counted_once():
+    inner = closing(ce="c", reason="full")
+    found = gates([(closing(), 0b111), (inner, 0b001)], 0b111)
+    assert found == [(CLOSED, 0b111)]
+
+
+@given(st.integers(0, 255), st.lists(st.integers(0, 255), max_size=3), st.integers(0, 255))
+def test_every_queue_without_room_has_one_gate(eligible, closed, full):
+    closings = [(closing(f"S{n}", reason=str(n)), mask & eligible) for n, mask in enumerate(closed)]
+    found = gates(closings, eligible, {FULL: full})
+    total = 0
+    for _, mask in found:
+        assert not total & mask
+        total |= mask
+    wanted = full
+    for mask in closed:
+        wanted |= mask
+    assert total == wanted & eligible
+
+
+def test_the_step_tells_a_few_and_counts_the_rest():
+    found = [(closing(f"S{n}", until=3_600.0 if n else None), 1 << n) for n in range(7)]
+    told = closings_step(found, 0b11111111, may_run=False)
+    assert (told.step, told.holds, told.queues, told.more) == ("site_mask", True, 7, 2)
+    assert [one.site for one in told.closings] == [f"S{n}" for n in range(5)]
+    assert told.closings[1].until == 3_600.0
+    assert told.text.startswith(
+        "7 of 8 eligible queues closed by administrators: S0 is closed by root since 1970-01-01 00:00 UTC: power (1 queue); "
+        "S1 is closed by root since 1970-01-01 00:00 UTC until 1970-01-01 01:00 UTC: power (1 queue); "
+    )
+    assert told.text.endswith("; and 2 more")
+
+
+@pytest.mark.parametrize(
+    ("closed", "eligible", "may_run", "holds"),
+    [(0b01, 0b11, False, True), (0b11, 0b11, False, False), (0b11, 0b11, True, True), (0, 0, False, True)],
+)
+def test_the_step_is_in_the_way_only_if_all_are_closed_and_nobody_stayed(closed, eligible, may_run, holds):
+    found = [(closing(), closed)] if closed else []
+    assert closings_step(found, eligible, may_run=may_run).holds is holds
+
+
+def test_who_opens_what_is_told_of_the_first():
+    found = [closing("A", until=60.0), closing("B"), closing("C"), closing("D"), closing("E")]
+    assert who_opens((), found) == (
+        "root or another administrator: lode site open A, or time: at 1970-01-01 00:01 UTC; "
+        "root or another administrator: lode site open B; root or another administrator: lode site open C; "
+        "likewise for 2 more"
+    )
+
+
+@pytest.mark.parametrize(
+    ("node", "words"),
+    [
+        (("North",), "lode site open North"),
+        (("North", "ce", "q"), "lode site open North/ce/q"),
+        (("North", "a/b"), "lode site open North a/b"),
+        (("my site", "$(rm)"), "lode site open 'my site/$(rm)'"),
+    ],
+)
+def test_the_command_can_be_typed_as_it_is_told(node, words):
+    assert who_opens((), [closing(*node)]) == f"root or another administrator: {words}"

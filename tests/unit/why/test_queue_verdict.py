@@ -1,0 +1,287 @@
+"""never, not now or now for a CE queue, and the director's gate before it."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lodesman import resources
+from lodesman.answers.vocabulary import BreakerState, ClampName, QueueReason
+from lodesman.answers.why_queues import QueueBreaker, QueueLoad
+from lodesman.background.candidates import OwnQueue
+from lodesman.background.direct import Director
+from lodesman.batch import QueueLoad as Load
+from lodesman.commands.policy import Policy
+from lodesman.director import Breaker, PoolState, QueueId, TokenBucket, read_options
+from lodesman.director.floor import QueueGates, room_of
+from lodesman.director.site_mask import SiteMask
+from lodesman.resources import load_resources
+from lodesman.submission import never_sent
+from lodesman.why.facts import Iteration, ordinal_of
+from lodesman.why.verdict import (
+    WANTED,
+    Demand,
+    judge_offer,
+    judge_work,
+    least_job_refused,
+    verdict_of,
+    who_opens,
+)
+
+SITES = """
+[site.A]
+VO = ["lab"]
+CPUTime = 1000
+[site.A.ce.c.queue.open]
+[site.A.ce.c.queue.picky]
+Tag = ["GPU"]
+RequiredTag = ["GPU"]
+[site.A.ce.c.queue.brief]
+CPUTime = 0.5
+[site.A.ce.c.queue.shut]
+MaxTotalJobs = 0
+[site.A.ce.c.queue.dammed]
+MaxWaitingJobs = 0
+[site.A.ce.c.queue.slotless]
+Slots = 0
+[site.A.ce.c.queue.flowing]
+MaxWaitingJobs = 0
+WaitingToRunningRatio = 0.5
+[site.A.ce.c.queue.far]
+Backend = "moon"
+[site.A.ce.c.queue.manual]
+Backend = "by-hand"
+"""
+POLICY = Policy(load_resources([("s.toml", SITES)]))
+
+
+def offer(name):
+    world = POLICY.world("lab")
+    return world.by_ordinal[ordinal_of(world, resources.QueueId("A", "c", name))]
+
+
+def judge(*, configured=True, missing=False, fitting=2, room=5, sends=True, **more):
+    found = more.get("offer", offer("open"))
+    demand = more.get("demand", Counter({Demand.ASKED: 2}))
+    never = judge_offer(found, configured=configured, backend_missing=missing)
+    return never or judge_work(found, fitting, demand, room, sends=sends)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"configured": False, "offer": None}, QueueReason.NOT_CONFIGURED),
+        ({"offer": None}, QueueReason.NOT_OPEN),
+        ({"missing": True, "room": 0}, QueueReason.NO_BACKEND),
+        ({"offer": offer("far"), "room": None}, QueueReason.NO_BACKEND),  # though nobody can look at the gate
+        ({"offer": offer("manual"), "room": 0}, QueueReason.BY_HAND),
+        ({"offer": offer("manual"), "fitting": 0}, QueueReason.NO_WORK),
+        ({"offer": offer("brief")}, QueueReason.NO_JOB_FITS),
+        ({"offer": offer("shut"), "room": 0}, QueueReason.CAPPED),
+        ({"fitting": 0, "demand": Counter()}, QueueReason.NO_WORK),
+        ({"demand": None}, QueueReason.NOT_DECIDED),
+        ({"room": None}, QueueReason.NOT_DECIDED),
+        ({"room": None, "sends": False}, QueueReason.NOT_DECIDED),
+        ({"sends": False}, QueueReason.DIRECTOR_OFF),
+        ({"demand": Counter({Demand.SUPPLIED: 2}), "room": 0}, QueueReason.ENOUGH_PILOTS),
+        ({"demand": Counter({Demand.NO_POOL: 1, Demand.SUPPLIED: 1})}, QueueReason.NO_SUBMISSION_POOL),
+        ({"room": 0}, QueueReason.NO_ROOM),
+        ({"demand": Counter({Demand.NEW: 1, Demand.SUPPLIED: 1})}, QueueReason.PILOTS_EXPECTED),
+        ({"demand": Counter({Demand.NOT_DRAWN: 1})}, QueueReason.PILOTS_EXPECTED),
+        ({}, QueueReason.PILOTS_EXPECTED),
+        ({"room": -1}, QueueReason.PILOTS_EXPECTED),
+    ],
+)
+def test_the_reason_in_the_order_in_which_somebody_would_have_to_act(changes, reason):
+    assert judge(**changes) is reason
+
+
+@given(
+    room=st.none() | st.integers(-1, 2), fitting=st.integers(0, 2), missing=st.booleans(),
+    demand=st.none() | st.dictionaries(st.sampled_from(Demand), st.integers(1, 3)).map(Counter),
+)  # fmt: skip
+def test_now_needs_work_a_wish_and_room(room, fitting, missing, demand):
+    verdict = verdict_of(judge(room=room, fitting=fitting, missing=missing, demand=demand))
+    wished = demand is not None and any(demand[one] for one in WANTED)
+    assert (verdict == "now") == (not missing and fitting > 0 and wished and bool(room))
+    assert (verdict == "never") == missing
+
+
+def test_every_verdict_has_a_reason():
+    assert {verdict_of(one) for one in QueueReason} == {"never", "not now", "now"}
+
+
+@pytest.mark.parametrize(
+    ("name", "codes"),
+    [
+        ("open", []), ("picky", []), ("brief", ["too-little-cpu-time"]), ("shut", []),
+    ],
+)  # fmt: skip
+def test_a_queue_where_not_even_the_least_job_could_run(name, codes):
+    assert [reason.code for reason in least_job_refused(offer(name))] == codes
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("open", None), ("shut", "MaxTotalJobs is 0"), ("dammed", "MaxWaitingJobs is 0"), ("slotless", "Slots is 0"),
+        ("flowing", None),
+        ("far", "there is no backend 'moon' here"), ("manual", None),
+    ],
+)  # fmt: skip
+def test_what_keeps_all_pilots_away_does_so_for_ever(name, text):
+    found = never_sent(offer(name))
+    assert (found and found.text) == text
+
+
+@pytest.mark.parametrize(
+    ("gates", "who"),
+    [
+        (["max-total", "max-waiting"], "time, as pilots there start or end; or the site administrator"),
+        (["breaker", "unknown-load", "breaker"],
+         ("time, it is tried again by itself; or the administrator of the batch system; "
+          "the administrator of the batch system, by making it report its load")),
+        (["closed"], "an administrator: lode site open"),
+        (["no-backend"], "the site administrator: Backend; or the person who starts pilots there"),
+        (["unknown", "no-demand"], "the server, at the director's next iteration"),
+        ([], "time, as pilots there start or end; or the site administrator"),
+    ],
+)  # fmt: skip
+def test_who_can_open_gates_is_told_of_each_of_them_once(gates, who):
+    assert who_opens(gates) == who
+
+
+def test_what_the_last_iteration_did_for_each_task_queue():
+    fields = ["tq_id", "asked", "cap"]
+    rows = [[1, 3, 3], [2, 4, 4], [3, 0, 0], [4, 0, -2], [5, 0, 9]]
+    record = {
+        "row_fields": fields,
+        "rows": rows,
+        "asks": [],
+        "no_pool": [{"tq_id": 2}],
+        "rooms": {},
+        "plan": {},
+    }
+    iteration = Iteration(1, 5.0, record)
+    assert iteration.demands(range(1, 7)) == {
+        Demand.ASKED: 1, Demand.NO_POOL: 1, Demand.SUPPLIED: 2, Demand.NOT_DRAWN: 1, Demand.NEW: 1,
+    }  # fmt: skip
+    assert iteration.demands([1, 1]) == {Demand.ASKED: 2}
+    assert iteration.demands([]) == {}
+
+
+# --- the gate -------------------------------------------------------------------------------------------
+
+
+class Batch:
+    """A batch system that tells this load."""
+
+    def __init__(self, waiting, running, at=100.0):
+        self.told = Load(waiting=waiting, running=running, observed_at=at)
+
+    def load(self, _queue):
+        return self.told
+
+
+def director_of(load, **changes):
+    return Director(
+        db=cast("Any", None), policy=POLICY, options=read_options({}), backends={"local": cast("Any", load)},
+        post=lambda *_: None, pools=lambda: {"Local": PoolState(name="Local")}, launch=lambda *_: None,
+        rng=random.Random(1), **changes,
+    )  # fmt: skip
+
+
+HERE = QueueId("A", "c", "open")
+
+
+def gate_of(director, name="open", *, own=None, now=100.0):
+    return director.gate("lab", offer(name), own or OwnQueue(), mask=SiteMask(), now=now)
+
+
+def shut(gate):
+    return [one.clamp for one in gate.limits if one.shut]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("far", "there is no backend 'moon' here"),
+        ("manual", "pilots there are started by hand"),
+        ("open", ""),
+    ],
+)
+def test_a_gate_says_why_nothing_is_sent(name, text):
+    found = {one.clamp: one.text for one in gate_of(director_of(Batch(0, 0)), name).limits}
+    assert found.get(ClampName.NO_BACKEND, "") == text
+
+
+def test_a_gate_tells_every_limit_and_the_room():
+    gate = gate_of(director_of(Batch(3, 4)))
+    assert gate.room == 3
+    assert [(one.clamp, one.limit, one.shut) for one in gate.limits] == [
+        ("max-waiting", 7, False), ("max-total", 3, False), ("token-bucket", 40, False),
+    ]  # fmt: skip
+    assert gate.load == QueueLoad(waiting=3, running=4, slots=None, source="local", age_seconds=0.0)
+    assert gate.breaker.state == "closed"
+    assert gate.breaker.retry_seconds is None
+    assert gate.submission_pools[0].name == "Local"
+
+
+def test_a_load_that_is_old_or_unknown_shuts_the_gate():
+    old = gate_of(director_of(Batch(0, 0, at=100.0)), now=100_000.0)
+    assert shut(old) == [ClampName.UNKNOWN_LOAD]
+    assert old.load.age_seconds == 99_900.0
+    assert gate_of(director_of(Batch(None, 0))).room == 0
+
+
+def test_an_open_breaker_tells_until_when():
+    broken = Breaker(state=BreakerState.OPEN, failures=3, trips=1, retry_at=400.0, reason="no route")
+    gate = gate_of(director_of(Batch(0, 0), breakers={HERE: broken}))
+    assert shut(gate) == [ClampName.BREAKER]
+    assert gate.breaker == QueueBreaker(
+        state=BreakerState.OPEN, failures=3, retry_seconds=300.0, probing=False, reason="no route"
+    )
+    tried = gate_of(director_of(Batch(0, 0), breakers={HERE: replace(broken, retry_at=99.0)}))
+    assert tried.breaker.state == "half-open"
+    assert tried.room == 1
+
+
+def test_an_empty_bucket_fills_again():
+    buckets = {HERE.ce_id: TokenBucket(tokens=0.0, updated_at=100.0)}
+    keeper = director_of(Batch(0, 0), buckets=buckets)
+    assert shut(gate_of(keeper)) == [ClampName.TOKEN_BUCKET]
+    filled = gate_of(keeper, now=103.0)
+    assert shut(filled) == []
+    assert filled.room == 3
+
+
+def test_a_queue_without_a_backend_takes_no_pilots():
+    gate = gate_of(director_of(Batch(0, 0)), "far")
+    assert gate.limits[0].text == "there is no backend 'moon' here"
+    assert gate.room == 0
+
+
+@given(
+    waiting=st.none() | st.integers(0, 12), running=st.none() | st.integers(0, 12), age=st.sampled_from([0.0, 5_000.0]),
+    mine=st.integers(0, 12), tokens=st.integers(0, 5), broken=st.booleans(),
+)  # fmt: skip
+def test_the_room_is_what_an_iteration_would_allow(waiting, running, age, mine, tokens, broken):
+    breaker = Breaker(state=BreakerState.OPEN, retry_at=10**6) if broken else Breaker()
+    now = 100.0 + age
+    buckets = {HERE.ce_id: TokenBucket(tokens=float(tokens), updated_at=now)}
+    keeper = director_of(Batch(waiting, running), breakers={HERE: breaker}, buckets=buckets)
+    own = OwnQueue(waiting=mine, submitted_at=[0.0] * mine)
+    gate = gate_of(keeper, own=own, now=now)
+    rules = QueueGates(
+        breakers={HERE: breaker}, tokens={HERE.ce_id: tokens}, max_load_age_s=read_options({}).max_load_age_s
+    )
+    candidate = keeper.candidate("lab", offer("open"), own, mask=SiteMask(), now=now)
+    decided = room_of(candidate, 1_000, gates=rules, now=now)
+    assert gate.room == decided.room
+    assert set(shut(gate)) >= {one.name for one in decided.clamps if one.after == 0}
