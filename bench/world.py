@@ -209,7 +209,7 @@ class _Pools:
         types = policy.config.types
         pool, text = submit_pool_id(wanted, types, key.vo), canonical_requirements(wanted, types)
         (mask,) = evaluate(policy, [PoolRow(pool, key.vo, text, 0, 0.0, None)]).values()
-        queues = tuple((one.site, one.ce, one.queue) for one in policy.queues_of_mask(key.vo, mask))
+        queues = policy.queues_of_mask(key.vo, mask)
         return replace(key, submit_pool=pool), (
             NewPool(id=pool, requirements=text, vo=key.vo, queues=queues),
         )

@@ -16,12 +16,13 @@ from tests.api.conftest import RESOURCES, Answer, judge
 from tests.api.test_api_lost_pilots import lose
 from tests.api.test_api_refresh import configure
 
+from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import BreakerState
 from lodesman.api.openapi import described, document
 from lodesman.background.reasons import MainReasons
 from lodesman.commands.configuration import ConfigurationState
 from lodesman.commands.silence import NoteSilence
-from lodesman.director import Breaker, QueueId
+from lodesman.director import Breaker
 
 FILE = b"#!/bin/sh\n"
 SHA = hashlib.sha256(FILE).hexdigest()

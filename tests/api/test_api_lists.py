@@ -209,7 +209,7 @@ def test_queues_of_a_vo_that_nobody_knows_are_none_and_are_not_remembered(house)
     for k in range(50):
         answer = house.call("GET", f"/v1/queues?vo=nothing{k}", token="admin" if k % 2 else "ann")
         assert (answer.status, answer.code) == (404, "not-found")
-    assert len(house.side.policy.worlds) <= 2
+    assert len(house.side.policy._of_vo) <= 2
 
 
 def test_task_queues_fullest_first(house):

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lodesman.answers.nodes import NodePath, QueueId
 from lodesman.answers.vocabulary import BreakerState
 from lodesman.background.rehearsal import SEED
 from lodesman.batch import QueueLoad
 from lodesman.commands.policy import Policy
-from lodesman.director import Breaker, PoolState, QueueId, TokenBucket
-from lodesman.director.queues import CeId
+from lodesman.director import Breaker, PoolState, TokenBucket
 from lodesman.resources import load_resources
 
 HEAD = '[group.physics]\nvo = "lab"\n[group.bio]\nvo = "lab"\n'
@@ -244,7 +244,7 @@ def test_breakers_rates_and_pools_are_those_of_the_running_director(there):
             state=BreakerState.OPEN, failures=3, retry_at=now + 900.0, reason="refused"
         )
     }
-    director.buckets = {CeId("South", "cs"): TokenBucket(tokens=2.0, updated_at=now)}
+    director.buckets = {NodePath("South", "cs"): TokenBucket(tokens=2.0, updated_at=now)}
     told = there.plan(BASE)
     assert told["pilots"]["placed"]["after"] == 2
     assert set(limits(told)) >= {"breaker", "token-bucket"}

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import BreakerState
 from lodesman.background.reasons import MainReasons
 from lodesman.batch import QueueLoad
 from lodesman.commands.policy import Policy
-from lodesman.director import Breaker, PoolState, QueueId
+from lodesman.director import Breaker, PoolState
 from lodesman.resources import load_resources
 
 

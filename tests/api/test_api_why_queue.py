@@ -9,9 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import BreakerState
 from lodesman.commands.policy import Policy
-from lodesman.director import Breaker, QueueId
+from lodesman.director import Breaker
 from lodesman.resources import load_resources
 
 NORTH = {"site": "North", "ce": "ce.north", "queue": "short"}

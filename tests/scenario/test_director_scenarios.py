@@ -22,7 +22,6 @@ from lodesman.answers.vocabulary import BreakerState, ClampName
 from lodesman.director import (
     Breaker,
     CandidateQueue,
-    CeId,
     Decision,
     Observation,
     OwnPilots,
@@ -30,7 +29,6 @@ from lodesman.director import (
     PilotView,
     PoolState,
     QueueCaps,
-    QueueId,
     Snapshot,
     Stories,
     TaskQueueDemand,
@@ -45,6 +43,7 @@ from lodesman.director.site_mask import NOTHING_CLOSED, Closing, SiteMask
 from lodesman.matching.criteria import explain
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.resources import NodePath, QueueId
 
 TICK_S = 60.0
 START = 1_000_000.0
@@ -122,7 +121,7 @@ class World:
     rng: random.Random = field(default_factory=lambda: random.Random(1))
     pilots: list[Pilot] = field(default_factory=list)
     breakers: dict[QueueId, Breaker] = field(default_factory=dict)
-    buckets: dict[CeId, TokenBucket] = field(default_factory=dict)
+    buckets: dict[NodePath, TokenBucket] = field(default_factory=dict)
     suspects: dict[int, float] = field(default_factory=dict)
     done: Counter[int] = field(default_factory=Counter)
     attempts: Counter[QueueId] = field(default_factory=Counter)

@@ -23,6 +23,7 @@ from lodesman.answers.jobs import (
     Submission,
     TrialSubmission,
 )
+from lodesman.answers.nodes import QueueId
 from lodesman.answers.pilots import (
     ClaimAnswer,
     Drained,
@@ -244,7 +245,7 @@ PILOT_ENDED = _service("ended", service.PilotEnd, service.Rescued)
 PILOT_NOW = _service("pilot", service.PilotLoad, Raw)
 ITERATION = _service("iteration", service.Iteration, service.Done)
 REASONS = _service("reasons", service.Reasons, service.Changed)
-NAME_QUEUES = _service("pool-queues", list[service.Place], service.NewQueues)
+NAME_QUEUES = _service("pool-queues", list[QueueId], service.NewQueues)
 REKEY_POOLS = _service("pool-renewals", service.Renewals, service.Rekeyed, SUBMIT_BODY)
 POOL_PASS = _service("pool-pass", service.Difference, service.PassDone, SUBMIT_BODY)
 JUDGE_QUEUES = _service("pool-judgement", service.Judgement, service.Judged)

@@ -6,10 +6,9 @@ from typing import Any
 
 from msgspec import Raw, Struct, field
 
+from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import PilotState
 
-# Site, CE and queue.
-Place = tuple[str, str, str]
 Holds = list[tuple[int, str]]
 # Owner and SHA-256 of an input file.
 FileKey = tuple[str, str]
@@ -145,7 +144,7 @@ class Difference(Struct, frozen=True, kw_only=True):
     pools: int
     seconds: float
     masks: dict[str, str] = {}
-    gone: list[Place] = []
+    gone: list[QueueId] = []
 
 
 class PassDone(Struct):

@@ -20,6 +20,7 @@ from lodesman.commands.policy import Policy
 from lodesman.commands.sessions import PilotSession, load_sessions, silent_seconds
 from lodesman.commands.templates import Templates
 from lodesman.errors import Unauthorized, Unavailable
+from lodesman.resources import QueueId
 from lodesman.store import pilots
 from lodesman.store.engine import Writer, open_reader
 from lodesman.store.journal import Answer, Command, Journal
@@ -123,7 +124,7 @@ class Core:
         self.templates = Templates(self.reader)
         self.principals: dict[bytes, Principal] = load_principals(self.reader)
         self.sessions: dict[int, PilotSession] = load_sessions(self.reader, now=ticks())
-        self._inhabited: frozenset[tuple[str, str, str]] | None = None
+        self._inhabited: frozenset[QueueId] | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self._together: list[tuple[Command, Answer]] = []
         self.background = BackgroundHealth(since=ticks())
@@ -180,7 +181,7 @@ class Core:
         """Some sessions take no more jobs."""
         self._inhabited = None
 
-    def inhabited(self) -> frozenset[tuple[str, str, str]]:
+    def inhabited(self) -> frozenset[QueueId]:
         """The queues where pilots are that take jobs: the same object until one comes or goes. Any thread may ask."""
         found = self._inhabited
         if found is None:

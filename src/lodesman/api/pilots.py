@@ -8,6 +8,7 @@ from typing import Any
 
 from lodesman.answers import calls, pilots
 from lodesman.answers.call import Nothing
+from lodesman.answers.nodes import QueueId
 from lodesman.answers.places import Place
 from lodesman.answers.requests import (
     DrainBody,
@@ -72,7 +73,7 @@ def _settle(core: Core, body: JoinBody) -> Settled | None:
     if body.place is None:
         return None
     row = joining_pilot(core.reader, body.join_token)
-    reported = (body.place.site, body.place.ce, body.place.queue)
+    reported = QueueId(body.place.site, body.place.ce, body.place.queue)
     return None if row is None else believed(row, reported, core.policy)
 
 
@@ -80,7 +81,7 @@ def _described(core: Core, body: JoinBody, settled: Settled | None) -> dict[str,
     """The node as it describes itself, with what became of the SubmitPools that the pilot presents."""
     if body.place is None:
         return body.node
-    place = settled.place if settled else (body.place.site, body.place.ce, body.place.queue)
+    place = settled.place if settled else QueueId(body.place.site, body.place.ce, body.place.queue)
     served = core.live.pools.of_queue(place)
     return {**body.node, "submit_pools": presented(body.pools_pass, body.submit_pools, served)}
 
@@ -194,7 +195,7 @@ async def drain(core: Core, request: Request[Nothing, DrainBody]) -> pilots.Drai
 @serves(calls.SERVED_POOLS)
 async def served_pools(core: Core, request: Request[Nothing, QueuesBody]) -> Served:
     """GetSubmitPoolsForQueue of RFC #7: the pools of each of these queues, and the last pass."""
-    queues = request.body.queues
+    queues = [QueueId(*names) for names in request.body.queues]
     _check_place(core, request.who, queues)
     last, found, count = core.live.last_pass, [], 0
     for queue in queues:

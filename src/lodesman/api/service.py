@@ -7,6 +7,7 @@ from msgspec import Raw
 
 from lodesman.answers import calls, health, service
 from lodesman.answers.call import Nothing
+from lodesman.answers.nodes import QueueId
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.commands.changed_types import RekeyPools
@@ -137,7 +138,7 @@ async def reasons(core: Core, request: Request[Nothing, service.Reasons]) -> ser
 
 
 @serves(calls.NAME_QUEUES)
-async def name_queues(core: Core, request: Request[Nothing, list[service.Place]]) -> service.NewQueues:
+async def name_queues(core: Core, request: Request[Nothing, list[QueueId]]) -> service.NewQueues:
     """Queues that pools may speak of."""
     return service.NewQueues(await core.command(NameQueues(core.live, request.body)))
 

@@ -21,7 +21,7 @@ from lodesman.commands.site_mask import (
     mask_of,
     not_closed,
 )
-from lodesman.director.site_mask import Closing, Node
+from lodesman.director.site_mask import Closing
 from lodesman.errors import InvalidRequest, LodesmanError
 from lodesman.resources import NodePath, ResourceTree
 from lodesman.store import site_mask
@@ -81,7 +81,7 @@ async def open_site(core: Core, request: Request[Nothing, OpenSiteBody]) -> Site
     return SiteOpened(**as_row(before), queues=queues, still_closed=still_closed)
 
 
-def _closed(core: Core, body: OpenSiteBody) -> Node:
+def _closed(core: Core, body: OpenSiteBody) -> NodePath:
     """What is named, be it configured or not. Raises Conflict if that is not closed, InvalidRequest."""
     if not body.path:
         return _names(body)
@@ -100,15 +100,15 @@ def _closed(core: Core, body: OpenSiteBody) -> Node:
     return found[0]
 
 
-def _queues(tree: ResourceTree, node: Node) -> int:
+def _queues(tree: ResourceTree, node: NodePath) -> int:
     """How many configured queues that concerns."""
     site = tree.sites.get(node[0])
     elements = [] if site is None else [ce for ce in site.ces.values() if node[1] in ("", ce.name)]
     return sum(len([name for name in ce.queues if node[2] in ("", name)]) for ce in elements)
 
 
-def _names(body: CloseSiteBody | OpenSiteBody) -> Node:
-    node = (body.site, body.ce, body.queue)
+def _names(body: CloseSiteBody | OpenSiteBody) -> NodePath:
+    node = NodePath(body.site, body.ce, body.queue)
     if not node[0] or (node[2] and not node[1]):
         raise InvalidRequest(
             "Name a site, a site and a CE, or site, CE and queue; or path.", parameter="site"
@@ -116,5 +116,5 @@ def _names(body: CloseSiteBody | OpenSiteBody) -> Node:
     return node
 
 
-def _is_in(session: PilotSession, node: Node) -> bool:
+def _is_in(session: PilotSession, node: NodePath) -> bool:
     return all(closed in ("", its) for closed, its in zip(node, session.queue, strict=True))

@@ -21,7 +21,6 @@ from lodesman.background.candidates import OwnQueue, own_queues
 from lodesman.background.explain import Explainer
 from lodesman.background.origins import find_node
 from lodesman.commands.policy import Policy
-from lodesman.director import QueueId as CEQueueId
 from lodesman.errors import InvalidRequest, NotFound
 from lodesman.resources import QueueId
 from lodesman.store.read.why import pilot_facts, pilots_of_queue
@@ -63,7 +62,7 @@ async def queue_why(side: ReadSide, request: Request[NodeQuery, Nothing]) -> Que
     place, explainer = _place(side, asked), _explainer(side)
     offer, gate = explainer.offer(place, vo), None
     if offer is not None and side.director is not None:
-        queue_id, mask = CEQueueId(*place), side.keeper.mask(side.db)
+        queue_id, mask = QueueId(*place), side.keeper.mask(side.db)
         own = own_queues((state, queue_id, at) for state, at in pilots_of_queue(side.db, place))
         mine = own.get(queue_id, OwnQueue())
         # A batch system may take its time.

@@ -12,9 +12,10 @@ from math import inf
 
 from lodesman.batch import Backend
 from lodesman.commands.policy import Policy
-from lodesman.director import CandidateQueue, Observation, OwnPilots, QueueCaps, QueueId
+from lodesman.director import CandidateQueue, Observation, OwnPilots, QueueCaps
 from lodesman.director.site_mask import NOTHING_CLOSED, SiteMask
 from lodesman.matching import QueueOffer
+from lodesman.resources import QueueId
 from lodesman.submission import never_sent, not_sent
 
 
@@ -50,7 +51,7 @@ class CandidateMaker:
         by_queue: dict[QueueId, dict[str, QueueOffer]] = {}
         for vo in vos:
             for offer in self.policy.world(vo).offers:
-                by_queue.setdefault(QueueId(*offer.queue), {})[vo] = offer
+                by_queue.setdefault(offer.queue, {})[vo] = offer
         return [self._candidate(queue, self._sent(offers) or offers) for queue, offers in by_queue.items()]
 
     def one(self, vo: str, offer: QueueOffer, vos: Iterable[str]) -> CandidateQueue:
@@ -61,7 +62,7 @@ class CandidateMaker:
             if found is not None and found.queue == offer.queue:
                 offers.setdefault(other, found)
         sent = self._sent(offers)
-        return self._candidate(QueueId(*offer.queue), sent if vo in sent else {vo: offer})
+        return self._candidate(offer.queue, sent if vo in sent else {vo: offer})
 
     def _sent(self, offers: Mapping[str, QueueOffer]) -> dict[str, QueueOffer]:
         """The VOs to whom pilots may be sent: one that is told never to send any there shuts no queue to others."""

@@ -20,8 +20,8 @@ from lodesman.answers.vocabulary import PilotState
 from lodesman.background.lost_pilots import LostPilots
 from lodesman.batch import Backend, NativeState
 from lodesman.commands.policy import Policy
-from lodesman.director import QueueId
 from lodesman.errors import LodesmanError
+from lodesman.resources import QueueId
 from lodesman.store.engine import Reader
 
 log = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class Census:
         homes = self._homes.get(vo)
         if homes is None:
             offers = self.policy.world(vo).offers
-            homes = self._homes[vo] = {QueueId(*offer.queue): offer.backend for offer in offers}
+            homes = self._homes[vo] = {offer.queue: offer.backend for offer in offers}
         name = homes.get(QueueId(*row[6:9]), "")
         return name if name in self._backends else ""
 

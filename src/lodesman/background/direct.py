@@ -17,6 +17,7 @@ from msgspec import Raw
 
 from lodesman.answers import calls
 from lodesman.answers.call import Post, encode
+from lodesman.answers.nodes import NodePath, QueueId
 from lodesman.answers.service import Iteration, PilotEnd
 from lodesman.answers.vocabulary import BreakerState, PilotState
 from lodesman.answers.why_queues import (
@@ -39,13 +40,11 @@ from lodesman.commands.site_mask import KnownMask
 from lodesman.director import (
     Breaker,
     CandidateQueue,
-    CeId,
     Decision,
     DirectorOptions,
     PilotStanding,
     PilotView,
     PoolState,
-    QueueId,
     Snapshot,
     TaskQueueDemand,
     TokenBucket,
@@ -99,7 +98,7 @@ class Director:
     rng: random.Random
     suspects: Mapping[int, float] = field(default_factory=dict)
     breakers: dict[QueueId, Breaker] = field(default_factory=dict)
-    buckets: dict[CeId, TokenBucket] = field(default_factory=dict)
+    buckets: dict[NodePath, TokenBucket] = field(default_factory=dict)
     vos: Sequence[str] = ()
     _unknown: dict[int, int] = field(default_factory=dict)
     _answers: deque[tuple[QueueId, bool, str, float]] = field(default_factory=deque)
@@ -172,7 +171,7 @@ class Director:
         placements = decision.placement.placements
         if placements:
             vos = {one.identity.vo for one in placements}
-            offers = {(vo, QueueId(*one.queue)): one for vo in vos for one in self.policy.world(vo).offers}
+            offers = {(vo, one.queue): one for vo in vos for one in self.policy.world(vo).offers}
             self.launch(decision, offers)
 
     def _is_stale(self, now: float) -> bool:
@@ -235,7 +234,7 @@ class Director:
             policy=self.policy,
             backends=self.backends,
             pools=self.options.submission_pools,
-            own={QueueId(*offer.queue): own},
+            own={offer.queue: own},
             now=now,
             mask=mask,
         )
@@ -243,10 +242,10 @@ class Director:
 
     def gate(self, vo: str, offer: QueueOffer, own: OwnQueue, *, mask: SiteMask, now: float) -> QueueGate:
         """What stands before new pilots in a queue now, between two iterations. Any thread may ask."""
-        queue_id, options = QueueId(*offer.queue), self.options
+        queue_id, options = offer.queue, self.options
         candidate = self.candidate(vo, offer, own, mask=mask, now=now)
         breaker = settle(self.breakers.get(queue_id, Breaker()), now=now)
-        bucket = self.buckets.get(queue_id.ce_id) or full(options.rate, now=now)
+        bucket = self.buckets.get(queue_id.ce_path) or full(options.rate, now=now)
         tokens = whole_tokens(refill(bucket, now=now, rules=options.rate))
         limits = list(
             queue_limits(candidate, breaker=breaker, tokens=tokens, now=now, max_age_s=options.max_load_age_s)
@@ -325,12 +324,11 @@ def _gate(
 def pilot_view(row: Sequence[Any], now: float) -> PilotView:
     """A pilot from a row of PILOTS, as it would claim now. It serves the SubmitPools of its queue as they are now."""
     number, state, *place, text, created, tq_id, drain, submitted, node, joined, seen, busy = row
-    site, ce, queue = place
     silent = state == "Running" and not drain and is_silent(seen, now)
     return PilotView(
         pilot_id=number,
         standing=PilotStanding.SILENT if silent else _standing(state, bool(drain), bool(busy)),
-        request=presented_by(text, node, (site, ce, queue), joined_at=joined, now=now),
+        request=presented_by(text, node, QueueId(*place), joined_at=joined, now=now),
         submitted_at=submitted or created,
         tq_id=tq_id,
     )

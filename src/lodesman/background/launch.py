@@ -22,9 +22,10 @@ from lodesman.answers.requests import QueuesBody
 from lodesman.answers.service import NewPilot, Outcomes
 from lodesman.batch import Backend, PilotCopy, PilotSpec
 from lodesman.commands.pilots import hash_token
-from lodesman.director import Decision, DirectorOptions, Placement, PoolState, QueueId
+from lodesman.director import Decision, DirectorOptions, Placement, PoolState
 from lodesman.errors import LodesmanError
 from lodesman.matching import ANY, QueueOffer, key_to_json
+from lodesman.resources import QueueId
 
 log = logging.getLogger(__name__)
 

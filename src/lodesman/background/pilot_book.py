@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from lodesman.answers.nodes import QueueId
 from lodesman.answers.why_jobs import JobPilots
 from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.sessions import PilotSession, is_silent
@@ -22,7 +23,7 @@ from lodesman.matching.cells import bits_of
 from lodesman.matching.criteria import RequestMasks
 from lodesman.store.engine import Reader
 from lodesman.store.pilots import PilotRow
-from lodesman.store.read.why import LivePilot, Place, live_pilots, pilots_by_id
+from lodesman.store.read.why import LivePilot, live_pilots, pilots_by_id
 from lodesman.why.words import since
 
 _NO_POOLS = PoolMap([])
@@ -41,10 +42,10 @@ class PilotBook:
         self._mortal: dict[int, PilotSession] = {}
         self._free: list[int] = []
         self._kinds = dict.fromkeys(_KINDS, 0)
-        self._by_place: dict[Place, int] = {}
+        self._by_place: dict[QueueId, int] = {}
         # Places that were asked about, by a value that stands for them -> the pilots there.
         self._there: dict[Hashable, int] = {}
-        self.places: frozenset[Place] = frozenset()
+        self.places: frozenset[QueueId] = frozenset()
         """Where pilots are that take jobs now or later."""
         self._by_vo: dict[str, int] = {}
         self._heard: dict[str, float] = {}
@@ -68,7 +69,7 @@ class PilotBook:
             self._sort(rows, now)
 
     def usable(
-        self, key: TaskQueueKey, served: Container[Place] | None, *, now: float, alike: Hashable = None,
+        self, key: TaskQueueKey, served: Container[QueueId] | None, *, now: float, alike: Hashable = None,
         drained: Drained | None = None,
     ) -> JobPilots:  # fmt: skip
         """The pilots for a key; `served` are the queues that serve its SubmitPool (None: it has none), and `alike` an equal
@@ -93,7 +94,7 @@ class PilotBook:
                 seen_seconds_ago=since(self._heard.get(key.vo), now),
             )
 
-    def _pilots_in(self, places: Container[Place], alike: Hashable) -> int:
+    def _pilots_in(self, places: Container[QueueId], alike: Hashable) -> int:
         here = None if alike is None else self._there.get(alike)
         if here is None:
             here = 0
@@ -135,7 +136,7 @@ class PilotBook:
     def _sort(self, rows: Sequence[LivePilot], now: float) -> None:
         """Who is what and where, anew: a few appends for each pilot."""
         kinds: dict[str, list[int]] = {kind: [] for kind in _KINDS}
-        by_place: dict[Place, list[int]] = {}
+        by_place: dict[QueueId, list[int]] = {}
         by_vo: dict[str, list[int]] = {}
         self._heard = {}
         for row in rows:
@@ -143,7 +144,7 @@ class PilotBook:
                 continue
             slot = self._slots[row.id][0]
             kinds[_kind(row, now)].append(slot)
-            by_place.setdefault((row.site, row.ce, row.queue), []).append(slot)
+            by_place.setdefault(QueueId(row.site, row.ce, row.queue), []).append(slot)
             by_vo.setdefault(row.vo, []).append(slot)
             if row.last_seen is not None:
                 self._heard[row.vo] = max(row.last_seen, self._heard.get(row.vo, row.last_seen))

@@ -14,10 +14,9 @@ import msgspec
 
 from lodesman.answers.service import Difference, Holds
 from lodesman.commands.policy import Policy
-from lodesman.commands.pool_map import Place
 from lodesman.errors import InvalidJob
 from lodesman.matching import TaskQueueKey, key_from_json, wanted_of, wanted_values
-from lodesman.resources import QueueTable, bits
+from lodesman.resources import QueueId, QueueTable, bits
 from lodesman.store import submit_pools
 from lodesman.store.engine import Reader
 from lodesman.store.submit_pools import PassRow, PoolRow, PoolState
@@ -53,7 +52,7 @@ class Picture:
     last: PassRow
     state: PoolState
     pools: Sequence[PoolRow]
-    bits: Mapping[Place, int]
+    bits: Mapping[QueueId, int]
     queues: Sequence[QueueRow]
 
 
@@ -77,7 +76,7 @@ class Looker:
             last=submit_pools.last_pass(self.db),
             state=submit_pools.pool_state(self.db),
             pools=list(submit_pools.read_pools(self.db)),
-            bits=submit_pools.read_bits(self.db),
+            bits={QueueId(*queue): bit for queue, bit in submit_pools.read_bits(self.db).items()},
             queues=list(self._queues()),
         )
 
@@ -88,16 +87,16 @@ class Looker:
             yield QueueRow(number, key, requirements, jobs, held, bool(may_return))
 
 
-def unnamed(policy: Policy, picture: Picture) -> list[Place]:
+def unnamed(policy: Policy, picture: Picture) -> list[QueueId]:
     """Configured queues without a bit, though there are pools that may need one."""
     if not picture.pools:
         return []
     return [place for place in _configured(policy) if place not in picture.bits]
 
 
-def _configured(policy: Policy) -> list[Place]:
+def _configured(policy: Policy) -> list[QueueId]:
     """The configured queues; a queue's place in the list is its bit in masks of the configuration."""
-    return [(queue.site, queue.ce, queue.queue) for queue in policy.config.tree.queue_ids()]
+    return list(policy.config.tree.queue_ids())
 
 
 def evaluate(policy: Policy, pools: Iterable[PoolRow]) -> dict[str, int]:

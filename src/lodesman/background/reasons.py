@@ -13,6 +13,7 @@ from typing import Final
 
 from lodesman.answers import calls
 from lodesman.answers.call import Post
+from lodesman.answers.nodes import QueueId
 from lodesman.answers.service import Reasons
 from lodesman.answers.vocabulary import MainReason
 from lodesman.background.snapshot import SnapshotKeeper
@@ -22,7 +23,7 @@ from lodesman.errors import LodesmanError
 from lodesman.matching import TaskQueueKey
 from lodesman.resources import bits
 from lodesman.store.engine import Reader
-from lodesman.store.read.why import Place, requirements_of, stored_reasons
+from lodesman.store.read.why import requirements_of, stored_reasons
 from lodesman.submission import Obstacles, World, find_obstacles
 from lodesman.submission.obstacles import REQUIREMENTS
 from lodesman.why.facts import Iteration
@@ -43,7 +44,7 @@ class _Served:
 
     def __init__(self, found: Obstacles) -> None:
         self._world = found.world
-        self._places: frozenset[Place] | None = None
+        self._places: frozenset[QueueId] | None = None
         self.mask = found.full
         for name, lost in found.planes:
             if name.startswith(REQUIREMENTS):
@@ -52,7 +53,7 @@ class _Served:
     def __contains__(self, place: object) -> bool:
         if self._places is None:
             queues = map(self._world.table.queues.__getitem__, bits(self.mask))
-            self._places = frozenset((one.site, one.ce, one.queue) for one in queues)
+            self._places = frozenset(queues)
         return place in self._places
 
 

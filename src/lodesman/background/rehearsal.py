@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from lodesman.answers.nodes import QueueId
 from lodesman.answers.places import Remark
 from lodesman.answers.plans import PlannedIteration, ResourcesPlan
 from lodesman.background.direct import PILOTS, Director, pilot_view
@@ -22,9 +23,8 @@ from lodesman.background.pool_pass import Looker, Picture, evaluate, judge, runn
 from lodesman.batch import Backend, QueueLoad
 from lodesman.commands.changed_types import Settled
 from lodesman.commands.policy import Policy
-from lodesman.commands.pool_map import Place
 from lodesman.commands.reoffer import Offers, rewritten
-from lodesman.director import DirectorOptions, PilotView, QueueId, decide
+from lodesman.director import DirectorOptions, PilotView, decide
 from lodesman.matching.tables import KeyTable
 from lodesman.plan.iteration import PlannedDecision, compare
 from lodesman.plan.resources import (
@@ -61,7 +61,7 @@ class Configured:
         """The queues that serve a pool, as bits; None if it is not known."""
         return self.pools.get(pool)
 
-    def bit(self, place: Place, /) -> int | None:
+    def bit(self, place: QueueId, /) -> int | None:
         """The bit of a queue in these masks; None if it is not configured."""
         return self._bits.get(place)
 
@@ -141,7 +141,7 @@ class RecordedLoads:
     empty: set[QueueId] = field(default_factory=set)
     oldest: float | None = None
 
-    def load(self, queue: tuple[str, str, str]) -> QueueLoad:
+    def load(self, queue: QueueId) -> QueueLoad:
         """The load of one queue; never raises."""
         last = self.last
         load = None if last is None else last.loads.get("/".join(queue))
@@ -191,7 +191,7 @@ class _Rehearsal:
         """Our live pilots, each with what its queue offers then (ADR 0024)."""
         known: dict[tuple[Any, ...], str] = {}
         for row in self.state.db.execute(PILOTS):
-            place, text = (row[2], row[3], row[4]), row[5]
+            place, text = QueueId(*row[2:5]), row[5]
             if (place, text) not in known:
                 offer = offers(msgspec.json.decode(text).get("vo", ""), place)
                 known[place, text] = (offer and rewritten(text, offer)) or text

@@ -8,12 +8,12 @@ from typing import Any
 
 from lodesman.commands.policy import Policy
 from lodesman.commands.site_mask import as_row
-from lodesman.director.site_mask import Closing, Node
-from lodesman.resources import Effective
+from lodesman.director.site_mask import Closing
+from lodesman.resources import Effective, NodePath
 from lodesman.store.engine import Reader
 
 PILOTS = "SELECT site, ce, queue, state, count(*) FROM pilot WHERE ended_at IS NULL GROUP BY site, ce, queue, state"
-ClosedBy = Callable[[Node], Sequence[Closing]]
+ClosedBy = Callable[[NodePath], Sequence[Closing]]
 RUNNING = "SELECT site, count(*) FROM attempt WHERE ended_at IS NULL GROUP BY site"
 
 

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from lodesman.answers.nodes import QueueId
 from lodesman.background.known_queues import KnownQueues
 from lodesman.background.pilot_book import PilotBook
 from lodesman.commands.pool_map import KnownPools, PoolMap, Serving
@@ -21,7 +22,7 @@ from lodesman.commands.site_mask import KnownMask
 from lodesman.director.site_mask import SiteMask
 from lodesman.matching import ResourceRequest
 from lodesman.store.engine import Reader
-from lodesman.store.read.why import Place, iteration_after
+from lodesman.store.read.why import iteration_after
 from lodesman.store.submit_pools import pool_state
 from lodesman.submission import World
 from lodesman.why.facts import Iteration, Snapshot, fresh_seconds
@@ -87,7 +88,7 @@ class SnapshotKeeper:
         """The task queues with waiting jobs, held against a resource."""
         return self._queues.survey(request, criteria)
 
-    def served(self, place: Place) -> tuple[str, ...]:
+    def served(self, place: QueueId) -> tuple[str, ...]:
         """getSubmitPoolsForQueue, as of the last refresh."""
         return self._pools.of_queue(place)
 

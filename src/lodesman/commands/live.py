@@ -11,9 +11,10 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Protocol, cast
 
-from lodesman.commands.pool_map import Place, PoolMap
+from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.sessions import Known
 from lodesman.matching import Matcher, Parked, ResourceRequest, TaskQueueKey, key_to_json
+from lodesman.resources import QueueId
 from lodesman.store import submit_pools, task_queues
 from lodesman.store.claim_log import ClaimLog, replay
 from lodesman.store.engine import Reader, only_row
@@ -80,7 +81,7 @@ class Live:
         # pilot -> (claim token, what it was answered), so that a lost answer can be asked for again.
         self.last_claims: dict[int, tuple[str, object]] = {}
         # What a queue offers a VO, by the configuration; None until somebody says.
-        self.offers: Callable[[str, Place], Known | None] | None = None
+        self.offers: Callable[[str, QueueId], Known | None] | None = None
         self._tickets: dict[int, Ticket] = {}
         self._observed = 0
         # task queues that got jobs in this batch, for requests that wait
@@ -291,7 +292,7 @@ class Live:
 
     # --- SubmitPools ---------------------------------------------------------------------------------------
 
-    def name_queue(self, tx: Transaction, place: Place) -> int:
+    def name_queue(self, tx: Transaction, place: QueueId) -> int:
         """The bit of a queue in the masks of SubmitPools; a queue that has none is given one."""
         bit = self.pools.bit(place)
         if bit is None:
@@ -300,7 +301,7 @@ class Live:
             tx.later(submit_pools.INSERT_QUEUE, (bit, *place))
         return bit
 
-    def forget_queue(self, tx: Transaction, place: Place, in_use: int) -> None:
+    def forget_queue(self, tx: Transaction, place: QueueId, in_use: int) -> None:
         """A queue is configured no more. It keeps its bit as long as that is among those `in_use`."""
         bit = self.pools.bit(place)
         if bit is not None and not in_use >> bit & 1:

@@ -16,12 +16,11 @@ import msgspec
 
 from lodesman.commands.pilots import Settled
 from lodesman.commands.policy import Policy
-from lodesman.commands.pool_map import Place
 from lodesman.resources import QueueId
 from lodesman.store.pilots import PilotRow
 
 
-def believed(row: PilotRow, told: Place, policy: Policy) -> Settled | None:
+def believed(row: PilotRow, told: QueueId, policy: Policy) -> Settled | None:
     """The queue that a pilot named, if it is believed; None if not, or if the pilot was sent to a queue."""
     known = (row.site, row.ce, row.queue)
     if all(known) or any(part not in ("", said) for part, said in zip(known, told, strict=True)):

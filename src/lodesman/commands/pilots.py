@@ -13,11 +13,11 @@ import msgspec
 from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.live import Live
-from lodesman.commands.pool_map import Place
 from lodesman.commands.report import end_all_attempts
 from lodesman.commands.sessions import part_of
 from lodesman.commands.site_mask import DRAIN_ONE, why_drained
 from lodesman.errors import Conflict, Unauthorized
+from lodesman.resources import QueueId
 from lodesman.store import pilots
 from lodesman.store.engine import Reader
 from lodesman.store.journal import Transaction
@@ -62,13 +62,13 @@ class PreparePilots:
     def apply(self, tx: Transaction) -> list[int]:
         """Insert all."""
         numbers = []
-        leaving: dict[Place, str] = {}
-        for place in {(one.site, one.ce, one.queue) for one in self.new}:
+        leaving: dict[QueueId, str] = {}
+        for place in {QueueId(one.site, one.ce, one.queue) for one in self.new}:
             leaving[place] = why_drained(tx, place)
         for pilot in self.new:
             number = self.live.ids.pilot()
             numbers.append(number)
-            place = pilot.site, pilot.ce, pilot.queue
+            place = QueueId(pilot.site, pilot.ce, pilot.queue)
             # As its queue is now: whoever sent it may not know yet.
             known = None if self.live.offers is None else self.live.offers(pilot.vo, place)
             request = pilot.request if known is None else {**pilot.request, **part_of(known)}
@@ -124,7 +124,7 @@ class PilotSubmitted:
 class Settled:
     """The queue (site, CE, queue) of a pilot that found it out itself, and what is configured of it, as JSON."""
 
-    place: tuple[str, str, str]
+    place: QueueId
     request: str
 
 
@@ -189,7 +189,7 @@ class Join:
 
 def _drained_if_closed(tx: Transaction, row: pilots.PilotRow) -> pilots.PilotRow:
     """A pilot that joins where pilots have to leave, leaves."""
-    reason = why_drained(tx, (row.site, row.ce, row.queue))
+    reason = why_drained(tx, QueueId(row.site, row.ce, row.queue))
     if not reason:
         return row
     tx.write(DRAIN_ONE, (reason, row.id))

@@ -7,7 +7,6 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 
 from lodesman.commands.accounts import Principal
-from lodesman.commands.pool_map import Place
 from lodesman.errors import Forbidden, InvalidJob
 from lodesman.matching import GroupShare, TaskQueueKey, offers_of
 from lodesman.matching.shares import DEFAULT_SHARE
@@ -33,11 +32,11 @@ class Policy:
     submission_pools: frozenset[str] | None = None
     life_seconds: int = 0
     loaded_at: float | None = None
-    inhabited: Callable[[], Container[Place]] = frozenset
+    inhabited: Callable[[], Container[QueueId]] = frozenset
     worlds: dict[str, World] = field(default_factory=dict)
     verdicts: dict[TaskQueueKey, str] = field(default_factory=dict)
     digest: str = field(init=False)
-    _seen: dict[str, Container[Place]] = field(init=False, default_factory=dict)
+    _seen: dict[str, Container[QueueId]] = field(init=False, default_factory=dict)
     _shares: Mapping[str, GroupShare] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:

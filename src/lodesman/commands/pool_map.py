@@ -13,11 +13,12 @@ from heapq import heapify, heappop, heappush
 from itertools import compress
 from operator import or_
 from threading import Lock
+from typing import cast
 
+from lodesman.resources import QueueId
 from lodesman.store import submit_pools
 from lodesman.store.engine import Reader
 
-Place = tuple[str, str, str]
 Served = tuple[str, ...]
 
 # For each bit of a byte: a table that makes 1 of every byte that has it, else 0.
@@ -33,22 +34,22 @@ class PoolMap:
         """`rows` are (pool, site, ce, queue)."""
         self.version = 0
         self._lock = Lock()
-        self._bits: dict[Place, int] = {}
+        self._bits: dict[QueueId, int] = {}
         self._free: list[int] = []  # bits below the number of queues that no queue has; a heap
         self._masks: dict[str, int] = {}
         self._matrix: _Matrix | None = None
         # Queue -> (the age of the map when it was read, what it serves). Each new pool makes the map older by one.
-        self._served: dict[Place, tuple[int, Served]] = {}
+        self._served: dict[QueueId, tuple[int, Served]] = {}
         self._age = 0
         self._new: list[str] = []  # the youngest pools, oldest first
         for pool, *place in rows:
-            self.add(pool, [(place[0], place[1], place[2])])
+            self.add(pool, [QueueId(*place)])
 
     @classmethod
     def load(cls, db: Reader) -> PoolMap:
         """All pools of a database."""
         found = cls()
-        found._bits = submit_pools.read_bits(db)
+        found._bits = {QueueId(*queue): bit for queue, bit in submit_pools.read_bits(db).items()}
         taken = set(found._bits.values())
         found._free = [bit for bit in range(max(taken, default=-1) + 1) if bit not in taken]
         heapify(found._free)
@@ -64,7 +65,7 @@ class PoolMap:
         """The queues that serve a pool; None if it is not known."""
         return self._masks.get(pool)
 
-    def serves(self, pool: str, place: Place) -> bool:
+    def serves(self, pool: str, place: QueueId) -> bool:
         """Whether a queue serves a pool."""
         bit = self._bits.get(place)
         return bit is not None and bool(self._masks.get(pool, 0) >> bit & 1)
@@ -73,15 +74,15 @@ class PoolMap:
         """The queues that serve some pool."""
         return reduce(or_, self._masks.values(), 0)
 
-    def bit(self, place: Place) -> int | None:
+    def bit(self, place: QueueId) -> int | None:
         """The bit of a queue; None if no pool has spoken of it."""
         return self._bits.get(place)
 
-    def places(self, mask: int) -> Iterator[Place]:
+    def places(self, mask: int) -> Iterator[QueueId]:
         """The queues of a mask."""
         return (place for place, bit in self._bits.items() if mask >> bit & 1)
 
-    def of_queue(self, place: Place) -> Served:
+    def of_queue(self, place: QueueId) -> Served:
         """getSubmitPoolsForQueue: the pools that a pilot in this queue may take jobs of, sorted.
 
         The same object as long as they are the same.
@@ -94,7 +95,7 @@ class PoolMap:
 
     # --- changes: the writer's ----------------------------------------------------------------------------
 
-    def name_queue(self, place: Place) -> int:
+    def name_queue(self, place: QueueId) -> int:
         """Give a queue the lowest free bit; one that has a bit keeps it."""
         bit = self._bits.get(place)
         if bit is None:
@@ -104,13 +105,13 @@ class PoolMap:
                 self._served.pop(place, None)
         return bit
 
-    def forget_queue(self, place: Place) -> None:
+    def forget_queue(self, place: QueueId) -> None:
         """Free the bit of a queue, which serves no pool any more."""
         with self._lock:
             heappush(self._free, self._bits.pop(place))
             self._served.pop(place, None)
 
-    def name_queue_again(self, place: Place, bit: int) -> None:
+    def name_queue_again(self, place: QueueId, bit: int) -> None:
         """Undo `forget_queue`."""
         with self._lock:
             self._free.remove(bit)
@@ -118,7 +119,7 @@ class PoolMap:
             self._bits[place] = bit
             self._served.pop(place, None)
 
-    def add(self, pool: str, places: Iterable[Place]) -> None:
+    def add(self, pool: str, places: Iterable[QueueId]) -> None:
         """A pool is served by these queues, too."""
         mask = self._masks.get(pool, 0)
         for place in places:
@@ -183,7 +184,7 @@ class PoolMap:
 
     # --- what a queue serves ------------------------------------------------------------------------------
 
-    def _serve(self, place: Place) -> Served:
+    def _serve(self, place: QueueId) -> Served:
         bit = self._bits.get(place)
         known = self._served.get(place)
         missing = FEW_NEW + 1 if known is None else self._age - known[0]
@@ -240,7 +241,7 @@ class Serving:
         return self._mask.bit_count()
 
     def __contains__(self, place: object) -> bool:
-        bit = self._map.bit(place)  # type: ignore[arg-type]  # what is no queue has none
+        bit = self._map.bit(cast("QueueId", place))
         return bit is not None and bool(self._mask >> bit & 1)
 
 

@@ -135,7 +135,7 @@ class _Preparation:
                 id=draft.submit_pool,
                 requirements=draft.requirements,
                 vo=world.vo,
-                queues=tuple((q.site, q.ce, q.queue) for q in queues),
+                queues=queues,
             )
         return draft
 

@@ -12,9 +12,9 @@ from typing import Final
 
 from lodesman.answers.service import Cleaning, Difference, Judgement
 from lodesman.commands.live import Live
-from lodesman.commands.pool_map import Place
 from lodesman.errors import Conflict
 from lodesman.matching import GroupShare
+from lodesman.resources import QueueId
 from lodesman.store import submit_pools
 from lodesman.store.journal import Transaction
 from lodesman.store.submit_pools import PassRow
@@ -34,7 +34,7 @@ class NameQueues:
     """Give configured queues a bit in the masks of SubmitPools."""
 
     live: Live
-    places: list[Place]
+    places: list[QueueId]
 
     def apply(self, tx: Transaction) -> int:
         """Returns how many had none."""

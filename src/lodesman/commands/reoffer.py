@@ -17,8 +17,8 @@ import msgspec
 
 from lodesman.commands.live import Live
 from lodesman.commands.policy import Policy
-from lodesman.commands.pool_map import Place
 from lodesman.commands.sessions import KNOWN, Known, Made, PilotSession, part_of
+from lodesman.resources import QueueId
 from lodesman.store.journal import Transaction
 
 NOTHING: Final = Known(platforms=(), cores=0, memory_mb=0, norm_cpu_seconds=0)
@@ -33,13 +33,13 @@ class Offers:
 
     policy: Policy
     vos: Collection[str] = ()
-    _known: dict[str, dict[Place, Known]] = field(default_factory=dict)
+    _known: dict[str, dict[QueueId, Known]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for vo in self.vos:
             self._known[vo] = self._of(vo)
 
-    def __call__(self, vo: str, place: Place) -> Known | None:
+    def __call__(self, vo: str, place: QueueId) -> Known | None:
         """What is configured of a queue; None if the place is no whole queue, so that nobody can say."""
         if not all(place):
             return None
@@ -48,11 +48,8 @@ class Offers:
             known = self._known[vo] = self._of(vo)
         return known.get(place, NOTHING)
 
-    def _of(self, vo: str) -> dict[Place, Known]:
-        return {
-            (offer.queue.site, offer.queue.ce, offer.queue.queue): Known(**part_of(offer.request))
-            for offer in self.policy.world(vo).offers
-        }
+    def _of(self, vo: str) -> dict[QueueId, Known]:
+        return {offer.queue: Known(**part_of(offer.request)) for offer in self.policy.world(vo).offers}
 
 
 def offer_sessions(sessions: Iterable[PilotSession], offers: Offers) -> list[tuple[PilotSession, Made]]:
@@ -94,9 +91,9 @@ class SetOffers:
 
     def _store(self, tx: Transaction) -> None:
         """Many pilots are alike: each kind is looked at once."""
-        kinds: dict[tuple[str, Place, str], list[int]] = {}
+        kinds: dict[tuple[str, QueueId, str], list[int]] = {}
         for number, vo, site, ce, queue, request in tx.read(LIVE_PILOTS):
-            kinds.setdefault((vo, (site, ce, queue), request), []).append(number)
+            kinds.setdefault((vo, QueueId(site, ce, queue), request), []).append(number)
         for (vo, place, request), numbers in kinds.items():
             known = self.offers(vo, place)
             text = None if known is None else rewritten(request, known)

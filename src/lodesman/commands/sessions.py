@@ -19,6 +19,7 @@ from lodesman.commands.pool_map import PoolMap
 from lodesman.matching import ResourceRequest
 from lodesman.matching.offers import CPU_STEP
 from lodesman.matching.offers import UNLIMITED as NO_LIMIT
+from lodesman.resources import QueueId
 from lodesman.store import pilots
 from lodesman.store.engine import Reader
 
@@ -95,7 +96,7 @@ def part_of(known: Known | ResourceRequest) -> dict[str, Any]:
 # --- what a pilot presents ---------------------------------------------------------------------------------
 
 
-def offer_of(known: Known, told: Told, place: tuple[str, str, str]) -> ResourceRequest:
+def offer_of(known: Known, told: Told, place: QueueId) -> ResourceRequest:
     """All that a pilot can ever present, but for the SubmitPools that its queue serves.
 
     Configuration says what the queue is (ADR 0023); of cores and memory there is no more than the node has.
@@ -138,7 +139,7 @@ def presented(offer: ResourceRequest, free: Free, served: tuple[str, ...] = ()) 
 
 
 def presented_by(
-    request: str, node: str, place: tuple[str, str, str], *, joined_at: float | None, now: float
+    request: str, node: str, place: QueueId, *, joined_at: float | None, now: float
 ) -> ResourceRequest:
     """The request of a stored pilot at a time while nothing runs in it; `request` and `node` as they are stored."""
     told = TOLD.decode(node)
@@ -224,7 +225,7 @@ class PilotSession:
         self.id = row.id
         self.stamp = row.stamp
         self.vo = row.vo
-        self.queue = (row.site, row.ce, row.queue)
+        self.queue = QueueId(row.site, row.ce, row.queue)
         self.who: dict[str, Any] = {
             "vo": row.vo,
             "groups": (row.group,) if row.group else None,

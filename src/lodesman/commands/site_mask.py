@@ -12,8 +12,9 @@ from functools import partial
 from typing import Any, Final
 
 from lodesman.commands.live import Live
-from lodesman.director.site_mask import Closing, Node, SiteMask
+from lodesman.director.site_mask import Closing, SiteMask
 from lodesman.errors import Conflict, InvalidRequest
+from lodesman.resources import NodePath
 from lodesman.store import site_mask
 from lodesman.store.engine import Reader, only_row
 from lodesman.store.journal import Transaction
@@ -52,7 +53,7 @@ class KnownMask:
         return known[1]
 
 
-def why_drained(tx: Transaction, place: Node) -> str:
+def why_drained(tx: Transaction, place: NodePath) -> str:
     """Why pilots of a queue have to leave now; '' if they may stay."""
     found = mask_of(tx.read(site_mask.OF_SITE, (place[0],))).drains(place, tx.now)
     return "" if found is None else leaving(found)
@@ -132,7 +133,7 @@ class CloseSite:
 class OpenSite:
     """Open exactly what was closed; answers the closing that ends, and those that still concern the same queues."""
 
-    node: Node
+    node: NodePath
     opened_by: str
 
     def apply(self, tx: Transaction) -> tuple[Closing, tuple[Closing, ...]]:
@@ -167,7 +168,7 @@ def not_closed(path: str, others: tuple[Closing, ...]) -> Conflict:
     return Conflict(f"{path[:200]} is not closed.", hint=hint, closed=[list(one.node) for one in others])
 
 
-def _holding(tx: Transaction, node: Node) -> Closing | None:
+def _holding(tx: Transaction, node: NodePath) -> Closing | None:
     """The closing of exactly this node, if it holds."""
     found = mask_of(tx.read(site_mask.OF_SITE, (node[0],)))
     return next((one for one in found.active(tx.now) if one.node == node), None)

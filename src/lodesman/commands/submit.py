@@ -12,6 +12,7 @@ from lodesman.commands import sandboxes
 from lodesman.commands.live import Live
 from lodesman.errors import Conflict, InvalidRequest
 from lodesman.matching import TaskQueueKey
+from lodesman.resources import QueueId
 from lodesman.store import submit_pools
 from lodesman.store.cohorts import INSERT_COHORT
 from lodesman.store.fronts import Candidate
@@ -48,7 +49,7 @@ class NewPool:
     id: str
     requirements: str
     vo: str
-    queues: tuple[tuple[str, str, str], ...]
+    queues: tuple[QueueId, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Container
 
 from lodesman.commands.policy import Policy
-from lodesman.commands.pool_map import Place
 from lodesman.config import ServerConfig
+from lodesman.resources import QueueId
 
 CONFIG_SECONDS = 2.0
 """How often the configuration files are looked at."""
@@ -16,7 +16,7 @@ GC_THRESHOLDS = (20_000, 20, 50)
 
 
 def policy_of(
-    config: ServerConfig, *, life_seconds: int, inhabited: Callable[[], Container[Place]]
+    config: ServerConfig, *, life_seconds: int, inhabited: Callable[[], Container[QueueId]]
 ) -> Policy:
     """The policy of a configuration. `life_seconds`: of pilots, as read at the start; `inhabited`: where pilots live now."""
     return Policy(

@@ -38,6 +38,7 @@ from lodesman.daemon.logs import start_logging
 from lodesman.daemon.open_files import BEFORE, raise_open_files
 from lodesman.daemon.watch import ConfigWatch
 from lodesman.errors import LodesmanError
+from lodesman.resources import QueueId
 from lodesman.store.checkpoint import Checkpointer
 from lodesman.store.engine import lock_database, open_writer
 
@@ -108,7 +109,7 @@ class Server:
     def _policy(self, config: ServerConfig) -> Policy:
         return policy_of(config, life_seconds=self.config.pilots.life_seconds, inhabited=self._inhabited)
 
-    def _inhabited(self) -> frozenset[tuple[str, str, str]]:
+    def _inhabited(self) -> frozenset[QueueId]:
         return self.core.inhabited()
 
     async def start(self) -> None:

@@ -18,7 +18,7 @@ from lodesman.director.placement import AskOutcome, Placement, PlacementResult, 
 from lodesman.director.places import Ask
 from lodesman.director.plan import Plan, PlanRow
 from lodesman.director.pools import PoolState, PoolTry
-from lodesman.director.queues import CandidateQueue, CeId, OwnPilots, QueueCaps, QueueId
+from lodesman.director.queues import CandidateQueue, OwnPilots, QueueCaps
 from lodesman.director.record import RecordedLoad, Stories, loads_of, plan_of, to_record
 from lodesman.director.serving import Serving
 from lodesman.director.supply import PilotStanding, PilotView, SetAside, Spare, Supply
@@ -31,7 +31,6 @@ __all__ = [
     "Breaker",
     "BreakerRules",
     "CandidateQueue",
-    "CeId",
     "Clamp",
     "Decision",
     "DirectorOptions",
@@ -51,7 +50,6 @@ __all__ = [
     "PoolState",
     "PoolTry",
     "QueueCaps",
-    "QueueId",
     "RateRules",
     "RecordedLoad",
     "Refusal",

@@ -9,8 +9,9 @@ from random import Random
 
 from lodesman.director.breaker import Breaker
 from lodesman.director.clamps import Clamp, clamp
-from lodesman.director.queues import CandidateQueue, CeId, QueueId, queue_limits
+from lodesman.director.queues import CandidateQueue, queue_limits
 from lodesman.director.tally import Tally, mask_of
+from lodesman.resources import NodePath, QueueId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +21,7 @@ class QueueGates:
     """
 
     breakers: Mapping[QueueId, Breaker]
-    tokens: Mapping[CeId, int]
+    tokens: Mapping[NodePath, int]
     max_load_age_s: float
 
 
@@ -43,7 +44,7 @@ def room_of(queue: CandidateQueue, wanted: int, *, gates: QueueGates, now: float
         queue_limits(
             queue,
             breaker=gates.breakers.get(queue.queue_id, Breaker()),
-            tokens=gates.tokens.get(queue.queue_id.ce_id),
+            tokens=gates.tokens.get(queue.queue_id.ce_path),
             now=now,
             max_age_s=gates.max_load_age_s,
         )
@@ -57,15 +58,15 @@ class Floor:
     """Who sits where. Queue i is bit i; `seats` counts by (number of the ask, bit)."""
 
     def __init__(
-        self, queues: Sequence[CandidateQueue], rooms: Sequence[Room], tokens: Mapping[CeId, int]
+        self, queues: Sequence[CandidateQueue], rooms: Sequence[Room], tokens: Mapping[NodePath, int]
     ) -> None:
         self.seats: Counter[tuple[int, int]] = Counter()
-        self._ce_ids = [queue.queue_id.ce_id for queue in queues]
+        self._ce_ids = [queue.queue_id.ce_path for queue in queues]
         self._tokens = dict(tokens)
-        siblings: defaultdict[CeId, list[int]] = defaultdict(list)
-        for bit, ce_id in enumerate(self._ce_ids):
-            siblings[ce_id].append(bit)
-        self._siblings = {ce_id: mask_of(members) for ce_id, members in siblings.items()}
+        siblings: defaultdict[NodePath, list[int]] = defaultdict(list)
+        for bit, ce_path in enumerate(self._ce_ids):
+            siblings[ce_path].append(bit)
+        self._siblings = {ce_path: mask_of(members) for ce_path, members in siblings.items()}
         # What each queue would still take; and of these, how many pilots would start at once.
         self._left = Tally(room.room for room in rooms)
         self._at_once = Tally(
@@ -85,11 +86,11 @@ class Floor:
         self.seats[ask, bit] += 1
         self._left.take_one(1 << bit)
         self._at_once.take_one(1 << bit)
-        ce_id = self._ce_ids[bit]
-        if ce_id in self._tokens:
-            self._tokens[ce_id] -= 1
+        ce_path = self._ce_ids[bit]
+        if ce_path in self._tokens:
+            self._tokens[ce_path] -= 1
             for tally in (self._left, self._at_once):
-                tally.limit(self._siblings[ce_id], self._tokens[ce_id])
+                tally.limit(self._siblings[ce_path], self._tokens[ce_path])
 
 
 def free_slots(queue: CandidateQueue) -> int:

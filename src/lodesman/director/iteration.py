@@ -23,11 +23,12 @@ from lodesman.director.placement import PlacementResult, place
 from lodesman.director.places import Ask, Places
 from lodesman.director.plan import Plan, make_plan
 from lodesman.director.pools import PoolState, PoolTry, choose_pool, new_cycle
-from lodesman.director.queues import CandidateQueue, CeId, QueueId
+from lodesman.director.queues import CandidateQueue
 from lodesman.director.serving import NoPools, Serving
 from lodesman.director.supply import KnownTaskQueues, PilotView, Supply, count_supply
 from lodesman.director.token_bucket import TokenBucket, full, refill, take, whole_tokens
 from lodesman.matching.tables import KeyTable
+from lodesman.resources import NodePath, QueueId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ class Snapshot:
     running_jobs: int = 0
     suspects: Mapping[int, float]
     breakers: Mapping[QueueId, Breaker]
-    buckets: Mapping[CeId, TokenBucket]
+    buckets: Mapping[NodePath, TokenBucket]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,7 @@ class Decision:
     placement: PlacementResult
     excess: Excess
     breakers: Mapping[QueueId, Breaker]
-    buckets: Mapping[CeId, TokenBucket]
+    buckets: Mapping[NodePath, TokenBucket]
 
 
 def decide(snapshot: Snapshot, *, options: DirectorOptions, now: float, rng: Random) -> Decision:
@@ -97,7 +98,7 @@ def decide(snapshot: Snapshot, *, options: DirectorOptions, now: float, rng: Ran
     buckets = _refilled(snapshot, options, now=now)
     gates = QueueGates(
         breakers=breakers,
-        tokens={ce_id: whole_tokens(one) for ce_id, one in buckets.items()},
+        tokens={ce_path: whole_tokens(one) for ce_path, one in buckets.items()},
         max_load_age_s=options.max_load_age_s,
     )
     places = Places(snapshot.queues, snapshot.serving)
@@ -166,21 +167,23 @@ def _excess(snapshot: Snapshot, supply: Supply, options: DirectorOptions, *, now
     )
 
 
-def _refilled(snapshot: Snapshot, options: DirectorOptions, *, now: float) -> dict[CeId, TokenBucket]:
+def _refilled(snapshot: Snapshot, options: DirectorOptions, *, now: float) -> dict[NodePath, TokenBucket]:
     """The bucket of every CE that has a candidate queue; those of vanished CEs are dropped."""
-    found: dict[CeId, TokenBucket] = {}
+    found: dict[NodePath, TokenBucket] = {}
     for queue in snapshot.queues:
-        ce_id = queue.queue_id.ce_id
-        bucket = snapshot.buckets.get(ce_id) or full(options.rate, now=now)
-        found[ce_id] = refill(bucket, now=now, rules=options.rate)
+        ce_path = queue.queue_id.ce_path
+        bucket = snapshot.buckets.get(ce_path) or full(options.rate, now=now)
+        found[ce_path] = refill(bucket, now=now, rules=options.rate)
     return found
 
 
-def _taken(buckets: Mapping[CeId, TokenBucket], placement: PlacementResult) -> dict[CeId, TokenBucket]:
-    used: Counter[CeId] = Counter()
+def _taken(
+    buckets: Mapping[NodePath, TokenBucket], placement: PlacementResult
+) -> dict[NodePath, TokenBucket]:
+    used: Counter[NodePath] = Counter()
     for one in placement.placements:
-        used[one.queue_id.ce_id] += one.count
-    return {ce_id: take(bucket, used[ce_id]) for ce_id, bucket in buckets.items()}
+        used[one.queue_id.ce_path] += one.count
+    return {ce_path: take(bucket, used[ce_path]) for ce_path, bucket in buckets.items()}
 
 
 def _probed(

@@ -19,12 +19,11 @@ from lodesman.director.clamps import Clamp
 from lodesman.director.floor import Floor, QueueGates, Room, room_of
 from lodesman.director.pilot_type import PilotIdentity
 from lodesman.director.places import Ask, Places
-from lodesman.director.queues import QueueId
 from lodesman.director.tally import Tally
 from lodesman.matching.reasons import Reason
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
-from lodesman.resources import bits
+from lodesman.resources import QueueId, bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,37 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
+from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import ClampName
 from lodesman.director.breaker import Breaker, describe
 from lodesman.director.breaker import allowance as breaker_allowance
 from lodesman.director.clamps import Limit
 from lodesman.director.observation import Observation, doubt, known
 from lodesman.matching.request import ResourceRequest
-
-
-class CeId(NamedTuple):
-    """A computing element."""
-
-    site: str
-    ce: str
-
-
-class QueueId(NamedTuple):
-    """A CE queue."""
-
-    site: str
-    ce: str
-    queue: str
-
-    @property
-    def ce_id(self) -> CeId:
-        """The computing element it belongs to."""
-        return CeId(self.site, self.ce)
-
-    def __str__(self) -> str:
-        return "/".join(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from lodesman.director.queues import QueueId
 from lodesman.matching.tables import KeyTable
+from lodesman.resources import QueueId
 
 # For each bit of a byte: a table that makes the digit 1 of every byte that has it, else 0.
 _DIGITS: Final = [bytes(48 + (byte >> bit & 1) for byte in range(256)) for bit in range(8)]
@@ -23,7 +23,7 @@ class Serving(Protocol):
     def mask(self, pool: str, /) -> int | None:
         """The queues that serve a pool, as bits; None if it is not known."""
 
-    def bit(self, place: tuple[str, str, str], /) -> int | None:
+    def bit(self, queue: QueueId, /) -> int | None:
         """The bit of a queue in these masks; None if it serves no pool."""
 
 
@@ -34,7 +34,7 @@ class NoPools:
         """None is known."""
         return None
 
-    def bit(self, _place: tuple[str, str, str], /) -> int | None:
+    def bit(self, _queue: QueueId, /) -> int | None:
         """None has a bit."""
         return None
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, cast
 
-Node = tuple[str, str, str]
-"""Site, CE and queue; '' for the last ones: all of them."""
+from lodesman.resources import NodePath
+
 MOST_WORLDS: Final = 64
 
 
@@ -32,15 +32,15 @@ class Closing:
     keep_pilots: bool = False
 
     @property
-    def node(self) -> Node:
+    def node(self) -> NodePath:
         """What is closed."""
-        return self.site, self.ce, self.queue
+        return NodePath(self.site, self.ce, self.queue)
 
     def holds(self, now: float) -> bool:
         """Whether it is closed at a time; at `until` it is open."""
         return self.until is None or now < self.until
 
-    def concerns(self, node: Node) -> bool:
+    def concerns(self, node: NodePath) -> bool:
         """Whether it closes a node, a part of it, or all around it."""
         pairs = zip(self.node, node, strict=True)
         return all(mine == theirs or not mine or not theirs for mine, theirs in pairs)
@@ -73,7 +73,7 @@ class Drained:
         return hash(self._nodes)
 
     def __contains__(self, place: object) -> bool:
-        return any(node in self._nodes for node in _around(cast("Node", place)))
+        return any(node in self._nodes for node in _around(cast("NodePath", place)))
 
 
 class SiteMask:
@@ -84,25 +84,25 @@ class SiteMask:
     def __init__(self, closings: Iterable[Closing] = ()) -> None:
         self.closings = tuple(sorted(closings, key=lambda one: one.node))
         self._by_node = {one.node: one for one in self.closings}
-        self._planes: dict[int, tuple[Sequence[Node], tuple[tuple[Closing, int], ...]]] = {}
+        self._planes: dict[int, tuple[Sequence[NodePath], tuple[tuple[Closing, int], ...]]] = {}
         self._drained = Drained(())
 
     def active(self, now: float) -> Iterator[Closing]:
         """Those that hold, by site, CE and queue."""
         return (one for one in self.closings if one.holds(now))
 
-    def of(self, place: Node, now: float) -> tuple[Closing, ...]:
+    def of(self, place: NodePath, now: float) -> tuple[Closing, ...]:
         """What closes a queue, the widest first; () if it is open. Also of a whole CE or site."""
         if not self._by_node:
             return ()
         found = (self._by_node.get(node) for node in dict.fromkeys(_around(place)))
         return tuple(one for one in found if one is not None and one.holds(now))
 
-    def told(self, place: Node, now: float) -> str:
+    def told(self, place: NodePath, now: float) -> str:
         """What closes a queue, in words; '' if it is open."""
         return "; ".join(one.text for one in self.of(place, now))
 
-    def drains(self, place: Node, now: float) -> Closing | None:
+    def drains(self, place: NodePath, now: float) -> Closing | None:
         """What makes the pilots of a queue leave; None if they may stay."""
         return next((one for one in self.of(place, now) if not one.keep_pilots), None)
 
@@ -113,7 +113,7 @@ class SiteMask:
             self._drained = Drained(closings)
         return self._drained if closings else None
 
-    def planes(self, queues: Sequence[Node], now: float) -> list[tuple[Closing, int]]:
+    def planes(self, queues: Sequence[NodePath], now: float) -> list[tuple[Closing, int]]:
         """Of these queues, those that each closing closes, as bits; only closings that close any."""
         if not self.closings:
             return []
@@ -124,20 +124,20 @@ class SiteMask:
             known = self._planes[id(queues)] = queues, tuple(self._look(queues))
         return [(one, mask) for one, mask in known[1] if one.holds(now)]
 
-    def hits(self, queues: Sequence[Node], among: int, now: float) -> list[tuple[Closing, int]]:
+    def hits(self, queues: Sequence[NodePath], among: int, now: float) -> list[tuple[Closing, int]]:
         """What closes queues among these, with these queues; most queues first."""
         found = [(one, hit) for one, mask in self.planes(queues, now) if (hit := mask & among)]
         return sorted(found, key=lambda one: -one[1].bit_count())
 
-    def closed(self, queues: Sequence[Node], now: float) -> int:
+    def closed(self, queues: Sequence[NodePath], now: float) -> int:
         """Of these queues those that are closed, as bits."""
         found = 0
         for _, mask in self.planes(queues, now):
             found |= mask
         return found
 
-    def _look(self, queues: Sequence[Node]) -> Iterator[tuple[Closing, int]]:
-        masks: dict[Node, int] = dict.fromkeys(self._by_node, 0)
+    def _look(self, queues: Sequence[NodePath]) -> Iterator[tuple[Closing, int]]:
+        masks: dict[NodePath, int] = dict.fromkeys(self._by_node, 0)
         for bit, place in enumerate(queues):
             for node in _around(place):
                 if node in masks:
@@ -148,10 +148,10 @@ class SiteMask:
 NOTHING_CLOSED: Final = SiteMask()
 
 
-def _around(place: Node) -> tuple[Node, Node, Node]:
+def _around(place: NodePath) -> tuple[NodePath, NodePath, NodePath]:
     """Its site, its CE and itself."""
     site, ce, _ = place
-    return (site, "", ""), (site, ce, ""), place
+    return NodePath(site), NodePath(site, ce), place
 
 
 def utc(at: float) -> str:

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lodesman.director.demand import TaskQueueDemand, allowance
-from lodesman.director.queues import QueueId
 from lodesman.director.serving import ServedTaskQueues, Serving
 from lodesman.director.tally import mask_of
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.tables import KeyTable
-from lodesman.resources import bits
+from lodesman.resources import QueueId, bits
 
 
 class PilotStanding(StrEnum):

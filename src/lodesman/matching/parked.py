@@ -16,13 +16,13 @@ from typing import Final
 from lodesman.matching.criteria import RequestMasks
 from lodesman.matching.index import Index
 from lodesman.matching.request import ResourceRequest
-from lodesman.resources import bits
+from lodesman.resources import QueueId, bits
 
 LIFE_STEP: Final = 60
 IDLE_SIGNATURES: Final = 1024
 FEW: Final = 48
 
-Place = tuple[str, str, str]
+
 Order = tuple[float, int, int]  # since, number of the ticket, slot of its kind; number makes it unique
 FIRST: Final[Order] = (float("-inf"), 0, 0)
 
@@ -82,10 +82,10 @@ class Parked:
         "_serves", "_slots", "_tickets",
     )  # fmt: skip
 
-    def __init__(self, index: Index, serves: Callable[[str, Place], bool] | None = None) -> None:
+    def __init__(self, index: Index, serves: Callable[[str, QueueId], bool] | None = None) -> None:
         self._index = index
         self._serves = serves
-        self._at_place: dict[Place, int] = {}  # the kinds of each place
+        self._at_place: dict[QueueId, int] = {}  # the kinds of each place
         self._masks = RequestMasks()
         self._kinds: dict[ResourceRequest, _Kind] = {}
         self._idle: dict[ResourceRequest, None] = {}  # kinds without tickets, longest ago first
@@ -215,8 +215,8 @@ class Parked:
             heappush(self._free, kind.slot)
 
 
-def _place(request: ResourceRequest) -> Place:
-    return request.site, request.ce, request.queue
+def _place(request: ResourceRequest) -> QueueId:
+    return QueueId(request.site, request.ce, request.queue)
 
 
 def _from(orders: list[Order], after: Order, at_most: int) -> Iterator[Order]:

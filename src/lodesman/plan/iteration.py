@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from math import exp, sqrt
 from typing import Final, Literal, NamedTuple
 
+from lodesman.answers.nodes import QueueId
 from lodesman.answers.plans import (
     BeforeAfter,
     BindingLimit,
@@ -20,7 +21,7 @@ from lodesman.answers.plans import (
     TaskQueuesPilots,
 )
 from lodesman.answers.vocabulary import ClampName
-from lodesman.director import Clamp, Decision, QueueId
+from lodesman.director import Clamp, Decision
 from lodesman.plan.resources import cut
 from lodesman.why.facts import Waiting
 

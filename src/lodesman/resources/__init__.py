@@ -1,5 +1,6 @@
 """Resources: Site > CE > Queue with parameters, VO overlays, inheritance, and eligibility with reasons."""
 
+from lodesman.answers.nodes import NodePath, QueueId
 from lodesman.resources.bitsets import Assessment, QueueTable
 from lodesman.resources.build import ResourceConfig
 from lodesman.resources.criterion import Criterion, capacities, capacity_order, compile_requirements, judge
@@ -16,13 +17,12 @@ from lodesman.resources.model import (
     ComputingElement,
     GroupConfig,
     Queue,
-    QueueId,
     ResourceTree,
     Site,
     Source,
     fold,
 )
-from lodesman.resources.origin import NodePath, Origin, Said, find_nodes, origins
+from lodesman.resources.origin import Origin, Said, find_nodes, origins
 from lodesman.resources.planes import Change, NearestMiss, Plane, bits, changes, counts, nearest, passing
 from lodesman.resources.reasons import (
     AccessDenied,

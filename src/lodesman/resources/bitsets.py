@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from lodesman.answers.nodes import QueueId
 from lodesman.resources.build import ResourceConfig
 from lodesman.resources.columns import WholeColumn
 from lodesman.resources.criterion import Criterion, compile_requirements
 from lodesman.resources.eligibility import NodeVerdict, access_refusal, refusals
 from lodesman.resources.inherit import ACCESS, Effective, EffectiveParams, all_queues
 from lodesman.resources.kinds import TypeTable
-from lodesman.resources.model import QueueId, Scalar, Value
+from lodesman.resources.model import Scalar, Value
 from lodesman.resources.planes import Change, NearestMiss, Plane, bits, changes, counts, nearest
 from lodesman.resources.reasons import Reason
 

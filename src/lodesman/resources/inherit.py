@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from lodesman.answers.nodes import NodePath, QueueId
 from lodesman.answers.vocabulary import Level
 from lodesman.resources.kinds import TypeTable
 from lodesman.resources.model import (
@@ -20,7 +21,6 @@ from lodesman.resources.model import (
     ComputingElement,
     Node,
     Queue,
-    QueueId,
     ResourceTree,
     Site,
     Source,
@@ -55,7 +55,7 @@ EffectiveParams = dict[str, Effective]  # by folded name
 
 
 def effective_params(
-    tree: ResourceTree, node: tuple[str, str, str], *, vo: str = "", types: TypeTable | None = None
+    tree: ResourceTree, node: NodePath, *, vo: str = "", types: TypeTable | None = None
 ) -> Mapping[str, Effective]:
     """Every parameter of a node for a VO, by folded name: of (site, CE, queue), or with empty names of what is above.
 
@@ -64,9 +64,7 @@ def effective_params(
     return chain_of(tree, node, vo=vo, types=types or TypeTable())[-1]
 
 
-def chain_of(
-    tree: ResourceTree, node: tuple[str, str, str], *, vo: str, types: TypeTable
-) -> list[EffectiveParams]:
+def chain_of(tree: ResourceTree, node: NodePath, *, vo: str, types: TypeTable) -> list[EffectiveParams]:
     """The parameters of the site, of the CE and of the queue, as far as the names go. Raises KeyError."""
     named, ce, queue = node
     site = tree.sites[named]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+
+from lodesman.answers.nodes import QueueId
 
 Scalar = str | int | float | bool
 Value = Scalar | tuple[Scalar, ...]
@@ -19,14 +20,6 @@ ANY = "ANY"  # in a resource, exactly so spelled: fits every requirement
 
 class BadValue(ValueError):
     """A value or declaration that its type cannot read; callers add where it stands and raise their own."""
-
-
-class QueueId(NamedTuple):
-    """The identity of a queue."""
-
-    site: str
-    ce: str
-    queue: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

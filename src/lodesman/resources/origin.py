@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
+from lodesman.answers.nodes import NodePath
 from lodesman.answers.vocabulary import Level
 from lodesman.resources.inherit import (
     ACCESS,
@@ -19,22 +19,6 @@ from lodesman.resources.inherit import (
 )
 from lodesman.resources.kinds import TypeTable
 from lodesman.resources.model import Node, ResourceTree, Source, Value, fold
-
-
-class NodePath(NamedTuple):
-    """A site, a CE of it, or a queue of that: the names that are not needed are empty."""
-
-    site: str
-    ce: str = ""
-    queue: str = ""
-
-    def __str__(self) -> str:
-        return "/".join(filter(None, self))
-
-    @property
-    def kind(self) -> str:
-        """Site, CE or Queue, as `Resources.get_eligible_nodes` calls them."""
-        return "Queue" if self.queue else "CE" if self.ce else "Site"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
+from lodesman.answers.nodes import QueueId
 from lodesman.resources.inherit import Effective, all_queues
 from lodesman.resources.kinds import TypeTable
-from lodesman.resources.model import ANY, Node, QueueId, ResourceTree, Source, as_scalars, as_text, fold
+from lodesman.resources.model import ANY, Node, ResourceTree, Source, as_scalars, as_text, fold
 
 TAG, REQUIRED = fold("Tag"), fold("RequiredTag")
 

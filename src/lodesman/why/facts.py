@@ -9,6 +9,7 @@ from functools import cached_property, reduce
 from operator import or_
 from typing import Any, Final, NamedTuple, Protocol
 
+from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import ClampName, MainReason
 from lodesman.answers.why_jobs import Holding, JobPilots, QueuePosition
 from lodesman.answers.why_queues import QueueClamp
@@ -16,7 +17,6 @@ from lodesman.director import Stories, loads_of
 from lodesman.director.site_mask import Closing, SiteMask
 from lodesman.matching import GroupShare, QueueOffer, TaskQueueKey
 from lodesman.matching.cells import bits_of
-from lodesman.resources import QueueId
 from lodesman.submission import Obstacles, World, not_sent
 from lodesman.why.verdict import NOT_CONSIDERED, NOT_WANTED, Demand, judge_job
 from lodesman.why.words import since
@@ -179,11 +179,11 @@ class Iteration:
         name = "/".join(queue)
         return sum(count for _, place, count in self.record["placements"] if place == name)
 
-    def considered(self, queue: tuple[str, str, str]) -> bool:
+    def considered(self, queue: QueueId) -> bool:
         """Whether it considered a CE queue."""
         return "/".join(queue) in self.record["rooms"]
 
-    def queue(self, queue: tuple[str, str, str]) -> QueueDecision | None:
+    def queue(self, queue: QueueId) -> QueueDecision | None:
         """What it decided about a CE queue; None if it did not consider the queue."""
         found = self.record["rooms"].get("/".join(queue))
         if found is None:
@@ -194,7 +194,7 @@ class Iteration:
         ]
         return QueueDecision(wanted=found["wanted"], room=found["room"], clamps=clamps)
 
-    def gate(self, queue: tuple[str, str, str]) -> Gate:
+    def gate(self, queue: QueueId) -> Gate:
         """What left a CE queue no free capacity."""
         found = self.record["rooms"].get("/".join(queue))
         if found is None:
@@ -264,7 +264,7 @@ class Snapshot:
         return None if self.iteration is None else self.iteration.at
 
 
-class Served(Sized, Container[tuple[str, str, str]], Protocol):
+class Served(Sized, Container[QueueId], Protocol):
     """The CE queues that serve a SubmitPool."""
 
 

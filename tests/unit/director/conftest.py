@@ -9,12 +9,13 @@ import pytest
 
 from lodesman.director.demand import TaskQueueDemand
 from lodesman.director.observation import Observation
-from lodesman.director.queues import CandidateQueue, OwnPilots, QueueCaps, QueueId
+from lodesman.director.queues import CandidateQueue, OwnPilots, QueueCaps
 from lodesman.director.supply import PilotStanding, PilotView
 from lodesman.matching.criteria import explain as explain_match
 from lodesman.matching.reasons import Reason
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.resources import QueueId
 
 NOW = 1_000_000.0
 HOUR = 3600.0

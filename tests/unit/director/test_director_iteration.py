@@ -12,9 +12,10 @@ from lodesman.director.breaker import Breaker
 from lodesman.director.iteration import Snapshot, decide
 from lodesman.director.options import DirectorOptions, read_options
 from lodesman.director.pools import PoolState
-from lodesman.director.queues import CeId, OwnPilots, QueueCaps, QueueId
+from lodesman.director.queues import OwnPilots, QueueCaps
 from lodesman.director.supply import PilotStanding
 from lodesman.director.token_bucket import TokenBucket
+from lodesman.resources import NodePath, QueueId
 
 NOW = 1_000_000.0
 A = QueueId("A", "ce", "q")
@@ -136,7 +137,7 @@ def test_tokens_are_taken_and_come_back(run, demand, queue):
     options = read_options({"pilotBurst": "10", "pilotsPerMinute": "6", "PrivatePilotFraction": "0"})
     first = run(snapshot([demand(1, waiting_jobs=100)], [queue("A")]), options=options)
     assert first.placement.placed == 10
-    assert first.buckets == {CeId("A", "ce"): TokenBucket(tokens=0.0, updated_at=NOW)}
+    assert first.buckets == {NodePath("A", "ce"): TokenBucket(tokens=0.0, updated_at=NOW)}
     again = snapshot([demand(1, waiting_jobs=100)], [queue("A")], buckets=first.buckets)
     assert run(again, options=options).placement.placed == 0
     later = replace(again, queues=[queue("A", observed_at=NOW + 30)])
@@ -144,8 +145,8 @@ def test_tokens_are_taken_and_come_back(run, demand, queue):
 
 
 def test_the_bucket_of_a_vanished_ce_is_dropped(run, demand, queue):
-    gone = {CeId("Z", "ce"): TokenBucket(tokens=1.0, updated_at=NOW)}
-    assert set(run(snapshot([demand(1)], [queue("A")], buckets=gone)).buckets) == {CeId("A", "ce")}
+    gone = {NodePath("Z", "ce"): TokenBucket(tokens=1.0, updated_at=NOW)}
+    assert set(run(snapshot([demand(1)], [queue("A")], buckets=gone)).buckets) == {NodePath("A", "ce")}
 
 
 def test_an_open_breaker_is_probed_when_its_time_has_come(run, demand, queue):

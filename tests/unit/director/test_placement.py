@@ -16,9 +16,10 @@ from lodesman.director.options import PoolOptions
 from lodesman.director.pilot_type import choose_identity
 from lodesman.director.placement import place
 from lodesman.director.places import Ask, Places
-from lodesman.director.queues import CeId, OwnPilots, QueueCaps, QueueId
+from lodesman.director.queues import OwnPilots, QueueCaps
 from lodesman.director.serving import NoPools
 from lodesman.matching.reasons import TooLittleCPUTime, WrongGroup
+from lodesman.resources import NodePath, QueueId
 
 NOW = 1_000_000.0
 A, B, C = (QueueId(site, "ce", "q") for site in "ABC")
@@ -183,11 +184,11 @@ def test_slots_taken_by_own_pilots_that_are_not_seen_are_taken(ask, put, queue):
 
 def test_the_tokens_of_a_ce_bound_all_its_queues(ask, put, queue):
     queues = [queue("A", "short"), queue("A", "long"), queue("B")]
-    result = put([ask(count=30)], queues, tokens={CeId("A", "ce"): 5, CeId("B", "ce"): 4})
-    by_ce: Counter[CeId] = Counter()
+    result = put([ask(count=30)], queues, tokens={NodePath("A", "ce"): 5, NodePath("B", "ce"): 4})
+    by_ce: Counter[NodePath] = Counter()
     for one in result.placements:
-        by_ce[one.queue_id.ce_id] += one.count
-    assert by_ce == {CeId("A", "ce"): 5, CeId("B", "ce"): 4}
+        by_ce[one.queue_id.ce_path] += one.count
+    assert by_ce == {NodePath("A", "ce"): 5, NodePath("B", "ce"): 4}
 
 
 def test_a_half_open_queue_gets_one_probe(ask, put, queue):
@@ -270,7 +271,7 @@ def test_no_bound_is_ever_exceeded_and_no_room_left_unused(
     asks = [
         ask(k, count=count, sites=tuple(sorted(set(sites)))) for k, (count, sites) in enumerate(given_asks)
     ]
-    left = {CeId(site, "ce"): count for site, count in tokens.items()}
+    left = {NodePath(site, "ce"): count for site, count in tokens.items()}
     result = put(asks, queues, tokens=left, seed=seed)
     seated = per_queue(result)
     for one in queues:
@@ -279,7 +280,7 @@ def test_no_bound_is_ever_exceeded_and_no_room_left_unused(
         assert count <= max(
             0, (one.caps.max_waiting or 0) - max(one.own.waiting, one.load_waiting.value or 0)
         )
-        assert count <= left.get(one.queue_id.ce_id, count)
+        assert count <= left.get(one.queue_id.ce_path, count)
     for placed in result.placements:
         assert not explain(asks[placed.tq_id].key, placed.request)
     for k, outcome in enumerate(result.outcomes):
@@ -290,6 +291,6 @@ def test_no_bound_is_ever_exceeded_and_no_room_left_unused(
             assert {one.queue_id for one in told} == {one.queue_id for one in queues}
         for refusal in told:
             if refusal.kind is RefusalKind.FILLED:
-                token = left.get(refusal.queue_id.ce_id)
+                token = left.get(refusal.queue_id.ce_path)
                 used_up = seated[refusal.queue_id] == result.rooms[refusal.queue_id].room
                 assert used_up or seated[refusal.queue_id] == token

@@ -21,10 +21,11 @@ from lodesman.director.floor import QueueGates, Room, free_slots
 from lodesman.director.pilot_type import PilotIdentity, TypeReason, presented
 from lodesman.director.placement import place
 from lodesman.director.places import Ask, Places
-from lodesman.director.queues import CandidateQueue, CeId, OwnPilots, QueueCaps, QueueId, queue_limits
+from lodesman.director.queues import CandidateQueue, OwnPilots, QueueCaps, queue_limits
 from lodesman.matching.criteria import explain
 from lodesman.matching.request import PRIVATE, ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.resources import NodePath, QueueId
 
 NOW = 1_000_000.0
 POOLS = ("Local", "SAM")
@@ -39,7 +40,7 @@ class Pairwise:
     pools: Any
     left: dict[QueueId, int] = field(default_factory=dict)
     slots: dict[QueueId, int] = field(default_factory=dict)
-    tokens: dict[CeId, int] = field(default_factory=dict)
+    tokens: dict[NodePath, int] = field(default_factory=dict)
     rooms: dict[QueueId, Room] = field(default_factory=dict)
 
     def judge(self, ask: Ask) -> tuple[dict[QueueId, ResourceRequest], list[Any]]:
@@ -70,7 +71,7 @@ class Pairwise:
                 queue_limits(
                     queue,
                     breaker=self.gates.breakers.get(found, Breaker()),
-                    tokens=self.gates.tokens.get(found.ce_id),
+                    tokens=self.gates.tokens.get(found.ce_path),
                     now=NOW,
                     max_age_s=self.gates.max_load_age_s,
                 )
@@ -81,7 +82,7 @@ class Pairwise:
         self.tokens = dict(self.gates.tokens)
 
     def seat(self, eligible: dict[QueueId, ResourceRequest], rng: random.Random) -> QueueId | None:
-        rooms = {one: min(self.left[one], self.tokens.get(one.ce_id, self.left[one])) for one in eligible}
+        rooms = {one: min(self.left[one], self.tokens.get(one.ce_path, self.left[one])) for one in eligible}
         free = {one: room for one, room in rooms.items() if room > 0}
         at_once = {one: n for one, room in free.items() if (n := min(room, self.slots[one])) > 0}
         choice = at_once or free
@@ -90,8 +91,8 @@ class Pairwise:
         (chosen,) = rng.choices(list(choice), weights=list(choice.values()))
         self.left[chosen] -= 1
         self.slots[chosen] -= 1
-        if chosen.ce_id in self.tokens:
-            self.tokens[chosen.ce_id] -= 1
+        if chosen.ce_path in self.tokens:
+            self.tokens[chosen.ce_path] -= 1
         return chosen
 
 
@@ -257,10 +258,10 @@ BREAKERS = st.sampled_from([Breaker(state=state, retry_at=NOW + 9) for state in 
 def test_masks_decide_as_pairs_do(queue, pools, data, queue_ids, number_of_asks, seed):
     queues = [data.draw(queues_of(queue, queue_id)) for queue_id in queue_ids]
     asks = [data.draw(asks_of(number)) for number in range(number_of_asks)]
-    ce_ids = sorted({one.ce_id for one in queue_ids})
+    ce_paths = sorted({one.ce_path for one in queue_ids})
     gates = QueueGates(
         breakers={one: data.draw(BREAKERS) for one in queue_ids if data.draw(st.integers(0, 6)) == 0},
-        tokens={one: data.draw(st.integers(0, 12)) for one in ce_ids if data.draw(st.booleans())},
+        tokens={one: data.draw(st.integers(0, 12)) for one in ce_paths if data.draw(st.booleans())},
         max_load_age_s=600.0,
     )
     ours, theirs = random.Random(seed), random.Random(seed)

@@ -10,7 +10,8 @@ from lodesman.answers.vocabulary import BreakerState, ClampName
 from lodesman.director.breaker import Breaker
 from lodesman.director.clamps import clamp
 from lodesman.director.observation import Observation
-from lodesman.director.queues import CeId, OwnPilots, QueueCaps, QueueId, occupancy, queue_limits
+from lodesman.director.queues import OwnPilots, QueueCaps, occupancy, queue_limits
+from lodesman.resources import NodePath, QueueId
 
 NOW = 1_000_000.0
 CAPS = QueueCaps(max_waiting=10, max_total=25)
@@ -26,7 +27,7 @@ def granted(queue, wanted=1000, **given_gates):
 
 def test_a_queue_knows_its_ce_and_its_name():
     queue_id = QueueId("LAB.A.ch", "ce1.a.ch", "long")
-    assert queue_id.ce_id == CeId("LAB.A.ch", "ce1.a.ch")
+    assert queue_id.ce_path == NodePath("LAB.A.ch", "ce1.a.ch")
     assert str(queue_id) == "LAB.A.ch/ce1.a.ch/long"
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.queues import QueueId
 from lodesman.director.serving import NoPools, ServedTaskQueues, ServingQueues
 from lodesman.matching.tables import KeyTable
 from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.resources import QueueId
 
 A, B, C = (QueueId(site, "ce", "q") for site in "ABC")
 

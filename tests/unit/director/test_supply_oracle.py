@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.director.demand import TaskQueueDemand, allowance
-from lodesman.director.queues import QueueId
 from lodesman.director.supply import KnownTaskQueues, PilotStanding, PilotView, _Needy, count_supply
 from lodesman.director.tally import mask_of
 from lodesman.matching.criteria import fits
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.tables import KeyTable
 from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.resources import QueueId
 
 NOW = 1_000_000.0
 

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
+from lodesman.answers.nodes import QueueId
 from lodesman.errors import InvalidConfig
 from lodesman.resources.build import build
 from lodesman.resources.draft import SHOWN_FAULTS, Draft, Fault, RawParam, refuse
 from lodesman.resources.model import (
     ComputingElement,
     Queue,
-    QueueId,
     ResourceTree,
     Site,
     Source,

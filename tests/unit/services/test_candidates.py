@@ -10,9 +10,9 @@ import pytest
 from lodesman.background.candidates import CandidateMaker, own_queues
 from lodesman.batch import QueueLoad
 from lodesman.commands.policy import Policy
-from lodesman.director import OwnPilots, QueueId
+from lodesman.director import OwnPilots
 from lodesman.director.site_mask import Closing, SiteMask
-from lodesman.resources import load_resources
+from lodesman.resources import QueueId, load_resources
 
 SHORT, LONG = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")
 

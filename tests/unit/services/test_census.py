@@ -15,9 +15,8 @@ from lodesman.background.lost_pilots import LOST, LostPilots
 from lodesman.batch import CancelOutcome, NativeState, NativeStatus
 from lodesman.commands.pilots import EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
 from lodesman.commands.policy import Policy
-from lodesman.director import QueueId
 from lodesman.errors import BackendFault
-from lodesman.resources import load_resources
+from lodesman.resources import QueueId, load_resources
 
 SHORT, LONG = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")  # local, and Slurm's
 GONE = QueueId("West", "cw", "old")  # configured no more

@@ -12,6 +12,7 @@ import pytest
 from tests.unit.services.conftest import record
 
 from lodesman.answers import calls
+from lodesman.answers.nodes import QueueId
 from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
 from lodesman.background.candidates import OwnQueue
@@ -22,7 +23,7 @@ from lodesman.batch import CancelOutcome, QueueLoad
 from lodesman.commands.pilots import DrainPilots, EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
 from lodesman.commands.policy import Policy
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
-from lodesman.director import Excess, PoolState, QueueId, plan_of, read_options
+from lodesman.director import Excess, PoolState, plan_of, read_options
 from lodesman.director.site_mask import SiteMask
 from lodesman.errors import BackendFault, Unavailable
 from lodesman.resources import load_resources

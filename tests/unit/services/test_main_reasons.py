@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import MainReason
 from lodesman.background.reasons import MainReasons, _Served
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.commands.policy import Policy
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.commands.why import StoreReasons
-from lodesman.director import QueueId
 from lodesman.errors import Unavailable
 from lodesman.matching import spelled_requirements
 from lodesman.resources import load_resources

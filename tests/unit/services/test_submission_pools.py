@@ -20,11 +20,11 @@ from lodesman.background import launch
 from lodesman.background.launch import PilotHabits, SubmissionPools
 from lodesman.batch import Refusal, SubmitResult
 from lodesman.commands.policy import Policy
-from lodesman.director import PilotIdentity, Placement, QueueId, read_options
+from lodesman.director import PilotIdentity, Placement, read_options
 from lodesman.director.pilot_type import TypeReason
 from lodesman.errors import BackendFault, Unavailable
 from lodesman.matching import TaskQueueKey, key_from_json
-from lodesman.resources import load_resources
+from lodesman.resources import QueueId, load_resources
 
 SHORT, LONG = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")
 KEY = TaskQueueKey(
@@ -62,9 +62,7 @@ class World:
         self.told: list[Any] = []
         self.refuse: dict[str, Exception] = {}
         self.asked: list[Any] = []
-        self.offers = {
-            (vo, QueueId(*one.queue)): one for vo in ("lab", "other") for one in policy.world(vo).offers
-        }
+        self.offers = {(vo, one.queue): one for vo in ("lab", "other") for one in policy.world(vo).offers}
         self.pools = SubmissionPools(
             read_options({}), backends={"local": cast("Any", self.batch)}, post=self.post, habits=HABITS,
             told=lambda *words: self.told.append(words),

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lodesman.answers.nodes import QueueId
 from lodesman.commands.policy import Policy
-from lodesman.director import QueueId
 from lodesman.resources import load_resources
 from lodesman.submission import CAUSES
 from lodesman.why.facts import _GATES, Iteration, Snapshot, fresh_seconds

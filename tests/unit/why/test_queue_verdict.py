@@ -12,13 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman import resources
+from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import BreakerState, ClampName, QueueReason
 from lodesman.answers.why_queues import QueueBreaker, QueueLoad
 from lodesman.background.candidates import OwnQueue
 from lodesman.background.direct import Director
 from lodesman.batch import QueueLoad as Load
 from lodesman.commands.policy import Policy
-from lodesman.director import Breaker, PoolState, QueueId, TokenBucket, read_options
+from lodesman.director import Breaker, PoolState, TokenBucket, read_options
 from lodesman.director.floor import QueueGates, room_of
 from lodesman.director.site_mask import SiteMask
 from lodesman.resources import load_resources
@@ -253,7 +254,7 @@ def test_an_open_breaker_tells_until_when():
 
 
 def test_an_empty_bucket_fills_again():
-    buckets = {HERE.ce_id: TokenBucket(tokens=0.0, updated_at=100.0)}
+    buckets = {HERE.ce_path: TokenBucket(tokens=0.0, updated_at=100.0)}
     keeper = director_of(Batch(0, 0), buckets=buckets)
     assert shut(gate_of(keeper)) == [ClampName.TOKEN_BUCKET]
     filled = gate_of(keeper, now=103.0)
@@ -274,12 +275,14 @@ def test_a_queue_without_a_backend_takes_no_pilots():
 def test_the_room_is_what_an_iteration_would_allow(waiting, running, age, mine, tokens, broken):
     breaker = Breaker(state=BreakerState.OPEN, retry_at=10**6) if broken else Breaker()
     now = 100.0 + age
-    buckets = {HERE.ce_id: TokenBucket(tokens=float(tokens), updated_at=now)}
+    buckets = {HERE.ce_path: TokenBucket(tokens=float(tokens), updated_at=now)}
     keeper = director_of(Batch(waiting, running), breakers={HERE: breaker}, buckets=buckets)
     own = OwnQueue(waiting=mine, submitted_at=[0.0] * mine)
     gate = gate_of(keeper, own=own, now=now)
     rules = QueueGates(
-        breakers={HERE: breaker}, tokens={HERE.ce_id: tokens}, max_load_age_s=read_options({}).max_load_age_s
+        breakers={HERE: breaker},
+        tokens={HERE.ce_path: tokens},
+        max_load_age_s=read_options({}).max_load_age_s,
     )
     candidate = keeper.candidate("lab", offer("open"), own, mask=SiteMask(), now=now)
     decided = room_of(candidate, 1_000, gates=rules, now=now)

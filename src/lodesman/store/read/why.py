@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from lodesman.answers.nodes import QueueId
 from lodesman.answers.task_queues import WaitingFor, WaitingReasons
 from lodesman.answers.vocabulary import MainReason, PilotState
 from lodesman.answers.why_jobs import QueuePosition
@@ -19,8 +20,6 @@ from lodesman.store.engine import Reader, only_row
 from lodesman.why.pilot import PilotFacts
 from lodesman.why.verdict import verdict_of
 from lodesman.why.words import since
-
-Place = tuple[str, str, str]
 
 MOST_ROWS: Final = 10_000
 MOST_RUNS: Final = 200
@@ -130,10 +129,10 @@ def evaluated_at(db: Reader, pool: str) -> float | None:
     return None if found is None else found[1]
 
 
-def queues_of_pool(db: Reader, pool: str) -> frozenset[Place]:
+def queues_of_pool(db: Reader, pool: str) -> frozenset[QueueId]:
     """The CE queues that serve a SubmitPool."""
     rows = db.execute("SELECT site, ce, queue FROM submit_pool_queue WHERE pool_id = ?", (pool,))
-    return frozenset((site, ce, queue) for site, ce, queue in rows)
+    return frozenset(QueueId(*row) for row in rows)
 
 
 def iteration_after(db: Reader, number: int) -> tuple[int, float, str] | None:
@@ -220,12 +219,12 @@ def pilot_facts(db: Reader, name: str) -> PilotFacts:
     )
 
 
-def pilots_of_queue(db: Reader, place: Place) -> list[tuple[str, float]]:
+def pilots_of_queue(db: Reader, place: QueueId) -> list[tuple[str, float]]:
     """Our live pilots in a CE queue: the state of each, and when it was submitted."""
     return list(db.execute(_OF_QUEUE, place))
 
 
-def last_sent(db: Reader, place: Place, now: float, *, among: int, most: int) -> list[SentPilot]:
+def last_sent(db: Reader, place: QueueId, now: float, *, among: int, most: int) -> list[SentPilot]:
     """The last pilots sent to a CE queue, newest first, if they are among the last that were sent anywhere."""
     return [
         SentPilot(
