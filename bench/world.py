@@ -25,9 +25,9 @@ from lodesman.background.pool_pass import evaluate
 from lodesman.commands.accounts import AddAccount, IssueToken
 from lodesman.commands.live import Live
 from lodesman.commands.pilots import Join, PreparePilots, hash_token
-from lodesman.commands.policy import Policy
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.matching import GroupShare, TaskQueueKey, canonical_requirements, submit_pool_id
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.store.engine import open_writer
 from lodesman.store.journal import Transaction

@@ -17,9 +17,9 @@ from bench.world import GRID, resources
 from lodesman.answers.vocabulary import RefusalKind
 from lodesman.background.direct import Director
 from lodesman.batch import Backend, QueueLoad
-from lodesman.commands.policy import Policy
 from lodesman.director import Decision, PoolState, read_options
 from lodesman.matching import explain
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.store.engine import open_reader
 

@@ -22,9 +22,9 @@ from lodesman.answers.service import NewQueues, PassDone, Removed
 from lodesman.background.pool_keeper import PoolKeeper
 from lodesman.background.pool_pass import evaluate
 from lodesman.commands.live import Live
-from lodesman.commands.policy import Policy
 from lodesman.commands.refresh import NameQueues, RefreshPools
 from lodesman.matching import wanted_of
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.store.engine import open_reader, open_writer
 from lodesman.store.journal import Journal
@@ -39,7 +39,7 @@ def measure(context: Context) -> list[Figure]:
     """Evaluation by masks, checked pair by pair; the swap at the writer; a set of 200 keys."""
     policy = Policy(load_resources([("queues.toml", resources())]))
     pools = list(make_pools(POOLS // 10 if context.quick else POOLS, policy.config.types))
-    queues = len(policy.world(VO).table.queues)
+    queues = len(policy.vo_config(VO).table.queues)
     samples = [_evaluate(policy, pools) for _ in range(ROUNDS)]
     masks = evaluate(policy, pools)
     checked = _check(policy, pools, masks)
@@ -67,7 +67,7 @@ def _evaluate(policy: Policy, pools: Sequence[PoolRow]) -> float:
 
 def _check(policy: Policy, pools: Sequence[PoolRow], masks: Mapping[str, int]) -> int:
     """The oracle: reasons, queue by queue. Returns how many pairs it saw; raises WrongAnswer."""
-    table = policy.world(VO).table
+    table = policy.vo_config(VO).table
     for pool in random.Random(1).sample(pools, CHECKED):
         criteria = table.compile(wanted_of(pool.requirements))
         for ordinal, queue in enumerate(table.queues):
@@ -109,7 +109,7 @@ def _write(path: Path, policy: Policy, pools: Sequence[PoolRow]) -> dict[str, fl
 def _long_set() -> list[float]:
     """Seconds to compile one long set, hold it against every queue and tell what rules out how many."""
     text, wanted = many_keys(KEYS)
-    table = Policy(load_resources([("keys.toml", text)])).world(VO).table
+    table = Policy(load_resources([("keys.toml", text)])).vo_config(VO).table
     samples = []
     for _ in range(ROUNDS * 4):
         begun = time.perf_counter()

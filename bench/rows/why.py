@@ -22,7 +22,7 @@ from bench.world import WISHES, resources
 
 from lodesman.background.explain import Explainer
 from lodesman.background.snapshot import SnapshotKeeper
-from lodesman.commands.policy import Policy
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.store.engine import open_reader
 from lodesman.store.views import find_job
@@ -79,7 +79,7 @@ def _alone(data: Path, resources: Path, jobs: list[int]) -> list[float]:
     keeper = SnapshotKeeper(open_reader(data / "lode.db"))
     keeper.refresh(time.time())
     for vo in policy.config.vos:
-        policy.world(vo)
+        policy.vo_config(vo)
     gc.collect()
     gc.freeze()
     seconds = []

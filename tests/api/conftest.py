@@ -34,9 +34,9 @@ from lodesman.commands.accounts import INSERT_TOKEN, AddAccount, IssueToken
 from lodesman.commands.claim import serve_parked
 from lodesman.commands.live import Live
 from lodesman.commands.pilots import hash_token
-from lodesman.commands.policy import Policy
 from lodesman.commands.sandboxes import RegisterSandbox, Shelf
 from lodesman.director import PoolState, read_options
+from lodesman.matching.policy import Policy
 from lodesman.resources import ResourceConfig, load_resources
 from lodesman.store.engine import open_reader, open_writer
 from lodesman.store.journal import Transaction

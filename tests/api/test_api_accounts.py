@@ -8,8 +8,8 @@ from lodesman.api import wire
 from lodesman.api.openapi import document
 from lodesman.commands.accounts import IssueToken
 from lodesman.commands.pilots import hash_token
-from lodesman.commands.policy import Policy
 from lodesman.errors import Unauthorized
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 

@@ -3,7 +3,7 @@
 import pytest
 from tests.api.test_api_refresh import configure, keep
 
-from lodesman.commands.policy import Policy
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 HEAD = '[job_description]\nDisk = "{}"\n[group.physics]\nvo = "lab"\n'

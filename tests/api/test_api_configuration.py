@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from lodesman.commands.configuration import ConfigurationState
-from lodesman.commands.policy import Policy
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 FAULT = {"message": "CPUTime: no", "source": "sites.toml", "section": "site.S", "line": 3}

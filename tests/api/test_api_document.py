@@ -20,7 +20,7 @@ from lodesman.api.dispatch import Dispatcher
 from lodesman.api.openapi import REFUSALS, document, refusals
 from lodesman.api.openapi import described as described_calls
 from lodesman.api.wire import STATUS
-from lodesman.commands.policy import Policy
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 ANY_ID = {"job": "1", "pilot": "1", "pool": "req2:0", "attempt": "1", "digest": "0" * 64, "prefix": "abcdef"}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.commands.policy import Policy
 from lodesman.jobs import read_description
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 ODD = "S/ one, é"

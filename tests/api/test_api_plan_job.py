@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lodesman.api import plans
 from lodesman.background.pool_keeper import PoolKeeper
-from lodesman.commands.policy import Policy
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 HELLO = '[ Executable = "/bin/echo"; CPUTime = 500; ]'

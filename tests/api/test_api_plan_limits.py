@@ -13,8 +13,8 @@ from lodesman.answers.nodes import NodePath, QueueId
 from lodesman.answers.vocabulary import BreakerState
 from lodesman.background.rehearsal import SEED
 from lodesman.batch import QueueLoad
-from lodesman.commands.policy import Policy
 from lodesman.director import Breaker, PoolState, TokenBucket
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 HEAD = '[group.physics]\nvo = "lab"\n[group.bio]\nvo = "lab"\n'

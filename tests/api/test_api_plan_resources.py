@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from lodesman.background.pool_keeper import PoolKeeper
 from lodesman.commands.changed_types import Settled
 from lodesman.commands.configuration import ConfigurationState
-from lodesman.commands.policy import Policy
 from lodesman.errors import InvalidConfig
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.store.submit_pools import read_pools
 

@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from lodesman.background import plans
-from lodesman.commands.policy import Policy
 from lodesman.matching import Matcher
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 
@@ -166,7 +166,7 @@ def test_the_parts_are_those_of_the_draws(crowd, share, where):
     matcher.set_shares(shares)
     for tq_id, key, waiting in crowd.side.keeper.snapshot.waiting:
         matcher.index.put(tq_id, key, waiting, now=0.0)
-    offer = next(one for one in crowd.side.policy.world("lab").offers if one.queue.site == where)
+    offer = next(one for one in crowd.side.policy.vo_config("lab").offers if one.queue.site == where)
     for _ in range(draws):
         undo = []
         (tq_id,) = matcher.choose(offer.request, 1, now=0.0, rng=rng, undo=undo)

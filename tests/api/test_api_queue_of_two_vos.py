@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from lodesman.commands.policy import Policy
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 SITES = """

@@ -10,7 +10,7 @@ import pytest
 
 from lodesman.background.pool_keeper import PoolKeeper
 from lodesman.commands.pilots import hash_token
-from lodesman.commands.policy import Policy
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 NORTH, SOUTH = ["North", "ce.north", "short"], ["South", "ce.south", "long"]

@@ -8,7 +8,7 @@ import pytest
 
 from lodesman.background.reasons import MainReasons
 from lodesman.batch import CancelOutcome, QueueLoad
-from lodesman.commands.policy import Policy
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.store.read.why import waiting_by_reason
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lodesman.commands.policy import Policy
 from lodesman.commands.prepare import prepare
 from lodesman.jobs import write_description
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 HELLO = """// a greeting

@@ -12,8 +12,8 @@ from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import BreakerState
 from lodesman.background.reasons import MainReasons
 from lodesman.batch import QueueLoad
-from lodesman.commands.policy import Policy
 from lodesman.director import Breaker, PoolState
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 
@@ -23,7 +23,7 @@ def why(house, job, token="ann"):
 
 def queue_pilots(house):
     """A pilot in each queue of the VO, as the director would send it."""
-    requests = [asdict(offer.request) for offer in house.side.policy.world("lab").offers]
+    requests = [asdict(offer.request) for offer in house.side.policy.vo_config("lab").offers]
     return [house.pilot(request.pop("site"), **request) for request in requests]
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import BreakerState
-from lodesman.commands.policy import Policy
 from lodesman.director import Breaker
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 NORTH = {"site": "North", "ce": "ce.north", "queue": "short"}
@@ -59,7 +59,7 @@ def test_what_could_be_run_there_is_what_a_pilot_there_is_given(house, director,
     for one in wanted:
         house.submit(one, hold_if_impossible=True)
     told = why(house)
-    world = house.side.policy.world("lab")
+    world = house.side.policy.vo_config("lab")
     (offer,) = [one for one in world.offers if one.queue.site == "North"]
     served = house.core.live.pools.of_queue(("North", "ce.north", "short"))
     waiting = {
@@ -70,7 +70,7 @@ def test_what_could_be_run_there_is_what_a_pilot_there_is_given(house, director,
     fitting = {
         tq_id
         for tq_id, key in waiting.items()
-        if not offer.reasons(key, (key.submit_pool in served) << offer.ordinal)
+        if not offer.reasons(key, (key.submit_pool in served) << offer.bit)
     }
     assert told["work"]["task_queues"] == len(waiting)
     assert told["work"]["fitting"] == len(fitting)

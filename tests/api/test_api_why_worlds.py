@@ -18,7 +18,7 @@ from lodesman.background.pool_keeper import PoolKeeper
 from lodesman.background.reasons import MainReasons
 from lodesman.batch import QueueLoad
 from lodesman.commands.pilots import hash_token
-from lodesman.commands.policy import Policy
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 EVERYTHING = {"cores": 64, "memory_mb": 10**6, "norm_cpu_seconds": 10**8}
@@ -96,7 +96,7 @@ class World:
         house.now += 400.0  # what the director decided in other examples is long ago
         text = "\n".join(self._site(number, one) for number, one in enumerate(example["queues"]))
         self.policies(load_resources([("s.toml", '[job_description]\nSoftware = "list"\n' + text)]))
-        self.offers = house.side.policy.world("lab").offers
+        self.offers = house.side.policy.vo_config("lab").offers
         self.backend = Load(house)
         self.director = house.director(self.backend)
         self.placed = {}

@@ -10,12 +10,12 @@ from lodesman.answers.service import Judgement, NewPilot, Renewals
 from lodesman.background.known_queues import KnownQueues
 from lodesman.commands.changed_types import RekeyPools, Settled
 from lodesman.commands.pilots import PreparePilots, hash_token
-from lodesman.commands.policy import Policy
 from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.refresh import JudgeQueues
 from lodesman.commands.submit import NewPool
 from lodesman.errors import Conflict
 from lodesman.matching import key_to_json, spelled_requirements, submit_pool_id
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.store import submit_pools
 from lodesman.store.submit_pools import PoolRow
@@ -39,7 +39,7 @@ GB, MB = policy(), policy("number MB")
 
 def wants(now, disk=50):
     """The SubmitPool that such a job brings, as the configuration has it."""
-    types, world, wanted = now.config.types, now.world("vo"), {"disk": disk}
+    types, world, wanted = now.config.types, now.vo_config("vo"), {"disk": disk}
     mask = world.table.eligible_mask(wanted)
     return NewPool(
         id=submit_pool_id(wanted, types, "vo"), requirements=spelled_requirements(wanted, types), vo="vo",

@@ -3,10 +3,10 @@
 import pytest
 from tests.contract.test_jobs_walk import parked
 
-from lodesman.commands.policy import Policy
 from lodesman.commands.submit import NewPool
 from lodesman.commands.upkeep import ForgetIdleQueues
 from lodesman.matching import spelled_requirements, submit_pool_id
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.store import views
 from lodesman.store.job_lists import JobQuery, list_jobs

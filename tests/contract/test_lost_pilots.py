@@ -18,7 +18,7 @@ from lodesman.background.lost_pilots import AGAIN_SECONDS
 from lodesman.batch import LocalBackend, NativeState, PilotCopy, PilotSpec
 from lodesman.batch.keeper import process_table
 from lodesman.commands.pilots import EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
-from lodesman.commands.policy import Policy
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 PLACE = ("S", "c", "q")

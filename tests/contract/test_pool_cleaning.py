@@ -4,10 +4,10 @@ import pytest
 
 from lodesman.answers.service import Cleaning
 from lodesman.background.pool_lists import list_pools
-from lodesman.commands.policy import Policy
 from lodesman.commands.refresh import CleanPools
 from lodesman.commands.submit import NewPool
 from lodesman.matching import spelled_requirements, submit_pool_id
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.store import submit_pools
 

@@ -6,9 +6,9 @@ from tests.contract.test_jobs_walk import parked
 
 from lodesman.answers.service import NewPilot
 from lodesman.commands.pilots import Join, PilotSubmitted, PreparePilots, hash_token
-from lodesman.commands.policy import Policy
 from lodesman.commands.reoffer import Offers, SetOffers, offer_sessions
 from lodesman.commands.sessions import Free, PilotSession, load_sessions
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.store import pilots
 from lodesman.store.journal import Transaction

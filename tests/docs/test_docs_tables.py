@@ -24,11 +24,12 @@ from lodesman.director import options as director
 from lodesman.jobs import read_description, read_job
 from lodesman.jobs.attributes import ATTRIBUTES
 from lodesman.jobs.spec import JobSpec
+from lodesman.matching.offers import CAUSES
 from lodesman.pilot import loop, protocol
 from lodesman.resources import load_cfg, load_toml
 from lodesman.resources.kinds import ANY_OF, OPERATORS, WELL_KNOWN, admits, parse_type
 from lodesman.store.engine import open_writer
-from lodesman.submission import CAUSES, obstacles
+from lodesman.submission import exclusions
 from lodesman.why.verdict import verdict_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -201,7 +202,7 @@ def test_scopes():
 def test_what_rules_queues_out():
     told = names(table("troubleshooting.md", first="ruled out by"))
     assert told[0] == "Requirements.NAME"
-    assert set(told[1:]) == {obstacles.REQUIREMENTS, *obstacles.ATTRIBUTES.values(), *CAUSES}
+    assert set(told[1:]) == {exclusions.REQUIREMENTS, *exclusions.ATTRIBUTES.values(), *CAUSES}
 
 
 @pytest.mark.parametrize(

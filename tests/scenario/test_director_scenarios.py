@@ -23,13 +23,13 @@ from lodesman.director import (
     Breaker,
     CandidateQueue,
     Decision,
+    DirectorInput,
     Observation,
     OwnPilots,
     PilotStanding,
     PilotView,
     PoolState,
     QueueCaps,
-    Snapshot,
     Stories,
     TaskQueueDemand,
     TokenBucket,
@@ -184,7 +184,7 @@ class World:
             else:
                 pilot.recorded = PilotStanding.IDLE if pilot.busy_until is None else PilotStanding.BUSY
 
-    def _snapshot(self) -> Snapshot:
+    def _snapshot(self) -> DirectorInput:
         known = [pilot for pilot in self.pilots if pilot.recorded is not None]
         views = [
             PilotView(
@@ -197,7 +197,7 @@ class World:
             for pilot in known
             if pilot.recorded is not None
         ]
-        return Snapshot(
+        return DirectorInput(
             demands=list(self.demands.values()),
             pilots=views,
             queues=[self._candidate(site, known) for site in self.sites],

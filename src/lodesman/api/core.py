@@ -16,10 +16,10 @@ from lodesman.answers.health import Background
 from lodesman.commands.accounts import Principal, find_principal, load_principals
 from lodesman.commands.configuration import ConfigurationState
 from lodesman.commands.live import Live
-from lodesman.commands.policy import Policy
 from lodesman.commands.sessions import PilotSession, load_sessions, silent_seconds
 from lodesman.commands.templates import Templates
 from lodesman.errors import Unauthorized, Unavailable
+from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.store import pilots
 from lodesman.store.engine import Writer, open_reader

@@ -18,7 +18,7 @@ from lodesman.commands import sandboxes
 from lodesman.commands.accounts import Principal
 from lodesman.commands.configuration import ConfigurationState
 from lodesman.commands.forget import no_longer_known, unseen
-from lodesman.commands.policy import Policy
+from lodesman.matching.policy import Policy
 from lodesman.store import views
 from lodesman.store.engine import Reader
 

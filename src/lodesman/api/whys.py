@@ -20,8 +20,8 @@ from lodesman.api.read_side import ReadSide
 from lodesman.background.candidates import OwnQueue, own_queues
 from lodesman.background.explain import Explainer
 from lodesman.background.origins import find_node
-from lodesman.commands.policy import Policy
 from lodesman.errors import InvalidRequest, NotFound
+from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.store.read.why import pilot_facts, pilots_of_queue
 from lodesman.why.pilot import PilotNow, explain_ended

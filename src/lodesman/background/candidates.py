@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from math import inf
 
 from lodesman.batch import Backend
-from lodesman.commands.policy import Policy
 from lodesman.director import CandidateQueue, Observation, OwnPilots, QueueCaps
 from lodesman.director.site_mask import NOTHING_CLOSED, SiteMask
 from lodesman.matching import QueueOffer
+from lodesman.matching.offers import never_sent, not_sent
+from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
-from lodesman.submission import never_sent, not_sent
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class CandidateMaker:
         """All queues that one of the VOs may use."""
         by_queue: dict[QueueId, dict[str, QueueOffer]] = {}
         for vo in vos:
-            for offer in self.policy.world(vo).offers:
+            for offer in self.policy.vo_config(vo).offers:
                 by_queue.setdefault(offer.queue, {})[vo] = offer
         return [self._candidate(queue, self._sent(offers) or offers) for queue, offers in by_queue.items()]
 
@@ -58,7 +58,7 @@ class CandidateMaker:
         """A single queue as a VO sees it, with the limits that it shares with the other `vos`."""
         offers = {vo: offer}
         for other in vos:
-            found = self.policy.world(other).by_ordinal.get(offer.ordinal)
+            found = self.policy.vo_config(other).by_bit.get(offer.bit)
             if found is not None and found.queue == offer.queue:
                 offers.setdefault(other, found)
         sent = self._sent(offers)

@@ -19,8 +19,8 @@ from lodesman.answers.service import Outcomes, PilotEnd
 from lodesman.answers.vocabulary import PilotState
 from lodesman.background.lost_pilots import LostPilots
 from lodesman.batch import Backend, NativeState
-from lodesman.commands.policy import Policy
 from lodesman.errors import LodesmanError
+from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.store.engine import Reader
 
@@ -86,7 +86,7 @@ class Census:
         vo = row[9]
         homes = self._homes.get(vo)
         if homes is None:
-            offers = self.policy.world(vo).offers
+            offers = self.policy.vo_config(vo).offers
             homes = self._homes[vo] = {offer.queue: offer.backend for offer in offers}
         name = homes.get(QueueId(*row[6:9]), "")
         return name if name in self._backends else ""

@@ -14,9 +14,9 @@ from typing import Any, Final
 import msgspec
 
 from lodesman.answers.vocabulary import Form
-from lodesman.commands.policy import Policy
 from lodesman.jobs import ATTRIBUTES, JobSpec, Record, by_name
 from lodesman.matching import TaskQueueKey, key_from_json, wanted_of
+from lodesman.matching.policy import Policy
 from lodesman.store.engine import Reader, only_row
 
 SUBMISSION: Final = "SELECT form, record, count, members IS NOT NULL FROM submission WHERE id = ?"

@@ -33,7 +33,6 @@ from lodesman.background.known_queues import KnownQueues
 from lodesman.background.launch import Offers
 from lodesman.background.lost_pilots import UNKNOWN_TIMES, cancel_by_stamp
 from lodesman.batch import Backend, CancelOutcome
-from lodesman.commands.policy import Policy
 from lodesman.commands.pool_map import KnownPools
 from lodesman.commands.sessions import is_silent, presented_by
 from lodesman.commands.site_mask import KnownMask
@@ -41,11 +40,11 @@ from lodesman.director import (
     Breaker,
     CandidateQueue,
     Decision,
+    DirectorInput,
     DirectorOptions,
     PilotStanding,
     PilotView,
     PoolState,
-    Snapshot,
     TaskQueueDemand,
     TokenBucket,
     decide,
@@ -60,6 +59,7 @@ from lodesman.director.queues import queue_limits
 from lodesman.director.site_mask import SiteMask
 from lodesman.director.token_bucket import full, refill, whole_tokens
 from lodesman.matching import QueueOffer, director_weights
+from lodesman.matching.policy import Policy
 from lodesman.store.engine import Reader, only_row
 from lodesman.why.facts import Waiting
 
@@ -144,7 +144,7 @@ class Director:
         """The VOs that an iteration looks at."""
         return sorted({key.vo for _, key, _ in waiting} | set(self.policy.config.vos))
 
-    def snapshot(self, waiting: Sequence[Waiting], vos: Sequence[str], now: float) -> Snapshot:
+    def snapshot(self, waiting: Sequence[Waiting], vos: Sequence[str], now: float) -> DirectorInput:
         """What there is, but for task queues and SubmitPools."""
         rows = list(self.db.execute(PILOTS))
         maker = CandidateMaker(
@@ -155,7 +155,7 @@ class Director:
             now=now,
             mask=self._mask.look(self.db),
         )
-        return Snapshot(
+        return DirectorInput(
             demands=self._demands(waiting),
             pilots=[pilot_view(row, now) for row in rows],
             queues=maker.make(vos),
@@ -171,7 +171,7 @@ class Director:
         placements = decision.placement.placements
         if placements:
             vos = {one.identity.vo for one in placements}
-            offers = {(vo, one.queue): one for vo in vos for one in self.policy.world(vo).offers}
+            offers = {(vo, one.queue): one for vo in vos for one in self.policy.vo_config(vo).offers}
             self.launch(decision, offers)
 
     def _is_stale(self, now: float) -> bool:

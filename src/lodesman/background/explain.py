@@ -15,12 +15,12 @@ from lodesman.answers.why_pilots import PilotWhy
 from lodesman.answers.why_queues import QueueGate, QueueSetting
 from lodesman.background.origins import show_node
 from lodesman.background.snapshot import SnapshotKeeper
-from lodesman.commands.policy import Policy
 from lodesman.matching import QueueOffer, TaskQueueKey
+from lodesman.matching.policy import Policy
 from lodesman.resources import NodePath, QueueId, Source, access_refusal, effective_params
 from lodesman.store.engine import Reader
 from lodesman.store.read import why as read
-from lodesman.submission import find_obstacles
+from lodesman.submission import find_exclusions
 from lodesman.why.facts import JobFacts, Served, ordinal_of
 from lodesman.why.job import explain_job, explain_queue_for_job
 from lodesman.why.pilot import PilotCase, PilotFacts, PilotNow, explain_pilot
@@ -67,7 +67,7 @@ class Explainer:
         task_queue: int | None = None, held: Holding | None = None, brought: Served | None = None,
     ) -> JobFacts:  # fmt: skip
         """The facts of a job; `brought`: the queues of the SubmitPool that a job not stored yet would bring."""
-        world, pool, mask = self.policy.world(key.vo), key.submit_pool, self.keeper.mask(self.db)
+        world, pool, mask = self.policy.vo_config(key.vo), key.submit_pool, self.keeper.mask(self.db)
         served: Served | None = None
         evaluated = None
         if pool:
@@ -77,7 +77,7 @@ class Explainer:
             if brought is not None and not served:  # the SubmitPool is new, or was not evaluated yet
                 served, evaluated = brought, evaluated or self.now
         return JobFacts(
-            exclusions=find_obstacles(key, requirements, world),
+            exclusions=find_exclusions(key, requirements, world),
             task_queue=task_queue,
             position=position,
             held=held,
@@ -101,8 +101,8 @@ class Explainer:
 
     def offer(self, place: QueueId, vo: str) -> QueueOffer | None:
         """What a pilot in a queue would present; None if the VO may not use the queue or there is none such."""
-        world = self.policy.world(vo)
-        return world.by_ordinal.get(ordinal_of(world, place))
+        world = self.policy.vo_config(vo)
+        return world.by_bit.get(ordinal_of(world, place))
 
     def queue_facts(self, place: QueueId, vo: str, gate: QueueGate | None) -> QueueFacts:
         """The facts of a queue for a VO; `gate`: its limits of now, None where they are not known."""

@@ -33,11 +33,11 @@ from lodesman.background.explain import Explainer
 from lodesman.background.pool_pass import evaluate
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.commands.accounts import Principal
-from lodesman.commands.policy import Policy
 from lodesman.commands.prepare import prepare
 from lodesman.commands.submit import NewPool, PreparedSubmission
 from lodesman.errors import Impossible, NotFound
 from lodesman.matching import GroupShare, TaskQueueKey, key_to_json, wanted_of
+from lodesman.matching.policy import Policy
 from lodesman.plan.shares import ShareChange, shared_places, waiting_groups
 from lodesman.resources import Source
 from lodesman.resources.build import build
@@ -45,7 +45,6 @@ from lodesman.resources.draft import Draft, RawParam
 from lodesman.store.engine import Reader
 from lodesman.store.read.why import position, starts_by_vo, task_queue_of_key
 from lodesman.store.submit_pools import read_pools
-from lodesman.submission import possible_queues
 from lodesman.why.facts import JobFacts
 from lodesman.why.job import explain_job
 from lodesman.why.verdict import verdict_of
@@ -205,7 +204,7 @@ def plan_shares(wanted: Mapping[str, float], state: LiveState) -> SharesPlan:
         ],
         groups=waiting_groups(change, snapshot.waiting, _starts_an_hour(state)),
         without_waiting_jobs=sorted(shares.keys() - with_jobs),
-        places=shared_places(change, _masks(state), lambda vo, mask: policy.world(vo).table.sites(mask)),
+        places=shared_places(change, _masks(state), lambda vo, mask: policy.vo_config(vo).table.sites(mask)),
         notices=notices,
     )
 
@@ -247,6 +246,6 @@ def _masks(state: LiveState) -> dict[tuple[str, str], int]:
     for number, (_, key, _) in enumerate(state.keeper.snapshot.waiting):
         if number % _OFTEN == 0:
             state.tick()
-        eligible = possible_queues(key, pools.get(key.submit_pool, 0), state.policy.world(key.vo))
+        eligible = state.policy.vo_config(key.vo).possible_queues(key, pools.get(key.submit_pool, 0))
         found[key.vo, key.group] = found.get((key.vo, key.group), 0) | eligible
     return found

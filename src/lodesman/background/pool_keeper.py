@@ -18,9 +18,9 @@ from lodesman.answers.call import Post
 from lodesman.answers.service import Cleaning, Judgement, Renewals
 from lodesman.background.pool_pass import Looker, Picture, difference, evaluate, judge, unnamed
 from lodesman.commands.changed_types import Settled
-from lodesman.commands.policy import Policy
 from lodesman.commands.refresh import CONFIG
 from lodesman.errors import Conflict
+from lodesman.matching.policy import Policy
 from lodesman.store import submit_pools
 from lodesman.store.engine import Reader
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 import msgspec
 
 from lodesman.answers.service import Difference, Holds
-from lodesman.commands.policy import Policy
 from lodesman.errors import InvalidJob
 from lodesman.matching import TaskQueueKey, key_from_json, wanted_of, wanted_values
+from lodesman.matching.policy import Policy, VOConfig
 from lodesman.resources import QueueId, QueueTable, bits
 from lodesman.store import submit_pools
 from lodesman.store.engine import Reader
 from lodesman.store.submit_pools import PassRow, PoolRow, PoolState
-from lodesman.submission import World, find_obstacles, never_text, possible_queues
+from lodesman.submission import find_exclusions, never_text
 
 QUEUES = """SELECT q.id, q.key, q.requirements, c.jobs, h.reason, r.tq_id IS NOT NULL
 FROM task_queue q JOIN queue_jobs c ON c.tq_id = q.id
@@ -109,7 +109,7 @@ def evaluate(policy: Policy, pools: Iterable[PoolRow]) -> dict[str, int]:
     for pool in pools:
         evaluator = by_vo.get(pool.vo)
         if evaluator is None:
-            evaluator = by_vo[pool.vo] = _Evaluator(policy.world(pool.vo).table)
+            evaluator = by_vo[pool.vo] = _Evaluator(policy.vo_config(pool.vo).table)
         found[pool.id] = evaluator.mask(pool.requirements)
     return found
 
@@ -175,13 +175,13 @@ def judge(policy: Policy, picture: Picture, masks: Mapping[str, int]) -> tuple[H
     hold: Holds = []
     release: Holds = []
     for queue in picture.queues:
-        world = policy.world(queue.key.vo)
+        world = policy.vo_config(queue.key.vo)
         can = runnable(queue, policy, masks)
         if can or not (queue.jobs or queue.may_return):
             if queue.held is not None:
                 release.append((queue.id, _can_run(can, world) if can else ""))
             continue
-        reason = never_text(find_obstacles(queue.key, wanted_of(queue.requirements), world))
+        reason = never_text(find_exclusions(queue.key, wanted_of(queue.requirements), world))
         if reason and reason != queue.held:
             hold.append((queue.id, reason))
     return hold, release
@@ -192,15 +192,15 @@ def runnable(queue: QueueRow, policy: Policy, masks: Mapping[str, int]) -> int:
 
     If its SubmitPool is gone, its own Requirements tell.
     """
-    world = policy.world(queue.key.vo)
+    world = policy.vo_config(queue.key.vo)
     pool = queue.key.submit_pool
     mask = masks.get(pool, 0)
     if pool and pool not in masks:
         mask = _Evaluator(world.table).mask(queue.requirements)
-    return possible_queues(queue.key, mask, world)
+    return world.possible_queues(queue.key, mask)
 
 
-def _can_run(mask: int, world: World) -> str:
+def _can_run(mask: int, world: VOConfig) -> str:
     first = "/".join(world.table.queues[next(bits(mask))])
     return f"{first} can run it now ({mask.bit_count()} of {world.table.open_to_vo.bit_count()} queues)"
 

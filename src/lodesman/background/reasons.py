@@ -17,15 +17,15 @@ from lodesman.answers.nodes import QueueId
 from lodesman.answers.service import Reasons
 from lodesman.answers.vocabulary import MainReason
 from lodesman.background.snapshot import SnapshotKeeper
-from lodesman.commands.policy import Policy
 from lodesman.director.site_mask import SiteMask
 from lodesman.errors import LodesmanError
 from lodesman.matching import TaskQueueKey
+from lodesman.matching.policy import Policy, VOConfig
 from lodesman.resources import bits
 from lodesman.store.engine import Reader
 from lodesman.store.read.why import requirements_of, stored_reasons
-from lodesman.submission import Obstacles, World, find_obstacles
-from lodesman.submission.obstacles import REQUIREMENTS
+from lodesman.submission import Exclusions, find_exclusions
+from lodesman.submission.exclusions import REQUIREMENTS
 from lodesman.why.facts import Iteration
 from lodesman.why.verdict import judge_job
 
@@ -42,8 +42,8 @@ class _Served:
 
     __slots__ = ("_places", "_world", "mask")
 
-    def __init__(self, found: Obstacles) -> None:
-        self._world = found.world
+    def __init__(self, found: Exclusions) -> None:
+        self._world = found.config
         self._places: frozenset[QueueId] | None = None
         self.mask = found.full
         for name, lost in found.planes:
@@ -64,7 +64,7 @@ class MainReasons:
         self._db = db
         self._keeper = keeper
         self._stored = stored_reasons(db)
-        self._found: dict[int, Obstacles] = {}
+        self._found: dict[int, Exclusions] = {}
         self._version = ""
         self._gates: dict[Hashable, str] = {}
         self._cost = self._now = 0.0
@@ -115,7 +115,7 @@ class MainReasons:
     def _judge_all(self, policy: Policy) -> Iterator[tuple[int, Judged]]:
         keeper, snapshot, now = self._keeper, self._keeper.snapshot, self._now
         iteration, mask = snapshot.decision(now), keeper.mask(self._db)
-        worlds = {vo: policy.world(vo) for vo in {key.vo for _, key, _ in snapshot.waiting}}
+        worlds = {vo: policy.vo_config(vo) for vo in {key.vo for _, key, _ in snapshot.waiting}}
         drained = mask.drained(now)
         closed = {vo: mask.closed(world.table.queues, now) for vo, world in worlds.items()}
         competing: dict[str, dict[str, int]] = {vo: {} for vo in worlds}
@@ -127,7 +127,7 @@ class MainReasons:
             alike = served and (key.vo, served.mask)
             reason = judge_job(
                 eligible,
-                None if iteration is None else iteration.capacity(found.world).open,
+                None if iteration is None else iteration.capacity(found.config).open,
                 keeper.pilots.usable(key, served, now=now, alike=alike, drained=drained),
                 closed=closed[key.vo],
                 refused=iteration is not None and iteration.no_pool(tq_id),
@@ -137,32 +137,32 @@ class MainReasons:
         for vo, world in worlds.items():
             keeper.set_competing(world, competing[vo])
 
-    def _exclusions(self, tq_id: int, key: TaskQueueKey, world: World) -> Obstacles:
+    def _exclusions(self, tq_id: int, key: TaskQueueKey, world: VOConfig) -> Exclusions:
         """As found before in an equal world."""
         found = self._found.get(tq_id)
-        if found is None or found.world.inhabited != world.inhabited or found.key != key:
+        if found is None or found.config.inhabited != world.inhabited or found.key != key:
             requirements = requirements_of(self._db, key.submit_pool, tq_id)
-            found = self._found[tq_id] = find_obstacles(key, requirements, world)
+            found = self._found[tq_id] = find_exclusions(key, requirements, world)
         return found
 
     def _detail(
-        self, reason: MainReason, found: Obstacles, iteration: Iteration | None, mask: SiteMask
+        self, reason: MainReason, found: Exclusions, iteration: Iteration | None, mask: SiteMask
     ) -> str:
         """What of the reason can be counted over task queues: the criterion, the gate, or the closing that stops most."""
         if reason is MainReason.IMPOSSIBLE:
             return found.counts()[0][0] if found.total else ""
         if reason not in (MainReason.NO_ROOM, MainReason.CLOSED):
             return ""
-        closings = mask.hits(found.world.table.queues, found.eligible, self._now)
+        closings = mask.hits(found.config.table.queues, found.eligible, self._now)
         if reason is MainReason.CLOSED or iteration is None:
             return closings[0][0].path
-        about = (iteration.number, found.world.vo, found.eligible, tuple(one.node for one, _ in closings))
+        about = (iteration.number, found.config.vo, found.eligible, tuple(one.node for one, _ in closings))
         known = self._gates.get(about)
         if known is None:
             if len(self._gates) > _GATES_KEPT:
                 self._gates.clear()
             gates: Counter[str] = Counter()
-            for gate, queues in iteration.capacity(found.world).gates(found.eligible, closings):
+            for gate, queues in iteration.capacity(found.config).gates(found.eligible, closings):
                 gates[gate.name] += queues.bit_count()
             known = self._gates[about] = gates.most_common(1)[0][0]
         return known

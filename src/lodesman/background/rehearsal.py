@@ -22,9 +22,9 @@ from lodesman.background.plans import LiveState
 from lodesman.background.pool_pass import Looker, Picture, evaluate, judge, runnable
 from lodesman.batch import Backend, QueueLoad
 from lodesman.commands.changed_types import Settled
-from lodesman.commands.policy import Policy
 from lodesman.commands.reoffer import Offers, rewritten
 from lodesman.director import DirectorOptions, PilotView, decide
+from lodesman.matching.policy import Policy
 from lodesman.matching.tables import KeyTable
 from lodesman.plan.iteration import PlannedDecision, compare
 from lodesman.plan.resources import (

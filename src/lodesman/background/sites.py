@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from lodesman.commands.policy import Policy
 from lodesman.commands.site_mask import as_row
 from lodesman.director.site_mask import Closing
+from lodesman.matching.policy import Policy
 from lodesman.resources import Effective, NodePath
 from lodesman.store.engine import Reader
 
@@ -47,7 +47,7 @@ def list_queues(
     pilots: dict[tuple[str, str, str], dict[str, int]] = {}
     for site, ce, queue, state, n in db.execute(PILOTS):
         pilots.setdefault((site, ce, queue), {})[state] = n
-    world = policy.world(vo)
+    world = policy.vo_config(vo)
     return [
         {
             "site": offer.queue.site,

@@ -21,10 +21,10 @@ from lodesman.commands.pool_map import KnownPools, PoolMap, Serving
 from lodesman.commands.site_mask import KnownMask
 from lodesman.director.site_mask import SiteMask
 from lodesman.matching import ResourceRequest
+from lodesman.matching.policy import VOConfig
 from lodesman.store.engine import Reader
 from lodesman.store.read.why import iteration_after
 from lodesman.store.submit_pools import pool_state
-from lodesman.submission import World
 from lodesman.why.facts import Iteration, Snapshot, fresh_seconds
 from lodesman.why.survey import ALL, Survey
 
@@ -100,12 +100,12 @@ class SnapshotKeeper:
         """What is closed now, not as of the last refresh. `db`: the connection of the thread that asks."""
         return self._mask.look(db)
 
-    def competing(self, world: World) -> Mapping[str, int] | None:
+    def competing(self, world: VOConfig) -> Mapping[str, int] | None:
         """The queues that can run waiting jobs of each group of a VO, as last judged; None if not in this configuration."""
         version, groups = self._competing.get(world.vo, ("", None))
         return groups if version == world.version else None
 
-    def set_competing(self, world: World, groups: Mapping[str, int]) -> None:
+    def set_competing(self, world: VOConfig, groups: Mapping[str, int]) -> None:
         """What `competing` answers from now on."""
         self._competing[world.vo] = world.version, groups
 

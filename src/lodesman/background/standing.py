@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from lodesman.commands.policy import Policy
+from lodesman.matching.policy import Policy
 from lodesman.store import views
 from lodesman.store.engine import Reader, only_row
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from lodesman.commands.pilots import Settled
-from lodesman.commands.policy import Policy
+from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.store.pilots import PilotRow
 
@@ -25,12 +25,12 @@ def believed(row: PilotRow, told: QueueId, policy: Policy) -> Settled | None:
     known = (row.site, row.ce, row.queue)
     if all(known) or any(part not in ("", said) for part, said in zip(known, told, strict=True)):
         return None
-    world = policy.world(row.vo)
+    world = policy.vo_config(row.vo)
     try:
-        ordinal = world.table.ordinal(QueueId(*told))
+        ordinal = world.table.bit(QueueId(*told))
     except KeyError:
         return None
-    offer = world.by_ordinal.get(ordinal)
+    offer = world.by_bit.get(ordinal)
     if offer is None:  # its access list does not admit the VO
         return None
     return Settled(told, msgspec.json.encode(asdict(offer.request)).decode())

@@ -15,10 +15,9 @@ from lodesman.answers.requests import SubmitBody
 from lodesman.answers.vocabulary import Form
 from lodesman.commands.accounts import Principal
 from lodesman.commands.payloads import payload
-from lodesman.commands.policy import VERDICTS_KEPT, Policy
 from lodesman.commands.sandboxes import uploaded_size
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
-from lodesman.errors import Impossible, InvalidJob, InvalidRequest, LodesmanError
+from lodesman.errors import Forbidden, Impossible, InvalidJob, InvalidRequest, LodesmanError
 from lodesman.jobs import (
     ARRAY_LIMITS,
     Description,
@@ -35,11 +34,13 @@ from lodesman.jobs import (
     read_jobs,
     spec_to_json,
 )
+from lodesman.matching.policy import Policy, VOConfig
 from lodesman.resources import GroupConfig
 from lodesman.store.engine import Reader
-from lodesman.submission import Draft, Obstacles, World, find_obstacles, optimize
+from lodesman.submission import Exclusions, JobDraft, find_exclusions, optimize
 
 FEW_RUNS = 5
+_VERDICTS_KEPT = 100_000
 Positions = Mapping[str, tuple[int, int]] | None
 Runs = tuple[tuple[int, int], ...]
 ENCODER = msgspec.json.Encoder()
@@ -65,25 +66,25 @@ class _Preparation:
         self.odd: dict[str, Mapping[str, Any]] = {}
         self.group = ""
         self._uploads: dict[str, tuple[str, int]] = {}
-        self._world: World | None = None
-        self._drafts: dict[tuple[Any, ...], Draft] = {}
+        self._config: VOConfig | None = None
+        self._drafts: dict[tuple[Any, ...], JobDraft] = {}
 
-    def world(self, group: str) -> World:
-        """The world of the submission's VO; all its jobs have one group."""
-        if self._world is None:
+    def config(self, group: str) -> VOConfig:
+        """The configuration of the submission's VO; all its jobs have one group."""
+        if self._config is None:
             self.group = self._group(group).name
-            self._world = self.policy.world(self.who.vo)
+            self._config = self.policy.vo_config(self.who.vo)
         elif group and not self.body.group and group != self.group:
             raise InvalidJob(
                 f"OwnerGroup {group}: the jobs of one submission have one group.",
                 hint=f"Give {self.group} as all others, or submit it apart.",
                 attribute="OwnerGroup",
             )
-        return self._world
+        return self._config
 
     def _group(self, wanted: str) -> GroupConfig:
         try:
-            return self.policy.group_of(self.who, self.body.group or wanted)
+            return group_of(self.who, self.policy, self.body.group or wanted)
         except LodesmanError as wrong:
             if wanted and not self.body.group:
                 wrong.data = {**wrong.data, "attribute": "OwnerGroup"}
@@ -96,12 +97,12 @@ class _Preparation:
         if description.warnings:
             self.notices.extend(description.warnings)
             self.odd[str(offset)] = description.record
-        world = self.world(description.group)
+        config = self.config(description.group)
         for cohort in cohorts(description, positions=positions):
-            draft = self._optimized(cohort.spec, world)
+            draft = self._optimized(cohort.spec, config)
             assert draft.key is not None  # noqa: S101
             if draft.never and not self.body.hold_if_impossible:
-                found = find_obstacles(draft.key, cohort.spec.requirements, world)
+                found = find_exclusions(draft.key, cohort.spec.requirements, config)
                 raise _refusal(draft.never, cohort.runs, description.members, found)
             template, expand = self._stored(cohort.spec, description.members, cohort.runs)
             yield PreparedCohort(
@@ -113,28 +114,28 @@ class _Preparation:
                 held=draft.never,
             )
 
-    def _optimized(self, spec: JobSpec, world: World) -> Draft:
+    def _optimized(self, spec: JobSpec, config: VOConfig) -> JobDraft:
         """The draft of a spec, less its payload; jobs that can be matched alike share it."""
         wanted = ENCODER.encode(spec.requirements) if spec.requirements else b""
         alike = (*KEY_VALUES(spec), wanted)
         known = self._drafts.get(alike)
         if known is None:
-            known = self._drafts[alike] = self._optimize(spec, world)
+            known = self._drafts[alike] = self._optimize(spec, config)
         return known
 
-    def _optimize(self, spec: JobSpec, world: World) -> Draft:
+    def _optimize(self, spec: JobSpec, config: VOConfig) -> JobDraft:
         """Optimize; the verdict on a key that was judged before in this configuration is remembered."""
         hold = self.body.hold_if_impossible
-        draft = Draft(spec=spec, owner=self.who.name, group=self.group, vo=self.who.vo, hold=hold)
-        draft = optimize(draft, world, self.policy.verdicts)
-        if draft.key is not None and len(self.policy.verdicts) < VERDICTS_KEPT:
+        draft = JobDraft(spec=spec, owner=self.who.name, group=self.group, vo=self.who.vo, hold=hold)
+        draft = optimize(draft, config, self.policy.verdicts)
+        if draft.key is not None and len(self.policy.verdicts) < _VERDICTS_KEPT:
             self.policy.verdicts[draft.key] = draft.never
         if draft.submit_pool and draft.submit_pool not in self.pools:
-            queues = self.policy.queues_of_mask(world.vo, draft.pool_mask)
+            queues = self.policy.queues_of_mask(config.vo, draft.pool_mask)
             self.pools[draft.submit_pool] = NewPool(
                 id=draft.submit_pool,
                 requirements=draft.requirements,
-                vo=world.vo,
+                vo=config.vo,
                 queues=queues,
             )
         return draft
@@ -170,6 +171,19 @@ class _Preparation:
     def inputs(self) -> tuple[str, ...]:
         """The checksums of all uploaded files that are named, each once."""
         return tuple({sha256 for sha256, _ in self._uploads.values()})
+
+
+def group_of(who: Principal, policy: Policy, wanted: str) -> GroupConfig:
+    """The group that a submission counts for. Raises Forbidden, InvalidJob."""
+    if not who.groups:
+        raise Forbidden(f"User {who.name} is in no group.")
+    name = wanted or who.groups[0]
+    if name not in who.groups:
+        raise Forbidden(f"You are not in group {name}.", hint=f"Your groups: {', '.join(who.groups)}.")
+    group = policy.config.groups.get(name, GroupConfig(name=name, vo=who.vo))
+    if group.vo and group.vo != who.vo:
+        raise InvalidJob(f"Group {name} belongs to VO {group.vo}, you to {who.vo}.", attribute="OwnerGroup")
+    return group
 
 
 def prepare(
@@ -248,7 +262,7 @@ def _batch(work: _Preparation, many: Iterator[Description]) -> tuple[list[Prepar
     return parts, count
 
 
-def _refusal(never: str, runs: Runs, members: ParametricMembers | None, found: Obstacles) -> Impossible:
+def _refusal(never: str, runs: Runs, members: ParametricMembers | None, found: Exclusions) -> Impossible:
     """What a submission is refused with of which no queue can run these members."""
     lost = sum(stop - start for start, stop in runs)
     who = "The job"
@@ -270,7 +284,7 @@ def _refusal(never: str, runs: Runs, members: ParametricMembers | None, found: O
     )
 
 
-def _in_the_way(found: Obstacles) -> str:
+def _in_the_way(found: Exclusions) -> str:
     """The attribute that the smallest change begins with, as a description calls it; '' if no change helps."""
     best = found.job_changes(1)
     return OF_JOBS.get(best[0].steps[0].criterion, best[0].steps[0].criterion) if best else ""

@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 
 from lodesman.commands.live import Live
-from lodesman.commands.policy import Policy
 from lodesman.commands.sessions import KNOWN, Known, Made, PilotSession, part_of
+from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.store.journal import Transaction
 
@@ -49,7 +49,7 @@ class Offers:
         return known.get(place, NOTHING)
 
     def _of(self, vo: str) -> dict[QueueId, Known]:
-        return {offer.queue: Known(**part_of(offer.request)) for offer in self.policy.world(vo).offers}
+        return {offer.queue: Known(**part_of(offer.request)) for offer in self.policy.vo_config(vo).offers}
 
 
 def offer_sessions(sessions: Iterable[PilotSession], offers: Offers) -> list[tuple[PilotSession, Made]]:

@@ -6,8 +6,8 @@ import gc
 import time
 from collections.abc import Callable, Container
 
-from lodesman.commands.policy import Policy
 from lodesman.config import ServerConfig
+from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 
 CONFIG_SECONDS = 2.0

@@ -8,10 +8,10 @@ from collections.abc import Collection
 from typing import Final
 
 from lodesman.batch import QueueKey
-from lodesman.commands.policy import Policy
 from lodesman.matching import QueueOffer
+from lodesman.matching.offers import never_sent
+from lodesman.matching.policy import Policy
 from lodesman.resources import QueueSettings, effective_params, queue_settings
-from lodesman.submission import never_sent
 
 LOCAL: Final = "local"
 
@@ -25,7 +25,7 @@ def local_slots(policy: Policy) -> dict[QueueKey, int]:
     """
     offers: dict[QueueKey, list[QueueOffer]] = defaultdict(list)
     for vo in policy.config.vos:
-        for offer in policy.world(vo).offers:
+        for offer in policy.vo_config(vo).offers:
             if offer.backend == LOCAL:
                 offers[offer.queue].append(offer)
     tree, types = policy.config.tree, policy.config.types

@@ -24,7 +24,6 @@ from lodesman.api.hot import HotApp
 from lodesman.commands.claim import serve_parked
 from lodesman.commands.live import Live
 from lodesman.commands.pilots import EndPilot, SeenPilots
-from lodesman.commands.policy import Policy
 from lodesman.commands.refresh import SetShares
 from lodesman.commands.reoffer import Offers, SetOffers, offer_sessions
 from lodesman.commands.silence import NoteSilence
@@ -38,6 +37,7 @@ from lodesman.daemon.logs import start_logging
 from lodesman.daemon.open_files import BEFORE, raise_open_files
 from lodesman.daemon.watch import ConfigWatch
 from lodesman.errors import LodesmanError
+from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.store.checkpoint import Checkpointer
 from lodesman.store.engine import lock_database, open_writer

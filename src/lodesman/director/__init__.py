@@ -10,7 +10,7 @@ from lodesman.director.clamps import Clamp
 from lodesman.director.demand import TaskQueueDemand
 from lodesman.director.excess import Excess, ExcessRules
 from lodesman.director.floor import Room
-from lodesman.director.iteration import Decision, PoolRefusal, Snapshot, decide
+from lodesman.director.iteration import Decision, DirectorInput, PoolRefusal, decide
 from lodesman.director.observation import Observation
 from lodesman.director.options import DirectorOptions, PoolOptions, read_options
 from lodesman.director.pilot_type import PilotIdentity
@@ -33,6 +33,7 @@ __all__ = [
     "CandidateQueue",
     "Clamp",
     "Decision",
+    "DirectorInput",
     "DirectorOptions",
     "Excess",
     "ExcessRules",
@@ -57,7 +58,6 @@ __all__ = [
     "Room",
     "Serving",
     "SetAside",
-    "Snapshot",
     "Spare",
     "Stories",
     "Supply",

@@ -32,7 +32,7 @@ from lodesman.resources import NodePath, QueueId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class DirectorInput:
     """All that one iteration looks at. `suspects`, `breakers` and `buckets` come from the iteration before
     (empty after a loss: breakers closed, buckets full; the caps hold all the same). `table` has the task queues
     of `demands`; it is made anew if nobody kept one. `serving` says which queues serve which SubmitPool.
@@ -77,7 +77,7 @@ class Decision:
     buckets: Mapping[NodePath, TokenBucket]
 
 
-def decide(snapshot: Snapshot, *, options: DirectorOptions, now: float, rng: Random) -> Decision:
+def decide(snapshot: DirectorInput, *, options: DirectorOptions, now: float, rng: Random) -> Decision:
     """One iteration. Pure: the same snapshot, options, time and seed give the same decision."""
     supply = _supply(snapshot, options, now=now)
     target = adapt(
@@ -117,7 +117,7 @@ def decide(snapshot: Snapshot, *, options: DirectorOptions, now: float, rng: Ran
     )
 
 
-def _supply(snapshot: Snapshot, options: DirectorOptions, *, now: float) -> Supply:
+def _supply(snapshot: DirectorInput, options: DirectorOptions, *, now: float) -> Supply:
     table = snapshot.table or KeyTable({one.tq_id: one.key for one in snapshot.demands})
     return count_supply(
         snapshot.demands,
@@ -131,7 +131,7 @@ def _supply(snapshot: Snapshot, options: DirectorOptions, *, now: float) -> Supp
 
 
 def _asks(
-    snapshot: Snapshot, plan: Plan, options: DirectorOptions, rng: Random
+    snapshot: DirectorInput, plan: Plan, options: DirectorOptions, rng: Random
 ) -> tuple[list[Ask], list[PoolRefusal]]:
     """A pool and an identity for each task queue that gets pilots, in random order: pools may fill up."""
     by_id = {demand.tq_id: demand for demand in snapshot.demands}
@@ -156,7 +156,7 @@ def _asks(
     return asks, refused
 
 
-def _excess(snapshot: Snapshot, supply: Supply, options: DirectorOptions, *, now: float) -> Excess:
+def _excess(snapshot: DirectorInput, supply: Supply, options: DirectorOptions, *, now: float) -> Excess:
     return choose_excess(
         supply.spare,
         aged=supply.aged,
@@ -167,7 +167,9 @@ def _excess(snapshot: Snapshot, supply: Supply, options: DirectorOptions, *, now
     )
 
 
-def _refilled(snapshot: Snapshot, options: DirectorOptions, *, now: float) -> dict[NodePath, TokenBucket]:
+def _refilled(
+    snapshot: DirectorInput, options: DirectorOptions, *, now: float
+) -> dict[NodePath, TokenBucket]:
     """The bucket of every CE that has a candidate queue; those of vanished CEs are dropped."""
     found: dict[NodePath, TokenBucket] = {}
     for queue in snapshot.queues:

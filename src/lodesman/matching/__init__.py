@@ -7,7 +7,7 @@ takes jobs, `parked` holds the requests that wait.
 from lodesman.matching.criteria import explain, fits
 from lodesman.matching.index import Index
 from lodesman.matching.matcher import KeyExplanation, Matcher, RequestExplanation, explain_key
-from lodesman.matching.offers import QueueOffer, eligible_offers, offers_of
+from lodesman.matching.offers import QueueOffer, offers_of
 from lodesman.matching.parked import Parked, signature
 from lodesman.matching.reasons import REASONS, Blocked, Empty, Reason
 from lodesman.matching.request import ANY, GENERIC, PRIVATE, ResourceRequest
@@ -42,7 +42,6 @@ __all__ = [
     "canonical_requirements",
     "deserved",
     "director_weights",
-    "eligible_offers",
     "explain",
     "explain_key",
     "fits",

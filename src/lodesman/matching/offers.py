@@ -12,8 +12,9 @@ tells, so what is called never here is given to none (ADR 0023):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
 
 from lodesman.matching.criteria import explain
 from lodesman.matching.reasons import Reason
@@ -25,6 +26,13 @@ UNLIMITED = 10**9
 LOCAL = "local"
 MEMORY = (fold("MaxRAM"), fold("Memory"))
 
+BACKENDS: Final = frozenset({"local"})
+"""The batch systems that there are."""
+BY_HAND: Final = "by-hand"
+"""The `Backend` of queues to which pilots come without being sent by this server."""
+CAUSES: Final = ("Backend", "MaxTotalJobs", "MaxWaitingJobs", "Slots")
+"""The parameters that can keep all pilots away."""
+
 CPU_STEP = 60
 """What is left of a life is presented in whole minutes: requests that are alike wait together (DESIGN 3.3)."""
 JOIN_SECONDS = 10
@@ -33,11 +41,11 @@ JOIN_SECONDS = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOffer:
-    """A CE queue as a VO sees it. `ordinal` is its bit in masks of queues; `request` has no SubmitPools:
+    """A CE queue as a VO sees it. `bit` is its place in masks of queues; `request` has no SubmitPools:
     whether it serves a pool is told by a mask.
     """
 
-    ordinal: int
+    bit: int
     queue: QueueId
     request: ResourceRequest
     settings: QueueSettings
@@ -53,7 +61,7 @@ class QueueOffer:
         `pool_mask`: the queues that serve the key's SubmitPool. Owner, group and kind of pilot are the
         director's choice, so a pilot made for this key is assumed.
         """
-        served = (key.submit_pool,) if key.submit_pool and pool_mask >> self.ordinal & 1 else ()
+        served = (key.submit_pool,) if key.submit_pool and pool_mask >> self.bit & 1 else ()
         return explain(key, as_if_made_for(key, replace(self.request, submit_pools=served)))
 
 
@@ -69,29 +77,14 @@ def as_if_made_for(key: TaskQueueKey, request: ResourceRequest) -> ResourceReque
     )
 
 
-def eligible_offers(
-    key: TaskQueueKey, offers: Iterable[QueueOffer], pool_mask: int, *, first_only: bool = False
-) -> list[QueueOffer]:
-    """The offers that could ever serve a key; only the first that is found if `first_only`."""
-    found = []
-    for offer in offers:
-        if key.submit_pool and not pool_mask >> offer.ordinal & 1:
-            continue
-        if not offer.reasons(key, pool_mask):
-            found.append(offer)
-            if first_only:
-                break
-    return found
-
-
 def offers_of(table: QueueTable, vo: str, *, life_seconds: int = 0) -> tuple[QueueOffer, ...]:
-    """Every queue of a table that the VO may use, in its order; ordinals are bits of its masks.
+    """Every queue of a table that the VO may use, in its order; bits are those of its masks.
 
     `life_seconds`: how long pilots live at most, 0 for no such limit.
     """
     found = []
-    for ordinal, queue in enumerate(table.queues):
-        if table.open_to_vo >> ordinal & 1:
+    for bit, queue in enumerate(table.queues):
+        if table.open_to_vo >> bit & 1:
             params = table.params(queue)
             settings = queue_settings(params, table.types)
             request = ResourceRequest(
@@ -106,7 +99,7 @@ def offers_of(table: QueueTable, vo: str, *, life_seconds: int = 0) -> tuple[Que
                 memory_mb=_memory(settings, params),
                 norm_cpu_seconds=_cpu(settings, settings.life_seconds(life_seconds)),
             )
-            found.append(QueueOffer(ordinal=ordinal, queue=queue, settings=settings, request=request))
+            found.append(QueueOffer(bit=bit, queue=queue, settings=settings, request=request))
     return tuple(found)
 
 
@@ -128,3 +121,33 @@ def _cpu(settings: QueueSettings, life_seconds: int) -> int:
     seconds = life_seconds - kept_seconds(life_seconds) - JOIN_SECONDS
     left = max(0, int(seconds * settings.cpu_scaling_factor))
     return min(limit, left - left % CPU_STEP)
+
+
+class Closed(NamedTuple):
+    """The parameter of a queue that keeps all pilots away, and the reason in words."""
+
+    parameter: str
+    text: str
+
+
+def not_sent(offer: QueueOffer, backends: Collection[str] = BACKENDS) -> Closed | None:
+    """Why this server sends no pilot to a queue: none ever comes, or others start them there."""
+    if offer.backend == BY_HAND:
+        return Closed("Backend", "pilots there are started by hand")
+    return never_sent(offer, backends)
+
+
+def never_sent(offer: QueueOffer, backends: Collection[str] = BACKENDS) -> Closed | None:
+    """Why no pilot is ever sent to a queue; None if some may be, or come by themselves."""
+    settings = offer.settings
+    if offer.backend == BY_HAND:
+        return None
+    if offer.backend not in backends:
+        return Closed("Backend", f"there is no backend {offer.backend!r} here")
+    if settings.max_total_jobs == 0:
+        return Closed("MaxTotalJobs", "MaxTotalJobs is 0")
+    if settings.max_waiting_jobs == 0 and not settings.waiting_to_running_ratio:
+        return Closed("MaxWaitingJobs", "MaxWaitingJobs is 0")
+    if settings.slots == 0:
+        return Closed("Slots", "Slots is 0")
+    return None

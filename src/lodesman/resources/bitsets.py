@@ -44,7 +44,7 @@ class QueueTable:
         self.open_to_vo = self._admitting()
         """The queues whose access list admits the VO."""
 
-    def ordinal(self, queue: QueueId) -> int:
+    def bit(self, queue: QueueId) -> int:
         """The bit of a queue; raises KeyError if there is no such queue."""
         return self._ordinals[queue]
 
@@ -152,7 +152,7 @@ class Assessment:
 
     def reasons(self, queue: QueueId) -> tuple[Reason, ...]:
         """All that speaks against one queue; raises KeyError if there is no such queue."""
-        ordinal = self.table.ordinal(queue)
+        ordinal = self.table.bit(queue)
         bit = 1 << ordinal
         against = tuple(
             criterion for criterion, mask in zip(self.criteria, self.failing, strict=True) if mask & bit

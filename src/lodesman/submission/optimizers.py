@@ -1,48 +1,71 @@
-"""The optimizers: each checks or prepares a draft and returns it, or refuses the job."""
+"""The optimizers: each checks or completes a draft of a job, or refuses the job.
+
+They run in the order of `OPTIMIZERS`; then `optimize` asks whether any configured queue could ever run the job.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from lodesman.errors import InvalidJob
-from lodesman.jobs import is_plain_name
-from lodesman.matching import key_of, spelled_requirements, submit_pool_id
-from lodesman.submission.draft import Draft, World
-from lodesman.submission.obstacles import find_obstacles, never_text
-from lodesman.submission.possible import possible_queues
+from lodesman.jobs import JobSpec, is_plain_name
+from lodesman.matching import TaskQueueKey, key_of, spelled_requirements, submit_pool_id
+from lodesman.matching.policy import VOConfig
+from lodesman.submission.exclusions import find_exclusions, never_text
 
-FEW: Final = 10
-CORRECT: Final = "Correct the name, or leave it out."
-WAIT: Final = (
+_SHOWN: Final = 10
+_CORRECT: Final = "Correct the name, or leave it out."
+_WAIT: Final = (
     "Correct the name, leave it out, or submit with --hold-if-impossible: then it need not be there yet."
 )
-WAITED_FOR: Final = ("Site", "SubmitPool")
-LISTED: Final = dict.fromkeys(("Site", "BannedSite"), "lode site ls lists the sites.") | {
+_WAITED_FOR: Final = ("Site", "SubmitPool")
+_LISTED: Final = dict.fromkeys(("Site", "BannedSite"), "lode site ls lists the sites.") | {
     "GridCE": "lode queue ls lists the CEs."
 }
 
 
-def check_names(draft: Draft, world: World) -> Draft:
-    """Sites and submission pools that nobody configured are refused, with what was probably meant.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDraft:
+    """One cohort of a submission. `never`: why no configured queue could ever run it; '' if one could.
 
-    A job that may be Held waits for them. A site that is banned is no place to wait for: it is misspelled. Nor is a
-    place whose name is no name elsewhere (`is_plain_name`): such a name must be that of a place.
+    `hold`: an impossible job is to be Held instead of refused, even if it names what is not configured.
+    `requirements` is the text of the Requirements, names as written; `pool_mask` the queues that fulfil them. Both are
+    empty without Requirements.
+    """
+
+    spec: JobSpec
+    owner: str
+    group: str
+    vo: str
+    hold: bool = False
+    requirements: str = ""
+    submit_pool: str = ""
+    pool_mask: int = 0
+    key: TaskQueueKey | None = None
+    never: str = ""
+
+
+def check_names(draft: JobDraft, config: VOConfig) -> JobDraft:
+    """Refuse sites and submission pools that are not configured, and suggest the nearest name.
+
+    A job that may be Held waits for them. A banned site that is not configured is a misspelling, and so is a name
+    that is not a plain one (`is_plain_name`).
     """
     spec = draft.spec
-    site = f"no site {{}} for VO {world.vo}"
+    site = f"no site {{}} for VO {config.vo}"
     if not draft.hold:
-        _check("Site", spec.sites, world.sites, site)
-        if world.pools is not None:
-            _check("SubmitPool", spec.submission_pools, world.pools, "no submission pool {}")
+        _check("Site", spec.sites, config.sites, site)
+        if config.pools is not None:
+            _check("SubmitPool", spec.submission_pools, config.pools, "no submission pool {}")
     elif odd := _odd(spec.sites):
-        _check("Site", odd, world.sites, site)
-    _check("BannedSite", spec.banned_sites, world.sites, site)
+        _check("Site", odd, config.sites, site)
+    _check("BannedSite", spec.banned_sites, config.sites, site)
     if odd := _odd(spec.grid_ces):
-        ces = frozenset(offer.queue.ce for offer in world.offers)
-        _check("GridCE", odd, ces, f"no CE {{}} for VO {world.vo}")
+        ces = frozenset(offer.queue.ce for offer in config.offers)
+        _check("GridCE", odd, ces, f"no CE {{}} for VO {config.vo}")
     return draft
 
 
@@ -54,16 +77,17 @@ def _check(attribute: str, names: Sequence[str], known: frozenset[str], sentence
     """Raises InvalidJob for the first name that is not known, with what to do."""
     for name in names:
         if name not in known:
-            told = _nearest(name, known) or _known(attribute, known)
+            suggestion = _nearest(name, known) or _known(attribute, known)
+            action = _WAIT if attribute in _WAITED_FOR and is_plain_name(name) else _CORRECT
             raise InvalidJob(
                 f"{attribute}: there is {sentence.format(repr(name))}.",
-                hint=f"{told} {WAIT if attribute in WAITED_FOR and is_plain_name(name) else CORRECT}",
+                hint=f"{suggestion} {action}",
                 attribute=attribute,
             )
 
 
 def _nearest(name: str, known: frozenset[str]) -> str:
-    """What was probably meant, whatever its case; '' if nothing is near."""
+    """What was probably meant, in any letter case; '' if no name is near."""
     folded = {one.casefold(): one for one in sorted(known)}
     near = difflib.get_close_matches(name.casefold(), folded, 1, 0.6)
     return f"Did you mean {folded[near[0]]}?" if near else ""
@@ -71,32 +95,49 @@ def _nearest(name: str, known: frozenset[str]) -> str:
 
 def _known(attribute: str, known: frozenset[str]) -> str:
     if attribute != "SubmitPool":
-        return LISTED[attribute]
-    return f"There are {', '.join(sorted(known)[:FEW])}."
+        return _LISTED[attribute]
+    return f"There are {', '.join(sorted(known)[:_SHOWN])}."
 
 
-def make_submit_pool(draft: Draft, world: World) -> Draft:
+def make_submit_pool(draft: JobDraft, config: VOConfig) -> JobDraft:
     """Requirements become a SubmitPool: a hash of their canonical form, and its eligible queues (RFC #7)."""
     wanted = draft.spec.requirements
     if not wanted:
         return draft
     return replace(
         draft,
-        requirements=spelled_requirements(wanted, world.types),
-        submit_pool=submit_pool_id(wanted, world.types, world.vo),
-        pool_mask=world.table.eligible_mask(wanted),
+        requirements=spelled_requirements(wanted, config.table.types),
+        submit_pool=submit_pool_id(wanted, config.table.types, config.vo),
+        pool_mask=config.table.eligible_mask(wanted),
     )
 
 
-def make_key(draft: Draft, _world: World) -> Draft:
+def make_key(draft: JobDraft, _config: VOConfig) -> JobDraft:
     """The task queue that the job will join."""
     key = key_of(draft.spec, owner=draft.owner, group=draft.group, vo=draft.vo, submit_pool=draft.submit_pool)
     return replace(draft, key=key)
 
 
-def check_possible(draft: Draft, world: World) -> Draft:
-    """Is there a configured queue whose pilots could ever take the job? If not, say what stands in the way."""
+OPTIMIZERS: Final[tuple[Callable[[JobDraft, VOConfig], JobDraft], ...]] = (
+    check_names,
+    make_submit_pool,
+    make_key,
+)
+
+
+def optimize(
+    draft: JobDraft, config: VOConfig, verdicts: Mapping[TaskQueueKey, str] | None = None
+) -> JobDraft:
+    """Run the optimizers in order, then find why no queue could ever run the job, if none could.
+
+    `verdicts`: what was found before for other keys of the same configuration. Raises InvalidJob.
+    """
+    for optimizer in OPTIMIZERS:
+        draft = optimizer(draft, config)
     assert draft.key is not None  # noqa: S101
-    if possible_queues(draft.key, draft.pool_mask, world):
-        return draft
-    return replace(draft, never=never_text(find_obstacles(draft.key, draft.spec.requirements, world)))
+    never = None if verdicts is None else verdicts.get(draft.key)
+    if never is None:
+        never = ""
+        if not config.possible_queues(draft.key, draft.pool_mask):
+            never = never_text(find_exclusions(draft.key, draft.spec.requirements, config))
+    return replace(draft, never=never)

@@ -17,7 +17,9 @@ from lodesman.director import Stories, loads_of
 from lodesman.director.site_mask import Closing, SiteMask
 from lodesman.matching import GroupShare, QueueOffer, TaskQueueKey
 from lodesman.matching.cells import bits_of
-from lodesman.submission import Obstacles, World, not_sent
+from lodesman.matching.offers import not_sent
+from lodesman.matching.policy import VOConfig
+from lodesman.submission import Exclusions
 from lodesman.why.verdict import NOT_CONSIDERED, NOT_WANTED, Demand, judge_job
 from lodesman.why.words import since
 
@@ -91,15 +93,15 @@ class Capacity:
         return sorted(found, key=lambda one: -one[1].bit_count())
 
 
-def ordinal_of(world: World, place: QueueId) -> int:
+def ordinal_of(world: VOConfig, place: QueueId) -> int:
     """The bit of a queue in masks of its world; -1 if it is not configured."""
     try:
-        return world.table.ordinal(place)
+        return world.table.bit(place)
     except KeyError:
         return -1
 
 
-def not_sent_gate(world: World, offer: QueueOffer) -> Gate | None:
+def not_sent_gate(world: VOConfig, offer: QueueOffer) -> Gate | None:
     """The gate if no pilot of this VO is sent to a queue, whatever capacity the director has there for others."""
     closed = not_sent(offer, world.backends)
     return None if closed is None else Gate(_GATES[closed.parameter], closed.text)
@@ -204,7 +206,7 @@ class Iteration:
         name, *_, text = found["clamps"][-1]
         return Gate(str(name), str(text))
 
-    def capacity(self, world: World) -> Capacity:
+    def capacity(self, world: VOConfig) -> Capacity:
         """The free capacity that it left the queues of a VO."""
         key = world.vo, world.version
         known = self._capacities.get(key)
@@ -214,10 +216,10 @@ class Iteration:
             known = self._capacities[key] = self._capacity(world)
         return known
 
-    def _capacity(self, world: World) -> Capacity:
+    def _capacity(self, world: VOConfig) -> Capacity:
         by_pilots: dict[int, list[int]] = {}
         closed: dict[Gate, list[int]] = {}
-        for ordinal, offer in world.by_ordinal.items():
+        for ordinal, offer in world.by_bit.items():
             found, gate = self.record["rooms"].get("/".join(offer.queue)), not_sent_gate(world, offer)
             pilots = 0 if found is None or gate else max(0, found["room"])
             if pilots:
@@ -232,9 +234,9 @@ class Iteration:
             loads=list(self._loads(world)),
         )
 
-    def _loads(self, world: World) -> Iterator[tuple[float, str, int]]:
+    def _loads(self, world: VOConfig) -> Iterator[tuple[float, str, int]]:
         together: dict[tuple[float, str], list[int]] = {}
-        for ordinal, offer in world.by_ordinal.items():
+        for ordinal, offer in world.by_bit.items():
             load = self.loads.get("/".join(offer.queue))
             if load is not None and load.is_known:
                 together.setdefault((load.observed_at, load.told_by), []).append(ordinal)
@@ -276,7 +278,7 @@ class JobFacts:
     when they were evaluated. `competing`: the queues that can run waiting jobs of each group of its VO, None if unknown.
     """
 
-    exclusions: Obstacles
+    exclusions: Exclusions
     task_queue: int | None
     position: QueuePosition
     held: Holding | None
@@ -307,17 +309,17 @@ class JobFacts:
     @cached_property
     def capacity(self) -> Capacity | None:
         """The free capacity that the director left the queues of its VO."""
-        return None if self.decision is None else self.decision.capacity(self.exclusions.world)
+        return None if self.decision is None else self.decision.capacity(self.exclusions.config)
 
     @cached_property
     def closings(self) -> list[tuple[Closing, int]]:
         """What administrators closed of the eligible queues, with these queues; most queues first."""
-        return self.mask.hits(self.exclusions.world.table.queues, self.eligible, self.now)
+        return self.mask.hits(self.exclusions.config.table.queues, self.eligible, self.now)
 
     @cached_property
     def closed(self) -> int:
         """The queues that administrators closed."""
-        return self.mask.closed(self.exclusions.world.table.queues, self.now)
+        return self.mask.closed(self.exclusions.config.table.queues, self.now)
 
     @cached_property
     def open_here(self) -> int:

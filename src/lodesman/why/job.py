@@ -25,8 +25,9 @@ from lodesman.answers.why_jobs import (
 )
 from lodesman.director.site_mask import Closing
 from lodesman.matching import GroupShare, parts_of
+from lodesman.matching.offers import CAUSES, never_sent
 from lodesman.resources import QueueId, bits
-from lodesman.submission import CAUSES, never_sent, never_text
+from lodesman.submission import never_text
 from lodesman.why.facts import JobFacts, not_sent_gate, ordinal_of
 from lodesman.why.verdict import NO_ACTION, WHO, verdict_of, who_opens
 from lodesman.why.words import counted, excluded, recently, sentence, span
@@ -66,9 +67,9 @@ def explain_job(facts: JobFacts) -> JobExplained:
 def explain_queue_for_job(facts: JobFacts, place: QueueId) -> QueueForJob:
     """All that one queue has against a job, and its free capacity."""
     found, decision = facts.exclusions, facts.decision
-    world = found.world
+    world = found.config
     ordinal = ordinal_of(world, place)
-    offer = world.by_ordinal.get(ordinal)
+    offer = world.by_bit.get(ordinal)
     decided = None if decision is None or offer is None else decision.queue(place)
     room = None if decided is None else decided.room
     gate = "" if decision is None or room is None or room > 0 else decision.gate(place).text
@@ -124,7 +125,7 @@ def _class(facts: JobFacts) -> JobStep:
 
 def _access(facts: JobFacts) -> JobStep:
     key, found = facts.exclusions.key, facts.exclusions
-    queues = len(found.world.table.queues)
+    queues = len(found.config.table.queues)
     text = (
         f"{key.owner} of group {key.group}, VO {key.vo}, may use {found.total} of {queues} configured queues"
     )
@@ -240,7 +241,7 @@ def _gates(facts: JobFacts) -> JobStep:
 
 def _closed(facts: JobFacts) -> list[ClosedGate]:
     """What closes the eligible queues: limits of the director, breakers among them, commonest first."""
-    queues, closed = facts.exclusions.world.table.queues, []
+    queues, closed = facts.exclusions.config.table.queues, []
     for gate, mask in facts.gates[:_SHOWN]:
         seconds, source = _oldest_load(facts, mask)
         closed.append(

@@ -26,8 +26,8 @@ from lodesman.answers.why_queues import (
 )
 from lodesman.director.site_mask import Closing
 from lodesman.matching import QueueOffer
+from lodesman.matching.offers import BY_HAND, never_sent
 from lodesman.resources import AccessDenied, QueueId, Source, describe
-from lodesman.submission import BY_HAND, never_sent
 from lodesman.why.facts import QueueDecision, Snapshot
 from lodesman.why.survey import Survey
 from lodesman.why.verdict import (

@@ -25,7 +25,7 @@ from lodesman.matching.masks import Values
 from lodesman.matching.offers import as_if_made_for
 from lodesman.matching.tables import PLACE, KeyTable
 from lodesman.resources import Change, bits, changes, passing
-from lodesman.submission.obstacles import ATTRIBUTES
+from lodesman.submission.exclusions import ATTRIBUTES
 
 ALL: Final = frozenset(one.name for one in CRITERIA)
 """The criteria that exclude task queues from a pilot that is there."""

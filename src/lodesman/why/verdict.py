@@ -16,7 +16,7 @@ from lodesman.answers.vocabulary import ClampName, MainReason, PilotVerdict, Que
 from lodesman.answers.why_jobs import JobPilots, Verdict
 from lodesman.director.site_mask import Closing, utc
 from lodesman.matching import QueueOffer, Reason, TaskQueueKey
-from lodesman.submission import BY_HAND, never_sent
+from lodesman.matching.offers import BY_HAND, never_sent
 
 NOT_CONSIDERED, NOT_WANTED = "unknown", "no-demand"
 """Why an iteration left a queue no free capacity, where no clamp did."""

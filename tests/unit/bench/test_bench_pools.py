@@ -10,7 +10,7 @@ from bench import pool_world
 from bench.oracle import WrongAnswer
 from bench.rows import pools
 
-from lodesman.commands.policy import Policy
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 
@@ -49,7 +49,7 @@ def test_pools_are_all_different_and_the_same_each_time():
 
 def test_a_long_set_asks_for_every_key():
     text, wanted = pool_world.many_keys(30, sites=4)
-    table = Policy(load_resources([("q.toml", text)])).world(pool_world.VO).table
+    table = Policy(load_resources([("q.toml", text)])).vo_config(pool_world.VO).table
     assert len(table.queues) == 8
     assert all({f"p{key:03}" for key in range(30)} <= set(table.params(queue)) for queue in table.queues)
     assert len(table.assess(wanted).criteria) == 30

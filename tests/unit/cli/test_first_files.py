@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from lodesman.cli.first_files import SLOTS, sites
-from lodesman.commands.policy import Policy
 from lodesman.matching import TaskQueueKey
+from lodesman.matching.policy import Policy
 from lodesman.pilot.features import Features
 from lodesman.pilot.node import describe_node
 from lodesman.resources import load_resources
-from lodesman.submission import possible_queues
 
 
 @pytest.fixture
@@ -31,7 +30,7 @@ def machine(tmp_path):
 
 
 def queue_of(text):
-    (offer,) = Policy(load_resources([("sites.toml", text)])).world("local").offers
+    (offer,) = Policy(load_resources([("sites.toml", text)])).vo_config("local").offers
     return offer
 
 
@@ -57,4 +56,4 @@ def test_here_a_job_that_asks_for_this_platform_and_some_memory_can_run():
         owner="ann", group="users", vo="local", memory_mb=100, platforms=offer.settings.platforms,
         norm_cpu_seconds=86_400,
     )  # fmt: skip
-    assert possible_queues(key, 0, Policy(load_resources([("sites.toml", text)])).world("local"))
+    assert Policy(load_resources([("sites.toml", text)])).vo_config("local").possible_queues(key, 0)

@@ -11,12 +11,13 @@ import pytest
 
 from lodesman.commands.accounts import find_principal, load_principals
 from lodesman.commands.pilots import hash_token
-from lodesman.commands.policy import Policy
+from lodesman.commands.prepare import group_of
 from lodesman.config import load_config
 from lodesman.daemon import __main__ as entry
 from lodesman.daemon import bootstrap
 from lodesman.daemon.logs import JsonLines
 from lodesman.errors import InvalidConfig
+from lodesman.matching.policy import Policy
 from lodesman.store.engine import open_writer
 
 
@@ -90,7 +91,7 @@ def test_the_first_user_of_a_server_with_two_vos_is_in_groups_of_its_own(tmp_pat
     assert (who.vo, who.groups) == (vo, groups)
     policy = Policy(config.resources)
     for group in ("", *who.groups):
-        assert policy.group_of(who, group).vo in ("", vo)
+        assert group_of(who, policy, group).vo in ("", vo)
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from lodesman.background.candidates import CandidateMaker
 from lodesman.batch import QueueLoad
-from lodesman.commands.policy import Policy
 from lodesman.daemon import local_slots as module
 from lodesman.daemon.local_slots import local_slots, slots_of
+from lodesman.matching.policy import Policy
 from lodesman.resources import QueueSettings, load_resources
 
 SITES = """

@@ -7,9 +7,10 @@ import re
 import pytest
 
 from lodesman.demo.workload import describe, examples_dir, load_workload
-from lodesman.matching import eligible_offers, offers_of
+from lodesman.matching import offers_of
+from lodesman.matching.policy import VOConfig
 from lodesman.resources import QueueTable, load_resources
-from lodesman.submission import Draft, World, optimize
+from lodesman.submission import JobDraft, optimize
 
 EXAMPLES = examples_dir()
 WORKLOAD = load_workload(EXAMPLES / "workload" / "workload.toml")
@@ -26,12 +27,10 @@ def sites():
 @pytest.fixture(scope="module")
 def world(sites):
     table = QueueTable(sites, vo=WORKLOAD.vo)
-    return World(
+    return VOConfig(
         vo=WORKLOAD.vo,
         offers=offers_of(table, WORKLOAD.vo),
         table=table,
-        types=table.types,
-        sites=frozenset(NAMES.values()),
     )
 
 
@@ -45,9 +44,9 @@ def promised():
 
 def places(submission, world) -> set[str]:
     spec = describe(submission).spec
-    draft = optimize(Draft(spec=spec, owner="ada", group=submission.group, vo=world.vo), world)
+    draft = optimize(JobDraft(spec=spec, owner="ada", group=submission.group, vo=world.vo), world)
     assert draft.key is not None
-    found = {offer.queue.site for offer in eligible_offers(draft.key, world.offers, draft.pool_mask)}
+    found = {one.queue.site for one in world.offers if not one.reasons(draft.key, draft.pool_mask)}
     assert bool(found) == (not draft.never)
     return found
 

@@ -9,7 +9,7 @@ import pytest
 
 from lodesman.answers.vocabulary import BreakerState, PoolOutcome
 from lodesman.director.breaker import Breaker
-from lodesman.director.iteration import Snapshot, decide
+from lodesman.director.iteration import DirectorInput, decide
 from lodesman.director.options import DirectorOptions, read_options
 from lodesman.director.pools import PoolState
 from lodesman.director.queues import OwnPilots, QueueCaps
@@ -22,7 +22,7 @@ A = QueueId("A", "ce", "q")
 B = QueueId("B", "ce", "q")
 
 
-def snapshot(demands, queues, pilots=(), **given) -> Snapshot:
+def snapshot(demands, queues, pilots=(), **given) -> DirectorInput:
     base = {
         "demands": demands,
         "pilots": pilots,
@@ -32,7 +32,7 @@ def snapshot(demands, queues, pilots=(), **given) -> Snapshot:
         "breakers": {},
         "buckets": {},
     }
-    return Snapshot(**(base | given))
+    return DirectorInput(**(base | given))
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from lodesman.director import record as records
-from lodesman.director.iteration import Snapshot, decide
+from lodesman.director.iteration import DirectorInput, decide
 from lodesman.director.options import read_options
 from lodesman.director.plan import PlanRow
 from lodesman.director.pools import PoolState
@@ -28,7 +28,7 @@ def story(record, tq_id):
 def decision_for():
     def make(demands, queues, pilots=(), *, pools=None, section=None):
         return decide(
-            Snapshot(
+            DirectorInput(
                 demands=demands,
                 pilots=pilots,
                 queues=queues,

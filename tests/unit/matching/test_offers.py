@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.matching import TaskQueueKey, offers_of
-from lodesman.matching.offers import CPU_STEP, JOIN_SECONDS, UNLIMITED, eligible_offers, kept_seconds
+from lodesman.matching.offers import CPU_STEP, JOIN_SECONDS, UNLIMITED, kept_seconds
 from lodesman.pilot.life import LEAST_LIFE_S, Load, Slot, reserve_s, what_to_ask
 from lodesman.resources import QueueTable, load_resources
 
@@ -27,7 +27,7 @@ def offered(params: str, **more):
 
 def can_run(params: str, **asks) -> bool:
     key = TaskQueueKey(**{"owner": "ann", "group": "g", "vo": "lab", "norm_cpu_seconds": 100, **asks})
-    return bool(eligible_offers(key, offers(params), 0))
+    return any(not offer.reasons(key, 0) for offer in offers(params))
 
 
 @pytest.mark.parametrize(

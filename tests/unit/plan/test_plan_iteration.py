@@ -12,7 +12,7 @@ from lodesman.answers.nodes import QueueId
 from lodesman.answers.plans import Cut
 from lodesman.background.pool_pass import Picture
 from lodesman.background.rehearsal import Configured, RecordedLoads
-from lodesman.commands.policy import Policy
+from lodesman.matching.policy import Policy
 from lodesman.plan.iteration import expected
 from lodesman.plan.resources import cut
 from lodesman.resources import load_resources

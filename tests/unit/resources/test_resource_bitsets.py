@@ -193,14 +193,14 @@ def table():
 
 def test_queues_and_bits(table):
     large = QueueId("A", "c", "large")
-    assert table.queues[table.ordinal(large)] == large
+    assert table.queues[table.bit(large)] == large
     assert table.names(0b101) == [QueueId("A", "c", "small"), large]
     assert table.sites(0b11001) == ("A", "B", "C")
     assert table.full == 0b11111
     assert table.open_to_vo == 0b10111
     assert table.params(large)["memory"].value == 8000
     with pytest.raises(KeyError):
-        table.ordinal(QueueId("A", "c", "none"))
+        table.bit(QueueId("A", "c", "none"))
 
 
 def test_masks(table):

@@ -9,8 +9,8 @@ from msgspec import json, to_builtins
 
 from lodesman.answers.service import Iteration
 from lodesman.commands.live import Live
-from lodesman.commands.policy import Policy
 from lodesman.matching import TaskQueueKey
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.store.engine import open_reader, open_writer
 from lodesman.store.journal import Journal

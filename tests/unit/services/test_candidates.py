@@ -9,9 +9,9 @@ import pytest
 
 from lodesman.background.candidates import CandidateMaker, own_queues
 from lodesman.batch import QueueLoad
-from lodesman.commands.policy import Policy
 from lodesman.director import OwnPilots
 from lodesman.director.site_mask import Closing, SiteMask
+from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId, load_resources
 
 SHORT, LONG = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")
@@ -88,7 +88,7 @@ def test_closed_queues_say_who_closed_them_until_their_time(policy):
 
 def test_one_queue_alone_is_the_same_candidate(make, policy):
     found, batch = make(own=[("Running", SHORT, 1.0)])
-    (offer,) = [one for one in policy.world("lab").offers if one.queue == tuple(SHORT)]
+    (offer,) = [one for one in policy.vo_config("lab").offers if one.queue == tuple(SHORT)]
     maker = CandidateMaker(
         policy=policy, backends={"local": cast("Any", batch)}, pools=("Local", "SAM"),
         own=own_queues([("Running", SHORT, 1.0)]), now=150.0,
@@ -143,7 +143,7 @@ def views(make):
         maker = CandidateMaker(
             policy=policy, backends={"local": cast("Any", batch)}, pools=("Local", "SAM"), own={}, now=150.0,
         )  # fmt: skip
-        offers = {vo: one for vo in ("a", "b") for one in policy.world(vo).offers}
+        offers = {vo: one for vo in ("a", "b") for one in policy.vo_config(vo).offers}
         return found[SHORT], {vo: maker.one(vo, offer, ("a", "b")) for vo, offer in offers.items()}
 
     return seen

@@ -14,8 +14,8 @@ from lodesman.background.census import GIVEN_UP_SECONDS, LOST_AFTER_SECONDS, SET
 from lodesman.background.lost_pilots import LOST, LostPilots
 from lodesman.batch import CancelOutcome, NativeState, NativeStatus
 from lodesman.commands.pilots import EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
-from lodesman.commands.policy import Policy
 from lodesman.errors import BackendFault
+from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId, load_resources
 
 SHORT, LONG = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")  # local, and Slurm's

@@ -21,11 +21,11 @@ from lodesman.background.known_queues import KnownQueues
 from lodesman.background.lost_pilots import UNKNOWN_TIMES
 from lodesman.batch import CancelOutcome, QueueLoad
 from lodesman.commands.pilots import DrainPilots, EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
-from lodesman.commands.policy import Policy
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.director import Excess, PoolState, plan_of, read_options
 from lodesman.director.site_mask import SiteMask
 from lodesman.errors import BackendFault, Unavailable
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.store.task_queues import load_queues
 from lodesman.why.facts import fresh_seconds
@@ -507,7 +507,7 @@ def test_why_tells_the_limits_that_the_director_uses_whoever_asks(base, make_key
     (decided,) = world.snapshot(vos=world.director.vos).queues
     assert (decided.caps.max_waiting, decided.caps.max_total) == (30, 20)
     for vo in ("alpha", "beta"):
-        (offer,) = world.director.policy.world(vo).offers
+        (offer,) = world.director.policy.vo_config(vo).offers
         found = world.director.candidate(vo, offer, OwnQueue(), mask=SiteMask(), now=1_000.0)
         assert found == decided
 

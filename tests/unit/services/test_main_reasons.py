@@ -11,11 +11,11 @@ from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import MainReason
 from lodesman.background.reasons import MainReasons, _Served
 from lodesman.background.snapshot import SnapshotKeeper
-from lodesman.commands.policy import Policy
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.commands.why import StoreReasons
 from lodesman.errors import Unavailable
 from lodesman.matching import spelled_requirements
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.store.read.why import waiting_by_reason
 
@@ -310,11 +310,11 @@ def test_each_pass_tells_where_groups_compete(judge, submit):
     submit(group="physics", sites=("North",)), submit(group="bio", sites=("South",))
     submit(group="bio", sites=("North",), owner="other")
     judge.store()
-    world = judge.policy.world("lab")
+    world = judge.policy.vo_config("lab")
     masks = judge.keeper.competing(world)
-    north, south = (1 << world.table.ordinal(place) for place in (NORTH, SOUTH))
+    north, south = (1 << world.table.bit(place) for place in (NORTH, SOUTH))
     assert masks == {"physics": north, "bio": north | south}
-    other = Policy(load_resources([("s.toml", SHUT)])).world("lab")
+    other = Policy(load_resources([("s.toml", SHUT)])).vo_config("lab")
     assert judge.keeper.competing(other) is None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lodesman.commands.accounts import Principal
+from lodesman.commands.prepare import group_of
 from lodesman.errors import Forbidden, InvalidJob
 
 
@@ -13,19 +14,19 @@ def user(*groups, vo="lab", name="ann"):
 
 
 def test_each_vo_has_its_own_world_made_once(policy):
-    lab, other = policy.world("lab"), policy.world("other")
+    lab, other = policy.vo_config("lab"), policy.vo_config("other")
     assert lab.sites == {"North", "South"}
     assert other.sites == {"South"}
     assert [offer.queue.queue for offer in other.offers] == ["long"]
-    assert policy.world("lab") is lab
+    assert policy.vo_config("lab") is lab
 
 
 def test_a_vo_that_nobody_knows_has_an_empty_world(policy):
-    assert policy.world("nobody").offers == ()
+    assert policy.vo_config("nobody").offers == ()
 
 
 def test_masks_name_queues(policy):
-    everything = sum(1 << offer.ordinal for offer in policy.world("lab").offers)
+    everything = sum(1 << offer.bit for offer in policy.vo_config("lab").offers)
     assert [queue.queue for queue in policy.queues_of_mask("lab", everything)] == ["short", "long"]
     assert policy.queues_of_mask("lab", 0) == ()
     assert [queue.queue for queue in policy.queues_of_mask("other", everything)] == ["long"]
@@ -44,14 +45,14 @@ def test_shares_and_groups_that_share(policy):
     (("unknown",), "", "unknown"),
 ])  # fmt: skip
 def test_the_group_that_a_submission_counts_for(policy, groups, wanted, found):
-    assert policy.group_of(user(*groups), wanted).name == found
+    assert group_of(user(*groups), policy, wanted).name == found
 
 
 def test_groups_that_are_not_one_s_own(policy):
     with pytest.raises(Forbidden, match="no group"):
-        policy.group_of(user(), "")
+        group_of(user(), policy, "")
     with pytest.raises(Forbidden) as caught:
-        policy.group_of(user("open"), "physics")
+        group_of(user("open"), policy, "physics")
     assert "open" in caught.value.hint
     with pytest.raises(InvalidJob, match="VO lab"):
-        policy.group_of(user("physics", vo="other"), "physics")
+        group_of(user("physics", vo="other"), policy, "physics")

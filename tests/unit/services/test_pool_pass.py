@@ -19,13 +19,13 @@ from lodesman.background.pool_pass import (
     judge,
     unnamed,
 )
-from lodesman.commands.policy import Policy
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.jobs import JobSpec
 from lodesman.matching import spelled_requirements, submit_pool_id
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.store.submit_pools import PassRow, PoolRow, PoolState
-from lodesman.submission import Draft, optimize
+from lodesman.submission import JobDraft, optimize
 
 SHORT, LONG = ("North", "cn", "short"), ("South", "cs", "long")
 POLICY = Policy(
@@ -73,7 +73,7 @@ def picture(*pools, bits=None, queues=None, last=NO_PASS, state=NOTHING_ASKED):
 
 def draft(vo="lab", **fields):
     spec = JobSpec(executable="x", **fields)
-    return optimize(Draft(spec=spec, owner="ann", group="g", vo=vo), POLICY.world(vo))
+    return optimize(JobDraft(spec=spec, owner="ann", group="g", vo=vo), POLICY.vo_config(vo))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_sets_are_evaluated_alike_one_by_one_and_together():
     sets = [{"Software": "root"}, {"Software": "geant", "NumberOfProcessors": 4}, {"NumberOfProcessors": 4},
             {"CPUTime": 10, "Software": "geant"}, {"CPUTime": 10, "Nothing": 1}]  # fmt: skip
     rows = [pool(wanted) for wanted in sets]
-    table = POLICY.world("lab").table
+    table = POLICY.vo_config("lab").table
     assert list(evaluate(POLICY, rows).values()) == [table.eligible_mask(wanted) for wanted in sets]
 
 

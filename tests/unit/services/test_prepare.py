@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lodesman.commands.accounts import Principal
-from lodesman.commands.policy import Policy
 from lodesman.commands.prepare import prepare
 from lodesman.errors import Forbidden, Impossible, InvalidJob, InvalidRequest, LodesmanError, SyntaxFault
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 ANN = Principal(kind="user", name="ann", vo="lab", groups=("physics", "open"))

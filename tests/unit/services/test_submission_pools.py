@@ -19,11 +19,11 @@ from lodesman.answers.submit_pools import Served, ServedQueue
 from lodesman.background import launch
 from lodesman.background.launch import PilotHabits, SubmissionPools
 from lodesman.batch import Refusal, SubmitResult
-from lodesman.commands.policy import Policy
 from lodesman.director import PilotIdentity, Placement, read_options
 from lodesman.director.pilot_type import TypeReason
 from lodesman.errors import BackendFault, Unavailable
 from lodesman.matching import TaskQueueKey, key_from_json
+from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId, load_resources
 
 SHORT, LONG = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")
@@ -62,7 +62,7 @@ class World:
         self.told: list[Any] = []
         self.refuse: dict[str, Exception] = {}
         self.asked: list[Any] = []
-        self.offers = {(vo, one.queue): one for vo in ("lab", "other") for one in policy.world(vo).offers}
+        self.offers = {(vo, one.queue): one for vo in ("lab", "other") for one in policy.vo_config(vo).offers}
         self.pools = SubmissionPools(
             read_options({}), backends={"local": cast("Any", self.batch)}, post=self.post, habits=HABITS,
             told=lambda *words: self.told.append(words),

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.answers.vocabulary import PilotState
-from lodesman.commands.policy import Policy
 from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.sessions import Free, PilotSession, presented_by
 from lodesman.matching import TaskQueueKey, fits
 from lodesman.matching.offers import UNLIMITED, as_if_made_for
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.store.pilots import PilotRow
-from lodesman.submission import find_obstacles, possible_queues
+from lodesman.submission import find_exclusions
 
 NO_POOLS = PoolMap([])
 AMOUNTS = st.sampled_from([1, 500, 2_000, 4_000])
@@ -99,19 +99,19 @@ def world_of(params, life):
         f"[site.S{n}.ce.c.queue.q]\n" + "".join(f"{name} = {json.dumps(v)}\n" for name, v in one.items())
         for n, one in enumerate(params)
     )
-    return Policy(load_resources([("s.toml", text)]), life_seconds=life).world("lab")
+    return Policy(load_resources([("s.toml", text)]), life_seconds=life).vo_config("lab")
 
 
 def places(world, key):
-    return [Place(ordinal, key, offer) for ordinal, offer in world.by_ordinal.items()]
+    return [Place(ordinal, key, offer) for ordinal, offer in world.by_bit.items()]
 
 
 @given(st.lists(queues, min_size=1, max_size=3), keys, nodes, lives, st.sampled_from([0.0, 700.0]))
 def test_what_is_called_never_no_pilot_is_given(params, key, node, life, now):
     """And more: what a pilot of a queue is given is eligible in that very queue."""
     world = world_of(params, life)
-    eligible = possible_queues(key, 0, world)
-    assert eligible == find_obstacles(key, {}, world).eligible
+    eligible = world.possible_queues(key, 0)
+    assert eligible == find_exclusions(key, {}, world).eligible
     for place in places(world, key):
         for request in place.asks(node, now):
             if fits(key, request):
@@ -121,7 +121,7 @@ def test_what_is_called_never_no_pilot_is_given(params, key, node, life, now):
 @given(st.lists(queues, min_size=1, max_size=3), keys, lives)
 def test_what_is_not_called_never_a_pilot_that_is_what_its_queue_declares_is_given(params, key, life):
     world = world_of(params, life)
-    eligible = possible_queues(key, 0, world)
+    eligible = world.possible_queues(key, 0)
     for place in places(world, key):
         has = place.offer.request
         node = {"cores": has.cores, "memory_mb": has.memory_mb, "platform": "whatever"}
@@ -150,12 +150,12 @@ def test_the_faults_that_there_were(params, asks, node):
     """One road called these possible and another did not: pilots were sent for ever, or jobs refused that could run."""
     key = TaskQueueKey(**{"owner": "ann", "group": "g", "vo": "lab", "norm_cpu_seconds": 100, **asks})
     world = world_of([params], 0)
-    assert possible_queues(key, 0, world) == 0
+    assert world.possible_queues(key, 0) == 0
     (place,) = places(world, key)
     assert not any(fits(key, request) for request in place.asks(node))
 
 
 def test_no_job_that_outlives_every_pilot_is_waited_for():
     key = TaskQueueKey(owner="ann", group="g", vo="lab", norm_cpu_seconds=86_400)
-    assert possible_queues(key, 0, world_of([{}], 0))
-    assert not possible_queues(key, 0, world_of([{}], 3_600))
+    assert world_of([{}], 0).possible_queues(key, 0)
+    assert not world_of([{}], 3_600).possible_queues(key, 0)

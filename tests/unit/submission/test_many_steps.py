@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from lodesman.commands.policy import Policy
 from lodesman.matching import TaskQueueKey
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.submission import find_obstacles, never_text
+from lodesman.submission import find_exclusions, never_text
 
 TEXT = '[site.S]\nVO = ["lab"]\n[site.S.ce.c.queue.q]\nCPUTime = 1000\n'
-WORLD = Policy(load_resources([("s.toml", TEXT)])).world("lab")
+WORLD = Policy(load_resources([("s.toml", TEXT)])).vo_config("lab")
 KEY = TaskQueueKey(owner="ann", group="g", vo="lab", norm_cpu_seconds=10)
 
 
@@ -25,7 +25,7 @@ KEY = TaskQueueKey(owner="ann", group="g", vo="lab", norm_cpu_seconds=10)
     ],
 )
 def test_of_many_steps_the_first_few_are_told_and_how_many_more(count, text):
-    found = find_obstacles(KEY, {f"K{n:03}": 1 for n in range(count)}, WORLD)
+    found = find_exclusions(KEY, {f"K{n:03}": 1 for n in range(count)}, WORLD)
     (best,) = found.job_changes(1)
     assert best.text == f"Requirements.{text}"
     assert len(best.change) == len(best.steps) == count
@@ -41,7 +41,7 @@ def test_of_many_steps_the_first_few_are_told_and_how_many_more(count, text):
     ],
 )
 def test_of_many_tags_the_first_few_are_told_and_how_many_more(count, text):
-    found = find_obstacles(replace(KEY, tags=tuple(f"t{n:04}" for n in range(count))), {}, WORLD)
+    found = find_exclusions(replace(KEY, tags=tuple(f"t{n:04}" for n in range(count))), {}, WORLD)
     (best,) = found.job_changes(1)
     assert best.text == text
     assert len(never_text(found)) < 400

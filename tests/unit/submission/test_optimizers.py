@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from lodesman.errors import InvalidJob
 from lodesman.jobs import JobSpec
-from lodesman.matching import eligible_offers, offers_of
+from lodesman.matching import offers_of
+from lodesman.matching.policy import VOConfig
 from lodesman.resources import QueueTable, load_resources
-from lodesman.submission import Draft, World, optimize
+from lodesman.submission import JobDraft, optimize
 
 TEXT = """
 [job_description]
@@ -35,15 +36,14 @@ def make_world(text=TEXT, vo="lab"):
     config = load_resources([("s.toml", text)])
     table = QueueTable(config, vo)
     offers = offers_of(table, vo)
-    sites = frozenset(one.queue.site for one in offers)
-    return World(vo=vo, offers=offers, table=table, types=config.types, sites=sites)
+    return VOConfig(vo=vo, offers=offers, table=table)
 
 
 WORLD = make_world()
 
 
 def draft(**spec):
-    return Draft(
+    return JobDraft(
         spec=JobSpec(**{"executable": "x", "norm_cpu_seconds": 10, **spec}), owner="ann", group="g", vo="lab"
     )
 
@@ -132,7 +132,7 @@ specs = st.fixed_dictionaries(
 def test_never_means_that_no_offer_is_eligible(spec):
     done = optimize(draft(**spec), WORLD)
     assert done.key is not None
-    eligible = eligible_offers(done.key, WORLD.offers, done.pool_mask)
+    eligible = [one for one in WORLD.offers if not one.reasons(done.key, done.pool_mask)]
     assert bool(done.never) == (not eligible)
     if done.never:
         assert "VO lab" in done.never

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.commands.policy import Policy
 from lodesman.errors import InvalidJob
 from lodesman.jobs import JobSpec
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.submission import Draft, optimize
+from lodesman.submission import JobDraft, optimize
 
 TEXT = """
 [site."S/ one, é"]
@@ -17,13 +17,15 @@ CPUTime = 1000
 [site.LCG.ce.cn.queue.q]
 CPUTime = 1000
 """
-WORLD = Policy(load_resources([("s.toml", TEXT)]), submission_pools=frozenset({"Local", "Grid"})).world("lab")
+WORLD = Policy(load_resources([("s.toml", TEXT)]), submission_pools=frozenset({"Local", "Grid"})).vo_config(
+    "lab"
+)
 OPTION = "--hold-if-impossible"
 
 
 def draft(*, hold=False, **spec):
     spec = JobSpec(executable="x", norm_cpu_seconds=10, **spec)
-    return Draft(spec=spec, owner="ann", group="g", vo="lab", hold=hold)
+    return JobDraft(spec=spec, owner="ann", group="g", vo="lab", hold=hold)
 
 
 def refusal(**spec):

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.answers.nodes import QueueId
-from lodesman.commands.policy import Policy
+from lodesman.matching.offers import CAUSES
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.submission import CAUSES
 from lodesman.why.facts import _GATES, Iteration, Snapshot, fresh_seconds
 from lodesman.why.words import recently
 
@@ -24,7 +24,7 @@ FIELDS = ["tq_id", "asked", "cap"]
 
 @pytest.fixture(scope="module")
 def world():
-    return Policy(load_resources([("s.toml", SITES)])).world("lab")
+    return Policy(load_resources([("s.toml", SITES)])).vo_config("lab")
 
 
 def queue(number):
@@ -120,11 +120,11 @@ def test_room_that_is_there_for_another_vo_is_none_for_one_to_which_no_pilot_is_
     policy = Policy(load_resources([("s.toml", SHARED.format(lines=lines))]))
     told = {str(QueueId(*W)): {"wanted": 3, "room": 3, "clamps": []}}
     iteration = Iteration(1, 5.0, record(told))
-    found = iteration.capacity(policy.world("lab"))
+    found = iteration.capacity(policy.vo_config("lab"))
     assert (found.open, found.pilots(1), found.gates(1, [])) == (
         (1, 3, []) if gate is None else (0, 0, [(gate, 1)])
     )
-    other = iteration.capacity(policy.world("other"))
+    other = iteration.capacity(policy.vo_config("other"))
     assert (other.open, other.pilots(1), other.gates(1, [])) == (1, 3, [])
     assert set(_GATES) == set(CAUSES)
 

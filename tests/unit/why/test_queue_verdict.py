@@ -18,12 +18,12 @@ from lodesman.answers.why_queues import QueueBreaker, QueueLoad
 from lodesman.background.candidates import OwnQueue
 from lodesman.background.direct import Director
 from lodesman.batch import QueueLoad as Load
-from lodesman.commands.policy import Policy
 from lodesman.director import Breaker, PoolState, TokenBucket, read_options
 from lodesman.director.floor import QueueGates, room_of
 from lodesman.director.site_mask import SiteMask
+from lodesman.matching.offers import never_sent
+from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.submission import never_sent
 from lodesman.why.facts import Iteration, ordinal_of
 from lodesman.why.verdict import (
     WANTED,
@@ -63,8 +63,8 @@ POLICY = Policy(load_resources([("s.toml", SITES)]))
 
 
 def offer(name):
-    world = POLICY.world("lab")
-    return world.by_ordinal[ordinal_of(world, resources.QueueId("A", "c", name))]
+    world = POLICY.vo_config("lab")
+    return world.by_bit[ordinal_of(world, resources.QueueId("A", "c", name))]
 
 
 def judge(*, configured=True, missing=False, fitting=2, room=5, sends=True, **more):

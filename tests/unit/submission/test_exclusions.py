@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.commands.policy import Policy
-from lodesman.matching import TaskQueueKey, eligible_offers
+from lodesman.matching import TaskQueueKey
+from lodesman.matching.offers import CAUSES
+from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId, load_resources
-from lodesman.submission import CAUSES, find_obstacles, never_text, possible_queues
+from lodesman.submission import find_exclusions, never_text
 
 TAGS = {1: ["a"], 2: ["a", "b"], 3: ["c"], 4: ["a", "b", "c"], 5: []}
 REQUIRED = {2: ["b"], 4: ["a", "c"]}
@@ -59,7 +60,7 @@ Software = "list"
 RICH = Policy(
     load_resources([("s.toml", TYPES + RICH_SITES)]),
     submission_pools=frozenset({"Local", "Grid", "Far", "Wide"}),
-).world("lab")
+).vo_config("lab")
 
 
 def names(*choices):
@@ -99,18 +100,16 @@ requirements = st.fixed_dictionaries(
 def test_a_queue_is_eligible_if_and_only_if_nothing_speaks_against_it(make_key_of, changes, wanted):
     pool = "req1:x" if wanted else ""
     key = make_key_of(submit_pool=pool, **changes)
-    found = find_obstacles(key, wanted, RICH)
+    found = find_exclusions(key, wanted, RICH)
     mask = RICH.table.eligible_mask(wanted) if wanted else 0
-    offers = eligible_offers(key, RICH.offers, mask) if RICH.has_pool_for(key) else ()
-    assert found.eligible == sum(1 << one.ordinal for one in offers)
+    offers = [one for one in RICH.offers if not one.reasons(key, mask) and RICH.has_pool_for(key)]
+    assert found.eligible == sum(1 << one.bit for one in offers)
     assert found.total == 5
     criteria = RICH.table.compile(wanted)
     for offer in RICH.offers:
-        against = len(offer.reasons(key, 1 << offer.ordinal)) + len(
-            RICH.table.reasons(offer.ordinal, criteria)
-        )
+        against = len(offer.reasons(key, 1 << offer.bit)) + len(RICH.table.reasons(offer.bit, criteria))
         against += not RICH.has_pool_for(key)
-        assert sum(mask >> offer.ordinal & 1 for _, mask in found.planes) == against
+        assert sum(mask >> offer.bit & 1 for _, mask in found.planes) == against
     counts = found.counts()
     assert counts == sorted(counts, key=lambda pair: (-pair[1], pair[0]))
     assert all(0 < n <= 5 for _, n in counts)
@@ -120,7 +119,7 @@ def test_a_queue_is_eligible_if_and_only_if_nothing_speaks_against_it(make_key_o
 @given(keys, requirements)
 def test_the_smallest_change_is_smallest_and_helps(make_key_of, changes, wanted):
     key = make_key_of(submit_pool="req1:x" if wanted else "", **changes)
-    found = find_obstacles(key, wanted, RICH)
+    found = find_exclusions(key, wanted, RICH)
     changes = found.job_changes()
     if found.eligible:
         assert changes == []
@@ -133,9 +132,9 @@ def test_the_smallest_change_is_smallest_and_helps(make_key_of, changes, wanted)
     for one in changes:
         assert len(one.example.reasons) == fewest - any(step.criterion == "SubmitPool" for step in one.steps)
         eased, left = ease(key, wanted, one)
-        again = find_obstacles(eased, left, RICH)
+        again = find_exclusions(eased, left, RICH)
         assert again.eligible.bit_count() == one.queues
-        assert again.eligible >> RICH.table.ordinal(place_of(one)) & 1
+        assert again.eligible >> RICH.table.bit(place_of(one)) & 1
 
 
 FIELDS = {
@@ -191,7 +190,7 @@ NumberOfProcessors = {n}
 """
     for n in range(1, 6)
 )
-WORLD = Policy(load_resources([("s.toml", '[job_description]\nDisk = "number"\n' + SITES)])).world("lab")
+WORLD = Policy(load_resources([("s.toml", '[job_description]\nDisk = "number"\n' + SITES)])).vo_config("lab")
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +202,7 @@ def make_key_of():
 
 
 def test_the_best_change_gains_most_queues_and_tells_the_value(make_key_of):
-    found = find_obstacles(make_key_of(norm_cpu_seconds=9_000, platforms=("el9",)), {}, WORLD)
+    found = find_exclusions(make_key_of(norm_cpu_seconds=9_000, platforms=("el9",)), {}, WORLD)
     best = found.job_changes()[0]
     assert (best.text, best.queues, best.steps[0].instead) == ("CPUTime 9000 -> 1000", 3, 1_000)
     assert options_of(best.steps[0]) == ((5_000, 1), (3_000, 2), (1_000, 3))
@@ -214,7 +213,7 @@ def test_the_best_change_gains_most_queues_and_tells_the_value(make_key_of):
 
 
 def test_requirements_are_counted_one_by_one(make_key_of):
-    found = find_obstacles(make_key_of(submit_pool="req1:x"), {"Disk": 30, "Nothing": 1}, WORLD)
+    found = find_exclusions(make_key_of(submit_pool="req1:x"), {"Disk": 30, "Nothing": 1}, WORLD)
     assert dict(found.counts()) == {"Requirements.Disk": 2, "Requirements.Nothing": 5}
     assert [one.text for one in found.job_changes()] == ["Requirements.Nothing left out"]
 
@@ -238,11 +237,11 @@ def test_requirements_are_counted_one_by_one(make_key_of):
 )
 def test_each_criterion_says_what_would_do(make_key_of, changes, wanted, text):
     key = make_key_of(submit_pool="req1:x" if wanted else "", **changes)
-    assert find_obstacles(key, wanted, WORLD).job_changes()[0].text == text
+    assert find_exclusions(key, wanted, WORLD).job_changes()[0].text == text
 
 
 def test_requirements_that_cannot_be_read_any_more_rule_out_everything(make_key_of):
-    found = find_obstacles(make_key_of(submit_pool="req1:x"), {"Disk": "many"}, WORLD)
+    found = find_exclusions(make_key_of(submit_pool="req1:x"), {"Disk": "many"}, WORLD)
     assert dict(found.counts()) == {"Requirements.Disk": 5}
     assert found.eligible == 0
     (remedy,) = found.job_changes()
@@ -252,7 +251,7 @@ def test_requirements_that_cannot_be_read_any_more_rule_out_everything(make_key_
 
 def test_what_cannot_be_read_hides_nothing_of_the_rest(make_key_of):
     wanted = {"Nothing": 1, "Disk": "many", "Platform": "el9"}
-    found = find_obstacles(make_key_of(submit_pool="req1:x", cores=9), wanted, WORLD)
+    found = find_exclusions(make_key_of(submit_pool="req1:x", cores=9), wanted, WORLD)
     assert dict(found.counts()) == {
         "NumberOfProcessors": 5, "Requirements.Disk": 5, "Requirements.Nothing": 5, "Requirements.Platform": 2,
     }  # fmt: skip
@@ -263,16 +262,16 @@ def test_what_cannot_be_read_hides_nothing_of_the_rest(make_key_of):
         "Requirements.Nothing": ("Requirements.Nothing left out", None),
     }
     assert remedy.queues == 3
-    reasons = found.reasons(WORLD.table.ordinal(place_of(remedy)))
+    reasons = found.reasons(WORLD.table.bit(place_of(remedy)))
     assert list(reasons) == remedy.example.reasons
     assert len(reasons) == 3
     assert "'many' is no number" in reasons[-1]
-    assert find_obstacles(make_key_of(), {"Disk": 10}, WORLD).reasons(0) == ()
+    assert find_exclusions(make_key_of(), {"Disk": 10}, WORLD).reasons(0) == ()
 
 
 def test_a_vo_without_queues_has_no_remedy(make_key_of):
     config = load_resources([("s.toml", SITES)])
-    found = find_obstacles(make_key_of(vo="lone"), {}, Policy(config).world("lone"))
+    found = find_exclusions(make_key_of(vo="lone"), {}, Policy(config).vo_config("lone"))
     assert never_text(found) == "no queue is configured for VO lone"
     assert found.job_changes() == []
 
@@ -283,9 +282,9 @@ def test_two_thousand_queues_are_counted(make_key_of):
         f'[site.S{n}.ce.c.queue.q]\nVO = ["lab"]\nCPUTime = {n + 1}\nSoftware = ["v{n % 50}"]\n'
         for n in range(2_000)
     )
-    world = Policy(load_resources([("s.toml", text)])).world("lab")
+    world = Policy(load_resources([("s.toml", text)])).vo_config("lab")
     key = make_key_of(norm_cpu_seconds=1_999, submit_pool="req1:x")
-    found = find_obstacles(key, {"Software": "v7"}, world)
+    found = find_exclusions(key, {"Software": "v7"}, world)
     assert dict(found.counts()) == {"CPUTime": 1_998, "Requirements.Software": 1_960}
     assert found.job_changes()[0].queues == 40
 
@@ -293,11 +292,11 @@ def test_two_thousand_queues_are_counted(make_key_of):
 def world_of(*queues, types=""):
     """A queue at a site of its own for each text of parameters."""
     text = "".join(f"[site.S{n}.ce.c.queue.q]\n{one}\n" for n, one in enumerate(queues))
-    return Policy(load_resources([("s.toml", types + text)])).world("lab")
+    return Policy(load_resources([("s.toml", types + text)])).vo_config("lab")
 
 
 def told(world, key, wanted=()):
-    return [(one.text, one.queues) for one in find_obstacles(key, dict(wanted), world).job_changes()]
+    return [(one.text, one.queues) for one in find_exclusions(key, dict(wanted), world).job_changes()]
 
 
 def test_of_tags_the_whole_set_is_told_that_gains_most(make_key_of):
@@ -308,7 +307,7 @@ def test_of_tags_the_whole_set_is_told_that_gains_most(make_key_of):
     assert told(world, key) == [("Tag without a, b, c, d, e", 5)]
     world = world_of(*['Tag = ["a"]'] * 3, *['Tag = ["b", "c"]'] * 2)
     assert told(world, make_key_of(tags=("a", "b", "c"))) == [("Tag without b, c", 3)]
-    (step,) = find_obstacles(make_key_of(tags=("a", "b", "c")), {}, world).job_changes()[0].steps
+    (step,) = find_exclusions(make_key_of(tags=("a", "b", "c")), {}, world).job_changes()[0].steps
     assert (options_of(step), step.instead) == ((("b, c", 3), ("a", 2)), ("a",))
 
 
@@ -317,7 +316,7 @@ def test_of_required_tags_too(make_key_of):
         'Tag = ["a", "b", "c", "d"]\nRequiredTag = ["a", "b", "c", "d"]', 'Tag = ["x"]\nRequiredTag = ["x"]'
     )
     assert told(world, make_key_of()) == [("Tag with x", 1)]
-    (step,) = find_obstacles(make_key_of(), {}, world).job_changes()[0].steps
+    (step,) = find_exclusions(make_key_of(), {}, world).job_changes()[0].steps
     assert options_of(step) == (("x", 1), ("a, b, c, d", 1))
 
 
@@ -331,7 +330,7 @@ def test_of_what_must_be_equal_the_commonest_is_told(make_key_of):
 def test_of_versions_what_all_have(make_key_of):
     world = world_of('V = "6.9"', 'V = "6.10"', 'V = "6.2"', types='[job_description]\nV = "version"\n')
     key = make_key_of(submit_pool="req1:x")
-    found = find_obstacles(key, {"V": "7.1"}, world).job_changes()[0]
+    found = find_exclusions(key, {"V": "7.1"}, world).job_changes()[0]
     assert (found.text, found.queues) == ("Requirements.V 7.1 -> 6.2", 3)
     assert options_of(found.steps[0]) == (("6.10", 1), ("6.9", 2), ("6.2", 3))
 
@@ -357,15 +356,15 @@ def test_the_change_that_gains_most_comes_first_though_fewer_fail_by_it(make_key
     )
     key = make_key_of(platforms=("el9",), memory_mb=50)
     assert told(world, key) == [("Memory 50 -> 5", 4), ("Platform -> p0 or p1 or p2", 3)]
-    assert find_obstacles(key, {}, world).job_changes(1)[0].text == "Memory 50 -> 5"
+    assert find_exclusions(key, {}, world).job_changes(1)[0].text == "Memory 50 -> 5"
 
 
 def test_submission_pools_that_nobody_configured_rule_out_everything(make_key_of):
-    found = find_obstacles(make_key_of(submission_pools=("Nowhere",)), {}, RICH)
+    found = find_exclusions(make_key_of(submission_pools=("Nowhere",)), {}, RICH)
     assert dict(found.counts())["SubmitPool"] == 5
     assert found.job_changes()[0].text == "SubmitPool -> Far or Grid or Local"
-    assert find_obstacles(make_key_of(submission_pools=("Local", "Nowhere")), {}, RICH).eligible
-    assert find_obstacles(
+    assert find_exclusions(make_key_of(submission_pools=("Local", "Nowhere")), {}, RICH).eligible
+    assert find_exclusions(
         make_key_of(submission_pools=("Nowhere",)), {}, WORLD
     ).eligible  # nobody told of pools
 
@@ -397,7 +396,7 @@ NEVER = {"moon": "Backend", "shut": "MaxTotalJobs", "dammed": "MaxWaitingJobs", 
 
 def closed_world(*alive):
     places = frozenset(("A", "c", name) for name in alive)
-    return Policy(load_resources([("s.toml", CLOSED)]), inhabited=lambda: places).world("lab")
+    return Policy(load_resources([("s.toml", CLOSED)]), inhabited=lambda: places).vo_config("lab")
 
 
 def named(world, mask):
@@ -408,34 +407,34 @@ def named(world, mask):
 def test_one_predicate_rules_out_queues_without_pilots(make_key_of, alive, cpu):
     """What nothing is sent to counts only while a pilot lives there, for submission, pass and explanation alike."""
     world, key = closed_world(*alive), make_key_of(norm_cpu_seconds=cpu)
-    found = find_obstacles(key, {}, world)
-    assert possible_queues(key, 0, world) == found.eligible
+    found = find_exclusions(key, {}, world)
+    assert world.possible_queues(key, 0) == found.eligible
     expected = set() if cpu > 1_000 else set(NAMES) - (NEVER.keys() - alive)
     assert named(world, found.eligible) == expected
     planes = {name: named(world, mask) for name, mask in found.planes if name in CAUSES}
     assert planes == {NEVER[name]: {name} for name in NEVER.keys() - alive}
     with_pool = replace(key, submit_pool="req1:x")
-    assert possible_queues(with_pool, world.table.open_to_vo, world) == found.eligible
+    assert world.possible_queues(with_pool, world.table.open_to_vo) == found.eligible
 
 
 def test_what_the_sites_would_have_to_change_is_said_to_be_theirs(make_key_of):
     text = '[site.A]\nVO = ["lab"]\nBackend = "moon"\n[site.A.ce.c.queue.q]\nCPUTime = 1000\n'
-    world = Policy(load_resources([("s.toml", text)])).world("lab")
-    found = find_obstacles(make_key_of(), {}, world)
+    world = Policy(load_resources([("s.toml", text)])).vo_config("lab")
+    found = find_exclusions(make_key_of(), {}, world)
     (remedy,) = found.job_changes()
     assert remedy.text == "Backend of the queues, by the site administrator (there is no backend 'moon' here)"
     assert remedy.example.reasons == ["there is no backend 'moon' here"]
     assert never_text(found) == (
         f"no queue of VO lab can run it: Backend excludes 1 of 1; suggestion: {remedy.text} (1 of 1 queues)"
     )
-    both = find_obstacles(make_key_of(norm_cpu_seconds=9_000), {}, world).job_changes()[0]
+    both = find_exclusions(make_key_of(norm_cpu_seconds=9_000), {}, world).job_changes()[0]
     assert "CPUTime 9000 -> 1000" in both.text
     assert "by the site administrator" in both.text
     assert len(both.example.reasons) == 2
 
 
 def test_requirements_that_nobody_knows_open_nothing(make_key_of):
-    found = find_obstacles(make_key_of(submit_pool="req1:x"), None, WORLD)
+    found = find_exclusions(make_key_of(submit_pool="req1:x"), None, WORLD)
     assert (found.eligible, dict(found.counts())) == (0, {"Requirements": 5})
     assert found.job_changes()[0].text == "Requirements left out"
     assert found.reasons(0) == ("its Requirements are not known any more",)
@@ -444,14 +443,14 @@ def test_requirements_that_nobody_knows_open_nothing(make_key_of):
 def test_a_world_is_made_anew_only_when_pilots_come_or_go_where_none_is_sent():
     alive = [frozenset()]
     policy = Policy(load_resources([("s.toml", CLOSED)]), inhabited=lambda: alive[0])
-    first = policy.world("lab")
+    first = policy.vo_config("lab")
     policy.verdicts["any"] = "no"
     alive[0] = frozenset({("A", "c", "open"), ("Elsewhere", "c", "shut")})
-    assert policy.world("lab") is first
+    assert policy.vo_config("lab") is first
     assert policy.verdicts
     alive[0] = frozenset({("A", "c", "shut")})
-    second = policy.world("lab")
+    second = policy.vo_config("lab")
     assert second is not first
     assert policy.verdicts == {}  # what was judged in the world before
-    assert policy.world("lab") is second
+    assert policy.vo_config("lab") is second
     assert named(second, second.inhabited) == {"shut"}

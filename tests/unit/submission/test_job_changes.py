@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lodesman.commands.policy import Policy
 from lodesman.matching import TaskQueueKey
+from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId, load_resources
-from lodesman.submission import find_obstacles
+from lodesman.submission import find_exclusions
 
 
 def place_of(change):
@@ -80,7 +80,7 @@ def toml_world(places):
         f"[site.S{n}.ce.c.queue.q]\n" + "".join(f"{name} = {value}\n" for name, value in params.items())
         for n, params in enumerate(places)
     )
-    return Policy(load_resources([("s.toml", TYPES + text)])).world("lab")
+    return Policy(load_resources([("s.toml", TYPES + text)])).vo_config("lab")
 
 
 def cfg_world(places):
@@ -93,7 +93,7 @@ def cfg_world(places):
     )
     types = "Operations\n{\nJobDescription\n{\nN = number\nV = version\nE = number ==\n}\n}\n"
     text = f"{types}Resources\n{{\nSites\n{{\n{sites}}}\n}}\n"
-    return Policy(load_resources([("s.cfg", text)], vos=["lab"])).world("lab")
+    return Policy(load_resources([("s.cfg", text)], vos=["lab"])).vo_config("lab")
 
 
 def bare(value):
@@ -125,22 +125,22 @@ def best_single(key, wanted, world):
                 numbers = [int(scalar)] if str(scalar).isdecimal() else []
                 for tried in (scalar, *numbers):
                     left = {**wanted, name: tried}
-                    best = max(best, find_obstacles(key, left, world).eligible.bit_count())
+                    best = max(best, find_exclusions(key, left, world).eligible.bit_count())
     return best
 
 
 def check(key, wanted, world):
-    found = find_obstacles(key, wanted, world)
+    found = find_exclusions(key, wanted, world)
     changes = found.job_changes()
     if found.eligible:
         assert changes == []
         return
     for one in changes:
         easier, left = eased(key, wanted, one)
-        again = find_obstacles(easier, left, world)
+        again = find_exclusions(easier, left, world)
         assert again.eligible.bit_count() == one.queues
-        assert again.eligible >> world.table.ordinal(place_of(one)) & 1
-    open_to_a_change = [n for n, offer in world.by_ordinal.items() if not lacks_required(offer.request)]
+        assert again.eligible >> world.table.bit(place_of(one)) & 1
+    open_to_a_change = [n for n, offer in world.by_bit.items() if not lacks_required(offer.request)]
     fewest = [sum(mask >> n & 1 for _, mask in found.planes) for n in open_to_a_change]
     assert bool(changes) == bool(fewest)
     assert [len(one.steps) for one in changes] == [min(fewest, default=0)] * len(changes)
@@ -173,7 +173,7 @@ def told(world, wanted, **changes):
     key = TaskQueueKey(
         owner="a", group="g", vo="lab", submit_pool="req2:x" if wanted else "", norm_cpu_seconds=1, **changes
     )
-    return [(one.text, one.queues) for one in find_obstacles(key, wanted, world).job_changes()]
+    return [(one.text, one.queues) for one in find_exclusions(key, wanted, world).job_changes()]
 
 
 def test_a_number_that_texts_spell_is_told_as_a_number():
@@ -216,5 +216,5 @@ def test_a_tag_that_the_queue_requires_is_not_given_up_with_the_others():
 def test_of_two_thousand_queues_the_most_the_middle_and_the_least_are_told():
     world = toml_world([{"CPUTime": str(n)} for n in range(1, 2_001)])
     key = TaskQueueKey(owner="a", group="g", vo="lab", norm_cpu_seconds=9_999)
-    (step,) = find_obstacles(key, {}, world).job_changes()[0].steps
+    (step,) = find_exclusions(key, {}, world).job_changes()[0].steps
     assert options_of(step) == ((2_000, 1), (1_001, 1_000), (1, 2_000))

@@ -15,10 +15,10 @@ from lodesman.answers.places import Criterion as CriterionCount
 from lodesman.answers.why_jobs import JobChange, QueuesForJob
 from lodesman.errors import InvalidJob
 from lodesman.matching import TaskQueueKey
+from lodesman.matching.offers import CAUSES, never_sent
+from lodesman.matching.policy import VOConfig
 from lodesman.resources import Criterion, Plane, QueueId, changes, counts, passing
-from lodesman.submission.draft import World
-from lodesman.submission.remedies import Wish, job_changes, joined
-from lodesman.submission.sending import CAUSES, never_sent
+from lodesman.submission.job_changes import JobDemand, job_changes, joined
 
 ATTRIBUTES: Final[Mapping[str, str]] = {
     "site": "Site",
@@ -43,24 +43,24 @@ WHO_CONFIGURES: Final = "the site administrator"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Obstacles:
-    """All queues that a VO may use (`full`, by ordinal) held against one key and its Requirements."""
+class Exclusions:
+    """All queues that a VO may use (`full`, by bit) held against one key and its Requirements."""
 
-    wish: Wish
+    demand: JobDemand
     full: int
     planes: tuple[Plane, ...]
     _made: dict[int, list[JobChange]] = field(init=False, repr=False, compare=False, default_factory=dict)
     """By the number asked for: an explanation names the first of them twice."""
 
     @property
-    def world(self) -> World:
+    def config(self) -> VOConfig:
         """What the job was held against."""
-        return self.wish.world
+        return self.demand.config
 
     @property
     def key(self) -> TaskQueueKey:
         """The key of the job."""
-        return self.wish.key
+        return self.demand.key
 
     @property
     def total(self) -> int:
@@ -83,14 +83,14 @@ class Obstacles:
         for asked, known in self._made.items():
             if asked >= most:
                 return known[:most]
-        found = changes(self.planes, self.full & ~self.world.hopeless)
-        made = job_changes(self.wish, found, most=most)
-        self._made[most] = [_by_sites(self.world, one) for one in made]
+        found = changes(self.planes, self.full & ~self.config.hopeless)
+        made = job_changes(self.demand, found, most=most)
+        self._made[most] = [_by_sites(self.config, one) for one in made]
         return self._made[most]
 
-    def reasons(self, ordinal: int) -> tuple[str, ...]:
+    def reasons(self, bit: int) -> tuple[str, ...]:
         """All that a queue has against the job, in sentences, but for what keeps pilots away."""
-        return self.wish.reasons(ordinal)
+        return self.demand.reasons(bit)
 
     def summary(self) -> QueuesForJob:
         """Queues asked and eligible, what excludes them, and if none is left the smallest changes."""
@@ -103,57 +103,59 @@ class Obstacles:
         )
 
 
-def find_obstacles(key: TaskQueueKey, requirements: Mapping[str, Any] | None, world: World) -> Obstacles:
+def find_exclusions(
+    key: TaskQueueKey, requirements: Mapping[str, Any] | None, config: VOConfig
+) -> Exclusions:
     """Hold a key, and the Requirements that its SubmitPool stands for, against every queue of its VO.
 
     A requirement that the declared types cannot read any more rules out every queue, and so do Requirements that nobody
     knows (None).
-    A parameter that keeps all pilots away from a queue where none is rules it out (`World.without_pilots`).
+    A parameter that keeps all pilots away from a queue where none is rules it out (`VOConfig.without_pilots`).
     """
-    full = world.table.open_to_vo
+    full = config.table.open_to_vo
     place = replace(key, submit_pool="") if key.submit_pool else key
-    planes = [(ATTRIBUTES[name], mask) for name, mask in world.places.lost(full, place)]
-    criteria, unread = _read(requirements, world)
-    found = world.table.assess(criteria)
+    planes = [(ATTRIBUTES[name], mask) for name, mask in config.places.lost(full, place)]
+    criteria, unread = _read(requirements, config)
+    found = config.table.assess(criteria)
     planes += [
         (f"{REQUIREMENTS}.{one.parameter}", mask & full)
         for one, mask in zip(criteria, found.failing, strict=True)
     ]
     planes += [(name, full) for name in unread]
-    planes += world.without_pilots()
-    if not world.has_pool_for(key):
+    planes += config.without_pilots()
+    if not config.has_pool_for(key):
         planes.append((SUBMISSION_POOL, full))
-    wish = Wish(key=key, criteria=criteria, unread=unread, world=world)
-    return Obstacles(wish=wish, full=full, planes=tuple(one for one in planes if one[1]))
+    demand = JobDemand(key=key, criteria=criteria, unread=unread, config=config)
+    return Exclusions(demand=demand, full=full, planes=tuple(one for one in planes if one[1]))
 
 
 def _read(
-    requirements: Mapping[str, Any] | None, world: World
+    requirements: Mapping[str, Any] | None, config: VOConfig
 ) -> tuple[tuple[Criterion, ...], Mapping[str, str]]:
     """The criteria, and what cannot be read: the name of the criterion that it would be, and the reason."""
     if not requirements:
         return (), ({} if requirements is not None else {REQUIREMENTS: UNKNOWN})
     try:
-        return world.table.compile(requirements), {}
+        return config.table.compile(requirements), {}
     except InvalidJob:
         pass
     criteria: list[Criterion] = []
     unread: dict[str, str] = {}
     for name, value in requirements.items():
         try:
-            criteria += world.table.compile({name: value})
+            criteria += config.table.compile({name: value})
         except InvalidJob as fault:
             unread[f"{REQUIREMENTS}.{name}"] = fault.message.rstrip(".")
     return tuple(sorted(criteria, key=lambda one: one.folded)), unread
 
 
-def _by_sites(world: World, change: JobChange) -> JobChange:
+def _by_sites(config: VOConfig, change: JobChange) -> JobChange:
     """The change, where a step is not the user's but the sites' told so, with the words of the example."""
     if not any(step.criterion in CAUSES for step in change.steps):
         return change
     example = change.example
     place = QueueId(example.site, example.ce, example.queue)
-    closed = never_sent(world.by_ordinal[world.table.ordinal(place)], world.backends)
+    closed = never_sent(config.by_bit[config.table.bit(place)], config.backends)
     assert closed is not None  # noqa: S101
     text = f"{closed.parameter} of the queues, by {WHO_CONFIGURES} ({closed.text})"
     for step in change.steps:
@@ -163,13 +165,13 @@ def _by_sites(world: World, change: JobChange) -> JobChange:
     return change
 
 
-def never_text(found: Obstacles) -> str:
+def never_text(found: Exclusions) -> str:
     """Why no queue can run it, in one sentence without a full stop; '' if one can."""
     if found.eligible:
         return ""
     if not found.total:
-        return f"no queue is configured for VO {found.world.vo}"
+        return f"no queue is configured for VO {found.config.vo}"
     lost = ", ".join(f"{name} excludes {n} of {found.total}" for name, n in found.counts()[:FEW])
     best = found.job_changes(1)
     nearest = f"; suggestion: {best[0].text} ({best[0].queues} of {found.total} queues)" if best else ""
-    return f"no queue of VO {found.world.vo} can run it: {lost}{nearest}"
+    return f"no queue of VO {found.config.vo} can run it: {lost}{nearest}"

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from lodesman.answers.why_jobs import ExampleQueue, JobChange, JobChangeStep, Option
 from lodesman.matching import ANY, TaskQueueKey
+from lodesman.matching.policy import VOConfig
 from lodesman.resources import Change, Criterion, bits, capacities, capacity_order, describe
-from lodesman.submission.draft import World
 
 SHOWN_NAMES: Final = 8
 SHOWN: Final = 3
@@ -27,20 +27,20 @@ FLAGS: Final = bytes.maketrans(b"01", b"\0\1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What a job wants, held against a world. `unread`: of its Requirements those that nobody can read, by the name of
+class JobDemand:
+    """What a job wants, held against a config. `unread`: of its Requirements those that nobody can read, by the name of
     their criterion, with the reason.
     """
 
     key: TaskQueueKey
     criteria: tuple[Criterion, ...]
     unread: Mapping[str, str]
-    world: World
+    config: VOConfig
 
-    def reasons(self, ordinal: int) -> tuple[str, ...]:
+    def reasons(self, bit: int) -> tuple[str, ...]:
         """All that a queue has against the job, in sentences."""
-        matcher = self.world.by_ordinal[ordinal].reasons(self.key, 1 << ordinal)
-        wanted = self.world.table.reasons(ordinal, self.criteria) if self.criteria else ()
+        matcher = self.config.by_bit[bit].reasons(self.key, 1 << bit)
+        wanted = self.config.table.reasons(bit, self.criteria) if self.criteria else ()
         return (*map(str, matcher), *map(describe, wanted), *self.unread.values())
 
 
@@ -51,19 +51,19 @@ class _Case:
     """
 
     key: TaskQueueKey
-    world: World
+    config: VOConfig
     names: tuple[str, ...]
     mask: int
 
     def offered(self, field: str) -> Iterator[Any]:
         """What each of the queues left offers. Thousands, for each explanation, so no step of Python for each."""
-        return compress(self.world.column(field), bin(self.mask)[:1:-1].encode().translate(FLAGS))
+        return compress(self.config.column(field), bin(self.mask)[:1:-1].encode().translate(FLAGS))
 
     def changed(self, *rules: str, **changes: Any) -> _Case:
         """After one more step: with the queues left that these criteria of the matcher do not refuse then."""
         key = replace(self.key, **changes)
-        mask = self.world.places.narrow_by(rules, self.mask, key) if rules else self.mask
-        return _Case(key=key, world=self.world, names=self.names, mask=mask)
+        mask = self.config.places.narrow_by(rules, self.mask, key) if rules else self.mask
+        return _Case(key=key, config=self.config, names=self.names, mask=mask)
 
 
 Made = tuple[JobChangeStep, _Case]
@@ -86,41 +86,41 @@ def _step_of(
     )  # fmt: skip
 
 
-def job_changes(wish: Wish, found: Sequence[Change], *, most: int) -> list[JobChange]:
+def job_changes(demand: JobDemand, found: Sequence[Change], *, most: int) -> list[JobChange]:
     """The `most` changes of the job that admit most queues; `found`: those with most queues first."""
     made: list[JobChange] = []
     for change in found[:LOOKED_AT]:
         if len(made) >= most and made[most - 1].queues >= change.count:
             break  # none that follows can admit more
-        made = sorted([*made, _job_change(wish, change)], key=lambda other: -other.queues)
+        made = sorted([*made, _job_change(demand, change)], key=lambda other: -other.queues)
     return made[:most]
 
 
-def _job_change(wish: Wish, change: Change) -> JobChange:
+def _job_change(demand: JobDemand, change: Change) -> JobChange:
     """What the change would be, and the queues that it admits. Each step leaves some, if none requires a tag that it
     does not offer.
     """
-    key, world = wish.key, wish.world
-    by_name = {f"Requirements.{one.parameter}": one for one in wish.criteria}
+    key, config = demand.key, demand.config
+    by_name = {f"Requirements.{one.parameter}": one for one in demand.criteria}
     unpooled = replace(key, submit_pool="") if key.submit_pool else key
-    case = _Case(key=unpooled, world=world, names=change.parameters, mask=change.mask)
+    case = _Case(key=unpooled, config=config, names=change.parameters, mask=change.mask)
     steps = []
     for name in change.parameters:
-        if name in wish.unread:
+        if name in demand.unread:
             steps.append(_left_out(name))
             continue
         step, case = _step(case, name, by_name.get(name))
         steps.append(step)
-    mask = world.places.narrow(case.mask, case.key)
-    ordinal = next(bits(mask))
-    place = world.table.queues[ordinal]
+    mask = config.places.narrow(case.mask, case.key)
+    bit = next(bits(mask))
+    place = config.table.queues[bit]
     return JobChange(
         change=list(change.parameters),
         text=joined(steps),
         queues=mask.bit_count(),
         steps=steps,
         example=ExampleQueue(
-            site=place.site, ce=place.ce, queue=place.queue, reasons=list(wish.reasons(ordinal))
+            site=place.site, ce=place.ce, queue=place.queue, reasons=list(demand.reasons(bit))
         ),
     )
 
@@ -206,7 +206,7 @@ def _tags(
 
 def _pools(case: _Case, name: str) -> Made:
     """Submission pools: any of them carries pilots to any of the queues."""
-    pools = tuple(sorted(case.world.pools or ()))
+    pools = tuple(sorted(case.config.pools or ()))
     options = tuple((one, case.mask.bit_count()) for one in pools[:SHOWN])
     text, asked = f"{name} -> {_or(options)}" if options else f"{name} left out", case.key.submission_pools
     return _step_of(name, text, asked=asked, instead=pools[:SHOWN] or None, options=options), case
@@ -215,7 +215,7 @@ def _pools(case: _Case, name: str) -> Made:
 def _required(case: _Case, name: str, criterion: Criterion) -> Made:
     """A parameter of the Requirements, held against what the queues declare."""
     asked = criterion.wanted[0] if len(criterion.wanted) == 1 else criterion.wanted
-    table = case.world.table
+    table = case.config.table
     offered = table.offered(criterion.folded, case.mask)
     if not offered:
         return _left_out(name, asked), case

@@ -1,0 +1,182 @@
+"""The configuration as decisions see it: one immutable snapshot, swapped as a whole when the files change."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lodesman.matching.offers import BACKENDS, QueueOffer, never_sent, offers_of
+from lodesman.matching.request import ANY, ResourceRequest
+from lodesman.matching.shares import DEFAULT_SHARE, GroupShare
+from lodesman.matching.tables import PlaceTable
+from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.resources import Plane, QueueId, QueueTable, ResourceConfig, bits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VOConfig:
+    """The configuration for one VO.
+
+    `offers`: the queues that it may use, in the order of `table`. `backends`: the batch systems of this server.
+    `inhabited`: of the queues to which no pilot is ever sent, those where pilots live (a mask). `pools`: the names of
+    the submission pools, None if they are unknown. `version`: equal for equal configurations.
+    """
+
+    vo: str
+    offers: tuple[QueueOffer, ...]
+    table: QueueTable
+    backends: Collection[str] = BACKENDS
+    inhabited: int = 0
+    pools: frozenset[str] | None = None
+    version: str = ""
+    by_bit: Mapping[int, QueueOffer] = field(init=False, repr=False, compare=False)
+    sites: frozenset[str] = field(init=False, repr=False, compare=False)
+    places: PlaceTable = field(init=False, repr=False, compare=False)
+    """The offers by their bits."""
+    never_sent: tuple[Plane, ...] = field(init=False, repr=False, compare=False)
+    """By parameter, the queues to which it never lets a pilot be sent."""
+    hopeless: int = field(init=False, repr=False, compare=False)
+    """The queues that require a tag which they do not offer: no job can run there, however it is changed."""
+    _columns: dict[str, list[Any]] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        members = {offer.bit: offer for offer in self.offers}
+        closed: dict[str, int] = {}
+        for bit, offer in members.items():
+            found = never_sent(offer, self.backends)
+            if found is not None:
+                closed[found.parameter] = closed.get(found.parameter, 0) | 1 << bit
+        for name, value in (
+            ("by_bit", members),
+            ("sites", frozenset(offer.queue.site for offer in self.offers)),
+            ("places", PlaceTable((bit, offer.request) for bit, offer in members.items())),
+            ("never_sent", tuple(closed.items())),
+            ("hopeless", sum(1 << bit for bit, offer in members.items() if _requires_more(offer.request))),
+        ):
+            object.__setattr__(self, name, value)
+
+    def column(self, name: str) -> list[Any]:
+        """What the queues offer of one field of a request, by bit; None where the VO may not use the queue."""
+        column = self._columns.get(name)
+        if column is None:
+            column = self._columns[name] = [None] * len(self.table.queues)
+            for offer in self.offers:
+                column[offer.bit] = getattr(offer.request, name)
+        return column
+
+    def has_pool_for(self, key: TaskQueueKey) -> bool:
+        """Whether there is a submission pool that may carry pilots for the key."""
+        return (
+            not key.submission_pools or self.pools is None or not self.pools.isdisjoint(key.submission_pools)
+        )
+
+    def without_pilots(self) -> Iterator[Plane]:
+        """By parameter, the queues where no pilot is and none will ever be sent."""
+        for name, mask in self.never_sent:
+            if mask & ~self.inhabited:
+                yield name, mask & ~self.inhabited
+
+    def possible_queues(self, key: TaskQueueKey, pool_mask: int) -> int:
+        """The queues whose pilots could ever take jobs of the key: the one predicate of submission and of each pass.
+
+        Owner, group and kind of pilot are the director's choice, so pilots made for this key are assumed. `pool_mask`:
+        the queues that fulfil its Requirements; it does not count without Requirements.
+        """
+        mask = self.table.open_to_vo
+        if key.submit_pool:
+            mask, key = pool_mask, replace(key, submit_pool="")
+        if not self.has_pool_for(key):
+            return 0
+        for _, closed in self.without_pilots():
+            mask &= ~closed
+        return self.places.narrow(mask, key)
+
+    def seeing(self, inhabited: Container[QueueId]) -> VOConfig:
+        """The same configuration where pilots live in these queues."""
+        mask = 0
+        for _, closed in self.never_sent:
+            for bit in bits(closed):
+                mask |= (self.by_bit[bit].queue in inhabited) << bit
+        return self if mask == self.inhabited else replace(self, inhabited=mask)
+
+
+def _requires_more(offered: ResourceRequest) -> bool:
+    tags = offered.tags
+    return ANY not in tags and any(tag not in tags for tag in offered.required_tags)
+
+
+@dataclass(slots=True)
+class Policy:
+    """Resources, groups and shares. `verdicts`: by key, why it is impossible ('': it is possible).
+
+    `add_eligible_sites`: descriptions of jobs with Requirements name the sites that fulfil them. `loaded_at`: when the
+    configuration was taken in, UNIX seconds. `inhabited`: where live pilots are that take jobs; it is asked about queues
+    to which none is ever sent. `submission_pools`: the names of the director's pools, None if they are unknown.
+    `life_seconds`: how long pilots live at most, 0 for no such limit. `digest`: equal for equal resources and pools, in
+    every process.
+    """
+
+    config: ResourceConfig
+    add_eligible_sites: bool = False
+    submission_pools: frozenset[str] | None = None
+    life_seconds: int = 0
+    loaded_at: float | None = None
+    inhabited: Callable[[], Container[QueueId]] = frozenset
+    verdicts: dict[TaskQueueKey, str] = field(default_factory=dict)
+    digest: str = field(init=False)
+    _of_vo: dict[str, VOConfig] = field(init=False, default_factory=dict)
+    _seen: dict[str, Container[QueueId]] = field(init=False, default_factory=dict)
+    _shares: Mapping[str, GroupShare] | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        pools = None if self.submission_pools is None else sorted(self.submission_pools)
+        resources = repr((self.config.types.all(), self.config.tree, pools))
+        self.digest = hashlib.sha256(resources.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+    def vo_config(self, vo: str) -> VOConfig:
+        """The configuration of one VO, made at its first use; anew when pilots came or went where none is ever sent."""
+        known = self._of_vo.get(vo)
+        if known is None:
+            table = QueueTable(self.config, vo)
+            offers = offers_of(table, vo, life_seconds=self.life_seconds)
+            known = self._of_vo[vo] = VOConfig(
+                vo=vo, offers=offers, table=table, pools=self.submission_pools, version=self.digest
+            )
+        return self._seeing(known) if known.never_sent else known
+
+    def _seeing(self, known: VOConfig) -> VOConfig:
+        """The configuration with the pilots that live now."""
+        queues = self.inhabited()
+        if self._seen.get(known.vo) is queues:
+            return known
+        now = known.seeing(queues)
+        if now is not known:
+            self._of_vo[known.vo], self.verdicts = now, {}
+        self._seen[known.vo] = queues
+        return now
+
+    def shares(self) -> Mapping[str, GroupShare]:
+        """Shares and settings of all configured groups."""
+        if self._shares is None:
+            self._shares = {
+                name: GroupShare(
+                    share=group.share, job_sharing=group.job_sharing, background=group.background
+                )
+                for name, group in self.config.groups.items()
+            }
+        return self._shares
+
+    def share_of(self, group: str) -> float:
+        """The share of a group, the default one if it is not configured."""
+        found = self.config.groups.get(group)
+        return DEFAULT_SHARE if found is None else found.share
+
+    def sharing_groups(self) -> frozenset[str]:
+        """The groups whose members share their jobs."""
+        return frozenset(name for name, group in self.config.groups.items() if group.job_sharing)
+
+    def queues_of_mask(self, vo: str, mask: int) -> tuple[QueueId, ...]:
+        """The queues whose bits are set."""
+        return tuple(offer.queue for offer in self.vo_config(vo).offers if mask >> offer.bit & 1)
