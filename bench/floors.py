@@ -13,8 +13,7 @@ from pathlib import Path
 
 import apsw
 from bench.generator import need_wrk, wrk
-
-from lodesman.demo.grid import free_port
+from examples.demo.grid import free_port
 
 HERE = Path(__file__).parent
 BLOCK = b"\0" * 4096

@@ -8,8 +8,7 @@ from html import escape
 from pathlib import Path
 
 from bench.figures import Figure, shown
-
-from lodesman.demo.png import Image, write_png
+from examples.demo.png import Image, write_png
 
 LEFT, BARS, RIGHT, LINE, TOP = 430, 420, 190, 22, 46
 LOW, HIGH = 0.1, 10.0

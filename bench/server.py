@@ -15,8 +15,7 @@ from typing import Any, Self
 
 from bench.generator import Connection, LoadFault, encode
 from bench.machine import Meter, children, process_cpu, resident_mb
-
-from lodesman.demo.grid import free_port
+from examples.demo.grid import free_port
 
 START_SECONDS, STOP_SECONDS = 120.0, 60.0
 QUIET_CORES, QUIET_SECONDS = 0.05, 120.0

@@ -1,4 +1,4 @@
-"""Draw docs/images from a run: `./demo --json > report.json; .venv/bin/python scripts/draw_demo.py report.json`.
+"""Draw docs/images from a run: `./demo --json > report.json; .venv/bin/python -m scripts.draw_demo report.json`.
 
 `demo.svg` is the summary as a terminal shows it, `picture.png` the picture that the jobs rendered, at half its
 size. The summary's text goes to standard output, for the README. Results are named `demo-results`, wherever they lay.
@@ -13,11 +13,10 @@ from pathlib import Path, PurePath
 from typing import Any
 
 import msgspec
+from examples.demo.png import Image, read_png, write_png
+from examples.demo.report import DemoReport
+from examples.demo.summary import WIDTH, summary_text, summary_view
 from rich.console import Console
-
-from lodesman.demo.png import Image, read_png, write_png
-from lodesman.demo.report import DemoReport
-from lodesman.demo.summary import WIDTH, summary_text, summary_view
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"

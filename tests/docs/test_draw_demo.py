@@ -1,4 +1,4 @@
-"""The images of the README are drawn from a report as `lode demo --json` writes it."""
+"""The images of the README are drawn from a report as `./demo --json` writes it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-from lodesman.demo.compose import Composition, Picture
-from lodesman.demo.merge import PiEstimate, WordTable
-from lodesman.demo.png import Image, read_png, write_png
-from lodesman.demo.report import AttemptCheck, DemoReport, Reason, SiteRow, Spread, report_json
-from lodesman.demo.shares import GroupShare
-from lodesman.demo.summary import summary_lines, summary_text
+from examples.demo.compose import Composition, Picture
+from examples.demo.merge import PiEstimate, WordTable
+from examples.demo.png import Image, read_png, write_png
+from examples.demo.report import AttemptCheck, DemoReport, Reason, SiteRow, Spread, report_json
+from examples.demo.shares import GroupShare
+from examples.demo.summary import summary_lines, summary_text
 
 ROOT = Path(__file__).resolve().parents[2]
 WORDS = WordTable(

@@ -1,4 +1,4 @@
-"""`lode demo` while its server and pilots are killed, and while it is interrupted itself.
+"""The demo while its server and pilots are killed, and while it is interrupted itself.
 
 A workload of quick jobs; each payload notes `$LODESMAN_JOB` (`<job>.<attempt>`) in a file, so what really ran is known.
 The moments are random; the seed is in the test's name.
@@ -57,7 +57,7 @@ class DemoRun:
         self.out, self.err = home / "out", home / "err"
         with self.out.open("wb") as out, self.err.open("wb") as err:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "lodesman.cli", "demo", "--json", "--workload", str(home / "workload.toml"),
+                [sys.executable, "-m", "examples.demo", "--json", "--workload", str(home / "workload.toml"),
                  "--results", str(home / "results")],
                 stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True, cwd=home,
                 env={**os.environ, "TMPDIR": str(home / "tmp"), "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},

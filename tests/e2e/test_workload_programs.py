@@ -17,14 +17,14 @@ from math import pi, sqrt
 from pathlib import Path
 
 import pytest
+from examples.demo.compose import Composition, compose
+from examples.demo.png import read_png
+from examples.demo.workload import EXAMPLES, Submission, describe, input_files, load_workload
 
-from lodesman.demo.compose import Composition, compose
-from lodesman.demo.png import read_png
-from lodesman.demo.workload import Submission, describe, examples_dir, input_files, load_workload
 from lodesman.jobs import JobSpec, expand
 
 LIMIT_S = 60
-ROOT = examples_dir() / "workload"
+ROOT = EXAMPLES / "workload"
 WORKLOAD = load_workload(ROOT / "workload.toml")
 PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 

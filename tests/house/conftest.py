@@ -19,11 +19,13 @@ def package(root: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def sources(package: Path) -> dict[str, ast.Module]:
-    """Every module of the package, by its path below `src/lodesman`."""
+def sources(root: Path, package: Path) -> dict[str, ast.Module]:
+    """Every module of the package, by its path below `src/lodesman`; those of the demo below the root."""
+    demo = root / "examples" / "demo"
+    paths = {path.relative_to(package).as_posix(): path for path in sorted(package.rglob("*.py"))}
+    paths |= {path.relative_to(root).as_posix(): path for path in sorted(demo.rglob("*.py"))}
     return {
-        path.relative_to(package).as_posix(): ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-        for path in sorted(package.rglob("*.py"))
+        name: ast.parse(path.read_text(encoding="utf-8"), filename=str(path)) for name, path in paths.items()
     }
 
 

@@ -22,7 +22,7 @@ FORBIDDEN_WORDS = {"common", "handler", "helper", "manager", "util"}
 FORBIDDEN_NAMES = FORBIDDEN_WORDS | {"type"}
 PURE = "broker cfg classad director jobclass jobs matching quota resources submission plan why".split()
 # Where waiting by the clock is the job (rule 3).
-MAY_SLEEP = ("daemon", "demo/", "pilot/", "cli/", "batch/keeper")
+MAY_SLEEP = ("daemon", "examples/demo/", "pilot/", "cli/", "batch/keeper")
 # What travels to worker nodes.
 STDLIB_ONLY = ("errors.py", "client", "pilot/", "jobstatus/", "batch/keeper")
 

@@ -42,7 +42,7 @@ SECTIONS = {
         "kill", "hold", "release", "reschedule", "delete",
     ),
     "Pilots and resources": ("pilot", "site", "queue", "tq", "pool", "director", "standing"),
-    "Server": ("init", "server", "demo", "config", "user", "token"),
+    "Server": ("init", "server", "config", "user", "token"),
     "Tools": ("convert", "completion", "whoami"),
 }  # fmt: skip
 EPILOG = """\

@@ -1,4 +1,4 @@
-"""`lode server`, `lode init`, `lode config`, `lode demo`: a server on this machine."""
+"""`lode server`, `lode init`, `lode config`: a server on this machine."""
 
 from __future__ import annotations
 
@@ -234,36 +234,4 @@ def show_schema() -> None:
     emit_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "$defs": parts})
 
 
-@click.command()
-@click.option(
-    "--results",
-    metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("demo-results"),
-    show_default=True,
-    help="Where the results go.",
-)
-@click.option(
-    "--port", type=click.IntRange(0, 65_535), default=0, help="The server's TCP port. [default: any free one]"
-)
-@click.option("--keep", is_flag=True, help="Keep the server's data directory.")
-@click.option(
-    "--workload",
-    metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Other jobs, listed as in examples/workload/workload.toml.",
-)
-@json_option
-@pass_session
-def demo(session: Session, /, **options: Any) -> int:
-    """Run 220 real jobs on three sites on this machine, with live progress and a summary.
-
-    A server or pilot that is killed meanwhile is replaced. The exit code is 0 if every job ended as it should,
-    130 after Ctrl-C, SIGTERM or SIGHUP; then nothing is left running.
-    """
-    from lodesman.demo.run import main
-
-    return main(as_json=session.as_json, **options)
-
-
-COMMANDS = (init, server, demo, config)
+COMMANDS = (init, server, config)

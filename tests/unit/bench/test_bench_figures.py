@@ -9,8 +9,7 @@ import pytest
 from bench.figures import Figure, best, shown
 from bench.picture import BARS, draw, place, png, svg
 from bench.table import cells, markdown, missed, plain
-
-from lodesman.demo.png import read_png
+from examples.demo.png import read_png
 
 RATE = Figure(
     row="claims",

@@ -1,6 +1,5 @@
 """Users, tokens, the server's own commands, conversion and completion."""
 
-import inspect
 import json
 import subprocess
 import tomllib
@@ -13,8 +12,6 @@ from lodesman.cli import serve
 from lodesman.cli.first_files import LODE, sites
 from lodesman.config import Sections, load_config
 from lodesman.daemon.__main__ import parse
-from lodesman.demo.run import main as demo_main
-from lodesman.demo.workload import examples_dir, load_workload
 from lodesman.errors import Unavailable
 
 # --- users and tokens
@@ -270,36 +267,6 @@ def test_a_good_configuration_fits_the_schema(lode, home, text):
         {"submit_pools": {"x": 1}},
     ):
         assert not fits(wrong)
-
-
-# --- demo
-
-
-def test_the_demo_is_asked_for_what_was_said(lode, monkeypatch, home):
-    calls = []
-
-    def main(**options):
-        calls.append(options)
-        return 1
-
-    monkeypatch.setattr("lodesman.demo.run.main", main)
-    assert lode("demo", "--results", "out", "--port", "7001", "--keep", "--json").code == 1
-    (options,) = calls
-    assert (str(options["results"]), options["port"], options["keep"], options["as_json"]) == (
-        "out",
-        7001,
-        True,
-        True,
-    )
-
-
-def test_the_demo_takes_these_options():
-    assert set(inspect.signature(demo_main).parameters) == {"results", "port", "keep", "as_json", "workload"}
-
-
-def test_the_demo_tells_how_many_jobs_there_are(lode):
-    workload = load_workload(examples_dir() / "workload" / "workload.toml")
-    assert f"Run {workload.jobs} real jobs" in lode("demo", "--help").out
 
 
 # --- convert and completion

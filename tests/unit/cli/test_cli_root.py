@@ -206,7 +206,7 @@ def test_help_needs_nothing_but_click():
     code = (
         "import sys\nfrom lodesman.cli import main\ncode = main()\n"
         "print([m for m in ('rich', 'msgspec', 'starlette', 'uvicorn', 'apsw', 'ssl', 'http.client', 'lodesman.jobs',"
-        " 'lodesman.director', 'lodesman.daemon', 'lodesman.config', 'lodesman.demo') if m in sys.modules])"
+        " 'lodesman.director', 'lodesman.daemon', 'lodesman.config') if m in sys.modules])"
     )
     result = run_process("--help", code=code)
     assert result.stdout.splitlines()[-1] == "[]"

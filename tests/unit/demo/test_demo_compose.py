@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-
-from lodesman.demo.compose import compose, read_pi_part, read_tile, read_word_part
-from lodesman.demo.merge import PiPart, UnfitPart, WordPart
-from lodesman.demo.png import Image, read_png, write_png
+from examples.demo.compose import compose, read_pi_part, read_tile, read_word_part
+from examples.demo.merge import PiPart, UnfitPart, WordPart
+from examples.demo.png import Image, read_png, write_png
 
 PLACE = {"index": 0, "tiles": 2, "left": 0, "top": 0, "picture": [4, 2]}
 WORDS = b"# piece 1 of 3 of GPL-3, lines 5 to 9, words 4\nfree\t3\nsoftware\t1\n"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
+from examples.demo.figures import clip, duration, number, percent, plain
 from hypothesis import given
 from hypothesis import strategies as st
-
-from lodesman.demo.figures import clip, duration, number, percent, plain
 
 
 @pytest.mark.parametrize(

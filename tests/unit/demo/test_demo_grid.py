@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from examples.demo import grid as grids
+from examples.demo.grid import Grid, NoStart, running
+from examples.demo.interrupts import Interrupts
 
-from lodesman.demo import grid as grids
-from lodesman.demo.grid import Grid, NoStart, running
-from lodesman.demo.interrupts import Interrupts
 from lodesman.errors import Conflict, Unavailable
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import signal
 
 import pytest
-
-from lodesman.demo.interrupts import SIGNALS, Interrupts
+from examples.demo.interrupts import SIGNALS, Interrupts
 
 
 @pytest.fixture(autouse=True)

@@ -6,11 +6,10 @@ import math
 from collections import Counter
 
 import pytest
+from examples.demo.merge import Canvas, PiPart, Tile, UnfitPart, WordPart, merge_pi, merge_words
+from examples.demo.png import Image
 from hypothesis import given
 from hypothesis import strategies as st
-
-from lodesman.demo.merge import Canvas, PiPart, Tile, UnfitPart, WordPart, merge_pi, merge_words
-from lodesman.demo.png import Image
 
 
 def tile(index, *, left, top=0, colour=b"\xff\x00\x00", tiles=4, picture=(40, 10), size=(10, 10)) -> Tile:

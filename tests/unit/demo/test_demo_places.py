@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
+from examples.demo.workload import EXAMPLES, describe, load_workload
 
-from lodesman.demo.workload import describe, examples_dir, load_workload
 from lodesman.matching import offers_of
 from lodesman.matching.policy import VOConfig
 from lodesman.resources import QueueTable, load_resources
 from lodesman.submission import JobDraft, optimize
 
-EXAMPLES = examples_dir()
 WORKLOAD = load_workload(EXAMPLES / "workload" / "workload.toml")
 NAMES = {"North": "LCG.North.local", "South": "LCG.South.local", "East": "HPC.East.local"}
 ROW = re.compile(r"^\| `([a-z]+/[a-z-]+\.jdl)` \| (\d+) \| .* \| ([^|]+) \|$", re.MULTILINE)

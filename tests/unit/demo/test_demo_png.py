@@ -6,10 +6,9 @@ import struct
 import zlib
 
 import pytest
+from examples.demo.png import MOST_PIXELS, SIGNATURE, Image, UnreadablePng, read_png, write_png
 from hypothesis import given
 from hypothesis import strategies as st
-
-from lodesman.demo.png import MOST_PIXELS, SIGNATURE, Image, UnreadablePng, read_png, write_png
 
 SMALL = Image(width=2, height=2, pixels=bytes(range(12)), texts={"Tile": "here"})
 

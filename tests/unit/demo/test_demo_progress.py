@@ -6,12 +6,7 @@ import io
 import threading
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from rich.console import Console
-
-from lodesman.answers.vocabulary import JobState
-from lodesman.demo.progress import (
+from examples.demo.progress import (
     STAGES,
     BarDisplay,
     DemoSnapshot,
@@ -21,6 +16,11 @@ from lodesman.demo.progress import (
     progress_line,
     progress_view,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from lodesman.answers.vocabulary import JobState
 
 START = DemoSnapshot(states={}, total=220, pilots={}, elapsed=0.0)
 MIDDLE = DemoSnapshot(

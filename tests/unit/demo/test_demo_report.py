@@ -7,11 +7,11 @@ import math
 from pathlib import Path
 
 import pytest
+from examples.demo.compose import Composition, Picture
+from examples.demo.merge import PiEstimate, WordTable
+from examples.demo.report import DemoReport, Reason, SiteRow, Spread, reasons, report_json, spread
 
 from lodesman.background.standing import spread as gathered
-from lodesman.demo.compose import Composition, Picture
-from lodesman.demo.merge import PiEstimate, WordTable
-from lodesman.demo.report import DemoReport, Reason, SiteRow, Spread, reasons, report_json, spread
 
 
 def test_a_spread_is_as_the_server_tells_it():

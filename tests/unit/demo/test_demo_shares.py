@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
+from examples.demo.shares import Claim, share_rows
 from hypothesis import given
 from hypothesis import strategies as st
-
-from lodesman.demo.shares import Claim, share_rows
 
 SHARES = {"physics": 3000.0, "bio": 1000.0}
 BOTH = frozenset(SHARES)

@@ -8,15 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from examples.demo.compose import Composition, Picture
+from examples.demo.merge import PiEstimate, WordTable
+from examples.demo.report import AttemptCheck, DemoReport, Reason, SiteRow, Spread
+from examples.demo.shares import GroupShare
+from examples.demo.summary import HEIGHT, WIDTH, summary_lines, summary_text, summary_view
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
-
-from lodesman.demo.compose import Composition, Picture
-from lodesman.demo.merge import PiEstimate, WordTable
-from lodesman.demo.report import AttemptCheck, DemoReport, Reason, SiteRow, Spread
-from lodesman.demo.shares import GroupShare
-from lodesman.demo.summary import HEIGHT, WIDTH, summary_lines, summary_text, summary_view
 
 PICTURE = Picture(path=Path("demo-results/picture.png"), width=900, height=600, found=96)
 WORDS = WordTable(

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-import shutil
-from pathlib import Path
 
 import pytest
-
-import lodesman
-from lodesman.demo.workload import (
+from examples.demo.workload import (
     ENDS,
+    EXAMPLES,
     describe,
-    examples_dir,
     input_files,
     load_workload,
     resolve_inputs,
 )
+
 from lodesman.errors import InvalidConfig, NotFound
 
 ENTRY = '[[submission]]\nfile = "job.jdl"\ngroup = "g"\nexpect = { Done = 2 }\n'
@@ -25,7 +22,7 @@ JDL = 'Executable = "run.sh"; InputSandbox = {"run.sh"}; Parameters = 2;'
 
 @pytest.fixture(scope="module")
 def shipped():
-    return load_workload(examples_dir() / "workload" / "workload.toml")
+    return load_workload(EXAMPLES / "workload" / "workload.toml")
 
 
 @pytest.fixture
@@ -99,7 +96,7 @@ def test_every_shipped_program_is_executable_and_in_its_sandbox(shipped):
 
 
 def test_the_readme_shows_how_to_submit_each(shipped):
-    readme = (examples_dir() / "workload" / "README.md").read_text()
+    readme = (EXAMPLES / "workload" / "README.md").read_text()
     for submission in shipped.submissions:
         name = f"{submission.path.parent.name}/{submission.path.name}"
         line = next(line for line in readme.splitlines() if "lode submit" in line and name in line)
@@ -108,7 +105,7 @@ def test_the_readme_shows_how_to_submit_each(shipped):
 
 
 def test_no_file_of_the_workload_is_forgotten(shipped):
-    root = examples_dir() / "workload"
+    root = EXAMPLES / "workload"
     listed = {submission.path for submission in shipped.submissions}
     assert set(root.rglob("*.jdl")) == listed
 
@@ -188,15 +185,3 @@ def test_sandbox_names_count_from_the_description_and_absolute_ones_stay(folder)
     assert resolve_inputs(folder, ["run.sh", str(absolute)]) == (absolute, absolute)
     with pytest.raises(NotFound):
         resolve_inputs(folder, ["."])
-
-
-def test_the_examples_of_the_checkout_come_first_and_those_of_the_package_then(tmp_path, monkeypatch):
-    shipped = examples_dir()
-    assert shipped.parent == Path(lodesman.__file__).resolve().parents[2]
-    package = tmp_path / "site-packages" / "lodesman"
-    shutil.copytree(shipped / "workload", package / "examples" / "workload")
-    monkeypatch.setattr(lodesman, "__file__", str(package / "__init__.py"))
-    assert examples_dir() == package / "examples"
-    shutil.rmtree(package / "examples")
-    with pytest.raises(NotFound, match="not there"):
-        examples_dir()

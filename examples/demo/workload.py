@@ -1,7 +1,6 @@
 """The demo's workload: `examples/workload/workload.toml` and its descriptions as submissions.
 
-Found in a checkout first and in the installed package otherwise. Everything is checked before the first
-job is submitted: files, sandboxes, and that each description has as many jobs as the list expects.
+Files, sandboxes and the number of jobs of each description are checked before the first job is submitted.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import lodesman
 from lodesman.errors import InvalidConfig, LodesmanError, NotFound
 from lodesman.jobs import Description, JobSpec, read_description, read_job
 
+EXAMPLES = Path(__file__).resolve().parent.parent
 ENDS = ("Done", "Failed", "Held")
 COMPOSERS = ("picture", "pi", "words")
 _KEYS = {"file", "group", "composer", "expect", "hold_if_impossible"}
@@ -66,17 +65,6 @@ class Workload:
         for submission in self.submissions:
             counts.update(submission.expect)
         return dict(counts)
-
-
-def examples_dir() -> Path:
-    """The directory of the shipped examples: of the checkout, else of the package. Raises NotFound."""
-    package = Path(lodesman.__file__).resolve().parent
-    for place in (package.parent.parent / "examples", package / "examples"):
-        if (place / "workload" / "workload.toml").is_file():
-            return place
-    raise NotFound(
-        "The example workload is not there.", hint="Install lodesman again, or run from a checkout."
-    )
 
 
 def load_workload(path: Path) -> Workload:

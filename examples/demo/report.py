@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from lodesman.demo.compose import Composition
-from lodesman.demo.shares import GroupShare
+from examples.demo.compose import Composition
+from examples.demo.shares import GroupShare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from examples.demo.compose import Composition, Picture
+from examples.demo.figures import UNKNOWN, clip, duration, number, percent, plain
+from examples.demo.merge import PiEstimate, WordTable
+from examples.demo.report import AttemptCheck, DemoReport, Reason, Spread
+from examples.demo.shares import GroupShare
 from rich.text import Text
-
-from lodesman.demo.compose import Composition, Picture
-from lodesman.demo.figures import UNKNOWN, clip, duration, number, percent, plain
-from lodesman.demo.merge import PiEstimate, WordTable
-from lodesman.demo.report import AttemptCheck, DemoReport, Reason, Spread
-from lodesman.demo.shares import GroupShare
 
 WIDTH = 80
 HEIGHT = 40

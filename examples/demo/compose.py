@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lodesman.demo.merge import (
+from examples.demo.merge import (
     Canvas,
     PiEstimate,
     PiPart,
@@ -24,7 +24,7 @@ from lodesman.demo.merge import (
     merge_pi,
     merge_words,
 )
-from lodesman.demo.png import UnreadablePng, read_png, write_png
+from examples.demo.png import UnreadablePng, read_png, write_png
 
 _MOST_BYTES = 64 * 2**20
 # What reading foreign JSON can raise: nesting without end is a RecursionError.

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self
 
+from examples.demo.figures import duration, number, plain
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
-
-from lodesman.demo.figures import duration, number, plain
 
 # What users watch, and the job states (DESIGN 3.2) that belong to it.
 STAGES: dict[str, tuple[str, ...]] = {

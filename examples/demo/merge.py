@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lodesman.demo.png import MOST_PIXELS, Image
+from examples.demo.png import MOST_PIXELS, Image
+
 from lodesman.errors import LodesmanError
 
 _CHEQUER = 8

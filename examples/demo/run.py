@@ -1,4 +1,4 @@
-"""`lode demo`: the main job from an empty directory to a picture, with the program's own commands.
+"""The main job from an empty directory to a picture, with the program's own commands.
 
 It starts a server with three sites on this machine, submits the example workload as two users, shows how
 the jobs run, fetches the results, puts them together and tells what happened. Server and pilots may be killed at any
@@ -16,16 +16,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from examples.demo.compose import Composition, compose
+from examples.demo.grid import Grid, free_port, ranges, running
+from examples.demo.interrupts import Interrupts
+from examples.demo.progress import DemoSnapshot, open_display
+from examples.demo.report import AttemptCheck, DemoReport, SiteRow, reasons, report_json, spread
+from examples.demo.shares import Claim, share_rows
+from examples.demo.summary import summary_text, summary_view
+from examples.demo.workload import EXAMPLES, Submission, Workload, load_workload
 from rich.console import Console
 
-from lodesman.demo.compose import Composition, compose
-from lodesman.demo.grid import Grid, free_port, ranges, running
-from lodesman.demo.interrupts import Interrupts
-from lodesman.demo.progress import DemoSnapshot, open_display
-from lodesman.demo.report import AttemptCheck, DemoReport, SiteRow, reasons, report_json, spread
-from lodesman.demo.shares import Claim, share_rows
-from lodesman.demo.summary import summary_text, summary_view
-from lodesman.demo.workload import Submission, Workload, examples_dir, load_workload
 from lodesman.errors import Conflict, InvalidRequest, LodesmanError
 
 RESTING = frozenset({"Held", "Done", "Failed", "Killed", "Deleted"})
@@ -167,22 +167,21 @@ def _faulty(standing: dict[str, Any], state: str) -> list[tuple[int, str]]:
     ]
 
 
-def main(
+def run_demo(
     *, results: Path, port: int = 0, keep: bool = False, as_json: bool = False, workload: Path | None = None
 ) -> int:
     """Run the demo; 0 if every job ended as the workload says, 1 if not, 130 after Ctrl-C, SIGTERM or SIGHUP.
 
     The server's data stay there if `keep` says so, and after a failure. Raises LodesmanError for that.
     """
-    examples = examples_dir()
-    wanted = load_workload(workload or examples / "workload" / "workload.toml")
+    wanted = load_workload(workload or EXAMPLES / "workload" / "workload.toml")
     console = Console(stderr=as_json)
     _need_place(results)
     with Interrupts() as interrupts:
         home = Path(tempfile.mkdtemp(prefix="lode-demo-"))
         grid = Grid(
             home,
-            examples / "three-sites.toml",
+            EXAMPLES / "three-sites.toml",
             port=port or free_port(),
             tell=console.print,
             interrupts=interrupts,

@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from examples.demo.interrupts import Interrupts
+
 from lodesman.batch import LocalBackend
 from lodesman.client import Client, Retry
-from lodesman.demo.interrupts import Interrupts
 from lodesman.errors import Conflict, LodesmanError, Unavailable
 
 START_SECONDS = 60.0

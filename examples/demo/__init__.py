@@ -1,0 +1,1 @@
+"""The demonstration behind `./demo`: a server, three sites on this machine, real jobs, and a summary of the run."""
