@@ -12,9 +12,9 @@ from lodesman.batch.backend import (
     Refusal,
     SubmitResult,
     unusable,
-    zipapp_command,
 )
 from lodesman.batch.local import LocalBackend, TickReport
+from lodesman.batch.zipapp import build_pilot, zipapp_command
 
 __all__ = [
     "Backend",
@@ -29,6 +29,7 @@ __all__ = [
     "Refusal",
     "SubmitResult",
     "TickReport",
+    "build_pilot",
     "unusable",
     "zipapp_command",
 ]

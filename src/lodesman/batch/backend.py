@@ -49,11 +49,6 @@ class PilotSpec:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def zipapp_command(zipapp: str, python: str = "python3") -> tuple[str, ...]:
-    """The command of a pilot shipped as one zipapp, whose only argument is its own file."""
-    return (python, zipapp, "--file", PILOT_FILE)
-
-
 def unusable(spec: PilotSpec) -> str:
     """Why no process can be given this command and environment; empty if one can."""
     if not spec.command:

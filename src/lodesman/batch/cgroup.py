@@ -11,7 +11,7 @@ from pathlib import Path
 from lodesman.batch.keeper import remove_cgroup
 
 
-def own_directory(own: str, mounts: str) -> Path | None:
+def _own_directory(own: str, mounts: str) -> Path | None:
     """The directory of one's own cgroup v2, from the texts of /proc/self/cgroup and /proc/self/mountinfo.
 
     None on a machine without cgroup v2, and where the mount shows another part of the tree than one's own
@@ -42,7 +42,7 @@ def make_cgroup(name: str) -> str | None:
     """The path of a cgroup of this name below one's own, which can be killed at one stroke; else None."""
     try:
         own, mounts = (Path("/proc/self", file).read_text() for file in ("cgroup", "mountinfo"))
-        parent = own_directory(own, mounts)
+        parent = _own_directory(own, mounts)
         if parent is None:
             return None
         made = parent / name

@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-from lodesman.pilot.features import Features
 from lodesman.pilot.node import describe_node
 
 LODE = """\
@@ -79,7 +78,7 @@ HELLO = """\
 
 def sites(root: Path = Path("/")) -> str:
     """The file of the site, with what this machine is: its platform, and of its memory the part of each pilot."""
-    node = describe_node(cores=1, memory_mb=0, platform_name="", features=Features(), root=root)
+    node = describe_node(cores=1, root=root)
     part = node.memory_total_mb // SLOTS
     memory = (
         f"Memory = {part:<22} # MB for each pilot"

@@ -36,7 +36,7 @@ from lodesman.errors import InvalidConfig, InvalidRequest, LodesmanError, Unavai
 # Methods that change nothing.
 _READS = ("GET", "HEAD")
 # Seconds without a byte.
-TIMEOUT_S = 30.0
+_TIMEOUT_S = 30.0
 _PATH = re.compile(r"/[!-~]*")
 _TOKEN = re.compile(r"[!-~]*")
 
@@ -101,7 +101,7 @@ class Client:
         body: Any = None,
         *,
         idempotent: bool = False,
-        timeout: float = TIMEOUT_S,
+        timeout: float = _TIMEOUT_S,
         content_type: str = "application/json",
     ) -> Any:
         """Send `body` (bytes as they are, all else as JSON) and return the JSON value answered, if any.
@@ -121,7 +121,7 @@ class Client:
         body: Any = None,
         *,
         idempotent: bool = False,
-        timeout: float = TIMEOUT_S,
+        timeout: float = _TIMEOUT_S,
         content_type: str = "application/json",
     ) -> bytes:
         """As `request`, but returns the answer's body as it came."""

@@ -37,7 +37,7 @@ from lodesman.background.reasons import MainReasons
 from lodesman.background.reconciler import Reconciler
 from lodesman.background.retention import Retention
 from lodesman.background.snapshot import SnapshotKeeper
-from lodesman.batch import Backend, LocalBackend, zipapp_command
+from lodesman.batch import Backend, LocalBackend, build_pilot, zipapp_command
 from lodesman.client import Client
 from lodesman.commands.sandboxes import Shelf
 from lodesman.config import ServerConfig
@@ -50,7 +50,6 @@ from lodesman.daemon.loops import Loops
 from lodesman.daemon.open_files import raise_open_files
 from lodesman.daemon.watch import ConfigWatch
 from lodesman.matching.policy import Policy
-from lodesman.pilot.package import build_pilot
 from lodesman.store.engine import open_reader
 from lodesman.why.facts import fresh_seconds
 

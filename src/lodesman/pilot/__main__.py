@@ -7,8 +7,8 @@ directory unusable; 3 join refused; 4 no server found; 5 disowned by the server;
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
-import random
 import resource
 import signal
 import sys
@@ -19,14 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from lodesman.errors import InvalidConfig
-from lodesman.pilot.features import read_features
-from lodesman.pilot.log import Log
-from lodesman.pilot.loop import EXIT_USAGE, Pilot, Surroundings
-from lodesman.pilot.node import describe_node
+from lodesman.pilot.context import Log, PilotContext
+from lodesman.pilot.loop import EXIT_USAGE, PilotProcess
+from lodesman.pilot.node import describe_node, read_features
 from lodesman.pilot.pilot_file import PilotFile, parse_pilot_file
-from lodesman.pilot.proc import become_subreaper, hide_memory
-
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+from lodesman.pilot.processes import become_subreaper, hide_memory
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -37,28 +34,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     log = Log(sys.stderr, time.time)
     try:
-        papers = take_file(options.file)
+        pilot_file = _take_file(options.file)
         directory = _usable(options.dir)
     except (InvalidConfig, OSError) as fault:
         log("unusable", fault=str(fault))
         return EXIT_USAGE
-    log = Log(sys.stderr, time.time, stamp=papers.stamp)
-    adopts = _isolate(log)
-    pilot = Pilot(papers, _surroundings(papers, directory, log, adopts=adopts))
+    log = Log(sys.stderr, time.time, stamp=pilot_file.stamp)
+    pilot = PilotProcess(_context(pilot_file, directory, log, adopts=_isolate(log)))
     _connect(pilot, log)
     return pilot.run()
 
 
-def take_file(file: Path) -> PilotFile:
+def _take_file(file: Path) -> PilotFile:
     """Read the pilot's file and remove it, for it holds a token. Raises OSError, InvalidConfig."""
     content = file.read_bytes()
-    try:
+    # A spool directory may be read-only; the token is good only once.
+    with contextlib.suppress(OSError):
         with file.open("r+b") as target:
             target.write(b" " * len(content))
         file.unlink()
-    except OSError:
-        # A spool directory may be read-only; the token is good only once.
-        pass
     return parse_pilot_file(content.decode("utf-8", "replace"))
 
 
@@ -71,7 +65,7 @@ def _usable(directory: Path) -> Path:
 
 
 def _isolate(log: Log) -> bool:
-    """Let nothing of the pilot reach its payloads: descriptors, memory. True if it adopts their orphans."""
+    """Keep descriptors and memory of the pilot from its payloads. True if it adopts their orphans."""
     os.closerange(3, 4096)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     hidden, adopts = hide_memory(), become_subreaper()
@@ -80,24 +74,23 @@ def _isolate(log: Log) -> bool:
     return adopts
 
 
-def _surroundings(papers: PilotFile, directory: Path, log: Log, *, adopts: bool) -> Surroundings:
-    features = read_features(os.environ)
-    options = papers.options
+def _context(pilot_file: PilotFile, directory: Path, log: Log, *, adopts: bool) -> PilotContext:
+    features, options = read_features(os.environ), pilot_file.options
     node = describe_node(
         cores=options.cores, memory_mb=options.memory_mb, platform_name=options.platform, features=features
     )
-    return Surroundings(
+    return PilotContext(
+        pilot_file=pilot_file,
+        node=node,
         directory=directory,
         environment=dict(os.environ),
-        node=node,
-        features=features,
         log=log,
-        rng=random.SystemRandom(),
+        slot_ends=features.slot_ends(time.time()),
         adopts=adopts,
     )
 
 
-def _connect(pilot: Pilot, log: Log) -> None:
+def _connect(pilot: PilotProcess, log: Log) -> None:
     """Signals, and threads that die of a fault, end the pilot in good order."""
 
     def on_signal(*_: Any) -> None:
@@ -108,7 +101,7 @@ def _connect(pilot: Pilot, log: Log) -> None:
         log("thread-died", thread=name, fault=f"{what.exc_type.__name__}: {what.exc_value}")
         pilot.crash()
 
-    for number in _SIGNALS:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, on_signal)
     threading.excepthook = on_fault
 

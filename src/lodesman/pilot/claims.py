@@ -1,75 +1,95 @@
-"""The thread that asks for jobs: one long poll at a time, asked anew whenever room becomes free."""
+"""The thread that claims jobs: one long poll at a time, renewed whenever capacity becomes free."""
 
 from __future__ import annotations
 
+import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Callable
 
 from lodesman.client import Aborted
 from lodesman.errors import LodesmanError, Unauthorized, Unavailable
-from lodesman.pilot.journal import Journal
-from lodesman.pilot.life import Ask, Pause, what_to_ask
-from lodesman.pilot.protocol import Broken, Claim, label
+from lodesman.pilot.context import PilotContext
+from lodesman.pilot.decisions import ClaimRequest
+from lodesman.pilot.protocol import AssignedJob, AttemptKey, ClaimReply, parse_key
 from lodesman.pilot.roster import Roster
-from lodesman.pilot.session import Session
+from lodesman.pilot.session import ServerSession
 
-LONGEST_PAUSE_S = 30.0
-SHORT_PAUSE_S = 1.0
+_LONG_PAUSE_S = 30.0
+_SHORT_PAUSE_S = 1.0
+
+
+class _AttemptJournal:
+    """A file with one `<id>.<attempt>` per line, safe on disk before the attempt starts: none is ever run twice."""
+
+    def __init__(self, file: Path) -> None:
+        """Open or make the file; an incomplete last line does not count. Raises OSError."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._descriptor = os.open(file, flags, 0o600)
+        content = file.read_text("ascii", "replace")
+        self._seen = {parse_key(line) for line in content.split("\n")[:-1]}
+        if content and not content.endswith("\n"):
+            os.write(self._descriptor, b"\n")
+
+    def take(self, jobs: Sequence[AssignedJob]) -> list[AssignedJob]:
+        """The jobs that were never taken before; they are now. Raises OSError: none is taken."""
+        new = {job.key: job for job in jobs if job.key not in self._seen}
+        if new:
+            os.write(self._descriptor, "".join(f"{key}\n" for key in new).encode())
+            os.fdatasync(self._descriptor)
+            self._seen.update(new)
+        return list(new.values())
 
 
 class Claimer:
-    """Asks, writes down what it got, and hands it to the roster.
+    """Claims jobs, writes them into the journal, and hands them to the roster.
 
-    A claim token is kept until its answer has come: an answer lost on the way is asked for again, and a
-    poll that was ended because room became free is asked again with more room.
+    A claim token is kept until its answer has come: a lost answer is asked for again, and a poll that was ended
+    because capacity became free is repeated with the new capacity. `idle_s`: how long an idle pilot waits for jobs.
     """
 
     def __init__(
         self,
-        session: Session,
+        context: PilotContext,
+        session: ServerSession,
         roster: Roster,
-        journal: Journal,
         *,
         idle_s: float,
-        ticker: Callable[[], float],
-        on_broken: Callable[[Sequence[Broken]], Any],
-        log: Callable[..., Any],
+        on_unreadable: Callable[[Mapping[AttemptKey, str]], Any],
     ) -> None:
+        self._context = context
         self._session = session
         self._roster = roster
-        self._journal = journal
+        self._journal = _AttemptJournal(context.directory / "attempts.journal")
         self._idle_s = idle_s
-        self._ticker = ticker
-        self._on_broken = on_broken
-        self._log = log
+        self._on_unreadable = on_unreadable
         self._client = session.client()
         self._token = ""
         self._closed = False
-        self._asked: Ask | None = None
-        self._longest_s = LONGEST_PAUSE_S
+        self._asked: ClaimRequest | None = None
 
     def run(self) -> None:
         """The claim thread; ends after `close`, or when the server does not know the pilot any more."""
         failures = 0
         while not self._closed and not self._session.lost:
-            ask = self._next()
-            if ask is None:
+            request = self._next()
+            if request is None:
                 continue
-            failures = 0 if self._claim(ask) else failures + 1
+            longest_s = self._claim(request)
+            failures = failures + 1 if longest_s else 0
             if failures and not self._closed:
                 with self._roster.changed:
-                    self._roster.changed.wait(min(self._longest_s, self._session.delay(failures)))
+                    self._roster.changed.wait(min(longest_s, self._context.delay(failures)))
 
     def renew(self) -> None:
-        """Something changed: if more, or nothing, would be asked for now, end the poll under way."""
+        """End the poll under way if more, or nothing, would be asked for now."""
         with self._roster.changed:
             asked = self._asked
             if asked is None:
                 return
-            now = what_to_ask(self._roster.slot, self._roster.load(), self._ticker(), idle_s=self._idle_s)
-            other = isinstance(now, Pause) or _offer(now) != _offer(asked)
-        if other:
+            now = self._roster.next_claim(self._idle_s)
+        if now is None or not now.same_capacity(asked):
             self._client.abort()
 
     def close(self) -> None:
@@ -79,65 +99,58 @@ class Claimer:
         with self._roster.changed:
             self._roster.changed.notify_all()
 
-    def _next(self) -> Ask | None:
-        """Wait until there is room; None when it has to be looked at again."""
+    def _next(self) -> ClaimRequest | None:
+        """The next claim; None after a wait because there was nothing to ask for."""
         with self._roster.changed:
-            load = self._roster.load()
-            ask = what_to_ask(self._roster.slot, load, self._ticker(), idle_s=self._idle_s)
-            if isinstance(ask, Pause):
+            request = self._roster.next_claim(self._idle_s)
+            if request is None:
                 self._roster.changed.wait()
                 return None
-            # With the lock held: whoever makes room after this ends the poll by `renew`.
-            self._asked = ask
+            # With the lock held: a change after this ends the poll by `renew`.
+            self._asked = request
             if not self._closed:
                 self._client.rearm()
-            return ask
+            return request
 
-    def _claim(self, ask: Ask) -> bool:
-        """Ask once; false if it makes sense to wait before the next time."""
+    def _claim(self, request: ClaimRequest) -> float:
+        """Ask once; the longest pause in seconds before the next time, 0 for none."""
         self._token = self._token or secrets.token_urlsafe(18)
-        self._longest_s = LONGEST_PAUSE_S
-        began = self._ticker()
+        began = self._context.ticker()
         try:
-            claim = self._session.claim(self._client, ask, self._token)
+            reply = self._session.claim(self._client, request, self._token)
         except (Aborted, Unauthorized):
-            return True
+            return 0
         except Unavailable as fault:
-            self._log("claim-failed", fault=str(fault))
-            return False
+            self._context.log("claim-failed", fault=str(fault))
+            return _LONG_PAUSE_S
         except LodesmanError as fault:
-            # The answer came, and is no: the next question is a new one.
+            # The server has refused: the next claim is a new one.
             self._token = ""
-            self._log("claim-refused", fault=str(fault))
-            return False
+            self._context.log("claim-refused", fault=str(fault))
+            return _LONG_PAUSE_S
         finally:
             self._asked = None
-        if not claim.jobs and self._ticker() - began < 0.5 * max(ask.wait_s, 1.0):
-            # An answer that did not wait must not make this thread turn round and round.
-            self._longest_s = SHORT_PAUSE_S
-            self._take(claim)
-            return False
-        return self._take(claim)
+        waited_s = self._context.ticker() - began
+        if not self._take(reply):
+            return _LONG_PAUSE_S
+        # A server that answers "no jobs" at once must not keep this thread busy.
+        return _SHORT_PAUSE_S if not reply.jobs and waited_s < 0.5 * max(request.wait_s, 1.0) else 0
 
-    def _take(self, claim: Claim) -> bool:
+    def _take(self, reply: ClaimReply) -> bool:
         try:
-            jobs = self._journal.take(claim.jobs)
+            jobs = self._journal.take(reply.jobs)
         except OSError as fault:
-            # What cannot be written down is not run; the same token brings it again.
-            self._log("journal-failed", fault=str(fault))
+            # Without an entry in the journal nothing is run; the same token brings it again.
+            self._context.log("journal-failed", fault=str(fault))
             self._roster.drain()
             return False
         self._token = ""
-        for job in claim.jobs:
+        for job in reply.jobs:
             if job not in jobs:
-                self._log("attempt-seen-before", job=label(job.key))
+                self._context.log("attempt-seen-before", job=str(job.key))
         self._roster.admit(jobs)
-        if claim.broken:
-            self._on_broken(claim.broken)
-        if claim.drain:
+        if reply.unreadable:
+            self._on_unreadable(reply.unreadable)
+        if reply.drain:
             self._roster.drain()
         return True
-
-
-def _offer(ask: Ask) -> tuple[int, int, int]:
-    return (ask.count, ask.cores, ask.memory_mb)

@@ -1,4 +1,4 @@
-"""The thread that tells the server how the payloads are, and hears what it wants ended."""
+"""The thread that reports the payloads' usage to the server and carries out its kill orders."""
 
 from __future__ import annotations
 
@@ -6,40 +6,35 @@ import threading
 from typing import Any, Callable
 
 from lodesman.errors import LodesmanError, Unauthorized
-from lodesman.pilot.outcome import Stop
-from lodesman.pilot.payload import Payload
-from lodesman.pilot.protocol import KILLED, Key, Orders, label
+from lodesman.pilot.context import PilotContext
+from lodesman.pilot.decisions import Stop
+from lodesman.pilot.payload import PayloadRun, StreamVersion
+from lodesman.pilot.protocol import KILLED, AttemptKey
 from lodesman.pilot.roster import Roster
-from lodesman.pilot.session import Session
+from lodesman.pilot.session import ServerSession
 
-RUNNING, IDLE, DRAINING = "running", "idle", "draining"
-COMPLETING = "completing"
-# While payloads run, somebody may want to see their output or to end them: orders and output travel by beats. Ten
-# thousand busy pilots are under 700 small requests a second; a tail of 64 kB in each beat is 4 kB/s of a pilot.
-BUSY_S = 15.0
+# While payloads run, users may want to see their output or to end them: both travel with heartbeats. Ten thousand busy
+# pilots make under 700 small requests a second; a tail of 64 kB in each heartbeat is 4 kB/s per pilot.
+_BUSY_S = 15.0
 
 
 class Heartbeat:
-    """Beats every `every_s` seconds, at least every BUSY_S while payloads run; sooner, with jitter, after a beat that
-    nobody heard.
-    """
+    """Beats every `every_s` seconds, at least every 15 s while payloads run, and sooner, with jitter, after a failure."""
 
     def __init__(
         self,
-        session: Session,
+        context: PilotContext,
+        session: ServerSession,
         roster: Roster,
         *,
         every_s: float,
-        ticker: Callable[[], float],
-        on_kill: Callable[[Key, Stop], Any],
-        log: Callable[..., Any],
+        on_kill: Callable[[AttemptKey, Stop], Any],
     ) -> None:
+        self._context = context
         self._session = session
         self._roster = roster
         self._every_s = every_s
-        self._ticker = ticker
         self._on_kill = on_kill
-        self._log = log
         self._client = session.client()
         self._closed = threading.Event()
         self._stirred = threading.Event()
@@ -55,24 +50,30 @@ class Heartbeat:
                 return
             except LodesmanError as fault:
                 failures += 1
-                self._log("heartbeat-failed", fault=str(fault))
+                self._context.log("heartbeat-failed", fault=str(fault))
 
     def beat(self) -> None:
         """One beat. Raises what the session raises."""
-        now = self._ticker()
-        payloads = self._roster.payloads()
-        told = [_entry(payload, now) for payload in payloads]
-        keys = {payload.job.key for payload in payloads}
-        rest = [_brief(key, ended) for key, ended in self._roster.unreported().items() if key not in keys]
+        now = self._context.ticker()
+        running = [(payload, *_usage_of(payload, now)) for payload in self._roster.payloads()]
+        entries = [entry for _, entry, _ in running]
+        keys = {payload.job.key for payload, _, _ in running}
+        for key, ended in self._roster.unreported().items():
+            if key not in keys:
+                entries.append({**key._asdict(), **({"state": "completing"} if ended else {})})
         load = self._roster.load()
-        state = DRAINING if load.draining or load.stopping else RUNNING if load.running else IDLE
-        orders = self._session.beat(self._client, [entry for entry, _ in told] + rest, state)
-        for payload, (_, stamp) in zip(payloads, told):
-            payload.heard(stamp)
-        self._obey(orders)
+        state = "draining" if load.draining or load.stopping else "running" if load.running else "idle"
+        reply = self._session.beat(self._client, entries, state)
+        for payload, _, version in running:
+            payload.tail_delivered(version)
+        for key, reason in reply.kill.items():
+            self._context.log("kill-ordered", job=str(key), reason=reason)
+            self._on_kill(key, Stop(KILLED, reason or "The server ended the job."))
+        if reply.drain:
+            self._roster.drain()
 
     def stir(self) -> None:
-        """Something changed: payloads may run now, and the next beat is not far."""
+        """Payloads may run now: the next beat is due soon."""
         self._stirred.set()
 
     def close(self) -> None:
@@ -84,40 +85,25 @@ class Heartbeat:
     def _rest(self, failures: int) -> bool:
         """Wait until a beat is due; false when closed."""
         if failures:
-            return not self._closed.wait(min(self._every_s, self._session.delay(failures)))
+            return not self._closed.wait(min(self._every_s, self._context.delay(failures)))
         self._stirred.clear()
         if self._closed.is_set():
             return False
         if not self._roster.payloads() and not self._stirred.wait(self._every_s):
             return True
-        return not self._closed.wait(min(self._every_s, BUSY_S))
-
-    def _obey(self, orders: Orders) -> None:
-        for key, reason in orders.kill:
-            self._log("kill-ordered", job=label(key), reason=reason)
-            self._on_kill(key, Stop(KILLED, reason or "The server ended the job."))
-        if orders.drain:
-            self._roster.drain()
+        return not self._closed.wait(min(self._every_s, _BUSY_S))
 
 
-def _brief(key: Key, ended: bool) -> dict[str, Any]:
-    """An attempt that does not run: it waits for room, or its end and its output are on their way."""
-    entry: dict[str, Any] = {"id": key[0], "attempt": key[1]}
-    if ended:
-        entry["state"] = COMPLETING
-    return entry
-
-
-def _entry(payload: Payload, now: float) -> tuple[dict[str, Any], Any]:
+def _usage_of(payload: PayloadRun, now: float) -> tuple[dict[str, Any], StreamVersion]:
+    """The entry of a running payload, and the version of its tail."""
     measured = payload.measured(now)
-    stamp, tail = payload.news()
-    entry: dict[str, Any] = {
-        "id": payload.job.id,
-        "attempt": payload.job.attempt,
+    version, tail = payload.new_tail()
+    entry = {
+        **payload.job.key._asdict(),
         "cpu_seconds": round(measured.cpu_seconds, 3),
         "wall_seconds": round(measured.wall_seconds, 3),
         "rss_mb": round(measured.rss_mb, 1),
     }
     if tail is not None:
         entry["tail"] = tail
-    return entry, stamp
+    return entry, version

@@ -2,125 +2,112 @@
 
 from __future__ import annotations
 
-import random
+import os
 import secrets
+import select
 import threading
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, Callable
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 from lodesman.errors import Unavailable
 from lodesman.pilot import protocol
-from lodesman.pilot.batch_queue import BatchQueue, find_queue
 from lodesman.pilot.claims import Claimer
-from lodesman.pilot.features import Features
+from lodesman.pilot.context import PilotContext
+from lodesman.pilot.decisions import DRAINED, ERROR, SIGTERM, Slot, Stop, contact_lost, reserve_s, why_leave
 from lodesman.pilot.heartbeat import Heartbeat
-from lodesman.pilot.journal import Journal
-from lodesman.pilot.launch import Outside
-from lodesman.pilot.life import DRAINED, LOST, SIGTERM, Slot, contact_lost, reserve_s, why_leave
-from lodesman.pilot.node import Node
+from lodesman.pilot.node import WorkerNode
 from lodesman.pilot.outbox import Outbox
-from lodesman.pilot.outcome import Stop
-from lodesman.pilot.payload import Bench, remove_tree
-from lodesman.pilot.pilot_file import PilotFile
-from lodesman.pilot.protocol import Broken, Key, Report
+from lodesman.pilot.payload import PayloadContext, remove_tree
+from lodesman.pilot.protocol import AttemptKey, JoinReply, report_end
 from lodesman.pilot.reaper import Reaper
-from lodesman.pilot.roster import Roster
-from lodesman.pilot.session import PATIENT, Chance, JoinRefused, Session, Terms
-from lodesman.pilot.wake import Wake
-from lodesman.pilot.watch import Watch
+from lodesman.pilot.roster import Roster, Watch
+from lodesman.pilot.session import BatchQueue, JoinRefused, ServerSession, find_queue
 
 # Exit codes of the pilot's process.
 EXIT_IN_ORDER = 0  # idle, drained, or SIGTERM: all results were handed in
 EXIT_FAULT = 1  # a fault of the pilot itself
 EXIT_USAGE = 2  # arguments, the pilot's file, or a working directory that cannot be used
 EXIT_REFUSED = 3  # the server refused the join
-EXIT_NO_SERVER = 4  # no server took the pilot in all its patience
+EXIT_NO_SERVER = 4  # no server accepted the pilot within join_patience_s
 EXIT_DISOWNED = 5  # the server does not know the pilot any more (its lease was lost)
-EXIT_UNDELIVERED = 6  # the pilot ended with results that no server took
+EXIT_UNDELIVERED = 6  # the pilot ended with results that no server accepted
 
 
-@dataclass(frozen=True)
-class Surroundings:
-    """What the pilot finds around it. `clock` gives UNIX seconds, `ticker` monotonic ones."""
+class _Wake:
+    """A wait of the main thread that any thread, and a signal handler, may end.
 
-    directory: Path
-    environment: Mapping[str, str]
-    node: Node
-    features: Features
-    log: Callable[..., Any]
-    rng: random.Random
-    adopts: bool
-    clock: Callable[[], float] = time.time
-    ticker: Callable[[], float] = time.monotonic
+    An Event would not do: the code that the signal interrupts may hold its lock.
+    """
+
+    def __init__(self) -> None:
+        self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def ring(self) -> None:
+        """End the wait under way, or the next one."""
+        try:
+            os.write(self._writer, b"x")
+        except BlockingIOError:
+            return  # it rings already
+
+    def wait(self, timeout: float) -> None:
+        """Wait for `ring`, at most `timeout` seconds."""
+        poll = select.poll()
+        poll.register(self._reader, select.POLLIN)
+        if poll.poll(max(0.0, timeout) * 1000):
+            os.read(self._reader, 4096)
 
 
-class Pilot:
+class PilotProcess:
     """Joins, runs jobs, leaves. `run` belongs to the main thread; `terminate` may come from a signal."""
 
     # These come with the join.
-    _terms: Terms
+    _terms: JoinReply
     _reaper: Reaper
-    _journal: Journal
     _outbox: Outbox
     _roster: Roster
     _claimer: Claimer
     _heartbeat: Heartbeat
     _watch: Watch
 
-    def __init__(self, papers: PilotFile, around: Surroundings) -> None:
-        self._papers = papers
-        self._around = around
-        self._options = papers.options
-        self._wake = Wake()
+    def __init__(self, context: PilotContext) -> None:
+        self._context = context
+        self._options = context.options
+        self._wake = _Wake()
         self._due = 0.0
-        self._terms_asked = 0  # how often SIGTERM came
-        self._terms_seen = 0
+        self._signals = 0  # how often SIGTERM came
+        self._signals_seen = 0
         self._crashed = False
         self._why = ""
         self._deadline = float("inf")
-        self._session = Session(papers, Chance(around.ticker, around.rng), on_lost=self._wake.ring)
-        self._slot = slot_for(papers, around)
+        self._session = ServerSession(context, on_lost=self._wake.ring)
+        self._slot = _slot_of(context)
 
     def run(self) -> int:
-        """Live a pilot's life; returns the exit code."""
+        """Run the pilot to its end; returns the exit code."""
+        context = self._context
+        queue = find_queue(context.pilot_file, context.environment)
+        nonce = secrets.token_urlsafe(18)
         try:
-            nonce = secrets.token_urlsafe(18)
-            queue = find_queue(self._papers, self._around.environment)
             terms = self._session.join(self._node(), nonce=nonce, wait=self._wait_to_join, queue=queue)
         except JoinRefused as fault:
-            self._around.log("join-refused", fault=str(fault))
+            context.log("join-refused", fault=str(fault))
             return EXIT_REFUSED
         except Unavailable as fault:
-            self._around.log("no-server", fault=str(fault), **fault.data)
-            return EXIT_IN_ORDER if self._terms_asked else EXIT_NO_SERVER
-        self._around.log("joined", pilot=terms.pilot, lease_s=terms.lease_s, **_where(queue, self._session))
+            context.log("no-server", fault=str(fault), **fault.data)
+            return EXIT_IN_ORDER if self._signals else EXIT_NO_SERVER
+        context.log("joined", pilot=terms.pilot, lease_s=terms.lease_s, **self._queue_facts(queue))
         self._assemble(terms)
-        for target in self._threads():
+        for target in (self._claimer.run, self._heartbeat.run, self._upload, self._report):
             threading.Thread(target=target, name=target.__qualname__, daemon=True).start()
         try:
             return self._end(self._supervise())
         finally:
             self._reaper.kill_rest()
 
-    def _node(self) -> Node:
-        """The node with what is left of the pilot's life."""
-        left = self._slot.life_left(self._around.ticker())
-        return replace(self._around.node, life_s=left, cpu_scaling_factor=self._slot.scaling)
-
-    def _supervise(self) -> int:
-        while True:
-            now = self._around.ticker()
-            code = self.tick(now)
-            if code is not None:
-                return code
-            self._wake.wait(self._due - now)
-
     def terminate(self) -> None:
         """End in good order; called again: at once. Safe in a signal handler."""
-        self._terms_asked += 1
+        self._signals += 1
         self._wake.ring()
 
     def crash(self) -> None:
@@ -137,14 +124,14 @@ class Pilot:
             self._roster.changed.notify_all()  # the claim thread: time may have changed what it may ask for
         load = self._roster.load()
         if self._session.lost and not (load.running or load.backlog or load.unsent):
-            return EXIT_DISOWNED  # until then the server is told how its last attempts ended (ADR 0022)
+            return EXIT_DISOWNED  # until then the last attempts are reported (ADR 0022)
         if now > self._deadline:
             for payload in payloads:
-                payload.abandon()
-            self._why = self._why or LOST
+                payload.abandoned.set()
+            self._why = self._why or ERROR
             return EXIT_DISOWNED if self._session.lost else EXIT_UNDELIVERED
         if not load.running and load.unsent and self._is_out_of_contact(now):
-            self._why = LOST
+            self._why = ERROR
             return EXIT_UNDELIVERED
         leave = why_leave(self._slot, load, now, idle_s=self._terms.idle_s)
         if not leave:
@@ -152,46 +139,67 @@ class Pilot:
         self._why = self._why or leave
         return EXIT_FAULT if self._crashed else EXIT_IN_ORDER
 
+    def _node(self) -> WorkerNode:
+        """The node with what is left of the pilot's life."""
+        left = self._slot.life_left(self._context.ticker())
+        return replace(self._context.node, life_s=left, cpu_scaling_factor=self._slot.scaling)
+
+    def _wait_to_join(self, seconds: float) -> bool:
+        self._wake.wait(seconds)
+        return self._signals > 0
+
+    def _queue_facts(self, queue: BatchQueue | None) -> dict[str, Any]:
+        """Where the pilot runs, for the log."""
+        if queue is None:
+            return {}
+        served = self._session.served
+        pools = {} if served is None else {"submit_pools": len(served.pools), "pools_pass": served.number}
+        return {"queue": "/".join(queue), **pools}
+
+    def _supervise(self) -> int:
+        while True:
+            now = self._context.ticker()
+            code = self.tick(now)
+            if code is not None:
+                return code
+            self._wake.wait(self._due - now)
+
     def _decide_to_stop(self, now: float) -> None:
-        asked = self._terms_asked
-        if asked > self._terms_seen:
-            grace_s = self._options.kill_grace_s if asked == 1 else 0.0
-            self._stop_all(SIGTERM, "The pilot was asked to end.", grace_s=grace_s, now=now)
-            self._terms_seen = asked
+        signals = self._signals
+        if signals > self._signals_seen:
+            self._signals_seen = signals
+            self._stop_all(SIGTERM, "The pilot was asked to end.", now, at_once=signals > 1)
         elif self._why:
             return
         elif self._crashed:
-            self._stop_all(LOST, "The pilot failed.", grace_s=self._options.kill_grace_s, now=now)
+            self._stop_all(ERROR, "The pilot failed.", now)
         elif self._session.lost:
-            self._stop_all(
-                LOST, "The server disowned the pilot.", grace_s=self._options.kill_grace_s, now=now
-            )
+            self._stop_all(ERROR, "The server disowned the pilot.", now)
         elif self._slot.seconds_left(now) <= 0 and self._roster.payloads():
-            self._stop_all(DRAINED, "The slot ends.", grace_s=self._options.kill_grace_s, now=now)
+            self._stop_all(DRAINED, "The slot ends.", now)
 
-    def _stop_all(self, why: str, message: str, *, grace_s: float, now: float) -> None:
+    def _stop_all(self, why: str, message: str, now: float, *, at_once: bool = False) -> None:
+        grace_s = 0.0 if at_once else self._options.kill_grace_s
         self._why = why
         self._deadline = now + grace_s + self._options.flush_s
-        self._around.log("stopping", reason=why, message=message)
+        self._context.log("stopping", reason=why, message=message)
         self._claimer.close()
         self._outbox.hurry()
         for job in self._roster.stop_all(Stop(protocol.PILOT_SHUTDOWN, message), grace_s=grace_s):
-            self._report_unstarted(job.key, protocol.RELEASED, protocol.PILOT_SHUTDOWN, message)
+            self._report_unstarted(job.key, protocol.PILOT_SHUTDOWN, message)
 
-    def _kill_one(self, key: Key, stop: Stop) -> None:
-        job = self._roster.stop_one(key, stop, grace_s=self._options.kill_grace_s)
-        if job is not None:
-            self._report_unstarted(key, protocol.FAILED, stop.cause, stop.message)
+    def _kill_one(self, key: AttemptKey, stop: Stop) -> None:
+        if self._roster.stop_one(key, stop, grace_s=self._options.kill_grace_s):
+            self._report_unstarted(key, stop.cause, stop.message)
         self._wake.ring()
 
-    def _report_broken(self, jobs: Iterable[Broken]) -> None:
-        for job in jobs:
-            message = f"The pilot cannot read this job: {job.message}"
-            self._report_unstarted(job.key, protocol.FAILED, protocol.NOT_STARTED, message)
+    def _report_unreadable(self, jobs: Mapping[AttemptKey, str]) -> None:
+        for key, fault in jobs.items():
+            self._report_unstarted(key, protocol.NOT_STARTED, f"The pilot cannot read this job: {fault}")
 
-    def _report_unstarted(self, key: Key, state: str, cause: str, message: str) -> None:
-        report = Report(key, state, cause, message, ended=self._around.clock())
-        self._outbox.put(report, None)
+    def _report_unstarted(self, key: AttemptKey, cause: str, message: str) -> None:
+        now = self._context.clock()
+        self._outbox.put(report_end(key, cause, message, ended=now))
 
     def _is_out_of_contact(self, now: float) -> bool:
         return contact_lost(
@@ -202,75 +210,39 @@ class Pilot:
             lease_s=self._session.lease_s,
         )
 
-    def _wait_to_join(self, seconds: float) -> bool:
-        self._wake.wait(seconds)
-        return self._terms_asked > 0
-
-    def _assemble(self, terms: Terms) -> None:
-        around, options, session = self._around, self._options, self._session
+    def _assemble(self, terms: JoinReply) -> None:
+        context, session = self._context, self._session
         self._terms = terms
-        self._reaper = Reaper(self._papers.stamp, adopts=around.adopts)
-        self._journal = Journal(around.directory / "attempts.journal")
-        self._outbox = Outbox(around.directory / "outbox", delay=session.delay, log=around.log)
-        bench = Bench(
-            directory=around.directory,
-            outside=Outside(self._papers.stamp, around.environment, options.cpu_scaling_factor),
-            reaper=self._reaper,
-            outbox=self._outbox,
-            new_client=lambda: session.client(retry=PATIENT),
-            clock=around.clock,
-            ticker=around.ticker,
-            log=around.log,
-        )
-        self._roster = Roster(self._slot, bench, on_change=self._on_change)
+        self._reaper = Reaper(context.pilot_file.stamp, adopts=context.adopts)
+        self._outbox = Outbox(context)
+        payloads = PayloadContext(context, self._reaper, self._outbox, lambda: session.client(rounds=10))
+        self._roster = Roster(self._slot, payloads, on_change=self._on_change)
+        self._watch = Watch(context, self._reaper, session)
         self._claimer = Claimer(
-            session,
-            self._roster,
-            self._journal,
-            idle_s=terms.idle_s,
-            ticker=around.ticker,
-            on_broken=self._report_broken,
-            log=around.log,
+            context, session, self._roster, idle_s=terms.idle_s, on_unreadable=self._report_unreadable
         )
         self._heartbeat = Heartbeat(
-            session,
-            self._roster,
-            every_s=terms.heartbeat_s,
-            ticker=around.ticker,
-            on_kill=self._kill_one,
-            log=around.log,
+            context, session, self._roster, every_s=terms.heartbeat_s, on_kill=self._kill_one
         )
-        self._watch = Watch(
-            self._reaper,
-            session,
-            scaling=options.cpu_scaling_factor,
-            usual_s=options.watch_s,
-            grace_s=options.kill_grace_s,
-            log=around.log,
-        )
-
-    def _threads(self) -> Sequence[Callable[[], None]]:
-        def uploads() -> None:
-            client = self._session.client()
-            upload = self._session.upload
-            self._outbox.run_uploads(lambda path, file, sha256: upload(client, path, file, sha256))
-
-        def reports() -> None:
-            client = self._session.client()
-            self._outbox.run_reports(lambda records: self._session.report(client, records))
-
-        return (self._claimer.run, self._heartbeat.run, uploads, reports)
 
     def _on_change(self) -> None:
         self._claimer.renew()
         self._heartbeat.stir()
         self._wake.ring()
 
+    def _upload(self) -> None:
+        client = self._session.client()
+        self._outbox.run_uploads(lambda path, file, sha256: self._session.upload(client, path, file, sha256))
+
+    def _report(self) -> None:
+        client = self._session.client()
+        self._outbox.run_reports(lambda records: self._session.report(client, records))
+
     def _end(self, code: int) -> int:
-        """Leave: hand in what is left (a server takes the last results of a pilot that it lost), say goodbye, tidy up."""
+        """Leave: hand in what is left (also to a server that lost the pilot), take leave, tidy up."""
         self._claimer.close()
         self._outbox.hurry()
-        left = min(self._deadline - self._around.ticker(), self._options.flush_s)
+        left = min(self._deadline - self._context.ticker(), self._options.flush_s)
         sent = code != EXIT_UNDELIVERED and self._outbox.wait_empty(max(0.0, left))
         if not sent and code != EXIT_DISOWNED:
             code = EXIT_UNDELIVERED
@@ -278,36 +250,25 @@ class Pilot:
         self._outbox.close()
         if code != EXIT_DISOWNED:
             heard = self._session.leave(self._why, "" if code == EXIT_IN_ORDER else f"exit code {code}")
-            self._around.log("left", reason=self._why, heard=heard, exit_code=code)
-        self._journal.close()
+            self._context.log("left", reason=self._why, heard=heard, exit_code=code)
         if sent:
-            remove_tree(self._around.directory / "outbox")
-        remove_tree(self._around.directory / "work")
+            remove_tree(self._context.directory / "outbox")
+        remove_tree(self._context.directory / "work")
         return code
 
 
-def _where(queue: BatchQueue | None, session: Session) -> dict[str, Any]:
-    """Where it runs, for the log."""
-    if queue is None:
-        return {}
-    served = session.served
-    known = {} if served is None else {"submit_pools": len(served.pools), "pools_pass": served.number}
-    return {"queue": "/".join(queue), **known}
-
-
-def slot_for(papers: PilotFile, around: Surroundings) -> Slot:
-    """The slot as the file and the site describe it; whichever end comes first counts."""
-    options, now = papers.options, around.ticker()
+def _slot_of(context: PilotContext) -> Slot:
+    """The slot as the file and the site describe it; the earlier end counts."""
+    options = context.options
     lives = [float(options.life_seconds)] if options.life_seconds else []
-    ends = around.features.ends(around.clock())
-    if ends is not None:
-        lives.append(ends - around.clock())
-    life_s = min(lives) if lives else None
+    if context.slot_ends is not None:
+        lives.append(context.slot_ends - context.clock())
+    life_s = min(lives, default=None)
     return Slot(
-        cores=around.node.cores,
-        memory_mb=around.node.memory_mb,
-        jobs_at_once=options.jobs_at_once or around.node.cores,
+        cores=context.node.cores,
+        memory_mb=context.node.memory_mb,
+        jobs_at_once=options.jobs_at_once or context.node.cores,
         scaling=options.cpu_scaling_factor,
-        ends=None if life_s is None else now + life_s,
+        ends=None if life_s is None else context.ticker() + life_s,
         reserve_s=0.0 if life_s is None else reserve_s(life_s),
     )

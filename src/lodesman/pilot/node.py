@@ -1,4 +1,4 @@
-"""The worker node as the pilot finds it: cores, memory, platform, system. A door that only reads."""
+"""The worker node as the pilot finds it: cores, memory, platform, system, and the Machine/Job Features of the WLCG."""
 
 from __future__ import annotations
 
@@ -11,16 +11,41 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from lodesman import __version__
-from lodesman.pilot.features import Features
 
-MB = 1 << 20
+_MB = 1 << 20
 # cgroup v1 writes "no limit" as a number near 2^63.
 _ENDLESS = 1 << 60
+# The files that are read in the directories $MACHINEFEATURES and $JOBFEATURES.
+_MACHINE_FEATURES = ("shutdowntime",)
+_JOB_FEATURES = ("allocated_cpu", "max_rss_bytes", "wall_limit_secs", "jobstart_secs", "shutdowntime_job")
 
 
 @dataclass(frozen=True)
-class Node:
-    """The resource for this pilot: what is offered to the server. `memory_mb` in 2^20 bytes.
+class Features:
+    """What the site declares about machine and slot; None is unknown. Times are UNIX seconds.
+
+    Of the keys `shutdowntime` (machine) and `shutdowntime_job` (slot) the earlier one counts.
+    """
+
+    allocated_cpu: int | None = None
+    max_rss_bytes: int | None = None
+    wall_limit_secs: int | None = None
+    jobstart_secs: int | None = None
+    shutdowntime: int | None = None
+
+    def slot_ends(self, started: float) -> float | None:
+        """When the slot ends, as a UNIX time; `started` is when the pilot did."""
+        ends = []
+        if self.wall_limit_secs is not None:
+            ends.append((self.jobstart_secs or started) + self.wall_limit_secs)
+        if self.shutdowntime is not None:
+            ends.append(float(self.shutdowntime))
+        return min(ends, default=None)
+
+
+@dataclass(frozen=True)
+class WorkerNode:
+    """The resource for this pilot, as it is offered to the server. `memory_mb` in 2^20 bytes.
 
     `life_s`: seconds left for payloads when it joins, None if no end is known; `cpu_scaling_factor`: normalised CPU
     seconds for each of them.
@@ -42,32 +67,64 @@ class Node:
         return asdict(self)
 
 
+def read_features(environment: Mapping[str, str]) -> Features:
+    """Read the directories that the environment names; what cannot be read is unknown.
+
+    Web addresses in place of directories are ignored: they belong to virtual machines.
+    """
+    found = _read_features(environment.get("MACHINEFEATURES", ""), _MACHINE_FEATURES)
+    found.update(_read_features(environment.get("JOBFEATURES", ""), _JOB_FEATURES))
+    slot_ends = found.pop("shutdowntime_job", None)
+    if slot_ends is not None:
+        found["shutdowntime"] = min(slot_ends, found.get("shutdowntime", slot_ends))
+    return Features(**found)
+
+
+def _read_features(directory: str, names: tuple[str, ...]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    if not directory.startswith("/"):
+        return found
+    for name in names:
+        try:
+            with (Path(directory) / name).open("rb") as file:
+                value = int(float(file.read(64)))
+        except (OSError, ValueError, OverflowError):
+            continue
+        if value > 0:
+            found[name] = value
+    return found
+
+
 def describe_node(
-    *, cores: int, memory_mb: int, platform_name: str, features: Features, root: Path = Path("/")
-) -> Node:
-    """Describe this machine; arguments other than 0 and "" are taken as they are, not looked for."""
-    release = parse_os_release(_read(root / "etc/os-release") or _read(root / "usr/lib/os-release"))
-    total_kb, available_kb = parse_meminfo(_read(root / "proc/meminfo"))
-    found = _memory_mb(root, available_kb, features)
-    return Node(
+    *,
+    cores: int = 0,
+    memory_mb: int = 0,
+    platform_name: str = "",
+    features: Features = Features(),
+    root: Path = Path("/"),
+) -> WorkerNode:
+    """Describe this machine; arguments other than 0 and "" are taken as they are."""
+    release = _parse_os_release(_read(root / "etc/os-release") or _read(root / "usr/lib/os-release"))
+    total_kb, available_kb = _parse_meminfo(_read(root / "proc/meminfo"))
+    return WorkerNode(
         host=socket.gethostname(),
         os=release.get("PRETTY_NAME", "") or platform.system(),
-        platform=platform_name or platform_of(platform.machine(), release),
+        platform=platform_name or _platform_of(platform.machine(), release),
         cores=cores or _cores(root, features),
-        memory_mb=memory_mb or found,
+        memory_mb=memory_mb or _memory_mb(root, available_kb, features),
         memory_total_mb=total_kb // 1024,
         python=platform.python_version(),
         pilot_version=__version__,
     )
 
 
-def platform_of(machine: str, release: Mapping[str, str]) -> str:
-    """`<machine>-<ID><VERSION_ID>`, as in x86_64-debian12; what is unknown is left out."""
+def _platform_of(machine: str, release: Mapping[str, str]) -> str:
+    """`<machine>-<ID><VERSION_ID>`, as in x86_64-debian12, without what is unknown."""
     return f"{machine}-{release.get('ID') or 'linux'}{release.get('VERSION_ID', '')}"
 
 
-def parse_os_release(text: str) -> dict[str, str]:
-    """The assignments of an os-release file; quotes are taken off."""
+def _parse_os_release(text: str) -> dict[str, str]:
+    """The assignments of an os-release file, without quotes."""
     values = {}
     for line in text.splitlines():
         name, sign, value = line.strip().partition("=")
@@ -76,19 +133,19 @@ def parse_os_release(text: str) -> dict[str, str]:
     return values
 
 
-def parse_meminfo(text: str) -> tuple[int, int]:
-    """(MemTotal, MemAvailable) of /proc/meminfo in kB; 0 if not told."""
-    told = {}
+def _parse_meminfo(text: str) -> tuple[int, int]:
+    """(MemTotal, MemAvailable) of /proc/meminfo in kB; 0 if unknown."""
+    values = {}
     for line in text.splitlines():
         name, _, rest = line.partition(":")
         words = rest.split()
         if words and words[0].isdigit():
-            told[name] = int(words[0])
-    total = told.get("MemTotal", 0)
-    return total, told.get("MemAvailable", told.get("MemFree", total))
+            values[name] = int(words[0])
+    total = values.get("MemTotal", 0)
+    return total, values.get("MemAvailable", values.get("MemFree", total))
 
 
-def parse_cgroups(text: str) -> dict[str, str]:
+def _parse_cgroups(text: str) -> dict[str, str]:
     """Controller -> path out of /proc/self/cgroup; the unified hierarchy is called ""."""
     paths = {}
     for line in text.splitlines():
@@ -99,7 +156,7 @@ def parse_cgroups(text: str) -> dict[str, str]:
     return paths
 
 
-def parse_cpu_max(text: str) -> float | None:
+def _parse_cpu_max(text: str) -> float | None:
     """Cores granted by `cpu.max` ("max 100000" or "150000 100000"); None for no limit."""
     words = text.split()
     if len(words) != 2 or not words[0].isdigit() or not words[1].isdigit() or words[1] == "0":
@@ -107,46 +164,46 @@ def parse_cpu_max(text: str) -> float | None:
     return int(words[0]) / int(words[1])
 
 
-def parse_bytes(text: str) -> int | None:
-    """A limit in bytes; None for "max", for nothing and for cgroup v1's way to say endless."""
+def _parse_bytes(text: str) -> int | None:
+    """A limit in bytes; None for "max", for nothing and for the number that means no limit in cgroup v1."""
     word = text.strip()
     return int(word) if word.isdigit() and int(word) < _ENDLESS else None
 
 
 def _cores(root: Path, features: Features) -> int:
-    """Affinity, cgroup quota and what the site allotted: the least of them, at least 1."""
+    """The least of affinity, cgroup quota and what the site allots; at least 1."""
     counts = [len(os.sched_getaffinity(0))]
     if features.allocated_cpu is not None:
         counts.append(features.allocated_cpu)
     for directory in _directories(root, "cpu"):
-        quota = parse_cpu_max(_read(directory / "cpu.max"))
+        quota = _parse_cpu_max(_read(directory / "cpu.max"))
         if quota is None:
             v1 = f"{_read(directory / 'cpu.cfs_quota_us')} {_read(directory / 'cpu.cfs_period_us')}"
-            quota = parse_cpu_max(v1)
+            quota = _parse_cpu_max(v1)
         if quota is not None:
             counts.append(int(quota))
     return max(1, min(counts))
 
 
 def _memory_mb(root: Path, available_kb: int, features: Features) -> int:
-    """The least of what is free now, what the cgroups allow and what the site allotted."""
+    """The least of what is free now, what the cgroups allow and what the site allots."""
     amounts = [available_kb * 1024]
     if features.max_rss_bytes is not None:
         amounts.append(features.max_rss_bytes)
     for directory in _directories(root, "memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
-            limit = parse_bytes(_read(directory / name))
+            limit = _parse_bytes(_read(directory / name))
             if limit is not None:
                 amounts.append(limit)
-    return min(amounts) // MB
+    return min(amounts) // _MB
 
 
 def _directories(root: Path, controller: str) -> list[Path]:
     """The cgroup directories of this process for a controller, up to the root of each hierarchy.
 
-    Inside a container the path may not exist below the mount; the mount itself is always looked at.
+    Inside a container the path may not exist below the mount; the mount itself is always read.
     """
-    paths = parse_cgroups(_read(root / "proc/self/cgroup"))
+    paths = _parse_cgroups(_read(root / "proc/self/cgroup"))
     base = root / "sys/fs/cgroup"
     found = []
     for mount, path in ((base, paths.get("")), (base / controller, paths.get(controller))):

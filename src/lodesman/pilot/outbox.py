@@ -1,7 +1,7 @@
 """Results on their way to the server; they lie on disk until it has them.
 
-Two threads: one uploads archives, one sends reports, many at a time. A server that is away is asked
-again with jitter; what the server refuses for good is dropped, with a line in the log.
+Two threads: one uploads archives, one sends reports in batches. While the server does not answer, both try again
+with jitter; what the server refuses for good is dropped, with a line in the log.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable
 
@@ -22,71 +22,67 @@ from lodesman.errors import (
     TooLarge,
     Unauthorized,
 )
-from lodesman.pilot.protocol import FAILED, OUTPUT_LIMIT, Key, Report, label, parse_verdicts
+from lodesman.pilot.context import PilotContext
+from lodesman.pilot.protocol import FAILED, OUTPUT_LIMIT, RUNNING, AttemptKey, AttemptReport, parse_refusals
 
-MOST_AT_ONCE = 100
-HURRIED_S = 0.5
-# The server has understood and says no: to ask again makes no sense.
+_MAX_BATCH = 100
+_HURRIED_S = 0.5
+# The server has understood and refuses: asking again would not help.
 _REFUSED = (Conflict, Forbidden, InvalidRequest, NotFound, TooLarge)
+
+# How reports, and an archive (path, file, sha256), reach the server; both raise LodesmanError.
+_PostReports = Callable[[list[dict[str, Any]]], Any]
+_PostArchive = Callable[[str, Path, str], Any]
 
 
 @dataclass
-class Item:
+class _Item:
     """One report on its way, and the archive to upload before it."""
 
-    key: Key
-    record: dict[str, Any]
-    upload: Path | None
-    final: bool
+    report: AttemptReport
+    archive: Path | None
 
-
-# How reports, and an archive (path, file, sha256), reach the server; both raise LodesmanError.
-PostReports = Callable[[list[dict[str, Any]]], Any]
-PostArchive = Callable[[str, Path, str], Any]
+    @property
+    def final(self) -> bool:
+        """Whether it reports the end of an attempt."""
+        return self.report.state != RUNNING
 
 
 class Outbox:
-    """Keeps reports in order per attempt. `put*`, `count` and `wait_empty` may be called by any thread."""
+    """Keeps reports in order per attempt. `put`, `keys` and `wait_empty` may be called by any thread."""
 
-    def __init__(self, directory: Path, *, delay: Callable[[int], float], log: Callable[..., Any]) -> None:
-        """`delay(failures)` is how long to wait after so many failures in a row."""
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._directory = directory
-        self._delay = delay
-        self._log = log
-        self._items: dict[tuple[Key, bool], Item] = {}
+    def __init__(self, context: PilotContext) -> None:
+        self._directory = context.directory / "outbox"
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._delay = context.delay
+        self._log = context.log
+        self._items: dict[tuple[AttemptKey, bool], _Item] = {}
         self._changed = threading.Condition()
         self._closed = threading.Event()
         self._hurried = False
 
-    def archive(self, key: Key) -> Path:
+    def archive(self, key: AttemptKey) -> Path:
         """Where to write the packed output of an attempt before `put`."""
-        return self._directory / f"{label(key)}.tar.gz"
+        return self._directory / f"{key}.tar.gz"
 
-    def put_running(self, report: Report) -> None:
-        """Tell that a payload runs; forgotten when its end is reported first."""
-        self._add(Item(report.key, report.as_json(), None, final=False))
-
-    def put(self, report: Report, archive: Path | None) -> None:
-        """Report an end; first its archive is uploaded, if it has one."""
-        record = report.as_json()
-        try:
-            # For those who come after a pilot that was killed; this one reads its own memory.
-            self._file(report.key).write_text(json.dumps(record), encoding="utf-8")
-        except OSError as fault:
-            self._log("outbox-disk", job=label(report.key), fault=str(fault))
+    def put(self, report: AttemptReport, archive: Path | None = None) -> None:
+        """Send a report, after its archive if it has one. An end replaces the report that the payload runs."""
+        item = _Item(report, archive)
+        if item.final:
+            try:
+                # Stays after a pilot that is killed; the pilot itself reads its memory.
+                self._file(report.key).write_text(json.dumps(report.as_json()), encoding="utf-8")
+            except OSError as fault:
+                self._log("outbox-disk", job=str(report.key), fault=str(fault))
         with self._changed:
             self._items.pop((report.key, False), None)
-            self._add(Item(report.key, record, archive, final=True))
+            self._items[report.key, item.final] = item
+            self._changed.notify_all()
 
-    def keys(self) -> list[Key]:
+    def keys(self) -> list[AttemptKey]:
         """Attempts whose end the server does not know yet."""
         with self._changed:
             return [key for key, final in self._items if final]
-
-    def count(self) -> int:
-        """How many ends the server does not know yet."""
-        return len(self.keys())
 
     def wait_empty(self, timeout: float) -> bool:
         """Wait until everything is sent; false if that takes longer than `timeout` seconds."""
@@ -100,112 +96,105 @@ class Outbox:
         with self._changed:
             self._changed.notify_all()
 
-    def run_uploads(self, post: PostArchive) -> None:
-        """The upload thread."""
-        failures = 0
-        while True:
-            item = self._next(lambda items: [item for item in items if item.upload is not None][:1])
-            if not item:
-                return
-            failures = 0 if self._upload(item[0], post) else failures + 1
-            if failures:
-                self._pause(failures)
-
-    def run_reports(self, post: PostReports) -> None:
-        """The report thread."""
-        failures = 0
-        while True:
-            batch = self._next(lambda items: [item for item in items if item.upload is None][:MOST_AT_ONCE])
-            if not batch:
-                return
-            failures = 0 if self._report(batch, post) else failures + 1
-            if failures:
-                self._pause(failures)
-
     def hurry(self) -> None:
-        """The end is near: do not wait long before the server is asked again."""
+        """The pilot is about to end: wait only shortly before the server is asked again."""
         with self._changed:
             self._hurried = True
             self._changed.notify_all()
 
+    def run_uploads(self, post: _PostArchive) -> None:
+        """The upload thread."""
+        self._run(
+            lambda items: [item for item in items if item.archive][:1],
+            lambda items: self._upload(items[0], post),
+        )
+
+    def run_reports(self, post: _PostReports) -> None:
+        """The report thread."""
+        self._run(
+            lambda items: [item for item in items if not item.archive][:_MAX_BATCH],
+            lambda items: self._report(items, post),
+        )
+
+    def _run(self, choose: Callable[[list[_Item]], list[_Item]], send: Callable[[list[_Item]], bool]) -> None:
+        """Send what is there, with pauses after failures, until the outbox is closed."""
+        failures = 0
+        while True:
+            with self._changed:
+                while not (chosen := choose(list(self._items.values()))) and not self._closed.is_set():
+                    self._changed.wait()
+            if self._closed.is_set():
+                return
+            failures = 0 if send(chosen) else failures + 1
+            if failures:
+                self._pause(failures)
+
     def _pause(self, failures: int) -> None:
-        """Wait after failures; for a hurry or the end only shortly."""
+        """Wait after failures; shortly once the pilot is about to end."""
         with self._changed:
-            before = self._hurried
-            longest = min(HURRIED_S, self._delay(failures)) if before else self._delay(failures)
-            self._changed.wait_for(lambda: self._closed.is_set() or self._hurried != before, longest)
+            before, pause_s = self._hurried, self._delay(failures)
+            self._changed.wait_for(
+                lambda: self._closed.is_set() or self._hurried != before,
+                min(_HURRIED_S, pause_s) if before else pause_s,
+            )
 
-    def _next(self, choose: Callable[[list[Item]], list[Item]]) -> list[Item]:
-        """Wait for something to do; nothing when closed."""
-        with self._changed:
-            while not self._closed.is_set():
-                chosen = choose(list(self._items.values()))
-                if chosen:
-                    return chosen
-                self._changed.wait()
-        return []
-
-    def _upload(self, item: Item, post: PostArchive) -> bool:
+    def _upload(self, item: _Item, post: _PostArchive) -> bool:
         """Upload one archive; true when that is settled, one way or the other."""
-        assert item.upload is not None  # noqa: S101 - chosen so
-        path = "/v1/jobs/{}/attempts/{}/output".format(*item.key)
+        archive, report = item.archive, item.report
+        assert archive is not None and report.output is not None  # noqa: S101, PT018 - chosen so
         try:
-            post(path, item.upload, item.record["output"]["sha256"])
+            post("/v1/jobs/{}/attempts/{}/output".format(*report.key), archive, report.output["sha256"])
         except _REFUSED as fault:
-            self._log("output-refused", job=label(item.key), fault=fault.message)
-            item.record = without_output(item.record, fault)
+            self._log("output-refused", job=str(report.key), fault=fault.message)
+            item.report = _without_output(report, fault)
         except LodesmanError as fault:
-            self._log("upload-failed", job=label(item.key), fault=str(fault))
+            self._log("upload-failed", job=str(report.key), fault=str(fault))
             return False
-        item.upload.unlink(missing_ok=True)
+        archive.unlink(missing_ok=True)
         with self._changed:
-            item.upload = None
+            item.archive = None
             self._changed.notify_all()
         return True
 
-    def _report(self, batch: Sequence[Item], post: PostReports) -> bool:
+    def _report(self, batch: Sequence[_Item], post: _PostReports) -> bool:
         """Send some reports; true when they are settled."""
         try:
-            verdicts = parse_verdicts(post([item.record for item in batch]))
+            refusals = parse_refusals(post([item.report.as_json() for item in batch]))
         except Unauthorized:
             return False
         except _REFUSED as fault:
             if len(batch) > 1:
-                # One of them may be what the server cannot read; the others shall not suffer.
+                # The server may be unable to read one of them; the others shall not suffer.
                 settled = [self._report([item], post) for item in batch]
                 return all(settled)
-            verdicts = {batch[0].key: fault.message}
+            refusals = {batch[0].report.key: fault.message}
         except LodesmanError as fault:
             self._log("report-failed", reports=len(batch), fault=str(fault))
             return False
         for item in batch:
-            reason = verdicts.get(item.key, "no answer")
-            if reason is not None:
-                self._log("report-refused", job=label(item.key), reason=reason)
+            reason = refusals.get(item.report.key, "no answer")
+            if reason:
+                self._log("report-refused", job=str(item.report.key), reason=reason)
             self._drop(item)
         return True
 
-    def _drop(self, item: Item) -> None:
+    def _drop(self, item: _Item) -> None:
+        name = (item.report.key, item.final)
         if item.final:
-            self._file(item.key).unlink(missing_ok=True)
+            self._file(item.report.key).unlink(missing_ok=True)
         with self._changed:
-            if self._items.get((item.key, item.final)) is item:
-                del self._items[item.key, item.final]
+            if self._items.get(name) is item:
+                del self._items[name]
             self._changed.notify_all()
 
-    def _add(self, item: Item) -> None:
-        with self._changed:
-            self._items[item.key, item.final] = item
-            self._changed.notify_all()
-
-    def _file(self, key: Key) -> Path:
-        return self._directory / f"{label(key)}.json"
+    def _file(self, key: AttemptKey) -> Path:
+        return self._directory / f"{key}.json"
 
 
-def without_output(record: dict[str, Any], fault: LodesmanError) -> dict[str, Any]:
-    """The report of an attempt whose archive the server does not take."""
-    amended = {**record, "output": None}
-    amended["message"] = f"{record['message']} The output was refused: {fault.message}".lstrip()
-    if isinstance(fault, TooLarge) and record["state"] != FAILED:
-        amended.update(state=FAILED, cause=OUTPUT_LIMIT)
-    return amended
+def _without_output(report: AttemptReport, fault: LodesmanError) -> AttemptReport:
+    """The report of an attempt whose archive the server does not accept."""
+    message = f"{report.message} The output was refused: {fault.message}".lstrip()
+    report = replace(report, output=None, message=message)
+    if isinstance(fault, TooLarge) and report.state != FAILED:
+        return replace(report, state=FAILED, cause=OUTPUT_LIMIT)
+    return report

@@ -1,4 +1,4 @@
-"""Output sandboxes: find what a job wants back and pack it, whatever the payload left in its directory."""
+"""Output of a job: its output sandbox, packed whatever the payload left behind, and the tail of its streams."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ import gzip
 import os
 import stat
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Callable, Union, cast
 
 from lodesman.client import Aborted, sha256_of
+from lodesman.pilot.protocol import MB, AssignedJob
 from lodesman.pilot.sandbox import BadSandbox, safe_name
 
-# Of streams that have no room this much is kept.
-CUT_STREAM_BYTES = 1 << 20
 # The job's own temporary files; never part of its output.
 TEMPORARY = ".tmp"
+_TAIL_BYTES = 65_536
+# Where a stream is cut, this much of its end is kept.
+_CUT_STREAM_BYTES = 1 << 20
 # Results are mostly small or packed already: speed goes before the last per cent.
 _LEVEL = 3
 # What may wait in the compressor, what a member takes besides its content and its name, and what ends an archive.
@@ -26,77 +28,63 @@ _PENDING_BYTES = 256 << 10
 _MEMBER_BYTES = 2048
 _END_BYTES = 1024
 
-# A file that is wanted: its size, or why it cannot be packed.
-Look = Union[int, str]
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What to pack: the streams always, the rest by name or pattern.
-
-    At most `most_bytes` of content, in an archive of at most `most_packed`; 0: no limit.
-    """
-
-    streams: Sequence[str]
-    patterns: Sequence[str]
-    most_bytes: int = 0
-    most_packed: int = 0
+# The size of a file that may be packed, or why it may not.
+_SizeOrFault = Union[int, str]
 
 
 @dataclass(frozen=True)
 class Packed:
-    """An archive that was written. Over the limit: streams of which only the ends are in it (`cut`), and files
-    that had no room (`left_out`). `missing`: (name or pattern, why nothing of it is in the archive).
+    """An archive that was written, with what the limits kept out of it.
+
+    `cut`: streams of which only the end is packed; `left_out`: files; `missing`: why names and patterns gave nothing.
     """
 
-    file: Path
     sha256: str
     size: int
     cut: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
-    missing: tuple[tuple[str, str], ...] = ()
+    missing: tuple[str, ...] = ()
 
 
-def pack(
-    directory: Path, wanted: Wanted, target: Path, *, stopped: Callable[[], bool] = lambda: False
-) -> Packed:
-    """Pack the output sandbox into `target`, a tar.gz.
+def pack(directory: Path, job: AssignedJob, target: Path, *, stopped: Callable[[], bool]) -> Packed:
+    """Pack the output sandbox into `target`, a tar.gz: the streams always, files by name or pattern.
 
-    Raises OSError if that cannot be written, and Aborted as soon as `stopped` says that nobody wants it.
+    Raises OSError if that cannot be written, and Aborted as soon as `stopped` returns true.
     """
-    names = list(dict.fromkeys(str(PurePosixPath(name)) for name in wanted.streams if name))
-    streams = {name: _look(directory, name) for name in names}
-    files, missing = _find(directory, wanted.patterns)
-    missing = [(name, why) for name, why in streams.items() if isinstance(why, str)] + missing
+    names = dict.fromkeys(str(PurePosixPath(name)) for name in (job.std_output, job.std_error))
+    streams = {name: _size(directory, name) for name in names}
+    files, faults = _find(directory, job.output_sandbox)
+    faults = {**{name: why for name, why in streams.items() if isinstance(why, str)}, **faults}
     whole, rest = _sizes(streams), _sizes({name: files[name] for name in files if name not in streams})
-    plan, left_out = planned(whole, rest, wanted.most_bytes)
+    plan, left_out = _planned(whole, rest, int(job.limits.max_output_mb * MB))
     cut = []
     with target.open("wb") as raw, gzip.GzipFile("", "wb", _LEVEL, raw, mtime=0) as packer:
         with tarfile.open(fileobj=packer, mode="w", format=tarfile.PAX_FORMAT) as tar:
-            room = _Room(raw, packer, wanted.most_packed)
+            space = _ArchiveSpace(raw, packer, int(job.limits.sandbox_mb * MB))
             for name, size in plan.items():
-                kept = room.of(name, size)
+                kept = space.for_member(name, size)
                 if kept < size and name not in whole:
                     left_out.append(name)
-                elif fault := _add(tar, directory / name, name, most=kept, stopped=stopped):
-                    missing.append((name, fault))
+                elif fault := _add(tar, directory / name, name, size=kept, stopped=stopped):
+                    faults[name] = fault
                 elif kept < whole.get(name, 0):
                     cut.append(name)
+    missing = tuple(f"{name} ({why})" for name, why in faults.items())
     size = target.stat().st_size
-    return Packed(target, sha256_of(target), size, tuple(cut), tuple(left_out), tuple(missing))
+    return Packed(sha256_of(target), size, tuple(cut), tuple(left_out), missing)
 
 
-def planned(
-    streams: Mapping[str, int], files: Mapping[str, int], most: int
+def _planned(
+    streams: Mapping[str, int], files: Mapping[str, int], limit: int
 ) -> tuple[dict[str, int], list[str]]:
-    """How many bytes of each are packed, the last ones of a stream; and the files that have no room.
+    """The bytes to pack of each, the last ones of a stream; and the files that do not fit.
 
-    Streams that leave others half of the room stay whole. Pure; `most` 0: no limit.
+    Streams that leave half of the limit to the files stay whole. Pure; `limit` 0: none.
     """
-    if not most or sum(streams.values()) + sum(files.values()) <= most:
+    if not limit or sum(streams.values()) + sum(files.values()) <= limit:
         return {**streams, **files}, []
-    plan = dict(streams) if sum(streams.values()) <= most // 2 else _ends(streams, most)
-    left, left_out = most - sum(plan.values()), []
+    plan = dict(streams) if sum(streams.values()) <= limit // 2 else _ends(streams, limit)
+    left, left_out = limit - sum(plan.values()), []
     for name, size in files.items():
         if size <= left:
             plan[name] = size
@@ -106,30 +94,30 @@ def planned(
     return plan, left_out
 
 
-def _ends(streams: Mapping[str, int], most: int) -> dict[str, int]:
-    """So much of the end of each stream; what a short one leaves over is the others'."""
+def _ends(streams: Mapping[str, int], limit: int) -> dict[str, int]:
+    """An equal part of the limit for each stream; what a short one leaves over goes to the others."""
     kept = dict.fromkeys(streams, 0)
     for shares, name in zip(range(len(streams), 0, -1), sorted(streams, key=lambda name: streams[name])):
-        kept[name] = min(streams[name], CUT_STREAM_BYTES, most // shares)
-        most -= kept[name]
+        kept[name] = min(streams[name], _CUT_STREAM_BYTES, limit // shares)
+        limit -= kept[name]
     return kept
 
 
-def _sizes(looks: Mapping[str, Look]) -> dict[str, int]:
-    return {name: size for name, size in looks.items() if isinstance(size, int)}
+def _sizes(found: Mapping[str, _SizeOrFault]) -> dict[str, int]:
+    return {name: size for name, size in found.items() if isinstance(size, int)}
 
 
-class _Room:
-    """An archive that shall not become larger than `most` bytes (0: no limit), whatever its members are."""
+class _ArchiveSpace:
+    """The space in an archive that shall not become larger than `limit` bytes (0: no limit)."""
 
-    def __init__(self, raw: BinaryIO, packer: gzip.GzipFile, most: int) -> None:
+    def __init__(self, raw: BinaryIO, packer: gzip.GzipFile, limit: int) -> None:
         self._raw = raw
         self._packer = packer
-        self._most = most
+        self._limit = limit
 
-    def of(self, name: str, size: int) -> int:
-        """How many of a member's `size` bytes fit for certain."""
-        if not self._most:
+    def for_member(self, name: str, size: int) -> int:
+        """The part of a member's `size` bytes that fits for certain."""
+        if not self._limit:
             return size
         spare = self._spare(name, _PENDING_BYTES)
         if spare < size:
@@ -138,30 +126,30 @@ class _Room:
         return max(0, min(size, spare))
 
     def _spare(self, name: str, pending: int) -> int:
-        around = pending + _MEMBER_BYTES + _END_BYTES + 2 * len(os.fsencode(name))
-        spare = self._most - self._raw.tell() - around
+        overhead = pending + _MEMBER_BYTES + _END_BYTES + 2 * len(os.fsencode(name))
+        spare = self._limit - self._raw.tell() - overhead
         return spare - spare // 1024  # what cannot be compressed becomes a little longer
 
 
-def _add(tar: tarfile.TarFile, path: Path, name: str, *, most: int, stopped: Callable[[], bool]) -> str:
-    """Add a file, of one over `most` bytes the end; returns why that cannot be. Raises Aborted and OSError."""
+def _add(tar: tarfile.TarFile, path: Path, name: str, *, size: int, stopped: Callable[[], bool]) -> str:
+    """Add the last `size` bytes of a file; returns why that is not possible. Raises Aborted and OSError."""
     try:
         source = path.open("rb")
     except OSError as fault:
         return f"cannot be read: {fault.strerror}"
     with source:
-        told = os.fstat(source.fileno())
+        status = os.fstat(source.fileno())
         entry = tarfile.TarInfo(name)
-        entry.size = min(most, told.st_size)
-        entry.mode = 0o755 if told.st_mode & stat.S_IXUSR else 0o644
-        entry.mtime = int(told.st_mtime)
-        source.seek(told.st_size - entry.size)
-        tar.addfile(entry, cast("BinaryIO", _Watched(source, stopped)))
+        entry.size = min(size, status.st_size)
+        entry.mode = 0o755 if status.st_mode & stat.S_IXUSR else 0o644
+        entry.mtime = int(status.st_mtime)
+        source.seek(status.st_size - entry.size)
+        tar.addfile(entry, cast("BinaryIO", _Interruptible(source, stopped)))
     return ""
 
 
-class _Watched:
-    """A file that is read only as long as somebody wants it."""
+class _Interruptible:
+    """A file that is read until `stopped` returns true."""
 
     def __init__(self, source: BinaryIO, stopped: Callable[[], bool]) -> None:
         self._source = source
@@ -169,8 +157,11 @@ class _Watched:
 
     def read(self, size: int) -> bytes:
         if self._stopped():
-            raise Aborted("Nobody wants this output any more.")
+            raise Aborted("The output is not needed any more.")
         return self._source.read(size)
+
+
+# --- which files? -------------------------------------------------------------------------------------
 
 
 def matches(path: PurePosixPath, pattern: PurePosixPath) -> bool:
@@ -180,7 +171,7 @@ def matches(path: PurePosixPath, pattern: PurePosixPath) -> bool:
     so at the end of a pattern it is all that is below.
     """
     steps = pattern.parts
-    # Where in the pattern one may stand after each part of the path: no pattern takes long this way.
+    # The steps of the pattern that may come next, after each part of the path: linear for every pattern.
     at = _skip(steps, {0})
     for part in path.parts:
         if len(steps) in at:
@@ -199,68 +190,105 @@ def _fits(part: str, step: str) -> bool:
 def _skip(steps: Sequence[str], at: set[int]) -> set[int]:
     """`**` may stand for no directory at all."""
     reached = set(at)
-    for place in range(len(steps)):
-        if place in reached and steps[place] == "**":
-            reached.add(place + 1)
+    for step, word in enumerate(steps):
+        if step in reached and word == "**":
+            reached.add(step + 1)
     return reached
 
 
-def _find(directory: Path, patterns: Sequence[str]) -> tuple[dict[str, Look], list[tuple[str, str]]]:
-    """(what was found, in order; patterns of which nothing can be packed, each with the reason)."""
+def _find(directory: Path, patterns: Sequence[str]) -> tuple[dict[str, _SizeOrFault], dict[str, str]]:
+    """The files found, in order; and the patterns that give nothing to pack, each with the reason."""
     goals: dict[str, PurePosixPath] = {}
-    whys: dict[str, str] = {}
+    faults: dict[str, str] = {}
     for pattern in patterns:
         try:
             goals[pattern] = safe_name(pattern)
-            whys[pattern] = "not found"
+            faults[pattern] = "not found"
         except BadSandbox:
-            whys[pattern] = "no name inside the job's directory"
-    found: dict[str, Look] = {}
+            faults[pattern] = "not a name inside the job's directory"
+    found: dict[str, _SizeOrFault] = {}
     for path in _walk(directory) if goals else ():
-        which = [name for name, goal in goals.items() if _names(goal, path)]
-        if not which:
+        # A name may contain the characters of patterns and still be meant literally.
+        named = [
+            name
+            for name, goal in goals.items()
+            if goal == path or goal in path.parents or matches(path, goal)
+        ]
+        if not named:
             continue
-        look = found[path.as_posix()] = _look(directory, path.as_posix())
-        for name in which:
-            if isinstance(look, int):
-                whys[name] = ""
-            elif whys[name] == "not found":
-                whys[name] = look
-    ordered = {name: found[name] for name in sorted(found)}
-    return ordered, [(name, why) for name, why in whys.items() if why]
-
-
-def _names(goal: PurePosixPath, path: PurePosixPath) -> bool:
-    """A name may hold the signs of patterns and still be meant as it stands."""
-    return goal == path or goal in path.parents or matches(path, goal)
+        size = found[path.as_posix()] = _size(directory, path.as_posix())
+        for name in named:
+            if isinstance(size, int):
+                faults[name] = ""
+            elif faults[name] == "not found":
+                faults[name] = size
+    return {name: found[name] for name in sorted(found)}, {name: why for name, why in faults.items() if why}
 
 
 def _walk(directory: Path) -> Iterator[PurePosixPath]:
-    """All entries that are no directories, without following links; what cannot be read is left out."""
+    """All entries except directories, without following links; what cannot be read is left out."""
     for root, directories, files in os.walk(directory):
         base = PurePosixPath(os.path.relpath(root, directory))
         if base == PurePosixPath():
             directories[:] = [name for name in directories if name != TEMPORARY]
         links = [name for name in directories if Path(root, name).is_symlink()]
-        yield from (base / name for name in _sorted(files, links))
+        yield from (base / name for name in sorted(files + links))
 
 
-def _sorted(*names: Iterable[str]) -> list[str]:
-    return sorted(name for some in names for name in some)
-
-
-def _look(directory: Path, name: str) -> Look:
+def _size(directory: Path, name: str) -> _SizeOrFault:
     """Bytes of a file that may be packed, or why it may not: links that lead out, devices, pipes."""
     try:
-        told = os.lstat(directory / name)
-        if stat.S_ISREG(told.st_mode) and "/" not in name:
-            return told.st_size
+        status = os.lstat(directory / name)
+        if stat.S_ISREG(status.st_mode) and "/" not in name:
+            return status.st_size
         path = (directory / name).resolve(strict=True)
-        told = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return "a link to nothing" if (directory / name).is_symlink() else "not found"
     except (OSError, RuntimeError, ValueError) as fault:
         return f"cannot be followed: {getattr(fault, 'strerror', None) or 'it leads in circles'}"
     if directory.resolve() not in path.parents:
         return "a link that leads out of the job's directory"
-    return told.st_size if stat.S_ISREG(told.st_mode) else "no plain file"
+    return status.st_size if stat.S_ISREG(status.st_mode) else "not a regular file"
+
+
+# --- the tail of the streams --------------------------------------------------------------------------
+
+
+def read_tail(streams: Mapping[str, int], limit: int = _TAIL_BYTES) -> str:
+    """The tails of some streams (name -> open descriptor), together at most `limit` bytes of UTF-8."""
+    tails = {}
+    for name, descriptor in streams.items():
+        size = os.fstat(descriptor).st_size
+        tails[name] = os.pread(descriptor, limit, max(0, size - limit))
+    return _join_tails(tails, limit)
+
+
+def _join_tails(tails: Mapping[str, bytes], limit: int = _TAIL_BYTES) -> str:
+    """One text from the ends of some streams; if two have content, the name of each stands before it."""
+    full = {name: content for name, content in tails.items() if content}
+    if len(full) < 2:
+        return "".join(_text(content, limit) for content in full.values())
+    parts = {}
+    left = limit
+    # The shortest first: what it leaves over goes to the others.
+    for shares, name in zip(range(len(full), 0, -1), sorted(full, key=lambda name: len(full[name]))):
+        head = _text(f"--- {name} ---\n".encode("utf-8", "replace"), 300)
+        body = _text(full[name], left // shares - len(head.encode()) - 1)
+        parts[name] = head + body + ("" if body.endswith("\n") else "\n")
+        left -= len(parts[name].encode())
+    return "".join(parts[name] for name in full)
+
+
+def _text(content: bytes, limit: int) -> str:
+    """The end of `content` as text without NUL, at most `limit` bytes when encoded."""
+    if limit <= 0:
+        return ""
+    raw = content[-limit:]
+    if len(content) > limit:
+        # Do not begin inside a character: its later bytes are 10xxxxxx, three at most.
+        while raw and raw[0] & 0xC0 == 0x80 and len(raw) > limit - 3:
+            raw = raw[1:]
+    text = raw.decode("utf-8", "replace").replace("\0", "\ufffd")
+    # What replaces a bad byte is longer than it.
+    return text.encode()[-limit:].decode("utf-8", "ignore")

@@ -10,165 +10,155 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Callable
+from typing import Callable
 
 from lodesman.client import Aborted, BadChecksum, Client
 from lodesman.errors import Forbidden, InvalidRequest, LodesmanError, NotFound, TooLarge
 from lodesman.pilot import protocol
-from lodesman.pilot.launch import Launch, NotStarted, Outside, prepare
-from lodesman.pilot.limits import MB, Measured, cpu_limit
+from lodesman.pilot.context import PilotContext
+from lodesman.pilot.decisions import Measured, Stop, judge
+from lodesman.pilot.launch import NotStarted, prepare
 from lodesman.pilot.outbox import Outbox
-from lodesman.pilot.outcome import Outcome, Stop, before_start, judge
-from lodesman.pilot.output import Packed, Wanted, pack
-from lodesman.pilot.protocol import Job, Report
-from lodesman.pilot.reaper import Reaper
+from lodesman.pilot.output import Packed, pack, read_tail
+from lodesman.pilot.processes import TreeUsage
+from lodesman.pilot.protocol import AssignedJob, AttemptReport, report_end
+from lodesman.pilot.reaper import Launch, Reaper
 from lodesman.pilot.sandbox import BadSandbox, fetch
-from lodesman.pilot.tail import read_tail
-from lodesman.pilot.tree import Usage
 
 # The input sandbox itself is wrong; anything else that goes wrong with it is not the job's fault.
 _BAD_INPUT = (BadChecksum, BadSandbox, Forbidden, InvalidRequest, NotFound, TooLarge)
-_NODE_FAULT = "The node failed: "
-_UNWANTED = "Its output was not packed: the job was ended while that was done."
+
+# The sizes and times of change of the streams: they change with each output.
+StreamVersion = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
-class Bench:
-    """What all payloads of a pilot share. `clock` gives UNIX seconds, `ticker` monotonic ones."""
+class PayloadContext:
+    """What all payloads of a pilot share."""
 
-    directory: Path
-    outside: Outside
+    pilot: PilotContext
     reaper: Reaper
     outbox: Outbox
     new_client: Callable[[], Client]
-    clock: Callable[[], float]
-    ticker: Callable[[], float]
-    log: Callable[..., Any]
 
 
-class Payload:
+class PayloadRun:
     """Runs one attempt. `run` belongs to the payload's thread, all else may be called by any."""
 
-    def __init__(self, job: Job, bench: Bench) -> None:
+    def __init__(self, job: AssignedJob, context: PayloadContext) -> None:
         self.job = job
         self.node_failed = False
         self.began: float | None = None
-        self.usage = Usage()
-        self._bench = bench
-        self._home = bench.directory / "work" / job.label
+        self.usage = TreeUsage()
+        # When the time of grace after a stop is over; None if it may run on.
+        self.kill_at: float | None = None
+        # Set to give up waiting for processes that cannot be killed; the attempt is not reported then.
+        self.abandoned = threading.Event()
+        # Set when it has ended and its output is not wanted: ends the packing.
+        self.output_unwanted = threading.Event()
+        self._context = context
+        self._home = context.pilot.directory / "work" / str(job.key)
         self._lock = threading.Lock()
         self._launch: Launch | None = None
         self._client: Client | None = None
         self._stop: Stop | None = None
-        self._kill_at: float | None = None
-        self._abandoned = threading.Event()
-        self._output_unwanted = threading.Event()
         self._started = 0.0
         self._ended = 0.0
-        self._told: Any = None
+        self._delivered: StreamVersion = ()
 
     def run(self, on_free: Callable[[], None], on_done: Callable[[], None]) -> None:
         """Run the attempt to its end. `on_free`: its tree is gone; `on_done`: the outbox has its report."""
-        outcome: Outcome | None = before_start(protocol.PILOT_SHUTDOWN, "The pilot failed.")
+        end: AttemptReport | None = self._unstarted(protocol.PILOT_SHUTDOWN, "The pilot failed.")
         try:
-            outcome = self._play()
-            self._ended = self._bench.clock()
+            end = self._play()
+            self._ended = self._context.pilot.clock()
         finally:
             on_free()
             try:
-                if outcome is not None:
-                    self._hand_in(outcome)
+                if end is not None:
+                    self._hand_in(end)
             finally:
                 on_done()
 
     def stop(self, stop: Stop, *, grace_s: float) -> None:
         """End the payload: SIGTERM, and SIGKILL after `grace_s`. The first cause given stays."""
-        kill_at = self._bench.ticker() + grace_s
+        kill_at = self._context.pilot.ticker() + grace_s
         with self._lock:
             self._stop = self._stop or stop
-            self._kill_at = kill_at if self._kill_at is None else min(kill_at, self._kill_at)
+            self.kill_at = kill_at if self.kill_at is None else min(kill_at, self.kill_at)
             client, running = self._client, self.began is not None
         if client is not None:
             client.abort()
         if running and grace_s > 0:
-            self._bench.reaper.signal(self.job.key, signal.SIGTERM)
+            self._context.reaper.signal(self.job.key, signal.SIGTERM)
         elif running:
-            self._bench.reaper.kill(self.job.key)
+            self._context.reaper.kill(self.job.key)
 
     @property
     def stopping(self) -> bool:
         """Whether its end was decided."""
         return self._stop is not None
 
-    @property
-    def kill_at(self) -> float | None:
-        """When its time to tidy up is over; None if it may run on."""
-        return self._kill_at
-
-    def abandon(self) -> None:
-        """Do not wait any longer for processes that cannot be killed; the attempt is not reported then."""
-        self._abandoned.set()
-
-    def drop_output(self) -> None:
-        """It has ended, and nobody wants what it made any more: do not go on packing that."""
-        self._output_unwanted.set()
-
     def measured(self, now: float) -> Measured:
         """What it has used until `now` (monotonic)."""
         with self._lock:  # the descriptors are closed, and used again, when it has ended
-            written = 0 if self._launch is None else sum(size for size, _ in _stamps(self._launch))
+            written = sum(size for size, _ in self._stream_version())
         return Measured(
             cpu_seconds=self.usage.cpu_seconds,
             wall_seconds=0.0 if self.began is None else now - self.began,
             rss_mb=self.usage.rss_mb,
             stream_bytes=written,
-            cores=self.job.cores,
         )
 
-    def news(self) -> tuple[Any, str | None]:
-        """(a stamp, the tail of its output if that changed since the stamp last given to `heard`)."""
+    def new_tail(self) -> tuple[StreamVersion, str | None]:
+        """The version of its streams, and their tail if the version is not the one last delivered."""
         with self._lock:
             if self._launch is None:
-                return self._told, None
-            stamp = tuple(_stamps(self._launch))
-            return stamp, None if stamp == self._told else read_tail(self._launch.kept)
+                return self._delivered, None
+            version = self._stream_version()
+            return version, None if version == self._delivered else read_tail(self._launch.outputs)
 
-    def heard(self, stamp: Any) -> None:
-        """The server has the tail that came with this stamp."""
-        self._told = stamp
+    def tail_delivered(self, version: StreamVersion) -> None:
+        """The server has the tail of this version."""
+        self._delivered = version
 
-    def _play(self) -> Outcome | None:
-        """Stage, start, wait, clear up. None: it cannot be said that it ended."""
+    def _stream_version(self) -> StreamVersion:
+        """With the lock held; empty before the start and after the end."""
+        outputs = () if self._launch is None else self._launch.outputs.values()
+        entries = [os.fstat(descriptor) for descriptor in outputs]
+        return tuple((entry.st_size, entry.st_mtime_ns) for entry in entries)
+
+    def _play(self) -> AttemptReport | None:
+        """Stage, start, wait, clear up; how it ended. None: whether it ended is unknown."""
         try:
             self._home.mkdir(mode=0o700, parents=True)
             self._stage()
             pid = self._start()
         except Aborted:
-            return self._stopped()
+            stop = self._stop or Stop(protocol.PILOT_SHUTDOWN, "The pilot ended.")
+            return self._unstarted(stop.cause, stop.message)
         except NotStarted as fault:
-            return before_start(protocol.NOT_STARTED, fault.message)
+            return self._unstarted(protocol.NOT_STARTED, fault.message)
         except _BAD_INPUT as fault:
-            return before_start(protocol.INPUT, f"The input sandbox cannot be used: {fault.message}")
+            return self._unstarted(protocol.INPUT, f"The input sandbox is unusable: {fault.message}")
         except LodesmanError as fault:
-            return before_start(protocol.PILOT_SHUTDOWN, f"The input sandbox cannot be had: {fault.message}")
+            message = f"The input sandbox could not be fetched: {fault.message}"
+            return self._unstarted(protocol.PILOT_SHUTDOWN, message)
         except OSError as fault:
             return self._node_fault(fault)
-        if pid is None:
-            return self._stopped()
-        ended = self._bench.reaper.wait(pid)
-        stop = self._stop  # what is decided after its end did not cause it
-        if not self._bench.reaper.clear(self.job.key, self._abandoned.is_set):
+        reaper = self._context.reaper
+        status = reaper.wait(pid)
+        decided = self._stop  # what is decided after its end did not cause it
+        if not reaper.clear(self.job.key, self.abandoned.is_set):
             return None
-        self.usage = self._bench.reaper.forget(self.job.key)
-        most = cpu_limit(self.job.limits, self._bench.outside.scaling)
-        over = bool(most) and self.usage.cpu_seconds >= most
-        return judge(ended.code, ended.signal, stop=stop, limits=self.job.limits, cpu_over=over)
+        self.usage = reaper.forget(self.job.key)
+        return judge(self.job, status, stop=decided, cpu_seconds=self.usage.cpu_seconds)
 
     def _stage(self) -> None:
         if not self.job.inputs:
             return
         with self._lock:
-            self._client = self._bench.new_client()
+            self._client = self._context.new_client()
             if self._stop is not None:
                 self._client.abort()
         try:
@@ -177,102 +167,87 @@ class Payload:
         finally:
             self._client.close()
 
-    def _start(self) -> int | None:
-        """Start the first process; None if the payload was stopped before. Raises NotStarted."""
-        bench = self._bench
-        self._launch = launch = prepare(self.job, self._home, bench.outside)
+    def _start(self) -> int:
+        """Start the first process; returns its pid. Raises NotStarted, and Aborted if it was stopped before."""
+        context, pilot = self._context, self._context.pilot
+        self._launch = prepare(self.job, self._home, pilot.environment, pilot.pilot_file.stamp)
         with self._lock:
             if self._stop is not None:
-                return None
+                raise Aborted("The payload was stopped.")
             try:
-                pid = bench.reaper.spawn(
-                    self.job.key, launch.argv, env=launch.environment, cwd=self._home, streams=launch.streams
-                )
+                pid = context.reaper.spawn(self.job.key, self._launch)
             except (OSError, ValueError) as fault:
                 raise NotStarted(f"The payload cannot be started: {fault}.") from None
-            self.began = bench.ticker()
-        self._started = bench.clock()
-        bench.outbox.put_running(Report(self.job.key, protocol.RUNNING, started=self._started))
-        bench.log("payload-started", job=self.job.label)
+            self.began = pilot.ticker()
+        self._started = pilot.clock()
+        context.outbox.put(AttemptReport(self.job.key, protocol.RUNNING, started=self._started))
+        pilot.log("payload-started", job=str(self.job.key))
         return pid
 
-    def _stopped(self) -> Outcome:
-        stop = self._stop or Stop(protocol.PILOT_SHUTDOWN, "The pilot ended.")
-        return before_start(stop.cause, stop.message)
+    def _unstarted(self, cause: str, message: str) -> AttemptReport:
+        return report_end(self.job.key, cause, message)
 
-    def _node_fault(self, fault: OSError) -> Outcome:
-        """A node without room or rights must not draw in more jobs."""
+    def _node_fault(self, fault: OSError) -> AttemptReport:
+        """A node without space or permissions must not draw in more jobs."""
         self.node_failed = True
-        return before_start(protocol.PILOT_SHUTDOWN, f"{_NODE_FAULT}{fault.strerror or fault}.")
+        return self._unstarted(protocol.PILOT_SHUTDOWN, f"The node failed: {fault.strerror or fault}.")
 
-    def _hand_in(self, outcome: Outcome) -> None:
+    def _hand_in(self, end: AttemptReport) -> None:
         tail = ""
         with self._lock:
             launch, self._launch = self._launch, None
         if launch is not None:
-            tail = read_tail(launch.kept)
+            tail = read_tail(launch.outputs)
             launch.close()
-        packed = None
-        if launch is not None and outcome.state != protocol.RELEASED:
-            outcome, packed = self._pack(outcome)
-        began = self._ended if self.began is None else self._started
-        report = Report(
-            key=self.job.key,
-            state=outcome.state,
-            cause=outcome.cause,
-            message=outcome.message,
-            exit_code=outcome.exit_code,
-            signal=outcome.signal,
-            cpu_seconds=self.usage.cpu_seconds,
-            wall_seconds=max(0.0, self._ended - began),
-            max_rss_mb=self.usage.max_rss_mb,
+        archive = None
+        if launch is not None and end.state != protocol.RELEASED:
+            end, archive = self._pack(end)
+        report = replace(
+            end,
+            cpu_seconds=round(self.usage.cpu_seconds, 3),
+            wall_seconds=round(max(0.0, self._ended - self._started), 3) if self._started else 0.0,
+            max_rss_mb=round(self.usage.max_rss_mb, 1),
             started=self._started,
             ended=self._ended,
-            output=None if packed is None else (packed.sha256, packed.size),
             tail=tail,
         )
-        self._bench.log("payload-ended", job=self.job.label, state=outcome.state, cause=outcome.cause)
-        self._bench.outbox.put(report, None if packed is None else packed.file)
+        self._context.pilot.log("payload-ended", job=str(end.key), state=end.state, cause=end.cause)
+        self._context.outbox.put(report, archive)
         remove_tree(self._home)
 
-    def _pack(self, outcome: Outcome) -> tuple[Outcome, Packed | None]:
-        """Pack the output sandbox; that may change the outcome."""
-        job = self.job
-        wanted = Wanted(
-            streams=(job.std_output, job.std_error),
-            patterns=job.output_sandbox,
-            most_bytes=int(job.limits.most_output_mb * MB),
-            most_packed=int(job.limits.sandbox_mb * MB),
-        )
-        target = self._bench.outbox.archive(job.key)
+    def _pack(self, end: AttemptReport) -> tuple[AttemptReport, Path | None]:
+        """Pack the output sandbox; the report with it, and the archive."""
+        target = self._context.outbox.archive(end.key)
         try:
-            packed = pack(self._home, wanted, target, stopped=self._output_unwanted.is_set)
+            packed = pack(self._home, self.job, target, stopped=self.output_unwanted.is_set)
         except Aborted:
             target.unlink(missing_ok=True)
-            return replace(outcome, message=f"{outcome.message} {_UNWANTED}".lstrip()), None
+            message = f"{end.message} Its output was not packed: the job was ended meanwhile.".lstrip()
+            return replace(end, message=message), None
         except OSError as fault:
             return self._node_fault(fault), None
-        return after_packing(outcome, packed, most_mb=job.limits.most_output_mb), packed
+        return _after_packing(end, packed, max_mb=self.job.limits.max_output_mb), target
 
 
-def after_packing(outcome: Outcome, packed: Packed, *, most_mb: float) -> Outcome:
-    """What the size of the output, and files that are missing, make of an outcome."""
-    over, told = bool(packed.cut or packed.left_out), [outcome.message] if outcome.message else []
+def _after_packing(end: AttemptReport, packed: Packed, *, max_mb: float) -> AttemptReport:
+    """The report with the packed output, which may be too large or lack files."""
+    over, sentences = bool(packed.cut or packed.left_out), [end.message] if end.message else []
     if over:
-        told.append(f"The output sandbox is larger than {most_mb:.0f} MB.")
-    if packed.cut:
-        told.append(f"Only the end was kept of {_some(packed.cut)}.")
-    if packed.left_out:
-        told.append(f"Left out: {_some(packed.left_out)}.")
-    if packed.missing:
-        told.append(f"Missing in the output: {_some([f'{name} ({why})' for name, why in packed.missing])}.")
-    if over and outcome.state == protocol.DONE:
-        outcome = replace(outcome, state=protocol.FAILED, cause=protocol.OUTPUT_LIMIT)
-    return replace(outcome, message=" ".join(told))
+        sentences.append(f"The output sandbox is larger than {max_mb:.0f} MB.")
+    for prefix, names in (
+        ("Only the end was kept of", packed.cut),
+        ("Left out:", packed.left_out),
+        ("Missing in the output:", packed.missing),
+    ):
+        if names:
+            sentences.append(f"{prefix} {_first_ten(names)}.")
+    if over and end.state == protocol.DONE:
+        end = replace(end, state=protocol.FAILED, cause=protocol.OUTPUT_LIMIT)
+    output = {"sha256": packed.sha256, "size": packed.size}
+    return replace(end, message=" ".join(sentences), output=output)
 
 
-def _some(names: Sequence[str]) -> str:
-    """The first ten, and how many more there are."""
+def _first_ten(names: Sequence[str]) -> str:
     more = f" and {len(names) - 10} more" if len(names) > 10 else ""
     return ", ".join(names[:10]) + more
 
@@ -293,9 +268,3 @@ def _unlock(directory: Path) -> None:
             directory.chmod(0o700)
     except OSError:
         return
-
-
-def _stamps(launch: Launch) -> list[tuple[int, int]]:
-    """(size, time of the last change) of each stream."""
-    told = [os.fstat(descriptor) for _, descriptor in launch.kept]
-    return [(entry.st_size, entry.st_mtime_ns) for entry in told]

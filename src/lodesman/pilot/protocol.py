@@ -1,17 +1,15 @@
-"""What pilot and server say to each other, as values. A language: JSON values to dataclasses and back."""
+"""The messages between pilot and server as values, and JSON read into them with every field checked."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from lodesman.errors import InvalidRequest
 
 PROTOCOL = 1
-
-# (job id, attempt)
-Key = tuple[int, int]
+MB = 1 << 20
 
 # States and causes of a report.
 RUNNING, DONE, FAILED, RELEASED = "Running", "Done", "Failed", "Released"
@@ -20,12 +18,34 @@ CPU_LIMIT, WALL_LIMIT = "cpu-limit", "wall-limit"
 MEMORY_LIMIT, OUTPUT_LIMIT = "memory-limit", "output-limit"
 NOT_STARTED, INPUT, KILLED, PILOT_SHUTDOWN = "not-started", "input", "killed", "pilot-shutdown"
 
-# What a number may be: beyond this a float is no exact count any more.
-_MOST = 2**53
+# Above this a float does not count exactly.
+_MAX_NUMBER = 2**53
+
+
+class AttemptKey(NamedTuple):
+    """Names one attempt of one job; as text `<id>.<attempt>`."""
+
+    id: int
+    attempt: int
+
+    def __str__(self) -> str:
+        return f"{self.id}.{self.attempt}"
 
 
 @dataclass(frozen=True)
-class InputFile:
+class JoinReply:
+    """What the server grants at the join; times in seconds. `sandbox_mb`: the largest output of one job."""
+
+    token: str = field(default="", repr=False)
+    pilot: int = 0
+    lease_s: float = 1800.0
+    heartbeat_s: float = 60.0
+    idle_s: float = 120.0
+    sandbox_mb: float = 200.0
+
+
+@dataclass(frozen=True)
+class SandboxFile:
     """One part of the input sandbox: a file called `name`, or an archive to unpack. `size` in bytes."""
 
     name: str
@@ -36,31 +56,29 @@ class InputFile:
 
 
 @dataclass(frozen=True)
-class Limits:
-    """What a payload may use; 0 means no limit. `cpu_seconds` counts all cores together.
+class PayloadLimits:
+    """What a payload may use; 0 means no limit. `cpu_seconds` are those of this node, of all cores together.
 
-    `output_mb` is what the job asked for itself, `sandbox_mb` the most that the server takes from any.
+    `output_mb` is the limit of the job, `sandbox_mb` the limit of the server for every job.
     """
 
     cpu_seconds: float = 0
-    norm_cpu_seconds: float = 0
     wall_seconds: float = 0
     memory_mb: float = 0
     output_mb: float = 0
     sandbox_mb: float = 0
 
     @property
-    def most_output_mb(self) -> float:
-        """The most that its output, and its two streams, may have."""
-        return min((most for most in (self.output_mb, self.sandbox_mb) if most), default=0)
+    def max_output_mb(self) -> float:
+        """The limit of the job's output, and of its two streams."""
+        return min((limit for limit in (self.output_mb, self.sandbox_mb) if limit), default=0)
 
 
 @dataclass(frozen=True)
-class Job:
+class AssignedJob:
     """One attempt of one job, claimed for this pilot."""
 
-    id: int
-    attempt: int
+    key: AttemptKey
     executable: str
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -70,52 +88,34 @@ class Job:
     output_sandbox: tuple[str, ...] = ()
     cores: int = 1
     memory_mb: int = 0
-    inputs: tuple[InputFile, ...] = ()
-    limits: Limits = Limits()
+    inputs: tuple[SandboxFile, ...] = ()
+    limits: PayloadLimits = PayloadLimits()
     exclusive: bool = False
 
-    @property
-    def key(self) -> Key:
-        """Names the attempt in all that pilot and server say."""
-        return (self.id, self.attempt)
-
-    @property
-    def label(self) -> str:
-        """The key as text: `<id>.<attempt>`."""
-        return label(self.key)
-
 
 @dataclass(frozen=True)
-class Broken:
-    """A job of a claim that cannot be understood; it has to be reported all the same."""
+class ClaimReply:
+    """The answer to a claim. `unreadable`: jobs that are reported as failed, each with what is wrong."""
 
-    key: Key
-    message: str
-
-
-@dataclass(frozen=True)
-class Claim:
-    """The answer to a claim."""
-
-    jobs: tuple[Job, ...] = ()
-    broken: tuple[Broken, ...] = ()
+    jobs: Sequence[AssignedJob] = ()
+    unreadable: Mapping[AttemptKey, str] = field(default_factory=dict)
     drain: bool = False
 
 
 @dataclass(frozen=True)
-class Orders:
+class HeartbeatReply:
     """The answer to a heartbeat: attempts to kill, with reasons."""
 
-    kill: tuple[tuple[Key, str], ...] = ()
+    kill: Mapping[AttemptKey, str] = field(default_factory=dict)
     drain: bool = False
-    lease_s: float | None = None
+    lease_s: float = 0
 
 
 @dataclass(frozen=True)
-class Report:
-    """How an attempt stands. Times are UNIX seconds; `output` is (sha256, bytes) of the stored archive."""
+class AttemptReport:
+    """How an attempt stands. Times are UNIX seconds; `output` is sha256 and size of the packed archive."""
 
-    key: Key
+    key: AttemptKey
     state: str
     cause: str = OK
     message: str = ""
@@ -126,98 +126,110 @@ class Report:
     max_rss_mb: float = 0.0
     started: float = 0.0
     ended: float = 0.0
-    output: tuple[str, int] | None = None
+    output: Mapping[str, Any] | None = None
     tail: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """The report as the server reads it."""
-        output = None if self.output is None else {"sha256": self.output[0], "size": self.output[1]}
-        return {
-            "id": self.key[0],
-            "attempt": self.key[1],
-            "state": self.state,
-            "cause": self.cause,
-            "exit_code": self.exit_code,
-            "signal": self.signal,
-            "cpu_seconds": round(self.cpu_seconds, 3),
-            "wall_seconds": round(self.wall_seconds, 3),
-            "max_rss_mb": round(self.max_rss_mb, 1),
-            "started": self.started,
-            "ended": self.ended,
-            "output": output,
-            "tail": self.tail,
-            "message": self.message,
-        }
+        fields = dict(vars(self))
+        return {**fields.pop("key")._asdict(), **fields}
 
 
-def label(key: Key) -> str:
-    """`<id>.<attempt>`."""
-    return f"{key[0]}.{key[1]}"
+def report_end(key: AttemptKey, cause: str, message: str = "", **more: Any) -> AttemptReport:
+    """The report of an end; its state follows from the cause."""
+    state = DONE if cause == OK else RELEASED if cause == PILOT_SHUTDOWN else FAILED
+    return AttemptReport(key, state, cause, message, **more)
 
 
-def parse_claim(answer: Any, *, sandbox_mb: float = 0) -> Claim:
-    """Read the answer to a claim; `sandbox_mb` is the most that the server takes as one job's output (0: unknown).
+def parse_key(text: str) -> AttemptKey | None:
+    """Read `<id>.<attempt>`; None for any other text."""
+    job, dot, attempt = text.partition(".")
+    return AttemptKey(int(job), int(attempt)) if dot and job.isdecimal() and attempt.isdecimal() else None
+
+
+def parse_join(answer: Any, default: JoinReply) -> JoinReply:
+    """Read the answer to a join; numbers that are missing are those of `default`. Raises InvalidRequest."""
+    record = _record(answer, "a join's answer")
+    return JoinReply(
+        token=read_text(record, "token"),
+        pilot=int(read_number(record, "pilot")),
+        lease_s=read_number(record, "lease_s", default.lease_s),
+        heartbeat_s=max(0.1, read_number(record, "heartbeat_s", default.heartbeat_s)),
+        idle_s=read_number(record, "idle_s", default.idle_s),
+        sandbox_mb=read_number(record, "sandbox_mb") or default.sandbox_mb,
+    )
+
+
+def parse_claim(answer: Any, *, scaling: float = 1.0, sandbox_mb: float = 0) -> ClaimReply:
+    """Read the answer to a claim. `scaling`: normalised CPU seconds for each second of this node.
 
     Raises InvalidRequest if not even ids can be read.
     """
-    jobs, broken = [], []
-    for record in _list(_record(answer, "a claim's answer"), "jobs"):
-        key = _key(_record(record, "a job"))
+    jobs, unreadable = [], {}
+    for item in _read_list(_record(answer, "a claim's answer"), "jobs"):
+        record = _record(item, "a job")
+        key = _key(record)
         try:
-            jobs.append(_job(key, record, sandbox_mb))
+            jobs.append(_job(key, record, _limits(record, scaling, sandbox_mb)))
         except InvalidRequest as fault:
-            broken.append(Broken(key, fault.message))
-    return Claim(tuple(jobs), tuple(broken), answer.get("drain") is True)
+            unreadable[key] = fault.message
+    return ClaimReply(jobs, unreadable, answer.get("drain") is True)
 
 
-def parse_orders(answer: Any) -> Orders:
+def parse_heartbeat(answer: Any) -> HeartbeatReply:
     """Read the answer to a heartbeat. Raises InvalidRequest."""
     record = _record(answer, "a heartbeat's answer")
-    kill = []
-    for item in _list(record, "kill"):
-        order = _record(item, "a kill order")
-        kill.append((_key(order), _text(order, "reason", "")))
-    lease_s = _number(record, "lease_s") if record.get("lease_s") is not None else None
-    return Orders(tuple(kill), record.get("drain") is True, lease_s)
+    orders = [_record(item, "a kill order") for item in _read_list(record, "kill")]
+    kill = {_key(order): read_text(order, "reason", "") for order in orders}
+    return HeartbeatReply(kill, record.get("drain") is True, read_number(record, "lease_s"))
 
 
-def parse_verdicts(answer: Any) -> dict[Key, str | None]:
-    """Read the answer to reports: key -> None if accepted, else the reason. Raises InvalidRequest."""
-    verdicts: dict[Key, str | None] = {}
-    for item in _list(_record(answer, "the answer to reports"), "results"):
+def parse_refusals(answer: Any) -> dict[AttemptKey, str]:
+    """Read the answer to reports: key -> why the report was refused, or "". Raises InvalidRequest."""
+    refusals = {}
+    for item in _read_list(_record(answer, "the answer to reports"), "results"):
         result = _record(item, "a result")
-        refused = None if result.get("accepted") is True else _text(result, "reason", "") or "refused"
-        verdicts[_key(result)] = refused
-    return verdicts
+        accepted = result.get("accepted") is True
+        refusals[_key(result)] = "" if accepted else read_text(result, "reason", "") or "refused"
+    return refusals
 
 
-def _job(key: Key, record: Mapping[str, Any], sandbox_mb: float) -> Job:
+def _job(key: AttemptKey, record: Mapping[str, Any], limits: PayloadLimits) -> AssignedJob:
     spec = _record(record.get("spec"), "spec")
-    limits = {"sandbox_mb": sandbox_mb, **_record(record.get("limits") or {}, "limits")}
-    return Job(
-        id=key[0],
-        attempt=key[1],
-        executable=_text(spec, "executable"),
-        arguments=_texts(spec, "arguments"),
+    return AssignedJob(
+        key=key,
+        executable=read_text(spec, "executable"),
+        arguments=read_texts(spec, "arguments"),
         environment=_environment(spec.get("environment") or {}),
-        std_input=_text(spec, "std_input", ""),
-        std_output=_text(spec, "std_output", "") or "std.out",
-        std_error=_text(spec, "std_error", "") or "std.err",
-        output_sandbox=_texts(spec, "output_sandbox"),
-        cores=max(1, int(_number(spec, "cores"))),
-        memory_mb=int(_number(spec, "memory_mb")),
-        inputs=tuple(_input(_record(item, "input")) for item in _list(record, "input")),
-        limits=Limits(**{name: _number(limits, name) for name in Limits.__dataclass_fields__}),
+        std_input=read_text(spec, "std_input", ""),
+        std_output=read_text(spec, "std_output", "") or "std.out",
+        std_error=read_text(spec, "std_error", "") or "std.err",
+        output_sandbox=read_texts(spec, "output_sandbox"),
+        cores=max(1, int(read_number(spec, "cores"))),
+        memory_mb=int(read_number(spec, "memory_mb")),
+        inputs=tuple(_input(_record(item, "input")) for item in _read_list(record, "input")),
+        limits=limits,
         exclusive=record.get("exclusive") is True,
     )
 
 
-def _input(record: Mapping[str, Any]) -> InputFile:
-    return InputFile(
-        name=_text(record, "name"),
-        url=_text(record, "url"),
-        sha256=_text(record, "sha256"),
-        size=int(_number(record, "size")),
+def _limits(record: Mapping[str, Any], scaling: float, sandbox_mb: float) -> PayloadLimits:
+    limits = _record(record.get("limits") or {}, "limits")
+    return PayloadLimits(
+        cpu_seconds=read_number(limits, "cpu_seconds") or read_number(limits, "norm_cpu_seconds") / scaling,
+        wall_seconds=read_number(limits, "wall_seconds"),
+        memory_mb=read_number(limits, "memory_mb"),
+        output_mb=read_number(limits, "output_mb"),
+        sandbox_mb=sandbox_mb,
+    )
+
+
+def _input(record: Mapping[str, Any]) -> SandboxFile:
+    return SandboxFile(
+        name=read_text(record, "name"),
+        url=read_text(record, "url"),
+        sha256=read_text(record, "sha256"),
+        size=int(read_number(record, "size")),
         unpack=record.get("unpack") is True,
     )
 
@@ -225,53 +237,57 @@ def _input(record: Mapping[str, Any]) -> InputFile:
 def _environment(record: Any) -> dict[str, str]:
     values = _record(record, "environment")
     if not all(isinstance(value, str) for value in values.values()):
-        raise InvalidRequest("`environment` is no map of texts.")
+        raise InvalidRequest("`environment` must map names to texts.")
     return dict(values)
 
 
-def _key(record: Mapping[str, Any]) -> Key:
-    key = (record.get("id"), record.get("attempt"))
-    for number in key:
+def _key(record: Mapping[str, Any]) -> AttemptKey:
+    numbers = (record.get("id"), record.get("attempt"))
+    for number in numbers:
         if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**63:
-            raise InvalidRequest("`id` or `attempt` is missing or no number.")
-    return key  # type: ignore[return-value]
+            raise InvalidRequest("`id` and `attempt` must be whole numbers.")
+    return AttemptKey(*numbers)  # type: ignore[arg-type]
 
 
 def _record(value: Any, what: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise InvalidRequest(f"{what} is no record.")
+        raise InvalidRequest(f"{what} must be a record.")
     return value
 
 
-def _list(record: Mapping[str, Any], name: str) -> list[Any]:
+def _read_list(record: Mapping[str, Any], name: str) -> list[Any]:
+    """A list, empty if it is missing. Raises InvalidRequest."""
     value = record.get(name)
     if value is None:
         return []
     if not isinstance(value, list):
-        raise InvalidRequest(f"`{name}` is no list.")
+        raise InvalidRequest(f"`{name}` must be a list.")
     return value
 
 
-def _text(record: Mapping[str, Any], name: str, default: str | None = None) -> str:
+def read_text(record: Mapping[str, Any], name: str, default: str | None = None) -> str:
+    """A text. Raises InvalidRequest, which does not show the value: it may be a token."""
     value = record.get(name)
     if value is None and default is not None:
         return default
     if not isinstance(value, str):
-        raise InvalidRequest(f"`{name}` is missing or no text.")
+        raise InvalidRequest(f"`{name}` must be a text.")
     return value
 
 
-def _texts(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    values = _list(record, name)
+def read_texts(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """A list of texts, empty if it is missing. Raises InvalidRequest."""
+    values = _read_list(record, name)
     if not all(isinstance(value, str) for value in values):
-        raise InvalidRequest(f"`{name}` is no list of texts.")
+        raise InvalidRequest(f"`{name}` must be a list of texts.")
     return tuple(values)
 
 
-def _number(record: Mapping[str, Any], name: str) -> float:
+def read_number(record: Mapping[str, Any], name: str, default: float = 0) -> float:
+    """A number from 0 on. Raises InvalidRequest."""
     value = record.get(name)
     if value is None:
-        return 0
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= _MOST:
-        raise InvalidRequest(f"`{name}` is no number that makes sense.")
+        return default
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= _MAX_NUMBER:
+        raise InvalidRequest(f"`{name}` must be a number from 0 to 2^53.")
     return value

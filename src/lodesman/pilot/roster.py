@@ -1,65 +1,76 @@
-"""What this pilot runs, what waits for room, and what is decided about the whole of it; one lock."""
+"""What this pilot runs, what waits for free capacity, and the checks that hold payloads to their limits."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import Callable
 
-from lodesman.pilot.life import Load, Slot, fits
-from lodesman.pilot.outcome import Stop
-from lodesman.pilot.payload import Bench, Payload
-from lodesman.pilot.protocol import Job, Key
+from lodesman.pilot.context import PilotContext
+from lodesman.pilot.decisions import ClaimRequest, Load, Slot, Stop, excess, fits, next_check_s, next_claim
+from lodesman.pilot.payload import PayloadContext, PayloadRun
+from lodesman.pilot.protocol import MEMORY_LIMIT, OUTPUT_LIMIT, PILOT_SHUTDOWN, AssignedJob, AttemptKey
+from lodesman.pilot.reaper import Reaper
+from lodesman.pilot.session import ServerSession
 
 
 class Roster:
     """The payloads of a pilot. Every method may be called by any thread.
 
-    `on_change` is called, without the lock, whenever room became free, jobs came, or a decision fell.
+    `on_change` is called, without the lock, whenever capacity became free, jobs came, or a decision fell.
     """
 
-    def __init__(self, slot: Slot, bench: Bench, *, on_change: Callable[[], None]) -> None:
-        self.slot = slot
+    def __init__(self, slot: Slot, context: PayloadContext, *, on_change: Callable[[], None]) -> None:
         self.changed = threading.Condition()
-        self._bench = bench
+        self._slot = slot
+        self._context = context
+        self._ticker = context.pilot.ticker
         self._on_change = on_change
-        self._running: dict[Key, Payload] = {}
-        self._finishing: dict[Key, Payload] = {}
-        self._backlog: list[Job] = []
-        self._idle_since = bench.ticker()
-        self._told_nothing = False
+        self._running: dict[AttemptKey, PayloadRun] = {}
+        self._finishing: dict[AttemptKey, PayloadRun] = {}
+        self._backlog: list[AssignedJob] = []
+        self._idle_since = self._ticker()
+        self._no_job_fits = False
         self._draining = False
         self._stopping = False
-        self.last_end = bench.ticker()
+        self.last_end = self._ticker()
 
     def load(self) -> Load:
-        """What is in hand now, as values."""
+        """What is in hand now."""
         with self.changed:
+            jobs = [payload.job for payload in self._running.values()]
             return Load(
-                running=[_need(payload) for payload in self._running.values()],
+                running=len(jobs),
+                cores=sum(job.cores for job in jobs),
+                memory_mb=sum(map(self._slot.memory_of, jobs)),
                 backlog=len(self._backlog),
-                unsent=len(self._finishing) + self._bench.outbox.count(),
+                unsent=len(self._finishing) + len(self._context.outbox.keys()),
                 idle_since=self._idle_since,
-                told_nothing=self._told_nothing,
+                no_job_fits=self._no_job_fits,
                 draining=self._draining,
                 stopping=self._stopping,
             )
 
-    def payloads(self) -> list[Payload]:
-        """Those that hold their room."""
+    def next_claim(self, idle_s: float) -> ClaimRequest | None:
+        """What to ask the server for now; None for nothing."""
+        return next_claim(self._slot, self.load(), self._ticker(), idle_s=idle_s)
+
+    def payloads(self) -> list[PayloadRun]:
+        """Those that hold their capacity."""
         with self.changed:
             return list(self._running.values())
 
-    def unreported(self) -> dict[Key, bool]:
-        """Attempts that hold no room but whose end the server does not know: whether they are being handed in."""
+    def unreported(self) -> dict[AttemptKey, bool]:
+        """Attempts that hold no capacity but whose end the server does not know: whether they are being handed in."""
         with self.changed:
             waiting = {job.key: False for job in self._backlog}
-            return {**waiting, **dict.fromkeys([*self._finishing, *self._bench.outbox.keys()], True)}
+            return {**waiting, **dict.fromkeys([*self._finishing, *self._context.outbox.keys()], True)}
 
-    def admit(self, jobs: Sequence[Job]) -> None:
-        """Start jobs that were claimed; what has no room waits for it, in order."""
+    def admit(self, jobs: Sequence[AssignedJob]) -> None:
+        """Start jobs that were claimed; those that do not fit wait, in order."""
         with self.changed:
-            self._told_nothing = not jobs
+            self._no_job_fits = not jobs
             self._backlog.extend(jobs)
             self._fill()
         self._on_change()
@@ -71,7 +82,7 @@ class Roster:
         if not known:
             self._changed()
 
-    def stop_all(self, stop: Stop, *, grace_s: float) -> list[Job]:
+    def stop_all(self, stop: Stop, *, grace_s: float) -> list[AssignedJob]:
         """End everything; returns the jobs that were never started."""
         with self.changed:
             self._stopping = True
@@ -82,49 +93,42 @@ class Roster:
         self._changed()
         return dropped
 
-    def stop_one(self, key: Key, stop: Stop, *, grace_s: float) -> Job | None:
-        """End one attempt; returns its job if that was never started."""
+    def stop_one(self, key: AttemptKey, stop: Stop, *, grace_s: float) -> bool:
+        """End one attempt; returns whether it waited and so will never start."""
         with self.changed:
             payload, finishing = self._running.get(key), self._finishing.get(key)
-            dropped = [job for job in self._backlog if job.key == key]
+            waited = any(job.key == key for job in self._backlog)
             self._backlog = [job for job in self._backlog if job.key != key]
         if payload is not None:
             payload.stop(stop, grace_s=grace_s)
         if finishing is not None:
-            finishing.drop_output()
-        return dropped[0] if dropped else None
+            finishing.output_unwanted.set()
+        return waited
 
     def _fill(self) -> None:
         """Start what fits, in order; with the lock held."""
-        while self._backlog and not self._stopping:
-            job = self._backlog[0]
-            if not fits(self.slot, Load(running=[_need(one) for one in self._running.values()]), job):
-                return
-            self._backlog.pop(0)
-            self._start(job)
+        while self._backlog and not self._stopping and fits(self._slot, self.load(), self._backlog[0]):
+            payload = PayloadRun(self._backlog.pop(0), self._context)
+            self._running[payload.job.key] = payload
+            threading.Thread(
+                target=payload.run,
+                args=(partial(self._free, payload), partial(self._done, payload)),
+                name=str(payload.job.key),
+                daemon=True,
+            ).start()
 
-    def _start(self, job: Job) -> None:
-        payload = Payload(job, self._bench)
-        self._running[job.key] = payload
-        threading.Thread(
-            target=payload.run,
-            args=(lambda: self._free(payload), lambda: self._done(payload)),
-            name=job.label,
-            daemon=True,
-        ).start()
-
-    def _free(self, payload: Payload) -> None:
-        """Its tree is gone: its room is another's."""
+    def _free(self, payload: PayloadRun) -> None:
+        """Its tree is gone: its capacity is free."""
         with self.changed:
             del self._running[payload.job.key]
             self._finishing[payload.job.key] = payload
             self._draining = self._draining or payload.node_failed
-            self._idle_since = self.last_end = self._bench.ticker()
-            self._told_nothing = False
+            self._idle_since = self.last_end = self._ticker()
+            self._no_job_fits = False
             self._fill()
         self._changed()
 
-    def _done(self, payload: Payload) -> None:
+    def _done(self, payload: PayloadRun) -> None:
         with self.changed:
             self._finishing.pop(payload.job.key, None)
             self._draining = self._draining or payload.node_failed
@@ -136,5 +140,57 @@ class Roster:
         self._on_change()
 
 
-def _need(payload: Payload) -> tuple[int, int]:
-    return (payload.job.cores, payload.job.memory_mb)
+class Watch:
+    """Holds payloads to their limits. Used by the main thread only."""
+
+    def __init__(self, context: PilotContext, reaper: Reaper, session: ServerSession) -> None:
+        self._context = context
+        self._reaper = reaper
+        self._session = session
+        self._next = 0.0
+
+    def tick(self, payloads: Sequence[PayloadRun], now: float) -> float:
+        """Check if it is time; returns when the next check is due."""
+        if not payloads:
+            # A payload that starts later is checked the usual time after its start.
+            self._next = now + self._context.options.watch_s
+            return self._next
+        if now >= self._next:
+            self._next = now + self._check(payloads, now)
+        for payload in payloads:
+            if payload.kill_at is not None and now >= payload.kill_at:
+                self._reaper.kill(payload.job.key)
+        kills = [payload.kill_at for payload in payloads if payload.kill_at is not None]
+        return min([self._next, *(at for at in kills if at > now)])
+
+    def _check(self, payloads: Sequence[PayloadRun], now: float) -> float:
+        """Seconds until the next check."""
+        used = self._reaper.measure()
+        usual_s = self._context.options.watch_s
+        waits = [usual_s]
+        for payload in payloads:
+            job = payload.job
+            payload.usage = used.get(job.key, payload.usage)
+            if not payload.stopping:
+                self._hold(payload, now)
+            waits.append(next_check_s(payload.measured(now), job.limits, cores=job.cores, usual_s=usual_s))
+        return min(waits)
+
+    def _hold(self, payload: PayloadRun, now: float) -> None:
+        """Stop a payload that is over a limit, or that must not run twice when the lease is nearly over."""
+        job, grace_s = payload.job, self._context.options.kill_grace_s
+        if job.exclusive and now - self._session.last_contact >= 0.9 * self._session.lease_s:
+            message = "The server did not answer for 0.9 of the lease, and the job must not run twice."
+            payload.stop(Stop(PILOT_SHUTDOWN, message), grace_s=grace_s)
+            return
+        over = excess(payload.measured(now), job.limits)
+        if over is None or (over.cause == MEMORY_LIMIT and self._is_shared(job)):
+            return
+        self._context.log("limit-passed", job=str(job.key), cause=over.cause)
+        # What harms others ends at once.
+        payload.stop(over, grace_s=0.0 if over.cause in (MEMORY_LIMIT, OUTPUT_LIMIT) else grace_s)
+
+    def _is_shared(self, job: AssignedJob) -> bool:
+        """Whether the job is within its memory if pages that its processes share count once; RSS counts them often."""
+        held_mb = self._reaper.shared_mb(job.key)
+        return held_mb is not None and held_mb <= job.limits.memory_mb

@@ -1,4 +1,4 @@
-"""Input sandboxes: names that stay inside, and archives unpacked by hand, so that nothing hostile gets out.
+"""Input sandboxes: names that stay inside, and archives unpacked member by member, so that nothing gets out.
 
 The standard library's own filters for this are younger than Python 3.9.
 """
@@ -10,19 +10,18 @@ import os
 import stat
 import tarfile
 import zlib
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, cast
 
 from lodesman.client import Client
 from lodesman.errors import LodesmanError
-from lodesman.pilot.protocol import InputFile
+from lodesman.pilot.protocol import SandboxFile
 
-MOST_MEMBERS = 100_000
-MOST_BYTES = 8 << 30
+_MAX_MEMBERS = 100_000
+_MAX_BYTES = 8 << 30
 _CHUNK = 1 << 18
-# tarfile takes a long name or a header's extension into memory in one piece, whatever length it claims.
-_MOST_AT_ONCE = 4 << 20
+# tarfile reads a long name or a header's extension in one piece, whatever length it claims.
+_MAX_READ = 4 << 20
 
 
 class BadSandbox(LodesmanError):
@@ -31,28 +30,20 @@ class BadSandbox(LodesmanError):
     code = "sandbox"
 
 
-@dataclass(frozen=True)
-class Bounds:
-    """How much one archive may become: members, and bytes in all."""
-
-    members: int = MOST_MEMBERS
-    size: int = MOST_BYTES
-
-
 def safe_name(name: str) -> PurePosixPath:
     """A relative path that stays inside, without `.` and `..`. Raises BadSandbox."""
     path = PurePosixPath(name)
     parts = [part for part in path.parts if part != "."]
-    odd = "\0" in name or path.is_absolute() or ".." in parts or not parts
-    if odd or any(len(part.encode("utf-8", "surrogatepass")) > 255 for part in parts):
-        raise BadSandbox(f"{_plain(name)!r} is no name of a file inside the job's directory.")
+    outside = "\0" in name or path.is_absolute() or ".." in parts or not parts
+    if outside or any(len(part.encode("utf-8", "surrogatepass")) > 255 for part in parts):
+        raise BadSandbox(f"{_plain(name)!r} is not the name of a file inside the job's directory.")
     return PurePosixPath(*parts)
 
 
-def place(directory: Path, name: str) -> Path:
+def make_place(directory: Path, name: str) -> Path:
     """The path for a file of that name in `directory`; makes the directories before it.
 
-    Raises BadSandbox if the name leads out, be it by a symbolic link.
+    Raises BadSandbox if the name leads out, also by a symbolic link.
     """
     relative = safe_name(name)
     at = directory
@@ -62,17 +53,19 @@ def place(directory: Path, name: str) -> Path:
             at.mkdir(mode=0o700)
         except FileExistsError:
             if not stat.S_ISDIR(at.lstat().st_mode):
-                raise BadSandbox(f"{_plain(name)!r} leads through something that is no directory.") from None
+                raise BadSandbox(
+                    f"{_plain(name)!r} leads through something that is not a directory."
+                ) from None
     return at / relative.name
 
 
-def fetch(client: Client, item: InputFile, directory: Path, *, spare: Path) -> None:
-    """Bring one part of the input sandbox into `directory`; `spare` is a name for an archive's bytes.
+def fetch(client: Client, item: SandboxFile, directory: Path, *, spare: Path) -> None:
+    """Download one part of the input sandbox into `directory`; `spare` is a path for an archive.
 
     Raises BadSandbox, BadChecksum, what the client raises, and OSError.
     """
     if not item.unpack:
-        target = place(directory, item.name)
+        target = make_place(directory, item.name)
         client.download(item.url, target, item.sha256, item.size)
         target.chmod(0o600)
         return
@@ -83,24 +76,26 @@ def fetch(client: Client, item: InputFile, directory: Path, *, spare: Path) -> N
         spare.unlink(missing_ok=True)
 
 
-def unpack(archive: Path, directory: Path, bounds: Bounds | None = None) -> None:
+def unpack(
+    archive: Path, directory: Path, *, max_members: int = _MAX_MEMBERS, max_bytes: int = _MAX_BYTES
+) -> None:
     """Unpack a tar archive (plain or gzip) into `directory`. Raises BadSandbox and OSError.
 
-    Files, directories and symbolic links that stay inside are accepted; owners and times are not kept.
+    Files, directories and symbolic links that stay inside are accepted; owners and times are dropped.
     """
     try:
         with archive.open("rb") as raw:
             packed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
             stream = cast("BinaryIO", gzip.GzipFile(fileobj=raw)) if packed else raw
-            with tarfile.open(fileobj=cast("BinaryIO", _Careful(stream)), mode="r:") as tar:
-                _unpack_all(tar, directory, bounds or Bounds())
+            with tarfile.open(fileobj=cast("BinaryIO", _BoundedReads(stream)), mode="r:") as tar:
+                _unpack_all(tar, directory, max_members, max_bytes)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError) as fault:
-        raise BadSandbox(f"The input sandbox is no archive that can be read: {_plain(str(fault))}.") from None
+        raise BadSandbox(f"The input sandbox is not a readable archive: {_plain(str(fault))}.") from None
 
 
-class _Careful:
-    """A stream that gives no more than some MB in one piece."""
+class _BoundedReads:
+    """A stream that refuses to read more than some MB in one piece."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -108,27 +103,27 @@ class _Careful:
         self.tell = stream.tell
 
     def read(self, size: int) -> bytes:
-        if not 0 <= size <= _MOST_AT_ONCE:
+        if not 0 <= size <= _MAX_READ:
             raise BadSandbox("The input sandbox has a header that is too long.")
         return self._stream.read(size)
 
 
-def _unpack_all(tar: tarfile.TarFile, directory: Path, bounds: Bounds) -> None:
+def _unpack_all(tar: tarfile.TarFile, directory: Path, max_members: int, max_bytes: int) -> None:
     size = 0
     for members, member in enumerate(tar, start=1):
         size += max(0, member.size)
-        if members > bounds.members or size > bounds.size:
+        if members > max_members or size > max_bytes:
             raise BadSandbox("The input sandbox becomes too large when it is unpacked.")
         _unpack_one(tar, member, directory)
-        tar.members.clear()  # type: ignore[attr-defined]  # it would remember them all
+        tar.members.clear()  # type: ignore[attr-defined]  # it would keep them all
 
 
 def _unpack_one(tar: tarfile.TarFile, member: tarfile.TarInfo, directory: Path) -> None:
     if member.isdir() and not [part for part in PurePosixPath(member.name).parts if part != "."]:
         return  # the entry for the directory itself
-    target = place(directory, member.name)
+    target = make_place(directory, member.name)
     if member.isdir():
-        place(directory, f"{member.name}/x")
+        make_place(directory, f"{member.name}/x")
         return
     if target.is_symlink() or target.is_file():
         target.unlink()
@@ -138,12 +133,12 @@ def _unpack_one(tar: tarfile.TarFile, member: tarfile.TarInfo, directory: Path) 
         _write(tar, member, target)
     else:
         raise BadSandbox(
-            f"{_plain(member.name)!r} in the input sandbox is no file, directory or symbolic link."
+            f"{_plain(member.name)!r} in the input sandbox is not a file, directory or symbolic link."
         )
 
 
 def _link(member: tarfile.TarInfo, target: Path) -> None:
-    """Steps up may only stand first: from a real directory they lead where they seem to lead."""
+    """`..` may only stand first: from a real directory it leads where it seems to lead."""
     goal = PurePosixPath(member.linkname)
     parts = list(goal.parts)
     depth = len(safe_name(member.name).parts) - 1
@@ -167,5 +162,5 @@ def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
 
 
 def _plain(name: str) -> str:
-    """For messages: at most 100 characters, and none that UTF-8 cannot carry."""
+    """For messages: at most 100 characters, all of them valid in UTF-8."""
     return name[:100].encode("utf-8", "replace").decode()

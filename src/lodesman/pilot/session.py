@@ -1,12 +1,17 @@
-"""The pilot's standing with the server: joined by its one-time token, kept by a lease, left in order."""
+"""The pilot's session with the server: joined by its one-time token, kept by a lease, left in order.
+
+The join presents the queue that the pilot runs in, and the SubmitPools that this queue serves (RFC #7). A pilot that
+was sent to no particular queue (through a broker, or by hand) finds it in its environment: a site sets LODESMAN_SITE,
+LODESMAN_CE and LODESMAN_QUEUE; batch systems set a variable with the name of the queue.
+"""
 
 from __future__ import annotations
 
 import random
-import threading
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple
 
 from lodesman.client import Client, Retry
 from lodesman.errors import (
@@ -18,17 +23,49 @@ from lodesman.errors import (
     Unauthorized,
     Unavailable,
 )
-from lodesman.pilot.batch_queue import BatchQueue, ServedPools, ask_served_pools, presented
-from lodesman.pilot.life import Ask
-from lodesman.pilot.node import Node
+from lodesman.pilot.context import PilotContext
+from lodesman.pilot.decisions import ClaimRequest
+from lodesman.pilot.node import WorkerNode
 from lodesman.pilot.pilot_file import PilotFile
-from lodesman.pilot.protocol import PROTOCOL, Claim, Orders, parse_claim, parse_orders
+from lodesman.pilot.protocol import (
+    PROTOCOL,
+    ClaimReply,
+    HeartbeatReply,
+    JoinReply,
+    parse_claim,
+    parse_heartbeat,
+    parse_join,
+)
 
-ONCE = Retry(rounds=1)
-PATIENT = Retry(rounds=10)
 _REQUEST_TIMEOUT_S = 30.0
 _LEAVE_TIMEOUT_S = 5.0
 _REFUSED = (Unauthorized, Forbidden, NotFound, Conflict, InvalidRequest)
+
+# The variable that names the queue, and one that proves this batch system.
+_BATCH_SYSTEMS = (
+    ("SLURM_JOB_PARTITION", "SLURM_JOB_ID"),
+    ("PBS_QUEUE", "PBS_JOBID"),
+    ("LSB_QUEUE", "LSB_JOBID"),
+    ("QUEUE", "SGE_ROOT"),
+)
+# A longer list is not presented: the server finds the pools itself in any case.
+_MAX_PRESENTED = 5_000
+
+
+class BatchQueue(NamedTuple):
+    """Site, CE and queue by name."""
+
+    site: str
+    ce: str
+    queue: str
+
+
+@dataclass(frozen=True)
+class ServedPools:
+    """The SubmitPools that a queue serves, as of the server's pass of this number."""
+
+    number: int
+    pools: tuple[str, ...]
 
 
 class JoinRefused(LodesmanError):
@@ -37,84 +74,71 @@ class JoinRefused(LodesmanError):
     code = "join-refused"
 
 
-@dataclass(frozen=True)
-class Terms:
-    """What the server grants at the join; times in seconds."""
+class ServerSession:
+    """All requests of a pilot go through here: each answer renews what is known of the lease."""
 
-    pilot: int
-    token: str = field(repr=False)
-    lease_s: float = 1800.0
-    heartbeat_s: float = 60.0
-    idle_s: float = 120.0
-    # The most that the server takes as the output of one job, in MB.
-    sandbox_mb: float = 200.0
-
-
-@dataclass(frozen=True)
-class Chance:
-    """Time and chance for back-off: monotonic seconds, and a generator."""
-
-    ticker: Callable[[], float]
-    rng: random.Random
-
-
-class Session:
-    """All requests of a pilot go through here, so that each answer renews what is known of the lease."""
-
-    def __init__(self, papers: PilotFile, chance: Chance, *, on_lost: Callable[[], None]) -> None:
+    def __init__(self, context: PilotContext, *, on_lost: Callable[[], None]) -> None:
         """`on_lost` is called when the server does not know the pilot any more."""
-        self._papers = papers
-        self._chance = chance
+        self._context = context
         self._on_lost = on_lost
-        self._lock = threading.Lock()
-        self._terms: Terms | None = None
+        options = context.options
+        self._terms = JoinReply(heartbeat_s=options.heartbeat_s, idle_s=options.idle_s)
         self.lease_s = 0.0
-        self.last_contact = chance.ticker()
+        self.last_contact = context.ticker()
         self.lost = False
         # What the pilot's queue serves, from its file or asked for before the join.
-        self.served = _told(papers)
+        self.served: ServedPools | None = None
+        file = context.pilot_file
+        if file.submit_pools is not None:
+            self.served = ServedPools(file.pools_pass, file.submit_pools)
 
     def join(
-        self, node: Node, *, nonce: str, wait: Callable[[float], Any], queue: BatchQueue | None = None
-    ) -> Terms:
-        """Become a known pilot; the server is looked for until the file's patience ends.
+        self, node: WorkerNode, *, nonce: str, wait: Callable[[float], Any], queue: BatchQueue | None = None
+    ) -> JoinReply:
+        """Become a known pilot; while no server answers, try again until join_patience_s is over.
 
         `queue`: where it runs; the SubmitPools of this queue are asked for first if the file does not list them.
         `wait(seconds)` sleeps and is true if the pilot shall not go on. Raises JoinRefused, Unavailable.
         """
-        papers, patience = self._papers, self._papers.options.join_patience_s
-        body = {"join_token": papers.join_token, "protocol": PROTOCOL, "nonce": nonce, "node": node.as_json()}
-        client = self._new(retry=ONCE, token="")
-        start = self._chance.ticker()
-        failures = 0
+        file, timeout_s = self._context.pilot_file, self._context.options.join_patience_s
+        body = {"join_token": file.join_token, "protocol": PROTOCOL, "nonce": nonce, "node": node.as_json()}
+        start, failures = self._context.ticker(), 0
         while True:
             try:
-                if queue is not None and self.served is None:
-                    self.served = self._ask_pools(queue)
-                told = {**body, **presented(queue, self.served)}
-                terms = _terms(client.request("POST", "/v1/pilots/join", told, idempotent=True), papers)
+                self._terms = self._join_once(body, queue)
                 break
             except _REFUSED as fault:
                 raise JoinRefused(fault.message, hint=fault.hint) from None
             except LodesmanError as fault:
                 failures += 1
-                if self._chance.ticker() - start > patience:
-                    raise Unavailable(
-                        f"No server took this pilot in {patience:.0f} s.", last=str(fault)
-                    ) from None
-                if wait(self.delay(failures)):
+                if self._context.ticker() - start > timeout_s:
+                    message = f"No server accepted this pilot in {timeout_s:.0f} s."
+                    raise Unavailable(message, last=str(fault)) from None
+                if wait(self._context.delay(failures)):
                     raise Unavailable("The pilot was ended before it joined.") from None
-        client.close()
-        self._terms = terms
-        self.lease_s = terms.lease_s
+        self.lease_s = self._terms.lease_s
         self._heard()
-        return terms
+        return self._terms
+
+    def _join_once(self, body: Mapping[str, Any], queue: BatchQueue | None) -> JoinReply:
+        if queue is not None and self.served is None:
+            self.served = self._ask_pools(queue)
+        client = self._client("")
+        try:
+            body = {**body, **presented(queue, self.served)}
+            answer = client.request("POST", "/v1/pilots/join", body, idempotent=True)
+        finally:
+            client.close()
+        try:
+            return parse_join(answer, self._terms)
+        except InvalidRequest as fault:
+            raise Unavailable(f"The answer to the join cannot be read: {fault.message}") from None
 
     def _ask_pools(self, queue: BatchQueue) -> ServedPools | None:
-        """getSubmitPoolsForQueue, by the join token; None if the server refuses. Raises Unavailable."""
-        client = self._new(retry=ONCE, token=self._papers.join_token)
+        """The pools of the queue, by the join token; None if the server refuses. Raises Unavailable."""
+        client = self._client(self._context.pilot_file.join_token)
         try:
-            return ask_served_pools(client, queue)
+            return _ask_served_pools(client, queue)
         except Unavailable:
             raise
         except LodesmanError:
@@ -122,59 +146,58 @@ class Session:
         finally:
             client.close()
 
-    def client(self, *, retry: Retry = ONCE) -> Client:
-        """A connection of one's own, for one thread, with the pilot's token."""
-        return self._new(retry=retry, token=self._terms.token if self._terms else "")
+    def client(self, *, rounds: int = 1) -> Client:
+        """A connection for one thread, with the pilot's token."""
+        return self._client(self._terms.token, rounds=rounds)
 
-    def delay(self, failures: int) -> float:
-        """How long to wait after so many failures in a row, with full jitter."""
-        with self._lock:
-            return Retry().delay(failures, self._chance.rng)
-
-    def claim(self, client: Client, ask: Ask, claim_token: str) -> Claim:
-        """Ask for jobs. The same token again gives the same jobs: it is how a lost answer is asked for."""
+    def claim(self, client: Client, request: ClaimRequest, claim_token: str) -> ClaimReply:
+        """Ask for jobs. The same token again gives the same jobs: a lost answer is asked for in this way."""
         resource = {
-            "cores": ask.cores,
-            "memory_mb": ask.memory_mb,
-            "norm_cpu_seconds": ask.norm_cpu_seconds,
+            "cores": request.cores,
+            "memory_mb": request.memory_mb,
+            "norm_cpu_seconds": request.norm_cpu_seconds,
         }
-        body = {"claim_token": claim_token, "count": ask.count, "wait_s": ask.wait_s, "resource": resource}
-        timeout = ask.wait_s + _REQUEST_TIMEOUT_S
-        answer = self._post(client, "/v1/pilots/claim", body, timeout=timeout)
-        return parse_claim(answer, sandbox_mb=self._terms.sandbox_mb if self._terms else 0)
+        body = {
+            "claim_token": claim_token,
+            "count": request.count,
+            "wait_s": request.wait_s,
+            "resource": resource,
+        }
+        answer = self._post(client, "claim", body, timeout=request.wait_s + _REQUEST_TIMEOUT_S)
+        scaling = self._context.options.cpu_scaling_factor
+        return parse_claim(answer, scaling=scaling, sandbox_mb=self._terms.sandbox_mb)
 
-    def beat(self, client: Client, jobs: list[dict[str, Any]], state: str) -> Orders:
-        """Send a heartbeat; the lease is what the answer says."""
-        orders = parse_orders(self._post(client, "/v1/pilots/heartbeat", {"jobs": jobs, "state": state}))
-        if orders.lease_s:
-            self.lease_s = orders.lease_s
-        return orders
+    def beat(self, client: Client, jobs: Sequence[Mapping[str, Any]], state: str) -> HeartbeatReply:
+        """Send a heartbeat; the answer may change the lease."""
+        reply = parse_heartbeat(self._post(client, "heartbeat", {"jobs": jobs, "state": state}))
+        self.lease_s = reply.lease_s or self.lease_s
+        return reply
 
-    def report(self, client: Client, reports: list[dict[str, Any]]) -> Any:
+    def report(self, client: Client, reports: Sequence[Mapping[str, Any]]) -> Any:
         """Send reports; returns the answer as it came."""
-        return self._post(client, "/v1/pilots/report", {"reports": reports})
+        return self._post(client, "report", {"reports": reports})
 
     def upload(self, client: Client, path: str, file: Path, sha256: str) -> Any:
         """Send an archive."""
-        return self._told(lambda: client.upload(path, file, sha256))
+        return self._answer(lambda: client.upload(path, file, sha256))
 
     def leave(self, reason: str, message: str) -> bool:
-        """Say that this pilot has ended and all its reports are in; false if nobody heard."""
-        client = self.client(retry=Retry(rounds=3))
-        body = {"reason": reason, "message": message}
+        """Report that this pilot has ended and all its reports are in; false if no server answered."""
+        client = self.client(rounds=3)
         try:
-            self._post(client, "/v1/pilots/leave", body, timeout=_LEAVE_TIMEOUT_S)
+            self._post(client, "leave", {"reason": reason, "message": message}, timeout=_LEAVE_TIMEOUT_S)
         except LodesmanError:
             return False
         finally:
             client.close()
         return True
 
-    def _post(self, client: Client, path: str, body: Any, *, timeout: float = _REQUEST_TIMEOUT_S) -> Any:
+    def _post(self, client: Client, name: str, body: Any, *, timeout: float = _REQUEST_TIMEOUT_S) -> Any:
         """Every request of a pilot may be repeated: the server answers by what it knows already."""
-        return self._told(lambda: client.request("POST", path, body, idempotent=True, timeout=timeout))
+        path = f"/v1/pilots/{name}"
+        return self._answer(lambda: client.request("POST", path, body, idempotent=True, timeout=timeout))
 
-    def _told(self, request: Callable[[], Any]) -> Any:
+    def _answer(self, request: Callable[[], Any]) -> Any:
         try:
             answer = request()
         except Unauthorized:
@@ -188,38 +211,51 @@ class Session:
         return answer
 
     def _heard(self) -> None:
-        self.last_contact = self._chance.ticker()
+        self.last_contact = self._context.ticker()
 
-    def _new(self, *, retry: Retry, token: str) -> Client:
-        with self._lock:
-            rng = random.Random(self._chance.rng.random())
-        papers = self._papers
-        return Client(papers.servers, token, ca_file=papers.ca_file, retry=retry, rng=rng)
+    def _client(self, token: str, *, rounds: int = 1) -> Client:
+        file, rng = self._context.pilot_file, random.Random(self._context.rng.random())
+        return Client(file.servers, token, ca_file=file.ca_file, retry=Retry(rounds=rounds), rng=rng)
 
 
-def _told(papers: PilotFile) -> ServedPools | None:
-    if papers.submit_pools is None:
-        return None
-    return ServedPools(papers.pools_pass, papers.submit_pools)
-
-
-def _terms(answer: Any, papers: PilotFile) -> Terms:
-    """Read the answer to a join; what it does not say is as in the pilot's file."""
-    options = papers.options
-    if not isinstance(answer, dict) or not isinstance(answer.get("token"), str):
-        raise Unavailable("The answer to the join cannot be understood.")
-    pilot = answer.get("pilot")
-    return Terms(
-        pilot=pilot if isinstance(pilot, int) else 0,
-        token=answer["token"],
-        lease_s=_number(answer, "lease_s", 1800.0),
-        heartbeat_s=max(0.1, _number(answer, "heartbeat_s", options.heartbeat_s)),
-        idle_s=_number(answer, "idle_s", options.idle_s),
-        sandbox_mb=_number(answer, "sandbox_mb", Terms.sandbox_mb) or Terms.sandbox_mb,
+def find_queue(file: PilotFile, environment: Mapping[str, str]) -> BatchQueue | None:
+    """The pilot's queue, or None if a part of its name is unknown. The pilot's file overrides the environment."""
+    found = BatchQueue(
+        file.site or environment.get("LODESMAN_SITE", ""),
+        file.ce or environment.get("LODESMAN_CE", ""),
+        file.queue or environment.get("LODESMAN_QUEUE", "") or _queue_of_batch_system(environment),
     )
+    return found if all(found) else None
 
 
-def _number(answer: dict[str, Any], name: str, default: float) -> float:
-    value = answer.get(name)
-    usable = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e9
-    return float(value) if usable and value is not None else default
+def _queue_of_batch_system(environment: Mapping[str, str]) -> str:
+    for name, proof in _BATCH_SYSTEMS:
+        if environment.get(name) and proof in environment:
+            return environment[name]
+    return ""
+
+
+def _ask_served_pools(client: Client, queue: BatchQueue) -> ServedPools:
+    """Ask `getSubmitPoolsForQueue`. Raises what `Client.request` raises, and Unavailable for an unreadable answer."""
+    body = {"queues": [list(queue)]}
+    answer = client.request("POST", "/v1/submit-pools/for-queues", body, idempotent=True)
+    try:
+        number, (row,) = answer["pass"], answer["queues"]
+        pools = tuple(row["pools"])
+    except (KeyError, TypeError, ValueError):
+        raise Unavailable("The answer about SubmitPools cannot be read.") from None
+    if not isinstance(number, int) or not all(isinstance(pool, str) for pool in pools):
+        raise Unavailable("The answer about SubmitPools cannot be read.")
+    return ServedPools(number, pools)
+
+
+def presented(queue: BatchQueue | None, served: ServedPools | None) -> dict[str, Any]:
+    """The part of the join request about the queue, its SubmitPools and the pass that they are from."""
+    if queue is None:
+        return {}
+    body: dict[str, Any] = {"place": queue._asdict()}
+    if served is not None:
+        body["pools_pass"] = served.number
+        if len(served.pools) <= _MAX_PRESENTED:
+            body["submit_pools"] = list(served.pools)
+    return body

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lodesman.batch import cgroup
-from lodesman.batch.cgroup import make_cgroup, own_directory
+from lodesman.batch.cgroup import _own_directory, make_cgroup
 from lodesman.batch.keeper import kill_cgroup, remove_cgroup
 
 # Recorded: Debian 12 with systemd (unified), a container with both versions, and one without version 2.
@@ -26,51 +26,51 @@ HYBRID_MOUNTS = (
 
 def test_unified():
     expected = "/sys/fs/cgroup/user.slice/user-1000.slice/user@1000.service/app.slice/run-7.scope"
-    assert own_directory(UNIFIED, UNIFIED_MOUNTS) == Path(expected)
+    assert _own_directory(UNIFIED, UNIFIED_MOUNTS) == Path(expected)
 
 
 def test_hybrid():
-    assert own_directory(HYBRID, HYBRID_MOUNTS) == Path("/sys/fs/cgroup/unified")
+    assert _own_directory(HYBRID, HYBRID_MOUNTS) == Path("/sys/fs/cgroup/unified")
 
 
 def test_version_1_only():
-    assert own_directory("9:name=systemd:/\n1:cpu:/\n", HYBRID_MOUNTS) is None
-    assert own_directory(UNIFIED, "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n") is None
+    assert _own_directory("9:name=systemd:/\n1:cpu:/\n", HYBRID_MOUNTS) is None
+    assert _own_directory(UNIFIED, "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n") is None
 
 
 def test_a_bind_mount_shows_a_part_of_the_tree():
     mounts = "41 31 0:38 /docker/ab /sys/fs/cgroup ro - cgroup2 cgroup rw\n"
-    assert own_directory("0::/docker/ab/job\n", mounts) == Path("/sys/fs/cgroup/job")
-    assert own_directory("0::/docker/ab\n", mounts) == Path("/sys/fs/cgroup")
-    assert own_directory("0::/docker/abc\n", mounts) is None
-    assert own_directory("0::/elsewhere\n", mounts) is None
+    assert _own_directory("0::/docker/ab/job\n", mounts) == Path("/sys/fs/cgroup/job")
+    assert _own_directory("0::/docker/ab\n", mounts) == Path("/sys/fs/cgroup")
+    assert _own_directory("0::/docker/abc\n", mounts) is None
+    assert _own_directory("0::/elsewhere\n", mounts) is None
 
 
 def test_outside_of_ones_namespace():
-    assert own_directory("0::/../other\n", HYBRID_MOUNTS) is None
+    assert _own_directory("0::/../other\n", HYBRID_MOUNTS) is None
 
 
 def test_a_mount_point_with_blanks():
     mounts = "41 31 0:38 / /mnt/my\\040cgroups rw - cgroup2 cgroup rw\n"
-    assert own_directory("0::/a\n", mounts) == Path("/mnt/my cgroups/a")
+    assert _own_directory("0::/a\n", mounts) == Path("/mnt/my cgroups/a")
 
 
 @pytest.mark.parametrize("text", ["", "\n", "0::", "nonsense", "1 2 3 - cgroup2 x\n", " - cgroup2 \n", "- -"])
 def test_nonsense_is_no_cgroup(text):
-    assert own_directory(text, text) is None
-    assert own_directory(UNIFIED, text) is None
-    assert own_directory(text, UNIFIED_MOUNTS) is None
+    assert _own_directory(text, text) is None
+    assert _own_directory(UNIFIED, text) is None
+    assert _own_directory(text, UNIFIED_MOUNTS) is None
 
 
 def test_no_cgroup_where_none_may_be_made(monkeypatch, tmp_path):
-    monkeypatch.setattr(cgroup, "own_directory", lambda own, mounts: tmp_path / "missing")
+    monkeypatch.setattr(cgroup, "_own_directory", lambda own, mounts: tmp_path / "missing")
     assert make_cgroup("lodesman-test") is None
-    monkeypatch.setattr(cgroup, "own_directory", lambda own, mounts: None)
+    monkeypatch.setattr(cgroup, "_own_directory", lambda own, mounts: None)
     assert make_cgroup("lodesman-test") is None
 
 
 def test_a_kernel_that_cannot_kill_a_cgroup(monkeypatch, tmp_path):
-    monkeypatch.setattr(cgroup, "own_directory", lambda own, mounts: tmp_path)
+    monkeypatch.setattr(cgroup, "_own_directory", lambda own, mounts: tmp_path)
     assert make_cgroup("lodesman-test") is None
     assert list(tmp_path.iterdir()) == []
 

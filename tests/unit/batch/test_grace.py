@@ -7,15 +7,15 @@ import inspect
 from lodesman.background.launch import SubmissionPools
 from lodesman.batch.local import GRACE_SECONDS, LocalBackend
 from lodesman.daemon import background
-from lodesman.pilot.pilot_file import Options
+from lodesman.pilot.pilot_file import PilotOptions
 
 
 def test_the_keeper_waits_longer_than_a_pilot_takes_to_end():
     """Killed earlier, a pilot would lose results that it was about to hand in."""
-    habits = Options()
-    assert habits.kill_grace_s > 0
-    assert habits.flush_s > 0
-    assert habits.kill_grace_s + habits.flush_s < GRACE_SECONDS
+    options = PilotOptions()
+    assert options.kill_grace_s > 0
+    assert options.flush_s > 0
+    assert options.kill_grace_s + options.flush_s < GRACE_SECONDS
 
 
 def test_that_is_what_pilots_get():

@@ -7,7 +7,6 @@ import pytest
 from lodesman.cli.first_files import SLOTS, sites
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import Policy
-from lodesman.pilot.features import Features
 from lodesman.pilot.node import describe_node
 from lodesman.resources import load_resources
 
@@ -44,7 +43,7 @@ def test_the_memory_is_shared_by_the_pilots(machine):
 def test_whatever_the_machine_calls_itself_the_file_can_be_read(machine, release):
     root = machine(None, release)
     offer = queue_of(sites(root))
-    told = describe_node(cores=1, memory_mb=0, platform_name="", features=Features(), root=root)
+    told = describe_node(cores=1, root=root)
     assert offer.settings.platforms == (told.platform,)
     assert offer.settings.memory_mb is None  # not told: none is declared, and the file shows how
 

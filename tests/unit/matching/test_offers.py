@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lodesman.matching import TaskQueueKey, offers_of
 from lodesman.matching.offers import CPU_STEP, JOIN_SECONDS, UNLIMITED, kept_seconds
-from lodesman.pilot.life import LEAST_LIFE_S, Load, Slot, reserve_s, what_to_ask
+from lodesman.pilot.decisions import _LEAST_LIFE_S, Load, Slot, next_claim, reserve_s
 from lodesman.resources import QueueTable, load_resources
 
 KEY = TaskQueueKey(owner="ann", group="g", vo="lab", norm_cpu_seconds=100)
@@ -112,8 +112,8 @@ def test_a_pilot_that_asks_in_time_has_all_that_was_promised(life, late, scaling
     """So a task queue for which pilots are sent is not refused by each of them."""
     promised = offered(f"CPUScalingFactor = {scaling}", life_seconds=life).norm_cpu_seconds
     slot = Slot(cores=1, memory_mb=0, jobs_at_once=1, scaling=scaling, ends=life, reserve_s=reserve_s(life))
-    ask = what_to_ask(slot, Load(), late, idle_s=120.0)
-    has = getattr(ask, "norm_cpu_seconds", 0) if slot.seconds_left(late) >= LEAST_LIFE_S else 0
-    assert promised <= has - has % CPU_STEP or life - kept_seconds(life) - late < LEAST_LIFE_S
+    ask = next_claim(slot, Load(), late, idle_s=120.0)
+    has = getattr(ask, "norm_cpu_seconds", 0) if slot.seconds_left(late) >= _LEAST_LIFE_S else 0
+    assert promised <= has - has % CPU_STEP or life - kept_seconds(life) - late < _LEAST_LIFE_S
     # and not less than that for no reason
     assert has - promised < CPU_STEP + (JOIN_SECONDS + 1) * scaling

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.pilot.limits import MB, SHORTEST_LOOK_S, Measured, cpu_limit, excess, next_look_s
-from lodesman.pilot.outcome import Stop, before_start, judge
-from lodesman.pilot.output import Packed
-from lodesman.pilot.payload import after_packing
-from lodesman.pilot.protocol import Limits
-from lodesman.pilot.tail import TAIL_BYTES, join_tails, read_tail
+from lodesman.pilot.decisions import _MIN_CHECK_S, Measured, Stop, excess, judge, next_check_s
+from lodesman.pilot.output import _TAIL_BYTES, Packed, _join_tails, read_tail
+from lodesman.pilot.payload import _after_packing
+from lodesman.pilot.protocol import MB, AssignedJob, AttemptKey
+from lodesman.pilot.protocol import PayloadLimits as Limits
 
 FREE = Measured(cpu_seconds=1e9, wall_seconds=1e9, rss_mb=1e9, stream_bytes=10**15)
 
@@ -22,61 +22,56 @@ FREE = Measured(cpu_seconds=1e9, wall_seconds=1e9, rss_mb=1e9, stream_bytes=10**
 
 
 def test_no_limit_is_never_passed():
-    assert excess(FREE, Limits(), scaling=1.0) is None
-    assert next_look_s(FREE, Limits(), scaling=1.0, usual_s=1.0) == 1.0
+    assert excess(FREE, Limits()) is None
+    assert next_check_s(FREE, Limits(), cores=1, usual_s=1.0) == 1.0
 
 
 @pytest.mark.parametrize(
-    ("limits", "cause", "at_once"),
+    ("limits", "cause"),
     [
-        (Limits(cpu_seconds=10), "cpu-limit", False),
-        (Limits(norm_cpu_seconds=10), "cpu-limit", False),
-        (Limits(wall_seconds=10), "wall-limit", False),
-        (Limits(memory_mb=10), "memory-limit", True),
-        (Limits(output_mb=10), "output-limit", True),
-        (Limits(output_mb=1000, sandbox_mb=10), "output-limit", True),
-        (Limits(cpu_seconds=1, wall_seconds=1, memory_mb=1), "memory-limit", True),
+        (Limits(cpu_seconds=10), "cpu-limit"),
+        (Limits(wall_seconds=10), "wall-limit"),
+        (Limits(memory_mb=10), "memory-limit"),
+        (Limits(output_mb=10), "output-limit"),
+        (Limits(output_mb=1000, sandbox_mb=10), "output-limit"),
+        (Limits(cpu_seconds=1, wall_seconds=1, memory_mb=1), "memory-limit"),
     ],
 )
-def test_each_limit(limits, cause, at_once):
-    over = excess(FREE, limits, scaling=1.0)
+def test_each_limit(limits, cause):
+    over = excess(FREE, limits)
     assert over is not None
-    assert (over.cause, over.at_once) == (cause, at_once)
+    assert over.cause == cause
     assert over.message.endswith(".")
-    assert excess(Measured(1, 1, 1, 1), limits, scaling=1.0) is None
+    assert excess(Measured(1, 1, 1, 1), limits) is None
 
 
 def test_exactly_at_the_limit_is_allowed():
     at = Measured(cpu_seconds=10, wall_seconds=10, rss_mb=10, stream_bytes=10 * MB)
-    assert excess(at, Limits(10, 0, 10, 10, 10), scaling=1.0) is None
-
-
-def test_normalised_time_is_divided_by_the_speed_of_the_node():
-    assert cpu_limit(Limits(norm_cpu_seconds=100), 2.0) == 50
-    assert cpu_limit(Limits(norm_cpu_seconds=100, cpu_seconds=30), 2.0) == 30
-    assert cpu_limit(Limits(), 2.0) == 0
+    assert excess(at, Limits(10, 10, 10, 10)) is None
 
 
 def test_looks_come_sooner_near_a_limit():
-    def look(measured, limits):
-        return next_look_s(measured, limits, scaling=1.0, usual_s=1.0)
+    def look(measured, limits, cores=1):
+        return next_check_s(measured, limits, cores=cores, usual_s=1.0)
 
-    calm = Measured(0, 0, 0, 0, cores=1)
-    assert look(calm, Limits(100, 0, 100, 100, 100)) == 1.0
+    calm = Measured(0, 0, 0, 0)
+    assert look(calm, Limits(100, 100, 100, 100)) == 1.0
     assert look(calm, Limits(wall_seconds=0.4)) == 0.4
-    assert look(Measured(9.5, 0, 0, 0, cores=1), Limits(cpu_seconds=10)) == 0.5
-    assert look(Measured(9, 0, 0, 0, cores=4), Limits(cpu_seconds=10)) == 0.25
+    assert look(Measured(9.5, 0, 0, 0), Limits(cpu_seconds=10)) == 0.5
+    assert look(Measured(9, 0, 0, 0), Limits(cpu_seconds=10), cores=4) == 0.25
     assert look(Measured(0, 0, 80, 0), Limits(memory_mb=100)) == 0.25
     assert look(Measured(0, 0, 0, 6 * MB), Limits(output_mb=10)) == 0.25
     assert look(Measured(0, 0, 0, 6 * MB), Limits(sandbox_mb=10)) == 0.25
-    assert look(Measured(11, 0, 0, 0), Limits(cpu_seconds=10)) == SHORTEST_LOOK_S
+    assert look(Measured(11, 0, 0, 0), Limits(cpu_seconds=10)) == _MIN_CHECK_S
 
 
 # --- ends -------------------------------------------------------------------------------------------
 
 
 def judged(code, number, **more):
-    return judge(code, number, **{"stop": None, "limits": Limits(), "cpu_over": False, **more})
+    status = code if number is None else -number
+    job = AssignedJob(AttemptKey(1, 1), "x", limits=more.pop("limits", Limits()))
+    return judge(job, status, **{"stop": None, "cpu_seconds": 0.0, **more})
 
 
 @pytest.mark.parametrize(
@@ -101,8 +96,8 @@ def test_ends_by_itself(code, number, state, cause):
 
 def test_kernel_limits_are_named_as_limits():
     assert judged(None, 25, limits=Limits(output_mb=1)).cause == "output-limit"
-    assert judged(152, None, cpu_over=True).cause == "cpu-limit"
-    assert judged(0, None, cpu_over=True).cause == "ok"  # it made it
+    assert judged(152, None, limits=Limits(cpu_seconds=2), cpu_seconds=2.0).cause == "cpu-limit"
+    assert judged(0, None, limits=Limits(cpu_seconds=2), cpu_seconds=2.0).cause == "ok"  # it made it
 
 
 def test_code_127_is_explained():
@@ -126,31 +121,25 @@ def test_the_pilots_own_decision_goes_first(cause, state):
         assert (outcome.exit_code, outcome.signal) == (code, number)
 
 
-def test_before_start():
-    assert before_start("not-started", "m").state == "Failed"
-    assert before_start("input", "m").state == "Failed"
-    assert before_start("pilot-shutdown", "m").state == "Released"
-
-
-def test_packing_may_change_an_end(tmp_path):
+def test_packing_may_change_an_end():
     def packed(**more):
-        return Packed(tmp_path, "", 0, **more)
+        return Packed("ab", 5, **more)
 
     done, failed = judged(0, None), judged(1, None)
-    assert after_packing(done, packed(), most_mb=1) == done
-    over = after_packing(done, packed(cut=("std.out",)), most_mb=1)
+    assert _after_packing(done, packed(), max_mb=1) == replace(done, output={"sha256": "ab", "size": 5})
+    over = _after_packing(done, packed(cut=("std.out",)), max_mb=1)
     assert (over.state, over.cause, over.exit_code) == ("Failed", "output-limit", 0)
     assert over.message == "The output sandbox is larger than 1 MB. Only the end was kept of std.out."
-    still = after_packing(failed, packed(left_out=("big", "bigger")), most_mb=2)
+    still = _after_packing(failed, packed(left_out=("big", "bigger")), max_mb=2)
     assert (still.state, still.cause) == ("Failed", "exit")
     assert still.message.endswith(
         "exit code 1. The output sandbox is larger than 2 MB. Left out: big, bigger."
     )
-    lacking = after_packing(done, packed(missing=(("a", "not found"), ("b", "no plain file"))), most_mb=1)
+    lacking = _after_packing(done, packed(missing=("a (not found)", "b (not a regular file)")), max_mb=1)
     assert (lacking.state, lacking.message) == (
-        "Done", "Missing in the output: a (not found), b (no plain file).",
+        "Done", "Missing in the output: a (not found), b (not a regular file).",
     )  # fmt: skip
-    many = after_packing(done, packed(left_out=tuple("abcdefghijkl")), most_mb=1)
+    many = _after_packing(done, packed(left_out=tuple("abcdefghijkl")), max_mb=1)
     assert many.message.endswith("Left out: a, b, c, d, e, f, g, h, i, j and 2 more.")
 
 
@@ -158,28 +147,28 @@ def test_packing_may_change_an_end(tmp_path):
 
 
 def test_one_stream_has_no_heading():
-    assert join_tails([("out", b"text\n"), ("err", b"")]) == "text\n"
-    assert join_tails([]) == ""
+    assert _join_tails({"out": b"text\n", "err": b""}) == "text\n"
+    assert _join_tails({}) == ""
 
 
 def test_two_streams_have():
-    assert join_tails([("out", b"a"), ("err", b"b\n")]) == "--- out ---\na\n--- err ---\nb\n"
+    assert _join_tails({"out": b"a", "err": b"b\n"}) == "--- out ---\na\n--- err ---\nb\n"
 
 
 def test_the_short_stream_leaves_its_room_to_the_long_one():
-    text = join_tails([("out", b"x" * 1000), ("err", b"e" * 10)], limit=500)
+    text = _join_tails({"out": b"x" * 1000, "err": b"e" * 10}, limit=500)
     assert 480 <= len(text.encode()) <= 500
     assert "e" * 10 in text
 
 
 def test_the_cut_is_between_characters():
-    assert join_tails([("out", "äöü".encode())], limit=3) == "ü"
-    assert join_tails([("out", "€€".encode())], limit=4) == "€"
+    assert _join_tails({"out": "äöü".encode()}, limit=3) == "ü"
+    assert _join_tails({"out": "€€".encode()}, limit=4) == "€"
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300), st.integers(60, 200))
 def test_tails_are_bounded_valid_text(out, err, limit):
-    text = join_tails([("o", out), ("e", err)], limit=limit)
+    text = _join_tails({"o": out, "e": err}, limit=limit)
     assert len(text.encode("utf-8")) <= limit
     assert "\0" not in text
 
@@ -189,8 +178,8 @@ def test_the_end_of_a_large_file(tmp_path):
     file.write_bytes(b"a" * 200_000 + b"the end")
     descriptor = os.open(file, os.O_RDONLY)
     try:
-        tail = read_tail([("out", descriptor)])
+        tail = read_tail({"out": descriptor})
     finally:
         os.close(descriptor)
-    assert len(tail) == TAIL_BYTES
+    assert len(tail) == _TAIL_BYTES
     assert tail.endswith("the end")

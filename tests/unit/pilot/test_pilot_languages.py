@@ -11,16 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.errors import InvalidConfig, InvalidRequest
-from lodesman.pilot.log import Log
-from lodesman.pilot.pilot_file import Options, parse_pilot_file
+from lodesman.pilot.context import Log
+from lodesman.pilot.pilot_file import PilotOptions, parse_pilot_file
 from lodesman.pilot.protocol import (
-    Job,
-    Limits,
-    Report,
-    label,
+    AssignedJob,
+    AttemptKey,
+    AttemptReport,
+    PayloadLimits,
     parse_claim,
-    parse_orders,
-    parse_verdicts,
+    parse_heartbeat,
+    parse_key,
+    parse_refusals,
+    report_end,
 )
 
 FILE = {"servers": ["http://127.0.0.1:7777"], "join_token": "secret", "stamp": "s1"}
@@ -37,10 +39,10 @@ json_values = st.recursive(
 
 
 def test_smallest_file():
-    papers = parse_pilot_file(json.dumps(FILE))
-    assert papers.servers == ("http://127.0.0.1:7777",)
-    assert (papers.join_token, papers.stamp, papers.submit_pools) == ("secret", "s1", None)
-    assert papers.options == Options()
+    file = parse_pilot_file(json.dumps(FILE))
+    assert file.servers == ("http://127.0.0.1:7777",)
+    assert (file.join_token, file.stamp, file.submit_pools) == ("secret", "s1", None)
+    assert file.options == PilotOptions()
 
 
 def test_whole_file():
@@ -64,10 +66,10 @@ def test_whole_file():
         "ca_file": "/ca",
         "options": options,
     }
-    papers = parse_pilot_file(json.dumps(record))
-    assert (papers.site, papers.ce, papers.queue, papers.submit_pools) == ("S", "C", "Q", ("p",))
-    assert papers.ca_file == "/ca"
-    assert papers.options == Options(
+    file = parse_pilot_file(json.dumps(record))
+    assert (file.site, file.ce, file.queue, file.submit_pools) == ("S", "C", "Q", ("p",))
+    assert file.ca_file == "/ca"
+    assert file.options == PilotOptions(
         cores=4,
         memory_mb=8000,
         life_seconds=3600,
@@ -132,9 +134,10 @@ def claim_of(**job):
 
 def test_smallest_job():
     claim = claim_of()
-    assert claim.jobs == (Job(id=1, attempt=2, executable="/bin/true"),)
-    assert claim.jobs[0].key == (1, 2)
-    assert claim.jobs[0].label == label((1, 2)) == "1.2"
+    assert claim.jobs == [AssignedJob(AttemptKey(1, 2), "/bin/true")]
+    assert str(claim.jobs[0].key) == "1.2"
+    assert parse_key("1.2") == (1, 2)
+    assert parse_key("1.x") is parse_key("12") is parse_key("") is parse_key("\u00b2.1") is None
 
 
 def test_whole_job():
@@ -156,9 +159,7 @@ def test_whole_job():
     assert (job.executable, job.arguments, job.environment) == ("run.sh", ("-v", "ü"), {"A": "b"})
     assert (job.std_input, job.std_output, job.std_error) == ("in", "o", "e")
     assert (job.output_sandbox, job.cores, job.memory_mb) == (("*.dat",), 2, 500)
-    assert job.limits == Limits(
-        norm_cpu_seconds=10, cpu_seconds=5.5, wall_seconds=7, memory_mb=600, output_mb=1
-    )
+    assert job.limits == PayloadLimits(cpu_seconds=5.5, wall_seconds=7, memory_mb=600, output_mb=1)
     assert (job.inputs[0].size, job.inputs[0].unpack, job.exclusive) == (3, True, True)
 
 
@@ -168,7 +169,7 @@ def test_whole_job():
 def test_what_the_server_takes_bounds_every_output(own, told, most):
     record = {"id": 1, "attempt": 1, "spec": SPEC, "limits": {"output_mb": own}}
     (job,) = parse_claim({"jobs": [record]}, sandbox_mb=told).jobs
-    assert (job.limits.output_mb, job.limits.most_output_mb) == (own, most)
+    assert (job.limits.output_mb, job.limits.max_output_mb) == (own, most)
 
 
 def test_empty_names_of_streams_are_the_usual_ones():
@@ -197,9 +198,9 @@ def test_empty_names_of_streams_are_the_usual_ones():
 def test_a_job_that_cannot_be_read_is_named_and_others_are_not_lost(wrong):
     jobs = [{"id": 1, "attempt": 1, "spec": SPEC, **wrong}, {"id": 2, "attempt": 1, "spec": SPEC}]
     claim = parse_claim({"jobs": jobs})
-    assert [broken.key for broken in claim.broken] == [(1, 1)]
-    assert claim.broken[0].message
-    assert [job.id for job in claim.jobs] == [2]
+    assert list(claim.unreadable) == [(1, 1)]
+    assert claim.unreadable[AttemptKey(1, 1)]
+    assert [job.key.id for job in claim.jobs] == [2]
 
 
 @pytest.mark.parametrize(
@@ -212,13 +213,14 @@ def test_claims_that_cannot_be_read(answer):
 
 
 def test_orders():
-    orders = parse_orders({"kill": [{"id": 1, "attempt": 2, "reason": "why"}], "drain": True, "lease_s": 60})
-    assert (orders.kill, orders.drain, orders.lease_s) == ((((1, 2), "why"),), True, 60)
-    assert parse_orders({}).kill == ()
-    assert parse_orders({"lease_s": None}).lease_s is None
+    answer = {"kill": [{"id": 1, "attempt": 2, "reason": "why"}], "drain": True, "lease_s": 60}
+    orders = parse_heartbeat(answer)
+    assert (orders.kill, orders.drain, orders.lease_s) == ({(1, 2): "why"}, True, 60)
+    assert parse_heartbeat({}).kill == {}
+    assert parse_heartbeat({"lease_s": None}).lease_s == 0
     for wrong in (None, {"kill": [5]}, {"kill": [{"id": "1", "attempt": 1}]}, {"lease_s": "60"}):
         with pytest.raises(InvalidRequest):
-            parse_orders(wrong)
+            parse_heartbeat(wrong)
 
 
 def test_verdicts():
@@ -227,19 +229,20 @@ def test_verdicts():
         {"id": 2, "attempt": 1, "accepted": False, "reason": "stale"},
         {"id": 3, "attempt": 1},
     ]
-    assert parse_verdicts({"results": results}) == {(1, 1): None, (2, 1): "stale", (3, 1): "refused"}
+    assert parse_refusals({"results": results}) == {(1, 1): "", (2, 1): "stale", (3, 1): "refused"}
 
 
 @given(json_values)
 def test_no_answer_breaks_the_readers(value):
-    for read in (parse_claim, parse_orders, parse_verdicts):
+    for read in (parse_claim, parse_heartbeat, parse_refusals):
         for answer in (value, {"jobs": value, "kill": value, "results": value}, {"jobs": [value]}):
             with contextlib.suppress(InvalidRequest):
                 read(answer)
 
 
 def test_report_has_every_field_of_the_protocol():
-    record = Report((1, 2), "Done", output=("ab", 5), cpu_seconds=1.23456).as_json()
+    output = {"sha256": "ab", "size": 5}
+    record = AttemptReport(AttemptKey(1, 2), "Done", output=output).as_json()
     assert set(record) == {
         "id",
         "attempt",
@@ -257,9 +260,26 @@ def test_report_has_every_field_of_the_protocol():
         "message",
     }
     assert record["output"] == {"sha256": "ab", "size": 5}
-    assert record["cpu_seconds"] == 1.235
-    assert Report((1, 2), "Running").as_json()["output"] is None
+    assert (record["id"], record["attempt"]) == (1, 2)
     json.dumps(record)
+
+
+@pytest.mark.parametrize(
+    ("cause", "state"),
+    [("ok", "Done"), ("not-started", "Failed"), ("input", "Failed"), ("pilot-shutdown", "Released")],
+)
+def test_each_cause_has_its_state(cause, state):
+    assert report_end(AttemptKey(1, 1), cause).state == state
+
+
+@pytest.mark.parametrize(
+    ("limits", "cpu_seconds"),
+    [({"norm_cpu_seconds": 100}, 50), ({"norm_cpu_seconds": 100, "cpu_seconds": 30}, 30), ({}, 0)],
+)
+def test_normalised_time_is_divided_by_the_speed_of_the_node(limits, cpu_seconds):
+    record = {"id": 1, "attempt": 1, "spec": SPEC, "limits": limits}
+    (job,) = parse_claim({"jobs": [record]}, scaling=2.0).jobs
+    assert job.limits.cpu_seconds == cpu_seconds
 
 
 # --- the log ----------------------------------------------------------------------------------------

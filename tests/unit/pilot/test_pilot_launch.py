@@ -9,24 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.pilot.launch import (
-    NotStarted,
-    Outside,
-    environment_for,
-    find_executable,
-    kernel_limits,
-    prepare,
-)
-from lodesman.pilot.protocol import Limits
+from lodesman.pilot.launch import NotStarted, _environment_for, _find_executable, _kernel_limits, prepare
+from lodesman.pilot.protocol import PayloadLimits
 
-OUTSIDE = Outside("s1", {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "SECRET": "x", "PYTHONPATH": "/x"})
+ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "SECRET": "x", "PYTHONPATH": "/x"}
 
 
 def test_environment(make_job, tmp_path):
     job = make_job(
         7, attempt=2, environment={"A": "ä", "HOME": "/mine", "JOBID": "9", "LODESMAN_STAMP": "no"}
     )
-    values = environment_for(job, tmp_path, OUTSIDE)
+    values = _environment_for(job, tmp_path, ENVIRONMENT, "s1")
     assert values == {
         "PATH": "/usr/bin:/bin",
         "LANG": "C.UTF-8",
@@ -37,29 +30,29 @@ def test_environment(make_job, tmp_path):
         "LODESMAN_JOB": "7.2",
         "JOBID": "7",
     }
-    assert environment_for(make_job(), tmp_path, Outside("s1", {}))["PATH"]
+    assert _environment_for(make_job(), tmp_path, {}, "s1")["PATH"]
 
 
 @pytest.mark.parametrize("wrong", [{"": "x"}, {"A=B": "x"}, {"A\0": "x"}, {"A": "x\0"}])
 def test_environments_that_none_can_have(make_job, tmp_path, wrong):
     with pytest.raises(NotStarted):
-        environment_for(make_job(environment=wrong), tmp_path, OUTSIDE)
+        _environment_for(make_job(environment=wrong), tmp_path, ENVIRONMENT, "s1")
 
 
 def test_executables(tmp_path):
     (tmp_path / "run.sh").write_text("#!/bin/sh\n")
     (tmp_path / "d").mkdir()
     (tmp_path / "d/run").write_text("#!/bin/sh\n")
-    assert find_executable("run.sh", tmp_path, "/bin") == str(tmp_path / "run.sh")
+    assert _find_executable("run.sh", tmp_path, "/bin") == str(tmp_path / "run.sh")
     assert os.access(tmp_path / "run.sh", os.X_OK)
-    assert find_executable("./d/run", tmp_path, "/bin").endswith("d/run")
-    assert find_executable("/bin/sh", tmp_path, "") == "/bin/sh"
-    assert find_executable("sh", tmp_path, "/usr/bin:/bin").endswith("/sh")
+    assert _find_executable("./d/run", tmp_path, "/bin").endswith("d/run")
+    assert _find_executable("/bin/sh", tmp_path, "") == "/bin/sh"
+    assert _find_executable("sh", tmp_path, "/usr/bin:/bin").endswith("/sh")
 
 
 def test_the_sandbox_goes_before_the_path(tmp_path):
     (tmp_path / "sh").write_text("")
-    assert find_executable("sh", tmp_path, "/bin") == str(tmp_path / "sh")
+    assert _find_executable("sh", tmp_path, "/bin") == str(tmp_path / "sh")
 
 
 @pytest.mark.parametrize(
@@ -69,22 +62,21 @@ def test_executables_that_are_none(tmp_path, name):
     (tmp_path / "d").mkdir()
     (tmp_path / "out").symlink_to("/etc/hostname")
     with pytest.raises(NotStarted):
-        find_executable(name, tmp_path, "/usr/bin:/bin")
+        _find_executable(name, tmp_path, "/usr/bin:/bin")
 
 
 def test_limits_per_process_lie_above_those_of_the_tree():
-    assert kernel_limits(Limits(), scaling=1) == ("unlimited",) * 3
+    assert _kernel_limits(PayloadLimits()) == ("unlimited",) * 3
     # What the server takes says nothing about scratch files.
-    assert kernel_limits(Limits(sandbox_mb=200), scaling=1) == ("unlimited",) * 3
-    soft, hard, blocks = kernel_limits(Limits(cpu_seconds=9.5, output_mb=1), scaling=1)
+    assert _kernel_limits(PayloadLimits(sandbox_mb=200)) == ("unlimited",) * 3
+    soft, hard, blocks = _kernel_limits(PayloadLimits(cpu_seconds=9.5, output_mb=1))
     assert (soft, hard) == ("15", "25")
     assert int(blocks) * 512 == 1025 << 20
-    assert kernel_limits(Limits(norm_cpu_seconds=100), scaling=4)[0] == "30"
 
 
 @given(st.floats(0.1, 1e9), st.floats(0.1, 1e6))
 def test_the_net_never_bites_first(cpu, output):
-    soft, hard, blocks = kernel_limits(Limits(cpu_seconds=cpu, output_mb=output), scaling=1)
+    soft, hard, blocks = _kernel_limits(PayloadLimits(cpu_seconds=cpu, output_mb=output))
     assert cpu < int(soft) < int(hard)
     assert int(blocks) * 512 > output * (1 << 20)
 
@@ -94,9 +86,9 @@ def run(launch, directory):
         launch.argv,
         env=launch.environment,
         cwd=directory,
-        stdin=launch.streams.stdin,
-        stdout=launch.streams.stdout,
-        stderr=launch.streams.stderr,
+        stdin=launch.stdin,
+        stdout=next(iter(launch.outputs.values())),
+        stderr=list(launch.outputs.values())[-1],
     )
     return process.wait(60)
 
@@ -116,7 +108,7 @@ def test_the_shell_sets_limits_and_becomes_the_payload(make_job, tmp_path):
         limit_cpu_seconds=100,
         limit_output_mb=1,
     )
-    launch = prepare(job, tmp_path, OUTSIDE)
+    launch = prepare(job, tmp_path, ENVIRONMENT, "s1")
     assert run(launch, tmp_path) == 0
     launch.close()
     lines = (tmp_path / "std.out").read_text().splitlines()
@@ -126,12 +118,10 @@ def test_the_shell_sets_limits_and_becomes_the_payload(make_job, tmp_path):
 
 def test_a_stricter_limit_of_the_site_stays(make_job, tmp_path):
     job = make_job(1, "/bin/sh", "-c", "ulimit -H -t", limit_cpu_seconds=1000)
-    launch = prepare(job, tmp_path, OUTSIDE)
+    launch = prepare(job, tmp_path, ENVIRONMENT, "s1")
     argv = ("/bin/sh", "-c", 'ulimit -t 50; exec "$@"', "sh", *launch.argv)
-    streams = launch.streams
-    process = subprocess.run(
-        argv, env=launch.environment, stdout=streams.stdout, stderr=streams.stderr, check=False
-    )
+    out, err = launch.outputs.values()
+    process = subprocess.run(argv, env=launch.environment, stdout=out, stderr=err, check=False)
     launch.close()
     assert process.returncode == 0
     assert (tmp_path / "std.err").read_text() == ""
@@ -141,7 +131,7 @@ def test_a_stricter_limit_of_the_site_stays(make_job, tmp_path):
 
 def test_a_script_without_its_first_line_runs(make_job, tmp_path):
     (tmp_path / "plain").write_text("echo hello\n")
-    launch = prepare(make_job(1, "plain"), tmp_path, OUTSIDE)
+    launch = prepare(make_job(1, "plain"), tmp_path, ENVIRONMENT, "s1")
     assert run(launch, tmp_path) == 0
     launch.close()
     assert (tmp_path / "std.out").read_text() == "hello\n"
@@ -151,19 +141,19 @@ def test_streams(make_job, tmp_path):
     (tmp_path / "in").write_text("input")
     (tmp_path / "d").mkdir()
     job = make_job(1, "/bin/cat", std_input="in", std_output="d/o", std_error="e")
-    launch = prepare(job, tmp_path, OUTSIDE)
-    assert [name for name, _ in launch.kept] == ["d/o", "e"]
+    launch = prepare(job, tmp_path, ENVIRONMENT, "s1")
+    assert list(launch.outputs) == ["d/o", "e"]
     assert run(launch, tmp_path) == 0
     launch.close()
     assert (tmp_path / "d/o").read_text() == "input"
     with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(launch.streams.stdout)
+        os.fstat(launch.outputs["d/o"])
 
 
 def test_one_file_for_both_streams(make_job, tmp_path):
     job = make_job(1, "/bin/sh", "-c", "echo a; echo b >&2; echo c", std_output="x", std_error="./x")
-    launch = prepare(job, tmp_path, OUTSIDE)
-    assert len(launch.kept) == 1
+    launch = prepare(job, tmp_path, ENVIRONMENT, "s1")
+    assert len(launch.outputs) == 1
     run(launch, tmp_path)
     launch.close()
     assert (tmp_path / "x").read_text() == "a\nb\nc\n"
@@ -188,7 +178,7 @@ def test_streams_that_cannot_be_opened_leave_none_open(make_job, tmp_path, wrong
     os.mkfifo(tmp_path / "pipe")
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(NotStarted):
-        prepare(make_job(1, "/bin/true", **wrong), tmp_path, OUTSIDE)
+        prepare(make_job(1, "/bin/true", **wrong), tmp_path, ENVIRONMENT, "s1")
     assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -198,7 +188,7 @@ def test_streams_that_cannot_be_opened_leave_none_open(make_job, tmp_path, wrong
         ({"std_input": "nope"}, "The StdInput 'nope' is not among the files of the job (InputSandbox)."),
         ({"std_input": "in/x"}, "The StdInput 'in/x' is not among the files of the job (InputSandbox)."),
         ({"std_input": "/no/such"}, "The StdInput '/no/such' is not on this node."),
-        ({"std_input": "d"}, "The StdInput 'd' is no file."),
+        ({"std_input": "d"}, "The StdInput 'd' is not a file."),
         ({"std_error": "d"}, "A standard stream of the job cannot be opened: [Errno 21] Is a directory: 'd'"),
     ],
 )
@@ -207,10 +197,10 @@ def test_streams_that_cannot_be_opened_are_told_in_the_jobs_words(make_job, tmp_
     (tmp_path / "d").mkdir()
     (tmp_path / "in").write_text("")
     with pytest.raises(NotStarted) as caught:
-        prepare(make_job(1, "/bin/true", **wrong), tmp_path, OUTSIDE)
+        prepare(make_job(1, "/bin/true", **wrong), tmp_path, ENVIRONMENT, "s1")
     assert caught.value.message == message
 
 
 def test_arguments_with_nul(make_job, tmp_path):
     with pytest.raises(NotStarted):
-        prepare(make_job(1, "/bin/true", "a\0b"), tmp_path, OUTSIDE)
+        prepare(make_job(1, "/bin/true", "a\0b"), tmp_path, ENVIRONMENT, "s1")

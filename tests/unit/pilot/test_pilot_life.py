@@ -2,56 +2,53 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.pilot.life import (
-    BACKLOG,
+from lodesman.pilot.decisions import (
+    _ENDLESS_S,
+    _KEPT_LEASES,
+    _MAX_SILENCE_S,
+    _MAX_UNSENT,
+    _MAX_WAIT_S,
     DRAINED,
-    DRAINING,
-    END_OF_LIFE,
-    ENDLESS_S,
     IDLE,
-    KEPT_LEASES,
-    LONGEST_WAIT_S,
-    MOST_UNSENT,
-    NO_ROOM,
     SIGTERM,
-    SILENCE_S,
-    STOPPING,
-    UNSENT,
-    Ask,
+    ClaimRequest,
     Load,
-    Pause,
     Slot,
     contact_lost,
-    exclusive_must_end,
     fits,
+    next_claim,
     reserve_s,
-    room,
-    what_to_ask,
     why_leave,
 )
-from lodesman.pilot.protocol import Job
+from lodesman.pilot.protocol import AssignedJob, AttemptKey
 
 SLOT = Slot(cores=4, memory_mb=8000, jobs_at_once=4)
 
 
-def job(cores: int = 1, memory_mb: int = 0) -> Job:
-    return Job(id=1, attempt=1, executable="x", cores=cores, memory_mb=memory_mb)
+def job(cores: int = 1, memory_mb: int = 0) -> AssignedJob:
+    return AssignedJob(AttemptKey(1, 1), "x", cores=cores, memory_mb=memory_mb)
+
+
+def load(*running: tuple[int, int], slot: Slot = SLOT, **more) -> Load:
+    """The load of payloads that declare these cores and MB."""
+    cores, memory_mb = sum(cores for cores, _ in running), sum(slot.memory_of(job(*one)) for one in running)
+    return Load(running=len(running), cores=cores, memory_mb=memory_mb, **more)
 
 
 def test_an_empty_slot_asks_for_all_of_it():
-    assert what_to_ask(SLOT, Load(), 0.0, idle_s=120) == Ask(4, 4, 8000, ENDLESS_S, LONGEST_WAIT_S)
+    assert next_claim(SLOT, Load(), 0.0, idle_s=120) == ClaimRequest(4, 4, 8000, _ENDLESS_S, _MAX_WAIT_S)
 
 
 def test_what_runs_is_taken_off():
-    load = Load(running=[(1, 3000), (2, 0)])
-    assert room(SLOT, load) == (1, 1000)  # who names no memory has its cores' part
-    ask = what_to_ask(SLOT, load, 0.0, idle_s=0)
-    assert isinstance(ask, Ask)
+    # A job that declares no memory takes its cores' part.
+    ask = next_claim(SLOT, load((1, 3000), (2, 0)), 0.0, idle_s=0)
+    assert isinstance(ask, ClaimRequest)
     assert (ask.count, ask.cores, ask.memory_mb) == (1, 1, 1000)
-    assert ask.wait_s == LONGEST_WAIT_S  # it is not idle
+    assert ask.wait_s == _MAX_WAIT_S  # it is not idle
 
 
 def test_what_is_left_of_a_life():
@@ -62,54 +59,57 @@ def test_what_is_left_of_a_life():
 
 def test_time_left_is_normalised_and_shortens_the_wait():
     slot = Slot(cores=1, memory_mb=100, jobs_at_once=1, scaling=2.0, ends=1000.0, reserve_s=20.0)
-    ask = what_to_ask(slot, Load(idle_since=900.0), 945.0, idle_s=600)
-    assert ask == Ask(1, 1, 100, 70, 35.0)
+    ask = next_claim(slot, Load(idle_since=900.0), 945.0, idle_s=600)
+    assert ask == ClaimRequest(1, 1, 100, 70, 35.0)
 
 
 def test_nothing_left_is_never_told_as_unknown():
     slow = Slot(cores=1, memory_mb=100, jobs_at_once=1, scaling=0.001, ends=100.0)
-    ask = what_to_ask(slot=slow, load=Load(), now=50.0, idle_s=600)
-    assert isinstance(ask, Ask)
+    ask = next_claim(slot=slow, load=Load(), now=50.0, idle_s=600)
+    assert isinstance(ask, ClaimRequest)
     assert ask.norm_cpu_seconds == 1
 
 
 def test_an_idle_pilot_waits_no_longer_than_it_may_be_idle():
-    ask = what_to_ask(SLOT, Load(idle_since=100.0), 110.0, idle_s=15)
-    assert isinstance(ask, Ask)
+    ask = next_claim(SLOT, Load(idle_since=100.0), 110.0, idle_s=15)
+    assert isinstance(ask, ClaimRequest)
     assert ask.wait_s == 5
-    overdue = what_to_ask(SLOT, Load(idle_since=100.0), 200.0, idle_s=15)
-    assert isinstance(overdue, Ask)
+    overdue = next_claim(SLOT, Load(idle_since=100.0), 200.0, idle_s=15)
+    assert isinstance(overdue, ClaimRequest)
     assert overdue.wait_s == 0
 
 
-def reason(slot: Slot, load: Load, now: float = 0.0) -> str:
-    pause = what_to_ask(slot, load, now, idle_s=60)
-    assert isinstance(pause, Pause)
-    return pause.reason
+ONE = Slot(cores=4, memory_mb=0, jobs_at_once=1)
 
 
-def test_reasons_to_ask_for_nothing():
-    assert reason(SLOT, Load(stopping=True, draining=True)) == STOPPING
-    assert reason(SLOT, Load(draining=True)) == DRAINING
-    assert reason(Slot(cores=1, memory_mb=1, jobs_at_once=1, ends=100.0), Load(), 71.0) == END_OF_LIFE
-    assert reason(SLOT, Load(running=[(1, 0)], backlog=1)) == BACKLOG
-    assert reason(SLOT, Load(unsent=MOST_UNSENT + 1)) == UNSENT
-    assert reason(SLOT, Load(running=[(4, 0)])) == NO_ROOM
-    assert reason(SLOT, Load(running=[(1, 8000)])) == NO_ROOM
-    assert reason(Slot(cores=4, memory_mb=0, jobs_at_once=1), Load(running=[(1, 0)])) == NO_ROOM
+@pytest.mark.parametrize(
+    ("slot", "busy", "now"),
+    [
+        (SLOT, load(stopping=True), 0.0),
+        (SLOT, load(draining=True), 0.0),
+        (Slot(cores=1, memory_mb=1, jobs_at_once=1, ends=100.0), load(), 71.0),
+        (SLOT, load((1, 0), backlog=1), 0.0),
+        (SLOT, load(unsent=_MAX_UNSENT + 1), 0.0),
+        (SLOT, load((4, 0)), 0.0),
+        (SLOT, load((1, 8000)), 0.0),
+        (ONE, load((1, 0), slot=ONE), 0.0),
+    ],
+)
+def test_reasons_to_ask_for_nothing(slot, busy, now):
+    assert next_claim(slot, busy, now, idle_s=60) is None
 
 
 def test_a_slot_of_unknown_memory_still_asks():
-    ask = what_to_ask(Slot(cores=2, memory_mb=0, jobs_at_once=2), Load(running=[(1, 500)]), 0.0, idle_s=1)
-    assert isinstance(ask, Ask)
+    ask = next_claim(Slot(cores=2, memory_mb=0, jobs_at_once=2), load((1, 500)), 0.0, idle_s=1)
+    assert isinstance(ask, ClaimRequest)
     assert (ask.cores, ask.memory_mb) == (1, 0)
 
 
 def test_what_fits():
-    assert fits(SLOT, Load(running=[(3, 1000)]), job(1, 7000))
-    assert not fits(SLOT, Load(running=[(3, 1000)]), job(2))
-    assert not fits(SLOT, Load(running=[(1, 4000)]), job(1, 4001))
-    assert not fits(Slot(cores=4, memory_mb=0, jobs_at_once=1), Load(running=[(1, 0)]), job())
+    assert fits(SLOT, load((3, 1000)), job(1, 7000))
+    assert not fits(SLOT, load((3, 1000)), job(2))
+    assert not fits(SLOT, load((1, 4000)), job(1, 4001))
+    assert not fits(ONE, load((1, 0), slot=ONE), job())
     # Alone, anything: the matcher let it in, and nobody else will ever make more room.
     assert fits(SLOT, Load(), job(64, 10**6))
 
@@ -124,13 +124,14 @@ def test_what_fits():
 )
 def test_what_is_asked_for_always_fits(running, cores, memory_mb, at_once, now, ends):
     slot = Slot(cores=cores, memory_mb=memory_mb, jobs_at_once=at_once, ends=ends, reserve_s=2)
-    ask = what_to_ask(slot, Load(running=running), now, idle_s=60)
-    if isinstance(ask, Pause):
+    busy = load(*running, slot=slot)
+    ask = next_claim(slot, busy, now, idle_s=60)
+    if ask is None:
         return
     assert 1 <= ask.count <= ask.cores <= cores
-    assert 0 <= ask.wait_s <= LONGEST_WAIT_S
-    assert 0 < ask.norm_cpu_seconds <= ENDLESS_S
-    assert fits(slot, Load(running=running), job(ask.cores, ask.memory_mb))
+    assert 0 <= ask.wait_s <= _MAX_WAIT_S
+    assert 0 < ask.norm_cpu_seconds <= _ENDLESS_S
+    assert fits(slot, busy, job(ask.cores, ask.memory_mb))
     assert sum(used for used, _ in running) + ask.cores <= cores
 
 
@@ -144,14 +145,14 @@ def test_reasons_to_leave():
 def test_idle_means_that_the_server_said_so():
     silent = Load(idle_since=0.0)
     assert why_leave(SLOT, silent, 60.0, idle_s=60) == ""
-    assert why_leave(SLOT, silent, 60.0 + SILENCE_S, idle_s=60) == IDLE
-    assert why_leave(SLOT, Load(idle_since=0.0, told_nothing=True), 60.0, idle_s=60) == IDLE
+    assert why_leave(SLOT, silent, 60.0 + _MAX_SILENCE_S, idle_s=60) == IDLE
+    assert why_leave(SLOT, Load(idle_since=0.0, no_job_fits=True), 60.0, idle_s=60) == IDLE
     assert why_leave(SLOT, silent, 0.0, idle_s=0) == ""  # it shall ask once at least
 
 
 def test_nobody_leaves_anything_behind():
     for left in (
-        Load(running=[(1, 0)], stopping=True),
+        load((1, 0), stopping=True),
         Load(backlog=1, draining=True),
         Load(unsent=1, stopping=True),
     ):
@@ -163,8 +164,8 @@ def lost(slot: Slot, now: float, *, contact: float = 0.0, end: float = 0.0) -> b
 
 
 def test_results_are_kept_for_several_leases_of_silence():
-    assert KEPT_LEASES >= 3
-    last = 60 * KEPT_LEASES
+    assert _KEPT_LEASES >= 3
+    last = 60 * _KEPT_LEASES
     assert not lost(SLOT, last)
     assert lost(SLOT, last + 1)
     assert not lost(SLOT, last + 1, end=1.0)  # a newer result
@@ -182,12 +183,7 @@ def test_results_are_kept_to_the_end_of_a_slot_whose_end_is_known():
 
 def test_a_claim_may_wait_longer_than_any_draw_of_the_server():
     # The server ends unanswered claims at 45 to 60 s; a pilot that hangs up before would undo the jitter.
-    assert what_to_ask(SLOT, Load(running=[(1, 0)]), 0.0, idle_s=0).wait_s == 60.0
-
-
-def test_exclusive_payloads_end_before_the_lease():
-    assert not exclusive_must_end(now=53, last_contact=0, lease_s=60)
-    assert exclusive_must_end(now=54, last_contact=0, lease_s=60)
+    assert next_claim(SLOT, load((1, 0)), 0.0, idle_s=0).wait_s == 60.0
 
 
 def test_reserve():

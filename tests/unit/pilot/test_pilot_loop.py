@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import random
 import threading
 import time
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +11,6 @@ import pytest
 from lodesman.client import Aborted
 from lodesman.errors import Unauthorized, Unavailable
 from lodesman.pilot import loop
-from lodesman.pilot.features import Features
 from lodesman.pilot.loop import (
     EXIT_DISOWNED,
     EXIT_FAULT,
@@ -22,24 +18,17 @@ from lodesman.pilot.loop import (
     EXIT_NO_SERVER,
     EXIT_REFUSED,
     EXIT_UNDELIVERED,
-    Pilot,
-    Surroundings,
-    slot_for,
+    PilotProcess,
+    _slot_of,
 )
-from lodesman.pilot.node import Node
+from lodesman.pilot.node import Features
 from lodesman.pilot.outbox import Outbox
-from lodesman.pilot.payload import Payload
-from lodesman.pilot.pilot_file import Options, PilotFile
-from lodesman.pilot.protocol import Broken, Claim, Orders
+from lodesman.pilot.payload import PayloadRun
+from lodesman.pilot.protocol import AttemptKey, ClaimReply, HeartbeatReply, JoinReply
 from lodesman.pilot.reaper import Reaper
-from lodesman.pilot.session import JoinRefused, Terms
+from lodesman.pilot.session import JoinRefused
 
-# Tests run side by side: a reaper finds payloads by this mark, so each process has its own.
-STAMP = f"s{os.getpid()}"
-
-
-NODE = Node("h", "os", "p", 2, 100, 200, "3.9", "0")
-TERMS = Terms(pilot=7, token="tok", lease_s=600, heartbeat_s=0.05, idle_s=600)
+TERMS = JoinReply(pilot=7, token="tok", lease_s=600, heartbeat_s=0.05, idle_s=600)
 
 
 class Thread:
@@ -64,8 +53,8 @@ class Served:
     def __init__(self) -> None:
         self.terms = TERMS
         self.join_fault: Exception | None = None
-        self.claims: list[Claim] = []
-        self.orders = Orders()
+        self.claims: list[ClaimReply] = []
+        self.orders = HeartbeatReply()
         self.reports: list[dict[str, Any]] = []
         self.left: list[tuple[str, str]] = []
         self.away = False
@@ -86,15 +75,12 @@ class Served:
     def client(self, **_):
         return Thread()
 
-    def delay(self, failures):
-        return 0.01
-
     def claim(self, client, ask, token):
         if self.claims:
             return self.claims.pop(0)
         if self.terms.idle_s < 600:
             client.ended.wait(ask.wait_s)
-            return Claim()
+            return ClaimReply()
         assert client.ended.wait(60)
         raise Aborted("Ended.")
 
@@ -125,31 +111,17 @@ class Served:
 @pytest.fixture
 def served(monkeypatch):
     stand_in = Served()
-    monkeypatch.setattr(loop, "Session", lambda papers, chance, on_lost: stand_in)
+    monkeypatch.setattr(loop, "ServerSession", lambda context, on_lost: stand_in)
     # It would end what other tests have started in this process.
     monkeypatch.setattr(Reaper, "kill_rest", lambda self: None)
     return stand_in
 
 
 @pytest.fixture
-def around(tmp_path, log):
-    return Surroundings(
-        directory=tmp_path,
-        environment={"PATH": "/usr/bin:/bin"},
-        node=NODE,
-        features=Features(),
-        log=log,
-        rng=random.Random(1),
-        adopts=False,
-    )
-
-
-@pytest.fixture
-def make(around, served):
-    def build(*, ticker=time.monotonic, **options) -> Pilot:
+def make(make_context, served):
+    def build(*, ticker=time.monotonic, **options) -> PilotProcess:
         values = {"watch_s": 0.05, "kill_grace_s": 0.3, "flush_s": 60.0, **options}
-        papers = PilotFile(("http://127.0.0.1:1",), "join", STAMP, Options(**values))
-        return Pilot(papers, replace(around, ticker=ticker))
+        return PilotProcess(make_context(clock=time.time, ticker=ticker, **values))
 
     return build
 
@@ -173,13 +145,13 @@ def running(served):
 
 
 def test_idle(make, served):
-    served.terms = Terms(pilot=7, token="tok", idle_s=0.1)
+    served.terms = JoinReply(pilot=7, token="tok", idle_s=0.1)
     assert make().run() == EXIT_IN_ORDER
     assert served.left == [("idle", "")]
 
 
 def test_jobs_and_then_drain(make, served, make_job, tmp_path):
-    served.claims = [Claim((make_job(1), make_job(2, "/bin/false")), drain=True)]
+    served.claims = [ClaimReply((make_job(1), make_job(2, "/bin/false")), drain=True)]
     assert make().run() == EXIT_IN_ORDER
     assert served.ends == {1: ("Done", "ok"), 2: ("Failed", "exit")}
     assert served.left == [("drained", "")]
@@ -187,7 +159,7 @@ def test_jobs_and_then_drain(make, served, make_job, tmp_path):
 
 
 def test_terminate(make, served, make_job):
-    served.claims = [Claim((make_job(1, "sleep", "60", cores=2), make_job(2)))]
+    served.claims = [ClaimReply((make_job(1, "sleep", "60", cores=2), make_job(2)))]
     pilot = make()
     later(running(served), pilot.terminate)
     assert pilot.run() == EXIT_IN_ORDER
@@ -197,7 +169,9 @@ def test_terminate(make, served, make_job):
 
 
 def test_terminate_twice_does_not_wait(make, served, make_job, lines):
-    served.claims = [Claim((make_job(1, "/bin/sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"),))]
+    served.claims = [
+        ClaimReply((make_job(1, "/bin/sh", "-c", "trap '' TERM; while :; do sleep 0.05; done"),))
+    ]
     pilot = make(kill_grace_s=1000.0)
     later(running(served), pilot.terminate)
     later(lambda: "stopping" in [event for event, _ in lines], pilot.terminate)
@@ -207,7 +181,7 @@ def test_terminate_twice_does_not_wait(make, served, make_job, lines):
 
 
 def test_a_thread_that_dies_ends_the_pilot_in_order(make, served, make_job):
-    served.claims = [Claim((make_job(1, "sleep", "60"),))]
+    served.claims = [ClaimReply((make_job(1, "sleep", "60"),))]
     pilot = make()
     later(running(served), pilot.crash)
     assert pilot.run() == EXIT_FAULT
@@ -216,14 +190,14 @@ def test_a_thread_that_dies_ends_the_pilot_in_order(make, served, make_job):
 
 
 def test_disowned(make, served, make_job):
-    served.claims = [Claim((make_job(1, "sleep", "60"),))]
+    served.claims = [ClaimReply((make_job(1, "sleep", "60"),))]
     later(running(served), lambda: setattr(served, "lost", True))
     assert make().run() == EXIT_DISOWNED
     assert served.left == []
 
 
 def test_disowned_it_hands_in_what_it_had_finished(make, served, make_job, tmp_path):
-    served.claims = [Claim((make_job(1),))]
+    served.claims = [ClaimReply((make_job(1),))]
     served.away = True
 
     pilot = make()
@@ -241,16 +215,16 @@ def test_disowned_it_hands_in_what_it_had_finished(make, served, make_job, tmp_p
 
 def test_disowned_it_hands_in_what_is_still_being_packed(make, served, make_job, monkeypatch):
     """The payload has ended and its output is being packed when the pilot hears that it is disowned."""
-    served.claims = [Claim((make_job(1),))]
+    served.claims = [ClaimReply((make_job(1),))]
     packing, go_on = threading.Event(), threading.Event()
-    real = Payload._hand_in
+    real = PayloadRun._hand_in
 
     def slow(payload, *rest):
         packing.set()
         assert go_on.wait(60)
         real(payload, *rest)
 
-    monkeypatch.setattr(Payload, "_hand_in", slow)
+    monkeypatch.setattr(PayloadRun, "_hand_in", slow)
     pilot, looks = make(), []
     tick = pilot.tick
     monkeypatch.setattr(pilot, "tick", lambda now: looks.append(served.lost) or tick(now))
@@ -262,7 +236,7 @@ def test_disowned_it_hands_in_what_is_still_being_packed(make, served, make_job,
 
 
 def test_disowned_it_waits_no_longer_than_its_deadline(make, served, make_job, tmp_path):
-    served.claims = [Claim((make_job(1),))]
+    served.claims = [ClaimReply((make_job(1),))]
     served.away = True
     passed = [0.0]
     pilot = make(flush_s=1_000.0, ticker=lambda: time.monotonic() + sum(passed))
@@ -273,7 +247,7 @@ def test_disowned_it_waits_no_longer_than_its_deadline(make, served, make_job, t
 
 
 def test_disowned_and_not_heard_it_leaves_what_it_had_finished(make, served, make_job, tmp_path):
-    served.claims = [Claim((make_job(1),))]
+    served.claims = [ClaimReply((make_job(1),))]
     served.away = True
     later(lambda: (tmp_path / "outbox/1.1.json").exists(), lambda: setattr(served, "lost", True))
     assert make(flush_s=0.2).run() == EXIT_DISOWNED
@@ -283,7 +257,7 @@ def test_disowned_and_not_heard_it_leaves_what_it_had_finished(make, served, mak
 def test_end_of_the_slot_gives_jobs_back(make, served, make_job):
     passed = [0.0]
     served.lease_s = 1e9
-    served.claims = [Claim((make_job(1, "sleep", "60"),))]
+    served.claims = [ClaimReply((make_job(1, "sleep", "60"),))]
     later(running(served), lambda: passed.append(1_000.0))
     pilot = make(life_seconds=1_000, ticker=lambda: time.monotonic() + sum(passed))
     assert pilot.run() == EXIT_IN_ORDER
@@ -292,7 +266,7 @@ def test_end_of_the_slot_gives_jobs_back(make, served, make_job):
 
 
 def test_results_that_nobody_takes(make, served, make_job, tmp_path):
-    served.claims = [Claim((make_job(1),))]
+    served.claims = [ClaimReply((make_job(1),))]
     pilot = make(flush_s=0.2)
 
     def go_away():
@@ -305,7 +279,7 @@ def test_results_that_nobody_takes(make, served, make_job, tmp_path):
 
 
 def test_a_lease_without_contact(make, served, make_job):
-    served.claims = [Claim((make_job(1),))]
+    served.claims = [ClaimReply((make_job(1),))]
     served.away = True
     served.lease_s = 0.2
     assert make().run() == EXIT_UNDELIVERED
@@ -313,7 +287,7 @@ def test_a_lease_without_contact(make, served, make_job):
 
 
 def test_results_outlive_a_server_that_is_away_for_two_leases(make, served, make_job, tmp_path):
-    served.claims = [Claim((make_job(1),))]
+    served.claims = [ClaimReply((make_job(1),))]
     served.away = True
     passed = [0.0]
     pilot = make(ticker=lambda: time.monotonic() + sum(passed))
@@ -336,24 +310,27 @@ def test_results_outlive_a_server_that_is_away_for_two_leases(make, served, make
 def test_a_payload_that_comes_stirs_the_heartbeat(make, served, make_job, monkeypatch):
     stirs = []
     monkeypatch.setattr(loop.Heartbeat, "stir", lambda self: stirs.append(1))
-    served.claims = [Claim((make_job(1, "sleep", "60"),))]
+    served.claims = [ClaimReply((make_job(1, "sleep", "60"),))]
     pilot = make()
     later(lambda: stirs and running(served)(), pilot.terminate)
     assert pilot.run() == EXIT_IN_ORDER
 
 
 def test_kill_orders(make, served, make_job):
-    served.claims = [Claim((make_job(1, "sleep", "60", cores=2), make_job(2), make_job(3)))]
+    served.claims = [ClaimReply((make_job(1, "sleep", "60", cores=2), make_job(2), make_job(3)))]
     pilot = make()
     # In this order: where the first one ran the second could start, and be done before it is killed.
-    later(running(served), lambda: setattr(served, "orders", Orders(kill=(((2, 1), "b"), ((1, 1), "a")))))
+    later(
+        running(served),
+        lambda: setattr(served, "orders", HeartbeatReply({AttemptKey(2, 1): "b", AttemptKey(1, 1): "a"})),
+    )
     later(lambda: len(served.ends) == 3, pilot.terminate)
     assert pilot.run() == EXIT_IN_ORDER
     assert served.ends == {1: ("Failed", "killed"), 2: ("Failed", "killed"), 3: ("Done", "ok")}
 
 
 def test_jobs_that_cannot_be_read_are_reported(make, served):
-    served.claims = [Claim(broken=(Broken((4, 1), "odd"),), drain=True)]
+    served.claims = [ClaimReply(unreadable={AttemptKey(4, 1): "odd"}, drain=True)]
     assert make().run() == EXIT_IN_ORDER
     assert served.ends == {4: ("Failed", "not-started")}
 
@@ -373,7 +350,7 @@ def test_processes_that_cannot_be_killed_do_not_hold_the_pilot(make, served, mak
     stuck: list[Any] = []
     monkeypatch.setattr(Reaper, "kill", lambda self, key: stuck.append((self, key)))
     monkeypatch.setattr(Reaper, "signal", lambda self, key, number: None)
-    served.claims = [Claim((make_job(1, "sleep", "60"),))]
+    served.claims = [ClaimReply((make_job(1, "sleep", "60"),))]
     pilot = make(flush_s=0.3)
     later(running(served), pilot.terminate)
     assert pilot.run() == EXIT_UNDELIVERED
@@ -387,28 +364,26 @@ def test_processes_that_cannot_be_killed_do_not_hold_the_pilot(make, served, mak
 # --- the slot ---------------------------------------------------------------------------------------
 
 
-def slot_of(around, features=None, **options):
-    papers = PilotFile(("http://x",), "join", STAMP, Options(**options))
-    values = {
-        **vars(around),
-        "features": features or Features(),
-        "ticker": lambda: 50.0,
-        "clock": lambda: 1000.0,
-    }
-    return slot_for(papers, Surroundings(**values))
+@pytest.fixture
+def slot(make_context):
+    def of(features=None, **options):
+        ends = (features or Features()).slot_ends(1000.0)
+        return _slot_of(make_context(slot_ends=ends, ticker=lambda: 50.0, clock=lambda: 1000.0, **options))
+
+    return of
 
 
-def test_a_slot_without_end(around):
-    slot = slot_of(around, cpu_scaling_factor=2.0)
-    assert (slot.cores, slot.memory_mb, slot.jobs_at_once, slot.scaling) == (2, 100, 2, 2.0)
-    assert slot.ends is None
+def test_a_slot_without_end(slot):
+    found = slot(cpu_scaling_factor=2.0)
+    assert (found.cores, found.memory_mb, found.jobs_at_once, found.scaling) == (2, 100, 2, 2.0)
+    assert found.ends is None
 
 
-def test_the_first_end_counts(around):
-    assert slot_of(around, life_seconds=100).ends == 150
-    assert slot_of(around, Features(shutdowntime=1040), life_seconds=100).ends == 90
-    assert slot_of(around, Features(wall_limit_secs=1000), life_seconds=100).ends == 150
-    assert slot_of(around, jobs_at_once=1).jobs_at_once == 1
+def test_the_first_end_counts(slot):
+    assert slot(life_seconds=100).ends == 150
+    assert slot(Features(shutdowntime=1040), life_seconds=100).ends == 90
+    assert slot(Features(wall_limit_secs=1000), life_seconds=100).ends == 150
+    assert slot(jobs_at_once=1).jobs_at_once == 1
 
 
 def test_the_server_is_told_what_is_left_of_the_life(make, served):
@@ -431,7 +406,7 @@ def test_an_outbox_that_empties_late_is_waited_for(make, served, make_job, monke
         uploads(self, post)
 
     monkeypatch.setattr(Outbox, "run_uploads", late)
-    served.claims = [Claim((make_job(1),))]
+    served.claims = [ClaimReply((make_job(1),))]
     pilot = make()
     later(lambda: "payload-ended" in [event for event, _ in lines], pilot.terminate)
     later(lambda: "stopping" in [event for event, _ in lines], stopping.set)

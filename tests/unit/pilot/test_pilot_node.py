@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.pilot.features import Features, read_features
 from lodesman.pilot.node import (
+    Features,
+    _parse_bytes,
+    _parse_cgroups,
+    _parse_cpu_max,
+    _parse_meminfo,
+    _parse_os_release,
+    _platform_of,
     describe_node,
-    parse_bytes,
-    parse_cgroups,
-    parse_cpu_max,
-    parse_meminfo,
-    parse_os_release,
-    platform_of,
+    read_features,
 )
 
 DEBIAN = 'PRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\nID=debian\nVERSION_ID="12"\n# comment\n'
@@ -53,13 +54,13 @@ def root(tmp_path, monkeypatch):
     ],
 )
 def test_platform(text, platform):
-    assert platform_of("x86_64", parse_os_release(text)) == platform
+    assert _platform_of("x86_64", _parse_os_release(text)) == platform
 
 
 def test_meminfo():
-    assert parse_meminfo(MEMINFO) == (16384000, 8192000)
-    assert parse_meminfo("MemTotal: 5 kB\nMemFree: 3 kB") == (5, 3)
-    assert parse_meminfo("") == (0, 0)
+    assert _parse_meminfo(MEMINFO) == (16384000, 8192000)
+    assert _parse_meminfo("MemTotal: 5 kB\nMemFree: 3 kB") == (5, 3)
+    assert _parse_meminfo("") == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_meminfo():
     ],
 )
 def test_cpu_max(text, cores):
-    assert parse_cpu_max(text) == cores
+    assert _parse_cpu_max(text) == cores
 
 
 @pytest.mark.parametrize(
@@ -82,12 +83,12 @@ def test_cpu_max(text, cores):
     [("max\n", None), ("1048576\n", 1048576), ("9223372036854771712", None), ("", None), ("x", None)],
 )
 def test_byte_limits(text, limit):
-    assert parse_bytes(text) == limit
+    assert _parse_bytes(text) == limit
 
 
 def test_cgroup_paths():
     text = "4:memory:/slurm/job_1\n3:cpu,cpuacct:/a:b\n0::/user.slice\nbad\n"
-    assert parse_cgroups(text) == {
+    assert _parse_cgroups(text) == {
         "memory": "/slurm/job_1",
         "cpu": "/a:b",
         "cpuacct": "/a:b",
@@ -193,7 +194,7 @@ def test_places_that_are_not_read(place):
 
 
 def test_end_of_the_slot():
-    assert Features().ends(100.0) is None
-    assert Features(wall_limit_secs=50).ends(100.0) == 150
-    assert Features(wall_limit_secs=50, jobstart_secs=90).ends(100.0) == 140
-    assert Features(wall_limit_secs=50, shutdowntime=120).ends(100.0) == 120
+    assert Features().slot_ends(100.0) is None
+    assert Features(wall_limit_secs=50).slot_ends(100.0) == 150
+    assert Features(wall_limit_secs=50, jobstart_secs=90).slot_ends(100.0) == 140
+    assert Features(wall_limit_secs=50, shutdowntime=120).slot_ends(100.0) == 120

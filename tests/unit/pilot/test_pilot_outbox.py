@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from typing import Any
 
@@ -17,9 +18,11 @@ from lodesman.errors import (
     Unauthorized,
     Unavailable,
 )
-from lodesman.pilot.journal import Journal
-from lodesman.pilot.outbox import MOST_AT_ONCE, Outbox, without_output
-from lodesman.pilot.protocol import Report
+from lodesman.pilot.claims import _AttemptJournal
+from lodesman.pilot.outbox import _MAX_BATCH, Outbox, _without_output
+from lodesman.pilot.protocol import AttemptKey, AttemptReport
+
+OUTPUT = {"sha256": "ab", "size": 7}
 
 
 class Server:
@@ -67,13 +70,8 @@ def server():
 
 
 @pytest.fixture
-def naps():
-    return []
-
-
-@pytest.fixture
-def outbox(tmp_path, log, naps):
-    made = Outbox(tmp_path / "outbox", delay=lambda failures: naps.append(failures) or 0.0, log=log)
+def outbox(context):
+    made = Outbox(context)
     yield made
     made.close()
 
@@ -94,27 +92,27 @@ def run(outbox, server):
 
 
 def done(number=1, state="Done", output=None, **more):
-    return Report((number, 1), state, output=output, **more)
+    return AttemptReport(AttemptKey(number, 1), state, output=output, **more)
 
 
 def archived(outbox, number=1):
-    file = outbox.archive((number, 1))
+    file = outbox.archive(AttemptKey(number, 1))
     file.write_bytes(b"archive")
     return file
 
 
 def test_a_report_arrives_and_nothing_stays(outbox, server, run, tmp_path):
     run()
-    outbox.put(done(), None)
+    outbox.put(done())
     assert outbox.wait_empty(60)
     assert [record["id"] for record in server.reports] == [1]
     assert list((tmp_path / "outbox").iterdir()) == []
-    assert outbox.count() == 0
+    assert outbox.keys() == []
 
 
 def test_the_archive_goes_first(outbox, server, run):
     file = archived(outbox)
-    outbox.put(done(output=("ab", 7)), file)
+    outbox.put(done(output=OUTPUT), file)
     threading.Thread(target=outbox.run_reports, args=(server.report,), daemon=True).start()
     assert not outbox.wait_empty(0.05)
     assert server.reports == []
@@ -126,18 +124,18 @@ def test_the_archive_goes_first(outbox, server, run):
 
 
 def test_many_reports_go_together(outbox, server, run):
-    for number in range(MOST_AT_ONCE + 5):
-        outbox.put(done(number), None)
+    for number in range(_MAX_BATCH + 5):
+        outbox.put(done(number))
     run()
     assert outbox.wait_empty(60)
-    assert [len(batch) for batch in server.batches] == [MOST_AT_ONCE, 5]
+    assert [len(batch) for batch in server.batches] == [_MAX_BATCH, 5]
 
 
 def test_running_is_forgotten_when_the_end_is_known(outbox, server, run):
-    outbox.put_running(Report((1, 1), "Running"))
-    outbox.put_running(Report((2, 1), "Running"))
+    outbox.put(done(1, "Running"))
+    outbox.put(done(2, "Running"))
     assert outbox.keys() == []  # it is no end
-    outbox.put(done(1), None)
+    outbox.put(done(1))
     run()
     assert outbox.wait_empty(60)
     assert sorted((record["id"], record["state"]) for record in server.reports) == [
@@ -146,22 +144,22 @@ def test_running_is_forgotten_when_the_end_is_known(outbox, server, run):
     ]
 
 
-def test_a_server_that_is_away_is_asked_again(outbox, server, run, naps, tmp_path):
+def test_a_server_that_is_away_is_asked_again(outbox, server, run, context, tmp_path):
     server.report_faults = [Unavailable("Away."), LodesmanError("Broken."), Unauthorized("Who?")]
     server.upload_faults = [Unavailable("Away.")]
-    outbox.put(done(output=("ab", 7)), archived(outbox))
+    outbox.put(done(output=OUTPUT), archived(outbox))
     record = json.loads((tmp_path / "outbox/1.1.json").read_text())
     assert (record["id"], record["state"]) == (1, "Done")
     run()
     assert outbox.wait_empty(60)
     assert len(server.reports) == len(server.archives) == 1
-    assert naps == [1, 1, 2, 3]
+    assert context.delays == [1, 1, 2, 3]
 
 
 def test_hurry_ends_a_long_wait(outbox, server, run):
     outbox._delay = lambda failures: 1000.0
     server.report_faults = [Unavailable("Away."), Unavailable("Away.")]
-    outbox.put(done(), None)
+    outbox.put(done())
     run()
     assert not outbox.wait_empty(0.05)
     outbox.hurry()
@@ -170,8 +168,8 @@ def test_hurry_ends_a_long_wait(outbox, server, run):
 
 def test_what_the_server_refuses_is_dropped_and_logged(outbox, server, run, lines):
     server.stale = {1}
-    outbox.put(done(1), None)
-    outbox.put(done(2), None)
+    outbox.put(done(1))
+    outbox.put(done(2))
     run()
     assert outbox.wait_empty(60)
     assert ("report-refused", {"job": "1.1", "reason": "stale"}) in lines
@@ -179,8 +177,8 @@ def test_what_the_server_refuses_is_dropped_and_logged(outbox, server, run, line
 
 def test_one_bad_report_does_not_hold_up_the_others(outbox, server, run, lines):
     server.report_faults = [InvalidRequest("One of them."), InvalidRequest("This one.")]
-    outbox.put(done(1), None)
-    outbox.put(done(2), None)
+    outbox.put(done(1))
+    outbox.put(done(2))
     run()
     assert outbox.wait_empty(60)
     assert [record["id"] for record in server.reports] == [2]
@@ -190,7 +188,7 @@ def test_one_bad_report_does_not_hold_up_the_others(outbox, server, run, lines):
 @pytest.mark.parametrize("fault", [Conflict("Stale."), NotFound("Gone."), TooLarge("Too much.")])
 def test_a_refused_archive_is_said_in_the_report(outbox, server, run, fault):
     server.upload_faults = [fault]
-    outbox.put(done(output=("ab", 7), message="Fine."), archived(outbox))
+    outbox.put(done(output=OUTPUT, message="Fine."), archived(outbox))
     run()
     assert outbox.wait_empty(60)
     record = server.reports[0]
@@ -201,13 +199,13 @@ def test_a_refused_archive_is_said_in_the_report(outbox, server, run, fault):
 
 
 def test_a_failure_keeps_its_cause_when_its_archive_is_refused():
-    record = without_output(done(state="Failed", cause="exit").as_json(), TooLarge("Too much."))
-    assert (record["state"], record["cause"]) == ("Failed", "exit")
+    report = _without_output(done(state="Failed", cause="exit"), TooLarge("Too much."))
+    assert (report.state, report.cause) == ("Failed", "exit")
 
 
 def test_unsent_results_stay_on_disk_when_it_is_closed(outbox, server, run, tmp_path):
     server.away = True
-    outbox.put(done(), None)
+    outbox.put(done())
     run()
     assert not outbox.wait_empty(0.05)
     outbox.close()
@@ -217,7 +215,7 @@ def test_unsent_results_stay_on_disk_when_it_is_closed(outbox, server, run, tmp_
 
 def test_a_full_disk_loses_no_report(outbox, server, run, lines, tmp_path):
     (tmp_path / "outbox/1.1.json").mkdir()  # cannot be written
-    outbox.put(done(1), None)
+    outbox.put(done(1))
     assert lines[0][0] == "outbox-disk"
     (tmp_path / "outbox/1.1.json").rmdir()
     run()
@@ -230,15 +228,7 @@ def test_a_full_disk_loses_no_report(outbox, server, run, lines, tmp_path):
 
 @pytest.fixture
 def journal(tmp_path):
-    opened = []
-
-    def open_it() -> Journal:
-        opened.append(Journal(tmp_path / "journal"))
-        return opened[-1]
-
-    yield open_it
-    for one in opened:
-        one.close()
+    return lambda: _AttemptJournal(tmp_path / "journal")
 
 
 def test_an_attempt_is_taken_once(journal, make_job):
@@ -246,8 +236,7 @@ def test_an_attempt_is_taken_once(journal, make_job):
     one, again, other = make_job(1), make_job(1), make_job(1, attempt=2)
     assert book.take([one, again, other]) == [again, other]
     assert book.take([one, other]) == []
-    assert (1, 1) in book
-    assert (1, 3) not in book
+    assert book.take([make_job(1), make_job(1, attempt=3)]) == [make_job(1, attempt=3)]
 
 
 def test_also_by_a_later_process(journal, make_job, tmp_path):
@@ -265,8 +254,8 @@ def test_a_line_that_was_cut_does_not_count(journal, make_job, tmp_path):
 
 
 def test_a_disk_that_fails_takes_nothing(make_job, tmp_path):
-    book = Journal(tmp_path / "journal")
-    book.close()
+    book = _AttemptJournal(tmp_path / "journal")
+    os.close(book._descriptor)
     with pytest.raises(OSError, match="Bad file descriptor"):
         book.take([make_job(1)])
-    assert (1, 1) not in book
+    assert (1, 1) not in book._seen

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.client import Aborted, sha256_of
-from lodesman.pilot.output import CUT_STREAM_BYTES, Wanted, matches, pack, planned
+from lodesman.pilot.output import _CUT_STREAM_BYTES, _planned, matches, pack
+from lodesman.pilot.protocol import MB
 
 
 @pytest.fixture
@@ -25,12 +26,16 @@ def here(tmp_path):
 
 
 @pytest.fixture
-def packed(here, tmp_path):
-    def run(*patterns, most_bytes=0, most_packed=0, streams=("std.out", "std.err")):
-        result = pack(here, Wanted(streams, patterns, most_bytes, most_packed), tmp_path / "out.tar.gz")
-        assert result.sha256 == sha256_of(result.file)
-        assert result.size == result.file.stat().st_size
-        with tarfile.open(result.file) as tar:
+def packed(here, tmp_path, make_job):
+    def run(*patterns, max_bytes=0, max_packed=0, streams=("std.out", "std.err")):
+        target = tmp_path / "out.tar.gz"
+        limits = {"limit_output_mb": max_bytes / MB, "limit_sandbox_mb": max_packed / MB}
+        names = {"std_output": streams[0], "std_error": streams[-1]}
+        job = make_job(output_sandbox=patterns, **names, **limits)
+        result = pack(here, job, target, stopped=lambda: False)
+        assert result.sha256 == sha256_of(target)
+        assert result.size == target.stat().st_size
+        with tarfile.open(target) as tar:
             content = {member.name: tar.extractfile(member).read() for member in tar}
         return result, content
 
@@ -80,10 +85,10 @@ def test_a_name_with_signs_of_patterns_is_a_name_too(here, packed):
 def test_what_is_missing_is_told(here, packed):
     write(here, a=b"")
     result, content = packed("a", "b", "../job/std.out", "/etc/passwd", "", "c*")
-    outside = "no name inside the job's directory"
+    outside = "not a name inside the job's directory"
     assert result.missing == (
-        ("b", "not found"), ("../job/std.out", outside), ("/etc/passwd", outside), ("", outside),
-        ("c*", "not found"),
+        "b (not found)", f"../job/std.out ({outside})", f"/etc/passwd ({outside})", f" ({outside})",
+        "c* (not found)",
     )  # fmt: skip
     assert set(content) == {"std.out", "std.err", "a"}
 
@@ -100,7 +105,7 @@ def test_links(here, packed, tmp_path):
     assert content["inside"] == b"real"
     assert b"secret" not in content.values()
     # A pattern that found something is content; a name that leads nowhere is told.
-    assert result.missing == (("up/secret", "not found"),)
+    assert result.missing == ("up/secret (not found)",)
 
 
 def test_files_that_are_there_and_cannot_be_packed_are_told(here, packed, tmp_path, monkeypatch):
@@ -122,9 +127,9 @@ def test_files_that_are_there_and_cannot_be_packed_are_told(here, packed, tmp_pa
     assert set(content) == {"std.out", "std.err", "r"}
     out = "a link that leads out of the job's directory"
     assert result.missing == (
-        ("p", out), ("q", "no plain file"), ("up", out), ("gone", "a link to nothing"),
-        ("circle", "cannot be followed: it leads in circles"), ("[pq]", out),
-        ("locked", "cannot be read: Permission denied"),
+        f"p ({out})", "q (not a regular file)", f"up ({out})", "gone (a link to nothing)",
+        "circle (cannot be followed: it leads in circles)", f"[pq] ({out})",
+        "locked (cannot be read: Permission denied)",
     )  # fmt: skip
 
 
@@ -135,9 +140,12 @@ def test_a_stream_that_became_something_else(here, packed, tmp_path):
     (here / "std.err").unlink()
     os.mkfifo(here / "std.err")
     os.mkfifo(here / "pipe")
-    result, content = packed("pipe", streams=("std.out", "std.err", "/etc/passwd", "../secret", ""))
+    result, content = packed("pipe")
     assert content == {}
-    assert [name for name, _ in result.missing] == ["std.out", "std.err", "/etc/passwd", "../secret", "pipe"]
+    assert [line.partition(" (")[0] for line in result.missing] == ["std.out", "std.err", "pipe"]
+    result, content = packed(streams=("/etc/passwd", "../secret"))
+    assert content == {}
+    assert [line.partition(" (")[0] for line in result.missing] == ["/etc/passwd", "../secret"]
 
 
 def test_names_that_are_no_utf8(here, packed):
@@ -146,24 +154,24 @@ def test_names_that_are_no_utf8(here, packed):
     assert packed("*")[1][name] == b"x"
 
 
-def test_modes_and_owners(here, packed):
+def test_modes_and_owners(here, packed, tmp_path):
     write(here, run=b"", data=b"")
     (here / "run").chmod(0o700)
-    result, _ = packed("*")
-    with tarfile.open(result.file) as tar:
+    packed("*")
+    with tarfile.open(tmp_path / "out.tar.gz") as tar:
         modes = {member.name: (member.mode, member.uid, member.uname) for member in tar}
     assert modes["run"] == (0o755, 0, "")
     assert modes["data"] == (0o644, 0, "")
 
 
 def test_over_the_limit_only_the_ends_of_the_streams_are_kept(here, packed):
-    write(here, **{"std.out": b"x" * CUT_STREAM_BYTES + b"the end", "big": bytes(1000)})
-    result, content = packed("big", most_bytes=CUT_STREAM_BYTES)
+    write(here, **{"std.out": b"x" * _CUT_STREAM_BYTES + b"the end", "big": bytes(1000)})
+    result, content = packed("big", max_bytes=_CUT_STREAM_BYTES)
     assert (result.cut, result.left_out) == (("std.out",), ("big",))
     assert set(content) == {"std.out", "std.err"}
-    assert len(content["std.out"]) == CUT_STREAM_BYTES
+    assert len(content["std.out"]) == _CUT_STREAM_BYTES
     assert content["std.out"].endswith(b"the end")
-    fits = packed("big", most_bytes=CUT_STREAM_BYTES + 1007)[0]
+    fits = packed("big", max_bytes=_CUT_STREAM_BYTES + 1007)[0]
     assert (fits.cut, fits.left_out) == ((), ())
 
 
@@ -171,28 +179,28 @@ def test_files_that_fit_are_kept_beside_those_that_do_not(here, packed):
     with (here / "a.sparse").open("wb") as hole:
         hole.truncate(60 << 30)  # packed in full it would take many minutes
     write(here, **{"b": b"small", "std.out": b"s" * 700, "c": b"x" * 900, "d": b"y" * 200})
-    result, content = packed("*", most_bytes=2000)
+    result, content = packed("*", max_bytes=2000)
     assert (result.cut, result.left_out) == ((), ("a.sparse",))
     assert {name: len(content[name]) for name in content} == {
         "std.out": 700, "std.err": 0, "b": 5, "c": 900, "d": 200,
     }  # fmt: skip
-    assert packed("*", most_bytes=1700)[0].left_out == ("a.sparse", "d")
+    assert packed("*", max_bytes=1700)[0].left_out == ("a.sparse", "d")
 
 
 @given(
-    st.dictionaries(st.sampled_from(["o", "e"]), st.integers(0, 3 * CUT_STREAM_BYTES)),
-    st.dictionaries(st.sampled_from("abcd"), st.integers(0, 3 * CUT_STREAM_BYTES)),
-    st.integers(1, 4 * CUT_STREAM_BYTES),
+    st.dictionaries(st.sampled_from(["o", "e"]), st.integers(0, 3 * _CUT_STREAM_BYTES)),
+    st.dictionaries(st.sampled_from("abcd"), st.integers(0, 3 * _CUT_STREAM_BYTES)),
+    st.integers(1, 4 * _CUT_STREAM_BYTES),
 )
 def test_a_plan_keeps_to_its_limit(streams, files, most):
-    plan, left_out = planned(streams, files, most)
+    plan, left_out = _planned(streams, files, most)
     assert sum(plan.values()) <= most
     assert set(plan) | set(left_out) == set(streams) | set(files)
     assert all(plan[name] == files[name] for name in files if name in plan)
     assert all(files[name] + sum(plan.values()) > most for name in left_out)
     if sum(streams.values()) + sum(files.values()) <= most:
         assert plan == {**streams, **files}
-    assert planned(streams, files, 0) == ({**streams, **files}, [])
+    assert _planned(streams, files, 0) == ({**streams, **files}, [])
 
 
 @pytest.mark.parametrize("size", [1, 60_000, 500_000, 1_020_000, 1_044_000, 1_048_576])
@@ -200,7 +208,7 @@ def test_what_cannot_be_compressed_does_not_make_the_archive_too_large(here, pac
     """A server that refuses the archive as a whole would lose the small results too."""
     most = 1 << 20
     write(here, a=os.urandom(size), b=os.urandom(most - size), **{"d" * 200: b"", "std.out": b""})
-    result, content = packed("*", most_bytes=most, most_packed=most)
+    result, content = packed("*", max_bytes=most, max_packed=most)
     assert result.size <= most
     assert {"std.out", "std.err"} <= set(content)
     assert set(content) | set(result.left_out) == {"std.out", "std.err", "a", "b", "d" * 200}
@@ -211,7 +219,7 @@ def test_what_cannot_be_compressed_does_not_make_the_archive_too_large(here, pac
 def test_a_stream_that_cannot_be_compressed_is_cut_to_what_fits(here, packed):
     noise = os.urandom(1 << 20)
     write(here, **{"std.out": noise})
-    result, content = packed(most_bytes=1 << 20, most_packed=1 << 20)
+    result, content = packed(max_bytes=1 << 20, max_packed=1 << 20)
     assert result.cut == ("std.out",)
     assert result.size <= 1 << 20
     assert noise.endswith(content["std.out"])
@@ -220,16 +228,17 @@ def test_a_stream_that_cannot_be_compressed_is_cut_to_what_fits(here, packed):
 
 def test_what_is_compressed_well_may_be_as_much_as_the_limit_says(here, packed):
     write(here, **{f"{number:04}": b"x" * 100 for number in range(1000)})
-    result, content = packed("*", most_bytes=1 << 20, most_packed=100_000)
+    result, content = packed("*", max_bytes=1 << 20, max_packed=100_010)
     assert (len(content), result.left_out) == (1002, ())
 
 
-def test_packing_ends_when_nobody_wants_it_any_more(here, tmp_path):
+def test_packing_ends_when_nobody_wants_it_any_more(here, tmp_path, make_job):
     with (here / "hole").open("wb") as hole:
         hole.truncate(60 << 30)
     looks = iter(range(10))
+    job = make_job(output_sandbox=("hole",))
     with pytest.raises(Aborted):
-        pack(here, Wanted(("std.out",), ("hole",)), tmp_path / "out.tar.gz", stopped=lambda: next(looks) > 5)
+        pack(here, job, tmp_path / "out.tar.gz", stopped=lambda: next(looks) > 5)
     assert (tmp_path / "out.tar.gz").stat().st_size < 1 << 20
 
 

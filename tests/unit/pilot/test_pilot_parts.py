@@ -12,17 +12,13 @@ import pytest
 from lodesman.client import Aborted
 from lodesman.errors import Conflict, Unauthorized, Unavailable
 from lodesman.pilot import roster as roster_module
-from lodesman.pilot.claims import Claimer
-from lodesman.pilot.heartbeat import BUSY_S, Heartbeat
-from lodesman.pilot.journal import Journal
-from lodesman.pilot.life import Slot
-from lodesman.pilot.limits import Measured
-from lodesman.pilot.outcome import Stop
-from lodesman.pilot.protocol import Broken, Claim, Orders
-from lodesman.pilot.roster import Roster
-from lodesman.pilot.tree import Usage
-from lodesman.pilot.wake import Wake
-from lodesman.pilot.watch import Watch
+from lodesman.pilot.claims import Claimer, _AttemptJournal
+from lodesman.pilot.decisions import Measured, Slot, Stop
+from lodesman.pilot.heartbeat import _BUSY_S, Heartbeat
+from lodesman.pilot.loop import _Wake
+from lodesman.pilot.processes import TreeUsage
+from lodesman.pilot.protocol import AttemptKey, ClaimReply, HeartbeatReply
+from lodesman.pilot.roster import Roster, Watch
 
 STOP = Stop("killed", "why")
 
@@ -33,21 +29,18 @@ class Puppet:
     def __init__(self, job, bench=None):
         self.job = job
         self.node_failed = False
-        self.usage = Usage()
+        self.usage = TreeUsage()
         self.stops: list[tuple[Stop, float]] = []
         self.kill_at: float | None = None
         self.began = 0.0
         self.tail: str | None = "text"
-        self.heard_stamps: list[Any] = []
+        self.delivered: list[Any] = []
         self.over = Measured(0, 0, 0, 0)
         self.ended = threading.Event()
         self.started = threading.Event()
         self.handed_in = threading.Event()
         self.handed_in.set()
-        self.dropped = 0
-
-    def drop_output(self):
-        self.dropped += 1
+        self.output_unwanted = threading.Event()
 
     def run(self, on_free, on_done):
         self.started.set()
@@ -67,19 +60,16 @@ class Puppet:
     def measured(self, now):
         return self.over
 
-    def news(self):
-        return "stamp", self.tail
+    def new_tail(self):
+        return "version", self.tail
 
-    def heard(self, stamp):
-        self.heard_stamps.append(stamp)
+    def tail_delivered(self, version):
+        self.delivered.append(version)
 
 
 class NoOutbox:
     def __init__(self):
         self.kept: list[Any] = []
-
-    def count(self):
-        return len(self.kept)
 
     def keys(self):
         return self.kept
@@ -93,7 +83,7 @@ def puppets(monkeypatch):
         made.append(Puppet(job))
         return made[-1]
 
-    monkeypatch.setattr(roster_module, "Payload", make)
+    monkeypatch.setattr(roster_module, "PayloadRun", make)
     return made
 
 
@@ -103,8 +93,8 @@ def changes():
 
 
 @pytest.fixture
-def bench(clock):
-    return SimpleNamespace(ticker=clock, outbox=NoOutbox())
+def bench(context):
+    return SimpleNamespace(pilot=context, outbox=NoOutbox())
 
 
 @pytest.fixture
@@ -131,9 +121,9 @@ def until(condition):
 def test_what_fits_starts_and_the_rest_waits_in_order(roster, puppets, make_job, changes, clock):
     roster.admit([make_job(1), make_job(2), make_job(3, cores=2), make_job(4)])
     until(lambda: all(puppet.started.is_set() for puppet in puppets))
-    assert [puppet.job.id for puppet in puppets] == [1, 2]
+    assert [puppet.job.key.id for puppet in puppets] == [1, 2]
     load = roster.load()
-    assert (load.running, load.backlog, load.unsent) == ([(1, 0), (1, 0)], 2, 0)
+    assert (load.running, load.cores, load.memory_mb, load.backlog, load.unsent) == (2, 2, 1000, 2, 0)
     assert changes == [1]  # jobs came
     clock.now += 5
     puppets[0].ended.set()
@@ -144,7 +134,7 @@ def test_what_fits_starts_and_the_rest_waits_in_order(roster, puppets, make_job,
     assert roster.last_end == clock.now
     puppets[2].ended.set()
     until(lambda: len(puppets) == 4)
-    assert puppets[3].job.id == 4
+    assert puppets[3].job.key.id == 4
 
 
 def test_room_is_free_before_the_result_is_packed(roster, puppets, make_job, clock):
@@ -154,7 +144,7 @@ def test_room_is_free_before_the_result_is_packed(roster, puppets, make_job, clo
     puppets[0].ended.set()
     until(lambda: not roster.load().running)
     load = roster.load()
-    assert (load.unsent, load.idle_since, load.told_nothing) == (1, clock.now, False)
+    assert (load.unsent, load.idle_since, load.no_job_fits) == (1, clock.now, False)
     assert roster.unreported() == {(1, 1): True}
     puppets[0].handed_in.set()
     until(lambda: roster.load().unsent == 0)
@@ -164,16 +154,16 @@ def test_an_order_to_end_what_is_being_packed_ends_the_packing(roster, puppets, 
     roster.admit([make_job(1), make_job(2)])
     puppets[0].handed_in.clear()
     puppets[0].ended.set()
-    until(lambda: len(roster.load().running) == 1)
-    assert roster.stop_one((1, 1), STOP, grace_s=3) is None
-    assert (puppets[0].dropped, puppets[0].stops) == (1, [])
-    roster.stop_one((2, 1), STOP, grace_s=3)
-    assert (puppets[1].dropped, puppets[1].stops) == (0, [(STOP, 3)])
+    until(lambda: roster.load().running == 1)
+    assert roster.stop_one(AttemptKey(1, 1), STOP, grace_s=3) is False
+    assert (puppets[0].output_unwanted.is_set(), puppets[0].stops) == (True, [])
+    roster.stop_one(AttemptKey(2, 1), STOP, grace_s=3)
+    assert (puppets[1].output_unwanted.is_set(), puppets[1].stops) == (False, [(STOP, 3)])
     puppets[0].handed_in.set()
 
 
 def test_unreported_are_all_that_hold_no_room(roster, puppets, make_job, bench):
-    bench.outbox.kept = [(9, 1)]
+    bench.outbox.kept = [AttemptKey(9, 1)]
     roster.admit([make_job(1, cores=2), make_job(2)])
     assert roster.unreported() == {(2, 1): False, (9, 1): True}
     assert roster.load().unsent == 1
@@ -181,15 +171,15 @@ def test_unreported_are_all_that_hold_no_room(roster, puppets, make_job, bench):
 
 def test_an_empty_answer_is_remembered_until_something_ran(roster, puppets, make_job, changes):
     roster.admit([])
-    assert roster.load().told_nothing
+    assert roster.load().no_job_fits
     assert changes
     roster.admit([make_job(1)])
-    assert not roster.load().told_nothing
+    assert not roster.load().no_job_fits
 
 
 def test_stop_all(roster, puppets, make_job):
     roster.admit([make_job(1, cores=2), make_job(2)])
-    assert [job.id for job in roster.stop_all(STOP, grace_s=3)] == [2]
+    assert [job.key.id for job in roster.stop_all(STOP, grace_s=3)] == [2]
     assert puppets[0].stops == [(STOP, 3)]
     until(lambda: not roster.load().running)
     assert roster.load().stopping
@@ -199,12 +189,12 @@ def test_stop_all(roster, puppets, make_job):
 
 def test_stop_one(roster, puppets, make_job):
     roster.admit([make_job(1, cores=2), make_job(2), make_job(3)])
-    assert roster.stop_one((2, 1), STOP, grace_s=3).id == 2
-    assert roster.stop_one((9, 9), STOP, grace_s=3) is None
-    assert roster.stop_one((1, 1), STOP, grace_s=3) is None
+    assert roster.stop_one(AttemptKey(2, 1), STOP, grace_s=3)
+    assert not roster.stop_one(AttemptKey(9, 9), STOP, grace_s=3)
+    assert not roster.stop_one(AttemptKey(1, 1), STOP, grace_s=3)
     assert puppets[0].stops == [(STOP, 3)]
     until(lambda: len(puppets) == 2)
-    assert puppets[1].job.id == 3
+    assert puppets[1].job.key.id == 3
 
 
 def test_drain_is_told_once(roster, changes):
@@ -233,7 +223,6 @@ class Mouth:
         self.asked: list[Any] = []
         self.lost = False
         self.aborted = threading.Event()
-        self.delays: list[int] = []
 
     def client(self):
         return self
@@ -243,10 +232,6 @@ class Mouth:
 
     def rearm(self):
         self.aborted.clear()
-
-    def delay(self, failures):
-        self.delays.append(failures)
-        return 0.001
 
     def claim(self, client, ask, token):
         self.asked.append((ask, token))
@@ -258,9 +243,9 @@ class Mouth:
             self.lost = True
         if isinstance(answer, Exception):
             raise answer
-        if not isinstance(answer, Claim):
+        if not isinstance(answer, ClaimReply):
             self.clock.now += 45  # it waited for it
-            answer = Claim()
+            answer = ClaimReply()
         return answer
 
 
@@ -270,11 +255,10 @@ def mouth(clock):
 
 
 @pytest.fixture
-def claimer(mouth, roster, clock, log, tmp_path):
-    broken: list[Any] = []
-    journal = Journal(tmp_path / "journal")
-    made: Any = Claimer(mouth, roster, journal, idle_s=600, ticker=clock, on_broken=broken.extend, log=log)
-    made.broken = broken
+def claimer(context, mouth, roster):
+    unreadable: dict[AttemptKey, str] = {}
+    made: Any = Claimer(context, mouth, roster, idle_s=600, on_unreadable=unreadable.update)
+    made.unreadable = unreadable
     threads: list[threading.Thread] = []
 
     def start():
@@ -287,25 +271,24 @@ def claimer(mouth, roster, clock, log, tmp_path):
     for thread in threads:
         thread.join(60)
         assert not thread.is_alive()
-    journal.close()
 
 
 def test_each_answer_has_its_own_token(claimer, mouth, puppets, make_job):
-    mouth.answers = [Claim((make_job(1),)), "nothing"]
+    mouth.answers = [ClaimReply((make_job(1),)), "nothing"]
     claimer.start()
     until(lambda: len(mouth.asked) == 3)
     assert len({token for _, token in mouth.asked}) == 3
     assert [ask.cores for ask, _ in mouth.asked] == [2, 1, 1]
-    assert [puppet.job.id for puppet in puppets] == [1]
+    assert [puppet.job.key.id for puppet in puppets] == [1]
 
 
-def test_an_answer_that_is_lost_is_asked_for_again(claimer, mouth, puppets, make_job):
-    mouth.answers = [Unavailable("Lost."), Unavailable("Lost."), Claim((make_job(1),))]
+def test_an_answer_that_is_lost_is_asked_for_again(claimer, context, mouth, make_job):
+    mouth.answers = [Unavailable("Lost."), Unavailable("Lost."), ClaimReply((make_job(1),))]
     claimer.start()
     until(lambda: len(mouth.asked) == 4)
     tokens = [token for _, token in mouth.asked]
     assert tokens[0] == tokens[1] == tokens[2] != tokens[3]
-    assert mouth.delays == [1, 2]
+    assert context.delays == [1, 2]
 
 
 def test_a_refusal_ends_the_token(claimer, mouth):
@@ -315,15 +298,15 @@ def test_a_refusal_ends_the_token(claimer, mouth):
     assert mouth.asked[0][1] != mouth.asked[1][1]
 
 
-def test_answers_that_did_not_wait_do_not_spin(claimer, mouth):
-    mouth.answers = [Claim(), Claim(), Claim()]
+def test_answers_that_did_not_wait_do_not_spin(claimer, context, mouth):
+    mouth.answers = [ClaimReply(), ClaimReply(), ClaimReply()]
     claimer.start()
     until(lambda: len(mouth.asked) == 4)
-    assert mouth.delays == [1, 2, 3]
+    assert context.delays == [1, 2, 3]
 
 
 def test_a_full_slot_asks_again_when_room_is_free(claimer, mouth, puppets, make_job, roster):
-    mouth.answers = [Claim((make_job(1, cores=2),))]
+    mouth.answers = [ClaimReply((make_job(1, cores=2),))]
     claimer.start()
     until(lambda: puppets)
     assert len(mouth.asked) == 1
@@ -332,7 +315,7 @@ def test_a_full_slot_asks_again_when_room_is_free(claimer, mouth, puppets, make_
 
 
 def test_more_room_ends_the_poll_and_keeps_its_token(claimer, mouth, puppets, make_job, roster):
-    mouth.answers = [Claim((make_job(1),))]
+    mouth.answers = [ClaimReply((make_job(1),))]
     claimer.start()
     until(lambda: len(mouth.asked) == 2)
     claimer.renew()  # nothing changed: the poll goes on
@@ -346,7 +329,7 @@ def test_more_room_ends_the_poll_and_keeps_its_token(claimer, mouth, puppets, ma
 
 
 def test_drain_by_the_answer(claimer, mouth, roster, puppets, make_job):
-    mouth.answers = [Claim((make_job(1),), drain=True)]
+    mouth.answers = [ClaimReply((make_job(1),), drain=True)]
     claimer.start()
     until(lambda: roster.load().draining)
     until(lambda: puppets)
@@ -354,26 +337,26 @@ def test_drain_by_the_answer(claimer, mouth, roster, puppets, make_job):
 
 
 def test_attempts_seen_before_are_not_run(claimer, mouth, puppets, make_job, lines):
-    mouth.answers = [Claim((make_job(1),)), Claim((make_job(1), make_job(2)))]
+    mouth.answers = [ClaimReply((make_job(1),)), ClaimReply((make_job(1), make_job(2)))]
     claimer.start()
     until(lambda: len(puppets) == 2)
-    assert [puppet.job.id for puppet in puppets] == [1, 2]
+    assert [puppet.job.key.id for puppet in puppets] == [1, 2]
     assert ("attempt-seen-before", {"job": "1.1"}) in lines
 
 
 def test_jobs_that_cannot_be_read_are_reported(claimer, mouth):
-    mouth.answers = [Claim(broken=(Broken((1, 1), "odd"),))]
+    mouth.answers = [ClaimReply(unreadable={AttemptKey(1, 1): "odd"})]
     claimer.start()
-    until(lambda: claimer.broken)
-    assert claimer.broken == [Broken((1, 1), "odd")]
+    until(lambda: claimer.unreadable)
+    assert claimer.unreadable == {(1, 1): "odd"}
 
 
 def test_a_journal_that_fails_runs_nothing_and_drains(claimer, mouth, roster, puppets, make_job, monkeypatch):
     def fail(self, jobs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Journal, "take", fail)
-    mouth.answers = [Claim((make_job(1),))]
+    monkeypatch.setattr(_AttemptJournal, "take", fail)
+    mouth.answers = [ClaimReply((make_job(1),))]
     claimer.start()
     until(lambda: roster.load().draining)
     assert puppets == []
@@ -394,8 +377,7 @@ class Ear:
 
     def __init__(self):
         self.beats: list[Any] = []
-        self.orders: list[Any] = [Orders()]
-        self.delays: list[int] = []
+        self.orders: list[Any] = [HeartbeatReply()]
         self.aborted = False
 
     def client(self):
@@ -403,10 +385,6 @@ class Ear:
 
     def abort(self):
         self.aborted = True
-
-    def delay(self, failures):
-        self.delays.append(failures)
-        return 0.001
 
     def beat(self, client, jobs, state):
         self.beats.append((jobs, state))
@@ -427,16 +405,14 @@ def kills():
 
 
 @pytest.fixture
-def heartbeat(ear, roster, clock, kills, log):
-    return Heartbeat(
-        ear, roster, every_s=0.01, ticker=clock, on_kill=lambda key, stop: kills.append((key, stop)), log=log
-    )
+def heartbeat(context, ear, roster, kills):
+    return Heartbeat(context, ear, roster, every_s=0.01, on_kill=lambda key, stop: kills.append((key, stop)))
 
 
 def test_a_beat_tells_all(heartbeat, ear, roster, puppets, make_job, bench):
     heartbeat.beat()
     roster.admit([make_job(1), make_job(2), make_job(3)])
-    bench.outbox.kept = [(9, 1)]
+    bench.outbox.kept = [AttemptKey(9, 1)]
     puppets[0].over = Measured(cpu_seconds=1.23456, wall_seconds=2, rss_mb=3.21, stream_bytes=5)
     puppets[1].tail = None
     heartbeat.beat()
@@ -454,7 +430,7 @@ def test_a_beat_tells_all(heartbeat, ear, roster, puppets, make_job, bench):
     assert "tail" not in jobs[1]
     assert jobs[2:] == [{"id": 3, "attempt": 1}, {"id": 9, "attempt": 1, "state": "completing"}]
     assert not any("state" in one for one in jobs[:2])
-    assert puppets[0].heard_stamps == ["stamp"]
+    assert puppets[0].delivered == ["version"]
     roster.drain()
     heartbeat.beat()
     assert ear.beats[2][1] == "draining"
@@ -467,7 +443,7 @@ def test_a_beat_tells_what_is_being_handed_in(heartbeat, ear, roster, puppets, m
     puppets[0].ended.set()
     until(lambda: not roster.load().running)
     heartbeat.beat()  # it packs
-    bench.outbox.kept = [(1, 1)]
+    bench.outbox.kept = [AttemptKey(1, 1)]
     puppets[0].handed_in.set()
     until(lambda: roster.load().unsent == 1)
     heartbeat.beat()  # it uploads
@@ -482,19 +458,19 @@ def test_a_tail_that_nobody_heard_is_told_again(heartbeat, ear, roster, puppets,
     ear.orders = [Unavailable("Away.")]
     with pytest.raises(Unavailable):
         heartbeat.beat()
-    assert puppets[0].heard_stamps == []
+    assert puppets[0].delivered == []
 
 
 def test_orders_are_obeyed(heartbeat, ear, roster, kills):
-    ear.orders = [Orders(kill=(((1, 2), "why"), ((3, 1), "")), drain=True)]
+    ear.orders = [HeartbeatReply({AttemptKey(1, 2): "why", AttemptKey(3, 1): ""}, drain=True)]
     heartbeat.beat()
     assert kills[0] == ((1, 2), Stop("killed", "why"))
     assert kills[1][1].message
     assert roster.load().draining
 
 
-def test_beats_go_on_after_failures_and_end_when_closed(heartbeat, ear, lines):
-    ear.orders = [Unavailable("Away."), Unavailable("Away."), Orders()]
+def test_beats_go_on_after_failures_and_end_when_closed(heartbeat, context, ear, lines):
+    ear.orders = [Unavailable("Away."), Unavailable("Away."), HeartbeatReply()]
     thread = threading.Thread(target=heartbeat.run)
     thread.start()
     until(lambda: len(ear.beats) >= 5)
@@ -502,7 +478,7 @@ def test_beats_go_on_after_failures_and_end_when_closed(heartbeat, ear, lines):
     thread.join(60)
     assert not thread.is_alive()
     assert ear.aborted
-    assert ear.delays == [1, 2]
+    assert context.delays == [1, 2]
     assert [event for event, _ in lines] == ["heartbeat-failed"] * 2
 
 
@@ -525,8 +501,8 @@ class Rests:
 
 
 @pytest.mark.parametrize("usual", [60.0, 5.0])
-def test_a_busy_pilot_beats_often_enough_to_hear_orders(ear, roster, make_job, clock, log, usual):
-    heartbeat = Heartbeat(ear, roster, every_s=usual, ticker=clock, on_kill=lambda *_: None, log=log)
+def test_a_busy_pilot_beats_often_enough_to_hear_orders(context, ear, roster, make_job, usual):
+    heartbeat = Heartbeat(context, ear, roster, every_s=usual, on_kill=lambda *_: None)
     stirred: Any = Rests()
     closed: Any = Rests()
     heartbeat._stirred, heartbeat._closed = stirred, closed
@@ -535,15 +511,15 @@ def test_a_busy_pilot_beats_often_enough_to_hear_orders(ear, roster, make_job, c
     roster.admit([make_job(1)])
     assert heartbeat._rest(0)
     assert heartbeat._rest(1)
-    assert (stirred.waits, closed.waits[0]) == ([usual], min(usual, BUSY_S))
+    assert (stirred.waits, closed.waits[0]) == ([usual], min(usual, _BUSY_S))
     closed.told = True
     assert not heartbeat._rest(0)
     assert not heartbeat._rest(1)
 
 
-def test_a_payload_that_starts_brings_the_next_beat_nearer(ear, roster, clock, log, monkeypatch):
-    monkeypatch.setattr("lodesman.pilot.heartbeat.BUSY_S", 0.01)
-    heartbeat = Heartbeat(ear, roster, every_s=3_600.0, ticker=clock, on_kill=lambda *_: None, log=log)
+def test_a_payload_that_starts_brings_the_next_beat_nearer(context, ear, roster, monkeypatch):
+    monkeypatch.setattr("lodesman.pilot.heartbeat._BUSY_S", 0.01)
+    heartbeat = Heartbeat(context, ear, roster, every_s=3_600.0, on_kill=lambda *_: None)
     thread = threading.Thread(target=heartbeat.run)
     thread.start()
 
@@ -575,7 +551,7 @@ class Eye:
         self.killed: list[Any] = []
         self.shared: float | None = None
 
-    def look(self):
+    def measure(self):
         self.looks += 1
         return self.used
 
@@ -592,9 +568,9 @@ def eye():
 
 
 @pytest.fixture
-def watch(eye, log):
+def watch(context, eye):
     session: Any = SimpleNamespace(last_contact=0.0, lease_s=100.0)
-    made: Any = Watch(eye, session, scaling=1.0, usual_s=1.0, grace_s=10.0, log=log)
+    made: Any = Watch(context, eye, session)
     made.session = session
     return made
 
@@ -606,7 +582,7 @@ def test_nothing_to_watch_costs_nothing(watch, eye):
 
 def test_looks_are_as_rare_as_may_be(watch, eye, make_job):
     puppet = Puppet(make_job(1))
-    eye.used = {(1, 1): Usage(cpu_seconds=3.0)}
+    eye.used = {(1, 1): TreeUsage(cpu_seconds=3.0)}
     assert watch.tick([puppet], 0.0) == 1.0
     assert watch.tick([puppet], 0.5) == 1.0
     assert eye.looks == 1
@@ -659,7 +635,7 @@ def test_exclusive_payloads_end_with_the_lease(watch, make_job):
 
 
 def test_wake():
-    wake = Wake()
+    wake = _Wake()
     for _ in range(100_000):
         wake.ring()  # its pipe is full long before
     began = time.monotonic()

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.pilot import proc
-from lodesman.pilot.reaper import Exit, Reaper, Streams
+from lodesman.pilot import processes
+from lodesman.pilot.protocol import AttemptKey
+from lodesman.pilot.reaper import Launch, Reaper
 
-KEY = (1, 1)
+KEY, OTHER = AttemptKey(1, 1), AttemptKey(2, 1)
 STAMP = f"stamp{os.getpid()}"
 LONG = f"{10**6 + os.getpid()}"
 
@@ -23,7 +24,7 @@ LONG = f"{10**6 + os.getpid()}"
 @pytest.fixture
 def null():
     descriptor = os.open(os.devnull, os.O_RDWR)
-    yield Streams(descriptor, descriptor, descriptor)
+    yield descriptor
     os.close(descriptor)
 
 
@@ -38,8 +39,13 @@ def reaper(null, tmp_path):
 @pytest.fixture
 def spawn(reaper, null, tmp_path):
     def start(script: str, key=KEY) -> int:
-        environment = {"PATH": os.environ["PATH"], proc.MARK: f"{key[0]}.{key[1]}", proc.STAMP: STAMP}
-        return reaper.spawn(key, ["/bin/sh", "-c", script], env=environment, cwd=tmp_path, streams=null)
+        environment = {
+            "PATH": os.environ["PATH"],
+            processes.MARK: f"{key[0]}.{key[1]}",
+            processes.STAMP: STAMP,
+        }
+        argv = ["/bin/sh", "-c", script]
+        return reaper.spawn(key, Launch(argv, environment, tmp_path, null, {"out": null}))
 
     return start
 
@@ -70,28 +76,33 @@ def until(condition, timeout: float = 60.0):
         time.sleep(0.01)
 
 
+def alive(reaper, key=KEY) -> int:
+    """The processes of a payload that are not zombies."""
+    return sum(process.state != processes.ZOMBIE for process in reaper._trees().get(key, ()))
+
+
 @pytest.mark.parametrize(
     ("script", "end"),
-    [("exit 0", Exit(0, None)), ("exit 9", Exit(9, None)), ("kill -TERM $$", Exit(None, 15))],
+    [("exit 0", 0), ("exit 9", 9), ("kill -TERM $$", -15)],
 )
 def test_ends(reaper, spawn, script, end):
     assert reaper.wait(spawn(script)) == end
     assert reaper.clear(KEY, lambda: False)
-    assert reaper.forget(KEY).processes == 0
-    assert reaper.look() == {}
+    reaper.forget(KEY)
+    assert reaper.measure() == {}
 
 
 def test_what_cannot_be_executed(reaper, null, tmp_path):
     with pytest.raises(OSError, match="No such file"):
-        reaper.spawn(KEY, ["/nothing"], env={}, cwd=tmp_path, streams=null)
-    assert reaper.look() == {}
+        reaper.spawn(KEY, Launch(["/nothing"], {}, tmp_path, null, {"out": null}))
+    assert reaper.measure() == {}
 
 
 def test_the_session_is_its_own(reaper, spawn):
     pid = spawn("sleep 60")
     assert os.getsid(pid) == pid
     reaper.kill(KEY)
-    assert reaper.wait(pid) == Exit(None, signal.SIGKILL)
+    assert reaper.wait(pid) == -signal.SIGKILL
 
 
 @pytest.mark.slow
@@ -99,7 +110,7 @@ def test_cpu_time_of_the_whole_tree(reaper, spawn, tmp_path):
     code = "import os, time\nwhile time.process_time() < 0.5: pass\n"
     spin = f"{sys.executable} -c '{code}while not os.path.exists(\"seen\"): time.sleep(0.01)'"
     pid = spawn(f"{spin} & {spin} & wait")
-    until(lambda: reaper.look()[KEY].processes >= 3 and reaper.look()[KEY].rss_mb > 5)
+    until(lambda: alive(reaper) >= 3 and reaper.measure()[KEY].rss_mb > 5)
     (tmp_path / "seen").touch()
     reaper.wait(pid)
     reaper.clear(KEY, lambda: False)
@@ -108,18 +119,18 @@ def test_cpu_time_of_the_whole_tree(reaper, spawn, tmp_path):
 
 def test_what_is_left_behind_is_killed(reaper, spawn, pass_gate):
     pid = spawn(f"sleep {LONG} & setsid sleep {LONG} & {AT_GATE}")
-    until(lambda: reaper.look()[KEY].processes == 3)
+    until(lambda: alive(reaper) == 3)
     pass_gate()
-    assert reaper.wait(pid).code == 0
-    assert reaper.look()[KEY].processes == 2
+    assert reaper.wait(pid) == 0
+    assert alive(reaper) == 2
     assert reaper.clear(KEY, lambda: False)
-    assert reaper.look()[KEY].processes == 0
+    assert alive(reaper) == 0
 
 
 def test_clear_gives_up_when_told(reaper, spawn, monkeypatch, pass_gate):
     monkeypatch.setattr(Reaper, "kill", lambda self, key: None)
     pid = spawn(f"sleep {LONG} & {AT_GATE}")
-    until(lambda: reaper.look()[KEY].processes == 2)
+    until(lambda: alive(reaper) == 2)
     pass_gate()
     reaper.wait(pid)
     assert not reaper.clear(KEY, lambda: True)
@@ -132,19 +143,19 @@ def test_signals_reach_every_process(reaper, spawn, tmp_path):
     pid = spawn(f"trap 'echo a >> got; exit 3' TERM; {inner} & touch outer; wait")
     until(lambda: (tmp_path / "outer").exists() and (tmp_path / "inner").exists())
     reaper.signal(KEY, signal.SIGTERM)
-    assert reaper.wait(pid).code == 3
+    assert reaper.wait(pid) == 3
     until(lambda: sorted((tmp_path / "got").read_text().split()) == ["a", "b"])
     assert reaper.clear(KEY, lambda: False)
 
 
 def test_two_payloads_are_told_apart(reaper, spawn):
-    one, two = spawn("sleep 60 & wait", key=(1, 1)), spawn("sleep 60 & wait", key=(2, 1))
-    until(lambda: [usage.processes for usage in reaper.look().values()] == [2, 2])
-    reaper.kill((1, 1))
-    assert reaper.wait(one).signal == signal.SIGKILL
-    assert reaper.clear((1, 1), lambda: False)
-    assert reaper.look()[2, 1].processes == 2
-    reaper.kill((2, 1))
+    one, two = spawn("sleep 60 & wait", key=KEY), spawn("sleep 60 & wait", key=OTHER)
+    until(lambda: alive(reaper) == alive(reaper, OTHER) == 2)
+    reaper.kill(KEY)
+    assert reaper.wait(one) == -signal.SIGKILL
+    assert reaper.clear(KEY, lambda: False)
+    assert alive(reaper, OTHER) == 2
+    reaper.kill(OTHER)
     reaper.wait(two)
 
 
@@ -153,10 +164,10 @@ def test_waiting_blocks_nobody(reaper, spawn):
     ends = []
     thread = threading.Thread(target=lambda: ends.append(reaper.wait(pid)))
     thread.start()
-    assert reaper.look()[KEY].processes == 1
+    assert alive(reaper) == 1
     reaper.kill(KEY)
     thread.join(60)
-    assert ends == [Exit(None, signal.SIGKILL)]
+    assert ends == [-signal.SIGKILL]
 
 
 def test_memory_that_is_shared(reaper, spawn):
@@ -173,15 +184,16 @@ ADOPT = """
 import os, sys, time
 from pathlib import Path
 place = Path(sys.argv[1])
-from lodesman.pilot import proc
-from lodesman.pilot.reaper import Reaper, Streams
-assert proc.become_subreaper() and proc.hide_memory()
+from lodesman.pilot import processes
+from lodesman.pilot.protocol import AttemptKey
+from lodesman.pilot.reaper import Launch, Reaper
+assert processes.become_subreaper() and processes.hide_memory()
 null = os.open(os.devnull, os.O_RDWR)
 reaper = Reaper(f"s{os.getpid()}", adopts=True)
 def spawn(key, script):
     mark = {"PATH": os.environ["PATH"], "LODESMAN_JOB": "%d.%d" % key, "LODESMAN_STAMP": f"s{os.getpid()}"}
-    streams = Streams(null, null, null)
-    return reaper.spawn(key, ["/bin/sh", "-c", script], env=mark, cwd=place, streams=streams)
+    launch = Launch(["/bin/sh", "-c", script], mark, place, null, {"out": null})
+    return reaper.spawn(AttemptKey(*key), launch)
 def until(condition):
     end = time.monotonic() + 60
     while not condition():
@@ -213,7 +225,7 @@ def test_orphans_are_adopted_counted_and_buried(tmp_path):
         "reaper.wait(pid)\n"
         "assert reaper.clear((1, 1), lambda: False)\n"
         "assert reaper.forget((1, 1)).cpu_seconds >= 0.4\n"
-        "assert proc.has_no_child_but(())\n",
+        "assert processes.has_no_child_but(())\n",
         tmp_path,
     )
 
@@ -224,14 +236,14 @@ def test_a_clean_environment_and_a_session_of_its_own_do_not_hide(tmp_path):
         "left = f\"(env -i setsid /bin/sh -c '{hidden}' &); while [ ! -e hidden ]; do sleep 0.01; done\"\n"
         "pid = spawn((1, 1), left)\n"
         "other = spawn((2, 1), 'while [ ! -e end ]; do sleep 0.01; done')\n"
-        "reaper.look()\n"
+        "reaper.measure()\n"
         "reaper.wait(pid)\n"
         "assert reaper.clear((1, 1), lambda: False)\n"
         "reaper.forget((1, 1))\n"
         "(place / 'end').touch()\n"
         "reaper.wait(other)\n"
         "assert reaper.clear((2, 1), lambda: False)\n"
-        "assert proc.has_no_child_but(())\n",
+        "assert processes.has_no_child_but(())\n",
         tmp_path,
     )
 
@@ -241,9 +253,9 @@ def test_a_quick_end_needs_no_look_at_all_processes():
         "other = spawn((2, 1), 'exec sleep 60')\n"
         "pid = spawn((1, 1), 'exec true')\n"
         "reaper.wait(pid)\n"
-        "known = proc.has_no_child_but({other})\n"
+        "known = processes.has_no_child_but({other})\n"
         "looks = []\n"
-        "if known: proc.processes = lambda: looks.append(1) or {}\n"
+        "if known: processes.read_processes = lambda: looks.append(1) or {}\n"
         "assert reaper.clear((1, 1), lambda: False)\n"
         "assert not looks\n"
         "os.kill(other, 9)\n"
@@ -253,13 +265,13 @@ def test_a_quick_end_needs_no_look_at_all_processes():
 def test_a_tree_that_forks_all_the_time_is_killed():
     adopting(
         "pid = spawn((1, 1), 'while :; do (setsid sleep 5 &) ; done')\n"
-        "while reaper.look()[1, 1].processes < 10: pass\n"
+        "while len(reaper._trees()[1, 1]) < 10: pass\n"
         "reaper.kill((1, 1))\n"
-        "assert reaper.wait(pid).signal == 9\n"
+        "assert reaper.wait(pid) == -9\n"
         "end = time.monotonic() + 60\n"
         "assert reaper.clear((1, 1), lambda: time.monotonic() > end)\n"
         "reaper.forget((1, 1))\n"
-        "assert proc.has_no_child_but(())\n"
+        "assert processes.has_no_child_but(())\n"
     )
 
 
@@ -278,34 +290,34 @@ def leave_one(spawn, reaper, tmp_path):
 def test_without_adoption_a_mark_is_enough(reaper, leave_one):
     leave_one()
     # Not at once: it is about to become another program, and for a moment has no environment.
-    until(lambda: reaper.look()[KEY].processes == 1)
+    until(lambda: alive(reaper) == 1)
     assert reaper.clear(KEY, lambda: False)
-    assert reaper.look()[KEY].processes == 0
+    assert alive(reaper) == 0
 
 
 def test_a_process_without_an_environment_is_asked_again(reaper, leave_one, monkeypatch):
     leave_one()
     with monkeypatch.context() as patch:
-        patch.setattr(proc, "environment_of", lambda pid: [])
-        assert reaper.look()[KEY].processes == 0
-    until(lambda: reaper.look()[KEY].processes == 1)
+        patch.setattr(processes, "environment_of", lambda pid: [])
+        assert alive(reaper) == 0
+    until(lambda: alive(reaper) == 1)
     assert reaper.clear(KEY, lambda: False)
 
 
 def test_strangers_are_asked_once(reaper, monkeypatch):
     asked = []
-    monkeypatch.setattr(proc, "environment_of", lambda pid: asked.append(pid) or ["A=1"])
+    monkeypatch.setattr(processes, "environment_of", lambda pid: asked.append(pid) or ["A=1"])
     with subprocess.Popen(["sleep", "600"]) as stranger:
-        reaper.look()
-        reaper.look()
+        reaper.measure()
+        reaper.measure()
         stranger.kill()
     assert asked.count(stranger.pid) == 1
 
 
 def test_nothing_is_left_at_the_very_end():
     adopting(
-        "from lodesman.pilot.tree import descendants\n"
-        "def left(): return [p for p in descendants(proc.processes(), os.getpid()) if p.state != 'Z']\n"
+        "from lodesman.pilot.processes import descendants\n"
+        "def left(): return [p for p in descendants(processes.read_processes(), os.getpid()) if p.state != 'Z']\n"
         "spawn((1, 1), '(env -i setsid sleep 600 &) ; setsid sleep 600 & setsid sleep 600')\n"
         "until(lambda: len(left()) >= 3)\n"
         "reaper.kill_rest()\n"

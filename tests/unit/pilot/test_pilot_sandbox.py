@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.client import BadChecksum
-from lodesman.pilot.protocol import InputFile
-from lodesman.pilot.sandbox import BadSandbox, Bounds, fetch, place, safe_name, unpack
+from lodesman.pilot.protocol import SandboxFile
+from lodesman.pilot.sandbox import BadSandbox, fetch, make_place, safe_name, unpack
 
 
 def entry(name, content=b"", **more):
@@ -44,10 +44,10 @@ def here(tmp_path):
 
 @pytest.fixture
 def unpacked(here, tmp_path):
-    def run(*entries, raw=None, packed=True, bounds=None):
+    def run(*entries, raw=None, packed=True, **limits):
         file = tmp_path / "archive"
         file.write_bytes(tar_of(*entries, packed=packed) if raw is None else raw)
-        unpack(file, here, bounds)
+        unpack(file, here, **limits)
         return {str(path.relative_to(here)): path for path in here.rglob("*")}
 
     return run
@@ -91,13 +91,13 @@ def test_a_name_is_refused_or_stays_inside(name):
 
 
 def test_directories_are_made_but_links_are_not_followed(here):
-    assert place(here, "a/b/c") == here / "a/b/c"
+    assert make_place(here, "a/b/c") == here / "a/b/c"
     assert (here / "a/b").is_dir()
     (here / "link").symlink_to("/tmp")
     (here / "file").write_text("")
     for name in ("link/x", "file/x"):
         with pytest.raises(BadSandbox):
-            place(here, name)
+            make_place(here, name)
 
 
 # --- archives ---------------------------------------------------------------------------------------
@@ -172,9 +172,9 @@ def test_broken_archives(unpacked, raw):
 
 def test_bombs(unpacked):
     with pytest.raises(BadSandbox, match="too large"):
-        unpacked(entry("zeros", bytes(2000)), bounds=Bounds(size=1000))
+        unpacked(entry("zeros", bytes(2000)), max_bytes=1000)
     with pytest.raises(BadSandbox, match="too large"):
-        unpacked(*[entry(str(number)) for number in range(20)], bounds=Bounds(members=10))
+        unpacked(*[entry(str(number)) for number in range(20)], max_members=10)
 
 
 def test_a_header_that_would_fill_the_memory(unpacked):
@@ -218,7 +218,7 @@ def shelf(content) -> Any:
 
 
 def part(name="data", *, unpack=False, sha256="good"):
-    return InputFile(name, "/v1/sandboxes/x", sha256, 1, unpack)
+    return SandboxFile(name, "/v1/sandboxes/x", sha256, 1, unpack)
 
 
 def test_a_plain_file(here, tmp_path):

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
 
 from lodesman.client import Client
 from lodesman.errors import Conflict, LodesmanError, NotFound, Unauthorized, Unavailable
-from lodesman.pilot.life import Ask
-from lodesman.pilot.node import Node
-from lodesman.pilot.pilot_file import Options, PilotFile
-from lodesman.pilot.session import Chance, JoinRefused, Session
+from lodesman.pilot.context import PilotContext
+from lodesman.pilot.decisions import ClaimRequest
+from lodesman.pilot.node import WorkerNode
+from lodesman.pilot.session import JoinRefused, ServerSession
 
-NODE = Node("h", "os", "p", 2, 100, 200, "3.9", "0")
+NODE = WorkerNode("h", "os", "p", 2, 100, 200, "3.9", "0")
 GRANTED = {"pilot": 7, "token": "tok", "lease_s": 60, "heartbeat_s": 5, "idle_s": 3}
-
-
-@pytest.fixture
-def papers():
-    return PilotFile(
-        ("http://127.0.0.1:1",), "join", "s1", Options(join_patience_s=10, idle_s=99, heartbeat_s=88)
-    )
 
 
 @pytest.fixture
@@ -53,8 +45,9 @@ def lost():
 
 
 @pytest.fixture
-def session(papers, clock, lost):
-    return Session(papers, Chance(clock, random.Random(1)), on_lost=lambda: lost.append(1))
+def session(make_context, lost):
+    context = make_context(kind=PilotContext, join_patience_s=10, idle_s=99, heartbeat_s=88)
+    return ServerSession(context, on_lost=lambda: lost.append(1))
 
 
 @pytest.fixture
@@ -92,7 +85,7 @@ def test_join(session, script, clock):
 
 
 def test_what_the_answer_leaves_out_is_as_in_the_file(session, script):
-    script.answers = [{"token": "t", "idle_s": "soon", "lease_s": -1, "heartbeat_s": 0}]
+    script.answers = [{"token": "t", "heartbeat_s": 0}]
     terms = join(session, [])
     assert (terms.idle_s, terms.lease_s, terms.heartbeat_s) == (99, 1800, 0.1)
 
@@ -112,7 +105,7 @@ def test_patience_ends(session, script, clock):
 
 
 def test_an_answer_without_sense_is_no_answer(session, script, clock):
-    script.answers = [None, {"token": 5}, [], {}, GRANTED]
+    script.answers = [None, {"token": 5}, [], {}, {**GRANTED, "lease_s": -1}, {**GRANTED, "idle_s": "soon"}]
     with pytest.raises(Unavailable):
         join(session, [], clock)
 
@@ -125,8 +118,8 @@ def test_a_pilot_that_is_ended_before_it_joined(session, script):
 
 def test_claim(joined, script):
     script.answers = [{"jobs": [{"id": 1, "attempt": 1, "spec": {"executable": "x"}}], "drain": True}]
-    claim = joined.claim(joined.client(), Ask(2, 3, 400, 500, 40.0), "claim-1")
-    assert ([job.id for job in claim.jobs], claim.drain) == ([1], True)
+    claim = joined.claim(joined.client(), ClaimRequest(2, 3, 400, 500, 40.0), "claim-1")
+    assert ([job.key.id for job in claim.jobs], claim.drain) == ([1], True)
     path, body, authorization, timeout = script.asked[0]
     assert path == "/v1/pilots/claim"
     assert body == {
@@ -143,14 +136,14 @@ def test_claim(joined, script):
 def test_the_largest_output_that_a_server_takes_is_told_at_the_join(session, script, told, most):
     script.answers = [{**GRANTED, **told}, {"jobs": [{"id": 1, "attempt": 1, "spec": {"executable": "x"}}]}]
     join(session, [])
-    (job,) = session.claim(session.client(), Ask(1, 1, 1, 0, 0.0), "claim-1").jobs
-    assert (job.limits.output_mb, job.limits.most_output_mb) == (0, most)
+    (job,) = session.claim(session.client(), ClaimRequest(1, 1, 1, 0, 0.0), "claim-1").jobs
+    assert (job.limits.output_mb, job.limits.max_output_mb) == (0, most)
 
 
 def test_a_heartbeat_renews_the_lease(joined, script):
     script.answers = [{"lease_s": 120, "kill": [{"id": 1, "attempt": 2, "reason": "r"}]}, {}]
     client = joined.client()
-    assert joined.beat(client, [{"id": 1}], "running").kill == (((1, 2), "r"),)
+    assert joined.beat(client, [{"id": 1}], "running").kill == {(1, 2): "r"}
     assert joined.lease_s == 120
     joined.beat(client, [], "idle")
     assert joined.lease_s == 120
@@ -193,5 +186,6 @@ def test_leave(joined, script):
     assert script.asked[0][:2] == ("/v1/pilots/leave", {"reason": "idle", "message": ""})
 
 
-def test_delays_grow_and_are_bounded(session):
-    assert all(0 <= session.delay(n) <= min(30, 0.25 * 2 ** (n - 1)) for n in range(1, 50))
+def test_delays_grow_and_are_bounded(make_context):
+    context = make_context(kind=PilotContext)
+    assert all(0 <= context.delay(n) <= min(30, 0.25 * 2 ** (n - 1)) for n in range(1, 50))

@@ -9,15 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.pilot import proc
-from lodesman.pilot.tree import (
+from lodesman.pilot import processes
+from lodesman.pilot.processes import (
     ZOMBIE,
     Account,
-    Process,
+    ProcessId,
+    ProcessStat,
     Suspicion,
+    _parse_stat,
     descendants,
     owners,
-    parse_stat,
     strays,
 )
 
@@ -26,13 +27,11 @@ A, B = (1, 1), (2, 1)
 
 
 def process(pid, ppid, *, session=0, state="S", started=0, own=0, children=0, rss=0):
-    return Process(
-        pid=pid,
+    return ProcessStat(
+        ident=ProcessId(pid, started or pid * 10),
         ppid=ppid,
-        group=pid,
         session=session or pid,
         state=state,
-        started=started or pid * 10,
         own_ticks=own,
         children_ticks=children,
         rss_pages=rss,
@@ -48,22 +47,22 @@ def table(*processes):
 
 def test_a_name_may_hold_anything():
     text = "42 (a) b (c) R 7 8 9 0 -1 4194304 1 2 3 4 11 12 13 14 20 0 1 0 555 1000 77 18446744073709551615 0"
-    assert parse_stat(text) == Process(42, 7, 8, 9, "R", 555, 23, 27, 77)
+    assert _parse_stat(text) == ProcessStat(ProcessId(42, 555), 7, 9, "R", 23, 27, 77)
 
 
 def test_what_is_cut_short_is_nothing():
-    assert parse_stat("") is None
-    assert parse_stat("42 (sh) R 7 8") is None
-    assert parse_stat("x (sh) " + "1 " * 30) is None
+    assert _parse_stat("") is None
+    assert _parse_stat("42 (sh) R 7 8") is None
+    assert _parse_stat("x (sh) " + "1 " * 30) is None
 
 
 @given(st.text(max_size=200))
 def test_no_text_breaks_the_reader(text):
-    parse_stat("1 (" + text)
+    _parse_stat("1 (" + text)
 
 
 def test_this_process_is_in_the_picture():
-    seen = proc.processes()
+    seen = processes.read_processes()
     me = seen[os.getpid()]
     assert me.ppid == os.getppid()
     assert me.session == os.getsid(0)
@@ -86,7 +85,7 @@ def test_descent_and_session():
     )
     owned = owners(seen, {200: A, 300: B}, {}, me=ME)
     assert owned == {200: A, 201: A, 202: A, 300: B}
-    assert strays(seen, owned, me=ME) == []
+    assert strays(seen, owned, parent=ME) == []
 
 
 def test_an_orphan_is_known_by_its_session_or_from_before():
@@ -103,9 +102,9 @@ def test_a_pid_that_was_used_again_is_a_stranger():
     before, after = process(206, ME, started=1), process(206, ME, started=2)
     owned = owners(table(after), {}, {before.ident: A}, me=ME)
     assert owned == {}
-    assert strays(table(after), owned, me=ME) == [after]
-    assert strays(table(after, process(5, 1)), owned, me=ME) == [after]
-    assert strays(table(process(5, 1)), owned, me=None) == [process(5, 1)]
+    assert strays(table(after), owned, parent=ME) == [after]
+    assert strays(table(after, process(5, 1)), owned, parent=ME) == [after]
+    assert strays(table(process(5, 1)), owned, parent=None) == [process(5, 1)]
 
 
 def test_a_torn_picture_does_not_hang():
@@ -157,51 +156,51 @@ def test_suspicion_when_all_have_ended_at_once():
 # --- what was used ----------------------------------------------------------------------------------
 
 
-def account():
-    return Account(ticks_per_second=100, page_bytes=1 << 20)
+@pytest.fixture(autouse=True)
+def units(monkeypatch):
+    monkeypatch.setattr(processes, "_TICKS_PER_SECOND", 100)
+    monkeypatch.setattr(processes, "_PAGE_MB", 1)
 
 
 def test_tree_is_summed():
-    book = account()
-    usage = book.look([process(1, 0, own=150, rss=10), process(2, 1, own=50, children=100, rss=5)])
-    assert (usage.cpu_seconds, usage.rss_mb, usage.max_rss_mb, usage.processes) == (3.0, 15.0, 15.0, 2)
+    book = Account()
+    usage = book.measure([process(1, 0, own=150, rss=10), process(2, 1, own=50, children=100, rss=5)])
+    assert (usage.cpu_seconds, usage.rss_mb, usage.max_rss_mb) == (3.0, 15.0, 15.0)
 
 
 def test_memory_falls_but_its_peak_stays():
-    book = account()
-    book.look([process(1, 0, rss=50)])
-    usage = book.look([process(1, 0, rss=20)])
+    book = Account()
+    book.measure([process(1, 0, rss=50)])
+    usage = book.measure([process(1, 0, rss=20)])
     assert (usage.rss_mb, usage.max_rss_mb) == (20.0, 50.0)
-    assert book.look([process(1, 0, rss=90)], shared_mb=30).rss_mb == 30
 
 
 def test_a_waited_child_is_counted_once():
-    book = account()
-    book.look([process(1, 0, own=100), process(2, 1, own=300)])
-    usage = book.look([process(1, 0, own=100, children=310)])
+    book = Account()
+    book.measure([process(1, 0, own=100), process(2, 1, own=300)])
+    usage = book.measure([process(1, 0, own=100, children=310)])
     assert usage.cpu_seconds == 4.1
 
 
 def test_a_child_that_nobody_waited_for_is_not_forgotten():
     """A payload that ignores its children cannot hide their time."""
-    book = account()
+    book = Account()
     for number in range(2, 12):
-        book.look([process(1, 0, own=1), process(number, 1, own=100)])
-    assert book.look([process(1, 0, own=1)]).cpu_seconds == 10.01
+        book.measure([process(1, 0, own=1), process(number, 1, own=100)])
+    assert book.measure([process(1, 0, own=1)]).cpu_seconds == 10.01
 
 
 def test_what_the_pilot_waited_for_itself():
-    book = account()
-    book.look([process(1, 0, own=100), process(2, ME, own=50)])
+    book = Account()
+    book.measure([process(1, 0, own=100), process(2, ME, own=50)])
     book.reaped(0.55)
-    assert book.look([process(1, 0, own=100)]).cpu_seconds == 1.55
+    assert book.measure([process(1, 0, own=100)]).cpu_seconds == 1.55
     book.reaped(1.2)
-    assert book.look([]).cpu_seconds == 1.75
+    assert book.measure([]).cpu_seconds == 1.75
 
 
-def test_zombies_use_time_but_are_no_processes():
-    usage = account().look([process(1, 0, own=100, state=ZOMBIE)])
-    assert (usage.cpu_seconds, usage.processes) == (1.0, 0)
+def test_zombies_use_time():
+    assert Account().measure([process(1, 0, own=100, state=ZOMBIE)]).cpu_seconds == 1.0
 
 
 @given(
@@ -211,10 +210,10 @@ def test_zombies_use_time_but_are_no_processes():
     )
 )
 def test_cpu_time_never_falls(looks):
-    book = account()
+    book = Account()
     before = 0.0
     for look in looks:
-        now = book.look(
+        now = book.measure(
             [process(pid, 0, own=own, children=children) for pid, own, children in look]
         ).cpu_seconds
         assert now >= before
@@ -226,11 +225,11 @@ def test_cpu_time_never_falls(looks):
 
 @pytest.mark.parametrize(("value", "key"), [("12.3", (12, 3)), ("x.y", None), ("12", None), ("", None)])
 def test_marks(value, key):
-    entries = ["A=1", f"{proc.MARK}={value}", f"{proc.STAMP}=s1", ""]
-    assert proc.mark_in(entries, "s1") == key
-    assert proc.mark_in(entries, "s2") is None
-    assert proc.mark_in(entries[:1] + entries[2:], "s1") is None
-    assert proc.mark_in([], "s1") is None
+    entries = ["A=1", f"{processes.MARK}={value}", f"{processes.STAMP}=s1", ""]
+    assert processes.mark_in(entries, "s1") == key
+    assert processes.mark_in(entries, "s2") is None
+    assert processes.mark_in(entries[:1] + entries[2:], "s1") is None
+    assert processes.mark_in([], "s1") is None
 
 
 def environment_seen(environment):
@@ -246,24 +245,24 @@ def environment_seen(environment):
     ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"ready\n"
-        return proc.environment_of(child.pid)
+        return processes.environment_of(child.pid)
 
 
 def test_the_environment_of_a_process_is_read_to_its_end():
     wide = {f"A{number}": "x" * 100_000 for number in range(12)}
-    seen = environment_seen({**wide, proc.MARK: "12.3", proc.STAMP: "s1"})
+    seen = environment_seen({**wide, processes.MARK: "12.3", processes.STAMP: "s1"})
     assert seen is not None
     assert sum(map(len, seen)) > 1_200_000
-    assert proc.mark_in(seen, "s1") == (12, 3)
+    assert processes.mark_in(seen, "s1") == (12, 3)
 
 
 def test_no_environment_and_none_to_be_seen_are_two_things():
     assert environment_seen({}) == []
-    assert proc.environment_of(2**22 + 1) is None
+    assert processes.environment_of(2**22 + 1) is None
 
 
 def test_memory_of_processes():
-    alone = proc.proportional_mb([os.getpid()])
+    alone = processes.proportional_mb([os.getpid()])
     if alone is not None:  # some kernels do not tell
         assert 1 < alone < 4000
-    assert proc.proportional_mb([2**22 + 1]) is None
+    assert processes.proportional_mb([2**22 + 1]) is None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.pilot.package import build_pilot, pilot_sources
+from lodesman.batch.zipapp import build_pilot, pilot_sources
 
 SOURCES = {name: content.decode() for name, content in pilot_sources().items()}
 
@@ -207,23 +207,26 @@ def test_every_module_is_imported(python, archive):
 PAYLOAD = """
 import json, os, sys, time, threading
 from pathlib import Path
-from lodesman.pilot.launch import Outside
+from lodesman.pilot.context import PilotContext
+from lodesman.pilot.node import describe_node
 from lodesman.pilot.outbox import Outbox
-from lodesman.pilot.payload import Bench, Payload
-from lodesman.pilot.proc import become_subreaper, hide_memory
+from lodesman.pilot.payload import PayloadContext, PayloadRun
+from lodesman.pilot.pilot_file import PilotFile, PilotOptions
+from lodesman.pilot.processes import become_subreaper, hide_memory
 from lodesman.pilot.protocol import parse_claim
 from lodesman.pilot.reaper import Reaper
 here = Path(sys.argv[1])
 log = lambda event, **facts: None
 stamp = f"s{os.getpid()}"
-outbox = Outbox(here / "outbox", delay=lambda failures: 0.0, log=log)
 adopts = become_subreaper() and hide_memory()
-bench = Bench(
-    directory=here, outside=Outside(stamp, dict(os.environ)), reaper=Reaper(stamp, adopts=adopts), outbox=outbox,
-    new_client=None, clock=time.time, ticker=time.monotonic, log=log)
+pilot = PilotContext(
+    pilot_file=PilotFile((), "", stamp, PilotOptions()), node=describe_node(), directory=here,
+    environment=dict(os.environ), log=log, adopts=adopts)
+outbox = Outbox(pilot)
+context = PayloadContext(pilot, Reaper(stamp, adopts=adopts), outbox, None)
 spec = {"executable": "/bin/sh", "arguments": ["-c", "echo hello; (setsid sleep 60 &); exit 3"]}
 (job,) = parse_claim({"jobs": [{"id": 1, "attempt": 1, "spec": spec, "limits": {"cpu_seconds": 5}}]}).jobs
-Payload(job, bench).run(lambda: None, lambda: None)
+PayloadRun(job, context).run(lambda: None, lambda: None)
 sent = []
 def post(records):
     sent.extend(records)

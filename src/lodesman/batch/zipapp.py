@@ -1,4 +1,4 @@
-"""Builds the pilot's zipapp: one file that any worker node with Python 3.9 runs. Not part of it itself."""
+"""The pilot's zipapp: one file that any worker node with Python 3.9 runs, and the command that starts it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import hashlib
 import os
 import zipfile
 from pathlib import Path
+
+from lodesman.batch.backend import PILOT_FILE
 
 _ROOT = Path(__file__).resolve().parent.parent
 _START = "from lodesman.pilot.__main__ import main\n\nraise SystemExit(main())\n"
@@ -31,12 +33,16 @@ def build_pilot(target: Path) -> str:
     return digest
 
 
+def zipapp_command(zipapp: str, python: str = "python3") -> tuple[str, ...]:
+    """The command of a pilot shipped as one zipapp, whose only argument is its own file."""
+    return (python, zipapp, "--file", PILOT_FILE)
+
+
 def pilot_sources() -> dict[str, bytes]:
     """Name in the archive -> content, for everything that travels."""
     files = [_ROOT / "__init__.py", _ROOT / "errors.py"]
     files += [file for part in ("client", "pilot") for file in (_ROOT / part).glob("*.py")]
-    travelling = [file for file in files if file != Path(__file__).resolve()]
-    sources = {f"lodesman/{file.relative_to(_ROOT).as_posix()}": file.read_bytes() for file in travelling}
+    sources = {f"lodesman/{file.relative_to(_ROOT).as_posix()}": file.read_bytes() for file in files}
     return {"__main__.py": _START.encode(), **sources}
 
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
 
 from lodesman.client import Client
 from lodesman.errors import Forbidden, LodesmanError, TooLarge, Unauthorized, Unavailable
-from lodesman.pilot.batch_queue import (
+from lodesman.pilot.pilot_file import PilotFile, PilotOptions, parse_pilot_file
+from lodesman.pilot.session import (
     _MAX_PRESENTED,
     BatchQueue,
     ServedPools,
-    ask_served_pools,
+    ServerSession,
+    _ask_served_pools,
     find_queue,
     presented,
 )
-from lodesman.pilot.node import Node
-from lodesman.pilot.pilot_file import Options, PilotFile, parse_pilot_file
-from lodesman.pilot.session import Chance, Session
 
-NODE = Node("h", "os", "p", 2, 100, 200, "3.9", "0")
 QUEUE = BatchQueue("S", "C", "Q")
 ENVIRONMENT = {"LODESMAN_SITE": "S", "LODESMAN_CE": "C", "LODESMAN_QUEUE": "Q"}
 GRANTED = {"pilot": 7, "token": "tok"}
@@ -32,8 +29,8 @@ FOUND = {
 }
 
 
-def papers(**more):
-    return PilotFile(("http://127.0.0.1:1",), "join", "s1", Options(join_patience_s=10), **more)
+def pilot_file(**more):
+    return PilotFile(("http://127.0.0.1:1",), "join", "s1", PilotOptions(join_patience_s=10), **more)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +56,7 @@ def papers(**more):
     ],
 )
 def test_the_file_comes_first_then_what_the_site_says_then_the_batch_system(told, environment, place):
-    assert find_queue(papers(**told), environment) == place
+    assert find_queue(pilot_file(**told), environment) == place
 
 
 def test_what_is_presented():
@@ -102,10 +99,10 @@ def script(monkeypatch):
 
 
 @pytest.fixture
-def join(script, clock):
-    def go(papers, queue):
-        session = Session(papers, Chance(clock, random.Random(1)), on_lost=lambda: None)
-        session.join(NODE, nonce="n", wait=lambda _: False, queue=queue)
+def join(script, make_context, node):
+    def go(file, queue):
+        session = ServerSession(make_context(pilot_file=file), on_lost=lambda: None)
+        session.join(node, nonce="n", wait=lambda _: False, queue=queue)
         return session
 
     return go
@@ -113,7 +110,7 @@ def join(script, clock):
 
 def test_a_pilot_that_was_not_told_asks_before_it_joins(script, join):
     script.answers = [FOUND, GRANTED]
-    session = join(papers(), QUEUE)
+    session = join(pilot_file(), QUEUE)
     (path, body, token), (other, joined, nobody) = script.asked
     assert (path, body, token) == (
         "/v1/submit-pools/for-queues",
@@ -128,14 +125,14 @@ def test_a_pilot_that_was_not_told_asks_before_it_joins(script, join):
 
 def test_a_pilot_that_was_told_does_not_ask(script, join):
     script.answers = [GRANTED]
-    join(papers(submit_pools=("req1:x",), pools_pass=2), QUEUE)
+    join(pilot_file(submit_pools=("req1:x",), pools_pass=2), QUEUE)
     ((_, body, _),) = script.asked
     assert (body["submit_pools"], body["pools_pass"]) == (["req1:x"], 2)
 
 
 def test_a_pilot_that_does_not_know_where_it_runs_says_nothing_of_it(script, join):
     script.answers = [GRANTED]
-    join(papers(), None)
+    join(pilot_file(), None)
     ((path, body, _),) = script.asked
     assert path == "/v1/pilots/join"
     assert not {"place", "submit_pools", "pools_pass"} & set(body)
@@ -144,14 +141,14 @@ def test_a_pilot_that_does_not_know_where_it_runs_says_nothing_of_it(script, joi
 @pytest.mark.parametrize("fault", [Forbidden("No."), Unauthorized("Who?"), TooLarge("Many.")])
 def test_a_question_that_is_refused_does_not_keep_a_pilot_from_joining(script, join, fault):
     script.answers = [fault, GRANTED]
-    assert join(papers(), QUEUE).served is None
+    assert join(pilot_file(), QUEUE).served is None
     assert script.asked[1][1]["place"] == {"site": "S", "ce": "C", "queue": "Q"}
     assert "submit_pools" not in script.asked[1][1]
 
 
 def test_a_server_that_is_away_is_asked_again(script, join):
     script.answers = [Unavailable("Away."), FOUND, Unavailable("Away."), GRANTED]
-    assert join(papers(), QUEUE).served.number == 3
+    assert join(pilot_file(), QUEUE).served.number == 3
     assert [path.rsplit("/", 1)[1] for path, _, _ in script.asked] == [
         "for-queues",
         "for-queues",
@@ -172,4 +169,4 @@ def test_a_server_that_is_away_is_asked_again(script, join):
 def test_an_answer_that_makes_no_sense(script, answer):
     script.answers = [answer]
     with pytest.raises(Unavailable, match="cannot be read"):
-        ask_served_pools(Client(["http://127.0.0.1:1"], "t"), QUEUE)
+        _ask_served_pools(Client(["http://127.0.0.1:1"], "t"), QUEUE)

@@ -1,0 +1,239 @@
+"""What a pilot decides: when to claim, wait or leave; whether a payload is over a limit; why an attempt ended. Pure.
+
+Times are monotonic seconds. Limits hold for what is measured over the whole process tree; the kernel's limits per
+process (`launch`) lie above them.
+"""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import dataclass
+
+from lodesman.pilot import protocol
+from lodesman.pilot.protocol import (
+    CPU_LIMIT,
+    MB,
+    MEMORY_LIMIT,
+    OUTPUT_LIMIT,
+    WALL_LIMIT,
+    AssignedJob,
+    AttemptReport,
+    PayloadLimits,
+    report_end,
+)
+
+# "No end known", as the number that is sent: 68 years.
+_ENDLESS_S = 2**31 - 1
+# With less time left no job is claimed.
+_LEAST_LIFE_S = 30.0
+# How long the server may hold an unanswered claim; it ends it earlier by itself, at a random time.
+_MAX_WAIT_S = 60.0
+# An idle pilot leaves when the server has answered that no job fits; after this time also without that answer.
+_MAX_SILENCE_S = 60.0
+# With more undelivered results no job is claimed.
+_MAX_UNSENT = 64
+# For this number of leases without contact results are kept if the end of the slot is unknown.
+_KEPT_LEASES = 4
+
+# Why a pilot leaves, as the server is informed.
+IDLE, DRAINED, SIGTERM, ERROR = "idle", "drained", "sigterm", "error"
+# A check of all processes costs up to some milliseconds.
+_MIN_CHECK_S = 0.1
+_NOT_FOUND = {126: "it or its interpreter cannot be executed", 127: "it or its interpreter was not found"}
+
+
+# --- the pilot ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Slot:
+    """What the batch system gave. `memory_mb` 0: unknown. `ends`: None when no end is known."""
+
+    cores: int
+    memory_mb: int
+    jobs_at_once: int
+    scaling: float = 1.0
+    ends: float | None = None
+    reserve_s: float = 0.0
+
+    def seconds_left(self, now: float) -> float:
+        """For payloads: without the time that is reserved for the last results."""
+        return float(_ENDLESS_S) if self.ends is None else self.ends - self.reserve_s - now
+
+    def life_left(self, now: float) -> float | None:
+        """For payloads, None when no end is known: what the server is informed of at the join."""
+        return None if self.ends is None else max(0.0, self.seconds_left(now))
+
+    def memory_of(self, job: AssignedJob) -> int:
+        """The memory that a job takes: what it declares, else its cores' part."""
+        return job.memory_mb or self.memory_mb * job.cores // self.cores
+
+
+@dataclass(frozen=True)
+class Load:
+    """What the pilot has in hand: `running` payloads with their cores and memory, jobs that wait, unsent results.
+
+    `no_job_fits`: since `idle_since` the server has answered so.
+    """
+
+    running: int = 0
+    cores: int = 0
+    memory_mb: int = 0
+    backlog: int = 0
+    unsent: int = 0
+    idle_since: float = 0.0
+    no_job_fits: bool = False
+    draining: bool = False
+    stopping: bool = False
+
+
+@dataclass(frozen=True)
+class ClaimRequest:
+    """Asks for at most `count` jobs that fit into the free capacity; 0 means unknown, never nothing."""
+
+    count: int
+    cores: int
+    memory_mb: int
+    norm_cpu_seconds: int
+    wait_s: float
+
+    def same_capacity(self, other: ClaimRequest) -> bool:
+        """Whether the other asks for as much; times left aside."""
+        return (self.count, self.cores, self.memory_mb) == (other.count, other.cores, other.memory_mb)
+
+
+def reserve_s(life_s: float) -> float:
+    """The part of a life of that length that is kept for packing and reporting: 2 %, 2 s to a minute."""
+    return min(60.0, max(2.0, 0.02 * life_s))
+
+
+def fits(slot: Slot, load: Load, job: AssignedJob) -> bool:
+    """Whether one more payload may start now. Alone in the slot any may: the matcher let it in."""
+    if not load.running:
+        return True
+    enough_memory = job.memory_mb <= max(0, slot.memory_mb - load.memory_mb) or not slot.memory_mb
+    return job.cores <= slot.cores - load.cores and enough_memory and load.running < slot.jobs_at_once
+
+
+def next_claim(slot: Slot, load: Load, now: float, *, idle_s: float) -> ClaimRequest | None:
+    """What to ask the server for now; None for nothing."""
+    left = slot.seconds_left(now)
+    if load.stopping or load.draining or load.backlog or load.unsent > _MAX_UNSENT or left < _LEAST_LIFE_S:
+        return None
+    cores = max(0, slot.cores - load.cores)
+    memory_mb = max(0, slot.memory_mb - load.memory_mb)
+    count = min(cores, slot.jobs_at_once - load.running)
+    if count < 1 or (slot.memory_mb and not memory_mb):
+        return None
+    wait_s = min(_MAX_WAIT_S, left)
+    if not load.running:
+        wait_s = min(wait_s, load.idle_since + idle_s - now)
+    norm = _ENDLESS_S if slot.ends is None else max(1, min(_ENDLESS_S, int(left * slot.scaling)))
+    return ClaimRequest(count, cores, memory_mb, norm, max(0.0, wait_s))
+
+
+def why_leave(slot: Slot, load: Load, now: float, *, idle_s: float) -> str:
+    """The reason to leave now, or "" to stay. No payload and no unsent result is left behind."""
+    if load.running or load.backlog or load.unsent:
+        return ""
+    if load.stopping:
+        return SIGTERM
+    if load.draining or slot.seconds_left(now) < _LEAST_LIFE_S:
+        return DRAINED
+    overdue = now - load.idle_since - idle_s
+    return IDLE if overdue >= _MAX_SILENCE_S or (overdue >= 0 and load.no_job_fits) else ""
+
+
+def contact_lost(slot: Slot, now: float, *, last_contact: float, last_end: float, lease_s: float) -> bool:
+    """Whether results need not be kept any longer: the server is silent, and no result is newer.
+
+    A server that comes back gives its pilots a whole new lease, so one lease of silence loses nothing: results are kept
+    until the slot ends, or for several leases where its end is not known.
+    """
+    silent_s = now - max(last_contact, last_end)
+    if slot.ends is None:
+        return silent_s > _KEPT_LEASES * lease_s
+    return silent_s > lease_s and now >= slot.ends
+
+
+# --- a payload ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a payload has used: CPU and wall time in seconds, memory in MB, its two streams in bytes."""
+
+    cpu_seconds: float
+    wall_seconds: float
+    rss_mb: float
+    stream_bytes: int
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The pilot's own decision to end a payload; the first one counts."""
+
+    cause: str
+    message: str
+
+
+def excess(measured: Measured, limits: PayloadLimits) -> Stop | None:
+    """The first limit that is passed, those first that harm others."""
+    if limits.memory_mb and measured.rss_mb > limits.memory_mb:
+        message = f"The job held {measured.rss_mb:.0f} MB of memory; {limits.memory_mb:.0f} are allowed."
+        return Stop(MEMORY_LIMIT, message)
+    if limits.max_output_mb and measured.stream_bytes > limits.max_output_mb * MB:
+        return Stop(OUTPUT_LIMIT, f"Standard output and error grew over {limits.max_output_mb:.0f} MB.")
+    if limits.cpu_seconds and measured.cpu_seconds > limits.cpu_seconds:
+        message = (
+            f"The job used {measured.cpu_seconds:.0f} s of CPU time; {limits.cpu_seconds:.0f} are allowed."
+        )
+        return Stop(CPU_LIMIT, message)
+    if limits.wall_seconds and measured.wall_seconds > limits.wall_seconds:
+        message = f"The job ran for {measured.wall_seconds:.0f} s; {limits.wall_seconds:.0f} are allowed."
+        return Stop(WALL_LIMIT, message)
+    return None
+
+
+def next_check_s(measured: Measured, limits: PayloadLimits, *, cores: int, usual_s: float) -> float:
+    """Seconds until the next check: sooner when a limit may be passed before the usual time."""
+    wait = usual_s
+    if limits.cpu_seconds:
+        wait = min(wait, (limits.cpu_seconds - measured.cpu_seconds) / cores)
+    if limits.wall_seconds:
+        wait = min(wait, limits.wall_seconds - measured.wall_seconds)
+    if limits.memory_mb and measured.rss_mb > 0.7 * limits.memory_mb:
+        wait = min(wait, usual_s / 4)
+    if limits.max_output_mb and measured.stream_bytes > 0.5 * limits.max_output_mb * MB:
+        wait = min(wait, usual_s / 4)
+    return max(_MIN_CHECK_S, wait)
+
+
+def judge(job: AssignedJob, status: int, *, stop: Stop | None, cpu_seconds: float) -> AttemptReport:
+    """From how the first process ended (an exit code, or minus a signal) and the CPU time of the tree."""
+    end = stop or _end(status, job.limits, cpu_over=0 < job.limits.cpu_seconds <= cpu_seconds)
+    if status >= 0:
+        return report_end(job.key, end.cause, end.message, exit_code=status)
+    return report_end(job.key, end.cause, end.message, signal=-status)
+
+
+def _end(status: int, limits: PayloadLimits, *, cpu_over: bool) -> Stop:
+    if status == 0:
+        return Stop(protocol.OK, "")
+    if status == -signal.SIGXCPU or cpu_over:
+        return Stop(CPU_LIMIT, "The job used up its CPU time.")
+    if status == -signal.SIGXFSZ and limits.output_mb:
+        return Stop(OUTPUT_LIMIT, "The job wrote a file that is far over the limit of its output.")
+    if status < 0:
+        return Stop(
+            protocol.SIGNAL, f"The job was ended by signal {-status} ({_name(-status)}), not by the pilot."
+        )
+    meaning = f"; for the executable this code means: {_NOT_FOUND[status]}" if status in _NOT_FOUND else ""
+    return Stop(protocol.EXIT, f"The job ended with exit code {status}{meaning}.")
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "no name"

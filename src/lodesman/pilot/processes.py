@@ -1,0 +1,305 @@
+"""Processes: what /proc shows, to which payload each one belongs, and what each payload's tree has used.
+
+A payload's processes are found by descent, by session, by what was known of them before, and by the
+mark in their environment (`LODESMAN_JOB`). Orphans come to the pilot, which is their subreaper.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from lodesman.pilot.protocol import AttemptKey, parse_key
+
+try:
+    from ctypes import CDLL
+except ImportError:  # some interpreters are built without it
+    CDLL = None  # type: ignore[assignment, misc]
+
+# A payload's environment names its attempt and, by the stamp, its pilot; so does the local backend's.
+MARK = "LODESMAN_JOB"
+STAMP = "LODESMAN_STAMP"
+ZOMBIE = "Z"
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_PAGE_MB = os.sysconf("SC_PAGE_SIZE") / (1 << 20)
+_PR_SET_DUMPABLE = 4
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+class ProcessId(NamedTuple):
+    """Names a process and no later one: a pid alone may be used again. `started` in ticks since boot."""
+
+    pid: int
+    started: int
+
+
+class ProcessStat(NamedTuple):
+    """One line of /proc/<pid>/stat. CPU in clock ticks: of its own, and of children it waited for."""
+
+    ident: ProcessId
+    ppid: int
+    session: int
+    state: str
+    own_ticks: int
+    children_ticks: int
+    rss_pages: int
+
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self.ident.pid
+
+
+# --- /proc and the kernel -----------------------------------------------------------------------------
+
+
+def become_subreaper() -> bool:
+    """Have orphaned descendants become children of this process. False where the kernel cannot."""
+    return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def hide_memory() -> bool:
+    """Keep other processes of the same user, payloads above all, out of this one's memory."""
+    return _prctl(_PR_SET_DUMPABLE, 0)
+
+
+def read_processes() -> dict[int, ProcessStat]:
+    """All processes of the machine that can be seen, by pid."""
+    table = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            process = _parse_stat(_read(f"/proc/{name}/stat"))
+            if process is not None:
+                table[process.pid] = process
+    return table
+
+
+def _parse_stat(text: str) -> ProcessStat | None:
+    """Read /proc/<pid>/stat; the name in it may hold blanks and parentheses. None if it is cut short."""
+    before, bracket, after = text.rpartition(")")
+    fields = after.split()
+    pid = before.split(" ", 1)[0]
+    if not bracket or len(fields) < 22 or not pid.isdigit():
+        return None
+    return ProcessStat(
+        ident=ProcessId(int(pid), int(fields[19])),
+        ppid=int(fields[1]),
+        session=int(fields[3]),
+        state=fields[0],
+        own_ticks=int(fields[11]) + int(fields[12]),
+        children_ticks=int(fields[13]) + int(fields[14]),
+        rss_pages=int(fields[21]),
+    )
+
+
+def has_no_child_but(known: Collection[int]) -> bool:
+    """Whether this process has no other children; also False where only a scan of all processes can find out."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return True
+    for thread in os.listdir("/proc/self/task"):
+        file = Path("/proc/self/task", thread, "children")
+        try:
+            children = file.read_bytes().split()
+        except ProcessLookupError:
+            continue  # the thread has ended
+        except FileNotFoundError:
+            if file.parent.exists():
+                return False  # a kernel without these files
+            continue
+        if any(int(pid) not in known for pid in children):
+            return False
+    return True
+
+
+def environment_of(pid: int) -> list[str] | None:
+    """All entries of a process's environment; None if it is hidden or gone.
+
+    Empty for a moment while the process becomes another program, and for ever if it has none.
+    """
+    try:
+        content = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return None
+    return content.decode("utf-8", "surrogateescape").split("\0") if content else []
+
+
+def mark_in(entries: Collection[str], stamp: str) -> AttemptKey | None:
+    """The attempt that an environment names as this pilot's; None if it names none."""
+    marks = [entry[len(MARK) + 1 :] for entry in entries if entry.startswith(f"{MARK}=")]
+    return parse_key(marks[0]) if marks and f"{STAMP}={stamp}" in entries else None
+
+
+def proportional_mb(pids: Collection[int]) -> float | None:
+    """Memory of some processes, pages that they share counted once; None if unknown."""
+    total_kb = 0
+    for pid in pids:
+        for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
+            if line.startswith("Pss:"):
+                total_kb += int(line.split()[1])
+                break
+        else:
+            return None
+    return total_kb / 1024
+
+
+def _read(path: str) -> str:
+    # One read gives a consistent content: these files fit into one piece.
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        return os.read(descriptor, 8192).decode("utf-8", "surrogateescape")
+    except OSError:
+        return ""
+    finally:
+        os.close(descriptor)
+
+
+def _prctl(option: int, value: int) -> bool:
+    try:
+        return bool(CDLL(None).prctl(option, value, 0, 0, 0) == 0)
+    except (OSError, AttributeError, TypeError):
+        return False
+
+
+# --- whose process is this? ---------------------------------------------------------------------------
+
+
+def owners(
+    table: Mapping[int, ProcessStat],
+    sessions: Mapping[int, AttemptKey],
+    known: Mapping[ProcessId, AttemptKey],
+    *,
+    me: int,
+) -> dict[int, AttemptKey]:
+    """The payload that each process (by pid) belongs to, for those that belong to one.
+
+    `sessions` are the sessions that the pilot made for payloads (the number is the first process's pid, and
+    is not used again while the session has members); `known` is what was found out before.
+    """
+    found: dict[int, AttemptKey] = {}
+    strangers: set[int] = set()
+    for pid in table:
+        path = []
+        at = pid
+        while at in table and at not in found and at not in strangers and at != me:
+            process = table[at]
+            key = known.get(process.ident) or sessions.get(process.session)
+            if key is not None:
+                found[at] = key
+                break
+            path.append(at)
+            strangers.add(at)  # until shown otherwise; also ends a loop in an inconsistent table
+            at = process.ppid
+        if at in found:
+            found.update(dict.fromkeys(path, found[at]))
+            strangers.difference_update(path)
+    return found
+
+
+def strays(
+    table: Mapping[int, ProcessStat], owned: Collection[int], *, parent: int | None
+) -> list[ProcessStat]:
+    """Processes that may be a payload's although descent does not show it: they left session and parent.
+
+    They are children of the pilot `parent` if it adopts orphans; None: they may be anywhere.
+    """
+    return [
+        process for process in table.values() if process.pid not in owned and parent in (None, process.ppid)
+    ]
+
+
+def descendants(table: Mapping[int, ProcessStat], ancestor: int) -> list[ProcessStat]:
+    """All processes below one."""
+    children: dict[int, list[ProcessStat]] = {}
+    for process in table.values():
+        children.setdefault(process.ppid, []).append(process)
+    below: list[ProcessStat] = []
+    todo = [ancestor]
+    while todo:
+        found = children.pop(todo.pop(), [])
+        below += found
+        todo += [process.pid for process in found]
+    return below
+
+
+@dataclass
+class Suspicion:
+    """Strays without a mark: each belongs to one of the payloads that ran when it was first seen."""
+
+    _may_be: dict[ProcessId, frozenset[AttemptKey]] = field(default_factory=dict)
+
+    def settle(
+        self, unmarked: Collection[ProcessId], running: Collection[AttemptKey]
+    ) -> dict[ProcessId, AttemptKey]:
+        """Those for which one payload is left; the rest is settled when the other payloads have ended."""
+        settled = {}
+        kept = {}
+        for ident in unmarked:
+            before = self._may_be.get(ident, frozenset(running))
+            still = before & frozenset(running)
+            if len(still) == 1 or (not still and before):
+                settled[ident] = min(still or before)
+            else:
+                kept[ident] = still
+        self._may_be = kept
+        return settled
+
+
+# --- what has a payload used? -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TreeUsage:
+    """What a payload's tree has used until now, and holds now."""
+
+    cpu_seconds: float = 0.0
+    rss_mb: float = 0.0
+    max_rss_mb: float = 0.0
+
+
+class Account:
+    """CPU time and memory of one payload's tree, over all measurements; CPU time never falls.
+
+    Two counts are kept and the larger is used. One trusts what the kernel gives parents about the children
+    they waited for (exact, unless a parent ignores its children); the other adds what was last seen of
+    processes that are gone (it misses what happened between two measurements).
+    """
+
+    def __init__(self) -> None:
+        self._reaped_seconds = 0.0
+        self._seen: dict[ProcessId, int] = {}
+        self._gone_ticks = 0
+        self.usage = TreeUsage()
+
+    def reaped(self, cpu_seconds: float) -> None:
+        """The pilot itself waited for a process of the tree: its CPU time, its waited children's included."""
+        self._reaped_seconds += cpu_seconds
+        self._raise(self._reaped_seconds)
+
+    def measure(self, processes: Collection[ProcessStat]) -> TreeUsage:
+        """Measure the tree."""
+        now = {process.ident: process.own_ticks for process in processes}
+        self._gone_ticks += sum(ticks for ident, ticks in self._seen.items() if ident not in now)
+        self._seen = now
+        waited = sum(process.own_ticks + process.children_ticks for process in processes)
+        self._raise(
+            max(
+                self._reaped_seconds + waited / _TICKS_PER_SECOND,
+                (self._gone_ticks + sum(now.values())) / _TICKS_PER_SECOND,
+            )
+        )
+        rss_mb = sum(process.rss_pages for process in processes) * _PAGE_MB
+        self.usage = replace(self.usage, rss_mb=rss_mb, max_rss_mb=max(rss_mb, self.usage.max_rss_mb))
+        return self.usage
+
+    def _raise(self, cpu_seconds: float) -> None:
+        if math.isfinite(cpu_seconds) and cpu_seconds > self.usage.cpu_seconds:
+            self.usage = replace(self.usage, cpu_seconds=cpu_seconds)
