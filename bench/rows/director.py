@@ -16,7 +16,7 @@ from bench.world import GRID, resources
 
 from lodesman.answers.vocabulary import RefusalKind
 from lodesman.background.direct import Director
-from lodesman.batch import Backend, QueueLoad
+from lodesman.batch import Backend, BatchLoad
 from lodesman.director import Decision, PoolState, read_options
 from lodesman.matching import explain
 from lodesman.matching.policy import Policy
@@ -56,8 +56,8 @@ def measure(context: Context) -> list[Figure]:
 class _Idle:
     """A batch system with nothing in it."""
 
-    def load(self, _queue: object) -> QueueLoad:
-        return QueueLoad(waiting=0, running=0, observed_at=time.time())
+    def load(self, _queue: object) -> BatchLoad:
+        return BatchLoad(waiting=0, running=0, observed_at=time.time())
 
 
 class _Ticks:

@@ -29,7 +29,7 @@ from lodesman.api.reads import read_app
 from lodesman.background.direct import Director
 from lodesman.background.reconciler import all_doubts
 from lodesman.background.snapshot import SnapshotKeeper
-from lodesman.batch import QueueLoad
+from lodesman.batch import BatchLoad
 from lodesman.commands.accounts import INSERT_TOKEN, AddAccount, IssueToken
 from lodesman.commands.claim import serve_parked
 from lodesman.commands.live import Live
@@ -442,8 +442,8 @@ class ScriptedBackend:
     def __init__(self, *, waiting: int | None = 0, running: int | None = 0) -> None:
         self.waiting, self.running = waiting, running
 
-    def load(self, queue: Any) -> QueueLoad:
-        return QueueLoad(waiting=self.waiting, running=self.running, observed_at=1_000_000.0)
+    def load(self, queue: Any) -> BatchLoad:
+        return BatchLoad(waiting=self.waiting, running=self.running, observed_at=1_000_000.0)
 
 
 @pytest.fixture

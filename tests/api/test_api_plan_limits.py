@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lodesman.answers.nodes import NodePath, QueueId
 from lodesman.answers.vocabulary import BreakerState
 from lodesman.background.rehearsal import SEED
-from lodesman.batch import QueueLoad
+from lodesman.batch import BatchLoad
 from lodesman.director import Breaker, PoolState, TokenBucket
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
@@ -36,7 +36,7 @@ class Scripted:
     def load(self, queue):
         self.asked += 1
         waiting, running = self.loads.get("/".join(queue), (0, 0))
-        return QueueLoad(waiting=waiting, running=running, observed_at=self._house.now - self.age)
+        return BatchLoad(waiting=waiting, running=running, observed_at=self._house.now - self.age)
 
 
 class Installed:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from lodesman.background.reasons import MainReasons
-from lodesman.batch import CancelOutcome, QueueLoad
+from lodesman.batch import BatchLoad, CancelOutcome
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.store.read.why import waiting_by_reason
@@ -39,7 +39,7 @@ class Batch:
         self.house, self.cancelled = house, []
 
     def load(self, _queue):
-        return QueueLoad(waiting=0, running=0, observed_at=self.house.now)
+        return BatchLoad(waiting=0, running=0, observed_at=self.house.now)
 
     def census(self, stamps):
         return {stamp: f"native-{stamp}" for stamp in stamps}
@@ -382,7 +382,7 @@ def test_some_closed_queues_leave_the_others(house, batch):
 
 def test_closed_and_full_queues_name_both_who_can_open_them(house, batch):
     house.submitted({"CPUTime": 500})
-    batch.load = lambda _: QueueLoad(waiting=1_000, running=0, observed_at=house.now)
+    batch.load = lambda _: BatchLoad(waiting=1_000, running=0, observed_at=house.now)
     decide(house, house.director(batch))
     closed(house)
     told = house.get("/v1/jobs/1/why")
@@ -442,7 +442,7 @@ def test_main_reasons_of_task_queues_agree(house, batch):
 
 def test_the_gate_that_closes_most_is_told_of_a_task_queue(house, batch):
     house.submitted({"CPUTime": 500})
-    batch.load = lambda _: QueueLoad(waiting=1_000, running=0, observed_at=house.now)
+    batch.load = lambda _: BatchLoad(waiting=1_000, running=0, observed_at=house.now)
     decide(house, house.director(batch))
     reasons = MainReasons(house.side.db, house.side.keeper)
     house.side.fresh()

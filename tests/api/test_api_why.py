@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import BreakerState
 from lodesman.background.reasons import MainReasons
-from lodesman.batch import QueueLoad
+from lodesman.batch import BatchLoad
 from lodesman.director import Breaker, PoolState
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
@@ -181,7 +181,7 @@ def test_how_old_the_load_is_that_closes_a_gate(house, backend):
 def test_the_oldest_load_counts(house, backend):
     house.submitted({}, {"Site": "North"})
     seen = {"North": house.now - 3.0, "South": house.now - 5.0, "Far": house.now - 9.0}
-    backend.load = lambda queue: QueueLoad(waiting=99, running=0, observed_at=seen[queue[0]])
+    backend.load = lambda queue: BatchLoad(waiting=99, running=0, observed_at=seen[queue[0]])
     house.director(backend).tick(house.now)
     told = why(house, 1)
     assert told["ages"]["load"] == step(told, "gates")["closed"][0]["load_seconds_ago"] == 5.0

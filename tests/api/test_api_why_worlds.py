@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from lodesman.background.pool_keeper import PoolKeeper
 from lodesman.background.reasons import MainReasons
-from lodesman.batch import QueueLoad
+from lodesman.batch import BatchLoad
 from lodesman.commands.pilots import hash_token
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
@@ -82,7 +82,7 @@ class Load:
 
     def load(self, _queue):
         number = 1_000 if self.full else 0
-        return QueueLoad(waiting=number, running=number, observed_at=self.house.now)
+        return BatchLoad(waiting=number, running=number, observed_at=self.house.now)
 
     def census(self, _stamps):
         return {}

@@ -22,9 +22,9 @@ from lodesman.batch import (
     NativeStatus,
     PilotCopy,
     PilotSpec,
-    QueueKey,
 )
 from lodesman.batch.backend import PILOT_FILE
+from lodesman.resources import QueueId
 
 pytestmark = pytest.mark.e2e
 
@@ -36,7 +36,7 @@ class Kit:
     """One backend under test: a queue with two slots, the same system seen by a new process, and a push."""
 
     backend: Backend
-    queue: QueueKey
+    queue: QueueId
     again: Callable[[], Backend]
     advance: Callable[[], object]
 
@@ -61,7 +61,7 @@ class Kit:
 
 
 def local_kit(root: Path) -> Iterator[Kit]:
-    queue = ("Contract.Site", "localhost", "queue")
+    queue = QueueId("Contract.Site", "localhost", "queue")
     backend = LocalBackend(root, {queue: 2}, grace_seconds=5.0)
     yield Kit(
         backend=backend,

@@ -30,12 +30,13 @@ from lodesman.batch import (
     PilotSpec,
 )
 from lodesman.batch.backend import PILOT_FILE
-from lodesman.batch.cgroup import make_cgroup
 from lodesman.batch.keeper import Process, process_table, read_process, remove_cgroup, signal_process
+from lodesman.batch.launch import make_cgroup
 from lodesman.batch.pilot_directory import PilotDirectory
 from lodesman.batch.sweep import marked
+from lodesman.resources import QueueId
 
-QUEUE = ("Hostile/../Site\n", "ce '; rm -rf", "\N{SNOWMAN}")
+QUEUE = QueueId("Hostile/../Site\n", "ce '; rm -rf", "\N{SNOWMAN}")
 PATIENCE = 60.0
 
 # Left-overs are found by stamp on the whole machine: two runs of these tests must not share one.
@@ -255,6 +256,7 @@ def test_the_attempt_has_not_ended_while_a_process_is_left(make_site):
     site = make_site()
     site.submit(S1, script="echo x > ready; sleep 1000")
     site.wait_for_file(S1, "ready")
+    wait_until(lambda: "pilot" in site.pilot(S1).record(), "the record of the pilot")
     keeper = site.pilot(S1).processes()[0]
     signal_process(keeper, signal.SIGSTOP)
     site.kill(S1, "pilot")

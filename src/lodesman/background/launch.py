@@ -198,7 +198,7 @@ class SubmissionPools:
         try:
             backend = self._backends[offer.backend]
             spec = PilotSpec(
-                queue=(placement.queue_id.site, placement.queue_id.ce, placement.queue_id.queue),
+                queue=placement.queue_id,
                 command=self._habits.command,
                 cores=offer.request.cores,
                 memory_mb=offer.settings.memory_mb or 0,

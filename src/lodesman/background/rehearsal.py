@@ -20,7 +20,7 @@ from lodesman.answers.plans import PlannedIteration, ResourcesPlan
 from lodesman.background.direct import PILOTS, Director, pilot_view
 from lodesman.background.plans import LiveState
 from lodesman.background.pool_pass import Looker, Picture, evaluate, judge, runnable
-from lodesman.batch import Backend, QueueLoad
+from lodesman.batch import Backend, BatchLoad
 from lodesman.commands.changed_types import Settled
 from lodesman.commands.reoffer import Offers, rewritten
 from lodesman.director import DirectorOptions, PilotView, decide
@@ -141,23 +141,23 @@ class RecordedLoads:
     empty: set[QueueId] = field(default_factory=set)
     oldest: float | None = None
 
-    def load(self, queue: QueueId) -> QueueLoad:
+    def load(self, queue: QueueId) -> BatchLoad:
         """The load of one queue; never raises."""
         last = self.last
         load = None if last is None else last.loads.get("/".join(queue))
         if (
             load is None and last is not None and last.considered(queue)
         ):  # an older release did not keep loads
-            return QueueLoad(waiting=None, running=None, observed_at=self.now)
+            return BatchLoad(waiting=None, running=None, observed_at=self.now)
         sources = [] if load is None else load.told_by.split(_APART)
         if load is None or self.name not in sources:
             self.empty.add(QueueId(*queue))
-            return QueueLoad(waiting=0, running=0, observed_at=self.now)
+            return BatchLoad(waiting=0, running=0, observed_at=self.now)
         if load.is_known:
             self.oldest = min(load.observed_at, self.oldest or load.observed_at)
         if self.name != sources[0]:  # all of them together are reported once
-            return QueueLoad(waiting=0, running=0, observed_at=load.observed_at)
-        return QueueLoad(waiting=load.waiting, running=load.running, observed_at=load.observed_at)
+            return BatchLoad(waiting=0, running=0, observed_at=load.observed_at)
+        return BatchLoad(waiting=load.waiting, running=load.running, observed_at=load.observed_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,35 +1,30 @@
-"""Batch systems: one protocol, and the backends that speak it."""
+"""Batch systems: one protocol, and the backends that implement it."""
 
 from lodesman.batch.backend import (
     Backend,
+    BatchLoad,
     CancelOutcome,
     NativeState,
     NativeStatus,
     PilotCopy,
     PilotSpec,
-    QueueKey,
-    QueueLoad,
-    Refusal,
+    SubmitRefusal,
     SubmitResult,
-    unusable,
 )
-from lodesman.batch.local import LocalBackend, TickReport
+from lodesman.batch.local import LocalBackend
 from lodesman.batch.zipapp import build_pilot, zipapp_command
 
 __all__ = [
     "Backend",
+    "BatchLoad",
     "CancelOutcome",
     "LocalBackend",
     "NativeState",
     "NativeStatus",
     "PilotCopy",
     "PilotSpec",
-    "QueueKey",
-    "QueueLoad",
-    "Refusal",
+    "SubmitRefusal",
     "SubmitResult",
-    "TickReport",
     "build_pilot",
-    "unusable",
     "zipapp_command",
 ]

@@ -1,10 +1,9 @@
-"""What every batch system can be asked, in the program's own words (DESIGN 1, step 9).
+"""The protocol of a batch system: submit copies of a pilot, ask for their states, cancel them.
 
-A backend is a door: it submits copies of a pilot, tells what became of them and cancels them. All calls
-block and are safe from several threads. Two rules hold for every backend (DESIGN house rule 5):
+All calls block and are safe from several threads. Two rules hold for every backend:
 
 * *not listed is UNKNOWN*: an id that the batch system does not know is neither ended nor failed;
-* *a failing command is no news*: `status`, `cancel` and `census` raise `BackendFault` with
+* *a failing command changes nothing*: `status`, `cancel` and `census` raise `BackendFault` with
   `transient=True` when the system cannot be asked, and the caller keeps what it knew; `load` then
   answers None for its numbers.
 """
@@ -17,8 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
-QueueKey = tuple[str, str, str]
-"""Site, CE and queue by name; names may hold any character and never become part of a path."""
+from lodesman.resources import QueueId
 
 PILOT_FILE: Final = "{pilot_file}"
 """Stands in a command for the absolute path of the copy's own pilot file on the worker node."""
@@ -26,8 +24,8 @@ PILOT_FILE: Final = "{pilot_file}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PilotCopy:
-    """One pilot to be submitted. The pilot file holds a secret: it is never printed, passed as an
-    argument or put in an environment, and lies on disk with mode 0600 only.
+    """One pilot to be submitted. Its file contains a secret: it is never printed, passed as an argument
+    or put in an environment, and lies on disk with mode 0600 only.
     """
 
     stamp: str
@@ -36,12 +34,12 @@ class PilotCopy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PilotSpec:
-    """What all copies of one submission share. 0 means that nothing is asked.
+    """What all copies of one submission share; 0 means no requirement.
 
     `command` is an argument list, never a shell text; each occurrence of `PILOT_FILE` in it is replaced.
     """
 
-    queue: QueueKey
+    queue: QueueId
     command: tuple[str, ...]
     cores: int = 1
     memory_mb: int = 0
@@ -50,12 +48,12 @@ class PilotSpec:
 
 
 def unusable(spec: PilotSpec) -> str:
-    """Why no process can be given this command and environment; empty if one can."""
+    """Why no process can have this command and environment; empty if one can."""
     if not spec.command:
         return "the command is empty"
     texts = (*spec.command, *spec.environment, *spec.environment.values())
     if any("\0" in text for text in texts) or any("=" in name or not name for name in spec.environment):
-        return "the command or the environment holds a character that no process can be given"
+        return "the command or the environment contains a character that no process can have"
     try:
         for text in texts:
             os.fsencode(text)
@@ -65,8 +63,8 @@ def unusable(spec: PilotSpec) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
-    """Why one copy was not submitted; `transient` tells whether the same call may succeed later."""
+class SubmitRefusal:
+    """Why one copy was not submitted; `transient`: the same call may succeed later."""
 
     reason: str
     transient: bool
@@ -80,11 +78,11 @@ class SubmitResult:
     """
 
     accepted: Mapping[str, str] = field(default_factory=dict)
-    refused: Mapping[str, Refusal] = field(default_factory=dict)
+    refused: Mapping[str, SubmitRefusal] = field(default_factory=dict)
 
 
 class NativeState(StrEnum):
-    """Where the batch system says that a pilot is. ENDED is final and means that no process is left."""
+    """The state of a pilot in the batch system. ENDED is final and means that no process is left."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -105,10 +103,10 @@ class NativeStatus:
 
 
 class CancelOutcome(StrEnum):
-    """What a cancel did.
+    """The result of a cancel.
 
-    REMOVED: it waited and never starts. ORDERED: it runs and was told to end. ENDED: it had ended.
-    UNKNOWN: no such pilot is known. FAILED: the order did not get through, so cancel again.
+    REMOVED: it waited and never starts. ORDERED: it runs and was ordered to end. ENDED: it had ended.
+    UNKNOWN: no such pilot is known. FAILED: the order did not arrive, so cancel again.
     """
 
     REMOVED = "removed"
@@ -119,7 +117,7 @@ class CancelOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueLoad:
+class BatchLoad:
     """How many pilots of a queue wait and run at `observed_at` (UNIX seconds); None means unknown."""
 
     waiting: int | None
@@ -131,23 +129,24 @@ class Backend(Protocol):
     """The five calls; the contract suite (tests/contract) runs on every implementation."""
 
     def submit(self, spec: PilotSpec, copies: Sequence[PilotCopy]) -> SubmitResult:
-        """Submit all copies; a copy that fails is refused alone. Never raises for a batch system's no."""
+        """Submit all copies; a copy that fails is refused alone. Does not raise if the batch system refuses."""
         ...
 
     def status(self, native_ids: Sequence[str]) -> dict[str, NativeStatus]:
-        """One answer for each id that was asked; raises BackendFault when there is no news."""
+        """One answer for each id that was asked. Raises BackendFault."""
         ...
 
     def cancel(self, native_ids: Sequence[str]) -> dict[str, CancelOutcome]:
-        """Order the end of waiting and running pilots; asking twice does no harm."""
+        """Order waiting and running pilots to end; asking twice does no harm. Raises BackendFault."""
         ...
 
     def census(self, stamps: Sequence[str] | None = None) -> dict[str, str]:
         """Stamp -> native id of the pilots that the system remembers, ended ones too; None asks for all.
-        A stamp that is missing in the answer was never submitted or is forgotten.
+
+        A stamp that is missing in the answer was never submitted or is purged. Raises BackendFault.
         """
         ...
 
-    def load(self, queue: QueueKey) -> QueueLoad:
-        """The load of one queue; never raises: what cannot be seen is None."""
+    def load(self, queue: QueueId) -> BatchLoad:
+        """The load of one queue, None where it is unknown. Does not raise."""
         ...

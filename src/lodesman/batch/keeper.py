@@ -6,12 +6,12 @@ Linux 5.3+; it imports nothing of this package, so it can be shipped alone.
 
 Two processes keep a pilot, both of them subreapers: orphans of the tree become their children, however often
 they fork or call setsid. The *keeper* starts the pilot and waits; the *guard*, its parent, only waits for the
-keeper, and does its work if somebody kills it. If both are killed, the kernel kills the pilot
+keeper, and does its work if it is killed. If both are killed, the kernel kills the pilot
 (PR_SET_PDEATHSIG), and the backend sweeps what carries the mark `LODESMAN_STAMP`.
 
-Files: `entry.json` is read, `cancel` is looked for, `keeper.json` is written before the pilot starts and
+Files: `entry.json` and `cancel` are read, `keeper.json` is written before the pilot starts and
 `ended.json` when its tree is gone; `std.out` and `std.err` hold the last of the pilot's own output.
-Signals: TERM, INT or HUP tell the pilot to end and kill it after a time of grace; USR1 kills it at once.
+Signals: TERM, INT or HUP order the pilot to end and kill it after a time of grace; USR1 kills it at once.
 """
 
 # pathlib would cost each keeper a quarter of its start.
@@ -31,16 +31,16 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
-STOP_ORDERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_STOP_ORDERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 KILL_ORDER = signal.SIGUSR1
-NOT_STARTED = 127
-PR_SET_PDEATHSIG = 1
-PR_SET_CHILD_SUBREAPER = 36
+_NOT_STARTED = 127
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Process(NamedTuple):
-    """One process as /proc shows it; pid and start (clock ticks since boot) together name it for ever."""
+    """One process as /proc shows it; pid and start (clock ticks since boot) name it and no later one."""
 
     pid: int
     parent: int
@@ -62,7 +62,7 @@ def read_process(pid: int) -> Process | None:
 
 
 def process_table() -> dict[int, Process]:
-    """All processes by number but zombies; those that come and go meanwhile may be missing."""
+    """All processes except zombies, by number; those that come and go meanwhile may be missing."""
     found = (read_process(int(name)) for name in os.listdir("/proc") if name.isdigit())
     return {process.pid: process for process in found if process is not None and process.state not in "ZX"}
 
@@ -81,8 +81,8 @@ def descendants(table: dict[int, Process], roots: list[int]) -> list[Process]:
     return [process for process in order if process.pid not in roots]
 
 
-def lives(process: Process) -> bool:
-    """Whether exactly this process is there (its number may live on without it) and no zombie."""
+def _lives(process: Process) -> bool:
+    """Whether exactly this process is alive; its number may belong to a later one."""
     now = read_process(process.pid)
     return now is not None and now.start == process.start and now.state not in "ZX"
 
@@ -90,14 +90,14 @@ def lives(process: Process) -> bool:
 def signal_process(process: Process, signum: int) -> bool:
     """Send to exactly this process; False if it does not live or is not ours."""
     with contextlib.suppress(OSError), open(os.pidfd_open(process.pid), "rb", 0) as handle:
-        if lives(process):
+        if _lives(process):
             signal.pidfd_send_signal(handle.fileno(), signum)
             return True
     return False
 
 
-def freeze(find: Callable[[], list[Process]], passes: int = 20) -> list[Process]:
-    """Stop what `find` finds until nothing new turns up; all of it, whether or not it is found to the last."""
+def _freeze(find: Callable[[], list[Process]], passes: int = 20) -> list[Process]:
+    """Stop what `find` finds until nothing new turns up; returns all that was stopped."""
     stopped: dict[tuple[Any, ...], Process] = {}
     for _ in range(passes):  # bounded, since a process can fork faster than it is found
         fresh = {process[:3:2]: process for process in find() if process[:3:2] not in stopped}
@@ -110,19 +110,19 @@ def freeze(find: Callable[[], list[Process]], passes: int = 20) -> list[Process]
 
 
 def kill_family(
-    find: Callable[[], list[Process]], patience: float, between: Callable[[], None] = lambda: None
+    find: Callable[[], list[Process]], timeout: float, between: Callable[[], None] = lambda: None
 ) -> list[Process]:
-    """Kill what `find` finds until it finds nothing and the killed, whom it may miss, are dead; what is left
-    after `patience` seconds. `between` runs after each pass: it reaps, and kills what is too fast for passes.
+    """Kill what `find` finds until it finds nothing and the killed are dead; returns what is left
+    after `timeout` seconds. `between` runs after each pass: it reaps, and kills what is too fast for passes.
     """
-    deadline, pause = time.monotonic() + patience, 0.001
+    deadline, pause = time.monotonic() + timeout, 0.001
     dying: set[Process] = set()
     while True:
-        dying.update(freeze(find))
+        dying.update(_freeze(find))
         for process in dying:
             signal_process(process, signal.SIGKILL)
         between()
-        dying = {process for process in dying if lives(process)}
+        dying = {process for process in dying if _lives(process)}
         left = find() or list(dying)
         if not left or time.monotonic() > deadline:
             return left
@@ -131,22 +131,20 @@ def kill_family(
 
 
 def kill_cgroup(path: str) -> None:
-    """Kill all processes in the cgroup and below; forks meanwhile do not escape."""
+    """Kill all processes in the cgroup and below, also those that are forked meanwhile."""
     with contextlib.suppress(OSError), open(path + "/cgroup.kill", "w") as file:
         file.write("1")
 
 
 def remove_cgroup(path: str) -> None:
-    """Remove the cgroup and those that payloads made below it, if they are empty."""
+    """Remove the cgroup and those below it, if they are empty."""
     for place, _, _ in os.walk(path, topdown=False):
         with contextlib.suppress(OSError):
             os.rmdir(place)
 
 
-def reap(note: Callable[[int, int], None]) -> bool:
-    """Note pid and status of each child that ended; whether any is left. For a subreaper, no child is the
-    proof that its tree is gone.
-    """
+def _reap(note: Callable[[int, int], None]) -> bool:
+    """Note pid and status of each child that ended; whether any is left. A subreaper without children has no tree."""
     try:
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -157,24 +155,24 @@ def reap(note: Callable[[int, int], None]) -> bool:
         return False
 
 
-def chase_children(note: Callable[[int, int], None], rounds: int = 500) -> None:
-    """Kill orphans as they arrive: a process that forks, ends and forks again lives too short for a look
-    through all of /proc, but each of its generations becomes a child of ours.
+def _chase_children(note: Callable[[int, int], None], rounds: int = 500) -> None:
+    """Kill orphans as they arrive: a process that forks, ends and forks again lives too short for a scan
+    of /proc, but each of its generations becomes a child of this process.
     """
     me = os.getpid()
-    while rounds and reap(note):
+    while rounds and _reap(note):
         rounds -= 1
         try:
             with open(f"/proc/{me}/task/{me}/children") as file:
                 children = file.read().split()
         except OSError:  # a kernel without this file
             return
-        for child in children:  # nobody but us can reap it, so the number is still its own
+        for child in children:  # only this process can reap it, so the number is still its own
             with contextlib.suppress(OSError):
                 os.kill(int(child), signal.SIGKILL)
 
 
-def kill_tree(cgroup: str | None, note: Callable[[int, int], None]) -> None:
+def _kill_tree(cgroup: str | None, note: Callable[[int, int], None]) -> None:
     """Kill all descendants of this process, and return when the last one is gone.
 
     What cannot be killed yet (a process that waits for a dead disk) is tried again, slowly, for ever.
@@ -187,10 +185,10 @@ def kill_tree(cgroup: str | None, note: Callable[[int, int], None]) -> None:
     def between() -> None:
         if cgroup is not None:
             kill_cgroup(cgroup)
-        chase_children(note)
+        _chase_children(note)
 
     between()
-    while reap(note):
+    while _reap(note):
         if kill_family(find, 5.0, between):
             select.select([], [], [], 1.0)
     if cgroup is not None:
@@ -198,21 +196,21 @@ def kill_tree(cgroup: str | None, note: Callable[[int, int], None]) -> None:
 
 
 def write_json(name: str, value: dict[str, Any]) -> None:
-    """Write a private file at one stroke: readers see the old one or the whole new one. Raises OSError."""
+    """Write a private file atomically: readers see the old one or the whole new one. Raises OSError."""
     draft = f"{name}.{os.getpid()}"
     with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         json.dump(value, file)
     os.replace(draft, name)
 
 
-def write_end(*, cause: str, code: int | None = None, started_at: float = 0.0, message: str = "") -> None:
+def _write_end(*, cause: str, code: int | None = None, started_at: float = 0.0, message: str = "") -> None:
     """Write `ended.json`; `code` is negative for an end by signal. Raises OSError on a full disk."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     end = {"cause": cause, "exit_code": code, "started_at": started_at, "ended_at": time.time()}
     write_json("ended.json", {**end, "cpu_seconds": used.ru_utime + used.ru_stime, "message": message})
 
 
-class Output:
+class _Output:
     """The pilot's stdout or stderr: a pipe whose last `cap` to 2 x `cap` bytes are on disk, in two files."""
 
     def __init__(self, name: str, cap: int) -> None:
@@ -240,7 +238,7 @@ class Output:
         return bool(data)
 
 
-class Keeper:
+class _Keeper:
     """One pilot's life. `entry` is what the backend stored: argv, environment, limits."""
 
     def __init__(self, entry: dict[str, Any], cgroup: str | None) -> None:
@@ -259,8 +257,8 @@ class Keeper:
         write_json("keeper.json", self.record)
         # After the record: a cancel that does not find the record has left its order before.
         if os.path.exists("cancel"):
-            kill_tree(self.cgroup, self.note)
-            write_end(cause="cancelled", message="cancelled before it started")
+            _kill_tree(self.cgroup, self.note)
+            _write_end(cause="cancelled", message="cancelled before it started")
             return
         self.start(keeper.pid)
         self.watch()
@@ -270,13 +268,13 @@ class Keeper:
         """Signals arrive as bytes in a pipe: no race, no work inside handlers."""
         self.wake, wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
-        for signum in (*STOP_ORDERS, KILL_ORDER, signal.SIGCHLD):
+        for signum in (*_STOP_ORDERS, KILL_ORDER, signal.SIGCHLD):
             signal.signal(signum, lambda *_: None)
 
     def start(self, keeper: int) -> None:
         """Start the pilot in its own session; a fork of this small process is cheap."""
         cap = int(self.entry["output_cap"])
-        self.outputs = [Output("std.out", cap), Output("std.err", cap)]
+        self.outputs = [_Output("std.out", cap), _Output("std.err", cap)]
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         self.pilot = os.fork()
         if self.pilot == 0:
@@ -290,11 +288,11 @@ class Keeper:
         self.stop_at = time.monotonic() + (self.entry["wall_seconds"] or float("inf"))
 
     def become_pilot(self, keeper: int) -> NoReturn:
-        """In the child: bind its life to the keeper's, then become the pilot."""
+        """In the child: end with the keeper, then become the pilot."""
         try:
-            _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+            _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             if os.getppid() != keeper:
-                os._exit(NOT_STARTED)
+                os._exit(_NOT_STARTED)
             if self.cgroup is not None:
                 with contextlib.suppress(OSError), open(self.cgroup + "/cgroup.procs", "w") as procs:
                     procs.write("0")
@@ -310,10 +308,10 @@ class Keeper:
         except OSError as fault:
             os.write(2, f"cannot start {self.entry['argv'][0]!r}: {fault.strerror}\n".encode())
         finally:
-            os._exit(NOT_STARTED)
+            os._exit(_NOT_STARTED)
 
     def watch(self) -> None:
-        """Until the pilot itself has ended: pass on its output and the orders given to it."""
+        """Until the pilot itself has ended: keep its output and pass on orders."""
         poll = select.poll()
         for source in (self.wake, *(output.source for output in self.outputs)):
             poll.register(source, select.POLLIN)
@@ -329,16 +327,16 @@ class Keeper:
                 self.stop("wall")
 
     def obey(self, signals: bytes) -> None:
-        """Signals that have come since: a child's end, or an order."""
-        reap(self.note)
-        if any(signum in STOP_ORDERS for signum in signals):
+        """Handle the signals that came: a child's end, or an order."""
+        _reap(self.note)
+        if any(signum in _STOP_ORDERS for signum in signals):
             self.stop("stopped")
         if KILL_ORDER in signals:
             self.cause = self.cause or "stopped"
             self.kill_at = 0.0
 
     def note(self, pid: int, status: int) -> None:
-        """Keep the pilot's own wait status; the other children are orphans of its tree."""
+        """Keep the pilot's own wait status; other children are orphans of its tree."""
         if pid == self.pilot:
             self.status = status
 
@@ -353,25 +351,25 @@ class Keeper:
 
     def finish(self) -> None:
         """Kill what is left, save the last output, and only then say that the pilot has ended."""
-        kill_tree(self.cgroup, self.note)
+        _kill_tree(self.cgroup, self.note)
         for output in self.outputs:
             while output.pump():
                 pass
         code = None if self.status is None else os.waitstatus_to_exitcode(self.status)
         cause = self.cause or ("exit" if (code or 0) >= 0 else "signal")
-        write_end(cause=cause, code=code, started_at=self.record["started_at"])
+        _write_end(cause=cause, code=code, started_at=self.record["started_at"])
 
 
-def guard(keeper: int, cgroup: str | None) -> int:
+def _guard(keeper: int, cgroup: str | None) -> int:
     """Wait for the keeper; finish its work if it was killed or failed. The program's exit code."""
-    for signum in (*STOP_ORDERS, KILL_ORDER):
+    for signum in (*_STOP_ORDERS, KILL_ORDER):
         signal.signal(signum, signal.SIG_IGN)
     _, status = os.waitpid(keeper, 0)
     if status == 0:
         return 0
-    kill_tree(cgroup, lambda *_: None)
+    _kill_tree(cgroup, lambda *_: None)
     if os.path.exists("keeper.json") and not os.path.exists("ended.json"):
-        write_end(cause="keeper-lost", message="the keeper failed or was killed (see keeper.log)")
+        _write_end(cause="keeper-lost", message="the keeper failed or was killed (see keeper.log)")
     return 1
 
 
@@ -381,17 +379,17 @@ def main(directory: str, lock: str, cgroup: str | None = None) -> int:
     os.chdir(directory)
     os.set_inheritable(int(lock), False)
     os.closerange(int(lock) + 1, 1024)
-    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     outer = read_process(os.getpid())
     keeper = os.fork()
     if keeper:
-        return guard(keeper, cgroup)
-    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # not inherited
+        return _guard(keeper, cgroup)
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # not inherited
     inner = read_process(os.getpid())
     if outer is None or inner is None:
-        return NOT_STARTED
+        return _NOT_STARTED
     with open("entry.json") as file:
-        Keeper(json.load(file), cgroup).run(outer, inner)
+        _Keeper(json.load(file), cgroup).run(outer, inner)
     return 0
 
 

@@ -1,4 +1,8 @@
-"""Starts the keeper of a pilot so that it outlives this process and nothing is started twice."""
+"""Starts the keeper of a pilot so that it outlives this process and nothing is started twice.
+
+Where the system lets this process make one, each pilot gets a cgroup v2. It is an addition: a process can leave its
+cgroup, and most machines delegate none. The keeper kills by descent in any case.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,10 @@ import hashlib
 import os
 import resource
 import signal
+from pathlib import Path
 from typing import Final
 
 from lodesman.batch import keeper
-from lodesman.batch.cgroup import make_cgroup
 from lodesman.batch.pilot_directory import PilotDirectory
 
 _LOCK_NUMBER: Final = 3
@@ -19,8 +23,8 @@ _LOCK_NUMBER: Final = 3
 def launch(directory: PilotDirectory, *, python: str, cgroups: bool) -> int | None:
     """Hand the pilot and its lock to a new keeper; its number, or None if the pilot is kept or was started.
 
-    posix_spawn costs the same however large this process is. The keeper inherits the lock without a gap: if
-    this process is killed before it, the pilot still waits; if after it, the pilot is kept. Raises OSError.
+    The keeper inherits the lock without a gap: if this process is killed before, the pilot still waits; if after, it
+    is kept. Raises OSError.
     """
     with directory.locked() as lock:
         if lock is None or directory.was_started():
@@ -35,17 +39,17 @@ def launch(directory: PilotDirectory, *, python: str, cgroups: bool) -> int | No
 
 
 def limit_open_files(pid: int, soft: int) -> None:
-    """Give a keeper that has just been started, and what it will start, this soft limit of open files; 0: none."""
+    """Set the soft limit of open files of a new keeper, and so of what it starts; 0: leave it."""
     if soft:
-        with contextlib.suppress(OSError, ValueError):  # it has ended already
+        with contextlib.suppress(OSError, ValueError):  # it has ended
             _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
             resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(soft, hard) if hard >= 0 else soft, hard))
 
 
 def _cgroup_name(directory: PilotDirectory) -> str:
-    """Its own even if another server on this machine has a pilot of the same stamp."""
-    place = hashlib.sha256(os.fsencode(directory.path)).hexdigest()[:12]
-    return f"lodesman-{directory.stamp}-{place}"
+    """Unique even if another server on this machine has a pilot of the same stamp."""
+    digest = hashlib.sha256(os.fsencode(directory.path)).hexdigest()[:12]
+    return f"lodesman-{directory.stamp}-{digest}"
 
 
 def _spawn(directory: PilotDirectory, lock: int, python: str, cgroup: str | None) -> int:
@@ -66,3 +70,46 @@ def _spawn(directory: PilotDirectory, lock: int, python: str, cgroup: str | None
         setsigmask=(),
         setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
     )
+
+
+def make_cgroup(name: str) -> str | None:
+    """The path of a new cgroup of this name below this process's own; None if it cannot be made or killed."""
+    try:
+        own, mounts = (Path("/proc/self", file).read_text() for file in ("cgroup", "mountinfo"))
+        parent = _own_directory(own, mounts)
+        if parent is None:
+            return None
+        made = parent / name
+        made.mkdir(exist_ok=True)
+    except OSError:
+        return None
+    if (made / "cgroup.kill").exists():
+        return str(made)
+    keeper.remove_cgroup(str(made))
+    return None
+
+
+def _own_directory(own: str, mounts: str) -> Path | None:
+    """The directory of this process's cgroup v2, from the texts of /proc/self/cgroup and /proc/self/mountinfo.
+
+    None without cgroup v2, and where the mount shows another part of the tree (a bind mount inside a container).
+    """
+    path = next((line[3:] for line in own.splitlines() if line.startswith("0::/")), None)
+    if path is None or "/.." in path:
+        return None
+    for line in mounts.splitlines():
+        mount, _, kind = line.partition(" - ")
+        fields = mount.split()
+        if len(fields) < 5 or not kind.startswith("cgroup2 "):
+            continue
+        root, point = fields[3].rstrip("/"), fields[4]
+        if path == root or path.startswith(root + "/"):
+            return Path(_unescaped(point) + path.removeprefix(root))
+    return None
+
+
+def _unescaped(text: str) -> str:
+    """A mountinfo field as it was; the kernel writes blanks and backslashes as octal numbers."""
+    for escape, character in ((r"\040", " "), (r"\011", "\t"), (r"\012", "\n"), (r"\134", "\\")):
+        text = text.replace(escape, character)
+    return text

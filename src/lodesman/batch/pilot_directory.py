@@ -1,6 +1,6 @@
 """One local pilot as its directory shows it: stored, started, kept, ended.
 
-The directory is the only truth about a pilot, so that a backend that was killed finds everything again:
+All state of a pilot is in its directory, so that a backend that was killed finds everything again:
 
 * the directory exists: it was submitted (it is written under another name and then renamed);
 * `lock` is locked: its keeper or its guard lives, or is being started (an open file description lock,
@@ -27,8 +27,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from lodesman.batch.backend import NativeState, NativeStatus, QueueKey
+from lodesman.batch.backend import NativeState, NativeStatus
 from lodesman.batch.keeper import Process, read_process, write_json
+from lodesman.resources import QueueId
 
 STAMP: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _FLOCK: Final = "hhqqi"  # struct flock: type, whence, start, length, pid
@@ -39,7 +40,7 @@ class Entry:
     """What was submitted. `order` rises with each submission: the lowest of a queue starts first."""
 
     stamp: str
-    queue: QueueKey
+    queue: QueueId
     order: int
     argv: tuple[str, ...]
     environment: Mapping[str, str]
@@ -79,9 +80,7 @@ class PilotDirectory:
         """What was submitted. Raises OSError; ValueError for a file that a power cut left half written."""
         values = json.loads((self.path / "entry.json").read_bytes())
         try:
-            site, ce, queue = values.pop("queue")
-            argv = tuple(values.pop("argv"))
-            return Entry(queue=(site, ce, queue), argv=argv, **values)
+            return Entry(queue=QueueId(*values.pop("queue")), argv=tuple(values.pop("argv")), **values)
         except (AttributeError, KeyError, TypeError) as fault:
             raise ValueError(f"{self.path / 'entry.json'} is damaged") from fault
 
@@ -167,7 +166,7 @@ class PilotDirectory:
         """Hold the pilot's lock, or None if it is kept. What inherits the descriptor goes on holding it."""
         first = os.open(self.path / "lock", os.O_RDWR)
         try:
-            # A high number, so that giving it to a keeper never meets the standard streams.
+            # A high number, so that a keeper can inherit it beside the standard streams.
             lock = fcntl.fcntl(first, fcntl.F_DUPFD_CLOEXEC, 10)
         finally:
             os.close(first)
@@ -184,7 +183,7 @@ class PilotDirectory:
             os.close(lock)
 
     def forbid_start(self) -> None:
-        """Leave the order that a keeper looks for before it starts the pilot."""
+        """Leave the order that a keeper reads before it starts the pilot."""
         (self.path / "cancel").touch(mode=0o600)
 
     def write_end(self, cause: str, message: str = "") -> None:
@@ -193,7 +192,7 @@ class PilotDirectory:
         write_json(str(self.path / "ended.json"), end)
 
     def remove(self) -> None:
-        """Remove the directory, at one stroke for all who look, whatever modes payloads gave its parts."""
+        """Remove the directory, atomically for its readers, whatever modes payloads gave its parts."""
         gone = self.path.with_name(f".gone-{self.stamp}")
         self.path.rename(gone)
         remove_tree(gone)
@@ -215,7 +214,7 @@ _CAUSE: Final = {
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a tree of one's own, directories without permissions too; links are not followed."""
+    """Remove a tree, directories without permissions too; links are not followed."""
     shutil.rmtree(path, ignore_errors=True)
     if not path.exists():
         return

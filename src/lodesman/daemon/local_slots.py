@@ -7,23 +7,22 @@ from collections import defaultdict
 from collections.abc import Collection
 from typing import Final
 
-from lodesman.batch import QueueKey
 from lodesman.matching import QueueOffer
 from lodesman.matching.offers import never_sent
 from lodesman.matching.policy import Policy
-from lodesman.resources import QueueSettings, effective_params, queue_settings
+from lodesman.resources import QueueId, QueueSettings, effective_params, queue_settings
 
 LOCAL: Final = "local"
 
 
-def local_slots(policy: Policy) -> dict[QueueKey, int]:
+def local_slots(policy: Policy) -> dict[QueueId, int]:
     """The queues where a VO's pilots go to the local backend.
 
     As for the director (`services.candidates`), the least that one of the VOs to whom pilots may be sent is told there
     counts for all. If there is none, it is what a VO without values of its own is told, whose name the configuration
     need not hold; else, for the sake of pilots that were sent before, what those are told to whom none is sent now.
     """
-    offers: dict[QueueKey, list[QueueOffer]] = defaultdict(list)
+    offers: dict[QueueId, list[QueueOffer]] = defaultdict(list)
     for vo in policy.config.vos:
         for offer in policy.vo_config(vo).offers:
             if offer.backend == LOCAL:
@@ -37,7 +36,7 @@ def local_slots(policy: Policy) -> dict[QueueKey, int]:
             is_local = plain.backend.lower() in ("", LOCAL)
             settings = [plain] if is_local else [offer.settings for offer in offers[queue]]
         if settings:
-            found[queue.site, queue.ce, queue.queue] = slots_of(settings, os.cpu_count() or 1)
+            found[queue] = slots_of(settings, os.cpu_count() or 1)
     return found
 
 

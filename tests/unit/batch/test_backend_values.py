@@ -9,20 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.batch import (
+    BatchLoad,
     CancelOutcome,
     NativeState,
     NativeStatus,
     PilotCopy,
     PilotSpec,
-    QueueLoad,
-    Refusal,
+    SubmitRefusal,
     SubmitResult,
-    unusable,
     zipapp_command,
 )
-from lodesman.batch.backend import PILOT_FILE
+from lodesman.batch.backend import PILOT_FILE, unusable
+from lodesman.resources import QueueId
 
-QUEUE = ("site", "ce", "queue")
+QUEUE = QueueId("site", "ce", "queue")
 
 
 def test_a_secret_is_not_printed():
@@ -32,13 +32,13 @@ def test_a_secret_is_not_printed():
 
 
 def test_values_are_frozen():
-    load = QueueLoad(waiting=None, running=3, observed_at=1.0)
+    load = BatchLoad(waiting=None, running=3, observed_at=1.0)
     with pytest.raises(dataclasses.FrozenInstanceError):
         load.running = 4  # type: ignore[misc]
 
 
 def test_an_unknown_number_is_not_zero():
-    load = QueueLoad(waiting=None, running=0, observed_at=1.0)
+    load = BatchLoad(waiting=None, running=0, observed_at=1.0)
     assert load.waiting is None
     assert load.running == 0
 
@@ -54,7 +54,7 @@ def test_an_exit_code_is_unknown_unless_told():
 
 def test_results_are_empty_unless_told():
     assert SubmitResult() == SubmitResult(accepted={}, refused={})
-    assert Refusal(reason="full", transient=True) != Refusal(reason="full", transient=False)
+    assert SubmitRefusal(reason="full", transient=True) != SubmitRefusal(reason="full", transient=False)
 
 
 def test_the_pilots_file_is_its_only_argument():

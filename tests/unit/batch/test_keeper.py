@@ -15,13 +15,13 @@ import pytest
 
 from lodesman.batch import keeper
 from lodesman.batch.keeper import (
-    Output,
     Process,
-    chase_children,
+    _chase_children,
+    _freeze,
+    _lives,
+    _Output,
     descendants,
-    freeze,
     kill_family,
-    lives,
     process_table,
     read_process,
     signal_process,
@@ -124,7 +124,7 @@ def test_freezing_stops_what_is_found(sleeper):
         seen = read_process(sleeper.pid)
         return [seen] if seen else []
 
-    assert [item.pid for item in freeze(find)] == [sleeper.pid]
+    assert [item.pid for item in _freeze(find)] == [sleeper.pid]
     os.waitid(os.P_PID, sleeper.pid, os.WSTOPPED | os.WNOWAIT)
     assert read_process(sleeper.pid).state == "T"
 
@@ -136,7 +136,7 @@ def test_freezing_gives_up_on_an_endless_family():
         looks.append(len(looks))
         return [process(2**22 + 1 + len(looks), 1)]
 
-    assert len(freeze(find, passes=5)) == 5
+    assert len(_freeze(find, passes=5)) == 5
     assert len(looks) == 5
 
 
@@ -160,7 +160,7 @@ def test_killing_waits_for_the_end_of_what_it_no_longer_finds():
         assert seen is not None
         looks = [[seen], [seen]]
         assert kill_family(lambda: looks.pop(0) if looks else [], 60.0) == []
-        assert not lives(seen)
+        assert not _lives(seen)
 
 
 def test_what_does_not_die_in_time_is_told_though_it_is_not_found_again(sleeper, monkeypatch):
@@ -188,18 +188,18 @@ def test_killing_tells_what_patience_did_not_end():
 def test_reaping_tells_each_end_and_whether_a_child_is_left():
     code = (
         "import os, json\n"
-        "from lodesman.batch.keeper import reap\n"
+        "from lodesman.batch.keeper import _reap\n"
         "seen = {}\n"
-        "first = reap(seen.__setitem__)\n"
+        "first = _reap(seen.__setitem__)\n"
         "read, write = os.pipe()\n"
         "quick, slow = os.spawnvp(os.P_NOWAIT, 'sh', ['sh', '-c', 'exit 3']), os.fork()\n"
         "if slow == 0:\n"
         "    os.close(write); os.read(read, 1); os._exit(4)\n"
         "os.waitid(os.P_PID, quick, os.WEXITED | os.WNOWAIT)\n"
-        "second = reap(seen.__setitem__)\n"
+        "second = _reap(seen.__setitem__)\n"
         "os.close(write)\n"
         "os.waitid(os.P_PID, slow, os.WEXITED | os.WNOWAIT)\n"
-        "third = reap(seen.__setitem__)\n"
+        "third = _reap(seen.__setitem__)\n"
         "codes = [os.waitstatus_to_exitcode(seen[quick]), os.waitstatus_to_exitcode(seen[slow])]\n"
         "print(json.dumps([first, second, third, codes]))\n"
     )
@@ -210,10 +210,10 @@ def test_reaping_tells_each_end_and_whether_a_child_is_left():
 def test_chasing_kills_children_and_returns():
     code = (
         "import os, json\n"
-        "from lodesman.batch.keeper import chase_children\n"
+        "from lodesman.batch.keeper import _chase_children\n"
         "seen = {}\n"
         "children = [os.spawnvp(os.P_NOWAIT, 'sleep', ['sleep', '60']) for _ in range(3)]\n"
-        "chase_children(seen.__setitem__, rounds=10**9)\n"
+        "_chase_children(seen.__setitem__, rounds=10**9)\n"
         "print(json.dumps([seen[child] for child in children]))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], env=package_path(), capture_output=True, check=True)
@@ -226,7 +226,7 @@ def package_path():
 
 def test_chasing_is_bounded():
     noted = []
-    chase_children(lambda *pair: noted.append(pair), rounds=0)
+    _chase_children(lambda *pair: noted.append(pair), rounds=0)
     assert noted == []
 
 
@@ -241,7 +241,7 @@ def test_a_record_is_written_at_one_stroke(tmp_path):
 
 def test_output_keeps_the_end_and_is_bounded(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    output = Output("std.out", cap=1000)
+    output = _Output("std.out", cap=1000)
     for number in range(500):
         os.write(output.target, f"line {number:04}\n".encode())
         assert output.pump()
@@ -254,7 +254,7 @@ def test_output_keeps_the_end_and_is_bounded(tmp_path, monkeypatch):
 
 def test_output_in_large_pieces_is_bounded_too(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    output = Output("std.out", cap=1000)
+    output = _Output("std.out", cap=1000)
     os.write(output.target, b"x" * 5000 + b"end")
     while output.pump():
         pass
@@ -267,7 +267,7 @@ def test_output_in_large_pieces_is_bounded_too(tmp_path, monkeypatch):
 
 def test_nothing_to_pump(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    output = Output("std.err", cap=1000)
+    output = _Output("std.err", cap=1000)
     assert not output.pump()
     os.close(output.target)
     assert not output.pump()
@@ -277,7 +277,7 @@ def test_nothing_to_pump(tmp_path, monkeypatch):
 
 def test_a_disk_that_takes_nothing_loses_output_only(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    output = Output("std.out", cap=10)
+    output = _Output("std.out", cap=10)
     os.write(output.target, b"0123456789")
     output.pump()
     for path in tmp_path.iterdir():

@@ -12,20 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.batch import (
+    BatchLoad,
     CancelOutcome,
     LocalBackend,
     NativeState,
     PilotCopy,
     PilotSpec,
-    QueueLoad,
     local,
 )
 from lodesman.batch.backend import PILOT_FILE
 from lodesman.batch.pilot_directory import PilotDirectory
 from lodesman.errors import BackendFault
+from lodesman.resources import QueueId
 
-QUEUE = ("LCG.One.de", "ce.one.de", "long")
-OTHER = ("LCG.Two.fr", "ce.two.fr", "short")
+QUEUE = QueueId("LCG.One.de", "ce.one.de", "long")
+OTHER = QueueId("LCG.Two.fr", "ce.two.fr", "short")
 SPEC = PilotSpec(queue=QUEUE, command=("true", PILOT_FILE))
 
 
@@ -82,7 +83,7 @@ class TestSubmit:
         assert not result.refused[stamp].transient
         assert {path.name for path in root.iterdir()} == {".lock", "s1", "s2"}
 
-    @given(st.tuples(st.text(), st.text(), st.text()))
+    @given(st.builds(QueueId, st.text(), st.text(), st.text()))
     def test_any_queue_name(self, tmp_path_factory, queue):
         root = tmp_path_factory.mktemp("any") / "pilots"
         backend = LocalBackend(root, {queue: 0})
@@ -92,7 +93,7 @@ class TestSubmit:
         assert {path.name for path in root.parent.iterdir()} == {"pilots"}
 
     def test_an_unknown_queue_never_works(self, backend):
-        spec = PilotSpec(queue=("a", "b", "c"), command=("true",))
+        spec = PilotSpec(queue=QueueId("a", "b", "c"), command=("true",))
         refusal = backend.submit(spec, copies("s1")).refused["s1"]
         assert not refusal.transient
         assert "a/b/c" in refusal.reason
@@ -198,14 +199,14 @@ class TestStatus:
         for ask in (backend.census, backend.tick, lambda: backend.cancel(["s1"]), lambda: backend.purge(0.0)):
             with pytest.raises(BackendFault):
                 ask()
-        assert backend.load(QUEUE) == QueueLoad(waiting=None, running=None, observed_at=1000.0)
+        assert backend.load(QUEUE) == BatchLoad(waiting=None, running=None, observed_at=1000.0)
 
     def test_load_counts_one_queue(self, backend):
         backend.submit(SPEC, copies("s1", "s2"))
         backend.submit(PilotSpec(queue=OTHER, command=("true",)), copies("s3"))
-        assert backend.load(QUEUE) == QueueLoad(waiting=2, running=0, observed_at=1000.0)
+        assert backend.load(QUEUE) == BatchLoad(waiting=2, running=0, observed_at=1000.0)
         assert backend.load(OTHER).waiting == 1
-        assert backend.load(("no", "such", "queue")).waiting == 0
+        assert backend.load(QueueId("no", "such", "queue")).waiting == 0
 
     def test_census(self, backend, root):
         backend.submit(SPEC, copies("s1", "s2"))
@@ -222,7 +223,7 @@ class TestCancel:
         assert backend.cancel(["s1"]) == {"s1": CancelOutcome.REMOVED}
         assert backend.cancel(["s1"]) == {"s1": CancelOutcome.ENDED}
         backend.slots[QUEUE] = 5
-        assert backend.tick().started == ()
+        assert backend.tick() == ()
         assert backend.status(["s1"])["s1"].detail == "cancelled before it started"
 
     def test_a_full_disk_fails_the_cancel(self, backend, monkeypatch):
@@ -263,8 +264,8 @@ class TestUpkeep:
         backend.submit(PilotSpec(queue=OTHER, command=("true",)), copies("o1", "o2"))
         backend.submit(SPEC, copies("m", "b"))
         backend.slots = {QUEUE: 3, OTHER: 1}
-        assert backend.tick().started == ("z", "a", "o1", "m")
-        assert backend.tick().started == ()
+        assert backend.tick() == ("z", "a", "o1", "m")
+        assert backend.tick() == ()
         assert stamps == ["z", "a", "o1", "m"]
         assert backend.load(QUEUE).running == 3
 
@@ -274,13 +275,13 @@ class TestUpkeep:
         again = LocalBackend(root, {QUEUE: 0})
         again.submit(SPEC, copies("b"))
         again.slots[QUEUE] = 3
-        assert again.tick().started == ("z", "a", "b")
+        assert again.tick() == ("z", "a", "b")
 
     def test_a_queue_that_is_no_longer_configured_starts_nothing(self, backend, monkeypatch):
         stamps = self.launched(monkeypatch)
         backend.submit(SPEC, copies("s1"))
         del backend.slots[QUEUE]
-        assert backend.tick().started == ()
+        assert backend.tick() == ()
         assert stamps == []
         assert backend.load(QUEUE).waiting == 1
 
@@ -292,39 +293,41 @@ class TestUpkeep:
         backend.submit(SPEC, copies("s1"))
         backend.slots[QUEUE] = 1
         for _ in range(10):
-            assert backend.tick().failed == {"s1": "Resource temporarily unavailable"}
+            assert backend.tick() == ()
         assert backend.status(["s1"])["s1"].state is NativeState.WAITING
 
     def test_a_keeper_that_never_starts_is_given_up(self, backend, monkeypatch):
         monkeypatch.setattr(local, "launch", lambda directory, python, cgroups: 2**22 + 1)
         backend.submit(SPEC, copies("s1", "s2"))
         backend.slots[QUEUE] = 1
-        for _ in range(local.LAUNCHES):
-            assert backend.tick().started == ("s1",)
-        report = backend.tick()
-        assert report.started == ("s2",), "what is given up holds no slot"
-        assert "given up" in report.failed["s1"]
-        assert backend.status(["s1"])["s1"].state is NativeState.ENDED
+        for _ in range(local._LAUNCHES):
+            assert backend.tick() == ("s1",)
+        assert backend.tick() == ("s2",), "what is given up holds no slot"
+        status = backend.status(["s1"])["s1"]
+        assert (status.state, status.detail) == (
+            NativeState.ENDED,
+            "its keeper cannot start (see keeper.log)",
+        )
 
     def test_a_lost_pilot_is_swept_and_frees_its_slot(self, backend, root, monkeypatch):
         lost = f"lost-{os.getpid()}"
         backend.submit(SPEC, copies(lost, "s2"))
         (root / lost / "keeper.json").write_text("{}")
         assert backend.status([lost])[lost].state is NativeState.UNKNOWN
-        assert backend.load(QUEUE) == QueueLoad(waiting=1, running=1, observed_at=1000.0)
+        assert backend.load(QUEUE) == BatchLoad(waiting=1, running=1, observed_at=1000.0)
         stamps = self.launched(monkeypatch)
         backend.slots[QUEUE] = 1
-        report = backend.tick()
-        assert (report.swept, report.started, stamps) == ((lost,), ("s2",), ["s2"])
+        assert backend.tick() == ("s2",)
+        assert stamps == ["s2"]
         assert "keeper" in backend.status([lost])[lost].detail
 
     def test_a_lost_pilot_that_cannot_be_swept_keeps_its_slot(self, backend, root, monkeypatch):
         lost = f"lost-{os.getpid()}"
         backend.submit(SPEC, copies(lost, "s2"))
         (root / lost / "keeper.json").write_text("{}")
-        monkeypatch.setattr(local, "sweep", lambda paths, cgroups, patience: {lost})
+        monkeypatch.setattr(local, "sweep", lambda pilots, timeout: {lost})
         backend.slots[QUEUE] = 1
-        assert backend.tick().started == ()
+        assert backend.tick() == ()
         assert backend.status([lost])[lost].state is NativeState.UNKNOWN
 
     @pytest.mark.parametrize("text", ["", "{}", "null"])
@@ -359,6 +362,6 @@ class TestUpkeep:
         backend.submit(SPEC, copies("s1", "s2"))
         backend.slots[QUEUE] = 9
         assert backend.stop_all(grace_seconds=1.0, deadline_seconds=60.0) == ()
-        assert backend.tick().started == ()
+        assert backend.tick() == ()
         assert stamps == []
         assert {status.state for status in backend.status(["s1", "s2"]).values()} == {NativeState.ENDED}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -11,6 +12,7 @@ import pytest
 
 from lodesman.batch import sweep as module
 from lodesman.batch.keeper import Process, process_table
+from lodesman.batch.pilot_directory import PilotDirectory
 from lodesman.batch.sweep import MARK, marked, sweep
 
 SLEEPER = "import signal; print('ready', flush=True); signal.pause()"
@@ -73,7 +75,7 @@ def test_somebody_who_looks_at_the_files_is_spared(stamp, tmp_path):
 
 
 def test_oneself_and_ones_ancestors_are_spared(stamp, tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_stamp_of", lambda process, directories: stamp)
+    monkeypatch.setattr(module, "_stamp_of", lambda process, paths: stamp)
     found = marked({stamp: tmp_path}, process_table())
     assert os.getpid() not in found
     assert os.getppid() not in found
@@ -98,7 +100,7 @@ def test_all_of_it_is_killed_with_its_children(start, stamp, tmp_path):
     bystander = start()
     children = [item.pid for item in process_table().values() if item.parent == parent.pid]
     assert len(children) == 1
-    assert sweep({stamp: tmp_path}, patience=60.0) == set()
+    assert sweep([PilotDirectory(tmp_path / stamp)], timeout=60.0) == set()
     assert parent.wait(60) == -9
     assert children[0] not in process_table()
     assert bystander.poll() is None
@@ -106,16 +108,19 @@ def test_all_of_it_is_killed_with_its_children(start, stamp, tmp_path):
 
 def test_roots_go_whatever_they_carry(start, stamp, tmp_path):
     root = start()
-    assert sweep({stamp: tmp_path}, roots=[root.pid], patience=60.0) == set()
+    assert sweep([PilotDirectory(tmp_path / stamp)], roots=[root.pid], timeout=60.0) == set()
     assert root.wait(60) == -9
 
 
 def test_nothing_to_sweep(stamp, tmp_path):
-    assert sweep({stamp: tmp_path}, cgroups=[str(tmp_path / "gone")], patience=60.0) == set()
-    assert sweep({}, patience=60.0) == set()
+    pilot = PilotDirectory(tmp_path / stamp)
+    pilot.path.mkdir()
+    (pilot.path / "keeper.json").write_text(json.dumps({"cgroup": str(tmp_path / "gone")}))
+    assert sweep([pilot], timeout=60.0) == set()
+    assert sweep([], timeout=60.0) == set()
 
 
 def test_what_cannot_be_killed_is_told(start, stamp, tmp_path, monkeypatch):
     start(environment={MARK: stamp})
-    monkeypatch.setattr(module, "kill_family", lambda find, patience: find())
-    assert sweep({stamp: tmp_path, "other": tmp_path / "x"}, patience=0.0) == {stamp}
+    monkeypatch.setattr(module, "kill_family", lambda find, timeout: find())
+    assert sweep([PilotDirectory(tmp_path / name) for name in (stamp, "other")], timeout=0.0) == {stamp}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.background.candidates import CandidateMaker
-from lodesman.batch import QueueLoad
+from lodesman.batch import BatchLoad
 from lodesman.daemon import local_slots as module
 from lodesman.daemon.local_slots import local_slots, slots_of
 from lodesman.matching.policy import Policy
@@ -125,7 +125,7 @@ def test_the_backend_starts_what_the_director_counts_on(base, a, b):
 
     class Batch:
         def load(self, _):
-            return QueueLoad(waiting=0, running=0, observed_at=0.0)
+            return BatchLoad(waiting=0, running=0, observed_at=0.0)
 
     found = queue(base, a=a, b=b)
     maker = CandidateMaker(

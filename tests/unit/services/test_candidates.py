@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from lodesman.background.candidates import CandidateMaker, own_queues
-from lodesman.batch import QueueLoad
+from lodesman.batch import BatchLoad
 from lodesman.director import OwnPilots
 from lodesman.director.site_mask import Closing, SiteMask
 from lodesman.matching.policy import Policy
@@ -20,7 +20,7 @@ SHORT, LONG = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")
 class Batch:
     """Has one load for all queues and notes which were asked."""
 
-    def __init__(self, load: QueueLoad) -> None:
+    def __init__(self, load: BatchLoad) -> None:
         self.answer = load
         self.asked: list[Any] = []
 
@@ -32,7 +32,7 @@ class Batch:
 @pytest.fixture
 def make(policy):
     def made(vos=("lab",), *, load=None, own=(), given_policy=policy):
-        batch = Batch(load or QueueLoad(waiting=1, running=2, observed_at=100.0))
+        batch = Batch(load or BatchLoad(waiting=1, running=2, observed_at=100.0))
         maker = CandidateMaker(
             policy=given_policy, backends={"local": cast("Any", batch)}, pools=("Local", "SAM"),
             own=own_queues(own), now=150.0,
@@ -187,8 +187,8 @@ def test_a_queue_that_is_shut_to_one_vo_is_open_to_the_other(views, never, shut)
 def test_a_queue_of_two_batch_systems_has_the_load_of_both():
     policy = overlay("", a="Backend = 'slurm'")
     loads = {
-        "local": Batch(QueueLoad(waiting=1, running=2, observed_at=100.0)),
-        "slurm": Batch(QueueLoad(waiting=3, running=4, observed_at=90.0)),
+        "local": Batch(BatchLoad(waiting=1, running=2, observed_at=100.0)),
+        "slurm": Batch(BatchLoad(waiting=3, running=4, observed_at=90.0)),
     }
     maker = CandidateMaker(
         policy=policy, backends=cast("Any", loads), pools=("Local",), own=own_queues([("Submitted", SHORT, 95.0)]),
@@ -198,6 +198,6 @@ def test_a_queue_of_two_batch_systems_has_the_load_of_both():
     assert (found.load_waiting.value, found.load_running.value) == (4, 6)
     assert (found.load_running.observed_at, found.load_running.source) == (90.0, "local, slurm")
     assert found.own.since_load == 1
-    loads["slurm"].answer = QueueLoad(waiting=None, running=4, observed_at=90.0)
+    loads["slurm"].answer = BatchLoad(waiting=None, running=4, observed_at=90.0)
     (found,) = maker.make(("a", "b"))
     assert (found.load_waiting.value, found.load_running.value) == (None, 6)

@@ -19,7 +19,7 @@ from lodesman.background.candidates import OwnQueue
 from lodesman.background.direct import EMPTY_SECONDS, Director
 from lodesman.background.known_queues import KnownQueues
 from lodesman.background.lost_pilots import UNKNOWN_TIMES
-from lodesman.batch import CancelOutcome, QueueLoad
+from lodesman.batch import BatchLoad, CancelOutcome
 from lodesman.commands.pilots import DrainPilots, EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.director import Excess, PoolState, plan_of, read_options
@@ -39,7 +39,7 @@ class Batch:
     """Tells its load and cancels."""
 
     def __init__(self) -> None:
-        self.now = QueueLoad(waiting=0, running=0, observed_at=1_000.0)
+        self.now = BatchLoad(waiting=0, running=0, observed_at=1_000.0)
         self.cancelled: list[str] = []
         self.outcome = CancelOutcome.REMOVED
         self.calls = 0
@@ -192,7 +192,7 @@ def test_a_queue_of_a_backend_that_is_not_there_is_closed(world):
 
 def test_a_load_that_nobody_knows_lets_nothing_through(world):
     world.submit()
-    world.batch.now = QueueLoad(waiting=None, running=None, observed_at=1_000.0)
+    world.batch.now = BatchLoad(waiting=None, running=None, observed_at=1_000.0)
     assert world.tick() == 0
 
 
@@ -334,7 +334,7 @@ def aged(world, count=3):
 
 def fill(world, now):
     """The load as it would be seen then."""
-    world.batch.now = QueueLoad(waiting=0, running=0, observed_at=now)
+    world.batch.now = BatchLoad(waiting=0, running=0, observed_at=now)
     return world.tick(now)
 
 
@@ -446,16 +446,16 @@ def test_slots_and_ratio_of_a_queue_reach_the_decision(world):
     assert (short.caps.max_waiting, short.caps.waiting_to_running, short.slots) == (1, 0.5, None)
     for _ in range(6):
         world.pilot(joined=True)
-    world.batch.now = QueueLoad(waiting=0, running=6, observed_at=1_000.0)
+    world.batch.now = BatchLoad(waiting=0, running=6, observed_at=1_000.0)
     world.submit(1_000)
     assert world.tick() == 3
 
 
 def test_a_pilot_is_added_to_a_load_that_is_older_than_its_submission(world):
     world.pilot()
-    world.batch.now = QueueLoad(waiting=1, running=0, observed_at=1_000.0)
+    world.batch.now = BatchLoad(waiting=1, running=0, observed_at=1_000.0)
     assert world.snapshot().queues[0].own.since_load == 0
-    world.batch.now = QueueLoad(waiting=2, running=0, observed_at=999.0)
+    world.batch.now = BatchLoad(waiting=2, running=0, observed_at=999.0)
     assert world.snapshot().queues[0].own.since_load == 1
     world.submit(1_000)
     assert world.tick() == 0  # MaxWaitingJobs 3: two that are seen, one that came after

@@ -18,7 +18,7 @@ from lodesman.answers import calls
 from lodesman.answers.submit_pools import Served, ServedQueue
 from lodesman.background import launch
 from lodesman.background.launch import PilotHabits, SubmissionPools
-from lodesman.batch import Refusal, SubmitResult
+from lodesman.batch import SubmitRefusal, SubmitResult
 from lodesman.director import PilotIdentity, Placement, read_options
 from lodesman.director.pilot_type import TypeReason
 from lodesman.errors import BackendFault, Unavailable
@@ -201,7 +201,9 @@ def test_the_wall_time_of_a_queue_reaches_batch_system_and_pilot(world, wall, li
 def test_refused_copies_are_told_with_the_reason(world):
     world.batch.answer = lambda copies: SubmitResult(
         accepted={copies[0].stamp: "native"},
-        refused={one.stamp: Refusal(reason="the queue is closed", transient=True) for one in copies[1:]},
+        refused={
+            one.stamp: SubmitRefusal(reason="the queue is closed", transient=True) for one in copies[1:]
+        },
     )
     world.launch(3)
     world.end()
@@ -213,7 +215,7 @@ def test_refused_copies_are_told_with_the_reason(world):
 
 def test_a_submission_that_is_refused_as_a_whole_speaks_against_the_queue(world):
     world.batch.answer = lambda copies: SubmitResult(
-        refused={one.stamp: Refusal(reason="no such queue", transient=False) for one in copies}
+        refused={one.stamp: SubmitRefusal(reason="no such queue", transient=False) for one in copies}
     )
     world.launch(2)
     world.end()

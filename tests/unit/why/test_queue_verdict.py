@@ -17,7 +17,7 @@ from lodesman.answers.vocabulary import BreakerState, ClampName, QueueReason
 from lodesman.answers.why_queues import QueueBreaker, QueueLoad
 from lodesman.background.candidates import OwnQueue
 from lodesman.background.direct import Director
-from lodesman.batch import QueueLoad as Load
+from lodesman.batch import BatchLoad
 from lodesman.director import Breaker, PoolState, TokenBucket, read_options
 from lodesman.director.floor import QueueGates, room_of
 from lodesman.director.site_mask import SiteMask
@@ -184,7 +184,7 @@ class Batch:
     """A batch system that tells this load."""
 
     def __init__(self, waiting, running, at=100.0):
-        self.told = Load(waiting=waiting, running=running, observed_at=at)
+        self.told = BatchLoad(waiting=waiting, running=running, observed_at=at)
 
     def load(self, _queue):
         return self.told
