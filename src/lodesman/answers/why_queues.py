@@ -94,7 +94,7 @@ class QueueBreaker(Struct, frozen=True):
     reason: str
 
 
-class QueueLoad(Struct, frozen=True):
+class GateLoad(Struct, frozen=True):
     """Pilots that the batch system reports, None: it cannot; `slots`: how many can run at once, None if unknown."""
 
     waiting: int | None
@@ -128,7 +128,7 @@ class QueueGate(Struct, frozen=True):
     room: int | None
     limits: list[QueueLimit]
     breaker: QueueBreaker
-    load: QueueLoad
+    load: GateLoad
     own: QueueOwn
     submission_pools: list[QueueSubmissionPool]
 

@@ -21,10 +21,10 @@ from lodesman.answers.nodes import NodePath, QueueId
 from lodesman.answers.service import Iteration, PilotEnd
 from lodesman.answers.vocabulary import BreakerState, PilotState
 from lodesman.answers.why_queues import (
+    GateLoad,
     QueueBreaker,
     QueueGate,
     QueueLimit,
-    QueueLoad,
     QueueOwn,
     QueueSubmissionPool,
 )
@@ -304,7 +304,7 @@ def _gate(
             probing=breaker.probing,
             reason=breaker.reason,
         ),
-        load=QueueLoad(
+        load=GateLoad(
             waiting=load.value,
             running=candidate.load_running.value,
             slots=candidate.slots,

@@ -21,7 +21,7 @@ from lodesman.resources import NodePath, QueueId, Source, access_refusal, effect
 from lodesman.store.engine import Reader
 from lodesman.store.read import why as read
 from lodesman.submission import find_exclusions
-from lodesman.why.facts import JobFacts, Served, ordinal_of
+from lodesman.why.facts import JobFacts, PoolQueues, ordinal_of
 from lodesman.why.job import explain_job, explain_queue_for_job
 from lodesman.why.pilot import PilotCase, PilotFacts, PilotNow, explain_pilot
 from lodesman.why.queue import CONSIDERED, QueueFacts
@@ -64,11 +64,11 @@ class Explainer:
 
     def job_facts(
         self, key: TaskQueueKey, requirements: Mapping[str, Any] | None, position: QueuePosition, *,
-        task_queue: int | None = None, held: Holding | None = None, brought: Served | None = None,
+        task_queue: int | None = None, held: Holding | None = None, brought: PoolQueues | None = None,
     ) -> JobFacts:  # fmt: skip
         """The facts of a job; `brought`: the queues of the SubmitPool that a job not stored yet would bring."""
         world, pool, mask = self.policy.vo_config(key.vo), key.submit_pool, self.keeper.mask(self.db)
-        served: Served | None = None
+        served: PoolQueues | None = None
         evaluated = None
         if pool:
             served = self.keeper.serving(self.db, pool)
@@ -94,7 +94,7 @@ class Explainer:
 
     def pilot(self, facts: PilotFacts, now: PilotNow) -> PilotWhy:
         """Why a live pilot gets nothing."""
-        work, at = self.keeper.survey(now.request).work, self.keeper.snapshot.at
+        work, at = self.keeper.task_queues.survey(now.request).work, self.keeper.snapshot.at
         return explain_pilot(
             PilotCase(facts=facts, now=now, work=work, surveyed_at=at, shares=self.policy.shares())
         )
@@ -106,7 +106,7 @@ class Explainer:
 
     def queue_facts(self, place: QueueId, vo: str, gate: QueueGate | None) -> QueueFacts:
         """The facts of a queue for a VO; `gate`: its limits of now, None where they are not known."""
-        config, offer, served = self.policy.config, self.offer(place, vo), self.keeper.served(place)
+        config, offer, served = self.policy.config, self.offer(place, vo), self.keeper.pools.of_queue(place)
         configured, denied, settings = None, None, list[QueueSetting]()
         if config.tree.has_queue(*place):
             configured = config.tree.sites[place.site].ces[place.ce].queues[place.queue].source or Source()
@@ -117,7 +117,7 @@ class Explainer:
             denied = access_refusal(params.get("vo"), vo)
         survey = None
         if offer is not None:
-            survey = self.keeper.survey(replace(offer.request, submit_pools=served), SENDABLE)
+            survey = self.keeper.task_queues.survey(replace(offer.request, submit_pools=served), SENDABLE)
         return QueueFacts(
             place=place,
             vo=vo,

@@ -26,7 +26,7 @@ from lodesman.store.engine import Reader
 from lodesman.store.read.why import requirements_of, stored_reasons
 from lodesman.submission import Exclusions, find_exclusions
 from lodesman.submission.exclusions import REQUIREMENTS
-from lodesman.why.facts import Iteration
+from lodesman.why.facts import RecordedIteration
 from lodesman.why.verdict import judge_job
 
 _LEAST_SECONDS: Final = 5.0
@@ -146,7 +146,7 @@ class MainReasons:
         return found
 
     def _detail(
-        self, reason: MainReason, found: Exclusions, iteration: Iteration | None, mask: SiteMask
+        self, reason: MainReason, found: Exclusions, iteration: RecordedIteration | None, mask: SiteMask
     ) -> str:
         """What of the reason can be counted over task queues: the criterion, the gate, or the closing that stops most."""
         if reason is MainReason.IMPOSSIBLE:

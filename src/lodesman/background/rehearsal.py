@@ -39,7 +39,7 @@ from lodesman.plan.resources import (
     planned_task_queues,
 )
 from lodesman.resources import ResourceConfig
-from lodesman.why.facts import Iteration, Waiting
+from lodesman.why.facts import RecordedIteration, Waiting
 from lodesman.why.words import counted, since, span
 
 SEED: Final = 1
@@ -136,7 +136,7 @@ class RecordedLoads:
     """
 
     name: str
-    last: Iteration | None
+    last: RecordedIteration | None
     now: float
     empty: set[QueueId] = field(default_factory=set)
     oldest: float | None = None

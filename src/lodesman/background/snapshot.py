@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from threading import Lock
 from typing import Final
 
 import msgspec
 
-from lodesman.answers.nodes import QueueId
 from lodesman.background.known_queues import KnownQueues
 from lodesman.background.pilot_book import PilotBook
 from lodesman.commands.pool_map import KnownPools, PoolMap, Serving
 from lodesman.commands.site_mask import KnownMask
 from lodesman.director.site_mask import SiteMask
-from lodesman.matching import ResourceRequest
 from lodesman.matching.policy import VOConfig
 from lodesman.store.engine import Reader
 from lodesman.store.read.why import iteration_after
 from lodesman.store.submit_pools import pool_state
-from lodesman.why.facts import Iteration, Snapshot, fresh_seconds
-from lodesman.why.survey import ALL, Survey
+from lodesman.why.facts import RecordedIteration, Snapshot, fresh_seconds
 
 _FRESH_SECONDS: Final = fresh_seconds(120.0)
 _LEAST_SECONDS: Final = 0.1
@@ -45,9 +42,10 @@ class SnapshotKeeper:
         """When the last refresh was; None before the first."""
         self._competing: dict[str, tuple[str, Mapping[str, int]]] = {}
         self._db = db
-        self._queues = KnownQueues(db)
+        self.task_queues = KnownQueues(db)
         self._known_pools = KnownPools(db)
-        self._pools = PoolMap()
+        self.pools = PoolMap()
+        """The SubmitPools as of the last refresh."""
         self._mask = KnownMask()
         self._cost = 0.0
         self._refreshing = Lock()
@@ -65,32 +63,24 @@ class SnapshotKeeper:
             begun = time.perf_counter()
             self.pilots.refresh(self._db, now)
             self.snapshot = self._read(now)
-            self._pools = self._known_pools.look()
+            self.pools = self._known_pools.look()
             self._cost = time.perf_counter() - begun
             self.at = now
         finally:
             self._refreshing.release()
 
     def _read(self, now: float) -> Snapshot:
-        waiting = self._queues.look()
+        waiting = self.task_queues.look()
         groups: Counter[tuple[str, str]] = Counter()
         for _, key, jobs in waiting:
             groups[key.vo, key.group] += jobs
         iteration = self.snapshot.iteration
         found = iteration_after(self._db, iteration.number if iteration else 0)
         if found is not None:
-            iteration = Iteration(found[0], found[1], msgspec.json.decode(found[2]), before=iteration)
+            iteration = RecordedIteration(found[0], found[1], msgspec.json.decode(found[2]), before=iteration)
         return Snapshot(
             at=now, fresh_seconds=self.fresh_seconds, waiting=waiting, groups=groups, iteration=iteration
         )
-
-    def survey(self, request: ResourceRequest, criteria: Collection[str] = ALL) -> Survey:
-        """The task queues with waiting jobs, held against a resource."""
-        return self._queues.survey(request, criteria)
-
-    def served(self, place: QueueId) -> tuple[str, ...]:
-        """getSubmitPoolsForQueue, as of the last refresh."""
-        return self._pools.of_queue(place)
 
     def serving(self, db: Reader, pool: str) -> Serving | None:
         """The queues that serve a SubmitPool now; None if the pools have changed since the last refresh."""

@@ -32,9 +32,7 @@ _SMALL: Final = 700.0
 Of = Literal["queues", "task queues"]
 
 
-class Pair(NamedTuple):
-    """A VO and a group."""
-
+class _Group(NamedTuple):
     vo: str
     group: str
 
@@ -66,12 +64,12 @@ class PlannedDecision:
             self.by_queue[one.queue_id] += one.count
             self.by_tq[one.tq_id] += one.count
         self.no_pool = sum(one.asked for one in decision.pool_refusals)
-        self.expected: defaultdict[Pair, float] = defaultdict(float)
-        self.asked: Counter[Pair] = Counter()
-        self.placed: Counter[Pair] = Counter()
+        self.expected: defaultdict[_Group, float] = defaultdict(float)
+        self.asked: Counter[_Group] = Counter()
+        self.placed: Counter[_Group] = Counter()
         for row in decision.plan.rows:
             key = self.jobs[row.tq_id][0]
-            group = Pair(key.vo, key.group)
+            group = _Group(key.vo, key.group)
             self.expected[group] += expected(row.mean, row.cap)
             self.asked[group] += row.asked
             self.placed[group] += self.by_tq[row.tq_id]

@@ -33,7 +33,7 @@ _OF_A_GROUP: Final = tuple(one.name for one in fields(GroupConfig) if one.name !
 _RANKS: Final = {"impossible": 0, "possible": 1, None: 2}
 
 T = TypeVar("T")
-Becomes = Literal["impossible", "possible"] | None
+_Becomes = Literal["impossible", "possible"] | None
 
 
 def cut(rows: Iterable[T], limit: int) -> Cut[T]:
@@ -94,7 +94,7 @@ class JudgedTaskQueue:
     held: bool
     before: int
     after: int
-    becomes: Becomes
+    becomes: _Becomes
     why: str
 
 
@@ -150,7 +150,7 @@ def planned_task_queues(found: Sequence[JudgedTaskQueue], queues: QueueMap, limi
     )
 
 
-def _counted(affected: Iterable[AffectedTaskQueue], kind: Becomes) -> TaskQueuesAndJobs:
+def _counted(affected: Iterable[AffectedTaskQueue], kind: _Becomes) -> TaskQueuesAndJobs:
     sizes = [one.jobs for one in affected if one.becomes == kind]
     return TaskQueuesAndJobs(task_queues=len(sizes), jobs=sum(sizes))
 

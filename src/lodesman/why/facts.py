@@ -116,7 +116,7 @@ class QueueDecision:
     clamps: list[QueueClamp]
 
 
-class Iteration:
+class RecordedIteration:
     """One stored decision of the director, ready to be asked about single task queues and CE queues.
 
     `before`: the iteration before it, if known. A task queue that no submission pool took pilots for then, and that
@@ -124,7 +124,7 @@ class Iteration:
     """
 
     def __init__(
-        self, number: int, at: float, record: Mapping[str, Any], before: Iteration | None = None
+        self, number: int, at: float, record: Mapping[str, Any], before: RecordedIteration | None = None
     ) -> None:
         self.number = number
         self.at = at
@@ -140,7 +140,7 @@ class Iteration:
         self._refused: dict[int, Mapping[str, Any]] = {**still, **self._stories.no_pool}
         self._capacities: dict[tuple[str, str], Capacity] = {}
 
-    def still_refused(self, later: Iteration) -> dict[int, Mapping[str, Any]]:
+    def still_refused(self, later: RecordedIteration) -> dict[int, Mapping[str, Any]]:
         """The refusals of submission pools that a later iteration did not undo."""
         rows = later._stories.rows
         return {
@@ -253,9 +253,9 @@ class Snapshot:
     fresh_seconds: float
     waiting: Sequence[Waiting]
     groups: Mapping[tuple[str, str], int]
-    iteration: Iteration | None
+    iteration: RecordedIteration | None
 
-    def decision(self, now: float) -> Iteration | None:
+    def decision(self, now: float) -> RecordedIteration | None:
         """The director's last iteration; None if it has made none recently."""
         last = self.iteration
         return last if last is not None and now - last.at <= self.fresh_seconds else None
@@ -266,7 +266,7 @@ class Snapshot:
         return None if self.iteration is None else self.iteration.at
 
 
-class Served(Sized, Container[QueueId], Protocol):
+class PoolQueues(Sized, Container[QueueId], Protocol):
     """The CE queues that serve a SubmitPool."""
 
 
@@ -282,7 +282,7 @@ class JobFacts:
     task_queue: int | None
     position: QueuePosition
     held: Holding | None
-    served: Served | None
+    served: PoolQueues | None
     evaluated_at: float | None
     pilots: JobPilots
     snapshot: Snapshot
@@ -302,7 +302,7 @@ class JobFacts:
         return self.exclusions.eligible
 
     @cached_property
-    def decision(self) -> Iteration | None:
+    def decision(self) -> RecordedIteration | None:
         """The director's last iteration; None if it has made none recently."""
         return self.snapshot.decision(self.now)
 

@@ -104,9 +104,7 @@ def _chain(facts: JobFacts, share: JobShare) -> Iterator[JobStep]:
     yield _limits(facts)
     yield _turn(facts, share)
     pilots = facts.pilots
-    yield JobStep(
-        step="pilots", holds=pilots.any_usable, text=_pilots(pilots), age_seconds=facts.age(facts.snapshot.at)
-    )
+    yield JobStep("pilots", pilots.any_usable, _pilots(pilots), facts.age(facts.snapshot.at))
     yield _gates(facts)
 
 
@@ -120,7 +118,7 @@ def _class(facts: JobFacts) -> JobStep:
         if named
         else "it names no job class"
     )
-    return JobStep(step="class", holds=True, text=text)
+    return JobStep("class", True, text)
 
 
 def _access(facts: JobFacts) -> JobStep:
@@ -130,7 +128,7 @@ def _access(facts: JobFacts) -> JobStep:
         f"{key.owner} of group {key.group}, VO {key.vo}, may use {found.total} of {queues} configured queues"
     )
     return JobStep(
-        step="access", holds=found.total > 0, text=text, age_seconds=facts.age(facts.configured_at),
+        "access", found.total > 0, text, facts.age(facts.configured_at),
         queues=queues, admitting=found.total,
     )  # fmt: skip
 
@@ -138,18 +136,18 @@ def _access(facts: JobFacts) -> JobStep:
 def _requirements(facts: JobFacts) -> Iterator[JobStep]:
     pool, served = facts.exclusions.key.submit_pool, facts.served
     if not pool:
-        yield JobStep(step="requirements", holds=True, text="it has no Requirements")
+        yield JobStep("requirements", True, "it has no Requirements")
         return
     names = tuple(name for name, _ in facts.exclusions.planes if name.startswith("Requirements"))
     yield _criteria(facts, "requirements", names, "its Requirements")
     if facts.evaluated_at is None:
         text = f"the queues that serve SubmitPool {pool} are not known before the next refresh"
-        yield JobStep(step="submit_pool", holds=None, text=text, age_seconds=None, pool=pool, queues=None)
+        yield JobStep("submit_pool", None, text, None, pool=pool, queues=None)
         return
     count = 0 if served is None else len(served)
     yield JobStep(
-        step="submit_pool", holds=count > 0, text=f"SubmitPool {pool} is served by {counted(count, 'queue')}",
-        age_seconds=facts.age(facts.evaluated_at), pool=pool, queues=count,
+        "submit_pool", count > 0, f"SubmitPool {pool} is served by {counted(count, 'queue')}",
+        facts.age(facts.evaluated_at), pool=pool, queues=count,
     )  # fmt: skip
 
 
@@ -162,10 +160,10 @@ def _criteria(facts: JobFacts, step: _CriteriaStep, criteria: tuple[str, ...], w
             lost |= mask
     text = f"{found.total - lost.bit_count()} of {found.total} queues pass {what}"
     return JobStep(
-        step=step,
-        holds=lost != found.full or not found.total,
-        text=f"{text} ({excluded(counts)})" if counts else text,
-        age_seconds=facts.age(facts.configured_at),
+        step,
+        lost != found.full or not found.total,
+        f"{text} ({excluded(counts)})" if counts else text,
+        facts.age(facts.configured_at),
         ruled_out_by=[Criterion(criterion=name, queues=n) for name, n in counts],
     )
 
@@ -181,10 +179,10 @@ def closings_step(found: Sequence[tuple[Closing, int]], eligible: int, *, may_ru
     parts += [f"and {more} more"] if more else []
     text = f"{count} of {counted(total, 'eligible queue')} closed by administrators"
     return JobStep(
-        step="site_mask",
-        holds=may_run or not total or count < total,
-        text=f"{text}: {'; '.join(parts)}" if parts else text,
-        age_seconds=0.0,
+        "site_mask",
+        may_run or not total or count < total,
+        f"{text}: {'; '.join(parts)}" if parts else text,
+        0.0,
         queues=count,
         closings=[ClosingThere(**asdict(one), queues=mask.bit_count()) for one, mask in shown],
         more=more,
@@ -194,12 +192,10 @@ def closings_step(found: Sequence[tuple[Closing, int]], eligible: int, *, may_ru
 def _limits(facts: JobFacts) -> JobStep:
     held = facts.held
     if held is None:
-        return JobStep(
-            step="limits", holds=True, text="nothing holds it, and no limits are configured", limits=[]
-        )
+        return JobStep("limits", True, "nothing holds it, and no limits are configured", limits=[])
     who = "no queue could run it" if held.by == "impossible" else f"{held.name or 'a user'} holds it"
     text = f"Held for {span(held.seconds)}: {who}"
-    return JobStep(step="limits", holds=False, text=text, age_seconds=held.seconds, limits=[held])
+    return JobStep("limits", False, text, held.seconds, limits=[held])
 
 
 def _turn(facts: JobFacts, share: JobShare) -> JobStep:
@@ -210,7 +206,7 @@ def _turn(facts: JobFacts, share: JobShare) -> JobStep:
         others = share.groups_waiting - 1
         beside = f"beside {counted(others, 'other group')}" if others else "since no other group competes"
         text += f"; group {share.group} has {share.part:.0%} of the starts, {beside}"
-    return JobStep(step="share", holds=True, text=text, age_seconds=facts.age(facts.snapshot.at))
+    return JobStep("share", True, text, facts.age(facts.snapshot.at))
 
 
 def _pilots(pilots: JobPilots) -> str:
@@ -226,7 +222,7 @@ def _gates(facts: JobFacts) -> JobStep:
     at = facts.age(facts.snapshot.decided_at)
     if facts.capacity is None:
         text = f"the director has not decided anything {recently(at)}"
-        return JobStep(step="gates", holds=None, text=text, age_seconds=at, closed=[])
+        return JobStep("gates", None, text, at, closed=[])
     open_here = facts.open_here.bit_count()
     text = f"{open_here} of {facts.eligible.bit_count()} eligible queues have free capacity for a pilot"
     closed = _closed(facts)
@@ -236,7 +232,7 @@ def _gates(facts: JobFacts) -> JobStep:
     text += "" if seconds is None else f"; load reported by {source} {span(seconds)} ago"
     text += f"; no submission pool takes its pilots: {facts.refusals}" if facts.refusals else ""
     holds = bool(open_here) and not facts.refusals
-    return JobStep(step="gates", holds=holds, text=text, age_seconds=at, closed=closed)
+    return JobStep("gates", holds, text, at, closed=closed)
 
 
 def _closed(facts: JobFacts) -> list[ClosedGate]:

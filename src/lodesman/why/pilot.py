@@ -162,7 +162,7 @@ def _surveyed(case: PilotCase) -> float:
 def _chain(case: PilotCase) -> Iterator[PilotStep]:
     yield _life(case)
     yield _asks(case)
-    yield PilotStep(step="serves", holds=True, text=_serves(case.facts.row))
+    yield PilotStep("serves", True, _serves(case.facts.row))
     yield _offers(case)
     yield _pools(case)
     yield _waiting(case)
@@ -180,27 +180,27 @@ def _life(case: PilotCase) -> PilotStep:
         what = "it is being submitted to" if row.state is PilotState.PREPARED else "it waits in"
         leaves = f"; it will leave at once{why}" if why else ""
         text = f"{what} {where}, since {span(sent)}{leaves}"
-        return PilotStep(step="pilot", holds=False, text=text, age_seconds=sent)
+        return PilotStep("pilot", False, text, sent)
     text = f"it runs in {where}, joined {span(max(0.0, now.at - facts.joined_at))} ago"
     if facts.drain:
         text += f"; it finishes what it runs and leaves (pilot drain{why})"
-        return PilotStep(step="pilot", holds=False, text=text)
+        return PilotStep("pilot", False, text)
     text += f"; its last heartbeat was {span(now.silent_seconds or 0.0)} ago" if now.is_silent else ""
-    return PilotStep(step="pilot", holds=not now.is_silent, text=text, age_seconds=now.silent_seconds)
+    return PilotStep("pilot", not now.is_silent, text, now.silent_seconds)
 
 
 def _asks(case: PilotCase) -> PilotStep:
     now = case.now
     if now.waits_since is not None:
         text = f"it waits for a job in a long poll, since {span(now.at - now.waits_since)}"
-        return PilotStep(step="asks", holds=True, text=text, age_seconds=0.0)
+        return PilotStep("asks", True, text, 0.0)
     ago = since(now.asked_at, now.at)
     if ago is None:
         when = "since it joined or the server started" if now.joined else "yet"
         holds = None if case.facts.promised else False
-        return PilotStep(step="asks", holds=holds, text=f"it has not asked {when}")
+        return PilotStep("asks", holds, f"it has not asked {when}")
     text = f"it last asked {span(ago)} ago, for {counted(now.asked_jobs or 0, 'job')}; it does not wait now"
-    return PilotStep(step="asks", holds=None, text=text, age_seconds=ago)
+    return PilotStep("asks", None, text, ago)
 
 
 def _serves(row: StoredPilot) -> str:
@@ -222,7 +222,7 @@ def _offers(case: PilotCase) -> PilotStep:
     only = f", takes only jobs with tag {', '.join(request.required_tags)}" if request.required_tags else ""
     memory = "" if now.whole.memory_mb != 0 else " (its queue declares none)"
     text = f"it offers {amount(now.whole)}{memory}; {platform}{tags}{only}; free now: {amount(now.free)}"
-    return PilotStep(step="offers", holds=request.cores > 0, text=f"{text} ({now.free_by.value})")
+    return PilotStep("offers", request.cores > 0, f"{text} ({now.free_by.value})")
 
 
 def _pools(case: PilotCase) -> PilotStep:
@@ -230,16 +230,14 @@ def _pools(case: PilotCase) -> PilotStep:
     count, stale = len(case.now.request.submit_pools), case.facts.stale_pools
     text = f"its queue serves {counted(count, 'SubmitPool')} now"
     text += f"; of what it presented when it joined, {stale} differed" if stale else ""
-    return PilotStep(step="submit_pools", holds=True, text=text, age_seconds=0.0, count=count)
+    return PilotStep("submit_pools", True, text, 0.0, count=count)
 
 
 def _waiting(case: PilotCase) -> PilotStep:
     chances, vo = case.now.chances, case.now.request.vo
     text = f"{counted(chances.of_vo, 'task queue')} of VO {vo} have jobs that may be given now"
     text += f" ({chances.elsewhere} of other VOs)" if chances.elsewhere else ""
-    return PilotStep(
-        step="waiting", holds=chances.of_vo > 0, text=text, age_seconds=0.0, task_queues=chances.of_vo
-    )
+    return PilotStep("waiting", chances.of_vo > 0, text, 0.0, task_queues=chances.of_vo)
 
 
 def _fits(case: PilotCase) -> PilotStep:
@@ -247,9 +245,7 @@ def _fits(case: PilotCase) -> PilotStep:
     text = f"{eligible} of them fit what is free"
     if work.ruled_out_by:
         text += f"; of {counted(work.task_queues, 'task queue')}, all VOs: {_excluded(work)}"
-    return PilotStep(
-        step="fits", holds=eligible > 0, text=text, age_seconds=_surveyed(case), eligible=eligible
-    )
+    return PilotStep("fits", eligible > 0, text, _surveyed(case), eligible=eligible)
 
 
 def _excluded(work: Work) -> str:
@@ -261,10 +257,10 @@ def _limits(case: PilotCase) -> PilotStep:
     limits = [FullLimit(limit=name, task_queues=n) for name, n in chances.blocked.items()]
     if not limits:
         text = "no limit keeps a fitting task queue from it"
-        return PilotStep(step="limits", holds=True, text=text, age_seconds=0.0, limits=limits)
+        return PilotStep("limits", True, text, 0.0, limits=limits)
     names = ", ".join(f"{_limit(one.limit)} ({one.task_queues})" for one in limits)
     text = f"task queues that would fit are limited: {names}"
-    return PilotStep(step="limits", holds=chances.eligible > 0, text=text, age_seconds=0.0, limits=limits)
+    return PilotStep("limits", chances.eligible > 0, text, 0.0, limits=limits)
 
 
 def _limit(name: str) -> str:
@@ -286,7 +282,7 @@ def _share(case: PilotCase) -> PilotStep:
         text = f"only groups without a share have what fits, and they are served: {names}"
     else:
         text = "no group has anything for it, so shares decide nothing"
-    return PilotStep(step="share", holds=True, text=text, age_seconds=0.0, groups=groups)
+    return PilotStep("share", True, text, 0.0, groups=groups)
 
 
 # --- the parts of the answer -----------------------------------------------------------------------------

@@ -170,20 +170,20 @@ def _chain(facts: QueueFacts) -> Iterator[QueueStep]:
     text = "there is no such queue in the configuration"
     if source is not None:
         text = f"it is configured in {source.file}, line {source.line}" if source.file else "it is configured"
-    yield QueueStep(step="configured", holds=source is not None, text=text)
+    yield QueueStep("configured", source is not None, text)
     if source is not None:
         text = f"VO {facts.vo} may use it" if facts.denied is None else describe(facts.denied)
-        yield QueueStep(step="access", holds=facts.denied is None, text=text)
+        yield QueueStep("access", facts.denied is None, text)
     if facts.offer is not None and facts.survey is not None:
         yield _possible(facts, facts.offer)
         yield _site_mask(facts)
         yield _work(facts, facts.survey)
         text, at = f"it serves {counted(facts.served, 'SubmitPool')}", facts.age(facts.snapshot.at)
-        yield QueueStep(step="submit_pools", holds=True, text=text, age_seconds=at, count=facts.served)
+        yield QueueStep("submit_pools", True, text, at, count=facts.served)
         yield _demand(facts)
         yield from _free_capacity(facts) if facts.gate is None else _gate(facts.gate)
     states = ", ".join(f"{n} {state}" for state, n in sorted(facts.live.items())) or "none"
-    yield QueueStep(step="pilots", holds=True, text=f"our live pilots there: {states}", age_seconds=0.0)
+    yield QueueStep("pilots", True, f"our live pilots there: {states}", 0.0)
     yield _lately(facts)
 
 
@@ -194,14 +194,14 @@ def _possible(facts: QueueFacts, offer: QueueOffer) -> QueueStep:
     reasons = list(dict.fromkeys(filter(None, texts)))
     sent = "pilots there are started by hand" if facts.manual else f"backend {offer.backend}"
     text = "; ".join(reasons) or f"{sent}; a job that asks for little can run there"
-    return QueueStep(step="possible", holds=not reasons, text=text)
+    return QueueStep("possible", not reasons, text)
 
 
 def _site_mask(facts: QueueFacts) -> QueueStep:
     text = "; ".join(f"{one.path} is {one.text}" for one in facts.closings)
     rows = [ClosingRow(**asdict(one)) for one in facts.closings]
     return QueueStep(
-        step="site_mask", holds=not rows, text=text or "no administrator has closed it", age_seconds=0.0,
+        "site_mask", not rows, text or "no administrator has closed it", 0.0,
         closings=rows,
     )  # fmt: skip
 
@@ -213,9 +213,7 @@ def _work(facts: QueueFacts, survey: Survey) -> QueueStep:
         f"({work.fitting_jobs} of {counted(work.jobs, 'job')})"
     )
     at = facts.age(facts.snapshot.at)
-    return QueueStep(
-        step="work", holds=work.fitting > 0, text=f"{text}; {lost}" if lost else text, age_seconds=at
-    )
+    return QueueStep("work", work.fitting > 0, f"{text}; {lost}" if lost else text, at)
 
 
 def _excluded(survey: Survey, of: str = "") -> str:
@@ -226,7 +224,7 @@ def _demand(facts: QueueFacts) -> QueueStep:
     found, decided, at = facts.demand, facts.decided, facts.decided_age
     if found is None:
         text = f"the director has not decided anything {recently(at)}"
-        return QueueStep(step="director", holds=None, text=text, age_seconds=at, demand=Demanded())
+        return QueueStep("director", None, text, at, demand=Demanded())
     counts = ", ".join(f"{one.value}: {n}" for one, n in found.most_common())
     text = (
         f"at its last iteration, for these task queues: {counts}"
@@ -240,7 +238,7 @@ def _demand(facts: QueueFacts) -> QueueStep:
         text += f"; {wanted} of theirs could have come here, free capacity was {decided.room}"
     demand = Demanded(**{one.name.lower(): n for one, n in found.items()})
     holds = any(found[one] for one in WANTED)
-    return QueueStep(step="director", holds=holds, text=text, age_seconds=at, demand=demand)
+    return QueueStep("director", holds, text, at, demand=demand)
 
 
 def _gate(gate: QueueGate) -> Iterator[QueueStep]:
@@ -248,17 +246,17 @@ def _gate(gate: QueueGate) -> Iterator[QueueStep]:
     limits = "; ".join(f"{one.clamp.value}: {one.text}" for one in shut)
     room = "any number of pilots" if gate.room is None else counted(gate.room, "pilot")
     text = f"free capacity for {room} now ({limits})"
-    yield QueueStep(step="room", holds=gate.room != 0, text=text, age_seconds=gate.load.age_seconds)
+    yield QueueStep("room", gate.room != 0, text, gate.load.age_seconds)
     breaker = gate.breaker
     text = f"its breaker is {breaker.state.value}"
     text += f" for {span(breaker.retry_seconds)} more" if breaker.retry_seconds is not None else ""
     text += f", after {counted(breaker.failures, 'failure')} in a row" if breaker.failures else ""
     text += f": {breaker.reason}" if breaker.reason else ""
-    yield QueueStep(step="breaker", holds=breaker.state != "open", text=text, age_seconds=0.0)
+    yield QueueStep("breaker", breaker.state != "open", text, 0.0)
     free = sum(not one.full for one in gate.submission_pools)
     names = ", ".join(one.name for one in gate.submission_pools) or "none"
     text = f"submission pools {names}; {free} of {len(gate.submission_pools)} take pilots now"
-    yield QueueStep(step="submission_pools", holds=free > 0, text=text, age_seconds=0.0)
+    yield QueueStep("submission_pools", free > 0, text, 0.0)
 
 
 def _free_capacity(facts: QueueFacts) -> Iterator[QueueStep]:
@@ -266,17 +264,17 @@ def _free_capacity(facts: QueueFacts) -> Iterator[QueueStep]:
     decided = facts.decided
     if decided is None:
         text = "unknown: the director has not considered it recently"
-        yield QueueStep(step="room", holds=None, text=text)
+        yield QueueStep("room", None, text)
         return
     limits = "; ".join(text for _, text in facts.limits) or "no limit took anything away"
     text = f"free capacity for {counted(decided.room, 'pilot')} at the last iteration ({limits})"
-    yield QueueStep(step="room", holds=decided.room > 0, text=text, age_seconds=facts.decided_age)
+    yield QueueStep("room", decided.room > 0, text, facts.decided_age)
 
 
 def _lately(facts: QueueFacts) -> QueueStep:
     if not facts.sent:
         text = f"none of the last {CONSIDERED} pilots was sent there"
-        return QueueStep(step="lately", holds=None, text=text)
+        return QueueStep("lately", None, text)
     ended = [one for one in facts.sent if one.ended_seconds_ago is not None]
     unused = sum(1 for one in ended if not one.joined)
     text = f"of the last {counted(len(facts.sent), 'pilot')} sent there {len(ended)} ended"
@@ -284,7 +282,7 @@ def _lately(facts: QueueFacts) -> QueueStep:
     newest = next((one for one in ended if one.reason), None)
     text += f"; the last: {newest.reason}" if newest else ""
     holds = unused < len(ended) if ended else True
-    return QueueStep(step="lately", holds=holds, text=text, age_seconds=facts.sent[0].sent_seconds_ago)
+    return QueueStep("lately", holds, text, facts.sent[0].sent_seconds_ago)
 
 
 # --- the parts of the answer -----------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from lodesman.plan.iteration import expected
 from lodesman.plan.resources import cut
 from lodesman.resources import load_resources
 from lodesman.store.submit_pools import PassRow, PoolRow, PoolState
-from lodesman.why.facts import Iteration
+from lodesman.why.facts import RecordedIteration
 
 HERE, THERE = QueueId("A", "c", "q"), QueueId("B", "c", "q")
 NOW = 1_000.0
@@ -32,7 +32,7 @@ def backend(name, rooms):
         "row_fields": ["tq_id", "asked", "cap"], "rows": [], "asks": [], "no_pool": [], "plan": {}, "rooms": rooms,
         "load_fields": ["waiting", "running", "observed_at", "told_by"],
     }  # fmt: skip
-    return RecordedLoads(name=name, last=Iteration(1, 995.0, record), now=NOW)
+    return RecordedLoads(name=name, last=RecordedIteration(1, 995.0, record), now=NOW)
 
 
 def numbers(load):

@@ -12,7 +12,7 @@ from lodesman.answers.nodes import QueueId
 from lodesman.matching.offers import CAUSES
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.why.facts import _GATES, Iteration, Snapshot, fresh_seconds
+from lodesman.why.facts import _GATES, RecordedIteration, Snapshot, fresh_seconds
 from lodesman.why.words import recently
 
 QUEUES = 6
@@ -50,7 +50,7 @@ def test_masks_tell_what_each_queue_tells(world, found, mask):
         str(QueueId(*queue(n))): {"wanted": 1, "room": room, "clamps": clamps}
         for n, (room, clamps) in found.items()
     }
-    iteration = Iteration(1, 5.0, record(told))
+    iteration = RecordedIteration(1, 5.0, record(told))
     masks = iteration.capacity(world)
     chosen = [n for n in range(QUEUES) if mask >> n & 1]
     assert masks.open == sum(1 << n for n, (room, _) in found.items() if room)
@@ -84,14 +84,14 @@ def test_the_oldest_load_of_some_queues_is_that_of_the_oldest_of_them(world, fou
         for n in range(QUEUES)
     }  # fmt: skip
     fields = {"load_fields": ["waiting", "running", "observed_at", "told_by"]}
-    capacity = Iteration(1, 5.0, {**record(told), **fields}).capacity(world)
+    capacity = RecordedIteration(1, 5.0, {**record(told), **fields}).capacity(world)
     seen = [
         (at, told_by)
         for n, (waiting, at, told_by) in found.items()
         if mask >> n & 1 and waiting is not None and waiting >= 0
     ]
     assert capacity.oldest_load(mask) == min(seen, default=None)
-    assert Iteration(1, 5.0, record(told)).capacity(world).oldest_load(mask) is None
+    assert RecordedIteration(1, 5.0, record(told)).capacity(world).oldest_load(mask) is None
 
 
 SHARED = """
@@ -119,7 +119,7 @@ def test_room_that_is_there_for_another_vo_is_none_for_one_to_which_no_pilot_is_
     """A queue is one to the director; what it sends there is the other VO's."""
     policy = Policy(load_resources([("s.toml", SHARED.format(lines=lines))]))
     told = {str(QueueId(*W)): {"wanted": 3, "room": 3, "clamps": []}}
-    iteration = Iteration(1, 5.0, record(told))
+    iteration = RecordedIteration(1, 5.0, record(told))
     found = iteration.capacity(policy.vo_config("lab"))
     assert (found.open, found.pilots(1), found.gates(1, [])) == (
         (1, 3, []) if gate is None else (0, 0, [(gate, 1)])
@@ -130,14 +130,14 @@ def test_room_that_is_there_for_another_vo_is_none_for_one_to_which_no_pilot_is_
 
 
 def test_a_task_queue_that_no_pool_took_stays_so_until_pilots_are_asked_for_it_again():
-    first = Iteration(1, 5.0, record(rows=[(1, 2, 2), (2, 2, 2), (3, 2, 2)], no_pool=[1, 2, 3]))
-    second = Iteration(2, 6.0, record(rows=[(1, 0, 2), (2, 1, 2)]), before=first)
+    first = RecordedIteration(1, 5.0, record(rows=[(1, 2, 2), (2, 2, 2), (3, 2, 2)], no_pool=[1, 2, 3]))
+    second = RecordedIteration(2, 6.0, record(rows=[(1, 0, 2), (2, 1, 2)]), before=first)
     assert [second.no_pool(n) for n in (1, 2, 3, None)] == [True, False, False, False]
     assert second.refusals(1) == [("Nowhere", "unknown")]
     assert second.refusals(2) == []
-    third = Iteration(3, 7.0, record(rows=[(1, 0, 2)]), before=second)
+    third = RecordedIteration(3, 7.0, record(rows=[(1, 0, 2)]), before=second)
     assert third.no_pool(1)
-    assert not Iteration(4, 8.0, record(rows=[(1, 1, 2)]), before=third).no_pool(1)
+    assert not RecordedIteration(4, 8.0, record(rows=[(1, 1, 2)]), before=third).no_pool(1)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_an_iteration_is_believed_for_as_long_as_some_may_be_missed(polling, fre
 def test_a_decision_that_is_old_is_none():
     empty = Snapshot(at=0.0, fresh_seconds=10.0, waiting=(), groups={}, iteration=None)
     assert (empty.decision(0.0), empty.decided_at) == (None, None)
-    snapshot = replace(empty, iteration=Iteration(1, 100.0, record()))
+    snapshot = replace(empty, iteration=RecordedIteration(1, 100.0, record()))
     assert snapshot.decision(110.0) is snapshot.iteration
     assert snapshot.decision(99.0) is snapshot.iteration  # a clock that was set back
     assert snapshot.decision(110.1) is None

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lodesman import resources
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import BreakerState, ClampName, QueueReason
-from lodesman.answers.why_queues import QueueBreaker, QueueLoad
+from lodesman.answers.why_queues import GateLoad, QueueBreaker
 from lodesman.background.candidates import OwnQueue
 from lodesman.background.direct import Director
 from lodesman.batch import BatchLoad
@@ -24,7 +24,7 @@ from lodesman.director.site_mask import SiteMask
 from lodesman.matching.offers import never_sent
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.why.facts import Iteration, ordinal_of
+from lodesman.why.facts import RecordedIteration, ordinal_of
 from lodesman.why.verdict import (
     WANTED,
     Demand,
@@ -169,7 +169,7 @@ def test_what_the_last_iteration_did_for_each_task_queue():
         "rooms": {},
         "plan": {},
     }
-    iteration = Iteration(1, 5.0, record)
+    iteration = RecordedIteration(1, 5.0, record)
     assert iteration.demands(range(1, 7)) == {
         Demand.ASKED: 1, Demand.NO_POOL: 1, Demand.SUPPLIED: 2, Demand.NOT_DRAWN: 1, Demand.NEW: 1,
     }  # fmt: skip
@@ -228,7 +228,7 @@ def test_a_gate_tells_every_limit_and_the_room():
     assert [(one.clamp, one.limit, one.shut) for one in gate.limits] == [
         ("max-waiting", 7, False), ("max-total", 3, False), ("token-bucket", 40, False),
     ]  # fmt: skip
-    assert gate.load == QueueLoad(waiting=3, running=4, slots=None, source="local", age_seconds=0.0)
+    assert gate.load == GateLoad(waiting=3, running=4, slots=None, source="local", age_seconds=0.0)
     assert gate.breaker.state == "closed"
     assert gate.breaker.retry_seconds is None
     assert gate.submission_pools[0].name == "Local"

@@ -22,8 +22,8 @@ from lodesman.why.verdict import verdict_of
 from lodesman.why.words import since
 
 MOST_ROWS: Final = 10_000
-MOST_RUNS: Final = 200
-LONGEST_ID: Final = 18
+_MOST_RUNS: Final = 200
+_LONGEST_ID: Final = 18
 _COUNT = "SELECT waiting, row_cursor, as_of FROM task_queue_count WHERE tq_id = ?"
 # Claims that are in the attempts alone so far (store.claim_log): few, and read once.
 _CLAIMED = """SELECT cohort_id, max(job_id), sum(CASE WHEN id > ? THEN 1 ELSE 0 END) FROM attempt
@@ -75,7 +75,7 @@ def position(db: Reader, tq_id: int | None, job_id: int) -> QueuePosition:
     waiting, first, as_of = found
     claimed = {cohort: (last, n) for cohort, last, n in db.execute(_CLAIMED, (as_of, tq_id))}
     rows = only_row(db, _ROWS_AHEAD, (tq_id, first, job_id, MOST_ROWS))[0]
-    runs = list(db.execute(_RUNS_AHEAD, (tq_id, job_id, MOST_RUNS)))
+    runs = list(db.execute(_RUNS_AHEAD, (tq_id, job_id, _MOST_RUNS)))
     ahead = rows
     for cohort, base, cursor, end in runs:
         start = max(cursor, claimed[cohort][0] - base + 1) if cohort in claimed else cursor
@@ -86,7 +86,7 @@ def position(db: Reader, tq_id: int | None, job_id: int) -> QueuePosition:
     return QueuePosition(
         waiting=max(0, waiting - sum(n for _, n in claimed.values())),
         ahead=ahead,
-        more_ahead=rows >= MOST_ROWS or len(runs) >= MOST_RUNS,
+        more_ahead=rows >= MOST_ROWS or len(runs) >= _MOST_RUNS,
     )
 
 
@@ -199,7 +199,7 @@ def pilots_by_id(db: Reader, numbers: Iterable[int]) -> Iterator[pilots.PilotRow
 
 def pilot_facts(db: Reader, name: str) -> PilotFacts:
     """A pilot by its number or its stamp. Raises NotFound."""
-    is_id = name.isascii() and name.isdigit() and len(name) <= LONGEST_ID
+    is_id = name.isascii() and name.isdigit() and len(name) <= _LONGEST_ID
     found = db.execute(f"{_PILOT} id = ?", (int(name),)).fetchone() if is_id else None
     found = found or db.execute(f"{_PILOT} stamp = ?", (name,)).fetchone()
     if found is None:
