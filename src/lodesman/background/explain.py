@@ -21,7 +21,7 @@ from lodesman.resources import NodePath, QueueId, Source, access_refusal, effect
 from lodesman.store.engine import Reader
 from lodesman.store.read import why as read
 from lodesman.submission import find_exclusions
-from lodesman.why.facts import JobFacts, PoolQueues, ordinal_of
+from lodesman.why.facts import JobFacts, PoolQueues, bit_of
 from lodesman.why.job import explain_job, explain_queue_for_job
 from lodesman.why.pilot import PilotCase, PilotFacts, PilotNow, explain_pilot
 from lodesman.why.queue import CONSIDERED, QueueFacts
@@ -67,7 +67,7 @@ class Explainer:
         task_queue: int | None = None, held: Holding | None = None, brought: PoolQueues | None = None,
     ) -> JobFacts:  # fmt: skip
         """The facts of a job; `brought`: the queues of the SubmitPool that a job not stored yet would bring."""
-        world, pool, mask = self.policy.vo_config(key.vo), key.submit_pool, self.keeper.mask(self.db)
+        config, pool, mask = self.policy.vo_config(key.vo), key.submit_pool, self.keeper.mask(self.db)
         served: PoolQueues | None = None
         evaluated = None
         if pool:
@@ -77,7 +77,7 @@ class Explainer:
             if brought is not None and not served:  # the SubmitPool is new, or was not evaluated yet
                 served, evaluated = brought, evaluated or self.now
         return JobFacts(
-            exclusions=find_exclusions(key, requirements, world),
+            exclusions=find_exclusions(key, requirements, config),
             task_queue=task_queue,
             position=position,
             held=held,
@@ -86,23 +86,20 @@ class Explainer:
             pilots=self.keeper.pilots.usable(key, served, now=self.now, drained=mask.drained(self.now)),
             snapshot=self.keeper.snapshot,
             mask=mask,
-            shares=self.policy.shares(),
-            competing=self.keeper.competing(world),
-            configured_at=self.policy.loaded_at,
+            policy=self.policy,
+            competing=self.keeper.competing(config),
             now=self.now,
         )
 
     def pilot(self, facts: PilotFacts, now: PilotNow) -> PilotWhy:
         """Why a live pilot gets nothing."""
         work, at = self.keeper.task_queues.survey(now.request).work, self.keeper.snapshot.at
-        return explain_pilot(
-            PilotCase(facts=facts, now=now, work=work, surveyed_at=at, shares=self.policy.shares())
-        )
+        return explain_pilot(PilotCase(facts=facts, now=now, work=work, surveyed_at=at, policy=self.policy))
 
     def offer(self, place: QueueId, vo: str) -> QueueOffer | None:
         """What a pilot in a queue would present; None if the VO may not use the queue or there is none such."""
-        world = self.policy.vo_config(vo)
-        return world.by_bit.get(ordinal_of(world, place))
+        config = self.policy.vo_config(vo)
+        return config.by_bit.get(bit_of(config, place))
 
     def queue_facts(self, place: QueueId, vo: str, gate: QueueGate | None) -> QueueFacts:
         """The facts of a queue for a VO; `gate`: its limits of now, None where they are not known."""

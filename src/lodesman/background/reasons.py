@@ -40,10 +40,10 @@ Judged = tuple[str, str]
 class _Served:
     """The queues that fulfil the Requirements of a task queue, as places; listed when the first is asked for."""
 
-    __slots__ = ("_places", "_world", "mask")
+    __slots__ = ("_config", "_places", "mask")
 
     def __init__(self, found: Exclusions) -> None:
-        self._world = found.config
+        self._config = found.config
         self._places: frozenset[QueueId] | None = None
         self.mask = found.full
         for name, lost in found.planes:
@@ -52,7 +52,7 @@ class _Served:
 
     def __contains__(self, place: object) -> bool:
         if self._places is None:
-            queues = map(self._world.table.queues.__getitem__, bits(self.mask))
+            queues = map(self._config.table.queues.__getitem__, bits(self.mask))
             self._places = frozenset(queues)
         return place in self._places
 
@@ -115,12 +115,12 @@ class MainReasons:
     def _judge_all(self, policy: Policy) -> Iterator[tuple[int, Judged]]:
         keeper, snapshot, now = self._keeper, self._keeper.snapshot, self._now
         iteration, mask = snapshot.decision(now), keeper.mask(self._db)
-        worlds = {vo: policy.vo_config(vo) for vo in {key.vo for _, key, _ in snapshot.waiting}}
+        configs = {vo: policy.vo_config(vo) for vo in {key.vo for _, key, _ in snapshot.waiting}}
         drained = mask.drained(now)
-        closed = {vo: mask.closed(world.table.queues, now) for vo, world in worlds.items()}
-        competing: dict[str, dict[str, int]] = {vo: {} for vo in worlds}
+        closed = {vo: mask.closed(config.table.queues, now) for vo, config in configs.items()}
+        competing: dict[str, dict[str, int]] = {vo: {} for vo in configs}
         for tq_id, key, _ in snapshot.waiting:
-            found = self._exclusions(tq_id, key, worlds[key.vo])
+            found = self._exclusions(tq_id, key, configs[key.vo])
             eligible, groups = found.eligible, competing[key.vo]
             groups[key.group] = groups.get(key.group, 0) | eligible
             served = _Served(found) if key.submit_pool else None
@@ -134,15 +134,15 @@ class MainReasons:
                 sends=iteration is None or iteration.sends,
             )
             yield tq_id, (reason.value, self._detail(reason, found, iteration, mask))
-        for vo, world in worlds.items():
-            keeper.set_competing(world, competing[vo])
+        for vo, config in configs.items():
+            keeper.set_competing(config, competing[vo])
 
-    def _exclusions(self, tq_id: int, key: TaskQueueKey, world: VOConfig) -> Exclusions:
-        """As found before in an equal world."""
+    def _exclusions(self, tq_id: int, key: TaskQueueKey, config: VOConfig) -> Exclusions:
+        """As found before in an equal config."""
         found = self._found.get(tq_id)
-        if found is None or found.config.inhabited != world.inhabited or found.key != key:
+        if found is None or found.config.inhabited != config.inhabited or found.key != key:
             requirements = requirements_of(self._db, key.submit_pool, tq_id)
-            found = self._found[tq_id] = find_exclusions(key, requirements, world)
+            found = self._found[tq_id] = find_exclusions(key, requirements, config)
         return found
 
     def _detail(

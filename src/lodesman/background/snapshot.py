@@ -1,7 +1,7 @@
 """Keeps a fresh snapshot of what explanations go by: waiting task queues, live pilots, SubmitPools, the director's word.
 
 The background process refreshes it beside the requests that use it, so that an explanation costs milliseconds whatever
-the size of the world; the more a refresh costs, the rarer it is.
+the size of the installation; the more a refresh costs, the rarer it is.
 """
 
 from __future__ import annotations
@@ -90,14 +90,14 @@ class SnapshotKeeper:
         """What is closed now, not as of the last refresh. `db`: the connection of the thread that asks."""
         return self._mask.look(db)
 
-    def competing(self, world: VOConfig) -> Mapping[str, int] | None:
+    def competing(self, config: VOConfig) -> Mapping[str, int] | None:
         """The queues that can run waiting jobs of each group of a VO, as last judged; None if not in this configuration."""
-        version, groups = self._competing.get(world.vo, ("", None))
-        return groups if version == world.version else None
+        version, groups = self._competing.get(config.vo, ("", None))
+        return groups if version == config.version else None
 
-    def set_competing(self, world: VOConfig, groups: Mapping[str, int]) -> None:
+    def set_competing(self, config: VOConfig, groups: Mapping[str, int]) -> None:
         """What `competing` answers from now on."""
-        self._competing[world.vo] = world.version, groups
+        self._competing[config.vo] = config.version, groups
 
     @property
     def is_cheap(self) -> bool:

@@ -15,10 +15,10 @@ from lodesman.answers.why_jobs import Holding, JobPilots, QueuePosition
 from lodesman.answers.why_queues import QueueClamp
 from lodesman.director import Stories, loads_of
 from lodesman.director.site_mask import Closing, SiteMask
-from lodesman.matching import GroupShare, QueueOffer, TaskQueueKey
+from lodesman.matching import QueueOffer, TaskQueueKey
 from lodesman.matching.cells import bits_of
 from lodesman.matching.offers import not_sent
-from lodesman.matching.policy import VOConfig
+from lodesman.matching.policy import Policy, VOConfig
 from lodesman.submission import Exclusions
 from lodesman.why.verdict import NOT_CONSIDERED, NOT_WANTED, Demand, judge_job
 from lodesman.why.words import since
@@ -83,27 +83,23 @@ class Capacity:
         for closing, mask in closings:
             gates[Gate(ClampName.CLOSED.value, closing.text)] |= mask & left
             left &= ~mask
-        for gate, mask in self._closed(left):
-            gates[REOPENED if gate.name == ClampName.CLOSED else gate] |= mask
+        for gate, mask in self.closed.items():
+            gates[REOPENED if gate.name == ClampName.CLOSED else gate] |= mask & left
         found = [(gate, mask) for gate, mask in gates.items() if mask]
         return sorted(found, key=lambda one: -one[1].bit_count())
 
-    def _closed(self, queues: int) -> list[tuple[Gate, int]]:
-        found = [(gate, hit) for gate, mask in self.closed.items() if (hit := mask & queues)]
-        return sorted(found, key=lambda one: -one[1].bit_count())
 
-
-def ordinal_of(world: VOConfig, place: QueueId) -> int:
-    """The bit of a queue in masks of its world; -1 if it is not configured."""
+def bit_of(config: VOConfig, place: QueueId) -> int:
+    """The bit of a queue in masks of its configuration; -1 if it is not configured."""
     try:
-        return world.table.bit(place)
+        return config.table.bit(place)
     except KeyError:
         return -1
 
 
-def not_sent_gate(world: VOConfig, offer: QueueOffer) -> Gate | None:
+def not_sent_gate(config: VOConfig, offer: QueueOffer) -> Gate | None:
     """The gate if no pilot of this VO is sent to a queue, whatever capacity the director has there for others."""
-    closed = not_sent(offer, world.backends)
+    closed = not_sent(offer, config.backends)
     return None if closed is None else Gate(_GATES[closed.parameter], closed.text)
 
 
@@ -206,41 +202,41 @@ class RecordedIteration:
         name, *_, text = found["clamps"][-1]
         return Gate(str(name), str(text))
 
-    def capacity(self, world: VOConfig) -> Capacity:
+    def capacity(self, config: VOConfig) -> Capacity:
         """The free capacity that it left the queues of a VO."""
-        key = world.vo, world.version
+        key = config.vo, config.version
         known = self._capacities.get(key)
         if known is None:
             if len(self._capacities) >= _VOS_KEPT:
                 self._capacities.clear()
-            known = self._capacities[key] = self._capacity(world)
+            known = self._capacities[key] = self._capacity(config)
         return known
 
-    def _capacity(self, world: VOConfig) -> Capacity:
+    def _capacity(self, config: VOConfig) -> Capacity:
         by_pilots: dict[int, list[int]] = {}
         closed: dict[Gate, list[int]] = {}
-        for ordinal, offer in world.by_bit.items():
-            found, gate = self.record["rooms"].get("/".join(offer.queue)), not_sent_gate(world, offer)
+        for bit, offer in config.by_bit.items():
+            found, gate = self.record["rooms"].get("/".join(offer.queue)), not_sent_gate(config, offer)
             pilots = 0 if found is None or gate else max(0, found["room"])
             if pilots:
-                by_pilots.setdefault(pilots, []).append(ordinal)
+                by_pilots.setdefault(pilots, []).append(bit)
             else:
-                closed.setdefault(gate or self.gate(offer.queue), []).append(ordinal)
-        masks = {pilots: bits_of(ordinals) for pilots, ordinals in by_pilots.items()}
+                closed.setdefault(gate or self.gate(offer.queue), []).append(bit)
+        masks = {pilots: bits_of(places) for pilots, places in by_pilots.items()}
         return Capacity(
             open=reduce(or_, masks.values(), 0),
             by_pilots=masks,
-            closed={gate: bits_of(ordinals) for gate, ordinals in closed.items()},
-            loads=list(self._loads(world)),
+            closed={gate: bits_of(places) for gate, places in closed.items()},
+            loads=list(self._loads(config)),
         )
 
-    def _loads(self, world: VOConfig) -> Iterator[tuple[float, str, int]]:
+    def _loads(self, config: VOConfig) -> Iterator[tuple[float, str, int]]:
         together: dict[tuple[float, str], list[int]] = {}
-        for ordinal, offer in world.by_bit.items():
+        for bit, offer in config.by_bit.items():
             load = self.loads.get("/".join(offer.queue))
             if load is not None and load.is_known:
-                together.setdefault((load.observed_at, load.told_by), []).append(ordinal)
-        return ((*seen, bits_of(ordinals)) for seen, ordinals in sorted(together.items()))
+                together.setdefault((load.observed_at, load.told_by), []).append(bit)
+        return ((*seen, bits_of(places)) for seen, places in sorted(together.items()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,7 +268,7 @@ class PoolQueues(Sized, Container[QueueId], Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class JobFacts:
-    """One job, or one that is not stored yet, held against the world. Not slotted: what follows from it is kept.
+    """One job, or one that is not stored yet, held against the config. Not slotted: what follows from it is kept.
 
     `task_queue`: None if it would be new. `served`: the queues that serve its SubmitPool, None without one; `evaluated_at`:
     when they were evaluated. `competing`: the queues that can run waiting jobs of each group of its VO, None if unknown.
@@ -287,9 +283,8 @@ class JobFacts:
     pilots: JobPilots
     snapshot: Snapshot
     mask: SiteMask
-    shares: Mapping[str, GroupShare]
+    policy: Policy
     competing: Mapping[str, int] | None
-    configured_at: float | None
     now: float
 
     def age(self, at: float | None) -> float | None:

@@ -24,11 +24,11 @@ from lodesman.answers.why_jobs import (
     QueueForJob,
 )
 from lodesman.director.site_mask import Closing
-from lodesman.matching import GroupShare, parts_of
+from lodesman.matching import parts_of
 from lodesman.matching.offers import CAUSES, never_sent
 from lodesman.resources import QueueId, bits
 from lodesman.submission import never_text
-from lodesman.why.facts import JobFacts, not_sent_gate, ordinal_of
+from lodesman.why.facts import JobFacts, bit_of, not_sent_gate
 from lodesman.why.verdict import NO_ACTION, WHO, verdict_of, who_opens
 from lodesman.why.words import counted, excluded, recently, sentence, span
 
@@ -58,7 +58,7 @@ def explain_job(facts: JobFacts) -> JobExplained:
         pilots=facts.pilots,
         director=_director(facts),
         ages=JobAges(
-            configuration=facts.age(facts.configured_at), pilots=at, groups=at, submit_pool=pool_at,
+            configuration=facts.age(facts.policy.loaded_at), pilots=at, groups=at, submit_pool=pool_at,
             director=decided, load=load,
         ),
     )  # fmt: skip
@@ -67,21 +67,21 @@ def explain_job(facts: JobFacts) -> JobExplained:
 def explain_queue_for_job(facts: JobFacts, place: QueueId) -> QueueForJob:
     """All that one queue has against a job, and its free capacity."""
     found, decision = facts.exclusions, facts.decision
-    world = found.config
-    ordinal = ordinal_of(world, place)
-    offer = world.by_bit.get(ordinal)
+    config = found.config
+    bit = bit_of(config, place)
+    offer = config.by_bit.get(bit)
     decided = None if decision is None or offer is None else decision.queue(place)
     room = None if decided is None else decided.room
     gate = "" if decision is None or room is None or room > 0 else decision.gate(place).text
     if offer is None:
-        words = "there is no such queue" if ordinal < 0 else f"VO {world.vo} may not use it"
-        criteria, reasons = ["VO" if ordinal >= 0 else "Queue"], [words]
+        words = "there is no such queue" if bit < 0 else f"VO {config.vo} may not use it"
+        criteria, reasons = ["VO" if bit >= 0 else "Queue"], [words]
     else:
-        criteria = [name for name, mask in found.planes if mask >> ordinal & 1]
-        reasons = [*found.reasons(ordinal)]
-        never = never_sent(offer, world.backends)
+        criteria = [name for name, mask in found.planes if mask >> bit & 1]
+        reasons = [*found.reasons(bit)]
+        never = never_sent(offer, config.backends)
         reasons += [never.text] if never and never.parameter in criteria else []
-        not_sent = not_sent_gate(world, offer)
+        not_sent = not_sent_gate(config, offer)
         closed = facts.mask.told(place, facts.now) or ("" if not_sent is None else not_sent.text)
         room, gate = (0, closed) if closed else (room, gate)
     return QueueForJob(
@@ -128,7 +128,7 @@ def _access(facts: JobFacts) -> JobStep:
         f"{key.owner} of group {key.group}, VO {key.vo}, may use {found.total} of {queues} configured queues"
     )
     return JobStep(
-        "access", found.total > 0, text, facts.age(facts.configured_at),
+        "access", found.total > 0, text, facts.age(facts.policy.loaded_at),
         queues=queues, admitting=found.total,
     )  # fmt: skip
 
@@ -163,7 +163,7 @@ def _criteria(facts: JobFacts, step: _CriteriaStep, criteria: tuple[str, ...], w
         step,
         lost != found.full or not found.total,
         f"{text} ({excluded(counts)})" if counts else text,
-        facts.age(facts.configured_at),
+        facts.age(facts.policy.loaded_at),
         ruled_out_by=[Criterion(criterion=name, queues=n) for name, n in counts],
     )
 
@@ -338,12 +338,12 @@ def _share(facts: JobFacts) -> JobShare:
     if competing is not None:
         groups = {group for group in groups if competing.get(group, 0) & facts.eligible}
     groups.add(key.group)
-    shares = {group: facts.shares.get(group, GroupShare()).share for group in groups}
+    shares = {group: facts.policy.share_of(group) for group in groups}
     return JobShare(
         group=key.group,
         share=shares[key.group],
         of=sum(max(0.0, share) for share in shares.values()),
-        part=parts_of(groups, facts.shares)[key.group] or None,
+        part=parts_of(groups, facts.policy.shares())[key.group] or None,
         groups_waiting=len(groups),
         in_its_queues=competing is not None,
     )

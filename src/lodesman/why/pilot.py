@@ -6,7 +6,7 @@ a survey, which is a little older: each step says how old it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -26,9 +26,10 @@ from lodesman.answers.why_pilots import (
     StoredPilot,
     Work,
 )
-from lodesman.matching import ANY, GroupShare, ResourceRequest
+from lodesman.matching import ANY, ResourceRequest
 from lodesman.matching.matcher import Chances
 from lodesman.matching.offers import UNLIMITED
+from lodesman.matching.policy import Policy
 from lodesman.why.verdict import WHO
 from lodesman.why.words import amount, counted, excluded, sentence, since, span
 
@@ -82,13 +83,13 @@ def amounts(*values: int) -> Amounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PilotCase:
-    """A live pilot held against the world; `work` is as of `surveyed_at`."""
+    """A live pilot, and a survey of waiting task queues as of `surveyed_at`."""
 
     facts: PilotFacts
     now: PilotNow
     work: Work
     surveyed_at: float
-    shares: Mapping[str, GroupShare]
+    policy: Policy
 
 
 def judge_pilot(facts: PilotFacts, now: PilotNow) -> PilotVerdict:
@@ -272,7 +273,7 @@ def _limit(name: str) -> str:
 def _share(case: PilotCase) -> PilotStep:
     chances = case.now.chances
     groups = [
-        GroupDrawn(group=name, share=case.shares.get(name, GroupShare()).share, task_queues=n)
+        GroupDrawn(group=name, share=case.policy.share_of(name), task_queues=n)
         for name, n in (*chances.groups, *chances.without_share)
     ]
     names = ", ".join(one.group for one in groups[: min(_SHOWN, len(chances.groups) or _SHOWN)])

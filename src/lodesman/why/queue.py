@@ -58,7 +58,7 @@ _WORDS: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class QueueFacts:
-    """One queue held against the world of a VO. Not slotted: what follows from it is kept.
+    """One queue as a VO sees it, and a snapshot. Not slotted: what follows from it is kept.
 
     `configured`: where, None if it is not. `denied`: why the VO may not use it; `offer`, `survey` and `gate` are None then,
     and `gate` where no director runs. `served`: how many SubmitPools it serves. `live`: our pilots there by state;

@@ -15,7 +15,9 @@ from lodesman.commands.sessions import Ask, Free
 from lodesman.commands.why import reckon
 from lodesman.matching import ResourceRequest
 from lodesman.matching.matcher import Chances
+from lodesman.matching.policy import Policy
 from lodesman.matching.tables import KeyTable
+from lodesman.resources import load_resources
 from lodesman.why.pilot import PilotCase, PilotFacts, PilotNow, explain_ended, explain_pilot, judge_pilot
 from lodesman.why.survey import WaitingTaskQueues
 
@@ -84,7 +86,7 @@ def test_would_get_a_job_only_if_something_is_eligible(drain, joined, cores, of_
 )
 def test_where_it_is_in_its_life(state, changes, standing):
     facts = replace(FACTS, row=structs.replace(ROW, state=state), **changes)
-    case = PilotCase(facts=facts, now=NOW, work=NO_WORK, surveyed_at=99.0, shares={})
+    case = PilotCase(facts=facts, now=NOW, work=NO_WORK, surveyed_at=99.0, policy=Policy(load_resources([])))
     found = explain_pilot(case) if facts.ended_at is None else explain_ended(facts, 100.0)
     assert found.standing == standing
 
