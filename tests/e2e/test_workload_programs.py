@@ -21,7 +21,7 @@ from examples.demo.compose import Composition, compose
 from examples.demo.png import read_png
 from examples.demo.workload import EXAMPLES, Submission, describe, input_files, load_workload
 
-from lodesman.jobs import JobSpec, expand
+from lodesman.jobs import JobSpec, Template
 
 LIMIT_S = 60
 ROOT = EXAMPLES / "workload"
@@ -46,7 +46,9 @@ def submission(name: str) -> Submission:
 
 def member(name: str, index: int) -> JobSpec:
     description = describe(submission(name))
-    return expand(description.spec, description.members, index, 1000 + index)
+    if description.members is None:
+        return description.spec
+    return Template(description.spec, description.members).expand(index, 1000 + index)
 
 
 def play(name: str, index: int, folder: Path, *, arguments: tuple[str, ...] | None = None) -> Ended:

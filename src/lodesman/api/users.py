@@ -37,13 +37,12 @@ async def submit(core: Core, request: Request[Nothing, SubmitBody]) -> jobs.Subm
         # Seconds of work: beside the loop, where it slows the others but does not stop them.
         async with core.one_large:
             prepared, notices = await asyncio.to_thread(prepare, body, who, core.policy, core.second_reader)
-    said = [jobs.Notice(one.attribute, one.message, one.line, one.column) for one in notices]
     if body.dry_run:
         held = sum(stop - start for cohort in prepared.cohorts if cohort.held for start, stop in cohort.runs)
-        return jobs.TrialSubmission(prepared.count, held, said, dry_run=True)
+        return jobs.TrialSubmission(prepared.count, held, list(notices), dry_run=True)
     done: Submitted = await core.command(Submit(core.live, prepared))
     core.submitted_jobs += 0 if done.repeated else done.count
-    return jobs.Submission(done.submission, done.first, done.count, done.held, done.repeated, said)
+    return jobs.Submission(done.submission, done.first, done.count, done.held, done.repeated, list(notices))
 
 
 @serves(calls.CONTROL)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from lodesman.errors import LodesmanError
-from lodesman.jobs import JobSpec, Template, members_from_json
+from lodesman.jobs import JobSpec, ParametricMembers, Template
 from lodesman.store.engine import Reader
 from lodesman.store.views import Row
 
@@ -66,4 +66,4 @@ class MemberNames:
         if found is None or found[0] is None:
             return None
         spec = JobSpec(executable="-", name=name)
-        return Template(spec, members_from_json(msgspec.json.decode(found[0])))
+        return Template(spec, msgspec.json.decode(found[0], type=ParametricMembers))

@@ -12,8 +12,9 @@ from lodesman.cli.words import plain
 from lodesman.errors import InvalidRequest, LodesmanError, TooLarge
 
 if TYPE_CHECKING:
+    from lodesman.answers.jobs import Notice
     from lodesman.answers.vocabulary import Form
-    from lodesman.jobs import Description, Notice, ParsedRecord
+    from lodesman.jobs import Description, ParsedRecord
 
 STDIN = "-"
 # How the readers tell a place inside their sentences; here it stands before them.

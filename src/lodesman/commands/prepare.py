@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
+from lodesman.answers.jobs import Notice
 from lodesman.answers.requests import SubmitBody
 from lodesman.answers.vocabulary import Form
 from lodesman.commands.accounts import Principal
@@ -22,13 +23,11 @@ from lodesman.jobs import (
     ARRAY_LIMITS,
     Description,
     JobSpec,
-    Notice,
     ParametricMembers,
+    Template,
     cohorts,
     input_names,
     locate,
-    members_to_json,
-    needs_expansion,
     read_description,
     read_job,
     read_jobs,
@@ -142,7 +141,7 @@ class _Preparation:
 
     def _stored(self, spec: JobSpec, members: ParametricMembers | None, runs: Runs) -> tuple[str, bool]:
         """The template as it is stored, and whether it must be filled in at the claim."""
-        if members is None or not needs_expansion(spec, members):
+        if members is None or not Template(spec, members).varies:
             return ENCODER.encode(payload(spec, self._uploads_of(spec.input_sandbox))).decode(), False
         names = input_names(spec, members, runs)
         stored = {"spec": spec_to_json(spec), "uploads": self._uploads_of(names)}
@@ -208,7 +207,7 @@ def prepare(
         name="" if single is None else single.spec.name,
         form=form,
         record=_record(work, single),
-        members=None if members is None else ENCODER.encode(members_to_json(members)).decode(),
+        members=None if members is None else ENCODER.encode(members).decode(),
         count=count,
         cohorts=tuple(parts),
         pools=tuple(work.pools.values()),

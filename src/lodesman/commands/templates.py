@@ -10,7 +10,7 @@ import msgspec
 
 from lodesman.commands.claim import Claimed
 from lodesman.commands.payloads import Uploads, payload
-from lodesman.jobs import ParametricMembers, Template, members_from_json, spec_from_json
+from lodesman.jobs import ParametricMembers, Template, spec_from_json
 from lodesman.store.engine import Reader, only_row
 
 # Bytes of text: of templates, and of the members of arrays (which take several times as much when they are read).
@@ -106,4 +106,4 @@ class Templates:
 
     def _read_array(self, submission_id: int) -> tuple[_Array, int]:
         base, text = only_row(self._db, MEMBERS, (submission_id,))
-        return _Array(base, members_from_json(msgspec.json.decode(text)), {}), len(text)
+        return _Array(base, msgspec.json.decode(text, type=ParametricMembers), {}), len(text)

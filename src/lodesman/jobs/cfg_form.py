@@ -23,22 +23,18 @@ from typing import Any, Final, NoReturn
 from lodesman.cfg import CfgOption, CfgSection, parse_cfg, write_cfg
 from lodesman.errors import SyntaxFault
 from lodesman.jobs.attributes import PLAIN_TEXT
-from lodesman.jobs.jdl import read_jdl_value, write_jdl_value
+from lodesman.jobs.jdl import read_jdl_value, write_jdl_value, written_scalar
 from lodesman.jobs.jdl_tokens import quote, unescape
-from lodesman.jobs.parsed import (
-    ARRAY_LIMITS,
-    DEFAULT_LIMITS,
+from lodesman.jobs.record import (
     INT_MAX,
     INT_MIN,
-    Limits,
     ParsedRecord,
-    as_text,
-    check_size,
+    Record,
+    TextLimits,
+    check_record,
     child_path,
-    find_problem,
     shown,
 )
-from lodesman.jobs.spec import Record
 
 IN_JDL: Final = "jdl:"
 _QUOTED = re.compile(r'"((?:[^"\\]++|\\.)*+)"\Z')
@@ -52,29 +48,23 @@ _IN_NAME = str.maketrans({mark: f"\\{ord(mark):03o}" for mark in "={}"})
 _BARE_NAME = re.compile(r'[^\s"#={}]([^\x00-\x1f\x7f-\x9f={}]*[^\s={}])?\Z')
 
 
-def read_cfg(text: str | bytes, *, limits: Limits = DEFAULT_LIMITS) -> ParsedRecord:
-    """Read one description. Raises SyntaxFault or TooLarge."""
-    check_size(text, limits)
-    section = parse_cfg(as_text(text), max_bytes=limits.text_bytes)
+def read_cfg(text: str, limits: TextLimits) -> ParsedRecord:
+    """Read one description. Raises SyntaxFault."""
+    section = parse_cfg(text, max_bytes=limits.text_bytes)
     positions: dict[str, tuple[int, int]] = {}
     record = _record(section, "", positions, limits)
-    problem = find_problem(record, limits)
-    if problem:
-        line, column = positions.get(problem.path, positions.get(problem.path.partition("[")[0], (1, 1)))
-        message = f"{shown(problem.path, 80)}: {problem.message}."
-        raise SyntaxFault(message, line=line, column=column, hint=problem.hint)
+    check_record(record, positions, limits)
     return ParsedRecord(record=record, positions=positions, form="cfg")
 
 
 def write_cfg_record(record: Record) -> str:
-    """A text that reads as exactly this record. Raises InvalidJob for values that no description has."""
-    problem = find_problem(record, ARRAY_LIMITS)
-    if problem:
-        raise problem.as_invalid_job()
+    """A text that reads as exactly this record."""
     return write_cfg(_section("", record, plain=False))
 
 
-def _record(section: CfgSection, path: str, positions: dict[str, tuple[int, int]], limits: Limits) -> Record:
+def _record(
+    section: CfgSection, path: str, positions: dict[str, tuple[int, int]], limits: TextLimits
+) -> Record:
     record: Record = {}
     all_plain = path.lower() in PLAIN_TEXT
     for entry in section.entries:
@@ -101,7 +91,7 @@ def _read_name(entry: CfgOption | CfgSection) -> str:
     return _unescaped(entry, found[1])
 
 
-def _read_value(entry: CfgOption, plain: bool, limits: Limits) -> Any:
+def _read_value(entry: CfgOption, plain: bool, limits: TextLimits) -> Any:
     value = entry.value
     if value.startswith(IN_JDL):
         return _read_in_jdl(entry, value[len(IN_JDL) :], limits)
@@ -117,9 +107,9 @@ def _read_value(entry: CfgOption, plain: bool, limits: Limits) -> Any:
     return _scalar(value)
 
 
-def _read_in_jdl(entry: CfgOption, text: str, limits: Limits) -> Any:
+def _read_in_jdl(entry: CfgOption, text: str, limits: TextLimits) -> Any:
     try:
-        return read_jdl_value(text, limits=limits)
+        return read_jdl_value(text, limits)
     except SyntaxFault as fault:
         detail = fault.message.partition(": ")[2]
         _fault(entry, f"the JDL value of {shown(entry.name)} is wrong: {detail}".removesuffix("."))
@@ -186,24 +176,13 @@ def _written(value: Any, *, plain: bool) -> str:
     if plain or not _is_simple(value):
         return IN_JDL + write_jdl_value(value)
     if not isinstance(value, list):
-        return _written_scalar(value)
-    items = ", ".join(
-        (item if item and _stands_bare(item, plain=False) else quote(item))
-        if isinstance(item, str)
-        else _written_scalar(item)
-        for item in value
-    )
+        return written_scalar(value)
+    items = ", ".join(_written(item, plain=False) if item != "" else quote(item) for item in value)
     return items if len(value) > 1 else f"{items},"
 
 
 def _is_simple(value: Any) -> bool:
     return not isinstance(value, list) or not any(isinstance(item, (list, dict)) for item in value)
-
-
-def _written_scalar(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return repr(value)
 
 
 def _stands_bare(text: str, *, plain: bool) -> bool:

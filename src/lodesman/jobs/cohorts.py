@@ -1,7 +1,7 @@
 """Cohorts: the members of a description that share one value of everything that decides where they run.
 
-If nothing of that kind varies there is one cohort, found without looking at the members. Else the members
-are sorted by the values that their key attributes use, and each distinct set is checked once (DESIGN 3.2).
+If nothing of that kind varies there is one cohort, found without reading the members. Else the members
+are sorted by the values that their key attributes use, and each distinct set is checked once.
 """
 
 from __future__ import annotations
@@ -14,89 +14,89 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lodesman.errors import InvalidJob
-from lodesman.jobs.attributes import BY_SPELLING, KEY_FIELDS, Attribute
-from lodesman.jobs.faults import NO_POSITIONS, PositionMap, invalid
-from lodesman.jobs.placeholders import Compiled, Member, Scope
-from lodesman.jobs.sequences import value_at
+from lodesman.jobs.attributes import BY_SPELLING, KEY_FIELDS, Attribute, invalid
+from lodesman.jobs.members import Compiled, Scope, value_at
+from lodesman.jobs.record import NO_POSITIONS, PositionMap
 from lodesman.jobs.spec import Description, JobSpec, ParametricMembers
 from lodesman.jobs.values import Mistake
 
-MAX_COHORTS = 10_000
+_MAX_COHORTS = 10_000
 
 Runs = tuple[tuple[int, int], ...]
 
 
-class Cohort(Struct, frozen=True, kw_only=True, gc=False):
+class CohortSpec(Struct, frozen=True, kw_only=True, gc=False):
     """Members [start, stop) of each run share `spec`, whose key fields are final; text may still vary."""
 
     spec: JobSpec
     runs: Runs
 
 
-def cohorts(
-    description: Description, max_cohorts: int = MAX_COHORTS, *, positions: PositionMap | None = None
-) -> list[Cohort]:
+def cohorts(description: Description, *, positions: PositionMap | None = None) -> list[CohortSpec]:
     """The cohorts of a description, by their first members. Raises InvalidJob, also for too many."""
     spec, members = description.spec, description.members
     if members is None:
-        return [Cohort(spec=spec, runs=((0, 1),))]
-    places = NO_POSITIONS if positions is None else positions
+        return [CohortSpec(spec=spec, runs=((0, 1),))]
     scope = Scope(members)
     keys = _compiled_keys(spec, scope)
     if not keys:
-        return [Cohort(spec=spec, runs=((0, members.count),))]
-    names = [attribute.name for attribute, _value in keys]
+        return [CohortSpec(spec=spec, runs=((0, members.count),))]
     tokens = sorted(frozenset[str]().union(*(value.tokens for _attribute, value in keys)))
-    groups = _grouped(_columns(tokens, members), max_cohorts) if tokens else {(): [(0, members.count)]}
+    groups = _grouped(_columns(tokens, members)) if tokens else {(): [(0, members.count)]}
     if groups is None:
+        names = [attribute.name for attribute, _value in keys]
         raise InvalidJob(
-            f"{', '.join(names)} split the members into more than {max_cohorts} kinds of job.",
+            f"{', '.join(names)} split the members into more than {_MAX_COHORTS} kinds of job.",
             hint="Let fewer values decide where members run, or submit several descriptions.",
             attribute=names[0],
-            limit=max_cohorts,
+            limit=_MAX_COHORTS,
         )
+    deferred = {name: raw for name, raw in spec.deferred.items() if not BY_SPELLING[name].key}
+    places = NO_POSITIONS if positions is None else positions
     found = []
     for runs in groups.values():
-        try:
-            resolved = _resolve(spec, keys, scope.member(runs[0][0], 0, tokens))
-        except _KeyMistake as fault:
-            wrong, first = fault.attribute, runs[0][0]
-            raise invalid(wrong.name, fault.mistake, places, right=wrong.right, member=first) from None
-        found.append((resolved, runs))
+        read = _read_keys(keys, scope, runs[0][0], places)
+        found.append((replace(spec, **read, deferred=deferred), runs))
     return _merged(found)
 
 
 def _compiled_keys(spec: JobSpec, scope: Scope) -> list[tuple[Attribute, Compiled]]:
-    keys = []
-    for name, raw in spec.deferred.items():
-        attribute = BY_SPELLING[name]
-        if attribute.key:
-            compiled = scope.compile(raw, keep_type=attribute.field == "requirements")
-            if compiled:
-                keys.append((attribute, compiled))
-    return keys
+    keys = ((BY_SPELLING[name], raw) for name, raw in spec.deferred.items())
+    compiled = ((one, scope.compile_of(one, raw)) for one, raw in keys if one.key)
+    return [(attribute, value) for attribute, value in compiled if value]
+
+
+def _read_keys(
+    keys: list[tuple[Attribute, Compiled]], scope: Scope, first: int, places: PositionMap
+) -> dict[str, Any]:
+    """The key fields of one cohort, read for its first member."""
+    fields = {}
+    for attribute, value in keys:
+        try:
+            fields[attribute.field] = attribute.read(value.fill(scope.member(first, 0, value.tokens)))
+        except Mistake as mistake:
+            raise invalid(attribute.name, mistake, places, right=attribute.right, member=first) from None
+    return fields
 
 
 def _columns(tokens: list[str], members: ParametricMembers) -> Iterator[tuple[Any, ...]]:
-    """For each member what tells its cohort: the values of the tokens, types told apart."""
+    """For each member the values of the tokens, types kept apart: they decide its cohort."""
     return zip(*(_column(token, members) for token in tokens), strict=True)
 
 
 def _column(token: str, members: ParametricMembers) -> Iterable[Any]:
     if token == "n":
         return range(members.count)
-    sequence = Scope(members).sequence(token)
-    if sequence is None or sequence.values is None:
-        return (value_at(sequence or members, index) for index in range(members.count))
+    sequence = Scope(members).sequence(token) or members
+    if sequence.values is None:
+        return (value_at(sequence, index) for index in range(members.count))
     values = sequence.values
-    alike = len(set(map(type, values))) == 1
-    return values if alike else [(type(value), value) for value in values]
+    of_one_type = len(set(map(type, values))) == 1
+    return values if of_one_type else [(type(value), value) for value in values]
 
 
-def _grouped(
-    columns: Iterator[tuple[Any, ...]], most: int
-) -> dict[tuple[Any, ...], list[tuple[int, int]]] | None:
-    """Runs of members by what tells their cohort; None as soon as there are more than `most`."""
+def _grouped(columns: Iterator[tuple[Any, ...]]) -> dict[tuple[Any, ...], list[tuple[int, int]]] | None:
+    """Runs of members by what decides their cohort; None as soon as there are too many cohorts."""
     groups: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
     start, last = 0, None
     index = -1
@@ -105,43 +105,21 @@ def _grouped(
             continue
         if last is not None:
             groups.setdefault(last, []).append((start, index))
-            if len(groups) > most:
+            if len(groups) > _MAX_COHORTS:
                 return None
         start, last = index, values
     if last is not None:
         groups.setdefault(last, []).append((start, index + 1))
-    return groups if len(groups) <= most else None
+    return groups if len(groups) <= _MAX_COHORTS else None
 
 
-class _KeyMistake(Exception):
-    """A key attribute of one cohort is wrong."""
-
-    def __init__(self, attribute: Attribute, mistake: Mistake) -> None:
-        super().__init__(attribute.name)
-        self.attribute = attribute
-        self.mistake = mistake
-
-
-def _resolve(spec: JobSpec, keys: list[tuple[Attribute, Compiled]], member: Member) -> JobSpec:
-    """The template with its key fields read for one member, and so for all of its cohort."""
-    changed: dict[str, Any] = {}
-    for attribute, value in keys:
-        try:
-            changed[attribute.field] = attribute.read(value.fill(member))
-        except Mistake as mistake:
-            raise _KeyMistake(attribute, mistake) from None
-    done = {attribute.name for attribute, _value in keys}
-    left = {name: raw for name, raw in spec.deferred.items() if name not in done}
-    return replace(spec, **changed, deferred=left)
-
-
-def _merged(found: list[tuple[JobSpec, list[tuple[int, int]]]]) -> list[Cohort]:
+def _merged(found: list[tuple[JobSpec, list[tuple[int, int]]]]) -> list[CohortSpec]:
     """Different values can read as one key ("1" and 1): such cohorts become one."""
     by_key: dict[bytes, tuple[JobSpec, list[tuple[int, int]]]] = {}
     for spec, runs in found:
         key = msgspec.json.encode({field: _plain(getattr(spec, field)) for field in sorted(KEY_FIELDS)})
         by_key.setdefault(key, (spec, []))[1].extend(runs)
-    return [Cohort(spec=spec, runs=_joined(sorted(runs))) for spec, runs in by_key.values()]
+    return [CohortSpec(spec=spec, runs=_joined(sorted(runs))) for spec, runs in by_key.values()]
 
 
 def _plain(value: Any) -> Any:

@@ -1,41 +1,150 @@
-"""From a record to a checked job: every attribute by the table, every error with its place and its remedy.
+"""Descriptions: text in one of three languages to a record and back, and from a record to a checked job.
 
-Nothing is corrected silently. What is unknown is kept in `extra` with a warning and, where a known name is
-near, a suggestion; what is wrong is an InvalidJob with `attribute`, `line` and `column`.
+Nothing is corrected silently. An unknown attribute is kept in `extra` with a warning and, where a known name is near,
+a suggestion; a wrong value is an InvalidJob with `attribute`, `line` and `column`.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
-from lodesman.errors import InvalidJob
-from lodesman.jobs.attributes import BY_SPELLING, PARAMETERS, Attribute
-from lodesman.jobs.faults import NO_POSITIONS, PositionMap, invalid
-from lodesman.jobs.parametric import Given, split_fields
-from lodesman.jobs.parsed import NAME_LENGTH, find_problem, shown
-from lodesman.jobs.sequences import read_members
-from lodesman.jobs.spec import Description, JobSpec, Notice, ParametricMembers, Record
+from lodesman.answers.jobs import Notice
+from lodesman.answers.vocabulary import FORMS, Form
+from lodesman.errors import InvalidJob, InvalidRequest, TooLarge
+from lodesman.jobs.attributes import BY_SPELLING, PARAMETERS, Attribute, invalid
+from lodesman.jobs.cfg_form import read_cfg, write_cfg_record
+from lodesman.jobs.jdl import read_jdl, write_jdl
+from lodesman.jobs.json_form import read_json, write_json
+from lodesman.jobs.parametric import Given, read_members, split_fields
+from lodesman.jobs.record import (
+    ARRAY_LIMITS,
+    DEFAULT_LIMITS,
+    NAME_LENGTH,
+    NO_POSITIONS,
+    ParsedRecord,
+    PositionMap,
+    Record,
+    TextLimits,
+    fault_at,
+    find_problem,
+    shown,
+)
+from lodesman.jobs.spec import Description, JobSpec, ParametricMembers
 from lodesman.jobs.values import Mistake
 
-MAX_UNKNOWN = 256
-MAX_SUGGESTED = 16
-REMEMBERED = 256
+_MAX_UNKNOWN = 256
+_MAX_SUGGESTED = 16
+_REMEMBERED = 256
 _LOWER = {spelling.lower(): spelling for spelling in (*BY_SPELLING, *PARAMETERS) if not spelling.islower()}
 _PARAMETERS = frozenset(name.lower() for name in PARAMETERS)
-_REQUIRED = "Executable"
+
+_READERS: Final[Mapping[str, Callable[[str, TextLimits], ParsedRecord]]] = {
+    "jdl": read_jdl,
+    "cfg": read_cfg,
+    "json": read_json,
+}
+_WRITERS: Final[Mapping[str, Callable[[Record], str]]] = {
+    "jdl": write_jdl,
+    "cfg": write_cfg_record,
+    "json": write_json,
+}
+# What follows the comments decides; `#` comments are known to JDL and CFG alike.
+_BEFORE = re.compile(r"(?:\s++|#[^\n]*+)*+")
+_JDL_START = re.compile(
+    r"""\[ | // | /\* | ' | ; |
+    [A-Za-z_][\w.]*+ \s*+ = \s*+ (?: [{\[] | ("(?:[^"\\\n]++|\\.)*+" | [^\s"';]++) [ \t]*+ ; )""",
+    re.VERBOSE,
+)
+# No name of JDL begins so: it is meant as a list of JSON.
+_JSON_LIST = re.compile(r"\[\s*+\{")
+_JDL_LINE = re.compile(r";[ \t]*+(?:(?://|/\*|\#)[^\n]*+)?\r?$", re.MULTILINE)
 
 
-# Name of an attribute -> value -> what was read from it; lists as tuples.
-Memory = dict[str, dict[Any, Any]]
+def read_description(
+    text: str | bytes, *, form: Form | None = None, limits: TextLimits = DEFAULT_LIMITS
+) -> ParsedRecord:
+    """Read a description in one of the three languages; without `form` the text decides which.
+
+    Raises SyntaxFault with line and column, TooLarge, or InvalidRequest for an unknown form.
+    """
+    _check_size(text, limits)
+    text = _as_text(text)
+    form = form or detect_form(text)
+    _check_form(form)
+    return _READERS[form](text, limits)
+
+
+def write_description(record: Record, form: Form) -> str:
+    """A text that reads as exactly this record. Raises InvalidJob for what no language has."""
+    _check_form(form)
+    problem = find_problem(record, ARRAY_LIMITS)
+    if problem:
+        raise problem.as_invalid_job()
+    return _WRITERS[form](record)
+
+
+def detect_form(text: str) -> Form:
+    """The language of a text by its first words: `{` is JSON, `[` or a `;` at a line's end is JDL."""
+    start = _BEFORE.match(text).end()  # type: ignore[union-attr]  # matches always
+    if text.startswith("{", start) or _JSON_LIST.match(text, start):
+        return "json"
+    if _JDL_START.match(text, start) or _JDL_LINE.search(text, start):
+        return "jdl"
+    return "cfg"
+
+
+def _check_form(form: str) -> None:
+    if form not in FORMS:
+        raise InvalidRequest(
+            f"{form[:40]!r} is not a form of a description.", hint=f"Known are {', '.join(FORMS)}."
+        )
+
+
+def _check_size(text: str | bytes, limits: TextLimits) -> None:
+    """Refuse a text over the limit before it is read."""
+    size = len(text)
+    if size <= limits.text_bytes and isinstance(text, str) and not text.isascii():
+        size = len(text.encode("utf-8", "replace"))
+    if size > limits.text_bytes:
+        raise TooLarge(
+            f"The description has {size} bytes; at most {limits.text_bytes} are read.",
+            hint="Send large data as an input sandbox; write many similar jobs as one with Parameters.",
+            limit=limits.text_bytes,
+            size=size,
+        )
+
+
+def _as_text(text: str | bytes) -> str:
+    """The text without a byte order mark. Raises SyntaxFault for what is not UTF-8 and for NUL."""
+    if isinstance(text, bytes):
+        text = _decoded(text)
+    text = text.removeprefix("\ufeff")
+    if not text.isascii():
+        bad = re.search(r"[\ud800-\udfff]", text)
+        if bad:
+            raise fault_at(text, bad.start(), "half of a surrogate pair", hint="Write the text as UTF-8.")
+    if "\0" in text:
+        raise fault_at(text, text.index("\0"), "a NUL byte", hint="A description is text; is this a program?")
+    return text
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        good = data[: error.start].decode("utf-8")
+        message = f"the byte 0x{data[error.start]:02x} is not UTF-8"
+        raise fault_at(good, len(good), message, hint="Save the file as UTF-8.") from None
 
 
 def read_jobs(records: Iterable[Record]) -> Iterator[Description]:
     """Check the records of a batch, each when it is asked for. Raises InvalidJob."""
-    memory: Memory = {}
+    memory: dict[str, dict[Any, Any]] = {}
     for record in records:
-        fields = _read_alike(record, memory)
+        fields = _read_from_memory(record, memory)
         if fields is None:
             yield read_job(record)
         else:
@@ -43,10 +152,11 @@ def read_jobs(records: Iterable[Record]) -> Iterator[Description]:
             yield Description(record=record, spec=JobSpec(**fields), group=group)
 
 
-def _read_alike(record: Record, memory: Memory) -> dict[str, Any] | None:
-    """The fields of a job that is nothing but known attributes; None for any other, and for a wrong one.
+def _read_from_memory(record: Record, memory: dict[str, dict[Any, Any]]) -> dict[str, Any] | None:
+    """The fields of a job that has only known attributes; None for any other, and for a wrong one.
 
-    Jobs of a batch have most values in common, and what was read from an attribute is remembered.
+    Jobs of a batch have most values in common: `memory` has what was read, by attribute name and value (a list as a
+    tuple).
     """
     fields: dict[str, Any] = {}
     for name, value in record.items():
@@ -57,7 +167,7 @@ def _read_alike(record: Record, memory: Memory) -> dict[str, Any] | None:
         if known is None:
             known = memory[name] = {}
         try:
-            if len(known) >= REMEMBERED:  # it varies: looking up would cost more than reading
+            if len(known) >= _REMEMBERED:  # it varies: looking up would cost more than reading
                 read = attribute.read(value)
             else:
                 kind = type(value)
@@ -79,7 +189,7 @@ def _can_be_compared(key: Any) -> bool:
 
 
 def read_job(record: Record, positions: PositionMap | None = None) -> Description:
-    """Check a record. `positions` (path -> line, column) make errors tell where. Raises InvalidJob."""
+    """Check a record; `positions` are for its errors. Raises InvalidJob."""
     places = NO_POSITIONS if positions is None else positions
     given, unknown, parameters = _sort_out(record, places)
     members: ParametricMembers | None = None
@@ -90,9 +200,8 @@ def read_job(record: Record, positions: PositionMap | None = None) -> Descriptio
     else:
         fields = _read_fields(given, places)
     if "executable" not in fields:
-        raise InvalidJob(
-            f"{_REQUIRED} is missing.", hint="Give a program's name or path.", attribute=_REQUIRED
-        )
+        hint = "Give a program's name or path."
+        raise InvalidJob("Executable is missing.", hint=hint, attribute="Executable")
     if unknown:
         fields["extra"] = unknown
         warnings = (*warnings, *_warnings(unknown, places))
@@ -114,7 +223,7 @@ def _sort_out(
             if field in given:
                 _refuse_second(name, given[field][1], places)
             given[field] = (attribute, name, value)
-        elif name[:9].lower() == "parameter" and _is_parameter(name):
+        elif name[:9].lower() == "parameter" and name.partition(".")[0].lower() in _PARAMETERS:
             lower = name.lower()
             if lower in parameters:
                 _refuse_second(name, parameters[lower][0], places)
@@ -128,12 +237,8 @@ def _sort_out(
 
 def _by_lower_case(name: Any) -> Attribute | None:
     if not isinstance(name, str):
-        raise InvalidJob(f"An attribute name is {type(name).__name__} and no text.")
+        raise InvalidJob(f"An attribute name is {type(name).__name__}, not text.")
     return BY_SPELLING.get(name.lower())
-
-
-def _is_parameter(name: str) -> bool:
-    return name.partition(".")[0].lower() in _PARAMETERS
 
 
 def _read_fields(given: Mapping[str, Given], places: PositionMap) -> dict[str, Any]:
@@ -148,28 +253,26 @@ def _read_fields(given: Mapping[str, Given], places: PositionMap) -> dict[str, A
 
 def _refuse_second(name: str, first: str, places: PositionMap) -> None:
     same = "the same attribute as" if name.lower() != first.lower() else "given twice, first as"
-    raise invalid(name, Mistake(f"is {same} {shown(first)}"), places, right="only one of them")
+    raise invalid(name, f"is {same} {shown(first)}", places, right="only one of them")
 
 
 def _check_unknown(unknown: Mapping[str, Any], places: PositionMap) -> None:
-    if len(unknown) > MAX_UNKNOWN:
-        mistake = Mistake(f"is one of {len(unknown)} unknown attributes")
-        raise invalid(next(iter(unknown)), mistake, places, right=f"at most {MAX_UNKNOWN} of your own")
+    if len(unknown) > _MAX_UNKNOWN:
+        message = f"is one of {len(unknown)} unknown attributes"
+        raise invalid(next(iter(unknown)), message, places, right=f"at most {_MAX_UNKNOWN} of your own")
     problem = find_problem(dict(unknown))
     if problem:
         name = problem.path.partition("/")[0].partition("[")[0]
-        raise invalid(name, Mistake(f"cannot be kept: {problem.message}"), places, right="plain values")
+        raise invalid(name, f"cannot be kept: {problem.message}", places, right="plain values")
 
 
-def _warnings(unknown: Mapping[str, Any], places: PositionMap) -> list[Notice]:
-    notices = []
+def _warnings(unknown: Mapping[str, Any], places: PositionMap) -> Iterator[Notice]:
     for index, name in enumerate(unknown):
-        near = _suggestion(name) if index < MAX_SUGGESTED else ""
-        what = f"{shown(name)} is no attribute that the program knows; it is kept"
-        line, column = places.get(name, (0, 0))
-        message = f"{what}. Did you mean {near}?" if near else f"{what}."
-        notices.append(Notice(attribute=name[:NAME_LENGTH], message=message, line=line, column=column))
-    return notices
+        near = _suggestion(name) if index < _MAX_SUGGESTED else ""
+        message = f"{shown(name)} is not an attribute that the program knows; it is kept."
+        if near:
+            message += f" Did you mean {near}?"
+        yield Notice(name[:NAME_LENGTH], message, *places.get(name, (0, 0)))
 
 
 def _suggestion(name: str) -> str:

@@ -27,38 +27,34 @@ from lodesman.jobs.jdl_tokens import (
     unescape,
     written_name,
 )
-from lodesman.jobs.parsed import (
-    ARRAY_LIMITS,
+from lodesman.jobs.record import (
     DEFAULT_LIMITS,
     EXACT_CASE,
     NAME_LENGTH,
     PATH_LENGTH,
-    Limits,
     ParsedRecord,
     Positions,
-    as_text,
-    check_size,
+    Record,
+    TextLimits,
     fault_at,
-    find_problem,
     line_column,
     name_problem,
     shown,
 )
-from lodesman.jobs.spec import Record
 
 _Match = re.Match[str]
 
 
-def read_jdl(text: str | bytes, *, limits: Limits = DEFAULT_LIMITS) -> ParsedRecord:
-    """Read one description. Raises SyntaxFault or TooLarge."""
-    check_size(text, limits)
-    reader = _Reader(as_text(text), limits)
-    return ParsedRecord(record=reader.whole(), positions=Positions(reader.text, reader.offsets), form="jdl")
+def read_jdl(text: str, limits: TextLimits) -> ParsedRecord:
+    """Read one description. Raises SyntaxFault."""
+    reader = _JdlReader(text, limits)
+    record, offsets = reader.whole(), reader.offsets
+    return ParsedRecord(record=record, positions=Positions(text, lambda _: offsets), form="jdl")
 
 
-def read_jdl_value(text: str, *, limits: Limits = DEFAULT_LIMITS) -> Any:
+def read_jdl_value(text: str, limits: TextLimits = DEFAULT_LIMITS) -> Any:
     """Read a text that is one value and nothing else. Raises SyntaxFault."""
-    reader = _Reader(text, limits)
+    reader = _JdlReader(text, limits)
     value = reader.value(reader.take(), "", 0)
     after = reader.take()
     if after.lastgroup != "end":
@@ -66,12 +62,12 @@ def read_jdl_value(text: str, *, limits: Limits = DEFAULT_LIMITS) -> Any:
     return value
 
 
-class _Reader:
+class _JdlReader:
     """A recursive reader over one stream of tokens; the depth of nesting is limited."""
 
     __slots__ = ("left", "limits", "offsets", "take", "text")
 
-    def __init__(self, text: str, limits: Limits) -> None:
+    def __init__(self, text: str, limits: TextLimits) -> None:
         self.text = text
         self.limits = limits
         self.left = limits.nodes
@@ -235,24 +231,29 @@ class _Reader:
 
 
 def write_jdl(record: Record) -> str:
-    """A text that reads as exactly this record. Raises InvalidJob for values that JDL does not have."""
-    problem = find_problem(record, ARRAY_LIMITS)
-    if problem:
-        raise problem.as_invalid_job()
-    return "[\n" + "".join(_lines(record, "  ")) + "]\n"
+    """A text that reads as exactly this record."""
+    return f"[\n{_lines(record, '  ')}]\n"
 
 
-def _lines(record: Record, indent: str) -> list[str]:
-    return [f"{indent}{written_name(name)} = {_written(value, indent)};\n" for name, value in record.items()]
-
-
-def _written(value: Any, indent: str) -> str:
-    if isinstance(value, dict):
-        inner = "".join(_lines(value, indent + "  "))
-        return f"[\n{inner}{indent}]" if inner else "[]"
+def write_jdl_value(value: Any, indent: str | None = None) -> str:
+    """Any value: on one line, or with an entry of a record on each line behind `indent`."""
     if isinstance(value, list):
-        return "{" + ", ".join(_written(item, indent) for item in value) + "}"
-    return written_scalar(value)
+        return "{" + ", ".join(write_jdl_value(item, indent) for item in value) + "}"
+    if not isinstance(value, dict):
+        return written_scalar(value)
+    if not value:
+        return "[]"
+    if indent is None:
+        entries = (f"{written_name(name)} = {write_jdl_value(item)};" for name, item in value.items())
+        return f"[ {' '.join(entries)} ]"
+    return f"[\n{_lines(value, indent + '  ')}{indent}]"
+
+
+def _lines(record: Record, indent: str) -> str:
+    return "".join(
+        f"{indent}{written_name(name)} = {write_jdl_value(value, indent)};\n"
+        for name, value in record.items()
+    )
 
 
 def written_scalar(value: Any) -> str:
@@ -262,13 +263,3 @@ def written_scalar(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return repr(value)
-
-
-def write_jdl_value(value: Any) -> str:
-    """Any value on one line."""
-    if isinstance(value, dict):
-        inner = " ".join(f"{written_name(name)} = {write_jdl_value(item)};" for name, item in value.items())
-        return f"[ {inner} ]" if inner else "[]"
-    if isinstance(value, list):
-        return "{" + ", ".join(write_jdl_value(item) for item in value) + "}"
-    return written_scalar(value)

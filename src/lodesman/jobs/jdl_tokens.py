@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 from lodesman.errors import SyntaxFault
-from lodesman.jobs.parsed import INT_MAX, INT_MIN, fault_at, shown
+from lodesman.jobs.record import INT_MAX, INT_MIN, fault_at, shown
 
 # Groups repeat without a possessive mark: Python before 3.11.5 matches those wrongly (gh-106052). No two branches
 # begin alike, so going back finds nothing else.

@@ -1,4 +1,4 @@
-"""Templates of parametric descriptions: what is filled per member, what must wait, what is checked when.
+"""Reading parametric descriptions: the sequences, and what of the template is filled for each member.
 
 A text field (name, arguments, files, environment) keeps its placeholders in place. A field that decides
 where the job runs, and a number, cannot: the value as written waits in `JobSpec.deferred` and is checked
@@ -10,100 +10,155 @@ blanks, quotes, backslashes, nothing empty), it is split once; else the text wai
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from lodesman.jobs.attributes import BY_SPELLING, KEY_FIELDS, Attribute
-from lodesman.jobs.faults import NO_POSITIONS, PositionMap, invalid
-from lodesman.jobs.placeholders import Compiled, Scope, no_member, text_of, tokens_in
-from lodesman.jobs.spec import JobSpec, Notice, ParametricMembers
-from lodesman.jobs.values import Mistake
+import msgspec
 
-TEXT_FIELDS = (
-    "executable",
-    "arguments",
-    "name",
-    "std_input",
-    "std_output",
-    "std_error",
-    "input_sandbox",
-    "output_sandbox",
-    "environment",
-)
-LONGEST_NUMBER = 25
-_FIELD_NAMES = JobSpec.__struct_fields__
+from lodesman.answers.jobs import Notice
+from lodesman.errors import InvalidJob
+from lodesman.jobs.attributes import Attribute, invalid
+from lodesman.jobs.members import TEXT_FIELDS, Compiled, Scope, text_of, value_at
+from lodesman.jobs.record import INT_MAX, INT_MIN, PositionMap, shown
+from lodesman.jobs.spec import ParametricMembers, ValueSequence
+from lodesman.jobs.values import Mistake, kind_of, whole
+
+_MAX_MEMBERS = 1_000_000
+_MAX_NAMED = 100
+_LABEL = re.compile(r"[a-z0-9_.-]*\Z")
+_LARGEST = 1e100
+_STEPS = 200
+_COUNT = whole(1, _MAX_MEMBERS)
+_COUNT_RIGHT = f"a whole number from 1 to {_MAX_MEMBERS}, or a list with one value for each member"
+_PARTS = {"parameterstart": "start", "parameterstep": "step", "parameterfactor": "factor"}
+_BASES = ("parameters", *_PARTS)
+_LONGEST_NUMBER = 25
 # Values that change no split, leave no directory and need no check of their own, one a line; and values
 # that can split a command line and cannot break it.
 _UNQUOTED = re.compile(r"[ !#-&(-\[\]-~\n]*+\Z")
 _HARMLESS = re.compile(r"(?:[A-Za-z0-9_+=:@-]++(?:[./][A-Za-z0-9_+=:@-]++)*+(?:\n|\Z))*+\Z")
 
+# An attribute, its name as written, and its value.
 Given = tuple[Attribute, str, Any]
+# Lower-case name -> name as written, value.
+Parameters = Mapping[str, tuple[str, Any]]
 
 
-class Template:
-    """One spec with placeholders, made ready; `expand` fills it for a member.
-
-    `varies` is False if all members are alike: then `expand` gives the spec itself.
-    """
-
-    __slots__ = ("_base", "_count", "_deferred", "_fills", "_sources", "_spec", "varies")
-
-    def __init__(self, spec: JobSpec, members: ParametricMembers) -> None:
-        scope = Scope(members)
-        self._spec = spec
-        compiled = {field: scope.compile(getattr(spec, field)) for field in TEXT_FIELDS}
-        self._fills = [(field, value.fill) for field, value in compiled.items() if value]
-        self._deferred: list[tuple[Attribute, Compiled]] = []
-        for name, raw in spec.deferred.items():
-            attribute = BY_SPELLING[name]
-            value = scope.compile(raw, keep_type=attribute.field == "requirements")
-            self._deferred += [(attribute, value)] if value else []
-        used = [value for value in compiled.values() if value] + [value for _, value in self._deferred]
-        self._count = members.count
-        self._sources = scope.sources(frozenset[str]().union(*(value.tokens for value in used)))
-        self._base = {field: getattr(spec, field) for field in _FIELD_NAMES} | {"deferred": {}}
-        self.varies = bool(used)
-
-    def expand(self, index: int, job_id: int) -> JobSpec:
-        """The job of member `index`. Raises InvalidJob if a deferred value turns out wrong."""
-        if not self.varies:
-            return self._spec
-        if not 0 <= index < self._count:
-            raise no_member(index, self._count)
-        member = {token: source(index, job_id) for token, source in self._sources}
-        changed = {field: fill(member) for field, fill in self._fills}
-        for attribute, value in self._deferred:
-            try:
-                changed[attribute.field] = attribute.read(value.fill(member))
-            except Mistake as mistake:
-                raise invalid(
-                    attribute.name, mistake, NO_POSITIONS, right=attribute.right, member=index
-                ) from None
-        return JobSpec(**{**self._base, **changed})
+def read_members(parameters: Parameters, places: PositionMap) -> ParametricMembers:
+    """Read what starts with `Parameter`. Raises InvalidJob."""
+    if len(parameters) > 4 * _MAX_NAMED:
+        name = next(iter(parameters.values()))[0]
+        message = f"is one of {len(parameters)} attributes of parameters"
+        raise invalid(name, message, places, right=f"at most {_MAX_NAMED} sequences")
+    labels: dict[str, dict[str, tuple[str, Any]]] = {}
+    for lower, (name, value) in parameters.items():
+        base, dot, label = lower.partition(".")
+        if not _LABEL.match(label) or (dot and not label):
+            message = "names a sequence that no placeholder can name"
+            raise invalid(name, message, places, right="a name of letters, digits, '_', '-' and '.'")
+        labels.setdefault(label, {})[base] = name, value
+    sequences = {label: _read_sequence(parts, places) for label, parts in labels.items()}
+    count = _common_count(labels, places)
+    named: dict[str, ValueSequence] = {}
+    for label, sequence in sequences.items():
+        spelling = next(labels[label][base][0] for base in _BASES if base in labels[label])
+        _check_range(spelling.partition(".")[2], sequence, count, places)
+        if label:
+            named[spelling.partition(".")[2]] = sequence
+    plain = msgspec.structs.asdict(sequences.get("", ValueSequence()))
+    return ParametricMembers(count=count, **plain, named=named, unnamed="parameters" in parameters)
 
 
-def expand(spec: JobSpec, members: ParametricMembers | None, index: int, job_id: int) -> JobSpec:
-    """The job of one member; a single job (`members` None) is its own spec, percent signs and all.
+def _read_sequence(parts: Mapping[str, tuple[str, Any]], places: PositionMap) -> ValueSequence:
+    """One sequence of its attributes by their lower-case names without the label."""
+    name, value = parts.get("parameters", ("", None))
+    numbers = {_PARTS[base]: given for base, given in parts.items() if base in _PARTS}
+    if isinstance(value, list):
+        for other, _value in numbers.values():
+            message = f"stands beside the values that {shown(name)} lists"
+            raise invalid(other, message, places, right="either a list or start, step and factor")
+        return ValueSequence(values=_listed(name, value, places))
+    first = next(iter(parts.values()))[0]
+    if not name and "." not in first:
+        raise _without_count(first, places)
+    read: dict[str, Any] = {part: _number(*given, places) for part, given in numbers.items()}
+    return ValueSequence(**read)
 
-    For many members of one template keep a `Template`. Raises InvalidRequest if there is no such member.
-    """
-    return spec if members is None else Template(spec, members).expand(index, job_id)
+
+def _without_count(name: str, places: PositionMap) -> InvalidJob:
+    return invalid(name, "stands without Parameters", places, right="Parameters = the number of jobs")
 
 
-def needs_expansion(spec: JobSpec, members: ParametricMembers | None) -> bool:
-    """Whether the members of this template differ from each other or from the template."""
-    return members is not None and Template(spec, members).varies
+def _listed(name: str, values: list[Any], places: PositionMap) -> tuple[Any, ...]:
+    if not values:
+        raise invalid(name, "is an empty list", places, right=_COUNT_RIGHT)
+    wrong = next((index for index, value in enumerate(values) if not _is_scalar(value)), None)
+    if wrong is not None:
+        message = f"has {kind_of(values[wrong])} as value {wrong}, which stands for nothing"
+        raise invalid(name, message, places, right="texts, finite numbers of 64 bits or truth values")
+    return tuple(values)
 
 
-def varying_key_fields(spec: JobSpec) -> set[str]:
-    """The fields that decide where a job runs and whose value is another for each member."""
-    varying = set()
-    for name, raw in spec.deferred.items():
-        field = BY_SPELLING[name].field
-        if field in KEY_FIELDS and tokens_in(raw):
-            varying.add(field)
-    return varying
+def _is_scalar(value: Any) -> bool:
+    if isinstance(value, int):
+        return INT_MIN <= value <= INT_MAX
+    return isinstance(value, str) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _number(name: str, value: Any, places: PositionMap) -> int | float:
+    number = value
+    if isinstance(value, str):
+        try:
+            number = (
+                int(value) if value.strip().lstrip("+-").isdecimal() and len(value) < 20 else float(value)
+            )
+        except ValueError:
+            number = None
+    if isinstance(number, bool) or not isinstance(number, (int, float)):
+        raise invalid(name, f"is {kind_of(value)}, not a number", places, right="a number")
+    if not (INT_MIN <= number <= INT_MAX if isinstance(number, int) else abs(number) <= _LARGEST):
+        message = "is too large"
+        raise invalid(name, message, places, right="a whole number of 64 bits, or a fraction up to 1e100")
+    return number
+
+
+def _common_count(labels: Mapping[str, Mapping[str, tuple[str, Any]]], places: PositionMap) -> int:
+    """The number of members, on which all sequences must agree."""
+    counts: dict[str, int] = {}
+    for name, value in (parts["parameters"] for parts in labels.values() if "parameters" in parts):
+        try:
+            counts[name] = _COUNT(len(value) if isinstance(value, list) else value)
+        except Mistake as mistake:
+            raise invalid(name, mistake, places, right=_COUNT_RIGHT) from None
+        first = next(iter(counts))
+        if counts[name] != counts[first]:
+            message = f"has {counts[name]} values, but {shown(first)} has {counts[first]}"
+            raise invalid(name, message, places, right="sequences of one length")
+    if not counts:
+        raise _without_count(next(iter(next(iter(labels.values())).values()))[0], places)
+    return next(iter(counts.values()))
+
+
+def _check_range(name: str, sequence: ValueSequence, count: int, places: PositionMap) -> None:
+    """Every member must have a 64-bit or finite value; listed ones are checked where they are used."""
+    wrong = None if sequence.values is not None else _first_out_of_range(sequence, count)
+    if wrong is not None:
+        message = f"leaves the range of numbers at member {wrong}"
+        full = f"Parameters.{name}" if name else "Parameters"
+        raise invalid(full, message, places, right="a smaller count, step or factor")
+
+
+def _first_out_of_range(sequence: ValueSequence, count: int) -> int | None:
+    """The first member whose value is out of range (for fractions: the last member, if any is)."""
+    whole_numbers = all(isinstance(part, int) for part in (sequence.start, sequence.step, sequence.factor))
+    if not whole_numbers:
+        return None if math.isfinite(value_at(sequence, count - 1)) else count - 1
+    # With a factor of 1 the last value is the largest; with another, what has not left 64 bits after so many
+    # steps stands still or alternates.
+    members = [count - 1] if sequence.factor == 1 else range(min(count, _STEPS))
+    return next((k for k in members if not INT_MIN <= value_at(sequence, k) <= INT_MAX), None)
 
 
 def split_fields(
@@ -122,6 +177,14 @@ def split_fields(
     return splitter.fields, splitter.warnings(given, places)
 
 
+class _ValueKind(NamedTuple):
+    """The values of a token: length of the longest, whether all are harmless, whether all are unquoted."""
+
+    longest: int
+    harmless: bool
+    unquoted: bool
+
+
 class _Splitter:
     """Sorts the attributes of one description into fields and deferred values."""
 
@@ -131,11 +194,11 @@ class _Splitter:
         self.deferred: dict[str, Any] = {}
         self.used: set[str] = set()
         self.member: int | None = None
-        self._kinds: dict[str, tuple[int, bool, bool]] = {}
+        self._kinds: dict[str, _ValueKind] = {}
 
     def add(self, attribute: Attribute, value: Any) -> None:
-        """Read one attribute. Raises Mistake; `member` then tells whose value was wrong, if one's was."""
-        compiled = self.scope.compile(value, keep_type=attribute.field == "requirements")
+        """Read one attribute. Raises Mistake; `member` is then the member whose value is wrong, if one is."""
+        compiled = self.scope.compile_of(attribute, value)
         if compiled is None:
             self.fields[attribute.field] = attribute.read(value)
             return
@@ -155,12 +218,12 @@ class _Splitter:
 
     def add_text(self, attribute: Attribute, value: Any, compiled: Compiled) -> None:
         kinds = [self.kind_of_values(token) for token in compiled.tokens]
-        harmless = all(kind[1] for kind in kinds)
+        harmless = all(kind.harmless for kind in kinds)
         # Unquoted values cannot make a name or a command line wrong, however they split it.
-        unquoted = attribute.field in ("arguments", "name") and all(kind[2] for kind in kinds)
+        unquoted = attribute.field in ("arguments", "name") and all(kind.unquoted for kind in kinds)
         if (harmless or unquoted) and attribute.field != "input_sandbox":
             lengths = zip(compiled.tokens, kinds, strict=True)
-            attribute.read(compiled.fill({token: "x" * kind[0] for token, kind in lengths}))
+            attribute.read(compiled.fill({token: "x" * kind.longest for token, kind in lengths}))
         else:
             self.check_each(attribute, compiled)
         if attribute.field == "arguments" and isinstance(value, str) and not harmless:
@@ -168,23 +231,21 @@ class _Splitter:
         else:
             self.fields[attribute.field] = attribute.read(value)
 
-    def kind_of_values(self, token: str) -> tuple[int, bool, bool]:
-        """Length of the longest value of a token, whether all are harmless, whether all are unquoted."""
+    def kind_of_values(self, token: str) -> _ValueKind:
+        """What is known of the values of a token."""
         if token not in self._kinds:
-            self._kinds[token] = self._look_at(token)
+            values = getattr(self.scope.sequence(token), "values", None)
+            self._kinds[token] = self._kind_of(values) if values else _ValueKind(_LONGEST_NUMBER, True, True)
         return self._kinds[token]
 
-    def _look_at(self, token: str) -> tuple[int, bool, bool]:
-        sequence = self.scope.sequence(token)
-        if sequence is None or sequence.values is None:
-            return LONGEST_NUMBER, True, True
-        texts = [text_of(value) for value in sequence.values]
-        # Joined, so that one match looks at a million values.
+    def _kind_of(self, values: tuple[Any, ...]) -> _ValueKind:
+        texts = [text_of(value) for value in values]
+        # Joined, so that one match reads a million values.
         lines = "\n".join(texts)
         one_line_each = lines.count("\n") == len(texts) - 1
         harmless = one_line_each and "" not in texts and _HARMLESS.match(lines) is not None
         unquoted = one_line_each and _UNQUOTED.match(lines) is not None
-        return max(map(len, texts)), harmless, unquoted
+        return _ValueKind(max(map(len, texts)), harmless, unquoted)
 
     def check_each(self, attribute: Attribute, compiled: Compiled) -> None:
         for index in range(self.scope.members.count):
@@ -193,7 +254,7 @@ class _Splitter:
         self.member = None
 
     def warnings(self, given: Mapping[str, Given], places: PositionMap) -> tuple[Notice, ...]:
-        """Sequences that nothing uses, and `%s` that stands for nothing."""
+        """Sequences that nothing uses, and `%s` without a meaning."""
         members = self.scope.members
         notices = [
             _notice(f"Parameters.{name}", f"%({name})s is used nowhere.", places)
@@ -201,12 +262,13 @@ class _Splitter:
             if f":{name}" not in self.used
         ]
         if not members.unnamed:
+            scope = Scope(msgspec.structs.replace(members, unnamed=True))
             for _attribute, name, value in given.values():
-                if "s" in tokens_in(value):
+                compiled = scope.compile(value)
+                if compiled and "s" in compiled.tokens:
                     notices.append(_notice(name, "%s stays as it is: there is no plain Parameters.", places))
         return tuple(notices)
 
 
 def _notice(attribute: str, message: str, places: PositionMap) -> Notice:
-    line, column = places.get(attribute, (0, 0))
-    return Notice(attribute=attribute, message=message, line=line, column=column)
+    return Notice(attribute, message, *places.get(attribute, (0, 0)))

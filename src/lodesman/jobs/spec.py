@@ -1,26 +1,26 @@
-"""JobSpec: one job as the rest of the program sees it, whatever language it was written in.
-
-A `Record` is a description as read: attribute name -> value, order and spelling kept. `JobSpec` is
-the checked, typed form. Attributes that the program does not know are kept in `extra`.
-"""
+"""JobSpec: one job as the rest of the program sees it, whatever language it was written in; and how it is stored."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
-# Values are text, numbers, truth values, lists of values and nested records.
-Record = dict[str, Any]
+from lodesman.answers.jobs import Notice
+from lodesman.errors import InvalidRequest
+from lodesman.jobs.record import Record
+
+Scalar = str | int | float | bool
 
 
-class JobSpec(Struct, frozen=True, kw_only=True):
+class JobSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One job, checked. Sizes: `memory_mb` in 2^20 bytes, times in seconds.
 
-    `norm_cpu_seconds` is CPU time on the reference machine for all cores together. (A Struct: a batch makes
-    thousands of these, and a frozen dataclass of thirty fields costs as much as reading its description.)
+    `norm_cpu_seconds` is CPU time on the reference machine for all cores together. Unknown attributes are kept in
+    `extra`. (A Struct: a frozen dataclass of thirty fields costs as much to make as its description to read.)
     """
 
     executable: str
@@ -49,9 +49,9 @@ class JobSpec(Struct, frozen=True, kw_only=True):
     cores: int = 1
     memory_mb: int = 0
     norm_cpu_seconds: int = 86_400
-    requirements: Mapping[str, Any] = {}
+    requirements: Mapping[str, Scalar | tuple[Scalar, ...]] = {}
 
-    # Limits and habits of the payload that do not decide where it can run.
+    # Limits and settings of the payload that do not decide where it can run.
     wall_seconds: int = 0
     max_output_mb: int = 0
     max_attempts: int = 3
@@ -64,23 +64,32 @@ class JobSpec(Struct, frozen=True, kw_only=True):
     deferred: Mapping[str, Any] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
-    """Something odd in a description that does not stop the job."""
+class ValueSequence(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The values of one parameter: a list, or `start`, `step` and `factor` (v0 = start, v(k+1) = v(k) * factor + step)."""
 
-    attribute: str
-    message: str
-    line: int = 0
-    column: int = 0
+    values: tuple[Any, ...] | None = None
+    start: float | int = 1
+    step: float | int = 0
+    factor: float | int = 1
+
+
+class ParametricMembers(ValueSequence, frozen=True, kw_only=True, omit_defaults=True):
+    """The members of a parametric description, not expanded: the values of `Parameters` and of each `Parameters.X`.
+
+    Without a plain `Parameters` (`unnamed` is False) `%s` has no meaning and stays as it is. JSON of this is stored.
+    """
+
+    count: int
+    named: Mapping[str, ValueSequence] = {}
+    unnamed: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """A whole description: the template and, if parametric, its members.
+    """A whole description: the template and, if parametric, its members (None for a single job).
 
-    `record` is what was read (for lossless conversion), `spec` the template with placeholders still in
-    place, `members` None for a single job. `group` is the group asked for (`OwnerGroup`), empty if none:
-    a request, which the token may refuse.
+    `record` is what was read, for lossless conversion; the placeholders of `spec` are not filled. `group` is the
+    group asked for (`OwnerGroup`), empty if none; the token may refuse it.
     """
 
     record: Record
@@ -90,30 +99,18 @@ class Description:
     group: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ParametricMembers:
-    """The members of a parametric description, not expanded (DIRAC `Parameters*`).
-
-    count: how many. Either `start`, `step` and `factor` give the value of member k by
-    v0 = start, v(k+1) = v(k) * factor + step, or `values` lists them. `named` maps each named sequence
-    to its own values (a list) or its own (start, step, factor). `unnamed` is False if there is no plain
-    `Parameters`: then `%s` has no meaning and stays as it is.
-    """
-
-    count: int
-    start: float | int = 1
-    step: float | int = 0
-    factor: float | int = 1
-    values: tuple[Any, ...] | None = None
-    named: Mapping[str, NamedSequence] = field(default_factory=dict)
-    unnamed: bool = True
+_EMPTY = JobSpec(executable="")
+_DEFAULTS = tuple((name, getattr(_EMPTY, name)) for name in JobSpec.__struct_fields__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamedSequence:
-    """One named parameter `Parameters.X`: listed values, or start, step and factor."""
+def spec_to_json(spec: JobSpec) -> dict[str, Any]:
+    """The fields that differ from their defaults."""
+    return {name: value for name, default in _DEFAULTS if (value := getattr(spec, name)) != default}
 
-    values: tuple[Any, ...] | None = None
-    start: float | int = 1
-    step: float | int = 0
-    factor: float | int = 1
+
+def spec_from_json(values: Mapping[str, Any]) -> JobSpec:
+    """The spec of `spec_to_json`. Raises InvalidRequest for what is not one."""
+    try:
+        return msgspec.convert(values, JobSpec)
+    except msgspec.ValidationError:
+        raise InvalidRequest("These values are not a stored job.") from None

@@ -1,8 +1,7 @@
 """Readers of attribute values: a value as written becomes the value of a JobSpec field, or a Mistake.
 
-Each public function makes (or is) a reader: one argument in, the checked value out. DIRAC's habits are
-accepted where they are unambiguous: a number as text, a single value for a list of one, names separated by
-commas in one text.
+Each public function makes (or is) a reader: one argument in, the checked value out. What DIRAC accepts is accepted
+where it is unambiguous: a number as text, a single value for a list of one, names separated by commas in one text.
 """
 
 from __future__ import annotations
@@ -12,16 +11,15 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from lodesman.jobs.parsed import INT_MAX, INT_MIN, shown
-from lodesman.jobs.shell_words import BrokenQuote, split_words
+from lodesman.jobs.record import INT_MAX, INT_MIN, shown
 
 Reader = Callable[[Any], Any]
 
-NAME_MAX = 255
-PATH_MAX = 4_096
-LIST_MAX = 10_000
-ARGUMENTS_MAX = 128 << 10
-ENVIRONMENT_MAX = 64 << 10
+_NAME_MAX = 255
+_PATH_MAX = 4_096
+_LIST_MAX = 10_000
+_ARGUMENTS_MAX = 128 << 10
+_ENVIRONMENT_MAX = 64 << 10
 
 _NAME = re.compile(r"[ -~]{1,255}\Z")
 _NOT_TEXT = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
@@ -29,6 +27,17 @@ _NO_ARGUMENT = re.compile(r"[\x00\ud800-\udfff]")
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}\Z")
 _REAL = re.compile(r"[+-]?(?:[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,3})?\Z")
 _VARIABLE = re.compile(r"[!-$&-<>-~]+\Z")
+_PLAIN = re.compile(r"[ !#-&(-\[\]-~]*+\Z")
+_PIECE = re.compile(
+    r"""(?P<blank>[ \t\r\n]++)
+    | (?P<bare>[^ \t\r\n"'\\]++)
+    | '(?P<single>[^']*+)'
+    | "(?P<double>(?:[^"\\]++|\\.)*+)"
+    | \\(?P<escaped>.)
+    | (?P<broken>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+_IN_DOUBLE = re.compile(r'\\(["\\])')
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
@@ -47,7 +56,7 @@ def kind_of(value: Any) -> str:
     if isinstance(value, (int, float)):
         return "a number"
     kinds = {str: "text", list: "a list", tuple: "a list", dict: "a record", type(None): "null"}
-    return kinds.get(type(value), "no value of a description")
+    return kinds.get(type(value)) or f"of type {type(value).__name__}"
 
 
 def whole(least: int, most: int) -> Reader:
@@ -70,12 +79,12 @@ def _whole_of(value: Any) -> int:
         if _WHOLE.match(text):
             return int(text)
         if not _REAL.match(text):
-            raise Mistake(f"is the text {shown(value)!r} and no number")
+            raise Mistake(f"is the text {shown(value)!r}, not a number")
         value = float(text)
     if not isinstance(value, float):
-        raise Mistake(f"is {kind_of(value)} and no number")
+        raise Mistake(f"is {kind_of(value)}, not a number")
     if not value.is_integer():
-        raise Mistake(f"is {value!r} and no whole number")
+        raise Mistake(f"is {value!r}, not a whole number")
     return int(value)
 
 
@@ -86,7 +95,7 @@ def flag(value: Any) -> bool:
     found = _TRUTH.get(str(value).strip().lower()) if isinstance(value, (str, int)) else None
     if found is None:
         what = f"the text {shown(value)!r}" if isinstance(value, str) else kind_of(value)
-        raise Mistake(f"is {what} and neither true nor false")
+        raise Mistake(f"is {what}, neither true nor false")
     return found
 
 
@@ -101,18 +110,18 @@ def name(default: str = "") -> Reader:
 
 def _name(value: Any) -> str:
     if not isinstance(value, str):
-        raise Mistake(f"is {kind_of(value)} and no text")
+        raise Mistake(f"is {kind_of(value)}, not text")
     if _NAME.match(value):
         return value
     if not value:
         raise Mistake("is empty")
-    if len(value) > NAME_MAX:
-        raise Mistake(f"has {len(value)} characters; a name has at most {NAME_MAX}")
+    if len(value) > _NAME_MAX:
+        raise Mistake(f"has {len(value)} characters; a name has at most {_NAME_MAX}")
     raise Mistake(f"is {value[:40]!a}, with characters that are not printable ASCII")
 
 
 def names(wildcard: str = "") -> Reader:
-    """A list of names without empty ones; a list that contains the wildcard is no condition at all."""
+    """A list of names without empty ones; a list that contains the wildcard sets no condition."""
 
     def read(value: Any) -> tuple[str, ...]:
         found = _items(value)
@@ -125,14 +134,15 @@ def names(wildcard: str = "") -> Reader:
 
 
 def places(wildcard: str = "") -> Reader:
-    """As `names`, of sites and CEs: whoever configures these may name them in any script, and with commas, which the
-    items of a list keep. Whether there is a place of a name that is not plain is asked where places are known.
+    """As `names`, of sites and CEs: their names may have any script, and commas, which the items of a list keep.
+
+    Whether there is a place of such a name is checked where places are known.
     """
 
     def read(value: Any) -> tuple[str, ...]:
         found = _items(value)
         for part in found:
-            if not (isinstance(part, str) and part.isprintable() and len(part) <= NAME_MAX):
+            if not (isinstance(part, str) and part.isprintable() and len(part) <= _NAME_MAX):
                 _name(part)
         return () if wildcard and wildcard in map(str.upper, found) else tuple(found)
 
@@ -145,7 +155,7 @@ def is_plain_name(text: str) -> bool:
 
 
 def _items(value: Any) -> list[Any]:
-    """What a text names with commas between, or the items of a list; without empty ones."""
+    """The parts of a text between commas, or the items of a list; without empty ones."""
     if isinstance(value, str):
         return [part for piece in value.split(",") if (part := piece.strip())]
     return [part for part in _listed(value) if part != ""]
@@ -153,9 +163,9 @@ def _items(value: Any) -> list[Any]:
 
 def _listed(value: Any) -> list[Any] | tuple[Any, ...]:
     if not isinstance(value, (list, tuple)):
-        raise Mistake(f"is {kind_of(value)} and no list of texts")
-    if len(value) > LIST_MAX:
-        raise Mistake(f"has {len(value)} items; at most {LIST_MAX}")
+        raise Mistake(f"is {kind_of(value)}, not a list of texts")
+    if len(value) > _LIST_MAX:
+        raise Mistake(f"has {len(value)} items; at most {_LIST_MAX}")
     return value
 
 
@@ -176,11 +186,11 @@ def one_of(*choices: str) -> Reader:
 def text(value: Any) -> str:
     """Text of one line, not empty."""
     if not isinstance(value, str):
-        raise Mistake(f"is {kind_of(value)} and no text")
+        raise Mistake(f"is {kind_of(value)}, not text")
     if not value.strip():
         raise Mistake("is empty")
-    if len(value) > PATH_MAX:
-        raise Mistake(f"has {len(value)} characters; at most {PATH_MAX}")
+    if len(value) > _PATH_MAX:
+        raise Mistake(f"has {len(value)} characters; at most {_PATH_MAX}")
     if not value.isprintable() and _NOT_TEXT.search(value):
         raise Mistake(f"is {value[:40]!a}, with control characters")
     return value
@@ -231,12 +241,9 @@ def _check_apart(paths: tuple[str, ...]) -> None:
 def arguments(value: Any) -> tuple[str, ...]:
     """A text is split as a shell does; a list is taken as it is, whole numbers as text."""
     if isinstance(value, str):
-        if len(value) > ARGUMENTS_MAX:
-            raise Mistake(f"has {len(value)} characters; at most {ARGUMENTS_MAX}")
-        try:
-            found = split_words(value)
-        except BrokenQuote as error:
-            raise Mistake(f"has {error}") from None
+        if len(value) > _ARGUMENTS_MAX:
+            raise Mistake(f"has {len(value)} characters; at most {_ARGUMENTS_MAX}")
+        found = split_words(value)
     else:
         found = [str(part) if _is_whole(part) else part for part in _listed(value)]
     for part in found:
@@ -244,9 +251,36 @@ def arguments(value: Any) -> tuple[str, ...]:
             raise Mistake(f"has {kind_of(part)} among its items")
         if not part.isascii() or "\0" in part:
             _check_argument(part)
-    if sum(map(len, found)) > ARGUMENTS_MAX:
-        raise Mistake(f"has more than {ARGUMENTS_MAX} characters in all")
+    if sum(map(len, found)) > _ARGUMENTS_MAX:
+        raise Mistake(f"has more than {_ARGUMENTS_MAX} characters in all")
     return tuple(found)
+
+
+def split_words(text: str) -> list[str]:
+    """The words of a command line as a POSIX shell splits it. Raises Mistake with the offset of a broken quote.
+
+    The result is that of `shlex.split`, which takes quadratic time on a long word and reports no position.
+    """
+    if _PLAIN.match(text):  # no quotes, no backslashes, nothing but blanks to split at
+        return text.split()
+    words: list[str] = []
+    word: list[str] | None = None
+    for match in _PIECE.finditer(text):
+        kind = match.lastgroup
+        if kind == "broken":
+            mark = match["broken"]
+            what = "a backslash at the end" if mark == "\\" else f"a {mark} that is never closed"
+            raise Mistake(f"has {what} (character {match.start() + 1} of the text)")
+        if kind == "blank":
+            if word is not None:
+                words.append("".join(word))
+            word = None
+            continue
+        word = [] if word is None else word
+        word.append(_IN_DOUBLE.sub(r"\1", match["double"]) if kind == "double" else match[kind or 0])
+    if word is not None:
+        words.append("".join(word))
+    return words
 
 
 def _is_whole(value: Any) -> bool:
@@ -272,8 +306,8 @@ def environment(value: Any) -> dict[str, str]:
         if variable in found:
             raise Mistake(f"sets {shown(variable)} twice")
         found[variable] = _content(variable, content)
-    if len(found) > LIST_MAX or sum(len(v) + len(c) for v, c in found.items()) > ENVIRONMENT_MAX:
-        raise Mistake(f"has more than {ENVIRONMENT_MAX} characters or {LIST_MAX} variables in all")
+    if len(found) > _LIST_MAX or sum(len(v) + len(c) for v, c in found.items()) > _ENVIRONMENT_MAX:
+        raise Mistake(f"has more than {_ENVIRONMENT_MAX} characters or {_LIST_MAX} variables in all")
     return found
 
 
@@ -298,12 +332,12 @@ def _content(variable: str, content: Any) -> str:
 def requirements(value: Any) -> dict[str, Any]:
     """RFC #7: a record whose values are scalars or lists of scalars; lists become tuples.
 
-    How many there may be is said where they are compiled (`resources.compile_requirements`).
+    `resources.compile_requirements` limits their number.
     """
     if isinstance(value, str):
         raise Mistake("is a text; expressions are not read here")
     if not isinstance(value, dict):
-        raise Mistake(f"is {kind_of(value)} and no record")
+        raise Mistake(f"is {kind_of(value)}, not a record")
     seen: dict[str, str] = {}
     for key, wanted in value.items():
         try:

@@ -15,7 +15,7 @@ from lodesman.cli.logs import fresh
 from lodesman.cli.ranges import Range
 from lodesman.cli.session import Session
 from lodesman.cli.words import ELSEWHERE, FINAL, STATES
-from lodesman.jobs import TERMINAL
+from lodesman.jobs.states import TERMINAL
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e"
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from lodesman.errors import InvalidJob, SyntaxFault, TooLarge
-from lodesman.jobs.cfg_form import read_cfg, write_cfg_record
-from lodesman.jobs.parsed import Limits
+from lodesman.jobs.description import read_description, write_description
+from lodesman.jobs.record import TextLimits
 
 DATA = Path(__file__).parents[2] / "data" / "cfg"
+
+
+read_cfg = partial(read_description, form="cfg")
+write_cfg_record = partial(write_description, form="cfg")
 
 
 def value(text, name="Option"):
@@ -184,11 +189,11 @@ def test_limits():
     with pytest.raises(TooLarge):
         read_cfg("a = " + "x" * 2_000_000)
     with pytest.raises(SyntaxFault, match="deeper than 3"):
-        read_cfg("a {\nb {\nc {\n}\n}\n}", limits=Limits(depth=3))
+        read_cfg("a {\nb {\nc {\n}\n}\n}", limits=TextLimits(depth=3))
     with pytest.raises(SyntaxFault, match="deeper than 32"):
         read_cfg("a = jdl:" + "{" * 1_000)
     with pytest.raises(SyntaxFault, match="more than 5 values"):
-        read_cfg("a = 1, 2, 3, 4, 5", limits=Limits(nodes=5))
+        read_cfg("a = 1, 2, 3, 4, 5", limits=TextLimits(nodes=5))
 
 
 def test_writing_uses_the_shortest_form_that_reads_back():

@@ -6,7 +6,8 @@ import pytest
 
 from lodesman.errors import Impossible, InvalidJob, LodesmanError
 from lodesman.jobs import locate, read_description
-from lodesman.jobs.faults import NO_POSITIONS, invalid, place_of
+from lodesman.jobs.attributes import invalid, place_of
+from lodesman.jobs.record import NO_POSITIONS
 from lodesman.jobs.values import Mistake
 
 TEXTS = {

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from lodesman.answers.vocabulary import FORMS
 from lodesman.errors import InvalidRequest, SyntaxFault, TooLarge
-from lodesman.jobs.formats import detect_form, read_description, write_description
-from lodesman.jobs.parsed import INT_MAX, INT_MIN, Limits, find_problem
+from lodesman.jobs.description import detect_form, read_description, write_description
+from lodesman.jobs.record import INT_MAX, INT_MIN, TextLimits, find_problem
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -157,7 +157,7 @@ def test_bytes_and_byte_order_marks_are_recognised():
 def test_a_form_that_is_given_is_obeyed():
     with pytest.raises(SyntaxFault):
         read_description("[ a = 1 ]", form="json")
-    with pytest.raises(InvalidRequest, match="no form") as caught:
+    with pytest.raises(InvalidRequest, match="not a form") as caught:
         read_description("a = 1", form="yaml")  # type: ignore[arg-type]
     assert "jdl, cfg, json" in caught.value.hint
     with pytest.raises(InvalidRequest):
@@ -166,7 +166,7 @@ def test_a_form_that_is_given_is_obeyed():
 
 @pytest.mark.parametrize("form", [*FORMS, None])
 def test_limits_hold_in_every_language(form):
-    limits = Limits(text_bytes=100)
+    limits = TextLimits(text_bytes=100)
     with pytest.raises(TooLarge) as caught:
         read_description("[" * 101, form=form, limits=limits)
     assert caught.value.data == {"limit": 100, "size": 101}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.errors import InvalidJob
-from lodesman.jobs import Template, input_names, needs_expansion, read_job
+from lodesman.jobs import Template, input_names, read_job
 
 
 def described(*names, **more):
@@ -57,7 +57,6 @@ def test_they_are_what_the_members_look_up(names, varies):
     more = {"Arguments": "%n"} if varies else {}
     description = described(*names, Parameters=["p", "q"], **{"Parameters.X": ["r", "s"]}, **more)
     spec, members = description.spec, description.members
-    looked_up = {
-        name for index in range(2) for name in Template(spec, members).expand(index, 0).input_sandbox
-    } if needs_expansion(spec, members) else set(spec.input_sandbox)  # fmt: skip
+    template = Template(spec, members)
+    looked_up = {name for index in range(2) for name in template.expand(index, 0).input_sandbox}
     assert set(names_of(description)) == looked_up

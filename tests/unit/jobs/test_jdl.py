@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.errors import InvalidJob, SyntaxFault, TooLarge
-from lodesman.jobs.jdl import read_jdl, read_jdl_value, write_jdl, write_jdl_value
-from lodesman.jobs.parsed import INT_MAX, INT_MIN, Limits
+from lodesman.jobs.description import read_description, write_description
+from lodesman.jobs.jdl import read_jdl_value, write_jdl_value
+from lodesman.jobs.record import INT_MAX, INT_MIN, TextLimits
+
+read_jdl = partial(read_description, form="jdl")
+write_jdl = partial(write_description, form="jdl")
 
 
 def record(text):
@@ -242,9 +247,9 @@ def test_sizes_depth_and_values_are_limited():
         read_jdl("A = " + "{" * 100_000)
     assert caught.value.data["column"] == 36
     with pytest.raises(SyntaxFault, match="nested deeper than 4"):
-        read_jdl("A=[B=[C=[D=[E=1]]]]", limits=Limits(depth=4))
+        read_jdl("A=[B=[C=[D=[E=1]]]]", limits=TextLimits(depth=4))
     with pytest.raises(SyntaxFault, match="more than 10 values"):
-        read_jdl("A = {1,2,3,4,5,6,7,8,9,10}", limits=Limits(nodes=10))
+        read_jdl("A = {1,2,3,4,5,6,7,8,9,10}", limits=TextLimits(nodes=10))
     assert record("A = " + "{" * 31 + "}" * 31)
 
 

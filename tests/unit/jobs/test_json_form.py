@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.errors import InvalidJob, SyntaxFault, TooLarge
-from lodesman.jobs.json_form import read_json, write_json
-from lodesman.jobs.parsed import ARRAY_LIMITS, Limits
+from lodesman.jobs.description import read_description, write_description
+from lodesman.jobs.record import ARRAY_LIMITS, TextLimits
+
+read_json = partial(read_description, form="json")
+write_json = partial(write_description, form="json")
 
 
 def test_an_object_is_read_with_the_places_of_its_names():
@@ -104,7 +108,7 @@ def test_sizes_are_limited():
     with pytest.raises(TooLarge):
         read_json(big)
     with pytest.raises(SyntaxFault, match="more than 250000 values"):
-        read_json(big, limits=Limits(text_bytes=10_000_000))
+        read_json(big, limits=TextLimits(text_bytes=10_000_000))
     assert len(read_json(big, limits=ARRAY_LIMITS).record["Parameters"]) == 250_001
 
 

@@ -15,14 +15,15 @@ from lodesman.jobs import (
     ParametricMembers,
     Template,
     cohorts,
-    expand,
-    needs_expansion,
     read_description,
     read_job,
     spec_from_json,
     spec_to_json,
-    varying_key_fields,
 )
+
+
+def expand(spec, members, index, job_id):
+    return Template(spec, members).expand(index, job_id)
 
 
 def described(**attributes):
@@ -120,46 +121,19 @@ def test_a_template_goes_through_storage():
         assert expand(stored, description.members, index, index) == member(description, index, index)
 
 
-def test_a_single_job_is_its_own_member():
-    spec = JobSpec(executable="x", name="100%s")
-    assert expand(spec, None, 0, 1) is spec
-    assert not needs_expansion(spec, None)
-
-
 def test_members_that_are_alike_share_one_spec():
     description = described(Parameters=1_000_000)
-    assert not needs_expansion(description.spec, description.members)
     template = Template(description.spec, description.members)
+    assert not template.varies
     assert template.expand(0, 1) is template.expand(999_999, 2) is description.spec
-    assert needs_expansion(*_spec_and_members(described(Parameters=2, JobName="%n")))
-    assert needs_expansion(*_spec_and_members(described(Parameters=2, JobName="100%%")))
-
-
-def _spec_and_members(description):
-    return description.spec, description.members
+    for name in ("%n", "100%%"):
+        description = described(Parameters=2, JobName=name)
+        assert Template(description.spec, description.members).varies
 
 
 def test_a_member_that_is_not_there():
     with pytest.raises(InvalidRequest, match="no member 5"):
         member(described(Parameters=5, JobName="%n"), 5)
-
-
-@pytest.mark.parametrize(
-    ("attributes", "fields"),
-    [
-        ({}, set()),
-        ({"JobName": "%n", "Arguments": "%s", "WallTime": "%s"}, set()),
-        ({"Site": "%(X)s"}, {"sites"}),
-        ({"Site": ["A", "B"], "Tag": ["a", "%n"]}, {"tags"}),
-        ({"CPUTime": "%s", "Memory": 5, "NumberOfProcessors": "%s"}, {"norm_cpu_seconds", "cores"}),
-        ({"Requirements": {"Memory": ["%s"]}}, {"requirements"}),
-        ({"JobGroup": "%(X)s", "JobType": "%%"}, {"project"}),
-        ({"Priority": "%s", "JobClass": "c%s", "Variant": "%n"}, {"user_priority", "job_class", "variant"}),
-    ],
-)
-def test_which_key_fields_vary(attributes, fields):
-    description = described(Parameters=2, Parameters__X=["a", "b"], **attributes)
-    assert varying_key_fields(description.spec) == fields
 
 
 # --- Arguments: split after filling, as DIRAC does -----------------------------------------------------
@@ -228,7 +202,7 @@ def test_harmless_values_are_split_once_and_others_wait():
         ({"InputSandbox": ["a", "%s"], "Parameters": ["b", "a"]}, "InputSandbox", 1, "two files named 'a'"),
         ({"JobName": "%s", "Parameters": ["a", "é"]}, "JobName", 1, "ASCII"),
         ({"Executable": "%s", "Parameters": ["a", " "]}, "Executable", 1, "is empty"),
-        ({"WallTime": "%s", "Parameters": [5, "x"]}, "WallTime", 1, "no number"),
+        ({"WallTime": "%s", "Parameters": [5, "x"]}, "WallTime", 1, "not a number"),
         (
             {"WallTime": "%s", "Parameters": 5, "ParameterStart": 2, "ParameterStep": -1},
             "WallTime",
@@ -288,7 +262,7 @@ def test_a_stored_template_that_is_wrong_after_all_names_the_member():
 
 
 def test_a_placeholder_in_a_single_job_is_no_number():
-    assert "is the text '%s' and no number" in wrong(CPUTime="%s").message
+    assert "is the text '%s', not a number" in wrong(CPUTime="%s").message
 
 
 def test_warnings_for_sequences_that_nothing_uses():

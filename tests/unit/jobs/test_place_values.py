@@ -37,8 +37,8 @@ def test_items_of_a_list_keep_their_commas_and_a_text_is_parted(value, names):
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ([1], "is a number and no text"),
-        (5, "is a number and no list of texts"),
+        ([1], "is a number, not text"),
+        (5, "is a number, not a list of texts"),
         (["é\n"], "not printable"),
         (["\u202eX"], "not printable"),
         (["é" * 256], "has 256 characters"),

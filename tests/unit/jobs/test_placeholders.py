@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.errors import InvalidRequest
-from lodesman.jobs.placeholders import PLACEHOLDER, Scope, text_of, tokens_in
-from lodesman.jobs.spec import NamedSequence, ParametricMembers
+from lodesman.jobs.members import Scope, text_of
+from lodesman.jobs.spec import ParametricMembers, ValueSequence
 from lodesman.jobs.values import Mistake
 
 MEMBERS = ParametricMembers(
@@ -16,11 +18,11 @@ MEMBERS = ParametricMembers(
     start=10,
     step=5,
     named={
-        "X": NamedSequence(values=tuple(f"x{index}" for index in range(100))),
-        "mem": NamedSequence(start=1000, step=100),
-        "half": NamedSequence(step=0.5),
-        "flag": NamedSequence(values=(True, False) * 50),
-        "tricky": NamedSequence(values=("%s %(X)s %%",) * 100),
+        "X": ValueSequence(values=tuple(f"x{index}" for index in range(100))),
+        "mem": ValueSequence(start=1000, step=100),
+        "half": ValueSequence(step=0.5),
+        "flag": ValueSequence(values=(True, False) * 50),
+        "tricky": ValueSequence(values=("%s %(X)s %%",) * 100),
     },
 )
 
@@ -110,7 +112,7 @@ def test_an_unknown_sequence_is_a_mistake_that_names_the_known_ones():
 
 
 def test_without_a_plain_parameters_percent_s_stays():
-    members = ParametricMembers(count=2, named={"X": NamedSequence(values=("a", "b"))}, unnamed=False)
+    members = ParametricMembers(count=2, named={"X": ValueSequence(values=("a", "b"))}, unnamed=False)
     assert filled("+%s %(X)s %n %%", index=1, members=members) == "+%s b 1 %"
     assert Scope(members).compile("+%s") is None
 
@@ -129,12 +131,6 @@ def test_there_is_no_member_outside(index):
     assert caught.value.data == {"count": 100}
 
 
-def test_tokens_of_a_value():
-    assert tokens_in("%s %% %(X)s %(Y)s %d") == {"s", ":X", ":Y"}
-    assert tokens_in({"%n": ["%j", 5, {"B": "%(Z)s"}]}) == {"j", ":Z"}
-    assert tokens_in(5) == tokens_in("%%") == set()
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [("a b", "a b"), (5, "5"), (-0.5, "-0.5"), (1e16, "1e+16"), (True, "true"), (False, "false")],
@@ -151,7 +147,7 @@ def by_hand(text, index, job_id):
             return text_of([f"x{index}", 1000 + 100 * index][match[2] == "mem"])
         return {"%": "%", "s": str(10 + 5 * index), "n": f"{index:03}", "j": str(job_id)}[match[1]]
 
-    return PLACEHOLDER.sub(one, text)
+    return re.sub(r"%(?:([%snj])|\(([A-Za-z0-9_.-]{1,255})\)s)", one, text)
 
 
 PIECES = st.lists(

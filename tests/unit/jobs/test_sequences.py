@@ -10,8 +10,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from lodesman.errors import InvalidJob
-from lodesman.jobs.sequences import MAX_MEMBERS, read_members, value_at
-from lodesman.jobs.spec import NamedSequence, ParametricMembers
+from lodesman.jobs.members import value_at
+from lodesman.jobs.parametric import _MAX_MEMBERS as MAX_MEMBERS
+from lodesman.jobs.parametric import read_members
+from lodesman.jobs.spec import ParametricMembers, ValueSequence
 
 
 def members(**parameters):
@@ -62,7 +64,7 @@ def step_by_step(start, step, factor, count):
     ],
 )
 def test_closed_forms(start, step, factor, expected):
-    found = values(NamedSequence(start=start, step=step, factor=factor), 4)
+    found = values(ValueSequence(start=start, step=step, factor=factor), 4)
     assert found == expected
     assert [type(value) for value in found] == [type(value) for value in expected]
 
@@ -72,7 +74,7 @@ SMALL = st.integers(-50, 50)
 
 @given(SMALL, SMALL, st.integers(-5, 5), st.integers(1, 25))
 def test_whole_numbers_follow_the_rule_exactly(start, step, factor, count):
-    found = values(NamedSequence(start=start, step=step, factor=factor), count)
+    found = values(ValueSequence(start=start, step=step, factor=factor), count)
     assert found == step_by_step(start, step, factor, count)
     assert all(type(value) is int for value in found)
 
@@ -83,7 +85,7 @@ def test_fractions_follow_the_rule_rounded_once(start, step, factor, count):
         return Fraction(repr(number)) if isinstance(number, float) else Fraction(number)
 
     assume(all(abs(number) > 1e-9 or number == 0 for number in (start, step, factor, factor - 1)))
-    found = values(NamedSequence(start=start, step=step, factor=factor), count)
+    found = values(ValueSequence(start=start, step=step, factor=factor), count)
     for value, expected in zip(
         found, step_by_step(exact(start), exact(step), exact(factor), count), strict=True
     ):
@@ -92,10 +94,10 @@ def test_fractions_follow_the_rule_rounded_once(start, step, factor, count):
 
 def test_member_k_costs_the_same_wherever_it_is():
     sequences = [
-        NamedSequence(start=5, step=3),
-        NamedSequence(start=0.5, step=0.25),
-        NamedSequence(start=2.0, step=0.1, factor=0.999),
-        NamedSequence(start=7, step=-7, factor=2),
+        ValueSequence(start=5, step=3),
+        ValueSequence(start=0.5, step=0.25),
+        ValueSequence(start=2.0, step=0.1, factor=0.999),
+        ValueSequence(start=7, step=-7, factor=2),
     ]
     started = time.process_time()
     for sequence in sequences:
@@ -139,9 +141,9 @@ def test_named_sequences_beside_the_unnamed_one():
     assert found.start == 100
     assert found.unnamed
     assert found.named == {
-        "X": NamedSequence(values=("a", "b", "c")),
-        "My_y": NamedSequence(step=5),
-        "Z": NamedSequence(start=7),
+        "X": ValueSequence(values=("a", "b", "c")),
+        "My_y": ValueSequence(step=5),
+        "Z": ValueSequence(start=7),
     }
 
 
@@ -156,8 +158,8 @@ def test_named_sequences_alone():
         ({"Parameters": 0}, "Parameters", "is too small"),
         ({"Parameters": -3}, "Parameters", "is negative"),
         ({"Parameters": MAX_MEMBERS + 1}, "Parameters", "is too large"),
-        ({"Parameters": "many"}, "Parameters", "no number"),
-        ({"Parameters": 1.5}, "Parameters", "no whole number"),
+        ({"Parameters": "many"}, "Parameters", "not a number"),
+        ({"Parameters": 1.5}, "Parameters", "not a whole number"),
         ({"Parameters": {"X": [1]}}, "Parameters", "is a record"),
         ({"Parameters": []}, "Parameters", "is an empty list"),
         ({"Parameters": [[1], [2]]}, "Parameters", "has a list as value 0"),
@@ -175,9 +177,9 @@ def test_named_sequences_alone():
             "ParameterStep",
             "beside the values that Parameters lists",
         ),
-        ({"Parameters": 2, "ParameterStart": "x"}, "ParameterStart", "is text and no number"),
-        ({"Parameters": 2, "ParameterStart": True}, "ParameterStart", "is a truth value and no number"),
-        ({"Parameters": 2, "ParameterStart": [1]}, "ParameterStart", "is a list and no number"),
+        ({"Parameters": 2, "ParameterStart": "x"}, "ParameterStart", "is text, not a number"),
+        ({"Parameters": 2, "ParameterStart": True}, "ParameterStart", "is a truth value, not a number"),
+        ({"Parameters": 2, "ParameterStart": [1]}, "ParameterStart", "is a list, not a number"),
         ({"Parameters": 2, "ParameterStep": 2**63}, "ParameterStep", "is too large"),
         ({"Parameters": 2, "ParameterStep": 1e101}, "ParameterStep", "is too large"),
         ({"Parameters": 2, "ParameterStep": "nan"}, "ParameterStep", "is too large"),

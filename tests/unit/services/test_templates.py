@@ -6,6 +6,7 @@ import json
 from collections import OrderedDict
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from lodesman.commands.claim import Claimed
 from lodesman.commands.payloads import payload
 from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
 from lodesman.commands.templates import OVERHEAD, Kept, Templates
-from lodesman.jobs import JobSpec, ParametricMembers, members_to_json, spec_to_json
+from lodesman.jobs import JobSpec, ParametricMembers, spec_to_json
 
 # --- what is kept -------------------------------------------------------------------------------------------
 
@@ -121,10 +122,10 @@ def array(base, make_key):
             )
             for at in range(cohorts)
         )  # fmt: skip
-        members = members_to_json(ParametricMembers(count=count, values=tuple(values)))
+        members = msgspec.json.encode(ParametricMembers(count=count, values=tuple(values)))
         return base.do(Submit(base.live, PreparedSubmission(
             owner=key.owner, group=key.group, vo=key.vo, name="", form="json", record="",
-            members=json.dumps(members), count=count, cohorts=made,
+            members=members.decode(), count=count, cohorts=made,
         )))  # fmt: skip
 
     return put

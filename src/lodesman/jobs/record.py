@@ -1,4 +1,4 @@
-"""What the readers of all three languages give back and the limits they share.
+"""Records: what the readers of all three languages return, the limits they share, and positions in the text.
 
 A `Record` holds text, 64-bit integers, finite floats, truth values, lists and nested records; nothing else
 travels between JDL, CFG and JSON. Positions are paths: `Memory`, `Requirements/Memory`, `Steps[2]/Name`.
@@ -8,17 +8,24 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
 
-from lodesman.errors import InvalidJob, SyntaxFault, TooLarge
-from lodesman.jobs.spec import Record
+from lodesman.answers.vocabulary import Form
+from lodesman.errors import InvalidJob, SyntaxFault
+
+# Attribute name -> value, order and spelling kept.
+Record = dict[str, Any]
+# Path -> (line, column), both from 1.
+PositionMap = Mapping[str, tuple[int, int]]
+NO_POSITIONS: Final[PositionMap] = MappingProxyType({})
 
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 NAME_LENGTH = 255
 PATH_LENGTH = 200
-# Records whose names are told apart by case too: environment variables (http_proxy, HTTP_PROXY).
+# Records whose names depend on case: environment variables (http_proxy, HTTP_PROXY).
 EXACT_CASE = frozenset({"environment"})
 
 _BAD_IN_NAME = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -26,8 +33,8 @@ _BAD_IN_TEXT = re.compile(r"[\x00\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """How big a description may be: bytes of text, depth of nesting (at most 100), values in all."""
+class TextLimits:
+    """How large a description may be: bytes of text, depth of nesting (at most 100), values in all."""
 
     text_bytes: int = 1 << 20
     depth: int = 32
@@ -38,19 +45,26 @@ class Limits:
             raise ValueError("depth: the readers recurse; at most 100")
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = TextLimits()
 # For descriptions that list a value for each of up to 1,000,000 members.
-ARRAY_LIMITS = Limits(text_bytes=8 << 20, nodes=2_500_000)
+ARRAY_LIMITS = TextLimits(text_bytes=8 << 20, nodes=2_500_000)
 
 
-class Positions(Mapping[str, tuple[int, int]]):
-    """Path -> (line, column), both from 1. Offsets are turned into lines only when somebody asks."""
+class Positions(PositionMap):
+    """Positions in a text. Offsets are found, and turned into lines, at the first question."""
 
-    __slots__ = ("_offsets", "_text")
+    __slots__ = ("_find", "_found", "_text")
 
-    def __init__(self, text: str, offsets: Mapping[str, int]) -> None:
+    def __init__(self, text: str, find: Callable[[str], Mapping[str, int]]) -> None:
         self._text = text
-        self._offsets = offsets
+        self._find = find
+        self._found: Mapping[str, int] | None = None
+
+    @property
+    def _offsets(self) -> Mapping[str, int]:
+        if self._found is None:
+            self._found = self._find(self._text)
+        return self._found
 
     def __getitem__(self, path: str) -> tuple[int, int]:
         return line_column(self._text, self._offsets[path])
@@ -64,11 +78,11 @@ class Positions(Mapping[str, tuple[int, int]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedRecord:
-    """A description as read, with the place of each attribute and the language it came in."""
+    """A description as read, with the position of each attribute and its language."""
 
     record: Record
-    positions: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    form: str = "json"
+    positions: PositionMap
+    form: Form
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +99,7 @@ class Problem:
         return f"{shown(self.path, 80)}: {self.message}." if self.path else f"{self.message}."
 
     def as_invalid_job(self) -> InvalidJob:
-        """The problem as the error of a record that nobody wrote as text."""
+        """The error for a record that was not read from a text."""
         sentence = self.sentence if self.path else self.sentence[:1].upper() + self.sentence[1:]
         return InvalidJob(sentence, hint=self.hint, attribute=shown(self.path, 80))
 
@@ -98,48 +112,22 @@ def line_column(text: str, offset: int) -> tuple[int, int]:
 def fault_at(text: str, offset: int, message: str, *, hint: str = "") -> SyntaxFault:
     """A SyntaxFault for the character at `offset`; `message` comes without its full stop."""
     line, column = line_column(text, offset)
-    message = f"{message}."
-    return SyntaxFault(message, line=line, column=column, hint=hint)
+    return SyntaxFault(f"{message}.", line=line, column=column, hint=hint)
 
 
-def check_size(text: str | bytes, limits: Limits) -> None:
-    """Refuse a text over the limit before anything looks at it. Raises TooLarge."""
-    size = len(text)
-    if size <= limits.text_bytes and isinstance(text, str) and not text.isascii():
-        size = len(text.encode("utf-8", "replace"))
-    if size > limits.text_bytes:
-        raise TooLarge(
-            f"The description has {size} bytes; at most {limits.text_bytes} are read.",
-            hint="Send large data as an input sandbox; write many similar jobs as one with Parameters.",
-            limit=limits.text_bytes,
-            size=size,
-        )
+def check_record(record: Record, positions: PositionMap, limits: TextLimits) -> None:
+    """Raise SyntaxFault if a record that was read cannot travel between the languages."""
+    problem = find_problem(record, limits)
+    if problem is None:
+        return
+    # A name may be the problem and have no position of its own: that of its record, or of its attribute, is near.
+    path = problem.path
+    near = (path, path.rpartition("[")[0], path.partition("[")[0])
+    line, column = next((positions[one] for one in near if one in positions), (1, 1))
+    raise SyntaxFault(problem.sentence, line=line, column=column, hint=problem.hint)
 
 
-def as_text(text: str | bytes) -> str:
-    """The text without a byte order mark. Raises SyntaxFault for what is not UTF-8 and for NUL."""
-    if isinstance(text, bytes):
-        text = _decoded(text)
-    text = text.removeprefix("\ufeff")
-    if not text.isascii():
-        bad = re.search(r"[\ud800-\udfff]", text)
-        if bad:
-            raise fault_at(text, bad.start(), "half of a surrogate pair", hint="Write the text as UTF-8.")
-    if "\0" in text:
-        raise fault_at(text, text.index("\0"), "a NUL byte", hint="A description is text; is this a program?")
-    return text
-
-
-def _decoded(data: bytes) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        good = data[: error.start].decode("utf-8")
-        message = f"the byte 0x{data[error.start]:02x} is not UTF-8"
-        raise fault_at(good, len(good), message, hint="Save the file as UTF-8.") from None
-
-
-def find_problem(record: Record, limits: Limits = DEFAULT_LIMITS) -> Problem | None:
+def find_problem(record: Record, limits: TextLimits = DEFAULT_LIMITS) -> Problem | None:
     """The first thing in a record that cannot travel between the languages, or None. Never recurses."""
     left = limits.nodes
     todo: list[tuple[str, Any, int]] = [("", record, 0)]
@@ -162,7 +150,7 @@ def find_problem(record: Record, limits: Limits = DEFAULT_LIMITS) -> Problem | N
 
 
 def child_path(path: str, key: Any) -> str:
-    """The path of what stands under `key` (a name or an index). Long paths are cut: they serve people."""
+    """The path below `path` for `key` (a name or an index). Long paths are cut: they are for people."""
     if isinstance(key, int):
         return f"{path[:PATH_LENGTH]}[{key}]"
     name = str(key)[:NAME_LENGTH]
@@ -170,7 +158,7 @@ def child_path(path: str, key: Any) -> str:
 
 
 def shown(text: str, length: int = 40) -> str:
-    """Text from outside as an error may show it: short, and nothing unprintable raw."""
+    """Text from outside as an error may show it: short, with unprintable characters escaped."""
     short = text if len(text) <= length else f"{text[: length - 3]}..."
     return short if short.isprintable() else ascii(short)[1:-1]
 
@@ -193,18 +181,14 @@ def _names_problem(path: str, record: Record) -> Problem | None:
     exact = path.rpartition("/")[2].lower() in EXACT_CASE
     seen: dict[str, str] = {}
     for name in record:
-        at = child_path(path, name)
-        message = name_problem(name)
+        message, hint = name_problem(name), ""
+        if not message:
+            first = seen.setdefault(name if exact else name.lower(), name)
+            if first != name:
+                message = f"{shown(name)} is given twice, first as {shown(first)}"
+                hint = "Attribute names do not depend on case."
         if message:
-            return Problem(path=at, message=message)
-        key = name if exact else name.lower()
-        if key in seen:
-            return Problem(
-                path=at,
-                message=f"{shown(name)} is given twice, first as {shown(seen[key])}",
-                hint="Attribute names do not depend on case.",
-            )
-        seen[key] = name
+            return Problem(path=child_path(path, name), message=message, hint=hint)
     return None
 
 

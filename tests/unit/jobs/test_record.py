@@ -9,15 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.errors import InvalidJob, SyntaxFault, TooLarge
-from lodesman.jobs.parsed import (
+from lodesman.jobs.description import read_description
+from lodesman.jobs.record import (
     ARRAY_LIMITS,
     INT_MAX,
     INT_MIN,
-    Limits,
     Positions,
     Problem,
-    as_text,
-    check_size,
+    TextLimits,
     child_path,
     fault_at,
     find_problem,
@@ -52,7 +51,7 @@ def test_line_and_column_lead_back_to_the_offset(text, data):
 
 
 def test_positions_are_a_mapping_that_counts_lines_when_asked():
-    positions = Positions("A = 1;\nB = 2;", {"A": 0, "B": 7})
+    positions = Positions("A = 1;\nB = 2;", lambda text: {"A": 0, "B": text.index("B")})
     assert dict(positions) == {"A": (1, 1), "B": (2, 1)}
     assert len(positions) == 2
     assert positions.get("C") is None
@@ -68,35 +67,35 @@ def test_fault_at_tells_line_and_column_in_message_and_data():
 
 def test_a_text_over_the_limit_is_refused_with_both_sizes():
     with pytest.raises(TooLarge) as caught:
-        check_size("x" * 11, Limits(text_bytes=10))
+        read_description("A = " + "x" * 7, limits=TextLimits(text_bytes=10))
     assert caught.value.data == {"limit": 10, "size": 11}
-    check_size("x" * 10, Limits(text_bytes=10))
+    read_description("A = " + "x" * 6, limits=TextLimits(text_bytes=10))
 
 
 def test_the_limit_counts_bytes_not_characters():
-    check_size("é" * 5, Limits(text_bytes=10))
+    read_description("A=" + "é" * 4, limits=TextLimits(text_bytes=10))
     with pytest.raises(TooLarge) as caught:
-        check_size("é" * 6, Limits(text_bytes=10))
+        read_description("A=" + "é" * 5, limits=TextLimits(text_bytes=10))
     assert caught.value.data["size"] == 12
     with pytest.raises(TooLarge):
-        check_size(b"x" * 11, Limits(text_bytes=10))
+        read_description(b"A=" + b"x" * 9, limits=TextLimits(text_bytes=10))
 
 
 def test_ten_megabytes_are_over_every_limit():
-    for limits in (Limits(), ARRAY_LIMITS):
+    for limits in (TextLimits(), ARRAY_LIMITS):
         with pytest.raises(TooLarge):
-            check_size(b" " * 10_000_000, limits)
+            read_description(b" " * 10_000_000, limits=limits)
 
 
 def test_the_depth_that_may_be_asked_for_is_bounded():
     with pytest.raises(ValueError, match="at most 100"):
-        Limits(depth=101)
+        TextLimits(depth=101)
 
 
 def test_bytes_are_utf8_and_a_byte_order_mark_is_dropped():
-    assert as_text("é".encode()) == "é"
-    assert as_text(b"\xef\xbb\xbfabc") == "abc"
-    assert as_text("\ufeffabc") == "abc"
+    assert read_description("A = é".encode()).record == {"A": "é"}
+    assert read_description(b"\xef\xbb\xbfA = abc").record == {"A": "abc"}
+    assert read_description("\ufeffA = abc").record == {"A": "abc"}
 
 
 @pytest.mark.parametrize(
@@ -110,7 +109,7 @@ def test_bytes_are_utf8_and_a_byte_order_mark_is_dropped():
 )
 def test_what_is_no_text_is_refused_with_its_place(text, line, column, words):
     with pytest.raises(SyntaxFault) as caught:
-        as_text(text)
+        read_description(text)
     assert words in caught.value.message
     assert (caught.value.data["line"], caught.value.data["column"]) == (line, column)
     assert caught.value.hint
@@ -163,14 +162,14 @@ def test_what_no_language_can_hold_is_found_with_its_path(record, path, words):
 
 
 def test_depth_is_counted_in_containers():
-    limits = Limits(depth=3)
+    limits = TextLimits(depth=3)
     assert find_problem({"A": {"B": [1]}}, limits) is None
     problem = find_problem({"A": {"B": [[1]]}}, limits)
     assert problem == Problem(path="A/B[0]", message="nested deeper than 3 levels")
 
 
 def test_values_are_counted():
-    limits = Limits(nodes=4)
+    limits = TextLimits(nodes=4)
     assert find_problem({"A": [1, 2, 3]}, limits) is None
     problem = find_problem({"A": [1, 2, 3, 4]}, limits)
     assert problem is not None

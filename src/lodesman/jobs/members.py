@@ -1,0 +1,268 @@
+"""The members of a parametric description: the value of member k, placeholders, and filling them in.
+
+`%s` is the member's value of `Parameters`, `%n` its number from 0, padded with zeros to the width of the
+count, `%j` the job id, `%(X)s` its value of `Parameters.X`, `%%` one percent sign. Anything else after a percent sign
+stays as it is. Filling is one pass: what a value brings in is not filled again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from typing import Any, Final
+
+from lodesman.errors import InvalidJob, InvalidRequest
+from lodesman.jobs.attributes import BY_SPELLING, Attribute, invalid
+from lodesman.jobs.record import NO_POSITIONS, shown
+from lodesman.jobs.spec import JobSpec, ParametricMembers, ValueSequence
+from lodesman.jobs.values import Mistake
+
+TEXT_FIELDS: Final = (
+    *("executable", "arguments", "name", "std_input", "std_output", "std_error"),
+    *("input_sandbox", "output_sandbox", "environment"),
+)
+_MOST_VARYING_INPUTS: Final = 10_000
+_PLACEHOLDER = re.compile(r"%(?:([%snj])|\(([A-Za-z0-9_.-]{1,255})\)s)")
+_DECIMAL = Context(prec=50, traps=[])
+_FIELD_NAMES = JobSpec.__struct_fields__
+
+# A token names what is filled in: "s", "n", "j", or ":X" for the sequence X. With "=" before it the value
+# keeps its type.
+Member = Mapping[str, Any]
+Filler = Callable[[Member], Any]
+# A member's number and job id -> what fills the token.
+Source = Callable[[int, int], Any]
+
+
+def value_at(sequence: ValueSequence, index: int) -> Any:
+    """The value of member `index` (from 0): a text, number or truth value.
+
+    Whole numbers follow DIRAC's rule exactly, in closed form (a factor other than 1, 0 and -1 leaves 64 bits within some
+    130 members). Fractions are computed in decimal with 50 digits and rounded once: the third of 0.1, 0.2, ... is 0.3.
+    """
+    if sequence.values is not None:
+        return sequence.values[index]
+    start, step, factor = sequence.start, sequence.step, sequence.factor
+    if isinstance(start, int) and isinstance(step, int) and isinstance(factor, int):
+        return _whole_at(start, step, factor, index)
+    return start if index == 0 else _fraction_at(start, step, factor, index)
+
+
+def _whole_at(start: int, step: int, factor: int, index: int) -> int:
+    if factor == 1:
+        return start + index * step
+    if start * factor + step == start:
+        return start
+    power: int = factor**index
+    return start * power + step * (power - 1) // (factor - 1)
+
+
+def _fraction_at(start: float, step: float, factor: float, index: int) -> float:
+    first, add, times = (Decimal(repr(part)) for part in (start, step, factor))
+    if times == 1:
+        return float(_DECIMAL.add(first, _DECIMAL.multiply(add, Decimal(index))))
+    power = _DECIMAL.power(times, index)
+    steps = _DECIMAL.divide(_DECIMAL.subtract(power, Decimal(1)), _DECIMAL.subtract(times, Decimal(1)))
+    return float(_DECIMAL.add(_DECIMAL.multiply(first, power), _DECIMAL.multiply(add, steps)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """A value with placeholders, ready to be filled, and the tokens it needs."""
+
+    fill: Filler
+    tokens: frozenset[str]
+
+
+def _no_member(index: int, count: int) -> InvalidRequest:
+    """The error for a member that a description does not have."""
+    return InvalidRequest(f"There is no member {index}; they are 0 to {count - 1}.", count=count)
+
+
+def text_of(value: Any) -> str:
+    """A parameter's value as it stands in a text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else repr(value)
+
+
+class Scope:
+    """The sequences that placeholders of one description can name."""
+
+    __slots__ = ("members", "width")
+
+    def __init__(self, members: ParametricMembers) -> None:
+        self.members = members
+        self.width = len(str(members.count))
+
+    def sequence(self, token: str) -> ValueSequence | None:
+        """The sequence behind a token; None for `%n` and `%j`."""
+        token = token.removeprefix("=")
+        if token == "s":
+            return self.members
+        return self.members.named[token[1:]] if token[0] == ":" else None
+
+    def member(self, index: int, job_id: int, tokens: Iterable[str]) -> Member:
+        """What fills the tokens for one member. Raises InvalidRequest if there is no such member."""
+        if not 0 <= index < self.members.count:
+            raise _no_member(index, self.members.count)
+        return {token: source(index, job_id) for token, source in self.sources(tokens)}
+
+    def sources(self, tokens: Iterable[str]) -> list[tuple[str, Source]]:
+        """Where each token comes from, ready to be asked for any member that exists."""
+        return [(token, self._source(token)) for token in tokens]
+
+    def _source(self, token: str) -> Source:
+        sequence = self.sequence(token)
+        if sequence is None:
+            width = self.width
+            if token == "j":
+                return lambda _index, job_id: str(job_id)
+            return lambda index, _job_id: str(index).zfill(width)
+        if token[0] == "=":
+            return lambda index, _job_id: value_at(sequence, index)
+        values = sequence.values
+        if values is not None:
+            return lambda index, _job_id: text_of(values[index])
+        return lambda index, _job_id: text_of(value_at(sequence, index))
+
+    def compile_of(self, attribute: Attribute, value: Any) -> Compiled | None:
+        """The value of an attribute made ready to be filled; None if nothing in it is to be filled. Raises Mistake."""
+        return self.compile(value, keep_type=attribute.field == "requirements")
+
+    def compile(self, value: Any, *, keep_type: bool = False, depth: int = 3) -> Compiled | None:
+        """A value made ready to be filled; None if nothing in it is to be filled.
+
+        With `keep_type` a text that is one placeholder and nothing else takes the parameter's own type.
+        Raises Mistake for a sequence that is not there.
+        """
+        if isinstance(value, str):
+            return self._compile_text(value, keep_type=keep_type) if "%" in value else None
+        if not depth or not isinstance(value, (list, tuple, dict)):
+            return None
+        items = value.values() if isinstance(value, dict) else value
+        parts = [self.compile(item, keep_type=keep_type, depth=depth - 1) for item in items]
+        used = [part for part in parts if part]
+        if not used:
+            return None
+        fills = [part.fill if part else _constant(item) for part, item in zip(parts, items, strict=True)]
+        tokens = frozenset[str]().union(*(part.tokens for part in used))
+        return Compiled(fill=_container(value, fills), tokens=tokens)
+
+    def _compile_text(self, text: str, *, keep_type: bool) -> Compiled | None:
+        tokens: set[str] = set()
+        pieces: list[str] = []
+        end = 0
+        for match in _PLACEHOLDER.finditer(text):
+            if match[1] == "s" and not self.members.unnamed:
+                continue
+            pieces.append(text[end : match.start()].replace("%", "%%"))
+            end = match.end()
+            if match[1] == "%":
+                pieces.append("%%")
+                continue
+            token = match[1] or self._named(match[2])
+            tokens.add(token)
+            pieces.append(f"%({token})s")
+        if not pieces:
+            return None
+        form = "".join(pieces) + text[end:].replace("%", "%%")
+        if keep_type and tokens and form == f"%({token})s" and token not in "nj":
+            return Compiled(fill=_typed(f"={token}"), tokens=frozenset({f"={token}"}))
+        return Compiled(fill=_formatted(form), tokens=frozenset(tokens))
+
+    def _named(self, name: str) -> str:
+        if name not in self.members.named:
+            known = ", ".join(f"%({shown(known)})s" for known in list(self.members.named)[:8])
+            raise Mistake(f"has %({shown(name)})s, which no sequence stands for (known: {known or 'none'})")
+        return f":{name}"
+
+
+def _constant(value: Any) -> Filler:
+    return lambda _member: value
+
+
+def _typed(token: str) -> Filler:
+    return lambda member: member[token]
+
+
+def _formatted(form: str) -> Filler:
+    return lambda member: form % member
+
+
+def _container(value: Any, fills: list[Filler]) -> Filler:
+    if isinstance(value, dict):
+        names = list(value)
+        return lambda member: {name: fill(member) for name, fill in zip(names, fills, strict=True)}
+    kind = type(value)
+    return lambda member: kind(fill(member) for fill in fills)
+
+
+class Template:
+    """One spec with placeholders, made ready; `expand` fills it for a member.
+
+    `varies` is False if all members are alike: then `expand` gives the spec itself.
+    """
+
+    __slots__ = ("_base", "_count", "_deferred", "_fills", "_sources", "_spec", "varies")
+
+    def __init__(self, spec: JobSpec, members: ParametricMembers) -> None:
+        scope = Scope(members)
+        self._spec = spec
+        compiled = {field: scope.compile(getattr(spec, field)) for field in TEXT_FIELDS}
+        self._fills = [(field, value.fill) for field, value in compiled.items() if value]
+        self._deferred: list[tuple[Attribute, Compiled]] = []
+        for name, raw in spec.deferred.items():
+            attribute = BY_SPELLING[name]
+            value = scope.compile_of(attribute, raw)
+            self._deferred += [(attribute, value)] if value else []
+        used = [value for value in compiled.values() if value] + [value for _, value in self._deferred]
+        self._count = members.count
+        self._sources = scope.sources(frozenset[str]().union(*(value.tokens for value in used)))
+        self._base = {field: getattr(spec, field) for field in _FIELD_NAMES} | {"deferred": {}}
+        self.varies = bool(used)
+
+    def expand(self, index: int, job_id: int) -> JobSpec:
+        """The job of member `index`. Raises InvalidJob if a deferred value turns out wrong."""
+        if not self.varies:
+            return self._spec
+        if not 0 <= index < self._count:
+            raise _no_member(index, self._count)
+        member = {token: source(index, job_id) for token, source in self._sources}
+        changed = {field: fill(member) for field, fill in self._fills}
+        for attribute, value in self._deferred:
+            try:
+                changed[attribute.field] = attribute.read(value.fill(member))
+            except Mistake as mistake:
+                raise invalid(
+                    attribute.name, mistake, NO_POSITIONS, right=attribute.right, member=index
+                ) from None
+        return JobSpec(**{**self._base, **changed})
+
+
+def input_names(
+    spec: JobSpec, members: ParametricMembers | None, runs: Iterable[tuple[int, int]] | None = None
+) -> tuple[str, ...]:
+    """The names of the input files of all members, or of those in `runs` [start, stop): each once, in their order.
+
+    Raises InvalidJob if the names vary and there are more than 10,000 members.
+    """
+    if members is None:
+        return tuple(dict.fromkeys(spec.input_sandbox))
+    scope = Scope(members)
+    compiled = scope.compile(spec.input_sandbox)
+    if compiled is None:
+        return tuple(dict.fromkeys(spec.input_sandbox))
+    if not compiled.tokens:
+        return tuple(dict.fromkeys(compiled.fill({})))
+    if members.count > _MOST_VARYING_INPUTS:
+        raise InvalidJob(
+            f"InputSandbox: its names vary and there are {members.count} members.",
+            hint=f"At most {_MOST_VARYING_INPUTS} members can each have files of their own.",
+            attribute="InputSandbox",
+        )
+    indexes = (index for start, stop in runs or ((0, members.count),) for index in range(start, stop))
+    filled = (compiled.fill(scope.member(index, 0, compiled.tokens)) for index in indexes)
+    return tuple(dict.fromkeys(name for names_of_one in filled for name in names_of_one))
