@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from lodesman.cli.exits import INTERRUPTED, PIPE_CLOSED, exit_code
+from lodesman.cli.faults import INTERRUPTED, PIPE_CLOSED, exit_code
 from lodesman.cli.words import plain
 from lodesman.errors import LodesmanError
 

@@ -25,7 +25,7 @@ class TokenRow(Struct):
     hash: str
     kind: Literal["user"]
     account: str
-    scopes: str
+    scopes: list[str]
     note: str
     created_at: float
     expires_at: float | None

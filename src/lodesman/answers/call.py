@@ -45,7 +45,7 @@ class Call(Generic[Q, B, A]):
 
     `upload` and `raw` are media types: of a file that is uploaded, with its SHA-256 in a header, and of an answer that
     is a file or a text. `repeatable`: a second time does no harm. `refused`: statuses of refusals beside those that
-    follow from the rest.
+    follow from the rest. `timeout`: for how many seconds without a byte a client waits.
     """
 
     method: Method
@@ -61,6 +61,7 @@ class Call(Generic[Q, B, A]):
     raw: str = ""
     repeatable: bool = False
     refused: tuple[int, ...] = ()
+    timeout: float = 30.0
 
     @property
     def names(self) -> tuple[str, ...]:

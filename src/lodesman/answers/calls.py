@@ -45,6 +45,8 @@ from lodesman.answers.why_queues import QueueExplained
 
 B = TypeVar("B")
 A = TypeVar("A")
+# A plan is given up by the server after a minute, and may have waited for others.
+PLAN_SECONDS = 180.0
 
 # fmt: off
 # --- jobs ---------------------------------------------------------------------------------------------------------------
@@ -52,6 +54,7 @@ A = TypeVar("A")
 SUBMIT: Call[Nothing, ask.SubmitBody, Submission | TrialSubmission] = Call(
     "POST", "/v1/jobs", Nothing, ask.SubmitBody, (Submission, TrialSubmission), who="jobs:write", process="hot",
     summary="Submit jobs", most_bytes=SUBMIT_BODY, repeatable=True, refused=(422,),
+    timeout=300.0,
 )
 JOBS = Call("GET", "/v1/jobs", ask.JobsQuery, Nothing, Jobs, who="jobs:read", summary="List jobs")
 JOB_COUNTS = Call(
@@ -99,15 +102,15 @@ SANDBOX = Call(
 
 PLAN_JOB = Call(
     "POST", "/v1/plan/job", Nothing, ask.PlanJobBody, JobPlan, who="jobs:read", most_bytes=SUBMIT_BODY, repeatable=True,
-    summary="Plan a submission: what would become of it",
+    summary="Plan a submission: what would become of it", timeout=PLAN_SECONDS,
 )
 PLAN_RESOURCES = Call(
     "POST", "/v1/plan/resources", Nothing, ask.PlanResourcesBody, ResourcesPlan, who="admin", most_bytes=PLAN_BODY,
-    summary="Plan other resources: what they would change", repeatable=True,
+    summary="Plan other resources: what they would change", repeatable=True, timeout=PLAN_SECONDS,
 )
 PLAN_SHARES = Call(
     "POST", "/v1/plan/shares", Nothing, ask.PlanSharesBody, SharesPlan, who="admin", most_bytes=PLAN_BODY,
-    summary="Plan other shares: what they would change", repeatable=True, refused=(404,),
+    summary="Plan other shares: what they would change", repeatable=True, refused=(404,), timeout=PLAN_SECONDS,
 )
 
 # --- pilots, for users --------------------------------------------------------------------------------------------------

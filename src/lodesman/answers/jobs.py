@@ -9,13 +9,13 @@ from msgspec import UNSET, Struct, UnsetType
 from lodesman.answers.vocabulary import Form, JobState, MainReason
 
 
-class Notice(Struct):
-    """A remark on a description that was accepted."""
+class Notice(Struct, frozen=True):
+    """Something odd in a description that does not stop the job, and where; 0: unknown."""
 
     attribute: str
     message: str
-    line: int | None
-    column: int | None
+    line: int = 0
+    column: int = 0
 
 
 class Submission(Struct):

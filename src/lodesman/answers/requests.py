@@ -36,14 +36,14 @@ Tail = Annotated[str, Meta(max_length=262_144)]
 Given = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
-# --- parameters of path and query ---------------------------------------------------------------------------------------
-
-
-class _Query(Struct, omit_defaults=True):
+class _Sent(Struct, omit_defaults=True):
     """What differs from the defaults is sent."""
 
 
-class JobAt(_Query):
+# --- parameters of path and query ---------------------------------------------------------------------------------------
+
+
+class JobAt(_Sent):
     """A job."""
 
     job: int
@@ -67,7 +67,7 @@ class JobInForm(JobAt):
     form: Form | None = None
 
 
-class JobsQuery(_Query):
+class JobsQuery(_Sent):
     """Jobs with ids from `first` to `last`; `all` that the caller may see. `state`: several with commas between."""
 
     first: Count = 1
@@ -80,60 +80,60 @@ class JobsQuery(_Query):
     reason: str = ""
 
 
-class CountsQuery(_Query):
+class CountsQuery(_Sent):
     """`own`: the caller's jobs only."""
 
     own: bool = False
 
 
-class SandboxAt(_Query):
+class SandboxAt(_Sent):
     """An input file by its SHA-256."""
 
     digest: str
 
 
-class PilotAt(_Query):
+class PilotAt(_Sent):
     """A pilot by its number or its stamp."""
 
     pilot: str
 
 
-class PilotsQuery(_Query):
+class PilotsQuery(_Sent):
     """`all`: with those that ended."""
 
     all: bool = False
     limit: Rows = 1_000
 
 
-class TaskQueuesQuery(_Query):
+class TaskQueuesQuery(_Sent):
     """Task queues, or those whose jobs wait for one reason."""
 
     limit: Rows = 1_000
     reason: str = ""
 
 
-class PoolsQuery(_Query):
+class PoolsQuery(_Sent):
     """SubmitPools of a VO: else those of the caller's, of administrators all."""
 
     vo: str = ""
     limit: Rows = 100
 
 
-class PoolAt(_Query):
+class PoolAt(_Sent):
     """A SubmitPool by the beginning of its id."""
 
     pool: str
     vo: str = ""
 
 
-class QueuesQuery(_Query):
+class QueuesQuery(_Sent):
     """CE queues as a VO sees them, the caller's if none is named; `origin`: with the place where each value is written."""
 
     vo: str = ""
     origin: bool = False
 
 
-class NodeQuery(_Query):
+class NodeQuery(_Sent):
     """A site, CE or queue: by `path`, or by names; as a VO sees it."""
 
     path: str = ""
@@ -143,7 +143,7 @@ class NodeQuery(_Query):
     vo: str = ""
 
 
-class TokenAt(_Query):
+class TokenAt(_Sent):
     """A token by the beginning of its hash."""
 
     prefix: str
@@ -152,14 +152,14 @@ class TokenAt(_Query):
 # --- bodies of users ----------------------------------------------------------------------------------------------------
 
 
-class FileBody(Struct):
+class FileBody(_Sent):
     """A file that the caller uploaded before."""
 
     sha256: Sha
     size: Count
 
 
-class PlanJobBody(Struct):
+class PlanJobBody(_Sent):
     """Jobs to plan: one or many descriptions as text (JDL, CFG, JSON), or as JSON records."""
 
     text: str | None = None
@@ -181,14 +181,14 @@ class SubmitBody(PlanJobBody):
     request_id: Text | None = None
 
 
-class PlanFileBody(Struct):
+class PlanFileBody(_Sent):
     """A resource file: TOML if its name ends so, else DIRAC CFG."""
 
     name: Annotated[str, Meta(min_length=1, max_length=4_096)]
     text: str
 
 
-class PlanResourcesBody(Struct):
+class PlanResourcesBody(_Sent):
     """Resource files to plan with: instead of the server's, or (`add`) beside them.
 
     Lists of the answer have at most `limit` members.
@@ -199,13 +199,13 @@ class PlanResourcesBody(Struct):
     limit: Rows = 100
 
 
-class PlanSharesBody(Struct):
+class PlanSharesBody(_Sent):
     """New shares of groups, by name."""
 
     shares: Annotated[dict[Text, Size], Meta(min_length=1, max_length=1_000)]
 
 
-class ControlBody(Struct):
+class ControlBody(_Sent):
     """An action on inclusive ranges of job ids."""
 
     action: Literal["kill", "hold", "release", "reschedule", "delete"]
@@ -213,19 +213,19 @@ class ControlBody(Struct):
     reason: Annotated[str, Meta(max_length=1_000)] = ""
 
 
-class QueuesBody(Struct):
+class QueuesBody(_Sent):
     """CE queues, each as (site, CE, queue)."""
 
     queues: Annotated[list[tuple[Name, Name, Name]], Meta(min_length=1, max_length=1_000)]
 
 
-class DrainBody(Struct):
+class DrainBody(_Sent):
     """Pilots that shall finish what they run and leave."""
 
     pilots: Annotated[list[Number], Meta(min_length=1, max_length=10_000)]
 
 
-class CloseSiteBody(Struct):
+class CloseSiteBody(_Sent):
     """A site to close, or a CE or queue of it: by names, or by `path`, SITE[/CE[/QUEUE]]. `until` in UNIX seconds;
     without it until it is opened. `keep_pilots`: pilots there take jobs as before. `dry_run`: nothing is changed.
     """
@@ -240,7 +240,7 @@ class CloseSiteBody(Struct):
     dry_run: bool = False
 
 
-class OpenSiteBody(Struct):
+class OpenSiteBody(_Sent):
     """What to open, named as it was closed: by names, or by `path`."""
 
     site: Name = ""
@@ -249,7 +249,7 @@ class OpenSiteBody(Struct):
     path: Path = ""
 
 
-class AccountBody(Struct):
+class AccountBody(_Sent):
     """A user of this server."""
 
     name: Annotated[str, Meta(min_length=1, max_length=64, pattern=rf"^[A-Za-z0-9._@-]+{END}")]
@@ -258,7 +258,7 @@ class AccountBody(Struct):
     admin: bool = False
 
 
-class TokenBody(Struct):
+class TokenBody(_Sent):
     """A token to issue. `seconds` 0 means that it does not expire."""
 
     account: Text

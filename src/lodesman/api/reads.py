@@ -209,7 +209,16 @@ async def last_iteration(
 @serves(calls.TOKENS)
 async def tokens(side: ReadSide, _request: Request[Nothing, Nothing]) -> accounts.Tokens:
     """Whose tokens they are and when they end; never the tokens themselves."""
-    return accounts.Tokens([accounts.TokenRow(*row) for row in side.db.execute(_TOKENS)])
+    return accounts.Tokens(
+        [
+            accounts.TokenRow(
+                digest, kind, account, msgspec.json.decode(scopes), note, created_at, expires_at, *maker
+            )
+            for digest, kind, account, scopes, note, created_at, expires_at, *maker in side.db.execute(
+                _TOKENS
+            )
+        ]
+    )
 
 
 @serves(calls.ME)

@@ -1,5 +1,33 @@
-"""The command line `lode`. What is slow to load is imported by the command that needs it: start-up time matters."""
+"""The command line `lode`. What is slow to load is imported by the command that needs it: start-up time matters.
 
-from lodesman.cli.start import main
+What happens while the rest is still being loaded ends in order, too.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+_INTERRUPTED = 130
 
 __all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line; returns the exit code."""
+    try:
+        _open_closed_streams()
+        from lodesman.cli import root
+
+        return root.main(arguments)
+    except KeyboardInterrupt:
+        sys.stderr.write("lode: interrupted\n")
+        return _INTERRUPTED
+
+
+def _open_closed_streams() -> None:
+    """A closed stream (`>&-`) must not get the number of a file opened later."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))

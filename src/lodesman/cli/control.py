@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, Literal
 
 import click
 
-from lodesman.cli.exits import CONFLICT
-from lodesman.cli.ranges import Range, total
-from lodesman.cli.session import JobRanges, Session, json_option, merged, pass_session
+from lodesman.answers import calls
+from lodesman.answers.jobs import Controlled
+from lodesman.answers.requests import ControlBody
+from lodesman.cli.arguments import JobRanges, Range, merged, total
+from lodesman.cli.faults import CONFLICT
+from lodesman.cli.session import Session, json_option, pass_session
 from lodesman.cli.tables import emit_json, note
-from lodesman.cli.words import counted, plain
+from lodesman.cli.words import counted
 
 ASK_ABOVE = 100
-DONE = {
+Action = Literal["kill", "hold", "release", "reschedule", "delete"]
+DONE: dict[Action, str] = {
     "kill": "killed",
     "hold": "held",
     "release": "released",
     "reschedule": "rescheduled",
     "delete": "deleted",
 }
-HELP = {
+_HELP: dict[Action, str] = {
     "kill": "Kill jobs, waiting or running.\n\nA running payload is ended with its whole process tree.",
     "hold": "Hold waiting jobs until they are released.",
     "release": "Let held jobs wait for a pilot again.",
@@ -30,10 +34,10 @@ HELP = {
 }
 
 
-def make_command(action: str) -> click.Command:
+def _command(action: Action) -> click.Command:
     """The command of one action; all have the same options."""
 
-    @click.command(action, help=HELP[action])
+    @click.command(action, help=_HELP[action])
     @click.argument("ranges", nargs=-1, required=True, type=JobRanges(), metavar="JOB|RANGE...")
     @click.option("--reason", default="", metavar="TEXT", help="Why; it is kept with the job.")
     @click.option("-y", "--yes", is_flag=True, help=f"Do not ask, also for more than {ASK_ABOVE} jobs.")
@@ -43,13 +47,13 @@ def make_command(action: str) -> click.Command:
         wanted = merged(ranges)
         if not yes:
             confirm(action, wanted)
-        body = {"action": action, "ranges": [[one.first, one.last] for one in wanted], "reason": reason}
-        answer = session.post("/v1/jobs/control", body)
+        body = ControlBody(action, [(one.first, one.last) for one in wanted], reason)
+        answer = session.call(calls.CONTROL, body=body)
         if session.as_json:
             emit_json(answer)
         else:
-            _tell(action, answer)
-        return CONFLICT if answer["refused"] and not answer["changed"] else 0
+            _show(action, answer)
+        return CONFLICT if answer.refused and not answer.changed else 0
 
     return command
 
@@ -62,14 +66,14 @@ def confirm(action: str, wanted: tuple[Range, ...]) -> None:
         click.confirm(f"{action.capitalize()} up to {counted(count, 'job')} ({name})?", abort=True, err=True)
 
 
-def _tell(action: str, answer: dict[str, Any]) -> None:
-    changed, refused = answer["changed"], answer["refused"]
-    if changed or not refused:
-        click.echo(f"{counted(changed, 'job')} {DONE[action]}.")
-    for one in answer["examples"][:5]:
-        note(f"job {one['id']} was not {DONE[action]}: {one['reason']}.")
-    if refused > min(5, len(answer["examples"])):
-        note(f"In all {counted(refused, 'job')} could not be {plain(DONE[action])}.")
+def _show(action: Action, answer: Controlled) -> None:
+    done, examples = DONE[action], answer.examples[:5]
+    if answer.changed or not answer.refused:
+        click.echo(f"{counted(answer.changed, 'job')} {done}.")
+    for one in examples:
+        note(f"job {one.id} was not {done}: {one.reason}.")
+    if answer.refused > len(examples):
+        note(f"In all {counted(answer.refused, 'job')} could not be {done}.")
 
 
-COMMANDS = tuple(make_command(action) for action in DONE)
+COMMANDS = tuple(_command(action) for action in DONE)

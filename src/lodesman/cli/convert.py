@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
-from lodesman.cli.descriptions import STDIN, check, notice, parse, placed, read_source
-from lodesman.cli.exits import exit_code
+from lodesman.answers.vocabulary import FORMS, Form
+from lodesman.cli.drafts import check, label_of, parse, read_source, warn
+from lodesman.cli.faults import exit_code, placed
 from lodesman.cli.tables import note
 from lodesman.errors import LodesmanError
-
-if TYPE_CHECKING:
-    from lodesman.answers.vocabulary import Form
-
-FORMS = ("jdl", "cfg", "json")
 
 
 @click.command()
 @click.argument("file")
 @click.option("--to", "target", required=True, type=click.Choice(FORMS), help="The language to write.")
-@click.option("--from", "form", type=click.Choice(FORMS), help="The language of FILE; else the text tells.")
+@click.option(
+    "--from", "form", type=click.Choice(FORMS), help="The language of FILE. [default: found from the text]"
+)
 @click.option("--check", "checked", is_flag=True, help="Also check that it is a job that can be submitted.")
 def convert(*, file: str, target: Form, form: Form | None, checked: bool) -> int:
     """Write a description in another language, losing nothing.
@@ -29,16 +25,15 @@ def convert(*, file: str, target: Form, form: Form | None, checked: bool) -> int
     """
     from lodesman.jobs import write_description
 
-    label = "standard input" if file == STDIN else file
+    label = label_of(file)
     try:
-        parsed = parse(read_source(file), form)
+        parsed = parse(read_source(file).data, form)
         warnings = check(parsed).warnings if checked else ()
         text = write_description(parsed.record, target)
     except LodesmanError as fault:
         note(placed(label, fault))
         return exit_code(fault)
-    for one in warnings:
-        note(notice(label, one))
+    warn(label, warnings)
     # As it is, since it is read again by programs.
     click.echo(text if text.endswith("\n") else text + "\n", nl=False)
     return 0

@@ -1,23 +1,24 @@
-"""`lode director show`, `lode standing`: what the director decided, and how the shares come out."""
+"""`lode director show`: what the director decided last."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import click
 
-from lodesman.cli.session import Row, Session, json_option, pass_session
-from lodesman.cli.tables import Cell, Column, emit_json, note, say, show_table, state
-from lodesman.cli.words import age, counted, number, span, states
+from lodesman.cli.session import Session, json_option, pass_session
+from lodesman.cli.tables import Cell, emit_json, note, say, show_table
+from lodesman.cli.words import age, counted, number
 from lodesman.errors import NotFound
+
+Row = dict[str, Any]
 
 
 @click.group()
 def director() -> None:
-    """Look at the director, which decides how many pilots go where."""
+    """Show the director, which decides how many pilots go where."""
 
 
 @director.command("show")
@@ -27,7 +28,7 @@ def director() -> None:
     type=click.IntRange(1),
     default=30,
     show_default=True,
-    help="At most so many task queues, and CE queues.",
+    help="Maximum number of task queues, and of CE queues.",
 )
 @json_option
 @pass_session
@@ -116,15 +117,7 @@ def _show_rows(plan: Mapping[str, Any], rows: list[Row], limit: int) -> None:
 
     stories = Stories(plan)
     placed = {ask["tq_id"]: ask["placed"] for ask in plan["asks"]}
-    columns = (
-        Column(title="tq", right=True),
-        Column(title="waiting", right=True),
-        Column(title="mean", right=True),
-        Column(title="drawn", right=True),
-        Column(title="asked", right=True),
-        Column(title="placed", right=True),
-        Column(title="in words"),
-    )
+    columns = (">tq", ">waiting", ">mean", ">drawn", ">asked", ">placed", "in words")
     cells: list[list[Cell]] = [
         [
             str(row["tq_id"]), f"{row['waiting_jobs']:,}", f"{row['mean']:.2f}", str(row["drawn"]),
@@ -144,110 +137,12 @@ def _show_rooms(plan: Mapping[str, Any], limit: int) -> None:
     rooms = sorted(plan["rooms"].items())
     if not rooms:
         return
-    columns = (
-        Column(title="queue"),
-        Column(title="wanted", right=True),
-        Column(title="room", right=True),
-        Column(title="limited by"),
-    )
-    # A clamp is stored as [name, before, after, detail].
     cells: list[list[Cell]] = [
         [name, str(room["wanted"]), str(room["room"]), "; ".join(str(bite[-1]) for bite in room["clamps"])]
         for name, room in rooms[:limit]
     ]
     click.echo()
-    show_table(columns, cells)
+    show_table(("queue", ">wanted", ">room", "limited by"), cells)
 
 
-@click.command()
-@json_option
-@pass_session
-def standing(session: Session, /) -> None:
-    """Show how things stand: states, shares received and deserved, sites, times, failures."""
-    answer = session.get("/v1/standing")
-    if session.as_json:
-        emit_json(answer)
-        return
-    say(f"Jobs: {states(answer['states'])}.")
-    for word, times in (("Waited", answer["waiting_seconds"]), ("Ran", answer["running_seconds"])):
-        say(f"{word}: half at most {span(times['p50'])}, 95 % at most {span(times['p95'])}.")
-    attempts = answer["attempts"]
-    say(f"Attempts: {attempts['all']:,} of {counted(attempts['jobs'], 'job')}.")
-    _show_groups(answer["groups"])
-    _show_sites(answer["sites"], answer["pilots"])
-    _show_faulty(answer["faulty"])
-
-
-def _show_groups(groups: list[Row]) -> None:
-    if not groups:
-        return
-    compared = sum(group["compared"] for group in groups)
-    deserved = sum(group["deserved"] for group in groups)
-    columns = (
-        Column(title="group"),
-        Column(title="share", right=True),
-        Column(title="starts", right=True),
-        Column(title="received", right=True),
-        Column(title="deserved", right=True),
-    )
-    cells: list[list[Cell]] = [
-        [group["group"], number(group["share"]), f"{group['claims']:,}", _part(group["compared"], compared),
-         _part(group["deserved"], deserved)]
-        for group in groups
-    ]  # fmt: skip
-    click.echo()
-    show_table(columns, cells)
-
-
-def _part(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.1f} %" if whole else "-"
-
-
-def _show_sites(sites: list[Row], pilots: list[Row]) -> None:
-    live: dict[str, dict[str, int]] = {}
-    for row in pilots:
-        live.setdefault(row["site"], {})[row["state"]] = row["pilots"]
-    rows = {row["site"]: row for row in sites}
-    names = sorted({*rows, *live})
-    if not names:
-        return
-    columns = (
-        Column(title="site"),
-        Column(title="ended attempts"),
-        Column(title="cpu", right=True),
-        Column(title="pilots"),
-    )
-    nothing: Row = {"outcomes": {}, "cpu_seconds": None}
-    cells: list[list[Cell]] = [
-        [name, states(rows.get(name, nothing)["outcomes"]), span(rows.get(name, nothing)["cpu_seconds"]),
-         states(live.get(name, {}))]
-        for name in names
-    ]  # fmt: skip
-    click.echo()
-    show_table(columns, cells)
-
-
-def _show_faulty(faulty: list[Row]) -> None:
-    """Held, failed and killed jobs by their reason."""
-    counts: Counter[tuple[str, str]] = Counter()
-    example: dict[tuple[str, str], int] = {}
-    for row in faulty:
-        kind = (row["state"], row["reason"] or "")
-        counts[kind] += row["count"]
-        example.setdefault(kind, row["id"])
-    if not counts:
-        return
-    columns = (
-        Column(title="jobs", right=True),
-        Column(title="state"),
-        Column(title="for instance", right=True),
-        Column(title="reason"),
-    )
-    cells: list[list[Cell]] = [
-        [f"{n:,}", state(kind[0]), str(example[kind]), kind[1]] for kind, n in counts.most_common(20)
-    ]
-    click.echo()
-    show_table(columns, cells)
-
-
-COMMANDS = (director, standing)
+COMMANDS = (director,)

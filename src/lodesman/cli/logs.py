@@ -8,8 +8,13 @@ from dataclasses import dataclass
 
 import click
 
-from lodesman.cli.session import JobId, Row, Session, json_option, pass_session
-from lodesman.cli.tables import emit_json, is_terminal, note
+from lodesman.answers import calls
+from lodesman.answers.jobs import Logs
+from lodesman.answers.requests import JobAt
+from lodesman.answers.vocabulary import JobState
+from lodesman.cli.arguments import JobId
+from lodesman.cli.session import Session, json_option, pass_session
+from lodesman.cli.tables import is_terminal, note
 from lodesman.cli.words import FINAL, plain_lines
 from lodesman.errors import NotFound
 
@@ -23,22 +28,23 @@ FOLLOW_SECONDS = 1.0
 @pass_session
 def logs(session: Session, /, *, job: int, follow: bool) -> None:
     """Show the last 64 kB that a job wrote, live while it runs."""
-    if session.as_json:
-        if follow:
-            raise click.UsageError("--follow and --json do not go together.")
-        emit_json(session.get(f"/v1/jobs/{job}/logs"))
-    elif follow:
+    if follow and session.as_json:
+        raise click.UsageError("--follow and --json do not go together.")
+    if follow:
         _follow(session, job)
     else:
-        answer = session.get(f"/v1/jobs/{job}/logs")
-        _write(answer["tail"])
-        if not answer["tail"]:
-            yet = "" if answer["state"] in FINAL else " yet"
-            note(f"Job {job} is {answer['state']} and has written nothing{yet}.")
+        session.show(calls.JOB_LOGS, JobAt(job), text=_show)
+
+
+def _show(answer: Logs) -> None:
+    _write(answer.tail)
+    if not answer.tail:
+        yet = "" if answer.state in FINAL else " yet"
+        note(f"Job {answer.id} is {answer.state} and has written nothing{yet}.")
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Shown:
     """What was shown already."""
 
     attempt: int = 0
@@ -47,36 +53,35 @@ class _Seen:
 
 
 def _follow(session: Session, job: int) -> None:
-    seen = _Seen()
+    before = _Shown()
     while True:
         answer = _ask(session, job)
-        _show_news(answer, seen, job)
-        if answer["state"] in FINAL:
+        _show_news(answer, before)
+        if answer.state in FINAL:
             return
         time.sleep(FOLLOW_SECONDS)
 
 
-def _ask(session: Session, job: int) -> Row:
+def _ask(session: Session, job: int) -> Logs:
     """The log, empty as long as the job has none. Raises NotFound for a job that is not there."""
     try:
-        found: Row = session.get(f"/v1/jobs/{job}/logs")
+        return session.call(calls.JOB_LOGS, JobAt(job))
     except NotFound:
-        row = session.get(f"/v1/jobs/{job}")
-        return {"state": row["state"], "attempt": row["attempt"], "tail": ""}
-    return found
+        row = session.call(calls.JOB, JobAt(job))
+        return Logs(job, row.state, row.attempt, live=False, tail="")
 
 
-def _show_news(answer: Row, seen: _Seen, job: int) -> None:
-    if answer["state"] != seen.state:
-        seen.state = answer["state"]
-        if seen.state not in ("Running", *FINAL):
-            note(f"Job {job} is {seen.state}.")
-    if answer["attempt"] != seen.attempt:
-        if seen.tail:
-            note(f"Job {job}: attempt {answer['attempt']} begins.")
-        seen.attempt, seen.tail = answer["attempt"], ""
-    _write(fresh(seen.tail, answer["tail"]))
-    seen.tail = answer["tail"] or seen.tail
+def _show_news(answer: Logs, before: _Shown) -> None:
+    if answer.state != before.state:
+        before.state = answer.state
+        if answer.state not in (JobState.RUNNING, *FINAL):
+            note(f"Job {answer.id} is {answer.state}.")
+    if answer.attempt != before.attempt:
+        if before.tail:
+            note(f"Job {answer.id}: attempt {answer.attempt} begins.")
+        before.attempt, before.tail = answer.attempt, ""
+    _write(fresh(before.tail, answer.tail))
+    before.tail = answer.tail or before.tail
 
 
 def fresh(before: str, now: str) -> str:

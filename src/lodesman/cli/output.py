@@ -1,42 +1,81 @@
-"""`lode output`: the output sandboxes of jobs, downloaded and unpacked, one directory per job."""
+"""`lode output`: the output sandboxes of jobs, downloaded and unpacked, one directory per job.
+
+An output may be meant to harm, by links that lead out, names with `..`, devices, bombs: only plain files and directories
+below the target are unpacked, up to a size. The filters of tarfile are not in every Python 3.11, so the members are judged
+here.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
-import sys
+import tarfile
 import tempfile
+import zlib
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
 
 import click
 
-from lodesman.cli.exits import FAILED, exit_code
-from lodesman.cli.ranges import Range, total
-from lodesman.cli.session import JobRanges, Row, Session, json_option, merged, pass_session
-from lodesman.cli.tables import emit_json, is_terminal, note
-from lodesman.cli.unpack import Unpacked, unpack
+from lodesman.answers import calls
+from lodesman.answers.jobs import Job
+from lodesman.answers.requests import JobAt, JobsQuery
+from lodesman.cli.arguments import JobRanges, Range, merged, total
+from lodesman.cli.faults import FAILED, exit_code
+from lodesman.cli.session import Session, json_option, pass_session
+from lodesman.cli.tables import emit_json, note, progress
 from lodesman.cli.words import counted, plain, size
-from lodesman.errors import LodesmanError, NotFound, Unauthorized, Unavailable
+from lodesman.errors import LodesmanError, NotFound, TooLarge, Unauthorized, Unavailable
 
-MOST_MB = 20_480
-BAR_FROM = 5
+_MOST_MB = 20_480
+_BAR_FROM = 5
+_CHUNK = 1 << 18
+MOST_FILES = 1_000_000
 
 
 @dataclass(slots=True)
-class Fetched:
-    """What became of all jobs named; faults with the job, or the first of the jobs, that they are about."""
+class Unpacked:
+    """What came out: files and their bytes, and the names left out with the reason."""
 
-    jobs: list[dict[str, Any]] = field(default_factory=list)
+    files: int = 0
+    size: int = 0
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+
+
+class DamagedArchive(LodesmanError):
+    """An archive that cannot be read to its end."""
+
+    code = "damaged-archive"
+
+
+@dataclass(slots=True)
+class _Fetched:
+    """What became of all jobs named: `unpacked` is None where the directory was there already. Faults come with the job,
+    or the first of the jobs, that they are about.
+    """
+
+    jobs: list[tuple[int, Path, Unpacked | None]] = field(default_factory=list)
     without: int = 0
     faults: list[tuple[int, LodesmanError]] = field(default_factory=list)
 
+    def as_json(self) -> dict[str, object]:
+        """For programs."""
+        rows: list[dict[str, object]] = []
+        for job, directory, done in self.jobs:
+            row: dict[str, object] = {"id": job, "directory": str(directory), "fetched": done is not None}
+            if done is not None:
+                left_out = [{"name": name, "reason": reason} for name, reason in done.left_out]
+                row |= {"files": done.files, "bytes": done.size, "left_out": left_out}
+            rows.append(row)
+        errors = [{"id": job, **fault.as_dict()} for job, fault in self.faults]
+        return {"jobs": rows, "without_output": self.without, "errors": errors}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class _Target:
     """Where outputs go."""
 
     root: Path
@@ -58,9 +97,9 @@ class Place:
 @click.option(
     "--max-mb",
     type=click.IntRange(1),
-    default=MOST_MB,
+    default=_MOST_MB,
     show_default=True,
-    help="The most that one job's output may be when unpacked.",
+    help="Maximum size of one job's output when unpacked.",
 )
 @json_option
 @pass_session
@@ -71,37 +110,38 @@ def output(session: Session, /, *, ranges: tuple[Any, ...], root: Path, force: b
     directory are left out.
     """
     wanted = merged(ranges)
-    place = Place(root=root, force=force, most_bytes=max_mb << 20)
+    target = _Target(root=root, force=force, most_bytes=max_mb << 20)
     root.mkdir(parents=True, exist_ok=True)
-    fetched = Fetched()
-    with _progress(total(wanted)) as advance:
+    fetched = _Fetched()
+    with progress("fetching", total(wanted), shown=total(wanted) >= _BAR_FROM) as advance:
         for one in wanted:
             try:
-                _fetch_range(session, one, place, (fetched, advance))
+                _fetch_range(session, one, target, fetched, advance)
             except NotFound as fault:
                 if len(wanted) == 1:
                     raise
                 fetched.faults.append((one.first, fault))
     if session.as_json:
-        faults = [{"id": job, **fault.as_dict()} for job, fault in fetched.faults]
-        emit_json({"jobs": fetched.jobs, "without_output": fetched.without, "errors": faults})
+        emit_json(fetched.as_json())
     else:
-        _tell(fetched)
-    return _exit_code(fetched)
+        _show(fetched)
+    codes = {exit_code(fault) for _, fault in fetched.faults}
+    if not codes:
+        return 0
+    return codes.pop() if len(codes) == 1 and not fetched.jobs else FAILED
 
 
 def _fetch_range(
-    session: Session, wanted: Range, place: Place, told: tuple[Fetched, Callable[[int], Any]]
+    session: Session, wanted: Range, target: _Target, fetched: _Fetched, advance: Callable[[int], None]
 ) -> None:
     """Raises NotFound for a range without a job, and for a single job without output."""
-    fetched, advance = told
     known = False
-    for job in session.jobs(wanted, all="true"):
+    for job in session.jobs(JobsQuery(first=wanted.first, last=wanted.last, all=True)):
         known = True
-        if job["output_sha256"]:
-            _fetch(session, job, place, fetched)
+        if job.output_sha256:
+            _fetch(session, job, target, fetched)
         elif wanted.size == 1:
-            raise NotFound(f"Job {job['id']} has no output: it is {job['state']}.", job=job["id"])
+            raise NotFound(f"Job {job.id} has no output: it is {job.state}.", job=job.id)
         else:
             fetched.without += 1
         advance(1)
@@ -109,33 +149,29 @@ def _fetch_range(
         session.refuse_missing(wanted)
 
 
-def _fetch(session: Session, job: Row, place: Place, fetched: Fetched) -> None:
-    """One job's output; what is wrong with it does not stop the others."""
-    target = place.root / str(job["id"])
-    if target.exists() and not place.force:
-        fetched.jobs.append({"id": job["id"], "directory": str(target), "fetched": False})
+def _fetch(session: Session, job: Job, target: _Target, fetched: _Fetched) -> None:
+    """One job's output; a fault in it does not stop the others."""
+    directory = target.root / str(job.id)
+    if directory.exists() and not target.force:
+        fetched.jobs.append((job.id, directory, None))
         return
     try:
-        done = download(session, job, target, place.most_bytes)
+        done = _download(session, job, directory, target.most_bytes)
     except (Unauthorized, Unavailable):
         raise
     except LodesmanError as fault:
-        fetched.faults.append((job["id"], fault))
+        fetched.faults.append((job.id, fault))
         return
-    left_out = [{"name": name, "reason": reason} for name, reason in done.left_out]
-    fetched.jobs.append(
-        {"id": job["id"], "directory": str(target), "fetched": True, "files": done.files, "bytes": done.size,
-         "left_out": left_out}
-    )  # fmt: skip
+    fetched.jobs.append((job.id, directory, done))
 
 
-def download(session: Session, job: Row, target: Path, most_bytes: int) -> Unpacked:
+def _download(session: Session, job: Job, target: Path, most_bytes: int) -> Unpacked:
     """Fetch and unpack beside the target, then put it there in one step; nothing half-done is left."""
-    work = Path(tempfile.mkdtemp(prefix=f".lode-{job['id']}-", dir=target.parent))
+    work = Path(tempfile.mkdtemp(prefix=f".lode-{job.id}-", dir=target.parent))
     try:
         archive = work / "output.tar.gz"
-        path = f"/v1/jobs/{job['id']}/output"
-        session.client.download(path, archive, job["output_sha256"], job["output_size"])
+        path = calls.JOB_OUTPUT.address(JobAt(job.id))
+        session.client.download(path, archive, job.output_sha256 or "", job.output_size or 0)
         done = unpack(archive, work / "files", most_bytes=most_bytes)
         if target.exists():
             target.rename(work / "before")
@@ -145,26 +181,14 @@ def download(session: Session, job: Row, target: Path, most_bytes: int) -> Unpac
     return done
 
 
-def _progress(jobs: int) -> AbstractContextManager[Callable[[int], Any]]:
-    if jobs < BAR_FROM or not is_terminal(sys.stderr):
-        return nullcontext(_nothing)
-    from lodesman.cli.progress import job_bar
-
-    return job_bar("fetching", jobs)
-
-
-def _nothing(_count: int) -> None:
-    """Nobody looks on."""
-
-
-def _tell(fetched: Fetched) -> None:
-    for one in islice(fetched.jobs, 1_000):
-        if one["fetched"]:
-            click.echo(f"{plain(one['directory'])}: {counted(one['files'], 'file')}, {size(one['bytes'])}")
-            for left in one["left_out"][:5]:
-                note(f"job {one['id']}: {left['name']} was left out: {left['reason']}.")
-        else:
-            note(f"{one['directory']} is there already; --force fetches it again.")
+def _show(fetched: _Fetched) -> None:
+    for job, directory, done in islice(fetched.jobs, 1_000):
+        if done is None:
+            note(f"{directory} is there already; --force fetches it again.")
+            continue
+        click.echo(f"{plain(directory)}: {counted(done.files, 'file')}, {size(done.size)}")
+        for name, reason in done.left_out[:5]:
+            note(f"job {job}: {name} was left out: {reason}.")
     if len(fetched.jobs) > 1_000:
         click.echo(f"In all {counted(len(fetched.jobs), 'job')}.")
     if fetched.without:
@@ -173,11 +197,76 @@ def _tell(fetched: Fetched) -> None:
         note(str(fault) if isinstance(fault, NotFound) else f"job {job}: {fault}")
 
 
-def _exit_code(fetched: Fetched) -> int:
-    codes = {exit_code(fault) for _, fault in fetched.faults}
-    if not codes:
-        return 0
-    return codes.pop() if len(codes) == 1 and not fetched.jobs else FAILED
+def unpack(archive: Path, target: Path, *, most_bytes: int) -> Unpacked:
+    """Unpack a tar.gz into a new directory. Raises DamagedArchive and TooLarge; OSError for the disk."""
+    target.mkdir()
+    out = Unpacked()
+    try:
+        with archive.open("rb") as raw, tarfile.open(fileobj=raw, mode="r|gz") as tar:
+            for count, member in enumerate(tar):
+                if count >= MOST_FILES:
+                    raise TooLarge(f"The archive has more than {MOST_FILES} files.", limit=MOST_FILES)
+                _take(tar, member, target, out, most_bytes)
+    except (tarfile.TarError, EOFError, zlib.error, ValueError) as fault:
+        raise DamagedArchive(f"The archive is damaged: {fault}.") from None
+    return out
+
+
+def _take(
+    tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, out: Unpacked, most_bytes: int
+) -> None:
+    path = safe_path(member.name)
+    if path is None:
+        out.left_out.append((member.name, "its name leads out of the directory"))
+        return
+    if member.isdir():
+        _make_directory(target / path)
+        return
+    source = tar.extractfile(member) if member.isreg() else None
+    if source is None:
+        out.left_out.append((member.name, "it is not a plain file"))
+        return
+    with _new_file(target / path, executable=bool(member.mode & 0o100)) as sink:
+        _copy(source, sink, out, most_bytes)
+    out.files += 1
+
+
+def safe_path(name: str) -> PurePosixPath | None:
+    """The name as a path below a directory; None if it would lead anywhere else."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or not path.parts or ".." in path.parts or "\0" in name:
+        return None
+    return path
+
+
+def _make_directory(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise DamagedArchive(f"The archive has {path.name} as a file and as a directory.") from None
+
+
+def _new_file(path: Path, *, executable: bool) -> IO[bytes]:
+    """A new file; an archive that has one name twice is refused, since one of the two would be lost."""
+    _make_directory(path.parent)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    try:
+        descriptor = os.open(path, flags, 0o777 if executable else 0o666)
+    except (FileExistsError, IsADirectoryError):
+        raise DamagedArchive(f"The archive has {path.name} twice.") from None
+    return os.fdopen(descriptor, "wb")
+
+
+def _copy(source: IO[bytes], sink: IO[bytes], out: Unpacked, most_bytes: int) -> None:
+    while chunk := source.read(_CHUNK):
+        out.size += len(chunk)
+        if out.size > most_bytes:
+            raise TooLarge(
+                f"The output is more than {most_bytes >> 20} MB when unpacked.",
+                hint="If that is right: lode output --max-mb N.",
+                limit=most_bytes,
+            )
+        sink.write(chunk)
 
 
 COMMANDS = (output,)

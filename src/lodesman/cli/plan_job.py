@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
+from msgspec import convert
 
-from lodesman.cli.drafts import Outcome, Ready, Wanted, read_all, tell_notices
-from lodesman.cli.exits import FAILED
-from lodesman.cli.patience import patience
+from lodesman.answers.jobs import Notice
+from lodesman.cli.drafts import Draft, Outcome, Wanted, read_all, warn
+from lodesman.cli.faults import FAILED
 from lodesman.cli.session import Row, Session, json_option, pass_session
-from lodesman.cli.tables import Cell, Column, emit_json, note, show_table, state
+from lodesman.cli.tables import Cell, Column, emit_json, note, patience, show_table, state
 from lodesman.cli.why import tell
 from lodesman.cli.words import counted, plain
 from lodesman.errors import LodesmanError, Unauthorized, Unavailable
@@ -56,12 +57,12 @@ def plan_files(session: Session, files: Sequence[str], wanted: Wanted) -> int:
             _ask_all(session, ready, wanted, outcome)
     if session.as_json:
         emit_json({"plans": outcome.made, "errors": outcome.faults_as_json()})
-    outcome.tell_faults()
+    outcome.show_faults()
     refused = any(answer["refusal"] for answer in outcome.made)
     return outcome.exit_code(len(files)) or (FAILED if refused else 0)
 
 
-def _ask_all(session: Session, ready: Sequence[Ready], wanted: Wanted, outcome: Outcome) -> None:
+def _ask_all(session: Session, ready: Sequence[Draft], wanted: Wanted, outcome: Outcome) -> None:
     for one in ready:
         body = {
             "text": one.text,
@@ -86,7 +87,7 @@ def _ask_all(session: Session, ready: Sequence[Ready], wanted: Wanted, outcome: 
 
 
 def _tell(label: str, answer: Row) -> None:
-    tell_notices(label, answer["notices"])
+    warn(label, convert(answer["notices"], list[Notice]))
     click.echo(_first_line(label, answer))
     cohorts = answer["cohorts"]
     if len(cohorts) == 1:

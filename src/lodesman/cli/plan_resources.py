@@ -8,12 +8,11 @@ from typing import Any
 
 import click
 
-from lodesman.cli.patience import patience
-from lodesman.cli.places import told
+from lodesman.cli.faults import remark
 from lodesman.cli.plan_job import PLAN_SECONDS
 from lodesman.cli.plan_limits import cut_lists, tell_limits
 from lodesman.cli.session import Row, Session, json_option, pass_session
-from lodesman.cli.tables import Cell, Column, emit_json, note, say, show_table
+from lodesman.cli.tables import Cell, Column, emit_json, note, patience, say, show_table
 from lodesman.cli.words import counted, number, plain, shown
 from lodesman.errors import InvalidRequest, TooLarge
 
@@ -71,7 +70,7 @@ def plan_resources(session: Session, /, *, files: tuple[Path, ...], add: bool, l
         emit_json(answer)
         return
     for notice in answer["notices"]:
-        note(told(notice))
+        note(remark(**notice))
     _tell_changes(answer)
     _tell_parts(answer["parts"])
     _tell_task_queues(answer["task_queues"])

@@ -7,11 +7,10 @@ from typing import Any
 
 import click
 
-from lodesman.cli.patience import patience
-from lodesman.cli.places import told
+from lodesman.cli.faults import remark
 from lodesman.cli.plan_job import PLAN_SECONDS
 from lodesman.cli.session import Row, Session, json_option, pass_session
-from lodesman.cli.tables import Cell, Column, emit_json, note, say, show_table
+from lodesman.cli.tables import Cell, Column, emit_json, note, patience, say, show_table
 from lodesman.cli.words import counted, joined, number
 
 GROUPS = (
@@ -68,7 +67,7 @@ def plan_share(session: Session, /, *, shares: tuple[tuple[str, float], ...]) ->
         emit_json(answer)
         return
     for notice in answer["notices"]:
-        note(told(notice))
+        note(remark(**notice))
     _tell(answer)
 
 

@@ -5,30 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from lodesman import __version__
-from lodesman.cli import (
-    admin,
-    control,
-    convert,
-    director,
-    exits,
-    jobs,
-    logs,
-    output,
-    pilots,
-    plan,
-    pools,
-    resources,
-    serve,
-    submit,
-    why,
-)
-from lodesman.cli.places import advise, refusal
+from lodesman.cli.faults import FAILED, INTERRUPTED, PIPE_CLOSED, USAGE, advise, exit_code, refusal
 from lodesman.cli.session import DEFAULT_SERVER, Session
 from lodesman.cli.words import plain
 from lodesman.errors import LodesmanError
@@ -36,14 +20,21 @@ from lodesman.errors import LodesmanError
 if TYPE_CHECKING:
     from types import TracebackType
 
+# The commands by what they are for, each with its module, which is loaded when the command is called.
 SECTIONS = {
-    "Jobs": (
-        "submit", "plan", "status", "why", "output", "logs", "show", "events",
-        "kill", "hold", "release", "reschedule", "delete",
-    ),
-    "Pilots and resources": ("pilot", "site", "queue", "tq", "pool", "director", "standing"),
-    "Server": ("init", "server", "config", "user", "token"),
-    "Tools": ("convert", "completion", "whoami"),
+    "Jobs": {
+        "submit": "submit", "plan": "plan", "status": "jobs", "why": "why", "output": "output", "logs": "logs",
+        "show": "jobs", "events": "jobs", "kill": "control", "hold": "control", "release": "control",
+        "reschedule": "control", "delete": "control",
+    },
+    "Pilots and resources": {
+        "pilot": "pilots", "site": "sites", "queue": "sites", "tq": "task_queues", "pool": "task_queues",
+        "director": "director", "standing": "usage",
+    },
+    "Server": {
+        "init": "serve", "server": "serve", "config": "serve", "user": "accounts", "token": "accounts",
+    },
+    "Tools": {"convert": "convert", "completion": "convert", "whoami": "accounts"},
 }  # fmt: skip
 EPILOG = """\
 Examples:
@@ -58,26 +49,37 @@ Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 3 not found, 4 not allow
 5 no server answers, 6 conflict, 130 interrupted. LODE_DEBUG=1 shows where an error arose."""
 
 
-class Sections(click.Group):
+class _Sections(click.Group):
     """A group whose help lists the commands by what they are for."""
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All commands."""
+        return sorted(name for commands in SECTIONS.values() for name in commands)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load a command."""
+        for commands in SECTIONS.values():
+            if cmd_name in commands:
+                module = import_module(f"lodesman.cli.{commands[cmd_name]}")
+                found: tuple[click.Command, ...] = module.COMMANDS
+                return next(one for one in found if one.name == cmd_name)
+        return None
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """One list per section; a command in none is listed last."""
-        placed = {name for names in SECTIONS.values() for name in names}
-        rest = tuple(name for name in self.list_commands(ctx) if name not in placed)
-        for title, names in {**SECTIONS, "Other": rest}.items():
-            found = [(name, self.get_command(ctx, name)) for name in names]
-            rows = [(name, one.get_short_help_str(90)) for name, one in found if one and not one.hidden]
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
+        """One list per section."""
+        for title, commands in SECTIONS.items():
+            found = [(name, self.get_command(ctx, name)) for name in commands]
+            with formatter.section(title):
+                formatter.write_dl([(name, one.get_short_help_str(90)) for name, one in found if one])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The epilog as it is written."""
         formatter.write("\n" + EPILOG + "\n")
 
 
-@click.group(cls=Sections, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=_Sections, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, prog_name="lode", message="%(prog)s %(version)s")
 @click.option(
     "--server",
@@ -110,13 +112,6 @@ def lode(
     session.server, session.token_file, session.ca_file = server, token_file, ca_file
 
 
-for _module in (
-    submit, plan, jobs, why, output, logs, control, pilots, resources, pools, director, admin, serve, convert,
-):  # fmt: skip
-    for _command in _module.COMMANDS:
-        lode.add_command(_command)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
     session = Session()
@@ -131,10 +126,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _pipe_closed()
     except (click.Abort, KeyboardInterrupt):
         click.echo("lode: interrupted", err=True)
-        return exits.INTERRUPTED
+        return INTERRUPTED
     except click.exceptions.NoArgsIsHelpError as fault:
         fault.show()
-        return exits.USAGE
+        return USAGE
     except click.ClickException as fault:
         return _usage(fault)
     except LodesmanError as fault:
@@ -167,11 +162,11 @@ def _refused(fault: LodesmanError, session: Session) -> int:
         raise fault
     advise(fault)
     if session.as_json:
-        _tell_json(fault.as_dict())
+        _json_error(fault.as_dict())
     else:
         for line in refusal(fault):
             click.echo(line, err=True)
-    return exits.exit_code(fault)
+    return exit_code(fault)
 
 
 def _broken(fault: OSError, session: Session) -> int:
@@ -180,26 +175,26 @@ def _broken(fault: OSError, session: Session) -> int:
     where = f"{fault.filename}: " if fault.filename else ""
     message = f"{plain(where)}{plain(fault.strerror or fault)}."
     if session.as_json:
-        _tell_json({"code": "system", "message": message})
+        _json_error({"code": "system", "message": message})
     else:
         click.echo(f"lode: {message}", err=True)
-    return exits.FAILED
+    return FAILED
 
 
-def _tell_json(error: dict[str, Any]) -> None:
+def _json_error(error: dict[str, Any]) -> None:
     import json
 
     click.echo(json.dumps({"error": error}), err=True)
 
 
 def _pipe_closed() -> int:
-    """Whoever read our output has gone; nothing more is written, also not by the interpreter's end."""
+    """The reader of our output has gone; nothing more is written, also not by the interpreter's end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return exits.PIPE_CLOSED
+    return PIPE_CLOSED
 
 
 def _last_words(kind: type[BaseException], fault: BaseException, _trace: TracebackType | None) -> None:
-    """An error that nobody foresaw: no traceback for people."""
+    """An error of the program: no traceback for people."""
     click.echo(
         f"lode: a fault in the program: {kind.__name__}: {plain(fault)}. "
         "Please report it with what LODE_DEBUG=1 shows.",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -12,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lodesman.cli import exits
-from lodesman.cli.places import told
+from lodesman.answers import calls
+from lodesman.answers.resources import Configuration
+from lodesman.cli.faults import FAILED, remark
 from lodesman.cli.session import Session, json_option, pass_session
 from lodesman.cli.tables import Cell, emit_json, note, say, show_fields
 from lodesman.cli.words import age, counted, joined
@@ -140,9 +140,9 @@ def config() -> None:
 @json_option
 @pass_session
 def check_config(session: Session, /, *, file: Path) -> None:
-    """Check a server's configuration FILE and all that it names; every fault is told.
+    """Check a server's configuration FILE and all that it names; every fault is shown.
 
-    What a running server made of its files, tells: lode config status.
+    What a running server made of its files: lode config status.
     """
     from lodesman.config import load_config
 
@@ -151,37 +151,33 @@ def check_config(session: Session, /, *, file: Path) -> None:
     except InvalidConfig as refused:
         refused.hint = "A server that runs keeps what it has; see: lode config status."
         raise
-    tree = found.resources.tree
-    queues = Counter(
-        {name: sum(len(ce.queues) for ce in site.ces.values()) for name, site in tree.sites.items()}
-    )
-    facts: dict[str, Any] = {
-        "file": str(file),
-        "url": found.url,
-        "data": str(found.data),
-        "resource_files": [str(path) for path in found.resource_files],
-        "vos": sorted(found.resources.vos),
-        "groups": {name: group.share for name, group in sorted(found.resources.groups.items())},
-        "sites": dict(queues),
-        "submission_pools": list(found.director.submission_pools),
-        "notices": [notice.as_dict() for notice in found.resources.notices],
+    resources = found.resources
+    sites = {
+        name: sum(len(ce.queues) for ce in site.ces.values()) for name, site in resources.tree.sites.items()
     }
+    groups = {name: group.share for name, group in sorted(resources.groups.items())}
+    notices = [notice.as_dict() for notice in resources.notices]
+    files = [str(path) for path in found.resource_files]
+    pools, vos = list(found.director.submission_pools), sorted(resources.vos)
     if session.as_json:
-        emit_json(facts)
+        emit_json({
+            "file": str(file), "url": found.url, "data": str(found.data), "resource_files": files, "vos": vos,
+            "groups": groups, "sites": sites, "submission_pools": pools, "notices": notices,
+        })  # fmt: skip
         return
     show_fields(
         [
             ("listens at", found.url),
             ("data", str(found.data)),
-            ("resources", joined(facts["resource_files"])),
-            ("VOs", joined(facts["vos"])),
-            ("groups", joined(f"{name} (share {share:g})" for name, share in facts["groups"].items())),
-            ("sites", joined(f"{name} ({counted(n, 'queue')})" for name, n in queues.items())),
-            ("submission pools", joined(facts["submission_pools"])),
+            ("resources", joined(files)),
+            ("VOs", joined(vos)),
+            ("groups", joined(f"{name} (share {share:g})" for name, share in groups.items())),
+            ("sites", joined(f"{name} ({counted(n, 'queue')})" for name, n in sites.items())),
+            ("submission pools", joined(pools)),
         ]
     )
-    for notice in facts["notices"]:
-        note(f"notice: {told(notice)}")
+    for notice in notices:
+        note(f"notice: {remark(**notice)}")
     note(f"{file} is good.")
 
 
@@ -193,30 +189,31 @@ def configuration_status(session: Session, /) -> int:
 
     Exit code 1 if the files, as they are now, are refused.
     """
-    found = session.get("/v1/configuration")
-    refused = found["refused_at"] is not None
+    found = session.call(calls.CONFIGURATION)
     if session.as_json:
         emit_json(found)
-        return exits.FAILED if refused else 0
-    now = found["loaded_at"] + found["age_seconds"]
+    else:
+        _show_configuration(found)
+    return 0 if found.refused_at is None else FAILED
+
+
+def _show_configuration(found: Configuration) -> None:
+    now = found.loaded_at + found.age_seconds
     pairs: list[tuple[str, Cell]] = [
-        ("files", joined(found["files"])),
-        ("in use for", age(found["loaded_at"], now)),
-        ("read again", counted(found["reloads"], "time")),
-        ("refused", counted(found["refusals"], "time")),
+        ("files", joined(found.files)),
+        ("in use for", age(found.loaded_at, now)),
+        ("read again", counted(found.reloads, "time")),
+        ("refused", counted(found.refusals, "time")),
     ]
-    if refused:
-        pairs.append(
-            ("last refused", f"{age(found['refused_at'], now)} ago; what was there before is in use")
-        )
-    if found["at_next_start"]:
-        pairs.append(("at the next start", joined(found["at_next_start"])))
+    if found.refused_at is not None:
+        pairs.append(("last refused", f"{age(found.refused_at, now)} ago; what was there before is in use"))
+    if found.at_next_start:
+        pairs.append(("at the next start", joined(found.at_next_start)))
     show_fields(pairs)
-    for fault in found["faults"]:
-        note(told(fault))
-    for notice in found["notices"]:
-        note(f"notice: {told(notice)}")
-    return exits.FAILED if refused else 0
+    for fault in found.faults:
+        note(remark(fault.message, fault.source, fault.section, fault.line))
+    for notice in found.notices:
+        note(f"notice: {remark(notice.message, notice.source, notice.section, notice.line)}")
 
 
 @config.command("schema")

@@ -1,33 +1,40 @@
-"""What every command has: the server's address, the token, the client, and how the answer is wanted.
+"""What every command has: the server's address, the token, typed calls of the server, and how the answer is wanted.
 
 A token never comes as an argument: arguments are seen by everybody on the machine.
 """
 
 from __future__ import annotations
 
-import ipaddress
+import json
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
-from lodesman.cli.ranges import Range, parse_ranges
 from lodesman.errors import InvalidConfig, LodesmanError, NotFound, Unauthorized
 
 if TYPE_CHECKING:
+    from lodesman.answers.call import Call
+    from lodesman.answers.jobs import Job
+    from lodesman.answers.requests import JobsQuery
+    from lodesman.cli.arguments import Range
     from lodesman.client import Client
 
 DEFAULT_SERVER = "http://127.0.0.1:7777"
-PAGE = 1_000
 # A person waits: about a second for a server that restarts, no more.
-PATIENCE_ROUNDS = 4
-MOST_TOKEN_BYTES = 4_096
-MOST_ADDRESS = 300
+RETRY_ROUNDS = 4
+_PAGE = 1_000
+_MOST_TOKEN_BYTES = 4_096
+_MOST_ADDRESS = 300
+
 Row = dict[str, Any]
+A = TypeVar("A")
+B = TypeVar("B")
+Q = TypeVar("Q")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -54,11 +61,15 @@ class Session:
             from lodesman.client import Client, Retry
 
             servers = [part.strip() for part in self.address.split(",") if part.strip()]
-            retry = Retry(rounds=PATIENCE_ROUNDS)
+            retry = Retry(rounds=RETRY_ROUNDS)
             token = find_token(self.token_file, self.environ, Path.cwd())
             client = Client(servers, token, ca_file=self.ca_file, retry=retry)
             for server in client.servers:
-                _check_private(server.host, str(server), secure=server.secure)
+                if not server.is_private:
+                    raise InvalidConfig(
+                        f"Your token would travel to {server} in the clear.",
+                        hint="Use https:// (and --ca-file, if need be).",
+                    )
             self._client = client
         return self._client
 
@@ -67,51 +78,83 @@ class Session:
         if self._client is not None:
             self._client.close()
 
+    def call(self, call: Call[Q, B, A], query: Q | None = None, body: B | None = None) -> A:
+        """The answer to a call. Raises LodesmanError."""
+        raw = self._fetch(call, query, body)
+        self._check(raw)
+        return call.read(raw)
+
+    def show(
+        self,
+        call: Call[Q, B, A],
+        query: Q | None = None,
+        body: B | None = None,
+        *,
+        text: Callable[[A], object],
+    ) -> None:
+        """Print the answer to a call: with `--json` as it came, else as `text` does."""
+        raw = self._fetch(call, query, body)
+        self._check(raw)
+        if self.as_json:
+            from lodesman.cli.tables import emit_json
+
+            emit_json(json.loads(raw))
+        else:
+            text(call.read(raw))
+
     def get(self, path: str, /, **query: str | float | None) -> Any:
         """The JSON answer to GET. Parameters that are None or empty are left out."""
         from urllib.parse import urlencode
 
         given = {name: value for name, value in query.items() if value not in (None, "")}
-        return self._ours(self.client.request("GET", f"{path}?{urlencode(given)}" if given else path))
+        raw = self.client.fetch("GET", f"{path}?{urlencode(given)}" if given else path)
+        self._check(raw)
+        return json.loads(raw)
 
     def post(self, path: str, body: Any, *, idempotent: bool = False, timeout: float = 30.0) -> Any:
         """The JSON answer to POST; `idempotent` if repeating it does no harm."""
-        return self._ours(self.client.request("POST", path, body, idempotent=idempotent, timeout=timeout))
+        raw = self.client.fetch("POST", path, body, idempotent=idempotent, timeout=timeout)
+        self._check(raw)
+        return json.loads(raw)
 
-    def delete(self, path: str, /) -> Any:
-        """The JSON answer to DELETE."""
-        return self._ours(self.client.request("DELETE", path))
+    def _fetch(self, call: Call[Q, B, A], query: Q | None, body: B | None) -> bytes:
+        from lodesman.answers.call import encode
 
-    def _ours(self, answer: Any) -> Row:
+        raw = None if body is None else encode(body)
+        return self.client.fetch(
+            call.method, call.address(query), raw, idempotent=call.repeatable, timeout=call.timeout
+        )
+
+    def _check(self, raw: bytes) -> None:
         """All answers are objects. Raises LodesmanError for what another program said."""
-        if not isinstance(answer, dict):
+        if not raw.lstrip().startswith(b"{"):
             raise LodesmanError(
-                f"What answers at {self.server} is no Lodesman server.",
+                f"What answers at {self.address} is not a Lodesman server.",
                 hint="For another address: lode --server URL.",
             )
-        return answer
 
-    def jobs(
-        self, within: Range | None = None, *, newest: bool = False, page: int = PAGE, **filters: str | None
-    ) -> Iterator[Row]:
-        """Jobs, asked for page by page: ascending, or the newest first. Filters: state, group, all."""
-        first, last = within or Range(1, 1 << 53)
-        limit = min(page, PAGE)
-        order = "true" if newest else None
-        while first <= last:
-            found = self.get("/v1/jobs", first=first, last=last, limit=limit, newest=order, **filters)["jobs"]
+    def jobs(self, query: JobsQuery) -> Iterator[Job]:
+        """Jobs, asked for page by page: as many as the query's limit at once, at most a thousand."""
+        from msgspec.structs import replace
+
+        from lodesman.answers import calls
+
+        limit = min(query.limit, _PAGE)
+        while query.first <= query.last:
+            found = self.call(calls.JOBS, replace(query, limit=limit)).jobs
             yield from found
             if len(found) < limit:
                 return
-            if newest:
-                last = found[-1]["id"] - 1
-            else:
-                first = found[-1]["id"] + 1
+            end = found[-1].id
+            query = replace(query, last=end - 1) if query.newest else replace(query, first=end + 1)
 
     def refuse_missing(self, wanted: Range) -> NoReturn:
         """No list has a job of this range. Raises NotFound, for a single job with the server's reason."""
         if wanted.size == 1:
-            self.get(f"/v1/jobs/{wanted.first}")
+            from lodesman.answers import calls
+            from lodesman.answers.requests import JobAt
+
+            self.call(calls.JOB, JobAt(wanted.first))
         raise NotFound(
             f"Jobs {wanted} were not found, or you may not see them.", first=wanted.first, last=wanted.last
         )
@@ -119,11 +162,11 @@ class Session:
 
 def find_server(here: Path) -> str:
     """The address if none is given: of the server run from `here`, else the usual one."""
-    told = here / "lode-data" / "run" / "url"
-    if not _is_ours(told):
+    file = here / "lode-data" / "run" / "url"
+    if not _is_ours(file):
         return DEFAULT_SERVER
     try:
-        return told.read_text(encoding="utf-8")[:MOST_ADDRESS].strip() or DEFAULT_SERVER
+        return file.read_text(encoding="utf-8")[:_MOST_ADDRESS].strip() or DEFAULT_SERVER
     except (OSError, UnicodeDecodeError):
         return DEFAULT_SERVER
 
@@ -161,18 +204,24 @@ def read_token(path: Path) -> str:
     """The token in a file that only its owner can read. Raises InvalidConfig."""
     try:
         with path.open("rb") as file:
-            told = os.fstat(file.fileno())
-            raw = file.read(MOST_TOKEN_BYTES + 1)
+            found = os.fstat(file.fileno())
+            raw = file.read(_MOST_TOKEN_BYTES + 1)
     except OSError as fault:
         raise InvalidConfig(
             f"The token file {path} cannot be read: {fault.strerror}.", source=str(path)
         ) from None
-    if stat.S_ISREG(told.st_mode) and told.st_uid == os.getuid() and told.st_mode & 0o077:
+    if stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and found.st_mode & 0o077:
         raise InvalidConfig(
             f"Others can read the token file {path}.", hint=f"Run: chmod 600 {path}", source=str(path)
         )
     text = raw.decode("ascii", "replace").strip()
-    if not text or len(raw) > MOST_TOKEN_BYTES or not text.isascii() or not text.isprintable() or " " in text:
+    if (
+        not text
+        or len(raw) > _MOST_TOKEN_BYTES
+        or not text.isascii()
+        or not text.isprintable()
+        or " " in text
+    ):
         raise InvalidConfig(
             f"{path} holds no token.", hint="It must be one line with the token.", source=str(path)
         )
@@ -180,65 +229,12 @@ def read_token(path: Path) -> str:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a file that merely lies about belongs to this user, and to nobody else."""
+    """Whether a file that was found belongs to this user, and only the user can change it."""
     try:
-        told = path.lstat()
+        found = path.lstat()
     except OSError:
         return False
-    return stat.S_ISREG(told.st_mode) and told.st_uid == os.getuid() and not told.st_mode & 0o077
-
-
-def _check_private(host: str, shown: str, *, secure: bool) -> None:
-    """A token does not travel in the clear. Raises InvalidConfig."""
-    if secure or host == "localhost":
-        return
-    try:
-        loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
-        raise InvalidConfig(
-            f"Your token would travel to {shown} in the clear.",
-            hint="Use https:// (and --ca-file, if need be).",
-        )
-
-
-class JobRanges(click.ParamType[Range, Any]):
-    """A job or a range of jobs."""
-
-    name = "job"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The ranges of one word. A usage error for what is none."""
-        if isinstance(value, tuple):
-            return value
-        try:
-            return parse_ranges([value], what=self.name)
-        except LodesmanError as fault:
-            self.fail(str(fault), param, ctx)
-
-
-class JobId(click.ParamType[int, Any]):
-    """One job."""
-
-    name = "job"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The id. A usage error for a range and for what is no id."""
-        if isinstance(value, int):
-            return value
-        try:
-            (one,) = parse_ranges([value])
-        except (LodesmanError, ValueError):
-            one = Range(0, 0)
-        if not one.first or one.size != 1:
-            self.fail(f"{value[:60]!r} is not one job; write its number.", param, ctx)
-        return one.first
-
-
-def merged(words: Iterable[tuple[Range, ...]]) -> tuple[Range, ...]:
-    """The ranges of all arguments together, ascending. Raises InvalidRequest for too many."""
-    return parse_ranges(str(one) for word in words for one in word)
+    return stat.S_ISREG(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
 
 
 def _set_json(context: click.Context, _parameter: click.Parameter, value: bool) -> None:

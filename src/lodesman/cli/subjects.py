@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from lodesman.cli.session import JobId
+from lodesman.cli.arguments import JobId
 
 STAMP = re.compile(r"[0-9a-f]{24}")
 QUEUE = re.compile(

@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Timer
 from typing import Any, NamedTuple, TextIO
 
 import click
+import msgspec
 
 from lodesman.cli.words import NOTHING, plain
 
@@ -20,6 +23,7 @@ from lodesman.cli.words import NOTHING, plain
 FOLD_ABOVE = 10
 # A longer text in a table is cut: it is one of many rows, and --json tells all of it.
 WIDEST = 240
+PATIENCE_SECONDS = 2.0
 
 
 class Styled(NamedTuple):
@@ -38,6 +42,17 @@ class Column:
 
     title: str
     right: bool = False
+
+
+# A column is named by its title; `>` before it puts numbers to the right.
+Columns = Sequence[str | Column]
+
+
+def _columns(titles: Columns) -> list[Column]:
+    return [
+        one if isinstance(one, Column) else Column(title=one.removeprefix(">"), right=one.startswith(">"))
+        for one in titles
+    ]
 
 
 _STYLES = {
@@ -62,8 +77,8 @@ def state(name: str) -> Styled:
 
 
 def emit_json(value: Any) -> None:
-    """One JSON value on standard output, in ASCII, so that no terminal is steered by it."""
-    click.echo(json.dumps(value, indent=2, sort_keys=False))
+    """One value on standard output as JSON, in ASCII, so that no terminal is steered by it."""
+    click.echo(json.dumps(msgspec.to_builtins(value), indent=2, sort_keys=False))
 
 
 def note(text: str) -> None:
@@ -76,9 +91,7 @@ def say(text: str) -> None:
     click.echo(plain(text))
 
 
-def show_table(
-    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], *, out: TextIO | None = None
-) -> None:
+def show_table(columns: Columns, rows: Sequence[Sequence[Cell]], *, out: TextIO | None = None) -> None:
     """Print a table: with colours and fitted if `out` is a terminal, as plain text of any width if not."""
     stream = sys.stdout if out is None else out
     if is_terminal(stream):
@@ -89,12 +102,13 @@ def show_table(
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether a person looks at the stream."""
+    """Whether a person reads the stream."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def text_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
+def text_table(titles: Columns, rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
     """Aligned lines, two blanks between columns, nothing cut but what is wider than `WIDEST`."""
+    columns = _columns(titles)
     texts = [[column.title.upper() for column in columns]]
     texts += [[_fitting(cell) for cell in row] for row in rows]
     widths = [max(len(row[place]) for row in texts) for place in range(len(columns))]
@@ -116,17 +130,18 @@ def _text(cell: Cell) -> str:
     return cell.text if isinstance(cell, Styled) else cell
 
 
-def _rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], stream: TextIO) -> None:
+def _rich_table(columns: Columns, rows: Sequence[Sequence[Cell]], stream: TextIO) -> None:
     from rich.console import Console
 
     Console(file=stream, highlight=False, markup=False, emoji=False).print(rich_table(columns, rows))
 
 
-def rich_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> Any:
+def rich_table(titles: Columns, rows: Sequence[Sequence[Cell]]) -> Any:
     """The table for rich. Where the terminal is narrow texts are folded, numbers never; beyond `WIDEST` they are cut."""
     from rich.table import Table
     from rich.text import Text
 
+    columns = _columns(titles)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for place, column in enumerate(columns):
         cells = (len(_fitting(row[place])) for row in rows)
@@ -162,3 +177,43 @@ def show_fields(pairs: Sequence[tuple[str, Cell]]) -> None:
 def _coloured(text: str, style: str) -> str:
     colour = style.rpartition(" ")[2]
     return click.style(text, fg=colour, bold=style.startswith("bold")) if colour else text
+
+
+@contextmanager
+def patience(what: str, *, seconds: float = PATIENCE_SECONDS) -> Iterator[None]:
+    """Say what goes on after that time, if a person waits and it is not done by then."""
+    if not is_terminal(sys.stderr):
+        yield
+        return
+    timer = Timer(seconds, note, (what,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@contextmanager
+def progress(
+    what: str, total: int, *, shown: bool, of_bytes: bool = False
+) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error, for people, if it shall be `shown`; the function adds to it."""
+    if not shown or not is_terminal(sys.stderr):
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    count = DownloadColumn() if of_bytes else MofNCompleteColumn()
+    columns = (TextColumn(what, markup=False), BarColumn(), count, TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda count: bar.advance(task, count)

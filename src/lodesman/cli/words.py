@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from lodesman.answers.vocabulary import JobState
+
 MINUTE, HOUR, DAY = 60.0, 3_600.0, 86_400.0
 NOTHING = "-"
 
@@ -98,15 +100,13 @@ def shown(value: Any) -> str:
 
 def states(counts: Mapping[str, int]) -> str:
     """`3 Running, 1,200 Waiting`: states in the order of a job's life, others after them."""
-    order = {name: place for place, name in enumerate(STATES)}
+    order: dict[str, int] = {name: place for place, name in enumerate(STATES)}
     named = sorted(counts.items(), key=lambda item: (order.get(item[0], len(order)), item[0]))
     return ", ".join(f"{count:,} {plain(name)}" for name, count in named if count) or "none"
 
 
-# DESIGN 3.2, in the order of a job's life.
-STATES = (
-    "Held", "Waiting", "Matched", "Running", "Stalled", "Completing", "Done", "Failed", "Killed", "Deleted",
-)  # fmt: skip
+# In the order of a job's life.
+STATES = tuple(JobState)
 _AT_ONCE = "a job is Waiting, or Held, as soon as it is submitted"
 # Of DIRAC's states those that no job is ever in here, and what there is instead (ADR 0026).
 ELSEWHERE = {
@@ -118,4 +118,4 @@ ELSEWHERE = {
     "Rescheduled": "a job that goes back to its task queue is Waiting again",
     "Completed": "a job is Completing while its output is handed in, and then Done",
 }
-FINAL = frozenset({"Done", "Failed", "Killed", "Deleted"})
+FINAL = frozenset({JobState.DONE, JobState.FAILED, JobState.KILLED, JobState.DELETED})

@@ -9,14 +9,21 @@ import sys
 import threading
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
+import msgspec
 import pytest
+from msgspec import inspect
 
+from lodesman.answers.call import Call
+from lodesman.answers.calls import CALLS
+from lodesman.answers.jobs import Job
+from lodesman.api.dispatch import pattern_of
 from lodesman.cli import main
 
 TOKEN = "token-of-ann"
+T = TypeVar("T")
 
 
 @dataclass
@@ -53,13 +60,79 @@ class FakeServer:
         for method, path, answer in self.routes:
             if method == asked.method and re.fullmatch(path, asked.path):
                 found = answer(asked) if callable(answer) else answer
-                return found if isinstance(found, tuple) else (200, found)
+                return found if isinstance(found, tuple) else (200, completed(asked, found))
         return 404, {
             "error": {"code": "not-found", "message": f"The test has no {asked.method} {asked.path}."}
         }
 
     def of(self, method: str, path: str) -> list[Asked]:
         return [one for one in self.asked if one.method == method and re.fullmatch(path, one.path)]
+
+
+def call_of(asked: Asked) -> Call[Any, Any, Any] | None:
+    """The call that is asked for; one without names in its path before one with."""
+    found = [call for call in CALLS if call.method == asked.method and pattern_of(call).fullmatch(asked.path)]
+    return min(found, key=lambda call: len(call.names), default=None)
+
+
+def completed(asked: Asked, value: Any) -> Any:
+    """An answer with all members that a server's has: a test gives those that it is about."""
+    found = call_of(asked)
+    if found is None or not isinstance(value, dict) or re.search("/why|/plan/|/director", asked.path):
+        return value
+    kinds = [inspect.type_info(kind) for kind in found.answers]
+    return filled(next(kind for kind in kinds if fits(kind, value)), value)
+
+
+def fits(kind: Any, value: Any) -> bool:
+    """Whether a value may be of a type, as far as its outermost names tell."""
+    if isinstance(kind, inspect.StructType):
+        return isinstance(value, dict) and set(value) <= {one.encode_name for one in kind.fields}
+    if isinstance(kind, inspect.DictType):
+        return isinstance(value, dict)
+    return isinstance(kind, inspect.ListType | inspect.VarTupleType) and isinstance(value, list)
+
+
+def filled(kind: Any, value: Any) -> Any:
+    if isinstance(kind, inspect.Metadata):
+        return filled(kind.type, value)
+    if isinstance(kind, inspect.UnionType):
+        chosen = [one for one in kind.types if fits(one, value)]
+        return filled(chosen[0], value) if chosen else value
+    if isinstance(kind, inspect.ListType) and isinstance(value, list):
+        return [filled(kind.item_type, one) for one in value]
+    if isinstance(kind, inspect.DictType) and isinstance(value, dict):
+        return {name: filled(kind.value_type, one) for name, one in value.items()}
+    if isinstance(kind, inspect.StructType) and isinstance(value, dict):
+        missing = {one.encode_name: empty(one.type) for one in kind.fields if one.required}
+        types = {one.encode_name: one.type for one in kind.fields}
+        known = {name: filled(types[name], one) for name, one in value.items() if name in types}
+        return missing | value | known
+    return value
+
+
+def typed(kind: type[T], value: Any) -> T:
+    """A value of a type, with all members that it has."""
+    return msgspec.convert(filled(inspect.type_info(kind), value), kind)
+
+
+def empty(kind: Any) -> Any:
+    """The least value of a type."""
+    plain: dict[Any, Any] = {
+        inspect.StrType: "", inspect.IntType: 0, inspect.FloatType: 0.0, inspect.BoolType: False,
+        inspect.ListType: [], inspect.DictType: {}, inspect.NoneType: None,
+    }  # fmt: skip
+    if isinstance(kind, inspect.Metadata):
+        return empty(kind.type)
+    if isinstance(kind, inspect.UnionType):
+        return None if any(isinstance(one, inspect.NoneType) for one in kind.types) else empty(kind.types[0])
+    if isinstance(kind, inspect.StructType):
+        return filled(kind, {})
+    if isinstance(kind, inspect.EnumType):
+        return next(iter(kind.cls)).value
+    if isinstance(kind, inspect.LiteralType):
+        return kind.values[0]
+    return plain[type(kind)]
 
 
 def request_class(server: FakeServer) -> type[BaseHTTPRequestHandler]:
@@ -162,7 +235,9 @@ def job_row(number: int = 1, **changes: Any) -> dict[str, Any]:
     )
     row |= {"id": number, "state": "Waiting", "attempt": 0, "since": 1_000.0, "reason": "", "owner": "ann"}
     row |= {"group": "physics", "vo": "lab", "name": "hello", "submitted_at": 1_000.0, "task_queue": 7}
-    return {**row, "template": 1, "submission": 3, "base": number, **changes}
+    row |= {"template": 1, "submission": 3, "base": number, **changes}
+    found: dict[str, Any] = filled(inspect.type_info(Job), row)
+    return found
 
 
 @pytest.fixture

@@ -38,7 +38,12 @@ def test_a_token_is_printed_and_nothing_else(at, server):
         "scopes": ["jobs:read"],
     }
     assert at("token", "issue", "ann", "--json").json == {"token": "secret"}
-    assert server.asked[-1].json == {"account": "ann", "seconds": 30 * 86_400.0, "note": ""}
+    body = server.asked[-1].json
+    assert body == {
+        "account": "ann",
+        "seconds": 30 * 86_400.0,
+        "scopes": ["jobs:read", "jobs:write", "pilots:read"],
+    }
 
 
 @pytest.mark.parametrize("days", ["nan", "inf", "-inf", "1e300", "36501", "-1", "x"])
@@ -74,7 +79,7 @@ def test_a_token_that_was_not_made_leaves_no_file(at, server, home):
 
 def test_tokens_are_listed_without_their_text(at, server):
     tokens = [
-        {"hash": "ab" * 32, "kind": "user", "account": "ann", "scopes": '["jobs:read"]', "note": "\x1b[1mx",
+        {"hash": "ab" * 32, "kind": "user", "account": "ann", "scopes": ["jobs:read"], "note": "\x1b[1mx",
          "created_at": 0.0, "expires_at": None, "made_with": None, "made_by": None},
         {"hash": "cd" * 32, "kind": "user", "account": "bob", "scopes": ["admin"], "note": "", "created_at": 0.0,
          "expires_at": 5.0, "made_with": "ab" * 32, "made_by": "ann"},

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from lodesman.cli.places import directory_of, refusal, told, written_at
+from lodesman.cli.faults import refusal, remark
+from lodesman.cli.sites import directory_of, written_at
 from lodesman.errors import Conflict, InvalidConfig
 
 HOSTILE = "\x1b]0;owned\x07"
@@ -79,7 +80,7 @@ def test_a_server_does_not_start_with_faults_and_tells_all(lode, files):
 def test_hostile_names_in_faults_do_not_steer_the_terminal():
     error = InvalidConfig("2 faults", faults=[{**FAULT, "message": HOSTILE, "source": HOSTILE}] * 2)
     assert all("\x1b" not in line for line in refusal(error))
-    assert "\x1b" not in told({"message": HOSTILE})
+    assert "\x1b" not in remark(HOSTILE)
 
 
 def test_other_errors_are_one_line():
@@ -89,16 +90,10 @@ def test_other_errors_are_one_line():
 
 
 @pytest.mark.parametrize(
-    ("row", "text"),
-    [
-        ({"file": "a.toml", "line": 3}, "a.toml:3"),
-        ({"file": "a.toml", "line": 0}, "a.toml"),
-        ({"file": "", "line": 0}, ""),
-        ({}, ""),
-    ],
+    ("file", "line", "text"), [("a.toml", 3, "a.toml:3"), ("a.toml", 0, "a.toml"), ("", 0, "")]
 )
-def test_places(row, text):
-    assert written_at(row) == text
+def test_places(file, line, text):
+    assert written_at(file, line) == text
 
 
 @pytest.mark.parametrize(
@@ -116,7 +111,7 @@ def test_places(row, text):
 )
 def test_the_directory_of_all_files_is_told_once(files, directory):
     assert directory_of(files) == directory
-    assert all(written_at({"file": file, "line": 0}, directory) == file[len(directory) :] for file in files)
+    assert all(written_at(file, 0, directory) == file[len(directory) :] for file in files)
 
 
 def test_files_are_shown_without_their_directory(at, server):

@@ -1,11 +1,15 @@
 """Everything that a server can say, said with hostile texts: no table, sentence or error steers a terminal."""
 
 import time
+from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import inspect
+from tests.unit.cli.conftest import Asked, call_of, completed, fits
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\u200b\r\n\x00lode: all is well"
 FORBIDDEN = frozenset("\x1b\x07\x9b\u202e\u200b\r\x00")
@@ -23,12 +27,48 @@ def poisoned(value: Any) -> Any:
     return value
 
 
+def poisoned_by_type(asked: Asked, value: Any) -> Any:
+    """The same answer, every text in it hostile that may be any text; words of closed sets are no texts."""
+    full, found = completed(asked, value), call_of(asked)
+    if full is value or found is None:
+        return poisoned(value)
+    for kind in found.answers:
+        with suppress(msgspec.ValidationError):
+            return poisoned_of(inspect.type_info(kind), full)
+    raise AssertionError(full)
+
+
+def poisoned_of(kind: Any, value: Any) -> Any:
+    if isinstance(kind, inspect.Metadata):
+        return poisoned_of(kind.type, value)
+    if isinstance(kind, inspect.UnionType):
+        texts = [one for one in kind.types if isinstance(one, inspect.StrType)]
+        fitting = [one for one in kind.types if fits(one, value)]
+        return (
+            HOSTILE
+            if texts and isinstance(value, str)
+            else poisoned_of(fitting[0], value)
+            if fitting
+            else value
+        )
+    if isinstance(kind, inspect.StrType):
+        return HOSTILE
+    if isinstance(kind, inspect.ListType):
+        return [poisoned_of(kind.item_type, one) for one in value]
+    if isinstance(kind, inspect.DictType):
+        return {name: poisoned_of(kind.value_type, one) for name, one in value.items()}
+    if isinstance(kind, inspect.StructType):
+        return {one.encode_name: poisoned_of(one.type, value[one.encode_name]) for one in kind.fields
+                if one.encode_name in value}  # fmt: skip
+    return value
+
+
 JOB = {
     "id": 5, "state": "Failed", "attempt": 1, "since": NOW, "reason": "r", "owner": "ann", "group": "g", "vo": "v",
     "name": "n", "submitted_at": NOW, "task_queue": 1, "template": 1, "submission": 1, "last_event": 1,
     "last_attempt": 1, "site": "s", "pilot": 1, "claimed_at": NOW, "started_at": NOW, "ended_at": NOW,
     "outcome": "Failed", "cause": "exit", "exit_code": 3, "signal": None, "cpu_seconds": 1.0, "wall_seconds": 1.0,
-    "max_rss_mb": 1.0, "output_sha256": "f", "output_size": 1, "message": "m", "base": 5, "main_reason": "w",
+    "max_rss_mb": 1.0, "output_sha256": "f", "output_size": 1, "message": "m", "base": 5, "main_reason": "next",
 }  # fmt: skip
 ATTEMPT = {**JOB, "number": 1, "previous": None}
 EVENT = {"at": NOW, "event": "Done", "reason": "r", "by": "user"}
@@ -113,9 +153,9 @@ ANSWERS = [
     (["queue", "ls"], "GET", "/v1/queues", {"queues": [QUEUE]}),
     (["queue", "ls", "--origin"], "GET", "/v1/queues", {"queues": [QUEUE]}),
     (["tq", "ls"], "GET", "/v1/task-queues", {"task_queues": [
-        {"id": 1, "waiting": 1, "held": 0, "created_at": NOW, "main_reason": "m", "detail": "d", "since": NOW, **KEY}]}),
+        {"id": 1, "waiting": 1, "held": 0, "created_at": NOW, "main_reason": "next", "detail": "d", "since": NOW, **KEY}]}),
     (["tq", "reasons"], "GET", "/v1/task-queues/reasons", {"at": NOW, "facts_at": NOW, "reasons": [
-        {"reason": "m", "verdict": "never", "detail": "d", "task_queues": 1, "jobs": 2, "since": NOW}]}),
+        {"reason": "next", "verdict": "never", "detail": "d", "task_queues": 1, "jobs": 2, "since": NOW}]}),
     (["pool", "ls"], "GET", "/v1/submit-pools", {"pools": [POOL], "total": 1, "last_pass": PASS}),
     (["pool", "show", "req1:a"], "GET", "/v1/submit-pools/.*", {
         **POOL, "served_by": [{"site": "s", "ce": "c", "queue": "q"}], "passes": [PASS]}),
@@ -130,7 +170,7 @@ NAMES = [" ".join(words[:3]) for words, *_ in ANSWERS]
 
 @pytest.mark.parametrize(("words", "method", "path", "answer"), ANSWERS, ids=NAMES)
 def test_no_answer_steers_a_terminal(at, server, words, method, path, answer):
-    server.on(method, path, poisoned(answer))
+    server.on(method, path, lambda asked: poisoned_by_type(asked, answer))
     result = at(*words)
     assert result.code == 0
     assert not FORBIDDEN & set(result.out + result.err)

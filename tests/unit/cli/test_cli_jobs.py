@@ -7,12 +7,14 @@ import time
 
 import click
 import pytest
+from tests.unit.cli.conftest import typed
 
+from lodesman.answers.jobs import Job
 from lodesman.answers.vocabulary import JobState
 from lodesman.cli import control, jobs, logs
+from lodesman.cli.arguments import Range
 from lodesman.cli.jobs import Question, StateWord
 from lodesman.cli.logs import fresh
-from lodesman.cli.ranges import Range
 from lodesman.cli.session import Session
 from lodesman.cli.words import ELSEWHERE, FINAL, STATES
 from lodesman.jobs.states import TERMINAL
@@ -34,7 +36,8 @@ def listing(server, row):
 
     def answer(asked):
         query = asked.query
-        found = [j for j in server.jobs if int(query["first"]) <= j["id"] <= int(query["last"])]
+        first, last = int(query.get("first", 1)), int(query.get("last", 1 << 53))
+        found = [j for j in server.jobs if first <= j["id"] <= last]
         if query.get("state"):
             found = [j for j in found if j["state"] in query["state"].split(",")]
         if query.get("reason"):
@@ -43,7 +46,7 @@ def listing(server, row):
             found = [j for j in found if j["group"] == query["group"]]
         if query.get("newest") == "true":
             found.reverse()
-        return {"jobs": found[: int(query["limit"])]}
+        return {"jobs": found[: int(query.get("limit", 1_000))]}
 
     server.on("GET", "/v1/jobs", answer)
     counts = [
@@ -157,7 +160,7 @@ def test_json_is_the_servers_rows(at, listing):
 
 
 def test_hostile_rows_are_harmless(at, listing):
-    listing.jobs[0].update(name=HOSTILE, reason=HOSTILE + "\nJOB", site=HOSTILE, group=HOSTILE, state=HOSTILE)
+    listing.jobs[0].update(name=HOSTILE, reason=HOSTILE + "\nJOB", site=HOSTILE, group=HOSTILE)
     result = at("status", "1")
     assert result.out.count("\n") == 2
     assert "\x1b" not in result.out
@@ -177,7 +180,7 @@ def test_hostile_rows_are_harmless(at, listing):
     ],
 )
 def test_the_remark_tells_why_a_job_is_where_it_is(row, changes, shown):
-    assert jobs.remark(row(**changes)) == shown
+    assert jobs._remark(typed(Job, row(**changes))) == shown
 
 
 def test_watching_needs_a_terminal(at, listing):
@@ -186,12 +189,12 @@ def test_watching_needs_a_terminal(at, listing):
 
 
 def test_watching_ends_when_all_have_ended(row, monkeypatch, capsys):
-    rounds = [[row(1, state="Running")], [row(1, state="Done")]]
+    rounds = [[typed(Job, row(1, state=name))] for name in ("Running", "Done")]
     waits: list[float] = []
     monkeypatch.setattr(jobs, "fetch", lambda *_: (rounds.pop(0), False))
     monkeypatch.setattr("lodesman.cli.jobs.time.sleep", waits.append)
     assert jobs._watch(Session(), Question(ranges=(Range(1, 1),))) == 0
-    assert waits == [jobs.WATCH_SECONDS]
+    assert waits == [jobs._WATCH_SECONDS]
     assert "Done" in capsys.readouterr().out
 
 

@@ -3,8 +3,10 @@
 import time
 
 import pytest
+from tests.unit.cli.conftest import typed
 
-from lodesman.cli import resources
+from lodesman.answers.task_queues import TaskQueueRow
+from lodesman.cli import task_queues
 
 HOSTILE = "\x1b]0;owned\x07\u202e"
 
@@ -17,11 +19,7 @@ def _still(monkeypatch):
 
 
 def pilot_row(number, **changes):
-    row = dict.fromkeys(
-        "id stamp state vo owner group pilot_type submission_pool task_queue site ce queue native_id created_at "
-        "submitted_at joined_at last_seen ended_at drain reason jobs_done".split()
-    )
-    row |= {"id": number, "state": "Running", "owner": "generic", "group": "generic", "pilot_type": "generic"}
+    row = {"id": number, "state": "Running", "owner": "generic", "group": "generic", "pilot_type": "generic"}
     row |= {
         "site": "North",
         "ce": "ce",
@@ -113,11 +111,12 @@ def test_sites(at, server):
         },
         {"site": HOSTILE, "ces": 0, "queues": 0, "pilots": {}, "running_jobs": 0},
     ]
+    sites = [{**one, "closed": []} for one in sites]
     server.on("GET", "/v1/sites", {"sites": sites})
     out = at("site", "ls").out
     assert out.splitlines()[1].split() == ["North", "1", "2", "1,234", "3", "Running,", "1", "Submitted"]
     assert "\x1b" not in out
-    assert at("site", "ls", "--json").json == {"sites": sites}
+    assert at("site", "ls", "--json").json == {"sites": sites, "closed": []}
     server.on("GET", "/v1/sites", {"sites": []})
     assert "lode init" in at("site", "ls").err
 
@@ -129,7 +128,7 @@ QUEUES = [
             "CPUTime": {"value": 600, "level": "queue", "file": "sites.toml", "line": 7},
             "Tag": {"value": ["SSD", "GPU"], "level": "queue"},
             "Platform": {"value": "x86_64-el9", "level": "site"},
-            "ScratchSpace": {"value": 20, "level": "queue of VO"},
+            "ScratchSpace": {"value": 20, "level": "queue(VO)"},
         },
     },
     {"site": "South", "ce": "ce", "queue": "q", "pilots": {}, "parameters": {"CPUTime": {"value": 5, "level": "CE"}}},
@@ -151,9 +150,9 @@ def test_the_origin_of_each_value(at, server):
     lines = at("queue", "ls", "--origin", "--site", "North", "--vo", "lab").out.splitlines()
     assert len(lines) == 5
     assert lines[1].split() == ["North/ce/q", "CPUTime", "600", "queue", "sites.toml:7"]
-    assert lines[3].split()[-4:] == ["queue", "of", "VO", "-"]
+    assert lines[3].split()[-2:] == ["queue(VO)", "-"]
     assert server.asked[-1].query == {"vo": "lab", "origin": "true"}
-    assert at("queue", "ls", "--site", "South", "--json").json == {"queues": QUEUES[1:]}
+    assert at("queue", "ls", "--site", "South", "--json").json == {"queues": [{**QUEUES[1], "closed": []}]}
     assert "no such queue" in at("queue", "ls", "--site", "West").err
 
 
@@ -185,7 +184,7 @@ def test_why_jobs_wait_counted(at, server):
     now = time.time()
     row = {"reason": "impossible", "verdict": "never", "detail": "Memory", "task_queues": 2, "jobs": 1_500,
            "since": now - 90}  # fmt: skip
-    told = {"at": now - 3, "facts_at": now - 30, "reasons": [row, {**row, "reason": HOSTILE, "detail": ""}]}
+    told = {"at": now - 3, "facts_at": now - 30, "reasons": [row, {**row, "detail": HOSTILE}]}
     server.on("GET", "/v1/task-queues/reasons", told)
     out = at("tq", "reasons").out
     assert out.splitlines()[1].split() == ["never", "impossible", "(Memory)", "1,500", "2", "90", "s"]
@@ -234,15 +233,15 @@ def test_jobs_that_nothing_can_run_are_counted_as_held(at, server):
 
 
 def test_what_a_task_queue_asks_for():
-    key = tq_row(
+    key = typed(TaskQueueRow, tq_row(
         1, sites=["A", "B"], banned_sites=["C"], grid_ces=["ce"], platforms=["el9"], tags=["GPU"], cores=4,
         memory_mb=8_000, submit_pool="a" * 64, pilot_type="private", user_priority=3, submission_pools=["Fast"],
-    )  # fmt: skip
-    assert resources.conditions(key) == (
+    ))  # fmt: skip
+    assert task_queues.conditions(key) == (
         "at A, B; not at C; CE ce; platform el9; tags GPU; through Fast; 4 cores; 8,000 MB; "
         "SubmitPool aaaaaaaaaaaaaaaa; private pilots; UserPriority 3"
     )
-    assert resources.conditions(tq_row(1)) == ""
+    assert task_queues.conditions(typed(TaskQueueRow, tq_row(1))) == ""
 
 
 # --- the director
@@ -395,7 +394,7 @@ def test_how_things_stand(at, server):
     assert ["West", "none", "-", "1", "Submitted"] in table
     assert ["2", "Failed", "7", "exit"] in table
     assert "\x1b" not in out
-    assert at("standing", "--json").json == STANDING
+    assert at("standing", "--json").json == {**STANDING, "claims": []}
 
 
 def test_nothing_stands_anywhere_yet(at, server):

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.cli import unpack as unpacking
-from lodesman.cli.unpack import DamagedArchive, safe_path, unpack
+from lodesman.cli import output as unpacking
+from lodesman.cli.output import DamagedArchive, safe_path, unpack
 from lodesman.errors import TooLarge
 
 
@@ -89,7 +89,7 @@ def test_names_that_lead_out_are_left_out(unpacked, tmp_path, name):
 def test_what_is_no_plain_file_is_left_out(unpacked, kind):
     done, out = unpacked(archive(special("odd", kind, "/etc/passwd"), ("good", b"good")))
     assert contents(out) == {"good": b"good"}
-    assert done.left_out == [("odd", "it is no plain file")]
+    assert done.left_out == [("odd", "it is not a plain file")]
     assert not (out / "odd").is_symlink()
 
 
@@ -189,7 +189,9 @@ def outputs(server, row):
         server.on("GET", f"/v1/jobs/{number}/output", b"x" * len(data) if number == 6 else data)
 
     def answer(asked):
-        first, last, limit = (int(asked.query[name]) for name in ("first", "last", "limit"))
+        first, last, limit = (
+            int(asked.query.get(name, most)) for name, most in (("first", 1), ("last", 99), ("limit", 1_000))
+        )
         return {"jobs": [job for job in server.jobs if first <= job["id"] <= last][:limit]}
 
     server.on("GET", "/v1/jobs", answer)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lodesman.cli import patience
+from lodesman.cli import tables
 
 HELLO = '[ Executable = "/bin/echo"; ]'
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\r\n\x00lode: all is well"
@@ -488,7 +488,7 @@ def test_an_unknown_group(at, server):
 
 PLANS = [
     (["plan", "job", "hello.jdl"], "/v1/plan/job",
-     {**JOB, "cohorts": [NEVER], "notices": [{"message": "m", "line": 1, "column": 1}]}),
+     {**JOB, "cohorts": [NEVER], "notices": [{"attribute": "a", "message": "m", "line": 1, "column": 1}]}),
     (["plan", "job", "hello.jdl"], "/v1/plan/job", {**JOB, "count": 2, "cohorts": [NEVER, COHORT]}),
     (["plan", "resources", "hello.jdl"], "/v1/plan/resources", RESOURCES),
     (["plan", "share", "bio=1"], "/v1/plan/shares", {**SHARES, "without_waiting_jobs": ["g"]}),
@@ -527,18 +527,18 @@ def test_json_is_what_the_server_said(at, server, hello, words, path, answer):
 
 def test_a_person_who_waits_is_told(monkeypatch, capfd):
     told = threading.Event()
-    monkeypatch.setattr(patience, "note", lambda text: told.set())
-    monkeypatch.setattr(patience, "is_terminal", lambda stream: True)
-    with patience.patience("It takes a while.", seconds=0.0):
+    monkeypatch.setattr(tables, "note", lambda text: told.set())
+    monkeypatch.setattr(tables, "is_terminal", lambda stream: True)
+    with tables.patience("It takes a while.", seconds=0.0):
         assert told.wait(30)
     told.clear()
-    with patience.patience("It takes a while.", seconds=600.0):
+    with tables.patience("It takes a while.", seconds=600.0):
         pass
     assert not told.is_set()
 
 
 def test_a_program_that_waits_is_not_told(monkeypatch, capfd):
-    monkeypatch.setattr(patience, "Timer", None)
-    with patience.patience("It takes a while.", seconds=0.0):
+    monkeypatch.setattr(tables, "Timer", None)
+    with tables.patience("It takes a while.", seconds=0.0):
         pass
     assert capfd.readouterr().err == ""

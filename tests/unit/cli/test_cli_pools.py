@@ -4,7 +4,9 @@ import time
 
 import pytest
 
-from lodesman.cli.pools import asked
+from lodesman.answers.submit_pools import Required
+from lodesman.answers.vocabulary import Kind
+from lodesman.cli.task_queues import asked
 
 NOW = 1_000_000.0
 POOL = {
@@ -44,7 +46,7 @@ def test_no_pool(at, server):
     server.on("GET", "/v1/submit-pools", {"pools": [], "total": 0, "last_pass": None})
     found = at("pool", "ls")
     assert (found.code, found.out) == (0, "")
-    assert "no job that is known has Requirements" in found.err
+    assert "no known job has Requirements" in found.err
 
 
 def test_one_pool(at, server):
@@ -86,7 +88,7 @@ def test_a_pool_must_be_named(at, server):
 
 def test_what_is_asked_for():
     assert asked({}) == ""
-    assert asked({"gpu": {"kind": "boolean", "wanted": [True]}}) == "gpu yes"
+    assert asked({"gpu": Required(Kind.BOOLEAN, "", [True])}) == "gpu yes"
 
 
 def test_a_pool_whose_queues_are_not_known_yet(at, server):

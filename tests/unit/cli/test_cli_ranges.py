@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.cli.ranges import MOST_ID, Range, parse_ranges, total
+from lodesman.cli.arguments import Range, parse_ranges, total
 from lodesman.errors import InvalidRequest
+
+MOST_ID = 2**53 - 1
 
 IDS = st.integers(1, 300)
 RANGES = st.lists(st.tuples(IDS, IDS).map(lambda pair: Range(min(pair), max(pair))), max_size=20)

@@ -6,13 +6,15 @@ import socket
 import subprocess
 import sys
 import threading
+from importlib import import_module
 from pathlib import Path
 
+import click
 import pytest
 
 from lodesman import errors
-from lodesman.cli import exits, root
-from lodesman.cli.session import PATIENCE_ROUNDS
+from lodesman.cli import faults, root
+from lodesman.cli.session import RETRY_ROUNDS
 from lodesman.client import Aborted
 
 SOURCE = str(Path(root.__file__).parents[2])
@@ -43,8 +45,14 @@ def test_version_and_help(lode):
 
 
 def test_every_command_stands_in_a_section():
-    placed = [name for names in root.SECTIONS.values() for name in names]
-    assert sorted(placed) == sorted(root.lode.commands)
+    context = click.Context(root.lode)
+    for names in root.SECTIONS.values():
+        for name in names:
+            assert root.lode.get_command(context, name).name == name
+    placed = {name for names in root.SECTIONS.values() for name in names}
+    found = {one.name for names in root.SECTIONS.values() for module in set(names.values())
+             for one in import_module(f"lodesman.cli.{module}").COMMANDS}  # fmt: skip
+    assert placed == found
 
 
 def test_no_arguments_show_the_help_and_are_no_success(lode):
@@ -97,7 +105,7 @@ def test_every_exit_code_in_the_table_is_an_error_that_exists():
         for child in kind.__subclasses__():
             yield from codes(child)
 
-    assert set(exits.BY_CODE) <= set(codes(errors.LodesmanError)) | {Aborted.code}
+    assert set(faults.BY_CODE) <= set(codes(errors.LodesmanError)) | {Aborted.code}
 
 
 def test_with_json_errors_are_json_too(at, server):
@@ -120,7 +128,7 @@ def test_what_only_reads_was_not_carried_out(lode):
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def hang_up():
-            for _ in range(PATIENCE_ROUNDS):
+            for _ in range(RETRY_ROUNDS):
                 with listener.accept()[0] as client:
                     client.recv(65_536)
 
@@ -137,7 +145,7 @@ def test_an_answer_that_is_not_ours(at, server):
     server.on("GET", "/v1/sites", b"<html>hello</html>")
     result = at("site", "ls")
     assert result.code == 1
-    assert "is not JSON" in result.err
+    assert "is not a Lodesman server" in result.err
 
 
 def test_the_servers_words_do_not_steer_the_terminal(at, server):
@@ -186,7 +194,7 @@ def test_interrupted(lode, monkeypatch):
     def interrupt(*_arguments, **_more):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lodesman.cli.session.Session.get", interrupt)
+    monkeypatch.setattr("lodesman.cli.session.Session._fetch", interrupt)
     result = lode("site", "ls")
     assert (result.code, result.err.strip()) == (130, "lode: interrupted")
 
@@ -205,7 +213,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
 def test_help_needs_nothing_but_click():
     code = (
         "import sys\nfrom lodesman.cli import main\ncode = main()\n"
-        "print([m for m in ('rich', 'msgspec', 'starlette', 'uvicorn', 'apsw', 'ssl', 'http.client', 'lodesman.jobs',"
+        "print([m for m in ('rich', 'starlette', 'uvicorn', 'apsw', 'ssl', 'http.client', 'lodesman.jobs',"
         " 'lodesman.director', 'lodesman.daemon', 'lodesman.config') if m in sys.modules])"
     )
     result = run_process("--help", code=code)
@@ -218,7 +226,8 @@ def test_a_command_for_jobs_needs_no_server_code(server):
     server.on("GET", "/v1/jobs/counts", {"counts": []})
     code = (
         "import sys\nfrom lodesman.cli import main\nassert main() == 0\n"
-        "print([m for m in ('rich', 'msgspec', 'starlette', 'uvicorn', 'apsw', 'lodesman.jobs') if m in sys.modules])"
+        "print([m for m in ('rich', 'starlette', 'uvicorn', 'apsw', 'lodesman.jobs',"
+        " 'lodesman.resources') if m in sys.modules])"
     )
     result = run_process("--server", server.url, "status", code=code, LODE_TOKEN="x")
     assert result.stdout.splitlines()[-1] == "[]"

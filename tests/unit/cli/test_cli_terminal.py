@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.cli import progress, root
+from lodesman.cli import root
+from lodesman.cli.tables import progress
 
 SOURCE = str(Path(root.__file__).parents[2])
 LODE = "import sys; from lodesman.cli import main; sys.exit(main())"
@@ -135,12 +136,12 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("bar", [progress.byte_bar, progress.job_bar])
-def test_bars_are_drawn_on_standard_error_and_taken_away(bar, monkeypatch, capsys):
+@pytest.mark.parametrize("of_bytes", [True, False])
+def test_bars_are_drawn_on_standard_error_and_taken_away(of_bytes, monkeypatch, capsys):
     monkeypatch.setenv("TERM", "xterm")
     terminal = Terminal()
     monkeypatch.setattr("sys.stderr", terminal)
-    with bar("fetching [bold]", 3) as advance:
+    with progress("fetching [bold]", 3, shown=True, of_bytes=of_bytes) as advance:
         advance(1)
         advance(2)
     assert "fetching [bold]" in terminal.getvalue()

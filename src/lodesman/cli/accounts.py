@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -13,25 +12,27 @@ from typing import Any, TextIO
 
 import click
 
-from lodesman.cli.session import Row, Session, json_option, pass_session
-from lodesman.cli.tables import Cell, Column, emit_json, note, show_fields, show_table
+from lodesman.answers import calls
+from lodesman.answers.accounts import SCOPES, USER_SCOPES, Inputs, Me, TokenRow, Tokens, UserMade
+from lodesman.answers.requests import AccountBody, TokenAt, TokenBody
+from lodesman.cli.session import Session, json_option, pass_session
+from lodesman.cli.tables import Cell, emit_json, note, show_fields, show_table
 from lodesman.cli.words import age, counted, joined, plain, size, span
 from lodesman.errors import Conflict
 
-DAY_SECONDS = 86_400.0
-MOST_DAYS = 36_500
-SHOWN_HASH = 12
-SCOPES = ("jobs:read", "jobs:write", "pilots:read", "admin")
+_DAY_SECONDS = 86_400.0
+_MOST_DAYS = 36_500
+_SHOWN_HASH = 12
 
 
 class Days(click.FloatRange):
     """How long a token is good: any number up to a hundred years."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number. A usage error for what is none, which `nan` is."""
+        """The number. A usage error for `nan` and what is out of range."""
         found = float(super().convert(value, param, ctx))
         if math.isnan(found):
-            self.fail("nan is no number of days.", param, ctx)
+            self.fail("nan is not a number of days.", param, ctx)
         return found
 
 
@@ -56,13 +57,11 @@ def user() -> None:
 @pass_session
 def add_user(session: Session, /, *, name: str, vo: str, groups: tuple[str, ...], admin: bool) -> None:
     """Make a user, or change the VO, groups and rights of one."""
-    answer = session.post(
-        "/v1/users", {"name": name, "vo": vo, "groups": list(groups), "admin": admin}, idempotent=True
-    )
-    if session.as_json:
-        emit_json(answer)
-    else:
-        click.echo(f"User {plain(answer['name'])} is known. Now: lode token issue {plain(answer['name'])}")
+    session.show(calls.ADD_USER, body=AccountBody(name, vo, list(groups), admin), text=_show_user)
+
+
+def _show_user(answer: UserMade) -> None:
+    click.echo(f"User {plain(answer.name)} is known. Now: lode token issue {plain(answer.name)}")
 
 
 @click.group()
@@ -81,7 +80,7 @@ def token() -> None:
 )
 @click.option(
     "--days",
-    type=Days(min=0, max=MOST_DAYS),
+    type=Days(min=0, max=_MOST_DAYS),
     default=30.0,
     show_default=True,
     help="How long it is good; 0: until it is revoked.",
@@ -100,20 +99,16 @@ def issue(
     session: Session, /, *, name: str, scopes: tuple[str, ...], file: Path | None, **options: Any
 ) -> None:
     """Issue a token to user NAME; it is shown this once."""
-    body: dict[str, Any] = {
-        "account": name,
-        "seconds": options["days"] * DAY_SECONDS,
-        "note": options["remark"],
-    }
-    if scopes:
-        body["scopes"] = list(scopes)
+    body = TokenBody(name, list(scopes or USER_SCOPES), options["days"] * _DAY_SECONDS, options["remark"])
     if file is None:
-        made = session.post("/v1/tokens", body)["token"]
-        emit_json({"token": made}) if session.as_json else click.echo(made)
+        session.show(calls.ISSUE_TOKEN, body=body, text=lambda made: click.echo(made.token))
         return
     with _new_file(file) as sink:
-        sink.write(session.post("/v1/tokens", body)["token"] + "\n")
-    emit_json({"file": str(file)}) if session.as_json else note(f"The token is in {file}.")
+        sink.write(session.call(calls.ISSUE_TOKEN, body=body).token + "\n")
+    if session.as_json:
+        emit_json({"file": str(file)})
+    else:
+        note(f"The token is in {file}.")
 
 
 @contextmanager
@@ -141,42 +136,26 @@ def _new_file(path: Path) -> Iterator[TextIO]:
 @pass_session
 def list_tokens(session: Session, /) -> None:
     """List all tokens by the first characters of their hash (administrators)."""
-    rows = session.get("/v1/tokens")["tokens"]
-    if session.as_json:
-        emit_json({"tokens": rows})
-        return
-    columns = (
-        Column(title="hash"),
-        Column(title="user"),
-        Column(title="scopes"),
-        Column(title="age", right=True),
-        Column(title="ends in", right=True),
-        Column(title="made by"),
-        Column(title="note"),
-    )
+    session.show(calls.TOKENS, text=_show_tokens)
+
+
+def _show_tokens(answer: Tokens) -> None:
     now = time.time()
-    show_table(columns, [_cells(row, now) for row in rows])
+    columns = ("hash", "user", "scopes", ">age", ">ends in", "made by", "note")
+    show_table(columns, [_cells(row, now) for row in answer.tokens])
 
 
-def _cells(row: Row, now: float) -> list[Cell]:
-    scopes = row["scopes"]
-    expires = row["expires_at"]
-    ends = "never" if expires is None else "ended" if expires < now else span(expires - now)
+def _cells(row: TokenRow, now: float) -> list[Cell]:
+    expires, made_with = row.expires_at, row.made_with
     return [
-        row["hash"][:SHOWN_HASH],
-        row["account"],
-        joined(json.loads(scopes) if isinstance(scopes, str) else scopes),
-        age(row["created_at"], now),
-        ends,
-        _maker(row),
-        row["note"] or "",
+        row.hash[:_SHOWN_HASH],
+        row.account,
+        joined(row.scopes),
+        age(row.created_at, now),
+        "never" if expires is None else "ended" if expires < now else span(expires - now),
+        f"{row.made_by or 'gone'} {made_with[:_SHOWN_HASH]}" if made_with else "",
+        row.note,
     ]
-
-
-def _maker(row: Row) -> str:
-    """Whose token made it, and the beginning of that one's hash."""
-    made_with = row["made_with"]
-    return f"{row['made_by'] or 'gone'} {made_with[:SHOWN_HASH]}" if made_with else ""
 
 
 @token.command()
@@ -190,16 +169,15 @@ def revoke(session: Session, /, *, prefix: str) -> None:
     """
     if not prefix.isascii() or not prefix.isalnum():
         raise click.UsageError("HASH is the beginning of a hash, as lode token ls shows it.")
-    done = session.delete(f"/v1/tokens/{prefix.lower()}")
-    count, kept = done["revoked"], done["kept"]
+    done = session.call(calls.REVOKE_TOKEN, TokenAt(prefix.lower()))
     if session.as_json:
-        emit_json({"revoked": prefix.lower(), "tokens": count, "kept": kept})
+        emit_json({"revoked": prefix.lower(), "tokens": done.revoked, "kept": done.kept})
         return
-    more = f", and {count - 1:,} that it made for the same user" if count > 1 else ""
+    more = f", and {done.revoked - 1:,} that it made for the same user" if done.revoked > 1 else ""
     note(f"The token {prefix} is revoked{more}.")
-    if kept:
-        are = "was made with it for others is" if kept == 1 else "were made with it for others are"
-        note(f"{counted(kept, 'token')} that {are} good still. See: lode token ls")
+    if done.kept:
+        are = "was made with it for others is" if done.kept == 1 else "were made with it for others are"
+        note(f"{counted(done.kept, 'token')} that {are} good still. See: lode token ls")
 
 
 @click.command()
@@ -207,27 +185,27 @@ def revoke(session: Session, /, *, prefix: str) -> None:
 @pass_session
 def whoami(session: Session, /) -> None:
     """Show whose token is used, and what it allows."""
-    me = session.get("/v1/me")
-    if session.as_json:
-        emit_json(me)
-        return
+    session.show(calls.ME, text=lambda me: _show_me(me, session.address))
+
+
+def _show_me(me: Me, address: str) -> None:
     show_fields(
         [
-            ("user", me["name"]),
-            ("server", session.address),
-            ("VO", me["vo"]),
-            ("groups", joined(me["groups"])),
-            ("scopes", joined(me["scopes"])),
-            ("administrator", "yes" if me["admin"] else "no"),
-            ("input files", _inputs(me["inputs"])),
+            ("user", me.name),
+            ("server", address),
+            ("VO", me.vo),
+            ("groups", joined(me.groups)),
+            ("scopes", joined(me.scopes)),
+            ("administrator", "yes" if me.admin else "no"),
+            ("input files", _inputs(me.inputs)),
         ]
     )
 
 
-def _inputs(used: Row) -> str:
-    """What a user's input files take on the server, and what they may take."""
-    limit = f" of {size(used['limit'])}" if used["limit"] else ""
-    return f"{used['files']:,}, {size(used['bytes'])}{limit}"
+def _inputs(used: Inputs) -> str:
+    """The size of a user's input files on the server, and their limit."""
+    limit = f" of {size(used.limit)}" if used.limit else ""
+    return f"{used.files:,}, {size(used.bytes)}{limit}"
 
 
 COMMANDS = (user, token, whoami)

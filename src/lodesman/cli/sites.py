@@ -1,0 +1,377 @@
+"""`lode site` and `lode queue`: where jobs can run, each value with its origin, and what is closed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import takewhile
+from typing import Any
+
+import click
+
+from lodesman.answers import calls
+from lodesman.answers.places import Place
+from lodesman.answers.requests import CloseSiteBody, NodeQuery, OpenSiteBody, QueuesQuery
+from lodesman.answers.resources import NodeBelow, Parameter, QueueRow, SiteRow, Sites
+from lodesman.answers.site_mask import Closing, SiteClosed, SiteOpened
+from lodesman.cli.session import Session, json_option, pass_session
+from lodesman.cli.tables import Cell, emit_json, note, say, show_table
+from lodesman.cli.words import counted, shown, states
+from lodesman.errors import InvalidRequest
+
+# These have a column of their own; all others stand together in the last one.
+MAIN_PARAMETERS = ("Platform", "CPUTime", "Memory", "MaxRAM", "NumberOfProcessors", "Tag")
+_NAMES = ("site", "ce", "queue")
+_CLOSE_EXAMPLES = """\b
+Examples:
+  lode site close LCG.North --reason "power cut"            all of a site
+  lode site close LCG.North/ce7/long --reason full --for 2h a queue, for two hours
+  lode site close LCG.North --reason test --until "2026-12-01 08:00" --keep-pilots
+  lode site close LCG.North --reason test --dry-run         how many queues and pilots are there?"""
+_OPEN_EXAMPLES = """\b
+Examples:
+  lode site open LCG.North
+  lode site open LCG.North/ce7/long"""
+_ORIGIN = click.option(
+    "--origin",
+    is_flag=True,
+    help="Of each value, the level that gave it, and the file and line where it is written.",
+)
+_VO = click.option(
+    "--vo", default="", metavar="NAME", help="As this VO sees them (administrators); else yours."
+)
+
+
+@click.group()
+def site() -> None:
+    """List sites, close and open them."""
+
+
+@site.command("ls")
+@json_option
+@pass_session
+def list_sites(session: Session, /) -> None:
+    """List the sites with their queues, live pilots and running jobs, and what is closed."""
+    session.show(calls.SITES, text=_show_sites)
+
+
+def _show_sites(answer: Sites) -> None:
+    closed = ["closed"] if answer.closed else []
+    rows = [
+        [row.site, str(row.ces), str(row.queues), f"{row.running_jobs:,}", states(row.pilots),
+         *([_closed_of_site(row)] if closed else [])]
+        for row in answer.sites
+    ]  # fmt: skip
+    columns = ("site", ">ces", ">queues", ">running jobs", "pilots", *closed)
+    _show(columns, rows, "No site is configured; see: lode init.")
+    _note_closed(answer.closed)
+
+
+def _closed_of_site(row: SiteRow) -> str:
+    """`all`, or which parts of it are closed."""
+    if any(not one.ce for one in row.closed):
+        return "all"
+    return ", ".join("/".join(filter(None, (one.ce, one.queue))) for one in row.closed)
+
+
+@site.command("show")
+@click.argument("names", nargs=-1, required=True, metavar="SITE[/CE]")
+@_ORIGIN
+@_VO
+@json_option
+@pass_session
+def show_site(session: Session, /, *, names: tuple[str, ...], origin: bool, vo: str) -> None:
+    """Show a site, or a CE of it, with every value and what its CEs and queues say otherwise.
+
+    SITE CE as two words, if a name has a slash. --origin adds to each value the level that gave it, the file and the
+    line.
+    """
+    _show_node(session, _query(names, vo, most=2), origin=origin)
+
+
+@click.group()
+def queue() -> None:
+    """List the queues of CEs."""
+
+
+@queue.command("ls")
+@_ORIGIN
+@click.option("--site", "site_name", default="", metavar="NAME", help="Only the queues of this site.")
+@_VO
+@json_option
+@pass_session
+def list_queues(session: Session, /, *, origin: bool, site_name: str, vo: str) -> None:
+    """List the queues that your VO may use, with their effective parameters."""
+    found = session.call(calls.QUEUES, QueuesQuery(vo, origin)).queues
+    found = [row for row in found if site_name in ("", row.site)]
+    if session.as_json:
+        emit_json({"queues": found})
+    elif origin:
+        directory = directory_of(one.file or "" for row in found for one in row.parameters.values())
+        titles = ("queue", "parameter", "value", "level", "written at")
+        _show(titles, [cells for row in found for cells in _origins(row, directory)], _NO_QUEUE)
+        _note_directory(directory)
+    else:
+        used = [name for name in MAIN_PARAMETERS if any(name in row.parameters for row in found)]
+        closings = [one for row in found for one in row.closed]
+        columns = ("queue", *used, "others", "pilots", *(["closed"] if closings else []))
+        rows = [[*_queue_cells(row, used), *([_level(row)] if closings else [])] for row in found]
+        _show(columns, rows, _NO_QUEUE)
+        _note_closed(closings)
+
+
+_NO_QUEUE = "There is no such queue."
+
+
+def _origins(row: QueueRow, directory: str) -> list[list[Cell]]:
+    return [
+        [_path(row), name, shown(one.value), one.level, written_at(one.file or "", one.line or 0, directory)]
+        for name, one in sorted(row.parameters.items())
+    ]
+
+
+def _queue_cells(row: QueueRow, used: Sequence[str]) -> list[Cell]:
+    values = {name: shown(one.value) for name, one in row.parameters.items()}
+    others = " ".join(f"{name}={text}" for name, text in sorted(values.items()) if name not in used)
+    pilots = states(row.pilots) if row.pilots else ""
+    return [_path(row), *(values.get(name, "") for name in used), others, pilots]
+
+
+def _level(row: QueueRow) -> str:
+    """What of a queue is closed: the widest."""
+    if not row.closed:
+        return ""
+    return "the queue" if row.closed[0].queue else "the CE" if row.closed[0].ce else "the site"
+
+
+@queue.command("show")
+@click.argument("names", nargs=-1, required=True, metavar="SITE/CE/QUEUE")
+@_ORIGIN
+@_VO
+@json_option
+@pass_session
+def show_queue(session: Session, /, *, names: tuple[str, ...], origin: bool, vo: str) -> None:
+    """Show a queue with every value that holds there.
+
+    SITE CE QUEUE as three words, if a name has a slash. --origin adds to each value the level that gave it, the
+    file and the line, and what other levels say.
+    """
+    _show_node(session, _query(names, vo, most=3), origin=origin, kind="Queue")
+
+
+# --- one site, CE or queue ----------------------------------------------------------------------------------------------
+
+
+def _query(names: tuple[str, ...], vo: str, *, most: int) -> NodeQuery:
+    """One word is a path, several are names. A usage error for too many."""
+    if len(names) > most:
+        raise click.UsageError(f"{len(names)} names are given; there are at most {most}")
+    if len(names) == 1:
+        return NodeQuery(path=names[0], vo=vo)
+    return NodeQuery(**dict(zip(_NAMES, names, strict=False)), vo=vo)
+
+
+def _show_node(session: Session, query: NodeQuery, *, origin: bool, kind: str = "") -> None:
+    """A node of another kind is a usage error."""
+    found = session.call(calls.RESOURCES, query)
+    if kind not in ("", found.kind):
+        raise click.UsageError(f"{query.path or query.site} is a {found.kind}; see: lode site show")
+    if session.as_json:
+        emit_json(found)
+        return
+    several = found.kind != "Queue"
+    rows = [(_path(found), one) for one in found.parameters]
+    rows += [row for child in found.below for row in _rows_below(child, found.site)]
+    directory = directory_of(said.file for _, one in rows for said in one.said)
+    columns = (*(["of"] if several else []), "parameter", "value")
+    cells = [
+        [*([name] if several else []), *(_origin(one, directory) if origin else _value(one))]
+        for name, one in rows
+    ]
+    show_table((*columns, "level", "written at", "instead of") if origin else columns, cells)
+    if origin:
+        _note_directory(directory)
+    if not found.allowed:
+        note(f"VO {found.vo} may not use it: see the parameter VO.")
+
+
+def _rows_below(node: NodeBelow, site: str) -> Iterator[tuple[str, Parameter]]:
+    """The values of a CE or queue that it does not merely inherit, then those of its queues."""
+    for one in node.parameters:
+        yield _path(node).removeprefix(f"{site}/"), one
+    for child in node.below:
+        yield from _rows_below(child, site)
+
+
+def _value(one: Parameter) -> list[Cell]:
+    return [one.name, " ".join(filter(None, (shown(one.value), one.unit)))]
+
+
+def _origin(one: Parameter, directory: str) -> list[Cell]:
+    """The value with the levels that count, their places, and what the other levels say."""
+    places = [(said, written_at(said.file, said.line, directory)) for said in one.said]
+    counting = dict.fromkeys(place for said, place in places if said.counts and place)
+    others = [f"{shown(said.value)} ({said.level}, {place})" for said, place in places if not said.counts]
+    made_of = f"made of {one.made_of}" if one.made_of else ""
+    return [
+        *_value(one), " + ".join(one.levels) or one.level, ", ".join(counting) or made_of, "; ".join(others),
+    ]  # fmt: skip
+
+
+def directory_of(files: Iterable[str]) -> str:
+    """The directory that all files have in common, with a slash at its end; "" if they have none."""
+    parts = [file.split("/")[:-1] for file in dict.fromkeys(files) if file]
+    if not parts:
+        return ""
+    common = [names[0] for names in takewhile(lambda names: len(set(names)) == 1, zip(*parts, strict=False))]
+    return "/".join([*common, ""]) if common else ""
+
+
+def written_at(file: str, line: int, directory: str = "") -> str:
+    """`FILE:LINE` of a value, the file without the directory; "" for what is written nowhere."""
+    if not file:
+        return ""
+    return f"{file.removeprefix(directory)}:{line}" if line else file.removeprefix(directory)
+
+
+def _note_directory(directory: str) -> None:
+    if directory:
+        note(f"The files are in {directory}")
+
+
+def _path(node: Place | NodeBelow) -> str:
+    """SITE, SITE/CE or SITE/CE/QUEUE."""
+    return "/".join(filter(None, (node.site, node.ce, node.queue)))
+
+
+def _show(columns: Sequence[str], rows: Sequence[Sequence[Cell]], nothing: str) -> None:
+    if rows:
+        show_table(columns, rows)
+    else:
+        note(nothing)
+
+
+# --- closing and opening ------------------------------------------------------------------------------------------------
+
+
+class Duration(click.ParamType[float, Any]):
+    """A length of time: 90s, 30min, 2h, 3d, 1w. A bare number counts seconds."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Seconds. A usage error for other words."""
+        from lodesman.resources.model import BadValue
+        from lodesman.resources.units import number_in
+
+        try:
+            seconds = float(number_in(value, "s"))
+        except (BadValue, OverflowError):
+            seconds = 0.0
+        if not 0.0 < seconds < 1e10:
+            self.fail(f"{str(value)[:60]!r} is not a time; write 90s, 30min, 2h or 3d.", param, ctx)
+        return seconds
+
+
+class Moment(click.ParamType[float, Any]):
+    """A moment: 2026-12-01, "2026-12-01 08:00", with a zone (Z, +01:00) or in local time."""
+
+    name = "moment"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """UNIX seconds. A usage error for other words."""
+        if isinstance(value, float):
+            return value
+        try:
+            return datetime.fromisoformat(value).timestamp()
+        except (ValueError, OverflowError):
+            self.fail(f'{value[:60]!r} is not a moment; write "2026-12-01 08:00".', param, ctx)
+
+
+@site.command("close", epilog=_CLOSE_EXAMPLES)
+@click.argument("names", nargs=-1, required=True, metavar="SITE[/CE[/QUEUE]]")
+@click.option("--reason", required=True, metavar="TEXT", help="Why; everybody sees it.")
+@click.option("--for", "seconds", type=Duration(), metavar="TIME", help="Duration: 30min, 2h, 3d.")
+@click.option("--until", type=Moment(), metavar="MOMENT", help="End; local time if it names no zone.")
+@click.option("--keep-pilots", is_flag=True, help="Pilots that are there go on taking jobs.")
+@click.option("--dry-run", is_flag=True, help="Change nothing; show what would be done.")
+@json_option
+@pass_session
+def close_site(session: Session, /, *, names: tuple[str, ...], reason: str, **options: Any) -> None:
+    """Send no pilots to a site, CE or queue until it is opened again (administrators).
+
+    Pilots that are there finish what they run and leave, unless --keep-pilots is given; waiting ones are taken back.
+    SITE CE QUEUE as several words, if a name has a slash. Closing again changes reason and time.
+    """
+    until, seconds = options["until"], options["seconds"]
+    if until is not None and seconds is not None:
+        raise click.UsageError("Give --for or --until, not both.", click.get_current_context())
+    body = CloseSiteBody(
+        reason,
+        **_named(names),
+        until=time.time() + seconds if seconds is not None else until,
+        keep_pilots=options["keep_pilots"],
+        dry_run=options["dry_run"],
+    )
+    session.show(calls.CLOSE_SITE, body=body, text=_show_closed)
+
+
+def _show_closed(answer: SiteClosed) -> None:
+    """What closing did, or would do."""
+    until = "" if answer.until is None else f" until {_utc(answer.until)}"
+    is_so = "would be closed" if answer.dry_run else "is closed"
+    will = "would" if answer.dry_run else "will"
+    pilots = f"{counted(answer.drained, 'pilot')} {will} finish and leave"
+    pilots = "pilots that are there stay" if answer.keep_pilots else pilots
+    before = f" It was closed before, since {_utc(answer.since)}." if answer.renewed else ""
+    say(f"{_path(answer)} {is_so}{until}: {counted(answer.queues, 'queue')}, {pilots}.{before}")
+
+
+@site.command("open", epilog=_OPEN_EXAMPLES)
+@click.argument("names", nargs=-1, required=True, metavar="SITE[/CE[/QUEUE]]")
+@json_option
+@pass_session
+def open_site(session: Session, /, *, names: tuple[str, ...]) -> None:
+    """Send pilots again to what was closed, named as it was closed (administrators).
+
+    Pilots that were ordered to leave leave all the same; the director sends new ones.
+    """
+    session.show(calls.OPEN_SITE, body=OpenSiteBody(**_named(names)), text=_show_opened)
+
+
+def _show_opened(answer: SiteOpened) -> None:
+    say(f"{_path(answer)} is open: {counted(answer.queues, 'queue')}.")
+    for one in answer.still_closed:
+        note(f"{_path(one)} stays {_closing_text(one)}")
+
+
+def _note_closed(closings: Iterable[Closing]) -> None:
+    """One remark for each closing: what, who, since when and why."""
+    for text in dict.fromkeys(f"{_path(one)} is {_closing_text(one)}" for one in closings):
+        note(text)
+
+
+def _closing_text(one: Closing) -> str:
+    """Who closed something, since when and why."""
+    until = "" if one.until is None else f" until {_utc(one.until)}"
+    kept = " (pilots stay)" if one.keep_pilots else ""
+    return f"closed by {one.closed_by} since {_utc(one.since)}{until}{kept}: {one.reason}"
+
+
+def _named(names: tuple[str, ...]) -> dict[str, str]:
+    """As the server wants it: one word is a path. Raises InvalidRequest."""
+    if len(names) > len(_NAMES):
+        raise click.UsageError(
+            f"{len(names)} names are given; there are at most 3", click.get_current_context()
+        )
+    if not all(names):
+        raise InvalidRequest("A name is empty.")
+    return {"path": names[0]} if len(names) == 1 else dict(zip(_NAMES, names, strict=False))
+
+
+def _utc(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+COMMANDS = (site, queue)
