@@ -9,7 +9,7 @@ from typing import Any
 
 from lodesman.matching import canonical_requirements, submit_pool_id
 from lodesman.resources import TypeTable
-from lodesman.store.submit_pools import PoolRow
+from lodesman.store.read.submit_pools import PoolRow
 
 VO = "bench"
 SITES = 1_000

@@ -29,9 +29,9 @@ from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
 from lodesman.matching import GroupShare, TaskQueueKey, canonical_requirements, submit_pool_id
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.store.engine import open_writer
+from lodesman.store import open_writer
 from lodesman.store.journal import Transaction
-from lodesman.store.submit_pools import PoolRow
+from lodesman.store.read.submit_pools import PoolRow
 
 VO = "bench"
 SITES, TAGS, PLATFORMS, GROUPS = 1_000, 300, 60, 50

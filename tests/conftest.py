@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from lodesman.store.engine import open_writer
+from lodesman.answers.service import Suspects
+from lodesman.background.reconciler import find_suspects
+from lodesman.store import open_writer
 
 # Compiled modules are kept, whatever the environment says: without them each run compiles 600 modules in each process.
 sys.dont_write_bytecode = False
@@ -79,3 +81,32 @@ def new_database(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], P
         return path
 
     return make
+
+
+def all_suspects(db) -> Suspects:
+    """Everything that one pass of the reconciler finds; empty if nothing is wrong."""
+    found = list(find_suspects(db))
+    return Suspects(
+        jobs=[n for one in found for n in one.jobs], queues=[n for one in found for n in one.queues]
+    )
+
+
+def query_plan(db, work: Callable[[], object]) -> list[str]:
+    """How SQLite carries out the statements that `work` runs on a connection, step by step."""
+    seen = []
+
+    def note(_cursor, sql, values):
+        seen.append((sql, values))
+        return True
+
+    db.connection.set_exec_trace(note)
+    try:
+        work()
+    finally:
+        db.connection.set_exec_trace(None)
+    return [
+        str(step[3])
+        for sql, values in seen
+        if sql.lstrip().upper().startswith(("SELECT", "WITH", "UPDATE", "DELETE"))
+        for step in db.execute(f"EXPLAIN QUERY PLAN {sql}", values)
+    ]

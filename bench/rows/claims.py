@@ -19,8 +19,8 @@ from bench.world import GRID, WISHES, Workload
 
 from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.sessions import UNLIMITED, Free, load_sessions
-from lodesman.store.engine import only_row, open_reader
-from lodesman.store.task_queues import load_queues
+from lodesman.store import open_reader
+from lodesman.store.read.task_queues import queues_with_jobs
 
 CONNECTIONS, MANY = 64, 50
 CHECKED = 16
@@ -140,14 +140,14 @@ def check_over_http(context: Context, server: Server, data: Path, asked: int) ->
     """
     db = open_reader(data / "lode.db")
     try:
-        queues, pools = list(load_queues(db)), PoolMap.load(db)
+        queues, pools = list(queues_with_jobs(db)), PoolMap.load(db)
         sessions = list(load_sessions(db, now=0.0).values())[:CHECKED]
         tokens = context.tokens(data)["pilots"]
         for number, session in enumerate(sessions):
             request = session.request(ROOM, pools)
             body = b'{"claim_token":"oracle-%d-%d","count":1,"resource":{"cores":64}}' % (number, asked)
             found = server.ask("POST", "/v1/pilots/claim", tokens[number], body)["jobs"]
-            given = [only_row(db, "SELECT tq_id FROM job WHERE id = ?", (job["id"],))[0] for job in found]
+            given = [db.only("SELECT tq_id FROM job WHERE id = ?", (job["id"],))[0] for job in found]
             check_answer(eligible(queues, request), given, request)
         return len(sessions)
     finally:

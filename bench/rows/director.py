@@ -21,7 +21,7 @@ from lodesman.director import Decision, PoolState, read_options
 from lodesman.matching import explain
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.store.engine import open_reader
+from lodesman.store import open_reader
 
 PILOTS, ROUNDS, CHECKED = 2_000, 5, 40
 TARGET = 1.0

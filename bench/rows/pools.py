@@ -26,9 +26,9 @@ from lodesman.commands.refresh import NameQueues, RefreshPools
 from lodesman.matching import wanted_of
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.store.engine import open_reader, open_writer
+from lodesman.store import open_reader, open_writer
 from lodesman.store.journal import Journal
-from lodesman.store.submit_pools import PoolRow
+from lodesman.store.read.submit_pools import PoolRow
 
 POOLS, KEYS, ROUNDS, CHECKED = 10_000, 200, 5, 40
 EVALUATE_S, REASONS_MS = 0.3, 2.0

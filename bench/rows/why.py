@@ -24,8 +24,8 @@ from lodesman.background.explain import Explainer
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.store.engine import open_reader
-from lodesman.store.views import find_job
+from lodesman.store import open_reader
+from lodesman.store.read.jobs import job_by_id
 
 # In the processes of the server, before all else.
 NO_PILOTS = """
@@ -86,7 +86,7 @@ def _alone(data: Path, resources: Path, jobs: list[int]) -> list[float]:
     try:
         for number in [*jobs[:10], *jobs]:
             begun = time.perf_counter()
-            job = find_job(db, number)
+            job = job_by_id(db, number)
             assert job is not None
             Explainer(db, policy, keeper, time.time()).job(job)
             seconds.append(time.perf_counter() - begun)

@@ -18,6 +18,7 @@ from typing import Any, cast
 import jsonschema_rs
 import msgspec
 import pytest
+from tests.conftest import all_suspects
 
 from lodesman.answers.accounts import SCOPES
 from lodesman.answers.call import Call, Nothing, encode
@@ -27,19 +28,20 @@ from lodesman.api.openapi import document
 from lodesman.api.read_side import ReadSide
 from lodesman.api.reads import read_app
 from lodesman.background.direct import Director
-from lodesman.background.reconciler import all_doubts
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.batch import BatchLoad
-from lodesman.commands.accounts import INSERT_TOKEN, AddAccount, IssueToken
+from lodesman.commands.accounts import AddAccount, IssueToken
 from lodesman.commands.claim import serve_parked
 from lodesman.commands.live import Live
 from lodesman.commands.pilots import hash_token
-from lodesman.commands.sandboxes import RegisterSandbox, Shelf
+from lodesman.commands.sandboxes import RegisterSandbox
 from lodesman.director import PoolState, read_options
 from lodesman.matching.policy import Policy
 from lodesman.resources import ResourceConfig, load_resources
-from lodesman.store.engine import open_reader, open_writer
+from lodesman.store import open_reader, open_writer
 from lodesman.store.journal import Transaction
+from lodesman.store.shelf import Shelf
+from lodesman.store.write.accounts import set_service_token
 
 PATIENCE = 60.0
 SANDBOX_BYTES = 10_000
@@ -308,7 +310,7 @@ class House:
 
         class Make:
             def apply(self, tx: Transaction) -> None:
-                tx.later(INSERT_TOKEN, (hash_token("service-token"), "service", "", "[]", "", 0.0, None))
+                set_service_token(tx, hash_token("service-token"))
 
         self.do(Make())
         self.tokens["service"] = "service-token"
@@ -422,7 +424,7 @@ class House:
 
     def reconcile(self) -> dict[str, int]:
         """A whole pass of the reconciler: how many of each fault it mended."""
-        body = msgspec.to_builtins(all_doubts(self.side.db))
+        body = msgspec.to_builtins(all_suspects(self.side.db))
         answer = self.call("POST", "/v1/service/reconcile", body, token="service")
         assert answer.status == 200, answer.body
         return dict(answer.json)

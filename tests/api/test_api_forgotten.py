@@ -25,7 +25,7 @@ def finished(house, *jobs):
 
 def forget(house, *jobs):
     body = {"before": house.now + 1, "jobs": list(jobs)}
-    answer = house.call("POST", "/v1/service/forget", body, token="service")
+    answer = house.call("POST", "/v1/service/purge", body, token="service")
     assert answer.status == 200
     return answer.json
 
@@ -56,7 +56,7 @@ def test_another_s_job_that_is_there_is_not_called_forgotten(house):
 
 
 def test_only_the_server_itself_may_forget(house):
-    for name in ("forget", "tidy"):
+    for name in ("purge", "tidy"):
         for token in ("ann", "admin", house.pilot()):
             assert house.call("POST", f"/v1/service/{name}", {"before": 0}, token=token).status == 403
 
@@ -66,7 +66,7 @@ def test_only_the_server_itself_may_forget(house):
 )
 def test_what_cannot_be_read_forgets_nothing(house, body):
     job = finished(house)
-    assert house.call("POST", "/v1/service/forget", body, token="service").status == 400
+    assert house.call("POST", "/v1/service/purge", body, token="service").status == 400
     assert house.get(f"/v1/jobs/{job}")["state"] == "Done"
 
 

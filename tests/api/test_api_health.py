@@ -144,7 +144,7 @@ def test_only_the_background_process_says_that_it_lives(house):
 
 def test_what_upkeep_does_is_in_the_metrics(house):
     figures = UpkeepFigures(
-        failures={"director": 3, "census": 0}, succeeded_at={"census": 5.0}, mended={"wrong_counters": 2}
+        failures={"director": 3, "census": 0}, succeeded_at={"census": 5.0}, repaired={"wrong_counters": 2}
     )
     house.side.upkeep = lambda: figures
     found = scrape(house)
@@ -180,7 +180,7 @@ def test_a_fault_of_the_database_costs_one_request(house, monkeypatch, fault, pa
         raise fault
 
     with monkeypatch.context() as patch:
-        for name in ("views.job_counts", "gather", "gather_figures", "list_sites"):
+        for name in ("count_jobs", "usage_facts", "gather_figures", "list_sites"):
             patch.setattr(f"lodesman.api.reads.{name}", broken)
         answer = house.call("GET", path, token="ann")
         assert (answer.status, answer.code) == (503, "unavailable")

@@ -60,7 +60,7 @@ def test_of_neighbours_each_has_its_own_holder(house_with_root):
 @pytest.mark.parametrize("array", [False, True], ids=["row", "member"])
 def test_before_names_were_kept_a_user_held_it(house, array):
     job = house.submitted({"Parameters": 3} if array else {})
-    house.do(Control(house.core.live, "hold", ((job, job),), "", lambda *_: True))
+    house.do(Control(house.core.live, "hold", (range(job, job + 1),), "", lambda *_: True))
     assert held(house, job) == ("a user holds it", "user", None)
     assert house.get(f"/v1/jobs/{job}/why")["summary"] == "A user holds it. Release it to let it run."
 

@@ -14,7 +14,7 @@ from lodesman.commands.configuration import ConfigurationState
 from lodesman.errors import InvalidConfig
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.store.submit_pools import read_pools
+from lodesman.store.read.submit_pools import stored_pools
 
 HEAD = '[job_description]\nSoftware = "list"\n[group.physics]\nvo = "lab"\nshare = 3000\n[group.bio]\nvo = "lab"\n'
 NORTH = '[site.North]\nVO = ["lab"]\n[site.North.ce.cn.queue.short]\nCPUTime = 1000\nMemory = 2000\nSoftware = ["root"]\n'
@@ -145,7 +145,7 @@ def test_a_plan_tells_what_happens_when_the_configuration_changes(house, old, ne
     found = plan(house, after, limit=1_000)
     assert (jobs_of(house), serving(house)) == (states, pools)
     types = load_resources([("after.toml", after)]).types
-    renewed = {old: new for old, new, _ in Settled().changed(types, read_pools(house.side.db))}
+    renewed = {old: new for old, new, _ in Settled().changed(types, stored_pools(house.side.db))}
     configure(house, after)
     now = jobs_of(house)
     listed = rows(found)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from lodesman.answers.accounts import SCOPES
+from lodesman.answers.accounts import SCOPES, Principal
 from lodesman.answers.vocabulary import MainReason
 from lodesman.api.auth import own_vo, sees_all, vo_of
-from lodesman.commands.accounts import Principal
 from lodesman.errors import NotFound
 
 FAR = "a secret of the other VO"

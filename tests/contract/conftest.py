@@ -5,33 +5,35 @@ from functools import partial
 
 import pytest
 from msgspec import json
+from msgspec.structs import asdict
+from tests.conftest import all_suspects
 
 from lodesman.answers import calls
 from lodesman.answers.call import encode
 from lodesman.answers.service import NewPilot, PassDone, Removed, Tidied
 from lodesman.answers.vocabulary import PilotState
 from lodesman.background.pool_keeper import PoolKeeper
-from lodesman.background.reconciler import all_doubts
 from lodesman.background.retention import Retention
 from lodesman.commands.accounts import AddAccount, IssueToken
 from lodesman.commands.changed_types import RekeyPools
 from lodesman.commands.claim import Claim, serve_parked
 from lodesman.commands.control import Control
-from lodesman.commands.forget import Forget
 from lodesman.commands.live import Live
 from lodesman.commands.pilots import EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
 from lodesman.commands.refresh import CleanPools, JudgeQueues, NameQueues, RefreshPools
-from lodesman.commands.report import Report, TakeReports
-from lodesman.commands.sandboxes import Shelf
+from lodesman.commands.report import TakeReports
+from lodesman.commands.retention import Purge, TidyInputs
 from lodesman.commands.sessions import Free, PilotSession
 from lodesman.commands.silence import Heard, NoteSilence
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
-from lodesman.commands.tidy import Tidy
 from lodesman.commands.upkeep import Reconcile
 from lodesman.matching import TaskQueueKey
-from lodesman.store import views
-from lodesman.store.engine import open_reader, open_writer
+from lodesman.store import open_reader, open_writer
 from lodesman.store.journal import Journal
+from lodesman.store.read.jobs import events_of_job, job_by_id
+from lodesman.store.read.usage import count_jobs
+from lodesman.store.shelf import Shelf
+from lodesman.store.write.attempts import AttemptReport
 
 OFFER = {"platforms": ["linux"], "tags": [], "cores": 8, "memory_mb": 16_000, "norm_cpu_seconds": 100_000}
 
@@ -105,8 +107,8 @@ class House:
     def retention(self, keep_days, shelf=None):
         """What forgets in the background process; its commands travel as they do there."""
         commands = {
-            calls.FORGET: lambda body: self.do(Forget(self.live, body)),
-            calls.TIDY: lambda body: Tidied(self.do(Tidy(body))),
+            calls.PURGE: lambda body: self.do(Purge(self.live, body)),
+            calls.TIDY: lambda body: Tidied(self.do(TidyInputs(body))),
         }
 
         def post(call, body):
@@ -139,7 +141,7 @@ class House:
         return self.do(self.claim_command(pilot, count, **more))
 
     def report(self, pilot, claimed, state="Done", *, cause="ok", **more):
-        one = Report(id=claimed.job_id, attempt=claimed.attempt, state=state, cause=cause, **more)
+        one = AttemptReport(id=claimed.job_id, attempt=claimed.attempt, state=state, cause=cause, **more)
         return self.do(TakeReports(self.live, pilot, [one]))[0]
 
     def keeper(self, policy, *, refresh=900.0, grace=3_600.0):
@@ -162,7 +164,7 @@ class House:
 
     def reconcile(self):
         """A whole pass of the reconciler: how many of each fault it mended."""
-        return self.do(Reconcile(self.live, all_doubts(self.reader)))
+        return asdict(self.do(Reconcile(self.live, all_suspects(self.reader))))
 
     def refresh(self, policy):
         """One pass with this configuration."""
@@ -170,7 +172,8 @@ class House:
 
     def control(self, action, first, last=None, *, may=lambda *_: True, reason="because"):
         """An action on a range, as the hot process does it: in as many commands as it takes."""
-        out = self.do(Control(self.live, action, ((first, first if last is None else last),), reason, may))
+        ids = range(first, (first if last is None else last) + 1)
+        out = self.do(Control(self.live, action, (ids,), reason, may))
         while out.rest:
             out.go_on(self.do(Control(self.live, action, out.rest, reason, may, goes_on=True)))
         return out
@@ -189,18 +192,18 @@ class House:
         return self.do(Heard(self.live, pilot, attempts))
 
     def job(self, job_id):
-        return views.find_job(self.reader, job_id)
+        return job_by_id(self.reader, job_id)
 
     def state(self, job_id):
-        return self.job(job_id)["state"]
+        return self.job(job_id).state
 
     def events(self, job_id):
-        return [event["event"] for event in views.job_events(self.reader, self.job(job_id))]
+        return [event.event for event in events_of_job(self.reader, self.job(job_id))]
 
     def counts(self):
         out = {}
-        for _, _, state, n in views.job_counts(self.reader):
-            out[state] = out.get(state, 0) + n
+        for one in count_jobs(self.reader):
+            out[one.state] = out.get(one.state, 0) + one.jobs
         return out
 
     def user(self, name="ann", groups=("g",), **more):

@@ -17,8 +17,7 @@ from lodesman.errors import Conflict
 from lodesman.matching import key_to_json, spelled_requirements, submit_pool_id
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.store import submit_pools
-from lodesman.store.submit_pools import PoolRow
+from lodesman.store.read.submit_pools import PoolRow, stored_pools
 
 S1, S2 = ("S1", "ce", "q"), ("S2", "ce", "q")
 
@@ -54,7 +53,7 @@ def submit(house, now, count=1, *, disk=50, owner="ann", **more):
 
 def pools(house):
     """The ids of all pools; in memory and on disk they are the same, with the same queues."""
-    stored = {row.id: row.queues for row in submit_pools.read_pools(house.reader)}
+    stored = {row.id: row.queues for row in stored_pools(house.reader)}
     assert {pool: house.live.pools.mask(pool) for pool in house.live.pools.known} == stored
     loaded = PoolMap.load(house.reader)
     assert [loaded.of_queue(place) for place in (S1, S2)] == [
@@ -87,7 +86,7 @@ def run_all(house, *pilots):
     for pilot in pilots or (house.pilot("S1"),):
         while claimed := house.claim(pilot, 4):
             for one in claimed:
-                assert house.report(pilot, one)["accepted"]
+                assert house.report(pilot, one).accepted
                 done.append(one.job_id)
     return sorted(done)
 
@@ -97,7 +96,7 @@ def test_fifty_gigabytes_stay_fifty_gigabytes(house, rows):
     first = submit(house, GB, 4, rows=rows)
     house.refresh(policy("number MB", "100 MB", "100 MB"))
     assert house.counts() == {"Held": 4}
-    assert "Requirements.disk excludes 2 of 2" in house.job(first)["reason"]
+    assert "Requirements.disk excludes 2 of 2" in house.job(first).reason
     house.refresh(policy("number MB", "100 MB", "60 GB"))
     assert house.counts() == {"Waiting": 4}
     assert run_all(house, house.pilot("S1")) == []
@@ -112,7 +111,7 @@ def test_who_asks_for_the_same_after_the_change_joins_the_same_task_queue(house,
     new = wants(MB, "50 GB")
     assert new.id == wants(MB, 51_200).id != wants(GB).id
     assert pools(house) == [new.id]
-    assert next(submit_pools.read_pools(house.reader)).requirements == '{"disk":["number",">=","MB",[51200]]}'
+    assert next(stored_pools(house.reader)).requirements == '{"disk":["number",">=","MB",[51200]]}'
     assert queues(house) == [(1, new.id)]
     later = submit(house, MB, disk=51_200)
     assert queues(house) == [(1, new.id)]
@@ -201,7 +200,7 @@ def test_whatever_state_jobs_are_in_they_go_along(house, order, rows):
     queues(house)
     assert set(run_all(house)) == waits | {left[-1], left[0], runs[-1]}
     for job in runs[:-1]:
-        assert house.report(pilot, claimed[job])["accepted"]
+        assert house.report(pilot, claimed[job]).accepted
     assert house.counts() == {"Done": 7}
     queues(house)
 
@@ -219,7 +218,7 @@ def test_after_a_restart_it_is_as_it_was(house):
     third = submit(house, MB, disk="50 GB", owner="bob")
     assert [number for number, _ in queues(house)] == [1, 3]  # no id is given out again
     assert run_all(house) == [third]
-    assert house.report(pilot, claimed)["accepted"]
+    assert house.report(pilot, claimed).accepted
 
 
 def test_a_held_task_queue_that_is_joined(house):

@@ -6,9 +6,8 @@ from itertools import pairwise
 import apsw
 import pytest
 
-from lodesman.store import checkpoint
-from lodesman.store.checkpoint import CHECKPOINT_PAGES, LOG_PAGES, MOST_PAGES, REST_PAGES, Checkpointer
-from lodesman.store.engine import open_reader, open_writer
+from lodesman.store import Checkpointer, open_reader, open_writer, sqlite
+from lodesman.store.sqlite import CHECKPOINT_PAGES, LOG_PAGES, MOST_PAGES, REST_PAGES
 
 
 @pytest.fixture
@@ -66,7 +65,7 @@ def test_who_moves_the_log(writer, path, pages, moved, who):
 
 
 def test_small_commits_are_not_followed_by_checkpoints(writer, path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "CHECKPOINT_PAGES", 20)
+    monkeypatch.setattr(sqlite, "CHECKPOINT_PAGES", 20)
     checkpointer = Checkpointer(writer, path)
     moves = []
     for number in range(200):
@@ -79,9 +78,9 @@ def test_small_commits_are_not_followed_by_checkpoints(writer, path, monkeypatch
 
 
 def test_under_load_the_log_begins_anew(writer, path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "CHECKPOINT_PAGES", 10)
-    monkeypatch.setattr(checkpoint, "LOG_PAGES", 60)
-    monkeypatch.setattr(checkpoint, "REST_PAGES", 30)
+    monkeypatch.setattr(sqlite, "CHECKPOINT_PAGES", 10)
+    monkeypatch.setattr(sqlite, "LOG_PAGES", 60)
+    monkeypatch.setattr(sqlite, "REST_PAGES", 30)
     checkpointer = Checkpointer(writer, path)
     sizes = []
     seen = checkpointer._committed
@@ -104,7 +103,7 @@ def test_under_load_the_log_begins_anew(writer, path, monkeypatch):
 
 
 def test_what_a_reader_still_reads_stays(writer, path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "LOG_PAGES", 5)
+    monkeypatch.setattr(sqlite, "LOG_PAGES", 5)
     checkpointer = Checkpointer(writer, path)
     writer.execute("INSERT INTO note VALUES ('before')")
     reader = open_reader(path)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from lodesman.store.jobs import CLAIM_MEMBER
+from lodesman.store.write.attempts import _CLAIM_MEMBER
 
 
 class Together:
@@ -45,7 +45,7 @@ def test_first_looks_at_many_task_queues_do_not_write_in_small_portions(house):
     claims = Together([house.claim_command(pilot) for pilot in pilots])
     claimed, seen = statements(house, lambda: house.do(claims))
     assert len({one.job_id for one in claimed}) == 40
-    members = [sql for sql in seen if sql.startswith(CLAIM_MEMBER)]
+    members = [sql for sql in seen if sql.startswith(_CLAIM_MEMBER)]
     assert 0 < len(members) <= 6  # 20 of them: widths of 16 and 4, or of 1
 
 

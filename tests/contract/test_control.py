@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.contract.conftest import House
 
+from lodesman.answers.jobs import NotChanged
 from lodesman.errors import InvalidRequest, NotFound
 
 CLEAN = {"waiting_without_queue": 0, "active_without_attempt": 0, "wrong_counters": 0}
@@ -26,7 +27,7 @@ def test_a_slice_of_an_array_is_killed_at_once(house):
 def test_held_members_wait_no_more_and_come_back(house):
     house.submit(10)
     house.control("hold", 3, 5, reason="wait for data")
-    assert (house.state(4), house.job(4)["reason"]) == ("Held", "wait for data")
+    assert (house.state(4), house.job(4).reason) == ("Held", "wait for data")
     pilot = house.pilot()
     assert [c.job_id for c in house.claim(pilot, 4)] == [1, 2, 6, 7]
     assert house.control("release", 1, 10).changed == 3
@@ -54,7 +55,7 @@ def test_a_hole_that_changes_has_the_time_and_reason_of_its_new_state(house):
     house.control("kill", 3, 4, reason="no data came")
     house.clock = 4_000.0
     house.control("delete", 4, reason="")
-    told = [(house.state(n), house.job(n)["since"], house.job(n)["reason"]) for n in range(2, 6)]
+    told = [(house.state(n), house.job(n).since, house.job(n).reason) for n in range(2, 6)]
     held = ("Held", 2_000.0, "wait for data")
     assert told == [held, ("Killed", 3_000.0, "no data came"), ("Deleted", 4_000.0, ""), held]
 
@@ -74,7 +75,7 @@ def test_a_running_job_is_killed_and_its_pilot_told(house):
     assert house.control("kill", 1, reason="wrong input").changed == 1
     assert house.state(1) == "Killed"
     assert house.live.kill_orders[pilot] == {(1, 1): "wrong input"}
-    assert house.report(pilot, claimed, "Failed", cause="killed")["accepted"]
+    assert house.report(pilot, claimed, "Failed", cause="killed").accepted
     assert house.live.kill_orders[pilot] == {}
     assert house.state(1) == "Killed"
     assert house.reconcile() == CLEAN
@@ -85,7 +86,7 @@ def test_a_running_job_is_not_held(house):
     house.claim(house.pilot())
     out = house.control("hold", 1)
     assert (out.changed, out.refused) == (0, 1)
-    assert out.examples == [{"id": 1, "reason": "it is Matched"}]
+    assert out.examples == [NotChanged(1, "it is Matched")]
 
 
 def test_a_failed_job_is_rescheduled(house):

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lodesman.commands import control
-from lodesman.commands.control import Control, Outcome
+from lodesman.commands.control import Control, ControlOutcome
 from lodesman.errors import NotFound
 
 ACTIONS = ["kill", "hold", "release", "reschedule", "delete"]
@@ -15,7 +15,8 @@ ACTIONS = ["kill", "hold", "release", "reschedule", "delete"]
 
 def parts(house, action, *ranges, may=lambda *_: True):
     """Every command that an action takes: what each found."""
-    found = [house.do(Control(house.live, action, ranges, "why", may))]
+    ids = tuple(range(first, last + 1) for first, last in ranges)
+    found = [house.do(Control(house.live, action, ids, "why", may))]
     while found[-1].rest:
         found.append(house.do(Control(house.live, action, found[-1].rest, "why", may, goes_on=True)))
         assert len(found) < 200, "it does not end"
@@ -41,7 +42,7 @@ def test_rows_are_taken_in_portions_and_nothing_twice(house, few):
     assert len(found) == 4
     assert all(0 < one.changed <= 3 for one in found)
     assert (sum(one.changed for one in found), sum(one.refused for one in found)) == (10, 0)
-    assert found[0].rest == ((4, 10),)
+    assert found[0].rest == (range(4, 11),)
     assert house.counts() == {"Deleted": 10}
     assert house.events(7)[-2:] == ["Done", "Deleted"]
 
@@ -74,7 +75,7 @@ def test_many_submissions_of_one_job_are_many_rows_too(house, few):
 def test_several_ranges_go_on_where_they_were_left(house, few):
     finished(house, 12)
     found = parts(house, "delete", (1, 4), (6, 6), (9, 12))
-    assert found[0].rest == ((4, 4), (6, 6), (9, 12))
+    assert found[0].rest == (range(4, 5), range(6, 7), range(9, 13))
     assert sum(one.changed for one in found) == 9
     assert [house.state(n) for n in (4, 5, 6, 8, 9)] == ["Deleted", "Done", "Deleted", "Done", "Deleted"]
 
@@ -98,7 +99,7 @@ def test_all_ranges_are_asked_for_before_anything_is_changed(house, few):
 
 def test_the_rest_of_a_range_may_be_gone_when_it_is_reached(house, few):
     finished(house, 8)
-    first = house.do(Control(house.live, "delete", ((1, 8),), "", lambda *_: True))
+    first = house.do(Control(house.live, "delete", (range(1, 9),), "", lambda *_: True))
     with house.writer:
         house.writer.execute("DELETE FROM submission")
     rest = house.do(Control(house.live, "delete", first.rest, "", lambda *_: True, goes_on=True))
@@ -107,7 +108,7 @@ def test_the_rest_of_a_range_may_be_gone_when_it_is_reached(house, few):
 
 def test_a_pilot_may_claim_between_two_portions(house, few):
     house.submit(5, rows=True)
-    first = house.do(Control(house.live, "kill", ((1, 5),), "", lambda *_: True))
+    first = house.do(Control(house.live, "kill", (range(1, 6),), "", lambda *_: True))
     (claimed,) = house.claim(house.pilot())
     assert claimed.job_id == 4
     rest = house.do(Control(house.live, "kill", first.rest, "", lambda *_: True, goes_on=True))
@@ -116,14 +117,14 @@ def test_a_pilot_may_claim_between_two_portions(house, few):
 
 
 def test_outcomes_add_up_and_name_only_the_first_few():
-    whole = Outcome(changed=2)
+    whole = ControlOutcome(changed=2)
     for begun in range(0, 30, 10):
-        more = Outcome(changed=1, rest=((begun, begun),))
+        more = ControlOutcome(changed=1, rest=(range(begun, begun + 1),))
         for number in range(begun, begun + 10):
             more.refuse(number, "no")
         whole.go_on(more)
-    assert (whole.changed, whole.refused, whole.rest) == (5, 30, ((20, 20),))
-    assert [one["id"] for one in whole.examples] == list(range(20))
+    assert (whole.changed, whole.refused, whole.rest) == (5, 30, (range(20, 21),))
+    assert [one.id for one in whole.examples] == list(range(20))
 
 
 steps = st.lists(
@@ -156,4 +157,4 @@ def one_step(house, pilot, action, first, more):
     if action == "claim":
         return len(house.claim(pilot, more))
     out = house.control(action, first, min(14, first + more))
-    return out.changed, out.refused, sorted(one["id"] for one in out.examples)
+    return out.changed, out.refused, sorted(one.id for one in out.examples)

@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from lodesman.background.director_view import iteration_for
-from lodesman.commands import director_log
 from lodesman.commands.director_log import StoreIteration
-from lodesman.store.migrate import load_scripts
+from lodesman.store.sqlite import load_scripts
+from lodesman.store.write import director
 
 
 def store(house, size, number=0):
@@ -22,7 +22,7 @@ def kept(house):
 
 
 def test_the_newest_are_kept_by_number(house, monkeypatch):
-    monkeypatch.setattr(director_log, "KEEP_ITERATIONS", 5)
+    monkeypatch.setattr(director, "KEEP_ITERATIONS", 5)
     for number in range(12):
         store(house, 10, number)
         assert len(kept(house)) == min(number + 1, 5)
@@ -32,32 +32,32 @@ def test_the_newest_are_kept_by_number(house, monkeypatch):
 
 
 def test_the_newest_are_kept_by_size(house, monkeypatch):
-    monkeypatch.setattr(director_log, "KEEP_BYTES", 10_000)
+    monkeypatch.setattr(director, "KEEP_BYTES", 10_000)
     for number in range(12):
         store(house, 2_000, number)
     assert kept(house) == [9, 10, 11, 12]
 
 
 def test_the_newest_few_are_kept_however_large(house, monkeypatch):
-    monkeypatch.setattr(director_log, "KEEP_BYTES", 100)
+    monkeypatch.setattr(director, "KEEP_BYTES", 100)
     for number in range(6):
         store(house, 1_000, number)
     assert kept(house) == [4, 5, 6]
 
 
 def test_room_comes_back_when_they_are_small_again(house, monkeypatch):
-    monkeypatch.setattr(director_log, "KEEP_BYTES", 5_000)
+    monkeypatch.setattr(director, "KEEP_BYTES", 5_000)
     for size in (4_000, 4_000, 10, 10, 10, 10):
         store(house, size)
     assert kept(house) == [2, 3, 4, 5, 6]
 
 
 def test_all_that_is_kept_is_a_few_tens_of_megabytes(house):
-    assert director_log.KEEP_BYTES <= 64 << 20
+    assert director.KEEP_BYTES <= 64 << 20
     for number in range(12):
         store(house, 8 << 20, number)
     (stored,) = house.reader.execute("SELECT sum(bytes) FROM director_iteration").fetchone()
-    assert stored <= director_log.KEEP_BYTES
+    assert stored <= director.KEEP_BYTES
     assert len(kept(house)) == 7
 
 

@@ -45,8 +45,8 @@ def test_who_joined_between_picture_and_word_stays_held(house, emptied, rows):
     job = house.submit(3, rows=rows).first
     assert house.do(word(house, emptied)) == {"held": 0, "released": 0}
     assert house.counts() == {"Killed": 2, "Held": 3}
-    assert house.job(job)["held_by"] == "impossible"
-    assert "CPUTime" in house.job(job)["reason"]
+    assert house.job(job).held_by == "impossible"
+    assert "CPUTime" in house.job(job).reason
     assert (list(house.live.held), holds(house)) == ([emptied], [emptied])
     assert house.claim(house.pilot()) == []
     assert set(house.reconcile().values()) == {0}

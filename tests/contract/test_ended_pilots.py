@@ -228,7 +228,7 @@ def test_a_pilot_that_runs_is_not_ended_by_a_refusal(house, caplog):
         assert refuse(house, "stamp1") == 0
     assert [(line.stamp, line.state) for line in caplog.records] == [("stamp1", "Running")]
     assert (state_of(house, pilot), house.state(1)) == ("Running", "Matched")
-    assert house.report(pilot, claimed)["accepted"]
+    assert house.report(pilot, claimed).accepted
     assert house.state(1) == "Done"
     assert house.claim(pilot) == []
 

@@ -11,17 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lodesman.answers.jobs import NotChanged
+from lodesman.answers.pilots import ReportResult
 from lodesman.answers.service import Old
 from lodesman.background import retention
-from lodesman.background.retention import DAY
-from lodesman.commands import forget
-from lodesman.commands.forget import Forget
+from lodesman.background.retention import DAY, portions
+from lodesman.commands import retention as purging
+from lodesman.commands.retention import Purge
 from lodesman.commands.upkeep import ForgetIdleQueues
 from lodesman.errors import NotFound
 from lodesman.jobs.states import TERMINAL
-from lodesman.store import views
-from lodesman.store.engine import only_row
-from lodesman.store.job_lists import JobQuery, list_jobs
+from lodesman.store.read.job_lists import JobQuery, list_jobs
+from lodesman.store.read.jobs import attempts_of_job, events_of_job, job_by_id
 
 KEEP = 10.0
 CLEAN = {"waiting_without_queue": 0, "active_without_attempt": 0, "wrong_counters": 0}
@@ -53,7 +54,7 @@ def forget_all(house, *, reconciled=True, keep=KEEP):
 
 
 def sizes(house, *tables):
-    return {t: only_row(house.reader, f"SELECT count(*) FROM {t}")[0] for t in tables or TABLES}
+    return {t: house.reader.only(f"SELECT count(*) FROM {t}")[0] for t in tables or TABLES}
 
 
 def dangling(house):
@@ -163,7 +164,7 @@ def test_a_job_that_came_back_meanwhile_is_not_forgotten(house):
     later(house, KEEP + 1)
     before = house.clock - KEEP * DAY
     house.control("reschedule", 1)
-    assert house.do(Forget(house.live, Old(before=before, jobs=[1]))).jobs == []
+    assert house.do(Purge(house.live, Old(before=before, jobs=[1]))).jobs == []
     assert house.state(1) == "Waiting"
     assert house.reconcile() == CLEAN
 
@@ -175,17 +176,17 @@ def test_the_writer_looks_again_at_what_a_reader_found(house):
     (claimed,) = house.claim(pilot)
     house.control("kill", 1, 2)
     later(house, KEEP + 1)
-    cohort = only_row(house.reader, "SELECT id FROM cohort")[0]
+    cohort = house.reader.only("SELECT id FROM cohort")[0]
     young = Old(before=1_000.0, jobs=[1], holes=[(cohort, 1)])
-    assert house.do(Forget(house.live, young)).jobs == []
+    assert house.do(Purge(house.live, young)).jobs == []
     assert house.state(2) == "Killed"
     old = Old(before=house.clock, jobs=[1, 2, 3, 99], holes=[(cohort, 1), (cohort, 2)])
-    assert house.do(Forget(house.live, old)).jobs == []
+    assert house.do(Purge(house.live, old)).jobs == []
     assert [house.state(1), house.job(2), house.state(3)] == ["Killed", None, "Waiting"]
     house.report(pilot, claimed, "Failed", cause="killed")
-    assert house.do(Forget(house.live, young)).jobs == []
-    assert house.do(Forget(house.live, old)).jobs == [(1, 1)]
-    assert house.do(Forget(house.live, old)).jobs == []
+    assert house.do(Purge(house.live, young)).jobs == []
+    assert house.do(Purge(house.live, old)).jobs == [(1, 1)]
+    assert house.do(Purge(house.live, old)).jobs == []
 
 
 def test_a_report_about_a_forgotten_job_changes_nothing(house):
@@ -195,9 +196,7 @@ def test_a_report_about_a_forgotten_job_changes_nothing(house):
     house.report(pilot, claimed)
     later(house, KEEP + 1)
     forget_all(house)
-    assert house.report(pilot, claimed) == {
-        "id": 1, "attempt": 1, "accepted": False, "reason": "no such attempt"
-    }  # fmt: skip
+    assert house.report(pilot, claimed) == ReportResult(1, 1, accepted=False, reason="no such attempt")
 
 
 def test_actions_on_forgotten_jobs_say_so(house):
@@ -208,7 +207,7 @@ def test_actions_on_forgotten_jobs_say_so(house):
     forget_all(house)
     with pytest.raises(NotFound, match=r"Job 1 is no longer known\. .*keep_days"):
         house.control("reschedule", 1)
-    assert house.control("delete", 2, 3).examples == [{"id": 2, "reason": "it was forgotten"}]
+    assert house.control("delete", 2, 3).examples == [NotChanged(2, "it was purged")]
     assert house.control("delete", 2, 4).changed == 1
     with pytest.raises(NotFound, match="Job 5 was not found"):
         house.control("kill", 5)
@@ -224,7 +223,7 @@ def test_ids_are_never_given_out_again(house):
     for _ in range(5):
         run_one(house, pilot)
     house.end_pilot(pilot)
-    newest = {table: only_row(house.reader, f"SELECT max(id) FROM {table}")[0] for table in TABLES
+    newest = {table: house.reader.only(f"SELECT max(id) FROM {table}")[0] for table in TABLES
               if table not in ("hole", "sandbox_use")}  # fmt: skip
     later(house, KEEP + 1)
     forget_all(house)
@@ -237,7 +236,7 @@ def test_ids_are_never_given_out_again(house):
     house.claim(newest["pilot"] + 1, 2)
     house.control("hold", 7, 8)
     for table, most in newest.items():
-        assert only_row(house.reader, f"SELECT min(id) FROM {table}")[0] > most, table
+        assert house.reader.only(f"SELECT min(id) FROM {table}")[0] > most, table
 
 
 def test_attempts_that_are_still_to_be_replayed_are_written_down_first(house):
@@ -246,7 +245,7 @@ def test_attempts_that_are_still_to_be_replayed_are_written_down_first(house):
     house.submit(4)
     for _ in range(2):
         run_one(house, pilot)
-    assert only_row(house.reader, "SELECT cursor FROM cohort") == (0,)
+    assert house.reader.only("SELECT cursor FROM cohort") == (0,)
     house.clock += (KEEP + 1) * DAY
     forget_all(house, reconciled=False)
     assert house.job(1) is None
@@ -263,11 +262,11 @@ def test_the_replay_never_goes_back(house):
     run_one(house, pilot)
     house.clock += (KEEP + 1) * DAY
     forget_all(house, reconciled=False)
-    assert only_row(house.reader, "SELECT claims_at FROM leadership") == (2,)
+    assert house.reader.only("SELECT claims_at FROM leadership") == (2,)
     for _ in range(2):
         house.restart()
-        assert only_row(house.reader, "SELECT claims_at FROM leadership") == (2,)
-    assert house.report(pilot, kept)["accepted"]
+        assert house.reader.only("SELECT claims_at FROM leadership") == (2,)
+    assert house.report(pilot, kept).accepted
     assert [c.job_id for c in house.claim(pilot, 10)] == [3]
     assert house.reconcile() == CLEAN
 
@@ -279,8 +278,8 @@ def test_a_batch_that_fails_forgets_nothing(house):
 
     class Broken:
         def apply(self, tx):
-            Forget(house.live, Old(before=house.clock, jobs=[1])).apply(tx)
-            Forget(house.live, Old(before=house.clock, queues=[(1, 0.0)])).apply(tx)
+            Purge(house.live, Old(before=house.clock, jobs=[1])).apply(tx)
+            Purge(house.live, Old(before=house.clock, queues=[(1, 0.0)])).apply(tx)
             raise LookupError
 
     with pytest.raises(Exception, match="nothing was stored"):
@@ -304,7 +303,7 @@ def test_members_go_one_by_one_and_the_array_with_the_last(house):
     assert [job_id for job_id in range(1, 7) if house.job(job_id) is None] == [1, 3, 4]
     assert house.counts() == {"Done": 1, "Waiting": 1, "Held": 1}
     listed = list_jobs(house.reader, JobQuery(first=1, last=10, limit=10))
-    assert [(row["id"], row["state"]) for row in listed] == [(2, "Done"), (5, "Waiting"), (6, "Held")]
+    assert [(row.id, row.state) for row in listed] == [(2, "Done"), (5, "Waiting"), (6, "Held")]
     assert dangling(house) == {}
     house.control("release", 6)
     run_one(house, pilot)
@@ -323,7 +322,7 @@ def test_a_million_killed_members_are_one_step(house):
 
 
 def test_an_array_with_very_many_parts_goes_in_portions(house, monkeypatch):
-    monkeypatch.setattr(forget, "MOST_ROWS", 7)
+    monkeypatch.setattr(purging, "MOST_ROWS", 7)
     monkeypatch.setattr(retention, "KEYS_AT_ONCE", 5)
     house.submit(200)
     for job_id in range(1, 200, 3):
@@ -365,10 +364,10 @@ def test_a_task_queue_stays_as_long_as_a_job_names_it(house):
 
 def test_a_task_queue_that_somebody_joined_meanwhile_stays(house):
     def tried(emptied):
-        return house.do(Forget(house.live, Old(before=house.clock, queues=[(1, emptied)]))).queues
+        return house.do(Purge(house.live, Old(before=house.clock, queues=[(1, emptied)]))).queues
 
     def emptied():
-        return only_row(house.reader, "SELECT emptied_at FROM task_queue_count")[0]
+        return house.reader.only("SELECT emptied_at FROM task_queue_count")[0]
 
     house.submit(2)
     house.control("kill", 1, 2)
@@ -412,7 +411,7 @@ def test_a_task_queue_that_is_made_again_is_a_new_one(house):
         "task_queue_event": 0,
     }
     house.submit()
-    assert house.job(2)["task_queue"] == 2
+    assert house.job(2).task_queue == 2
     assert run_one(house, house.pilot()) == 2
 
 
@@ -482,9 +481,9 @@ def test_a_step_that_fails_is_done_by_the_next_pass(house):
 
 def test_a_portion_holds_few_jobs_with_much_output():
     items = [(1, 10), (2, 900), (3, 200), (4, 5_000), (5, 1), (6, 1), (7, 1)]
-    assert list(forget.portions(items, most=3, weight=1_000)) == [[1, 2], [3], [4], [5, 6, 7]]
-    assert list(forget.portions([(n, 0) for n in range(7)], most=3, weight=1)) == [[0, 1, 2], [3, 4, 5], [6]]
-    assert list(forget.portions([], most=3, weight=1)) == []
+    assert list(portions(items, most=3, weight=1_000)) == [[1, 2], [3], [4], [5, 6, 7]]
+    assert list(portions([(n, 0) for n in range(7)], most=3, weight=1)) == [[0, 1, 2], [3, 4, 5], [6]]
+    assert list(portions([], most=3, weight=1)) == []
 
 
 # --- against a model -------------------------------------------------------------------------------------
@@ -559,25 +558,25 @@ class Story:
         db, before = self.house.reader, self.house.clock - KEEP * DAY
         out = {}
         for job_id in range(1, self.jobs + 1):
-            job = views.find_job(db, job_id)
+            job = job_by_id(db, job_id)
             if job is not None:
-                live = any(a["ended_at"] is None for a in views.job_attempts(db, job))
-                old = job["state"] in TERMINAL and job["since"] < before and not live
-                out[job_id] = old, job, views.job_events(db, job), views.job_attempts(db, job)
+                live = any(a.ended_at is None for a in attempts_of_job(db, job))
+                old = job.state in TERMINAL and job.since < before and not live
+                out[job_id] = old, job, events_of_job(db, job), attempts_of_job(db, job)
         return out
 
     def check(self):
-        """Forget, and compare with what should have become of each job."""
+        """Purge, and compare with what should have become of each job."""
         house = self.house
         before = self.seen()
         forget_all(house, reconciled=self.rng.random() < 0.5)
         after = self.seen()
         assert after.keys() == {job_id for job_id, (old, *_) in before.items() if not old}
         assert all(after[job_id] == before[job_id] for job_id in after)
-        states = Counter(job["state"] for _, job, _, _ in after.values())
+        states = Counter(job.state for _, job, _, _ in after.values())
         assert house.counts() == dict(states)
         listed = list_jobs(house.reader, JobQuery(first=1, last=1 << 40, limit=10_000))
-        assert [row["id"] for row in listed] == sorted(after)
+        assert [row.id for row in listed] == sorted(after)
         assert dangling(house) == {}
         assert house.reconcile() == CLEAN
         found = house.reader.execute("SELECT id, base, count FROM submission").fetchall()
@@ -586,14 +585,14 @@ class Story:
         assert {s for s, *_ in found} <= kept | young
 
     def _is_young(self, submission):
-        made = only_row(self.house.reader, "SELECT created_at FROM submission WHERE id = ?", (submission,))[0]
+        made = self.house.reader.only("SELECT created_at FROM submission WHERE id = ?", (submission,))[0]
         return made >= self.house.clock - KEEP * DAY
 
     def finish(self):
         """All that waits is handed out once, after a last restart; all forgotten, nothing is left."""
         house = self.house
         house.restart()
-        waiting = {job_id for job_id, (_, job, _, _) in self.seen().items() if job["state"] == "Waiting"}
+        waiting = {job_id for job_id, (_, job, _, _) in self.seen().items() if job.state == "Waiting"}
         pilot = house.pilot()
         given = Counter(one.job_id for _ in range(60) for one in house.claim(pilot, 5))
         assert given == Counter(waiting)

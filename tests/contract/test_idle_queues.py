@@ -1,7 +1,8 @@
 """Task queues that are forgotten in the index while they are empty: what claims took from them is not forgotten."""
 
-from lodesman.answers.service import Doubts
-from lodesman.background.reconciler import all_doubts
+from tests.conftest import all_suspects
+
+from lodesman.answers.service import Suspects
 from lodesman.commands.upkeep import ForgetIdleQueues, Reconcile
 
 LONG = 100_000.0
@@ -9,7 +10,7 @@ LONG = 100_000.0
 
 def write_claims(house):
     """Any command that writes down what follows from claims."""
-    house.do(Reconcile(house.live, Doubts()))
+    house.do(Reconcile(house.live, Suspects()))
 
 
 def test_a_queue_that_claims_emptied_counts_nothing_when_it_is_forgotten(house):
@@ -20,7 +21,7 @@ def test_a_queue_that_claims_emptied_counts_nothing_when_it_is_forgotten(house):
     house.do(ForgetIdleQueues(house.live))
     assert not house.live.matcher.index.has(1)
     write_claims(house)
-    found = all_doubts(house.reader)
+    found = all_suspects(house.reader)
     assert (found.jobs, found.queues) == ([], [])
     house.restart()
     assert house.live.matcher.index.has(1) is False

@@ -3,13 +3,16 @@
 import pytest
 from tests.contract.test_jobs_walk import parked
 
+from lodesman.answers.jobs import Count
+from lodesman.answers.vocabulary import JobState
 from lodesman.commands.submit import NewPool
 from lodesman.commands.upkeep import ForgetIdleQueues
 from lodesman.matching import spelled_requirements, submit_pool_id
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.store import views
-from lodesman.store.job_lists import JobQuery, list_jobs
+from lodesman.store.read.job_lists import JobQuery, list_jobs
+from lodesman.store.read.jobs import events_of_job
+from lodesman.store.read.usage import count_jobs
 
 S1 = ("S1", "ce", "q")
 
@@ -34,7 +37,7 @@ def big(house, **more):
 
 def listed(house, *states):
     query = JobQuery(first=1, last=1_000, limit=1_000, states=states)
-    return [(row["id"], row["state"], row["held_by"]) for row in list_jobs(house.reader, query)]
+    return [(row.id, row.state, row.held_by) for row in list_jobs(house.reader, query)]
 
 
 def sound(house):
@@ -53,8 +56,8 @@ def test_jobs_that_become_impossible_are_held_and_released_when_a_queue_appears(
     house.refresh(SLOW)
     assert house.counts() == {"Held": 5}
     job = house.job(first + 2)
-    assert (job["state"], job["held_by"], job["since"]) == ("Held", "impossible", 1_010)
-    assert "CPUTime excludes 1 of 1" in job["reason"]
+    assert (job.state, job.held_by, job.since) == ("Held", "impossible", 1_010)
+    assert "CPUTime excludes 1 of 1" in job.reason
     assert listed(house, "Held") == [(first + n, "Held", "impossible") for n in range(5)]
     assert listed(house, "Waiting") == []
     assert house.claim(house.pilot(), 5) == []
@@ -62,7 +65,7 @@ def test_jobs_that_become_impossible_are_held_and_released_when_a_queue_appears(
     house.clock += 10
     house.refresh(POSSIBLE)
     assert house.counts() == {"Waiting": 5}
-    assert house.job(first)["reason"] == ""
+    assert house.job(first).reason == ""
     assert len(house.claim(house.pilot(), 5)) == 5
     sound(house)
 
@@ -73,10 +76,10 @@ def test_what_happened_to_the_task_queue_is_told_with_each_job(house):
     house.refresh(SLOW)
     house.refresh(POSSIBLE)
     for job, begun in ((first, "Submitted"), (one, "Waiting")):
-        events = views.job_events(house.reader, house.job(job))
-        assert [event["event"] for event in events] == [begun, "Held", "Waiting"]
-        assert "no queue of VO vo can run it" in events[1]["reason"]
-        assert events[2]["reason"] == "S1/ce/q can run it now (1 of 1 queues)"
+        events = events_of_job(house.reader, house.job(job))
+        assert [event.event for event in events] == [begun, "Held", "Waiting"]
+        assert "no queue of VO vo can run it" in events[1].reason
+        assert events[2].reason == "S1/ce/q can run it now (1 of 1 queues)"
     late = house.submit().first
     assert house.events(late) == ["Waiting"]
 
@@ -91,7 +94,7 @@ def test_events_of_the_task_queue_are_those_of_jobs_that_waited_in_it(house):
     house.refresh(SLOW)
     house.report(1, claimed, "Released", cause="pilot-lost")
     assert house.events(job) == ["Waiting", "Matched", "Waiting", "Held"]
-    assert house.job(job)["held_by"] == "impossible"
+    assert house.job(job).held_by == "impossible"
     house.refresh(POSSIBLE)
     assert house.events(job) == ["Waiting", "Matched", "Waiting", "Held", "Waiting"]
 
@@ -110,7 +113,7 @@ def test_a_job_that_was_impossible_from_the_start(house):
     assert house.counts() == {"Held": 3}
     assert house.events(first) == ["Submitted", "Held"]
     assert house.events(single) == ["Held"]
-    assert house.job(single)["reason"] == "no queue can run it"
+    assert house.job(single).reason == "no queue can run it"
     house.refresh(POSSIBLE)
     assert house.counts() == {"Waiting": 3}
     assert house.events(single) == ["Held", "Waiting"]
@@ -121,7 +124,7 @@ def test_requirements_that_no_queue_fulfils_any_more(house):
     other = house.submit().first
     house.refresh(SMALL)
     assert (house.state(job), house.state(other)) == ("Held", "Waiting")
-    assert "Requirements.Memory excludes 1 of 1" in house.job(job)["reason"]
+    assert "Requirements.Memory excludes 1 of 1" in house.job(job).reason
     assert house.reconcile() == dict.fromkeys(
         ("waiting_without_queue", "active_without_attempt", "wrong_counters"), 0
     )
@@ -151,7 +154,7 @@ def test_a_person_may_hold_what_is_held_already_and_it_stays_held(house):
     first = house.submit(3).first
     house.refresh(SLOW)
     assert house.control("hold", first).changed == 1
-    assert house.job(first)["held_by"] == "user"
+    assert house.job(first).held_by == "user"
     house.refresh(POSSIBLE)
     assert house.counts() == {"Held": 1, "Waiting": 2}
     house.control("release", first)
@@ -165,7 +168,7 @@ def test_a_person_cannot_release_what_no_queue_can_run(house, rows):
     house.refresh(SLOW)
     out = house.control("release", first, first + 1)
     assert (out.changed, out.refused) == (0, 2)
-    assert "until a queue can run it" in out.examples[0]["reason"]
+    assert "until a queue can run it" in out.examples[0].reason
     assert house.counts() == {"Held": 2}
 
 
@@ -210,7 +213,7 @@ def test_a_job_that_returns_to_an_empty_task_queue_that_became_impossible_is_hel
     assert house.counts() == {"Matched": count}
     assert "Held" not in house.events(first)
     house.report(pilot, claimed[0], "Released", cause="pilot-shutdown")
-    assert house.job(first)["held_by"] == "impossible"
+    assert house.job(first).held_by == "impossible"
     assert house.claim(pilot, count) == []
     house.end_pilot(pilot)
     assert house.counts() == {"Held": count}
@@ -260,7 +263,7 @@ def test_ended_jobs_that_come_back_to_an_empty_task_queue_are_judged_at_once(hou
     house.control("reschedule", first, first + count - 1)
     assert keeper.tick(SLOW, house.clock + 2) == "request"
     assert house.counts() == {"Held": count}
-    assert house.job(first)["held_by"] == "impossible"
+    assert house.job(first).held_by == "impossible"
     house.control("kill", first)
     house.control("reschedule", first)  # it is held already: nobody has to look
     assert keeper.tick(SLOW, house.clock + 3) == ""
@@ -292,8 +295,8 @@ def test_the_reason_follows_the_configuration(house):
     house.refresh(SLOW)
     house.clock += 60
     house.refresh(policy(cpu=10, more="[site.S2.ce.ce.queue.q]\nCPUTime = 20\n"))
-    assert "excludes 2 of 2" in house.job(job)["reason"]
-    assert house.job(job)["since"] == 1_000
+    assert "excludes 2 of 2" in house.job(job).reason
+    assert house.job(job).since == 1_000
     assert house.events(job) == ["Waiting", "Held"]
 
 
@@ -308,7 +311,7 @@ def test_holds_survive_a_restart_and_idle_task_queues(house):
     house.do(ForgetIdleQueues(house.live))
     more = house.submit(2).first
     assert house.counts() == {"Held": 5}
-    assert house.job(more)["held_by"] == "impossible"
+    assert house.job(more).held_by == "impossible"
     house.refresh(POSSIBLE)
     house.restart()
     assert house.counts() == {"Waiting": 5}
@@ -323,7 +326,7 @@ def test_one_command_holds_a_task_queue_however_many_jobs_it_has(house):
     house.refresh(SLOW)
     assert house.writer.connection.total_changes() - before < 20
     assert house.counts() == {"Held": 1_000_300}
-    assert views.job_counts(house.reader) == [("ann", "g", "Held", 1_000_300)]
+    assert count_jobs(house.reader) == [Count("ann", "g", JobState.HELD, 1_000_300)]
 
 
 def test_a_batch_that_fails_leaves_holds_as_they_were(house):

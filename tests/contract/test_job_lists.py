@@ -3,11 +3,14 @@
 import random
 
 import pytest
+from msgspec.structs import replace
 
-from lodesman.background.names import MemberNames
+from lodesman.background.descriptions import MemberNames
 from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
-from lodesman.store import views
-from lodesman.store.job_lists import JobQuery, list_jobs
+from lodesman.store.read.job_lists import JobQuery, list_jobs
+from lodesman.store.read.pilots import list_pilots
+from lodesman.store.read.task_queues import list_task_queues
+from lodesman.store.read.usage import count_jobs
 from lodesman.store.read.why import waiting_by_reason
 
 EVERY_ID = range(1, 200)
@@ -18,7 +21,7 @@ def ask(house, **changes):
 
 
 def ids(rows):
-    return [row["id"] for row in rows]
+    return [row.id for row in rows]
 
 
 def one_by_one(house):
@@ -51,7 +54,7 @@ def lively(house):
 def test_a_list_shows_each_job_as_it_is_shown_alone(lively):
     expected = one_by_one(lively)
     assert len(expected) == 83
-    assert len({job["state"] for job in expected}) >= 5
+    assert len({job.state for job in expected}) >= 5
     assert ask(lively) == expected
     assert ask(lively, newest=True) == expected[::-1]
 
@@ -66,22 +69,20 @@ def test_a_limit_takes_the_first(lively):
 @pytest.mark.parametrize("newest", [False, True])
 def test_filters_agree_with_looking_at_each_job(lively, newest):
     jobs = one_by_one(lively)[:: -1 if newest else 1]
-    for state in sorted({job["state"] for job in jobs}):
-        assert ids(ask(lively, states=(state,), newest=newest)) == ids(j for j in jobs if j["state"] == state)
+    for state in sorted({job.state for job in jobs}):
+        assert ids(ask(lively, states=(state,), newest=newest)) == ids(j for j in jobs if j.state == state)
     two = ("Waiting", "Killed")
-    assert (
-        ids(ask(lively, states=two, newest=newest, limit=9)) == ids(j for j in jobs if j["state"] in two)[:9]
-    )
-    assert ids(ask(lively, owner="bob", newest=newest)) == ids(j for j in jobs if j["owner"] == "bob")
-    assert ids(ask(lively, group="h", newest=newest)) == ids(j for j in jobs if j["group"] == "h")
-    within = ids(j for j in jobs if 17 <= j["id"] <= 44)
+    assert ids(ask(lively, states=two, newest=newest, limit=9)) == ids(j for j in jobs if j.state in two)[:9]
+    assert ids(ask(lively, owner="bob", newest=newest)) == ids(j for j in jobs if j.owner == "bob")
+    assert ids(ask(lively, group="h", newest=newest)) == ids(j for j in jobs if j.group == "h")
+    within = ids(j for j in jobs if 17 <= j.id <= 44)
     assert ids(ask(lively, first=17, last=44, newest=newest)) == within
 
 
 def test_jobs_of_a_group_that_shares_are_seen(lively):
     jobs = one_by_one(lively)
     seen = ids(ask(lively, owner="ann", shared=("h",), vo="vo"))
-    assert seen == ids(j for j in jobs if j["owner"] == "ann" or j["group"] == "h")
+    assert seen == ids(j for j in jobs if j.owner == "ann" or j.group == "h")
     assert len(seen) > len(ask(lively, owner="ann", shared=("h",), vo="other"))
 
 
@@ -201,8 +202,8 @@ def test_a_claim_in_the_middle_of_a_list_shows_each_job_once(house):
     found = ask(house)
     house.reader.connection.set_exec_trace(None)
     assert claims == 2
-    assert [(row["id"], row["state"]) for row in found] == [(n, "Waiting") for n in range(1, 6)]
-    assert [row["state"] for row in ask(house)] == ["Matched", "Matched", "Waiting", "Waiting", "Waiting"]
+    assert [(row.id, row.state) for row in found] == [(n, "Waiting") for n in range(1, 6)]
+    assert [row.state for row in ask(house)] == ["Matched", "Matched", "Waiting", "Waiting", "Waiting"]
 
 
 def judged(house, **reasons):
@@ -217,60 +218,56 @@ def test_waiting_jobs_tell_the_main_reason_of_their_task_queue(lively):
     judged(lively, tq3="no-room-for-pilots", tq2="pilots-busy")
     jobs = one_by_one(lively)
     assert ask(lively) == jobs
-    told = {(job["state"], job["task_queue"], job["main_reason"]) for job in jobs}
+    told = {(job.state, job.task_queue, job.main_reason) for job in jobs}
     assert ("Waiting", 3, "no-room-for-pilots") in told
     assert {reason for state, _, reason in told if state != "Waiting"} <= {None, "impossible"}
-    assert {job["main_reason"] for job in jobs if job["held_by"] == "impossible"} == {"impossible"}
+    assert {job.main_reason for job in jobs if job.held_by == "impossible"} == {"impossible"}
 
 
 @pytest.mark.parametrize("owner", ["ann", None])
 def test_jobs_can_be_asked_for_by_their_reason(lively, owner):
     judged(lively, tq3="no-room-for-pilots", tq2="pilots-busy")
-    jobs = [job for job in one_by_one(lively) if owner in (None, job["owner"])]
-    assert {"no-room-for-pilots", "impossible"} <= {job["main_reason"] for job in jobs}
+    jobs = [job for job in one_by_one(lively) if owner in (None, job.owner)]
+    assert {"no-room-for-pilots", "impossible"} <= {job.main_reason for job in jobs}
     for reason in ("no-room-for-pilots", "pilots-busy", "impossible", "next"):
-        wanted = ids(job for job in jobs if job["main_reason"] == reason)
+        wanted = ids(job for job in jobs if job.main_reason == reason)
         assert ids(ask(lively, reason=reason, owner=owner)) == wanted
         assert ids(ask(lively, reason=reason, owner=owner, newest=True, limit=3)) == wanted[::-1][:3]
 
 
 def test_one_s_own_are_counted_as_all_are(lively):
-    everything = views.job_counts(lively.reader)
+    everything = count_jobs(lively.reader)
     for owner in ("ann", "bob", "nobody"):
-        assert views.job_counts(lively.reader, owner=owner) == [row for row in everything if row[0] == owner]
+        assert count_jobs(lively.reader, owner=owner) == [row for row in everything if row.owner == owner]
 
 
 def test_counting_one_s_own_leaves_out_the_others(house):
     house.submit(2, rows=True, key=house.key(owner="bob"))
-    few = work(house, lambda: views.job_counts(house.reader, owner="bob"))
+    few = work(house, lambda: count_jobs(house.reader, owner="bob"))
     house.submit(3_000, rows=True)
-    assert work(house, lambda: views.job_counts(house.reader, owner="bob")) <= few + 3
+    assert work(house, lambda: count_jobs(house.reader, owner="bob")) <= few + 3
 
 
 def test_living_pilots_are_found_without_those_that_ended(house):
     for number in range(400):
         house.end_pilot(house.pilot()) if number % 100 else house.pilot()
-    assert ids(views.list_pilots(house.reader, alive_only=True, limit=10)) == [301, 201, 101, 1]
-    steps = work(house, lambda: views.list_pilots(house.reader, alive_only=True, limit=10))
+    assert ids(list_pilots(house.reader, alive_only=True, limit=10)) == [301, 201, 101, 1]
+    steps = work(house, lambda: list_pilots(house.reader, alive_only=True, limit=10))
     assert steps < 10
-    assert len(views.list_pilots(house.reader, alive_only=False, limit=1_000)) == 400
+    assert len(list_pilots(house.reader, alive_only=False, limit=1_000)) == 400
 
 
 def test_held_task_queues_are_listed_and_counted_as_impossible(lively):
     judged(lively, tq3="no-room-for-pilots")
-    rows = {row["id"]: row for row in views.list_task_queues(lively.reader, limit=50)}
-    held = [row for row in rows.values() if row["held"]]
-    assert [(row["waiting"], row["main_reason"], row["detail"]) for row in held] == [
-        (0, "impossible", "nothing fits")
-    ]
-    assert sum(row["held"] for row in held) == sum(
-        job["held_by"] == "impossible" for job in one_by_one(lively)
-    )
-    assert views.list_task_queues(lively.reader, limit=50, reason="impossible") == held
+    rows = {row.id: row for row in list_task_queues(lively.reader, limit=50)}
+    held = [row for row in rows.values() if row.held]
+    assert [(row.waiting, row.main_reason, row.detail) for row in held] == [(0, "impossible", "nothing fits")]
+    assert sum(row.held for row in held) == sum(job.held_by == "impossible" for job in one_by_one(lively))
+    assert list_task_queues(lively.reader, limit=50, reason="impossible") == held
     counted = {one.reason: one for one in waiting_by_reason(lively.reader).reasons}
-    assert (counted["impossible"].jobs, counted["impossible"].task_queues) == (held[0]["held"], 1)
-    assert counted["no-room-for-pilots"].jobs == rows[3]["waiting"]
-    assert counted["impossible"].since == held[0]["since"]
+    assert (counted["impossible"].jobs, counted["impossible"].task_queues) == (held[0].held, 1)
+    assert counted["no-room-for-pilots"].jobs == rows[3].waiting
+    assert counted["impossible"].since == held[0].since
 
 
 def submit_named(house, name, members, count):
@@ -284,7 +281,7 @@ def submit_named(house, name, members, count):
 
 
 def names(house):
-    return [row["name"] for row in MemberNames(house.reader).fill(ask(house))]
+    return [row.name for row in MemberNames(house.reader).fill(ask(house))]
 
 
 def test_members_are_shown_by_their_own_names(house):
@@ -306,5 +303,6 @@ def test_jobs_of_a_batch_have_the_names_of_their_templates(house):
 
 
 def test_names_of_a_gone_submission_stay_as_they_are(house):
-    row = {**dict.fromkeys(views.JOB_KEYS), "id": 1, "base": 1, "submission": 99, "name": "a_%n"}
-    assert [one["name"] for one in MemberNames(house.reader).fill([row])] == ["a_%n"]
+    house.submit()
+    job = replace(house.job(1), submission=99, name="a_%n")
+    assert [one.name for one in MemberNames(house.reader).fill([job])] == ["a_%n"]

@@ -5,15 +5,15 @@ import threading
 import pytest
 
 from lodesman.answers.vocabulary import PilotState
-from lodesman.commands.accounts import find_principal
 from lodesman.commands.claim import Unpark
 from lodesman.commands.pilots import Join, hash_token
 from lodesman.commands.sandboxes import RegisterSandbox
 from lodesman.commands.sessions import Free
 from lodesman.commands.upkeep import ForgetIdleQueues
 from lodesman.errors import Conflict, InvalidRequest, NotFound, Unauthorized
-from lodesman.store import task_queues
 from lodesman.store.journal import Transaction
+from lodesman.store.read.accounts import principal_of
+from lodesman.store.read.task_queues import queues_with_jobs
 
 CLEAN = {"waiting_without_queue": 0, "active_without_attempt": 0, "wrong_counters": 0}
 
@@ -25,9 +25,9 @@ def test_one_job_from_submission_to_done(house):
     (claimed,) = house.claim(pilot)
     assert (claimed.job_id, claimed.attempt) == (1, 1)
     assert house.state(1) == "Matched"
-    assert house.report(pilot, claimed, "Running", cause="")["accepted"]
+    assert house.report(pilot, claimed, "Running", cause="").accepted
     assert house.state(1) == "Running"
-    assert house.report(pilot, claimed, exit_code=0)["accepted"]
+    assert house.report(pilot, claimed, exit_code=0).accepted
     assert house.state(1) == "Done"
     assert house.events(1) == ["Waiting", "Matched", "Running", "Done"]
     assert house.claim(pilot) == []
@@ -272,7 +272,7 @@ def test_the_payload_s_own_failures_end_the_job(house, cause):
     (claimed,) = house.claim(pilot)
     house.report(pilot, claimed, "Failed", cause=cause, exit_code=3)
     assert house.state(1) == "Failed"
-    assert house.job(1)["cause"] == cause
+    assert house.job(1).cause == cause
     assert house.claim(pilot) == []
 
 
@@ -285,7 +285,7 @@ def test_other_failures_send_the_job_back(house, cause):
         assert claimed.attempt == attempt
         house.report(pilot, claimed, "Released", cause=cause)
     assert house.state(1) == "Failed"
-    assert "maximum of 2 attempts" in house.job(1)["reason"]
+    assert "maximum of 2 attempts" in house.job(1).reason
 
 
 def test_jobs_of_a_lost_pilot_go_back_before_the_others(house):
@@ -306,9 +306,9 @@ def test_a_stale_report_changes_nothing(house):
     house.end_pilot(lost)
     (new,) = house.claim(other)
     answer = house.report(lost, old, "Failed", cause="exit")
-    assert (answer["accepted"], answer["reason"]) == (False, "stale attempt")
+    assert (answer.accepted, answer.reason) == (False, "stale attempt")
     assert house.state(1) == "Matched"
-    assert house.report(other, new)["accepted"]
+    assert house.report(other, new).accepted
 
 
 def test_a_late_success_counts_while_the_next_attempt_is_unclaimed(house):
@@ -318,7 +318,7 @@ def test_a_late_success_counts_while_the_next_attempt_is_unclaimed(house):
     house.end_pilot(lost)
     assert house.state(1) == "Waiting"
     answer = house.report(lost, old)
-    assert (answer["accepted"], answer["reason"]) == (True, "late")
+    assert (answer.accepted, answer.reason) == (True, "late")
     assert house.state(1) == "Done"
     assert house.claim(house.pilot()) == []
     assert house.reconcile() == CLEAN
@@ -329,7 +329,7 @@ def test_a_pilot_cannot_report_for_another(house):
     owner, other = house.pilot(), house.pilot()
     (claimed,) = house.claim(owner)
     answer = house.report(other, claimed)
-    assert (answer["accepted"], answer["reason"]) == (False, "not your attempt")
+    assert (answer.accepted, answer.reason) == (False, "not your attempt")
     assert house.state(1) == "Matched"
 
 
@@ -337,8 +337,8 @@ def test_a_report_may_be_sent_twice(house):
     house.submit()
     pilot = house.pilot()
     (claimed,) = house.claim(pilot)
-    assert house.report(pilot, claimed)["accepted"]
-    assert house.report(pilot, claimed)["accepted"]
+    assert house.report(pilot, claimed).accepted
+    assert house.report(pilot, claimed).accepted
     assert house.events(1).count("Done") == 1
 
 
@@ -347,7 +347,7 @@ def test_reports_about_jobs_that_do_not_exist(house):
     house.submit()
     (claimed,) = house.claim(pilot)
     claimed = type(claimed)(99, 1, 1, 1)
-    assert house.report(pilot, claimed)["reason"] == "no such attempt"
+    assert house.report(pilot, claimed).reason == "no such attempt"
 
 
 def test_a_join_token_is_good_once(house):
@@ -382,7 +382,7 @@ def test_held_at_submission_with_its_reason(house):
     house.submit(3, held="no queue")
     assert house.counts() == {"Held": 4}
     assert house.claim(house.pilot(), 5) == []
-    assert (house.state(3), house.job(3)["reason"]) == ("Held", "no queue")
+    assert (house.state(3), house.job(3).reason) == ("Held", "no queue")
 
 
 def test_the_reconciler_mends_a_wrong_counter(house):
@@ -423,7 +423,7 @@ def test_only_task_queues_that_hold_jobs_are_loaded(house):
     house.submit(key=house.key(project="b"))
     pilot = house.pilot()
     house.claim(pilot)
-    assert len(list(task_queues.load_queues(house.reader))) == 1
+    assert len(list(queues_with_jobs(house.reader))) == 1
 
 
 def test_the_eligible_groups_of_a_claim_are_recorded(house):
@@ -436,11 +436,11 @@ def test_the_eligible_groups_of_a_claim_are_recorded(house):
 
 def test_tokens_and_accounts(house):
     token = house.user("ann", ("g", "h"))
-    who = find_principal(house.reader, hash_token(token))
+    who = principal_of(house.reader, hash_token(token))
     assert (who.name, who.groups, who.vo, who.admin) == ("ann", ("g", "h"), "vo", False)
     assert who.allows("jobs:write")
     assert not who.allows("admin")
-    assert find_principal(house.reader, hash_token("other")) is None
+    assert principal_of(house.reader, hash_token("other")) is None
     assert token.encode() not in house.path.read_bytes() + house.path.with_name("lode.db-wal").read_bytes()
 
 

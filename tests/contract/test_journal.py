@@ -14,8 +14,7 @@ import msgspec
 import pytest
 
 from lodesman.errors import Conflict, Unavailable
-from lodesman.store.checkpoint import Checkpointer
-from lodesman.store.engine import lock_database, open_reader, open_writer
+from lodesman.store import Checkpointer, lock_database, open_reader, open_writer
 from lodesman.store.journal import PARKED, Journal, Transaction
 
 
@@ -378,7 +377,7 @@ def test_the_checkpointer_moves_the_log_into_the_database(writer, path):
 KILLED = """
 import sys
 from pathlib import Path
-from lodesman.store.engine import open_writer
+from lodesman.store import open_writer
 from lodesman.store.journal import Journal
 class Note:
     def __init__(self, n): self.n = n

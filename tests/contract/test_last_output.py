@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lodesman.answers.vocabulary import PilotState
-from lodesman.store.last_output import last_output
-from lodesman.store.pilots import find_pilot
+from lodesman.store.read.jobs import last_output
+from lodesman.store.read.pilots import pilot_by_id
 
 
 def test_of_a_job_before_while_and_after_it_runs(house):
@@ -29,6 +29,6 @@ def test_of_a_member_without_a_row_and_of_no_job(house):
 
 def test_a_pilot_by_its_number(house):
     number = house.pilot("S2")
-    found = find_pilot(house.reader, number)
+    found = pilot_by_id(house.reader, number)
     assert (found.id, found.site, found.state) == (number, "S2", PilotState.RUNNING)
-    assert find_pilot(house.reader, 99) is None
+    assert pilot_by_id(house.reader, 99) is None

@@ -4,12 +4,13 @@ import logging
 
 import pytest
 
+from lodesman.answers.pilots import ReportResult
 from lodesman.answers.vocabulary import PilotState
-from lodesman.commands import sandboxes
-from lodesman.commands.accounts import find_principal
 from lodesman.commands.pilots import LATE_SECONDS, Join, hash_token
-from lodesman.errors import Forbidden, Unauthorized
-from lodesman.store import views
+from lodesman.errors import Unauthorized
+from lodesman.store.read.accounts import principal_of
+from lodesman.store.read.jobs import attempts_of_job
+from lodesman.store.read.sandboxes import may_hand_in
 
 USED = {"cpu_seconds": 5.0, "wall_seconds": 7.0, "max_rss_mb": 9.0}
 
@@ -24,15 +25,11 @@ def lost(house, cause="lease-expired", **more):
 
 
 def may_upload(house, pilot, claimed):
-    try:
-        sandboxes.check_attempt(house.reader, pilot, claimed.job_id, claimed.attempt)
-    except Forbidden:
-        return False
-    return True
+    return may_hand_in(house.reader, pilot, claimed.job_id, claimed.attempt)
 
 
 def attempts(house, job_id=1):
-    return views.job_attempts(house.reader, house.job(job_id))
+    return attempts_of_job(house.reader, house.job(job_id))
 
 
 # --- what counts ------------------------------------------------------------------------------------------
@@ -43,16 +40,14 @@ def test_a_late_success_counts_with_all_that_it_tells(house, cause):
     pilot, claimed = lost(house, cause)
     assert may_upload(house, pilot, claimed)
     told = house.report(pilot, claimed, exit_code=0, output_sha256="ab", output_size=3, ended=900.0, **USED)
-    assert (told["accepted"], told["reason"]) == (True, "late")
+    assert (told.accepted, told.reason) == (True, "late")
     found = house.job(1)
-    assert (found["state"], found["outcome"], found["cause"], found["output_sha256"], found["cpu_seconds"]) == (
+    assert (found.state, found.outcome, found.cause, found.output_sha256, found.cpu_seconds) == (
         "Done", "Done", "ok", "ab", 5.0,
     )  # fmt: skip
     assert house.reader.execute("SELECT jobs_done FROM pilot WHERE id = ?", (pilot,)).fetchone() == (1,)
     # Its answer may get lost, too.
-    assert house.report(pilot, claimed) == {
-        "id": 1, "attempt": 1, "accepted": True, "reason": "already ended"
-    }  # fmt: skip
+    assert house.report(pilot, claimed) == ReportResult(1, 1, accepted=True, reason="already ended")
     assert not may_upload(house, pilot, claimed)
     assert house.claim(house.pilot()) == []
 
@@ -61,15 +56,15 @@ def test_a_late_success_counts_when_there_were_to_be_no_more_attempts(house):
     pilot, claimed = lost(house, max_attempts=1)
     assert house.state(1) == "Failed"
     assert may_upload(house, pilot, claimed)
-    assert house.report(pilot, claimed)["reason"] == "late"
-    assert (house.state(1), house.job(1)["reason"]) == ("Done", "")
+    assert house.report(pilot, claimed).reason == "late"
+    assert (house.state(1), house.job(1).reason) == ("Done", "")
     assert house.events(1)[-2:] == ["Failed", "Done"]
 
 
 def test_a_late_success_of_a_job_that_is_held_by_now(house):
     pilot, claimed = lost(house)
     house.control("hold", 1)
-    assert house.report(pilot, claimed)["reason"] == "late"
+    assert house.report(pilot, claimed).reason == "late"
     assert house.counts() == {"Done": 1}
     assert house.live.matcher.index.waiting(1) == 0
 
@@ -77,7 +72,7 @@ def test_a_late_success_of_a_job_that_is_held_by_now(house):
 def test_a_late_success_counts_after_a_restart(house):
     pilot, claimed = lost(house)
     house.restart()
-    assert house.report(pilot, claimed)["accepted"]
+    assert house.report(pilot, claimed).accepted
     house.restart()
     assert house.counts() == {"Done": 1}
     assert house.claim(house.pilot()) == []
@@ -89,7 +84,7 @@ def test_several_late_successes_in_one_request(house):
     held = house.claim(pilot, 3)
     house.end_pilot(pilot)
     for claimed in held:
-        assert house.report(pilot, claimed)["reason"] == "late"
+        assert house.report(pilot, claimed).reason == "late"
     assert house.counts() == {"Done": 3}
     live = house.reader.execute("SELECT count(*) FROM attempt WHERE ended_at IS NULL").fetchone()
     assert live == (0,)
@@ -105,14 +100,14 @@ def test_what_comes_when_the_next_attempt_has_begun_is_refused_noted_and_logged(
     assert not may_upload(house, pilot, claimed)
     with caplog.at_level(logging.WARNING):
         told = house.report(pilot, claimed, **USED)
-    assert (told["accepted"], told["reason"]) == (False, "stale attempt")
+    assert (told.accepted, told.reason) == (False, "stale attempt")
     (line,) = [one for one in caplog.records if "too late" in one.message]
     assert (line.job, line.attempt, line.pilot, line.job_attempt) == (1, 1, pilot, 2)
     first, second = attempts(house)
-    assert (first["outcome"], first["cause"], first["cpu_seconds"]) == ("Released", "lease-expired", 5.0)
-    assert first["message"] == "Done was reported when it no longer counted"
-    assert (house.state(1), second["outcome"]) == ("Matched", None)
-    assert house.report(other, again)["accepted"]
+    assert (first.outcome, first.cause, first.cpu_seconds) == ("Released", "lease-expired", 5.0)
+    assert first.message == "Done was reported when it no longer counted"
+    assert (house.state(1), second.outcome) == ("Matched", None)
+    assert house.report(other, again).accepted
 
 
 def test_a_refused_report_is_noted_once(house):
@@ -121,15 +116,15 @@ def test_a_refused_report_is_noted_once(house):
     house.report(pilot, claimed, "Failed", cause="exit", **USED)
     house.report(pilot, claimed, **{**USED, "cpu_seconds": 99.0})
     first, _ = attempts(house)
-    assert (first["message"], first["cpu_seconds"]) == ("Failed was reported when it no longer counted", 5.0)
+    assert (first.message, first.cpu_seconds) == ("Failed was reported when it no longer counted", 5.0)
 
 
 def test_a_late_failure_changes_nothing_but_is_noted(house):
     pilot, claimed = lost(house)
     told = house.report(pilot, claimed, "Failed", cause="exit", exit_code=1, **USED)
-    assert (told["accepted"], told["reason"]) == (False, "already ended")
+    assert (told.accepted, told.reason) == (False, "already ended")
     assert house.state(1) == "Waiting"
-    assert attempts(house)[0]["message"].startswith("Failed was reported")
+    assert attempts(house)[0].message.startswith("Failed was reported")
     # The same pilot cannot take it back.
     assert len(house.claim(house.pilot())) == 1
 
@@ -140,7 +135,7 @@ def test_a_job_that_its_owner_ended_meanwhile_stays_so(house, action):
     house.control(action, 1)
     before = house.state(1)
     assert not may_upload(house, pilot, claimed)
-    assert house.report(pilot, claimed)["accepted"] is False
+    assert house.report(pilot, claimed).accepted is False
     assert house.state(1) == before
 
 
@@ -151,9 +146,9 @@ def test_a_pilot_that_said_itself_how_it_ended_is_bound_to_it(house):
     (claimed,) = house.claim(pilot)
     house.report(pilot, claimed, "Failed", cause="exit", exit_code=1)
     house.control("reschedule", 1)
-    assert house.report(pilot, claimed)["accepted"] is False
+    assert house.report(pilot, claimed).accepted is False
     assert house.state(1) == "Waiting"
-    assert house.report(pilot, claimed, "Failed", cause="exit", exit_code=1)["accepted"]
+    assert house.report(pilot, claimed, "Failed", cause="exit", exit_code=1).accepted
 
 
 def test_a_report_whose_answer_was_lost_is_accepted_even_if_the_next_attempt_has_begun(house):
@@ -162,7 +157,7 @@ def test_a_report_whose_answer_was_lost_is_accepted_even_if_the_next_attempt_has
     (claimed,) = house.claim(pilot)
     house.report(pilot, claimed, "Released", cause="pilot-shutdown")
     house.claim(house.pilot())
-    assert house.report(pilot, claimed, "Released", cause="pilot-shutdown")["accepted"]
+    assert house.report(pilot, claimed, "Released", cause="pilot-shutdown").accepted
     assert house.state(1) == "Matched"
 
 
@@ -171,15 +166,15 @@ def test_another_pilot_s_earlier_attempt_is_not_spoken_of(house):
     other = house.pilot()
     (again,) = house.claim(other)
     told = house.report(other, type(again)(1, 1, again.template_id, again.submission_id))
-    assert told["reason"] == "not your attempt"
-    assert attempts(house)[0]["message"] in ("", None)
+    assert told.reason == "not your attempt"
+    assert attempts(house)[0].message in ("", None)
 
 
 @pytest.mark.parametrize("number", [0, 2, 99])
 def test_attempts_that_never_were(house, number):
     pilot, claimed = lost(house)
     told = house.report(pilot, claimed._replace(attempt=number))
-    assert (told["accepted"], told["reason"]) == (False, "no such attempt")
+    assert (told.accepted, told.reason) == (False, "no such attempt")
 
 
 def test_the_attempt_of_each_number_is_found(house):
@@ -190,8 +185,8 @@ def test_the_attempt_of_each_number_is_found(house):
         (claimed,) = house.claim(pilots[-1])
         house.end_pilot(pilots[-1])
     for number, pilot in enumerate(pilots[:-1], 1):
-        assert house.report(pilot, claimed._replace(attempt=number))["reason"] == "stale attempt"
-    assert [one["message"] or "" for one in attempts(house)] == [
+        assert house.report(pilot, claimed._replace(attempt=number)).reason == "stale attempt"
+    assert [one.message or "" for one in attempts(house)] == [
         "Done was reported when it no longer counted"
     ] * 3 + [""]  # fmt: skip
 
@@ -203,7 +198,7 @@ def test_the_attempt_of_each_number_is_found(house):
 def test_what_a_lost_payload_used_is_not_known(house, cause):
     lost(house, cause)
     (one,) = attempts(house)
-    assert (one["cpu_seconds"], one["wall_seconds"], one["max_rss_mb"]) == (None, None, None)
+    assert (one.cpu_seconds, one.wall_seconds, one.max_rss_mb) == (None, None, None)
 
 
 # --- the token of a lost pilot ----------------------------------------------------------------------------
@@ -242,6 +237,6 @@ def test_the_principal_of_a_lost_pilot_expires(house):
     joined = house.do(Join(house.live, "stamp1-join", "nonce", {"cores": 8}))
     house.claim(pilot)
     digest = hash_token(joined.token)
-    assert find_principal(house.reader, digest).expires_at is None
+    assert principal_of(house.reader, digest).expires_at is None
     house.end_pilot(pilot)
-    assert find_principal(house.reader, digest).expires_at == house.clock + LATE_SECONDS
+    assert principal_of(house.reader, digest).expires_at == house.clock + LATE_SECONDS

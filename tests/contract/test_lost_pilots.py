@@ -13,8 +13,7 @@ import pytest
 
 from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
-from lodesman.background.census import Census
-from lodesman.background.lost_pilots import AGAIN_SECONDS
+from lodesman.background.census import AGAIN_SECONDS, Census
 from lodesman.batch import LocalBackend, NativeState, PilotCopy, PilotSpec
 from lodesman.batch.keeper import process_table
 from lodesman.commands.pilots import EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
@@ -52,7 +51,7 @@ def backend(tmp_path):
 def census(house, backend):
     resources = load_resources([("sites.toml", '[site.S.ce.c.queue.q]\nBackend = "local"\n')])
     return Census(
-        house.reader, {"local": backend}, policy=Policy(resources), post=lambda *_: None, told=lambda *_: None
+        house.reader, {"local": backend}, policy=Policy(resources), post=lambda *_: None, note=lambda *_: None
     )
 
 

@@ -5,15 +5,20 @@ import random
 
 import apsw
 import pytest
+from tests.conftest import all_suspects
 
-from lodesman.background.reconciler import all_doubts
+from lodesman.answers.jobs import Count
+from lodesman.answers.service import Repaired
+from lodesman.answers.vocabulary import JobState
 from lodesman.commands.live import Live
 from lodesman.commands.upkeep import Reconcile
 from lodesman.matching import wanted_of
-from lodesman.store import submit_pools, views
-from lodesman.store.engine import Writer
+from lodesman.store import Reader, Writer
 from lodesman.store.journal import Journal
-from lodesman.store.migrate import load_scripts, migrate
+from lodesman.store.read.jobs import events_of_job, job_by_id
+from lodesman.store.read.submit_pools import bits_of_queues, last_pass, pass_requests, stored_pools
+from lodesman.store.read.usage import count_jobs
+from lodesman.store.sqlite import load_scripts, migrate
 
 KEY = '{"owner":"ann","group":"g","vo":"lab","submit_pool":"%s"}'
 WHY = '{"reason":"no queue of VO lab fulfils it"}'
@@ -26,7 +31,7 @@ def old(monkeypatch):
     db = apsw.Connection(":memory:")
     with monkeypatch.context() as patch:
         first = [script for script in load_scripts() if script[0] == 1]
-        patch.setattr("lodesman.store.migrate.load_scripts", lambda: first)
+        patch.setattr("lodesman.store.sqlite.load_scripts", lambda: first)
         migrate(db)
     with db:
         db.execute(
@@ -59,7 +64,7 @@ def old(monkeypatch):
 
 
 def states(db, ids):
-    return [(views.find_job(db, job)["state"], views.find_job(db, job)["held_by"]) for job in ids]
+    return [(job_by_id(db, job).state, job_by_id(db, job).held_by) for job in ids]
 
 
 def test_what_nobody_held_is_held_by_its_task_queue(old):
@@ -67,8 +72,8 @@ def test_what_nobody_held_is_held_by_its_task_queue(old):
     assert states(old, [1, 2]) == [("Held", "impossible"), ("Held", "user")]
     assert states(old, range(3, 11)) == [("Held", "impossible")] * 8
     assert states(old, [11, 12]) == [("Held", "user")] * 2
-    assert views.job_counts(old) == [("ann", "g", "Held", 12)]
-    assert [event["event"] for event in views.job_events(old, views.find_job(old, 3))] == ["Held"]
+    assert count_jobs(old) == [Count("ann", "g", JobState.HELD, 12)]
+    assert [event.event for event in events_of_job(old, job_by_id(old, 3))] == ["Held"]
 
 
 def test_counters_are_true_and_jobs_can_be_released(old):
@@ -76,24 +81,24 @@ def test_counters_are_true_and_jobs_can_be_released(old):
     live = Live(Writer(old), rng=random.Random(1), now=100.0)
     journal = Journal(Writer(old), clock=lambda: 100.0)
     journal.start()
-    assert set(journal.call(Reconcile(live, all_doubts(old))).values()) == {0}
+    assert journal.call(Reconcile(live, all_suspects(old))) == Repaired()
 
     class Release:
         def apply(self, tx):
             return live.release(tx, 1, "now"), live.release(tx, 2, "now")
 
     assert journal.call(Release()) == (1, 8)
-    assert set(journal.call(Reconcile(live, all_doubts(old))).values()) == {0}
+    assert journal.call(Reconcile(live, all_suspects(old))) == Repaired()
     journal.close()
-    assert views.job_counts(old) == [("ann", "g", "Held", 3), ("ann", "g", "Waiting", 9)]
+    assert count_jobs(old) == [Count("ann", "g", JobState.HELD, 3), Count("ann", "g", JobState.WAITING, 9)]
 
 
 def test_pools_keep_their_requirements_and_are_evaluated_anew(old):
     migrate(old)
-    assert [(row.id, row.vo, row.requirements, row.queues) for row in submit_pools.read_pools(old)] == [
+    assert [(row.id, row.vo, row.requirements, row.queues) for row in stored_pools(old)] == [
         ("req1:a", "lab", "{}", 0), ("req1:b", "lab", "{}", 0),
     ]  # fmt: skip
-    assert submit_pools.read_bits(old) == {("A/B", "c", "q"): 0, ("S", "c", "q"): 1}
+    assert bits_of_queues(old) == {("A/B", "c", "q"): 0, ("S", "c", "q"): 1}
     assert list(old.execute("SELECT id, requirements, pool_id FROM task_queue")) == [
         (1, "{}", "req1:a"),
         (2, "", ""),
@@ -127,10 +132,12 @@ def test_requirements_are_stamped_that_their_unit_is_not_known(old, before, afte
 
 def test_the_queues_of_pools_are_not_known_before_the_first_pass(old):
     migrate(old)
-    assert [row.is_evaluated for row in submit_pools.read_pools(old)] == [False, False]
+    assert [row.is_evaluated for row in stored_pools(old)] == [False, False]
     assert [row[0] for row in old.execute("SELECT refreshed_at FROM submit_pool")] == [None, None]
     with old:
-        old.execute(submit_pools.SET_QUEUES, (b"", 50.0, "req1:a"))
+        old.execute(
+            "UPDATE submit_pool_bits SET queues = ?, evaluated_at = ? WHERE id = ?", (b"", 50.0, "req1:a")
+        )
         old.execute("INSERT INTO submit_pool_pass VALUES (1, 60, '', '', 0, 0, 0, 0, 0)")
     assert [row[0] for row in old.execute("SELECT refreshed_at FROM submit_pool")] == [60, None]
 
@@ -139,5 +146,5 @@ def test_an_empty_database_has_nothing_held():
     db = apsw.Connection(":memory:")
     migrate(db)
     assert db.execute("SELECT count(*) FROM task_queue_hold").fetchone() == (0,)
-    assert submit_pools.last_pass(db).id == 0
-    assert not submit_pools.pool_state(db).is_due
+    assert last_pass(Reader(db)).id == 0
+    assert not pass_requests(Reader(db)).is_due

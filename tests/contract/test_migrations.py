@@ -4,8 +4,8 @@ import apsw
 import pytest
 
 from lodesman.errors import Unavailable
-from lodesman.store.engine import open_reader, open_writer
-from lodesman.store.migrate import load_scripts, migrate
+from lodesman.store import open_reader, open_writer
+from lodesman.store.sqlite import load_scripts, migrate
 
 
 def test_a_new_database_gets_every_migration():
@@ -39,7 +39,7 @@ def test_a_newer_database_is_refused():
 def test_a_failing_migration_leaves_nothing_behind(monkeypatch):
     db = apsw.Connection(":memory:")
     scripts = [(1, "0001_a.sql", "CREATE TABLE a (x); CREATE TABLE a (x);")]
-    monkeypatch.setattr("lodesman.store.migrate.load_scripts", lambda: scripts)
+    monkeypatch.setattr("lodesman.store.sqlite.load_scripts", lambda: scripts)
     with pytest.raises(apsw.SQLError):
         migrate(db)
     assert db.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'a'").fetchone() == (0,)

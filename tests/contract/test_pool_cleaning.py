@@ -3,13 +3,12 @@
 import pytest
 
 from lodesman.answers.service import Cleaning
-from lodesman.background.pool_lists import list_pools
 from lodesman.commands.refresh import CleanPools
 from lodesman.commands.submit import NewPool
 from lodesman.matching import spelled_requirements, submit_pool_id
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.store import submit_pools
+from lodesman.store.read.submit_pools import list_pools, pass_requests, stored_pools
 
 S1 = ("S1", "ce", "q")
 POLICY = Policy(load_resources([("s.toml", "[site.S1.ce.ce.queue.q]\nMemory = 4000\nCPUTime = 1000\n")]))
@@ -32,12 +31,12 @@ def submit(house, count=1, **more):
 
 def told(house):
     """(queues, time of the last pass) of the only pool, as they are shown."""
-    (row,) = list_pools(house.reader, "", limit=9)["pools"]
-    return row["queues"], row["refreshed_at"]
+    (row,) = list_pools(house.reader, "", limit=9).pools
+    return row.queues, row.refreshed_at
 
 
 def pools(house):
-    return [row.id for row in submit_pools.read_pools(house.reader)]
+    return [row.id for row in stored_pools(house.reader)]
 
 
 @pytest.fixture
@@ -104,7 +103,7 @@ def test_a_job_that_comes_in_time_keeps_the_pool(house, later):
     assert finish(house, submit(house))
     assert later(GRACE / 2) == [POOL]
     submit(house)
-    assert submit_pools.read_pools(house.reader).__next__().unused_since is None
+    assert stored_pools(house.reader).__next__().unused_since is None
     assert later() == [POOL]
 
 
@@ -133,15 +132,15 @@ def test_a_rescheduled_job_makes_its_pool_again(house, later, count):
     assert later() == []
     house.control("reschedule", first, first + count - 1)
     assert pools(house) == [POOL]
-    assert submit_pools.pool_state(house.reader).is_due
+    assert pass_requests(house.reader).is_due
     assert house.claim(house.pilot(), 5) == []
     assert told(house) == (None, None)  # nobody has looked which queues serve it
     keeper = house.keeper(POLICY)
     keeper._policy, keeper._at = POLICY, house.clock
     assert keeper.tick(POLICY, house.clock) == "request"
-    assert not submit_pools.pool_state(house.reader).is_due
+    assert not pass_requests(house.reader).is_due
     assert told(house) == (1, house.clock)
-    stored = next(submit_pools.read_pools(house.reader))
+    stored = next(stored_pools(house.reader))
     assert stored.requirements == new_pool().requirements
     assert stored.vo == "vo"
     assert len(house.claim(house.pilot(), 5)) == count

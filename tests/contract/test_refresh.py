@@ -14,7 +14,7 @@ from lodesman.errors import Conflict
 from lodesman.matching import GroupShare, spelled_requirements, submit_pool_id
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.store import submit_pools
+from lodesman.store.read.submit_pools import bits_of_queues
 
 SITES = """
 [site.S1.ce.ce.queue.q]
@@ -246,13 +246,13 @@ def test_queues_of_any_name(house):
 def test_a_queue_that_is_configured_no_more_gives_its_bit_to_the_next(house):
     with_pool(house, 4000, [])
     house.refresh(policy(4000, 4000))
-    assert submit_pools.read_bits(house.reader) == {S1: 0, S2: 1}
+    assert bits_of_queues(house.reader) == {S1: 0, S2: 1}
     house.refresh(Policy(load_resources([("s.toml", "[site.S2.ce.ce.queue.q]\nMemory = 4000\n")])))
-    assert submit_pools.read_bits(house.reader) == {S2: 1}
+    assert bits_of_queues(house.reader) == {S2: 1}
     assert (served(house, S1), served(house, S2)) == ((), (POOL,))
     more = "[site.S3.ce.ce.queue.q]\nMemory = 4000\n[site.S2.ce.ce.queue.q]\nMemory = 1\n"
     house.refresh(Policy(load_resources([("s.toml", more)])))
-    assert submit_pools.read_bits(house.reader) == {("S3", "ce", "q"): 0, S2: 1}
+    assert bits_of_queues(house.reader) == {("S3", "ce", "q"): 0, S2: 1}
     assert (served(house, ("S3", "ce", "q")), served(house, S2)) == ((POOL,), ())
     house.restart()
     assert served(house, ("S3", "ce", "q")) == (POOL,)

@@ -10,8 +10,8 @@ from lodesman.commands.reoffer import Offers, SetOffers, offer_sessions
 from lodesman.commands.sessions import Free, PilotSession, load_sessions
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.store import pilots
 from lodesman.store.journal import Transaction
+from lodesman.store.read.pilots import live_pilots
 
 QUEUE = 'Platform = "el9"\nTag = ["gpu"]\nNumberOfProcessors = 8\nMemory = 16000\n'
 SITES = "[site.S1.ce.ce.queue.q]\n{one}\n[site.S2.ce.ce.queue.q]\n{two}\n"
@@ -248,7 +248,7 @@ def test_many_pilots_that_are_alike_are_looked_at_once(house):
     configure(house, offers(QUEUE))
     numbers = [house.pilot("S1") for _ in range(20)]
     configure(house, offers(QUEUE.replace("el9", "el8")))
-    rows = [pilots.row_of(v) for v in house.reader.execute(f"SELECT {pilots.COLUMNS} FROM pilot")]
+    rows = live_pilots(house.reader)
     assert {row.id for row in rows} == set(numbers)
     assert len({row.request for row in rows}) == 1
     assert house.claim(numbers[0], free=Free(1, 1, 1)) == []

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lodesman.store.rows import WIDTHS, write_rows
+from lodesman.store import Writer
+from lodesman.store.sqlite import WIDTHS
 
 INSERT = "INSERT INTO note (id, text) VALUES (?,?)"
 UPDATE = "UPDATE note SET text = ? WHERE id = ?"
@@ -13,7 +14,7 @@ UPDATE = "UPDATE note SET text = ? WHERE id = ?"
 
 @pytest.fixture(scope="module")
 def db():
-    found = apsw.Connection(":memory:")
+    found = Writer(apsw.Connection(":memory:"))
     found.execute("CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT UNIQUE)")
     yield found
     found.close()
@@ -28,27 +29,27 @@ def stored(db):
 def test_every_number_of_rows_is_written(db, count):
     db.execute("DELETE FROM note")
     rows = [(n, f"text {n}") for n in range(count)]
-    write_rows(db, INSERT, rows)
+    db.change_each(INSERT, rows)
     assert stored(db) == rows
 
 
 def test_a_statement_that_is_no_insert_runs_for_each_row(db):
     db.execute("DELETE FROM note")
-    write_rows(db, INSERT, [(n, str(n)) for n in range(50)])
-    write_rows(db, UPDATE, [(f"new {n}", n) for n in range(50)])
+    db.change_each(INSERT, [(n, str(n)) for n in range(50)])
+    db.change_each(UPDATE, [(f"new {n}", n) for n in range(50)])
     assert stored(db) == [(n, f"new {n}") for n in range(50)]
 
 
 def test_an_insert_with_more_than_its_values_is_left_as_it_is(db):
     db.execute("DELETE FROM note")
     sql = f"{INSERT} ON CONFLICT (id) DO UPDATE SET text = text || excluded.text"
-    write_rows(db, sql, [(1, f"{n},") for n in range(10)])
+    db.change_each(sql, [(1, f"{n},") for n in range(10)])
     assert stored(db) == [(1, "0,1,2,3,4,5,6,7,8,9,")]
 
 
 def test_later_rows_of_one_key_win_as_they_would_alone(db):
     db.execute("DELETE FROM note")
-    write_rows(db, "INSERT OR REPLACE INTO note (id, text) VALUES (?,?)", [(1, str(n)) for n in range(100)])
+    db.change_each("INSERT OR REPLACE INTO note (id, text) VALUES (?,?)", [(1, str(n)) for n in range(100)])
     assert stored(db) == [(1, "99")]
 
 
@@ -58,5 +59,5 @@ def test_a_row_that_breaks_a_rule_fails_the_whole(db, place):
     rows = [(n, str(n)) for n in range(100)]
     rows.insert(place + 1, (1000, str(place)))
     with pytest.raises(apsw.ConstraintError), db:
-        write_rows(db, INSERT, rows)
+        db.change_each(INSERT, rows)
     assert stored(db) == []

@@ -1,12 +1,15 @@
 """Pilots that say nothing for long: their jobs are Stalled, and what becomes of them then; and output being handed in."""
 
 import pytest
+from tests.conftest import query_plan
 
+from lodesman.answers.jobs import Event, NotChanged
+from lodesman.answers.pilots import ReportResult
 from lodesman.answers.vocabulary import PilotState
-from lodesman.commands.live import STALLED
 from lodesman.commands.silence import Heard, NoteSilence
-from lodesman.store import views
 from lodesman.store.journal import Transaction
+from lodesman.store.read.jobs import events_of_job
+from lodesman.store.read.pilots import pilots_with_stalled_jobs
 
 CLEAN = {"waiting_without_queue": 0, "active_without_attempt": 0, "wrong_counters": 0}
 
@@ -22,7 +25,7 @@ def running(house, count=1, **more):
 
 
 def last_event(house, job_id):
-    return views.job_events(house.reader, house.job(job_id))[-1]
+    return events_of_job(house.reader, house.job(job_id))[-1]
 
 
 # --- Stalled ----------------------------------------------------------------------------------------------
@@ -33,11 +36,11 @@ def test_what_runs_in_a_silent_pilot_is_stalled_and_says_since_when(house):
     house.clock = 1_400.0
     assert house.silence(pilot, since=1_050.5) == 1
     found = house.job(1)
-    assert (found["state"], found["since"], found["pilot"]) == ("Stalled", 1_400.0, pilot)
-    assert found["reason"] == "its pilot has said nothing since 1970-01-01 00:17:30 UTC"
-    assert last_event(house, 1) == {
-        "at": 1_400.0, "event": "Stalled", "attempt": 1, "silent_since": 1_050.5, "reason": found["reason"],
-    }  # fmt: skip
+    assert (found.state, found.since, found.pilot) == ("Stalled", 1_400.0, pilot)
+    assert found.reason == "its pilot has said nothing since 1970-01-01 00:17:30 UTC"
+    assert last_event(house, 1) == Event(
+        1_400.0, "Stalled", attempt=1, silent_since=1_050.5, reason=found.reason
+    )
     assert house.counts() == {"Stalled": 1}
     assert house.reconcile() == CLEAN
 
@@ -74,7 +77,7 @@ def test_a_pilot_that_speaks_again_has_its_jobs_back(house):
     assert house.hear(pilot, *claimed) == 3
     assert house.counts() == {"Running": 3}
     assert house.events(1)[-2:] == ["Stalled", "Running"]
-    assert (house.job(1)["reason"], house.job(1)["pilot"]) == ("", pilot)
+    assert (house.job(1).reason, house.job(1).pilot) == ("", pilot)
     assert house.live.silent == set()
     # As often as it happens.
     house.silence(pilot)
@@ -127,7 +130,7 @@ def test_a_pilot_without_jobs_that_was_silent_is_remembered_no_longer_than_it_is
 def test_a_report_about_a_stalled_job_counts(house, state, cause, after):
     pilot, (claimed,) = running(house)
     house.silence(pilot)
-    assert house.report(pilot, claimed, state, cause=cause) == {"id": 1, "attempt": 1, "accepted": True}
+    assert house.report(pilot, claimed, state, cause=cause) == ReportResult(1, 1, accepted=True)
     assert house.state(1) == after
     assert house.reconcile() == CLEAN
 
@@ -143,10 +146,10 @@ def test_the_end_of_the_lease_sends_a_stalled_job_back_and_its_success_still_cou
     pilot, (claimed,) = running(house)
     house.silence(pilot)
     assert house.end_pilot(pilot, cause="lease-expired") == 1
-    assert (house.state(1), house.job(1)["cause"]) == ("Waiting", "lease-expired")
+    assert (house.state(1), house.job(1).cause) == ("Waiting", "lease-expired")
     assert house.events(1)[-2:] == ["Stalled", "Waiting"]
     assert house.live.silent == set()
-    assert house.report(pilot, claimed)["reason"] == "late"
+    assert house.report(pilot, claimed).reason == "late"
     assert house.state(1) == "Done"
 
 
@@ -192,7 +195,7 @@ def test_it_cannot_be_held(house, bring):
     _, (claimed,) = bring(house)
     state = house.state(1)
     out = house.control("hold", claimed.job_id)
-    assert (out.changed, out.examples) == (0, [{"id": 1, "reason": f"it is {state}"}])
+    assert (out.changed, out.examples) == (0, [NotChanged(1, f"it is {state}")])
 
 
 def test_a_reschedule_waits_for_the_end_of_the_attempt(house, bring):
@@ -200,16 +203,16 @@ def test_a_reschedule_waits_for_the_end_of_the_attempt(house, bring):
     state = house.state(1)
     assert house.control("reschedule", 1).changed == 1
     assert house.state(1) == state
-    assert house.control("reschedule", 1).examples[0]["reason"].startswith("it is being stopped already")
+    assert house.control("reschedule", 1).examples[0].reason.startswith("it is being stopped already")
     house.report(pilot, claimed, "Done")
-    assert (house.state(1), house.job(1)["reason"]) == ("Waiting", "rescheduled: because")
+    assert (house.state(1), house.job(1).reason) == ("Waiting", "rescheduled: because")
 
 
 def test_a_reschedule_of_which_the_pilot_never_hears_goes_back_with_the_lease(house, bring):
     pilot, _ = bring(house)
     house.control("reschedule", 1)
     house.end_pilot(pilot, cause="lease-expired")
-    assert (house.state(1), house.job(1)["reason"]) == ("Waiting", "rescheduled: because")
+    assert (house.state(1), house.job(1).reason) == ("Waiting", "rescheduled: because")
 
 
 def test_it_cannot_be_deleted_or_released(house, bring):
@@ -231,7 +234,7 @@ def test_what_is_handed_in_is_completing_until_its_end_is_reported(house):
     pilot, (first, second) = running(house, 2)
     assert house.hear(pilot, second, completing=[first]) == 1
     assert [house.state(job) for job in (1, 2)] == ["Completing", "Running"]
-    assert last_event(house, 1)["attempt"] == 1
+    assert last_event(house, 1).attempt == 1
     assert house.hear(pilot, second, completing=[first]) == 0
     house.report(pilot, first)
     assert house.events(1)[1:] == ["Matched", "Running", "Completing", "Done"]
@@ -240,7 +243,7 @@ def test_what_is_handed_in_is_completing_until_its_end_is_reported(house):
 def test_nothing_leads_back_from_completing_to_running(house):
     pilot, claimed = completing(house)
     assert house.hear(pilot, *claimed) == 0
-    assert house.report(pilot, claimed[0], "Running", cause="")["accepted"]
+    assert house.report(pilot, claimed[0], "Running", cause="").accepted
     assert house.state(1) == "Completing"
 
 
@@ -280,11 +283,11 @@ def test_after_a_restart_the_next_word_ends_the_stall(house):
     assert house.counts() == {"Running": 2}
     house.restart()
     assert house.live.silent == set()
-    assert house.report(other, more[0])["accepted"]
+    assert house.report(other, more[0]).accepted
 
 
 def test_stalled_jobs_are_found_among_the_live_attempts_alone(house):
-    steps = [step[3] for step in house.reader.execute(f"EXPLAIN QUERY PLAN {STALLED}")]
+    steps = query_plan(house.reader, lambda: pilots_with_stalled_jobs(house.reader))
     assert any("attempt_live" in step for step in steps)
     assert not any(step.startswith("SCAN j") for step in steps)
 

@@ -11,7 +11,7 @@ from lodesman.commands.pilots import Join, PilotSubmitted, PreparePilots, hash_t
 from lodesman.commands.site_mask import CloseSite, ForgetOldClosings, KnownMask, OpenSite
 from lodesman.director.site_mask import Closing
 from lodesman.errors import Conflict, InvalidRequest, Unavailable
-from lodesman.store.pilots import find_pilot
+from lodesman.store.read.pilots import pilot_by_id
 
 S1 = ("S1", "", "")
 PLACE = ("S1", "ce", "q")
@@ -90,12 +90,12 @@ def test_running_pilots_take_no_more_and_are_told_why(house):
     mine, other = house.pilot("S1"), house.pilot("S2")
     done = close(house)
     assert done.drained == (mine,)
-    row = find_pilot(house.reader, mine)
+    row = pilot_by_id(house.reader, mine)
     assert (row.drain, row.drain_reason) == (
         1,
         "S1 is closed by root since 1970-01-01 00:16 UTC: power",
     )
-    assert find_pilot(house.reader, other).drain == 0
+    assert pilot_by_id(house.reader, other).drain == 0
 
 
 def test_a_request_that_waits_is_answered_with_nothing(house):
@@ -115,13 +115,13 @@ def test_a_request_that_waits_is_answered_with_nothing(house):
 def test_only_pilots_of_what_is_closed_leave(house, node, leaves):
     pilot = house.pilot("S1")
     assert close(house, *node).drained == ((pilot,) if leaves else ())
-    assert find_pilot(house.reader, pilot).drain == leaves
+    assert pilot_by_id(house.reader, pilot).drain == leaves
 
 
 def test_pilots_may_stay_and_those_that_come_too(house):
     pilot, stamp = house.pilot("S1"), sent(house)
     assert close(house, keep_pilots=True).drained == ()
-    assert find_pilot(house.reader, pilot).drain == 0
+    assert pilot_by_id(house.reader, pilot).drain == 0
     assert join(house, stamp).drain == 0
     # Thought better of it: now they go.
     assert len(close(house).drained) == 2
@@ -140,7 +140,7 @@ def test_pilots_that_are_stored_or_join_while_it_is_closed_leave(house):
     close(house)
     late = sent(house)
     (number,) = house.reader.execute("SELECT id FROM pilot WHERE stamp = ?", (late,)).fetchone()
-    assert find_pilot(house.reader, number).drain == 1
+    assert pilot_by_id(house.reader, number).drain == 1
     assert join(house, late).drain == 1
     house.clock = 2_000.0
     assert join(house, sent(house, "S2")).drain == 0
@@ -157,7 +157,7 @@ def test_a_dry_run_tells_and_does_nothing(house):
     done = close(house, dry_run=True)
     assert done.drained == (pilot,)
     assert mask(house).closings == ()
-    assert find_pilot(house.reader, pilot).drain == 0
+    assert pilot_by_id(house.reader, pilot).drain == 0
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_a_batch_that_fails_closes_nothing(house):
     with pytest.raises(Unavailable):
         house.do(Faulty())
     assert mask(house).closings == ()
-    assert find_pilot(house.reader, pilot).drain == 0
+    assert pilot_by_id(house.reader, pilot).drain == 0
     assert house.submit().count == 1
     assert [len(one) for one in answers] == [1]  # it still waited, and got the job
 
@@ -240,7 +240,7 @@ def test_ended_pilots_are_left_alone(house):
     pilot = house.pilot("S1")
     house.end_pilot(pilot, PilotState.DONE)
     assert close(house).drained == ()
-    assert find_pilot(house.reader, pilot).drain_reason == ""
+    assert pilot_by_id(house.reader, pilot).drain_reason == ""
 
 
 def test_the_log_says_who_did_it(house, caplog):

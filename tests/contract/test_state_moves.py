@@ -9,7 +9,7 @@ import pytest
 
 from lodesman.answers.vocabulary import JobState
 from lodesman.jobs.states import ACTIVE, MOVES
-from lodesman.store import views
+from lodesman.store.read.jobs import events_of_job, job_by_id
 
 S = JobState
 STATES = list(JobState)
@@ -88,8 +88,8 @@ class Walker:
 
     def trace(self):
         """The states that its events tell."""
-        job = views.find_job(self.house.reader, self.job)
-        told = [event["event"] for event in views.job_events(self.house.reader, job)]
+        job = job_by_id(self.house.reader, self.job)
+        told = [event.event for event in events_of_job(self.house.reader, job)]
         return [S("Waiting" if kind == "Submitted" else kind) for kind in told]
 
 
@@ -144,4 +144,4 @@ def test_whatever_a_pilot_has_goes_back_when_its_lease_ends(house, old):
     """The timer of these states: who owns them may be gone for ever."""
     walker = walked(house, old, rows=True)
     house.end_pilot(walker.pilot, cause="lease-expired")
-    assert (walker.state, house.job(walker.job)["reason"]) == (S.WAITING, "its pilot fell silent")
+    assert (walker.state, house.job(walker.job).reason) == (S.WAITING, "its pilot fell silent")

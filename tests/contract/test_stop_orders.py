@@ -2,13 +2,16 @@
 
 import apsw
 import pytest
+from tests.conftest import query_plan
 
 from lodesman.answers.vocabulary import PilotState
-from lodesman.commands.control import SUBMISSIONS, Control
-from lodesman.commands.live import ORDERS
+from lodesman.commands.control import Control
 from lodesman.commands.pilots import EndPilot
+from lodesman.store import Reader
 from lodesman.store.journal import Transaction
-from lodesman.store.migrate import load_scripts, migrate
+from lodesman.store.read.pilots import stop_orders
+from lodesman.store.sqlite import load_scripts, migrate
+from lodesman.store.write.jobs import submissions_between
 
 
 def running(house, **more):
@@ -20,10 +23,6 @@ def running(house, **more):
     return pilot, claimed
 
 
-def plan(db, sql, row=()):
-    return " | ".join(step[3] for step in db.execute(f"EXPLAIN QUERY PLAN {sql}", row))
-
-
 # --- orders outlive the server ----------------------------------------------------------------------------
 
 
@@ -33,7 +32,7 @@ def test_a_kill_reaches_the_pilot_after_a_restart(house):
     house.restart()
     assert house.live.kill_orders == {pilot: {(1, 1): "wrong input"}}
     assert house.control("reschedule", 1).refused == 1
-    assert house.report(pilot, claimed, "Failed", cause="killed")["accepted"]
+    assert house.report(pilot, claimed, "Failed", cause="killed").accepted
     assert house.live.kill_orders == {pilot: {}}
     assert house.control("reschedule", 1).changed == 1
     house.restart()
@@ -47,7 +46,7 @@ def test_a_reschedule_reaches_the_pilot_after_a_restart_and_is_carried_out(house
     house.restart()
     assert house.live.kill_orders == {pilot: {(1, 1): "rescheduled: new calibration"}}
     house.report(pilot, claimed, "Failed", cause="killed")
-    assert (house.state(1), house.job(1)["reason"]) == ("Waiting", "rescheduled: new calibration")
+    assert (house.state(1), house.job(1).reason) == ("Waiting", "rescheduled: new calibration")
 
 
 def test_an_order_without_a_reason_is_one_after_a_restart_too(house):
@@ -75,7 +74,7 @@ def test_only_orders_for_live_attempts_are_loaded(house):
 
 
 def test_orders_are_found_among_the_live_attempts_alone(house):
-    assert "attempt_live" in plan(house.reader, ORDERS)
+    assert "attempt_live" in str(query_plan(house.reader, lambda: stop_orders(house.reader)))
 
 
 class Broken:
@@ -102,7 +101,7 @@ def test_an_order_of_a_batch_that_failed_is_none_and_one_that_stood_stands(house
     pilot, _ = running(house)
     house.control("reschedule", 1, reason="again")
     before = {pilot: {(1, 1): "rescheduled: again"}}
-    rolled_back(house, Control(house.live, "kill", ((1, 1),), "no", lambda *_: True))
+    rolled_back(house, Control(house.live, "kill", (range(1, 2),), "no", lambda *_: True))
     assert house.live.kill_orders == before
     rolled_back(house, EndPilot(house.live, pilot, PilotState.LOST, "gone"))
     assert house.live.kill_orders == before
@@ -121,7 +120,7 @@ def test_a_running_job_that_is_rescheduled_runs_again_however_its_attempt_ends(h
     assert house.control("reschedule", 1, reason="").changed == 1
     assert house.state(1) == "Running"
     house.report(pilot, claimed, state, cause=cause)
-    assert (house.state(1), house.job(1)["reason"]) == ("Waiting", "rescheduled")
+    assert (house.state(1), house.job(1).reason) == ("Waiting", "rescheduled")
     assert [(c.job_id, c.attempt) for c in house.claim(pilot)] == [(1, 2)]
     assert house.events(1) == ["Waiting", "Matched", "Running", "Rescheduled", "Waiting", "Matched"]
 
@@ -132,7 +131,7 @@ def test_a_job_that_is_rescheduled_and_whose_pilot_is_lost_runs_again(house):
     house.end_pilot(pilot, cause="lease-expired")
     assert house.state(1) == "Waiting"
     # The success of the attempt that was to be stopped is not what its owner wants.
-    assert house.report(pilot, claimed)["accepted"] is False
+    assert house.report(pilot, claimed).accepted is False
     assert house.state(1) == "Waiting"
 
 
@@ -141,7 +140,7 @@ def test_to_reschedule_twice_is_refused_with_a_clear_word(house):
     house.control("reschedule", 1)
     out = house.control("reschedule", 1)
     assert (out.changed, out.refused) == (0, 1)
-    assert "being stopped already" in out.examples[0]["reason"]
+    assert "being stopped already" in out.examples[0].reason
     assert house.events(1).count("Rescheduled") == 1
 
 
@@ -169,8 +168,12 @@ def test_a_job_that_was_only_claimed_is_rescheduled_too(house):
 # --- finding what a range means ---------------------------------------------------------------------------
 
 
+def bases_between(house, first, last):
+    return [one.base for one in submissions_between(Transaction(house.writer, 0.0), first, last)]
+
+
 def test_submissions_of_a_range_are_found_without_reading_all_older_ones(house):
-    found = plan(house.reader, SUBMISSIONS, (5, 9))
+    found = str(query_plan(house.writer, lambda: bases_between(house, 5, 9)))
     assert "base>? AND base<?" in found
     assert "SCAN submission" not in found
 
@@ -183,7 +186,7 @@ def test_submissions_of_a_range_are_found_without_reading_all_older_ones(house):
 def test_a_range_finds_the_submissions_that_reach_into_it(house, first, last, bases):
     for count in (3, 1, 4):
         house.submit(count)
-    assert [row[1] for row in house.reader.execute(SUBMISSIONS, (first, last))] == bases
+    assert bases_between(house, first, last) == bases
 
 
 def test_a_gap_that_forgetting_left_belongs_to_nobody(house):
@@ -191,8 +194,8 @@ def test_a_gap_that_forgetting_left_belongs_to_nobody(house):
         house.submit(count)
     with house.writer:
         house.writer.execute("DELETE FROM submission WHERE base = 4")
-    assert [row[1] for row in house.reader.execute(SUBMISSIONS, (4, 4))] == []
-    assert [row[1] for row in house.reader.execute(SUBMISSIONS, (2, 6))] == [1, 5]
+    assert bases_between(house, 4, 4) == []
+    assert bases_between(house, 2, 6) == [1, 5]
 
 
 # --- databases from before --------------------------------------------------------------------------------
@@ -214,11 +217,11 @@ def test_a_database_from_before_gets_the_orders_that_were_lost(monkeypatch):
     db = apsw.Connection(":memory:")
     with monkeypatch.context() as patch:
         first = [script for script in load_scripts() if script[0] < 5]
-        patch.setattr("lodesman.store.migrate.load_scripts", lambda: first)
+        patch.setattr("lodesman.store.sqlite.load_scripts", lambda: first)
         migrate(db)
     db.execute(OLD)
     migrate(db)
-    assert list(db.execute(ORDERS)) == [(7, 1, 1, "mine"), (7, 2, 1, "kill")]
+    assert stop_orders(Reader(db)) == [(7, 1, 1, "mine"), (7, 2, 1, "kill")]
     figures = "SELECT cpu_seconds, wall_seconds, max_rss_mb FROM attempt WHERE id = ?"
     assert db.execute(figures, (4,)).fetchone() == (None, None, None)
     assert db.execute(figures, (5,)).fetchone() == (0, 0, 0)

@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.answers.service import Untidy
+from lodesman.answers.service import UnusedInputs
 from lodesman.background.retention import DAY
-from lodesman.commands.sandboxes import RegisterSandbox, Shelf, uploaded_size, used_by
-from lodesman.commands.tidy import Tidy
+from lodesman.commands.retention import TidyInputs
+from lodesman.commands.sandboxes import RegisterSandbox
 from lodesman.errors import InvalidJob, TooLarge
-from lodesman.store.engine import only_row
+from lodesman.store.read.sandboxes import uploaded_size, used_by
+from lodesman.store.shelf import Shelf
 
 KEEP = 10.0
 MB = 1 << 20
@@ -165,7 +166,7 @@ def test_a_file_is_removed_only_if_nobody_stored_it_anew(house, uploads):
     later(house, 1.1)
     uploads.tidy()
     later(house, 1.1)
-    removed = house.do(Tidy(Untidy(before=house.clock - DAY, remove=[("ann", sha)])))
+    removed = house.do(TidyInputs(UnusedInputs(before=house.clock - DAY, remove=[("ann", sha)])))
     assert removed == [("ann", sha)]
     uploads.put("data")
     for owner, gone in removed:
@@ -178,15 +179,20 @@ def test_marks_and_removals_are_checked_again(house, uploads):
     house.submit(inputs=[sha], body=body(sha))
     later(house, 5)
     key = ("ann", sha)
-    assert house.do(Tidy(Untidy(before=house.clock, mark=[key], remove=[key]))) == []
+    assert house.do(TidyInputs(UnusedInputs(before=house.clock, mark=[key], remove=[key]))) == []
     assert uploaded_size(house.reader, "ann", sha, to_stay=True) == 4
     other = uploads.put("fresh")
     marked = uploads.put("marked")
     later(house, 1.1)
-    house.do(Tidy(Untidy(before=house.clock, mark=[("ann", marked)])))
-    assert house.do(Tidy(Untidy(before=house.clock - DAY, remove=[("ann", marked), ("ann", other)]))) == []
+    house.do(TidyInputs(UnusedInputs(before=house.clock, mark=[("ann", marked)])))
+    assert (
+        house.do(TidyInputs(UnusedInputs(before=house.clock - DAY, remove=[("ann", marked), ("ann", other)])))
+        == []
+    )
     house.do(RegisterSandbox("ann", other, 5))
-    house.do(Tidy(Untidy(before=house.clock - DAY, mark=[("ann", other)], unmark=[("ann", other)])))
+    house.do(
+        TidyInputs(UnusedInputs(before=house.clock - DAY, mark=[("ann", other)], unmark=[("ann", other)]))
+    )
     assert uploaded_size(house.reader, "ann", other, to_stay=True) == 5
 
 
@@ -198,7 +204,7 @@ def test_files_of_two_owners_are_two(house, uploads):
         later(house, 1.1)
         uploads.tidy()
     assert uploads.files() == [sha]
-    assert only_row(house.reader, "SELECT owner FROM sandbox") == ("ann",)
+    assert house.reader.only("SELECT owner FROM sandbox") == ("ann",)
 
 
 def test_deleted_jobs_need_their_files_no_more(house, uploads):
@@ -230,7 +236,7 @@ def test_of_a_batch_each_job_keeps_its_own_files(house, uploads):
 
 
 def test_very_many_files_are_gone_through_in_portions(house, uploads, monkeypatch):
-    monkeypatch.setattr("lodesman.commands.tidy.PORTION", 3)
+    monkeypatch.setattr("lodesman.background.retention.FILES_AT_ONCE", 3)
     kept = [uploads.put(f"kept {n}") for n in range(4)]
     for n in range(10):
         uploads.put(f"gone {n}")

@@ -28,7 +28,7 @@ from lodesman.matching.offers import CAUSES
 from lodesman.pilot import loop, protocol
 from lodesman.resources import load_cfg, load_toml
 from lodesman.resources.kinds import ANY_OF, OPERATORS, WELL_KNOWN, admits, parse_type
-from lodesman.store.engine import open_writer
+from lodesman.store import open_writer
 from lodesman.submission import exclusions
 from lodesman.why.verdict import verdict_of
 

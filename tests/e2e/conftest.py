@@ -22,9 +22,9 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.conftest import all_suspects
 
-from lodesman.background.reconciler import all_doubts
-from lodesman.store.engine import open_reader
+from lodesman.store import open_reader
 
 PATIENCE = 60.0
 LOOK = 0.02
@@ -275,7 +275,7 @@ class Server:
     def reconcile(self) -> dict[str, int]:
         """A whole pass of the reconciler: how many of each fault it mended."""
         with contextlib.closing(open_reader(self.data / "lode.db")) as db:
-            doubts = msgspec.to_builtins(all_doubts(db))
+            doubts = msgspec.to_builtins(all_suspects(db))
         reply = self.ask("POST", "/v1/service/reconcile", doubts, token="service")
         assert reply.status == 200, reply.body
         return dict(reply.json)

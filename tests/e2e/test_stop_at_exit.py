@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from lodesman.store.engine import open_reader
+from lodesman.store import open_reader
 
 ATTEMPTS = "SELECT outcome, cause FROM attempt WHERE job_id = ? ORDER BY number"
 SLEEPER = {"Executable": "/bin/sleep", "Arguments": ["1000"]}

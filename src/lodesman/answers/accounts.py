@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 from msgspec import Struct
@@ -9,6 +10,28 @@ from msgspec import Struct
 # What a token may allow, and what one allows if nothing else is asked for.
 SCOPES = ("jobs:read", "jobs:write", "pilots:read", "admin")
 USER_SCOPES = ("jobs:read", "jobs:write", "pilots:read")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Principal:
+    """Who asks. kind: user, service (the server's own background process), pilot, or join (a pilot that has not joined).
+
+    `token` is the hash of the token that was used.
+    """
+
+    kind: str
+    name: str = ""
+    vo: str = ""
+    groups: tuple[str, ...] = ()
+    admin: bool = False
+    scopes: frozenset[str] = frozenset()
+    pilot_id: int = 0
+    expires_at: float | None = None
+    token: bytes = b""
+
+    def allows(self, scope: str) -> bool:
+        """Whether this token may be used for that."""
+        return scope in self.scopes
 
 
 class Token(Struct):

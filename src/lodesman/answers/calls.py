@@ -254,9 +254,9 @@ POOL_PASS = _service("pool-pass", service.Difference, service.PassDone, SUBMIT_B
 JUDGE_QUEUES = _service("pool-judgement", service.Judgement, service.Judged)
 CLEAN_POOLS = _service("pool-cleaning", service.Cleaning, service.Removed)
 UPLOADED = _service("sandbox", service.UploadedFile, service.Done)
-FORGET = _service("forget", service.Old, service.Forgotten)
-TIDY = _service("tidy", service.Untidy, service.Tidied)
-RECONCILE = _service("reconcile", service.Doubts, service.Repaired)
+PURGE = _service("purge", service.Old, service.Purged)
+TIDY = _service("tidy", service.UnusedInputs, service.Tidied)
+RECONCILE = _service("reconcile", service.Suspects, service.Repaired)
 FORGET_IDLE = _service("forget-idle", Nothing, service.Done)
 
 CALLS: tuple[Call[Any, Any, Any], ...] = tuple(one for one in vars().values() if isinstance(one, Call))

@@ -212,7 +212,7 @@ class Old(Struct, frozen=True, kw_only=True):
     queues: list[tuple[int, float]] = []
 
 
-class Forgotten(Struct, frozen=True, kw_only=True):
+class Purged(Struct, frozen=True, kw_only=True):
     """What was deleted: (job, attempts), whose files may go now; `more` if submissions have more to delete."""
 
     jobs: list[tuple[int, int]] = []
@@ -220,8 +220,8 @@ class Forgotten(Struct, frozen=True, kw_only=True):
     more: bool = False
 
 
-class Untidy(Struct, frozen=True, kw_only=True):
-    """What a reader found. `before`: the time that is a time of grace ago.
+class UnusedInputs(Struct, frozen=True, kw_only=True):
+    """Input files that a reader found. `before`: the time that is a time of grace ago.
 
     mark: nothing names them. unmark: marked, and named again. remove: marked before that time. done: submissions whose
     jobs need their files no more; some: files that a submission needs no more, though others of its.
@@ -241,7 +241,7 @@ class Tidied(Struct):
     gone: list[FileKey]
 
 
-class Doubts(Struct, frozen=True, kw_only=True):
+class Suspects(Struct, frozen=True, kw_only=True):
     """Jobs that may wait in no task queue or be active without a live attempt, and task queues that may be miscounted."""
 
     jobs: list[int] = []

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection
 
+from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Who
 from lodesman.api.wire import Scope, header
-from lodesman.commands.accounts import JOINING, Principal
+from lodesman.commands.accounts import JOINING
 from lodesman.errors import Forbidden, NotFound, Unauthorized
 
 Lookup = Callable[[bytes], Principal | None]

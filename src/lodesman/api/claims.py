@@ -22,9 +22,10 @@ from lodesman.api.auth import authenticate, authorise
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, failed, serves
 from lodesman.api.wire import Answer, Disconnected, Headers, Scope, decode, error_answer, json_answer
-from lodesman.commands.claim import Claim, Claimed, Unpark
+from lodesman.commands.claim import Claim, Unpark
 from lodesman.commands.sessions import UNLIMITED, Ask, Free, PilotSession
 from lodesman.errors import LodesmanError, Unavailable
+from lodesman.store.write.attempts import Claimed
 
 _CLAIM = msgspec.json.Decoder(ClaimBody)
 # Seconds that a request may wait at the server: jitter keeps pilots from asking again all at once.

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from lodesman.answers.accounts import Principal
 from lodesman.answers.health import Background
-from lodesman.commands.accounts import Principal, find_principal, load_principals
 from lodesman.commands.configuration import ConfigurationState
 from lodesman.commands.live import Live
 from lodesman.commands.sessions import PilotSession, load_sessions, silent_seconds
@@ -21,9 +21,10 @@ from lodesman.commands.templates import Templates
 from lodesman.errors import Unauthorized, Unavailable
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
-from lodesman.store import pilots
-from lodesman.store.engine import Writer, open_reader
+from lodesman.store import Writer, open_reader
 from lodesman.store.journal import Answer, Command, Journal
+from lodesman.store.read.accounts import principal_of, principals
+from lodesman.store.read.pilots import PilotRow
 
 log = logging.getLogger(__name__)
 
@@ -122,7 +123,7 @@ class Core:
         # For one thread at a time beside the loop.
         self.second_reader = open_reader(path)
         self.templates = Templates(self.reader)
-        self.principals: dict[bytes, Principal] = load_principals(self.reader)
+        self.principals: dict[bytes, Principal] = principals(self.reader)
         self.sessions: dict[int, PilotSession] = load_sessions(self.reader, now=ticks())
         self._inhabited: frozenset[QueueId] | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -141,7 +142,7 @@ class Core:
         """The principal of a token's hash; tokens made elsewhere are read once from the database."""
         known = self.principals.get(digest)
         if known is None:
-            known = find_principal(self.reader, digest)
+            known = principal_of(self.reader, digest)
             if known is not None:
                 self.principals[digest] = known
         return known
@@ -156,7 +157,7 @@ class Core:
         session.last_seen = self.ticks()
         return session
 
-    def joined(self, row: pilots.PilotRow, token: bytes, node: dict[str, Any]) -> PilotSession:
+    def joined(self, row: PilotRow, token: bytes, node: dict[str, Any]) -> PilotSession:
         """Remember a pilot that has just joined."""
         old = self.sessions.get(row.id)
         if old is not None:

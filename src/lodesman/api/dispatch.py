@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from starlette.responses import Response
 
+from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Call, Nothing, Process
 from lodesman.answers.calls import CALLS
 from lodesman.api.auth import authorise
@@ -29,7 +30,6 @@ from lodesman.api.wire import (
     read_body,
     send_answer,
 )
-from lodesman.commands.accounts import Principal
 from lodesman.errors import InvalidRequest, LodesmanError, Unavailable
 
 log = logging.getLogger(__name__)

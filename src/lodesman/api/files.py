@@ -15,8 +15,9 @@ from lodesman.answers.requests import AttemptAt, JobAt, SandboxAt
 from lodesman.api.dispatch import Request, serves
 from lodesman.api.read_side import ReadSide
 from lodesman.api.wire import header
-from lodesman.commands import sandboxes
-from lodesman.errors import InvalidRequest, NotFound, TooLarge
+from lodesman.commands.sandboxes import need_room
+from lodesman.errors import Forbidden, InvalidRequest, NotFound, TooLarge
+from lodesman.store.read.sandboxes import may_hand_in, owner_of_input, uploaded_size, used_by
 
 _SHA = re.compile(r"[0-9a-f]{64}")
 
@@ -25,17 +26,18 @@ _SHA = re.compile(r"[0-9a-f]{64}")
 async def job_output(side: ReadSide, request: Request[JobAt, Nothing]) -> FileResponse:
     """The output sandbox of the last attempt."""
     job = side.job(request.query.job, request.who)
-    path = side.shelf.output_path(job["id"], job["attempt"])
-    if not job["output_sha256"] or not path.exists():
-        raise NotFound(f"Job {job['id']} has no output: it is {job['state']}.", job=job["id"])
-    return FileResponse(path, media_type="application/gzip", headers={"x-sha256": job["output_sha256"]})
+    path = side.shelf.output_path(job.id, job.attempt)
+    if not job.output_sha256 or not path.exists():
+        raise NotFound(f"Job {job.id} has no output: it is {job.state}.", job=job.id)
+    return FileResponse(path, media_type="application/gzip", headers={"x-sha256": job.output_sha256})
 
 
 @serves(calls.PUT_OUTPUT)
 async def put_output(side: ReadSide, request: Request[AttemptAt, Nothing]) -> Stored:
     """Store what a pilot uploads."""
     job, attempt = request.query.job, request.query.attempt
-    sandboxes.check_attempt(side.db, request.who.pilot_id, job, attempt)
+    if not may_hand_in(side.db, request.who.pilot_id, job, attempt):
+        raise Forbidden("This attempt is not this pilot's, or it has ended.", job=job, attempt=attempt)
     sha = _sha(request)
     size = await side.shelf.store(_chunks(request), side.shelf.output_path(job, attempt), sha)
     return Stored(sha, size)
@@ -53,24 +55,24 @@ async def put_sandbox(side: ReadSide, request: Request[Nothing, Nothing]) -> Sto
 
 def _known(side: ReadSide, owner: str, sha: str) -> int | None:
     """The size of a file that is there, and will be for some time."""
-    size = sandboxes.uploaded_size(side.db, owner, sha, to_stay=True)
+    size = uploaded_size(side.db, owner, sha, to_stay=True)
     return size if size is not None and side.shelf.input_path(owner, sha).is_file() else None
 
 
 async def _take(side: ReadSide, request: Request[Nothing, Nothing], sha: str) -> int:
     """Store a file and make it known. Raises TooLarge beyond the owner's quota, if possible before it comes."""
     owner = request.who.name
-    if sandboxes.uploaded_size(side.db, owner, sha) is None:
+    if uploaded_size(side.db, owner, sha) is None:
         declared = header(request.scope, b"content-length")
         coming = int(declared) if declared.isdigit() else 0
-        sandboxes.need_room(sandboxes.used_by(side.db, owner), coming, side.quota_bytes)
+        need_room(used_by(side.db, owner), coming, side.quota_bytes)
     path = side.shelf.input_path(owner, sha)
     size = await side.shelf.store(_chunks(request), path, sha)
     try:
         await side.announce(owner, sha, size)
     except TooLarge:
         # Others came first. Only those who have uploaded it may have it.
-        if sandboxes.uploaded_size(side.db, owner, sha) is None:
+        if uploaded_size(side.db, owner, sha) is None:
             path.unlink(missing_ok=True)
         raise
     return size
@@ -87,7 +89,9 @@ async def sandbox(side: ReadSide, request: Request[SandboxAt, Nothing]) -> Store
         if size is None:
             raise NotFound("You have not uploaded such a file.")
         return Stored(sha, size)
-    owner = sandboxes.sandbox_owner(side.db, who.pilot_id, sha)
+    owner = owner_of_input(side.db, who.pilot_id, sha)
+    if owner is None:
+        raise NotFound("No job of this pilot has such an input sandbox.")
     path = side.shelf.input_path(owner, sha)
     if not path.is_file():
         raise NotFound("This input sandbox is not there.", sha256=sha)

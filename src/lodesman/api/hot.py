@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from lodesman.answers import calls
+from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Call
 from lodesman.api import claims, pilots, service, sites, users
 from lodesman.api.auth import authenticate
@@ -14,7 +15,7 @@ from lodesman.api.core import Core
 from lodesman.api.dispatch import Dispatcher
 from lodesman.api.forward import Forwarder
 from lodesman.api.wire import Receive, Scope, Send
-from lodesman.commands.accounts import Principal, find_joining
+from lodesman.store.read.accounts import joining_pilot
 
 Life = Callable[[], Awaitable[None]]
 
@@ -50,7 +51,7 @@ class HotApp:
 
     def _lookup_joining(self, digest: bytes) -> Principal | None:
         """Also pilots that have not joined yet: they find out where they run before they do."""
-        return self._core.lookup(digest) or find_joining(self._core.reader, digest)
+        return self._core.lookup(digest) or joining_pilot(self._core.reader, digest)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:

@@ -9,30 +9,28 @@ from dataclasses import dataclass, field
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from lodesman.answers.standing import PilotCount
 from lodesman.answers.task_queues import WaitingReasons
-from lodesman.store import views
-from lodesman.store.engine import Reader, only_row
+from lodesman.store import Reader
+from lodesman.store.read.usage import count_jobs, count_pilots, count_waiting
 from lodesman.store.read.why import waiting_by_reason
-
-PILOTS = "SELECT site, state, count(*) FROM pilot GROUP BY site, state"
-QUEUES = "SELECT count(*), coalesce(sum(waiting), 0) FROM queue_waiting WHERE waiting > 0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpkeepFigures:
-    """What upkeep counts since its process began: by step, and what the reconciler mended by fault."""
+    """What upkeep counts since its process began: by step, and what the reconciler repaired by fault."""
 
     failures: Mapping[str, int] = field(default_factory=dict)
     succeeded_at: Mapping[str, float] = field(default_factory=dict)
-    mended: Mapping[str, int] = field(default_factory=dict)
+    repaired: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What the database tells. `jobs` by (group, state), pilots as (site, state, n)."""
+    """What the database says. `jobs` by (group, state)."""
 
     jobs: Mapping[tuple[str, str], int]
-    pilots: Sequence[tuple[str, str, int]]
+    pilots: Sequence[PilotCount]
     queues: int
     waiting: int
     reasons: WaitingReasons
@@ -42,12 +40,11 @@ def gather(db: Reader) -> Figures:
     """Goes through all jobs: for a thread."""
     # A scraper refuses a text that has one series twice: owners are added up.
     jobs: Counter[tuple[str, str]] = Counter()
-    for _, group, state, n in views.job_counts(db):
-        jobs[group, state] += n
-    queues, waiting = only_row(db, QUEUES)
+    for one in count_jobs(db):
+        jobs[one.group, one.state] += one.jobs
+    queues, waiting = count_waiting(db)
     return Figures(
-        jobs=jobs, pilots=[(site, state, n) for site, state, n in db.execute(PILOTS)], queues=queues, waiting=waiting,
-        reasons=waiting_by_reason(db),
+        jobs=jobs, pilots=count_pilots(db), queues=queues, waiting=waiting, reasons=waiting_by_reason(db),
     )  # fmt: skip
 
 
@@ -68,8 +65,8 @@ class _Collector:
             jobs.add_metric(labels, n)
         yield jobs
         pilots = GaugeMetricFamily("lodesman_pilots", "Pilots by site and state", labels=["site", "state"])
-        for site, state, n in found.pilots:
-            pilots.add_metric([site, state], n)
+        for one in found.pilots:
+            pilots.add_metric([one.site, one.state], one.pilots)
         yield pilots
         yield GaugeMetricFamily("lodesman_task_queues", "Task queues with waiting jobs", value=found.queues)
         yield GaugeMetricFamily("lodesman_waiting_jobs", "Jobs waiting in task queues", value=found.waiting)
@@ -81,8 +78,8 @@ class _Collector:
             "Waiting jobs, and those Held because nothing can run them, by main reason",
             labels=["reason", "detail", "verdict"],
         )
-        for one in found.reasons.reasons:
-            reasons.add_metric([one.reason, one.detail, one.verdict], one.jobs)
+        for reason in found.reasons.reasons:
+            reasons.add_metric([reason.reason, reason.detail, reason.verdict], reason.jobs)
         yield reasons
         for name, value in self.hot.items():
             kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
@@ -97,13 +94,13 @@ class _Collector:
         success = GaugeMetricFamily(
             "lodesman_upkeep_success_timestamp_seconds", "When a step last succeeded", labels=["step"]
         )
-        mended = CounterMetricFamily(
-            "lodesman_reconciled", "What the reconciler found wrong and mended", labels=["fault"]
+        repaired = CounterMetricFamily(
+            "lodesman_reconciled", "What the reconciler found wrong and repaired", labels=["fault"]
         )
         for family, values in (
             (failures, found.failures),
             (success, found.succeeded_at),
-            (mended, found.mended),
+            (repaired, found.repaired),
         ):
             for name, value in values.items():
                 family.add_metric([name], value)

@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from lodesman.answers import calls, pilots
+from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Nothing
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.places import Place
@@ -24,14 +25,15 @@ from lodesman.answers.submit_pools import Served, ServedQueue
 from lodesman.answers.vocabulary import PilotState
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
-from lodesman.commands.accounts import JOINING, Principal
+from lodesman.commands.accounts import JOINING
 from lodesman.commands.pilot_place import believed, presented
-from lodesman.commands.pilots import DrainPilots, EndPilot, Join, Settled, hash_token, joining_pilot
-from lodesman.commands.report import Report, TakeReports
+from lodesman.commands.pilots import DrainPilots, EndPilot, Join, Settled, hash_token
+from lodesman.commands.report import TakeReports
 from lodesman.commands.sessions import PilotSession
 from lodesman.commands.silence import Heard
 from lodesman.errors import Forbidden, LodesmanError, TooLarge, Unauthorized
-from lodesman.store.pilots import find_pilot
+from lodesman.store.read.pilots import pilot_by_id, pilot_of_join_token
+from lodesman.store.write.attempts import AttemptReport
 
 # Characters of output: of one payload, of all payloads of one pilot.
 _KEEP_TAIL = 65_536
@@ -72,7 +74,7 @@ def _settle(core: Core, body: JoinBody) -> Settled | None:
     """The queue of a pilot that was sent to none and found out where it runs."""
     if body.place is None:
         return None
-    row = joining_pilot(core.reader, body.join_token)
+    row = pilot_of_join_token(core.reader, hash_token(body.join_token))
     reported = QueueId(body.place.site, body.place.ce, body.place.queue)
     return None if row is None else believed(row, reported, core.policy)
 
@@ -146,11 +148,11 @@ async def report(core: Core, request: Request[Nothing, ReportsBody]) -> pilots.R
         if session is not None and one.state != "Running":
             session.tails.pop((one.id, one.attempt), None)
             session.usage.pop((one.id, one.attempt), None)
-    return pilots.ReportsAnswer([pilots.ReportResult(**one) for one in results])
+    return pilots.ReportsAnswer(results)
 
 
-def _report(one: ReportBody) -> Report:
-    return Report(
+def _report(one: ReportBody) -> AttemptReport:
+    return AttemptReport(
         id=one.id,
         attempt=one.attempt,
         state=one.state,
@@ -213,7 +215,7 @@ def _check_place(core: Core, who: Principal, queues: Sequence[tuple[str, str, st
     """A pilot asks for the queue that it was sent to, or, if it was sent to none, for those that it may be in."""
     if who.kind not in ("pilot", JOINING):
         return
-    pilot = find_pilot(core.reader, who.pilot_id)
+    pilot = pilot_by_id(core.reader, who.pilot_id)
     if pilot is None:
         raise Unauthorized("There is no such pilot.")
     row = (pilot.site, pilot.ce, pilot.queue)

@@ -28,7 +28,7 @@ from lodesman.background.plans import plan_shares as plan_of_shares
 from lodesman.background.rehearsal import plan_resources as plan_of_resources
 from lodesman.errors import TooLarge, Unavailable
 from lodesman.resources import Fault, Source, load_resources
-from lodesman.store.engine import open_reader
+from lodesman.store import open_reader
 
 # A plan may take so long, and wait so long for others.
 PLAN_SECONDS = 60.0

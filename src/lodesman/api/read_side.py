@@ -7,20 +7,21 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Call, Nothing
+from lodesman.answers.jobs import Job
 from lodesman.api.auth import may_touch
 from lodesman.api.metrics import UpkeepFigures
 from lodesman.api.snapshots import Snapshots
+from lodesman.background.descriptions import MemberNames
 from lodesman.background.direct import Director
-from lodesman.background.names import MemberNames
 from lodesman.background.snapshot import SnapshotKeeper
-from lodesman.commands import sandboxes
-from lodesman.commands.accounts import Principal
 from lodesman.commands.configuration import ConfigurationState
-from lodesman.commands.forget import no_longer_known, unseen
+from lodesman.commands.control import no_longer_known, unseen
 from lodesman.matching.policy import Policy
-from lodesman.store import views
-from lodesman.store.engine import Reader
+from lodesman.store import Reader
+from lodesman.store.read.jobs import job_by_id, was_given_out
+from lodesman.store.shelf import Shelf
 
 # How much longer an expensive snapshot is used than a cheap one.
 EXPENSIVE = 25.0
@@ -34,7 +35,7 @@ class ReadSide:
 
     db: Reader
     policy: Policy
-    shelf: sandboxes.Shelf
+    shelf: Shelf
     clock: Callable[[], float]
     announce: Callable[[str, str, int], Any]
     hot_metrics: Callable[[], dict[str, float]]
@@ -66,12 +67,12 @@ class ReadSide:
         self.keeper.refresh(self.clock(), rest=rest)
         return self.keeper
 
-    def job(self, job_id: int, who: Principal) -> views.Row:
+    def job(self, job_id: int, who: Principal) -> Job:
         """A job that the caller may see. Raises NotFound."""
-        job = views.find_job(self.db, job_id)
+        job = job_by_id(self.db, job_id)
         may = may_touch(who, self.policy.sharing_groups())
-        if job is None and views.was_given_out(self.db, job_id):
+        if job is None and was_given_out(self.db, job_id):
             raise no_longer_known(job_id)
-        if job is None or not may(job["owner"], job["group"], job["vo"]):
+        if job is None or not may(job.owner, job.group, job.vo):
             raise unseen(job_id, job_id)
         return next(self.names.fill((job,)))

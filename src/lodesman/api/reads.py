@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import asdict
 from starlette.responses import Response
 
 from lodesman.answers import (
@@ -26,7 +27,6 @@ from lodesman.answers import (
 from lodesman.answers import requests as asks
 from lodesman.answers.call import Call, Nothing
 from lodesman.answers.submit_pools import PoolInFull, Pools
-from lodesman.answers.vocabulary import JobState
 from lodesman.api import files, plans, whys
 from lodesman.api.auth import authenticate, may_touch, own_vo, sees_all, vo_of
 from lodesman.api.dispatch import Dispatcher, Request, pattern_of, said, serves
@@ -35,27 +35,26 @@ from lodesman.api.metrics import render_metrics
 from lodesman.api.openapi import described, document
 from lodesman.api.read_side import ReadSide
 from lodesman.api.wire import Receive, Scope, Send, error_answer, send_answer
-from lodesman.background.described import describe_job, eligible_sites
+from lodesman.background.descriptions import describe_job, eligible_sites
 from lodesman.background.director_view import iteration_for
 from lodesman.background.origins import exact_node, find_node, show_node
-from lodesman.background.pool_lists import list_pools, show_pool
 from lodesman.background.sites import list_queues, list_sites
-from lodesman.background.standing import gather
-from lodesman.background.standing import standing as standing_of
-from lodesman.commands import sandboxes
-from lodesman.commands.accounts import Principal, find_principal
-from lodesman.commands.site_mask import as_row
+from lodesman.background.usage import usage
+from lodesman.commands.site_mask import answer_of
 from lodesman.errors import NotFound
 from lodesman.jobs import write_description
 from lodesman.resources import NodePath
-from lodesman.store import views
-from lodesman.store.job_lists import JobQuery, list_jobs
+from lodesman.store.read.accounts import list_tokens, principal_of
+from lodesman.store.read.job_lists import JobQuery, list_jobs
+from lodesman.store.read.jobs import attempts_of_job, events_of_job
+from lodesman.store.read.pilots import list_pilots
+from lodesman.store.read.sandboxes import used_by
+from lodesman.store.read.submit_pools import list_pools, pool_by_prefix
+from lodesman.store.read.task_queues import list_task_queues
+from lodesman.store.read.usage import count_jobs, usage_facts
 from lodesman.store.read.why import waiting_by_reason
 
 _MOST_STATES = 20
-_TOKENS = """SELECT lower(hex(t.hash)), t.kind, t.account, t.scopes, t.note, t.created_at, t.expires_at,
-lower(nullif(hex(t.parent), '')), p.account
-FROM token t LEFT JOIN token p ON p.hash = t.parent WHERE t.kind = 'user'"""
 
 
 @serves(calls.JOBS)
@@ -76,7 +75,7 @@ async def list_of_jobs(side: ReadSide, request: Request[asks.JobsQuery, Nothing]
         reason=asked.reason,
     )
     found = await side.snapshots.run(partial(list_jobs, query=query))
-    return msgspec.convert({"jobs": list(side.names.fill(found))}, jobs.Jobs)
+    return jobs.Jobs(list(side.names.fill(found)))
 
 
 @serves(calls.JOB_COUNTS)
@@ -86,22 +85,19 @@ async def job_counts(side: ReadSide, request: Request[asks.CountsQuery, Nothing]
     may = may_touch(who, side.policy.sharing_groups())
     owner = who.name if request.query.own else None
     vo = own_vo(who) if owner is None else ""
-    look = partial(views.job_counts, owner=owner, vo=vo)
-    counts = await side.snapshots.get(("counts", owner, vo), look)
-    seen = [row for row in counts if may(row[0], row[1], who.vo)]
-    return jobs.Counts([jobs.Count(owner, group, JobState(state), n) for owner, group, state, n in seen])
+    count = partial(count_jobs, owner=owner, vo=vo)
+    counts = await side.snapshots.get(("counts", owner, vo), count)
+    return jobs.Counts([one for one in counts if may(one.owner, one.group, who.vo)])
 
 
 @serves(calls.JOB)
 async def job(side: ReadSide, request: Request[asks.JobAt, Nothing]) -> jobs.JobInFull:
     """One job with its attempts and events."""
     db, found = side.db, side.job(request.query.job, request.who)
-    more = {
-        "sites": eligible_sites(db, side.policy, found),
-        "attempts": views.job_attempts(db, found),
-        "events": views.job_events(db, found),
-    }
-    return msgspec.convert({**found, **more}, jobs.JobInFull)
+    return jobs.JobInFull(
+        **asdict(found), sites=eligible_sites(db, side.policy, found), attempts=attempts_of_job(db, found),
+        events=events_of_job(db, found),
+    )  # fmt: skip
 
 
 @serves(calls.JOB_DESCRIPTION)
@@ -112,15 +108,15 @@ async def job_description(side: ReadSide, request: Request[asks.JobInForm, Nothi
     form = request.query.form or found.form
     # That of an array may list a value for each of a million members.
     text = await asyncio.to_thread(write_description, found.record, form)
-    return jobs.JobDescription(row["id"], form, text, found.count, found.rebuilt)
+    return jobs.JobDescription(row.id, form, text, found.count, found.rebuilt)
 
 
 @serves(calls.PILOTS)
 async def list_of_pilots(side: ReadSide, request: Request[asks.PilotsQuery, Nothing]) -> pilots.Pilots:
     """Pilots, the newest first."""
     asked = request.query
-    found = views.list_pilots(side.db, alive_only=not asked.all, limit=asked.limit, vo=own_vo(request.who))
-    return msgspec.convert({"pilots": found}, pilots.Pilots)
+    found = list_pilots(side.db, alive_only=not asked.all, limit=asked.limit, vo=own_vo(request.who))
+    return pilots.Pilots(found)
 
 
 @serves(calls.TASK_QUEUES)
@@ -129,8 +125,8 @@ async def list_of_task_queues(
 ) -> task_queues.TaskQueues:
     """Task queues with waiting jobs."""
     asked = request.query
-    found = views.list_task_queues(side.db, limit=asked.limit, reason=asked.reason, vo=own_vo(request.who))
-    return msgspec.convert({"task_queues": found}, task_queues.TaskQueues)
+    found = list_task_queues(side.db, limit=asked.limit, reason=asked.reason, vo=own_vo(request.who))
+    return task_queues.TaskQueues(found)
 
 
 @serves(calls.WAITING_REASONS)
@@ -143,14 +139,14 @@ async def waiting_reasons(side: ReadSide, request: Request[Nothing, Nothing]) ->
 async def list_of_pools(side: ReadSide, request: Request[asks.PoolsQuery, Nothing]) -> Pools:
     """SubmitPools, those that most jobs need first. Users see the pools of their VO, administrators those of any."""
     vo = vo_of(request.query.vo, request.who, usual=own_vo(request.who))
-    return msgspec.convert(list_pools(side.db, vo, limit=request.query.limit), Pools)
+    return list_pools(side.db, vo, limit=request.query.limit)
 
 
 @serves(calls.POOL)
 async def pool(side: ReadSide, request: Request[asks.PoolAt, Nothing]) -> PoolInFull:
     """A SubmitPool, known by the beginning of its id."""
     vo = vo_of(request.query.vo, request.who, usual=own_vo(request.who))
-    return msgspec.convert(show_pool(side.db, vo, request.query.pool), PoolInFull)
+    return pool_by_prefix(side.db, vo, request.query.pool)
 
 
 @serves(calls.SITES)
@@ -158,7 +154,7 @@ async def list_of_sites(side: ReadSide, _request: Request[Nothing, Nothing]) -> 
     """Sites, and all that is closed."""
     closings = list(side.keeper.mask(side.db).active(side.clock()))
     sites = list_sites(side.db, side.policy, closings)
-    return msgspec.convert({"sites": sites, "closed": [as_row(one) for one in closings]}, resources.Sites)
+    return resources.Sites(sites, [answer_of(one) for one in closings])
 
 
 @serves(calls.QUEUES)
@@ -169,7 +165,7 @@ async def list_of_queues(side: ReadSide, request: Request[asks.QueuesQuery, Noth
     found = list_queues(
         side.db, side.policy, vo, closed_by=lambda place: mask.of(place, now), origin=request.query.origin
     )
-    return msgspec.convert({"queues": found}, resources.Queues)
+    return resources.Queues(found)
 
 
 @serves(calls.RESOURCES)
@@ -193,8 +189,8 @@ async def how_things_stand(side: ReadSide, request: Request[Nothing, Nothing]) -
     """States, sites, shares received and deserved, times, failures."""
     may = may_touch(request.who, side.policy.sharing_groups())
     vo = own_vo(request.who)
-    facts = await side.snapshots.get(("standing", vo), partial(gather, vo=vo))
-    return msgspec.convert(standing_of(facts, side.policy, may), standing.Standing)
+    facts = await side.snapshots.get(("standing", vo), partial(usage_facts, vo=vo))
+    return usage(facts, side.policy, may)
 
 
 @serves(calls.DIRECTOR)
@@ -209,23 +205,14 @@ async def last_iteration(
 @serves(calls.TOKENS)
 async def tokens(side: ReadSide, _request: Request[Nothing, Nothing]) -> accounts.Tokens:
     """Whose tokens they are and when they end; never the tokens themselves."""
-    return accounts.Tokens(
-        [
-            accounts.TokenRow(
-                digest, kind, account, msgspec.json.decode(scopes), note, created_at, expires_at, *maker
-            )
-            for digest, kind, account, scopes, note, created_at, expires_at, *maker in side.db.execute(
-                _TOKENS
-            )
-        ]
-    )
+    return accounts.Tokens(list_tokens(side.db))
 
 
 @serves(calls.ME)
 async def me(side: ReadSide, request: Request[Nothing, Nothing]) -> accounts.Me:
     """Who this token belongs to, and what their input files take."""
     who = request.who
-    used = sandboxes.used_by(side.db, who.name)
+    used = used_by(side.db, who.name)
     inputs = accounts.Inputs(used.files, used.bytes, side.quota_bytes or None)
     return accounts.Me(
         who.name, cast("Any", who.kind), who.vo, list(who.groups), who.admin, sorted(who.scopes), inputs
@@ -252,8 +239,8 @@ async def metrics(side: ReadSide, _request: Request[Nothing, Nothing]) -> Respon
 def read_app(side: ReadSide) -> Dispatcher[ReadSide]:
     """The application."""
 
-    def who(scope: Scope, _call: Call[Any, Any, Any]) -> Principal:
-        return authenticate(scope, partial(find_principal, side.db), side.clock())
+    def who(scope: Scope, _call: Call[Any, Any, Any]) -> accounts.Principal:
+        return authenticate(scope, partial(principal_of, side.db), side.clock())
 
     modules = (sys.modules[__name__], files, plans, whys)
     return Dispatcher("reading", side, modules, authenticate=who, otherwise=_no_such_endpoint)

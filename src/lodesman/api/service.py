@@ -12,17 +12,16 @@ from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.commands.changed_types import RekeyPools
 from lodesman.commands.director_log import StoreIteration
-from lodesman.commands.forget import Forget
 from lodesman.commands.pilots import EndPilot, PilotSubmitted, PreparePilots
 from lodesman.commands.refresh import CleanPools, JudgeQueues, NameQueues, RefreshPools
+from lodesman.commands.retention import Purge, TidyInputs
 from lodesman.commands.sandboxes import RegisterSandbox
 from lodesman.commands.sessions import PilotSession
 from lodesman.commands.site_mask import ForgetOldClosings
-from lodesman.commands.tidy import Tidy
 from lodesman.commands.upkeep import ForgetIdleQueues, Reconcile
 from lodesman.commands.why import ExaminePilot, StoreReasons
 from lodesman.errors import NotFound, Unavailable
-from lodesman.store.pilots import find_pilot
+from lodesman.store.read.pilots import pilot_by_id
 
 
 @serves(calls.HEALTH)
@@ -112,7 +111,7 @@ async def pilot_now(core: Core, request: Request[Nothing, service.PilotLoad]) ->
 
 def _coming(core: Core, number: int) -> PilotSession:
     """A pilot that has not joined, as far as it is known."""
-    row = find_pilot(core.reader, number)
+    row = pilot_by_id(core.reader, number)
     if row is None:
         raise NotFound("There is no such pilot.", pilot=number)
     return PilotSession(row, msgspec.json.decode(row.node), now=core.ticks())
@@ -179,23 +178,24 @@ async def uploaded(core: Core, request: Request[Nothing, service.UploadedFile]) 
     return service.Done()
 
 
-@serves(calls.FORGET)
-async def forget(core: Core, request: Request[Nothing, service.Old]) -> service.Forgotten:
+@serves(calls.PURGE)
+async def purge(core: Core, request: Request[Nothing, service.Old]) -> service.Purged:
     """Delete what is old."""
-    forgotten: service.Forgotten = await core.command(Forget(core.live, request.body))
-    return forgotten
+    purged: service.Purged = await core.command(Purge(core.live, request.body))
+    return purged
 
 
 @serves(calls.TIDY)
-async def tidy(core: Core, request: Request[Nothing, service.Untidy]) -> service.Tidied:
+async def tidy(core: Core, request: Request[Nothing, service.UnusedInputs]) -> service.Tidied:
     """Mark and remove input files that no job names."""
-    return service.Tidied(await core.command(Tidy(request.body)))
+    return service.Tidied(await core.command(TidyInputs(request.body)))
 
 
 @serves(calls.RECONCILE)
-async def reconcile(core: Core, request: Request[Nothing, service.Doubts]) -> service.Repaired:
+async def reconcile(core: Core, request: Request[Nothing, service.Suspects]) -> service.Repaired:
     """Check what the reconciler suspects, and repair it."""
-    return service.Repaired(**await core.command(Reconcile(core.live, request.body)))
+    repaired: service.Repaired = await core.command(Reconcile(core.live, request.body))
+    return repaired
 
 
 @serves(calls.FORGET_IDLE)

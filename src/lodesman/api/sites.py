@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from msgspec.structs import asdict
+
 from lodesman.answers import calls
 from lodesman.answers.call import Nothing
 from lodesman.answers.requests import CloseSiteBody, OpenSiteBody
-from lodesman.answers.site_mask import Closing as ClosingRow
 from lodesman.answers.site_mask import SiteClosed, SiteOpened
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
@@ -16,15 +17,14 @@ from lodesman.commands.site_mask import (
     Closed,
     CloseSite,
     OpenSite,
-    as_row,
+    answer_of,
     check_closing,
-    mask_of,
     not_closed,
 )
 from lodesman.director.site_mask import Closing
 from lodesman.errors import InvalidRequest, LodesmanError
 from lodesman.resources import NodePath, ResourceTree
-from lodesman.store import site_mask
+from lodesman.store.read.director import closings
 
 
 @serves(calls.CLOSE_SITE)
@@ -41,7 +41,7 @@ async def close_site(core: Core, request: Request[Nothing, CloseSiteBody]) -> Si
     drains = not (body.dry_run or body.keep_pilots)
     done: Closed = await (_drain(core, command, closing) if drains else core.command(command))
     return SiteClosed(
-        **as_row(done.closing),
+        **asdict(answer_of(done.closing)),
         queues=_queues(tree, closing.node),
         drained=len(done.drained),
         renewed=done.renewed,
@@ -76,26 +76,26 @@ async def open_site(core: Core, request: Request[Nothing, OpenSiteBody]) -> Site
     """Open what was closed."""
     node = _closed(core, request.body)
     before, others = await core.command(OpenSite(node, request.who.name))
-    still_closed = [ClosingRow(**as_row(one)) for one in others]
+    still_closed = [answer_of(one) for one in others]
     queues = _queues(core.policy.config.tree, node)
-    return SiteOpened(**as_row(before), queues=queues, still_closed=still_closed)
+    return SiteOpened(**asdict(answer_of(before)), queues=queues, still_closed=still_closed)
 
 
 def _closed(core: Core, body: OpenSiteBody) -> NodePath:
     """What is named, be it configured or not. Raises Conflict if that is not closed, InvalidRequest."""
     if not body.path:
         return _names(body)
-    mask = mask_of(list(core.reader.execute(site_mask.ALL)))
-    closings = list(mask.active(core.clock()))
-    found = [one.node for one in closings if one.path == body.path]
+    mask = closings(core.reader)
+    active = list(mask.active(core.clock()))
+    found = [one.node for one in active if one.path == body.path]
     if len(found) > 1:
         raise InvalidRequest(
             f"{body.path[:200]} may be {len(found)} things.", hint="Give site, CE and queue apart.",
             choices=[list(node) for node in found],
         )  # fmt: skip
     if not found:
-        near = [one for one in closings if f"{one.path}/".startswith(f"{body.path}/")]
-        near += [one for one in closings if f"{body.path}/".startswith(f"{one.path}/")]
+        near = [one for one in active if f"{one.path}/".startswith(f"{body.path}/")]
+        near += [one for one in active if f"{body.path}/".startswith(f"{one.path}/")]
         raise not_closed(body.path, tuple(near))
     return found[0]
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from lodesman.store.engine import Reader, open_reader
+from lodesman.store import Reader, open_reader
 
 T = TypeVar("T")
 

@@ -8,19 +8,17 @@ from functools import partial
 from lodesman.answers import accounts, calls, jobs
 from lodesman.answers.call import Nothing
 from lodesman.answers.requests import AccountBody, ControlBody, JobAt, SubmitBody, TokenAt, TokenBody
-from lodesman.answers.vocabulary import JobState
 from lodesman.api.auth import authorise, may_touch
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
-from lodesman.commands.accounts import AddAccount, IssueToken, Revoked, RevokeToken
-from lodesman.commands.control import Control, Outcome
-from lodesman.commands.forget import no_longer_known
+from lodesman.commands.accounts import AddAccount, IssueToken, RevokeToken
+from lodesman.commands.control import Control, ControlOutcome, no_longer_known
 from lodesman.commands.membership import check_membership
 from lodesman.commands.prepare import prepare
 from lodesman.commands.submit import Submit, Submitted
 from lodesman.errors import Conflict, InvalidRequest, LodesmanError, NotFound
-from lodesman.store import views
-from lodesman.store.last_output import last_output
+from lodesman.store.read.jobs import job_by_id, last_output, was_given_out
+from lodesman.store.write.accounts import RevokedTokens
 
 # Bytes of a submission above which its checks would keep all others waiting.
 _LARGE_TEXT = 1 << 18
@@ -55,21 +53,21 @@ async def control(core: Core, request: Request[Nothing, ControlBody]) -> jobs.Co
     may = may_touch(who, core.policy.sharing_groups())
     act = partial(Control, core.live, body.action, reason=body.reason, may=may, name=who.name)
     # Many rows take many commands: others are served in between.
-    out: Outcome = await core.command(act(tuple(body.ranges)))
+    ranges = tuple(range(first, last + 1) for first, last in body.ranges)
+    out: ControlOutcome = await core.command(act(ranges))
     while out.rest:
         try:
             out.go_on(await core.command(act(out.rest, goes_on=True)))
         except LodesmanError as fault:
             raise _half_done(fault, body.action, out) from fault
-    examples = [jobs.NotChanged(**one) for one in out.examples]
-    return jobs.Controlled(out.changed, out.refused, examples)
+    return jobs.Controlled(out.changed, out.refused, out.examples)
 
 
-def _half_done(fault: LodesmanError, action: str, out: Outcome) -> LodesmanError:
+def _half_done(fault: LodesmanError, action: str, out: ControlOutcome) -> LodesmanError:
     """The fault that ended an action on many jobs, with what was done before it."""
-    begins = out.rest[0][0]
+    begins = out.rest[0].start
     message = f"{fault.message} Until then {action} had changed {out.changed} jobs; from job {begins} on nothing was done."
-    done = {"changed": out.changed, "refused": out.refused, "rest": out.rest}
+    done = {"changed": out.changed, "refused": out.refused, "rest": [(ids[0], ids[-1]) for ids in out.rest]}
     return type(fault)(message, hint=fault.hint, **{**fault.data, **done})
 
 
@@ -78,7 +76,7 @@ async def job_logs(core: Core, request: Request[JobAt, Nothing]) -> jobs.Logs:
     """The last output of a job: live from its pilot's heartbeats, or as its last attempt left it."""
     job_id, db = request.query.job, core.reader
     last = last_output(db, job_id)
-    if last is None and views.was_given_out(db, job_id) and not views.find_job(db, job_id):
+    if last is None and was_given_out(db, job_id) and not job_by_id(db, job_id):
         raise no_longer_known(job_id)
     may = may_touch(request.who, core.policy.sharing_groups())
     if last is None or not may(last.owner, last.group, last.vo):
@@ -88,7 +86,7 @@ async def job_logs(core: Core, request: Request[JobAt, Nothing]) -> jobs.Logs:
     if not last.ended and session is not None:
         tail = session.tails.get((job_id, last.attempt), "")
         usage = session.usage.get((job_id, last.attempt), {})
-    return jobs.Logs(job_id, JobState(last.state), last.attempt, not last.ended, tail, **usage)
+    return jobs.Logs(job_id, last.state, last.attempt, not last.ended, tail, **usage)
 
 
 @serves(calls.ADD_USER)
@@ -121,7 +119,7 @@ async def issue_token(core: Core, request: Request[Nothing, TokenBody]) -> accou
 @serves(calls.REVOKE_TOKEN)
 async def revoke_token(core: Core, request: Request[TokenAt, Nothing]) -> accounts.Revoked:
     """Revoke a token, and those that it made for the same user."""
-    done: Revoked = await core.command(RevokeToken(request.query.prefix))
+    done: RevokedTokens = await core.command(RevokeToken(request.query.prefix))
     for digest in done.hashes:
         core.principals.pop(digest, None)
     return accounts.Revoked(len(done.hashes), done.kept)

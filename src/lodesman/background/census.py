@@ -1,47 +1,60 @@
-"""What became of submitted pilots: asked of their batch systems; lost references are found again by stamp.
+"""What became of submitted pilots, as their batch systems say; lost references are found again by stamp.
 
-Unknown is not gone: a pilot that its batch system does not list stays as it is until its lease or its age
-ends it (DESIGN rule 5). One that lost its lease is cancelled until it is gone (`lost_pilots`). And each batch system is
-asked about its own pilots only: another one's silence about them, or its word about a pilot of its own with the same
-number, says nothing.
+Unknown is not gone: a pilot that its batch system does not list stays as it is until its lease or its age ends it. Each
+batch system is asked about its own pilots only: another one's silence about them, or its word about a pilot of its own
+with the same number, says nothing.
+
+Pilots that lost their lease are cancelled until their batch systems say that they are gone. A pilot that hangs says
+nothing, and its jobs run again elsewhere; but it keeps its slot, and may keep its payload running. One that is alive
+behind a broken network hands in what it can when its batch system ends it. They are cancelled by stamp, which no two
+pilots share: native ids repeat.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from lodesman.answers import calls
 from lodesman.answers.call import Post
 from lodesman.answers.service import Outcomes, PilotEnd
 from lodesman.answers.vocabulary import PilotState
-from lodesman.background.lost_pilots import LostPilots
-from lodesman.batch import Backend, NativeState
+from lodesman.batch import Backend, CancelOutcome, NativeState
 from lodesman.errors import LodesmanError
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
-from lodesman.store.engine import Reader
+from lodesman.store import Reader
+from lodesman.store.read.pilots import PilotRow, live_pilots, lost_pilots, pilot_by_id
 
 log = logging.getLogger(__name__)
 
-PILOTS = """SELECT id, stamp, state, native_id, created_at, joined_at, site, ce, queue, vo FROM pilot
-WHERE ended_at IS NULL"""
-STANDING = "SELECT state, joined_at FROM pilot WHERE id = ? AND ended_at IS NULL"
 LOST_AFTER_SECONDS = 60.0
-GIVEN_UP_SECONDS = 3_600.0
+NEVER_CONFIRMED_SECONDS = 3_600.0
 SETTLE_SECONDS = 10.0
 
-# (queue, accepted, reason): a pilot that ended without ever joining speaks against its queue.
-Told = Callable[[QueueId, bool, str], None]
-Rows = list[Any]
+# Of pilots that lost their lease.
+READ_SECONDS = 5.0
+# A batch system that ends none of them in this time will not: an administrator has to.
+GIVEN_UP_SECONDS = 7 * 86_400.0
+# Longer than the grace of the local backend: a second order kills at once.
+AGAIN_SECONDS = 60.0
+LONGEST_SECONDS = 3_600.0
+MOST_AT_ONCE = 200
+# Unknown is not gone; a batch system that does not know a pilot this many times in a row has forgotten it.
+UNKNOWN_TIMES = 3
+GONE = frozenset({CancelOutcome.REMOVED, CancelOutcome.ENDED})
+
+# (queue, accepted, reason): a pilot that ended without ever joining counts against its queue.
+NoteOutcome = Callable[[QueueId, bool, str], None]
 
 
 class Census:
-    """One `tick` asks all backends about all live pilots. `told` hears of pilots that joined, and that never did.
+    """One `tick` asks all backends about all live pilots. `note` learns of pilots that joined, and that never did.
 
-    `policy` tells which backend a queue has, and may be swapped. `started` is when this process began: submissions that
+    `policy` names the backend of each queue, and may be swapped. `started` is when this process began: submissions that
     were under way before ended with the one before it.
     """
 
@@ -52,105 +65,108 @@ class Census:
         *,
         policy: Policy,
         post: Post,
-        told: Told,
+        note: NoteOutcome,
         started: float = 0.0,
     ) -> None:
         self.policy = policy
         self._db = db
         self._backends = backends
         self._post = post
-        self._told = told
+        self._note = note
         self._started = started
         self._lost_pilots = LostPilots(db, backends)
         self._joined: set[int] = set()
         self._homes: dict[str, dict[QueueId, str]] = {}
-        self._homes_of: Policy | None = None
+        self._homes_of = ""
 
     def tick(self, now: float) -> int:
         """Returns how many pilots were found to have ended."""
-        rows = list(self._db.execute(PILOTS))
-        self._greet(rows)
-        by_home: dict[str, Rows] = defaultdict(list)
-        for row in rows:
-            by_home[self._home(row)].append(row)
+        pilots = live_pilots(self._db)
+        self._note_joined(pilots)
+        by_home: dict[str, list[PilotRow]] = defaultdict(list)
+        for pilot in pilots:
+            by_home[self._home(pilot)].append(pilot)
         strays = by_home.pop("", [])
         ended = sum(self._ask_one(name, found, now) for name, found in by_home.items())
         ended += self._ask_all(strays, now) if strays else 0
         self._lost_pilots.tick(now)
         return ended
 
-    def _home(self, row: Any) -> str:
+    def _home(self, pilot: PilotRow) -> str:
         """The backend of a pilot's queue; '' if the queue is configured no more, or names a backend that is not here."""
-        if self._homes_of is not self.policy:
-            self._homes, self._homes_of = {}, self.policy
-        vo = row[9]
-        homes = self._homes.get(vo)
+        if self._homes_of != self.policy.digest:
+            self._homes, self._homes_of = {}, self.policy.digest
+        homes = self._homes.get(pilot.vo)
         if homes is None:
-            offers = self.policy.vo_config(vo).offers
-            homes = self._homes[vo] = {offer.queue: offer.backend for offer in offers}
-        name = homes.get(QueueId(*row[6:9]), "")
+            offers = self.policy.vo_config(pilot.vo).offers
+            homes = self._homes[pilot.vo] = {offer.queue: offer.backend for offer in offers}
+        name = homes.get(pilot.queue_id, "")
         return name if name in self._backends else ""
 
-    def _ask_one(self, name: str, rows: Rows, now: float) -> int:
+    def _ask_one(self, name: str, pilots: Sequence[PilotRow], now: float) -> int:
         """One backend about its pilots; one that cannot be asked now does not keep the others from being asked."""
         backend = self._backends[name]
         try:
-            lost = self._lost(rows, now)
+            lost = self._lost(pilots, now)
             if lost:
                 self._find(lost, backend.census(list(lost)), now)
-            return self._ask(backend, rows)
+            return self._ask(backend, pilots)
         except LodesmanError as fault:
             log.warning("a batch system could not be asked: %s", fault, extra={"backend": name})
             return 0
 
-    def _ask_all(self, rows: Rows, now: float) -> int:
-        """Pilots of which nobody knows the backend: each is asked by stamp, which no two pilots share."""
+    def _ask_all(self, pilots: Sequence[PilotRow], now: float) -> int:
+        """Pilots whose backend is not known: each is asked by stamp, which no two pilots share."""
         ended = 0
-        stamps = {row[1]: row for row in rows}
+        stamps = [pilot.stamp for pilot in pilots]
         found: dict[str, str] = {}
         heard = True
         for name, backend in self._backends.items():
             try:
-                known = backend.census(list(stamps))
+                known = backend.census(stamps)
                 found |= known
-                ended += self._ask(backend, [row for row in rows if row[3] and known.get(row[1]) == row[3]])
+                its_own = [one for one in pilots if one.native_id and known.get(one.stamp) == one.native_id]
+                ended += self._ask(backend, its_own)
             except LodesmanError as fault:
                 log.warning("a batch system could not be asked: %s", fault, extra={"backend": name})
                 heard = False
-        lost = self._lost(rows, now)
+        lost = self._lost(pilots, now)
         if heard or found:
-            self._find({s: row for s, row in lost.items() if heard or s in found}, found, now)
+            self._find({s: pilot for s, pilot in lost.items() if heard or s in found}, found, now)
         return ended
 
-    def _greet(self, rows: Rows) -> None:
-        """Pilots that have joined since the last look speak for their queues."""
-        joined = {row[0]: row for row in rows if row[5] is not None}
+    def _note_joined(self, pilots: Sequence[PilotRow]) -> None:
+        """Pilots that have joined since the last tick count for their queues."""
+        joined = {pilot.id: pilot for pilot in pilots if pilot.joined_at is not None}
         for pilot_id in joined.keys() - self._joined:
-            self._told(QueueId(*joined[pilot_id][6:9]), True, "")
+            self._note(joined[pilot_id].queue_id, True, "")
         self._joined = set(joined)
 
-    def _lost(self, rows: Rows, now: float) -> dict[str, Any]:
+    def _lost(self, pilots: Sequence[PilotRow], now: float) -> dict[str, PilotRow]:
         """Pilots stored before a submission whose answer never came, by stamp."""
         return {
-            row[1]: row for row in rows if row[3] is None and self._is_older(row, now, LOST_AFTER_SECONDS)
+            pilot.stamp: pilot
+            for pilot in pilots
+            if pilot.native_id is None and self._is_older(pilot, now, LOST_AFTER_SECONDS)
         }
 
-    def _find(self, lost: Mapping[str, Any], known: Mapping[str, str], now: float) -> None:
+    def _find(self, lost: Mapping[str, PilotRow], known: Mapping[str, str], now: float) -> None:
         """Store the references of lost pilots that are known; of the others, give up those that are long lost."""
         outcome: Outcomes = {s: (known[s], "") for s in lost if s in known}
-        for stamp, row in lost.items():
-            if stamp not in known and row[5] is None and self._is_older(row, now, GIVEN_UP_SECONDS):
+        for stamp, pilot in lost.items():
+            is_old = self._is_older(pilot, now, NEVER_CONFIRMED_SECONDS)
+            if stamp not in known and pilot.joined_at is None and is_old:
                 outcome[stamp] = (None, "its submission was never confirmed")
         if outcome:
             self._post(calls.PILOTS_SUBMITTED, outcome)
 
-    def _is_older(self, row: Any, now: float, seconds: float) -> bool:
-        """Whether that is long ago, or was the work of a process that is gone."""
-        orphaned = row[4] < self._started and now - self._started > SETTLE_SECONDS
-        return orphaned or now - row[4] > seconds
+    def _is_older(self, pilot: PilotRow, now: float, seconds: float) -> bool:
+        """Whether it was stored long ago, or by a process that is gone."""
+        orphaned = pilot.created_at < self._started and now - self._started > SETTLE_SECONDS
+        return orphaned or now - pilot.created_at > seconds
 
-    def _ask(self, backend: Backend, rows: list[Any]) -> int:
-        asked = {row[3]: row for row in rows if row[3] is not None}
+    def _ask(self, backend: Backend, pilots: Sequence[PilotRow]) -> int:
+        asked = {pilot.native_id: pilot for pilot in pilots if pilot.native_id is not None}
         if not asked:
             return 0
         ended = 0
@@ -161,14 +177,94 @@ class Census:
             ended += self._end(asked[native_id], reason)
         return ended
 
-    def _end(self, row: Any, reason: str) -> bool:
+    def _end(self, pilot: PilotRow, reason: str) -> bool:
         """A pilot has ended; it may have joined, or left, while its batch system was asked."""
-        standing = self._db.execute(STANDING, (row[0],)).fetchone()
-        if standing is None:
+        now_it_is = pilot_by_id(self._db, pilot.id)
+        if now_it_is is None or now_it_is.ended_at is not None:
             return False
-        state, joined_at = standing
-        if joined_at is None:
-            self._told(QueueId(*row[6:9]), False, reason)
-        as_what = PilotState.LOST if state == "Running" else PilotState.ABORTED
-        self._post(calls.PILOT_ENDED, PilotEnd(row[0], as_what, reason))
+        if now_it_is.joined_at is None:
+            self._note(pilot.queue_id, False, reason)
+        state = PilotState.LOST if now_it_is.state is PilotState.RUNNING else PilotState.ABORTED
+        self._post(calls.PILOT_ENDED, PilotEnd(pilot.id, state, reason))
         return True
+
+
+# --- pilots that lost their lease ------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Case:
+    """One pilot: when to ask next (UNIX seconds), how often it was ordered to end, and was unknown in a row."""
+
+    due: float
+    orders: int = 0
+    unknown: int = 0
+    gone: bool = False
+
+
+class LostPilots:
+    """Keeps in memory what may be lost: after a start every pilot is asked about again."""
+
+    def __init__(self, db: Reader, backends: Mapping[str, Backend]) -> None:
+        self._db = db
+        self._backends = backends
+        self._cases: dict[int, _Case] = {}
+        self._read_at: float | None = None
+
+    def tick(self, now: float) -> int:
+        """Order the end of those that are due; returns how many are not known to be gone."""
+        if self._read_at is not None and 0.0 <= now - self._read_at < READ_SECONDS:
+            return 0
+        self._read_at = now
+        stamps = lost_pilots(self._db, now - GIVEN_UP_SECONDS)
+        known = self._cases
+        self._cases = {number: known.get(number) or _Case(due=now) for number in stamps}
+        open_cases = {number: case for number, case in self._cases.items() if not case.gone}
+        due = [number for number, case in open_cases.items() if case.due <= now][:MOST_AT_ONCE]
+        if due:
+            self._cancel({stamps[number]: open_cases[number] for number in due}, now)
+        return sum(not case.gone for case in open_cases.values())
+
+    def _cancel(self, due: Mapping[str, _Case], now: float) -> None:
+        outcomes = cancel_by_stamp(self._backends, list(due))
+        for stamp, case in due.items():
+            _note(case, outcomes[stamp], now)
+            if case.gone and case.orders:
+                log.info("a lost pilot has ended", extra={"stamp": stamp})
+
+
+def cancel_by_stamp(backends: Mapping[str, Backend], stamps: Sequence[str]) -> dict[str, CancelOutcome]:
+    """Cancel pilots wherever they are, in one call for each batch system.
+
+    UNKNOWN: none of the batch systems knows it; as long as one does not answer that is not certain, so it is FAILED.
+    """
+    outcomes: dict[str, CancelOutcome] = {}
+    silence = CancelOutcome.UNKNOWN
+    for name, backend in backends.items():
+        try:
+            outcomes |= _cancel(backend, stamps)
+        except LodesmanError as fault:
+            log.warning("pilots could not be cancelled: %s", fault, extra={"backend": name})
+            silence = CancelOutcome.FAILED
+    return {stamp: outcomes.get(stamp, silence) for stamp in stamps}
+
+
+def _cancel(backend: Backend, stamps: Sequence[str]) -> dict[str, CancelOutcome]:
+    """What became of the pilots that the backend knows. Raises BackendFault."""
+    native = backend.census(stamps)
+    answers: Mapping[str, Any] = backend.cancel(list(native.values())) if native else {}
+    return {stamp: answers.get(native_id, CancelOutcome.FAILED) for stamp, native_id in native.items()}
+
+
+def _note(case: _Case, outcome: CancelOutcome, now: float) -> None:
+    """Remember an answer."""
+    if outcome in GONE:
+        case.gone = True
+        return
+    if outcome is CancelOutcome.UNKNOWN:
+        case.unknown += 1
+        case.gone = case.unknown >= UNKNOWN_TIMES
+    else:
+        case.unknown = 0
+        case.orders += outcome is CancelOutcome.ORDERED
+    case.due = now + min(LONGEST_SECONDS, AGAIN_SECONDS * 2.0 ** min(10, max(0, case.orders - 1)))

@@ -11,7 +11,6 @@ import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from msgspec import Raw
 
@@ -29,9 +28,9 @@ from lodesman.answers.why_queues import (
     QueueSubmissionPool,
 )
 from lodesman.background.candidates import CandidateMaker, OwnQueue, own_queues
+from lodesman.background.census import GONE, UNKNOWN_TIMES, cancel_by_stamp
 from lodesman.background.known_queues import KnownQueues
 from lodesman.background.launch import Offers
-from lodesman.background.lost_pilots import UNKNOWN_TIMES, cancel_by_stamp
 from lodesman.batch import Backend, CancelOutcome
 from lodesman.commands.pool_map import KnownPools
 from lodesman.commands.sessions import is_silent, presented_by
@@ -60,26 +59,24 @@ from lodesman.director.site_mask import SiteMask
 from lodesman.director.token_bucket import full, refill, whole_tokens
 from lodesman.matching import QueueOffer, director_weights
 from lodesman.matching.policy import Policy
-from lodesman.store.engine import Reader, only_row
+from lodesman.store import Reader
+from lodesman.store.read.pilots import (
+    LivePilot,
+    drained_waiting_pilots,
+    pilots_for_director,
+    running_jobs,
+    waiting_pilots,
+)
 from lodesman.why.facts import Waiting
 
 log = logging.getLogger(__name__)
 
-PILOTS = """SELECT p.id, p.state, p.site, p.ce, p.queue, p.request, p.created_at, p.tq_id, p.drain, p.submitted_at,
-p.node, p.joined_at, p.last_seen,
-EXISTS (SELECT 1 FROM attempt a WHERE a.pilot_id = p.id AND a.ended_at IS NULL)
-FROM pilot p WHERE p.ended_at IS NULL"""
-WAITS = "SELECT stamp, site, ce, queue FROM pilot WHERE id = ? AND state = 'Submitted'"
-LEAVING = """SELECT id, iif(drain_reason = '', 'it was drained', drain_reason) FROM pilot
-WHERE ended_at IS NULL AND state = 'Submitted' AND drain = 1 ORDER BY random() LIMIT ?"""
 MOST_LEAVING = 200
 TOO_OLD, NOT_NEEDED = "it waited longer than maxPilotWaitingHours", "not needed any more"
-RUNNING = "SELECT count(*) FROM attempt WHERE ended_at IS NULL"
 
 # An iteration without anything to decide is stored too, now and then: it says how fresh the last word is. Sooner than
 # the last word is too old to be believed (`why.facts.fresh_seconds`): a director that has nothing to do is at work.
 EMPTY_SECONDS = 30.0
-GONE = frozenset({CancelOutcome.REMOVED, CancelOutcome.ENDED})
 
 
 @dataclass(slots=True)
@@ -146,21 +143,21 @@ class Director:
 
     def snapshot(self, waiting: Sequence[Waiting], vos: Sequence[str], now: float) -> DirectorInput:
         """What there is, but for task queues and SubmitPools."""
-        rows = list(self.db.execute(PILOTS))
+        pilots = pilots_for_director(self.db)
         maker = CandidateMaker(
             policy=self.policy,
             backends=self.backends,
             pools=self.options.submission_pools,
-            own=own_queues((row[1], QueueId(*row[2:5]), row[9] or row[6]) for row in rows),
+            own=own_queues((one.state, one.queue_id, one.submitted_at or one.created_at) for one in pilots),
             now=now,
             mask=self._mask.look(self.db),
         )
         return DirectorInput(
             demands=self._demands(waiting),
-            pilots=[pilot_view(row, now) for row in rows],
+            pilots=[pilot_view(one, now) for one in pilots],
             queues=maker.make(vos),
             pools=self.pools(),
-            running_jobs=only_row(self.db, RUNNING)[0],
+            running_jobs=running_jobs(self.db),
             suspects=self.suspects,
             breakers=self.breakers,
             buckets=self.buckets,
@@ -187,12 +184,12 @@ class Director:
         """
         excess, before = decision.excess, self._unknown
         self._unknown = {}
-        leaving: dict[int, str] = dict(self.db.execute(LEAVING, (MOST_LEAVING,)))
+        leaving = drained_waiting_pilots(self.db, MOST_LEAVING)
         numbers = [*excess.cancel, *leaving]
-        stamps = [stamp for stamp, _ in self._waiting(numbers).values()]
+        stamps = [stamp for _, stamp, _ in waiting_pilots(self.db, numbers)]
         outcomes = cancel_by_stamp(self.backends, stamps) if stamps else {}
         # One that has joined while the batch systems were asked has not ended.
-        for pilot_id, (stamp, queue_id) in self._waiting(numbers).items():
+        for pilot_id, stamp, queue_id in waiting_pilots(self.db, numbers):
             outcome = outcomes.get(stamp, CancelOutcome.FAILED)
             too_old = pilot_id in excess.too_old
             if (too_old or pilot_id in leaving) and outcome is CancelOutcome.UNKNOWN:
@@ -201,12 +198,7 @@ class Director:
                 reason = TOO_OLD if too_old else leaving.get(pilot_id, NOT_NEEDED)
                 self.post(calls.PILOT_ENDED, PilotEnd(pilot_id, PilotState.ABORTED, reason))
                 if too_old:
-                    self.told(queue_id, accepted=False, reason=reason, now=decision.now)
-
-    def _waiting(self, numbers: Sequence[int]) -> dict[int, tuple[str, QueueId]]:
-        """Stamp and queue of those pilots that wait at their batch systems now."""
-        found = {number: self.db.execute(WAITS, (number,)).fetchone() for number in numbers}
-        return {number: (row[0], QueueId(*row[1:])) for number, row in found.items() if row is not None}
+                    self.note_outcome(queue_id, accepted=False, reason=reason, now=decision.now)
 
     def _demands(self, queues: Sequence[Waiting]) -> list[TaskQueueDemand]:
         shares = self.policy.shares()
@@ -222,8 +214,8 @@ class Director:
             for tq_id, key, waiting in queues
         ]
 
-    def told(self, queue_id: QueueId, *, accepted: bool, reason: str, now: float) -> None:
-        """What a batch system said to a submission; called by any thread, heard at the next iteration."""
+    def note_outcome(self, queue_id: QueueId, *, accepted: bool, reason: str, now: float) -> None:
+        """What a batch system said to a submission; called by any thread, taken in at the next iteration."""
         self._answers.append((queue_id, accepted, reason, now))
 
     def candidate(
@@ -321,22 +313,21 @@ def _gate(
     )
 
 
-def pilot_view(row: Sequence[Any], now: float) -> PilotView:
-    """A pilot from a row of PILOTS, as it would claim now. It serves the SubmitPools of its queue as they are now."""
-    number, state, *place, text, created, tq_id, drain, submitted, node, joined, seen, busy = row
-    silent = state == "Running" and not drain and is_silent(seen, now)
+def pilot_view(pilot: LivePilot, now: float) -> PilotView:
+    """A pilot as it would claim now. It serves the SubmitPools of its queue as they are now."""
+    silent = pilot.state == "Running" and not pilot.drain and is_silent(pilot.last_seen, now)
     return PilotView(
-        pilot_id=number,
-        standing=PilotStanding.SILENT if silent else _standing(state, bool(drain), bool(busy)),
-        request=presented_by(text, node, QueueId(*place), joined_at=joined, now=now),
-        submitted_at=submitted or created,
-        tq_id=tq_id,
+        pilot_id=pilot.id,
+        standing=PilotStanding.SILENT if silent else _standing(pilot),
+        request=presented_by(pilot.request, pilot.node, pilot.queue_id, joined_at=pilot.joined_at, now=now),
+        submitted_at=pilot.submitted_at or pilot.created_at,
+        tq_id=pilot.tq_id,
     )
 
 
-def _standing(state: str, drain: bool, busy: bool) -> PilotStanding:
-    if drain:
+def _standing(pilot: LivePilot) -> PilotStanding:
+    if pilot.drain:
         return PilotStanding.DRAINING
-    if state == "Running":
-        return PilotStanding.BUSY if busy else PilotStanding.IDLE
-    return PilotStanding.SUBMITTING if state == "Prepared" else PilotStanding.WAITING
+    if pilot.state == "Running":
+        return PilotStanding.BUSY if pilot.is_busy else PilotStanding.IDLE
+    return PilotStanding.SUBMITTING if pilot.state == "Prepared" else PilotStanding.WAITING

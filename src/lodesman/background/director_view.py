@@ -6,10 +6,9 @@ from typing import Any
 
 import msgspec
 
-from lodesman.store.engine import Reader
-
-LAST = "SELECT at, plan FROM director_iteration ORDER BY id DESC LIMIT 1"
-TASK_QUEUES = "SELECT id FROM task_queue WHERE json_extract(key, '$.vo') = ?"
+from lodesman.store import Reader
+from lodesman.store.read.director import last_iteration
+from lodesman.store.read.task_queues import queues_of_vo
 
 
 def iteration_for(db: Reader, vo: str) -> tuple[float | None, Any]:
@@ -17,13 +16,13 @@ def iteration_for(db: Reader, vo: str) -> tuple[float | None, Any]:
 
     `vo`: only of the task queues of this VO; '' for all. Rooms of CE queues and totals are everybody's.
     """
-    row = db.execute(LAST).fetchone()
-    if row is None:
+    found = last_iteration(db)
+    if found is None:
         return None, None
-    at, plan = row
+    at, plan = found
     if not vo:
         return at, msgspec.Raw(plan.encode())
-    return at, _of(msgspec.json.decode(plan), {tq_id for (tq_id,) in db.execute(TASK_QUEUES, (vo,))})
+    return at, _of(msgspec.json.decode(plan), queues_of_vo(db, vo))
 
 
 def _of(plan: dict[str, Any], seen: set[int]) -> dict[str, Any]:

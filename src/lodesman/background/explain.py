@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from lodesman.answers.jobs import Job
 from lodesman.answers.vocabulary import JobState
 from lodesman.answers.why_jobs import Holding, JobPosition, JobWaits, JobWaitsNot, QueuePosition
 from lodesman.answers.why_pilots import PilotWhy
@@ -18,7 +19,7 @@ from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.matching import QueueOffer, TaskQueueKey
 from lodesman.matching.policy import Policy
 from lodesman.resources import NodePath, QueueId, Source, access_refusal, effective_params
-from lodesman.store.engine import Reader
+from lodesman.store import Reader
 from lodesman.store.read import why as read
 from lodesman.submission import find_exclusions
 from lodesman.why.facts import JobFacts, PoolQueues, bit_of
@@ -39,17 +40,17 @@ class Explainer:
     keeper: SnapshotKeeper
     now: float
 
-    def job(self, job: Mapping[str, Any], queue: QueueId | None = None) -> JobWaits | JobWaitsNot:
+    def job(self, job: Job, queue: QueueId | None = None) -> JobWaits | JobWaitsNot:
         """Why a stored job waits; with all that `queue` has against it, if one is named."""
-        number, state, reason, tq_id = job["id"], JobState(job["state"]), job["reason"], job["task_queue"]
+        number, state, reason, tq_id = job.id, job.state, job.reason, job.task_queue
         if state not in (JobState.WAITING, JobState.HELD):
             why = f": {reason}" if reason else ""
             text = f"It is {state}{why}; it does not wait."
             return JobWaitsNot(id=number, state=state, reason=reason, verdict=None, summary=text)
         held = None
-        if state is JobState.HELD:
-            name, seconds = read.holder_name(self.db, job), max(0.0, self.now - job["since"])
-            held = Holding(limit="held", by=job["held_by"], name=name, reason=reason, seconds=seconds)
+        if job.held_by is not None:
+            name, seconds = read.holder_name(self.db, job), max(0.0, self.now - job.since)
+            held = Holding(limit="held", by=job.held_by, name=name, reason=reason, seconds=seconds)
         key, position = read.key_of(self.db, tq_id), read.position(self.db, tq_id, number)
         requirements = read.requirements_of(self.db, key.submit_pool, tq_id)
         facts = self.job_facts(key, requirements, position, task_queue=tq_id, held=held)

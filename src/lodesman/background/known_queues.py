@@ -9,17 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from threading import Lock
 
-import msgspec
-
-from lodesman.matching import ResourceRequest, TaskQueueKey, key_from_json
+from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.matching.tables import KeyTable
-from lodesman.store.engine import Reader, only_row
+from lodesman.store import Reader
+from lodesman.store.read.task_queues import keys_by_id, keys_version, waiting_by_queue
 from lodesman.why.facts import Waiting
 from lodesman.why.survey import ALL, Survey, WaitingTaskQueues
-
-REKEYED = "SELECT rekeyed FROM submit_pool_state"
-WAITING = "SELECT tq_id, waiting FROM queue_waiting WHERE waiting > 0"
-KEYS = "SELECT id, key FROM task_queue WHERE id IN (SELECT value FROM json_each(?))"
 
 
 class KnownQueues:
@@ -38,13 +33,10 @@ class KnownQueues:
     def look(self) -> list[Waiting]:
         """(id, key, waiting) of every task queue with waiting jobs now, by id."""
         with self._db:  # one moment: a task queue may be joined to another between two
-            rekeyed: int = only_row(self._db, REKEYED)[0]
-            waiting: dict[int, int] = dict(self._db.execute(WAITING))
+            rekeyed, waiting = keys_version(self._db), waiting_by_queue(self._db)
             known = self._keys.keys() if rekeyed == self._rekeyed else set[int]()
             come = sorted(waiting.keys() - known)
-            text = msgspec.json.encode(come).decode()
-            rows = list(self._db.execute(KEYS, (text,))) if come else []
-        keys = {tq_id: key_from_json(key) for tq_id, key in rows}
+            keys = keys_by_id(self._db, come) if come else {}
         with self._changing:
             self._rekeyed = rekeyed
             for tq_id in self._keys.keys() - (waiting.keys() & known):

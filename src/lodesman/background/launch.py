@@ -62,7 +62,7 @@ class _Pool:
 
 
 class SubmissionPools:
-    """The director's thread pools, by name. `told` learns how each submission ended."""
+    """The director's thread pools, by name. `note` learns how each submission ended."""
 
     def __init__(
         self,
@@ -71,12 +71,12 @@ class SubmissionPools:
         backends: Mapping[str, Backend],
         post: Post,
         habits: PilotHabits,
-        told: Callable[[QueueId, bool, str], None],
+        note: Callable[[QueueId, bool, str], None],
     ) -> None:
         self._backends = backends
         self._post = post
         self._habits = habits
-        self._told = told
+        self._note = note
         self._lock = threading.Lock()
         self._pools: dict[str, _Pool] = {}
         self.configure(options)
@@ -210,14 +210,14 @@ class SubmissionPools:
             self._post(calls.PILOTS_SUBMITTED, outcome)
             if not done.accepted:
                 # That a submission was taken proves little; a pilot that joins proves the queue (census).
-                self._told(placement.queue_id, False, next((r for _, r in outcome.values() if r), ""))
+                self._note(placement.queue_id, False, next((r for _, r in outcome.values() if r), ""))
         except LodesmanError as fault:
             # Not known whether it was submitted: the pilots stay Prepared and the census finds them.
             log.warning("a submission failed: %s", fault, extra={"queue": str(placement.queue_id)})
-            self._told(placement.queue_id, False, fault.message)
+            self._note(placement.queue_id, False, fault.message)
         except Exception as fault:  # nobody reads the future
             log.exception("a submission failed", extra={"queue": str(placement.queue_id)})
-            self._told(placement.queue_id, False, f"{type(fault).__name__}: {fault}")
+            self._note(placement.queue_id, False, f"{type(fault).__name__}: {fault}")
         finally:
             with self._lock:
                 pool.running -= 1

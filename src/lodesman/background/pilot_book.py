@@ -21,8 +21,8 @@ from lodesman.director.site_mask import Drained
 from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.matching.cells import bits_of
 from lodesman.matching.criteria import RequestMasks
-from lodesman.store.engine import Reader
-from lodesman.store.pilots import PilotRow
+from lodesman.store import Reader
+from lodesman.store.read.pilots import PilotRow
 from lodesman.store.read.why import LivePilot, live_pilots, pilots_by_id
 from lodesman.why.words import since
 

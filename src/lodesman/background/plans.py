@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from lodesman.answers.accounts import Principal
 from lodesman.answers.errors import Refusal
 from lodesman.answers.jobs import Notice
 from lodesman.answers.places import Remark
@@ -32,7 +33,6 @@ from lodesman.background.direct import Director
 from lodesman.background.explain import Explainer
 from lodesman.background.pool_pass import evaluate
 from lodesman.background.snapshot import SnapshotKeeper
-from lodesman.commands.accounts import Principal
 from lodesman.commands.prepare import prepare
 from lodesman.commands.submit import NewPool, PreparedSubmission
 from lodesman.errors import Impossible, NotFound
@@ -42,9 +42,9 @@ from lodesman.plan.shares import ShareChange, shared_places, waiting_groups
 from lodesman.resources import Source
 from lodesman.resources.build import build
 from lodesman.resources.draft import Draft, RawParam
-from lodesman.store.engine import Reader
+from lodesman.store import Reader
+from lodesman.store.read.submit_pools import stored_pools
 from lodesman.store.read.why import position, starts_by_vo, task_queue_of_key
-from lodesman.store.submit_pools import read_pools
 from lodesman.why.facts import JobFacts
 from lodesman.why.job import explain_job
 from lodesman.why.verdict import verdict_of
@@ -241,7 +241,7 @@ def _starts_an_hour(state: LiveState) -> dict[str, float]:
 
 def _masks(state: LiveState) -> dict[tuple[str, str], int]:
     """The queues that can run some waiting job of each (VO, group)."""
-    pools = evaluate(state.policy, read_pools(state.db))
+    pools = evaluate(state.policy, stored_pools(state.db))
     found: dict[tuple[str, str], int] = {}
     for number, (_, key, _) in enumerate(state.keeper.snapshot.waiting):
         if number % _OFTEN == 0:

@@ -21,8 +21,8 @@ from lodesman.commands.changed_types import Settled
 from lodesman.commands.refresh import CONFIG
 from lodesman.errors import Conflict
 from lodesman.matching.policy import Policy
-from lodesman.store import submit_pools
-from lodesman.store.engine import Reader
+from lodesman.store import Reader
+from lodesman.store.read.submit_pools import pass_requests, pools_needed, stored_pools
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class PoolKeeper:
             return CONFIGURATION
         if not 0.0 <= now - self._at < self.refresh_seconds:
             return INTERVAL
-        return REQUEST if submit_pools.pool_state(self._db).is_due else ""
+        return REQUEST if pass_requests(self._db).is_due else ""
 
     def _pass(self, policy: Policy, cause: str) -> None:
         for number in range(1, TRIES + 1):
@@ -136,9 +136,9 @@ class PoolKeeper:
 
     def clean(self, now: float) -> int:
         """Mark pools that no job needs, and remove those that none has needed for long; returns how many went."""
-        needed = submit_pools.pools_needed(self._db)
+        needed = pools_needed(self._db)
         mark, unmark, old = [], [], []
-        for pool in submit_pools.read_pools(self._db):
+        for pool in stored_pools(self._db):
             if pool.id in needed:
                 if pool.unused_since is not None:
                     unmark.append(pool.id)

@@ -17,16 +17,19 @@ from lodesman.errors import InvalidJob
 from lodesman.matching import TaskQueueKey, key_from_json, wanted_of, wanted_values
 from lodesman.matching.policy import Policy, VOConfig
 from lodesman.resources import QueueId, QueueTable, bits
-from lodesman.store import submit_pools
-from lodesman.store.engine import Reader
-from lodesman.store.submit_pools import PassRow, PoolRow, PoolState
+from lodesman.store import Reader
+from lodesman.store.read.submit_pools import (
+    PassRequests,
+    PassRow,
+    PoolRow,
+    bits_of_queues,
+    last_pass,
+    pass_requests,
+    stored_pools,
+)
+from lodesman.store.read.task_queues import queues_to_judge
 from lodesman.submission import find_exclusions, never_text
 
-QUEUES = """SELECT q.id, q.key, q.requirements, c.jobs, h.reason, r.tq_id IS NOT NULL
-FROM task_queue q JOIN queue_jobs c ON c.tq_id = q.id
-LEFT JOIN task_queue_hold h ON h.tq_id = q.id
-LEFT JOIN queue_may_return r ON r.tq_id = q.id
-WHERE c.jobs > 0 OR h.tq_id IS NOT NULL OR r.tq_id IS NOT NULL"""
 REQUIREMENTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -50,7 +53,7 @@ class Picture:
     """What a pass is held against: one moment of the database."""
 
     last: PassRow
-    state: PoolState
+    state: PassRequests
     pools: Sequence[PoolRow]
     bits: Mapping[QueueId, int]
     queues: Sequence[QueueRow]
@@ -65,26 +68,23 @@ class Looker:
 
     def look(self) -> Picture:
         """Everything as it is at one moment."""
-        self.db.execute("BEGIN")
-        try:
+        with self.db:
             return self._read()
-        finally:
-            self.db.execute("COMMIT")
 
     def _read(self) -> Picture:
         return Picture(
-            last=submit_pools.last_pass(self.db),
-            state=submit_pools.pool_state(self.db),
-            pools=list(submit_pools.read_pools(self.db)),
-            bits={QueueId(*queue): bit for queue, bit in submit_pools.read_bits(self.db).items()},
+            last=last_pass(self.db),
+            state=pass_requests(self.db),
+            pools=list(stored_pools(self.db)),
+            bits=bits_of_queues(self.db),
             queues=list(self._queues()),
         )
 
     def _queues(self) -> Iterator[QueueRow]:
         known, self._keys = self._keys, {}
-        for number, text, requirements, jobs, held, may_return in self.db.execute(QUEUES):
-            key = self._keys[text] = known.get(text) or key_from_json(text)
-            yield QueueRow(number, key, requirements, jobs, held, bool(may_return))
+        for one in queues_to_judge(self.db):
+            key = self._keys[one.key] = known.get(one.key) or key_from_json(one.key)
+            yield QueueRow(one.id, key, one.requirements, one.jobs, one.held, bool(one.may_return))
 
 
 def unnamed(policy: Policy, picture: Picture) -> list[QueueId]:

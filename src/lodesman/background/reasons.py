@@ -22,7 +22,7 @@ from lodesman.errors import LodesmanError
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import Policy, VOConfig
 from lodesman.resources import bits
-from lodesman.store.engine import Reader
+from lodesman.store import Reader
 from lodesman.store.read.why import requirements_of, stored_reasons
 from lodesman.submission import Exclusions, find_exclusions
 from lodesman.submission.exclusions import REQUIREMENTS

@@ -1,7 +1,7 @@
-"""The reconciler's eyes: in the background process, on a read connection, a little at a time.
+"""Finding what may be wrong: in the background process, on a read connection, a little at a time.
 
-A pass looks at every job and every counter once. What it doubts the writer looks at again by key (`upkeep.Reconcile`),
-so that claims never wait for it, whatever is kept.
+A pass reads every job and every counter once. The writer checks the suspects again by key (`upkeep.Reconcile`), so
+that claims never wait for it, whatever is kept.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-import msgspec
+from msgspec.structs import asdict
 
 from lodesman.answers import calls
 from lodesman.answers.call import Nothing, Post
-from lodesman.answers.service import Doubts
-from lodesman.store import doubts
-from lodesman.store.engine import Reader
+from lodesman.answers.service import Suspects
+from lodesman.store import Reader
+from lodesman.store.read.reconcile import last_job, last_queue, suspect_jobs, wrong_counts
 
 log = logging.getLogger(__name__)
 
@@ -26,66 +26,58 @@ PASS_SECONDS = 300.0
 JOBS_AT_ONCE = 20_000
 QUEUES_AT_ONCE = 500
 # In one command: the writer takes a fraction of a millisecond for each.
-DOUBTS_AT_ONCE = 100
+SUSPECTS_AT_ONCE = 100
 
 
 @dataclass(slots=True)
 class Reconciler:
-    """`tick` works for at most `work_seconds` and goes on at the next one. `mended` counts what was, by fault."""
+    """`tick` works for at most `work_seconds` and goes on at the next one. `repaired` counts what was, by fault."""
 
     db: Reader
     post: Post
     pass_seconds: float = PASS_SECONDS
     work_seconds: float = 0.05
     ticker: Callable[[], float] = time.monotonic
-    mended: Counter[str] = field(default_factory=Counter)
-    _work: Iterator[Doubts] | None = None
+    repaired: Counter[str] = field(default_factory=Counter)
+    _work: Iterator[Suspects] | None = None
     _due: float | None = None
 
     def tick(self) -> None:
         """Work a little, if a pass is due: the first one is at once."""
         at = self.ticker()
         if self._work is None and (self._due is None or at >= self._due):
-            self._work = look(self.db)
+            self._work = find_suspects(self.db)
         if self._work is None:
             return
         # Should a step fail, the next pass finds again what this one left.
         work, self._work, self._due = self._work, None, at + self.pass_seconds
         for found in work:
             if found.jobs or found.queues:
-                self._mend(found)
+                self._repair(found)
             if self.ticker() - at >= self.work_seconds:
                 self._work = work
                 return
         self.post(calls.FORGET_IDLE, Nothing())
 
-    def _mend(self, found: Doubts) -> None:
-        mended = msgspec.structs.asdict(self.post(calls.RECONCILE, found))
-        self.mended.update(mended)
-        if any(mended.values()):
-            log.error("the reconciler mended what was wrong", extra=mended)
+    def _repair(self, found: Suspects) -> None:
+        repaired = asdict(self.post(calls.RECONCILE, found))
+        self.repaired.update(repaired)
+        if any(repaired.values()):
+            log.error("the reconciler repaired what was wrong", extra=repaired)
 
 
-def look(db: Reader) -> Iterator[Doubts]:
+def find_suspects(db: Reader) -> Iterator[Suspects]:
     """One pass, a portion a step."""
     done = 0
-    while (last := doubts.last_job(db, done, JOBS_AT_ONCE)) is not None:
-        while len(found := doubts.doubtful_jobs(db, (done, last), DOUBTS_AT_ONCE)) == DOUBTS_AT_ONCE:
-            yield Doubts(jobs=found)
+    while (last := last_job(db, done, JOBS_AT_ONCE)) is not None:
+        while len(found := suspect_jobs(db, done, last, SUSPECTS_AT_ONCE)) == SUSPECTS_AT_ONCE:
+            yield Suspects(jobs=found)
             done = found[-1]
-        yield Doubts(jobs=found)
+        yield Suspects(jobs=found)
         done = last
     done = 0
-    while (last := doubts.last_queue(db, done, QUEUES_AT_ONCE)) is not None:
-        wrong = doubts.doubtful_queues(db, (done, last))
-        for begun in range(0, max(1, len(wrong)), DOUBTS_AT_ONCE):
-            yield Doubts(queues=wrong[begun : begun + DOUBTS_AT_ONCE])
+    while (last := last_queue(db, done, QUEUES_AT_ONCE)) is not None:
+        wrong = [one.tq_id for one in wrong_counts(db, done + 1, last)]
+        for begun in range(0, max(1, len(wrong)), SUSPECTS_AT_ONCE):
+            yield Suspects(queues=wrong[begun : begun + SUSPECTS_AT_ONCE])
         done = last
-
-
-def all_doubts(db: Reader) -> Doubts:
-    """Everything that one pass doubts, together."""
-    found = list(look(db))
-    return Doubts(
-        jobs=[n for one in found for n in one.jobs], queues=[n for one in found for n in one.queues]
-    )

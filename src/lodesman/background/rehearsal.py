@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 import msgspec
+from msgspec import structs
 
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.places import Remark
 from lodesman.answers.plans import PlannedIteration, ResourcesPlan
-from lodesman.background.direct import PILOTS, Director, pilot_view
+from lodesman.background.direct import Director, pilot_view
 from lodesman.background.plans import LiveState
 from lodesman.background.pool_pass import Looker, Picture, evaluate, judge, runnable
 from lodesman.batch import Backend, BatchLoad
@@ -39,6 +40,7 @@ from lodesman.plan.resources import (
     planned_task_queues,
 )
 from lodesman.resources import ResourceConfig
+from lodesman.store.read.pilots import pilots_for_director
 from lodesman.why.facts import RecordedIteration, Waiting
 from lodesman.why.words import counted, since, span
 
@@ -190,12 +192,12 @@ class _Rehearsal:
     def pilots(self, offers: Offers) -> Iterator[PilotView]:
         """Our live pilots, each with what its queue offers then (ADR 0024)."""
         known: dict[tuple[Any, ...], str] = {}
-        for row in self.state.db.execute(PILOTS):
-            place, text = QueueId(*row[2:5]), row[5]
+        for pilot in pilots_for_director(self.state.db):
+            place, text = pilot.queue_id, pilot.request
             if (place, text) not in known:
                 offer = offers(msgspec.json.decode(text).get("vo", ""), place)
                 known[place, text] = (offer and rewritten(text, offer)) or text
-            yield pilot_view((*row[:5], known[place, text], *row[6:]), self.state.now)
+            yield pilot_view(structs.replace(pilot, request=known[place, text]), self.state.now)
 
 
 def _director(

@@ -20,9 +20,9 @@ from lodesman.commands.pool_map import KnownPools, PoolMap, Serving
 from lodesman.commands.site_mask import KnownMask
 from lodesman.director.site_mask import SiteMask
 from lodesman.matching.policy import VOConfig
-from lodesman.store.engine import Reader
+from lodesman.store import Reader
+from lodesman.store.read.submit_pools import pass_requests
 from lodesman.store.read.why import iteration_after
-from lodesman.store.submit_pools import pool_state
 from lodesman.why.facts import RecordedIteration, Snapshot, fresh_seconds
 
 _FRESH_SECONDS: Final = fresh_seconds(120.0)
@@ -84,7 +84,7 @@ class SnapshotKeeper:
 
     def serving(self, db: Reader, pool: str) -> Serving | None:
         """The queues that serve a SubmitPool now; None if the pools have changed since the last refresh."""
-        return self._known_pools.serving(pool, pool_state(db).version)
+        return self._known_pools.serving(pool, pass_requests(db).version)
 
     def mask(self, db: Reader) -> SiteMask:
         """What is closed now, not as of the last refresh. `db`: the connection of the thread that asks."""

@@ -5,53 +5,15 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 
-import msgspec
-
 from lodesman.answers.accounts import SCOPES, USER_SCOPES
 from lodesman.commands.pilots import hash_token
 from lodesman.errors import Conflict, InvalidRequest, NotFound, Unauthorized
-from lodesman.store.engine import Reader
 from lodesman.store.journal import Transaction
+from lodesman.store.write import accounts
+from lodesman.store.write.accounts import NewToken, RevokedTokens
 
 # The kind of a pilot that has not joined yet, known by its join token.
 JOINING = "join"
-INSERT_TOKEN = """INSERT INTO token (hash, kind, account, scopes, note, created_at, expires_at)
-VALUES (?,?,?,?,?,?,?)"""
-INSERT_MADE = """INSERT INTO token (hash, kind, account, scopes, note, created_at, expires_at, parent)
-VALUES (?,'user',?,?,?,?,?,?)"""
-# A token, those that it made for the same user, those that these made...
-LINE = """WITH RECURSIVE line (hash, account) AS (SELECT hash, account FROM token WHERE hash = ?
-UNION SELECT t.hash, t.account FROM token t JOIN line l ON t.parent = l.hash AND t.account = l.account)
-"""
-FIND_LINE = f"{LINE} SELECT hash FROM line"  # noqa: S608
-FORGET_LINE = f"{LINE} DELETE FROM token WHERE hash IN (SELECT hash FROM line)"  # noqa: S608
-MADE_FOR_OTHERS = f"""{LINE} SELECT count(*) FROM token t
-JOIN line l ON t.parent = l.hash AND t.account != l.account"""  # noqa: S608
-TOKENS = """SELECT t.hash, t.kind, t.account, t.pilot_id, t.scopes, t.expires_at, a.vo, a.groups, a.admin
-FROM token t LEFT JOIN account a ON a.name = t.account WHERE t.kind IN ('user', 'service', 'pilot')"""
-
-
-JOINING_PILOT = f"SELECT pilot_id, expires_at FROM token WHERE hash = ? AND kind = '{JOINING}'"  # noqa: S608
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Principal:
-    """Who is asking. kind: user, service (our own background process), pilot, or join (a pilot before it has joined)."""
-
-    kind: str
-    name: str = ""
-    vo: str = ""
-    groups: tuple[str, ...] = ()
-    admin: bool = False
-    scopes: frozenset[str] = frozenset()
-    pilot_id: int = 0
-    expires_at: float | None = None
-    # The hash of the token that was used.
-    token: bytes = b""
-
-    def allows(self, scope: str) -> bool:
-        """Whether this token may be used for that."""
-        return scope in self.scopes
 
 
 @dataclass(slots=True)
@@ -67,11 +29,7 @@ class AddAccount:
         """Raises InvalidRequest for a user without a group."""
         if not self.groups:
             raise InvalidRequest(f"User {self.name} needs at least one group.")
-        tx.write(
-            """INSERT INTO account (name, vo, groups, admin, created_at) VALUES (?,?,?,?,?)
-            ON CONFLICT (name) DO UPDATE SET vo = excluded.vo, groups = excluded.groups, admin = excluded.admin""",
-            (self.name, self.vo, msgspec.json.encode(self.groups).decode(), self.admin, tx.now),
-        )
+        accounts.put_user(tx, self.name, self.vo, self.groups, admin=self.admin)
         return self.name
 
 
@@ -92,29 +50,20 @@ class IssueToken:
         unknown = set(self.scopes) - set(SCOPES)
         if unknown:
             raise InvalidRequest(f"There is no scope {min(unknown)!r}.", hint=f"Scopes: {', '.join(SCOPES)}.")
-        found = tx.read("SELECT admin FROM account WHERE name = ?", (self.account,))
-        if not found:
+        is_admin = accounts.is_admin(tx, self.account)
+        if is_admin is None:
             raise NotFound(f"There is no user {self.account}.", hint="Make it with: lode user add")
-        if "admin" in self.scopes and not found[0][0]:
-            raise Conflict(f"User {self.account} is no administrator.")
-        if self.parent is not None and not tx.read("SELECT 1 FROM token WHERE hash = ?", (self.parent,)):
+        if "admin" in self.scopes and not is_admin:
+            raise Conflict(f"User {self.account} is not an administrator.")
+        if self.parent is not None and not accounts.is_token(tx, self.parent):
             raise Unauthorized("This token was revoked.")
         token = secrets.token_urlsafe(32)
         expires = None if self.seconds is None else tx.now + self.seconds
-        scopes = msgspec.json.encode(sorted(self.scopes)).decode()
-        tx.later(
-            INSERT_MADE,
-            (hash_token(token), self.account, scopes, self.note, tx.now, expires, self.parent),
+        accounts.insert_token(
+            tx,
+            NewToken(hash_token(token), self.account, self.scopes, self.note, expires, self.parent),
         )
         return token
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Revoked:
-    """The hashes of the tokens that are no more, and how many that these made for other users are `kept`."""
-
-    hashes: tuple[bytes, ...]
-    kept: int
 
 
 @dataclass(slots=True)
@@ -125,47 +74,11 @@ class RevokeToken:
 
     prefix: str
 
-    def apply(self, tx: Transaction) -> Revoked:
+    def apply(self, tx: Transaction) -> RevokedTokens:
         """Raises NotFound, or Conflict if several begin like that."""
-        found = tx.read("SELECT hash FROM token WHERE hex(hash) LIKE ? || '%'", (self.prefix.upper(),))
-        if not self.prefix.isalnum() or not found:
+        found = accounts.tokens_with_prefix(tx, self.prefix) if self.prefix.isalnum() else []
+        if not found:
             raise NotFound(f"There is no token {self.prefix}.")
         if len(found) > 1:
             raise Conflict(f"{len(found)} tokens begin with {self.prefix}.", hint="Give more characters.")
-        hashes = tuple(bytes(row[0]) for row in tx.read(FIND_LINE, found[0]))
-        kept = tx.read(MADE_FOR_OTHERS, found[0])
-        tx.write(FORGET_LINE, found[0])
-        return Revoked(hashes=hashes, kept=kept[0][0])
-
-
-def load_principals(db: Reader) -> dict[bytes, Principal]:
-    """Every token that can be used, by its hash."""
-    return {bytes(row[0]): principal_of(row) for row in db.execute(TOKENS)}
-
-
-def find_principal(db: Reader, digest: bytes) -> Principal | None:
-    """The owner of one token, None if it is unknown."""
-    row = db.execute(f"{TOKENS} AND t.hash = ?", (digest,)).fetchone()
-    return None if row is None else principal_of(row)
-
-
-def find_joining(db: Reader, digest: bytes) -> Principal | None:
-    """The pilot that may join with this token, None if there is none. It may ask hardly anything yet."""
-    row = db.execute(JOINING_PILOT, (digest,)).fetchone()
-    return None if row is None else Principal(kind=JOINING, pilot_id=row[0], expires_at=row[1])
-
-
-def principal_of(row: tuple[object, ...]) -> Principal:
-    """A Principal from the columns of TOKENS."""
-    digest, kind, account, pilot_id, scopes, expires, vo, groups, admin = row
-    return Principal(
-        kind=str(kind),
-        name=str(account),
-        vo=str(vo or ""),
-        groups=tuple(msgspec.json.decode(str(groups or "[]"))),
-        admin=bool(admin),
-        scopes=frozenset(msgspec.json.decode(str(scopes))),
-        pilot_id=pilot_id if isinstance(pilot_id, int) else 0,
-        expires_at=expires if isinstance(expires, float) else None,
-        token=digest if isinstance(digest, bytes) else b"",
-    )
+        return accounts.delete_token(tx, found[0])

@@ -16,9 +16,9 @@ from lodesman.commands.refresh import other_configuration
 from lodesman.errors import InvalidJob
 from lodesman.matching import TaskQueueKey, key_to_json, read_again
 from lodesman.resources import TypeTable
-from lodesman.store import rekeying
 from lodesman.store.journal import Transaction
-from lodesman.store.submit_pools import PoolRow, pools_changed
+from lodesman.store.read.submit_pools import PoolRow
+from lodesman.store.write import submit_pools, task_queues
 
 
 @dataclass(slots=True)
@@ -75,22 +75,22 @@ class RekeyPools:
             return 0
         masks: dict[str, int] = {}
         for old, (new, text) in pools.items():
-            rekeying.rename_pool(tx, old, new, text)
+            submit_pools.rename_pool(tx, old, new, text)
             if new not in live.pools.known:
                 masks.setdefault(new, live.pools.mask(old) or 0)
         live.serve(tx, masks)
         count = self._queues(tx, pools)
-        rekeying.delete_pools(tx, pools)
+        submit_pools.delete_pools(tx, pools)
         live.forget_pools(tx, pools)
-        rekeying.keys_changed(tx)
-        pools_changed(tx)
+        task_queues.keys_changed(tx)
+        submit_pools.pools_changed(tx)
         return count
 
     def _queues(self, tx: Transaction, pools: dict[str, tuple[str, str]]) -> int:
-        queues = rekeying.queues_of(tx, pools)
+        queues = task_queues.queues_of_pools(tx, pools)
         keys = [replace(queue.key, submit_pool=pools[queue.pool][0]) for queue in queues]
         texts = list(map(key_to_json, keys))
-        taken = rekeying.queues_with(tx, texts)
+        taken = task_queues.queues_with_keys(tx, texts)
         for queue, key, text in zip(queues, keys, texts, strict=True):
             other = taken.get(text)
             keep, waiting = queue.id, 0
@@ -98,7 +98,7 @@ class RekeyPools:
                 keep, gone = sorted((queue.id, other), key=self._rank)
                 waiting = self._join(tx, gone, keep)
             if keep == queue.id:
-                rekeying.set_key(tx, keep, text, pools[queue.pool][1])
+                task_queues.set_key(tx, keep, text, pools[queue.pool][1])
                 self._move(tx, keep, key)
             if waiting:
                 self.live.known_again(tx, keep)
@@ -136,7 +136,7 @@ class RekeyPools:
         if held is not None:
             tx.undo.append(partial(live.held.__setitem__, gone, held))
         live.filled.pop(gone, None)
-        rekeying.join_queue(tx, gone, keep)
+        task_queues.join_queues(tx, gone, keep)
         return waiting
 
 

@@ -8,26 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from lodesman.commands.live import Live
 from lodesman.commands.sessions import Free, PilotSession
 from lodesman.errors import Unauthorized
-from lodesman.store.fronts import OTHER_CLAIMS, Candidate
-from lodesman.store.jobs import CLAIM_MEMBER, CLAIM_ROW, INSERT_ATTEMPT, INSERT_EVENT
 from lodesman.store.journal import PARKED, Transaction
-
-ASKED_BEFORE = """SELECT a.job_id, a.number, j.template_id, j.submission_id FROM attempt a JOIN job j ON j.id = a.job_id
-WHERE a.pilot_id = ? AND a.ended_at IS NULL AND a.claim_token = ?"""
-
-
-class Claimed(NamedTuple):
-    """One attempt handed to a pilot; the template says what to run."""
-
-    job_id: int
-    attempt: int
-    template_id: int
-    submission_id: int
+from lodesman.store.write.attempts import Claimed, ClaimFacts, append_claim, claimed_with
 
 
 class Claim:
@@ -106,38 +93,28 @@ class Claim:
         if not chosen:
             return []
         eligible = live.matcher.eligible_groups(chosen) if live.observes_shares() else None
-        claimed = [c for tq_id in chosen if (c := self._claim_one(tx, tq_id, eligible)) is not None]
+        facts = ClaimFacts(self.pilot_id, self.claim_token, self.request.site, eligible)
+        claimed = [c for tq_id in chosen if (c := self._claim_one(tx, tq_id, facts)) is not None]
         self._remember(tx, claimed)
         return claimed
 
-    def _claim_one(self, tx: Transaction, tq_id: int, eligible: str | None) -> Claimed | None:
+    def _claim_one(self, tx: Transaction, tq_id: int, facts: ClaimFacts) -> Claimed | None:
         live = self.live
-        candidate = live.fronts.take(tx, tq_id)
-        if candidate is None:
-            # The counter says that a job waits and none is to be found: never hand out a ghost.
+        job = live.fronts.take(tx, tq_id)
+        if job is None:
+            # The counter says that a job waits and there is none: nothing may be claimed.
             live.count_was_wrong(tx, tq_id)
             return None
-        number = candidate.attempt + 1
-        event, attempt = live.ids.event(), live.ids.attempt()
-        live.claims.claimed(tx, attempt, tq_id)
-        data = f'{{"attempt":{number},"pilot":{self.pilot_id}}}'
-        tx.later(INSERT_EVENT, (event, tx.now, candidate.job_id, None, candidate.last_event, "Matched", data))
-        tx.later(
-            INSERT_ATTEMPT,
-            (attempt, candidate.job_id, number, candidate.last_attempt, tq_id, candidate.cohort_id,
-             self.pilot_id, self.claim_token, self.request.site, eligible, tx.now),
-        )  # fmt: skip
-        _write_job(tx, candidate, tq_id, (number, self.pilot_id, event, attempt))
-        return Claimed(candidate.job_id, number, candidate.template_id, candidate.submission_id)
+        live.claims.claimed(tx, append_claim(tx, live.ids, facts, tq_id, job), tq_id)
+        return Claimed(job.id, job.attempt + 1, job.template_id, job.submission_id)
 
     def _asked_before(self, tx: Transaction) -> list[Claimed] | None:
         """What was answered to the same claim token, if this pilot used it before."""
         last = self.live.last_claims.get(self.pilot_id)
         if last is not None:
             return last[1] if last[0] == self.claim_token else None  # type: ignore[return-value]
-        # First word of this pilot since the server started: the answer may predate the start.
-        found = tx.read(ASKED_BEFORE, (self.pilot_id, self.claim_token), past=OTHER_CLAIMS)
-        return [Claimed(*row) for row in found] or None
+        # The first claim of this pilot since the server started: the answer may predate the start.
+        return claimed_with(tx, self.pilot_id, self.claim_token) or None
 
     def _remember(self, tx: Transaction, claimed: list[Claimed]) -> None:
         last = self.live.last_claims
@@ -149,18 +126,6 @@ class Claim:
             if before is None
             else partial(last.__setitem__, self.pilot_id, before)
         )
-
-
-def _write_job(tx: Transaction, candidate: Candidate, tq_id: int, claim: tuple[int, int, int, int]) -> None:
-    number, pilot_id, event, attempt = claim
-    if candidate.cohort_id is None:
-        tx.later(CLAIM_ROW, (number, pilot_id, tx.now, event, attempt, candidate.job_id))
-        return
-    tx.later(
-        CLAIM_MEMBER,
-        (candidate.job_id, candidate.submission_id, tq_id, candidate.template_id, "Matched", number, pilot_id,
-         tx.now, event, attempt, candidate.max_attempts),
-    )  # fmt: skip
 
 
 class Unpark:

@@ -1,7 +1,7 @@
 """Kill, hold, release, reschedule and delete: of single jobs, slices and whole arrays.
 
-Range operations: rows are moved one by one, members without a row by holes, however many they are. One command looks at
-so many rows at most, so that nobody waits for long behind it; what it left is for the next one.
+Range operations: rows are moved one by one, members without a row by holes, however many they are. One command reads a
+limited number of rows, so that nothing waits for long behind it; what it left is for the next one.
 """
 
 from __future__ import annotations
@@ -9,24 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
+from lodesman.answers.jobs import NotChanged
 from lodesman.answers.vocabulary import JobState
-from lodesman.commands.forget import no_longer_known, unseen
 from lodesman.commands.live import Live
-from lodesman.errors import InvalidRequest
+from lodesman.errors import InvalidRequest, NotFound
 from lodesman.jobs.states import ACTIVE, may_move
-from lodesman.store import cohorts, jobs, submit_pools
 from lodesman.store.journal import Transaction
+from lodesman.store.write import attempts, jobs, members, submit_pools
+from lodesman.store.write.jobs import IdBlock, JobRow
+from lodesman.store.write.members import CohortRow, Hole
 
-# Blocks of ids never overlap: of those that begin before the range only the last can reach into it.
-SUBMISSIONS = """SELECT id, base, count, owner, grp, vo FROM submission
-WHERE base >= coalesce((SELECT max(base) FROM submission WHERE base <= ?1), 0) AND base <= ?2 AND base + count > ?1
-ORDER BY base"""
 # In one command: tens of milliseconds of the writer's time.
 MOST_ROWS = 1_000
-LIVE_ATTEMPT = "SELECT pilot_id, stop_reason FROM attempt WHERE id = ? AND ended_at IS NULL"
-SET_LAST_EVENT = "UPDATE job SET last_event = ? WHERE id = ?"
 
 TARGET = {
     "kill": JobState.KILLED,
@@ -36,7 +31,7 @@ TARGET = {
     "delete": JobState.DELETED,
 }
 # From which states of members without a row each action takes; '' is waiting.
-MEMBER_FROM = {
+_MEMBER_FROM = {
     "kill": frozenset({"", "Held"}),
     "hold": frozenset({""}),
     "release": frozenset({"Held"}),
@@ -44,53 +39,52 @@ MEMBER_FROM = {
     "delete": frozenset({"", "Held", "Killed"}),
 }
 
-MOST_EXAMPLES = 20
-Ranges = tuple[tuple[int, int], ...]
+_MOST_EXAMPLES = 20
 
 
 @dataclass(slots=True)
-class Outcome:
+class ControlOutcome:
     """How many jobs an action changed, and which it did not, with the reason (the first few are named).
 
-    `rest`: the ranges that were not looked at, since there was too much in one command.
+    `rest`: the ids that were not reached, since there was too much for one command.
     """
 
     changed: int = 0
     refused: int = 0
-    examples: list[dict[str, Any]] = field(default_factory=list)
-    rest: Ranges = ()
+    examples: list[NotChanged] = field(default_factory=list)
+    rest: tuple[range, ...] = ()
 
     def refuse(self, job_id: int, why: str, *, count: int = 1) -> None:
         """Count jobs that the action does not apply to."""
         self.refused += count
-        if len(self.examples) < MOST_EXAMPLES:
-            self.examples.append({"id": job_id, "reason": why})
+        if len(self.examples) < _MOST_EXAMPLES:
+            self.examples.append(NotChanged(job_id, why))
 
-    def go_on(self, more: Outcome) -> None:
-        """What the command did that took the rest."""
+    def go_on(self, more: ControlOutcome) -> None:
+        """Add the outcome of the command that took the rest."""
         self.changed += more.changed
         self.refused += more.refused
-        self.examples += more.examples[: MOST_EXAMPLES - len(self.examples)]
+        self.examples += more.examples[: _MOST_EXAMPLES - len(self.examples)]
         self.rest = more.rest
 
 
 @dataclass(slots=True)
 class Control:
-    """Apply one action to inclusive ranges of job ids. `may` decides on (owner, group, vo).
+    """Apply one action to ranges of job ids. `may` decides on (owner, group, vo).
 
-    `goes_on`: the ranges are what another command left of them, the first one perhaps a part. `name`: whose action it is,
-    for the events.
+    `goes_on`: the ranges are what another command left of them, the first one perhaps a part. `name`: the user, for the
+    events.
     """
 
     live: Live
     action: str
-    ranges: Ranges
+    ranges: tuple[range, ...]
     reason: str
     may: Callable[[str, str, str], bool]
     goes_on: bool = False
     name: str = ""
 
-    def apply(self, tx: Transaction) -> Outcome:
+    def apply(self, tx: Transaction) -> ControlOutcome:
         """Raises NotFound if a range holds no job that the caller may touch."""
         if self.action not in TARGET:
             raise InvalidRequest(
@@ -99,61 +93,59 @@ class Control:
         self.live.claims.write_cursors(tx)
         if not self.goes_on:
             for ids in self.ranges:
-                self._need_some(tx, *ids)
-        out = Outcome()
+                self._need_some(tx, ids)
+        out = ControlOutcome()
         room = MOST_ROWS
-        for at, (first, last) in enumerate(self.ranges):
+        for at, ids in enumerate(self.ranges):
             before = out.changed + out.refused
-            done, room = self._in_range(tx, out, (first, last), room)
-            if done < last:
-                out.rest = ((done + 1, last), *self.ranges[at + 1 :])
+            done, room = self._in_range(tx, out, ids, room)
+            if done < ids.stop:
+                out.rest = (range(done, ids.stop), *self.ranges[at + 1 :])
                 break
             if out.changed + out.refused == before and (at or not self.goes_on):
-                out.refuse(first, "it was forgotten", count=last - first + 1)
+                out.refuse(ids.start, "it was purged", count=len(ids))
         return out
 
-    def _need_some(self, tx: Transaction, first: int, last: int) -> None:
-        if next(self._submissions(tx, (first, last)), None) is not None:
+    def _need_some(self, tx: Transaction, ids: range) -> None:
+        first, last = ids[0], ids[-1]
+        if next(self._submissions(tx, ids), None) is not None:
             return
-        if not tx.read(SUBMISSIONS, (first, last)) and last < self.live.ids.next_job:
+        if next(jobs.submissions_between(tx, first, last), None) is None and last < self.live.ids.next_job:
             raise no_longer_known(first, last)
         raise unseen(first, last)
 
-    def _submissions(self, tx: Transaction, ids: tuple[int, int]) -> Iterator[tuple[int, int, int]]:
-        """The caller's in a range: (number, base, count). There may be many; few are looked at in one command."""
-        tx.flush()
-        return (s[:3] for s in tx.db.execute(SUBMISSIONS, ids) if self.may(s[3], s[4], s[5]))
+    def _submissions(self, tx: Transaction, ids: range) -> Iterator[IdBlock]:
+        """The caller's in a range. There may be many; one command reads few."""
+        found = jobs.submissions_between(tx, ids[0], ids[-1])
+        return (one for one in found if self.may(one.owner, one.group, one.vo))
 
-    def _in_range(self, tx: Transaction, out: Outcome, ids: tuple[int, int], room: int) -> tuple[int, int]:
-        """Returns up to which id all is done, and how many more rows may be looked at."""
-        for number, base, count in self._submissions(tx, ids):
-            first, last = max(ids[0], base), min(ids[1], base + count - 1)
+    def _in_range(self, tx: Transaction, out: ControlOutcome, ids: range, room: int) -> tuple[int, int]:
+        """Returns the first id that is not done, and how many more rows may be read."""
+        for one in self._submissions(tx, ids):
+            first, last = max(ids[0], one.base), min(ids[-1], one.base + one.count - 1)
             if room <= 0:
-                return first - 1, room
+                return first, room
             rows = jobs.rows_between(tx, first, last, most=room)
             room -= 1 + len(rows)
             done = rows[-1].id if room < 0 else last
             for row in rows:
                 self._row(tx, out, row)
-            self._members(tx, out, (number, base), (first, done))
+            self._members(tx, out, one.submission, range(first - one.base, done + 1 - one.base))
             if done < last:
-                return done, room
-        return ids[1], room
+                return done + 1, room
+        return ids.stop, room
 
-    def _members(
-        self, tx: Transaction, out: Outcome, submission: tuple[int, int], ids: tuple[int, int]
-    ) -> None:
+    def _members(self, tx: Transaction, out: ControlOutcome, submission: int, run: range) -> None:
         """Those of a submission that have no row."""
-        number, base = submission
-        start, stop = ids[0] - base, ids[1] - base + 1
-        for cohort in cohorts.overlapping(tx, number, start, stop):
-            found = cohorts.holes(tx, cohort.id, start, stop)
-            for hole in found:
-                self._hole(tx, out, cohort, (hole, (start, stop)))
-            for run in cohorts.waiting_runs(cohort, found, start, stop):
-                self._waiting(tx, out, cohort, run)
+        for cohort in members.cohorts_between(tx, submission, run):
+            holes = members.holes_between(tx, cohort.id, run)
+            for hole in holes:
+                part = range(max(hole.start, run.start), min(hole.stop, run.stop))
+                self._in_hole(tx, out, cohort, hole, part)
+            for waiting in members.waiting_runs(cohort, holes, run):
+                self._waiting(tx, out, cohort, waiting)
 
-    def _row(self, tx: Transaction, out: Outcome, row: jobs.JobRow) -> None:
+    def _row(self, tx: Transaction, out: ControlOutcome, row: JobRow) -> None:
         refusal = self._refusal(tx, row)
         if refusal:
             out.refuse(row.id, refusal)
@@ -172,12 +164,12 @@ class Control:
             self.live.came_back(tx, row.tq_id, row.id)
 
     def _let_judge(self, tx: Transaction, tq_id: int) -> None:
-        """Jobs that had ended come back: whether their task queue is possible nobody asked while it was empty."""
+        """Jobs that had ended come back: while their task queue was empty no pass judged whether it is possible."""
         empty = not self.live.matcher.index.waiting(tq_id) and tq_id not in self.live.held
         if empty and self.action == "reschedule":
             submit_pools.ask_for_pass(tx)
 
-    def _refusal(self, tx: Transaction, row: jobs.JobRow) -> str:
+    def _refusal(self, tx: Transaction, row: JobRow) -> str:
         """Why the action does not apply to a row, '' if it does."""
         only = {"release": JobState.HELD, "hold": JobState.WAITING}.get(self.action, row.state)
         held_back = self.action == "reschedule" and row.state is JobState.HELD
@@ -185,66 +177,66 @@ class Control:
             return self._waits(row.tq_id) if row.state is JobState.WAITING else f"it is {row.state}"
         return self._still_stopping(tx, row) if self.action == "reschedule" else ""
 
-    def _still_stopping(self, tx: Transaction, row: jobs.JobRow) -> str:
+    def _still_stopping(self, tx: Transaction, row: JobRow) -> str:
         """Between attempts at most one runs: the next may not begin before this one is gone."""
-        if row.state is JobState.KILLED and tx.read(LIVE_ATTEMPT, (row.last_attempt,)):
+        attempt = attempts.last_attempt(tx, row)
+        if attempt is None or attempt.ended_at is not None:
+            return ""
+        if row.state is JobState.KILLED:
             return "its last attempt is still being stopped; try again in a moment"
-        if row.state in ACTIVE and any(reason for _, reason in tx.read(LIVE_ATTEMPT, (row.last_attempt,))):
+        if row.state in ACTIVE and attempt.stop_reason:
             return "it is being stopped already, and goes back to its task queue then"
         return ""
 
-    def _stop_attempt(self, tx: Transaction, row: jobs.JobRow) -> None:
-        """Order its pilot to stop a running job; that it will go back then is told in its events at once."""
+    def _stop_attempt(self, tx: Transaction, row: JobRow) -> None:
+        """Order its pilot to stop a running job. The events of a job that will go back say so at once."""
         reason = self.reason or self.action
         if self.action == "reschedule":
             reason = f"rescheduled: {self.reason}" if self.reason else "rescheduled"
             data = {"attempt": row.attempt, **self._by()} | ({"reason": self.reason} if self.reason else {})
-            event = jobs.add_event(tx, self.live.ids, row.id, "Rescheduled", previous=row.last_event, **data)
-            tx.later(SET_LAST_EVENT, (event, row.id))
-        assert row.last_attempt is not None  # noqa: S101 - it is active
-        for pilot_id, _ in tx.read(LIVE_ATTEMPT, (row.last_attempt,)):
+            jobs.note_event(tx, self.live.ids, row, "Rescheduled", **data)
+        attempt = attempts.last_attempt(tx, row)
+        if attempt is not None and attempt.ended_at is None:
             self.live.order_stop(
-                tx, pilot_id, (row.id, row.attempt), attempt_id=row.last_attempt, reason=reason
+                tx, attempt.pilot_id, (row.id, row.attempt), attempt_id=attempt.id, reason=reason
             )
 
-    def _hole(
-        self,
-        tx: Transaction,
-        out: Outcome,
-        cohort: cohorts.Cohort,
-        part: tuple[cohorts.Hole, tuple[int, int]],
+    def _in_hole(
+        self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, hole: Hole, run: range
     ) -> None:
-        hole, (start, stop) = part
+        """Members that were held, killed or deleted."""
         if hole.state == "Moved":
             return
-        run = max(hole.start, start), min(hole.stop, stop)
-        if hole.state not in MEMBER_FROM[self.action]:
-            out.refuse(cohort.base + run[0], f"it is {hole.state}", count=run[1] - run[0])
+        if hole.state not in _MEMBER_FROM[self.action]:
+            out.refuse(cohort.base + run.start, f"it is {hole.state}", count=len(run))
             return
         new = TARGET[self.action]
         state = "Moved" if new is JobState.WAITING else new.value
-        cohorts.change_hole(tx, cohort.id, hole, run=run, state=state, reason=self.reason)
+        members.change_hole(tx, cohort.id, hole, run, state=state, reason=self.reason)
         if new is JobState.WAITING:
             self._let_judge(tx, cohort.tq_id)
-            cohorts.new_run(tx, self.live.ids, cohort, run)
-            self._runs_joined(tx, cohort.tq_id, run[1] - run[0])
-        self._told(tx, out, cohort, run)
+            members.insert_run(
+                tx, self.live.ids, run, submission=cohort.submission_id, tq_id=cohort.tq_id, base=cohort.base,
+                template=cohort.template_id,
+            )  # fmt: skip
+            self._runs_joined(tx, cohort.tq_id, len(run))
+        self._changed(tx, out, cohort, run)
 
-    def _waiting(self, tx: Transaction, out: Outcome, cohort: cohorts.Cohort, run: tuple[int, int]) -> None:
-        if "" not in MEMBER_FROM[self.action]:
-            out.refuse(cohort.base + run[0], self._waits(cohort.tq_id), count=run[1] - run[0])
+    def _waiting(self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range) -> None:
+        if "" not in _MEMBER_FROM[self.action]:
+            out.refuse(cohort.base + run.start, self._waits(cohort.tq_id), count=len(run))
             return
-        cohorts.add_hole(tx, cohort.id, run, state=TARGET[self.action].value, reason=self.reason)
-        self.live.left(tx, cohort.tq_id, run[1] - run[0])
+        members.add_hole(tx, cohort.id, run, state=TARGET[self.action].value, reason=self.reason)
+        self.live.left(tx, cohort.tq_id, len(run))
         tx.undo.append(partial(self.live.fronts.forget, cohort.tq_id))
-        self._told(tx, out, cohort, run)
+        self._changed(tx, out, cohort, run)
 
     def _by(self) -> dict[str, str]:
-        """Who did it, as events tell."""
+        """Who did it, for the events."""
         return {"by": "user", "name": self.name} if self.name else {"by": "user"}
 
     def _waits(self, tq_id: int) -> str:
-        """How a job stands that nobody holds: Waiting, or Held with its whole task queue."""
+        """The state of a job that no user holds: Waiting, or Held with its whole task queue."""
         reason = self.live.held.get(tq_id)
         if reason is None:
             return "it is Waiting"
@@ -256,8 +248,28 @@ class Control:
         tx.undo.append(partial(self.live.fronts.forget, tq_id))
         self.live.joined(tx, tq_id, count)
 
-    def _told(self, tx: Transaction, out: Outcome, cohort: cohorts.Cohort, run: tuple[int, int]) -> None:
-        span = cohort.base + run[0], cohort.base + run[1] - 1
+    def _changed(self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range) -> None:
         data = {"reason": self.reason} if self.reason else {}
-        jobs.add_range_event(tx, self.live.ids, span, TARGET[self.action].value, **self._by(), **data)
-        out.changed += run[1] - run[0]
+        state = TARGET[self.action].value
+        jobs.add_range_event(tx, self.live.ids, cohort.ids(run), state, **self._by(), **data)
+        out.changed += len(run)
+
+
+def no_longer_known(first: int, last: int | None = None) -> NotFound:
+    """What is answered when jobs are named that were purged: their ids were given out, and nothing has them."""
+    last = first if last is None else last
+    which = f"Job {first} is" if first == last else f"The jobs from {first} to {last} are"
+    return NotFound(
+        f"{which} no longer known.",
+        hint="The server purges jobs some time after they have ended (keep_days in its configuration).",
+        first=first,
+        last=last,
+    )
+
+
+def unseen(first: int, last: int) -> NotFound:
+    """What is answered when jobs are named that are not there, or that the caller may not see."""
+    which = f"Job {first} was" if first == last else f"Jobs {first}-{last} were"
+    return NotFound(
+        f"{which} not found, or you may not see {'it' if first == last else 'them'}.", first=first, last=last
+    )

@@ -13,29 +13,25 @@ from typing import Any, Protocol, cast
 
 from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.sessions import Known
-from lodesman.matching import Matcher, Parked, ResourceRequest, TaskQueueKey, key_to_json
+from lodesman.matching import Matcher, Parked, ResourceRequest, TaskQueueKey
 from lodesman.resources import QueueId
-from lodesman.store import submit_pools, task_queues
-from lodesman.store.claim_log import ClaimLog, replay
-from lodesman.store.engine import Reader, only_row
-from lodesman.store.fronts import Candidate, Fronts
+from lodesman.store import Writer
+from lodesman.store.claim_log import ClaimLog, claims_at, replay
+from lodesman.store.fronts import Fronts
 from lodesman.store.ids import Ids
 from lodesman.store.journal import Transaction
+from lodesman.store.read.pilots import joined_pilots, pilots_with_stalled_jobs, stop_orders
+from lodesman.store.read.submit_pools import PassRow, last_pass
+from lodesman.store.read.task_queues import held_queues, queues_with_jobs
+from lodesman.store.write import attempts, submit_pools, task_queues
+from lodesman.store.write.jobs import WaitingJob
 
 log = logging.getLogger(__name__)
 
 FEW_GROUPS = 4
 SHARE_SAMPLE = 64
-# As `sessions.load_sessions` reads them.
-RUNNING = "SELECT id FROM pilot WHERE state = 'Running' AND ended_at IS NULL"
 # The limit of the index that keeps task queues apart which no configured queue can run.
 IMPOSSIBLE = "impossible"
-ORDERS = """SELECT pilot_id, job_id, number, stop_reason FROM attempt INDEXED BY attempt_live
-WHERE ended_at IS NULL AND stop_reason IS NOT NULL"""
-STALLED = """SELECT DISTINCT a.pilot_id FROM attempt a INDEXED BY attempt_live CROSS JOIN job j ON j.last_attempt = a.id
-AND j.id = a.job_id WHERE a.ended_at IS NULL AND j.state = 'Stalled'"""
-STORE_ORDER = "UPDATE attempt SET stop_reason = ? WHERE id = ?"
-
 Attempt = tuple[int, int]
 
 
@@ -58,26 +54,26 @@ class Ticket(Hashable, Protocol):
 class Live:
     """Memory of the writer. Every method that changes it takes the transaction and registers its inverse."""
 
-    def __init__(self, db: Reader, *, rng: random.Random, now: float) -> None:
+    def __init__(self, db: Writer, *, rng: random.Random, now: float) -> None:
         replay(db)
         self.ids = Ids(db)
-        self.claims = ClaimLog(only_row(db, "SELECT claims_at FROM leadership")[0])
+        self.claims = ClaimLog(claims_at(db))
         self.matcher = Matcher()
         self.fronts = Fronts(self.claims)
         self.pools = PoolMap.load(db)
-        self.last_pass = submit_pools.last_pass(db)
+        self.last_pass = last_pass(db)
         # Task queues that no configured queue can run, with the reason: their waiting jobs are Held.
-        self.held = task_queues.load_holds(db)
+        self.held = held_queues(db)
         self.parked = Parked(self.matcher.index, self.pools.serves)
         self.rng = rng
         # Pilots that have joined and not ended: nobody else is given a job.
-        self.running: set[int] = {pilot_id for (pilot_id,) in db.execute(RUNNING)}
+        self.running: set[int] = {pilot.id for pilot in joined_pilots(db)}
         # Of them, those whose silence was noted: their next word is looked at (`silence`).
-        self.silent: set[int] = {pilot_id for (pilot_id,) in db.execute(STALLED)}
+        self.silent: set[int] = pilots_with_stalled_jobs(db)
         # pilot -> (job, attempt) -> reason: live attempts whose payload the pilot must stop.
         self.kill_orders: dict[int, dict[Attempt, str]] = {}
-        for pilot_id, job_id, number, reason in db.execute(ORDERS):
-            self.kill_orders.setdefault(pilot_id, {})[job_id, number] = reason
+        for order in stop_orders(db):
+            self.kill_orders.setdefault(order.pilot_id, {})[order.job_id, order.attempt] = order.reason
         # pilot -> (claim token, what it was answered), so that a lost answer can be asked for again.
         self.last_claims: dict[int, tuple[str, object]] = {}
         # What a queue offers a VO, by the configuration; None until somebody says.
@@ -87,7 +83,7 @@ class Live:
         # task queues that got jobs in this batch, for requests that wait
         self.filled: dict[int, int] = {}
         index = self.matcher.index
-        for tq_id, key, waiting in task_queues.load_queues(db):
+        for tq_id, key, waiting in queues_with_jobs(db):
             index.put(tq_id, key, waiting, now=now)
             if tq_id in self.held:
                 index.block(tq_id, IMPOSSIBLE)
@@ -105,7 +101,7 @@ class Live:
         known = self.matcher.index.find(key)
         if known is not None:
             return known
-        stored = task_queues.find_queue(tx, key_to_json(key))
+        stored = task_queues.queue_with_key(tx, key)
         tq_id = self.ids.task_queue() if stored is None else stored
         if stored is None:
             task_queues.insert_queue(tx, tq_id, key, requirements)
@@ -174,17 +170,17 @@ class Live:
         """
         index = self.matcher.index
         if not index.has(tq_id):
-            self._put(tx, tq_id, task_queues.read_key(tx, tq_id))
+            self._put(tx, tq_id, task_queues.key_of_queue(tx, tq_id))
         pool = index.key(tq_id).submit_pool
         if pool:
-            tx.later(submit_pools.STORE_AGAIN, (tx.now, tq_id))
+            submit_pools.store_pool_of_queue(tx, tq_id)
             if pool not in self.pools.known:
                 self.serve(tx, {pool: 0})
                 submit_pools.ask_for_pass(tx)
 
-    def add_row(self, tx: Transaction, tq_id: int, candidate: Candidate) -> None:
+    def add_row(self, tx: Transaction, tq_id: int, job: WaitingJob) -> None:
         """A new row joined the end of a task queue."""
-        self.fronts.joined(tq_id, candidate)
+        self.fronts.joined(tq_id, job)
         tx.undo.append(partial(self.fronts.forget, tq_id))
 
     def order_stop(
@@ -192,7 +188,7 @@ class Live:
     ) -> None:
         """Tell a pilot, at its next words, to stop a live attempt. The order is stored: a restart does not lose it."""
         self._order(tx, pilot_id, attempt, reason)
-        tx.later(STORE_ORDER, (reason, attempt_id))
+        attempts.order_stop(tx, attempt_id, reason)
 
     def stopped(self, tx: Transaction, pilot_id: int, attempt: Attempt) -> str | None:
         """A live attempt has ended: the reason of the order to stop it, None if there was none."""
@@ -298,7 +294,7 @@ class Live:
         if bit is None:
             bit = self.pools.name_queue(place)
             tx.undo.append(partial(self.pools.forget_queue, place))
-            tx.later(submit_pools.INSERT_QUEUE, (bit, *place))
+            submit_pools.insert_bit(tx, bit, *place)
         return bit
 
     def forget_queue(self, tx: Transaction, place: QueueId, in_use: int) -> None:
@@ -307,12 +303,12 @@ class Live:
         if bit is not None and not in_use >> bit & 1:
             self.pools.forget_queue(place)
             tx.undo.append(partial(self.pools.name_queue_again, place, bit))
-            tx.later(submit_pools.DELETE_QUEUE, (bit,))
+            submit_pools.delete_bit(tx, bit)
 
-    def passed(self, tx: Transaction, config: str) -> submit_pools.PassRow:
+    def passed(self, tx: Transaction, config: str) -> PassRow:
         """All SubmitPools were evaluated by this configuration."""
         tx.undo.append(partial(setattr, self, "last_pass", self.last_pass))
-        self.last_pass = submit_pools.PassRow(self.last_pass.id + 1, tx.now, config)
+        self.last_pass = PassRow(self.last_pass.id + 1, tx.now, config)
         return self.last_pass
 
     def serve(self, tx: Transaction, masks: Mapping[str, int]) -> None:
@@ -340,14 +336,14 @@ class Live:
         if before is not None:
             self.held[tq_id] = reason
             tx.undo.append(partial(self.held.__setitem__, tq_id, before))
-            task_queues.say_why_held(tx, tq_id, reason)
+            task_queues.set_hold_reason(tx, tq_id, reason)
             return 0
         self.known_again(tx, tq_id)
         index = self.matcher.index
         index.block(tq_id, IMPOSSIBLE)
         self.held[tq_id] = reason
         tx.undo.append(partial(self._unhold, tq_id))
-        task_queues.hold(tx, self.ids.event(), tq_id, reason)
+        task_queues.hold_queue(tx, self.ids.event(), tq_id, reason)
         return index.waiting(tq_id)
 
     def release(self, tx: Transaction, tq_id: int, reason: str) -> int:
@@ -360,7 +356,7 @@ class Live:
         if tq_id not in self.held or (jobs and not reason):
             return 0
         tx.undo.append(partial(self._hold_again, tq_id, self.held.pop(tq_id)))
-        task_queues.release(tx, self.ids.event() if jobs else None, tq_id, reason)
+        task_queues.release_queue(tx, self.ids.event() if jobs else None, tq_id, reason)
         if index.has(tq_id):
             index.unblock(tq_id, IMPOSSIBLE)
         if jobs:

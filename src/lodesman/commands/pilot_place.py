@@ -17,7 +17,7 @@ import msgspec
 from lodesman.commands.pilots import Settled
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
-from lodesman.store.pilots import PilotRow
+from lodesman.store.read.pilots import PilotRow
 
 
 def believed(row: PilotRow, told: QueueId, policy: Policy) -> Settled | None:

@@ -5,46 +5,29 @@ from __future__ import annotations
 import hashlib
 import logging
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.live import Live
 from lodesman.commands.report import end_all_attempts
 from lodesman.commands.sessions import part_of
-from lodesman.commands.site_mask import DRAIN_ONE, why_drained
+from lodesman.commands.site_mask import why_drained
 from lodesman.errors import Conflict, Unauthorized
 from lodesman.resources import QueueId
-from lodesman.store import pilots
-from lodesman.store.engine import Reader
 from lodesman.store.journal import Transaction
-from lodesman.store.pilots import PILOT_ENDED
+from lodesman.store.read.pilots import PilotRow
+from lodesman.store.write import pilots
+from lodesman.store.write.pilots import PILOT_ENDED
 
 log = logging.getLogger(__name__)
 
 # How long a pilot that was lost may still hand in what it had: seconds.
 LATE_SECONDS = 7 * 86_400.0
-FORGET_TOKENS = "DELETE FROM token WHERE pilot_id = ? AND kind != ?"
-LAST_WORDS = "UPDATE token SET expires_at = ? WHERE pilot_id = ? AND kind = 'pilot'"
-INSERT_TOKEN = """INSERT INTO token (hash, kind, account, pilot_id, created_at, expires_at, nonce)
-VALUES (?,?,?,?,?,?,?)"""
-FIND_JOIN = (
-    "SELECT pilot_id, expires_at, nonce, kind FROM token WHERE hash = ? AND kind IN ('join', 'joined')"
-)
-
-
-JOINING = f"""SELECT {pilots.COLUMNS} FROM pilot WHERE id =
-(SELECT pilot_id FROM token WHERE hash = ? AND kind IN ('join', 'joined'))"""  # noqa: S608
-SET_PLACE = "UPDATE pilot SET site = ?, ce = ?, queue = ?, request = ? WHERE id = ?"
-
-
-def joining_pilot(db: Reader, join_token: str) -> pilots.PilotRow | None:
-    """The pilot of a join token, None if the token is unknown."""
-    found = db.execute(JOINING, (hash_token(join_token),)).fetchone()
-    return None if found is None else pilots.row_of(found)
 
 
 def hash_token(token: str) -> bytes:
@@ -69,19 +52,12 @@ class PreparePilots:
             number = self.live.ids.pilot()
             numbers.append(number)
             place = QueueId(pilot.site, pilot.ce, pilot.queue)
-            # As its queue is now: whoever sent it may not know yet.
+            # As its queue is now, which the director may not know yet.
             known = None if self.live.offers is None else self.live.offers(pilot.vo, place)
             request = pilot.request if known is None else {**pilot.request, **part_of(known)}
-            tx.later(
-                pilots.INSERT_PILOT,
-                (number, pilot.stamp, pilot.vo, pilot.owner, pilot.group, pilot.pilot_type, pilot.submission_pool,
-                 pilot.tq_id, *place, pilot.requirements, msgspec.json.encode(request).decode(), tx.now),
-            )  # fmt: skip
-            tx.later(
-                INSERT_TOKEN, (pilot.join_hash, "join", "", number, tx.now, tx.now + pilot.join_seconds, "")
-            )
+            pilots.insert_pilot(tx, number, pilot, request)
             if leaving[place]:
-                tx.later(DRAIN_ONE, (leaving[place], number))
+                pilots.drain_pilots_for(tx, [number], leaving[place])
         return numbers
 
 
@@ -105,13 +81,11 @@ class PilotSubmitted:
                 self._refused(tx, row, reason)
                 continue
             accepted += 1
-            tx.write(
-                "UPDATE pilot SET native_id = ?, submitted_at = ? WHERE id = ?", (native_id, tx.now, row.id)
-            )
+            pilots.set_native_id(tx, row.id, native_id)
             pilots.set_state(tx, row, PilotState.SUBMITTED)
         return accepted
 
-    def _refused(self, tx: Transaction, row: pilots.PilotRow, reason: str) -> None:
+    def _refused(self, tx: Transaction, row: PilotRow, reason: str) -> None:
         if row.state is PilotState.PREPARED:
             EndPilot(self.live, row.id, PilotState.ABORTED, reason).apply(tx)
             return
@@ -132,7 +106,7 @@ class Settled:
 class Joined:
     """The answer to a pilot that joined: its row and its new token."""
 
-    row: pilots.PilotRow
+    row: PilotRow
     token: str
     node: dict[str, Any]
 
@@ -154,45 +128,42 @@ class Join:
     def apply(self, tx: Transaction) -> Joined:
         """Raises Unauthorized for an unknown, used or expired join token; Conflict if the pilot ended."""
         digest = hash_token(self.join_token)
-        found = tx.read(FIND_JOIN, (digest,))
-        if not found:
+        found = pilots.join_token(tx, digest)
+        if found is None:
             raise Unauthorized(
                 "This join token is unknown.", hint="It was used up, or the pilot is an old one."
             )
-        pilot_id, expires, nonce, kind = found[0]
-        if kind == "joined" and (not self.nonce or nonce != self.nonce):
+        if found.is_used and (not self.nonce or found.nonce != self.nonce):
             raise Unauthorized("This join token was used before by another process.")
-        if expires < tx.now:
+        if found.expires_at < tx.now:
             raise Unauthorized("This join token has expired.")
-        row = pilots.need_pilot(tx, pilot_id=pilot_id)
+        row = pilots.need_pilot(tx, pilot_id=found.pilot_id)
         if row.state is not PilotState.RUNNING and not pilots.set_state(tx, row, PilotState.RUNNING):
-            raise Conflict(f"Pilot {row.stamp} is {row.state} already.", pilot=pilot_id)
+            raise Conflict(f"Pilot {row.stamp} is {row.state} already.", pilot=row.id)
         token = secrets.token_urlsafe(32)
-        tx.write("UPDATE token SET kind = 'joined', nonce = ? WHERE hash = ?", (self.nonce, digest))
-        tx.write("DELETE FROM token WHERE pilot_id = ? AND kind = 'pilot'", (pilot_id,))
-        tx.later(INSERT_TOKEN, (hash_token(token), "pilot", "", pilot_id, tx.now, None, ""))
-        tx.write(
-            "UPDATE pilot SET joined_at = ?, last_seen = ?, node = ? WHERE id = ?",
-            (tx.now, tx.now, msgspec.json.encode(self.node).decode(), pilot_id),
-        )
-        self.live.joined_pilot(tx, pilot_id)
+        pilots.set_joined(
+            tx, row.id, node=msgspec.json.encode(self.node).decode(), digest=digest, nonce=self.nonce,
+            token=hash_token(token),
+        )  # fmt: skip
+        self.live.joined_pilot(tx, row.id)
         placed = self._placed(tx, replace(row, joined_at=tx.now))
         return Joined(_drained_if_closed(tx, placed), token, self.node)
 
-    def _placed(self, tx: Transaction, row: pilots.PilotRow) -> pilots.PilotRow:
+    def _placed(self, tx: Transaction, row: PilotRow) -> PilotRow:
         if self.settled is None or (row.site and row.ce and row.queue):
             return row
         site, ce, queue = self.settled.place
-        tx.write(SET_PLACE, (site, ce, queue, self.settled.request, row.id))
-        return replace(row, site=site, ce=ce, queue=queue, request=self.settled.request)
+        placed = replace(row, site=site, ce=ce, queue=queue, request=self.settled.request)
+        pilots.set_place(tx, placed)
+        return placed
 
 
-def _drained_if_closed(tx: Transaction, row: pilots.PilotRow) -> pilots.PilotRow:
+def _drained_if_closed(tx: Transaction, row: PilotRow) -> PilotRow:
     """A pilot that joins where pilots have to leave, leaves."""
     reason = why_drained(tx, QueueId(row.site, row.ce, row.queue))
     if not reason:
         return row
-    tx.write(DRAIN_ONE, (reason, row.id))
+    pilots.drain_pilots_for(tx, [row.id], reason)
     return replace(row, drain=1, drain_reason=reason)
 
 
@@ -220,9 +191,9 @@ class EndPilot:
         self.live.unpark_pilot(tx, self.pilot_id)
         ended = end_all_attempts(self.live, tx, self.pilot_id, self.cause)
         lost = (row.state if before else self.state) is PilotState.LOST
-        tx.write(FORGET_TOKENS, (self.pilot_id, "pilot" if lost and (before or ended) else ""))
+        pilots.end_tokens(tx, self.pilot_id, keep_working=lost and bool(before or ended))
         if ended:
-            tx.write(LAST_WORDS, (tx.now + LATE_SECONDS, self.pilot_id))
+            pilots.limit_token(tx, self.pilot_id, tx.now + LATE_SECONDS)
         return ended
 
 
@@ -237,7 +208,7 @@ class DrainPilots:
         """Returns how many were still there."""
         changed = 0
         for pilot_id in self.pilot_ids:
-            changed += tx.write("UPDATE pilot SET drain = 1 WHERE id = ? AND ended_at IS NULL", (pilot_id,))
+            changed += pilots.drain_pilot(tx, pilot_id)
             self.live.unpark_pilot(tx, pilot_id)
         return changed
 
@@ -250,6 +221,4 @@ class SeenPilots:
 
     def apply(self, tx: Transaction) -> None:
         """Store the times."""
-        tx.later_many(
-            "UPDATE pilot SET last_seen = ? WHERE id = ?", [(at, pilot) for pilot, at in self.seen.items()]
-        )
+        pilots.set_last_seen(tx, self.seen)

@@ -16,8 +16,8 @@ from threading import Lock
 from typing import cast
 
 from lodesman.resources import QueueId
-from lodesman.store import submit_pools
-from lodesman.store.engine import Reader
+from lodesman.store import Reader
+from lodesman.store.read.submit_pools import bits_of_queues, masks_of_pools, pass_requests
 
 Served = tuple[str, ...]
 
@@ -49,11 +49,11 @@ class PoolMap:
     def load(cls, db: Reader) -> PoolMap:
         """All pools of a database."""
         found = cls()
-        found._bits = {QueueId(*queue): bit for queue, bit in submit_pools.read_bits(db).items()}
+        found._bits = bits_of_queues(db)
         taken = set(found._bits.values())
         found._free = [bit for bit in range(max(taken, default=-1) + 1) if bit not in taken]
         heapify(found._free)
-        found._masks = submit_pools.read_masks(db)
+        found._masks = masks_of_pools(db)
         return found
 
     @property
@@ -259,7 +259,7 @@ class KnownPools:
 
     def look(self) -> PoolMap:
         """The pools as they are now. What was given out before is not changed."""
-        version = submit_pools.pool_state(self._db).version
+        version = pass_requests(self._db).version
         if version != self._known[0]:
             self._known = version, PoolMap.load(self._db)
         return self._known[1]

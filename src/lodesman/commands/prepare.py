@@ -11,12 +11,11 @@ from typing import Any, cast
 
 import msgspec
 
+from lodesman.answers.accounts import Principal
 from lodesman.answers.jobs import Notice
 from lodesman.answers.requests import SubmitBody
 from lodesman.answers.vocabulary import Form
-from lodesman.commands.accounts import Principal
 from lodesman.commands.payloads import payload
-from lodesman.commands.sandboxes import uploaded_size
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
 from lodesman.errors import Forbidden, Impossible, InvalidJob, InvalidRequest, LodesmanError
 from lodesman.jobs import (
@@ -35,8 +34,14 @@ from lodesman.jobs import (
 )
 from lodesman.matching.policy import Policy, VOConfig
 from lodesman.resources import GroupConfig
-from lodesman.store.engine import Reader
-from lodesman.submission import Exclusions, JobDraft, find_exclusions, optimize
+from lodesman.store import Reader
+from lodesman.store.read.sandboxes import uploaded_size
+from lodesman.submission import (
+    Exclusions,
+    JobDraft,
+    find_exclusions,
+    optimize,
+)
 
 FEW_RUNS = 5
 _VERDICTS_KEPT = 100_000

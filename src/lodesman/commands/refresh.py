@@ -15,9 +15,10 @@ from lodesman.commands.live import Live
 from lodesman.errors import Conflict
 from lodesman.matching import GroupShare
 from lodesman.resources import QueueId
-from lodesman.store import submit_pools
 from lodesman.store.journal import Transaction
-from lodesman.store.submit_pools import PassRow
+from lodesman.store.read.submit_pools import PassRow
+from lodesman.store.write import submit_pools
+from lodesman.store.write.submit_pools import NewPass
 
 CONFIG: Final = "config"
 """In the data of a refusal: the configuration was another one."""
@@ -63,15 +64,14 @@ class RefreshPools:
         masks = {pool: int(text, 16) for pool, text in found.masks.items() if pool in live.pools.known}
         if masks:
             live.serve(tx, masks)
-            rows = [(submit_pools.bitmap(mask), tx.now, pool) for pool, mask in masks.items()]
-            tx.later_many(submit_pools.SET_QUEUES, rows)
+            submit_pools.set_queues(tx, masks)
         in_use = live.pools.any_pool() if found.gone else 0
         for place in found.gone:
             live.forget_queue(tx, place, in_use)
         row = live.passed(tx, found.config)
-        counts = (found.cause, found.pools, len(masks), 0, 0, found.seconds)
-        submit_pools.store_pass(tx, row, counts)
-        tx.later(submit_pools.ANSWER, (found.answers,))
+        new = NewPass(cause=found.cause, pools=found.pools, changed=len(masks), seconds=found.seconds)
+        submit_pools.insert_pass(tx, row, new)
+        submit_pools.answer_passes(tx, found.answers)
         return row
 
 
@@ -89,7 +89,7 @@ class JudgeQueues:
             raise Conflict(f"Pass {live.last_pass.id} of the SubmitPools came between.")
         held = sum([live.hold(tx, tq_id, reason) for tq_id, reason in found.hold])
         released = sum([live.release(tx, tq_id, reason) for tq_id, reason in found.release])
-        tx.later(submit_pools.COUNT_JOBS, (held, released, found.number))
+        submit_pools.count_judged_jobs(tx, found.number, held=held, released=released)
         return {"held": held, "released": released}
 
 
@@ -106,9 +106,9 @@ class CleanPools:
     def apply(self, tx: Transaction) -> int:
         """Returns how many were removed."""
         found = self.found
-        tx.later_many(submit_pools.MARK, [(tx.now, pool) for pool in found.mark])
-        tx.later_many(submit_pools.UNMARK, [(pool,) for pool in found.unmark])
-        gone = submit_pools.remove_pools(tx, found.remove, unused_before=found.unused_before)
+        submit_pools.mark_unused(tx, found.mark)
+        submit_pools.mark_used(tx, found.unmark)
+        gone = submit_pools.remove_unused(tx, found.remove, unused_before=found.unused_before)
         if gone:
             self.live.forget_pools(tx, gone)
         return len(gone)

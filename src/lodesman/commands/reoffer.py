@@ -20,11 +20,10 @@ from lodesman.commands.sessions import KNOWN, Known, Made, PilotSession, part_of
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.store.journal import Transaction
+from lodesman.store.write import pilots
 
 NOTHING: Final = Known(platforms=(), cores=0, memory_mb=0, norm_cpu_seconds=0)
 """What a queue offers that is configured no more, or not for this VO: no job asks for no core."""
-LIVE_PILOTS: Final = "SELECT id, vo, site, ce, queue, request FROM pilot WHERE ended_at IS NULL"
-SET_REQUEST: Final = "UPDATE pilot SET request = ? WHERE id = ?"
 
 
 @dataclass(slots=True)
@@ -92,13 +91,13 @@ class SetOffers:
     def _store(self, tx: Transaction) -> None:
         """Many pilots are alike: each kind is looked at once."""
         kinds: dict[tuple[str, QueueId, str], list[int]] = {}
-        for number, vo, site, ce, queue, request in tx.read(LIVE_PILOTS):
-            kinds.setdefault((vo, QueueId(site, ce, queue), request), []).append(number)
+        for one in pilots.live_offers(tx):
+            kinds.setdefault((one.vo, one.queue_id, one.request), []).append(one.id)
         for (vo, place, request), numbers in kinds.items():
             known = self.offers(vo, place)
             text = None if known is None else rewritten(request, known)
             if text is not None:
-                tx.later_many(SET_REQUEST, [(text, number) for number in numbers])
+                pilots.set_requests(tx, numbers, text)
 
 
 def rewritten(request: str, known: Known) -> str | None:

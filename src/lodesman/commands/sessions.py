@@ -20,8 +20,8 @@ from lodesman.matching import ResourceRequest
 from lodesman.matching.offers import CPU_STEP
 from lodesman.matching.offers import UNLIMITED as NO_LIMIT
 from lodesman.resources import QueueId
-from lodesman.store import pilots
-from lodesman.store.engine import Reader
+from lodesman.store import Reader
+from lodesman.store.read.pilots import PilotRow, joined_pilots
 
 UNLIMITED: Final = NO_LIMIT
 SILENT_SECONDS: Final = 300.0
@@ -221,7 +221,7 @@ class PilotSession:
         "who",
     )  # fmt: skip
 
-    def __init__(self, row: pilots.PilotRow, node: Mapping[str, Any], *, now: float) -> None:
+    def __init__(self, row: PilotRow, node: Mapping[str, Any], *, now: float) -> None:
         self.id = row.id
         self.stamp = row.stamp
         self.vo = row.vo
@@ -291,6 +291,4 @@ class PilotSession:
 
 def load_sessions(db: Reader, *, now: float) -> dict[int, PilotSession]:
     """The pilots that had joined and not ended when the server stopped; each gets a full lease."""
-    rows = db.execute(f"SELECT {pilots.COLUMNS} FROM pilot WHERE state = 'Running' AND ended_at IS NULL")  # noqa: S608
-    found = [pilots.row_of(values) for values in rows]
-    return {row.id: PilotSession(row, msgspec.json.decode(row.node), now=now) for row in found}
+    return {row.id: PilotSession(row, msgspec.json.decode(row.node), now=now) for row in joined_pilots(db)}

@@ -12,9 +12,8 @@ from datetime import UTC, datetime
 
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.live import Attempt, Live
-from lodesman.commands.report import LIVE_OF_PILOT
-from lodesman.store import jobs
 from lodesman.store.journal import Transaction
+from lodesman.store.write import attempts, jobs
 
 ON_A_NODE = frozenset({JobState.RUNNING, JobState.COMPLETING})
 
@@ -68,7 +67,7 @@ class Heard:
 
 def _rows(tx: Transaction, pilot_id: int) -> Iterator[jobs.JobRow]:
     """The jobs of a pilot's live attempts."""
-    return (jobs.need_row(tx, job_id) for job_id, _ in tx.read(LIVE_OF_PILOT, (pilot_id,)))
+    return (jobs.need_row(tx, job_id) for job_id, _ in attempts.live_attempts_of(tx, pilot_id))
 
 
 def _moment(at: float) -> str:

@@ -7,34 +7,25 @@ or joins. Pilots that are there are drained by the command that closes, so that 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
+from lodesman.answers import site_mask as answers
 from lodesman.commands.live import Live
 from lodesman.director.site_mask import Closing, SiteMask
 from lodesman.errors import Conflict, InvalidRequest
 from lodesman.resources import NodePath
-from lodesman.store import site_mask
-from lodesman.store.engine import Reader, only_row
+from lodesman.store import Reader
 from lodesman.store.journal import Transaction
+from lodesman.store.read.director import closings, closings_of_site, closings_version
+from lodesman.store.write import director
+from lodesman.store.write.pilots import drain_pilots_for
 
 log = logging.getLogger(__name__)
 
 MOST_REASON: Final = 1_000
 MOST_TOLD: Final = 5
-DRAIN_ONE: Final = "UPDATE pilot SET drain = 1, drain_reason = ? WHERE id = ? AND drain = 0"
-
-
-def mask_of(rows: list[Any]) -> SiteMask:
-    """The mask of stored rows."""
-    return SiteMask(
-        Closing(
-            site=site, ce=ce, queue=queue, reason=reason, closed_by=by, since=since, until=until,
-            keep_pilots=bool(keep),
-        )
-        for site, ce, queue, reason, by, since, until, keep in rows
-    )  # fmt: skip
 
 
 class KnownMask:
@@ -45,17 +36,17 @@ class KnownMask:
 
     def look(self, db: Reader) -> SiteMask:
         """The same object as long as nobody closes or opens anything."""
-        version: int = only_row(db, site_mask.VERSION)[0]
+        version = closings_version(db)
         known = self._known
         if known[0] != version:
             # Should it change in between, the next look reads it again.
-            known = self._known = version, mask_of(list(db.execute(site_mask.ALL)))
+            known = self._known = version, closings(db)
         return known[1]
 
 
 def why_drained(tx: Transaction, place: NodePath) -> str:
     """Why pilots of a queue have to leave now; '' if they may stay."""
-    found = mask_of(tx.read(site_mask.OF_SITE, (place[0],))).drains(place, tx.now)
+    found = closings_of_site(tx.reader(), place[0]).drains(place, tx.now)
     return "" if found is None else leaving(found)
 
 
@@ -64,13 +55,12 @@ def leaving(closing: Closing) -> str:
     return f"{closing.path} is {closing.text}"
 
 
-def as_row(closing: Closing) -> dict[str, Any]:
-    """JSON values."""
-    return {
-        "site": closing.site, "ce": closing.ce, "queue": closing.queue, "reason": closing.reason,
-        "closed_by": closing.closed_by, "since": closing.since, "until": closing.until,
-        "keep_pilots": closing.keep_pilots,
-    }  # fmt: skip
+def answer_of(closing: Closing) -> answers.Closing:
+    """What is said of a closing."""
+    return answers.Closing(
+        site=closing.site, ce=closing.ce, queue=closing.queue, reason=closing.reason, closed_by=closing.closed_by,
+        since=closing.since, until=closing.until, keep_pilots=closing.keep_pilots,
+    )  # fmt: skip
 
 
 def check_closing(closing: Closing, now: float) -> Closing:
@@ -110,23 +100,18 @@ class CloseSite:
         closing = check_closing(self.closing, tx.now)
         before = _holding(tx, closing.node)
         closing = replace(closing, since=tx.now if before is None else before.since)
-        drained = () if closing.keep_pilots else tuple(site_mask.pilots_there(tx, closing.node))
+        drained = () if closing.keep_pilots else tuple(director.pilots_there(tx, closing.node))
         if not self.dry_run:
             self._close(tx, closing, drained)
         return Closed(closing=closing, drained=drained, renewed=before is not None)
 
     def _close(self, tx: Transaction, closing: Closing, drained: tuple[int, ...]) -> None:
-        site_mask.close(
-            tx,
-            (*closing.node, closing.reason, closing.closed_by, closing.since, closing.until,
-             int(closing.keep_pilots)),
-        )  # fmt: skip
-        if drained:
-            site_mask.drain_there(tx, closing.node, leaving(closing))
+        director.put_closing(tx, closing)
+        drain_pilots_for(tx, drained, leaving(closing))
         for pilot_id in drained:
             self.live.unpark_pilot(tx, pilot_id)
-        told = {**as_row(closing), "drained": len(drained)}
-        tx.afterwards.append(partial(log.info, "a site was closed", extra=told))
+        details = {**asdict(closing), "drained": len(drained)}
+        tx.afterwards.append(partial(log.info, "a site was closed", extra=details))
 
 
 @dataclass(slots=True)
@@ -138,16 +123,16 @@ class OpenSite:
 
     def apply(self, tx: Transaction) -> tuple[Closing, tuple[Closing, ...]]:
         """Raises Conflict if it is not closed."""
-        mask = mask_of(tx.read(site_mask.OF_SITE, (self.node[0],)))
+        mask = closings_of_site(tx.reader(), self.node[0])
         others = tuple(
             one for one in mask.active(tx.now) if one.concerns(self.node) and one.node != self.node
         )
         before = _holding(tx, self.node)
         if before is None:
             raise not_closed("/".join(filter(None, self.node)), others)
-        site_mask.reopen(tx, self.node)
-        told = {**as_row(before), "opened_by": self.opened_by}
-        tx.afterwards.append(partial(log.info, "a site was opened", extra=told))
+        director.delete_closing(tx, self.node)
+        details = {**asdict(before), "opened_by": self.opened_by}
+        tx.afterwards.append(partial(log.info, "a site was opened", extra=details))
         return before, others
 
 
@@ -157,7 +142,7 @@ class ForgetOldClosings:
 
     def apply(self, tx: Transaction) -> int:
         """Returns how many there were."""
-        return site_mask.reopen_old(tx)
+        return director.delete_old_closings(tx)
 
 
 def not_closed(path: str, others: tuple[Closing, ...]) -> Conflict:
@@ -170,5 +155,5 @@ def not_closed(path: str, others: tuple[Closing, ...]) -> Conflict:
 
 def _holding(tx: Transaction, node: NodePath) -> Closing | None:
     """The closing of exactly this node, if it holds."""
-    found = mask_of(tx.read(site_mask.OF_SITE, (node[0],)))
+    found = closings_of_site(tx.reader(), node[0])
     return next((one for one in found.active(tx.now) if one.node == node), None)

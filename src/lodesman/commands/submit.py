@@ -8,24 +8,17 @@ from functools import partial
 
 from msgspec import Struct
 
-from lodesman.commands import sandboxes
 from lodesman.commands.live import Live
+from lodesman.commands.sandboxes import need_all
 from lodesman.errors import Conflict, InvalidRequest
 from lodesman.matching import TaskQueueKey
 from lodesman.resources import QueueId
-from lodesman.store import submit_pools
-from lodesman.store.cohorts import INSERT_COHORT
-from lodesman.store.fronts import Candidate
-from lodesman.store.inputs import NAMED_BY
-from lodesman.store.jobs import INSERT_WAITING, add_event, add_range_event
 from lodesman.store.journal import Transaction
-
-INSERT_SUBMISSION = """INSERT INTO submission
-(id, base, count, owner, grp, vo, name, created_at, form, record, members, request_id, held, first_template,
-last_template) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"""
-INSERT_TEMPLATE = "INSERT INTO template (id, expand, max_attempts, body) VALUES (?,?,?,?)"
-SAME_REQUEST = """SELECT id, base, count, held, record = ? AND members IS ? AND grp = ? AND name = ? AND count = ?
-FROM submission WHERE owner = ? AND request_id = ?"""
+from lodesman.store.read.sandboxes import inputs_of_submission
+from lodesman.store.write import jobs, submit_pools
+from lodesman.store.write.jobs import NewSubmission, WaitingJob
+from lodesman.store.write.members import insert_run
+from lodesman.store.write.sandboxes import use_inputs
 
 
 class PreparedCohort(Struct, frozen=True, kw_only=True, gc=False):
@@ -107,22 +100,23 @@ class Submit:
             return before
         if what.count < 1:
             raise InvalidRequest("A submission needs at least one job.")
-        sandboxes.need_all(tx, what.owner, what.inputs)
+        need_all(tx, what.owner, what.inputs)
         for memory in (self._templates, self._queues, self._joining, self._never):
             memory.clear()  # a replay begins anew
         base = self.live.ids.jobs(tx, what.count)
         number = self.live.ids.submission()
+        ids = range(base, base + what.count)
         if what.count > 1:
-            add_range_event(tx, self.live.ids, (base, base + what.count - 1), "Submitted", submission=number)
+            jobs.add_range_event(tx, self.live.ids, ids, "Submitted", submission=number)
         self._store_pools(tx)
-        held = sum([self._store_cohort(tx, cohort, (number, base)) for cohort in what.cohorts])
+        held = sum([self._store_cohort(tx, cohort, number, base) for cohort in what.cohorts])
         templates = self._templates.values()
-        tx.later(
-            INSERT_SUBMISSION,
-            (number, base, what.count, what.owner, what.group, what.vo, what.name, tx.now, what.form,
-             what.record, what.members, what.request_id, held, min(templates), max(templates)),
-        )  # fmt: skip
-        sandboxes.use(tx, what.owner, what.inputs, number)
+        jobs.insert_submission(tx, NewSubmission(
+            id=number, base=base, count=what.count, owner=what.owner, group=what.group, vo=what.vo, name=what.name,
+            form=what.form, record=what.record, members=what.members, request_id=what.request_id, held=held,
+            first_template=min(templates), last_template=max(templates),
+        ))  # fmt: skip
+        use_inputs(tx, what.owner, what.inputs, number)
         for tq_id, joining in self._joining.items():
             self._join(tx, tq_id, joining)
         for tq_id, reason in self._never.items():
@@ -137,12 +131,14 @@ class Submit:
         what = self.prepared
         if what.request_id is None:
             return None
-        same = (what.record, what.members, what.group, what.name, what.count)
-        found = tx.read(SAME_REQUEST, (*same, what.owner, what.request_id))
-        if not found:
+        found = jobs.submission_of_request(tx, what.owner, what.request_id)
+        if found is None:
             return None
-        number, first, count, held, alike = found[0]
-        files = {row[0] for row in tx.read(NAMED_BY, (number,))}
+        first, count = found.base, found.count
+        alike = (found.record, found.members, found.group, found.name, count) == (
+            what.record, what.members, what.group, what.name, what.count,
+        )  # fmt: skip
+        files = inputs_of_submission(tx.reader(), found.id)
         if not alike or (files and not files.issuperset(what.inputs)):
             raise Conflict(
                 f"The request id {what.request_id!r} was used for other jobs: {first} to {first + count - 1}.",
@@ -150,7 +146,7 @@ class Submit:
                 first=first,
                 count=count,
             )
-        return Submitted(number, first, count, held, repeated=True)
+        return Submitted(found.id, first, count, found.held, repeated=True)
 
     def _store_pools(self, tx: Transaction) -> None:
         """Store pools that are new. One that is known keeps its queues, which its last pass has found."""
@@ -162,10 +158,9 @@ class Submit:
                 for place in pool.queues:
                     mask |= 1 << live.name_queue(tx, place)
                 live.serve(tx, {pool.id: mask})
-            row = (pool.id, pool.vo, pool.requirements, submit_pools.bitmap(mask), tx.now)
-            tx.later(submit_pools.STORE, row)
+            submit_pools.store_pool(tx, pool.id, pool.vo, pool.requirements, mask)
 
-    def _store_cohort(self, tx: Transaction, cohort: PreparedCohort, at: tuple[int, int]) -> int:
+    def _store_cohort(self, tx: Transaction, cohort: PreparedCohort, number: int, base: int) -> int:
         """Store one cohort; returns how many of its members are held."""
         tq_id = self._queues.get(id(cohort.key))
         if tq_id is None:
@@ -173,10 +168,21 @@ class Submit:
         template = self._template(tx, cohort)
         members = sum([stop - start for start, stop in cohort.runs])
         if members == 1:
-            self._store_single(tx, cohort, (tq_id, template), at)
+            job_id = base + cohort.runs[0][0]
+            event = self._first_event(tx, cohort, job_id)
+            job = WaitingJob(job_id, number, template, 0, event, None, cohort.max_attempts)
+            jobs.insert_waiting(tx, tq_id, job)
+            if self.prepared.count == 1:
+                self.live.add_row(tx, tq_id, job)
         else:
-            for run in cohort.runs:
-                self._store_run(tx, cohort, (tq_id, template), (*at, *run))
+            for start, stop in cohort.runs:
+                run = range(start, stop)
+                insert_run(
+                    tx, self.live.ids, run, submission=number, tq_id=tq_id, base=base, template=template
+                )
+                if cohort.held:
+                    held = range(base + start, base + stop)
+                    jobs.add_range_event(tx, self.live.ids, held, "Held", reason=cohort.held)
         self._joining[tq_id] += members
         if cohort.held:
             self._never[tq_id] = cohort.held
@@ -203,30 +209,15 @@ class Submit:
         if known is not None:
             return known
         number = self._templates[cohort.template] = self.live.ids.template()
-        tx.later(INSERT_TEMPLATE, (number, cohort.expand, cohort.max_attempts, cohort.template))
+        jobs.insert_template(
+            tx, number, cohort.template, expand=cohort.expand, max_attempts=cohort.max_attempts
+        )
         return number
 
-    def _store_single(
-        self, tx: Transaction, cohort: PreparedCohort, queue: tuple[int, int], at: tuple[int, int]
-    ) -> None:
-        (tq_id, template), (number, base) = queue, at
-        job_id = base + cohort.runs[0][0]
-        event = None
-        if self.prepared.count == 1 or cohort.held:
-            kind = "Held" if cohort.held else "Waiting"
-            reason = {"reason": cohort.held} if cohort.held else {}
-            event = add_event(tx, self.live.ids, job_id, kind, previous=None, **reason)
-        row = (job_id, number, tq_id, template, "Waiting", 1, tx.now, event, cohort.max_attempts)
-        tx.later(INSERT_WAITING, row)
-        if self.prepared.count == 1:
-            new = Candidate(job_id, number, template, 0, event, None, cohort.max_attempts)
-            self.live.add_row(tx, tq_id, new)
-
-    def _store_run(
-        self, tx: Transaction, cohort: PreparedCohort, queue: tuple[int, int], at: tuple[int, int, int, int]
-    ) -> None:
-        (tq_id, template), (number, base, start, stop) = queue, at
-        cohort_id = self.live.ids.cohort()
-        tx.later(INSERT_COHORT, (cohort_id, number, tq_id, base, start, stop, start, template))
+    def _first_event(self, tx: Transaction, cohort: PreparedCohort, job_id: int) -> int | None:
+        """The event of a single job; those of a batch have one together, unless they are held."""
         if cohort.held:
-            add_range_event(tx, self.live.ids, (base + start, base + stop - 1), "Held", reason=cohort.held)
+            return jobs.add_event(tx, self.live.ids, job_id, "Held", previous=None, reason=cohort.held)
+        if self.prepared.count == 1:
+            return jobs.add_event(tx, self.live.ids, job_id, "Waiting", previous=None)
+        return None

@@ -8,18 +8,17 @@ from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from lodesman.commands.claim import Claimed
 from lodesman.commands.payloads import Uploads, payload
 from lodesman.jobs import ParametricMembers, Template, spec_from_json
-from lodesman.store.engine import Reader, only_row
+from lodesman.store import Reader
+from lodesman.store.read.jobs import stored_members, stored_template
+from lodesman.store.write.attempts import Claimed
 
 # Bytes of text: of templates, and of the members of arrays (which take several times as much when they are read).
 BODY_BYTES = 32 << 20
 ARRAY_BYTES = 64 << 20
 # What a value takes besides its text.
 OVERHEAD = 512
-TEMPLATE = "SELECT expand, body FROM template WHERE id = ?"
-MEMBERS = "SELECT base, members FROM submission WHERE id = ?"
 
 V = TypeVar("V")
 
@@ -100,10 +99,10 @@ class Templates:
         return msgspec.json.encode(payload(spec, uploads))
 
     def _read_body(self, template_id: int) -> tuple[tuple[bool, bytes], int]:
-        expand, text = only_row(self._db, TEMPLATE, (template_id,))
+        expand, text = stored_template(self._db, template_id)
         body = text.encode()
-        return (bool(expand), body), len(body)
+        return (expand, body), len(body)
 
     def _read_array(self, submission_id: int) -> tuple[_Array, int]:
-        base, text = only_row(self._db, MEMBERS, (submission_id,))
+        base, text = stored_members(self._db, submission_id)
         return _Array(base, msgspec.json.decode(text, type=ParametricMembers), {}), len(text)

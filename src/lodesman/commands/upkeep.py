@@ -1,4 +1,4 @@
-"""Upkeep by the writer: what the reconciler doubts is looked at again by key and mended; idle queues are forgotten."""
+"""Upkeep by the writer: suspects of the reconciler are checked by key and repaired; idle task queues leave the index."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import logging
 from dataclasses import dataclass
 from functools import partial
 
-from lodesman.answers.service import Doubts
+from lodesman.answers.service import Repaired, Suspects
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.live import Live
 from lodesman.commands.report import PAYLOAD_CAUSES
 from lodesman.jobs.states import ACTIVE
-from lodesman.store import doubts, jobs, task_queues
 from lodesman.store.journal import Transaction
+from lodesman.store.read.reconcile import wrong_counts
+from lodesman.store.write import attempts, jobs, task_queues
+from lodesman.store.write.attempts import AttemptRow
+from lodesman.store.write.jobs import JobRow
 
 log = logging.getLogger(__name__)
 
@@ -21,60 +24,61 @@ GHOST = "it was active without a live attempt"
 
 @dataclass(slots=True)
 class Reconcile:
-    """Mend what is wrong of that of which a reader doubts, and report it: no job waits without a task queue, none is
+    """Repair what is wrong with the suspects, and report it: no job waits without a task queue, none is
     active without a live attempt, counters are what they count.
     """
 
     live: Live
-    doubts: Doubts
+    suspects: Suspects
 
-    def apply(self, tx: Transaction) -> dict[str, int]:
-        """Returns how many of each fault were mended."""
+    def apply(self, tx: Transaction) -> Repaired:
+        """Returns how many of each fault were repaired."""
         # Claims that are in the attempts alone so far: counters are compared after them.
         self.live.write_claims(tx)
-        mended = {"waiting_without_queue": 0, "active_without_attempt": 0, "wrong_counters": 0}
-        queues = set(self.doubts.queues)
-        for job_id in self.doubts.jobs:
-            row = jobs.read_row(tx, job_id)
+        repaired = Repaired()
+        queues = set(self.suspects.queues)
+        for job_id in self.suspects.jobs:
+            row = jobs.row_by_id(tx, job_id)
             if row is None:
                 continue
-            if row.state is JobState.WAITING and tx.write(doubts.REQUEUE, (job_id,)):
+            if row.state is JobState.WAITING and jobs.requeue_row(tx, job_id):
                 log.error(
                     "a waiting job was in no task queue", extra={"job": job_id, "task_queue": row.tq_id}
                 )
                 task_queues.row_came_back(tx, row.tq_id, job_id)
                 queues.add(row.tq_id)
-                mended["waiting_without_queue"] += 1
+                repaired.waiting_without_queue += 1
             elif row.state in ACTIVE:
-                mended["active_without_attempt"] += self._revive(tx, row)
-        mended["wrong_counters"] = sum(self._recount(tx, tq_id) for tq_id in sorted(queues))
-        return mended
+                repaired.active_without_attempt += self._revive(tx, row)
+        repaired.wrong_counters = sum(self._recount(tx, tq_id) for tq_id in sorted(queues))
+        return repaired
 
-    def _revive(self, tx: Transaction, row: jobs.JobRow) -> bool:
+    def _revive(self, tx: Transaction, row: JobRow) -> bool:
         """An active job without a live attempt goes where the end of that attempt should have sent it."""
-        found = tx.read(doubts.LAST_ATTEMPT, (row.last_attempt,))
-        ended, outcome, cause = found[0] if found else (row.since, None, None)
-        if ended is None:
+        attempt = attempts.last_attempt(tx, row)
+        if attempt is not None and attempt.ended_at is None:
             return False
-        new = _after(row, outcome, cause)
+        new = _after(row, attempt)
         log.error(
             "a job was active without a live attempt",
             extra={"job": row.id, "was": row.state.value, "becomes": new.value, "attempt": row.attempt},
         )
         jobs.move(tx, self.live.ids, row, new, reason=GHOST, attempt=row.attempt, by="reconciler")
-        if not found:
-            tx.write(doubts.NO_ATTEMPT, (row.id,))
+        if attempt is None:
+            jobs.clear_last_attempt(tx, row.id)
         if new is JobState.WAITING:
             self.live.came_back(tx, row.tq_id, row.id)
         return True
 
     def _recount(self, tx: Transaction, tq_id: int) -> bool:
         """Let counter, index and front of a task queue be what the jobs are."""
-        wrong = doubts.wrong_count(tx, tq_id)
-        if wrong is None:
+        wrong = wrong_counts(tx.reader(), tq_id, tq_id)
+        if not wrong:
             return False
-        stored, counted = wrong
-        log.error("a counter was wrong", extra={"task_queue": tq_id, "stored": stored, "counted": counted})
+        counted = wrong[0].counted
+        log.error(
+            "a counter was wrong", extra={"task_queue": tq_id, "stored": wrong[0].stored, "counted": counted}
+        )
         self.live.known_again(tx, tq_id)
         difference = counted - self.live.matcher.index.waiting(tq_id)
         if difference > 0:
@@ -86,11 +90,11 @@ class Reconcile:
         return True
 
 
-def _after(row: jobs.JobRow, outcome: str | None, cause: str | None) -> JobState:
+def _after(row: JobRow, attempt: AttemptRow | None) -> JobState:
     """The state that the recorded end of the last attempt leads to (`report`); without one, the job goes back."""
-    if outcome == "Done":
+    if attempt is not None and attempt.outcome == "Done":
         return JobState.DONE
-    if cause in PAYLOAD_CAUSES or row.attempt >= row.max_attempts:
+    if (attempt is not None and attempt.cause in PAYLOAD_CAUSES) or row.attempt >= row.max_attempts:
         return JobState.FAILED
     return JobState.WAITING
 

@@ -9,7 +9,7 @@ from lodesman.answers.vocabulary import FreeBy
 from lodesman.commands.live import Live
 from lodesman.commands.sessions import SILENT_SECONDS, Ask, Free, PilotSession
 from lodesman.store.journal import Transaction
-from lodesman.store.task_queues import store_reasons
+from lodesman.store.write.task_queues import store_reasons
 from lodesman.why.pilot import PilotNow, amounts
 
 

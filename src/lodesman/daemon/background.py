@@ -39,7 +39,6 @@ from lodesman.background.retention import Retention
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.batch import Backend, LocalBackend, build_pilot, zipapp_command
 from lodesman.client import Client
-from lodesman.commands.sandboxes import Shelf
 from lodesman.config import ServerConfig
 from lodesman.daemon import bootstrap
 from lodesman.daemon.alike import CONFIG_SECONDS, keep_what_was_loaded, policy_of
@@ -50,7 +49,8 @@ from lodesman.daemon.loops import Loops
 from lodesman.daemon.open_files import raise_open_files
 from lodesman.daemon.watch import ConfigWatch
 from lodesman.matching.policy import Policy
-from lodesman.store.engine import open_reader
+from lodesman.store import open_reader
+from lodesman.store.shelf import Shelf
 from lodesman.why.facts import fresh_seconds
 
 log = logging.getLogger(__name__)
@@ -103,7 +103,7 @@ class Background:
             backends,
             policy=self.policy,
             post=self.post,
-            told=self._told,
+            note=self._note_outcome,
             started=time.time(),
         )
         self.side = self._read_side()
@@ -138,7 +138,7 @@ class Background:
             ca_file=config.server.tls_certificate,
         )
         return SubmissionPools(
-            config.director, backends=backends, post=self.post, habits=habits, told=self._told
+            config.director, backends=backends, post=self.post, habits=habits, note=self._note_outcome
         )
 
     def _read_side(self) -> ReadSide:
@@ -207,8 +207,8 @@ class Background:
     async def _announce(self, owner: str, sha256: str, size: int) -> None:
         await self._ask(calls.UPLOADED, UploadedFile(owner, sha256, size, self.side.quota_bytes))
 
-    def _told(self, queue_id: Any, accepted: bool, reason: str) -> None:
-        self.director.told(queue_id, accepted=accepted, reason=reason, now=time.time())
+    def _note_outcome(self, queue_id: Any, accepted: bool, reason: str) -> None:
+        self.director.note_outcome(queue_id, accepted=accepted, reason=reason, now=time.time())
 
     async def run(self) -> None:
         """Serve and work until SIGTERM, or until the hot process is gone."""
@@ -258,7 +258,7 @@ class Background:
         return UpkeepFigures(
             failures={loop.name: loop.failures for loop in loops},
             succeeded_at={loop.name: loop.succeeded_at for loop in loops if loop.succeeded_at is not None},
-            mended=dict(self.reconciler.mended),
+            repaired=dict(self.reconciler.repaired),
         )
 
 

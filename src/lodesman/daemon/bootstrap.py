@@ -7,11 +7,13 @@ import secrets
 from pathlib import Path
 
 from lodesman.answers.accounts import SCOPES
-from lodesman.commands.accounts import INSERT_TOKEN, AddAccount, IssueToken
+from lodesman.commands.accounts import AddAccount, IssueToken
 from lodesman.commands.pilots import hash_token
 from lodesman.config import ServerConfig
-from lodesman.store.engine import Writer
+from lodesman.store import Writer
 from lodesman.store.journal import Transaction
+from lodesman.store.read.accounts import is_user
+from lodesman.store.write.accounts import set_service_token
 
 TOKEN_FILE = "admin.token"
 SERVICE_FILE = "service.token"
@@ -32,16 +34,14 @@ def prepare(db: Writer, config: ServerConfig, *, now: float) -> None:
     with db:
         tx = Transaction(db, now)
         _first_user(tx, config)
-        db.execute("DELETE FROM token WHERE kind = 'service'")
         token = secrets.token_urlsafe(32)
-        tx.later(INSERT_TOKEN, (hash_token(token), "service", "", "[]", "background process", now, None))
+        set_service_token(tx, hash_token(token))
         tx.flush()
     write_secret(run_directory(config) / SERVICE_FILE, token)
 
 
 def _first_user(tx: Transaction, config: ServerConfig) -> None:
-    known = tx.read("SELECT 1 FROM account WHERE name = ?", (config.admin.name,))
-    if known and (config.data / TOKEN_FILE).exists():
+    if is_user(tx.reader(), config.admin.name) and (config.data / TOKEN_FILE).exists():
         return
     vo, groups = first_place(config)
     AddAccount(config.admin.name, vo, groups, admin=True).apply(tx)

@@ -39,8 +39,7 @@ from lodesman.daemon.watch import ConfigWatch
 from lodesman.errors import LodesmanError
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
-from lodesman.store.checkpoint import Checkpointer
-from lodesman.store.engine import lock_database, open_writer
+from lodesman.store import Checkpointer, lock_database, open_writer
 
 log = logging.getLogger(__name__)
 

@@ -10,33 +10,43 @@ from __future__ import annotations
 
 from functools import partial
 
-from lodesman.store.engine import Reader
+from lodesman.store import Reader, Writer
+from lodesman.store.dialect import greatest
 from lodesman.store.journal import Transaction
-from lodesman.store.task_queues import SET_WAITING
+from lodesman.store.write.task_queues import set_waiting
 
-SET_CURSOR = "UPDATE cohort SET cursor = max(cursor, ?) WHERE id = ?"
-SET_CLAIMS_AT = "UPDATE leadership SET claims_at = ? WHERE one = 1"
-REPLAY_COUNTS = """UPDATE task_queue_count SET waiting = waiting - r.n, emptied_at = iif(waiting = r.n, r.at, emptied_at)
-FROM (SELECT a.tq_id, count(*) AS n, max(a.claimed_at) AS at FROM attempt a JOIN task_queue_count c ON c.tq_id = a.tq_id
-  WHERE a.id > (SELECT claims_at FROM leadership) AND a.id > c.as_of GROUP BY a.tq_id) AS r
-WHERE r.tq_id = task_queue_count.tq_id"""
-REPLAY_CURSORS = """UPDATE cohort SET cursor = max(cohort.cursor, r.reached) FROM (
-  SELECT a.cohort_id, max(a.job_id) - c.base + 1 AS reached FROM attempt a JOIN cohort c ON c.id = a.cohort_id
-  WHERE a.id > (SELECT claims_at FROM leadership) GROUP BY a.cohort_id) AS r
-WHERE r.cohort_id = cohort.id"""
-REPLAYED = """UPDATE task_queue_count SET as_of = max(as_of, (SELECT coalesce(max(id), 0) FROM attempt))
-WHERE tq_id IN (SELECT tq_id FROM attempt WHERE id > (SELECT claims_at FROM leadership))"""
-# Never back: the newest attempts may have been forgotten (services.forgetting.forget).
-CAUGHT_UP = "UPDATE leadership SET claims_at = max(claims_at, (SELECT coalesce(max(id), 0) FROM attempt))"
+_SET_CURSOR = f"UPDATE cohort SET cursor = {greatest('cursor', '?')} WHERE id = ?"
+_SET_CLAIMS_AT = "UPDATE leadership SET claims_at = ? WHERE one = 1"
+_LAST_ATTEMPT = "(SELECT coalesce(max(id), 0) FROM attempt)"
+_REPLAY = (
+    """UPDATE task_queue_count
+    SET waiting = waiting - r.n, emptied_at = CASE WHEN waiting = r.n THEN r.at ELSE emptied_at END FROM (
+      SELECT a.tq_id, count(*) AS n, max(a.claimed_at) AS at FROM attempt a JOIN task_queue_count c ON c.tq_id = a.tq_id
+      WHERE a.id > (SELECT claims_at FROM leadership) AND a.id > c.as_of GROUP BY a.tq_id) AS r
+    WHERE r.tq_id = task_queue_count.tq_id""",
+    f"""UPDATE cohort SET cursor = {greatest("cohort.cursor", "r.reached")} FROM (
+      SELECT a.cohort_id, max(a.job_id) - c.base + 1 AS reached FROM attempt a JOIN cohort c ON c.id = a.cohort_id
+      WHERE a.id > (SELECT claims_at FROM leadership) GROUP BY a.cohort_id) AS r
+    WHERE r.cohort_id = cohort.id""",
+    f"""UPDATE task_queue_count SET as_of = {greatest("as_of", _LAST_ATTEMPT)}
+    WHERE tq_id IN (SELECT tq_id FROM attempt WHERE id > (SELECT claims_at FROM leadership))""",
+    # Never back: the newest attempts may have been purged (`commands.retention`).
+    f"UPDATE leadership SET claims_at = {greatest('claims_at', _LAST_ATTEMPT)}",
+)
 
 WRITE_AFTER = 2_000
 
 
-def replay(db: Reader) -> None:
+def replay(db: Writer) -> None:
     """After a start: bring counters and cursors up to the last attempt."""
     with db:
-        for statement in (REPLAY_COUNTS, REPLAY_CURSORS, REPLAYED, CAUGHT_UP):
-            db.execute(statement)
+        for statement in _REPLAY:
+            db.change(statement)
+
+
+def claims_at(db: Reader) -> int:
+    """Later attempts are still to be replayed after a crash: counters and cursors follow from them."""
+    return int(db.only("SELECT claims_at FROM leadership")[0])
 
 
 class ClaimLog:
@@ -74,10 +84,10 @@ class ClaimLog:
         return max(stored, self._cursors.get(cohort_id, 0))
 
     def write_cursors(self, tx: Transaction) -> None:
-        """Write all cursors: somebody is about to read them in this transaction."""
+        """Write all cursors: they are about to be read in this transaction."""
         if self._cursors:
             tx.undo.append(partial(setattr, self, "_cursors", self._cursors))
-            tx.later_many(SET_CURSOR, [(cursor, cohort) for cohort, cursor in self._cursors.items()])
+            tx.later_many(_SET_CURSOR, [(cursor, cohort) for cohort, cursor in self._cursors.items()])
             self._cursors = {}
 
     def write(self, tx: Transaction, waiting: dict[int, int]) -> None:
@@ -87,8 +97,8 @@ class ClaimLog:
         tx.undo.append(partial(setattr, self, "_written", self._written))
         self._queues, self._written = set(), self.last_attempt
         for tq_id, n in waiting.items():
-            tx.last(SET_WAITING, tq_id, (n, tx.now, self.last_attempt, tq_id))
-        tx.later(SET_CLAIMS_AT, (self.last_attempt,))
+            set_waiting(tx, tq_id, n, as_of=self.last_attempt)
+        tx.later(_SET_CLAIMS_AT, (self.last_attempt,))
 
     def queues(self) -> frozenset[int]:
         """The task queues that were claimed from."""

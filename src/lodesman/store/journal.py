@@ -19,15 +19,14 @@ from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, Protocol
 
-import apsw
-
 from lodesman.errors import LodesmanError, Unavailable
-from lodesman.store.engine import Writer, only_row
-from lodesman.store.rows import write_rows
+from lodesman.store import Reader, Writer
+from lodesman.store.sqlite import refusal_of
 
 log = logging.getLogger(__name__)
 
 MAX_BATCH = 512
+_FENCE = "UPDATE leadership SET batch = batch + 1 WHERE epoch = ?"
 
 
 class Command(Protocol):
@@ -57,11 +56,10 @@ class Transaction:
     commit, and `afterwards` runs there. `now` is the time of the batch.
     """
 
-    __slots__ = ("_connection", "_final", "_pending", "afterwards", "answers", "db", "now", "undo")
+    __slots__ = ("_final", "_pending", "afterwards", "answers", "db", "now", "undo")
 
     def __init__(self, db: Writer, now: float) -> None:
         self.db = db
-        self._connection = db.connection
         self.now = now
         self._pending: dict[str, list[Sequence[Any]]] = {}
         self._final: dict[str, dict[int, Sequence[Any]]] = {}
@@ -94,11 +92,16 @@ class Transaction:
         if self._pending:
             pending, self._pending = self._pending, {}
             for sql, rows in pending.items():
-                write_rows(self._connection, sql, rows)
+                self.db.change_each(sql, rows)
         if self._final:
             final, self._final = self._final, {}
             for sql, newest in final.items():
-                self._connection.executemany(sql, newest.values())
+                self.db.change_each(sql, list(newest.values()))
+
+    def reader(self) -> Reader:
+        """The database with all that this transaction has changed so far."""
+        self.flush()
+        return self.db
 
     def read(self, sql: str, row: Sequence[Any] = (), *, past: AbstractSet[str] = frozenset()) -> list[Any]:
         """All rows of a query, after what was collected has been written.
@@ -113,8 +116,7 @@ class Transaction:
     def write(self, sql: str, row: Sequence[Any] = ()) -> int:
         """Run one statement now; returns the number of rows changed."""
         self.flush()
-        self.db.execute(sql, row)
-        return self._connection.changes()
+        return self.db.change(sql, row)
 
     def roll_back_memory(self) -> None:
         """Undo the changes in memory, newest first."""
@@ -141,7 +143,6 @@ class Journal:
         died: Callable[[], None] | None = None,
     ) -> None:
         self._writer = writer
-        self._db = writer.connection
         self._clock = clock
         self._deliver = deliver or _deliver_here
         self._at_end = at_end
@@ -156,9 +157,9 @@ class Journal:
 
     def start(self) -> None:
         """Open a new epoch and start the writer."""
-        with self._db:
-            self._db.execute("UPDATE leadership SET epoch = epoch + 1")
-        self._epoch = only_row(self._writer, "SELECT epoch FROM leadership")[0]
+        with self._writer:
+            self._writer.change("UPDATE leadership SET epoch = epoch + 1")
+        self._epoch = self._writer.only("SELECT epoch FROM leadership")[0]
         self._thread.start()
 
     @property
@@ -268,7 +269,7 @@ class Journal:
 
     def _attempt(self, tx: Transaction, batch: list[tuple[Command, Answer]]) -> list[tuple[Answer, Any]]:
         out: list[tuple[Answer, Any]] = []
-        self._db.execute("BEGIN IMMEDIATE")
+        self._writer.begin()
         for command, answer in batch:
             if not getattr(command, "brief", False):
                 self._release()
@@ -281,11 +282,10 @@ class Journal:
         if self._at_end is not None:
             self._at_end(tx)
         tx.flush()
-        self._db.execute("UPDATE leadership SET batch = batch + 1 WHERE epoch = ?", (self._epoch,))
-        if self._db.changes() != 1:
-            raise apsw.AbortError("another server took over")
+        if self._writer.change(_FENCE, (self._epoch,)) != 1:
+            raise Unavailable("Another server took over this database; nothing was stored.")
         self._release()
-        self._db.execute("COMMIT")
+        self._writer.commit()
         for step in tx.afterwards:
             _surely(step)
         self.commits += 1
@@ -294,8 +294,7 @@ class Journal:
         return out
 
     def _abandon(self, tx: Transaction) -> None:
-        if self._db.in_transaction:
-            self._db.execute("ROLLBACK")
+        self._writer.roll_back()
         tx.roll_back_memory()
 
 
@@ -307,12 +306,10 @@ def _surely(step: Callable[..., object], *values: object) -> None:
         log.exception("a step after a commit failed")
 
 
-def _refusal(fault: Exception) -> Unavailable:
-    if isinstance(fault, apsw.FullError):
-        return Unavailable("The disk of the server is full.", hint="Nothing was stored; try again later.")
-    if isinstance(fault, apsw.Error):
-        return Unavailable("The database refused the change; nothing was stored.", fault=type(fault).__name__)
-    return Unavailable(
+def _refusal(fault: Exception) -> LodesmanError:
+    if isinstance(fault, LodesmanError):
+        return fault
+    return refusal_of(fault) or Unavailable(
         "The server failed to make this change; nothing was stored. Its log says why.",
         fault=type(fault).__name__,
     )

@@ -8,9 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.answers.accounts import SCOPES, USER_SCOPES
-from lodesman.api.auth import authenticate, authorise, may_touch
-from lodesman.commands.accounts import JOINING, Principal
+from lodesman.answers.accounts import SCOPES, USER_SCOPES, Principal
+from lodesman.api.auth import (
+    authenticate,
+    authorise,
+    may_touch,
+)
+from lodesman.commands.accounts import JOINING
 from lodesman.errors import Forbidden, Unauthorized
 
 ANN = Principal(kind="user", name="ann", vo="lab", groups=("physics", "open"), scopes=frozenset(USER_SCOPES))

@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from lodesman.api.snapshots import KEEP, MOST_SECONDS, REST, Snapshots
-from lodesman.store.engine import open_writer
+from lodesman.store import open_writer
 
 PATIENCE = 20.0
 

@@ -19,7 +19,7 @@ from lodesman.commands.sessions import UNLIMITED, Free, load_sessions
 from lodesman.jobs import read_description, read_job
 from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.resources import load_resources
-from lodesman.store.task_queues import load_queues
+from lodesman.store.read.task_queues import queues_with_jobs
 
 SMALL = Size(queues=7, jobs=100, rows=30, pilots=3)
 
@@ -71,7 +71,7 @@ def test_three_jobs_in_ten_have_requirements_and_pilots_serve_some(tmp_path):
     sessions = load_sessions(db, now=0.0).values()
     served = [len(one.request(Free(64, UNLIMITED, UNLIMITED), pools).submit_pools) for one in sessions]
     assert len(pools.known) / 20 < sum(served) / len(served) < len(pools.known) / 3
-    queues = list(load_queues(db))
+    queues = list(queues_with_jobs(db))
     fitting = [eligible(queues, one.request(Free(64, UNLIMITED, UNLIMITED), pools)) for one in sessions]
     pooled = {tq_id for tq_id, key, _ in queues if key.submit_pool}
     assert any(some & pooled for some in fitting)

@@ -10,7 +10,7 @@ from lodesman.config import load_config
 from lodesman.daemon import background as module
 from lodesman.daemon import bootstrap
 from lodesman.daemon.background import Background
-from lodesman.store.engine import open_writer
+from lodesman.store import open_writer
 
 SITES = """
 [site.W]

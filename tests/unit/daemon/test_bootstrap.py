@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.commands.accounts import find_principal, load_principals
 from lodesman.commands.pilots import hash_token
 from lodesman.commands.prepare import group_of
 from lodesman.config import load_config
@@ -18,7 +17,8 @@ from lodesman.daemon import bootstrap
 from lodesman.daemon.logs import JsonLines
 from lodesman.errors import InvalidConfig
 from lodesman.matching.policy import Policy
-from lodesman.store.engine import open_writer
+from lodesman.store import open_writer
+from lodesman.store.read.accounts import principal_of, principals
 
 
 @pytest.fixture
@@ -43,11 +43,11 @@ def token_in(path: Path) -> bytes:
 
 def test_the_first_start_makes_an_administrator_of_all_groups(config, db):
     bootstrap.prepare(db, config, now=5.0)
-    who = find_principal(db, token_in(config.data / "admin.token"))
+    who = principal_of(db, token_in(config.data / "admin.token"))
     assert who is not None
     assert (who.name, who.vo, who.admin, who.groups) == ("admin", "lab", True, ("physics", "bio"))
     assert who.expires_at is None
-    service = find_principal(db, token_in(config.data / "run" / "service.token"))
+    service = principal_of(db, token_in(config.data / "run" / "service.token"))
     assert service is not None
     assert service.kind == "service"
 
@@ -85,7 +85,7 @@ def test_the_first_user_of_a_server_with_two_vos_is_in_groups_of_its_own(tmp_pat
     config = load_config(None, overrides={**overrides, "admin": admin})
     writer = open_writer(config.database)
     bootstrap.prepare(writer, config, now=5.0)
-    who = find_principal(writer, token_in(config.data / "admin.token"))
+    who = principal_of(writer, token_in(config.data / "admin.token"))
     writer.close()
     assert who is not None
     assert (who.vo, who.groups) == (vo, groups)
@@ -117,16 +117,16 @@ def test_later_starts_keep_the_administrator_and_change_the_service_s_token(conf
     admin, service = (token_in(config.data / name) for name in ("admin.token", "run/service.token"))
     bootstrap.prepare(db, config, now=6.0)
     assert token_in(config.data / "admin.token") == admin
-    assert find_principal(db, admin) is not None
-    assert find_principal(db, service) is None
-    assert [who.kind for who in load_principals(db).values()].count("service") == 1
+    assert principal_of(db, admin) is not None
+    assert principal_of(db, service) is None
+    assert [who.kind for who in principals(db).values()].count("service") == 1
 
 
 def test_a_lost_token_file_is_made_anew(config, db):
     bootstrap.prepare(db, config, now=5.0)
     (config.data / "admin.token").unlink()
     bootstrap.prepare(db, config, now=6.0)
-    assert find_principal(db, token_in(config.data / "admin.token")) is not None
+    assert principal_of(db, token_in(config.data / "admin.token")) is not None
 
 
 def test_nobody_else_can_read_what_is_secret(config, db):

@@ -10,19 +10,20 @@ import pytest
 from examples.demo.compose import Composition, Picture
 from examples.demo.merge import PiEstimate, WordTable
 from examples.demo.report import DemoReport, Reason, SiteRow, Spread, reasons, report_json, spread
+from msgspec import to_builtins
 
-from lodesman.background.standing import spread as gathered
+from lodesman.store.read.usage import spread as measured
 
 
 def test_a_spread_is_as_the_server_tells_it():
     told = {"count": 100, "p50": 5.0, "p90": 8.0, "p95": 9.0, "p99": 9.5, "most": 10.0}
     assert spread(told) == Spread(count=100, p50=5.0, p95=9.0, most=10.0)
-    assert spread(gathered(range(1, 101))) == Spread(count=100, p50=50, p95=95, most=100)
+    assert spread(to_builtins(measured(range(1, 101)))) == Spread(count=100, p50=50, p95=95, most=100)
 
 
 def test_the_spread_of_nothing_is_unknown():
-    assert spread(gathered([])) is None
-    assert spread(gathered([math.nan, math.inf])) is None
+    assert spread(to_builtins(measured([]))) is None
+    assert spread(to_builtins(measured([math.nan, math.inf]))) is None
 
 
 def test_reasons_are_grouped_most_frequent_first():

@@ -16,7 +16,7 @@ from lodesman.matching.policy import Policy
 from lodesman.plan.iteration import expected
 from lodesman.plan.resources import cut
 from lodesman.resources import load_resources
-from lodesman.store.submit_pools import PassRow, PoolRow, PoolState
+from lodesman.store.read.submit_pools import PassRequests, PassRow, PoolRow
 from lodesman.why.facts import RecordedIteration
 
 HERE, THERE = QueueId("A", "c", "q"), QueueId("B", "c", "q")
@@ -82,7 +82,7 @@ def test_what_several_batch_systems_told_together_is_told_once():
 def test_pools_of_a_configuration():
     policy = Policy(load_resources([("a.toml", "[site.A.ce.c.queue.q]\n[site.B.ce.c.queue.q]\n")]))
     seen = Picture(
-        last=PassRow(), state=PoolState(0, 0, 0), bits={}, queues=[],
+        last=PassRow(), state=PassRequests(0, 0, 0), bits={}, queues=[],
         pools=[PoolRow("p", "lab", '{"Site": ["string", "==", "", ["B"]]}', 0, 0.0, None)],
     )  # fmt: skip
     pools = Configured(policy, seen)

@@ -12,7 +12,7 @@ from lodesman.commands.live import Live
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.store.engine import open_reader, open_writer
+from lodesman.store import open_reader, open_writer
 from lodesman.store.journal import Journal
 
 RESOURCES = """

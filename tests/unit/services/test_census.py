@@ -6,17 +6,24 @@ from functools import partial
 from typing import Any, cast
 
 import pytest
+from tests.conftest import query_plan
 from tests.unit.services.conftest import record
 
 from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
-from lodesman.background.census import GIVEN_UP_SECONDS, LOST_AFTER_SECONDS, SETTLE_SECONDS, Census
-from lodesman.background.lost_pilots import LOST, LostPilots
+from lodesman.background.census import (
+    GIVEN_UP_SECONDS,
+    LOST_AFTER_SECONDS,
+    SETTLE_SECONDS,
+    Census,
+    LostPilots,
+)
 from lodesman.batch import CancelOutcome, NativeState, NativeStatus
 from lodesman.commands.pilots import EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
 from lodesman.errors import BackendFault
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId, load_resources
+from lodesman.store.read.pilots import lost_pilots
 
 SHORT, LONG = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")  # local, and Slurm's
 GONE = QueueId("West", "cw", "old")  # configured no more
@@ -66,7 +73,7 @@ class World:
         backends = {"local": cast("Any", self.batch), "slurm": cast("Any", self.slurm)}
         self.census = Census(
             base.db, backends, policy=policy, post=partial(record, self.posted),
-            told=lambda *words: self.told.append(words),
+            note=lambda *words: self.told.append(words),
         )  # fmt: skip
 
     def pilot(self, stamp, *, submitted=True, joined=False, queue=SHORT, native=None):
@@ -311,8 +318,7 @@ def test_after_a_restart_lost_pilots_are_asked_about_again(world):
 
 
 def test_lost_pilots_are_found_without_reading_all_pilots(world):
-    plan = str(list(world.base.db.execute(f"EXPLAIN QUERY PLAN {LOST}", (0.0,))))
-    assert "pilot_lost" in plan
+    assert "pilot_lost" in str(query_plan(world.base.db, lambda: lost_pilots(world.base.db, 0.0)))
 
 
 # --- more than one batch system ------------------------------------------------------------------------------

@@ -16,9 +16,9 @@ from lodesman.answers.nodes import QueueId
 from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
 from lodesman.background.candidates import OwnQueue
+from lodesman.background.census import UNKNOWN_TIMES
 from lodesman.background.direct import EMPTY_SECONDS, Director
 from lodesman.background.known_queues import KnownQueues
-from lodesman.background.lost_pilots import UNKNOWN_TIMES
 from lodesman.batch import BatchLoad, CancelOutcome
 from lodesman.commands.pilots import DrainPilots, EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
@@ -27,7 +27,7 @@ from lodesman.director.site_mask import SiteMask
 from lodesman.errors import BackendFault, Unavailable
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.store.task_queues import load_queues
+from lodesman.store.read.task_queues import queues_with_jobs
 from lodesman.why.facts import fresh_seconds
 
 SHORT, LONG = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")
@@ -217,11 +217,11 @@ def test_pilots_that_are_idle_are_not_sent_again(world):
 def test_refusals_open_the_breaker_of_their_queue_at_the_next_iteration(world):
     world.submit(1_000)
     for _ in range(50):
-        world.director.told(SHORT, accepted=False, reason="Permission denied", now=1_000.0)
+        world.director.note_outcome(SHORT, accepted=False, reason="Permission denied", now=1_000.0)
     assert world.director.breakers == {}  # heard at the next iteration only
     assert world.tick() == 0
     assert "Permission denied" in str(world.posted)
-    world.director.told(SHORT, accepted=True, reason="", now=1_001.0)
+    world.director.note_outcome(SHORT, accepted=True, reason="", now=1_001.0)
     world.tick(now=1_001.0)
     assert SHORT in world.director.breakers
 
@@ -357,7 +357,7 @@ def test_pilots_that_do_not_start_do_not_shut_a_queue_for_ever(world, outcome):
     assert fill(world, late + 120) == 0
     assert "longer than maxPilotWaitingHours" in world.director.breakers[SHORT].reason
     assert fill(world, late + 120 + 301) == 1  # its breaker lets one try
-    world.director.told(SHORT, accepted=True, reason="", now=late + 500)  # which starts
+    world.director.note_outcome(SHORT, accepted=True, reason="", now=late + 500)  # which starts
     assert fill(world, late + 500) == 3
 
 
@@ -388,7 +388,7 @@ def test_a_batch_system_that_cannot_cancel_now_does_not_stop_the_iteration(world
 def test_weights_follow_the_shares_of_the_groups(world):
     world.submit(10, group="physics")
     world.submit(10, group="other", owner="bob")
-    queues = world.director._demands(list(load_queues(world.base.db)))
+    queues = world.director._demands(list(queues_with_jobs(world.base.db)))
     weights = {one.key.group: one.weight for one in queues}
     assert weights["physics"] > weights["other"] > 0
 

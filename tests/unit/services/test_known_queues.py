@@ -9,7 +9,7 @@ import pytest
 from lodesman.background.known_queues import KnownQueues
 from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
 from lodesman.matching import ResourceRequest, fits
-from lodesman.store.task_queues import load_queues
+from lodesman.store.read.task_queues import queues_with_jobs
 
 SITES = ("A", "B", "C")
 
@@ -78,7 +78,7 @@ def test_after_any_changes_it_is_what_the_database_says(base, submit):
         empty(base, f"o{rng.randrange(5)}")
         found = known.look()
         assert sorted(found, key=lambda one: one[0]) == found
-        assert found == sorted(load_queues(base.db), key=lambda one: one[0])
+        assert found == sorted(queues_with_jobs(base.db), key=lambda one: one[0])
         mask = known.table.narrow(known.table.full, here)
         assert [bool(mask >> known.table.bit(tq_id) & 1) for tq_id, _, _ in found] == [
             fits(key, here) for _, key, _ in found

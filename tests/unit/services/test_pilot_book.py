@@ -10,7 +10,7 @@ from lodesman.background.pilot_book import _NO_POOLS, PilotBook
 from lodesman.commands.sessions import PilotSession
 from lodesman.director.site_mask import Closing, SiteMask
 from lodesman.matching import fits
-from lodesman.store import pilots
+from lodesman.store.read.pilots import live_pilots
 
 OFFER = (
     '{{"platforms":["{platform}"],"tags":[],"cores":{cores},"memory_mb":{memory},"norm_cpu_seconds":{cpu}}}'
@@ -238,8 +238,7 @@ def test_usable_is_what_the_claim_would_say(base, add, make_key, world, wish):
     book.refresh(base.db, NOW)
     key = make_key(**wish)
     expected = 0
-    for values in base.db.execute(f"SELECT {pilots.COLUMNS} FROM pilot"):
-        row = pilots.row_of(values)
+    for row in live_pilots(base.db):
         expected += not row.drain and fits(key, _whole(PilotSession(row, {}, now=0.0)))
     found = book.usable(key, None, now=NOW)
     assert found.usable_idle + found.usable_busy + found.usable_waiting == expected

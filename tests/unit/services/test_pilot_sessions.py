@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.sessions import UNLIMITED, Free, Known, PilotSession, is_silent, presented_by
-from lodesman.store.pilots import PilotRow
+from lodesman.store.read.pilots import PilotRow
 
 QUEUE = ("North", "cn", "short")
 
@@ -134,9 +134,7 @@ def test_as_long_as_a_queue_serves_the_same_pools_the_request_is_the_same():
 
 @pytest.mark.parametrize("drain", [0, 1])
 def test_a_drain_survives_a_restart(drain):
-    values = [getattr(row(), name) for name in PilotRow.__slots__]
-    values[PilotRow.__slots__.index("drain")] = drain
-    assert PilotSession(PilotRow(*values), {}, now=0.0).drain is bool(drain)
+    assert PilotSession(structs.replace(row(), drain=drain), {}, now=0.0).drain is bool(drain)
 
 
 # --- what is left of its life ----------------------------------------------------------------------------
@@ -145,7 +143,7 @@ MORTAL = {"life_s": 1_000.0, "cpu_scaling_factor": 2.0}
 
 
 def joined(node, at=0.0, **request) -> PilotSession:
-    return PilotSession(replace(row(**request), joined_at=at), node, now=0.0)
+    return PilotSession(structs.replace(row(**request), joined_at=at), node, now=0.0)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +176,7 @@ def test_no_more_is_left_than_the_queue_allows():
 
 
 def test_before_it_joins_a_pilot_has_all_its_life_before_it():
-    found = PilotSession(replace(row(norm_cpu_seconds=700), joined_at=None), MORTAL, now=0.0)
+    found = PilotSession(structs.replace(row(norm_cpu_seconds=700), joined_at=None), MORTAL, now=0.0)
     assert found.whole(10.0**6).norm_cpu_seconds == 700
 
 

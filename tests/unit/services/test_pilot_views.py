@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from lodesman.background.direct import PILOTS, pilot_view
+from lodesman.background.direct import pilot_view
 from lodesman.director import PilotStanding
+from lodesman.store.read.pilots import pilots_for_director
 
 OFFER = {
     "vo": "lab", "site": "North", "ce": "cn", "queue": "q", "groups": ["physics"], "platforms": ["el9"], "tags": ["gpu"],
@@ -37,8 +38,8 @@ def view(base):
                     """INSERT INTO attempt (id, job_id, number, tq_id, pilot_id, claim_token, site, claimed_at)
                     VALUES (1, 1, 1, 1, 1, 't', 'North', 60)"""
                 )
-        (row,) = base.db.execute(PILOTS)
-        return pilot_view(row, now)
+        (pilot,) = pilots_for_director(base.db)
+        return pilot_view(pilot, now)
 
     return make
 

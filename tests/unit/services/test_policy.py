@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.commands.accounts import Principal
+from lodesman.answers.accounts import Principal
 from lodesman.commands.prepare import group_of
 from lodesman.errors import Forbidden, InvalidJob
 

@@ -24,7 +24,7 @@ from lodesman.jobs import JobSpec
 from lodesman.matching import spelled_requirements, submit_pool_id
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.store.submit_pools import PassRow, PoolRow, PoolState
+from lodesman.store.read.submit_pools import PassRequests, PassRow, PoolRow
 from lodesman.submission import JobDraft, optimize
 
 SHORT, LONG = ("North", "cn", "short"), ("South", "cs", "long")
@@ -58,7 +58,7 @@ Software = ["gate"]
 TYPES = POLICY.config.types
 
 
-NO_PASS, NOTHING_ASKED = PassRow(), PoolState(0, 0, 0)
+NO_PASS, NOTHING_ASKED = PassRow(), PassRequests(0, 0, 0)
 
 
 def pool(requirements, *, vo="lab", queues=0):
@@ -116,7 +116,7 @@ def test_sets_are_evaluated_alike_one_by_one_and_together():
 
 def test_only_what_changed_is_told():
     same, other = pool({"Software": "root"}, queues=0b11), pool({"Software": "geant"}, queues=0b11)
-    now = picture(same, other, last=PassRow(7, 5.0, "c"), state=PoolState(3, 1, 9))
+    now = picture(same, other, last=PassRow(7, 5.0, "c"), state=PassRequests(3, 1, 9))
     found = difference(POLICY, now, evaluate(POLICY, [same, other]), cause="interval")
     assert found.masks == {other.id: "2"}
     assert (found.previous, found.answers, found.pools, found.cause) == (7, 3, 2, "interval")
@@ -231,7 +231,7 @@ def test_a_task_queue_is_judged_while_a_job_may_return_to_it():
 
 
 def test_pools_whose_queues_are_not_known_are_told_even_if_none_fulfils_them():
-    made_again = replace(pool({"Software": "none"}), is_evaluated=False)
+    made_again = pool({"Software": "none"})._replace(is_evaluated=False)
     now = picture(made_again, pool({"Software": "none", "Memory": 1}))
     assert difference(POLICY, now, evaluate(POLICY, now.pools), cause="x").masks == {made_again.id: "0"}
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lodesman.commands.accounts import Principal
+from lodesman.answers.accounts import Principal
 from lodesman.commands.prepare import prepare
 from lodesman.errors import Forbidden, Impossible, InvalidJob, InvalidRequest, LodesmanError, SyntaxFault
 from lodesman.matching.policy import Policy

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lodesman.commands import sandboxes
-from lodesman.commands.sandboxes import Shelf
 from lodesman.errors import InvalidRequest, TooLarge
+from lodesman.store import shelf as module
+from lodesman.store.shelf import Shelf
 
 LIMIT = 50
 
@@ -173,16 +173,16 @@ def test_others_are_served_while_a_file_is_written(shelf, monkeypatch):
 
 @pytest.mark.parametrize("at", ["add", "finish"])
 def test_one_that_is_cancelled_while_it_is_written_leaves_nothing(shelf, monkeypatch, at):
-    monkeypatch.setattr(sandboxes, "PORTION", 4)
+    monkeypatch.setattr(module, "PORTION", 4)
     begun, go_on = threading.Event(), threading.Event()
-    real = getattr(sandboxes._Part, at)
+    real = getattr(module._Part, at)
 
     def slow(part, *rest):
         begun.set()
         assert go_on.wait(30)
         real(part, *rest)
 
-    monkeypatch.setattr(sandboxes._Part, at, slow)
+    monkeypatch.setattr(module._Part, at, slow)
     content = b"12345678"
 
     async def work():
@@ -198,11 +198,11 @@ def test_one_that_is_cancelled_while_it_is_written_leaves_nothing(shelf, monkeyp
 
 
 def test_a_large_file_is_written_in_portions(shelf, monkeypatch):
-    monkeypatch.setattr(sandboxes, "PORTION", 10)
+    monkeypatch.setattr(module, "PORTION", 10)
     written = []
-    real = sandboxes._Part._write
+    real = module._Part._write
     monkeypatch.setattr(
-        sandboxes._Part, "_write", lambda part, data: written.append(len(data)) or real(part, data)
+        module._Part, "_write", lambda part, data: written.append(len(data)) or real(part, data)
     )
     content = bytes(range(45))
     path = shelf.output_path(5, 1)
@@ -212,7 +212,7 @@ def test_a_large_file_is_written_in_portions(shelf, monkeypatch):
 
 
 def test_an_upload_that_is_too_large_never_reaches_the_disk_whole(shelf, monkeypatch):
-    monkeypatch.setattr(sandboxes, "PORTION", 10)
+    monkeypatch.setattr(module, "PORTION", 10)
     with pytest.raises(TooLarge):
         store(shelf, [b"0123456789"] * 6, shelf.output_path(5, 1), "0" * 64)
     assert files(shelf) == []

@@ -9,10 +9,11 @@ from fractions import Fraction
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import to_builtins
 
-from lodesman.background.standing import gather, spread
-from lodesman.background.standing import standing as told_to
+from lodesman.background.usage import usage
 from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
+from lodesman.store.read.usage import spread, usage_facts
 
 SHARES = {"physics": 3000, "open": 1000, "unknown": 1000}
 INSERT_SUBMISSION = """INSERT INTO submission (id, base, count, owner, grp, vo, name, created_at, form, record)
@@ -43,7 +44,7 @@ def submit(base, make_key):
 
 
 def standing(db, policy, may):
-    return told_to(gather(db), policy, may)
+    return to_builtins(usage(usage_facts(db), policy, may))
 
 
 def fill(base, claims):
@@ -125,7 +126,7 @@ def test_failures_of_one_reason_are_one_line_under_the_first_job(base, policy):
 
 
 def test_one_user_s_many_reasons_do_not_hide_another_s(base, policy, monkeypatch):
-    monkeypatch.setattr("lodesman.background.standing.REASONS_OF_ONE", 3)
+    monkeypatch.setattr("lodesman.store.read.usage.REASONS_OF_ONE", 3)
     fill(base, [("physics", None)] * 8 + [("open", None)])
     with base.writer:
         base.writer.execute("UPDATE job SET state = 'Failed', reason = 'no luck ' || max(id, 2)")
@@ -180,7 +181,7 @@ def test_times_are_told_as_percentiles_of_last_attempts(base, policy):
 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=40))
 def test_a_percentile_is_a_value_that_so_many_do_not_exceed(durations):
-    found = spread(durations)
+    found = to_builtins(spread(durations))
     real = [one for one in durations if one == one and abs(one) != float("inf")]  # noqa: PLR0124 - not a number
     assert found["count"] == len(real)
     for name, part in (("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("most", 1.0)):
@@ -197,7 +198,7 @@ def test_jobs_and_attempts_are_gone_through_once_each(base):
     base.db.connection.set_exec_trace(
         lambda _cursor, sql, values: statements.append((sql, values or ())) or True
     )
-    gather(base.db)
+    usage_facts(base.db)
     base.db.connection.set_exec_trace(None)
     plans = [
         row[3] for sql, values in statements if sql.lstrip().startswith("SELECT")

@@ -65,7 +65,7 @@ class World:
         self.offers = {(vo, one.queue): one for vo in ("lab", "other") for one in policy.vo_config(vo).offers}
         self.pools = SubmissionPools(
             read_options({}), backends={"local": cast("Any", self.batch)}, post=self.post, habits=HABITS,
-            told=lambda *words: self.told.append(words),
+            note=lambda *words: self.told.append(words),
         )  # fmt: skip
 
     def post(self, call, body):

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.commands import templates as module
-from lodesman.commands.claim import Claimed
 from lodesman.commands.payloads import payload
 from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
 from lodesman.commands.templates import OVERHEAD, Kept, Templates
 from lodesman.jobs import JobSpec, ParametricMembers, spec_to_json
+from lodesman.store.write.attempts import Claimed
 
 # --- what is kept -------------------------------------------------------------------------------------------
 
@@ -135,13 +135,16 @@ def array(base, make_key):
 def read(base, monkeypatch):
     """Templates over the database, and what they read from it: (statement, number)."""
     done = []
-    real = module.only_row
 
-    def only_row(db, sql, row):
-        done.append(({module.TEMPLATE: "body", module.MEMBERS: "members"}[sql], row[0]))
-        return real(db, sql, row)
+    def noting(what, read_it):
+        def read(db, number):
+            done.append((what, number))
+            return read_it(db, number)
 
-    monkeypatch.setattr(module, "only_row", only_row)
+        return read
+
+    monkeypatch.setattr(module, "stored_template", noting("body", module.stored_template))
+    monkeypatch.setattr(module, "stored_members", noting("members", module.stored_members))
     return Templates(base.db), done
 
 

@@ -17,7 +17,7 @@ from lodesman.matching import TaskQueueKey, fits
 from lodesman.matching.offers import UNLIMITED, as_if_made_for
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.store.pilots import PilotRow
+from lodesman.store.read.pilots import PilotRow
 from lodesman.submission import find_exclusions
 
 NO_POOLS = PoolMap([])

@@ -60,7 +60,7 @@ def test_rows_and_members_are_counted_in_the_order_of_their_ids(base, submit):
 def test_what_was_claimed_or_killed_is_not_ahead(base, submit):
     submit(10), submit(2)
     claim(base, 3)
-    base.do(Control(base.live, "kill", ((5, 6),), "x", lambda *_: True))
+    base.do(Control(base.live, "kill", (range(5, 7),), "x", lambda *_: True))
     assert stand(base, 12) == (6, 7)
     assert stand(base, 7) == (1, 7)
 

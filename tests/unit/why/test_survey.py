@@ -14,7 +14,7 @@ from lodesman.matching import ANY, PRIVATE, ResourceRequest, TaskQueueKey, expla
 from lodesman.matching.criteria import CRITERIA
 from lodesman.matching.offers import as_if_made_for
 from lodesman.matching.tables import KeyTable
-from lodesman.store.engine import open_reader, open_writer
+from lodesman.store import open_reader, open_writer
 from lodesman.why.survey import ALL, NAMES, SENDABLE, WaitingTaskQueues
 
 

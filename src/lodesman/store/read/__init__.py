@@ -1,1 +1,1 @@
-"""Reads of the database, by noun: each function is named for what it answers."""
+"""Questions to the database, by noun. Each takes a read connection, or the connection of a transaction."""

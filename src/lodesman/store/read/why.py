@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from lodesman.answers.jobs import Job
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.task_queues import WaitingFor, WaitingReasons
 from lodesman.answers.vocabulary import MainReason, PilotState
@@ -15,8 +16,9 @@ from lodesman.answers.why_pilots import StoredPilot
 from lodesman.answers.why_queues import SentPilot
 from lodesman.errors import NotFound
 from lodesman.matching import TaskQueueKey, key_from_json, wanted_of
-from lodesman.store import pilots
-from lodesman.store.engine import Reader, only_row
+from lodesman.store import Reader
+from lodesman.store.dialect import GIVEN, keys, member
+from lodesman.store.read.pilots import COLUMNS, PilotRow, pilot_of
 from lodesman.why.pilot import PilotFacts
 from lodesman.why.verdict import verdict_of
 from lodesman.why.words import since
@@ -43,7 +45,7 @@ _ITERATION = "SELECT id, at, plan FROM director_iteration WHERE id > ? ORDER BY 
 _LIVE = """SELECT p.id, p.state, p.vo, p.site, p.ce, p.queue, p.drain, p.last_seen, p.joined_at IS NOT NULL, p.request,
 EXISTS (SELECT 1 FROM attempt a WHERE a.pilot_id = p.id AND a.ended_at IS NULL)
 FROM pilot p WHERE p.ended_at IS NULL"""
-_THESE = f"SELECT {pilots.COLUMNS} FROM pilot WHERE id IN (SELECT value FROM json_each(?))"
+_THESE = f"SELECT {COLUMNS} FROM pilot WHERE id IN {GIVEN}"
 _PILOT = """SELECT id, stamp, state, reason, drain_reason, site, ce, queue, native_id, vo, owner, grp, pilot_type,
 submission_pool, jobs_done, node, drain, coalesce(submitted_at, created_at), joined_at, ended_at FROM pilot WHERE """
 _RUNNING = """SELECT q.key FROM attempt a JOIN task_queue q ON q.id = a.tq_id
@@ -53,11 +55,11 @@ WHERE ended_at IS NULL AND site = ? AND ce = ? AND queue = ?"""
 _LAST_SENT = """SELECT id, stamp, state, reason, drain, created_at, joined_at, ended_at, jobs_done FROM (
   SELECT * FROM pilot ORDER BY id DESC LIMIT ?) sent WHERE site = ? AND ce = ? AND queue = ? ORDER BY id DESC LIMIT ?"""
 # Task queues that no configured queue can run are Held, and judged no more: their hold is their reason.
-_GROUPED = """SELECT CASE WHEN h.tq_id IS NULL THEN r.reason ELSE 'impossible' END AS why, coalesce(r.detail, ''),
+_GROUPED = f"""SELECT CASE WHEN h.tq_id IS NULL THEN r.reason ELSE 'impossible' END AS why, coalesce(r.detail, ''),
 count(*), sum(n.jobs), min(coalesce(h.since, r.since)) FROM queue_jobs n JOIN task_queue q ON q.id = n.tq_id
 LEFT JOIN task_queue_hold h ON h.tq_id = n.tq_id LEFT JOIN task_queue_reason r ON r.tq_id = n.tq_id
 WHERE n.jobs > 0 AND (h.tq_id IS NOT NULL OR r.reason IS NOT NULL)
-AND (? = '' OR ? = json_extract(q.key, '$.vo')) GROUP BY 1, 2 ORDER BY sum(n.jobs) DESC"""
+AND (? = '' OR ? = {member("q.key", "vo")}) GROUP BY 1, 2 ORDER BY sum(n.jobs) DESC"""
 _STARTS = """SELECT s.vo, count(*), min(a.claimed_at) FROM attempt a JOIN job j ON j.id = a.job_id
 JOIN submission s ON s.id = j.submission_id
 WHERE a.id >= coalesce((SELECT id FROM attempt ORDER BY id DESC LIMIT 1 OFFSET ?), 0) AND a.claimed_at > ?
@@ -74,14 +76,14 @@ def position(db: Reader, tq_id: int | None, job_id: int) -> QueuePosition:
         return QueuePosition(waiting=0, ahead=0, more_ahead=False)
     waiting, first, as_of = found
     claimed = {cohort: (last, n) for cohort, last, n in db.execute(_CLAIMED, (as_of, tq_id))}
-    rows = only_row(db, _ROWS_AHEAD, (tq_id, first, job_id, MOST_ROWS))[0]
+    rows = db.only(_ROWS_AHEAD, (tq_id, first, job_id, MOST_ROWS))[0]
     runs = list(db.execute(_RUNS_AHEAD, (tq_id, job_id, _MOST_RUNS)))
     ahead = rows
     for cohort, base, cursor, end in runs:
         start = max(cursor, claimed[cohort][0] - base + 1) if cohort in claimed else cursor
         stop = min(end, job_id - base)
         if start < stop:
-            holes = only_row(db, _HOLES, (stop, stop, start, start, cohort, start, stop))[0]
+            holes = db.only(_HOLES, (stop, stop, start, start, cohort, start, stop))[0]
             ahead += stop - start - holes
     return QueuePosition(
         waiting=max(0, waiting - sum(n for _, n in claimed.values())),
@@ -90,22 +92,22 @@ def position(db: Reader, tq_id: int | None, job_id: int) -> QueuePosition:
     )
 
 
-def holder_name(db: Reader, job: Mapping[str, Any]) -> str | None:
+def holder_name(db: Reader, job: Job) -> str | None:
     """The user who holds a job; None if no user does, or the name was not kept."""
-    if job["held_by"] != "user":
+    if job.held_by != "user":
         return None
-    if job["last_event"] is not None:
-        data = only_row(db, _EVENT, (job["last_event"],))[0]
+    if job.last_event is not None:
+        data = db.only(_EVENT, (job.last_event,))[0]
     else:
-        ids = job["base"], job["id"], job["id"]
-        data = next(iter(db.execute(_RANGE_EVENT, (*ids, job["since"]))), (None,))[0]
+        ids = job.base, job.id, job.id
+        data = next(iter(db.execute(_RANGE_EVENT, (*ids, job.since))), (None,))[0]
     name = msgspec.json.decode(data).get("name") if data else None
     return None if name is None else str(name)
 
 
 def key_of(db: Reader, tq_id: int) -> TaskQueueKey:
     """The key of a task queue."""
-    return key_from_json(only_row(db, "SELECT key FROM task_queue WHERE id = ?", (tq_id,))[0])
+    return key_from_json(db.only("SELECT key FROM task_queue WHERE id = ?", (tq_id,))[0])
 
 
 def requirements_of(db: Reader, pool: str, tq_id: int) -> Mapping[str, Any] | None:
@@ -191,10 +193,9 @@ def live_pilots(db: Reader) -> list[LivePilot]:
     return list(map(LivePilot._make, db.execute(_LIVE)))
 
 
-def pilots_by_id(db: Reader, numbers: Iterable[int]) -> Iterator[pilots.PilotRow]:
+def pilots_by_id(db: Reader, numbers: Iterable[int]) -> Iterator[PilotRow]:
     """The rows of these pilots."""
-    ids = msgspec.json.encode(list(numbers)).decode()
-    return map(pilots.row_of, db.execute(_THESE, (ids,)))
+    return map(pilot_of, db.execute(_THESE, (keys(numbers),)))
 
 
 def pilot_facts(db: Reader, name: str) -> PilotFacts:

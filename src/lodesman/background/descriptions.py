@@ -1,0 +1,179 @@
+"""What jobs are called and how they were described: made when they are read, as far as it is not stored.
+
+A description is the record as it was submitted, with what RFC #7 adds to it. The description of a job in a batch is not
+stored, unless it says something that nothing else does. It is made again of what the job's pilots are given and of the
+key of its task queue, in the spelling of the manual: another description of the same job.
+
+A name like `render_%n` is stored once for a million jobs and shown as `render_0000017`; of a batch each job has its name
+in its template.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from lodesman.answers.jobs import Job
+from lodesman.answers.vocabulary import Form
+from lodesman.errors import LodesmanError
+from lodesman.jobs import ATTRIBUTES, JobSpec, ParametricMembers, Record, Template, by_name
+from lodesman.matching import TaskQueueKey, wanted_of
+from lodesman.matching.policy import Policy
+from lodesman.store import Reader
+from lodesman.store.read.jobs import attempts_and_template, description_of, members_of, names_in_templates
+from lodesman.store.read.submit_pools import sites_of_pool
+from lodesman.store.read.task_queues import key_and_requirements
+
+# Of names of members.
+KEEP = 64
+# Submissions that list more than this are not read for the sake of a name.
+MOST_BYTES = 1 << 20
+DEFAULTS: Final[Mapping[str, Any]] = {
+    name: getattr(JobSpec(executable=""), name) for name in JobSpec.__struct_fields__
+}
+# Fields of a job that its key has under the same name.
+IN_KEY: Final = frozenset(TaskQueueKey.__dataclass_fields__) & frozenset(JobSpec.__struct_fields__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Described:
+    """A description; `form` is the language it was given in, `count` how many jobs it is of.
+
+    `rebuilt`: it was made again.
+    """
+
+    form: Form
+    record: Record
+    count: int = 1
+    rebuilt: bool = False
+
+
+def describe_job(db: Reader, policy: Policy, job: Job) -> Described:
+    """The description of a job that is there."""
+    key, requirements = key_and_requirements(db, job.task_queue)
+    stored = description_of(db, job.submission)
+    record = msgspec.json.decode(stored.record) if stored.record else None
+    if not stored.is_parametric and stored.count > 1 and record is not None:
+        record = record.get(str(job.id - job.base))  # the odd ones of a batch, by their indexes
+    given = _rebuilt(db, job, key, requirements) if record is None else record
+    return Described(
+        form=stored.form,
+        record=_with_pool(given, key, _sites(db, policy, key)),
+        count=stored.count if stored.is_parametric else 1,
+        rebuilt=record is None,
+    )
+
+
+def eligible_sites(db: Reader, policy: Policy, job: Job) -> list[str]:
+    """The sites that a job's description names since it has Requirements (option `add_eligible_sites`)."""
+    return (
+        _sites(db, policy, key_and_requirements(db, job.task_queue)[0]) if policy.add_eligible_sites else []
+    )
+
+
+def _sites(db: Reader, policy: Policy, key: TaskQueueKey) -> list[str]:
+    """Those of the queues that served its SubmitPool in the last pass, as far as the job may go there."""
+    if not (policy.add_eligible_sites and key.submit_pool):
+        return []
+    found = sites_of_pool(db, key.submit_pool)
+    return [site for site in found if (not key.sites or site in key.sites) and site not in key.banned_sites]
+
+
+def _with_pool(given: Record, key: TaskQueueKey, sites: Sequence[str]) -> Record:
+    record = dict(given)
+    if key.submit_pool:
+        _add(record, "submission_pools", "SubmitPool", [*key.submission_pools, key.submit_pool])
+    if sites:
+        _add(record, "sites", "Site", sites)
+    return record
+
+
+def _add(record: Record, field: str, name: str, values: Sequence[str]) -> None:
+    """Give an attribute another value, whatever the description calls it."""
+    for given in list(record):
+        attribute = by_name(given)
+        if attribute is not None and attribute.field == field:
+            del record[given]
+    record[name] = values[0] if len(values) == 1 and _stands_alone(values[0]) else list(values)
+
+
+def _stands_alone(name: str) -> bool:
+    """Whether a text reads as this one name: commas part names, and blanks around them fall away."""
+    return "," not in name and name == name.strip()
+
+
+def _rebuilt(db: Reader, job: Job, key: TaskQueueKey, requirements: str) -> Record:
+    """The description of a job of a batch, without what is as if it were not given."""
+    max_attempts, body = attempts_and_template(db, job.template)
+    given = msgspec.json.decode(body)
+    spec = given["spec"]
+    fields = {name: spec[name] for name in spec if name not in IN_KEY}
+    fields |= {name: getattr(key, name) for name in IN_KEY}
+    fields |= {
+        "input_sandbox": tuple(one["name"] for one in given["input"]),
+        "wall_seconds": given["limits"]["wall_seconds"],
+        "max_output_mb": given["limits"]["output_mb"],
+        "exclusive": given["exclusive"],
+        "max_attempts": max_attempts,
+        "requirements": {
+            name: values[0] if len(values) == 1 else values
+            for name, values in wanted_of(requirements).items()
+        },
+    }
+    return _given(JobSpec(**fields), key.group)
+
+
+def _given(spec: JobSpec, group: str) -> Record:
+    """What is not as if it were left out, under the names of the manual."""
+    record: Record = {}
+    for attribute in ATTRIBUTES:
+        value = group if attribute.field == "group" else getattr(spec, attribute.field, None)
+        value = list(value) if isinstance(value, tuple) else value
+        if value not in (None, [], DEFAULTS.get(attribute.field)):
+            record[attribute.name] = value
+    return record
+
+
+class MemberNames:
+    """Fills the placeholders of names. Holds a read connection, so it belongs to one thread."""
+
+    def __init__(self, db: Reader) -> None:
+        self._db = db
+        self._known: OrderedDict[int, Template | None] = OrderedDict()
+
+    def fill(self, jobs: Iterable[Job]) -> Iterator[Job]:
+        """The jobs, each with its own name; a name that cannot be filled stays as it is."""
+        found = list(jobs)
+        nameless = {job.template for job in found if not job.name}
+        own = names_in_templates(self._db, nameless) if nameless else {}
+        for job in found:
+            if not job.name:
+                job.name = own.get(job.template) or ""
+            if "%" in job.name:
+                job.name = self._name(job)
+            yield job
+
+    def _name(self, job: Job) -> str:
+        number = job.submission
+        if number not in self._known:
+            self._known[number] = self._template(number, job.name)
+            if len(self._known) > KEEP:
+                self._known.popitem(last=False)
+        template = self._known[number]
+        if template is None:
+            return job.name
+        try:
+            return template.expand(job.id - job.base, job.id).name
+        except LodesmanError:
+            return job.name
+
+    def _template(self, submission: int, name: str) -> Template | None:
+        members = members_of(self._db, submission, most_bytes=MOST_BYTES)
+        if members is None:
+            return None
+        spec = JobSpec(executable="-", name=name)
+        return Template(spec, msgspec.json.decode(members, type=ParametricMembers))

@@ -1,0 +1,44 @@
+"""The SQL that each database spells in its own way, as SQLite does. All other statements are standard SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+# A list of keys, or of pairs of keys, given as one parameter: see `keys`.
+GIVEN = "(SELECT value FROM json_each(?))"
+GIVEN_PAIRS = "(SELECT value ->> '$[0]', value ->> '$[1]' FROM json_each(?))"
+# The tables are read in the order in which they are written.
+JOIN_IN_ORDER = "CROSS JOIN"
+
+
+def keys(values: Iterable[Any]) -> str:
+    """The parameter for GIVEN or GIVEN_PAIRS."""
+    return msgspec.json.encode(list(values)).decode()
+
+
+def by_index(name: str) -> str:
+    """Stands after a table: read it by this index."""
+    return f"INDEXED BY {name}"
+
+
+def greatest(*values: str) -> str:
+    """The greatest of several values; none of them may be NULL."""
+    return f"max({', '.join(values)})"
+
+
+def least(*values: str) -> str:
+    """The least of several values; none of them may be NULL."""
+    return f"min({', '.join(values)})"
+
+
+def member(column: str, *path: str) -> str:
+    """The value of a member of a JSON text."""
+    return f"{column} ->> '$.{'.'.join(path)}'"
+
+
+def holds_text(column: str) -> str:
+    """Whether a column contains a given text."""
+    return f"instr({column}, ?) > 0"

@@ -1,0 +1,271 @@
+"""Single jobs: state, attempts, events, output, description. Rows and untouched members of arrays look the same here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from lodesman.answers.jobs import Attempt, Event, Job
+from lodesman.answers.vocabulary import Form, JobState, MainReason
+from lodesman.store import Reader
+from lodesman.store.dialect import GIVEN, greatest, keys, member
+
+# Jobs that wait in a task queue which no configured queue can run are Held (`q`: its hold).
+STATE = "CASE WHEN j.state = 'Waiting' AND q.tq_id IS NOT NULL THEN 'Held' ELSE j.state END"
+_HELD_BY_QUEUE = "j.state = 'Waiting' AND q.tq_id IS NOT NULL"
+# Of waiting jobs, and of those Held with their task queue: the main reason, NULL if it was not judged yet.
+MAIN_REASON = (
+    """CASE WHEN j.state != 'Waiting' THEN NULL WHEN q.tq_id IS NULL THEN r.reason ELSE 'impossible' END"""
+)
+# In the order of the members of `Job`.
+JOB_FACTS = f"""SELECT j.id, {STATE}, j.attempt,
+CASE WHEN {_HELD_BY_QUEUE} THEN {greatest("j.since", "q.since")} ELSE j.since END,
+CASE WHEN {_HELD_BY_QUEUE} THEN q.reason ELSE j.reason END,
+CASE WHEN {_HELD_BY_QUEUE} THEN 'impossible' WHEN j.state = 'Held' THEN 'user' END,
+s.owner, s.grp, s.vo, s.name, s.created_at, j.tq_id, j.template_id, j.submission_id, j.last_event, j.last_attempt,
+a.site, a.pilot_id, a.claimed_at, a.started_at, a.ended_at, a.outcome, a.cause, a.exit_code, a.signal, a.cpu_seconds,
+a.wall_seconds, a.max_rss_mb, a.output_sha256, a.output_size, a.message, s.base, {MAIN_REASON}"""
+OF_JOBS = "FROM job j JOIN submission s ON s.id = j.submission_id"
+WITH_FACTS = """LEFT JOIN attempt a ON a.id = j.last_attempt
+LEFT JOIN task_queue_hold q ON q.tq_id = j.tq_id LEFT JOIN task_queue_reason r ON r.tq_id = j.tq_id"""
+_MEMBER_COHORTS = """SELECT c.id, c.cursor, c.tq_id, c.template_id, s.owner, s.grp, s.vo, s.name, s.created_at,
+s.base, s.id, q.reason, q.since, r.reason FROM cohort c JOIN submission s ON s.id = c.submission_id
+LEFT JOIN task_queue_hold q ON q.tq_id = c.tq_id LEFT JOIN task_queue_reason r ON r.tq_id = c.tq_id
+WHERE s.base = (SELECT max(base) FROM submission WHERE base <= ?) AND s.base + s.count > ?
+AND c.start <= ? - s.base AND c.stop > ? - s.base ORDER BY c.id DESC LIMIT 1"""
+_HOLE_AT = "SELECT state, reason, at FROM hole WHERE cohort_id = ? AND start <= ? AND stop > ?"
+_QUEUE_EVENTS = "SELECT id, at, kind, reason FROM task_queue_event WHERE tq_id = ?"
+_EVENT = "SELECT at, previous, kind, data FROM event WHERE id = ?"
+_RANGE_EVENTS = """SELECT id, at, kind, data FROM event
+WHERE last_job IS NOT NULL AND job_id BETWEEN ? AND ? AND last_job >= ?"""
+_ATTEMPT = """SELECT previous, id, number, pilot_id, site, claimed_at, started_at, ended_at, outcome, cause, exit_code,
+signal, cpu_seconds, wall_seconds, max_rss_mb, message FROM attempt WHERE id = ?"""
+_LAST_OUTPUT = """SELECT j.state, j.attempt, s.owner, s.grp, s.vo, a.pilot_id, a.tail, a.ended_at IS NOT NULL FROM job j
+JOIN submission s ON s.id = j.submission_id LEFT JOIN attempt a ON a.id = j.last_attempt WHERE j.id = ?"""
+_DESCRIPTION = "SELECT form, record, count, members IS NOT NULL FROM submission WHERE id = ?"
+_NAMES = f"SELECT id, {member('body', 'spec', 'name')} FROM template WHERE id IN {GIVEN}"
+_MEMBERS = "SELECT CASE WHEN length(members) <= ? THEN members END FROM submission WHERE id = ?"
+_NO_FACTS: dict[str, Any] = dict.fromkeys(Job.__struct_fields__)
+
+
+class MemberState(NamedTuple):
+    """The state of members without a row, as a `Job` shows it."""
+
+    state: JobState
+    since: float
+    reason: str
+    held_by: Literal["impossible", "user"] | None
+    main_reason: MainReason | None
+
+
+class LastOutput(Struct, frozen=True):
+    """The state of a job, and what its last attempt wrote before it `ended`. Without an attempt pilot and tail are None."""
+
+    state: JobState
+    attempt: int
+    owner: str
+    group: str
+    vo: str
+    pilot: int | None
+    tail: str | None
+    ended: bool
+
+
+class StoredDescription(Struct, frozen=True):
+    """The description of a submission of `count` jobs as it was given. `record` is '' if none is stored."""
+
+    form: Form
+    record: str
+    count: int
+    is_parametric: bool
+
+
+def was_given_out(db: Reader, job_id: int) -> bool:
+    """Whether there ever was a job with this id."""
+    return 0 < job_id < int(db.only("SELECT next_job FROM leadership")[0])
+
+
+def job_by_id(db: Reader, job_id: int) -> Job | None:
+    """One job with its last attempt, with or without a row; None if it was never submitted, or is purged."""
+    for read in (_row, _member, _row, _member):  # a member may be taken, or released, between two reads
+        found = read(db, job_id)
+        if found is not None:
+            return found
+    return None
+
+
+def job_of(row: tuple[Any, ...]) -> Job:
+    """A job from the columns of JOB_FACTS."""
+    values = list(row)
+    values[1], values[-1] = JobState(row[1]), _main_reason(row[-1])
+    return Job(*values)
+
+
+def untaken(job_id: int, state: MemberState, **facts: Any) -> Job:
+    """A member of an array that no pilot took."""
+    values: dict[str, Any] = {**_NO_FACTS, "id": job_id, "attempt": 0, **state._asdict(), **facts}
+    return Job(**values)
+
+
+def _main_reason(text: str | None) -> MainReason | None:
+    return None if text is None else MainReason(text)
+
+
+def _row(db: Reader, job_id: int) -> Job | None:
+    row = db.execute(f"{JOB_FACTS} {OF_JOBS} {WITH_FACTS} WHERE j.id = ?", (job_id,)).fetchone()
+    return None if row is None else job_of(row)
+
+
+def _member(db: Reader, job_id: int) -> Job | None:
+    """A member without a row; None if it was taken: it has its row now, or is purged."""
+    found = db.execute(_MEMBER_COHORTS, (job_id,) * 4).fetchone()
+    if found is None:
+        return None
+    cohort, cursor, tq_id, template, owner, group, vo, name, created, base, submission, *hold = found
+    hole = db.execute(_HOLE_AT, (cohort, job_id - base, job_id - base)).fetchone()
+    if hole[0] == "Moved" if hole else job_id - base < cursor:
+        return None
+    state = hole_state(*hole) if hole else run_state(created, *hold)
+    return untaken(
+        job_id, state, owner=owner, group=group, vo=vo, name=name, submitted_at=created, task_queue=tq_id,
+        template=template, submission=submission, base=base,
+    )  # fmt: skip
+
+
+def run_state(created: float, held: str | None, since: float | None, reason: str | None) -> MemberState:
+    """The state of members that were never touched.
+
+    `held`: why no configured queue can run their task queue, `since` when; `reason`: the main reason if one can.
+    """
+    if held is None or since is None:
+        return MemberState(JobState.WAITING, created, "", None, _main_reason(reason))
+    return MemberState(JobState.HELD, max(created, since), held, "impossible", MainReason.IMPOSSIBLE)
+
+
+def hole_state(state: str, reason: str, since: float) -> MemberState:
+    """The state of members of a hole."""
+    return MemberState(JobState(state), since, reason, "user" if state == "Held" else None, None)
+
+
+# --- events and attempts -------------------------------------------------------------------------------
+
+
+def events_of_job(db: Reader, job: Job) -> list[Event]:
+    """The events of a job, oldest first: its own, those of ranges that hold it, those of its task queue."""
+    events: list[tuple[int, Event]] = []
+    number = job.last_event
+    while number is not None:
+        at, previous, kind, data = db.only(_EVENT, (number,))
+        events.append((number, _event(at, kind, data)))
+        number = previous
+    ranges = db.execute(_RANGE_EVENTS, (job.base, job.id, job.id))
+    events.extend((row[0], _event(*row[1:])) for row in ranges)
+    return _with_task_queue(db, job.task_queue, events)
+
+
+def _with_task_queue(db: Reader, tq_id: int, events: list[tuple[int, Event]]) -> list[Event]:
+    """Put in what happened to the job's task queue while the job waited in it."""
+    of_queue = {
+        int(number): Event(at, kind, reason=reason, task_queue=tq_id)
+        for number, at, kind, reason in db.execute(_QUEUE_EVENTS, (tq_id,))
+    }
+    out: list[Event] = []
+    state, held = "", None
+    # By number, not by time: clocks jump.
+    for number, event in sorted([*events, *of_queue.items()], key=lambda pair: pair[0]):
+        if number in of_queue:
+            held = event if event.event == "Held" else None
+            if state in ("", event.event):
+                continue
+            state = event.event
+        elif event.event == "Held" and state == "Held" and not event.by:
+            continue
+        else:
+            state = _state_after(event)
+        out.append(event)
+        if state == "Waiting" and held is not None:
+            out.append(msgspec.structs.replace(held, at=event.at))
+            state = "Held"
+    return out
+
+
+def _state_after(event: Event) -> str:
+    """Whether a job waits after an event of its own: Waiting, Held with its task queue, or '' for neither."""
+    if event.event in ("Submitted", "Waiting"):
+        return "Waiting"
+    return "Held" if event.event == "Held" and not event.by else ""
+
+
+def _event(at: float, kind: str, data: str | None) -> Event:
+    details = msgspec.json.decode(data) if data else {}
+    return msgspec.convert({"at": at, "event": kind, **details}, Event)
+
+
+def attempts_of_job(db: Reader, job: Job) -> list[Attempt]:
+    """Every attempt of a job, first to last."""
+    attempts, number = [], job.last_attempt
+    while number is not None:
+        number, *values = db.only(_ATTEMPT, (number,))
+        attempts.append(Attempt(*values))
+    return attempts[::-1]
+
+
+def last_output(db: Reader, job_id: int) -> LastOutput | None:
+    """Of a job with a row; None for a member of an array that no pilot took yet, and for no job."""
+    row = db.execute(_LAST_OUTPUT, (job_id,)).fetchone()
+    if row is None:
+        return None
+    values = list(row)
+    values[0], values[-1] = JobState(row[0]), bool(row[-1])
+    return LastOutput(*values)
+
+
+# --- descriptions ----------------------------------------------------------------------------------------
+
+
+def description_of(db: Reader, submission: int) -> StoredDescription:
+    """What was submitted."""
+    form, record, count, parametric = db.only(_DESCRIPTION, (submission,))
+    return StoredDescription(form, record, count, bool(parametric))
+
+
+def attempts_and_template(db: Reader, number: int) -> tuple[int, str]:
+    """How often jobs of a template may be tried, and the template as JSON."""
+    attempts, body = db.only("SELECT max_attempts, body FROM template WHERE id = ?", (number,))
+    return attempts, body
+
+
+def stored_template(db: Reader, number: int) -> tuple[bool, str]:
+    """Whether a template holds placeholders, and the template as JSON."""
+    expand, body = db.only("SELECT expand, body FROM template WHERE id = ?", (number,))
+    return bool(expand), body
+
+
+def stored_members(db: Reader, submission: int) -> tuple[int, str]:
+    """The first id of a parametric submission and its members as JSON."""
+    base, members = db.only("SELECT base, members FROM submission WHERE id = ?", (submission,))
+    return base, members
+
+
+def names_in_templates(db: Reader, templates: Collection[int]) -> dict[int, str | None]:
+    """The names of jobs that have a template of their own."""
+    return dict(db.execute(_NAMES, (keys(sorted(templates)),)))
+
+
+def members_of(db: Reader, submission: int, *, most_bytes: int) -> str | None:
+    """The members of a parametric submission as JSON; None if they take more than that."""
+    row = db.execute(_MEMBERS, (most_bytes, submission)).fetchone()
+    return None if row is None else row[0]
+
+
+def known_jobs(db: Reader, ids: Iterable[int]) -> set[int]:
+    """Those of the ids that a row has."""
+    return {row[0] for row in db.execute(f"SELECT id FROM job WHERE id IN {GIVEN}", (keys(ids),))}
+
+
+def is_any_job(db: Reader, first: int, last: int) -> bool:
+    """Whether there is a row of a job with first <= id <= last."""
+    return bool(db.execute("SELECT 1 FROM job WHERE id BETWEEN ? AND ? LIMIT 1", (first, last)).fetchone())

@@ -1,0 +1,216 @@
+"""Pilots: lists, single ones, and those that the census, the director and the lists of sites ask about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from lodesman.answers.nodes import QueueId
+from lodesman.answers.pilots import Pilot
+from lodesman.answers.vocabulary import PilotState
+from lodesman.store import Reader
+from lodesman.store.dialect import JOIN_IN_ORDER, by_index
+
+# In the order of the members of `PilotRow`.
+COLUMNS = """id, stamp, state, vo, owner, grp, pilot_type, submission_pool, tq_id, site, ce, queue,
+requirements, request, node, native_id, created_at, submitted_at, joined_at, last_seen, ended_at, drain, reason,
+jobs_done, drain_reason"""
+# In the order of the members of `Pilot`.
+_SHOWN = """SELECT id, stamp, state, vo, owner, grp, pilot_type, submission_pool, tq_id, site, ce, queue, native_id,
+created_at, submitted_at, joined_at, last_seen, ended_at, drain, reason, jobs_done FROM pilot"""
+_OF_JOIN_TOKEN = f"""SELECT {COLUMNS} FROM pilot WHERE id =
+(SELECT pilot_id FROM token WHERE hash = ? AND kind IN ('join', 'joined'))"""
+_LOST = "SELECT id, stamp FROM pilot WHERE state = 'Lost' AND ended_at > ? ORDER BY ended_at"
+_FOR_DIRECTOR = """SELECT p.id, p.state, p.site, p.ce, p.queue, p.request, p.node, p.created_at, p.submitted_at, p.joined_at,
+p.last_seen, p.tq_id, p.drain, EXISTS (SELECT 1 FROM attempt a WHERE a.pilot_id = p.id AND a.ended_at IS NULL)
+FROM pilot p WHERE p.ended_at IS NULL"""
+_WAITS = "SELECT stamp, site, ce, queue FROM pilot WHERE id = ? AND state = 'Submitted'"
+_LEAVING = """SELECT id, CASE WHEN drain_reason = '' THEN 'it was drained' ELSE drain_reason END FROM pilot
+WHERE ended_at IS NULL AND state = 'Submitted' AND drain = 1 ORDER BY random() LIMIT ?"""
+_BY_QUEUE = """SELECT site, ce, queue, state, count(*) FROM pilot
+WHERE ended_at IS NULL GROUP BY site, ce, queue, state"""
+_RUNNING_BY_SITE = "SELECT site, count(*) FROM attempt WHERE ended_at IS NULL GROUP BY site"
+_ORDERS = f"""SELECT pilot_id, job_id, number, stop_reason FROM attempt {by_index("attempt_live")}
+WHERE ended_at IS NULL AND stop_reason IS NOT NULL"""
+_STALLED = f"""SELECT DISTINCT a.pilot_id FROM attempt a {by_index("attempt_live")}
+{JOIN_IN_ORDER} job j ON j.last_attempt = a.id AND j.id = a.job_id WHERE a.ended_at IS NULL AND j.state = 'Stalled'"""
+
+
+class PilotRow(Struct, frozen=True):
+    """One row of `pilot`; `request` and `node` are JSON texts. `drain_reason`: why it leaves, '' if a user said so."""
+
+    id: int
+    stamp: str
+    state: PilotState
+    vo: str
+    owner: str
+    group: str
+    pilot_type: str
+    submission_pool: str
+    tq_id: int | None
+    site: str
+    ce: str
+    queue: str
+    requirements: str
+    request: str
+    node: str
+    native_id: str | None
+    created_at: float
+    submitted_at: float | None
+    joined_at: float | None
+    last_seen: float | None
+    ended_at: float | None
+    drain: int
+    reason: str
+    jobs_done: int
+    drain_reason: str = ""
+
+    @property
+    def queue_id(self) -> QueueId:
+        """Where it was sent; parts that are not known are empty."""
+        return QueueId(self.site, self.ce, self.queue)
+
+
+class LivePilot(Struct, frozen=True):
+    """A live pilot as the director needs it; `is_busy`: it has a live attempt."""
+
+    id: int
+    state: str
+    site: str
+    ce: str
+    queue: str
+    request: str
+    node: str
+    created_at: float
+    submitted_at: float | None
+    joined_at: float | None
+    last_seen: float | None
+    tq_id: int | None
+    drain: int
+    is_busy: int
+
+    @property
+    def queue_id(self) -> QueueId:
+        """Where it was sent."""
+        return QueueId(self.site, self.ce, self.queue)
+
+
+class PilotsThere(Struct, frozen=True):
+    """`count` live pilots of a CE queue in one state."""
+
+    queue_id: QueueId
+    state: str
+    count: int
+
+
+class StopOrder(NamedTuple):
+    """A live attempt that its pilot must stop."""
+
+    pilot_id: int
+    job_id: int
+    attempt: int
+    reason: str
+
+
+def pilot_of(row: Sequence[Any]) -> PilotRow:
+    """A pilot from the values of COLUMNS."""
+    number, stamp, state, *more = row
+    return PilotRow(number, stamp, PilotState(state), *more)
+
+
+def list_pilots(db: Reader, *, alive_only: bool, limit: int, vo: str = "") -> list[Pilot]:
+    """Pilots, newest first; `vo`: only those of one VO."""
+    # Those alive are few: sorting them costs less than walking through all that ended.
+    which = f"{by_index('pilot_live')} WHERE ended_at IS NULL" if alive_only else "WHERE true"
+    sql = f"{_SHOWN} {which} AND (? = '' OR vo = ?) ORDER BY id DESC LIMIT ?"
+    return [
+        Pilot(number, stamp, PilotState(state), *more)
+        for number, stamp, state, *more in db.execute(sql, (vo, vo, limit))
+    ]
+
+
+def pilot_by_id(db: Reader, number: int) -> PilotRow | None:
+    """One pilot; None if there is none."""
+    row = db.execute(f"SELECT {COLUMNS} FROM pilot WHERE id = ?", (number,)).fetchone()
+    return None if row is None else pilot_of(row)
+
+
+def pilot_by_stamp(db: Reader, stamp: str) -> PilotRow | None:
+    """One pilot; None if there is none."""
+    row = db.execute(f"SELECT {COLUMNS} FROM pilot WHERE stamp = ?", (stamp,)).fetchone()
+    return None if row is None else pilot_of(row)
+
+
+def pilot_of_join_token(db: Reader, digest: bytes) -> PilotRow | None:
+    """The pilot of a join token, known by its hash; None if the token is unknown."""
+    row = db.execute(_OF_JOIN_TOKEN, (digest,)).fetchone()
+    return None if row is None else pilot_of(row)
+
+
+def live_pilots(db: Reader) -> list[PilotRow]:
+    """All pilots that have not ended."""
+    return list(map(pilot_of, db.execute(f"SELECT {COLUMNS} FROM pilot WHERE ended_at IS NULL")))
+
+
+def joined_pilots(db: Reader) -> list[PilotRow]:
+    """All pilots that have joined and not ended."""
+    sql = f"SELECT {COLUMNS} FROM pilot WHERE state = 'Running' AND ended_at IS NULL"
+    return list(map(pilot_of, db.execute(sql)))
+
+
+def lost_pilots(db: Reader, since: float) -> dict[int, str]:
+    """The stamps of pilots that were lost after that time, the longest lost first."""
+    return dict(db.execute(_LOST, (since,)))
+
+
+# --- for the director and the lists of sites -------------------------------------------------------------
+
+
+def pilots_for_director(db: Reader) -> list[LivePilot]:
+    """All live pilots."""
+    return [LivePilot(*row) for row in db.execute(_FOR_DIRECTOR)]
+
+
+def running_jobs(db: Reader) -> int:
+    """Live attempts."""
+    return int(db.only("SELECT count(*) FROM attempt WHERE ended_at IS NULL")[0])
+
+
+def waiting_pilots(db: Reader, ids: Iterable[int]) -> Iterator[tuple[int, str, QueueId]]:
+    """(id, stamp, queue) of those of the pilots that wait at their batch systems now."""
+    for number in ids:
+        row = db.execute(_WAITS, (number,)).fetchone()
+        if row is not None:
+            yield number, row[0], QueueId(*row[1:])
+
+
+def drained_waiting_pilots(db: Reader, limit: int) -> dict[int, str]:
+    """Pilots that wait at their batch systems and would leave as soon as they start, with the reason; in any order."""
+    return dict(db.execute(_LEAVING, (limit,)))
+
+
+def pilots_by_queue(db: Reader) -> list[PilotsThere]:
+    """Live pilots by CE queue and state."""
+    return [
+        PilotsThere(QueueId(site, ce, queue), state, n) for site, ce, queue, state, n in db.execute(_BY_QUEUE)
+    ]
+
+
+def running_jobs_by_site(db: Reader) -> dict[str, int]:
+    """Live attempts by site."""
+    return dict(db.execute(_RUNNING_BY_SITE))
+
+
+# --- for the writer's start ------------------------------------------------------------------------------
+
+
+def stop_orders(db: Reader) -> list[StopOrder]:
+    """The orders that pilots have not carried out yet."""
+    return [StopOrder(*row) for row in db.execute(_ORDERS)]
+
+
+def pilots_with_stalled_jobs(db: Reader) -> set[int]:
+    """Pilots whose silence was noted."""
+    return {pilot_id for (pilot_id,) in db.execute(_STALLED)}

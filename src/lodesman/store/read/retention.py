@@ -1,0 +1,171 @@
+"""Finding what is old enough to be purged (the readers' side): keys for `store.write.retention`, in bounded portions.
+
+Reading the chains and outputs of old jobs here brings their pages into memory, so that the writer need not wait for
+the disk when it deletes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from lodesman.jobs.states import TERMINAL
+from lodesman.store import Reader
+from lodesman.store.dialect import GIVEN, greatest, keys
+
+# Ids and times rise together unless a clock was set back; rows this much beyond the time are read, too.
+CLOCK_SLACK_SECONDS = 3_600.0
+
+ENDED_STATES = ", ".join(f"'{state.value}'" for state in sorted(TERMINAL))
+# Of a job `j` with its last attempt `a`.
+ENDED_BEFORE = (
+    f"j.state IN ({ENDED_STATES}) AND j.since < ? AND (j.last_attempt IS NULL OR a.ended_at IS NOT NULL)"
+)
+_SUBMISSIONS = "SELECT id, base, count, created_at FROM submission WHERE id > ? ORDER BY id LIMIT ?"
+_JOBS = f"""SELECT j.id, j.attempt, j.last_event, j.last_attempt FROM job j LEFT JOIN attempt a ON a.id = j.last_attempt
+WHERE j.id BETWEEN ? AND ? AND {ENDED_BEFORE} ORDER BY j.id LIMIT ?"""
+_EVENTS = f"""WITH RECURSIVE chain (id) AS (SELECT * FROM {GIVEN} given
+UNION SELECT e.previous FROM chain c JOIN event e ON e.id = c.id WHERE e.previous IS NOT NULL)
+SELECT count(*) FROM event WHERE id IN (SELECT id FROM chain)"""
+_TAILS = f"""WITH RECURSIVE chain (id) AS (SELECT * FROM {GIVEN} given
+UNION SELECT a.previous FROM chain c JOIN attempt a ON a.id = c.id WHERE a.previous IS NOT NULL)
+SELECT job_id, sum(coalesce(length(tail), 0)) FROM attempt WHERE id IN (SELECT id FROM chain) GROUP BY job_id"""
+_HOLES = f"""SELECT h.cohort_id, h.start FROM cohort c JOIN hole h ON h.cohort_id = c.id
+WHERE c.submission_id BETWEEN ? AND ? AND h.state IN ({ENDED_STATES}) AND h.at < ? LIMIT ?"""
+# Batches: submissions with templates of their own for each job, and no runs.
+_BATCHES = """SELECT s.id, s.base, s.base + s.count - 1, s.first_template, s.last_template FROM submission s
+WHERE s.id BETWEEN ? AND ? AND s.last_template > s.first_template
+AND NOT EXISTS (SELECT 1 FROM cohort c WHERE c.submission_id = s.id)"""
+# No job but in those states has a row, and of the runs nothing is left but holes in those states.
+_NOTHING_BUT = f"""NOT EXISTS
+(SELECT 1 FROM job j WHERE j.id BETWEEN s.base AND s.base + s.count - 1 AND j.state NOT IN ({{0}}))
+AND NOT EXISTS (SELECT 1 FROM cohort_now c WHERE c.submission_id = s.id AND (
+  EXISTS (SELECT 1 FROM hole h WHERE h.cohort_id = c.id AND h.state NOT IN ({{0}}))
+  OR c.stop - c.cursor > coalesce((SELECT sum(h.stop - {greatest("h.start", "c.cursor")}) FROM hole h
+    WHERE h.cohort_id = c.id AND h.stop > c.cursor), 0)))"""
+_FINISHED = f"""SELECT s.id FROM submission s WHERE s.id BETWEEN ? AND ? AND s.created_at < ?
+AND {_NOTHING_BUT.format("'Moved'")}"""
+# Deleted is final: no such job will ever need its input files again.
+_WITHOUT_NEED = f"""SELECT s.id FROM submission s WHERE s.id IN (SELECT submission_id FROM sandbox_use)
+AND {_NOTHING_BUT.format("'Moved', 'Deleted'")} LIMIT ?"""
+_PILOTS = "SELECT id, created_at, ended_at FROM pilot WHERE id > ? ORDER BY id LIMIT ?"
+_ATTEMPTS = "SELECT id, pilot_id, claimed_at FROM attempt WHERE id > ? ORDER BY id LIMIT ?"
+_QUEUES = """SELECT c.tq_id, c.emptied_at FROM task_queue_count c WHERE c.waiting = 0 AND c.emptied_at < ?
+AND NOT EXISTS (SELECT 1 FROM job j WHERE j.tq_id = c.tq_id AND j.queued IS NOT NULL)
+AND c.tq_id NOT IN (SELECT tq_id FROM cohort)
+AND c.tq_id NOT IN (SELECT tq_id FROM pilot WHERE ended_at IS NULL AND tq_id IS NOT NULL)"""
+
+
+class OldJob(NamedTuple):
+    """A job that ended, with the heads of its chains; its attempts are numbered from 1 to `attempts`."""
+
+    id: int
+    attempts: int
+    last_event: int | None
+    last_attempt: int | None
+
+
+class SubmissionSpan(NamedTuple):
+    """Some submissions one after another: their numbers and those of their jobs, first and last."""
+
+    first: int
+    last: int
+    first_job: int
+    last_job: int
+
+
+def _all(db: Reader, sql: str, values: Sequence[Any]) -> list[Any]:
+    """All rows at once: no query stays open between two steps."""
+    return list(db.execute(sql, values))
+
+
+def old_submissions(db: Reader, before: float, portion: int) -> Iterator[SubmissionSpan]:
+    """The submissions made before that time, oldest first. What was made later cannot have ended before."""
+    last = 0
+    while True:
+        rows = _all(db, _SUBMISSIONS, (last, portion))
+        old = [row for row in rows if row[3] < before]
+        if old:
+            yield SubmissionSpan(old[0][0], old[-1][0], old[0][1], old[-1][1] + old[-1][2] - 1)
+        if len(rows) < portion or rows[-1][3] >= before + CLOCK_SLACK_SECONDS:
+            return
+        last = rows[-1][0]
+
+
+def old_jobs(
+    db: Reader, span: SubmissionSpan, before: float, portion: int
+) -> Iterator[list[tuple[int, int]]]:
+    """(job, bytes of output that the database has of it) of those that ended before that time, in portions."""
+    first = span.first_job
+    while True:
+        rows = [OldJob(*row) for row in db.execute(_JOBS, (first, span.last_job, before, portion))]
+        if rows:
+            yield _weighed(db, rows)
+        if len(rows) < portion:
+            return
+        first = rows[-1].id + 1
+
+
+def _weighed(db: Reader, jobs: Sequence[OldJob]) -> list[tuple[int, int]]:
+    events = keys(job.last_event for job in jobs if job.last_event is not None)
+    attempts = keys(job.last_attempt for job in jobs if job.last_attempt is not None)
+    _all(db, _EVENTS, (events,))
+    tails = dict(db.execute(_TAILS, (attempts,)))
+    return [(job.id, int(tails.get(job.id, 0))) for job in jobs]
+
+
+def old_holes(db: Reader, span: SubmissionSpan, before: float, most: int) -> list[tuple[int, int]]:
+    """(cohort, start) of members that were killed or deleted before that time."""
+    return _all(db, _HOLES, (span.first, span.last, before, most))
+
+
+def left_templates(db: Reader, span: SubmissionSpan) -> Iterator[tuple[int, list[int]]]:
+    """(batch, templates) of jobs that were purged while others of their batch are still there."""
+    for number, first, last, *templates in _all(db, _BATCHES, (span.first, span.last)):
+        # In this order: no job ever takes up a template that none had.
+        there = {row[0] for row in db.execute("SELECT id FROM template WHERE id BETWEEN ? AND ?", templates)}
+        named = db.execute("SELECT DISTINCT template_id FROM job WHERE id BETWEEN ? AND ?", (first, last))
+        left = there - {row[0] for row in named}
+        if left:
+            yield number, sorted(left)
+
+
+def finished_submissions(db: Reader, span: SubmissionSpan, before: float) -> list[int]:
+    """Submissions of which no job is left. That never changes again."""
+    return [row[0] for row in db.execute(_FINISHED, (span.first, span.last, before))]
+
+
+def submissions_without_need(db: Reader, most: int) -> list[int]:
+    """Submissions whose jobs will never need their input files again."""
+    return [row[0] for row in db.execute(_WITHOUT_NEED, (most,))]
+
+
+def old_pilots(db: Reader, before: float, portion: int) -> Iterator[list[int]]:
+    """Pilots that ended before that time and that no attempt names, in portions."""
+    named = _named_pilots(db, before, portion)
+    last = 0
+    while True:
+        rows = _all(db, _PILOTS, (last, portion))
+        old = [row[0] for row in rows if row[2] is not None and row[2] < before and row[0] not in named]
+        if old:
+            yield old
+        if len(rows) < portion or rows[-1][1] >= before + CLOCK_SLACK_SECONDS:
+            return
+        last = rows[-1][0]
+
+
+def _named_pilots(db: Reader, before: float, portion: int) -> set[int]:
+    """The pilots of attempts that began before that time: few, since most of these are purged."""
+    named: set[int] = set()
+    last = 0
+    while True:
+        rows = _all(db, _ATTEMPTS, (last, portion))
+        named.update(row[1] for row in rows)
+        if len(rows) < portion or rows[-1][2] >= before + CLOCK_SLACK_SECONDS:
+            return named
+        last = rows[-1][0]
+
+
+def old_queues(db: Reader, before: float) -> list[tuple[int, float]]:
+    """(number, emptied at) of task queues that have been empty since before that time, and that no job names."""
+    return _all(db, _QUEUES, (before,))

@@ -1,0 +1,103 @@
+"""Task queues: those with jobs, their keys, why they are held, and what passes and the director need of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from lodesman.answers.task_queues import TaskQueueRow
+from lodesman.matching import TaskQueueKey, key_from_json
+from lodesman.store import Reader
+from lodesman.store.dialect import GIVEN, keys, member
+
+_LIST = f"""SELECT * FROM (
+  SELECT q.id, q.key, CASE WHEN h.tq_id IS NULL THEN c.jobs ELSE 0 END, CASE WHEN h.tq_id IS NULL THEN 0 ELSE c.jobs END,
+  q.created_at, CASE WHEN h.tq_id IS NULL THEN r.reason ELSE 'impossible' END AS why,
+  CASE WHEN h.tq_id IS NULL THEN r.detail ELSE h.reason END, coalesce(h.since, r.since), c.jobs AS jobs
+  FROM queue_jobs c JOIN task_queue q ON q.id = c.tq_id LEFT JOIN task_queue_hold h ON h.tq_id = q.id
+  LEFT JOIN task_queue_reason r ON r.tq_id = q.id
+  WHERE c.jobs > 0 AND (? = '' OR {member("q.key", "vo")} = ?)
+) listed WHERE ? = '' OR why = ? ORDER BY jobs DESC, id LIMIT ?"""
+_WITH_JOBS = (
+    "SELECT q.id, q.key, c.jobs FROM task_queue q JOIN queue_jobs c ON c.tq_id = q.id WHERE c.jobs > 0"
+)
+_WAITING = "SELECT tq_id, waiting FROM queue_waiting WHERE waiting > 0"
+_KEYS = f"SELECT id, key FROM task_queue WHERE id IN {GIVEN}"
+_OF_VO = f"SELECT id FROM task_queue WHERE {member('key', 'vo')} = ?"
+_JUDGED = """SELECT q.id, q.key, q.requirements, c.jobs, h.reason, r.tq_id IS NOT NULL
+FROM task_queue q JOIN queue_jobs c ON c.tq_id = q.id
+LEFT JOIN task_queue_hold h ON h.tq_id = q.id
+LEFT JOIN queue_may_return r ON r.tq_id = q.id
+WHERE c.jobs > 0 OR h.tq_id IS NOT NULL OR r.tq_id IS NOT NULL"""
+
+
+class JudgedQueue(NamedTuple):
+    """A task queue that has jobs, is held, or that a job may return to. `held`: the reason, None if its jobs wait.
+
+    `key` is the text of the key. `may_return`: a job of it runs, or a user holds one.
+    """
+
+    id: int
+    key: str
+    requirements: str
+    jobs: int
+    held: str | None
+    may_return: int
+
+
+def list_task_queues(db: Reader, *, limit: int, reason: str = "", vo: str = "") -> list[TaskQueueRow]:
+    """Task queues with jobs that wait, or are Held because no configured queue can run them; fullest first.
+
+    `reason`: only those with that main reason; it is None until the task queue was judged. `vo`: only those of one VO.
+    """
+    rows = db.execute(_LIST, (vo, vo, reason, reason, limit))
+    names = ("id", "waiting", "held", "created_at", "main_reason", "detail", "since")
+    return [
+        msgspec.convert(
+            dict(zip(names, (number, *values[:-1]), strict=True)) | msgspec.json.decode(key), TaskQueueRow
+        )
+        for number, key, *values in rows
+    ]
+
+
+def queues_with_jobs(db: Reader) -> Iterator[tuple[int, TaskQueueKey, int]]:
+    """(id, key, jobs) of every task queue with waiting or held jobs: what the index needs at the start."""
+    return ((number, key_from_json(key), jobs) for number, key, jobs in db.execute(_WITH_JOBS))
+
+
+def waiting_by_queue(db: Reader) -> dict[int, int]:
+    """Waiting jobs of each task queue that has some."""
+    return dict(db.execute(_WAITING))
+
+
+def held_queues(db: Reader) -> dict[int, str]:
+    """The task queues that no configured queue can run, with the reason."""
+    return dict(db.execute("SELECT tq_id, reason FROM task_queue_hold"))
+
+
+def keys_by_id(db: Reader, ids: Iterable[int]) -> dict[int, TaskQueueKey]:
+    """The keys of these task queues."""
+    return {number: key_from_json(key) for number, key in db.execute(_KEYS, (keys(ids),))}
+
+
+def keys_version(db: Reader) -> int:
+    """Changes whenever task queues get other keys."""
+    return int(db.only("SELECT rekeyed FROM submit_pool_state")[0])
+
+
+def key_and_requirements(db: Reader, tq_id: int) -> tuple[TaskQueueKey, str]:
+    """The key of a task queue and the canonical text of its Requirements."""
+    key, requirements = db.only("SELECT key, requirements FROM task_queue WHERE id = ?", (tq_id,))
+    return key_from_json(key), requirements
+
+
+def queues_of_vo(db: Reader, vo: str) -> set[int]:
+    """The task queues of a VO."""
+    return {tq_id for (tq_id,) in db.execute(_OF_VO, (vo,))}
+
+
+def queues_to_judge(db: Reader) -> Iterator[JudgedQueue]:
+    """What a pass over the configuration holds or releases."""
+    return (JudgedQueue(*row) for row in db.execute(_JUDGED))

@@ -1,0 +1,204 @@
+"""Jobs, attempts and pilots counted: by state, site, group and reason. Each function reads all of them: for a thread."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lodesman.answers.jobs import Count
+from lodesman.answers.standing import PilotCount, Spread
+from lodesman.answers.vocabulary import JobState, PilotState
+from lodesman.store import Reader
+from lodesman.store.dialect import JOIN_IN_ORDER, by_index, greatest, member
+from lodesman.store.read.jobs import STATE
+
+_OF_ROWS = f"""SELECT s.owner, s.grp, {STATE}, count(*) FROM job j JOIN submission s ON s.id = j.submission_id
+LEFT JOIN task_queue_hold q ON q.tq_id = j.tq_id WHERE {{}} GROUP BY 1, 2, 3"""
+# The jobs of one owner are found from the submissions; the jobs of one submission are neighbours.
+_OF_OWN_ROWS = f"""SELECT s.owner, s.grp, {STATE}, count(*) FROM submission s {by_index("submission_owner")}
+{JOIN_IN_ORDER} job j ON j.id >= s.base AND j.id < s.base + s.count
+LEFT JOIN task_queue_hold q ON q.tq_id = j.tq_id WHERE {{}} GROUP BY 1, 2, 3"""
+_OF_RUNS = f"""SELECT s.owner, s.grp, CASE WHEN q.tq_id IS NULL THEN 'Waiting' ELSE 'Held' END,
+sum(c.stop - c.cursor - coalesce((SELECT sum(h.stop - {greatest("h.start", "c.cursor")}) FROM hole h
+  WHERE h.cohort_id = c.id AND h.stop > c.cursor), 0))
+FROM cohort_now c JOIN submission s ON s.id = c.submission_id LEFT JOIN task_queue_hold q ON q.tq_id = c.tq_id
+WHERE c.cursor < c.stop AND {{}} GROUP BY 1, 2, 3"""
+_OF_HOLES = """SELECT s.owner, s.grp, h.state, sum(h.stop - h.start) FROM hole h JOIN cohort c ON c.id = h.cohort_id
+JOIN submission s ON s.id = c.submission_id WHERE h.state != 'Moved' AND {} GROUP BY s.owner, s.grp, h.state"""
+
+# (owner, group, VO, state, reason, jobs, first, own state, of them started): reasons of what failed or is held only.
+_REASONS_OF_ROWS = f"""SELECT s.owner, s.grp, s.vo, {STATE} AS shown,
+CASE WHEN j.state IN ('Held', 'Failed', 'Killed') THEN j.reason ELSE '' END AS why, count(*), min(j.id), j.state,
+sum(CASE WHEN j.attempt > 0 THEN 1 ELSE 0 END)
+FROM job j JOIN submission s ON s.id = j.submission_id LEFT JOIN task_queue_hold q ON q.tq_id = j.tq_id
+GROUP BY s.owner, s.grp, s.vo, shown, why, j.state"""
+_REASONS_OF_HOLES = """SELECT s.owner, s.grp, s.vo, h.state, h.reason, sum(h.stop - h.start), min(c.base + h.start)
+FROM hole h JOIN cohort c ON c.id = h.cohort_id JOIN submission s ON s.id = c.submission_id
+WHERE h.state != 'Moved' GROUP BY s.owner, s.grp, s.vo, h.state, h.reason"""
+# All waiting jobs of a task queue that no configured queue can run, under the id of the first.
+_HELD_QUEUES = f"""SELECT {member("q.key", "owner")}, {member("q.key", "group")}, {member("q.key", "vo")},
+'Held', h.reason, n.jobs, coalesce(
+  (SELECT min(id) FROM job WHERE queued IS NOT NULL AND tq_id = h.tq_id AND state = 'Waiting'),
+  (SELECT min(base + cursor) FROM cohort WHERE tq_id = h.tq_id AND cursor < stop))
+FROM task_queue_hold h JOIN task_queue q ON q.id = h.tq_id JOIN queue_jobs n ON n.tq_id = h.tq_id WHERE n.jobs > 0"""
+_ATTEMPTS = """SELECT a.site, CASE WHEN a.ended_at IS NOT NULL THEN a.outcome END, s.grp, a.eligible, count(*),
+sum(a.cpu_seconds)
+FROM attempt a LEFT JOIN job j ON j.id = a.job_id LEFT JOIN submission s ON s.id = j.submission_id
+WHERE ? = '' OR s.vo = ? GROUP BY 1, 2, 3, 4"""
+_TIMES = """SELECT a.claimed_at - s.created_at, a.ended_at - a.started_at
+FROM attempt a JOIN job j ON j.id = a.job_id AND j.last_attempt = a.id JOIN submission s ON s.id = j.submission_id
+WHERE a.ended_at IS NOT NULL AND (? = '' OR s.vo = ?) ORDER BY a.id DESC LIMIT ?"""
+_TWICE = """SELECT count(*) - count(DISTINCT job_id * 10000 + number)
+FROM (SELECT job_id, number FROM attempt ORDER BY id DESC LIMIT ?) newest"""
+_PILOTS = (
+    "SELECT site, state, count(*) FROM pilot WHERE ? = '' OR vo = ? GROUP BY site, state ORDER BY site, state"
+)
+_QUEUES = "SELECT count(*), coalesce(sum(waiting), 0) FROM queue_waiting WHERE waiting > 0"
+# Times, and numbers given twice, are sought among this many of the newest attempts.
+NEWEST: Final = 100_000
+# Of one owner's reasons the most frequent are kept, so that the failures of one owner do not hide those of another.
+REASONS_OF_ONE: Final = 200
+_FAULTY = frozenset({"Held", "Failed", "Killed"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFaults:
+    """`count` jobs of one owner that ended, or are Held, for one reason; `id` is the first of them."""
+
+    owner: str
+    group: str
+    vo: str
+    state: str
+    reason: str
+    count: int
+    id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptSums:
+    """`count` attempts at a site that are alike. `outcome` None: they run. `eligible`: the groups that competed, as JSON."""
+
+    site: str
+    outcome: str | None
+    group: str
+    eligible: str | None
+    count: int
+    cpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageFacts:
+    """All jobs, attempts and pilots at one moment. `started`: the jobs that had an attempt."""
+
+    states: Counter[str]
+    started: int
+    faults: Sequence[JobFaults]
+    attempts: Sequence[AttemptSums]
+    same_number_twice: int
+    waiting: Spread
+    running: Spread
+    pilots: Sequence[PilotCount]
+
+
+def count_jobs(db: Reader, owner: str | None = None, *, vo: str = "") -> list[Count]:
+    """Jobs by owner, group and state: of all owners, of one VO, or of one owner."""
+    where, values = ("s.vo = ?", (vo,)) if vo else ("true", ())
+    if owner is not None:
+        where, values = "s.owner = ?", (owner,)
+    sums: Counter[tuple[str, str, str]] = Counter()
+    with db:
+        for sql in (_OF_ROWS if owner is None else _OF_OWN_ROWS, _OF_RUNS, _OF_HOLES):
+            for name, group, state, n in db.execute(sql.format(where), values):
+                sums[name, group, state] += n
+    return [Count(name, group, JobState(state), n) for (name, group, state), n in sorted(sums.items()) if n]
+
+
+def count_pilots(db: Reader, vo: str = "") -> list[PilotCount]:
+    """Pilots by site and state, of one VO or of all."""
+    return [PilotCount(site, PilotState(state), n) for site, state, n in db.execute(_PILOTS, (vo, vo))]
+
+
+def count_waiting(db: Reader) -> tuple[int, int]:
+    """Task queues with waiting jobs, and these jobs."""
+    queues, waiting = db.only(_QUEUES)
+    return queues, waiting
+
+
+def usage_facts(db: Reader, vo: str = "") -> UsageFacts:
+    """What a summary needs, of all jobs or of those of one VO: one snapshot of the database."""
+    states: Counter[str] = Counter()
+    with db:
+        faults, started = _faults(db, states, vo)
+        attempts = [
+            AttemptSums(
+                site=site,
+                outcome=outcome,
+                group=group or "",
+                eligible=eligible,
+                count=n,
+                cpu_seconds=cpu or 0.0,
+            )
+            for site, outcome, group, eligible, n, cpu in db.execute(_ATTEMPTS, (vo, vo))
+        ]
+        times = list(db.execute(_TIMES, (vo, vo, NEWEST)))
+        return UsageFacts(
+            states=states,
+            started=started,
+            faults=faults,
+            attempts=attempts,
+            same_number_twice=db.only(_TWICE, (NEWEST,))[0],
+            waiting=spread(row[0] for row in times),
+            running=spread(row[1] for row in times if row[1] is not None),
+            pilots=count_pilots(db, vo),
+        )
+
+
+def _faults(db: Reader, states: Counter[str], of_vo: str) -> tuple[list[JobFaults], int]:
+    """Held, failed and killed jobs by owner and reason, and the number of jobs that had an attempt.
+
+    All jobs are counted by state on the way.
+    """
+    found: dict[tuple[str, str, str], list[JobFaults]] = defaultdict(list)
+    total = 0
+
+    def add(row: Sequence[Any]) -> None:
+        owner, group, vo, state, reason, count, first = row
+        one = JobFaults(
+            owner=owner, group=group, vo=vo, state=state, reason=reason or "", count=count, id=first
+        )
+        found[owner, group, vo].append(one)
+
+    def rows_of(sql: str) -> Iterator[Any]:
+        return (row for row in db.execute(sql) if not of_vo or row[2] == of_vo)
+
+    for *row, state, started in rows_of(_REASONS_OF_ROWS):
+        states[row[3]] += row[5]
+        total += started
+        # Jobs that are Held with their task queue are named with it.
+        if state in _FAULTY:
+            add(row)
+    for row in rows_of(_REASONS_OF_HOLES):
+        states[row[3]] += row[5]
+        if row[3] in _FAULTY:
+            add(row)
+    where, values = ("s.vo = ?", (of_vo,)) if of_vo else ("true", ())
+    for _, _, state, n in db.execute(_OF_RUNS.format(where), values):
+        states[state] += n
+    for row in rows_of(_HELD_QUEUES):
+        add(row)
+    kept = [sorted(rows, key=lambda one: -one.count)[:REASONS_OF_ONE] for rows in found.values()]
+    return [one for rows in kept for one in rows], total
+
+
+def spread(durations: Iterable[float]) -> Spread:
+    """How long it took, in seconds, by nearest rank: of `count`, half less than `p50`, and so on; None of nothing."""
+    ordered = sorted(value for value in durations if math.isfinite(value))
+    count = len(ordered)
+
+    def rank(percent: int) -> float | None:
+        return ordered[max(0, -(-count * percent // 100) - 1)] if ordered else None
+
+    return Spread(count, rank(50), rank(90), rank(95), rank(99), rank(100))

@@ -1,0 +1,293 @@
+"""The embedded database: one write connection, any number of read connections, migrations, checkpoints.
+
+SQLite in WAL mode with synchronous=FULL: a commit that was answered survives power loss. Only this module knows the
+library; `store.dialect` has the SQL that only this database understands.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+import os
+import re
+import threading
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib import resources
+from itertools import chain, islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import apsw
+
+from lodesman.errors import Conflict, Unavailable
+
+log = logging.getLogger(__name__)
+
+PAGE_CACHE_KIB = 65_536
+READ_CACHE_KIB = 16_384
+BUSY_MS = 5_000
+
+# The thread moves the log in pieces of this many pages: a page that was written several times since is moved once.
+CHECKPOINT_PAGES = 1_000
+# SQLite begins its log anew only when a commit finds all of it moved. Under load the thread never gets there. The writer
+# itself moves a log of this many pages (32 MB) to its end, as soon as the thread has left no more than the rest.
+LOG_PAGES = 8_000
+REST_PAGES = 500
+# Commits of thousands of pages never leave so little. The writer moves a log of this size (64 MB), whatever is left.
+MOST_PAGES = 16_000
+
+# Rows of one statement, most first. Few widths, so that the statements stay prepared; below SQLite's 32,766 values.
+WIDTHS = (64, 16, 4)
+_VALUES = re.compile(r"\bVALUES\s*(\(\?(?:,\?)*\))\s*\Z")
+_RECORD = """CREATE TABLE IF NOT EXISTS migration
+(number INTEGER PRIMARY KEY, name TEXT NOT NULL, sha256 TEXT NOT NULL)"""
+
+
+class Reader:
+    """A read-only connection; each thread uses its own. As a context, all reads in it see one moment.
+
+    `execute` is for the store's modules: they alone know SQL.
+    """
+
+    __slots__ = ("connection", "execute")
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+        self.execute = connection.execute
+
+    def __enter__(self) -> Self:
+        self.connection.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.connection.__exit__(kind, fault, trace)
+
+    def only(self, sql: str, values: Sequence[Any] = ()) -> tuple[Any, ...]:
+        """The first row of a query that always has one. Raises LookupError if there is none."""
+        row = self.execute(sql, values).fetchone()
+        if row is None:
+            raise LookupError(sql)
+        return tuple(row)
+
+    @property
+    def path(self) -> Path:
+        """The database file."""
+        return Path(self.connection.filename)
+
+    def close(self) -> None:
+        """End the connection."""
+        self.connection.close()
+
+
+class Writer(Reader):
+    """The write connection. It changes the database only by way of the journal."""
+
+    __slots__ = ()
+
+    def begin(self) -> None:
+        """Begin a transaction that will write."""
+        self.connection.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        """Make the transaction durable."""
+        self.connection.execute("COMMIT")
+
+    def roll_back(self) -> None:
+        """End the transaction, if there is one, as if it had not been."""
+        if self.connection.in_transaction:
+            self.connection.execute("ROLLBACK")
+
+    def change(self, sql: str, values: Sequence[Any] = ()) -> int:
+        """Run one statement; returns the number of rows changed."""
+        self.connection.execute(sql, values)
+        return self.connection.changes()
+
+    def change_each(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run one statement for each row, in their order. An INSERT of one row is widened to take many at a time.
+
+        Each step of a statement lets other threads run, and the writer waits until it has the interpreter again: a batch
+        of claims with one step for each row waits longer than it works.
+        """
+        values = _values_of(sql) if len(rows) >= WIDTHS[-1] else None
+        if values is None:
+            self.connection.executemany(sql, rows)
+            return
+        left = iter(rows)
+        count = len(rows)
+        for width in WIDTHS:
+            while count >= width:
+                self.connection.execute(_widened(sql, width), tuple(chain.from_iterable(islice(left, width))))
+                count -= width
+        if count:
+            self.connection.executemany(sql, left)
+
+
+@lru_cache(maxsize=256)
+def _values_of(sql: str) -> str | None:
+    """The list of values of an INSERT of one row; None for any other statement."""
+    found = _VALUES.search(sql)
+    return found[1] if found else None
+
+
+@lru_cache(maxsize=1024)
+def _widened(sql: str, width: int) -> str:
+    return sql + f",{_values_of(sql)}" * (width - 1)
+
+
+def refusal_of(fault: Exception) -> Unavailable | None:
+    """What a command is answered with when the database failed; None if `fault` is not of the database."""
+    if isinstance(fault, apsw.FullError):
+        return Unavailable("The disk of the server is full.", hint="Nothing was stored; try again later.")
+    if isinstance(fault, apsw.Error):
+        return Unavailable("The database refused the change; nothing was stored.", fault=type(fault).__name__)
+    return None
+
+
+# --- opening -------------------------------------------------------------------------------------------
+
+
+def open_writer(path: Path) -> Writer:
+    """The write connection, schema up to date. There is one at a time: see `lock_database`."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    db = apsw.Connection(str(path))
+    db.set_busy_timeout(BUSY_MS)
+    _pragmas(db, "page_size=4096", "journal_mode=WAL", "synchronous=FULL", f"cache_size=-{PAGE_CACHE_KIB}",
+             "wal_autocheckpoint=0", "temp_store=MEMORY")  # fmt: skip
+    path.chmod(0o600)
+    migrate(db)
+    return Writer(db)
+
+
+def open_reader(path: Path) -> Reader:
+    """A read-only connection; each thread uses its own."""
+    db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    db.set_busy_timeout(BUSY_MS)
+    _pragmas(db, f"cache_size=-{READ_CACHE_KIB}", "query_only=ON")
+    return Reader(db)
+
+
+def _pragmas(db: apsw.Connection, *settings: str) -> None:
+    """Each to its end: a statement whose rows are not read is not carried out."""
+    for setting in settings:
+        list(db.execute(f"PRAGMA {setting}"))
+
+
+def lock_database(path: Path) -> int:
+    """Take the writer's lock beside the database; it is held until the process ends.
+
+    Returns the descriptor that holds it. Raises Conflict if another server has it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise Conflict(
+            f"Another server already owns {path}.",
+            hint="Stop it first, or give this one its own data directory with --data.",
+        ) from None
+    return descriptor
+
+
+# --- migrations: numbered SQL files, one transaction each, recorded with their checksum ------------------
+
+
+def migrate(db: apsw.Connection) -> list[str]:
+    """Apply the missing migrations, in order; returns their names.
+
+    Raises Unavailable if an applied file was edited since, or the database is newer than the program.
+    """
+    db.execute(_RECORD)
+    known = dict(db.execute("SELECT number, sha256 FROM migration"))
+    scripts = load_scripts()
+    if known and max(known) > max(number for number, _, _ in scripts):
+        raise Unavailable(
+            f"The database has migration {max(known)}, which this program does not know.",
+            hint="It was written by a newer Lodesman: use that version.",
+        )
+    applied = []
+    for number, name, text in scripts:
+        sha = hashlib.sha256(text.encode()).hexdigest()
+        if number in known:
+            if known[number] != sha:
+                raise Unavailable(f"Migration {name} was changed after it was applied.", name=name)
+            continue
+        with db:
+            db.execute(text)
+            db.execute("INSERT INTO migration VALUES (?, ?, ?)", (number, name, sha))
+        applied.append(name)
+    return applied
+
+
+def load_scripts() -> list[tuple[int, str, str]]:
+    """(number, file name, text) of every migration, ascending."""
+    folder = resources.files("lodesman.store") / "migrations"
+    found = [(int(f.name[:4]), f.name, f.read_text()) for f in folder.iterdir() if f.name.endswith(".sql")]
+    return sorted(found)
+
+
+# --- checkpoints -----------------------------------------------------------------------------------------
+
+
+class Checkpointer:
+    """Moves SQLite's log into the database on a thread of its own, so that no commit waits for it."""
+
+    def __init__(self, writer: Writer, path: Path) -> None:
+        self._path = path
+        self._wanted = threading.Event()
+        self._stop = False
+        # Pages of the present log that are in the database. Too many after a new log has begun; the next commit sees it.
+        self._moved = 0
+        self._thread = threading.Thread(target=self._run, name="checkpoint", daemon=True)
+        writer.connection.set_wal_hook(self._committed)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Checkpoint once more and end the thread."""
+        self._stop = True
+        self._wanted.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _committed(self, db: apsw.Connection, _name: str, pages: int) -> int:
+        """The log has `pages` pages now. Called by the writer, after each commit."""
+        if pages < self._moved:
+            self._moved = 0
+        left = pages - self._moved
+        if pages > MOST_PAGES or (pages > LOG_PAGES and left <= REST_PAGES):
+            self._move(db)
+        elif left > CHECKPOINT_PAGES or pages > LOG_PAGES:
+            self._wanted.set()
+        return apsw.SQLITE_OK
+
+    def _run(self) -> None:
+        db = apsw.Connection(str(self._path))
+        db.set_busy_timeout(BUSY_MS)
+        # A connection that has read nothing does not know of the log and would checkpoint nothing.
+        list(db.execute("SELECT count(*) FROM sqlite_schema"))
+        while True:
+            self._wanted.wait()
+            self._wanted.clear()
+            self._move(db)
+            if self._stop:
+                db.close()
+                return
+
+    def _move(self, db: apsw.Connection) -> None:
+        """Move what readers do not need where it is."""
+        try:
+            _, self._moved = db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        except apsw.BusyError:
+            # Another connection moves it right now; the next commit asks again.
+            pass
+        except Exception:  # this thread must live as long as the server
+            log.exception("a checkpoint failed; the log goes on growing")

@@ -1,0 +1,89 @@
+"""Users, and the tokens of users and of the server's own processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from lodesman.store.journal import Transaction
+
+_PUT_USER = """INSERT INTO account (name, vo, groups, admin, created_at) VALUES (?,?,?,?,?)
+ON CONFLICT (name) DO UPDATE SET vo = excluded.vo, groups = excluded.groups, admin = excluded.admin"""
+_INSERT_TOKEN = """INSERT INTO token (hash, kind, account, scopes, note, created_at, expires_at, parent)
+VALUES (?,'user',?,?,?,?,?,?)"""
+_INSERT_SERVICE = """INSERT INTO token (hash, kind, scopes, note, created_at) VALUES (?,'service','[]',?,?)"""
+_BETWEEN = "SELECT hash FROM token WHERE hash BETWEEN ? AND ?"
+# A token, those that it made for the same user, those that these made...
+_LINE = """WITH RECURSIVE line (hash, account) AS (SELECT hash, account FROM token WHERE hash = ?
+UNION SELECT t.hash, t.account FROM token t JOIN line l ON t.parent = l.hash AND t.account = l.account)
+"""
+_FIND_LINE = f"{_LINE} SELECT hash FROM line"
+_DELETE_LINE = f"{_LINE} DELETE FROM token WHERE hash IN (SELECT hash FROM line)"
+_MADE_FOR_OTHERS = f"""{_LINE} SELECT count(*) FROM token t
+JOIN line l ON t.parent = l.hash AND t.account != l.account"""
+HASH_DIGITS = 64
+
+
+class NewToken(NamedTuple):
+    """A token of a user. `expires_at` None: never; `parent`: the hash of the token that it is made with."""
+
+    digest: bytes
+    account: str
+    scopes: Sequence[str]
+    note: str
+    expires_at: float | None
+    parent: bytes | None
+
+
+class RevokedTokens(NamedTuple):
+    """The hashes of deleted tokens, and the number of tokens that they made for other users, which are `kept`."""
+
+    hashes: tuple[bytes, ...]
+    kept: int
+
+
+def put_user(tx: Transaction, name: str, vo: str, groups: Sequence[str], *, admin: bool) -> None:
+    """Store a user, or what has changed of one."""
+    tx.write(_PUT_USER, (name, vo, msgspec.json.encode(groups).decode(), admin, tx.now))
+
+
+def is_admin(tx: Transaction, name: str) -> bool | None:
+    """Whether a user administers this server; None if there is no such user."""
+    found = tx.read("SELECT admin FROM account WHERE name = ?", (name,))
+    return bool(found[0][0]) if found else None
+
+
+def is_token(tx: Transaction, digest: bytes) -> bool:
+    """Whether there is a token with this hash."""
+    return bool(tx.read("SELECT 1 FROM token WHERE hash = ?", (digest,)))
+
+
+def insert_token(tx: Transaction, new: NewToken) -> None:
+    """Store a token of a user."""
+    scopes = msgspec.json.encode(sorted(new.scopes)).decode()
+    tx.later(_INSERT_TOKEN, (new.digest, new.account, scopes, new.note, tx.now, new.expires_at, new.parent))
+
+
+def set_service_token(tx: Transaction, digest: bytes) -> None:
+    """The background process has this token, and no other one."""
+    tx.write("DELETE FROM token WHERE kind = 'service'")
+    tx.write(_INSERT_SERVICE, (digest, "background process", tx.now))
+
+
+def tokens_with_prefix(tx: Transaction, prefix: str) -> list[bytes]:
+    """The hashes that begin with these hexadecimal digits; none if they are not such digits."""
+    try:
+        first, last = (bytes.fromhex(prefix.ljust(HASH_DIGITS, digit)) for digit in "0f")
+    except ValueError:
+        return []
+    return [bytes(row[0]) for row in tx.read(_BETWEEN, (first, last))]
+
+
+def delete_token(tx: Transaction, digest: bytes) -> RevokedTokens:
+    """Delete a token and all that were made with it for the same user."""
+    hashes = tuple(bytes(row[0]) for row in tx.read(_FIND_LINE, (digest,)))
+    kept = tx.read(_MADE_FOR_OTHERS, (digest,))[0][0]
+    tx.write(_DELETE_LINE, (digest,))
+    return RevokedTokens(hashes, kept)

@@ -1,0 +1,177 @@
+"""Attempts: appended by claims, started and ended by reports, stopped by orders."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from lodesman.store.ids import Ids
+from lodesman.store.journal import Transaction
+from lodesman.store.write.jobs import INSERT_EVENT, JobRow, WaitingJob
+from lodesman.store.write.task_queues import SET_ROW_CURSOR
+
+# A member of a cohort has no row before it is claimed.
+_CLAIM_MEMBER = """INSERT INTO job (id, submission_id, tq_id, template_id, state, attempt, pilot_id, since, last_event,
+last_attempt, max_attempts) VALUES (?,?,?,?,?,?,?,?,?,?,?)"""
+_CLAIM_ROW = """UPDATE job SET state = 'Matched', attempt = ?, pilot_id = ?, since = ?, last_event = ?,
+last_attempt = ?, reason = '' WHERE id = ?"""
+_INSERT_ATTEMPT = """INSERT INTO attempt
+(id, job_id, number, previous, tq_id, cohort_id, pilot_id, claim_token, site, eligible, claimed_at)
+VALUES (?,?,?,?,?,?,?,?,?,?,?)"""
+_OF_CLAIM = """SELECT a.job_id, a.number, j.template_id, j.submission_id FROM attempt a JOIN job j ON j.id = a.job_id
+WHERE a.pilot_id = ? AND a.ended_at IS NULL AND a.claim_token = ?"""
+_START = "UPDATE attempt SET started_at = ? WHERE id = ? AND started_at IS NULL"
+_END = """UPDATE attempt SET ended_at = ?, outcome = ?, cause = ?, exit_code = ?, signal = ?, cpu_seconds = ?,
+wall_seconds = ?, max_rss_mb = ?, output_sha256 = ?, output_size = ?, message = ?, tail = ?,
+started_at = coalesce(started_at, ?) WHERE id = ? AND ended_at IS NULL"""
+_REOPEN = "UPDATE attempt SET ended_at = NULL WHERE id = ?"
+_NOTE_LATE = """UPDATE attempt SET message = ?, cpu_seconds = ?, wall_seconds = ?, max_rss_mb = ?
+WHERE id = ? AND wall_seconds IS NULL"""
+_LIVE_OF_PILOT = "SELECT job_id, number FROM attempt WHERE pilot_id = ? AND ended_at IS NULL"
+_BY_ID = "SELECT id, pilot_id, ended_at, outcome, cause, stop_reason FROM attempt WHERE id = ?"
+_EARLIER = """WITH RECURSIVE chain(id) AS (SELECT ? UNION ALL
+SELECT a.previous FROM chain c JOIN attempt a ON a.id = c.id WHERE a.previous IS NOT NULL AND a.number > ?)
+SELECT a.id, a.pilot_id, a.ended_at, a.outcome, a.cause, a.stop_reason FROM chain c JOIN attempt a ON a.id = c.id
+WHERE a.number = ?"""
+_STORE_ORDER = "UPDATE attempt SET stop_reason = ? WHERE id = ?"
+
+MAX_TEXT = 2_000
+
+# What a claim collects: it changes nothing that is read for claims from other task queues.
+CLAIM_STATEMENTS = frozenset({_CLAIM_MEMBER, _CLAIM_ROW, _INSERT_ATTEMPT, INSERT_EVENT, SET_ROW_CURSOR})
+
+
+class Claimed(NamedTuple):
+    """One attempt handed to a pilot; the template says what to run."""
+
+    job_id: int
+    attempt: int
+    template_id: int
+    submission_id: int
+
+
+class AttemptRow(NamedTuple):
+    """What the judgement of a report needs of its attempt."""
+
+    id: int
+    pilot_id: int
+    ended_at: float | None
+    outcome: str | None
+    cause: str | None
+    stop_reason: str | None
+
+
+class AttemptReport(Struct, frozen=True, kw_only=True):
+    """What a pilot reports of one attempt: times in UNIX seconds, durations in seconds, memory in MB; None: not known."""
+
+    id: int
+    attempt: int
+    state: str
+    cause: str = ""
+    exit_code: int | None = None
+    signal: int | None = None
+    cpu_seconds: float | None = None
+    wall_seconds: float | None = None
+    max_rss_mb: float | None = None
+    started: float | None = None
+    ended: float | None = None
+    output_sha256: str | None = None
+    output_size: int | None = None
+    tail: str = ""
+    message: str = ""
+
+
+class ClaimFacts(NamedTuple):
+    """What all attempts of one claim have in common. `eligible`: the groups that competed as JSON, None if not recorded."""
+
+    pilot_id: int
+    token: str
+    site: str
+    eligible: str | None
+
+
+# --- claims ----------------------------------------------------------------------------------------------
+
+
+def append_claim(tx: Transaction, ids: Ids, claim: ClaimFacts, tq_id: int, job: WaitingJob) -> int:
+    """Give a waiting job to a pilot; returns the id of the attempt."""
+    number = job.attempt + 1
+    event, attempt = ids.event(), ids.attempt()
+    data = f'{{"attempt":{number},"pilot":{claim.pilot_id}}}'
+    tx.later(INSERT_EVENT, (event, tx.now, job.id, None, job.last_event, "Matched", data))
+    tx.later(
+        _INSERT_ATTEMPT,
+        (attempt, job.id, number, job.last_attempt, tq_id, job.cohort_id, *claim, tx.now),
+    )
+    if job.cohort_id is None:
+        tx.later(_CLAIM_ROW, (number, claim.pilot_id, tx.now, event, attempt, job.id))
+    else:
+        tx.later(
+            _CLAIM_MEMBER,
+            (job.id, job.submission_id, tq_id, job.template_id, "Matched", number, claim.pilot_id, tx.now, event,
+             attempt, job.max_attempts),
+        )  # fmt: skip
+    return attempt
+
+
+def claimed_with(tx: Transaction, pilot_id: int, token: str) -> list[Claimed]:
+    """The live attempts that a pilot claimed with this token."""
+    return [Claimed(*row) for row in tx.read(_OF_CLAIM, (pilot_id, token), past=CLAIM_STATEMENTS)]
+
+
+# --- reports ---------------------------------------------------------------------------------------------
+
+
+def attempt_by_number(tx: Transaction, job: JobRow, number: int) -> AttemptRow | None:
+    """The attempt of a job with this number, None if it has none."""
+    if job.last_attempt is None or number > job.attempt:
+        return None
+    found = (
+        tx.read(_BY_ID, (job.last_attempt,))
+        if number == job.attempt
+        else tx.read(_EARLIER, (job.last_attempt, number, number))
+    )
+    return AttemptRow(*found[0]) if found else None
+
+
+def last_attempt(tx: Transaction, job: JobRow) -> AttemptRow | None:
+    """The last attempt of a job, None if it has none."""
+    found = tx.read(_BY_ID, (job.last_attempt,))
+    return AttemptRow(*found[0]) if found else None
+
+
+def live_attempts_of(tx: Transaction, pilot_id: int) -> list[tuple[int, int]]:
+    """(job, number) of the attempts that a pilot has."""
+    return tx.read(_LIVE_OF_PILOT, (pilot_id,))
+
+
+def start_attempt(tx: Transaction, attempt_id: int | None, at: float) -> None:
+    """The payload of an attempt runs."""
+    tx.later(_START, (at, attempt_id))
+
+
+def end_attempt(tx: Transaction, attempt_id: int | None, end: AttemptReport) -> None:
+    """Store the end of a live attempt."""
+    values: tuple[Any, ...] = (
+        end.ended or tx.now, end.state, end.cause, end.exit_code, end.signal, end.cpu_seconds, end.wall_seconds,
+        end.max_rss_mb, end.output_sha256, end.output_size, end.message[:MAX_TEXT], end.tail, end.started, attempt_id,
+    )  # fmt: skip
+    tx.later(_END, values)
+
+
+def end_again(tx: Transaction, attempt_id: int | None, end: AttemptReport) -> None:
+    """Replace the end of a lost attempt by what its pilot reports after all."""
+    tx.write(_REOPEN, (attempt_id,))
+    end_attempt(tx, attempt_id, end)
+
+
+def note_late_report(tx: Transaction, attempt_id: int, late: AttemptReport) -> None:
+    """Keep what a refused report says, if nothing was known of the end of its attempt."""
+    message = f"{late.state} was reported when it no longer counted"
+    tx.later(_NOTE_LATE, (message, late.cpu_seconds, late.wall_seconds, late.max_rss_mb, attempt_id))
+
+
+def order_stop(tx: Transaction, attempt_id: int, reason: str) -> None:
+    """Store the order to stop a live attempt."""
+    tx.later(_STORE_ORDER, (reason, attempt_id))

@@ -1,0 +1,68 @@
+"""What the director decides, and what administrators keep from it: iterations and closings."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from lodesman.answers.nodes import NodePath
+from lodesman.director.site_mask import Closing
+from lodesman.store.journal import Transaction
+
+KEEP_ITERATIONS: Final = 200
+# One iteration over 10,000 task queues is megabytes of text. The newest few are kept however large they are.
+KEEP_BYTES: Final = 64 << 20
+KEEP_ANYWAY: Final = 3
+_INSERT = "INSERT INTO director_iteration (at, bytes, plan) VALUES (?,?,?) RETURNING id"
+_SIZES = "SELECT id, bytes FROM director_iteration ORDER BY id DESC"
+_DELETE = "DELETE FROM director_iteration WHERE id <= ?"
+
+_CLOSE = """INSERT INTO site_mask (site, ce, queue, reason, closed_by, since, until, keep_pilots) VALUES (?,?,?,?,?,?,?,?)
+ON CONFLICT (site, ce, queue) DO UPDATE SET reason = excluded.reason, closed_by = excluded.closed_by,
+since = excluded.since, until = excluded.until, keep_pilots = excluded.keep_pilots"""
+_CHANGED = "UPDATE site_mask_state SET version = version + 1"
+_OPEN = "DELETE FROM site_mask WHERE site = ? AND ce = ? AND queue = ?"
+_OPEN_OLD = "DELETE FROM site_mask WHERE until <= ?"
+# Of a site, or of the CE or queue of it that is named.
+_PILOTS_THERE = """SELECT id FROM pilot WHERE ended_at IS NULL AND drain = 0
+AND site = ? AND ? IN ('', ce) AND ? IN ('', queue)"""
+
+
+def insert_iteration(tx: Transaction, plan: str) -> int:
+    """Store one iteration (JSON) and return its number; the oldest go when they are too many or too large together."""
+    number: int = tx.read(_INSERT, (tx.now, len(plan.encode()), plan))[0][0]
+    size = 0
+    for kept, (one, plan_bytes) in enumerate(tx.read(_SIZES)):
+        size += plan_bytes
+        if kept >= KEEP_ITERATIONS or (size > KEEP_BYTES and kept >= KEEP_ANYWAY):
+            tx.write(_DELETE, (one,))
+            break
+    return number
+
+
+def put_closing(tx: Transaction, closing: Closing) -> None:
+    """Store a closing, instead of the one that was there."""
+    tx.write(
+        _CLOSE,
+        (closing.site, closing.ce, closing.queue, closing.reason, closing.closed_by, closing.since, closing.until,
+         int(closing.keep_pilots)),
+    )  # fmt: skip
+    tx.write(_CHANGED)
+
+
+def delete_closing(tx: Transaction, node: NodePath) -> None:
+    """Open a node again."""
+    tx.write(_OPEN, node)
+    tx.write(_CHANGED)
+
+
+def delete_old_closings(tx: Transaction) -> int:
+    """Delete the closings whose time has passed; returns how many there were."""
+    gone = tx.write(_OPEN_OLD, (tx.now,))
+    if gone:
+        tx.write(_CHANGED)
+    return gone
+
+
+def pilots_there(tx: Transaction, node: NodePath) -> list[int]:
+    """The live pilots of a node that take jobs, now or later."""
+    return [number for (number,) in tx.read(_PILOTS_THERE, node)]

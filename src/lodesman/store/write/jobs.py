@@ -1,0 +1,235 @@
+"""Job rows and their chains of events; submissions with their templates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from lodesman.answers.vocabulary import JobState
+from lodesman.errors import Conflict, NotFound
+from lodesman.jobs.states import ACTIVE, may_move
+from lodesman.store.ids import Ids
+from lodesman.store.journal import Transaction
+
+INSERT_EVENT = "INSERT INTO event (id, at, job_id, last_job, previous, kind, data) VALUES (?,?,?,?,?,?,?)"
+_INSERT_WAITING = """INSERT INTO job (id, submission_id, tq_id, template_id, state, queued, since, last_event,
+max_attempts) VALUES (?,?,?,?,'Waiting',1,?,?,?)"""
+_MOVE_ROW = """UPDATE job SET state = ?, pilot_id = ?, queued = coalesce(?, queued), since = ?, last_event = ?,
+reason = ? WHERE id = ?"""
+_REQUEUE = "UPDATE job SET queued = 1 WHERE id = ? AND state = 'Waiting' AND queued IS NULL"
+_SET_LAST_EVENT = "UPDATE job SET last_event = ? WHERE id = ?"
+_SELECT_ROW = """SELECT j.id, j.submission_id, j.tq_id, j.template_id, j.state, j.attempt, j.pilot_id, j.since,
+j.last_event, j.last_attempt, j.max_attempts, j.reason, s.owner, s.grp, s.vo
+FROM job j JOIN submission s ON s.id = j.submission_id"""
+_INSERT_SUBMISSION = """INSERT INTO submission
+(id, base, count, owner, grp, vo, name, created_at, form, record, members, request_id, held, first_template,
+last_template) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)"""
+_INSERT_TEMPLATE = "INSERT INTO template (id, expand, max_attempts, body) VALUES (?,?,?,?)"
+_OF_REQUEST = """SELECT id, base, count, held, grp, name, record, members FROM submission
+WHERE owner = ? AND request_id = ?"""
+# Blocks of ids never overlap: of those that begin before the range only the last can reach into it.
+_SUBMISSIONS_IN = """SELECT id, base, count, owner, grp, vo FROM submission
+WHERE base >= coalesce((SELECT max(base) FROM submission WHERE base <= ?), 0) AND base <= ? AND base + count > ?
+ORDER BY base"""
+
+
+class JobRow(Struct, frozen=True, gc=False):
+    """One row of `job` with its owner. `last_event`, `last_attempt` head the chains of the job."""
+
+    id: int
+    submission_id: int
+    tq_id: int
+    template_id: int
+    state: JobState
+    attempt: int
+    pilot_id: int | None
+    since: float
+    last_event: int | None
+    last_attempt: int | None
+    max_attempts: int
+    reason: str
+    owner: str
+    group: str
+    vo: str
+
+
+class WaitingJob(Struct, frozen=True, gc=False):
+    """A job that waits. `cohort_id`: it is a member of this cohort and has no row; None: it has one."""
+
+    id: int
+    submission_id: int
+    template_id: int
+    attempt: int
+    last_event: int | None
+    last_attempt: int | None
+    max_attempts: int
+    cohort_id: int | None = None
+
+
+class NewSubmission(Struct, frozen=True, kw_only=True):
+    """A submission as it is stored. Its templates are numbered from `first_template` to `last_template`."""
+
+    id: int
+    base: int
+    count: int
+    owner: str
+    group: str
+    vo: str
+    name: str
+    form: str
+    record: str
+    members: str | None
+    request_id: str | None
+    held: int
+    first_template: int
+    last_template: int
+
+
+class EarlierSubmission(Struct, frozen=True):
+    """A submission that had the same request id."""
+
+    id: int
+    base: int
+    count: int
+    held: int
+    group: str
+    name: str
+    record: str
+    members: str | None
+
+
+class IdBlock(Struct, frozen=True):
+    """The ids of a submission, from `base`, and whose they are."""
+
+    submission: int
+    base: int
+    count: int
+    owner: str
+    group: str
+    vo: str
+
+
+# --- rows ----------------------------------------------------------------------------------------------
+
+
+def row_by_id(tx: Transaction, job_id: int) -> JobRow | None:
+    """The row of a job, None if it has none (never submitted, or an untouched member)."""
+    found = tx.read(f"{_SELECT_ROW} WHERE j.id = ?", (job_id,))
+    return _row_of(found[0]) if found else None
+
+
+def rows_between(tx: Transaction, first: int, last: int, *, most: int) -> list[JobRow]:
+    """The rows with first <= id <= last, ascending, at most `most`."""
+    found = tx.read(f"{_SELECT_ROW} WHERE j.id BETWEEN ? AND ? ORDER BY j.id LIMIT ?", (first, last, most))
+    return list(map(_row_of, found))
+
+
+def need_row(tx: Transaction, job_id: int) -> JobRow:
+    """The row of a job. Raises NotFound."""
+    row = row_by_id(tx, job_id)
+    if row is None:
+        raise NotFound(f"There is no job {job_id}.", job=job_id)
+    return row
+
+
+def _row_of(values: tuple[Any, ...]) -> JobRow:
+    found: list[Any] = list(values)
+    found[4] = JobState(found[4])
+    return JobRow(*found)
+
+
+def insert_waiting(tx: Transaction, tq_id: int, job: WaitingJob) -> None:
+    """Store a new job that waits as a row of its own."""
+    tx.later(
+        _INSERT_WAITING,
+        (job.id, job.submission_id, tq_id, job.template_id, tx.now, job.last_event, job.max_attempts),
+    )
+
+
+def requeue_row(tx: Transaction, job_id: int) -> bool:
+    """Let a waiting row join its task queue; false if it is in it already, or waits no more."""
+    return bool(tx.write(_REQUEUE, (job_id,)))
+
+
+def clear_last_attempt(tx: Transaction, job_id: int) -> None:
+    """The last attempt that a row names does not exist."""
+    tx.write("UPDATE job SET last_attempt = NULL WHERE id = ?", (job_id,))
+
+
+# --- events and moves ------------------------------------------------------------------------------------
+
+
+def add_event(tx: Transaction, ids: Ids, job_id: int, kind: str, *, previous: int | None, **data: Any) -> int:
+    """Append one event of one job; returns its id, to be stored as the job's last event."""
+    number = ids.event()
+    body = msgspec.json.encode(data).decode() if data else None
+    tx.later(INSERT_EVENT, (number, tx.now, job_id, None, previous, kind, body))
+    return number
+
+
+def add_range_event(tx: Transaction, ids: Ids, jobs: range, kind: str, **data: Any) -> None:
+    """Append one event that holds for all these ids."""
+    body = msgspec.json.encode(data).decode() if data else None
+    tx.later(INSERT_EVENT, (ids.event(), tx.now, jobs[0], jobs[-1], None, kind, body))
+
+
+def note_event(tx: Transaction, ids: Ids, row: JobRow, kind: str, **data: Any) -> None:
+    """Append an event of a job that stays in its state."""
+    event = add_event(tx, ids, row.id, kind, previous=row.last_event, **data)
+    tx.later(_SET_LAST_EVENT, (event, row.id))
+
+
+def move(tx: Transaction, ids: Ids, row: JobRow, new: JobState, *, reason: str = "", **data: Any) -> None:
+    """Move a row to a new state and append the event. Raises Conflict if the table of moves forbids it.
+
+    The caller keeps counters and fronts (see `commands.live`).
+    """
+    if not may_move(row.state, new):
+        raise Conflict(
+            f"Job {row.id} is {row.state} and cannot become {new}.", job=row.id, state=row.state.value
+        )
+    force_move(tx, ids, row, new, reason=reason, **data)
+
+
+def force_move(
+    tx: Transaction, ids: Ids, row: JobRow, new: JobState, *, reason: str = "", **data: Any
+) -> None:
+    """As `move`, for a move that is not in the table: only a lost attempt's success makes one."""
+    if reason:
+        data["reason"] = reason
+    event = add_event(tx, ids, row.id, new.value, previous=row.last_event, **data)
+    queued = 1 if new is JobState.WAITING else None
+    pilot = row.pilot_id if new in ACTIVE else None
+    tx.later(_MOVE_ROW, (new.value, pilot, queued, tx.now, event, reason, row.id))
+
+
+# --- submissions -----------------------------------------------------------------------------------------
+
+
+def insert_submission(tx: Transaction, new: NewSubmission) -> None:
+    """Store the row of a submission."""
+    tx.later(
+        _INSERT_SUBMISSION,
+        (new.id, new.base, new.count, new.owner, new.group, new.vo, new.name, tx.now, new.form, new.record,
+         new.members, new.request_id, new.held, new.first_template, new.last_template),
+    )  # fmt: skip
+
+
+def insert_template(tx: Transaction, number: int, body: str, *, expand: bool, max_attempts: int) -> None:
+    """Store what pilots are given; `expand`: its placeholders are filled at the claim."""
+    tx.later(_INSERT_TEMPLATE, (number, expand, max_attempts, body))
+
+
+def submission_of_request(tx: Transaction, owner: str, request_id: str) -> EarlierSubmission | None:
+    """The submission that this owner made with this request id."""
+    found = tx.read(_OF_REQUEST, (owner, request_id))
+    return EarlierSubmission(*found[0]) if found else None
+
+
+def submissions_between(tx: Transaction, first: int, last: int) -> Iterator[IdBlock]:
+    """The submissions that have one of these ids, in their order. There may be many; they are read one by one."""
+    tx.flush()
+    return (IdBlock(*row) for row in tx.db.execute(_SUBMISSIONS_IN, (first, last, first)))

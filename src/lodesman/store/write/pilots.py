@@ -1,0 +1,171 @@
+"""Pilot rows and their states, and the tokens that pilots join with and work with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from lodesman.answers.nodes import QueueId
+from lodesman.answers.service import NewPilot
+from lodesman.answers.vocabulary import PilotState
+from lodesman.errors import NotFound
+from lodesman.store.journal import Transaction
+from lodesman.store.read.pilots import PilotRow, pilot_by_id, pilot_by_stamp
+
+_P = PilotState
+PILOT_MOVES: dict[PilotState, frozenset[PilotState]] = {
+    # A pilot may join before its native reference is stored: the batch system can be faster than we are.
+    _P.PREPARED: frozenset({_P.SUBMITTED, _P.RUNNING, _P.ABORTED, _P.LOST}),
+    _P.SUBMITTED: frozenset({_P.RUNNING, _P.ABORTED, _P.LOST}),
+    _P.RUNNING: frozenset({_P.DONE, _P.ABORTED, _P.LOST}),
+    _P.DONE: frozenset(),
+    _P.ABORTED: frozenset(),
+    _P.LOST: frozenset(),
+}
+PILOT_ENDED = frozenset({_P.DONE, _P.ABORTED, _P.LOST})
+
+_INSERT_PILOT = """INSERT INTO pilot (id, stamp, state, vo, owner, grp, pilot_type, submission_pool, tq_id, site,
+ce, queue, requirements, request, created_at) VALUES (?,?,'Prepared',?,?,?,?,?,?,?,?,?,?,?,?)"""
+_SET_STATE = "UPDATE pilot SET state = ?, reason = ?, ended_at = ? WHERE id = ?"
+_SET_NATIVE = "UPDATE pilot SET native_id = ?, submitted_at = ? WHERE id = ?"
+_SET_JOINED = "UPDATE pilot SET joined_at = ?, last_seen = ?, node = ? WHERE id = ?"
+_SET_PLACE = "UPDATE pilot SET site = ?, ce = ?, queue = ?, request = ? WHERE id = ?"
+_SET_REQUEST = "UPDATE pilot SET request = ? WHERE id = ?"
+_SET_SEEN = "UPDATE pilot SET last_seen = ? WHERE id = ?"
+_JOB_DONE = "UPDATE pilot SET jobs_done = jobs_done + 1 WHERE id = ?"
+_DRAIN = "UPDATE pilot SET drain = 1 WHERE id = ? AND ended_at IS NULL"
+_DRAIN_FOR = "UPDATE pilot SET drain = 1, drain_reason = ? WHERE id = ? AND drain = 0"
+_OFFERS = "SELECT id, vo, site, ce, queue, request FROM pilot WHERE ended_at IS NULL"
+
+_INSERT_JOIN_TOKEN = """INSERT INTO token (hash, kind, account, pilot_id, created_at, expires_at)
+VALUES (?,'join','',?,?,?)"""
+_INSERT_PILOT_TOKEN = (
+    "INSERT INTO token (hash, kind, account, pilot_id, created_at) VALUES (?,'pilot','',?,?)"
+)
+_JOIN_TOKEN = (
+    "SELECT pilot_id, expires_at, nonce, kind FROM token WHERE hash = ? AND kind IN ('join', 'joined')"
+)
+_USE_JOIN_TOKEN = "UPDATE token SET kind = 'joined', nonce = ? WHERE hash = ?"
+_DELETE_PILOT_TOKEN = "DELETE FROM token WHERE pilot_id = ? AND kind = 'pilot'"
+_DELETE_OTHER_TOKENS = "DELETE FROM token WHERE pilot_id = ? AND kind != ?"
+_LIMIT_PILOT_TOKEN = "UPDATE token SET expires_at = ? WHERE pilot_id = ? AND kind = 'pilot'"
+
+
+class JoinToken(NamedTuple):
+    """A join token. `is_used`: a pilot has joined with it, and gave this nonce."""
+
+    pilot_id: int
+    expires_at: float
+    nonce: str
+    is_used: bool
+
+
+class StoredOffer(NamedTuple):
+    """What a live pilot presents, as JSON."""
+
+    id: int
+    vo: str
+    queue_id: QueueId
+    request: str
+
+
+def need_pilot(tx: Transaction, *, pilot_id: int | None = None, stamp: str = "") -> PilotRow:
+    """One pilot by id or stamp. Raises NotFound."""
+    db = tx.reader()
+    row = pilot_by_stamp(db, stamp) if pilot_id is None else pilot_by_id(db, pilot_id)
+    if row is None:
+        raise NotFound("There is no such pilot.", pilot=stamp or pilot_id)
+    return row
+
+
+def insert_pilot(tx: Transaction, number: int, new: NewPilot, request: Mapping[str, Any]) -> None:
+    """Store a pilot with its join token; `request` is what it presents in truth."""
+    tx.later(
+        _INSERT_PILOT,
+        (number, new.stamp, new.vo, new.owner, new.group, new.pilot_type, new.submission_pool, new.tq_id, new.site,
+         new.ce, new.queue, new.requirements, msgspec.json.encode(request).decode(), tx.now),
+    )  # fmt: skip
+    tx.later(_INSERT_JOIN_TOKEN, (new.join_hash, number, tx.now, tx.now + new.join_seconds))
+
+
+def set_state(tx: Transaction, row: PilotRow, new: PilotState, reason: str = "") -> bool:
+    """Move a pilot if the table of moves allows it; says whether it moved."""
+    if new not in PILOT_MOVES[row.state]:
+        return False
+    ended = tx.now if new in PILOT_ENDED else None
+    tx.write(_SET_STATE, (new.value, reason, ended, row.id))
+    return True
+
+
+def set_native_id(tx: Transaction, pilot_id: int, native_id: str) -> None:
+    """Its batch system has accepted a pilot."""
+    tx.write(_SET_NATIVE, (native_id, tx.now, pilot_id))
+
+
+def set_place(tx: Transaction, row: PilotRow) -> None:
+    """Store where a pilot runs, and what it presents there."""
+    tx.write(_SET_PLACE, (row.site, row.ce, row.queue, row.request, row.id))
+
+
+def live_offers(tx: Transaction) -> list[StoredOffer]:
+    """What all live pilots present."""
+    return [
+        StoredOffer(number, vo, QueueId(*queue), request) for number, vo, *queue, request in tx.read(_OFFERS)
+    ]
+
+
+def set_requests(tx: Transaction, pilots: Iterable[int], request: str) -> None:
+    """These pilots present something else from now on."""
+    tx.later_many(_SET_REQUEST, [(request, pilot_id) for pilot_id in pilots])
+
+
+def set_last_seen(tx: Transaction, seen: Mapping[int, float]) -> None:
+    """When pilots were last heard of."""
+    tx.later_many(_SET_SEEN, [(at, pilot_id) for pilot_id, at in seen.items()])
+
+
+def count_job(tx: Transaction, pilot_id: int) -> None:
+    """A pilot has ended one more job."""
+    tx.later(_JOB_DONE, (pilot_id,))
+
+
+def drain_pilot(tx: Transaction, pilot_id: int) -> bool:
+    """A pilot takes no more jobs, since an administrator said so; says whether it was still there."""
+    return bool(tx.write(_DRAIN, (pilot_id,)))
+
+
+def drain_pilots_for(tx: Transaction, pilots: Sequence[int], reason: str) -> None:
+    """Pilots take no more jobs, for a reason; those that were drained before keep theirs."""
+    tx.later_many(_DRAIN_FOR, [(reason, pilot_id) for pilot_id in pilots])
+
+
+# --- tokens ----------------------------------------------------------------------------------------------
+
+
+def join_token(tx: Transaction, digest: bytes) -> JoinToken | None:
+    """The join token with this hash, None if there is none."""
+    found = tx.read(_JOIN_TOKEN, (digest,))
+    if not found:
+        return None
+    pilot_id, expires, nonce, kind = found[0]
+    return JoinToken(pilot_id, expires, nonce, kind == "joined")
+
+
+def set_joined(tx: Transaction, pilot_id: int, *, node: str, digest: bytes, nonce: str, token: bytes) -> None:
+    """A pilot has exchanged the join token `digest` for another one (`token` is its hash)."""
+    tx.write(_USE_JOIN_TOKEN, (nonce, digest))
+    tx.write(_DELETE_PILOT_TOKEN, (pilot_id,))
+    tx.later(_INSERT_PILOT_TOKEN, (token, pilot_id, tx.now))
+    tx.write(_SET_JOINED, (tx.now, tx.now, node, pilot_id))
+
+
+def end_tokens(tx: Transaction, pilot_id: int, *, keep_working: bool) -> None:
+    """Delete the tokens of a pilot that has ended; `keep_working`: but for the one that it works with."""
+    tx.write(_DELETE_OTHER_TOKENS, (pilot_id, "pilot" if keep_working else ""))
+
+
+def limit_token(tx: Transaction, pilot_id: int, expires_at: float) -> None:
+    """The token that a pilot works with is good until then."""
+    tx.write(_LIMIT_PILOT_TOKEN, (expires_at, pilot_id))

@@ -1,0 +1,92 @@
+"""Deleting what is old: jobs with their chains, and what nothing refers to any more (the writer's side).
+
+Each function takes keys that a reader found (`store.read.retention`) and checks again what may have changed since. Set
+statements: their cost is in the rows that they delete, so whoever calls bounds the keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lodesman.store.dialect import GIVEN, GIVEN_PAIRS, keys
+from lodesman.store.ids import mark_ids
+from lodesman.store.journal import Transaction
+from lodesman.store.read.retention import ENDED_BEFORE, ENDED_STATES, OldJob
+
+# A job that was killed while it ran has ended before its attempt has: its pilot still speaks of it.
+_OLD_JOBS = f"""SELECT j.id, j.attempt, j.last_event, j.last_attempt FROM job j LEFT JOIN attempt a ON a.id = j.last_attempt
+WHERE j.id IN {GIVEN} AND {ENDED_BEFORE}"""
+_CHAIN = f"""WITH RECURSIVE chain (id) AS (SELECT * FROM {GIVEN} given
+UNION SELECT t.previous FROM chain c JOIN {{0}} t ON t.id = c.id WHERE t.previous IS NOT NULL)
+DELETE FROM {{0}} WHERE id IN (SELECT id FROM chain)"""
+_JOBS = f"DELETE FROM job WHERE id IN {GIVEN}"
+_HOLES = f"""UPDATE hole SET state = 'Moved', reason = '' WHERE (cohort_id, start) IN {GIVEN_PAIRS}
+AND state IN ({ENDED_STATES}) AND at < ?"""
+_TEMPLATES = f"DELETE FROM template WHERE id IN {GIVEN}"
+_EMPTY = f"""SELECT s.id FROM submission s WHERE s.id IN {GIVEN}
+AND NOT EXISTS (SELECT 1 FROM job j WHERE j.id BETWEEN s.base AND s.base + s.count - 1)"""
+# What belongs to a submission, in the order in which it goes; a limited number of rows at once.
+_BELONGINGS = (
+    f"""DELETE FROM hole WHERE (cohort_id, start) IN (SELECT h.cohort_id, h.start FROM cohort c
+    JOIN hole h ON h.cohort_id = c.id WHERE c.submission_id IN {GIVEN} LIMIT ?)""",
+    f"DELETE FROM cohort WHERE id IN (SELECT id FROM cohort WHERE submission_id IN {GIVEN} LIMIT ?)",
+    f"""DELETE FROM template WHERE id IN (SELECT t.id FROM submission s
+    JOIN template t ON t.id BETWEEN s.first_template AND s.last_template WHERE s.id IN {GIVEN} LIMIT ?)""",
+    f"""DELETE FROM event WHERE id IN (SELECT e.id FROM submission s JOIN event e
+    ON e.last_job IS NOT NULL AND e.job_id BETWEEN s.base AND s.base + s.count - 1 WHERE s.id IN {GIVEN} LIMIT ?)""",
+    f"""DELETE FROM sandbox_use WHERE (owner, sha256, submission_id) IN (SELECT owner, sha256, submission_id
+    FROM sandbox_use WHERE submission_id IN {GIVEN} LIMIT ?)""",
+)
+_SUBMISSIONS = f"DELETE FROM submission WHERE id IN {GIVEN}"
+_PILOT_TOKENS = (
+    f"DELETE FROM token WHERE pilot_id IN (SELECT id FROM pilot WHERE id IN {GIVEN} AND ended_at < ?)"
+)
+_PILOTS = f"DELETE FROM pilot WHERE id IN {GIVEN} AND ended_at < ?"
+
+
+def old_jobs(tx: Transaction, ids: Sequence[int], before: float) -> list[OldJob]:
+    """Those of the jobs that ended before that time, and their attempts, too."""
+    return [OldJob(*row) for row in tx.read(_OLD_JOBS, (keys(ids), before))]
+
+
+def delete_jobs(tx: Transaction, jobs: Sequence[OldJob]) -> None:
+    """Delete jobs with all their events and attempts."""
+    mark_ids(tx, "event", "attempt")
+    for table, heads in (
+        ("event", [job.last_event for job in jobs]),
+        ("attempt", [job.last_attempt for job in jobs]),
+    ):
+        tx.write(_CHAIN.format(table), (keys(head for head in heads if head is not None),))
+    tx.write(_JOBS, (keys(job.id for job in jobs),))
+
+
+def close_holes(tx: Transaction, holes: Sequence[tuple[int, int]], before: float) -> None:
+    """Purge members that were killed or deleted before they were taken: (cohort, start) of their holes."""
+    tx.write(_HOLES, (keys(holes), before))
+
+
+def delete_templates(tx: Transaction, ids: Sequence[int]) -> None:
+    """Delete templates that nothing refers to; nothing ever will again."""
+    mark_ids(tx, "template")
+    tx.write(_TEMPLATES, (keys(ids),))
+
+
+def delete_submissions(tx: Transaction, ids: Sequence[int], most: int) -> bool:
+    """Delete submissions of which no job is left, with all that belongs to them; false if there is more to delete.
+
+    Deletes at most `most` rows of each table; the submissions themselves go last.
+    """
+    empty = keys(row[0] for row in tx.read(_EMPTY, (keys(ids),)))
+    mark_ids(tx, "submission", "cohort", "template", "event")
+    for statement in _BELONGINGS:
+        if tx.write(statement, (empty, most)) >= most:
+            return False
+    tx.write(_SUBMISSIONS, (empty,))
+    return True
+
+
+def delete_pilots(tx: Transaction, ids: Sequence[int], before: float) -> None:
+    """Delete pilots that ended before that time, with tokens that they never used."""
+    mark_ids(tx, "pilot")
+    tx.write(_PILOT_TOKENS, (keys(ids), before))
+    tx.write(_PILOTS, (keys(ids), before))

@@ -1,0 +1,132 @@
+"""SubmitPools as the writer stores them: queues and their bits, passes, and what no job needs any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from lodesman.store.dialect import GIVEN, greatest, keys, member
+from lodesman.store.journal import Transaction
+from lodesman.store.read.submit_pools import PassRow
+
+# A pool that is known keeps its text. Its queues are those that the writer has in memory, perhaps from this very job.
+_STORE = """INSERT INTO submit_pool_bits (id, vo, requirements, queues, created_at, evaluated_at) VALUES (?,?,?,?,?,?)
+ON CONFLICT (id) DO UPDATE SET unused_since = NULL, queues = excluded.queues,
+  evaluated_at = coalesce(submit_pool_bits.evaluated_at, excluded.evaluated_at)
+WHERE submit_pool_bits.unused_since IS NOT NULL OR submit_pool_bits.evaluated_at IS NULL
+  OR submit_pool_bits.queues != excluded.queues"""
+# Made again: its queues are not known before the next pass.
+_STORE_AGAIN = f"""INSERT INTO submit_pool_bits (id, vo, requirements, queues, created_at)
+SELECT pool_id, {member("key", "vo")}, requirements, ?, ? FROM task_queue WHERE id = ? AND pool_id != ''
+ON CONFLICT (id) DO UPDATE SET unused_since = NULL WHERE submit_pool_bits.unused_since IS NOT NULL"""
+# One with the new identifier may be there already: it keeps its queues, and is needed as the old one may have been.
+_RENAME = """INSERT INTO submit_pool_bits (id, vo, requirements, queues, created_at, evaluated_at)
+SELECT ?, vo, ?, queues, created_at, evaluated_at FROM submit_pool_bits WHERE id = ?
+ON CONFLICT (id) DO UPDATE SET unused_since = NULL"""
+_DELETE = f"DELETE FROM submit_pool_bits WHERE id IN {GIVEN}"
+_SET_QUEUES = "UPDATE submit_pool_bits SET queues = ?, evaluated_at = ? WHERE id = ?"
+_INSERT_QUEUE = "INSERT INTO pool_queue (bit, site, ce, queue) VALUES (?,?,?,?)"
+_DELETE_QUEUE = "DELETE FROM pool_queue WHERE bit = ?"
+_MARK = "UPDATE submit_pool_bits SET unused_since = ? WHERE id = ? AND unused_since IS NULL"
+_UNMARK = "UPDATE submit_pool_bits SET unused_since = NULL WHERE id = ?"
+_REMOVE = f"""DELETE FROM submit_pool_bits WHERE id IN {GIVEN}
+AND unused_since IS NOT NULL AND unused_since <= ? RETURNING id"""
+_ASK = "UPDATE submit_pool_state SET asked = asked + 1 WHERE one = 1"
+_ANSWER = f"UPDATE submit_pool_state SET answered = {greatest('answered', '?')} WHERE one = 1"
+_CHANGED = "UPDATE submit_pool_state SET version = version + 1 WHERE one = 1"
+_INSERT_PASS = """INSERT INTO submit_pool_pass (id, at, cause, config, pools, changed, held, released, seconds)
+VALUES (?,?,?,?,?,?,0,0,?)"""
+_DELETE_PASSES = "DELETE FROM submit_pool_pass WHERE id <= ?"
+_COUNT_JOBS = "UPDATE submit_pool_pass SET held = held + ?, released = released + ? WHERE id = ?"
+PASSES_KEPT = 1_000
+
+
+class NewPass(Struct, frozen=True, kw_only=True):
+    """A pass over all pools: its cause, how many there were and how many changed, how many seconds it took."""
+
+    cause: str
+    pools: int
+    changed: int
+    seconds: float
+
+
+def store_pool(tx: Transaction, pool: str, vo: str, requirements: str, mask: int) -> None:
+    """Store a pool that a job needs, with its queues."""
+    tx.later(_STORE, (pool, vo, requirements, _bitmap(mask), tx.now, tx.now))
+
+
+def store_pool_of_queue(tx: Transaction, tq_id: int) -> None:
+    """Jobs of a task queue need its pool again."""
+    tx.later(_STORE_AGAIN, (_bitmap(0), tx.now, tq_id))
+
+
+def rename_pool(tx: Transaction, old: str, new: str, requirements: str) -> None:
+    """Store a pool once more, under its new identifier."""
+    tx.later(_RENAME, (new, requirements, old))
+
+
+def delete_pools(tx: Transaction, pools: Iterable[str]) -> None:
+    """Remove pools that no task queue names any more."""
+    tx.write(_DELETE, (keys(pools),))
+
+
+def set_queues(tx: Transaction, masks: Mapping[str, int]) -> None:
+    """Store the queues of pools that a pass found."""
+    tx.later_many(_SET_QUEUES, [(_bitmap(mask), tx.now, pool) for pool, mask in masks.items()])
+
+
+def insert_bit(tx: Transaction, bit: int, site: str, ce: str, queue: str) -> None:
+    """Give a CE queue its bit."""
+    tx.later(_INSERT_QUEUE, (bit, site, ce, queue))
+
+
+def delete_bit(tx: Transaction, bit: int) -> None:
+    """Free the bit of a CE queue."""
+    tx.later(_DELETE_QUEUE, (bit,))
+
+
+def mark_unused(tx: Transaction, pools: Iterable[str]) -> None:
+    """No job needs these pools from now on."""
+    tx.later_many(_MARK, [(tx.now, pool) for pool in pools])
+
+
+def mark_used(tx: Transaction, pools: Iterable[str]) -> None:
+    """Jobs need these pools again."""
+    tx.later_many(_UNMARK, [(pool,) for pool in pools])
+
+
+def remove_unused(tx: Transaction, pools: Iterable[str], *, unused_before: float) -> list[str]:
+    """Remove those of the pools that are still marked as unused since then; returns their ids."""
+    return [row[0] for row in tx.read(_REMOVE, (keys(pools), unused_before))]
+
+
+def ask_for_pass(tx: Transaction) -> None:
+    """Let the background process evaluate all pools soon."""
+    tx.last(_ASK, 1, ())
+
+
+def answer_passes(tx: Transaction, count: int) -> None:
+    """The first `count` requests for a pass are answered."""
+    tx.later(_ANSWER, (count,))
+
+
+def pools_changed(tx: Transaction) -> None:
+    """Let those who keep a copy of the pools read them again."""
+    tx.last(_CHANGED, 1, ())
+
+
+def insert_pass(tx: Transaction, row: PassRow, new: NewPass) -> None:
+    """Store a pass. Very old ones are deleted."""
+    tx.later(_INSERT_PASS, (row.id, tx.now, new.cause, row.config, new.pools, new.changed, new.seconds))
+    tx.later(_DELETE_PASSES, (row.id - PASSES_KEPT,))
+
+
+def count_judged_jobs(tx: Transaction, pass_id: int, *, held: int, released: int) -> None:
+    """Add jobs that were held and released after a pass."""
+    tx.later(_COUNT_JOBS, (held, released, pass_id))
+
+
+def _bitmap(mask: int) -> bytes:
+    """A mask as it is stored."""
+    return mask.to_bytes((mask.bit_length() + 7) // 8, "little")

@@ -1,0 +1,179 @@
+"""Task queues, their counters, and holds of those that no configured queue can run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from lodesman.matching import TaskQueueKey, key_from_json, key_to_json
+from lodesman.store.dialect import GIVEN, by_index, keys, least
+from lodesman.store.ids import mark_ids
+from lodesman.store.journal import Transaction
+
+SET_ROW_CURSOR = "UPDATE task_queue_count SET row_cursor = ? WHERE tq_id = ?"
+_INSERT_QUEUE = "INSERT INTO task_queue (id, key, created_at, requirements) VALUES (?,?,?,?)"
+_INSERT_COUNT = "INSERT INTO task_queue_count (tq_id, waiting) VALUES (?, ?)"
+_SET_WAITING = "UPDATE task_queue_count SET waiting = ?, emptied_at = ?, as_of = ? WHERE tq_id = ?"
+_LOWER_CURSOR = f"UPDATE task_queue_count SET row_cursor = {least('row_cursor', '?')} WHERE tq_id = ?"
+_INSERT_HOLD = "INSERT INTO task_queue_hold (tq_id, reason, since) VALUES (?,?,?)"
+_SET_HOLD_REASON = "UPDATE task_queue_hold SET reason = ? WHERE tq_id = ?"
+_DELETE_HOLD = "DELETE FROM task_queue_hold WHERE tq_id = ?"
+_INSERT_EVENT = "INSERT INTO task_queue_event (id, at, tq_id, kind, reason) VALUES (?,?,?,?,?)"
+_PUT_REASON = """INSERT INTO task_queue_reason (tq_id, reason, detail, since) VALUES (?,?,?,?)
+ON CONFLICT (tq_id) DO UPDATE SET reason = excluded.reason, detail = excluded.detail,
+since = CASE WHEN task_queue_reason.reason = excluded.reason THEN task_queue_reason.since ELSE excluded.since END"""
+_DELETE_REASON = "DELETE FROM task_queue_reason WHERE tq_id = ?"
+_REASONS_JUDGED = """INSERT INTO reason_pass (one, at, facts_at) VALUES (1, ?, ?)
+ON CONFLICT (one) DO UPDATE SET at = excluded.at, facts_at = excluded.facts_at"""
+
+# Whoever joins a task queue changes its counter and the time when it was emptied.
+_STILL_EMPTY = """SELECT 1 FROM task_queue_count c WHERE c.tq_id = ? AND c.waiting = 0 AND c.emptied_at = ?
+AND NOT EXISTS (SELECT 1 FROM job j WHERE j.tq_id = c.tq_id AND j.queued IS NOT NULL)"""
+_TABLES = (
+    ("task_queue", "id"),
+    ("task_queue_count", "tq_id"),
+    ("task_queue_hold", "tq_id"),
+    ("task_queue_event", "tq_id"),
+    ("task_queue_reason", "tq_id"),
+)
+
+_OF_POOLS = f"SELECT id, key, pool_id FROM task_queue WHERE pool_id IN {GIVEN} AND pool_id != '' ORDER BY id"
+_WITH_KEYS = f"SELECT key, id FROM task_queue WHERE key IN {GIVEN}"
+_SET_KEY = "UPDATE task_queue SET key = ?, requirements = ? WHERE id = ?"
+_REKEYED = "UPDATE submit_pool_state SET rekeyed = rekeyed + 1 WHERE one = 1"
+# What refers to a task queue and is more than history: single jobs, taken members of arrays, runs, what lives.
+_MOVE_ROWS = "UPDATE job SET tq_id = ? WHERE tq_id = ? AND queued IS NOT NULL"
+_RUNS = "SELECT base + start, base + stop FROM cohort WHERE tq_id = ?"
+_MOVE_MEMBERS = "UPDATE job SET tq_id = ? WHERE id >= ? AND id < ? AND tq_id = ?"
+_MOVES = (
+    _MOVE_ROWS,
+    "UPDATE cohort SET tq_id = ? WHERE tq_id = ?",
+    f"UPDATE attempt {by_index('attempt_live')} SET tq_id = ? WHERE tq_id = ? AND ended_at IS NULL",
+    "UPDATE pilot SET tq_id = ? WHERE tq_id = ? AND ended_at IS NULL",
+)
+_JOIN_CURSORS = f"""UPDATE task_queue_count SET row_cursor = {
+    least("row_cursor", "(SELECT row_cursor FROM task_queue_count WHERE tq_id = ?)")
+} WHERE tq_id = ?"""
+
+
+class KeyedQueue(NamedTuple):
+    """A task queue whose jobs need the SubmitPool `pool`."""
+
+    id: int
+    key: TaskQueueKey
+    pool: str
+
+
+def queue_with_key(tx: Transaction, key: TaskQueueKey) -> int | None:
+    """The id of the task queue with this key, if it was ever made."""
+    found = tx.read("SELECT id FROM task_queue WHERE key = ?", (key_to_json(key),))
+    return found[0][0] if found else None
+
+
+def key_of_queue(tx: Transaction, tq_id: int) -> TaskQueueKey:
+    """The key of a stored task queue."""
+    return key_from_json(tx.read("SELECT key FROM task_queue WHERE id = ?", (tq_id,))[0][0])
+
+
+def insert_queue(tx: Transaction, number: int, key: TaskQueueKey, requirements: str = "") -> None:
+    """Store a new task queue with nothing waiting. `requirements`: the canonical text behind its SubmitPool."""
+    tx.later(_INSERT_QUEUE, (number, key_to_json(key), tx.now, requirements))
+    tx.later(_INSERT_COUNT, (number, 0))
+
+
+def set_waiting(tx: Transaction, tq_id: int, waiting: int, *, as_of: int) -> None:
+    """Store the counter as it is after the claims up to attempt `as_of`; the last of a batch is written."""
+    tx.last(_SET_WAITING, tq_id, (waiting, None if waiting else tx.now, as_of, tq_id))
+
+
+def set_row_cursor(tx: Transaction, tq_id: int, job_id: int) -> None:
+    """No row before this one waits in the task queue."""
+    tx.last(SET_ROW_CURSOR, tq_id, (job_id, tq_id))
+
+
+def row_came_back(tx: Transaction, tq_id: int, job_id: int) -> None:
+    """A row behind the front is Waiting again: the next read of the front must begin there."""
+    tx.write(_LOWER_CURSOR, (job_id, tq_id))
+
+
+# --- holds -----------------------------------------------------------------------------------------------
+
+
+def hold_queue(tx: Transaction, event: int, tq_id: int, reason: str) -> None:
+    """All waiting jobs of a task queue are Held from now on."""
+    tx.later(_INSERT_HOLD, (tq_id, reason, tx.now))
+    tx.later(_INSERT_EVENT, (event, tx.now, tq_id, "Held", reason))
+
+
+def set_hold_reason(tx: Transaction, tq_id: int, reason: str) -> None:
+    """The reason of a hold has changed."""
+    tx.later(_SET_HOLD_REASON, (reason, tq_id))
+
+
+def release_queue(tx: Transaction, event: int | None, tq_id: int, reason: str) -> None:
+    """Its jobs wait again; without an event if there are none."""
+    tx.write(_DELETE_HOLD, (tq_id,))
+    if event is not None:
+        tx.later(_INSERT_EVENT, (event, tx.now, tq_id, "Waiting", reason))
+
+
+def store_reasons(
+    tx: Transaction, changed: Mapping[int, tuple[str, str] | None], facts_at: float | None
+) -> None:
+    """Store the (reason, detail) of task queues that changed, None for one whose jobs wait no more."""
+    for tq_id, reason in changed.items():
+        if reason is None:
+            tx.later(_DELETE_REASON, (tq_id,))
+        else:
+            tx.later(_PUT_REASON, (tq_id, *reason, tx.now))
+    tx.later(_REASONS_JUDGED, (tx.now, facts_at))
+
+
+# --- deleting and joining --------------------------------------------------------------------------------
+
+
+def is_still_empty(tx: Transaction, tq_id: int, emptied_at: float) -> bool:
+    """Whether no job has joined a task queue since it was emptied, and no job of its own names it."""
+    return bool(tx.read(_STILL_EMPTY, (tq_id, emptied_at)))
+
+
+def delete_queues(tx: Transaction, ids: Iterable[int]) -> None:
+    """Delete task queues with all that is known of them."""
+    mark_ids(tx, "task_queue", "event")
+    given = keys(ids)
+    for table, column in _TABLES:
+        tx.write(f"DELETE FROM {table} WHERE {column} IN {GIVEN}", (given,))
+
+
+def queues_of_pools(tx: Transaction, pools: Iterable[str]) -> list[KeyedQueue]:
+    """All task queues of these SubmitPools, empty ones too, oldest first."""
+    rows = tx.read(_OF_POOLS, (keys(pools),))
+    return [KeyedQueue(number, key_from_json(key), pool) for number, key, pool in rows]
+
+
+def queues_with_keys(tx: Transaction, texts: Iterable[str]) -> dict[str, int]:
+    """Key text -> task queue, for those of the keys that one has."""
+    return dict(tx.read(_WITH_KEYS, (keys(texts),)))
+
+
+def set_key(tx: Transaction, tq_id: int, key: str, requirements: str) -> None:
+    """Give a task queue another key, which no other has."""
+    tx.write(_SET_KEY, (key, requirements, tq_id))
+
+
+def keys_changed(tx: Transaction) -> None:
+    """Let those who keep keys of task queues read them again."""
+    tx.last(_REKEYED, 1, ())
+
+
+def join_queues(tx: Transaction, gone: int, keep: int) -> None:
+    """Move all that a task queue has to another one, but for the count of waiting jobs, and delete it.
+
+    Counters and cursors must have been written: else they follow from attempts of the old one.
+    """
+    for start, stop in tx.read(_RUNS, (gone,)):
+        tx.write(_MOVE_MEMBERS, (keep, start, stop, gone))
+    for statement in _MOVES:
+        tx.write(statement, (keep, gone))
+    tx.write(_JOIN_CURSORS, (gone, keep))
+    delete_queues(tx, [gone])
