@@ -1,23 +1,224 @@
-"""`lode plan`: dry runs of jobs, of other resources and of other shares. Nothing is stored."""
+"""`lode plan`, and `lode submit --dry-run`: dry runs of jobs, of other resources and of other shares. Nothing is stored."""
 
 from __future__ import annotations
 
-import click
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from lodesman.cli.plan_job import plan_job
-from lodesman.cli.plan_resources import plan_resources
-from lodesman.cli.plan_share import plan_share
+import click
+from msgspec import to_builtins
+
+from lodesman.answers import calls
+from lodesman.answers.plans import JobPlan, PlannedCohort, SharedPlaces, SharesPlan, WaitingGroup
+from lodesman.answers.requests import PlanJobBody, PlanSharesBody
+from lodesman.cli.drafts import Draft, Outcome, Wanted, read_all, warn
+from lodesman.cli.faults import FAILED, remark
+from lodesman.cli.plan_resources import both, percents, plan_resources
+from lodesman.cli.session import Session, json_option, pass_session
+from lodesman.cli.tables import Cell, emit_json, note, patience, say, show_table, state
+from lodesman.cli.why import show_explained, show_suggestions, show_verdict
+from lodesman.cli.words import counted, joined, plain
+from lodesman.errors import LodesmanError
+
+_FEW = 5
+_COHORTS = ("members", ">jobs", "verdict", ">queues", ">of", ">task queue", ">waiting there")
+_GROUPS = ("group", "vo", ">waiting", ">share", ">then", ">starts", ">then", ">an hour", ">then")
+_PLACES = (">queues", "at", "group", ">starts", ">then")
 
 
 @click.group()
 def plan() -> None:
-    """Tell what would happen to jobs, or through other resources or shares.
+    """Show what would happen to jobs, or through other resources or shares.
 
     Worked out by the server on its live state; nothing is stored.
     """
 
 
-for _command in (plan_job, plan_resources, plan_share):
-    plan.add_command(_command)
+# --- jobs ------------------------------------------------------------------------------------------------
 
+
+@plan.command("job")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.option("--group", default="", metavar="NAME", help="The group that the jobs count for.")
+@click.option("--hold-if-impossible", is_flag=True, help="As if submitted with this option.")
+@click.option("--form", type=click.Choice(["jdl", "cfg", "json"]), help="The language; else the text tells.")
+@json_option
+@pass_session
+def _plan_job(session: Session, /, *, files: tuple[str, ...], **options: Any) -> int:
+    """Plan jobs: show what lode why would show right after they were submitted.
+
+    Each FILE ('-' for standard input) is a description in JDL, CFG or JSON. For each cohort (the members that would
+    join one task queue): the queues that can run it, what excludes the others, a suggestion if there is none, the pilots
+    that could take it, its group's share. Nothing is submitted and no file is uploaded; files of the InputSandbox must
+    exist. The exit code is 1 if one FILE would be refused.
+    """
+    return plan_files(session, files, Wanted(**options))
+
+
+def plan_files(session: Session, files: Sequence[str], wanted: Wanted) -> int:
+    """Plan all files; returns the exit code."""
+    outcome, refused = Outcome(), False
+    ready = read_all(files, wanted, outcome)
+    if not outcome.faults:
+        with patience("The server is working it out."):
+            refused = _ask_all(session, ready, wanted, outcome)
+    if session.as_json:
+        emit_json({"plans": outcome.made, "errors": outcome.faults_as_json()})
+    outcome.show_faults()
+    return outcome.exit_code(len(files)) or (FAILED if refused else 0)
+
+
+def _ask_all(session: Session, ready: Sequence[Draft], wanted: Wanted, outcome: Outcome) -> bool:
+    """Whether one of them would be refused."""
+    refused = False
+    for one in ready:
+        body = PlanJobBody(
+            text=one.text, form=one.form, group=wanted.group, hold_if_impossible=wanted.hold_if_impossible
+        )
+        try:
+            answer = session.call(calls.PLAN_JOB, body=body)
+        except LodesmanError as fault:
+            if outcome.failed(one.label, fault):
+                break
+            continue
+        refused = refused or answer.refusal is not None
+        outcome.made.append({"file": one.label, **to_builtins(answer)})
+        if not session.as_json:
+            if len(outcome.made) > 1:
+                click.echo()
+            _show_job(one.label, answer)
+    return refused
+
+
+def _show_job(label: str, answer: JobPlan) -> None:
+    warn(label, answer.notices)
+    click.echo(_first_line(label, answer))
+    cohorts = answer.cohorts
+    if len(cohorts) == 1:
+        click.echo(_joins(cohorts[0]))
+        show_explained(cohorts[0], _members(cohorts[0], answer.count))
+        return
+    show_table(_COHORTS, [_cohort(one) for one in cohorts])
+    if answer.more_cohorts:
+        note(f"and {counted(answer.more_cohorts, 'more cohort')}.")
+    for one in _problems(cohorts):
+        click.echo()
+        title = _members(one, answer.count)
+        show_verdict(one, title)
+        show_suggestions(one)
+
+
+def _problems(cohorts: Sequence[PlannedCohort]) -> list[PlannedCohort]:
+    """The first few that are not `now`, one for each different summary."""
+    found = {one.summary: one for one in reversed(cohorts) if one.verdict != "now"}
+    return list(reversed(found.values()))[:_FEW]
+
+
+def _first_line(label: str, answer: JobPlan) -> str:
+    what = f"{plain(label)}: {counted(answer.count, 'job')}"
+    if answer.refusal:
+        many = f"no queue could run {answer.verdicts.never:,} of them"
+        return f"{what} would be refused, since {'no queue could run it' if answer.count == 1 else many}."
+    held = f", {answer.held:,} of them Held" if answer.held else ""
+    return f"{what} would be submitted{held}, for group {plain(answer.group)}."
+
+
+def _joins(cohort: PlannedCohort) -> str:
+    who, queue = "It" if cohort.jobs == 1 else "They", cohort.task_queue
+    if queue.new:
+        return f"{who} would join a new task queue."
+    there = counted(queue.waiting_before, "waiting job")
+    return f"{who} would join task queue {queue.id}, which has {there}."
+
+
+def _members(one: PlannedCohort, count: int) -> str:
+    """`The job`, `All 30 members`, `Members 0-4, 7`."""
+    if one.jobs == count:
+        return "The job" if count == 1 else f"All {count:,} members"
+    return f"{'Member' if one.jobs == 1 else 'Members'} {_ranges(one)}"
+
+
+def _ranges(one: PlannedCohort) -> str:
+    text = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in one.members)
+    return f"{text}, ..." if one.more_members else text
+
+
+def _cohort(one: PlannedCohort) -> list[Cell]:
+    queue = one.task_queue
+    return [
+        _ranges(one), f"{one.jobs:,}", state(one.verdict), f"{one.queues.eligible:,}", f"{one.queues.total:,}",
+        "new" if queue.new else str(queue.id), f"{queue.waiting_before:,}",
+    ]  # fmt: skip
+
+
+# --- shares ----------------------------------------------------------------------------------------------
+
+
+class _GroupShares(click.ParamType[Any, Any]):
+    """GROUP=SHARE."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """(group, share). A usage error for anything else."""
+        if isinstance(value, tuple):
+            return value
+        group, equals, text = value.rpartition("=")
+        try:
+            share = float(text)
+        except ValueError:
+            share = math.nan
+        if not equals or not group or not math.isfinite(share) or share < 0:
+            self.fail(f"{value[:60]!r} is not GROUP=SHARE; a share is a number of 0 or more.", param, ctx)
+        return group, share
+
+
+@plan.command("share")
+@click.argument("shares", nargs=-1, required=True, type=_GroupShares(), metavar="GROUP=SHARE...")
+@json_option
+@pass_session
+def _plan_share(session: Session, /, *, shares: tuple[tuple[str, float], ...]) -> None:
+    """Plan other shares: each group's part of the starts, now and then (administrators).
+
+    Parts are those of the groups that have waiting jobs now: in all, and where the same groups compete for the same
+    queues. "An hour" is the rate of starts in the last hour, parted so. Groups that gain most come first.
+    """
+    if len({group for group, _ in shares}) < len(shares):
+        raise click.UsageError("A group is named twice.")
+    with patience("The server holds all task queues against all queues."):
+        session.show(calls.PLAN_SHARES, body=PlanSharesBody(dict(shares)), text=_show_shares)
+
+
+def _show_shares(answer: SharesPlan) -> None:
+    for notice in answer.notices:
+        note(remark(notice.message, notice.source, notice.section, notice.line))
+    if answer.groups:
+        show_table(_GROUPS, [_waiting(row) for row in answer.groups])
+    else:
+        say("No job waits: shares matter only among groups that have waiting jobs.")
+    if answer.places:
+        click.echo()
+        click.echo("Where they compete:")
+        show_table(_PLACES, [cells for place in answer.places for cells in _place(place)])
+    if answer.without_waiting_jobs:
+        names = joined(answer.without_waiting_jobs)
+        note(f"No job of {names} waits: without waiting jobs a share changes nothing.")
+
+
+def _waiting(row: WaitingGroup) -> list[Cell]:
+    rate = row.starts_an_hour
+    hour = ["", ""] if rate is None else [f"{value:,.1f}" for value in (rate.before, rate.after)]
+    return [row.group, row.vo, f"{row.waiting:,}", *both(row.share), *percents(row.part), *hour]
+
+
+def _place(place: SharedPlaces) -> Iterator[list[Cell]]:
+    more = f" and {counted(place.more_sites, 'site')} more" if place.more_sites else ""
+    first: list[Cell] = [f"{place.queues:,}", f"{joined(place.sites)}{more}"]
+    for group, part in place.groups.items():
+        yield [*first, group, *percents(part)]
+        first = ["", ""]
+
+
+plan.add_command(plan_resources)
 COMMANDS = (plan,)

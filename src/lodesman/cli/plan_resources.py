@@ -1,46 +1,44 @@
-"""`lode plan resources`: what other resource files would change, and for which jobs."""
+"""`lode plan resources`: what other resource files would change, for which jobs, and what the director would do then."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from lodesman.answers import calls
+from lodesman.answers.places import Place
+from lodesman.answers.plans import (
+    AffectedTaskQueue,
+    BeforeAfter,
+    BindingLimit,
+    Cut,
+    GroupPart,
+    GroupPilots,
+    PlannedIteration,
+    QueueEffect,
+    ResourcesPlan,
+    TaskQueuesPilots,
+)
+from lodesman.answers.requests import PlanFileBody, PlanResourcesBody
 from lodesman.cli.faults import remark
-from lodesman.cli.plan_job import PLAN_SECONDS
-from lodesman.cli.plan_limits import cut_lists, tell_limits
-from lodesman.cli.session import Row, Session, json_option, pass_session
-from lodesman.cli.tables import Cell, Column, emit_json, note, patience, say, show_table
+from lodesman.cli.session import Session, json_option, pass_session
+from lodesman.cli.tables import Cell, Columns, note, patience, say, show_table
 from lodesman.cli.words import counted, number, plain, shown
 from lodesman.errors import InvalidRequest, TooLarge
 
-MOST_BYTES = 15 << 20
-MOST_LISTED = 10_000
-CHANGES = (
-    Column(title="change"),
-    Column(title="what"),
-    Column(title="value"),
-    Column(title="before"),
-    Column(title="after"),
-)
-COUNTS = tuple(Column(title=title, right=True) for title in ("before", "after", "gained", "lost"))
-TASK_QUEUES = (
-    Column(title="tq", right=True),
-    Column(title="owner"),
-    Column(title="group"),
-    Column(title="jobs", right=True),
-    *COUNTS,
-    Column(title="becomes"),
-)
-PARTS = (
-    Column(title="group"),
-    Column(title="vo"),
-    Column(title="jobs", right=True),
-    *(Column(title=title, right=True) for title in ("share", "then", "starts", "then")),
-)
-POOLS = (Column(title="SubmitPool"), Column(title="vo"), *COUNTS)
+_MOST_BYTES = 15 << 20
+_MOST_LISTED = 10_000
+_FEW = 10
+_CHANGES = ("change", "what", "value", "before", "after")
+_EFFECT = (">before", ">after", ">gained", ">lost")
+_TASK_QUEUES = (">tq", "owner", "group", ">jobs", *_EFFECT, "becomes")
+_PARTS = ("group", "vo", ">jobs", ">share", ">then", ">starts", ">then")
+_PILOTS = ("group", "vo", ">expected", ">then", ">asked", ">then", ">placed", ">then")
+_LIMITS = ("limit", "of", ">number", ">then", ">pilots", ">then", "for instance")
+_QUEUES = ("queue", ">pilots", ">then", ">room", ">then")
 
 
 @click.command("resources")
@@ -48,168 +46,201 @@ POOLS = (Column(title="SubmitPool"), Column(title="vo"), *COUNTS)
 @click.option("--add", is_flag=True, help="Beside the server's own resource files, not instead of them.")
 @click.option(
     "--limit",
-    type=click.IntRange(0, MOST_LISTED),
+    type=click.IntRange(0, _MOST_LISTED),
     default=100,
     show_default=True,
-    help="At most so many of each list.",
+    help="Maximum number of rows of each list.",
 )
 @json_option
 @pass_session
 def plan_resources(session: Session, /, *, files: tuple[Path, ...], add: bool, limit: int) -> None:
     """Plan other resource files: what changes, and for which jobs (administrators).
 
-    The server reads FILE... (TOML if the name ends so, else DIRAC CFG) as its whole resource configuration and tells
+    The server reads FILE... (TOML if the name ends so, else DIRAC CFG) as its whole resource configuration and reports
     every fault with file, line and section. If there is none: the queues that come, go and change, the eligible queues
     of each task queue before and after, the jobs that would be Held or released, the SubmitPools that change, and what
     the director would do next, before and after: pilots by group and queue, and the limits that bind.
     """
-    body = {"files": [_file(path) for path in files], "add": add, "limit": limit}
+    body = PlanResourcesBody([_file(path) for path in files], add=add, limit=limit)
     with patience("The server holds all task queues against both configurations."):
-        answer = session.post("/v1/plan/resources", body, idempotent=True, timeout=PLAN_SECONDS)
-    if session.as_json:
-        emit_json(answer)
-        return
-    for notice in answer["notices"]:
-        note(remark(**notice))
-    _tell_changes(answer)
-    _tell_parts(answer["parts"])
-    _tell_task_queues(answer["task_queues"])
-    _tell_pools(answer["submit_pools"])
-    tell_limits(answer.get("director"))
-    longest = max(cut["count"] for cut in _lists(answer))
-    if longest > limit:
-        note(f"There is more: --limit {min(MOST_LISTED, longest)}.")
+        session.show(calls.PLAN_RESOURCES, body=body, text=lambda answer: _show_resources(answer, limit))
 
 
-def _file(path: Path) -> dict[str, str]:
+def _file(path: Path) -> PlanFileBody:
     """A file as it is sent. Raises OSError, TooLarge, InvalidRequest."""
     with path.open("rb") as file:
-        data = file.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise TooLarge(f"{path} has more than {MOST_BYTES} bytes.", limit=MOST_BYTES)
+        data = file.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise TooLarge(f"{path} has more than {_MOST_BYTES} bytes.", limit=_MOST_BYTES)
     try:
-        return {"name": str(path), "text": data.decode("utf-8")}
+        return PlanFileBody(str(path), data.decode("utf-8"))
     except UnicodeDecodeError as fault:
-        raise InvalidRequest(f"{path} is no UTF-8: {fault.reason}.") from None
+        raise InvalidRequest(f"{path} is not UTF-8: {fault.reason}.") from None
 
 
-def _lists(answer: Row) -> list[Row]:
-    """The lists that the server may have cut."""
-    queues = answer["queues"]
-    return [
-        *(queues[name] for name in ("added", "removed", "changed")),
-        answer["task_queues"]["changed"],
-        answer["submit_pools"]["changed"],
-        *(cut_lists(answer["director"]) if answer.get("director") else ()),
-    ]
+def _show_resources(answer: ResourcesPlan, limit: int) -> None:
+    for notice in answer.notices:
+        note(remark(notice.message, notice.source, notice.section, notice.line))
+    _show_changes(answer)
+    if any(_differ(row.share) or _differ(row.part) for row in answer.parts):
+        show_table(_PARTS, [_part(row) for row in answer.parts])
+    _show_task_queues(answer)
+    pools = answer.submit_pools
+    click.echo(f"SubmitPools: {pools.checked:,}; the queues of {pools.changed.count:,} change.")
+    if pools.changed.rows:
+        rows = [[plain(row.id), row.vo, *_effect(row)] for row in pools.changed.rows]
+        show_table(("SubmitPool", "vo", *_EFFECT), rows)
+    lists: list[Cut[Any]] = [
+        answer.queues.added, answer.queues.removed, answer.queues.changed, answer.task_queues.changed, pools.changed,
+    ]  # fmt: skip
+    if answer.director:
+        _show_director(answer.director)
+        director = answer.director
+        lists += [director.groups, director.queues, director.only_after, director.only_before]
+    longest = max(one.count for one in lists)
+    if longest > limit:
+        note(f"There is more: --limit {min(_MOST_LISTED, longest)}.")
 
 
-# --- the configuration ----------------------------------------------------------------------------------
-
-
-def _tell_changes(answer: Row) -> None:
-    queues = answer["queues"]
-    rows = [*_queue_rows(queues), *_group_rows(answer["groups"]), *_type_rows(answer["types"])]
+def _show_changes(answer: ResourcesPlan) -> None:
+    queues = answer.queues
     click.echo(
-        f"Queues: {queues['before']:,} before, {queues['after']:,} after; {queues['added']['count']:,} added, "
-        f"{queues['removed']['count']:,} removed, {queues['changed']['count']:,} changed."
+        f"Queues: {queues.before:,} before, {queues.after:,} after; {queues.added.count:,} added, "
+        f"{queues.removed.count:,} removed, {queues.changed.count:,} changed."
     )
+    rows = list(_changes(answer))
     if rows:
-        show_table(CHANGES, rows)
+        show_table(_CHANGES, rows)
 
 
-def _queue_rows(queues: Row) -> Iterator[list[Cell]]:
-    for change in ("added", "removed"):
-        for one in queues[change]["rows"]:
-            yield [change, _queue(one), "", "", ""]
-    for one in queues["changed"]["rows"]:
-        seen_by = f" (VO {one['vo']})" if one["vo"] else ""
-        for name, value in one["parameters"].items():
-            yield ["changed", _queue(one) + seen_by, name, shown(value["before"]), shown(value["after"])]
+def _changes(answer: ResourcesPlan) -> Iterator[list[Cell]]:
+    for change, places in (("added", answer.queues.added), ("removed", answer.queues.removed)):
+        for place in places.rows:
+            yield [change, _path(place), "", "", ""]
+    for queue in answer.queues.changed.rows:
+        seen_by = f" (VO {queue.vo})" if queue.vo else ""
+        for name, value in queue.parameters.items():
+            yield ["changed", _path(queue) + seen_by, name, shown(value.before), shown(value.after)]
+    for group in answer.groups:
+        if not group.values:
+            yield [group.change, f"group {group.group}", "", shown(None), shown(None)]
+        for name, value in group.values.items():
+            yield [group.change, f"group {group.group}", name, shown(value.before), shown(value.after)]
+    for one in answer.types:
+        yield [one.change, f"parameter {one.parameter}", "type", shown(one.before), shown(one.after)]
 
 
-def _queue(one: Row) -> str:
-    return f"{one['site']}/{one['ce']}/{one['queue']}"
+def _path(one: Place) -> str:
+    return f"{one.site}/{one.ce}/{one.queue}"
 
 
-def _group_rows(groups: Sequence[Row]) -> Iterator[list[Cell]]:
-    for one in groups:
-        for name, value in one["values"].items() or [("", {"before": None, "after": None})]:
-            yield [
-                one["change"],
-                f"group {one['group']}",
-                name,
-                shown(value["before"]),
-                shown(value["after"]),
-            ]
+def _part(row: GroupPart) -> list[Cell]:
+    return [row.group, row.vo, f"{row.jobs:,}", *both(row.share), *percents(row.part)]
 
 
-def _type_rows(types: Sequence[Row]) -> Iterator[list[Cell]]:
-    for one in types:
-        yield [
-            one["change"],
-            f"parameter {one['parameter']}",
-            "type",
-            shown(one["before"]),
-            shown(one["after"]),
-        ]
+def _show_task_queues(answer: ResourcesPlan) -> None:
+    found = answer.task_queues
+    changed = found.changed
+    click.echo(f"Task queues: {found.checked:,} with jobs; the eligible queues of {changed.count:,} change.")
+    if changed.rows:
+        show_table(_TASK_QUEUES, [_task_queue(row) for row in changed.rows])
+    for kind, count, what in (
+        ("impossible", found.impossible, "would be Held"), ("possible", found.possible, "would be released"),
+    ):  # fmt: skip
+        if count.task_queues:
+            click.echo(f"{counted(count.jobs, 'job')} of {counted(count.task_queues, 'task queue')} {what}:")
+            for row in changed.rows:
+                if row.becomes == kind:
+                    say(f"  tq {row.id}, {counted(row.jobs, 'job')}: {row.why}")
 
 
-def _tell_parts(parts: Sequence[Row]) -> None:
-    """Each group's part of the starts, if any of them changes."""
-    if any(row[what]["before"] != row[what]["after"] for row in parts for what in ("share", "part")):
-        show_table(PARTS, [_part(row) for row in parts])
+def _task_queue(row: AffectedTaskQueue) -> list[Cell]:
+    return [str(row.id), row.owner, row.group, f"{row.jobs:,}", *_effect(row), row.becomes or ""]
 
 
-def _part(row: Row) -> list[Cell]:
-    share, part = row["share"], row["part"]
-    return [
-        row["group"],
-        row["vo"],
-        f"{row['jobs']:,}",
-        *(number(share[when]) for when in ("before", "after")),
-        *(f"{100 * part[when]:.1f} %" for when in ("before", "after")),
+def _effect(row: QueueEffect) -> list[Cell]:
+    return [f"{n:,}" for n in (row.before, row.after, row.gained, row.lost)]
+
+
+# --- what the director would do --------------------------------------------------------------------------
+
+
+def _show_director(found: PlannedIteration) -> None:
+    """In few words if it would do the same."""
+    pilots = found.pilots
+    if _changes_anything(found):
+        pairs = (("expected", pilots.expected), ("asked", pilots.asked), ("placed", pilots.placed))
+        words = ", ".join(f"{' -> '.join(map(str, both(pair)))} {name}" for name, pair in pairs)
+        click.echo(f"Next iteration of the director, pilots before and after: {words}.")
+        _table(_PILOTS, [_group(row) for row in found.groups.rows], found.groups.count)
+    else:
+        click.echo(
+            f"Next iteration of the director: nothing changes, {pilots.asked.after:,} pilots asked and "
+            f"{pilots.placed.after:,} placed."
+        )
+    limits = [_limit(row) for row in found.limits if row.pilots.after]
+    _table(_LIMITS, limits, len(limits))
+    queues = [[_path(row), *both(row.pilots), *both(row.room)] for row in found.queues.rows]
+    _table(_QUEUES, queues, found.queues.count)
+    _show_only(found.only_after, "only after the change")
+    _show_only(found.only_before, "only before it")
+    for line in found.assumed:
+        note(f"Assumed: {line}.")
+
+
+def _changes_anything(found: PlannedIteration) -> bool:
+    pilots = found.pilots
+    pairs: list[BeforeAfter[Any]] = [
+        pilots.expected,
+        pilots.asked,
+        pilots.without_submission_pool,
+        pilots.placed,
     ]
+    for row in found.groups.rows:
+        pairs += [row.expected, row.asked, row.placed]
+    for limit in found.limits:
+        pairs += [limit.count, limit.pilots]
+    return bool(found.queues.count) or any(map(_differ, pairs))
 
 
-# --- jobs -----------------------------------------------------------------------------------------------
+def _table(columns: Columns, rows: Sequence[Sequence[Cell]], count: int) -> None:
+    """The first few rows of `count`."""
+    if rows:
+        show_table(columns, rows[:_FEW])
+        if count > min(len(rows), _FEW):
+            note(f"{count - min(len(rows), _FEW):,} more: --json.")
 
 
-def _tell_task_queues(found: Row) -> None:
-    changed = found["changed"]
-    click.echo(
-        f"Task queues: {found['checked']:,} with jobs; the eligible queues of {changed['count']:,} change."
-    )
-    if changed["rows"]:
-        show_table(TASK_QUEUES, [_task_queue(row) for row in changed["rows"]])
-    for kind, what in (("impossible", "would be Held"), ("possible", "would be released")):
-        count = found[kind]
-        if count["task_queues"]:
-            click.echo(
-                f"{counted(count['jobs'], 'job')} of {counted(count['task_queues'], 'task queue')} {what}:"
-            )
-            for row in changed["rows"]:
-                if row["becomes"] == kind:
-                    say(f"  tq {row['id']}, {counted(row['jobs'], 'job')}: {row['why']}")
+def _group(row: GroupPilots) -> list[Cell]:
+    return [row.group, row.vo, *both(row.expected), *both(row.asked), *both(row.placed)]
 
 
-def _task_queue(row: Row) -> list[Cell]:
-    return [
-        str(row["id"]),
-        row["owner"],
-        row["group"],
-        f"{row['jobs']:,}",
-        *_counts(row),
-        row["becomes"] or "",
-    ]
+def _limit(row: BindingLimit) -> list[Cell]:
+    example = row.example
+    where = f"tq {example.name}" if row.of == "task queues" else example.name
+    return [row.limit, row.of, *both(row.count), *both(row.pilots), f"{where}: {example.text}"]
 
 
-def _counts(row: Mapping[str, Any]) -> list[Cell]:
-    return [f"{row[name]:,}" for name in ("before", "after", "gained", "lost")]
+def _show_only(some: TaskQueuesPilots, when: str) -> None:
+    """The task queues that get pilots only before, or only after."""
+    if not some.count:
+        return
+    who = f"{counted(some.count, 'task queue')} {'gets' if some.count == 1 else 'get'} pilots"
+    say(f"{who} {when}, {some.pilots:,} together:")
+    for row in some.rows[:_FEW]:
+        jobs, pilots = counted(row.jobs, "job"), counted(row.pilots, "pilot")
+        say(f"  tq {row.id} of {row.owner}, {jobs}: {pilots} to {', '.join(row.queues)}")
 
 
-def _tell_pools(found: Row) -> None:
-    changed = found["changed"]
-    click.echo(f"SubmitPools: {found['checked']:,}; the queues of {changed['count']:,} change.")
-    if changed["rows"]:
-        show_table(POOLS, [[plain(row["id"]), row["vo"], *_counts(row)] for row in changed["rows"]])
+def _differ(pair: BeforeAfter[Any]) -> bool:
+    return bool(pair.before != pair.after)
+
+
+def both(pair: BeforeAfter[Any]) -> list[Cell]:
+    """Before and after; means to a tenth."""
+    return [number(round(one, 1) if isinstance(one, float) else one) for one in (pair.before, pair.after)]
+
+
+def percents(pair: BeforeAfter[float]) -> list[Cell]:
+    """Two parts of the whole, in percent."""
+    return [f"{100 * part:.1f} %" for part in (pair.before, pair.after)]

@@ -54,7 +54,7 @@ def submit(
     """
     wanted = Wanted(**options)
     if dry_run:
-        from lodesman.cli.plan_job import plan_files
+        from lodesman.cli.plan import plan_files
 
         return plan_files(session, files, wanted)
     outcome = Outcome()

@@ -1,27 +1,39 @@
-"""`lode why JOB|PILOT|QUEUE`: the verdict, the chain that leads to it, the suggestions, the director's arithmetic."""
+"""`lode why JOB|PILOT|QUEUE`: the verdict, the chain that leads to it, suggestions, and the director's arithmetic."""
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
+from lodesman.answers import calls
+from lodesman.answers.requests import JobInQueue, NodeQuery, PilotAt
+from lodesman.answers.why_jobs import (
+    JobChange,
+    JobDirector,
+    JobExplained,
+    JobWaits,
+    JobWaitsNot,
+    Option,
+    QueueForJob,
+    Step,
+)
+from lodesman.answers.why_pilots import PilotWhy, ResourceChange, ResourceOption
+from lodesman.answers.why_queues import QueueDirector, QueueExplained, SentPilot
+from lodesman.cli.arguments import JobId
 from lodesman.cli.session import Session, json_option, pass_session
-from lodesman.cli.subjects import Subject, SubjectType, the_one
-from lodesman.cli.tables import Column, emit_json, is_terminal, say, show_table, state
-from lodesman.cli.why_more import LATELY, in_queue, lately, smallest_changes
+from lodesman.cli.tables import Cell, is_terminal, say, show_table, state
 from lodesman.cli.words import counted, plain, span
 
-COLUMNS = (
-    Column(title="step"),
-    Column(title=""),
-    Column(title="what is known"),
-    Column(title="age", right=True),
-)
-HOLDS = {True: "ok", False: "NO", None: "?"}
-EXAMPLES = """\b
+_STAMP = re.compile(r"[0-9a-f]{24}")
+_KINDS = ("job", "pilot", "queue")
+_STEPS = ("step", "", "what is known", ">age")
+_LATELY = (">pilot", "state", ">sent", ">jobs", "remark")
+_HOLDS = {True: "ok", False: "NO", None: "?"}
+_EXAMPLES = """\b
 Examples:
   lode why 42                           why job 42 waits
   lode why 42 --queue LCG.North/ce.north/short   what this queue has against job 42
@@ -29,14 +41,64 @@ Examples:
   lode why pilot:7                      why pilot 7 got nothing; or --pilot 7, or its stamp
   lode why LCG.North/ce.north/short     why no pilots go there; or --queue SITE/CE/QUEUE"""
 
+C = TypeVar("C", JobChange, ResourceChange)
 
-@click.command(epilog=EXAMPLES)
-@click.argument("what", required=False, type=SubjectType(), metavar="[WHAT]")
-@click.option("--pilot", metavar="ID|STAMP", help="Tell why this pilot got nothing.")
+
+# --- what is asked about ---------------------------------------------------------------------------------
+
+
+class Subject(NamedTuple):
+    """`kind` is job, pilot or queue; `name` a number, a number or stamp, or SITE/CE/QUEUE."""
+
+    kind: str
+    name: str
+
+
+class _SubjectType(click.ParamType[Subject, Any]):
+    """A job (12), a pilot (pilot:12, its stamp) or a CE queue (SITE/CE/QUEUE)."""
+
+    name = "what"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Subject:
+        """The subject of one word. A usage error for anything else."""
+        if isinstance(value, Subject):
+            return value
+        kind, colon, name = value.partition(":")
+        if not colon or kind not in _KINDS:
+            is_pilot, name = _STAMP.fullmatch(value), value
+            kind = "queue" if value.count("/") >= 2 else "pilot" if is_pilot else "job"
+        if kind == "job":
+            return Subject("job", str(JobId().convert(name, param, ctx)))
+        if kind == "queue" and not _may_be_queue(name):
+            self.fail(f"{name[:60]!r} is not a queue; write SITE/CE/QUEUE.", param, ctx)
+        if not name or (kind == "pilot" and "/" in name):
+            self.fail(f"{name[:60]!r} is not a {kind}.", param, ctx)
+        return Subject(kind, name)
+
+
+def _may_be_queue(name: str) -> bool:
+    """Whether there are three names. They may hold slashes themselves: the server knows which do."""
+    parts = name.split("/")
+    return bool(parts[0] and parts[-1] and any(parts[1:-1]))
+
+
+def _the_one(what: Subject | None, pilot: str | None, queue: str | None) -> Subject:
+    """The one subject; beside a job the queue only says where. Raises UsageError for none or several."""
+    is_job = what is not None and what.kind == "job"
+    asked = [what, pilot and Subject("pilot", pilot), queue and not is_job and Subject("queue", queue)]
+    found = [one for one in asked if one]
+    if len(found) != 1:
+        raise click.UsageError("Name one job, one pilot or one queue.", click.get_current_context())
+    return found[0]
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("what", required=False, type=_SubjectType(), metavar="[WHAT]")
+@click.option("--pilot", metavar="ID|STAMP", help="Explain why this pilot got nothing.")
 @click.option(
     "--queue",
     metavar="SITE/CE/QUEUE",
-    help="Tell why no pilots are sent to this queue; of a job, why it cannot run there.",
+    help="Explain why no pilots are sent to this queue; of a job, why it cannot run there.",
 )
 @click.option("--vo", metavar="NAME", help="The queue as this VO sees it (administrators); else yours.")
 @json_option
@@ -44,102 +106,145 @@ Examples:
 def why(
     session: Session, /, *, what: Subject | None, pilot: str | None, queue: str | None, vo: str | None
 ) -> None:
-    """Tell why a job waits, why a pilot got nothing, or why no pilots are sent to a queue.
+    """Explain why a job waits, why a pilot got nothing, or why no pilots are sent to a queue.
 
     WHAT is a job (42), a pilot (pilot:7, or its stamp) or a CE queue (SITE/CE/QUEUE).
 
-    Of a job the whole way to a pilot is told, step by step, ending in never (as things are configured no queue can run
-    it), not now (something must change first) or now (it is expected next). Of a queue the same: may pilots be sent
-    there never, not now, or now. A step that says NO is in the way; the age tells how old the fact is.
+    For a job the whole way to a pilot is shown, step by step, ending in never (as things are configured no queue can run
+    it), not now (something must change first) or now (it is expected next). For a queue the same: may pilots be sent
+    there never, not now, or now. A step that says NO is in the way; the age says how old the fact is.
     """
-    subject = the_one(what, pilot, queue)
+    subject = _the_one(what, pilot, queue)
     if vo and subject.kind != "queue":
         raise click.UsageError("--vo belongs to a queue.", click.get_current_context())
-    answer = _ask(session, subject, vo, queue)
-    if session.as_json:
-        emit_json(answer)
-        return
-    tell(answer, _titled(subject, answer))
-    if answer.get("lately"):
-        click.echo()
-        show_table(LATELY, lately(answer["lately"]))
-
-
-def _ask(session: Session, subject: Subject, vo: str | None, queue: str | None) -> Any:
-    from urllib.parse import quote, urlencode
-
     if subject.kind == "queue":
-        return session.get(
-            f"/v1/queues/why?{urlencode({'path': subject.name, **({'vo': vo} if vo else {})})}"
+        session.show(calls.QUEUE_WHY, NodeQuery(path=subject.name, vo=vo or ""), text=_show_queue)
+    elif subject.kind == "pilot":
+        session.show(calls.PILOT_WHY, PilotAt(subject.name), text=_show_pilot)
+    else:
+        session.show(calls.JOB_WHY, JobInQueue(int(subject.name), queue=queue or ""), text=_show_job)
+
+
+# --- what is shown ---------------------------------------------------------------------------------------
+
+
+def _show_job(answer: JobWaits | JobWaitsNot) -> None:
+    title = f"Job {answer.id}"
+    if isinstance(answer, JobWaits):
+        show_explained(answer, title, answer.queue or None)
+    else:
+        click.echo(f"{title}: {answer.state}. {plain(answer.summary)}")
+
+
+def show_explained(answer: JobExplained, title: str, queue: QueueForJob | None = None) -> None:
+    """Why a job waits, and all that one queue has against it."""
+    show_verdict(answer, title)
+    _show_chain(answer.chain)
+    show_suggestions(answer)
+    if queue:
+        _show(_in_queue(queue))
+    _show(_director(answer.director))
+
+
+def show_verdict(answer: JobExplained | PilotWhy | QueueExplained, title: str) -> None:
+    """The verdict, the summary, and who can change it."""
+    cell = state(answer.verdict)
+    text = plain(cell.text).upper()
+    if is_terminal(sys.stdout) and cell.style:
+        text = click.style(text, fg=cell.style.rpartition(" ")[2], bold=True)
+    click.echo(f"{plain(title)}: {text}. {plain(answer.summary)}")
+    if answer.verdict != "now" and not answer.who.startswith("no "):
+        click.echo(f"Who can change that: {plain(answer.who)}.")
+
+
+def show_suggestions(answer: JobExplained) -> None:
+    """The changes of the job that would let it run."""
+    total = answer.queues.total
+    _show(_suggestions(answer.queues.nearest, lambda one: _job_change(one, total)))
+
+
+def _show_pilot(answer: PilotWhy) -> None:
+    show_verdict(answer, f"Pilot {answer.id}")
+    _show_chain(answer.chain)
+    _show(_suggestions(answer.task_queues.nearest if answer.task_queues else (), _resource_change))
+
+
+def _show_queue(answer: QueueExplained) -> None:
+    show_verdict(answer, f"Queue {answer.site}/{answer.ce}/{answer.queue} for VO {answer.vo}")
+    _show_chain(answer.chain)
+    _show(_suggestions(answer.work.nearest if answer.work else (), _resource_change))
+    _show(_director(answer.director))
+    if answer.lately:
+        click.echo()
+        show_table(_LATELY, [_sent(one) for one in answer.lately])
+
+
+def _show_chain(chain: Sequence[Step]) -> None:
+    if chain:
+        click.echo()
+        ages = ["" if not isinstance(one.age_seconds, float) else span(one.age_seconds) for one in chain]
+        show_table(
+            _STEPS,
+            [[one.step, _HOLDS[one.holds], one.text, age] for one, age in zip(chain, ages, strict=True)],
         )
-    there = f"?{urlencode({'queue': queue})}" if queue else ""
-    return session.get(f"/v1/{subject.kind}s/{quote(subject.name, safe='')}/why{there}")
 
 
-def _titled(subject: Subject, answer: Mapping[str, Any]) -> str:
-    if subject.kind == "queue":
-        return f"Queue {answer['site']}/{answer['ce']}/{answer['queue']} for VO {answer['vo']}"
-    return f"{subject.kind.capitalize()} {answer['id']}"
-
-
-def tell(answer: Mapping[str, Any], who: str) -> None:
-    """The whole answer for people; `who` it is about."""
-    _headline(answer, who)
-    if answer.get("chain"):
-        click.echo()
-        show_table(COLUMNS, [_row(step) for step in answer["chain"]])
-    for line in explanation(answer):
+def _show(lines: Iterable[str]) -> None:
+    """Lines below the table, apart from what stands above; nothing if there are none."""
+    for number, line in enumerate(lines):
+        if not number:
+            click.echo()
         say(line)
 
 
-def _headline(answer: Mapping[str, Any], who: str) -> None:
-    verdict = answer.get("verdict") or answer["state"]
-    cell = state(verdict)
-    text = plain(cell.text).upper() if answer.get("verdict") else plain(cell.text)
-    if is_terminal(sys.stdout) and cell.style:
-        text = click.style(text, fg=cell.style.rpartition(" ")[2], bold=True)
-    click.echo(f"{plain(who)}: {text}. {plain(answer['summary'])}")
-    who_can = answer.get("who") or "no one"
-    if answer.get("verdict") and answer["verdict"] != "now" and not who_can.startswith("no "):
-        click.echo(f"Who can change that: {plain(answer['who'])}.")
-
-
-def _row(step: Mapping[str, Any]) -> list[str]:
-    age = step.get("age_seconds")
-    return [step["step"], HOLDS[step["holds"]], step["text"], "" if age is None else span(age)]
-
-
-def explanation(answer: Mapping[str, Any]) -> Iterator[str]:
-    """What follows the table, line by line; nothing for what the answer does not tell."""
-    nearest = (answer.get("queues") or {}).get("nearest") or []
-    if nearest:
-        yield ""
+def _suggestions(changes: Sequence[C], effect: Callable[[C], str]) -> Iterator[str]:
+    if changes:
         yield "Suggestions:"
-        total = answer["queues"]["total"]
-        for one in nearest:
-            yield from _change(one, total)
-    if isinstance(answer.get("queue"), Mapping):
-        yield from in_queue(answer["queue"])
-    yield from smallest_changes(answer.get("task_queues") or answer.get("work"))
-    if answer.get("director"):
-        yield ""
-        yield from _director(answer["director"])
+    for one in changes:
+        yield f"  {one.text}: {effect(one)}"
+        for step in one.steps:
+            if len(step.options) > 1:
+                yield f"    {step.criterion}: {', '.join(map(_option, step.options))}"
 
 
-def _change(one: Mapping[str, Any], total: int) -> Iterator[str]:
-    example = one["example"]
-    where = "/".join(example[part] for part in ("site", "ce", "queue"))
-    yield f"  {one['text']}: {one['queues']:,} of {counted(total, 'queue')}, for instance {where}"
-    for step in one["steps"]:
-        if len(step["options"]) > 1:
-            options = ", ".join(f"{option['value']} ({option['queues']:,})" for option in step["options"])
-            yield f"    {step['criterion']}: {options}"
+def _option(one: Option | ResourceOption) -> str:
+    count = one.queues if isinstance(one, Option) else one.task_queues
+    return f"{one.value} ({count:,})"
 
 
-def _director(director: Mapping[str, Any]) -> Iterator[str]:
-    at = director["decided_seconds_ago"]
+def _job_change(one: JobChange, total: int) -> str:
+    example = one.example
+    where = f"{example.site}/{example.ce}/{example.queue}"
+    return f"{one.queues:,} of {counted(total, 'queue')}, for instance {where}"
+
+
+def _resource_change(one: ResourceChange) -> str:
+    jobs = f"{counted(one.task_queues, 'task queue')}, {counted(one.jobs, 'job')}"
+    example = one.example
+    return f"{jobs}, for instance task queue {example.task_queue} of {example.owner} ({example.group})"
+
+
+def _in_queue(found: QueueForJob) -> Iterator[str]:
+    """What one queue has against a job."""
+    where = f"{found.site}/{found.ce}/{found.queue}"
+    yield f"Queue {where}: {'could run it' if found.eligible else 'cannot run it'}."
+    yield from (f"  {reason}" for reason in found.reasons)
+    if found.room is not None:
+        gate = f" ({found.gate})" if found.gate else ""
+        yield f"  free capacity for {counted(found.room, 'pilot')}{gate}"
+
+
+def _director(director: JobDirector | QueueDirector) -> Iterator[str]:
+    at = director.decided_seconds_ago
     yield f"Director ({'never decided' if at is None else f'decided {span(at)} ago'}):"
-    yield from (f"  {line}" for line in director["lines"])
+    yield from (f"  {line}" for line in director.lines)
+
+
+def _sent(one: SentPilot) -> list[Cell]:
+    """A pilot sent to a queue lately."""
+    unused = not one.joined and one.ended_seconds_ago is not None
+    reason = one.reason or ("never joined" if unused else "")
+    return [str(one.id), state(one.state), f"{span(one.sent_seconds_ago)} ago", str(one.jobs_done), reason]
 
 
 COMMANDS = (why,)

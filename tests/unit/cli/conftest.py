@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, TypeVar
@@ -23,6 +24,7 @@ from lodesman.api.dispatch import pattern_of
 from lodesman.cli import main
 
 TOKEN = "token-of-ann"
+HOSTILE = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\u200b\r\n\x00lode: all is well"
 T = TypeVar("T")
 
 
@@ -78,7 +80,7 @@ def call_of(asked: Asked) -> Call[Any, Any, Any] | None:
 def completed(asked: Asked, value: Any) -> Any:
     """An answer with all members that a server's has: a test gives those that it is about."""
     found = call_of(asked)
-    if found is None or not isinstance(value, dict) or re.search("/why|/plan/|/director", asked.path):
+    if found is None or not isinstance(value, dict) or re.search("/director", asked.path):
         return value
     kinds = [inspect.type_info(kind) for kind in found.answers]
     return filled(next(kind for kind in kinds if fits(kind, value)), value)
@@ -113,7 +115,12 @@ def filled(kind: Any, value: Any) -> Any:
 
 def typed(kind: type[T], value: Any) -> T:
     """A value of a type, with all members that it has."""
-    return msgspec.convert(filled(inspect.type_info(kind), value), kind)
+    return msgspec.convert(full(kind, value), kind)
+
+
+def full(kind: Any, value: Any) -> Any:
+    """A value with all members that a type has, as JSON holds it."""
+    return filled(inspect.type_info(kind), value)
 
 
 def empty(kind: Any) -> Any:
@@ -133,6 +140,41 @@ def empty(kind: Any) -> Any:
     if isinstance(kind, inspect.LiteralType):
         return kind.values[0]
     return plain[type(kind)]
+
+
+def poisoned(asked: Asked, value: Any) -> Any:
+    """The same answer, every text in it hostile that may be any text; words of closed sets are no texts."""
+    full, found = completed(asked, value), call_of(asked)
+    assert found
+    for kind in found.answers:
+        with suppress(msgspec.ValidationError):
+            return _poisoned(inspect.type_info(kind), full)
+    raise AssertionError(full)
+
+
+def _poisoned(kind: Any, value: Any) -> Any:
+    if isinstance(kind, inspect.Metadata):
+        return _poisoned(kind.type, value)
+    if isinstance(kind, inspect.UnionType):
+        texts = [one for one in kind.types if isinstance(one, inspect.StrType)]
+        fitting = [one for one in kind.types if fits(one, value)]
+        return (
+            HOSTILE
+            if texts and isinstance(value, str)
+            else _poisoned(fitting[0], value)
+            if fitting
+            else value
+        )
+    if isinstance(kind, inspect.StrType):
+        return HOSTILE
+    if isinstance(kind, inspect.ListType):
+        return [_poisoned(kind.item_type, one) for one in value]
+    if isinstance(kind, inspect.DictType):
+        return {name: _poisoned(kind.value_type, one) for name, one in value.items()}
+    if isinstance(kind, inspect.StructType):
+        return {one.encode_name: _poisoned(one.type, value[one.encode_name]) for one in kind.fields
+                if one.encode_name in value}  # fmt: skip
+    return value
 
 
 def request_class(server: FakeServer) -> type[BaseHTTPRequestHandler]:

@@ -1,66 +1,14 @@
 """Everything that a server can say, said with hostile texts: no table, sentence or error steers a terminal."""
 
 import time
-from contextlib import suppress
-from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from msgspec import inspect
-from tests.unit.cli.conftest import Asked, call_of, completed, fits
+from tests.unit.cli.conftest import HOSTILE, poisoned
 
-HOSTILE = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\u200b\r\n\x00lode: all is well"
 FORBIDDEN = frozenset("\x1b\x07\x9b\u202e\u200b\r\x00")
 NOW = time.time()
-
-
-def poisoned(value: Any) -> Any:
-    """The same shape, every text in it hostile; times, numbers and names of fields stay."""
-    if isinstance(value, str):
-        return HOSTILE
-    if isinstance(value, list):
-        return [poisoned(item) for item in value]
-    if isinstance(value, dict):
-        return {name: poisoned(item) for name, item in value.items()}
-    return value
-
-
-def poisoned_by_type(asked: Asked, value: Any) -> Any:
-    """The same answer, every text in it hostile that may be any text; words of closed sets are no texts."""
-    full, found = completed(asked, value), call_of(asked)
-    if full is value or found is None:
-        return poisoned(value)
-    for kind in found.answers:
-        with suppress(msgspec.ValidationError):
-            return poisoned_of(inspect.type_info(kind), full)
-    raise AssertionError(full)
-
-
-def poisoned_of(kind: Any, value: Any) -> Any:
-    if isinstance(kind, inspect.Metadata):
-        return poisoned_of(kind.type, value)
-    if isinstance(kind, inspect.UnionType):
-        texts = [one for one in kind.types if isinstance(one, inspect.StrType)]
-        fitting = [one for one in kind.types if fits(one, value)]
-        return (
-            HOSTILE
-            if texts and isinstance(value, str)
-            else poisoned_of(fitting[0], value)
-            if fitting
-            else value
-        )
-    if isinstance(kind, inspect.StrType):
-        return HOSTILE
-    if isinstance(kind, inspect.ListType):
-        return [poisoned_of(kind.item_type, one) for one in value]
-    if isinstance(kind, inspect.DictType):
-        return {name: poisoned_of(kind.value_type, one) for name, one in value.items()}
-    if isinstance(kind, inspect.StructType):
-        return {one.encode_name: poisoned_of(one.type, value[one.encode_name]) for one in kind.fields
-                if one.encode_name in value}  # fmt: skip
-    return value
 
 
 JOB = {
@@ -80,8 +28,8 @@ PILOT = {
 }  # fmt: skip
 WHY = {
     "id": 5, "state": "Waiting", "reason": "", "verdict": "never", "summary": "s",
-    "who": "w", "main_reason": "m",
-    "chain": [{"step": "s", "holds": False, "text": "t", "age_seconds": 1.0}],
+    "who": "w", "main_reason": "next",
+    "chain": [{"step": "access", "holds": False, "text": "t", "age_seconds": 1.0}],
     "task_queue": {"id": 1, "waiting": 2, "ahead": 1, "more_ahead": False},
     "queues": {
         "total": 2, "eligible": 0, "ruled_out_by": [{"criterion": "c", "queues": 1}],
@@ -110,7 +58,6 @@ QUEUE = {
     "site": "s", "ce": "c", "queue": "q", "pilots": {"Running": 1},
     "parameters": {"Platform": {"value": "p", "level": "site"}, "Odd": {"value": ["o"], "level": "queue"}},
 }  # fmt: skip
-CHAIN = [{"step": "s", "holds": False, "text": "t", "age_seconds": 1.0}]
 NEAR = {
     "change": ["Memory"], "text": "t", "task_queues": 1, "jobs": 1,
     "steps": [{"criterion": "c", "offered": 1,
@@ -118,11 +65,13 @@ NEAR = {
     "example": {"task_queue": 1, "owner": "o", "group": "g", "reasons": ["r"]},
 }  # fmt: skip
 WHY_PILOT = {
-    "id": 5, "state": "Running", "verdict": "nothing fits", "summary": "s", "who": "w", "chain": CHAIN,
+    "id": 5, "state": "Running", "verdict": "nothing fits", "summary": "s", "who": "w",
+    "chain": [{"step": "asks", "holds": False, "text": "t", "age_seconds": 1.0}],
     "task_queues": {"nearest": [NEAR]},
 }  # fmt: skip
 WHY_QUEUE = {
-    "site": "s", "ce": "c", "queue": "q", "vo": "v", "verdict": "not now", "summary": "s", "who": "w", "chain": CHAIN,
+    "site": "s", "ce": "c", "queue": "q", "vo": "v", "verdict": "not now", "summary": "s", "who": "w",
+    "chain": [{"step": "room", "holds": False, "text": "t", "age_seconds": 1.0}],
     "work": {"nearest": [NEAR]}, "director": {"decided_seconds_ago": 1.0, "lines": ["l"]},
     "lately": [{"id": 5, "stamp": "s", "state": "Done", "reason": "r", "sent_seconds_ago": 1.0, "joined": True,
                 "ended_seconds_ago": 1.0, "jobs_done": 1}],
@@ -170,7 +119,7 @@ NAMES = [" ".join(words[:3]) for words, *_ in ANSWERS]
 
 @pytest.mark.parametrize(("words", "method", "path", "answer"), ANSWERS, ids=NAMES)
 def test_no_answer_steers_a_terminal(at, server, words, method, path, answer):
-    server.on(method, path, lambda asked: poisoned_by_type(asked, answer))
+    server.on(method, path, lambda asked: poisoned(asked, answer))
     result = at(*words)
     assert result.code == 0
     assert not FORBIDDEN & set(result.out + result.err)
@@ -189,7 +138,7 @@ def test_no_error_steers_a_terminal(at, server, words, method, path, answer):
 
 @pytest.mark.parametrize(("words", "method", "path", "answer"), ANSWERS, ids=NAMES)
 def test_what_another_program_says_is_no_answer(at, server, words, method, path, answer):
-    answers: list[Any] = [[], None, 7, "hello", b"", b"\xff\xfe", b"[" * 5_000]
+    answers: list[object] = [[], None, 7, "hello", b"", b"\xff\xfe", b"[" * 5_000]
     for odd in answers:
         server.on(method, path, odd)
         result = at(*words)

@@ -4,11 +4,12 @@ import threading
 from typing import Any
 
 import pytest
+from tests.unit.cli.conftest import full, poisoned
 
+from lodesman.answers.plans import JobPlan, ResourcesPlan, SharesPlan
 from lodesman.cli import tables
 
 HELLO = '[ Executable = "/bin/echo"; ]'
-HOSTILE = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\r\n\x00lode: all is well"
 FORBIDDEN = frozenset("\x1b\x07\x9b\u202e\r\x00")
 
 COHORT: dict[str, Any] = {
@@ -123,7 +124,7 @@ def hello(home):
 # --- jobs
 
 
-def test_a_job_is_told_as_why_tells_it(at, server, hello):
+def test_a_plan_of_a_job_is_shown_like_why(at, server, hello):
     server.on("POST", "/v1/plan/job", JOB)
     result = at("plan", "job", hello)
     assert (result.code, result.err) == (0, "")
@@ -140,7 +141,7 @@ def test_a_job_is_told_as_why_tells_it(at, server, hello):
         "pilots: none asked",
     ]
     (asked,) = server.asked
-    assert asked.json == {"text": HELLO, "form": "jdl", "group": "", "hold_if_impossible": False}
+    assert asked.json == {"text": HELLO, "form": "jdl"}
 
 
 def test_options_travel(at, server, hello):
@@ -256,7 +257,9 @@ def test_no_server_is_asked_twice(at, server, home, hello):
 
 def test_json_of_jobs(at, server, home, hello):
     server.on("POST", "/v1/plan/job", JOB)
-    assert at("plan", "job", hello, "--json").json == {"plans": [{"file": "hello.jdl", **JOB}], "errors": []}
+    assert at("plan", "job", hello, "--json").json == {
+        "plans": [{"file": "hello.jdl", **full(JobPlan, JOB)}], "errors": []}  # fmt: skip
+
     found = at("plan", "job", "none.jdl", "--json").json
     assert (found["plans"], found["errors"][0]["file"]) == ([], "none.jdl")
 
@@ -326,7 +329,7 @@ def test_resources_are_told_from_queues_to_jobs(at, server, home):
         "lode: Assumed: loads are those that the director last went by, 9 s ago.\n"
     )
     (asked,) = server.asked
-    assert asked.json == {"files": [{"name": "new.toml", "text": "[site.A]\n"}], "add": False, "limit": 100}
+    assert asked.json == {"files": [{"name": "new.toml", "text": "[site.A]\n"}]}
 
 
 def test_resources_that_change_nothing(at, server, home):
@@ -419,10 +422,10 @@ def test_every_fault_of_the_files_is_told(at, server, home):
 
 
 @pytest.mark.parametrize(
-    ("data", "said"), [(None, "No such file"), (b"\xff", "no UTF-8"), (b"x" * 100, "more than 99")]
+    ("data", "said"), [(None, "No such file"), (b"\xff", "not UTF-8"), (b"x" * 100, "more than 99")]
 )
 def test_files_that_cannot_be_sent(at, server, home, monkeypatch, data, said):
-    monkeypatch.setattr("lodesman.cli.plan_resources.MOST_BYTES", 99)
+    monkeypatch.setattr("lodesman.cli.plan_resources._MOST_BYTES", 99)
     if data is not None:
         (home / "a.toml").write_bytes(data)
     result = at("plan", "resources", "a.toml")
@@ -495,20 +498,9 @@ PLANS = [
 ]  # fmt: skip
 
 
-def poisoned(value: Any) -> Any:
-    """The same shape, every text but verdicts and kinds hostile."""
-    if isinstance(value, str):
-        return value if value in ("never", "now", "impossible", "possible") else HOSTILE
-    if isinstance(value, list):
-        return [poisoned(item) for item in value]
-    if isinstance(value, dict):
-        return {name: poisoned(item) for name, item in value.items()}
-    return value
-
-
 @pytest.mark.parametrize(("words", "path", "answer"), PLANS, ids=["job", "array", "resources", "share"])
 def test_no_answer_steers_a_terminal(at, server, hello, words, path, answer):
-    server.on("POST", path, poisoned(answer))
+    server.on("POST", path, lambda asked: poisoned(asked, answer))
     result = at(*words)
     assert result.code == 0
     assert not FORBIDDEN & set(result.out + result.err)
@@ -520,9 +512,10 @@ def test_no_answer_steers_a_terminal(at, server, hello, words, path, answer):
 def test_json_is_what_the_server_said(at, server, hello, words, path, answer):
     server.on("POST", path, answer)
     found = at(*words, "--json").json
-    assert (found["plans"][0] if words[1] == "job" else found) == (
-        {"file": "hello.jdl", **answer} if words[1] == "job" else answer
-    )
+    if words[1] == "job":
+        assert found["plans"] == [{"file": "hello.jdl", **full(JobPlan, answer)}]
+    else:
+        assert found == full(ResourcesPlan if words[1] == "resources" else SharesPlan, answer)
 
 
 def test_a_person_who_waits_is_told(monkeypatch, capfd):
