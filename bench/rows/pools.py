@@ -23,9 +23,10 @@ from lodesman.background.pool_keeper import PoolKeeper
 from lodesman.background.pool_pass import evaluate
 from lodesman.commands.live import Live
 from lodesman.commands.refresh import NameQueues, RefreshPools
+from lodesman.masks.bits import bits, nearest, refused
 from lodesman.matching import wanted_of
 from lodesman.matching.policy import Policy
-from lodesman.resources import load_resources
+from lodesman.resources import compile_requirements, load_resources
 from lodesman.store import open_reader, open_writer
 from lodesman.store.journal import Journal
 from lodesman.store.read.submit_pools import PoolRow
@@ -69,9 +70,9 @@ def _check(policy: Policy, pools: Sequence[PoolRow], masks: Mapping[str, int]) -
     """The oracle: reasons, queue by queue. Returns how many pairs it saw; raises WrongAnswer."""
     table = policy.vo_config(VO).table
     for pool in random.Random(1).sample(pools, CHECKED):
-        criteria = table.compile(wanted_of(pool.requirements))
-        for ordinal, queue in enumerate(table.queues):
-            if bool(table.reasons(ordinal, criteria)) == bool(masks[pool.id] >> ordinal & 1):
+        criteria = compile_requirements(wanted_of(pool.requirements), table.types)
+        for bit, queue in table.queues.items():
+            if bool(table.reasons(bit, criteria)) == bool(masks[pool.id] >> bit & 1):
                 raise WrongAnswer(f"{queue} is misjudged for {pool.requirements}")
     return CHECKED * len(table.queues)
 
@@ -113,9 +114,10 @@ def _long_set() -> list[float]:
     samples = []
     for _ in range(ROUNDS * 4):
         begun = time.perf_counter()
-        found = table.assess(wanted)
-        found.counts()
-        nearest = found.nearest()
-        found.reasons(table.queues[(nearest.mask & -nearest.mask).bit_length() - 1])
+        criteria = compile_requirements(wanted, table.types)
+        planes = list(zip((one.parameter for one in criteria), table.failing(criteria), strict=True))
+        refused(planes)
+        near = next(bits(nearest(planes, table.full)))
+        table.reasons(near, criteria)
         samples.append(time.perf_counter() - begun)
     return samples

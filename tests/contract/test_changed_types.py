@@ -16,7 +16,7 @@ from lodesman.commands.submit import NewPool
 from lodesman.errors import Conflict
 from lodesman.matching import key_to_json, spelled_requirements, submit_pool_id
 from lodesman.matching.policy import Policy
-from lodesman.resources import load_resources
+from lodesman.resources import compile_requirements, load_resources
 from lodesman.store.read.submit_pools import PoolRow, stored_pools
 
 S1, S2 = ("S1", "ce", "q"), ("S2", "ce", "q")
@@ -39,7 +39,7 @@ GB, MB = policy(), policy("number MB")
 def wants(now, disk=50):
     """The SubmitPool that such a job brings, as the configuration has it."""
     types, world, wanted = now.config.types, now.vo_config("vo"), {"disk": disk}
-    mask = world.table.eligible_mask(wanted)
+    mask = world.table.eligible_mask(compile_requirements(wanted, types))
     return NewPool(
         id=submit_pool_id(wanted, types, "vo"), requirements=spelled_requirements(wanted, types), vo="vo",
         queues=tuple((q.site, q.ce, q.queue) for q in now.queues_of_mask("vo", mask)),

@@ -176,7 +176,7 @@ def test_exactly_what_was_closed_is_opened(house):
     close(house, ce="ce", queue="q", reason="full")
     before, others = reopen(house, "S1")
     assert (before.node, [one.node for one in others]) == (S1, [PLACE])
-    assert mask(house).told(PLACE, house.clock).endswith("full")
+    assert mask(house).reason(PLACE, house.clock).endswith("full")
     reopen(house, *PLACE)
     assert mask(house).closings == ()
 

@@ -39,7 +39,7 @@ from lodesman.director import (
     succeeded,
     to_record,
 )
-from lodesman.director.site_mask import NOTHING_CLOSED, Closing, SiteMask
+from lodesman.director.site_mask import Closing, SiteMask
 from lodesman.matching.criteria import explain
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
@@ -126,7 +126,7 @@ class World:
     done: Counter[int] = field(default_factory=Counter)
     attempts: Counter[QueueId] = field(default_factory=Counter)
     decisions: list[Decision] = field(default_factory=list)
-    mask: SiteMask = NOTHING_CLOSED
+    mask: SiteMask = field(default_factory=SiteMask)
 
     # --- what a service does ------------------------------------------------------------------------
 
@@ -225,7 +225,7 @@ class World:
             ),
             caps=site.caps,
             slots=site.slots or None,  # 0: nobody knows, and nothing starts
-            closed=self.mask.told(site.queue_id, self.now),
+            closed=self.mask.reason(site.queue_id, self.now),
         )
 
     def _submit(self, queue_id: QueueId, request: ResourceRequest, tq_id: int, rules) -> None:

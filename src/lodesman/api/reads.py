@@ -43,7 +43,7 @@ from lodesman.background.usage import usage
 from lodesman.commands.site_mask import answer_of
 from lodesman.errors import NotFound
 from lodesman.jobs import write_description
-from lodesman.resources import NodePath
+from lodesman.resources import NodePath, Numbering
 from lodesman.store.read.accounts import list_tokens, principal_of
 from lodesman.store.read.job_lists import JobQuery, list_jobs
 from lodesman.store.read.jobs import attempts_of_job, events_of_job
@@ -230,8 +230,8 @@ async def metrics(side: ReadSide, _request: Request[Nothing, Nothing]) -> Respon
     """Prometheus metrics of both processes."""
     figures = await side.snapshots.get("metrics", gather_figures)
     hot = await side.snapshots.run(lambda _: side.hot_metrics())
-    mask, queues = side.keeper.mask(side.db), list(side.policy.config.tree.queue_ids())
-    closed = mask.closed(queues, side.clock()).bit_count()
+    queues = Numbering.of(side.policy.config.tree.queue_ids())
+    closed = side.keeper.mask(side.db).closed(queues, side.clock()).bit_count()
     text = render_metrics(figures, hot, side.upkeep(), closed_queues=closed)
     return Response(text, media_type="text/plain; version=0.0.4")
 

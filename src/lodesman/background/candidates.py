@@ -12,7 +12,7 @@ from math import inf
 
 from lodesman.batch import Backend
 from lodesman.director import CandidateQueue, Observation, OwnPilots, QueueCaps
-from lodesman.director.site_mask import NOTHING_CLOSED, SiteMask
+from lodesman.director.site_mask import SiteMask
 from lodesman.matching import QueueOffer
 from lodesman.matching.offers import never_sent, not_sent
 from lodesman.matching.policy import Policy
@@ -44,7 +44,7 @@ class CandidateMaker:
     pools: tuple[str, ...]
     own: Mapping[QueueId, OwnQueue]
     now: float
-    mask: SiteMask = NOTHING_CLOSED
+    mask: SiteMask = field(default_factory=SiteMask)
 
     def make(self, vos: Iterable[str]) -> list[CandidateQueue]:
         """All queues that one of the VOs may use."""
@@ -87,7 +87,7 @@ class CandidateMaker:
             own=self.own.get(queue_id, OwnQueue()).seen(seen_at),
             caps=_tightest({_caps(offer) for offer in offers.values()}),
             slots=_least(offer.settings.slots for offer in offers.values()),
-            closed=self.mask.told(queue_id, self.now),
+            closed=self.mask.reason(queue_id, self.now),
             no_backend="" if loads else _no_backend(next(iter(offers.values())), self.backends),
         )
 

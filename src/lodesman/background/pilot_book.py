@@ -18,9 +18,9 @@ from lodesman.answers.why_jobs import JobPilots
 from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.sessions import PilotSession, is_silent
 from lodesman.director.site_mask import Drained
+from lodesman.masks.bits import mask_of
 from lodesman.matching import ResourceRequest, TaskQueueKey
-from lodesman.matching.cells import bits_of
-from lodesman.matching.criteria import RequestMasks
+from lodesman.matching.tables import RequestTable
 from lodesman.store import Reader
 from lodesman.store.read.pilots import PilotRow
 from lodesman.store.read.why import LivePilot, live_pilots, pilots_by_id
@@ -35,7 +35,7 @@ class PilotBook:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._table = RequestMasks()
+        self._table = RequestTable()
         # pilot -> (slot, whether it had joined, the hash of its stored request)
         self._slots: dict[int, tuple[int, int, int]] = {}
         self._requests: dict[int, ResourceRequest] = {}
@@ -148,13 +148,13 @@ class PilotBook:
             by_vo.setdefault(row.vo, []).append(slot)
             if row.last_seen is not None:
                 self._heard[row.vo] = max(row.last_seen, self._heard.get(row.vo, row.last_seen))
-        self._kinds = {kind: bits_of(slots) for kind, slots in kinds.items()}
-        self._by_place = {place: bits_of(slots) for place, slots in by_place.items()}
+        self._kinds = {kind: mask_of(slots) for kind, slots in kinds.items()}
+        self._by_place = {place: mask_of(slots) for place, slots in by_place.items()}
         self._there = {}
         takers = self._kinds["idle"] | self._kinds["busy"] | self._kinds["coming"]
         places = frozenset(place for place, mask in self._by_place.items() if mask & takers)
         self.places = self.places if places == self.places else places
-        self._by_vo = {vo: bits_of(slots) for vo, slots in by_vo.items()}
+        self._by_vo = {vo: mask_of(slots) for vo, slots in by_vo.items()}
 
 
 def _kind(row: LivePilot, now: float) -> str:

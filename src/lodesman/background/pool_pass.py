@@ -14,9 +14,10 @@ import msgspec
 
 from lodesman.answers.service import Difference, Holds
 from lodesman.errors import InvalidJob
+from lodesman.masks.bits import bits
 from lodesman.matching import TaskQueueKey, key_from_json, wanted_of, wanted_values
 from lodesman.matching.policy import Policy, VOConfig
-from lodesman.resources import QueueId, QueueTable, bits
+from lodesman.resources import QueueId, QueueTable, compile_requirements
 from lodesman.store import Reader
 from lodesman.store.read.submit_pools import (
     PassRequests,
@@ -139,7 +140,8 @@ class _Evaluator:
 
     def _one(self, name: str, raw: bytes) -> int:
         try:
-            return self._table.eligible_mask({name: wanted_values(json.loads(raw))})
+            wanted = {name: wanted_values(json.loads(raw))}
+            return self._table.eligible_mask(compile_requirements(wanted, self._table.types))
         except (InvalidJob, ValueError, TypeError):
             return 0
 

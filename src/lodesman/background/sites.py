@@ -53,7 +53,7 @@ def list_queues(
             ce=offer.queue.ce,
             queue=offer.queue.queue,
             parameters={
-                found.name: _effective(found, origin) for found in world.table.params(offer.queue).values()
+                found.name: _effective(found, origin) for found in world.table.params(offer.bit).values()
             },
             pilots=pilots.get(offer.queue, {}),
             closed=[answer_of(one) for one in closed_by(offer.queue)],

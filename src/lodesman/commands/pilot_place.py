@@ -26,11 +26,7 @@ def believed(row: PilotRow, told: QueueId, policy: Policy) -> Settled | None:
     if all(known) or any(part not in ("", said) for part, said in zip(known, told, strict=True)):
         return None
     world = policy.vo_config(row.vo)
-    try:
-        ordinal = world.table.bit(QueueId(*told))
-    except KeyError:
-        return None
-    offer = world.by_bit.get(ordinal)
+    offer = world.offer(told)
     if offer is None:  # its access list does not admit the VO
         return None
     return Settled(told, msgspec.json.encode(asdict(offer.request)).decode())

@@ -10,19 +10,17 @@ from bisect import insort
 from collections.abc import Iterable, Iterator, KeysView, Mapping
 from functools import reduce
 from heapq import heapify, heappop, heappush
-from itertools import compress
 from operator import or_
 from threading import Lock
 from typing import cast
 
+from lodesman.masks.bits import Transposed
 from lodesman.resources import QueueId
 from lodesman.store import Reader
 from lodesman.store.read.submit_pools import bits_of_queues, masks_of_pools, pass_requests
 
 Served = tuple[str, ...]
 
-# For each bit of a byte: a table that makes 1 of every byte that has it, else 0.
-_HAS_BIT = [bytes(byte >> bit & 1 for byte in range(256)) for bit in range(8)]
 FEW_NEW = 64
 MANY_NEW = 10_000
 
@@ -37,7 +35,7 @@ class PoolMap:
         self._bits: dict[QueueId, int] = {}
         self._free: list[int] = []  # bits below the number of queues that no queue has; a heap
         self._masks: dict[str, int] = {}
-        self._matrix: _Matrix | None = None
+        self._matrix: tuple[list[str], Transposed] | None = None
         # Queue -> (the age of the map when it was read, what it serves). Each new pool makes the map older by one.
         self._served: dict[QueueId, tuple[int, Served]] = {}
         self._age = 0
@@ -196,8 +194,10 @@ class PoolMap:
             served = _with(known[1], come) if come else known[1]
         else:
             if self._matrix is None:
-                self._matrix = _Matrix(self._masks)
-            served = self._matrix.column(bit)
+                pools = sorted(self._masks)
+                self._matrix = pools, Transposed([self._masks[pool] for pool in pools])
+            pools, table = self._matrix
+            served = table.among(pools, bit)
         self._served[place] = self._age, served
         return served
 
@@ -208,24 +208,6 @@ def _with(served: Served, pools: Iterable[str]) -> Served:
     for pool in pools:
         insort(merged, pool)
     return tuple(merged)
-
-
-class _Matrix:
-    """All masks side by side, so that one bit of all of them is read in a few steps."""
-
-    __slots__ = ("_bytes", "_pools", "_width")
-
-    def __init__(self, masks: Mapping[str, int]) -> None:
-        self._pools = sorted(masks)
-        self._width = (max((mask.bit_length() for mask in masks.values()), default=0) + 7) // 8
-        self._bytes = b"".join([masks[pool].to_bytes(self._width, "little") for pool in self._pools])
-
-    def column(self, bit: int) -> Served:
-        """The pools that have this bit, sorted."""
-        if bit >= 8 * self._width:
-            return ()
-        column = self._bytes[bit >> 3 :: self._width]
-        return tuple(compress(self._pools, column.translate(_HAS_BIT[bit & 7])))
 
 
 class Serving:

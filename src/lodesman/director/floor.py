@@ -10,7 +10,7 @@ from random import Random
 from lodesman.director.breaker import Breaker
 from lodesman.director.clamps import Clamp, clamp
 from lodesman.director.queues import CandidateQueue, queue_limits
-from lodesman.director.tally import Tally, mask_of
+from lodesman.masks.bits import Tally, mask_of
 from lodesman.resources import NodePath, QueueId
 
 
@@ -68,9 +68,12 @@ class Floor:
             siblings[ce_path].append(bit)
         self._siblings = {ce_path: mask_of(members) for ce_path, members in siblings.items()}
         # What each queue would still take; and of these, how many pilots would start at once.
-        self._left = Tally(room.room for room in rooms)
+        self._left = Tally({bit: room.room for bit, room in enumerate(rooms)})
         self._at_once = Tally(
-            min(room.room, free_slots(queue)) for queue, room in zip(queues, rooms, strict=True)
+            {
+                bit: min(room.room, free_slots(queue))
+                for bit, (queue, room) in enumerate(zip(queues, rooms, strict=True))
+            }
         )
         self.had_room = self._left.positive
         """The queues that had room at the start."""

@@ -19,11 +19,11 @@ from lodesman.director.clamps import Clamp
 from lodesman.director.floor import Floor, QueueGates, Room, room_of
 from lodesman.director.pilot_type import PilotIdentity
 from lodesman.director.places import Ask, Places
-from lodesman.director.tally import Tally
+from lodesman.masks.bits import Tally, bits
 from lodesman.matching.reasons import Reason
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
-from lodesman.resources import QueueId, bits
+from lodesman.resources import QueueId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +108,9 @@ def place(
     wanted = Tally()
     for ask, mask in zip(asks, eligible, strict=True):
         wanted.add(mask, ask.count)
-    numbers = zip(places.queues, wanted.numbers(len(places.queues)), strict=True)
-    rooms = [room_of(queue, number, gates=gates, now=now) for queue, number in numbers]
+    rooms = [
+        room_of(queue, wanted.number(bit), gates=gates, now=now) for bit, queue in enumerate(places.queues)
+    ]
     floor = Floor(places.queues, rooms, gates.tokens)
     pending = [number for number, ask in enumerate(asks) for _ in range(ask.count)]
     rng.shuffle(pending)

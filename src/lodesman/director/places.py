@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from lodesman.director.pilot_type import PilotIdentity, presented
 from lodesman.director.queues import CandidateQueue
 from lodesman.director.serving import Serving, ServingQueues
-from lodesman.director.tally import mask_of
+from lodesman.masks.bits import mask_of
 from lodesman.matching.criteria import explain
 from lodesman.matching.reasons import Reason
 from lodesman.matching.request import ResourceRequest
-from lodesman.matching.tables import PlaceTable, serves
+from lodesman.matching.tables import PLACE, RequestTable, serves
 from lodesman.matching.task_queue import TaskQueueKey
 
 
@@ -38,7 +38,7 @@ class _VOPlaces:
     __slots__ = ("alike", "mask", "table")
 
     def __init__(self, templates: Sequence[tuple[int, ResourceRequest]]) -> None:
-        self.table = PlaceTable(templates)
+        self.table = RequestTable(PLACE, templates)
         self.mask = mask_of(bit for bit, _ in templates)
         by_groups: defaultdict[tuple[str, ...] | None, list[int]] = defaultdict(list)
         for bit, template in templates:

@@ -8,13 +8,11 @@ same table by its columns. No queue's list of pools is ever walked.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
+from lodesman.masks.bits import Transposed
 from lodesman.matching.tables import KeyTable
 from lodesman.resources import QueueId
-
-# For each bit of a byte: a table that makes the digit 1 of every byte that has it, else 0.
-_DIGITS: Final = [bytes(48 + (byte >> bit & 1) for byte in range(256)) for bit in range(8)]
 
 
 class Serving(Protocol):
@@ -69,30 +67,25 @@ class ServingQueues:
 class ServedTaskQueues:
     """The task queues that a queue may serve as far as SubmitPools go, as bits of a table."""
 
-    __slots__ = ("_any", "_known", "_rows", "_serving", "_width")
+    __slots__ = ("_any", "_known", "_rows", "_serving")
 
     def __init__(self, table: KeyTable, serving: Serving) -> None:
         self._serving = serving
-        rows = {bit: serving.mask(pool) or 0 for bit, pool in table.pools.items()}
-        self._width = max((mask.bit_length() + 7 >> 3 for mask in rows.values()), default=0)
-        none = bytes(self._width)
-        self._rows = b"".join(
-            rows[bit].to_bytes(self._width, "little") if bit in rows else none
-            for bit in range(max(rows, default=-1) + 1)
+        self._rows = Transposed(
+            [serving.mask(table.pools.get(bit, "")) or 0 for bit in range(table.full.bit_length())]
         )
         # Those that ask for no pool.
         self._any = table.full
-        for bit in rows:
+        for bit in table.pools:
             self._any ^= 1 << bit
         self._known: dict[int, int] = {}
 
     def by(self, queue_id: QueueId) -> int:
         """Their mask."""
         place = self._serving.bit(queue_id)
-        if place is None or place >= 8 * self._width:
+        if place is None:
             return self._any
         known = self._known.get(place)
         if known is None:
-            column = self._rows[place >> 3 :: self._width].translate(_DIGITS[place & 7])
-            known = self._known[place] = self._any | int(column[::-1], 2)
+            known = self._known[place] = self._any | self._rows.column(place)
         return known

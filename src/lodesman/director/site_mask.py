@@ -1,25 +1,23 @@
-"""The site mask: sites, CEs and queues that an administrator closed. Pure: the director and `why` ask the same one.
+"""The site mask: sites, CEs and queues that an administrator closed. The director and `why` ask the same one (ADR 0025).
 
-No pilot is sent where something is closed. Pilots that are there are told to leave, unless they may stay.
-Source: issue "Requirements and SubmitPools, complete", point 6; ADR 0025.
+No pilot is sent where something is closed. Pilots that are there leave, unless they may stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final, cast
+from typing import cast
 
-from lodesman.resources import NodePath
-
-MOST_WORLDS: Final = 64
+from lodesman.masks.bits import Mask, mask_of
+from lodesman.resources import NodePath, Numbering
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closing:
-    """One site, CE (`queue` is '') or queue that is closed, by whom and why. `since` and `until` in UNIX seconds;
-    None: until somebody opens it. `keep_pilots`: those that are there go on taking jobs.
+    """One closed site, CE (`queue` is '') or queue, by whom and why. `since` and `until` in UNIX seconds; None: until it
+    is opened. `keep_pilots`: pilots that are there go on taking jobs.
     """
 
     site: str
@@ -47,8 +45,8 @@ class Closing:
 
     @property
     def path(self) -> str:
-        """SITE, SITE/CE or SITE/CE/QUEUE, for people."""
-        return "/".join(filter(None, self.node))
+        """SITE, SITE/CE or SITE/CE/QUEUE."""
+        return str(self.node)
 
     @property
     def text(self) -> str:
@@ -79,81 +77,75 @@ class Drained:
 class SiteMask:
     """All closings at one moment; never changed, so any thread may ask. A closing counts while it `holds`."""
 
-    __slots__ = ("_by_node", "_drained", "_planes", "closings")
+    __slots__ = ("_by_node", "_planes", "closings")
 
     def __init__(self, closings: Iterable[Closing] = ()) -> None:
         self.closings = tuple(sorted(closings, key=lambda one: one.node))
         self._by_node = {one.node: one for one in self.closings}
-        self._planes: dict[int, tuple[Sequence[NodePath], tuple[tuple[Closing, int], ...]]] = {}
-        self._drained = Drained(())
+        self._planes: dict[Numbering, tuple[tuple[Closing, Mask], ...]] = {}
 
     def active(self, now: float) -> Iterator[Closing]:
         """Those that hold, by site, CE and queue."""
         return (one for one in self.closings if one.holds(now))
 
-    def of(self, place: NodePath, now: float) -> tuple[Closing, ...]:
-        """What closes a queue, the widest first; () if it is open. Also of a whole CE or site."""
+    def of(self, node: NodePath, now: float) -> tuple[Closing, ...]:
+        """What closes a site, CE or queue, the widest first; () if it is open."""
         if not self._by_node:
             return ()
-        found = (self._by_node.get(node) for node in dict.fromkeys(_around(place)))
+        found = (self._by_node.get(one) for one in dict.fromkeys(_around(node)))
         return tuple(one for one in found if one is not None and one.holds(now))
 
-    def told(self, place: NodePath, now: float) -> str:
-        """What closes a queue, in words; '' if it is open."""
-        return "; ".join(one.text for one in self.of(place, now))
+    def reason(self, node: NodePath, now: float) -> str:
+        """What closes a site, CE or queue, in words; '' if it is open."""
+        return "; ".join(one.text for one in self.of(node, now))
 
-    def drains(self, place: NodePath, now: float) -> Closing | None:
+    def drains(self, node: NodePath, now: float) -> Closing | None:
         """What makes the pilots of a queue leave; None if they may stay."""
-        return next((one for one in self.of(place, now) if not one.keep_pilots), None)
+        return next((one for one in self.of(node, now) if not one.keep_pilots), None)
 
-    def drained(self, now: float) -> Drained | None:
-        """Where pilots leave; None if that is nowhere. The same object as long as nothing changes."""
-        closings = tuple(one for one in self.active(now) if not one.keep_pilots)
-        if closings != self._drained.closings:
-            self._drained = Drained(closings)
-        return self._drained if closings else None
-
-    def planes(self, queues: Sequence[NodePath], now: float) -> list[tuple[Closing, int]]:
-        """Of these queues, those that each closing closes, as bits; only closings that close any."""
-        if not self.closings:
-            return []
-        known = self._planes.get(id(queues))
-        if known is None or known[0] is not queues:
-            if len(self._planes) >= MOST_WORLDS:
-                self._planes.clear()
-            known = self._planes[id(queues)] = queues, tuple(self._look(queues))
-        return [(one, mask) for one, mask in known[1] if one.holds(now)]
-
-    def hits(self, queues: Sequence[NodePath], among: int, now: float) -> list[tuple[Closing, int]]:
+    def hits(self, numbering: Numbering, among: Mask, now: float) -> list[tuple[Closing, Mask]]:
         """What closes queues among these, with these queues; most queues first."""
-        found = [(one, hit) for one, mask in self.planes(queues, now) if (hit := mask & among)]
+        found = [(one, hit) for one, mask in self._active(numbering, now) if (hit := mask & among)]
         return sorted(found, key=lambda one: -one[1].bit_count())
 
-    def closed(self, queues: Sequence[NodePath], now: float) -> int:
-        """Of these queues those that are closed, as bits."""
-        found = 0
-        for _, mask in self.planes(queues, now):
-            found |= mask
-        return found
+    def closed(self, numbering: Numbering, now: float) -> Mask:
+        """The queues that are closed."""
+        return _union(mask for _, mask in self._active(numbering, now))
 
-    def _look(self, queues: Sequence[NodePath]) -> Iterator[tuple[Closing, int]]:
-        masks: dict[NodePath, int] = dict.fromkeys(self._by_node, 0)
-        for bit, place in enumerate(queues):
-            for node in _around(place):
-                if node in masks:
-                    masks[node] |= 1 << bit
-        return ((self._by_node[node], mask) for node, mask in masks.items() if mask)
+    def drained(self, now: float) -> Drained | None:
+        """Where pilots leave; None if that is nowhere."""
+        closings = tuple(one for one in self.active(now) if not one.keep_pilots)
+        return Drained(closings) if closings else None
+
+    def _active(self, numbering: Numbering, now: float) -> Iterator[tuple[Closing, Mask]]:
+        """The closings that hold, with the queues that each closes."""
+        known = self._planes.get(numbering)
+        if known is None:
+            known = tuple(self._masks(numbering)) if self.closings else ()
+            self._planes = {numbering: known}
+        return (one for one in known if one[0].holds(now))
+
+    def _masks(self, numbering: Numbering) -> Iterator[tuple[Closing, Mask]]:
+        bits: dict[NodePath, list[int]] = {node: [] for node in self._by_node}
+        for queue, bit in numbering.bits.items():
+            for node in _around(queue):
+                if node in bits:
+                    bits[node].append(bit)
+        return ((self._by_node[node], mask_of(found)) for node, found in bits.items() if found)
 
 
-NOTHING_CLOSED: Final = SiteMask()
+def _union(masks: Iterable[Mask]) -> Mask:
+    found = 0
+    for mask in masks:
+        found |= mask
+    return found
 
 
-def _around(place: NodePath) -> tuple[NodePath, NodePath, NodePath]:
+def _around(node: NodePath) -> tuple[NodePath, NodePath, NodePath]:
     """Its site, its CE and itself."""
-    site, ce, _ = place
-    return NodePath(site), NodePath(site, ce), place
+    return NodePath(node[0]), NodePath(node[0], node[1]), node
 
 
 def utc(at: float) -> str:
-    """A time of day for people of all countries: 2026-11-21 21:30 UTC."""
+    """A time as 2026-11-21 21:30 UTC."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")

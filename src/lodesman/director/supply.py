@@ -15,10 +15,10 @@ from enum import StrEnum
 
 from lodesman.director.demand import TaskQueueDemand, allowance
 from lodesman.director.serving import ServedTaskQueues, Serving
-from lodesman.director.tally import mask_of
+from lodesman.masks.bits import bits, mask_of
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.tables import KeyTable
-from lodesman.resources import QueueId, bits
+from lodesman.resources import QueueId
 
 
 class PilotStanding(StrEnum):

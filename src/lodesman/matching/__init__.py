@@ -6,7 +6,7 @@ takes jobs, `parked` holds the requests that wait.
 
 from lodesman.matching.criteria import explain, fits
 from lodesman.matching.index import Index
-from lodesman.matching.matcher import KeyExplanation, Matcher, RequestExplanation, explain_key
+from lodesman.matching.matcher import Matcher
 from lodesman.matching.offers import QueueOffer, offers_of
 from lodesman.matching.parked import Parked, signature
 from lodesman.matching.reasons import REASONS, Blocked, Empty, Reason
@@ -31,19 +31,16 @@ __all__ = [
     "Empty",
     "GroupShare",
     "Index",
-    "KeyExplanation",
     "Matcher",
     "Parked",
     "QueueOffer",
     "Reason",
-    "RequestExplanation",
     "ResourceRequest",
     "TaskQueueKey",
     "canonical_requirements",
     "deserved",
     "director_weights",
     "explain",
-    "explain_key",
     "fits",
     "key_from_json",
     "key_of",

@@ -1,59 +1,37 @@
-"""Who may run what: the criteria, each stated once and used four ways (DESIGN rule 1, 3.3).
+"""Who may run what: the criteria, each stated once and used four ways.
 
-A criterion says what the task-queue key asks, what the resource offers, and the rule between the two. From
-these come the reason for one pair (`why`, dry run), the masks of the index (task queues asked by a
-resource) and the masks of the parked requests (resources asked by a task queue).
+A criterion says what the task-queue key asks, what the resource offers, and the rule between the two. From these come the
+reason for one pair (`why`, dry run), the tables of the index (task queues asked by a resource) and those of parked requests
+(resources asked by a task queue).
 
-Strict: what a key asks and a resource does not tell is not there. Only an explicit ANY is a wildcard.
+Strict: a resource does not have what it does not declare. Only an explicit ANY is a wildcard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
+from lodesman.masks.table import AtLeast, AtMost, Column, HasAll, HasAny, HasNone, HasOnly, Values
 from lodesman.matching import reasons
-from lodesman.matching.masks import (
-    AtLeastMasks,
-    AtMostMasks,
-    ContainsMasks,
-    DisjointMasks,
-    OverlapMasks,
-    Values,
-    WithinMasks,
-)
 from lodesman.matching.reasons import Reason
 from lodesman.matching.request import ANY, PRIVATE, ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
-
-
-class Masks(Protocol):
-    """One attribute of all members of a table, as masks (`masks.py`)."""
-
-    def add(self, slot: int, values: Any, /) -> None:
-        """A member with these values takes a free slot."""
-
-    def remove(self, slot: int, values: Any, /) -> None:
-        """The inverse of `add`."""
-
-    def narrow(self, mask: int, asked: Any, /) -> int:
-        """`mask` without the members that do not pass."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """A relation between what a key asks and what a resource offers.
 
-    `holds` judges one pair; neither value is None (which always holds). `of_keys` makes masks whose members
-    are keys, `of_requests` masks whose members are resources.
+    `holds` judges one pair; neither value is None (which always holds). `of_keys` makes a column whose members are keys,
+    `of_requests` one whose members are resources.
     """
 
     holds: Callable[[Any, Any], bool]
-    of_keys: Callable[[], Masks]
-    of_requests: Callable[[], Masks]
+    of_keys: Callable[[], Column]
+    of_requests: Callable[[], Column]
 
 
 def _overlap(wanted: Collection[str], offered: Values) -> bool:
@@ -81,11 +59,11 @@ def _at_most(wanted: int, offered: int) -> bool:
     return wanted <= offered
 
 
-OVERLAP: Final = Rule(holds=_overlap, of_keys=OverlapMasks, of_requests=OverlapMasks)
-DISJOINT: Final = Rule(holds=_disjoint, of_keys=DisjointMasks, of_requests=DisjointMasks)
-WITHIN: Final = Rule(holds=_within, of_keys=WithinMasks, of_requests=ContainsMasks)
-CONTAINS: Final = Rule(holds=_contains, of_keys=ContainsMasks, of_requests=WithinMasks)
-AT_MOST: Final = Rule(holds=_at_most, of_keys=AtMostMasks, of_requests=AtLeastMasks)
+OVERLAP: Final = Rule(holds=_overlap, of_keys=HasAny, of_requests=HasAny)
+DISJOINT: Final = Rule(holds=_disjoint, of_keys=HasNone, of_requests=HasNone)
+WITHIN: Final = Rule(holds=_within, of_keys=HasOnly, of_requests=HasAll)
+CONTAINS: Final = Rule(holds=_contains, of_keys=HasAll, of_requests=HasOnly)
+AT_MOST: Final = Rule(holds=_at_most, of_keys=AtMost, of_requests=AtLeast)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +91,7 @@ def _asked(values: Values) -> Values | None:
 
 
 def _one(value: str) -> Values:
-    """What a resource tells of one attribute; "" is not told."""
+    """What a resource declares of one attribute; "" is not declared."""
     return (value,) if value else ()
 
 
@@ -291,89 +269,11 @@ def fits(key: TaskQueueKey, request: ResourceRequest) -> bool:
     return not any(criterion.reason(key, request) for criterion in CRITERIA)
 
 
-class KeyMasks:
-    """Masks over task queues, asked by resources; one per criterion given."""
-
-    __slots__ = ("_holds", "_of_key", "masks")
-
-    def __init__(self, criteria: Sequence[Criterion]) -> None:
-        self._of_key = tuple(criterion.of_key for criterion in criteria)
-        self._holds = tuple(criterion.rule.holds for criterion in criteria)
-        self.masks = tuple(criterion.rule.of_keys() for criterion in criteria)
-
-    def wanted(self, key: TaskQueueKey) -> tuple[Any, ...]:
-        """What the key asks, by criterion."""
-        return tuple(of_key(key) for of_key in self._of_key)
-
-    def add(self, slot: int, wanted: Sequence[Any]) -> None:
-        """A task queue that asks this takes the slot."""
-        for masks, values in zip(self.masks, wanted, strict=True):
-            masks.add(slot, values)
-
-    def remove(self, slot: int, wanted: Sequence[Any]) -> None:
-        """The inverse of `add`."""
-        for masks, values in zip(self.masks, wanted, strict=True):
-            masks.remove(slot, values)
-
-    def narrow(self, mask: int, offered: Sequence[Any]) -> int:
-        """The task queues of `mask` that pass; `offered` is what the resource offers, by criterion."""
-        for masks, values in zip(self.masks, offered, strict=True):
-            if values is not None:
-                mask = masks.narrow(mask, values)
-                if not mask:
-                    break
-        return mask
-
-    def passes(self, wanted: Iterable[tuple[int, Any]], offered: Sequence[Any]) -> bool:
-        """What `narrow` says of one task queue; `wanted` are (place of the criterion, value), without None."""
-        holds = self._holds
-        for place, values in wanted:
-            other = offered[place]
-            if other is not None and not holds[place](values, other):
-                return False
-        return True
+def wanted_of(key: TaskQueueKey, criteria: Sequence[Criterion] = CRITERIA) -> tuple[Any, ...]:
+    """What a key asks, by criterion."""
+    return tuple([criterion.of_key(key) for criterion in criteria])
 
 
-class RequestMasks:
-    """Masks over resources that wait, or could be, asked by task queues."""
-
-    __slots__ = ("_rows",)
-
-    def __init__(self, criteria: Sequence[Criterion] = CRITERIA) -> None:
-        self._rows = tuple((criterion, criterion.rule.of_requests()) for criterion in criteria)
-
-    def add(self, slot: int, request: ResourceRequest) -> None:
-        """The resource takes the slot."""
-        for criterion, masks in self._rows:
-            masks.add(slot, criterion.of_request(request))
-
-    def remove(self, slot: int, request: ResourceRequest) -> None:
-        """The inverse of `add`."""
-        for criterion, masks in self._rows:
-            masks.remove(slot, criterion.of_request(request))
-
-    def narrow(self, mask: int, key: TaskQueueKey) -> int:
-        """The resources of `mask` that may run jobs of the task queue."""
-        for criterion, masks in self._rows:
-            wanted = criterion.of_key(key)
-            if wanted is not None:
-                mask = masks.narrow(mask, wanted)
-                if not mask:
-                    break
-        return mask
-
-    def narrow_by(self, names: Collection[str], mask: int, key: TaskQueueKey) -> int:
-        """As `narrow`, by the criteria of these names alone."""
-        for criterion, masks in self._rows:
-            wanted = criterion.of_key(key) if criterion.name in names else None
-            if wanted is not None:
-                mask = masks.narrow(mask, wanted)
-        return mask
-
-    def lost(self, mask: int, key: TaskQueueKey) -> Iterator[tuple[str, int]]:
-        """(criterion, the resources of `mask` that it refuses), for those that refuse any, whatever others say."""
-        for criterion, masks in self._rows:
-            wanted = criterion.of_key(key)
-            refused = 0 if wanted is None else mask & ~masks.narrow(mask, wanted)
-            if refused:
-                yield criterion.name, refused
+def offered_of(request: ResourceRequest, criteria: Sequence[Criterion] = CRITERIA) -> tuple[Any, ...]:
+    """What a resource offers, by criterion."""
+    return tuple([criterion.of_request(request) for criterion in criteria])

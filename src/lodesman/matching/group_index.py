@@ -6,20 +6,21 @@ masks as wide as that group's task queues, and a new task queue concerns no othe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Any, Final
 
-from lodesman.matching.cells import Cell
-from lodesman.matching.criteria import HOW_MUCH, WHERE, KeyMasks
+from lodesman.masks.bits import bits
+from lodesman.masks.table import Cell, Table
+from lodesman.matching.criteria import HOW_MUCH, WHERE, wanted_of
 from lodesman.matching.shares import priority_weight
 from lodesman.matching.task_queue import TaskQueueKey
-from lodesman.resources import bits
 
 ALL_OWNERS: Final = ""
 RECENT: Final = 64  # arrivals remembered
 CATCH_UP: Final = 24  # arrivals up to which a mask is mended, not made anew; more if masks are wide
 WIDE: Final = 4096
+_HOLDS: Final = tuple(one.rule.holds for one in WHERE)
 LONG: Final = 16  # values from which on a set is faster than a tuple
 
 # Slot, and what the task queue asks: (place of the criterion, value).
@@ -99,8 +100,8 @@ class GroupIndex:
         self.owners_drawn: list[OwnerQueues] = []
         self._occupied = 0
         self._free: list[int] = []
-        self._where = KeyMasks(WHERE)
-        self._numbers = KeyMasks(HOW_MUCH)
+        self._where = Table(one.rule.of_keys() for one in WHERE)
+        self._numbers = Table(one.rule.of_keys() for one in HOW_MUCH)
 
     @property
     def is_empty(self) -> bool:
@@ -116,9 +117,9 @@ class GroupIndex:
             self.slots[slot] = queue
         queue.slot = slot
         self._occupied |= 1 << slot
-        wanted = self._where.wanted(queue.key)
+        wanted = wanted_of(queue.key, WHERE)
         self._where.add(slot, wanted)
-        self._numbers.add(slot, self._numbers.wanted(queue.key))
+        self._numbers.add(slot, wanted_of(queue.key, HOW_MUCH))
         self._plant(queue)
         self.refresh(queue)
         self.arrived += 1
@@ -135,8 +136,8 @@ class GroupIndex:
         self._occupied ^= bit
         self.alive &= ~bit
         self.open &= ~bit
-        self._where.remove(slot, self._where.wanted(queue.key))
-        self._numbers.remove(slot, self._numbers.wanted(queue.key))
+        self._where.remove(slot, wanted_of(queue.key, WHERE))
+        self._numbers.remove(slot, wanted_of(queue.key, HOW_MUCH))
         self._uproot(queue)
         heappush(self._free, slot)
 
@@ -158,30 +159,19 @@ class GroupIndex:
             return self.static_mask(where)
         for slot, wanted in self.recent[-missed:]:
             bit = 1 << slot
-            if bool(mask & bit) != self._where.passes(wanted, where):
+            if bool(mask & bit) != _passes(wanted, where):
                 mask ^= bit
         return mask
 
     def narrow_numbers(self, mask: int, numbers: Sequence[int]) -> int:
         """The slots of `mask` for which cores, memory and CPU time suffice."""
-        cores, memory, cpu_time = self._numbers.masks
+        cores, memory, cpu_time = self._numbers.columns
         mask = cpu_time.narrow(memory.narrow(mask, numbers[1]), numbers[2])
         return cores.narrow(mask, numbers[0]) if mask else 0
 
     def fitting(self, mask: int, where: Sequence[Any], numbers: Sequence[int]) -> int:
         """The slots of `mask` that every criterion passes."""
         return self._numbers.narrow(self._where.narrow(mask, where), numbers)
-
-    def fallen(self, mask: int, where: Sequence[Any], numbers: Sequence[int]) -> Iterator[tuple[str, int]]:
-        """(criterion, how many slots of `mask` it alone refuses), for those that refuse any."""
-        for masks, criteria, asked in (
-            (self._where.masks, WHERE, where),
-            (self._numbers.masks, HOW_MUCH, numbers),
-        ):
-            for one, criterion, values in zip(masks, criteria, asked, strict=True):
-                lost = 0 if values is None else (mask ^ one.narrow(mask, values)).bit_count()
-                if lost:
-                    yield criterion.name, lost
 
     def queues(self, mask: int) -> Iterator[Queue]:
         """The task queues at the slots of a mask."""
@@ -226,6 +216,15 @@ class GroupIndex:
         if last is not owner:
             self.owners_drawn[owner.place] = last
             last.place = owner.place
+
+
+def _passes(wanted: Iterable[tuple[int, Any]], where: Sequence[Any]) -> bool:
+    """What a table says of one task queue; `wanted` as `_for_one` makes it."""
+    for place, values in wanted:
+        offered = where[place]
+        if offered is not None and not _HOLDS[place](values, offered):
+            return False
+    return True
 
 
 def _for_one(wanted: Sequence[Any]) -> tuple[tuple[int, Any], ...]:

@@ -186,21 +186,6 @@ class Index:
         found = (self._groups.get((vo, name)) for name in dict.fromkeys(names))
         return [group for group in found if group is not None]
 
-    def waiting_by_owner(self) -> dict[tuple[str, str, str], int]:
-        """Waiting jobs by (VO, group, owner), for displays."""
-        sums: dict[tuple[str, str, str], int] = {}
-        for queue in self._queues.values():
-            whose = queue.key.vo, queue.key.group, queue.key.owner
-            sums[whose] = sums.get(whose, 0) + queue.waiting
-        return sums
-
-    def waiting_by_group(self) -> dict[tuple[str, str], int]:
-        """Waiting jobs by (VO, group), for displays."""
-        return {
-            (group.vo, group.name): sum(queue.waiting for queue in group.occupied_queues())
-            for group in self._groups.values()
-        }
-
     def _new_group(self, vo: str, name: str) -> GroupIndex:
         number = self._free_numbers.pop() if self._free_numbers else len(self._groups)
         group = GroupIndex(vo, name, number=number, birth=next(self._births))

@@ -18,7 +18,7 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Final
 
-from lodesman.matching.cells import nth_slot
+from lodesman.masks.bits import nth_bit
 from lodesman.matching.group_index import GroupIndex, OwnerQueues, Queue
 from lodesman.matching.index import Index
 from lodesman.matching.shares import DEFAULT_GROUP, GroupShare
@@ -144,7 +144,7 @@ def _draw_in(
         return group.slots[mask.bit_length() - 1]
     if len(owner.weighted) > 1:
         mask = _draw_weight(owner, mask, draw)
-    return group.slots[nth_slot(mask, int(draw() * mask.bit_count()))]
+    return group.slots[nth_bit(mask, int(draw() * mask.bit_count()))]
 
 
 def _draw_owner(

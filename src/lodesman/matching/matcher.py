@@ -9,29 +9,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from lodesman.matching.criteria import CRITERIA, WHERE, WHOSE, explain
+from lodesman.matching.criteria import WHERE
 from lodesman.matching.group_index import GroupIndex
 from lodesman.matching.index import Index
 from lodesman.matching.lottery import Lottery
-from lodesman.matching.reasons import Reason
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.shares import GroupShare
-from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.matching.views import View, Views, numbers_of
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestExplanation:
-    """What stands between a request and the task queues that have waiting jobs.
-
-    `waiting`: task queues with waiting jobs; `eligible`: those it may draw from now; `blocked`: those that it
-    might, were no limit full; `refused`: for each criterion how many it refuses, whatever the others say.
-    """
-
-    waiting: int
-    eligible: int
-    blocked: int
-    refused: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,20 +37,6 @@ class Chances:
     def eligible(self) -> int:
         """The task queues that it may draw from."""
         return sum(n for _, n in (*self.groups, *self.without_share))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyExplanation:
-    """What stands between a task queue and the resources asked about.
-
-    `fitting` of `asked` resources may run its jobs. `refused` counts resources by criterion; `nearest` is a
-    resource with the fewest reasons against it, and these reasons (None if no resource was asked about).
-    """
-
-    asked: int
-    fitting: int
-    refused: Mapping[str, int]
-    nearest: tuple[ResourceRequest, tuple[Reason, ...]] | None
 
 
 class Matcher:
@@ -172,54 +142,7 @@ class Matcher:
                     found.update(queue.limits)
         return found
 
-    def explain_request(self, request: ResourceRequest) -> RequestExplanation:
-        """Why a resource gets what it gets: the task queues that fall away, by criterion."""
-        refused: Counter[str] = Counter()
-        waiting = blocked = 0
-        where = [criterion.of_request(request) for criterion in WHERE]
-        numbers = numbers_of(request)
-        for group in self.index.groups():
-            here = group.alive.bit_count()
-            waiting += here
-            whose = _whose_refuse(group.vo, group.name, request)
-            refused.update(dict.fromkeys(whose, here))
-            refused.update(dict(group.fallen(group.alive, where, numbers)))
-            if not whose:
-                blocked += group.fitting(group.alive & ~group.open, where, numbers).bit_count()
-        return RequestExplanation(
-            waiting=waiting,
-            eligible=len(self.eligible(request)),
-            blocked=blocked,
-            refused={c.name: refused[c.name] for c in CRITERIA if refused[c.name]},
-        )
-
 
 def _give_back(index: Index, chosen: list[int], now: float) -> None:
     for tq_id in reversed(chosen):
         index.add_waiting(tq_id, 1, now=now)
-
-
-def _whose_refuse(vo: str, group: str, request: ResourceRequest) -> list[str]:
-    """The criteria by which a resource takes no job of the group at all."""
-    key = TaskQueueKey(owner="", group=group, vo=vo)
-    return [criterion.name for criterion in WHOSE if criterion.reason(key, request) is not None]
-
-
-def explain_key(key: TaskQueueKey, requests: Iterable[ResourceRequest]) -> KeyExplanation:
-    """Which resources may run the jobs of a task queue, and what refuses the others."""
-    refused: Counter[str] = Counter()
-    asked = fitting = 0
-    nearest: tuple[ResourceRequest, tuple[Reason, ...]] | None = None
-    for request in requests:
-        asked += 1
-        reasons = explain(key, request)
-        fitting += not reasons
-        refused.update(c.name for c in CRITERIA if reasons and c.reason(key, request) is not None)
-        if nearest is None or len(reasons) < len(nearest[1]):
-            nearest = request, reasons
-    return KeyExplanation(
-        asked=asked,
-        fitting=fitting,
-        refused={c.name: refused[c.name] for c in CRITERIA if refused[c.name]},
-        nearest=nearest,
-    )

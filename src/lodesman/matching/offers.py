@@ -83,9 +83,9 @@ def offers_of(table: QueueTable, vo: str, *, life_seconds: int = 0) -> tuple[Que
     `life_seconds`: how long pilots live at most, 0 for no such limit.
     """
     found = []
-    for bit, queue in enumerate(table.queues):
+    for bit, queue in table.queues.items():
         if table.open_to_vo >> bit & 1:
-            params = table.params(queue)
+            params = table.params(bit)
             settings = queue_settings(params, table.types)
             request = ResourceRequest(
                 vo=vo,

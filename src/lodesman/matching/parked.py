@@ -13,10 +13,11 @@ from heapq import heappop, heappush
 from itertools import islice
 from typing import Final
 
-from lodesman.matching.criteria import RequestMasks
+from lodesman.masks.bits import bits
 from lodesman.matching.index import Index
 from lodesman.matching.request import ResourceRequest
-from lodesman.resources import QueueId, bits
+from lodesman.matching.tables import RequestTable
+from lodesman.resources import QueueId
 
 LIFE_STEP: Final = 60
 IDLE_SIGNATURES: Final = 1024
@@ -86,7 +87,7 @@ class Parked:
         self._index = index
         self._serves = serves
         self._at_place: dict[QueueId, int] = {}  # the kinds of each place
-        self._masks = RequestMasks()
+        self._masks = RequestTable()
         self._kinds: dict[ResourceRequest, _Kind] = {}
         self._idle: dict[ResourceRequest, None] = {}  # kinds without tickets, longest ago first
         self._slots: list[_Kind] = []

@@ -7,12 +7,13 @@ from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from lodesman.masks.bits import Plane, bits
 from lodesman.matching.offers import BACKENDS, QueueOffer, never_sent, offers_of
 from lodesman.matching.request import ANY, ResourceRequest
 from lodesman.matching.shares import DEFAULT_SHARE, GroupShare
-from lodesman.matching.tables import PlaceTable
+from lodesman.matching.tables import PLACE, RequestTable
 from lodesman.matching.task_queue import TaskQueueKey
-from lodesman.resources import Plane, QueueId, QueueTable, ResourceConfig, bits
+from lodesman.resources import QueueId, QueueTable, ResourceConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,7 @@ class VOConfig:
     version: str = ""
     by_bit: Mapping[int, QueueOffer] = field(init=False, repr=False, compare=False)
     sites: frozenset[str] = field(init=False, repr=False, compare=False)
-    places: PlaceTable = field(init=False, repr=False, compare=False)
+    places: RequestTable = field(init=False, repr=False, compare=False)
     """The offers by their bits."""
     never_sent: tuple[Plane, ...] = field(init=False, repr=False, compare=False)
     """By parameter, the queues to which it never lets a pilot be sent."""
@@ -51,17 +52,22 @@ class VOConfig:
         for name, value in (
             ("by_bit", members),
             ("sites", frozenset(offer.queue.site for offer in self.offers)),
-            ("places", PlaceTable((bit, offer.request) for bit, offer in members.items())),
+            ("places", RequestTable(PLACE, ((bit, offer.request) for bit, offer in members.items()))),
             ("never_sent", tuple(closed.items())),
             ("hopeless", sum(1 << bit for bit, offer in members.items() if _requires_more(offer.request))),
         ):
             object.__setattr__(self, name, value)
 
+    def offer(self, queue: QueueId) -> QueueOffer | None:
+        """The offer of a queue; None if the VO may not use it, or it is not configured."""
+        bit = self.table.bit(queue)
+        return None if bit is None else self.by_bit.get(bit)
+
     def column(self, name: str) -> list[Any]:
         """What the queues offer of one field of a request, by bit; None where the VO may not use the queue."""
         column = self._columns.get(name)
         if column is None:
-            column = self._columns[name] = [None] * len(self.table.queues)
+            column = self._columns[name] = [None] * self.table.full.bit_length()
             for offer in self.offers:
                 column[offer.bit] = getattr(offer.request, name)
         return column

@@ -1,24 +1,22 @@
-"""Whole snapshots held against each other by masks: what the director needs (DESIGN 3.3, index).
+"""Task queues and requests as bits, held against each other by the criteria.
 
-`KeyTable` has task queues as bits and is asked by requests, `PlaceTable` has requests as bits and is asked by keys.
-Both use the criteria as they stand and keep no rule of their own. A request says two things: where and how
-much it is (the place), and whom it serves (the identity, chosen with the pilot). Places are thousands and stay;
-identities are as many as there are owners. So a `PlaceTable` judges the place alone, `serves` the identity.
+`KeyTable` has task queues as bits and is asked by requests, `RequestTable` has requests as bits and is asked by keys. A
+request says two things: where and how much it is (the place), and whom it serves (the identity, chosen with the pilot).
+Places are thousands and stay; identities are as many as owners. So the director judges places by a table (`PLACE`), and
+the identity with `serves`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from lodesman.matching.criteria import CRITERIA, Criterion, KeyMasks, RequestMasks
+from lodesman.masks.bits import Mask
+from lodesman.masks.table import Table
+from lodesman.matching.criteria import CRITERIA, Criterion, offered_of, wanted_of
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
 
-IDENTITY_FIELDS: Final = ("vo", "groups", "owner", "pilot_type", "submission_pool")
-"""What of a request is chosen with the pilot; the criteria of the place read none of these."""
-
-_POOL_NAME: Final = "submit_pool"
 _IDENTITY_NAMES: Final = frozenset({"vo", "group", "owner", "pilot_type", "submission_pool"})
 IDENTITY: Final = tuple(one for one in CRITERIA if one.name in _IDENTITY_NAMES)
 PLACE: Final = tuple(one for one in CRITERIA if one.name not in _IDENTITY_NAMES)
@@ -29,38 +27,51 @@ def serves(key: TaskQueueKey, request: ResourceRequest) -> bool:
     return not any(criterion.reason(key, request) for criterion in IDENTITY)
 
 
-class PlaceTable:
-    """Requests as bits, told by where they are and how much there is."""
+class RequestTable:
+    """Resources as bits, asked by task queues."""
 
-    __slots__ = ("_requests",)
+    __slots__ = ("_criteria", "_table")
 
-    def __init__(self, members: Iterable[tuple[int, ResourceRequest]]) -> None:
+    def __init__(
+        self,
+        criteria: Sequence[Criterion] = CRITERIA,
+        members: Iterable[tuple[int, ResourceRequest]] = (),
+    ) -> None:
         """`members` are (bit, request)."""
-        self._requests = RequestMasks(PLACE)
+        self._criteria = criteria
+        self._table = Table(criterion.rule.of_requests() for criterion in criteria)
         for bit, request in members:
-            self._requests.add(bit, request)
+            self.add(bit, request)
 
-    def narrow(self, mask: int, key: TaskQueueKey) -> int:
-        """The places of `mask` where a pilot that `serves` the key may run its jobs."""
-        return self._requests.narrow(mask, key)
+    def add(self, bit: int, request: ResourceRequest) -> None:
+        """The resource takes the bit."""
+        self._table.add(bit, offered_of(request, self._criteria))
 
-    def narrow_by(self, names: Collection[str], mask: int, key: TaskQueueKey) -> int:
-        """The places of `mask` that pass the criteria of these names, whatever others say."""
-        return self._requests.narrow_by(names, mask, key)
+    def remove(self, bit: int, request: ResourceRequest) -> None:
+        """The inverse of `add`."""
+        self._table.remove(bit, offered_of(request, self._criteria))
 
-    def lost(self, mask: int, key: TaskQueueKey) -> Iterator[tuple[str, int]]:
-        """(criterion, the places of `mask` that it refuses), for those that refuse any, whatever others say."""
-        return self._requests.lost(mask, key)
+    def narrow(self, mask: Mask, key: TaskQueueKey, names: Collection[str] | None = None) -> Mask:
+        """The resources of `mask` that may run jobs of the task queue; `names`: by these criteria alone."""
+        return self._table.narrow(
+            mask,
+            (one.of_key(key) if names is None or one.name in names else None for one in self._criteria),
+        )
+
+    def lost(self, mask: Mask, key: TaskQueueKey) -> Iterator[tuple[str, Mask]]:
+        """(criterion, the resources of `mask` that it refuses), whatever the other criteria say."""
+        for place, refused in self._table.lost(mask, wanted_of(key, self._criteria)):
+            yield self._criteria[place].name, refused
 
 
 class KeyTable:
     """Task queues as bits. Bits are given out again when a task queue is dropped; their order means nothing."""
 
-    __slots__ = ("_bits", "_free", "_masks", "_names", "_pools", "_wanted", "full")
+    __slots__ = ("_bits", "_free", "_names", "_pools", "_table", "_wanted", "full")
 
     def __init__(self, keys: Mapping[int, TaskQueueKey] | None = None) -> None:
         """`keys` by the ids of their task queues."""
-        self._masks = KeyMasks(CRITERIA)
+        self._table = Table(criterion.rule.of_keys() for criterion in CRITERIA)
         self._bits: dict[int, int] = {}
         self._names: list[int] = []
         self._wanted: dict[int, tuple[Any, ...]] = {}
@@ -81,8 +92,8 @@ class KeyTable:
             self._names.append(tq_id)
         self._names[bit] = tq_id
         self._bits[tq_id] = bit
-        self._wanted[tq_id] = wanted = self._masks.wanted(key)
-        self._masks.add(bit, wanted)
+        self._wanted[tq_id] = wanted = wanted_of(key)
+        self._table.add(bit, wanted)
         if key.submit_pool:
             self._pools[bit] = key.submit_pool
         self.full |= 1 << bit
@@ -90,7 +101,7 @@ class KeyTable:
     def drop(self, tq_id: int) -> None:
         """A task queue that is there goes."""
         bit = self._bits.pop(tq_id)
-        self._masks.remove(bit, self._wanted.pop(tq_id))
+        self._table.remove(bit, self._wanted.pop(tq_id))
         self._pools.pop(bit, None)
         self._free.append(bit)
         self.full ^= 1 << bit
@@ -108,22 +119,20 @@ class KeyTable:
         """The SubmitPools of those that have one, by bit."""
         return self._pools
 
-    def narrow(self, mask: int, request: ResourceRequest) -> int:
+    def narrow(self, mask: Mask, request: ResourceRequest) -> Mask:
         """The task queues of `mask` whose jobs the resource may run."""
-        return self._masks.narrow(mask, [criterion.of_request(request) for criterion in CRITERIA])
+        return self._table.narrow(mask, offered_of(request))
 
-    def narrow_served(self, mask: int, request: ResourceRequest) -> int:
+    def narrow_served(self, mask: Mask, request: ResourceRequest) -> Mask:
         """As `narrow`, where `mask` has only task queues whose SubmitPools the resource serves, if any.
 
-        Its own list of SubmitPools is not looked at: it may be thousands long, and the caller has masks.
+        The list of SubmitPools in the request does not count: it may be thousands long, and the caller has masks.
         """
-        offered = [None if one.name == _POOL_NAME else one.of_request(request) for one in CRITERIA]
-        return self._masks.narrow(mask, offered)
+        return self._table.narrow(
+            mask, [None if one.name == "submit_pool" else one.of_request(request) for one in CRITERIA]
+        )
 
-    def lost(self, mask: int, request: ResourceRequest) -> Iterator[tuple[Criterion, int]]:
-        """(criterion, the task queues of `mask` that it refuses), for those that refuse any, whatever others say."""
-        for criterion, masks in zip(CRITERIA, self._masks.masks, strict=True):
-            offered = criterion.of_request(request)
-            refused = 0 if offered is None else mask & ~masks.narrow(mask, offered)
-            if refused:
-                yield criterion, refused
+    def lost(self, mask: Mask, request: ResourceRequest) -> Iterator[tuple[Criterion, Mask]]:
+        """(criterion, the task queues of `mask` that it refuses), whatever the other criteria say."""
+        for place, refused in self._table.lost(mask, offered_of(request)):
+            yield CRITERIA[place], refused

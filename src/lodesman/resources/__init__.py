@@ -1,11 +1,17 @@
 """Resources: Site > CE > Queue with parameters, VO overlays, inheritance, and eligibility with reasons."""
 
 from lodesman.answers.nodes import NodePath, QueueId
-from lodesman.resources.bitsets import Assessment, QueueTable
 from lodesman.resources.build import ResourceConfig
-from lodesman.resources.criterion import Criterion, capacities, capacity_order, compile_requirements, judge
+from lodesman.resources.criterion import (
+    Criterion,
+    access_refusal,
+    capacities,
+    capacity_order,
+    compile_requirements,
+    judge,
+    refusals,
+)
 from lodesman.resources.draft import Fault, refuse
-from lodesman.resources.eligibility import NodeVerdict, Resources, access_refusal, refusals
 from lodesman.resources.inherit import Effective, effective_params
 from lodesman.resources.kinds import ParameterType, TypeTable
 from lodesman.resources.load import fault_of, load_resources
@@ -23,7 +29,7 @@ from lodesman.resources.model import (
     fold,
 )
 from lodesman.resources.origin import Origin, Said, find_nodes, origins
-from lodesman.resources.planes import Change, NearestMiss, Plane, bits, changes, counts, nearest, passing
+from lodesman.resources.queue_table import Numbering, QueueTable
 from lodesman.resources.reasons import (
     AccessDenied,
     MissingParameter,
@@ -41,23 +47,19 @@ from lodesman.resources.toml_lines import line_of, lines_of
 __all__ = [
     "ANY",
     "AccessDenied",
-    "Assessment",
     "CeDefaults",
-    "Change",
     "ComputingElement",
     "Criterion",
     "Effective",
     "Fault",
     "GroupConfig",
     "MissingParameter",
-    "NearestMiss",
     "NodePath",
-    "NodeVerdict",
     "NotAmong",
     "NotEqual",
+    "Numbering",
     "Origin",
     "ParameterType",
-    "Plane",
     "Queue",
     "QueueId",
     "QueueSettings",
@@ -65,7 +67,6 @@ __all__ = [
     "Reason",
     "ResourceConfig",
     "ResourceTree",
-    "Resources",
     "Said",
     "Site",
     "Source",
@@ -74,12 +75,9 @@ __all__ = [
     "VersionTooOld",
     "access_refusal",
     "as_dict",
-    "bits",
     "capacities",
     "capacity_order",
-    "changes",
     "compile_requirements",
-    "counts",
     "describe",
     "effective_params",
     "fault_of",
@@ -91,10 +89,8 @@ __all__ = [
     "load_cfg",
     "load_resources",
     "load_toml",
-    "nearest",
     "origins",
     "parse_toml",
-    "passing",
     "queue_settings",
     "refusals",
     "refuse",

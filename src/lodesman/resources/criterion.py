@@ -7,14 +7,14 @@ them. Source: seed rfc7-job-requirements, DESIGN 3.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
 from lodesman.answers.vocabulary import Kind
 from lodesman.errors import InvalidJob
-from lodesman.resources.inherit import Effective
+from lodesman.resources.inherit import ACCESS, Effective
 from lodesman.resources.kinds import (
     AT_LEAST,
     EQUAL,
@@ -25,8 +25,9 @@ from lodesman.resources.kinds import (
     scalar_of,
     spelled_number,
 )
-from lodesman.resources.model import ANY, BadValue, Scalar, Value, as_scalars, fold
+from lodesman.resources.model import ANY, BadValue, Scalar, Value, as_scalars, as_text, fold
 from lodesman.resources.reasons import (
+    AccessDenied,
     MissingParameter,
     NotAmong,
     NotEqual,
@@ -286,3 +287,25 @@ def _capacities(criterion: Criterion, offered: tuple[Scalar, ...]) -> tuple[Numb
     all_numbers = len(wanted) == len(criterion.wanted) and len(have) == len(offered)
     all_texts = all(isinstance(item, str) for item in (*criterion.wanted, *offered))
     return (wanted, have) if all_numbers and have and not all_texts else None
+
+
+def access_refusal(access: Effective | None, vo: str) -> AccessDenied | None:
+    """Why a VO may not use a node with this access list (parameter VO); None if it may.
+
+    No list and an empty list admit every VO. Without a VO ("") nothing is checked.
+    """
+    if access is None or not vo:
+        return None
+    allowed = offers(access.value, Kind.LIST, "")
+    if not allowed or vo in allowed:
+        return None
+    return AccessDenied(vo=vo, allowed=tuple(as_text(item) for item in allowed), level=access.level)
+
+
+def refusals(
+    criteria: Iterable[Criterion], params: Mapping[str, Effective], *, vo: str = ""
+) -> tuple[Reason, ...]:
+    """All that speaks against a node with these effective values; empty if it is eligible."""
+    denied = access_refusal(params.get(ACCESS), vo)
+    judged = (judge(criterion, params.get(criterion.folded)) for criterion in criteria)
+    return (*([denied] if denied else ()), *(reason for reason in judged if reason is not None))

@@ -14,10 +14,11 @@ from typing import Any, Final
 from lodesman.answers.places import Criterion as CriterionCount
 from lodesman.answers.why_jobs import JobChange, QueuesForJob
 from lodesman.errors import InvalidJob
+from lodesman.masks.bits import Plane, near_misses, passing, refused
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.offers import CAUSES, never_sent
 from lodesman.matching.policy import VOConfig
-from lodesman.resources import Criterion, Plane, QueueId, changes, counts, passing
+from lodesman.resources import Criterion, QueueId, compile_requirements
 from lodesman.submission.job_changes import JobDemand, job_changes, joined
 
 ATTRIBUTES: Final[Mapping[str, str]] = {
@@ -74,7 +75,7 @@ class Exclusions:
 
     def counts(self) -> list[tuple[str, int]]:
         """How many queues each criterion rules out, whatever the others say; worst first."""
-        return counts(self.planes)
+        return refused(self.planes)
 
     def job_changes(self, most: int = MOST_CHANGES) -> list[JobChange]:
         """The smallest changes that would make it run: fewest criteria, over single queues; among equals those
@@ -83,7 +84,7 @@ class Exclusions:
         for asked, known in self._made.items():
             if asked >= most:
                 return known[:most]
-        found = changes(self.planes, self.full & ~self.config.hopeless)
+        found = near_misses(self.planes, self.full & ~self.config.hopeless)
         made = job_changes(self.demand, found, most=most)
         self._made[most] = [_by_sites(self.config, one) for one in made]
         return self._made[most]
@@ -116,10 +117,9 @@ def find_exclusions(
     place = replace(key, submit_pool="") if key.submit_pool else key
     planes = [(ATTRIBUTES[name], mask) for name, mask in config.places.lost(full, place)]
     criteria, unread = _read(requirements, config)
-    found = config.table.assess(criteria)
     planes += [
         (f"{REQUIREMENTS}.{one.parameter}", mask & full)
-        for one, mask in zip(criteria, found.failing, strict=True)
+        for one, mask in zip(criteria, config.table.failing(criteria), strict=True)
     ]
     planes += [(name, full) for name in unread]
     planes += config.without_pilots()
@@ -136,14 +136,14 @@ def _read(
     if not requirements:
         return (), ({} if requirements is not None else {REQUIREMENTS: UNKNOWN})
     try:
-        return config.table.compile(requirements), {}
+        return compile_requirements(requirements, config.table.types), {}
     except InvalidJob:
         pass
     criteria: list[Criterion] = []
     unread: dict[str, str] = {}
     for name, value in requirements.items():
         try:
-            criteria += config.table.compile({name: value})
+            criteria += compile_requirements({name: value}, config.table.types)
         except InvalidJob as fault:
             unread[f"{REQUIREMENTS}.{name}"] = fault.message.rstrip(".")
     return tuple(sorted(criteria, key=lambda one: one.folded)), unread
@@ -155,7 +155,8 @@ def _by_sites(config: VOConfig, change: JobChange) -> JobChange:
         return change
     example = change.example
     place = QueueId(example.site, example.ce, example.queue)
-    closed = never_sent(config.by_bit[config.table.bit(place)], config.backends)
+    offer = config.offer(place)
+    closed = None if offer is None else never_sent(offer, config.backends)
     assert closed is not None  # noqa: S101
     text = f"{closed.parameter} of the queues, by {WHO_CONFIGURES} ({closed.text})"
     for step in change.steps:

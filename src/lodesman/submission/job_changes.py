@@ -14,9 +14,10 @@ from itertools import accumulate, compress
 from typing import Any, Final
 
 from lodesman.answers.why_jobs import ExampleQueue, JobChange, JobChangeStep, Option
+from lodesman.masks.bits import NearMiss, bits
 from lodesman.matching import ANY, TaskQueueKey
 from lodesman.matching.policy import VOConfig
-from lodesman.resources import Change, Criterion, bits, capacities, capacity_order, describe
+from lodesman.resources import Criterion, capacities, capacity_order, describe
 
 SHOWN_NAMES: Final = 8
 SHOWN: Final = 3
@@ -62,7 +63,7 @@ class _Case:
     def changed(self, *rules: str, **changes: Any) -> _Case:
         """After one more step: with the queues left that these criteria of the matcher do not refuse then."""
         key = replace(self.key, **changes)
-        mask = self.config.places.narrow_by(rules, self.mask, key) if rules else self.mask
+        mask = self.config.places.narrow(self.mask, key, rules) if rules else self.mask
         return _Case(key=key, config=self.config, names=self.names, mask=mask)
 
 
@@ -86,7 +87,7 @@ def _step_of(
     )  # fmt: skip
 
 
-def job_changes(demand: JobDemand, found: Sequence[Change], *, most: int) -> list[JobChange]:
+def job_changes(demand: JobDemand, found: Sequence[NearMiss], *, most: int) -> list[JobChange]:
     """The `most` changes of the job that admit most queues; `found`: those with most queues first."""
     made: list[JobChange] = []
     for change in found[:LOOKED_AT]:
@@ -96,16 +97,16 @@ def job_changes(demand: JobDemand, found: Sequence[Change], *, most: int) -> lis
     return made[:most]
 
 
-def _job_change(demand: JobDemand, change: Change) -> JobChange:
+def _job_change(demand: JobDemand, change: NearMiss) -> JobChange:
     """What the change would be, and the queues that it admits. Each step leaves some, if none requires a tag that it
     does not offer.
     """
     key, config = demand.key, demand.config
     by_name = {f"Requirements.{one.parameter}": one for one in demand.criteria}
     unpooled = replace(key, submit_pool="") if key.submit_pool else key
-    case = _Case(key=unpooled, config=config, names=change.parameters, mask=change.mask)
+    case = _Case(key=unpooled, config=config, names=change.criteria, mask=change.mask)
     steps = []
-    for name in change.parameters:
+    for name in change.criteria:
         if name in demand.unread:
             steps.append(_left_out(name))
             continue
@@ -115,7 +116,7 @@ def _job_change(demand: JobDemand, change: Change) -> JobChange:
     bit = next(bits(mask))
     place = config.table.queues[bit]
     return JobChange(
-        change=list(change.parameters),
+        change=list(change.criteria),
         text=joined(steps),
         queues=mask.bit_count(),
         steps=steps,
@@ -221,7 +222,7 @@ def _required(case: _Case, name: str, criterion: Criterion) -> Made:
         return _left_out(name, asked), case
     tried = []
     for options, instead in _instead(criterion, offered):
-        mask = case.mask & table.eligible_mask((replace(criterion, wanted=instead),))
+        mask = case.mask & table.eligible_mask([replace(criterion, wanted=instead)])
         tried.append((mask, options, instead))
     mask, options, instead = max(tried, key=lambda one: one[0].bit_count())
     text = f"{name} {_shown(asked)} -> {' or '.join(map(str, instead))}"

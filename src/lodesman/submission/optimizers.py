@@ -14,6 +14,7 @@ from lodesman.errors import InvalidJob
 from lodesman.jobs import JobSpec, is_plain_name
 from lodesman.matching import TaskQueueKey, key_of, spelled_requirements, submit_pool_id
 from lodesman.matching.policy import VOConfig
+from lodesman.resources import compile_requirements
 from lodesman.submission.exclusions import find_exclusions, never_text
 
 _SHOWN: Final = 10
@@ -108,7 +109,7 @@ def make_submit_pool(draft: JobDraft, config: VOConfig) -> JobDraft:
         draft,
         requirements=spelled_requirements(wanted, config.table.types),
         submit_pool=submit_pool_id(wanted, config.table.types, config.vo),
-        pool_mask=config.table.eligible_mask(wanted),
+        pool_mask=config.table.eligible_mask(compile_requirements(wanted, config.table.types)),
     )
 
 

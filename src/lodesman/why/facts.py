@@ -15,8 +15,8 @@ from lodesman.answers.why_jobs import Holding, JobPilots, QueuePosition
 from lodesman.answers.why_queues import QueueClamp
 from lodesman.director import Stories, loads_of
 from lodesman.director.site_mask import Closing, SiteMask
+from lodesman.masks.bits import mask_of
 from lodesman.matching import QueueOffer, TaskQueueKey
-from lodesman.matching.cells import bits_of
 from lodesman.matching.offers import not_sent
 from lodesman.matching.policy import Policy, VOConfig
 from lodesman.submission import Exclusions
@@ -91,10 +91,8 @@ class Capacity:
 
 def bit_of(config: VOConfig, place: QueueId) -> int:
     """The bit of a queue in masks of its configuration; -1 if it is not configured."""
-    try:
-        return config.table.bit(place)
-    except KeyError:
-        return -1
+    bit = config.table.bit(place)
+    return -1 if bit is None else bit
 
 
 def not_sent_gate(config: VOConfig, offer: QueueOffer) -> Gate | None:
@@ -222,11 +220,11 @@ class RecordedIteration:
                 by_pilots.setdefault(pilots, []).append(bit)
             else:
                 closed.setdefault(gate or self.gate(offer.queue), []).append(bit)
-        masks = {pilots: bits_of(places) for pilots, places in by_pilots.items()}
+        masks = {pilots: mask_of(places) for pilots, places in by_pilots.items()}
         return Capacity(
             open=reduce(or_, masks.values(), 0),
             by_pilots=masks,
-            closed={gate: bits_of(places) for gate, places in closed.items()},
+            closed={gate: mask_of(places) for gate, places in closed.items()},
             loads=list(self._loads(config)),
         )
 
@@ -236,7 +234,7 @@ class RecordedIteration:
             load = self.loads.get("/".join(offer.queue))
             if load is not None and load.is_known:
                 together.setdefault((load.observed_at, load.told_by), []).append(bit)
-        return ((*seen, bits_of(places)) for seen, places in sorted(together.items()))
+        return ((*seen, mask_of(places)) for seen, places in sorted(together.items()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,12 +307,12 @@ class JobFacts:
     @cached_property
     def closings(self) -> list[tuple[Closing, int]]:
         """What administrators closed of the eligible queues, with these queues; most queues first."""
-        return self.mask.hits(self.exclusions.config.table.queues, self.eligible, self.now)
+        return self.mask.hits(self.exclusions.config.table.numbering, self.eligible, self.now)
 
     @cached_property
     def closed(self) -> int:
         """The queues that administrators closed."""
-        return self.mask.closed(self.exclusions.config.table.queues, self.now)
+        return self.mask.closed(self.exclusions.config.table.numbering, self.now)
 
     @cached_property
     def open_here(self) -> int:

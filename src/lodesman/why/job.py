@@ -24,9 +24,10 @@ from lodesman.answers.why_jobs import (
     QueueForJob,
 )
 from lodesman.director.site_mask import Closing
+from lodesman.masks.bits import bits
 from lodesman.matching import parts_of
 from lodesman.matching.offers import CAUSES, never_sent
-from lodesman.resources import QueueId, bits
+from lodesman.resources import QueueId
 from lodesman.submission import never_text
 from lodesman.why.facts import JobFacts, bit_of, not_sent_gate
 from lodesman.why.verdict import NO_ACTION, WHO, verdict_of, who_opens
@@ -82,7 +83,7 @@ def explain_queue_for_job(facts: JobFacts, place: QueueId) -> QueueForJob:
         never = never_sent(offer, config.backends)
         reasons += [never.text] if never and never.parameter in criteria else []
         not_sent = not_sent_gate(config, offer)
-        closed = facts.mask.told(place, facts.now) or ("" if not_sent is None else not_sent.text)
+        closed = facts.mask.reason(place, facts.now) or ("" if not_sent is None else not_sent.text)
         room, gate = (0, closed) if closed else (room, gate)
     return QueueForJob(
         site=place.site, ce=place.ce, queue=place.queue, eligible=not criteria, ruled_out_by=criteria,

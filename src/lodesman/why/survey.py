@@ -19,12 +19,12 @@ from lodesman.answers.why_pilots import (
     RuledOut,
     Work,
 )
+from lodesman.masks.bits import NearMiss, bits, near_misses, passing
+from lodesman.masks.table import Values
 from lodesman.matching import ResourceRequest, TaskQueueKey, explain
 from lodesman.matching.criteria import AT_MOST, CONTAINS, CRITERIA, DISJOINT, WITHIN, Criterion
-from lodesman.matching.masks import Values
 from lodesman.matching.offers import as_if_made_for
 from lodesman.matching.tables import PLACE, KeyTable
-from lodesman.resources import Change, bits, changes, passing
 from lodesman.submission.exclusions import ATTRIBUTES
 
 ALL: Final = frozenset(one.name for one in CRITERIA)
@@ -68,7 +68,7 @@ class WaitingTaskQueues:
         planes = [(one.name, mask) for one, mask in self.table.lost(full, request) if one.name in criteria]
         fitting = self._ids(passing(planes, full))
         of_vo = full & ~dict(planes).get("vo", 0)  # no change makes a resource serve another VO
-        nearest = changes(planes, of_vo)[:_MOST_CHANGES]
+        nearest = near_misses(planes, of_vo)[:_MOST_CHANGES]
         counts = [(NAMES[name], mask.bit_count()) for name, mask in planes]
         work = Work(
             task_queues=full.bit_count(),
@@ -83,12 +83,12 @@ class WaitingTaskQueues:
         )
         return Survey(work=work, fitting=fitting, fullest=self._fullest(fitting) if fitting else None)
 
-    def _change(self, request: ResourceRequest, change: Change, *, made: bool) -> ResourceChange:
+    def _change(self, request: ResourceRequest, change: NearMiss, *, made: bool) -> ResourceChange:
         """`made`: the pilot is there, and whom it serves is settled."""
         ids = self._ids(change.mask)
         example = self._fullest(ids)
         key, keys = self.keys[example], [self.keys[tq_id] for tq_id in ids]
-        steps = [change_step(one, request, keys) for one in CRITERIA if one.name in change.parameters]
+        steps = [change_step(one, request, keys) for one in CRITERIA if one.name in change.criteria]
         reasons = explain(key, request if made else as_if_made_for(key, request))
         return ResourceChange(
             change=[step.criterion for step in steps],

@@ -11,7 +11,7 @@ from bench.oracle import WrongAnswer
 from bench.rows import pools
 
 from lodesman.matching.policy import Policy
-from lodesman.resources import load_resources
+from lodesman.resources import compile_requirements, load_resources
 
 
 @pytest.fixture
@@ -51,5 +51,5 @@ def test_a_long_set_asks_for_every_key():
     text, wanted = pool_world.many_keys(30, sites=4)
     table = Policy(load_resources([("q.toml", text)])).vo_config(pool_world.VO).table
     assert len(table.queues) == 8
-    assert all({f"p{key:03}" for key in range(30)} <= set(table.params(queue)) for queue in table.queues)
-    assert len(table.assess(wanted).criteria) == 30
+    assert all({f"p{key:03}" for key in range(30)} <= set(table.params(bit)) for bit in table.queues)
+    assert len(table.failing(compile_requirements(wanted, table.types))) == 30

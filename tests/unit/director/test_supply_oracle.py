@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lodesman.director.demand import TaskQueueDemand, allowance
 from lodesman.director.supply import KnownTaskQueues, PilotStanding, PilotView, _Needy, count_supply
-from lodesman.director.tally import mask_of
+from lodesman.masks.bits import mask_of
 from lodesman.matching.criteria import fits
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.tables import KeyTable

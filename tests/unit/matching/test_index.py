@@ -233,16 +233,3 @@ def test_reasons_of_the_pair_and_of_the_task_queue_come_together(index):
 
 
 # --- sums ---------------------------------------------------------------------------------------------
-
-
-def test_sums_for_displays(index):
-    index.put(1, key(1), 3, now=0.0)
-    index.put(2, key(2), 4, now=0.0)
-    index.put(3, key(3, owner="bob"), 5, now=0.0)
-    index.put(4, key(4, group="chem"), 0, now=0.0)
-    assert index.waiting_by_group() == {("vo1", "bio"): 12, ("vo1", "chem"): 0}
-    assert index.waiting_by_owner() == {
-        ("vo1", "bio", "alice"): 7,
-        ("vo1", "bio", "bob"): 5,
-        ("vo1", "chem", "alice"): 0,
-    }

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from lodesman.matching.matcher import Matcher, explain_key
-from lodesman.matching.reasons import SiteNotListed, TooFewCores, TooLittleMemory
+from lodesman.matching.matcher import Matcher
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.shares import GroupShare
 from lodesman.matching.task_queue import TaskQueueKey
@@ -140,64 +139,8 @@ def test_nobody_took_part_before_the_first_choice(matcher):
     assert matcher.eligible_groups([1]) is None
 
 
-# --- explaining ---------------------------------------------------------------------------------------
-
-
-def test_why_a_request_gets_what_it_gets(matcher):
-    put(matcher, 1)
-    put(matcher, 2, sites=("B",))
-    put(matcher, 3, sites=("B",), cores=4)
-    put(matcher, 4, group="chem", memory_mb=100)
-    put(matcher, 5, vo="vo2")
-    put(matcher, 6, 0)
-    put(matcher, 7)
-    put(matcher, 8, cores=4)
-    matcher.index.block(7, "quota")
-    matcher.index.block(8, "quota")
-    told = matcher.explain_request(replace(REQUEST, groups=("bio",)))
-    assert told.waiting == 7
-    assert told.eligible == 1
-    assert told.blocked == 1
-    assert dict(told.refused) == {"vo": 1, "group": 1, "site": 2, "cores": 2, "memory": 1}
-
-
-def test_why_an_empty_index_gives_nothing(matcher):
-    told = matcher.explain_request(REQUEST)
-    assert (told.waiting, told.eligible, told.blocked, dict(told.refused)) == (0, 0, 0, {})
-
-
 def test_a_private_pilot_without_a_group_is_refused_by_every_group(matcher):
     put(matcher, 1)
     put(matcher, 2, group="chem")
-    told = matcher.explain_request(replace(REQUEST, pilot_type="private"))
-    assert told.eligible == 0
-    assert dict(told.refused) == {"group": 2}
-
-
-def test_which_resources_may_run_a_task_queue():
-    key = replace(KEY, sites=("A",), cores=2, memory_mb=100)
-    requests = [
-        ResourceRequest(vo="vo1", site="B"),
-        ResourceRequest(vo="vo1", site="A", cores=2),
-        ResourceRequest(vo="vo1", site="B", cores=2, memory_mb=100),
-        ResourceRequest(vo="vo1", site="A", cores=4, memory_mb=4000),
-    ]
-    told = explain_key(key, requests[:3])
-    assert (told.asked, told.fitting) == (3, 0)
-    assert dict(told.refused) == {"site": 2, "cores": 1, "memory": 2}
-    assert told.nearest == (requests[1], (TooLittleMemory(wanted=100, offered=0),))
-    told = explain_key(key, requests)
-    assert (told.asked, told.fitting) == (4, 1)
-    assert told.nearest == (requests[3], ())
-
-
-def test_the_nearest_of_equals_is_the_first_and_of_none_nothing():
-    key = replace(KEY, sites=("A",), cores=2)
-    requests = [ResourceRequest(vo="vo1", site="A"), ResourceRequest(vo="vo1", site="B", cores=2)]
-    assert explain_key(key, requests).nearest == (requests[0], (TooFewCores(wanted=2, offered=1),))
-    assert explain_key(key, requests[::-1]).nearest == (
-        requests[1],
-        (SiteNotListed(wanted=("A",), offered="B"),),
-    )
-    told = explain_key(key, [])
-    assert (told.asked, told.fitting, dict(told.refused), told.nearest) == (0, 0, {}, None)
+    assert matcher.eligible(replace(REQUEST, pilot_type="private")) == []
+    assert matcher.eligible(replace(REQUEST, pilot_type="private", groups=("chem",))) == [2]

@@ -99,24 +99,6 @@ def test_no_reason_and_only_then_it_is_in_what_is_drawn_from(queues, asking):
             step()
 
 
-@given(
-    st.lists(st.tuples(keys, st.integers(0, 2), st.booleans()), max_size=12, unique_by=lambda one: one[0]),
-    requests,
-)
-def test_the_counts_of_an_explanation_are_those_of_the_reasons(queues, request):
-    matcher = Matcher()
-    for tq_id, (key, waiting, blocked) in enumerate(queues):
-        matcher.index.put(tq_id, key, waiting, now=0.0)
-        if blocked:
-            matcher.index.block(tq_id, "limit")
-    told = matcher.explain_request(request)
-    alive = [(tq_id, key, blocked) for tq_id, (key, waiting, blocked) in enumerate(queues) if waiting]
-    assert told.waiting == len(alive)
-    assert told.eligible == sum(not matcher.index.reasons(tq_id, request) for tq_id, _, _ in alive)
-    assert told.blocked == sum(blocked and fits(key, request) for _, key, blocked in alive)
-    assert sum(told.refused.values()) == sum(len(explain(key, request)) for _, key, _ in alive)
-
-
 class IndexLife(RuleBasedStateMachine):
     """Everything that can happen to an index, against dictionaries."""
 

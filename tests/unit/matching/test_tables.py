@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lodesman.matching.criteria import CRITERIA, explain
 from lodesman.matching.request import ANY, PRIVATE, ResourceRequest
-from lodesman.matching.tables import IDENTITY, IDENTITY_FIELDS, PLACE, KeyTable, PlaceTable, serves
+from lodesman.matching.tables import IDENTITY, PLACE, KeyTable, RequestTable, serves
 from lodesman.matching.task_queue import TaskQueueKey
 
 
@@ -23,6 +23,7 @@ def key_of(**given_fields) -> TaskQueueKey:
     return TaskQueueKey(**({"owner": "ann", "group": "g", "vo": "lab"} | given_fields))
 
 
+IDENTITY_FIELDS = ("vo", "groups", "owner", "pilot_type", "submission_pool")
 KEYS = st.builds(
     TaskQueueKey,
     owner=st.sampled_from(["ann", "bob"]),
@@ -88,7 +89,7 @@ def test_task_queues_by_masks_are_those_of_the_predicate(keys, requests, data):
 
 @given(KEYS, st.lists(REQUESTS, max_size=12))
 def test_places_and_identities_together_are_the_predicate(key, requests):
-    table = PlaceTable(enumerate(requests))
+    table = RequestTable(PLACE, enumerate(requests))
     mask = table.narrow((1 << len(requests)) - 1, key)
     for bit, request in enumerate(requests):
         assert (mask >> bit & 1 and serves(key, request)) == (not explain(key, request))
@@ -113,7 +114,7 @@ def test_every_criterion_is_on_one_side():
 
 
 def test_a_mask_is_only_narrowed():
-    table = PlaceTable((bit, ResourceRequest(vo="lab", site="AB"[bit % 2])) for bit in range(4))
+    table = RequestTable(PLACE, ((bit, ResourceRequest(vo="lab", site="AB"[bit % 2])) for bit in range(4)))
     key = key_of(sites=("A",), cores=1, memory_mb=0, norm_cpu_seconds=0)
     assert table.narrow(0b1111, key) == 0b0101
     assert table.narrow(0b1110, key) == 0b0100
@@ -138,13 +139,13 @@ def test_a_bit_is_given_out_again_and_means_the_new_task_queue():
 
 def test_an_empty_table_answers():
     assert KeyTable().narrow(KeyTable().full, ResourceRequest(vo="lab")) == 0
-    assert PlaceTable(()).narrow(0, key_of()) == 0
+    assert RequestTable().narrow(0, key_of()) == 0
 
 
 @given(KEYS, st.lists(REQUESTS, max_size=8), st.sets(st.sampled_from([one.name for one in PLACE])))
 def test_places_can_be_narrowed_by_some_criteria_alone(key, requests, names):
-    table = PlaceTable(enumerate(requests))
-    mask = table.narrow_by(names, (1 << len(requests)) - 1, key)
+    table = RequestTable(PLACE, enumerate(requests))
+    mask = table.narrow((1 << len(requests)) - 1, key, names)
     chosen = [one for one in PLACE if one.name in names]
     for bit, request in enumerate(requests):
         assert bool(mask >> bit & 1) == (not any(one.reason(key, request) for one in chosen))

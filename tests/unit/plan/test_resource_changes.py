@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lodesman.masks.bits import bits
 from lodesman.plan import resources as plan
 from lodesman.resources import QueueTable, load_resources
 
@@ -47,11 +48,12 @@ def test_a_mask_names_the_same_queues_in_the_other_tree(old, new, data):
     queues = plan.QueueMap(before.tree, after.tree)
     one, other = QueueTable(before), QueueTable(after)
     mask = data.draw(st.integers(0, one.full))
-    named = {queue for queue in one.names(mask) if queue in set(other.queues)}
-    assert set(other.names(queues.move(mask))) == named
+    here, there = set(one.queues.values()), set(other.queues.values())
+    named = {one.queues[bit] for bit in bits(mask)} & there
+    assert {other.queues[bit] for bit in bits(queues.move(mask))} == named
     assert queues.move(mask) <= other.full
-    assert set(queues.added) == set(other.queues) - set(one.queues)
-    assert set(queues.removed) == set(one.queues) - set(other.queues)
+    assert set(queues.added) == there - here
+    assert set(queues.removed) == here - there
     assert (queues.before, queues.after) == (len(old), len(new))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
+from tests.unit.resources.conftest import eligible, reasons
 
-from lodesman.resources import QueueTable, Resources, load_toml
+from lodesman.resources import load_toml
 
 SIZES = (1, 2, 3, 10, 50, 100, 199, 200)
 KINDS = ("number", "string", "list", "version", "boolean", "")
@@ -81,10 +82,9 @@ def test_sets_of_many_keys(size, vo):
         config = load_toml(world.text())
         wanted = {f"K{key}": WANTED[kind_of(key)] for key in range(size)}
         expected = world.eligible(vo if vo == "v" else "", range(size))
-        tree = Resources(config, vo=vo).getEligibleNodes("Queue", None, wanted)
-        assert tree == ({"S": {"c": expected}} if expected else {})
-        table = QueueTable(config, vo)
-        assert [queue.queue for queue in table.names(table.eligible_mask(wanted))] == expected
+        assert eligible(config, wanted, vo) == ({"S": {"c": expected}} if expected else {})
+        unrefused = [queue.queue for queue, found in reasons(config, wanted, vo).items() if not found]
+        assert unrefused == expected
         found.add(len(expected))
     assert len(found) > 1, "all worlds are alike: the test shows nothing"
 
@@ -96,10 +96,7 @@ def test_the_spelling_of_many_keys_does_not_matter(size):
     plain = {f"K{key}": WANTED[kind_of(key)] for key in range(size)}
     spelled = {f"k{key}": SPELLED[kind_of(key)] for key in reversed(range(size)) if kind_of(key)}
     spelled |= {f"K{key}": 5 for key in range(size) if not kind_of(key)}
-    resources = Resources(config, vo="v")
-    assert resources.get_eligible_nodes("Queue", None, plain) == resources.get_eligible_nodes(
-        "Queue", None, spelled
-    )
+    assert eligible(config, plain, "v") == eligible(config, spelled, "v")
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -107,13 +104,12 @@ def test_every_key_that_fails_is_a_reason(size):
     world = World(size, 7 + size)
     config = load_toml(world.text())
     wanted = {f"K{key}": WANTED[kind_of(key)] for key in range(size)}
-    for verdict in Resources(config, vo="v").explain_nodes("Queue", None, wanted):
-        failing = {f"K{key}" for key in range(size) if not world.good(verdict.queue, key, "v")}
-        assert {reason.parameter for reason in verdict.reasons} == failing
+    for queue, found in reasons(config, wanted, "v").items():
+        failing = {f"K{key}" for key in range(size) if not world.good(queue.queue, key, "v")}
+        assert {reason.parameter for reason in found} == failing
 
 
-def test_keys_split_over_ce_and_queue_selections():
-    """Held against the CE, the overlay of the queue does not help; held against the queue it does."""
+def test_the_overlay_of_a_queue_is_for_its_vo():
     text = """
     [site.S.ce.c]
     Memory = 2000
@@ -123,11 +119,6 @@ def test_keys_split_over_ce_and_queue_selections():
     Memory = 8000
     """
     config = load_toml(text)
-
-    def eligible(vo, ce, queue):
-        return bool(Resources(config, vo=vo).getEligibleNodes("Queue", ce, queue))
-
-    assert eligible("v", None, {"Memory": 8000})
-    assert not eligible("w", None, {"Memory": 8000})
-    assert eligible("w", {"Memory": 2000}, {"Memory": 4000})
-    assert not eligible("v", {"Memory": 2001}, {"Memory": 4000})
+    assert eligible(config, {"Memory": 8000}, "v")
+    assert not eligible(config, {"Memory": 8000}, "w")
+    assert eligible(config, {"Memory": 4000}, "w")

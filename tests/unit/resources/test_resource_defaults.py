@@ -3,13 +3,13 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.resources.conftest import eligible, reasons
 
+from lodesman.answers.nodes import NodePath
 from lodesman.answers.vocabulary import Level
 from lodesman.errors import InvalidConfig
 from lodesman.resources import (
     QueueId,
-    QueueTable,
-    Resources,
     effective_params,
     load_cfg,
     load_resources,
@@ -73,8 +73,8 @@ def test_sites_have_no_defaults():
     config = load_toml(TOML)
     params = of_site(config.tree.sites["S"], vo="", types=config.types)
     assert set(params) == {"site", "c", "tag"}
-    assert Resources(config).get_eligible_nodes("Site", {"A": 1}) == {}
-    assert Resources(config).get_eligible_nodes("CE", {"A": 1}) == {"S": {"c": [], "plain": []}}
+    assert "a" not in effective_params(config.tree, NodePath("S"), types=config.types)
+    assert effective_params(config.tree, NodePath("S", "plain"), types=config.types)["a"].value == 1
 
 
 @pytest.mark.parametrize(
@@ -112,8 +112,8 @@ def test_an_access_list_by_default():
     config = load_toml(
         '[ce_defaults]\nVO = ["v"]\n[site.S]\nVO = []\n[site.S.ce.c.queue.q]\n[site.T.ce.c.queue.q]\nVO = "w"\n'
     )
-    assert Resources(config, vo="v").get_eligible_nodes("Queue") == {"S": {"c": ["q"]}}
-    assert Resources(config, vo="w").get_eligible_nodes("Queue") == {"T": {"c": ["q"]}}
+    assert eligible(config, vo="v") == {"S": {"c": ["q"]}}
+    assert eligible(config, vo="w") == {"T": {"c": ["q"]}}
 
 
 def test_cfg_and_toml_say_the_same():
@@ -217,7 +217,6 @@ def test_the_masks_of_all_queues_know_the_defaults(said, wanted):
     text += '[site.R]\nCEType = "T"\n[site.R.ce.c.queue.q]\n'
     text += "" if {"site", "ce", "queue"} & set(said) else "[site.S.ce.c.queue.q]\n"
     config = load_toml(text)
-    table = QueueTable(config)
-    eligible = {queue.site for queue in table.names(table.eligible_mask({"P": wanted}))}
-    assert eligible == set(Resources(config).get_eligible_nodes("Queue", None, {"P": wanted}))
-    assert ("R" in eligible) is (said.get("of_type", said.get("of_all", 0)) >= wanted)
+    sites = set(eligible(config, {"P": wanted}))
+    assert sites == {queue.site for queue, found in reasons(config, {"P": wanted}).items() if not found}
+    assert ("R" in sites) is (said.get("of_type", said.get("of_all", 0)) >= wanted)

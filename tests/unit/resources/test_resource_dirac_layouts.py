@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
+from tests.unit.resources.conftest import eligible
 
 from lodesman.answers.vocabulary import Level
 from lodesman.resources import (
     QueueId,
-    Resources,
     effective_params,
     fold,
     load_cfg,
@@ -110,11 +110,11 @@ def test_vos_of_groups_queues_and_overlays(today):
     assert set(today.vos) == {"astro", "survey"}
     assert found(today, LONG, "MaxTotalJobs", "survey") == (50, Level.QUEUE_VO)
     assert found(today, LONG, "MaxTotalJobs", "astro") == (500, Level.QUEUE)
-    assert list(Resources(today, vo="astro").get_eligible_nodes("CE")[HARBOUR]) == ["arc1.harbour.example"]
+    assert list(eligible(today, vo="astro")[HARBOUR]) == ["arc1.harbour.example"]
 
 
 def test_defaults_fulfil_requirements_as_what_a_ce_says_itself(today):
-    nodes = Resources(today, vo="survey").getEligibleNodes("Queue", {"Tag": "Rest"}, {"MaxRAM": 2000})
+    nodes = eligible(today, {"Tag": "Rest", "MaxRAM": 2000}, "survey")
     assert nodes == {HARBOUR: {LONG.ce: [LONG.queue, SHORT.queue]}}
 
 
@@ -149,10 +149,9 @@ def test_the_first_list_of_communities_that_is_not_empty_decides(rfc5):
     long, short = rfc5.tree.queue_ids()
     assert found(rfc5, long, "VO") == (("survey",), Level.QUEUE)
     assert found(rfc5, short, "VO") == (("astro", "survey"), Level.SITE)
-    eligible = {vo: Resources(rfc5, vo=vo).getEligibleNodes("Queue") for vo in ("astro", "survey", "other")}
-    assert eligible["astro"] == {"HARBOUR": {"arc1": ["short"]}}
-    assert eligible["survey"] == {"HARBOUR": {"arc1": ["long", "short"]}}
-    assert eligible["other"] == {}
+    assert eligible(rfc5, vo="astro") == {"HARBOUR": {"arc1": ["short"]}}
+    assert eligible(rfc5, vo="survey") == {"HARBOUR": {"arc1": ["long", "short"]}}
+    assert eligible(rfc5, vo="other") == {}
 
 
 def test_what_has_nothing_to_do_with_jobs_is_passed_over_in_silence(rfc5):

@@ -1,19 +1,16 @@
-"""getEligibleNodes: the tree of eligible nodes, and the reasons of all others."""
-
-import copy
+"""Which queues fulfil Requirements, and the reasons against all others."""
 
 import pytest
+from tests.unit.resources.conftest import eligible, reasons
 
 from lodesman.answers.vocabulary import Level
-from lodesman.errors import InvalidJob, InvalidRequest
+from lodesman.errors import InvalidJob
 from lodesman.resources import (
     AccessDenied,
     MissingParameter,
-    NodeVerdict,
     NotAmong,
     NotEqual,
     ResourceConfig,
-    Resources,
     TooSmall,
     load_toml,
 )
@@ -58,8 +55,8 @@ def config():
     return load_toml(CONFIG)
 
 
-def test_without_selection_everything_is_eligible(config):
-    assert Resources(config).get_eligible_nodes("Queue") == {
+def test_without_requirements_everything_is_eligible(config):
+    assert eligible(config) == {
         "North": {"n1": ["short", "long"], "n2": ["all"]},
         "South": {"s1": ["big"]},
     }
@@ -67,133 +64,66 @@ def test_without_selection_everything_is_eligible(config):
 
 def test_the_example_of_the_seed(config):
     wanted = {"SoftwareTag": ["AppVersion1", "AppVersion2"], "CPUModel": "Intel Xeon", "Memory": 4000}
-    assert Resources(config, vo="physvo").get_eligible_nodes("Queue", {}, wanted) == {
-        "North": {"n1": ["long"]}
-    }
-    assert Resources(config, vo="biovo").get_eligible_nodes("Queue", {}, wanted) == {"South": {"s1": ["big"]}}
-
-
-def test_diracs_spelling(config):
-    resources = Resources(config, vo="physvo")
-    wanted = {"Memory": 4000}
-    assert resources.getEligibleNodes("Queue", {}, wanted) == resources.get_eligible_nodes(
-        "Queue", {}, wanted
-    )
-
-
-def test_the_selections_are_not_changed(config):
-    ce_select = {"Site": ["North", "South"], "CPUModel": ["Intel Xeon", "AMD EPYC"]}
-    queue_select = {"Memory": "4000 MB", "SoftwareTag": ["AppVersion2", "AppVersion1", "AppVersion1"]}
-    before = copy.deepcopy((ce_select, queue_select))
-    Resources(config, vo="physvo").get_eligible_nodes("Queue", ce_select, queue_select)
-    assert (ce_select, queue_select) == before
+    assert eligible(config, wanted, "physvo") == {"North": {"n1": ["long"]}}
+    assert eligible(config, wanted, "biovo") == {"South": {"s1": ["big"]}}
 
 
 def test_values_are_inherited_and_merged(config):
-    base = Resources(config).get_eligible_nodes("Queue", None, {"SoftwareTag": "Base", "Country": "no"})
+    base = eligible(config, {"SoftwareTag": "Base", "Country": "no"})
     assert base == {"North": {"n1": ["short", "long"], "n2": ["all"]}}
 
 
 def test_overlays_are_for_their_vo(config):
     wanted = {"SoftwareTag": "Gauss"}
-    assert Resources(config, vo="physvo").get_eligible_nodes("Queue", None, wanted) == {
-        "North": {"n1": ["short", "long"], "n2": ["all"]}
-    }
-    assert Resources(config, vo="biovo").get_eligible_nodes("Queue", None, wanted) == {}
+    assert eligible(config, wanted, "physvo") == {"North": {"n1": ["short", "long"], "n2": ["all"]}}
+    assert eligible(config, wanted, "biovo") == {}
 
 
-def test_the_ce_selection_is_held_against_the_ce(config):
-    found = Resources(config).get_eligible_nodes("Queue", {"CPUModel": "AMD EPYC"}, {"Memory": 4000})
-    assert found == {"North": {"n2": ["all"]}, "South": {"s1": ["big"]}}
-    # The memory is declared for queues; the CE itself says nothing about it.
-    assert Resources(config).get_eligible_nodes("Queue", {"Memory": 1}) == {}
-
-
-def test_names_can_be_selected(config):
-    found = Resources(config).get_eligible_nodes("Queue", {"Site": "North"}, {"QueueName": ["all", "big"]})
-    assert found == {"North": {"n2": ["all"]}}
+def test_names_can_be_required(config):
+    assert eligible(config, {"Site": "North", "QueueName": ["all", "big"]}) == {"North": {"n2": ["all"]}}
 
 
 def test_the_site_says_something_and_the_queue_overrides_it():
     config = load_toml("[site.S]\nMemory = 1\n[site.S.ce.c.queue.q]\nMemory = 2")
-    assert Resources(config).get_eligible_nodes("Queue", None, {"Memory": 2}) == {"S": {"c": ["q"]}}
-
-
-def test_ces_and_sites(config):
-    resources = Resources(config)
-    assert resources.get_eligible_nodes("CE", {"CPUModel": "AMD EPYC"}) == {
-        "North": {"n2": []},
-        "South": {"s1": []},
-    }
-    assert resources.get_eligible_nodes("Site", {"Country": ["no", "se"]}) == {"North": {}}
-    assert Resources(config, vo="physvo").get_eligible_nodes("CE") == {"North": {"n1": [], "n2": []}}
-    assert Resources(config, vo="physvo").get_eligible_nodes("Site") == {"North": {}, "South": {}}
-
-
-@pytest.mark.parametrize("kind", ["queue", "Storage", ""])
-def test_other_node_kinds_are_refused(config, kind):
-    with pytest.raises(InvalidRequest, match="Queue, CE, Site"):
-        Resources(config).get_eligible_nodes(kind)
-
-
-@pytest.mark.parametrize("kind", ["CE", "Site"])
-def test_a_queue_selection_needs_queues(config, kind):
-    with pytest.raises(InvalidRequest, match="makes no sense"):
-        Resources(config).get_eligible_nodes(kind, {}, {"Memory": 1})
+    assert eligible(config, {"Memory": 2}) == {"S": {"c": ["q"]}}
 
 
 def test_bad_values_are_refused(config):
     with pytest.raises(InvalidJob, match="Memory"):
-        Resources(config).get_eligible_nodes("Queue", {}, {"Memory": "lots"})
+        eligible(config, {"Memory": "lots"})
 
 
-def test_every_node_has_its_reasons(config):
-    wanted = {"Memory": 4000, "SoftwareTag": ["AppVersion1"]}
-    found = Resources(config, vo="physvo").explain_nodes("Queue", {"CPUModel": "Intel Xeon"}, wanted)
-    assert found == [
-        NodeVerdict(
-            site="North",
-            ce="n1",
-            queue="short",
-            reasons=(
-                TooSmall(parameter="Memory", wanted=4000, offered=2000, unit="MB", level=Level.QUEUE),
-                NotAmong(
-                    parameter="SoftwareTag",
-                    wanted=("AppVersion1",),
-                    offered=("Base", "Gauss"),
-                    level=Level.SITE_VO,
-                ),
+def test_every_queue_has_its_reasons(config):
+    wanted = {"Memory": 4000, "SoftwareTag": ["AppVersion1"], "CPUModel": "Intel Xeon"}
+    model = NotEqual(parameter="CPUModel", wanted="Intel Xeon", offered="AMD EPYC", level=Level.CE)
+    assert reasons(config, wanted, "physvo") == {
+        ("North", "n1", "short"): (
+            TooSmall(parameter="Memory", wanted=4000, offered=2000, unit="MB", level=Level.QUEUE),
+            NotAmong(
+                parameter="SoftwareTag",
+                wanted=("AppVersion1",),
+                offered=("Base", "Gauss"),
+                level=Level.SITE_VO,
             ),
         ),
-        NodeVerdict(site="North", ce="n1", queue="long"),
-        NodeVerdict(
-            site="North",
-            ce="n2",
-            queue="all",
-            reasons=(
-                NotEqual(parameter="CPUModel", wanted="Intel Xeon", offered="AMD EPYC", level=Level.CE),
-                NotAmong(
-                    parameter="SoftwareTag",
-                    wanted=("AppVersion1",),
-                    offered=("Base", "Gauss", "AppVersion2"),
-                    level=Level.QUEUE,
-                ),
+        ("North", "n1", "long"): (),
+        ("North", "n2", "all"): (
+            model,
+            NotAmong(
+                parameter="SoftwareTag",
+                wanted=("AppVersion1",),
+                offered=("Base", "Gauss", "AppVersion2"),
+                level=Level.QUEUE,
             ),
         ),
-        NodeVerdict(
-            site="South",
-            ce="s1",
-            queue="big",
-            reasons=(AccessDenied(vo="physvo", allowed=("biovo",), level=Level.CE),),
-        ),
-    ]
-    assert [verdict.eligible for verdict in found] == [False, True, False, False]
+        ("South", "s1", "big"): (AccessDenied(vo="physvo", allowed=("biovo",), level=Level.CE),),
+    }
 
 
-def test_a_requirement_nobody_knows_makes_nothing_eligible(config):
-    found = Resources(config).explain_nodes("Queue", None, {"Unheard": 1})
-    assert {verdict.reasons for verdict in found} == {(MissingParameter(parameter="Unheard", wanted=(1,)),)}
-    assert Resources(config).get_eligible_nodes("Queue", None, {"Unheard": 1}) == {}
+def test_an_unknown_requirement_makes_nothing_eligible(config):
+    found = reasons(config, {"Unheard": 1})
+    assert set(found.values()) == {(MissingParameter(parameter="Unheard", wanted=(1,)),)}
+    assert eligible(config, {"Unheard": 1}) == {}
 
 
 def test_access_lists():
@@ -213,8 +143,9 @@ def test_access_lists():
     )
 
     def queues(vo):
-        found = Resources(config, vo=vo).get_eligible_nodes("Queue")
-        return {queue for ces in found.values() for names in ces.values() for queue in names}
+        return {
+            queue for ces in eligible(config, vo=vo).values() for names in ces.values() for queue in names
+        }
 
     assert queues("a") == {"inherits", "open", "emptied", "nothing_said"}
     assert queues("c") == {"own", "open", "nothing_said"}
@@ -223,5 +154,5 @@ def test_access_lists():
 
 
 def test_an_empty_tree():
-    assert Resources(ResourceConfig()).get_eligible_nodes("Queue", {"a": 1}, {"b": 1}) == {}
-    assert Resources(ResourceConfig()).explain_nodes("Site") == []
+    assert eligible(ResourceConfig(), {"a": 1}) == {}
+    assert reasons(ResourceConfig(), {}) == {}

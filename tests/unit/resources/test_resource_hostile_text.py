@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.errors import InvalidConfig, SyntaxFault
-from lodesman.resources import QueueTable, load_cfg, load_resources, load_toml
+from lodesman.resources import QueueTable, compile_requirements, load_cfg, load_resources, load_toml
 
 words = st.sampled_from(
     [
@@ -63,7 +63,7 @@ def usable_or_positioned(load, text):
     except InvalidConfig as fault:
         return all(item["source"] == "f" and item["message"] for item in fault.data["faults"])
     table = QueueTable(config, "v")
-    table.assess({"Memory": 1, "Tag": ["a"], "P": "1"}).changes()
+    table.failing(compile_requirements({"Memory": 1, "Tag": ["a"], "P": "1"}, table.types))
     return True
 
 

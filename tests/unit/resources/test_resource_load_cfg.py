@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
+from tests.unit.resources.conftest import eligible
 
 from lodesman.answers.vocabulary import Kind, Level
 from lodesman.errors import InvalidConfig, SyntaxFault
 from lodesman.resources import (
     GroupConfig,
     QueueId,
-    Resources,
     Source,
     effective_params,
     load_cfg,
@@ -283,7 +283,7 @@ def test_a_tree_may_be_spread_over_files():
     assert values(config, here)["P"] == 1
     found = values(config, here, "v")
     assert (found["P"], found["Z"], found["Memory"]) == (2, 3, 4096)
-    assert Resources(config, vo="v").get_eligible_nodes("Queue", None, {"Z": 3}) == {"S": {"c": ["q"]}}
+    assert eligible(config, {"Z": 3}, "v") == {"S": {"c": ["q"]}}
 
 
 def test_a_parameter_twice_in_two_files_is_a_fault():

@@ -97,6 +97,6 @@ def test_a_tree_is_good_if_and_only_if_each_queue_offers_what_it_requires(ce, qu
     assert (config is not None) == (required <= offered)
     if config is not None:
         table = QueueTable(config, "lab")
-        for one in table.queues:
-            settings = queue_settings(table.params(one), config.types)
+        for bit in table.queues:
+            settings = queue_settings(table.params(bit), config.types)
             assert set(settings.required_tags) <= set(settings.tags)

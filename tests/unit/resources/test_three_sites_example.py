@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+from tests.unit.resources.conftest import eligible, eligible_mask
 
-from lodesman.resources import QueueTable, Resources, load_toml, queue_settings
+from lodesman.resources import QueueTable, load_toml, queue_settings
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "three-sites.toml"
 NORTH, SOUTH, EAST = "LCG.North.local", "LCG.South.local", "HPC.East.local"
@@ -26,8 +27,8 @@ def test_it_loads_without_a_notice(config):
 
 
 def test_every_queue_is_local_limited_and_complete(config, table):
-    for queue in table.queues:
-        found = queue_settings(table.params(queue), config.types)
+    for bit in table.queues:
+        found = queue_settings(table.params(bit), config.types)
         assert found.backend == "local"
         assert found.max_waiting_jobs > 0
         assert found.max_total_jobs >= found.max_waiting_jobs
@@ -36,7 +37,7 @@ def test_every_queue_is_local_limited_and_complete(config, table):
         assert found.platforms
         assert found.processors in {1, 2}
         assert found.vos == ("gridlab",)
-        assert table.params(queue)["slots"].value >= 1
+        assert table.params(bit)["slots"].value >= 1
 
 
 def test_two_groups_of_one_vo_share_three_to_one(config):
@@ -68,14 +69,14 @@ def test_two_groups_of_one_vo_share_three_to_one(config):
     ],
 )
 def test_who_can_run_what(table, requirements, sites):
-    assert set(table.sites(table.eligible_mask(requirements))) == sites
+    assert set(table.sites(eligible_mask(table, requirements))) == sites
 
 
 def test_the_overlays_of_the_vo_make_a_difference(config):
     wanted = {"ScratchSpace": 10}
-    assert Resources(config, vo="gridlab").get_eligible_nodes("Queue", None, wanted)
-    assert Resources(config).get_eligible_nodes("Queue", None, wanted) == {}
+    assert eligible(config, wanted, "gridlab")
+    assert eligible(config, wanted) == {}
 
 
 def test_other_vos_have_no_access(config):
-    assert Resources(config, vo="strangers").get_eligible_nodes("Queue") == {}
+    assert eligible(config, vo="strangers") == {}

@@ -23,7 +23,7 @@ from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
 from lodesman.jobs import JobSpec
 from lodesman.matching import spelled_requirements, submit_pool_id
 from lodesman.matching.policy import Policy
-from lodesman.resources import load_resources
+from lodesman.resources import compile_requirements, load_resources
 from lodesman.store.read.submit_pools import PassRequests, PassRow, PoolRow
 from lodesman.submission import JobDraft, optimize
 
@@ -111,7 +111,9 @@ def test_sets_are_evaluated_alike_one_by_one_and_together():
             {"CPUTime": 10, "Software": "geant"}, {"CPUTime": 10, "Nothing": 1}]  # fmt: skip
     rows = [pool(wanted) for wanted in sets]
     table = POLICY.vo_config("lab").table
-    assert list(evaluate(POLICY, rows).values()) == [table.eligible_mask(wanted) for wanted in sets]
+    assert list(evaluate(POLICY, rows).values()) == [
+        table.eligible_mask(compile_requirements(wanted, table.types)) for wanted in sets
+    ]
 
 
 def test_only_what_changed_is_told():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.offers import CAUSES
 from lodesman.matching.policy import Policy
-from lodesman.resources import QueueId, load_resources
+from lodesman.resources import QueueId, compile_requirements, load_resources
 from lodesman.submission import find_exclusions, never_text
 
 TAGS = {1: ["a"], 2: ["a", "b"], 3: ["c"], 4: ["a", "b", "c"], 5: []}
@@ -101,11 +101,11 @@ def test_a_queue_is_eligible_if_and_only_if_nothing_speaks_against_it(make_key_o
     pool = "req1:x" if wanted else ""
     key = make_key_of(submit_pool=pool, **changes)
     found = find_exclusions(key, wanted, RICH)
-    mask = RICH.table.eligible_mask(wanted) if wanted else 0
+    mask = RICH.table.eligible_mask(compile_requirements(wanted, RICH.table.types)) if wanted else 0
     offers = [one for one in RICH.offers if not one.reasons(key, mask) and RICH.has_pool_for(key)]
     assert found.eligible == sum(1 << one.bit for one in offers)
     assert found.total == 5
-    criteria = RICH.table.compile(wanted)
+    criteria = compile_requirements(wanted, RICH.table.types)
     for offer in RICH.offers:
         against = len(offer.reasons(key, 1 << offer.bit)) + len(RICH.table.reasons(offer.bit, criteria))
         against += not RICH.has_pool_for(key)

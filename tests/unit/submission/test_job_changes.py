@@ -118,7 +118,7 @@ def best_single(key, wanted, world):
     """The most queues that any one value instead of a requirement would open, by trying all that there are."""
     best = 0
     for name in wanted:
-        found = [world.table.params(place).get(name.lower()) for place in world.table.queues]
+        found = [world.table.params(bit).get(name.lower()) for bit in world.table.queues]
         values = [one.value for one in found if one is not None]
         for value in values:
             for scalar in value if isinstance(value, tuple) else (value,):

@@ -4,18 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.matching.cells import bits_of
+from lodesman.masks.bits import mask_of
+from lodesman.masks.table import AtLeast, AtMost, HasAll, HasAny, HasNone, HasOnly, Numbers, block_of
 from lodesman.matching.criteria import AT_MOST, CONTAINS, DISJOINT, OVERLAP, WITHIN
-from lodesman.matching.masks import (
-    AtLeastMasks,
-    AtMostMasks,
-    ContainsMasks,
-    DisjointMasks,
-    NumberMasks,
-    OverlapMasks,
-    WithinMasks,
-    _block_of,
-)
 
 values = st.sets(st.sampled_from("abcdef"), max_size=5).map(lambda s: tuple(sorted(s)))
 values_or_any = st.none() | values
@@ -32,11 +23,11 @@ def build(masks, members, gone):
             masks.narrow((1 << slot) - 1, members[0] if members[0] is not None else ())
     for slot in gone:
         masks.remove(slot, members[slot])
-    return bits_of([slot for slot in range(len(members)) if slot not in gone])
+    return mask_of([slot for slot in range(len(members)) if slot not in gone])
 
 
 def narrowed(members, gone, passes):
-    return bits_of([slot for slot, member in enumerate(members) if slot not in gone and passes(member)])
+    return mask_of([slot for slot, member in enumerate(members) if slot not in gone and passes(member)])
 
 
 def worlds(member):
@@ -74,7 +65,7 @@ def test_masks_agree_with_the_rule(rule, member, asked, of_keys, data):
 @given(worlds(numbers), numbers)
 def test_at_most_agrees_with_the_rule(world, asked):
     members, gone = world
-    masks = AtMostMasks()
+    masks = AtMost()
     everyone = build_numbers(masks, members, gone)
     assert masks.narrow(everyone, asked) == narrowed(members, gone, lambda one: AT_MOST.holds(one, asked))
 
@@ -82,7 +73,7 @@ def test_at_most_agrees_with_the_rule(world, asked):
 @given(worlds(numbers), numbers)
 def test_at_least_agrees_with_the_rule(world, asked):
     members, gone = world
-    masks = AtLeastMasks()
+    masks = AtLeast()
     everyone = build_numbers(masks, members, gone)
     assert masks.narrow(everyone, asked) == narrowed(members, gone, lambda one: AT_MOST.holds(asked, one))
 
@@ -94,11 +85,11 @@ def build_numbers(masks, members, gone):
     for slot in gone:
         masks.remove(slot, members[slot])
         masks.narrow(-1, members[slot])
-    return bits_of([slot for slot in range(len(members)) if slot not in gone])
+    return mask_of([slot for slot in range(len(members)) if slot not in gone])
 
 
 def test_the_mask_given_is_only_narrowed():
-    masks = OverlapMasks()
+    masks = HasAny()
     for slot in range(4):
         masks.add(slot, ("a",))
     assert masks.narrow(0b0101, ("a",)) == 0b0101
@@ -106,13 +97,13 @@ def test_the_mask_given_is_only_narrowed():
 
 
 def test_overlap_without_any_restriction_passes_all():
-    masks = OverlapMasks()
+    masks = HasAny()
     masks.add(0, None)
     assert masks.narrow(1, ()) == 1
 
 
 def test_overlap_with_nothing_offered_passes_only_those_that_take_anything():
-    masks = OverlapMasks()
+    masks = HasAny()
     masks.add(0, None)
     masks.add(1, ("a",))
     assert masks.narrow(0b11, ()) == 0b01
@@ -120,7 +111,7 @@ def test_overlap_with_nothing_offered_passes_only_those_that_take_anything():
 
 
 def test_disjoint_with_nothing_asked_passes_all():
-    masks = DisjointMasks()
+    masks = HasNone()
     masks.add(0, ("a",))
     assert masks.narrow(1, ()) == 1
     assert masks.narrow(1, ("a",)) == 0
@@ -129,7 +120,7 @@ def test_disjoint_with_nothing_asked_passes_all():
 @pytest.mark.parametrize("offered", [20, 200])
 def test_within_few_and_many_offered(offered):
     """One way unites what is offered, the other what is not."""
-    masks = WithinMasks()
+    masks = HasOnly()
     names = [f"t{n:03}" for n in range(200)]
     for slot in range(199):
         masks.add(slot, (names[slot], names[slot + 1]))
@@ -138,7 +129,7 @@ def test_within_few_and_many_offered(offered):
 
 
 def test_within_forgets_the_ranks_of_long_lists():
-    masks = WithinMasks()
+    masks = HasOnly()
     masks.add(0, ("a", "b", "c"))
     masks.add(1, ("a",))
     masks.remove(0, ("a", "b", "c"))
@@ -147,7 +138,7 @@ def test_within_forgets_the_ranks_of_long_lists():
 
 
 def test_contains_wants_every_value():
-    masks = ContainsMasks()
+    masks = HasAll()
     masks.add(0, ("a", "b"))
     masks.add(1, ("a",))
     masks.add(2, None)
@@ -157,20 +148,20 @@ def test_contains_wants_every_value():
 
 
 def test_blocks_of_numbers_are_monotone_and_few():
-    blocks = [_block_of(number) for number in range(5_000)]
+    blocks = [block_of(number) for number in range(5_000)]
     assert blocks == sorted(blocks)
     assert blocks[:40:1][:33] == list(range(33))
-    assert len({_block_of(number) for number in range(0, 10**6, 7)}) < 300
+    assert len({block_of(number) for number in range(0, 10**6, 7)}) < 300
 
 
 @given(numbers, numbers)
 def test_blocks_keep_the_order_of_numbers(one, other):
     if one <= other:
-        assert _block_of(one) <= _block_of(other)
+        assert block_of(one) <= block_of(other)
 
 
 def test_numbers_know_their_greatest():
-    masks = NumberMasks()
+    masks = Numbers()
     assert masks.top() == -1
     masks.add(0, 10)
     masks.add(1, 70)
@@ -182,10 +173,10 @@ def test_numbers_know_their_greatest():
 
 
 def test_numbers_below_a_limit_after_each_change():
-    masks = NumberMasks()
+    masks = Numbers()
     for slot, number in enumerate([3_600, 3_601, 86_400, 0, 3_599]):
         masks.add(slot, number)
-        assert masks.below(3_600) == bits_of(
+        assert masks.below(3_600) == mask_of(
             [s for s, n in enumerate([3_600, 3_601, 86_400, 0, 3_599][: slot + 1]) if n < 3_600]
         )
     assert masks.below(0) == 0
@@ -196,7 +187,7 @@ def test_numbers_below_a_limit_after_each_change():
 
 
 def test_numbers_remember_few_answers():
-    masks = NumberMasks()
+    masks = Numbers()
     masks.add(0, 5)
     for limit in range(1_000):
         assert masks.below(limit) == (1 if limit > 5 else 0)

@@ -1,0 +1,254 @@
+"""Masks: to and from lists, bit by bit, and what excludes members from a set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from random import Random
+from typing import Final, TypeVar
+
+Mask = int
+"""Members as bits."""
+Plane = tuple[str, Mask]
+"""A criterion, and the members that it refuses."""
+
+_DIRECT: Final = 8
+_NARROW_BITS: Final = 64
+# For each bit of a byte: a table that makes 1 of every byte that has it, else 0.
+_HAS_BIT: Final = [bytes(byte >> bit & 1 for byte in range(256)) for bit in range(8)]
+_DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
+
+T = TypeVar("T")
+
+
+def mask_of(members: Iterable[int]) -> Mask:
+    """The mask of these members; one that comes an even number of times is not in it."""
+    slots = members if isinstance(members, list) else list(members)
+    if len(slots) <= _DIRECT:
+        mask = 0
+        for slot in slots:
+            mask ^= 1 << slot
+        return mask
+    raw = bytearray((max(slots) >> 3) + 1)
+    for slot in slots:
+        raw[slot >> 3] ^= 1 << (slot & 7)
+    return int.from_bytes(raw, "little")
+
+
+def bits(mask: Mask) -> Iterator[int]:
+    """The members, ascending. In portions: a step on a long mask copies all of it."""
+    base = 0
+    while mask:
+        part = mask & 0xFFFF_FFFF_FFFF_FFFF
+        while part:
+            low = part & -part
+            yield base + low.bit_length() - 1
+            part ^= low
+        mask >>= 64
+        base += 64
+
+
+def nth_bit(mask: Mask, n: int) -> int:
+    """The n-th member, n from 0; the mask has more than n.
+
+    Halves the width until it is small: about twice the work of one count of bits.
+    """
+    base = 0
+    width = mask.bit_length()
+    while n > 3 and width > _NARROW_BITS:
+        half = width >> 1
+        low = mask & ((1 << half) - 1)
+        count = low.bit_count()
+        if n < count:
+            mask = low
+            width = half
+        else:
+            n -= count
+            mask >>= half
+            base += half
+            width -= half
+    while n:
+        mask &= mask - 1
+        n -= 1
+    return base + (mask & -mask).bit_length() - 1
+
+
+class Transposed:
+    """Many masks side by side, so that one bit of all of them is read in a few steps."""
+
+    __slots__ = ("_bytes", "_width")
+
+    def __init__(self, rows: Sequence[Mask]) -> None:
+        self._width = (max((mask.bit_length() for mask in rows), default=0) + 7) // 8
+        self._bytes = b"".join([mask.to_bytes(self._width, "little") for mask in rows])
+
+    def _column(self, bit: int) -> bytes:
+        """1 for each row that has the bit, else 0."""
+        if bit >= 8 * self._width:
+            return b""
+        return self._bytes[bit >> 3 :: self._width].translate(_HAS_BIT[bit & 7])
+
+    def column(self, bit: int) -> Mask:
+        """The rows that have the bit."""
+        return int(self._column(bit).translate(_DIGITS)[::-1] or b"0", 2)
+
+    def among(self, names: Iterable[T], bit: int) -> tuple[T, ...]:
+        """The names of the rows that have the bit; `names` has one for each row."""
+        return tuple(compress(names, self._column(bit)))
+
+
+class Tally:
+    """Numbers of 0 or more by bit, as bit planes: sums, changes and draws over masks cost a few steps on whole masks.
+
+    Plane k is the mask of the members whose number has bit k. Numbers that were never set are 0.
+    """
+
+    __slots__ = ("_planes", "positive")
+
+    def __init__(self, numbers: Mapping[int, int] | None = None) -> None:
+        """`numbers` by bit."""
+        self._planes: list[Mask] = []
+        for bit, number in (numbers or {}).items():
+            self._grow(number.bit_length())
+            for k in bits(number):
+                self._planes[k] |= 1 << bit
+        self.positive = 0
+        """The numbers above 0."""
+        self._settle()
+
+    def add(self, mask: Mask, amount: int) -> None:
+        """Add an amount of 0 or more to every number of a mask."""
+        for place in bits(amount):
+            k, carry = place, mask
+            while carry:
+                self._grow(k + 1)
+                self._planes[k], carry = self._planes[k] ^ carry, self._planes[k] & carry
+                k += 1
+        if amount:
+            self.positive |= mask
+
+    def take_one(self, mask: Mask) -> None:
+        """Lower every number of a mask by 1; those at 0 stay there."""
+        borrow = mask & self.positive
+        for k, plane in enumerate(self._planes):
+            if not borrow:
+                break
+            self._planes[k] = plane ^ borrow
+            borrow &= ~plane
+        self._settle()
+
+    def limit(self, mask: Mask, most: int) -> None:
+        """Lower the numbers of a mask that are above `most` to it."""
+        above, equal = 0, mask
+        for k in reversed(range(max(len(self._planes), most.bit_length()))):
+            plane = self._planes[k] if k < len(self._planes) else 0
+            if most >> k & 1:
+                equal &= plane
+            else:
+                above |= equal & plane
+                equal &= ~plane
+        if above:
+            self._planes = [
+                plane & ~above | (above if most >> k & 1 else 0) for k, plane in enumerate(self._planes)
+            ]
+            self._settle()
+
+    def total(self, mask: Mask) -> int:
+        """The sum over a mask."""
+        return sum((plane & mask).bit_count() << k for k, plane in enumerate(self._planes))
+
+    def number(self, bit: int) -> int:
+        """The number of one member."""
+        return sum((plane >> bit & 1) << k for k, plane in enumerate(self._planes))
+
+    def least(self, mask: Mask) -> Mask:
+        """The members of a mask that have the least number of it."""
+        for plane in reversed(self._planes):
+            mask = mask & ~plane or mask
+        return mask
+
+    def draw(self, mask: Mask, rng: Random) -> int:
+        """A member of the mask, each with the chance of its number; one of them must be above 0."""
+        # The very draw of `Random.choices`; rounding may reach the total itself.
+        total = self.total(mask)
+        return self._at(mask, min(int(rng.random() * total), total - 1))
+
+    def _at(self, mask: Mask, place: int) -> int:
+        """The first bit at which the sum of the numbers up to it is above `place`."""
+        planes = [plane & mask for plane in self._planes]
+        base, width = 0, mask.bit_length()
+        while width > 1:
+            half = width >> 1
+            low = [plane & ((1 << half) - 1) for plane in planes]
+            below = sum(plane.bit_count() << k for k, plane in enumerate(low))
+            if place < below:
+                planes, width = low, half
+            else:
+                planes = [plane >> half for plane in planes]
+                place -= below
+                base += half
+                width -= half
+        return base
+
+    def _grow(self, planes: int) -> None:
+        self._planes += [0] * (planes - len(self._planes))
+
+    def _settle(self) -> None:
+        self.positive = 0
+        for plane in self._planes:
+            self.positive |= plane
+
+
+# --- what stands between a thing and many members ------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NearMiss:
+    """Criteria whose change would admit `count` members, those of `mask`: they pass all others."""
+
+    criteria: tuple[str, ...]
+    mask: Mask
+    count: int
+
+
+def passing(planes: Iterable[Plane], full: Mask) -> Mask:
+    """The members that no criterion refuses."""
+    for _, mask in planes:
+        full &= ~mask
+    return full
+
+
+def refused(planes: Iterable[Plane]) -> list[tuple[str, int]]:
+    """How many members each criterion refuses, whatever the others say; worst first."""
+    counted = [(name, mask.bit_count()) for name, mask in planes if mask]
+    return sorted(counted, key=lambda item: (-item[1], item[0]))
+
+
+def nearest(planes: Iterable[Plane], full: Mask) -> Mask:
+    """The members that the fewest criteria refuse."""
+    against = Tally()
+    for _, mask in planes:
+        against.add(mask, 1)
+    return against.least(full)
+
+
+def near_misses(planes: Sequence[Plane], full: Mask) -> list[NearMiss]:
+    """For the nearest members: the sets of criteria against them, those that admit most members first."""
+    groups: dict[tuple[str, ...], Mask] = {(): nearest(planes, full)}
+    for name, mask in planes:
+        for failed, members in list(groups.items()):
+            hit = members & mask
+            if not hit:
+                continue
+            if members == hit:
+                del groups[failed]
+            else:
+                groups[failed] = members & ~mask
+            groups[(*failed, name)] = hit
+    found = [
+        NearMiss(criteria=failed, mask=mask, count=mask.bit_count())
+        for failed, mask in groups.items()
+        if failed and mask
+    ]
+    return sorted(found, key=lambda one: (-one.count, one.criteria))
