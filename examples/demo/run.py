@@ -73,7 +73,7 @@ class Demo:
         """Show progress until every job rests. Raises Conflict if that takes far too long."""
         with open_display(console) as display:
             while True:
-                standing: dict[str, Any] = self.grid.ask("GET", "/v1/standing")
+                standing: dict[str, Any] = self.grid.ask("GET", "/v1/usage")
                 display.show(self._snapshot(standing))
                 states = standing["states"]
                 if states.get("Done") and self.first_result is None:

@@ -30,7 +30,7 @@ USER_CALLS = (
     ("GET", "/v1/task-queues", None),
     ("GET", "/v1/sites", None),
     ("GET", "/v1/queues", None),
-    ("GET", "/v1/standing", None),
+    ("GET", "/v1/usage", None),
     ("GET", "/v1/director", None),
     ("GET", "/v1/tokens", None),
     ("GET", "/metrics", None),
@@ -281,10 +281,10 @@ def test_failures_of_others_are_not_told(house):
     house.submitted({"Executable": "/bin/true", "CPUTime": 10**6}, token="ann", hold_if_impossible=True)
     house.submitted(token="ann")
     house.control("kill", 2, reason="a secret of ann", token="ann")
-    assert b"secret" not in house.call("GET", "/v1/standing", token="bob").body
-    assert house.get("/v1/standing", "bob")["faulty"] == []
-    assert [row["id"] for row in house.get("/v1/standing", "ann")["faulty"]] == [1, 2]
-    assert [row["id"] for row in house.get("/v1/standing", "admin")["faulty"]] == [1, 2]
+    assert b"secret" not in house.call("GET", "/v1/usage", token="bob").body
+    assert house.get("/v1/usage", "bob")["faulty"] == []
+    assert [row["id"] for row in house.get("/v1/usage", "ann")["faulty"]] == [1, 2]
+    assert [row["id"] for row in house.get("/v1/usage", "admin")["faulty"]] == [1, 2]
 
 
 def test_a_range_of_several_people_s_jobs_touches_one_s_own(house):

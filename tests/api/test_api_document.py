@@ -13,8 +13,8 @@ import pytest
 from tests.api.conftest import RESOURCES, SANDBOX_BYTES, judge
 
 from lodesman.answers import requests
+from lodesman.answers.call import Code
 from lodesman.answers.calls import CALLS
-from lodesman.answers.errors import Code
 from lodesman.api import claims, files, pilots, plans, reads, service, sites, users, whys
 from lodesman.api.dispatch import Dispatcher
 from lodesman.api.openapi import REFUSALS, document, refusals

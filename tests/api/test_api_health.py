@@ -174,7 +174,7 @@ def test_jobs_that_nothing_can_run_are_in_the_metrics(house):
     ],
     ids=lambda fault: type(fault).__name__,
 )
-@pytest.mark.parametrize("path", ["/v1/jobs/counts", "/v1/standing", "/metrics", "/v1/sites"])
+@pytest.mark.parametrize("path", ["/v1/jobs/counts", "/v1/usage", "/metrics", "/v1/sites"])
 def test_a_fault_of_the_database_costs_one_request(house, monkeypatch, fault, path):
     def broken(*_args, **_more):
         raise fault

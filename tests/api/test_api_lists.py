@@ -266,7 +266,7 @@ def test_pilots_alive_or_all_newest_first(house):
 def test_no_pilot_s_token_is_shown_anywhere(house):
     join = house.prepare_pilot()
     pilot = house.pilot()
-    for path in ("/v1/pilots?all=true", "/v1/standing", "/v1/tokens", "/metrics", "/v1/director"):
+    for path in ("/v1/pilots?all=true", "/v1/usage", "/v1/tokens", "/metrics", "/v1/director"):
         body = house.call("GET", path, token="admin").body.decode()
         assert join not in body
         assert house.tokens[pilot] not in body
@@ -280,14 +280,14 @@ def test_how_things_stand(house):
     for job in got[:3]:
         house.report(pilot, job, cpu_seconds=2.0, started=house.now, ended=house.now + 4)
     house.report(pilot, got[3], "Failed", cause="exit", exit_code=9, started=house.now, ended=house.now + 1)
-    told = house.get("/v1/standing", "admin")
+    told = house.get("/v1/usage", "admin")
     assert told["states"] == {"Done": 3, "Failed": 1, "Matched": 1}
     assert told["attempts"] == {"all": 5, "jobs": 5, "same_number_twice": 0}
     (site,) = told["sites"]
     assert (site["site"], site["outcomes"], site["cpu_seconds"]) == ("North", {"Done": 3, "Failed": 1}, 6.0)
     groups = {row["group"]: row for row in told["groups"]}
     assert (groups["physics"]["claims"], groups["bio"]["claims"]) == (4, 1)
-    assert sum(row["deserved"] for row in groups.values()) == pytest.approx(5)
+    assert sum(row["target"] for row in groups.values()) == pytest.approx(5)
     assert told["running_seconds"] == {
         "count": 4,
         "p50": 4.0,

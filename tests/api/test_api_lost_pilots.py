@@ -116,7 +116,7 @@ def test_a_pilot_that_left_by_itself_may_say_nothing_more(house, had_a_job):
 def test_what_a_lost_payload_used_is_told_as_unknown(house, lost):
     (one,) = house.get("/v1/jobs/1")["attempts"]
     assert (one["cpu_seconds"], one["wall_seconds"], one["max_rss_mb"]) == (None, None, None)
-    (site,) = house.get("/v1/standing", "admin")["sites"]
+    (site,) = house.get("/v1/usage", "admin")["sites"]
     assert site["outcomes"] == {"Released": 1}
 
 

@@ -509,7 +509,7 @@ def test_odd_but_harmless_reports_are_taken(house, odd):
     (job,) = house.claim(pilot)
     assert house.report(pilot, job, **odd)["accepted"]
     house.get("/v1/jobs/1")
-    house.get("/v1/standing")
+    house.get("/v1/usage")
 
 
 # --- leave ----------------------------------------------------------------------------------------------

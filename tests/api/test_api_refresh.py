@@ -149,7 +149,7 @@ def test_jobs_that_become_impossible_are_listed_as_held(house):
     assert [row["id"] for row in house.get("/v1/jobs?state=Waiting")["jobs"]] == [first + 1]
     counts = {row["state"]: row["jobs"] for row in house.get("/v1/jobs/counts")["counts"]}
     assert counts == {"Held": 4, "Waiting": 1}
-    faulty = house.get("/v1/standing")["faulty"]
+    faulty = house.get("/v1/usage")["faulty"]
     assert sum(row["count"] for row in faulty if row["state"] == "Held") == 4
 
 

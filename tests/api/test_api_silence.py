@@ -66,7 +66,7 @@ def test_a_stalled_job_is_alive_in_everything_that_counts(house):
     assert [job["id"] for job in house.get("/v1/jobs?state=Stalled")["jobs"]] == [1]
     (row,) = house.get("/v1/jobs/counts")["counts"]
     assert (row["state"], row["jobs"]) == ("Stalled", 1)
-    assert house.get("/v1/standing", "admin")["states"] == {"Stalled": 1}
+    assert house.get("/v1/usage", "admin")["states"] == {"Stalled": 1}
     text = house.call("GET", "/metrics", token="admin").body.decode()
     assert 'lodesman_jobs{group="physics",state="Stalled"} 1.0' in text
     assert "does not wait" in house.get("/v1/jobs/1/why")["summary"]

@@ -98,7 +98,7 @@ def test_main_reasons_are_those_of_one_s_vo(two):
 def test_how_things_stand_is_told_of_one_s_vo(two):
     two.pilot()
     two.claim("pilot1", 4)
-    ann, olaf, root = (two.get("/v1/standing", name) for name in ("ann", "olaf", "root"))
+    ann, olaf, root = (two.get("/v1/usage", name) for name in ("ann", "olaf", "root"))
     assert ann["states"] == {"Matched": 4, "Waiting": 1}
     assert sum(olaf["states"].values()) == 3
     assert sum(root["states"].values()) == sum(ann["states"].values()) + sum(olaf["states"].values())
@@ -106,7 +106,7 @@ def test_how_things_stand_is_told_of_one_s_vo(two):
     assert olaf["groups"] == olaf["claims"] == olaf["pilots"] == []
     assert ann["pilots"] == root["pilots"] != []
     assert (ann["attempts"]["all"], olaf["attempts"]["all"], root["attempts"]["all"]) == (4, 0, 4)
-    assert FAR not in str(two.call("GET", "/v1/standing", token="dora").body)
+    assert FAR not in str(two.call("GET", "/v1/usage", token="dora").body)
 
 
 def test_pilots_are_those_of_one_s_vo(two):

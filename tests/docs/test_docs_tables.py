@@ -15,7 +15,7 @@ import pytest
 
 from lodesman import config
 from lodesman.answers.accounts import SCOPES
-from lodesman.answers.service import HotMetrics
+from lodesman.answers.server import HotMetrics
 from lodesman.answers.vocabulary import ClampName, Kind, Level, MainReason, QueueReason
 from lodesman.cfg import parse_cfg
 from lodesman.commands.report import PAYLOAD_CAUSES

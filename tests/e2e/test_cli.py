@@ -138,7 +138,7 @@ def test_a_first_job_from_submission_to_result(shell: Shell) -> None:
     events = [event["event"] for event in shell.json("events", number)["events"]]
     assert events[0] == "Waiting"
     assert events[-1] == "Done"
-    assert shell.json("standing")["states"]["Done"] >= 1
+    assert shell.json("usage")["states"]["Done"] >= 1
 
 
 def test_an_array_with_files_there_and_back(shell: Shell) -> None:
@@ -223,7 +223,7 @@ def test_lists_of_everything(shell: Shell) -> None:
     assert shell.json("pilot", "ls", "--all")["pilots"]
     shell("tq", "ls")
     assert "Decided" in shell("director", "show")
-    assert "users" in shell("standing")
+    assert "users" in shell("usage")
 
 
 def test_users_see_their_own_jobs_only(shell: Shell) -> None:

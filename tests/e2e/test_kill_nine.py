@@ -66,7 +66,7 @@ class Workload:
             assert ran[f"{job}.{numbers[-1]}"] == 1, "what counts as done has run"
             told |= {f"{job}.{number}" for number in numbers}
         assert set(ran) <= told, "nothing ran that the server did not hand out"
-        assert server.get("/v1/standing")["attempts"]["same_number_twice"] == 0
+        assert server.get("/v1/usage")["attempts"]["same_number_twice"] == 0
         order = server.reconcile()
         assert set(order.values()) == {0}, order
 

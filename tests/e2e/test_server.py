@@ -108,7 +108,7 @@ def test_two_groups_and_how_things_stand(server):
     second = server.submit(*[sh("true")] * 4, token="bob")
     server.wait_for("Done", first, first + 3)
     server.wait_for("Done", second, second + 3)
-    told = server.get("/v1/standing")
+    told = server.get("/v1/usage")
     assert {row["group"] for row in told["groups"]} == {"physics", "bio"}
     assert told["attempts"]["same_number_twice"] == 0
     assert {row["site"] for row in told["sites"]} <= {"North", "South"}

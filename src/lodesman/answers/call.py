@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from lodesman.errors import LodesmanError
 
@@ -32,6 +32,30 @@ PLAN_BODY = 16 << 20
 SUBMIT_BODY = 32 << 20
 
 _NAME = re.compile(r"{(\w+)}")
+
+
+# Those of `lodesman.errors`: they never change between releases, and new ones may come.
+Code = Literal[
+    "backend", "conflict", "forbidden", "impossible", "invalid-config", "invalid-job", "invalid-request",
+    "not-found", "syntax", "too-large", "unauthorized", "unavailable",
+]  # fmt: skip
+
+
+class Refusal(Struct):
+    """Why something is refused: in one word, in one sentence, what to do about it, and what a program needs to know
+    (attribute, position, identifiers; by code).
+    """
+
+    code: Code
+    message: str
+    hint: str | UnsetType = UNSET
+    data: dict[str, Any] | UnsetType = UNSET
+
+
+class Error(Struct):
+    """A refusal."""
+
+    error: Refusal
 
 
 class Nothing(Struct, frozen=True):

@@ -7,11 +7,10 @@ from typing import Any, TypeVar
 from msgspec import Raw
 
 from lodesman.answers import requests as ask
-from lodesman.answers import service
+from lodesman.answers import server, service
 from lodesman.answers.accounts import Me, Revoked, Token, Tokens, UserMade
 from lodesman.answers.call import PLAN_BODY, REPORT_BODY, SUBMIT_BODY, Call, Nothing
 from lodesman.answers.director import DirectorAnswer
-from lodesman.answers.health import Health
 from lodesman.answers.jobs import (
     Controlled,
     Counts,
@@ -34,11 +33,10 @@ from lodesman.answers.pilots import (
     ReportsAnswer,
 )
 from lodesman.answers.plans import JobPlan, ResourcesPlan, SharesPlan
-from lodesman.answers.resources import Configuration, Queues, ResourceNode, Sites
-from lodesman.answers.site_mask import SiteClosed, SiteOpened
-from lodesman.answers.standing import Standing
-from lodesman.answers.submit_pools import PoolInFull, Pools, Served
-from lodesman.answers.task_queues import TaskQueues, WaitingReasons
+from lodesman.answers.server import Configuration, Health
+from lodesman.answers.sites import Queues, ResourceNode, SiteClosed, SiteOpened, Sites
+from lodesman.answers.task_queues import PoolInFull, Pools, Served, TaskQueues, WaitingReasons
+from lodesman.answers.usage import Usage
 from lodesman.answers.why_jobs import JobWaits, JobWaitsNot
 from lodesman.answers.why_pilots import PilotWhy
 from lodesman.answers.why_queues import QueueExplained
@@ -172,9 +170,9 @@ CONFIGURATION = Call(
     "GET", "/v1/configuration", Nothing, Nothing, Configuration, who="pilots:read",
     summary="The configuration in use, and what was refused",
 )
-STANDING = Call(
-    "GET", "/v1/standing", Nothing, Nothing, Standing, who="jobs:read",
-    summary="States, shares, times and failures in one",
+USAGE = Call(
+    "GET", "/v1/usage", Nothing, Nothing, Usage, who="jobs:read",
+    summary="Job states, actual and target shares, times, failures",
 )
 DIRECTOR = Call(
     "GET", "/v1/director", Nothing, Nothing, DirectorAnswer, who="pilots:read",
@@ -205,7 +203,7 @@ METRICS: Call[Nothing, Nothing, None] = Call(
     "GET", "/metrics", Nothing, Nothing, (), who="pilots:read", raw="text/plain", summary="Prometheus metrics"
 )
 HOT_METRICS = Call(
-    "GET", "/v1/hot/metrics", Nothing, Nothing, service.HotMetrics, who="admin", process="hot",
+    "GET", "/v1/hot/metrics", Nothing, Nothing, server.HotMetrics, who="admin", process="hot",
     summary="Counters of the process that takes changes",
 )
 

@@ -1,8 +1,14 @@
-"""The names of sites, CEs and queues."""
+"""What many answers have in common: names of sites, CEs and queues, values of parameters, where something is written."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+from msgspec import Struct
+
+Scalar = str | int | float | bool
+# Of a parameter, as configured or asked for.
+Value = Scalar | list[Scalar]
 
 
 class NodePath(NamedTuple):
@@ -30,3 +36,35 @@ class QueueId(NodePath):
     def ce_path(self) -> NodePath:
         """The computing element it belongs to."""
         return NodePath(self.site, self.ce)
+
+
+class Place(Struct):
+    """A CE queue."""
+
+    site: str
+    ce: str
+    queue: str
+
+
+class Written(Struct):
+    """Where in the configuration something is written; `line` counts from 1. Empty and 0: nowhere."""
+
+    file: str
+    section: str
+    line: int
+
+
+class Remark(Struct):
+    """What is wrong with a configuration, or odd about it, and where: `source` is the file, `line` 0 is unknown."""
+
+    message: str
+    source: str
+    section: str
+    line: int
+
+
+class Criterion(Struct):
+    """How many CE queues one criterion rules out, whatever the others say."""
+
+    criterion: str
+    queues: int

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from lodesman.answers.places import Place
+from lodesman.answers.nodes import Place
 from lodesman.answers.vocabulary import PilotState
 
 

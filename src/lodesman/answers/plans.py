@@ -6,9 +6,9 @@ from typing import Generic, Literal, TypeVar
 
 from msgspec import Struct, field
 
-from lodesman.answers.errors import Refusal
+from lodesman.answers.call import Refusal
 from lodesman.answers.jobs import Notice
-from lodesman.answers.places import Place, Remark, Value
+from lodesman.answers.nodes import Place, Remark, Value
 from lodesman.answers.task_queues import TaskQueueFacts
 from lodesman.answers.vocabulary import ClampName
 from lodesman.answers.why_jobs import JobExplained, QueuePosition

@@ -254,20 +254,3 @@ class Repaired(Struct):
     waiting_without_queue: int = 0
     active_without_attempt: int = 0
     wrong_counters: int = 0
-
-
-class HotMetrics(Struct):
-    """What the hot process counts; times in seconds."""
-
-    background_heard_seconds_ago: float
-    background_ok: int
-    background_restarts_total: int
-    configuration_loaded_timestamp_seconds: float
-    configuration_refused: int
-    configuration_refusals_total: int
-    commits_total: int
-    commands_total: int
-    claims_total: int
-    claimed_jobs_total: int
-    submitted_jobs_total: int
-    pilots_joined: int

@@ -6,8 +6,8 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from lodesman.answers.places import Criterion, Place, Value
-from lodesman.answers.site_mask import ClosingThere
+from lodesman.answers.nodes import Criterion, Place, Value
+from lodesman.answers.sites import ClosingThere
 from lodesman.answers.vocabulary import JobState, MainReason
 
 Verdict = Literal["never", "not now", "now"]

@@ -6,9 +6,8 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from lodesman.answers.places import Place, Value, Written
-from lodesman.answers.resources import AnyLevel
-from lodesman.answers.site_mask import Closing
+from lodesman.answers.nodes import Place, Value, Written
+from lodesman.answers.sites import AnyLevel, Closing
 from lodesman.answers.vocabulary import BreakerState, ClampName, PilotState, QueueReason
 from lodesman.answers.why_jobs import Step, Verdict
 from lodesman.answers.why_pilots import Work

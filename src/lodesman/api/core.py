@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from lodesman.answers.accounts import Principal
-from lodesman.answers.health import Background
+from lodesman.answers.server import Background
 from lodesman.commands.configuration import ConfigurationState
 from lodesman.commands.live import Live
 from lodesman.commands.sessions import PilotSession, load_sessions, silent_seconds

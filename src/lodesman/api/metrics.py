@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from lodesman.answers.standing import PilotCount
 from lodesman.answers.task_queues import WaitingReasons
+from lodesman.answers.usage import PilotCount
 from lodesman.store import Reader
 from lodesman.store.read.usage import count_jobs, count_pilots, count_waiting
 from lodesman.store.read.why import waiting_by_reason

@@ -10,9 +10,8 @@ from typing import Any
 import msgspec
 
 from lodesman import __version__
-from lodesman.answers.call import Call, Nothing, Who
+from lodesman.answers.call import Call, Error, Nothing, Who
 from lodesman.answers.calls import CALLS
-from lodesman.answers.errors import Error
 
 Schemas = Mapping[Any, Mapping[str, Any]]
 

@@ -9,8 +9,7 @@ from typing import Any
 from lodesman.answers import calls, pilots
 from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Nothing
-from lodesman.answers.nodes import QueueId
-from lodesman.answers.places import Place
+from lodesman.answers.nodes import Place, QueueId
 from lodesman.answers.requests import (
     DrainBody,
     HeartbeatBody,
@@ -21,7 +20,7 @@ from lodesman.answers.requests import (
     ReportsBody,
     RunningBody,
 )
-from lodesman.answers.submit_pools import Served, ServedQueue
+from lodesman.answers.task_queues import Served, ServedQueue
 from lodesman.answers.vocabulary import PilotState
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves

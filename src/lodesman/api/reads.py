@@ -20,13 +20,14 @@ from lodesman.answers import (
     director,
     jobs,
     pilots,
-    resources,
-    standing,
     task_queues,
 )
 from lodesman.answers import requests as asks
 from lodesman.answers.call import Call, Nothing
-from lodesman.answers.submit_pools import PoolInFull, Pools
+from lodesman.answers.server import Configuration
+from lodesman.answers.sites import Queues, ResourceNode, Sites
+from lodesman.answers.task_queues import PoolInFull, Pools
+from lodesman.answers.usage import Usage
 from lodesman.api import files, plans, whys
 from lodesman.api.auth import authenticate, may_touch, own_vo, sees_all, vo_of
 from lodesman.api.dispatch import Dispatcher, Request, pattern_of, said, serves
@@ -39,7 +40,7 @@ from lodesman.background.descriptions import describe_job, eligible_sites
 from lodesman.background.director_view import iteration_for
 from lodesman.background.origins import exact_node, find_node, show_node
 from lodesman.background.sites import list_queues, list_sites
-from lodesman.background.usage import usage
+from lodesman.background.usage import usage_for
 from lodesman.commands.site_mask import answer_of
 from lodesman.errors import NotFound
 from lodesman.jobs import write_description
@@ -150,47 +151,47 @@ async def pool(side: ReadSide, request: Request[asks.PoolAt, Nothing]) -> PoolIn
 
 
 @serves(calls.SITES)
-async def list_of_sites(side: ReadSide, _request: Request[Nothing, Nothing]) -> resources.Sites:
+async def list_of_sites(side: ReadSide, _request: Request[Nothing, Nothing]) -> Sites:
     """Sites, and all that is closed."""
     closings = list(side.keeper.mask(side.db).active(side.clock()))
     sites = list_sites(side.db, side.policy, closings)
-    return resources.Sites(sites, [answer_of(one) for one in closings])
+    return Sites(sites, [answer_of(one) for one in closings])
 
 
 @serves(calls.QUEUES)
-async def list_of_queues(side: ReadSide, request: Request[asks.QueuesQuery, Nothing]) -> resources.Queues:
+async def list_of_queues(side: ReadSide, request: Request[asks.QueuesQuery, Nothing]) -> Queues:
     """CE queues as a VO sees them."""
     vo = vo_of(request.query.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
     mask, now = side.keeper.mask(side.db), side.clock()
     found = list_queues(
         side.db, side.policy, vo, closed_by=lambda place: mask.of(place, now), origin=request.query.origin
     )
-    return resources.Queues(found)
+    return Queues(found)
 
 
 @serves(calls.RESOURCES)
-async def resource(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) -> resources.ResourceNode:
+async def resource(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) -> ResourceNode:
     """A site, CE or queue with all origins."""
     asked, config = request.query, side.policy.config
     named = NodePath(asked.site, asked.ce, asked.queue)
     node = find_node(config.tree, asked.path) if asked.path else exact_node(config.tree, named)
     vo = vo_of(asked.vo, request.who, usual=request.who.vo, known=config.vos)
-    return msgspec.convert(show_node(config, node, vo), resources.ResourceNode)
+    return msgspec.convert(show_node(config, node, vo), ResourceNode)
 
 
 @serves(calls.CONFIGURATION)
-async def configuration(side: ReadSide, _request: Request[Nothing, Nothing]) -> resources.Configuration:
+async def configuration(side: ReadSide, _request: Request[Nothing, Nothing]) -> Configuration:
     """The files in use, since when, and why a change of them was refused."""
-    return msgspec.convert(side.configuration().in_full(side.clock()), resources.Configuration)
+    return msgspec.convert(side.configuration().in_full(side.clock()), Configuration)
 
 
-@serves(calls.STANDING)
-async def how_things_stand(side: ReadSide, request: Request[Nothing, Nothing]) -> standing.Standing:
-    """States, sites, shares received and deserved, times, failures."""
+@serves(calls.USAGE)
+async def usage(side: ReadSide, request: Request[Nothing, Nothing]) -> Usage:
+    """Job states, sites, actual and target shares, times, failures."""
     may = may_touch(request.who, side.policy.sharing_groups())
     vo = own_vo(request.who)
-    facts = await side.snapshots.get(("standing", vo), partial(usage_facts, vo=vo))
-    return usage(facts, side.policy, may)
+    facts = await side.snapshots.get(("usage", vo), partial(usage_facts, vo=vo))
+    return usage_for(facts, side.policy, may)
 
 
 @serves(calls.DIRECTOR)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw
 
-from lodesman.answers import calls, health, service
+from lodesman.answers import calls, server, service
 from lodesman.answers.call import Nothing
 from lodesman.answers.nodes import QueueId
 from lodesman.api.core import Core
@@ -25,7 +25,7 @@ from lodesman.store.read.pilots import pilot_by_id
 
 
 @serves(calls.HEALTH)
-async def is_well(core: Core, _request: Request[Nothing, Nothing]) -> health.Health:
+async def is_well(core: Core, _request: Request[Nothing, Nothing]) -> server.Health:
     """200 while the writer takes commands; `degraded` while the background process does not do its part.
 
     Raises Unavailable.
@@ -33,20 +33,20 @@ async def is_well(core: Core, _request: Request[Nothing, Nothing]) -> health.Hea
     if not core.journal.is_open:
         raise Unavailable("The server takes no changes: its writer has ended.")
     now, ticks = core.clock(), core.ticks()
-    return health.Health(
+    return server.Health(
         status="ok" if core.background.is_well(ticks) else "degraded",
         time=now,
         commits=core.journal.commits,
-        configuration=health.ConfigurationInShort(**core.configuration().in_short(now)),
+        configuration=server.ConfigurationInShort(**core.configuration().in_short(now)),
         background=core.background.answer(ticks),
     )
 
 
 @serves(calls.HOT_METRICS)
-async def hot_metrics(core: Core, _request: Request[Nothing, Nothing]) -> service.HotMetrics:
+async def hot_metrics(core: Core, _request: Request[Nothing, Nothing]) -> server.HotMetrics:
     """Counters of the hot process, for the reading process's /metrics."""
     configuration, background, ticks = core.configuration(), core.background, core.ticks()
-    return service.HotMetrics(
+    return server.HotMetrics(
         background_heard_seconds_ago=ticks - background.heard_or_since,
         background_ok=int(background.is_well(ticks)),
         background_restarts_total=background.restarts,

@@ -7,7 +7,7 @@ from msgspec.structs import asdict
 from lodesman.answers import calls
 from lodesman.answers.call import Nothing
 from lodesman.answers.requests import CloseSiteBody, OpenSiteBody
-from lodesman.answers.site_mask import SiteClosed, SiteOpened
+from lodesman.answers.sites import SiteClosed, SiteOpened
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.background.origins import exact_node, find_node

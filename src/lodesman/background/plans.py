@@ -15,9 +15,9 @@ from typing import Final
 import msgspec
 
 from lodesman.answers.accounts import Principal
-from lodesman.answers.errors import Refusal
+from lodesman.answers.call import Refusal
 from lodesman.answers.jobs import Notice
-from lodesman.answers.places import Remark
+from lodesman.answers.nodes import Remark
 from lodesman.answers.plans import (
     ChangedShare,
     JobPlan,

@@ -15,8 +15,7 @@ from typing import Any, Final, cast
 import msgspec
 from msgspec import structs
 
-from lodesman.answers.nodes import QueueId
-from lodesman.answers.places import Remark
+from lodesman.answers.nodes import QueueId, Remark
 from lodesman.answers.plans import PlannedIteration, ResourcesPlan
 from lodesman.background.direct import Director, pilot_view
 from lodesman.background.plans import LiveState

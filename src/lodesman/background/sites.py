@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from lodesman.answers.resources import EffectiveValue, QueueRow, SiteRow
+from lodesman.answers.sites import EffectiveValue, QueueRow, SiteRow
 from lodesman.commands.site_mask import answer_of
 from lodesman.director.site_mask import Closing
 from lodesman.matching.policy import Policy

@@ -9,7 +9,7 @@ from typing import Final, Literal, cast
 
 import msgspec
 
-from lodesman.answers.standing import AttemptCounts, Claims, Faulty, GroupClaims, SiteOutcomes, Standing
+from lodesman.answers.usage import AttemptCounts, Claims, Faulty, GroupClaims, SiteOutcomes, Usage
 from lodesman.matching.policy import Policy
 from lodesman.store.read.usage import AttemptSums, UsageFacts
 
@@ -21,14 +21,14 @@ May = Callable[[str, str, str], bool]
 _Starts = Counter[tuple[str, str | None]]
 
 
-def usage(facts: UsageFacts, policy: Policy, may: May) -> Standing:
+def usage_for(facts: UsageFacts, policy: Policy, may: May) -> Usage:
     """The answer to a caller, who sees only the failures of jobs that `may` admits."""
     seen = (one for one in facts.faults if may(one.owner, one.group, one.vo))
     faulty = sorted(islice(seen, MOST_FAULTY), key=lambda one: one.id)
     starts: _Starts = Counter()
     for one in facts.attempts:
         starts[one.group, one.eligible] += one.count
-    return Standing(
+    return Usage(
         states=facts.states,
         sites=_sites(facts.attempts),
         groups=_groups(starts, policy),

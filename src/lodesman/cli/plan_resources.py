@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from lodesman.answers import calls
-from lodesman.answers.places import Place
+from lodesman.answers.nodes import Place
 from lodesman.answers.plans import (
     AffectedTaskQueue,
     BeforeAfter,

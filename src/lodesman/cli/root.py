@@ -29,7 +29,7 @@ SECTIONS = {
     },
     "Pilots and resources": {
         "pilot": "pilots", "site": "sites", "queue": "sites", "tq": "task_queues", "pool": "task_queues",
-        "director": "director", "standing": "usage",
+        "director": "director", "usage": "usage",
     },
     "Server": {
         "init": "serve", "server": "serve", "config": "serve", "user": "accounts", "token": "accounts",

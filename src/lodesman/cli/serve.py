@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lodesman.answers import calls
-from lodesman.answers.resources import Configuration
+from lodesman.answers.server import Configuration
 from lodesman.cli.faults import FAILED, remark
 from lodesman.cli.session import Session, json_option, pass_session
 from lodesman.cli.tables import Cell, emit_json, note, say, show_fields

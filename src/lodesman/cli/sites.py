@@ -11,10 +11,18 @@ from typing import Any
 import click
 
 from lodesman.answers import calls
-from lodesman.answers.places import Place
+from lodesman.answers.nodes import Place
 from lodesman.answers.requests import CloseSiteBody, NodeQuery, OpenSiteBody, QueuesQuery
-from lodesman.answers.resources import NodeBelow, Parameter, QueueRow, SiteRow, Sites
-from lodesman.answers.site_mask import Closing, SiteClosed, SiteOpened
+from lodesman.answers.sites import (
+    Closing,
+    NodeBelow,
+    Parameter,
+    QueueRow,
+    SiteClosed,
+    SiteOpened,
+    SiteRow,
+    Sites,
+)
 from lodesman.cli.session import Session, json_option, pass_session
 from lodesman.cli.tables import Cell, emit_json, note, say, show_table
 from lodesman.cli.words import counted, shown, states

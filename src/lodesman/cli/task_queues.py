@@ -10,9 +10,15 @@ import click
 
 from lodesman.answers import calls
 from lodesman.answers.requests import PoolAt, PoolsQuery, TaskQueuesQuery
-from lodesman.answers.submit_pools import Pool as PoolRow
-from lodesman.answers.submit_pools import PoolInFull, PoolPass, Required
-from lodesman.answers.task_queues import TaskQueueFacts, TaskQueueRow, WaitingReasons
+from lodesman.answers.task_queues import Pool as PoolRow
+from lodesman.answers.task_queues import (
+    PoolInFull,
+    PoolPass,
+    Required,
+    TaskQueueFacts,
+    TaskQueueRow,
+    WaitingReasons,
+)
 from lodesman.cli.session import Session, json_option, pass_session
 from lodesman.cli.tables import Cell, emit_json, note, show_fields, show_table
 from lodesman.cli.words import age, counted, joined, number, shown, span

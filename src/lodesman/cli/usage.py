@@ -1,4 +1,4 @@
-"""`lode standing`: states, shares received and deserved, sites, times, failures."""
+"""`lode usage`: states, actual and target shares, sites, times, failures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from lodesman.answers import calls
-from lodesman.answers.standing import Faulty, GroupClaims, PilotCount, SiteOutcomes, Standing
+from lodesman.answers.usage import Faulty, GroupClaims, PilotCount, SiteOutcomes, Usage
 from lodesman.cli.session import Session, json_option, pass_session
 from lodesman.cli.tables import Cell, say, show_table, state
 from lodesman.cli.words import counted, number, span, states
@@ -17,12 +17,12 @@ from lodesman.cli.words import counted, number, span, states
 @click.command()
 @json_option
 @pass_session
-def standing(session: Session, /) -> None:
-    """Show how things stand: states, shares received and deserved, sites, times, failures."""
-    session.show(calls.STANDING, text=_show)
+def usage(session: Session, /) -> None:
+    """Show job states, actual and target shares, sites, times, failures."""
+    session.show(calls.USAGE, text=_show)
 
 
-def _show(answer: Standing) -> None:
+def _show(answer: Usage) -> None:
     say(f"Jobs: {states(answer.states)}.")
     for word, times in (("Waited", answer.waiting_seconds), ("Ran", answer.running_seconds)):
         say(f"{word}: half at most {span(times.p50)}, 95 % at most {span(times.p95)}.")
@@ -36,14 +36,14 @@ def _show_groups(groups: Sequence[GroupClaims]) -> None:
     if not groups:
         return
     compared = sum(group.compared for group in groups)
-    deserved = sum(group.deserved for group in groups)
+    target = sum(group.target for group in groups)
     cells: list[list[Cell]] = [
         [group.group, number(group.share), f"{group.claims:,}", _part(group.compared, compared),
-         _part(group.deserved, deserved)]
+         _part(group.target, target)]
         for group in groups
     ]  # fmt: skip
     click.echo()
-    show_table(("group", ">share", ">starts", ">received", ">deserved"), cells)
+    show_table(("group", ">share", ">job starts", ">actual", ">target"), cells)
 
 
 def _part(part: float, whole: float) -> str:
@@ -85,4 +85,4 @@ def _show_faulty(faulty: Sequence[Faulty]) -> None:
         show_table((">jobs", "state", ">for instance", "reason"), cells)
 
 
-COMMANDS = (standing,)
+COMMANDS = (usage,)

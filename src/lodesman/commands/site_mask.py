@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Final
 
-from lodesman.answers import site_mask as answers
+from lodesman.answers import sites as answers
 from lodesman.commands.live import Live
 from lodesman.director.site_mask import Closing, SiteMask
 from lodesman.errors import Conflict, InvalidRequest

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from itertools import count
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
-from lodesman.answers.places import Place
+from lodesman.answers.nodes import Place
 from lodesman.answers.plans import (
     AffectedPool,
     AffectedTaskQueue,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from lodesman.answers.places import Criterion as CriterionCount
+from lodesman.answers.nodes import Criterion as CriterionCount
 from lodesman.answers.why_jobs import JobChange, QueuesForJob
 from lodesman.errors import InvalidJob
 from lodesman.masks.bits import Plane, near_misses, passing, refused

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Final, Literal
 
-from lodesman.answers.places import Criterion
-from lodesman.answers.site_mask import ClosingThere
+from lodesman.answers.nodes import Criterion
+from lodesman.answers.sites import ClosingThere
 from lodesman.answers.vocabulary import MainReason, PoolOutcome
 from lodesman.answers.why_jobs import (
     ClosedGate,

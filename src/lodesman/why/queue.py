@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Final
 
-from lodesman.answers.site_mask import Closing as ClosingRow
+from lodesman.answers.sites import Closing as ClosingRow
 from lodesman.answers.vocabulary import ClampName, QueueReason
 from lodesman.answers.why_queues import (
     Demanded,

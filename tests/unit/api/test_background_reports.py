@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.answers.health import Background
+from lodesman.answers.server import Background
 from lodesman.api.core import (
     MANY_RESTARTS,
     RESTARTS_WITHIN,

@@ -45,9 +45,9 @@ KEY = {
     "platforms": ["p"], "tags": ["t"], "submission_pools": ["p"], "submit_pool": "x", "pilot_type": "private",
     "cores": 2, "memory_mb": 100, "norm_cpu_seconds": 60, "user_priority": 2,
 }  # fmt: skip
-STANDING = {
+USAGE = {
     "states": {"Done": 1}, "sites": [{"site": "s", "cpu_seconds": 1.0, "outcomes": {"Done": 1}}],
-    "groups": [{"group": "g", "share": 1.0, "claims": 1, "compared": 1, "deserved": 1.0}],
+    "groups": [{"group": "g", "share": 1.0, "claims": 1, "compared": 1, "target": 1.0}],
     "waiting_seconds": {"count": 1, "p50": 1.0, "p90": 1.0, "p95": 1.0, "p99": 1.0, "most": 1.0},
     "running_seconds": {"count": 1, "p50": 1.0, "p90": 1.0, "p95": 1.0, "p99": 1.0, "most": 1.0},
     "faulty": [{"id": 1, "count": 1, "state": "Held", "reason": "r"}],
@@ -108,7 +108,7 @@ ANSWERS = [
     (["pool", "ls"], "GET", "/v1/submit-pools", {"pools": [POOL], "total": 1, "last_pass": PASS}),
     (["pool", "show", "req1:a"], "GET", "/v1/submit-pools/.*", {
         **POOL, "served_by": [{"site": "s", "ce": "c", "queue": "q"}], "passes": [PASS]}),
-    (["standing"], "GET", "/v1/standing", STANDING),
+    (["usage"], "GET", "/v1/usage", USAGE),
     (["token", "ls"], "GET", "/v1/tokens", {"tokens": [TOKEN_ROW]}),
     (["whoami"], "GET", "/v1/me", ME),
     (["user", "add", "n", "--vo", "v", "--group", "g"], "POST", "/v1/users", {"name": "n"}),

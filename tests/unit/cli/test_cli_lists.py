@@ -1,4 +1,4 @@
-"""Pilots, sites, queues, task queues, the director, the standing: tables, JSON, nothing hostile."""
+"""Pilots, sites, queues, task queues, the director, usage: tables, JSON, nothing hostile."""
 
 import time
 
@@ -351,19 +351,19 @@ def test_a_director_that_has_not_decided_yet(at, server):
     assert (result.code, result.out, "not decided anything yet" in result.err) == (0, "", True)
 
 
-# --- the standing
+# --- usage
 
 
 NO_TIMES = {"count": 0, "p50": None, "p90": None, "p95": None, "p99": None, "most": None}
-STANDING = {
+USAGE = {
     "states": {"Done": 190, "Held": 4, "Running": 6},
     "sites": [
         {"site": "North", "cpu_seconds": 90.5, "outcomes": {"Done": 100, "Failed": 2}},
         {"site": HOSTILE, "cpu_seconds": 0.0, "outcomes": {}},
     ],
     "groups": [
-        {"group": "bio", "share": 1_000.0, "claims": 60, "compared": 50, "deserved": 48.0},
-        {"group": "physics", "share": 3_000.0, "claims": 150, "compared": 150, "deserved": 152.0},
+        {"group": "bio", "share": 1_000.0, "claims": 60, "compared": 50, "target": 48.0},
+        {"group": "physics", "share": 3_000.0, "claims": 150, "compared": 150, "target": 152.0},
     ],
     "waiting_seconds": {"count": 100, "p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "most": 100.0},
     "running_seconds": NO_TIMES,
@@ -381,8 +381,8 @@ STANDING = {
 
 
 def test_how_things_stand(at, server):
-    server.on("GET", "/v1/standing", STANDING)
-    out = at("standing").out
+    server.on("GET", "/v1/usage", USAGE)
+    out = at("usage").out
     lines = out.splitlines()
     assert lines[0] == "Jobs: 4 Held, 6 Running, 190 Done."
     assert lines[1] == "Waited: half at most 50 s, 95 % at most 95 s."
@@ -394,12 +394,12 @@ def test_how_things_stand(at, server):
     assert ["West", "none", "-", "1", "Submitted"] in table
     assert ["2", "Failed", "7", "exit"] in table
     assert "\x1b" not in out
-    assert at("standing", "--json").json == {**STANDING, "claims": []}
+    assert at("usage", "--json").json == {**USAGE, "claims": []}
 
 
 def test_nothing_stands_anywhere_yet(at, server):
     nothing = {
-        **STANDING,
+        **USAGE,
         "states": {},
         "sites": [],
         "groups": [],
@@ -407,6 +407,6 @@ def test_nothing_stands_anywhere_yet(at, server):
         "pilots": [],
         "waiting_seconds": NO_TIMES,
     }
-    server.on("GET", "/v1/standing", nothing)
-    result = at("standing")
+    server.on("GET", "/v1/usage", nothing)
+    result = at("usage")
     assert (result.code, len(result.out.splitlines())) == (0, 4)

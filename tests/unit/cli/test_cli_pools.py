@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from lodesman.answers.submit_pools import Required
+from lodesman.answers.task_queues import Required
 from lodesman.answers.vocabulary import Kind
 from lodesman.cli.task_queues import asked
 

@@ -15,7 +15,7 @@ import pytest
 from tests.unit.services.conftest import record
 
 from lodesman.answers import calls
-from lodesman.answers.submit_pools import Served, ServedQueue
+from lodesman.answers.task_queues import Served, ServedQueue
 from lodesman.background import launch
 from lodesman.background.launch import PilotHabits, SubmissionPools
 from lodesman.batch import SubmitRefusal, SubmitResult

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lodesman.answers.nodes import QueueId
-from lodesman.answers.places import Place
-from lodesman.answers.submit_pools import Pool, PoolInFull, PoolJobs, PoolPass, Pools, Required
+from lodesman.answers.nodes import Place, QueueId
+from lodesman.answers.task_queues import Pool, PoolInFull, PoolJobs, PoolPass, Pools, Required
 from lodesman.answers.vocabulary import Kind
 from lodesman.errors import Conflict, NotFound
 from lodesman.store import Reader

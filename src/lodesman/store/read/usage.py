@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lodesman.answers.jobs import Count
-from lodesman.answers.standing import PilotCount, Spread
+from lodesman.answers.usage import PilotCount, Spread
 from lodesman.answers.vocabulary import JobState, PilotState
 from lodesman.store import Reader
 from lodesman.store.dialect import JOIN_IN_ORDER, by_index, greatest, member

@@ -6,8 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from lodesman.answers.places import Place, Remark, Value, Written
-from lodesman.answers.site_mask import Closing
+from lodesman.answers.nodes import Place, Value, Written
 from lodesman.answers.vocabulary import Level
 
 # A `Level`, or what the program itself takes where none says anything.
@@ -16,6 +15,40 @@ AnyLevel = Literal[
 ]  # fmt: skip
 # A `Kind`, or nothing of parameters that are not declared.
 DeclaredKind = Literal["number", "string", "list", "version", "boolean", "deduced", ""]
+
+
+class Closing(Place):
+    """A site, CE (`queue` is '') or queue that is closed: by whom, why, since when, and until when (None: until it is
+    opened). `keep_pilots`: those that were there take jobs.
+    """
+
+    reason: str
+    closed_by: str
+    since: float
+    until: float | None
+    keep_pilots: bool
+
+
+class ClosingThere(Closing):
+    """One that closes so many of the eligible CE queues."""
+
+    queues: int
+
+
+class SiteClosed(ClosingThere):
+    """What closing did to so many configured CE queues: `drained` pilots leave. `renewed`: it was closed already. A dry
+    run did nothing.
+    """
+
+    drained: int
+    renewed: bool
+    dry_run: bool
+
+
+class SiteOpened(ClosingThere):
+    """What was opened, and what is closed around it or in it all the same."""
+
+    still_closed: list[Closing]
 
 
 class SiteRow(Struct):
@@ -105,19 +138,3 @@ class ResourceNode(NodeBelow):
     """A site, CE or queue with all its parameters as a VO sees them ('': nobody in particular)."""
 
     vo: str
-
-
-class Configuration(Struct):
-    """What became of the configuration files. `refused_at` None: what was read at `loaded_at` is what they say now;
-    else `faults` tell why they were refused. `at_next_start`: options that changed and count from the next start on.
-    """
-
-    loaded_at: float
-    age_seconds: float
-    refused_at: float | None
-    files: list[str]
-    reloads: int
-    refusals: int
-    faults: list[Remark]
-    notices: list[Remark]
-    at_next_start: list[str]

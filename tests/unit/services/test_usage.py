@@ -1,4 +1,4 @@
-"""Shares received against deserved, and whose failures are named."""
+"""Actual against target shares, and whose failures are named."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import to_builtins
 
-from lodesman.background.usage import usage
+from lodesman.background.usage import usage_for
 from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
 from lodesman.store.read.usage import spread, usage_facts
 
@@ -43,8 +43,8 @@ def submit(base, make_key):
     return put
 
 
-def standing(db, policy, may):
-    return to_builtins(usage(usage_facts(db), policy, may))
+def usage(db, policy, may):
+    return to_builtins(usage_for(usage_facts(db), policy, may))
 
 
 def fill(base, claims):
@@ -70,20 +70,20 @@ claims = st.lists(
 @pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(claims)
-def test_deserved_is_the_sum_over_claims_of_the_share_among_the_eligible(base, policy, found):
+def test_the_target_is_the_sum_over_claims_of_the_share_among_the_eligible(base, policy, found):
     fill(base, found)
     wanted: Counter[str] = Counter()
     for _, eligible in found:
         for name in eligible or ():
             wanted[name] += Fraction(SHARES[name], sum(SHARES[one] for one in eligible))  # type: ignore[assignment]
-    rows = {row["group"]: row for row in standing(base.db, policy, lambda *_: True)["groups"]}
+    rows = {row["group"]: row for row in usage(base.db, policy, lambda *_: True)["groups"]}
     assert {name: row["claims"] for name, row in rows.items() if row["claims"]} == Counter(
         g for g, _ in found
     )
     for name, row in rows.items():
-        assert row["deserved"] == pytest.approx(float(wanted[name]))
+        assert row["target"] == pytest.approx(float(wanted[name]))
         assert row["share"] == SHARES[name]
-    assert sum(row["deserved"] for row in rows.values()) == pytest.approx(
+    assert sum(row["target"] for row in rows.values()) == pytest.approx(
         sum(row["compared"] for row in rows.values())
     )
 
@@ -92,22 +92,22 @@ def test_only_failures_of_those_who_may_be_seen_are_named(base, policy):
     fill(base, [("physics", None), ("open", None)])
     with base.writer:
         base.writer.execute("UPDATE job SET state = 'Failed', reason = 'no luck ' || id")
-    told = standing(base.db, policy, lambda owner, group, vo: (owner, group, vo) == ("ann", "open", "lab"))
+    told = usage(base.db, policy, lambda owner, group, vo: (owner, group, vo) == ("ann", "open", "lab"))
     assert told["faulty"] == [{"id": 2, "count": 1, "state": "Failed", "reason": "no luck 2"}]
 
 
 def test_an_attempt_number_that_was_given_twice_is_found(base, policy):
     fill(base, [("physics", None)] * 2)
-    assert standing(base.db, policy, lambda *_: True)["attempts"] == {
+    assert usage(base.db, policy, lambda *_: True)["attempts"] == {
         "all": 2, "jobs": 2, "same_number_twice": 0
     }  # fmt: skip
     with base.writer:
         base.writer.execute("UPDATE attempt SET job_id = 1")
-    assert standing(base.db, policy, lambda *_: True)["attempts"]["same_number_twice"] == 1
+    assert usage(base.db, policy, lambda *_: True)["attempts"]["same_number_twice"] == 1
 
 
 def test_an_empty_house(base, policy):
-    told = standing(base.db, policy, lambda *_: True)
+    told = usage(base.db, policy, lambda *_: True)
     assert told["states"] == {}
     assert told["groups"] == told["sites"] == told["pilots"] == told["faulty"] == []
     assert told["waiting_seconds"]["count"] == 0
@@ -118,7 +118,7 @@ def test_failures_of_one_reason_are_one_line_under_the_first_job(base, policy):
     fill(base, [("physics", None), ("open", None), ("physics", None), ("physics", None)])
     with base.writer:
         base.writer.execute("UPDATE job SET state = 'Failed', reason = 'exit code ' || (id = 4)")
-    assert standing(base.db, policy, lambda *_: True)["faulty"] == [
+    assert usage(base.db, policy, lambda *_: True)["faulty"] == [
         {"id": 1, "count": 2, "state": "Failed", "reason": "exit code 0"},
         {"id": 2, "count": 1, "state": "Failed", "reason": "exit code 0"},
         {"id": 4, "count": 1, "state": "Failed", "reason": "exit code 1"},
@@ -130,7 +130,7 @@ def test_one_user_s_many_reasons_do_not_hide_another_s(base, policy, monkeypatch
     fill(base, [("physics", None)] * 8 + [("open", None)])
     with base.writer:
         base.writer.execute("UPDATE job SET state = 'Failed', reason = 'no luck ' || max(id, 2)")
-    found = standing(base.db, policy, lambda *_: True)["faulty"]
+    found = usage(base.db, policy, lambda *_: True)["faulty"]
     assert len(found) == 4
     assert (found[0]["count"], found[-1]["reason"]) == (2, "no luck 9")
 
@@ -139,7 +139,7 @@ def test_what_a_person_holds_without_a_reason_is_told_once(base, policy, submit)
     submit(1)
     with base.writer:
         base.writer.execute("UPDATE job SET state = 'Held' WHERE id = 1")
-    assert standing(base.db, policy, lambda *_: True)["faulty"] == [
+    assert usage(base.db, policy, lambda *_: True)["faulty"] == [
         {"id": 1, "count": 1, "state": "Held", "reason": ""}
     ]
 
@@ -148,7 +148,7 @@ def test_what_is_held_with_its_task_queue_is_told_once(base, policy, submit):
     tq_id = submit(3)
     with base.writer:
         base.writer.execute("INSERT INTO task_queue_hold VALUES (?, 'nothing can run it', 5)", (tq_id,))
-    told = standing(base.db, policy, lambda *_: True)
+    told = usage(base.db, policy, lambda *_: True)
     assert told["states"] == {"Held": 3}
     assert told["faulty"] == [{"id": 1, "count": 3, "state": "Held", "reason": "nothing can run it"}]
 
@@ -159,7 +159,7 @@ def test_times_are_told_as_percentiles_of_last_attempts(base, policy):
         base.writer.execute(
             "UPDATE attempt SET started_at = 5, ended_at = 5 + id, outcome = 'Done' WHERE id < 4"
         )
-    told = standing(base.db, policy, lambda *_: True)
+    told = usage(base.db, policy, lambda *_: True)
     assert told["waiting_seconds"] == {
         "count": 3,
         "p50": 5.0,

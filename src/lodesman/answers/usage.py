@@ -1,4 +1,4 @@
-"""The answer of `GET /v1/standing`: how things stand, counted over all jobs of the caller's VO."""
+"""The answer of `GET /v1/usage`, counted over all jobs of the caller's VO."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lodesman.answers.vocabulary import PilotState
 
 
 class SiteOutcomes(Struct):
-    """What became of the attempts that ended at a site, by outcome, and the CPU time that they took, in seconds."""
+    """The attempts that ended at a site, by outcome, and their CPU time in seconds."""
 
     site: str
     cpu_seconds: float
@@ -18,17 +18,17 @@ class SiteOutcomes(Struct):
 
 
 class GroupClaims(Struct):
-    """Starts of a group. Of those `compared`, whose competitors are known, it `deserved` so many by its share."""
+    """Job starts of a group. `compared`: those with known competitors; `target`: how many of them its share is worth."""
 
     group: str
     share: float
     claims: int
     compared: int
-    deserved: float
+    target: float
 
 
 class Claims(Struct):
-    """So many starts of a group while these groups competed; None: not known."""
+    """The number of job starts of a group while these groups competed; None: not known."""
 
     group: str
     eligible: list[str] | None
@@ -36,7 +36,7 @@ class Claims(Struct):
 
 
 class Spread(Struct):
-    """How long it took, in seconds: of `count`, half took at most `p50`, and so on; None of nothing."""
+    """Quantiles of `count` times, in seconds; None without any."""
 
     count: int
     p50: float | None
@@ -47,7 +47,7 @@ class Spread(Struct):
 
 
 class Faulty(Struct):
-    """So many jobs that are Held, or ended badly, for one reason; `id`: the first of them."""
+    """The number of jobs that are Held, Failed or Killed for one reason; `id`: the first of them."""
 
     id: int
     count: int
@@ -56,7 +56,7 @@ class Faulty(Struct):
 
 
 class AttemptCounts(Struct):
-    """All attempts, the jobs that they are of, and numbers that were given twice among the newest of them: none."""
+    """All attempts, their jobs, and attempt numbers given twice among the newest of them: expect 0."""
 
     attempts: int = field(name="all")
     jobs: int
@@ -64,17 +64,15 @@ class AttemptCounts(Struct):
 
 
 class PilotCount(Struct):
-    """So many pilots of a site in a state."""
+    """The number of pilots of a site in a state."""
 
     site: str
     state: PilotState
     pilots: int
 
 
-class Standing(Struct):
-    """How things stand: jobs by state, attempts by site, starts by group, seconds that jobs waited and ran, failures by
-    reason.
-    """
+class Usage(Struct):
+    """Jobs by state, attempts by site, job starts by group, waiting and running times, failures by reason."""
 
     states: dict[str, int]
     sites: list[SiteOutcomes]
