@@ -7,10 +7,10 @@
     }
 
 A value is text as it stands: `#`, braces and quotes have no meaning in it, and a list is text with commas
-(`CfgOption.items`). Names are told apart by case, as DIRAC does. What is given twice is refused.
+(`CfgOption.items`). Names depend on case, as in DIRAC. What is given twice is refused.
 
-A slip within a line (something given twice, a value without `=`) does not hide what comes after it: a caller that
-gives a list of faults is told all of them.
+A slip within a line (something given twice, a value without `=`) does not hide what comes after it: a list of faults
+that the caller gives gets all of them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import NoReturn
 
 from lodesman.errors import InvalidConfig, SyntaxFault, TooLarge
 
-MAX_BYTES = 16 << 20
-MAX_DEPTH = 64
-MAX_ENTRIES = 1_000_000
-MAX_NAME = 1_024
-MAX_FAULTS = 100
+_MAX_BYTES = 16 << 20
+_MAX_DEPTH = 64
+_MAX_ENTRIES = 1_000_000
+_MAX_NAME = 1_024
+_MAX_FAULTS = 100
 
 _MARK = re.compile(r"[={}]")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
@@ -100,7 +100,7 @@ class CfgSection:
 
 
 def parse_cfg(
-    text: str, *, source: str = "", max_bytes: int = MAX_BYTES, faults: list[SyntaxFault] | None = None
+    text: str, *, source: str = "", max_bytes: int = _MAX_BYTES, faults: list[SyntaxFault] | None = None
 ) -> CfgSection:
     """Read a text. `source` names it in errors (a file name). Raises SyntaxFault or TooLarge.
 
@@ -116,10 +116,10 @@ def parse_cfg(
             size=size,
             **({"source": source} if source else {}),
         )
-    return _Reader(source, faults).read(text.removeprefix("\ufeff"))
+    return _CfgReader(source, faults).read(text.removeprefix("\ufeff"))
 
 
-class _Open:
+class _OpenSection:
     """A section that is being read; also a section name still waiting for its brace."""
 
     __slots__ = ("appended", "column", "entries", "line", "name", "twice")
@@ -143,7 +143,7 @@ class _Open:
         return CfgSection(name=self.name, entries=entries, line=self.line, column=self.column)
 
 
-class _Reader:
+class _CfgReader:
     """Reads line by line with a stack of open sections; never recurses."""
 
     __slots__ = ("faults", "left", "line", "named", "raw", "source", "stack")
@@ -151,9 +151,9 @@ class _Reader:
     def __init__(self, source: str, faults: list[SyntaxFault] | None) -> None:
         self.source = source
         self.faults = faults
-        self.stack = [_Open("", 1, 1)]
-        self.named: _Open | None = None
-        self.left = MAX_ENTRIES
+        self.stack = [_OpenSection("", 1, 1)]
+        self.named: _OpenSection | None = None
+        self.left = _MAX_ENTRIES
         self.line = 0
         self.raw = ""
 
@@ -220,8 +220,8 @@ class _Reader:
             self.named = self.new_name(at, stop)
         if self.named is None:
             self.fault(stop, "a '{' without the name of its section", hint="Write: Name {")
-        if len(self.stack) > MAX_DEPTH:
-            self.fault(stop, f"nested deeper than {MAX_DEPTH} sections")
+        if len(self.stack) > _MAX_DEPTH:
+            self.fault(stop, f"nested deeper than {_MAX_DEPTH} sections")
         known = self.stack[-1].entries.get(self.named.name)
         if known is not None:
             here, self.line = self.line, self.named.line
@@ -242,14 +242,14 @@ class _Reader:
         if not done.twice:
             self.stack[-1].entries[done.name] = done.frozen()
 
-    def new_name(self, at: int, stop: int) -> _Open:
+    def new_name(self, at: int, stop: int) -> _OpenSection:
         name = self.raw[at:stop].strip()
-        if len(name) > MAX_NAME:
-            self.fault(at, f"a name of {len(name)} characters; at most {MAX_NAME}")
+        if len(name) > _MAX_NAME:
+            self.fault(at, f"a name of {len(name)} characters; at most {_MAX_NAME}")
         self.left -= 1
         if self.left < 0:
-            self.fault(at, f"more than {MAX_ENTRIES} options and sections")
-        return _Open(name, self.line, at + 1)
+            self.fault(at, f"more than {_MAX_ENTRIES} options and sections")
+        return _OpenSection(name, self.line, at + 1)
 
     def no_name_pending(self) -> None:
         if self.named:
@@ -268,7 +268,7 @@ class _Reader:
         fault = self.fault_at(at, message, hint)
         if self.faults is None:
             raise fault
-        if len(self.faults) < MAX_FAULTS:
+        if len(self.faults) < _MAX_FAULTS:
             self.faults.append(fault)
 
     def fault(self, at: int, message: str, *, hint: str = "") -> NoReturn:
@@ -291,10 +291,10 @@ def write_cfg(section: CfgSection) -> str:
 
 
 def _write(section: CfgSection, indent: str, lines: list[str]) -> None:
-    if len(indent) > 2 * MAX_DEPTH:
-        raise InvalidConfig(f"CFG writes at most {MAX_DEPTH} levels of sections.", section=section.name)
+    if len(indent) > 2 * _MAX_DEPTH:
+        raise InvalidConfig(f"CFG writes at most {_MAX_DEPTH} levels of sections.", section=section.name)
     for entry in section.entries:
-        if not entry.name or len(entry.name) > MAX_NAME or _BAD_NAME.search(entry.name):
+        if not entry.name or len(entry.name) > _MAX_NAME or _BAD_NAME.search(entry.name):
             raise InvalidConfig(f"CFG cannot write the name {entry.name[:40]!r}.", section=section.name)
         if isinstance(entry, CfgSection):
             lines += [f"{indent}{entry.name}", f"{indent}{{"]

@@ -107,6 +107,6 @@ class Unavailable(LodesmanError):
 
 
 class BackendFault(LodesmanError):
-    """A batch system refused; `data['transient']` tells whether a retry makes sense."""
+    """A batch system refused; `data['transient']` says whether a retry makes sense."""
 
     code = "backend"

@@ -13,12 +13,12 @@ import apsw
 import msgspec
 import pytest
 
-from lodesman import config
 from lodesman.answers.accounts import SCOPES
 from lodesman.answers.server import HotMetrics
 from lodesman.answers.vocabulary import ClampName, Kind, Level, MainReason, QueueReason
 from lodesman.cfg import parse_cfg
 from lodesman.commands.report import PAYLOAD_CAUSES
+from lodesman.config import ServerFile, load_config
 from lodesman.director import DirectorOptions
 from lodesman.director import options as director
 from lodesman.jobs import read_description, read_job
@@ -69,26 +69,21 @@ def as_lists(value: Any) -> Any:
     return json.loads(msgspec.json.encode(value))
 
 
-SECTIONS = [
-    ("server", config.ServerSection),
-    ("pilots", config.PilotSection),
-    ("admin", config.AdminSection),
-    ("resources", config.ResourceSection),
-    ("submit_pools", config.SubmitPoolSection),
-]
+SECTIONS = [name for name in ServerFile.__struct_fields__ if name != "director"]
 
 
-@pytest.mark.parametrize(("name", "section"), SECTIONS)
-def test_options_of_a_section(name, section):
+@pytest.mark.parametrize("name", SECTIONS)
+def test_options_of_a_section(name):
+    section = getattr(ServerFile(), name)
     rows = table("administrators.md", first="option", below=f"### `[{name}]`")
     told = dict(zip(names(rows), (as_json(row[1]) for row in rows), strict=True))
-    assert told == as_lists(section())
+    assert told == as_lists(section)
     assert all(len(row) == 3 and row[2] for row in rows)
 
 
 def test_every_section_is_told():
     told = set(re.findall(r"^### `\[(\w+)\]`$", (HOW_TO / "administrators.md").read_text(), re.MULTILINE))
-    assert told == set(config.Sections.__struct_fields__)
+    assert told == set(ServerFile.__struct_fields__)
 
 
 def director_values(options: DirectorOptions) -> Iterator[tuple[str, Any]]:
@@ -100,7 +95,7 @@ def director_values(options: DirectorOptions) -> Iterator[tuple[str, Any]]:
 def test_options_of_the_director():
     rows = table("administrators.md", first="option", below="### `[director]`")
     told = {name: as_json(row[1]) for name, row in zip(names(rows), rows, strict=True)}
-    polling = config.load_config(None).polling_seconds
+    polling = load_config(None).polling_seconds
     wanted = {"PollingTime": polling, **dict(director_values(DirectorOptions()))}
     assert told == as_lists(wanted)
     assert all(len(row) == 3 and row[2] for row in rows)
@@ -256,7 +251,7 @@ def test_examples_are_well_written():
             if "site" in tomllib.loads(text):
                 assert load_toml(text).notices == (), place
             else:
-                msgspec.convert(tomllib.loads(text), config.Sections)
+                msgspec.convert(tomllib.loads(text), ServerFile)
         else:
             continue
         count += 1

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.cfg import MAX_DEPTH, MAX_FAULTS, CfgOption, CfgSection, parse_cfg, write_cfg
+from lodesman.cfg import _MAX_DEPTH, _MAX_FAULTS, CfgOption, CfgSection, parse_cfg, write_cfg
 from lodesman.errors import InvalidConfig, SyntaxFault, TooLarge
 
 DATA = Path(__file__).parent.parent / "data" / "cfg"
@@ -174,7 +174,7 @@ def test_a_name_that_cannot_be_read_back_is_not_written(name):
 
 
 def test_the_number_of_entries_is_limited(monkeypatch):
-    monkeypatch.setattr("lodesman.cfg.MAX_ENTRIES", 3)
+    monkeypatch.setattr("lodesman.cfg._MAX_ENTRIES", 3)
     parse_cfg("a = 1\nS {\n b = 2\n}")
     with pytest.raises(SyntaxFault, match="more than 3 options and sections"):
         parse_cfg("a = 1\nS {\n b = 2\n c = 3\n}")
@@ -192,13 +192,13 @@ def test_a_byte_order_mark_in_a_name_is_no_byte_order_mark():
 
 
 def test_depth_and_size_are_limited_both_ways():
-    deep = "S { " * (MAX_DEPTH + 1)
+    deep = "S { " * (_MAX_DEPTH + 1)
     with pytest.raises(SyntaxFault, match="nested deeper") as caught:
         parse_cfg(deep)
-    assert caught.value.data["column"] == 4 * MAX_DEPTH + 3
-    parse_cfg("S { " * MAX_DEPTH + "} " * MAX_DEPTH)
+    assert caught.value.data["column"] == 4 * _MAX_DEPTH + 3
+    parse_cfg("S { " * _MAX_DEPTH + "} " * _MAX_DEPTH)
     section = CfgSection(name="S")
-    for _ in range(MAX_DEPTH + 2):
+    for _ in range(_MAX_DEPTH + 2):
         section = CfgSection(name="S", entries=(section,))
     with pytest.raises(InvalidConfig, match="levels"):
         write_cfg(section)
@@ -329,7 +329,7 @@ def test_sections_that_do_not_close_are_raised_beside_the_slips(text):
 def test_a_program_is_not_told_line_by_line():
     found = []
     parse_cfg("\x00\n" * 5_000, faults=found)
-    assert len(found) == MAX_FAULTS
+    assert len(found) == _MAX_FAULTS
 
 
 @given(st.text(alphabet="ab={}+\n #\x00", max_size=60))

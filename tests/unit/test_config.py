@@ -359,7 +359,7 @@ maxThreadsInPool = 2
     assert places(path) == [
         ("gone.toml", 0, "", "it cannot be read"),
         ("lode.toml", 3, "server", "port"),
-        ("lode.toml", 4, "server", "prot is no option of the configuration"),
+        ("lode.toml", 4, "server", "prot is not an option of the configuration"),
         ("lode.toml", 5, "server", "tls_certificate and tls_key belong together, and tls_certificate is not given"),
         ("lode.toml", 7, "pilots", "idle_seconds"),
         ("lode.toml", 9, "admin", "groups"),
@@ -367,7 +367,7 @@ maxThreadsInPool = 2
         ("lode.toml", 14, "director", "pilotsPerIteration"),
         ("lode.toml", 16, "director.Local", "Local maxThreadsInPool"),
         ("lode.toml", 17, "director", "Other is no pool of SubmitPools (Local)"),
-        ("lode.toml", 19, "colour", "colour is no section of the configuration"),
+        ("lode.toml", 19, "colour", "colour is not a section of the configuration"),
         ("more.cfg", 10, "/Resources/Sites/G/S", "column 1"),
         ("sites.toml", 2, "site.S.ce.c.queue.q", "CPUTime"),
         ("sites.toml", 3, "site.S.ce.c.queue.q", "MaxRAM"),
@@ -459,8 +459,8 @@ def tls(write, certificate, key):
 
 def test_certificates_that_are_none(write, tmp_path):
     write("nothing", "c.pem")
-    assert "are no certificate and key in PEM" in tls(write, tmp_path / "c.pem", PAIR)
-    assert "are no certificate and key in PEM" in tls(write, PAIR, tmp_path / "c.pem")
+    assert "are not a certificate and key in PEM" in tls(write, tmp_path / "c.pem", PAIR)
+    assert "are not a certificate and key in PEM" in tls(write, PAIR, tmp_path / "c.pem")
 
 
 def test_a_key_of_another_certificate(write, tmp_path):

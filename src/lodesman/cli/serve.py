@@ -221,11 +221,11 @@ def show_schema() -> None:
     """Show the JSON schema of a server's configuration."""
     import msgspec
 
-    from lodesman.config import Sections
+    from lodesman.config import ServerFile
 
     # The schema of what reads the file; its own words about itself are for readers of the source.
-    (_,), parts = msgspec.json.schema_components([Sections], ref_template="#/$defs/{name}")
-    whole = {**parts.pop("Sections"), "title": "Lodesman server"}
+    (_,), parts = msgspec.json.schema_components([ServerFile], ref_template="#/$defs/{name}")
+    whole = {**parts.pop("ServerFile"), "title": "Lodesman server"}
     director = "The director's parameters, named as in the Taskqueue Director."
     whole["properties"]["director"]["description"] = director
     emit_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "$defs": parts})

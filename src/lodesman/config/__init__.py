@@ -1,26 +1,6 @@
 """The server's configuration: one TOML file and the resource files it names, checked as a whole."""
 
-from lodesman.config.files import Stamps, Texts, Watched
-from lodesman.config.reading import ServerConfig, load_config
-from lodesman.config.sections import (
-    AdminSection,
-    PilotSection,
-    ResourceSection,
-    Sections,
-    ServerSection,
-    SubmitPoolSection,
-)
+from lodesman.config.reading import RefusedConfig, ServerConfig, SourceFiles, Texts, load_config
+from lodesman.config.sections import ServerFile
 
-__all__ = [
-    "AdminSection",
-    "PilotSection",
-    "ResourceSection",
-    "Sections",
-    "ServerConfig",
-    "ServerSection",
-    "Stamps",
-    "SubmitPoolSection",
-    "Texts",
-    "Watched",
-    "load_config",
-]
+__all__ = ["RefusedConfig", "ServerConfig", "ServerFile", "SourceFiles", "Texts", "load_config"]

@@ -1,29 +1,29 @@
 """Reading the server's configuration: one TOML file and the resource files that it names, checked as a whole.
 
-Every fault of all files is told at once, each with file, line and section.
+Every fault of all files is reported at once, each with file, line and section.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+import glob
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from lodesman.config.files import Stamps, Texts, Watched
 from lodesman.config.sections import (
     AdminSection,
     PilotSection,
+    Place,
     Polling,
-    Sections,
     ServerSection,
     SubmitPoolSection,
+    listening_faults,
     read_sections,
 )
-from lodesman.config.tls import listening_faults
 from lodesman.director import DirectorOptions, read_options
 from lodesman.errors import InvalidConfig, SyntaxFault
 from lodesman.resources import (
@@ -38,15 +38,85 @@ from lodesman.resources import (
     refuse,
 )
 
-POLLING_SECONDS = 60.0
-OVERRIDE = "--set"
+_POLLING_SECONDS = 60.0
+_MAGIC = frozenset("*?[")
 
-Overrides = Mapping[str, Mapping[str, Any]]
-Look = Callable[[Watched, Stamps], None]
+# Section -> option -> value, of `--set`.
+_Overrides = Mapping[str, Mapping[str, Any]]
+
+
+class Texts(Struct, frozen=True):
+    """The texts that a configuration was read from: the server's own file, and the resource files by name."""
+
+    own: str = ""
+    files: dict[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFiles:
+    """The files of a configuration as they were before they were read: the server's own (if any), and resource files.
+
+    A name with `*`, `?` or `[` stands for all files that fit it at the time, sorted; names count from `base`.
+    """
+
+    base: Path
+    own: Path | None
+    names: tuple[str, ...] = ()
+    stamps: Mapping[Path, tuple[int, ...] | None] = field(default_factory=dict)
+    """Times, size and identity of each file; None for one that is not there."""
+
+    @classmethod
+    def of(cls, own: Path | None) -> SourceFiles:
+        """The server's own file alone, before it is read."""
+        base = Path.cwd() if own is None else own.parent
+        return cls(base=base, own=own, stamps={} if own is None else {own: _stamp(own)})
+
+    def naming(self, names: tuple[str, ...]) -> SourceFiles:
+        """With resource files, before they are read. The stamp of the own file, which has been read, stays."""
+        named = replace(self, names=names)
+        return replace(named, stamps={**named.stamps_now(), **self.stamps})
+
+    def changed(self) -> bool:
+        """Whether any file is not as it was."""
+        return self.stamps_now() != self.stamps
+
+    def resource_files(self) -> tuple[Path, ...]:
+        """The files that describe resources, each once; a plain name is among them even if there is no file."""
+        return tuple(dict.fromkeys(path for name in self.names for path in self.matches(name)))
+
+    def matches(self, name: str) -> list[Path]:
+        """The files that one name stands for."""
+        plain = self.base / name
+        if not _MAGIC & set(name) or plain.exists():
+            return [plain]
+        pattern = name if Path(name).is_absolute() else f"{glob.escape(str(self.base))}/{name}"
+        found = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - Path takes no absolute pattern
+        return [Path(path) for path in found if Path(path).is_file()]
+
+    def stamps_now(self) -> dict[Path, tuple[int, ...] | None]:
+        """The stamps of the files as they are now."""
+        own = () if self.own is None else (self.own,)
+        return {path: _stamp(path) for path in (*own, *self.resource_files())}
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    return state.st_mtime_ns, state.st_ctime_ns, state.st_size, state.st_ino
+
+
+class RefusedConfig(InvalidConfig):
+    """A configuration with faults; `sources` are the files that were read, as far as the reading came."""
+
+    def __init__(self, fault: InvalidConfig, sources: SourceFiles) -> None:
+        super().__init__(fault.message, hint=fault.hint, **fault.data)
+        self.sources = sources
 
 
 class ServerConfig(Struct, frozen=True):
-    """Everything the server is told. Paths are absolute."""
+    """The whole configuration of the server. Paths are absolute."""
 
     path: Path | None
     server: ServerSection
@@ -56,16 +126,18 @@ class ServerConfig(Struct, frozen=True):
     director: DirectorOptions
     polling_seconds: float
     resources: ResourceConfig
-    resource_files: tuple[Path, ...]
-    watched: Watched
-    stamps: Stamps
+    sources: SourceFiles
     texts: Texts
+
+    @property
+    def resource_files(self) -> tuple[Path, ...]:
+        """The resource files that were read."""
+        return tuple(map(Path, self.texts.files))
 
     @property
     def data(self) -> Path:
         """The data directory."""
-        base = Path.cwd() if self.path is None else self.path.parent
-        return (base / self.server.data).resolve()
+        return (self.sources.base / self.server.data).resolve()
 
     @property
     def database(self) -> Path:
@@ -74,7 +146,7 @@ class ServerConfig(Struct, frozen=True):
 
     @property
     def url(self) -> str:
-        """Where this machine finds the server."""
+        """The address of the server on this machine."""
         scheme = "https" if self.server.tls_certificate else "http"
         # A server that listens on every address is found here on loopback.
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.server.host, self.server.host)  # noqa: S104
@@ -82,146 +154,124 @@ class ServerConfig(Struct, frozen=True):
 
     @property
     def pilot_url(self) -> str:
-        """Where pilots find the server."""
+        """The address of the server for pilots."""
         return self.server.public_url or self.url
 
 
 def load_config(
-    path: Path | None,
-    *,
-    overrides: Overrides | None = None,
-    looked_at: Look | None = None,
-    texts: Texts | None = None,
+    path: Path | None, *, overrides: _Overrides | None = None, texts: Texts | None = None
 ) -> ServerConfig:
     """Read and check a configuration file (None: all defaults), with single values overridden.
 
-    `looked_at` is told which files are read, and their stamps from before, whatever comes of it: mending one of them
-    must be noticed. `texts` are read instead of the files. Raises InvalidConfig; `data["faults"]` has every fault of
-    all files.
+    `texts` are read instead of the files. Raises RefusedConfig; `data["faults"]` has every fault of all files.
     """
-    own = None if path is None else path.resolve()
-    watched = Watched(base=Path.cwd() if own is None else own.parent, own=own)
-    stamps = watched.stamps()
-    tell = looked_at or _nobody
-    tell(watched, stamps)
-    text = "" if path is None else _own_text(path) if texts is None else texts.own
-    raw = _parse_own(text, str(path))
-    reader = _Reader(str(path or "configuration"), text, overrides or {})
-    sections = reader.sections(raw)
-    watched = replace(watched, names=sections.resources.files)
-    # The server's own file has been read already, and is as it was then.
-    stamps = {**watched.stamps(), **stamps}
-    tell(watched, stamps)
-    files = reader.resource_texts(watched) if texts is None else texts.files
-    return reader.config(sections, watched, stamps, Texts(own=text, files=files))
+    reader = _ConfigReader(path, overrides or {}, texts)
+    try:
+        return reader.read()
+    except InvalidConfig as fault:
+        raise RefusedConfig(fault, reader.sources) from None
 
 
-def _nobody(_watched: Watched, _stamps: Stamps) -> None:
-    """Nobody wants to know."""
+class _ConfigReader:
+    """Reads one configuration; gathers faults with their places."""
 
-
-class _Reader:
-    """Reads one file; gathers faults with their places."""
-
-    def __init__(self, file: str, text: str, overrides: Overrides) -> None:
-        self._file = file
-        self._lines = lines_of(text) if text else {}
+    def __init__(self, path: Path | None, overrides: _Overrides, texts: Texts | None) -> None:
+        self.sources = SourceFiles.of(None if path is None else path.resolve())
+        self._path = path
         self._overrides = overrides
+        self._texts = texts
+        self._own = ""
+        self._lines: Mapping[tuple[str, ...], int] = {}
         self._faults: list[Fault] = []
 
-    def complain(self, path: tuple[str, ...], message: str) -> None:
-        """A fault of the value at a path."""
-        section = ".".join(path[:-1] or path)
-        if len(path) > 1 and path[1] in self._overrides.get(path[0], {}):
-            source = Source(file=OVERRIDE, section=section)
-        else:
-            source = Source(file=self._file, section=section, line=line_of(self._lines, path))
-        self._faults.append(Fault(message=message, source=source))
-
-    def sections(self, raw: dict[str, Any]) -> Sections:
-        """The sections, with single values overridden."""
-        for section, values in self._overrides.items():
-            before = raw.get(section, {})
-            raw[section] = {**before, **values} if isinstance(before, dict) else before
-        return read_sections(raw, self.complain)
-
-    def config(self, sections: Sections, watched: Watched, stamps: Stamps, texts: Texts) -> ServerConfig:
-        """Everything. Raises InvalidConfig with the faults of all files."""
-        server = _with_absolute_paths(sections.server, watched.base)
+    def read(self) -> ServerConfig:
+        """The configuration. Raises InvalidConfig with the faults of all files."""
+        sections = read_sections(self._raw(), self._complain)
+        self.sources = self.sources.naming(sections.resources.files)
+        files = self._resource_texts() if self._texts is None else self._texts.files
+        server = _with_absolute_paths(sections.server, self.sources.base)
         for option, message in listening_faults(server):
-            self.complain(("server", option), message)
-        polling, options = self.director(sections.director)
+            self._complain(("server", option), message)
+        polling, options = self._director(sections.director)
         return ServerConfig(
-            path=watched.own,
+            path=self.sources.own,
             server=server,
             pilots=sections.pilots,
             admin=sections.admin,
             submit_pools=sections.submit_pools,
             director=options,
             polling_seconds=polling,
-            resources=load_resources(texts.files.items(), faults=self._faults),
-            resource_files=tuple(map(Path, texts.files)),
-            watched=watched,
-            stamps=stamps,
-            texts=texts,
+            resources=load_resources(files.items(), faults=self._faults),
+            sources=self.sources,
+            texts=Texts(own=self._own, files=files),
         )
 
-    def director(self, section: dict[str, Any]) -> tuple[float, DirectorOptions]:
+    def _complain(self, path: Place, message: str) -> None:
+        """A fault of the value at a path."""
+        section = ".".join(path[:-1] or path)
+        if len(path) > 1 and path[1] in self._overrides.get(path[0], {}):
+            source = Source(file="--set", section=section)
+        else:
+            file = "configuration" if self._path is None else str(self._path)
+            source = Source(file=file, section=section, line=line_of(self._lines, path))
+        self._faults.append(Fault(message=message, source=source))
+
+    def _raw(self) -> dict[str, Any]:
+        """The tables of the server's own file, with single values overridden."""
+        raw: dict[str, Any] = {}
+        if self._path is not None:
+            try:
+                self._own = self._path.read_text("utf-8") if self._texts is None else self._texts.own
+                raw = parse_toml(self._own, source=str(self._path))
+            except (OSError, UnicodeDecodeError) as fault:
+                raise refuse([_unreadable(self._path, fault)]) from None
+            except SyntaxFault as fault:
+                raise refuse([fault_of(fault, str(self._path))]) from None
+            self._lines = lines_of(self._own)
+        for section, values in self._overrides.items():
+            before = raw.get(section, {})
+            raw[section] = {**before, **values} if isinstance(before, dict) else before
+        return raw
+
+    def _director(self, section: dict[str, Any]) -> tuple[float, DirectorOptions]:
         """The director's seconds between iterations, and its options."""
         options = dict(section)
-        told = options.pop("PollingTime", POLLING_SECONDS)
-        polling = POLLING_SECONDS
+        given = options.pop("PollingTime", _POLLING_SECONDS)
+        polling = _POLLING_SECONDS
         try:
-            polling = msgspec.convert(told, Polling, strict=False)
+            polling = msgspec.convert(given, Polling, strict=False)
         except msgspec.ValidationError:
-            message = f"PollingTime must be a number from 0.1 to 86400, not {str(told)[:80]!r}"
-            self.complain(("director", "PollingTime"), message)
+            message = f"PollingTime must be a number from 0.1 to 86400, not {str(given)[:80]!r}"
+            self._complain(("director", "PollingTime"), message)
         try:
             return polling, read_options(options)
         except InvalidConfig as refused:
             for fault in refused.data["faults"]:
                 pool = () if fault["section"] == "Director" else (fault["section"],)
                 path = ("director", *pool, *filter(None, (fault["option"],)))
-                self.complain(path, " ".join(filter(None, (*pool, fault["option"], fault["message"]))))
+                self._complain(path, " ".join(filter(None, (*pool, fault["option"], fault["message"]))))
         return polling, DirectorOptions()
 
-    def resource_texts(self, watched: Watched) -> dict[str, str]:
+    def _resource_texts(self) -> dict[str, str]:
         """The texts of the resource files, by name."""
-        for name in watched.names:
-            if not watched.matches(name):
-                self.complain(("resources", "files"), f"no file is called {name}")
+        for name in self.sources.names:
+            if not self.sources.matches(name):
+                self._complain(("resources", "files"), f"no file is called {name}")
         texts: dict[str, str] = {}
-        for file in watched.resource_files():
+        for file in self.sources.resource_files():
             try:
-                texts[str(file)] = file.read_text(encoding="utf-8")
+                texts[str(file)] = file.read_text("utf-8")
             except (OSError, UnicodeDecodeError) as fault:
-                why = fault.strerror if isinstance(fault, OSError) else f"it is no UTF-8 ({fault.reason})"
-                self._faults.append(Fault(message=f"it cannot be read: {why}", source=Source(file=str(file))))
+                self._faults.append(_unreadable(file, fault))
         return texts
+
+
+def _unreadable(file: Path, fault: OSError | UnicodeDecodeError) -> Fault:
+    why = fault.strerror if isinstance(fault, OSError) else f"it is not UTF-8 ({fault.reason})"
+    return Fault(message=f"it cannot be read: {why}", source=Source(file=str(file)))
 
 
 def _with_absolute_paths(server: ServerSection, base: Path) -> ServerSection:
     """Files of the server section count from the configuration file, wherever the server is started."""
-    return msgspec.structs.replace(
-        server,
-        tls_certificate=str(base / server.tls_certificate) if server.tls_certificate else "",
-        tls_key=str(base / server.tls_key) if server.tls_key else "",
-    )
-
-
-def _own_text(path: Path) -> str:
-    """The text of the server's own file. Raises InvalidConfig."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as fault:
-        message = f"it cannot be read: {fault.strerror}"
-    except UnicodeDecodeError as fault:
-        message = f"it cannot be read: it is no UTF-8 ({fault.reason})"
-    raise refuse([Fault(message=message, source=Source(file=str(path)))])
-
-
-def _parse_own(text: str, file: str) -> dict[str, Any]:
-    try:
-        return parse_toml(text, source=file)
-    except SyntaxFault as fault:
-        raise refuse([fault_of(fault, file)]) from None
+    certificate, key = (str(base / name) if name else "" for name in (server.tls_certificate, server.tls_key))
+    return msgspec.structs.replace(server, tls_certificate=certificate, tls_key=key)

@@ -1,13 +1,18 @@
-"""The sections of the server's file, with defaults that are safe; every fault of a section is told, not the first."""
+"""The sections of the server's file, with safe defaults, and what may be wrong in them: every fault is reported."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ssl
+from collections.abc import Callable, Iterator
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
+
+from lodesman.client import is_loopback, parse_server
+from lodesman.errors import InvalidConfig
 
 Seconds = Annotated[float, Meta(gt=0)]
 Polling = Annotated[float, Meta(ge=0.1, le=86_400)]
@@ -67,7 +72,7 @@ class SubmitPoolSection(Struct, forbid_unknown_fields=True, frozen=True):
     add_eligible_sites: bool = False
 
 
-class Sections(Struct, forbid_unknown_fields=True, frozen=True):
+class ServerFile(Struct, forbid_unknown_fields=True, frozen=True):
     """The whole file."""
 
     server: ServerSection = ServerSection()
@@ -79,16 +84,17 @@ class Sections(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 S = TypeVar("S", bound=Struct)
-Path = tuple[str, ...]
-Complain = Callable[[Path, str], None]
+# Section and option, or section alone.
+Place = tuple[str, ...]
+_Complain = Callable[[Place, str], None]
 
 
-def read_sections(raw: dict[str, Any], complain: Complain) -> Sections:
-    """The sections; what is wrong is complained of with its path, and has its default in the answer."""
-    return _read(Sections, raw, (), complain)
+def read_sections(raw: dict[str, Any], complain: _Complain) -> ServerFile:
+    """The sections. A wrong value is reported with its path and has its default in the answer."""
+    return _read(ServerFile, raw, (), complain)
 
 
-def _read(kind: type[S], table: object, path: Path, complain: Complain) -> S:
+def _read(kind: type[S], table: object, path: Place, complain: _Complain) -> S:
     if not isinstance(table, dict):
         complain(path, f"a table [{'.'.join(path)}] is expected")
         return kind()
@@ -108,12 +114,68 @@ def _read(kind: type[S], table: object, path: Path, complain: Complain) -> S:
     return kind(**values)
 
 
-def _unknown(name: str, fields: dict[str, Any], path: Path) -> str:
-    what = "option" if path else "section"
+def _unknown(name: str, fields: dict[str, Any], path: Place) -> str:
+    what = "an option" if path else "a section"
     close = get_close_matches(name, fields, n=1)
     hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(fields)}"
-    return f"{name[:80]} is no {what} of the configuration; {hint}"
+    return f"{name[:80]} is not {what} of the configuration; {hint}"
 
 
 def _lowered(message: str) -> str:
     return message[:1].lower() + message[1:]
+
+
+def listening_faults(server: ServerSection) -> Iterator[tuple[str, str]]:
+    """Option and fault: tokens must not travel in the clear, so without TLS only loopback is allowed.
+
+    File names are absolute.
+    """
+    if bool(server.tls_certificate) != bool(server.tls_key):
+        missing = "tls_key" if server.tls_certificate else "tls_certificate"
+        given = "tls_certificate" if server.tls_certificate else "tls_key"
+        yield given, f"tls_certificate and tls_key belong together, and {missing} is not given"
+    elif server.tls_certificate:
+        yield from _pair_faults(server.tls_certificate, server.tls_key)
+    elif not is_loopback(server.host):
+        where = server.host or "every address"
+        message = f"the server would listen on {where} without TLS, and tokens would travel in the clear"
+        yield "host", f"{message}; set tls_certificate and tls_key, or listen on 127.0.0.1"
+    if server.public_url:
+        yield from _public_url_faults(server.public_url)
+
+
+def _public_url_faults(url: str) -> Iterator[tuple[str, str]]:
+    """The address for pilots must be one that they can use, and keep their tokens private."""
+    try:
+        server = parse_server(url)
+    except InvalidConfig as fault:
+        yield "public_url", fault.message
+        return
+    if not server.is_private:
+        yield "public_url", f"pilots would send their tokens to {server} in the clear; it must be https://"
+
+
+def _pair_faults(certificate: str, key: str) -> Iterator[tuple[str, str]]:
+    unread = [*_unreadable("tls_certificate", certificate), *_unreadable("tls_key", key)]
+    if unread:
+        yield from unread
+        return
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        # Without the empty password OpenSSL would ask at the terminal.
+        context.load_cert_chain(certificate, key, password=lambda: b"")
+    except ssl.SSLError as fault:
+        if fault.reason == "KEY_VALUES_MISMATCH":
+            yield "tls_key", f"{key} is not the key of {certificate}"
+        else:
+            why = (fault.reason or str(fault)).replace("_", " ").lower()
+            pair = f"{certificate} and {key}"
+            yield "tls_certificate", f"{pair} are not a certificate and key in PEM, without a password: {why}"
+
+
+def _unreadable(option: str, path: str) -> Iterator[tuple[str, str]]:
+    try:
+        with Path(path).open("rb") as file:
+            file.read(1)
+    except OSError as fault:
+        yield option, f"{path} cannot be read: {fault.strerror}"

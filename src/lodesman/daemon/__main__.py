@@ -14,35 +14,35 @@ from typing import Any
 
 from lodesman.config import load_config
 from lodesman.daemon import run_background, run_server
-from lodesman.daemon.logs import start_logging
+from lodesman.daemon.process import start_logging
 from lodesman.errors import InvalidConfig, LodesmanError
 
 USAGE = "Usage: python -m lodesman.daemon server|background [--kept FILE] [--config FILE] [--set SECTION.NAME=JSON ...]"
 log = logging.getLogger(__name__)
 
 
-class Misused(LodesmanError):
+class _Misused(LodesmanError):
     """Words that this program does not know."""
 
     code = "usage"
 
 
 def parse(arguments: list[str]) -> tuple[Path | None, dict[str, dict[str, Any]]]:
-    """The configuration file and the overrides of a process. Raises Misused, InvalidConfig for a value that is no JSON."""
+    """The configuration file and the overrides of a process. Raises _Misused, InvalidConfig for a value that is no JSON."""
     path: Path | None = None
     overrides: dict[str, dict[str, Any]] = {}
     words = iter(arguments)
     for word in words:
         value = next(words, None)
         if word not in ("--config", "--set") or not value:
-            raise Misused(f"{word[:80]!r} is no option with a value.")
+            raise _Misused(f"{word[:80]!r} is no option with a value.")
         if word == "--config":
             path = Path(value)
             continue
         name, equals, text = value.partition("=")
         section, dot, option = name.partition(".")
         if not (equals and dot and section and option):
-            raise Misused(f"--set {value[:80]!r} is not of the form SECTION.NAME=JSON.")
+            raise _Misused(f"--set {value[:80]!r} is not of the form SECTION.NAME=JSON.")
         overrides.setdefault(section, {})[option] = _value(name, text)
     return path, overrides
 
@@ -60,7 +60,7 @@ def main() -> int:
     try:
         run = _prepare(name, arguments)
         run()
-    except Misused as fault:
+    except _Misused as fault:
         sys.stderr.write(f"lodesman.daemon: {fault}\n{USAGE}\n")
         return 2
     except LodesmanError as fault:
@@ -74,9 +74,9 @@ def main() -> int:
 
 
 def _prepare(name: str, arguments: list[str]) -> Callable[[], None]:
-    """What the words ask for. Raises Misused."""
+    """What the words ask for. Raises _Misused."""
     if name not in ("server", "background"):
-        raise Misused(f"{name[:80]!r} is no process of the server.")
+        raise _Misused(f"{name[:80]!r} is no process of the server.")
     kept: Path | None = None
     if name == "background" and len(arguments) > 1 and arguments[0] == "--kept":
         kept, arguments = Path(arguments[1]), arguments[2:]

@@ -14,7 +14,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -39,16 +40,22 @@ from lodesman.background.retention import Retention
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.batch import Backend, LocalBackend, build_pilot, zipapp_command
 from lodesman.client import Client
-from lodesman.config import ServerConfig
+from lodesman.config import RefusedConfig, ServerConfig
 from lodesman.daemon import bootstrap
-from lodesman.daemon.alike import CONFIG_SECONDS, keep_what_was_loaded, policy_of
-from lodesman.daemon.kept import Load, Refusal, load_or_kept
-from lodesman.daemon.local_slots import local_slots
-from lodesman.daemon.logs import start_logging
+from lodesman.daemon.bootstrap import Load
+from lodesman.daemon.config_watch import ConfigWatch, load_or_kept
 from lodesman.daemon.loops import Loops
-from lodesman.daemon.open_files import raise_open_files
-from lodesman.daemon.watch import ConfigWatch
+from lodesman.daemon.process import (
+    CONFIG_SECONDS,
+    keep_what_was_loaded,
+    policy_of,
+    raise_open_files,
+    start_logging,
+)
+from lodesman.matching import QueueOffer
+from lodesman.matching.offers import never_sent
 from lodesman.matching.policy import Policy
+from lodesman.resources import QueueId, QueueSettings, effective_params, queue_settings
 from lodesman.store import open_reader
 from lodesman.store.shelf import Shelf
 from lodesman.why.facts import fresh_seconds
@@ -58,23 +65,16 @@ log = logging.getLogger(__name__)
 A = TypeVar("A")
 B = TypeVar("B")
 
-BACKEND_SECONDS = 0.5
-CENSUS_SECONDS = 2.0
-RECONCILE_SECONDS = 1.0
-ALIVE_SECONDS = 5.0
-SNAPSHOT_SECONDS = 0.5
-REASON_SECONDS = 2.0
-PURGE_SECONDS = 600.0
-RETENTION_SECONDS = 1.0
-KEEP_PILOT_FILES_SECONDS = 86_400.0
-# With `stop_at_exit`: a pilot gives a payload 10 s to tidy up, and then tells how it ended.
-PILOT_GRACE_SECONDS = 12.0
+_LOCAL = "local"
+_KEEP_PILOT_FILES_SECONDS = 86_400.0
+# With `stop_at_exit`: a pilot gives a payload 10 s to clean up, and then reports how it ended.
+_PILOT_GRACE_SECONDS = 12.0
 
 
 class Background:
     """Owns everything of the background process."""
 
-    def __init__(self, config: ServerConfig, load: Load, *, refused: Refusal | None = None) -> None:
+    def __init__(self, config: ServerConfig, load: Load, *, refused: RefusedConfig | None = None) -> None:
         self._watch = ConfigWatch(config, load, refused=refused)
         self._changed: ServerConfig | None = None
         self.config = config
@@ -193,7 +193,7 @@ class Background:
 
     def _purge(self) -> None:
         """Forget the files of pilots that ended long ago."""
-        self.local.purge(time.time() - KEEP_PILOT_FILES_SECONDS)
+        self.local.purge(time.time() - _KEEP_PILOT_FILES_SECONDS)
 
     def _look_at_configuration(self) -> None:
         """Take in what changed, and keep SubmitPools true to it."""
@@ -234,22 +234,22 @@ class Background:
                 log.error("reading ended with a fault", exc_info=ended)
             await asyncio.to_thread(self.pools.close)
         if self.config.pilots.stop_at_exit:
-            left = await asyncio.to_thread(self.local.stop_all, grace_seconds=PILOT_GRACE_SECONDS)
+            left = await asyncio.to_thread(self.local.stop_all, grace_seconds=_PILOT_GRACE_SECONDS)
             if left:
                 log.error("pilots could not be stopped", extra={"stamps": left})
 
     def _loops(self) -> Loops:
         loops = Loops()
-        loops.add("backend", BACKEND_SECONDS, self.local.tick)
-        loops.add("census", CENSUS_SECONDS, lambda: self.census.tick(time.time()))
+        loops.add("backend", 0.5, self.local.tick)
+        loops.add("census", 2.0, lambda: self.census.tick(time.time()))
         loops.add("director", self.config.polling_seconds, lambda: self.director.tick(time.time()))
-        loops.add("snapshot", SNAPSHOT_SECONDS, lambda: self.side.keeper.refresh(time.time()))
-        loops.add("reasons", REASON_SECONDS, lambda: self.reasons.tick(self.policy, time.time(), self.post))
-        loops.add("purge", PURGE_SECONDS, self._purge)
-        loops.add("retention", RETENTION_SECONDS, lambda: self.retention.tick(time.time()))
+        loops.add("snapshot", 0.5, lambda: self.side.keeper.refresh(time.time()))
+        loops.add("reasons", 2.0, lambda: self.reasons.tick(self.policy, time.time(), self.post))
+        loops.add("purge", 600.0, self._purge)
+        loops.add("retention", 1.0, lambda: self.retention.tick(time.time()))
         loops.add("configuration", CONFIG_SECONDS, self._look_at_configuration)
-        loops.add("reconciler", RECONCILE_SECONDS, self.reconciler.tick)
-        loops.add("alive", ALIVE_SECONDS, lambda: self.post(calls.ALIVE, Alive(dict(self.loops.failing()))))
+        loops.add("reconciler", 1.0, self.reconciler.tick)
+        loops.add("alive", 5.0, lambda: self.post(calls.ALIVE, Alive(dict(self.loops.failing()))))
         return loops
 
     def _figures(self) -> UpkeepFigures:
@@ -283,8 +283,39 @@ def _hot_ended(stop: asyncio.Event) -> None:
 def run_background(load: Load, kept: Path | None = None) -> None:
     """Run until the hot process ends; `load` reads the configuration, now and again when its files change.
 
-    While the files are refused, the texts that the hot process has `kept` are used. Raises InvalidConfig without.
+    While the files are refused, the last good texts, which the hot process has `kept`, are used. Raises RefusedConfig.
     """
     start_logging("background")
     config, refused = load_or_kept(load, kept)
     asyncio.run(Background(config, load, refused=refused).run())
+
+
+def local_slots(policy: Policy) -> dict[QueueId, int]:
+    """Queue -> the pilots that the local backend runs in it at once.
+
+    As for the director, the least value of the VOs that may send pilots there counts for all. If there is none, it is
+    the value for a VO without values of its own; for a queue of another backend, that of VOs which sent pilots before.
+    """
+    offers: dict[QueueId, list[QueueOffer]] = defaultdict(list)
+    for vo in policy.config.vos:
+        for offer in policy.vo_config(vo).offers:
+            if offer.backend == _LOCAL:
+                offers[offer.queue].append(offer)
+    tree, types = policy.config.tree, policy.config.types
+    found = {}
+    for queue in tree.queue_ids():
+        settings = [offer.settings for offer in offers[queue] if never_sent(offer) is None]
+        if not settings:
+            plain = queue_settings(effective_params(tree, queue, types=types), types)
+            is_local = plain.backend.lower() in ("", _LOCAL)
+            settings = [plain] if is_local else [offer.settings for offer in offers[queue]]
+        if settings:
+            found[queue] = _slots_of(settings, os.cpu_count() or 1)
+    return found
+
+
+def _slots_of(settings: Collection[QueueSettings], cpus: int) -> int:
+    """The least configured `Slots`, else the least `MaxTotalJobs`, else what the CPUs of the machine allow."""
+    slots = [one.slots for one in settings if one.slots is not None]
+    given = slots or [one.max_total_jobs for one in settings if one.max_total_jobs is not None]
+    return min(given) if given else max(1, cpus // max(one.processors or 1 for one in settings))

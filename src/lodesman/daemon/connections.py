@@ -1,8 +1,8 @@
 """Connections that end when a request does not come in time, or when its head is too large.
 
-The web server itself waits for ever and keeps whatever comes; how large a body may be is decided where it is read
-(`api.wire`). An answer leaves in one piece: a system call costs as much as a tenth of a claim. Direct calls
-(`api.claims`) are made from here, without the web server's task and messages for each request.
+The web server itself waits for ever and keeps all that comes; `api.wire` limits a body where it is read. An answer
+leaves in one piece: a system call costs as much as a tenth of a claim. A direct call (`api.claims`) goes from the parser
+to the answer without the web server's task and messages for each request (ADR 0021).
 """
 
 from __future__ import annotations
@@ -11,21 +11,24 @@ import asyncio
 import logging
 from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from lodesman.answers.call import SMALL_BODY
-from lodesman.api.claims import DirectCall
-from lodesman.api.wire import BODY_SECONDS, SLOWEST_BYTES, Scope, error_answer
-from lodesman.daemon.direct_cycle import CLOSE, DirectCycle, answer_bytes
+from lodesman.api.claims import AskedClaim, DirectCall, begin
+from lodesman.api.wire import BODY_SECONDS, SLOWEST_BYTES, Headers, Scope, error_answer
 from lodesman.errors import InvalidRequest, TooLarge
 
-# What strangers send must not fill the log; faults of ours are errors.
+# What strangers send must not fill the log; faults of the server are errors.
 log = logging.getLogger(__name__)
 log.setLevel(logging.ERROR)
 
-HEAD_SECONDS = 30.0
+_HEAD_SECONDS = 30.0
 # Beyond the first piece of a head that came in pieces (a piece has at most 256 kB).
-HEAD_BYTES = 65_536
+_HEAD_BYTES = 65_536
+
+_CLOSE = (b"connection", b"close")
+# The web server wakes the reader of a body for each piece of it; direct calls have no such reader.
+_NO_READER = asyncio.Event()
 
 
 class _OneWrite:
@@ -50,7 +53,7 @@ class _OneWrite:
             self._transport.write(data)
 
     def is_closing(self) -> bool:
-        """Whether nothing written now would arrive; asked before a client is told to go on."""
+        """Whether nothing written now would arrive; checked before "100 Continue" is sent."""
         return self._transport.is_closing()
 
     def close(self) -> None:
@@ -60,11 +63,77 @@ class _OneWrite:
         self._transport.close()
 
 
+class _DirectCycle:
+    """A direct call on its way, in the place where the web server keeps the request that it answers.
+
+    `message_event` and `disconnected` are what the web server expects there.
+    """
+
+    __slots__ = (
+        "asked", "body", "call", "disconnected", "keep_alive", "message_event", "more_body", "protocol",
+        "response_complete", "scope",
+    )  # fmt: skip
+
+    def __init__(
+        self, protocol: GuardedProtocol, call: DirectCall, scope: Scope, *, keep_alive: bool
+    ) -> None:
+        self.protocol = protocol
+        self.call = call
+        self.scope = scope
+        self.keep_alive = keep_alive
+        self.body = b""
+        self.more_body = True
+        self.response_complete = False
+        self.disconnected = False
+        self.message_event = _NO_READER
+        self.asked: AskedClaim | None = None
+
+    @property
+    def response_started(self) -> bool:
+        """An answer is written in one piece."""
+        return self.response_complete
+
+    def begin(self) -> None:
+        """The body is complete."""
+        self.more_body = False
+        asked = begin(self.call, self.scope, self.body, self.reply)
+        if not self.response_complete:
+            self.asked = asked
+
+    def reply(self, status: int, headers: Headers, body: bytes) -> None:
+        """Write the answer, unless the client is gone."""
+        if self.response_complete or self.disconnected:
+            return
+        self.response_complete = True
+        # Both refer to each other: left so, each claim would be work for the garbage collector.
+        self.asked = None
+        protocol = self.protocol
+        if not protocol.transport.is_closing():
+            ends = _CLOSE in headers
+            if not self.keep_alive and not ends:
+                ends, headers = True, [*headers, _CLOSE]
+            protocol.transport.write(_answer_bytes(status, headers, body))
+            if ends:
+                protocol.transport.close()
+        protocol.on_response_complete()
+
+    def gone(self) -> None:
+        """The client hung up."""
+        self.disconnected = True
+        if self.asked is not None:
+            self.asked.gone()
+
+    def end_soon(self) -> None:
+        """The server is about to end."""
+        if self.asked is not None:
+            self.asked.end_soon()
+
+
 class GuardedProtocol(HttpToolsProtocol):
-    """HTTP on one connection. A head that comes in one piece, as heads do, costs nothing but a look."""
+    """HTTP on one connection. A head that comes in one piece, as heads do, costs nothing but a comparison."""
 
     # The request that came last.
-    cycle: RequestResponseCycle | DirectCycle | None  # type: ignore[assignment]
+    cycle: RequestResponseCycle | _DirectCycle | None  # type: ignore[assignment]
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -73,24 +142,24 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head_bytes = 0
         self._body_since = 0.0
         self._body_bytes = 0
-        self._answering: RequestResponseCycle | DirectCycle | None = None
+        self._answering: RequestResponseCycle | _DirectCycle | None = None
         self._direct: dict[bytes, DirectCall] = {
             path.encode(): call for path, call in getattr(self.app, "direct", {}).items()
         }
         self._out: Any = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """A client is there; it has some time for its first words."""
+        """A client connected; its first head must come in time."""
         super().connection_made(transport)
         self._out = _OneWrite(transport)
-        self._late = self.loop.call_later(HEAD_SECONDS, self._too_late)
+        self._late = self.loop.call_later(_HEAD_SECONDS, self._too_late)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection has ended: the request that is being answered hears of it, and not only the last."""
+        """Notify the request that is being answered, and not only the last one."""
         self._stop_waiting()
         answering, self._answering = self._answering, None
         if answering is not None and not answering.response_complete:
-            if isinstance(answering, DirectCycle):
+            if isinstance(answering, _DirectCycle):
                 answering.gone()
             else:
                 answering.disconnected = True
@@ -98,17 +167,17 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """The server is about to end: requests that wait are asked to come to an end."""
+        """The server is about to end: a call that waits is answered."""
         super().shutdown()
         self.end_waiting()
 
     def end_waiting(self) -> None:
         """Answer a direct call that waits for something."""
-        if isinstance(self._answering, DirectCycle) and not self._answering.response_complete:
+        if isinstance(self._answering, _DirectCycle) and not self._answering.response_complete:
             self._answering.end_soon()
 
     def on_headers_complete(self) -> None:
-        """The head has come. Only what is quite usual is called directly."""
+        """The head has come. Only a usual request is called directly."""
         call = self._direct.get(self.url)
         before = self.cycle
         if (
@@ -122,13 +191,13 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         scope = cast("Scope", self.scope)
         scope["path"] = self.url.decode("ascii")
-        direct = DirectCycle(self, call, scope, keep_alive=self.parser.should_keep_alive())
+        direct = _DirectCycle(self, call, scope, keep_alive=self.parser.should_keep_alive())
         self.cycle = self._answering = direct
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body has come."""
         cycle = self.cycle
-        if not isinstance(cycle, DirectCycle):
+        if not isinstance(cycle, _DirectCycle):
             super().on_body(body)
         elif not cycle.response_complete:
             cycle.body += body
@@ -136,7 +205,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """The request has come."""
         cycle = self.cycle
-        if not isinstance(cycle, DirectCycle):
+        if not isinstance(cycle, _DirectCycle):
             super().on_message_complete()
         elif not cycle.response_complete:
             cycle.begin()
@@ -148,7 +217,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def _unsupported_upgrade_warning(self) -> None:
-        """A client that wants another protocol gets none; that is not worth a line."""
+        """A client that wants another protocol gets none; the log need not say so."""
 
     def data_received(self, data: bytes) -> None:
         """Bytes came. The head is complete as soon as there is a cycle that answers it."""
@@ -159,12 +228,12 @@ class GuardedProtocol(HttpToolsProtocol):
                 self._more_body(len(data))
             elif self._late is not None:
                 self._stop_waiting()
-        elif self._head_bytes + len(data) > HEAD_BYTES and self._head_bytes:
+        elif self._head_bytes + len(data) > _HEAD_BYTES and self._head_bytes:
             self._refuse("The head of the request is too large.")
         elif not self._head_bytes:
             self._stop_waiting()
             self._head_bytes = 1
-            self._late = self.loop.call_later(HEAD_SECONDS, self._too_late)
+            self._late = self.loop.call_later(_HEAD_SECONDS, self._too_late)
         else:
             self._head_bytes += len(data)
 
@@ -181,7 +250,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._body_since = self.loop.time()
             self._late = self.loop.call_later(BODY_SECONDS, self._body_too_late)
         self._body_bytes += size
-        if self._body_bytes > SMALL_BODY and isinstance(self.cycle, DirectCycle):
+        if self._body_bytes > SMALL_BODY and isinstance(self.cycle, _DirectCycle):
             self.cycle.reply(
                 *error_answer(TooLarge(f"The request is larger than {SMALL_BODY} bytes.", limit=SMALL_BODY))
             )
@@ -189,7 +258,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def _body_too_late(self) -> None:
         taken = self.loop.time() - self._body_since
         allowed = BODY_SECONDS + self._body_bytes / SLOWEST_BYTES
-        # While nobody reads what came, it is not the client who is slow.
+        # While the application does not read, the client is not the slow one.
         if taken < allowed or self.flow.read_paused:
             self._late = self.loop.call_later(max(allowed - taken, 1.0), self._body_too_late)
             return
@@ -212,10 +281,16 @@ class GuardedProtocol(HttpToolsProtocol):
             self._say(words)
         self.transport.close()
 
-    def _is_only(self, cycle: RequestResponseCycle | DirectCycle) -> bool:
+    def _is_only(self, cycle: RequestResponseCycle | _DirectCycle) -> bool:
         """Whether this request is the one that came last, and has no answer yet."""
         return cycle is self.cycle and cycle.more_body and not cycle.response_started
 
     def _say(self, words: str) -> None:
         status, headers, body = error_answer(InvalidRequest(words))
-        self.transport.write(answer_bytes(status, [*headers, CLOSE], body))
+        self.transport.write(_answer_bytes(status, [*headers, _CLOSE], body))
+
+
+def _answer_bytes(status: int, headers: Headers, body: bytes) -> bytes:
+    """An answer as it goes over the wire."""
+    lines = [STATUS_LINE[status], *[b"%b: %b\r\n" % header for header in headers], b"\r\n", body]
+    return b"".join(lines)

@@ -1,7 +1,6 @@
-"""The loops of the background process: a blocking step each, in threads of their own, again and again.
+"""The loops of the background process: each repeats one blocking step in a thread of its own.
 
-A step that fails is logged and tried again, whatever failed. What is no `Exception` ends the process, which is started
-again. No loop ends without a line in the log.
+A step that fails with an `Exception` is logged and tried again. Anything else ends the process, which is started again.
 """
 
 from __future__ import annotations
@@ -18,15 +17,16 @@ from lodesman.errors import LodesmanError
 
 log = logging.getLogger(__name__)
 
-# A step that failed so often in a row, or takes so long, is named to whoever asks for the server's health.
-MANY_FAILURES: Final = 3
-STUCK_SECONDS: Final = 300.0
+# A step that failed this often in a row, or takes this long, is reported as failing (lode server health).
+_MANY_FAILURES: Final = 3
+_STUCK_SECONDS: Final = 300.0
 
 
 @dataclass(slots=True, kw_only=True)
 class Loop:
-    """One step, and how it does. `begun_at` while it works; `succeeded_at` in UNIX seconds; `fault`: the last, '' after
-    a success.
+    """One step and its record: `begun_at` while it runs, the last `fault` ('' after a success).
+
+    `succeeded_at` is in UNIX seconds.
     """
 
     name: str
@@ -60,11 +60,11 @@ class Loop:
         self.fault = f"{type(fault).__name__}: {fault}"[:500]
 
     def trouble(self, ticks: float) -> str:
-        """What is wrong with it, '' if nothing is."""
+        """Its fault, '' if there is none."""
         begun = self.begun_at
-        if begun is not None and ticks - begun > STUCK_SECONDS:
-            return f"it has been at it for {ticks - begun:.0f} s"
-        return self.fault if self.in_a_row >= MANY_FAILURES else ""
+        if begun is not None and ticks - begun > _STUCK_SECONDS:
+            return f"it has been running for {ticks - begun:.0f} s"
+        return self.fault if self.in_a_row >= _MANY_FAILURES else ""
 
 
 @dataclass(slots=True)
@@ -78,12 +78,12 @@ class Loops:
         self.loops.append(Loop(name=name, seconds=seconds, step=step))
 
     def failing(self) -> Mapping[str, str]:
-        """What is wrong, by the name of the step."""
+        """The faults by the names of the steps."""
         ticks = time.monotonic()
         return {loop.name: trouble for loop in self.loops if (trouble := loop.trouble(ticks))}
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Until `stop` is set. Raises what a step may not raise, and sets `stop`."""
+        """Run until `stop` is set. Raises what is not an `Exception`, and sets `stop`."""
         with ThreadPoolExecutor(len(self.loops) or 1, thread_name_prefix="upkeep") as threads:
             tasks = [asyncio.create_task(every(loop, threads, stop), name=loop.name) for loop in self.loops]
             try:

@@ -29,32 +29,35 @@ from lodesman.commands.reoffer import Offers, SetOffers, offer_sessions
 from lodesman.commands.silence import NoteSilence
 from lodesman.config import ServerConfig
 from lodesman.daemon import bootstrap
-from lodesman.daemon.alike import CONFIG_SECONDS, keep_what_was_loaded, policy_of
+from lodesman.daemon.bootstrap import Load
+from lodesman.daemon.config_watch import ConfigWatch, keep, kept_file
 from lodesman.daemon.connections import GuardedProtocol
-from lodesman.daemon.kept import Load, keep, kept_file
-from lodesman.daemon.listening import listen
-from lodesman.daemon.logs import start_logging
-from lodesman.daemon.open_files import BEFORE, raise_open_files
-from lodesman.daemon.watch import ConfigWatch
+from lodesman.daemon.process import (
+    CONFIG_SECONDS,
+    FILES_BEFORE,
+    keep_what_was_loaded,
+    policy_of,
+    raise_open_files,
+    start_logging,
+)
 from lodesman.errors import LodesmanError
 from lodesman.matching.policy import Policy
-from lodesman.resources import QueueId
 from lodesman.store import Checkpointer, lock_database, open_writer
 
 log = logging.getLogger(__name__)
 
-LEASE_CHECK_SECONDS = 5.0
-SEEN_SECONDS = 30.0
+_LEASE_CHECK_SECONDS = 5.0
+_SEEN_SECONDS = 30.0
 # In one command: their jobs are tens of milliseconds of the writer's time.
-SILENT_AT_ONCE = 100
-RESTART_SECONDS = 1.0
-MOST_RESTART_SECONDS = 15.0
-LONG_LIFE_SECONDS = 30.0
-STOP_SECONDS = 20.0
+_SILENT_AT_ONCE = 100
+_RESTART_SECONDS = 1.0
+_MOST_RESTART_SECONDS = 15.0
+_LONG_LIFE_SECONDS = 30.0
+_STOP_SECONDS = 20.0
 # How long the last start after a fault was put off, for the next one (environment).
 REST = "LODE_SERVER_REST"
 # How soon a second Ctrl-C is noticed.
-FORCED_SECONDS = 0.1
+_FORCED_SECONDS = 0.1
 
 
 class Server:
@@ -106,10 +109,9 @@ class Server:
         self.end: Callable[[], None] = lambda: None
 
     def _policy(self, config: ServerConfig) -> Policy:
-        return policy_of(config, life_seconds=self.config.pilots.life_seconds, inhabited=self._inhabited)
-
-    def _inhabited(self) -> frozenset[QueueId]:
-        return self.core.inhabited()
+        life = self.config.pilots.life_seconds
+        inhabited = lambda: self.core.inhabited()  # noqa: E731, PLW0108 - the first policy is older than the core
+        return policy_of(config, life_seconds=life, inhabited=inhabited)
 
     async def start(self) -> None:
         """On the event loop, before the first request."""
@@ -118,15 +120,17 @@ class Server:
         self.core.start()
         self._checkpoints.start()
         self._offered = await self._offer_anew()
+        check_seconds = min(_LEASE_CHECK_SECONDS, self.config.pilots.lease_seconds / 4)
         self._tasks = [
-            asyncio.create_task(self._again(self._lease_check_seconds, self._watch_leases), name="leases"),
+            asyncio.create_task(self._again(check_seconds, self._watch_leases), name="leases"),
             asyncio.create_task(self._again(0.0, self._keep_background), name="background"),
             asyncio.create_task(self._again(CONFIG_SECONDS, self._watch_config), name="configuration"),
         ]
 
     async def before_stop(self) -> None:
-        """While requests are still answered: end the background process, and with it the local pilots if they end with
-        the server. Their last reports are heard, and nobody gets a job of theirs.
+        """End the background process while requests are still answered, and with it local pilots that end with the server.
+
+        Their last reports are taken, and their jobs are not given out.
         """
         self._stopping = True
         self.core.ending = True
@@ -156,29 +160,25 @@ class Server:
                 await step()
             except Exception:
                 log.exception("a step of the server failed", extra={"step": step.__name__.strip("_")})
-                await asyncio.sleep(RESTART_SECONDS)
-
-    @property
-    def _lease_check_seconds(self) -> float:
-        return min(LEASE_CHECK_SECONDS, self.config.pilots.lease_seconds / 4)
+                await asyncio.sleep(_RESTART_SECONDS)
 
     async def _watch_leases(self) -> None:
-        """Give the jobs of silent pilots back; store from time to time when pilots were last heard of."""
+        """End silent pilots, whose jobs go back; store from time to time when each pilot was last heard."""
         for pilot_id in self.core.expired_pilots():
             await self._lost(pilot_id)
         await self._note_silence()
         now = self.core.ticks()
-        if now - self._seen_stored > SEEN_SECONDS:
+        if now - self._seen_stored > _SEEN_SECONDS:
             self._seen_stored = now
             seen = {s.id: self.core.clock() - (now - s.last_seen) for s in self.core.sessions.values()}
             with contextlib.suppress(LodesmanError):
                 await self.core.command(SeenPilots(seen))
 
     async def _note_silence(self) -> None:
-        """What runs in pilots that have said nothing for long is Stalled from now on."""
+        """Stall the jobs of pilots without a heartbeat."""
         silent = list(self.core.newly_silent().items())
-        for begun in range(0, len(silent), SILENT_AT_ONCE):
-            since = dict(silent[begun : begun + SILENT_AT_ONCE])
+        for begun in range(0, len(silent), _SILENT_AT_ONCE):
+            since = dict(silent[begun : begun + _SILENT_AT_ONCE])
             with contextlib.suppress(LodesmanError):
                 stalled = await self.core.command(NoteSilence(self.core.live, since))
                 log.warning("pilots are silent", extra={"pilots": sorted(since), "stalled": stalled})
@@ -197,8 +197,9 @@ class Server:
             self._offered = await self._offer_anew()
 
     async def _offer_anew(self, vos: Iterable[str] = ()) -> bool:
-        """Let the pilots that are there offer what their queues are now; for these VOs others will come soon. False if
-        it could not be stored: to be tried again.
+        """Let live pilots offer what their queues are now; `vos` will have pilots soon. False if storing failed.
+
+        It is tried again then.
         """
         core = self.core
         used = {*vos, *(session.vo for session in core.sessions.values())}
@@ -206,7 +207,7 @@ class Server:
         try:
             await core.command(SetOffers(core.live, core.sessions, offers))
         except LodesmanError as fault:
-            log.warning("pilots could not be told yet what their queues are now: %s", fault)
+            log.warning("pilots do not have the new offers of their queues yet: %s", fault)
             return False
         # Those whose join was answered in between.
         offer_sessions(core.sessions.values(), offers)
@@ -214,8 +215,8 @@ class Server:
 
     async def _lost(self, pilot_id: int) -> None:
         if not self.core.has_expired(pilot_id):
-            return  # it spoke, or ended, while others were waited for
-        log.warning("a pilot fell silent", extra={"pilot": pilot_id})
+            return  # a heartbeat came, or it ended, meanwhile
+        log.warning("the heartbeat of a pilot is lost", extra={"pilot": pilot_id})
         end = EndPilot(self.core.live, pilot_id, PilotState.LOST, "its lease ended", "lease-expired")
         try:
             await self.core.command(end)
@@ -225,17 +226,17 @@ class Server:
         self.core.forget_pilot(pilot_id)
 
     async def _keep_background(self) -> None:
-        """Run the background process until it ends, and wait before the next one: longer if it did not live long."""
+        """Run the background process until it ends, and wait before the next one: longer if it ended soon."""
         begun = self.core.ticks()
         try:
             self._background = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "lodesman.daemon", "background",
                 "--kept", str(kept_file(self.config)), *self._arguments,
-                stdin=asyncio.subprocess.PIPE, env={**os.environ, BEFORE: str(self._open_files)},
+                stdin=asyncio.subprocess.PIPE, env={**os.environ, FILES_BEFORE: str(self._open_files)},
             )  # fmt: skip
         except OSError as fault:
             log.error("the background process cannot be started yet: %s", fault)  # noqa: TRY400 - no bug
-            await asyncio.sleep(RESTART_SECONDS)
+            await asyncio.sleep(_RESTART_SECONDS)
             return
         code = await self._background.wait()
         if not self._stopping:
@@ -253,7 +254,7 @@ class Server:
             return
         process.send_signal(signal.SIGTERM)
         try:
-            async with asyncio.timeout(STOP_SECONDS):
+            async with asyncio.timeout(_STOP_SECONDS):
                 await process.wait()
         except TimeoutError:
             process.kill()
@@ -261,7 +262,7 @@ class Server:
 
 
 class Web(uvicorn.Server):
-    """The web server; it goes on serving until all is done that needs it, or until Ctrl-C is pressed again."""
+    """The web server: it serves until `before_stop` is done, or until Ctrl-C is pressed again."""
 
     def __init__(self, config: uvicorn.Config, before_stop: Callable[[], Coroutine[Any, Any, None]]) -> None:
         super().__init__(config)
@@ -272,21 +273,21 @@ class Web(uvicorn.Server):
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End what asks this server, then stop listening."""
+        """Run `before_stop`, then stop listening."""
         ending = asyncio.create_task(self._before_stop(), name="ending")
         for connection in list(self.server_state.connections):
             if isinstance(connection, GuardedProtocol):
                 connection.end_waiting()
         while not ending.done() and not self.force_exit:
-            await asyncio.wait({ending}, timeout=FORCED_SECONDS)
+            await asyncio.wait({ending}, timeout=_FORCED_SECONDS)
         await super().shutdown(sockets)
 
 
 def next_rest(rest: float, *, lived: float) -> float:
-    """Seconds before a process is started again that lived for so many; `rest`: how many it was the last time."""
-    if lived > LONG_LIFE_SECONDS:
-        return RESTART_SECONDS
-    return min(max(RESTART_SECONDS, 2 * rest), MOST_RESTART_SECONDS)
+    """Seconds before a process that ran for `lived` seconds is started again; `rest`: those of the last time."""
+    if lived > _LONG_LIFE_SECONDS:
+        return _RESTART_SECONDS
+    return min(max(_RESTART_SECONDS, 2 * rest), _MOST_RESTART_SECONDS)
 
 
 def run_server(
@@ -296,13 +297,13 @@ def run_server(
     greet: Callable[[ServerConfig], None] | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM. `arguments` lead the background process to the same configuration;
-    `load` reads it again when its files change; `greet` is told where the server listens.
+    `load` reads it again when its files change; `greet` gets the configuration with the port.
 
     Raises Conflict if its port is in use, Unavailable if another server owns the data directory.
     """
     start_logging("hot")
     begun = time.monotonic()
-    place = listen(config, arguments, load)
+    place = bootstrap.listen(config, arguments, load)
     server = Server(place.config, place.arguments, place.load)
     bootstrap.write_url(place.config)
     if greet is not None:

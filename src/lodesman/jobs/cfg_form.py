@@ -36,7 +36,7 @@ from lodesman.jobs.record import (
     shown,
 )
 
-IN_JDL: Final = "jdl:"
+_IN_JDL: Final = "jdl:"
 _QUOTED = re.compile(r'"((?:[^"\\]++|\\.)*+)"\Z')
 # One item of a list and the comma after it; a quoted item takes its commas along.
 _ITEM = re.compile(r'\s*+(?:"(?P<quoted>(?:[^"\\]++|\\.)*+)"\s*+(?=,|\Z)|(?P<bare>[^,]*+))(?:,|\Z)')
@@ -93,8 +93,8 @@ def _read_name(entry: CfgOption | CfgSection) -> str:
 
 def _read_value(entry: CfgOption, plain: bool, limits: TextLimits) -> Any:
     value = entry.value
-    if value.startswith(IN_JDL):
-        return _read_in_jdl(entry, value[len(IN_JDL) :], limits)
+    if value.startswith(_IN_JDL):
+        return _read_in_jdl(entry, value[len(_IN_JDL) :], limits)
     quoted = _QUOTED.match(value)
     if quoted:
         return _unescaped(entry, quoted[1])
@@ -130,7 +130,7 @@ def _read_list(entry: CfgOption) -> list[Any]:
 
 
 def _scalar(text: str) -> Any:
-    """Text without quotes: a number or a truth value if it looks just like one."""
+    """Text without quotes: a number or a truth value if it has the form of one."""
     if text[:1].isdigit() or text[:1] == "-":
         if _WHOLE.match(text):
             number = int(text)
@@ -174,7 +174,7 @@ def _written(value: Any, *, plain: bool) -> str:
     if isinstance(value, str):
         return value if _stands_bare(value, plain=plain) else quote(value)
     if plain or not _is_simple(value):
-        return IN_JDL + write_jdl_value(value)
+        return _IN_JDL + write_jdl_value(value)
     if not isinstance(value, list):
         return written_scalar(value)
     items = ", ".join(_written(item, plain=False) if item != "" else quote(item) for item in value)
@@ -187,7 +187,7 @@ def _is_simple(value: Any) -> bool:
 
 def _stands_bare(text: str, *, plain: bool) -> bool:
     """Whether the text reads as itself without quotes."""
-    if text != text.strip() or not text.isprintable() or text.startswith(IN_JDL):
+    if text != text.strip() or not text.isprintable() or text.startswith(_IN_JDL):
         return False
     if plain:
         return not _QUOTED.match(text)

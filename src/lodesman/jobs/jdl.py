@@ -196,7 +196,7 @@ class _JdlReader:
         raise self.unexpected(token, wanted)
 
     def check_name(self, token: _Match) -> None:
-        """What looks like a name was meant as one: what is wrong stands after it."""
+        """A word was meant as a name: the fault stands after it."""
         if token.lastgroup == "word":
             raise fault_after_name(self.text, token.start("word"), token.end("word"))
         if token.lastgroup == "text":

@@ -31,9 +31,9 @@ _FIELD_NAMES = JobSpec.__struct_fields__
 # A token names what is filled in: "s", "n", "j", or ":X" for the sequence X. With "=" before it the value
 # keeps its type.
 Member = Mapping[str, Any]
-Filler = Callable[[Member], Any]
+_Filler = Callable[[Member], Any]
 # A member's number and job id -> what fills the token.
-Source = Callable[[int, int], Any]
+_Source = Callable[[int, int], Any]
 
 
 def value_at(sequence: ValueSequence, index: int) -> Any:
@@ -72,7 +72,7 @@ def _fraction_at(start: float, step: float, factor: float, index: int) -> float:
 class Compiled:
     """A value with placeholders, ready to be filled, and the tokens it needs."""
 
-    fill: Filler
+    fill: _Filler
     tokens: frozenset[str]
 
 
@@ -110,11 +110,11 @@ class Scope:
             raise _no_member(index, self.members.count)
         return {token: source(index, job_id) for token, source in self.sources(tokens)}
 
-    def sources(self, tokens: Iterable[str]) -> list[tuple[str, Source]]:
+    def sources(self, tokens: Iterable[str]) -> list[tuple[str, _Source]]:
         """Where each token comes from, ready to be asked for any member that exists."""
         return [(token, self._source(token)) for token in tokens]
 
-    def _source(self, token: str) -> Source:
+    def _source(self, token: str) -> _Source:
         sequence = self.sequence(token)
         if sequence is None:
             width = self.width
@@ -180,19 +180,19 @@ class Scope:
         return f":{name}"
 
 
-def _constant(value: Any) -> Filler:
+def _constant(value: Any) -> _Filler:
     return lambda _member: value
 
 
-def _typed(token: str) -> Filler:
+def _typed(token: str) -> _Filler:
     return lambda member: member[token]
 
 
-def _formatted(form: str) -> Filler:
+def _formatted(form: str) -> _Filler:
     return lambda member: form % member
 
 
-def _container(value: Any, fills: list[Filler]) -> Filler:
+def _container(value: Any, fills: list[_Filler]) -> _Filler:
     if isinstance(value, dict):
         names = list(value)
         return lambda member: {name: fill(member) for name, fill in zip(names, fills, strict=True)}

@@ -155,7 +155,7 @@ def _first_out_of_range(sequence: ValueSequence, count: int) -> int | None:
     whole_numbers = all(isinstance(part, int) for part in (sequence.start, sequence.step, sequence.factor))
     if not whole_numbers:
         return None if math.isfinite(value_at(sequence, count - 1)) else count - 1
-    # With a factor of 1 the last value is the largest; with another, what has not left 64 bits after so many
+    # With a factor of 1 the last value is the largest; with another, what has not left 64 bits after 200
     # steps stands still or alternates.
     members = [count - 1] if sequence.factor == 1 else range(min(count, _STEPS))
     return next((k for k in members if not INT_MIN <= value_at(sequence, k) <= INT_MAX), None)

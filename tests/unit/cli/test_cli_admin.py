@@ -10,7 +10,7 @@ import pytest
 
 from lodesman.cli import serve
 from lodesman.cli.first_files import LODE, sites
-from lodesman.config import Sections, load_config
+from lodesman.config import ServerFile, load_config
 from lodesman.daemon.__main__ import parse
 from lodesman.errors import Unavailable
 
@@ -249,7 +249,7 @@ def test_a_wrong_configuration_is_named(lode, home):
 
 def test_the_schema_knows_every_section(lode):
     schema = lode("config", "schema").json
-    assert list(schema["properties"]) == [field.name for field in msgspec.structs.fields(Sections)]
+    assert list(schema["properties"]) == [field.name for field in msgspec.structs.fields(ServerFile)]
     assert schema["additionalProperties"] is False
     for reference in schema["properties"].values():
         name = reference.get("$ref", "#/$defs/").rpartition("/")[2]

@@ -14,7 +14,7 @@ from lodesman.commands.prepare import group_of
 from lodesman.config import load_config
 from lodesman.daemon import __main__ as entry
 from lodesman.daemon import bootstrap
-from lodesman.daemon.logs import JsonLines
+from lodesman.daemon.process import JsonLines
 from lodesman.errors import InvalidConfig
 from lodesman.matching.policy import Policy
 from lodesman.store import open_writer
@@ -109,7 +109,7 @@ def test_the_first_user_where_little_is_configured(tmp_path, text, vo, groups):
     config = load_config(
         None, overrides={"server": {"data": str(tmp_path)}, "resources": {"files": [str(sites)]}}
     )
-    assert bootstrap.first_place(config) == (vo, groups)
+    assert bootstrap._first_place(config) == (vo, groups)
 
 
 def test_later_starts_keep_the_administrator_and_change_the_service_s_token(config, db):

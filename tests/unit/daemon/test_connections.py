@@ -133,7 +133,7 @@ def test_a_request_byte_by_byte():
 
 
 def test_many_requests_on_one_connection(monkeypatch):
-    monkeypatch.setattr(connections, "HEAD_BYTES", 200)
+    monkeypatch.setattr(connections, "_HEAD_BYTES", 200)
 
     async def script(served):
         answer = await served.talk(*[REQUEST] * 20, REQUEST[:10], REQUEST[10:], CLOSING)
@@ -145,7 +145,7 @@ def test_many_requests_on_one_connection(monkeypatch):
 
 @pytest.mark.parametrize("start", [b"GET /" + b"x" * 100, b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nname: "])
 def test_a_head_that_never_ends_is_cut_off(monkeypatch, start):
-    monkeypatch.setattr(connections, "HEAD_BYTES", 10_000)
+    monkeypatch.setattr(connections, "_HEAD_BYTES", 10_000)
     sent = []
 
     async def script(served):
@@ -178,7 +178,7 @@ def test_a_large_head_in_a_few_pieces_is_taken(monkeypatch):
 @pytest.mark.parametrize("words", [b"G", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nname: value\r\n"])
 def test_a_head_that_does_not_come_in_time_is_told_so(words):
     async def script(served):
-        answer = await served.talk(words, then_wait=connections.HEAD_SECONDS)
+        answer = await served.talk(words, then_wait=connections._HEAD_SECONDS)
         assert served.seen == []
         return answer
 
@@ -187,13 +187,13 @@ def test_a_head_that_does_not_come_in_time_is_told_so(words):
 
 def test_a_client_that_says_nothing_at_all_is_left():
     async def script(served):
-        return await served.talk(then_wait=connections.HEAD_SECONDS)
+        return await served.talk(then_wait=connections._HEAD_SECONDS)
 
     assert run(script) == b""
 
 
 def test_trickling_does_not_win_time(monkeypatch):
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.05)
+    monkeypatch.setattr(connections, "_HEAD_SECONDS", 0.05)
 
     async def script(served):
         return await served.talk(*[b"x: y\r\n" if n else b"GET / HTTP/1.1\r\n" for n in range(500)])
@@ -266,7 +266,7 @@ def test_a_head_and_its_body_leave_in_one_piece():
 
 
 def test_an_answer_may_take_longer_than_a_head(monkeypatch):
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 1.0)
+    monkeypatch.setattr(connections, "_HEAD_SECONDS", 1.0)
 
     async def script(served):
         served.hold.clear()
@@ -298,7 +298,7 @@ def test_a_client_that_asks_whether_to_go_on_is_told_so():
 
 
 def test_half_a_second_request_does_not_garble_the_answer_to_the_first(monkeypatch):
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.05)
+    monkeypatch.setattr(connections, "_HEAD_SECONDS", 0.05)
 
     async def script(served):
         served.hold.clear()
@@ -308,7 +308,7 @@ def test_half_a_second_request_does_not_garble_the_answer_to_the_first(monkeypat
 
 
 def test_a_connection_may_be_idle_between_requests(monkeypatch):
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 1.0)
+    monkeypatch.setattr(connections, "_HEAD_SECONDS", 1.0)
 
     async def script(served):
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)

@@ -8,8 +8,7 @@ from functools import partial
 import pytest
 
 from lodesman.config import Texts, load_config
-from lodesman.daemon.kept import FILE, keep, kept_file, load_or_kept
-from lodesman.daemon.watch import ConfigWatch
+from lodesman.daemon.config_watch import ConfigWatch, keep, kept_file, load_or_kept
 from lodesman.errors import InvalidConfig
 
 GOOD = "[site.S.ce.c.queue.q]\nCPUTime = 100\n[group.g]\nshare = 5\n"
@@ -46,7 +45,7 @@ def test_good_files_are_used_and_nothing_is_refused(load, kept, home):
 
 
 def test_only_its_owner_reads_what_is_kept(kept, home):
-    assert kept == home / "lode-data" / "run" / FILE
+    assert kept == home / "lode-data" / "run" / "configuration.json"
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
 
 
@@ -69,7 +68,7 @@ def test_refused_files_are_replaced_by_what_was_kept(load, kept, home, file, tex
     assert config.director.extra_pilots == 9
     assert config.resource_files == before.resource_files
     assert config.resources.vos == before.resources.vos
-    assert str(home / file) in str(refused.fault) or "gone.toml" in str(refused.fault)
+    assert str(home / file) in str(refused) or "gone.toml" in str(refused)
 
 
 def test_a_file_that_is_gone(load, kept, home):
@@ -101,7 +100,7 @@ def test_the_watch_begins_with_the_refusal_and_takes_the_mended_files_in(load, k
 
 def test_a_full_disk_costs_a_line_in_the_log(load, home, caplog):
     config = load()
-    keep(home / "nowhere" / FILE, config)
+    keep(home / "nowhere" / "configuration.json", config)
     assert "cannot be kept" in caplog.text
 
 

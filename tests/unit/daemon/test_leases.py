@@ -62,7 +62,7 @@ class Seen:
 
 @pytest.mark.parametrize("fault", [NameError("bug"), ModuleNotFoundError("bug"), KeyError("bug")])
 def test_a_bug_in_a_step_of_the_hot_process_does_not_end_its_loop(fault, monkeypatch, caplog) -> None:
-    monkeypatch.setattr(server_module, "RESTART_SECONDS", 0.0)
+    monkeypatch.setattr(server_module, "_RESTART_SECONDS", 0.0)
     server = Server.__new__(Server)
     server._stopping = False
     done: list[str] = []
@@ -160,7 +160,7 @@ def test_silence_is_noted_once() -> None:
 
 
 def test_many_are_noted_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "SILENT_AT_ONCE", 2)
+    monkeypatch.setattr(server_module, "_SILENT_AT_ONCE", 2)
     core = Quiet(dict.fromkeys(range(1, 6), 0.0))
     assert [sorted(one) for one in note_silence(core)] == [[1, 2], [3, 4], [5]]
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from lodesman.background.candidates import CandidateMaker
 from lodesman.batch import BatchLoad
-from lodesman.daemon import local_slots as module
-from lodesman.daemon.local_slots import local_slots, slots_of
+from lodesman.daemon import background as module
+from lodesman.daemon.background import _slots_of as slots_of
+from lodesman.daemon.background import local_slots
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueSettings, load_resources
 

@@ -13,8 +13,8 @@ import apsw
 import msgspec
 import pytest
 
-from lodesman.daemon.loops import MANY_FAILURES, STUCK_SECONDS, Loop, Loops
-from lodesman.daemon.server import LONG_LIFE_SECONDS, MOST_RESTART_SECONDS, RESTART_SECONDS, next_rest
+from lodesman.daemon.loops import _MANY_FAILURES, _STUCK_SECONDS, Loop, Loops
+from lodesman.daemon.server import _LONG_LIFE_SECONDS, _MOST_RESTART_SECONDS, _RESTART_SECONDS, next_rest
 from lodesman.errors import Unavailable
 
 PATIENCE = 20.0
@@ -122,7 +122,7 @@ def test_what_fails_again_and_again_is_named():
     loops = Loops()
     loops.add("fine", 1.0, lambda: None)
     loops.add("broken", 1.0, failing_then_stop(loops, [apsw.IOError("disk")] * 9))
-    for _ in range(MANY_FAILURES - 1):
+    for _ in range(_MANY_FAILURES - 1):
         for loop in loops.loops:
             loop.once()
     assert loops.failing() == {}
@@ -132,21 +132,21 @@ def test_what_fails_again_and_again_is_named():
 
 
 def test_a_success_forgives():
-    loop = Loop(name="x", seconds=1.0, step=failing_then_stop(None, [OSError("no")] * MANY_FAILURES))
-    for _ in range(MANY_FAILURES):
+    loop = Loop(name="x", seconds=1.0, step=failing_then_stop(None, [OSError("no")] * _MANY_FAILURES))
+    for _ in range(_MANY_FAILURES):
         loop.once()
     assert loop.trouble(0.0)
     loop.step = lambda: None
     loop.once()
     assert loop.trouble(0.0) == ""
-    assert loop.failures == MANY_FAILURES
+    assert loop.failures == _MANY_FAILURES
 
 
 def test_a_step_that_does_not_end_is_named():
     loop = Loop(name="x", seconds=1.0, step=lambda: None)
     loop.begun_at = 100.0
-    assert loop.trouble(100.0 + STUCK_SECONDS) == ""
-    assert "at it for 301 s" in loop.trouble(100.0 + STUCK_SECONDS + 1)
+    assert loop.trouble(100.0 + _STUCK_SECONDS) == ""
+    assert "running for 301 s" in loop.trouble(100.0 + _STUCK_SECONDS + 1)
     loop.once()
     assert loop.trouble(1e9) == ""
 
@@ -156,7 +156,7 @@ def test_a_process_that_ends_at_once_is_started_later_each_time():
     for _ in range(8):
         rest = next_rest(rest, lived=1.0)
         rests.append(rest)
-    assert rests[0] == RESTART_SECONDS
+    assert rests[0] == _RESTART_SECONDS
     assert rests == sorted(rests)
-    assert rests[-1] == MOST_RESTART_SECONDS
-    assert next_rest(rest, lived=LONG_LIFE_SECONDS + 1) == RESTART_SECONDS
+    assert rests[-1] == _MOST_RESTART_SECONDS
+    assert next_rest(rest, lived=_LONG_LIFE_SECONDS + 1) == _RESTART_SECONDS

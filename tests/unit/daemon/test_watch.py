@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from lodesman.config import load_config
-from lodesman.daemon.watch import ConfigWatch
+from lodesman.daemon.config_watch import ConfigWatch
 
 SITES = '[site.S.ce.C.queue.Q]\nBackend = "local"\nCPUTime = 100\n[group.g]\nvo = "v"\nshare = {share}\n'
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from lodesman.answers.vocabulary import JobState
-from lodesman.config.sections import Sections
+from lodesman.config import ServerFile
 from lodesman.jobs.states import ACTIVE, MOVES, TERMINAL, may_move
 
 ADR = Path(__file__).parents[3] / "docs" / "adr" / "0026-states-a-job-can-be-in.md"
@@ -67,7 +67,7 @@ def test_every_state_that_is_not_the_end_has_an_owner_and_a_timer():
 def test_the_timer_of_a_state_is_a_setting_that_exists(state):
     names = re.findall(r"`(\w+)\.(\w+)`", owners()[state][1])
     assert names
-    sections = {one.name: one.type for one in msgspec.structs.fields(Sections)}
+    sections = {one.name: one.type for one in msgspec.structs.fields(ServerFile)}
     for section, option in names:
         if (section, option) != ("director", "PollingTime"):  # a table of the seed's words
             assert option in {one.name for one in msgspec.structs.fields(sections[section])}
