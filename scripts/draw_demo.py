@@ -9,48 +9,40 @@ from __future__ import annotations
 import io
 import re
 import sys
-from pathlib import Path, PurePath
-from typing import Any
+from pathlib import Path
 
-import msgspec
 from examples.demo.png import Image, read_png, write_png
-from examples.demo.report import DemoReport
+from examples.demo.report import DemoReport, read_report
 from examples.demo.summary import WIDTH, summary_text, summary_view
+from msgspec.structs import replace
 from rich.console import Console
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
-RESULTS = "demo-results"
+RESULTS = Path("demo-results")
 
 
 def main() -> int:
     """Read the report named on the command line and write both images."""
     text = Path(sys.argv[1]).read_text(encoding="utf-8")
-    values = msgspec.json.decode(text)
-    picture = Path(values["composition"]["picture"]["path"])
-    report = read_report(values)
+    report = read_report(text)
+    picture = report.composition.picture if report.composition else None
+    if picture is None or picture.path is None:
+        sys.exit("The report has no picture.")
     IMAGES.mkdir(parents=True, exist_ok=True)
-    (IMAGES / "demo.svg").write_text(drawing(report), encoding="utf-8")
-    (IMAGES / "picture.png").write_bytes(write_png(halved(read_png(picture.read_bytes()))))
-    sys.stdout.write(summary_text(report))
+    (IMAGES / "demo.svg").write_text(drawing(moved(report)), encoding="utf-8")
+    (IMAGES / "picture.png").write_bytes(write_png(halved(read_png(picture.path.read_bytes()))))
+    sys.stdout.write(summary_text(moved(report)))
     return 0
 
 
-def read_report(values: dict[str, Any]) -> DemoReport:
-    """The report that these JSON values were made of, with its results at RESULTS."""
-    words = values["composition"]["words"]
-    # Only the first hundred words are told one by one; the others count as one, so that the sum is right.
-    rest = words["total"] - sum(count for _, count in words["counts"])
-    words["counts"].append(["", rest])
-    values["composition"]["picture"]["path"] = f"{RESULTS}/picture.png"
-    values["results"] = RESULTS
-    return msgspec.convert(values, DemoReport, dec_hook=_path)
-
-
-def _path(kind: type, value: Any) -> PurePath:
-    if issubclass(kind, PurePath):
-        return kind(value)
-    raise NotImplementedError
+def moved(report: DemoReport) -> DemoReport:
+    """The report with its results at RESULTS."""
+    composition = report.composition
+    if composition is not None and composition.picture is not None:
+        picture = replace(composition.picture, path=RESULTS / "picture.png")
+        composition = replace(composition, picture=picture)
+    return replace(report, composition=composition, results=RESULTS)
 
 
 def drawing(report: DemoReport) -> str:

@@ -1,18 +1,17 @@
-"""Read what the jobs of the example workload brought back and put it together (a door: files only).
+"""Read what the jobs of the example workload brought back, and put it together.
 
 A result directory holds one directory per job, named by its id: `results/17/tile_003.png`. A file
-that cannot be used is reported with its job and the reason, and left out.
+that is unusable is reported with its job and the reason, and left out.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
+import msgspec
 from examples.demo.merge import (
     Canvas,
     PiEstimate,
@@ -25,17 +24,15 @@ from examples.demo.merge import (
     merge_words,
 )
 from examples.demo.png import UnreadablePng, read_png, write_png
+from msgspec import Struct
 
-_MOST_BYTES = 64 * 2**20
-# What reading foreign JSON can raise: nesting without end is a RecursionError.
-_BAD_VALUES = (KeyError, TypeError, ValueError, RecursionError)
+_MAX_BYTES = 64 * 2**20
 _WORDS_HEAD = re.compile(r"# piece (\d+) of (\d+) of (.+), lines \d+ to \d+, words (\d+)", re.ASCII)
 _P = TypeVar("_P")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
-    """The joined picture; `path` is None if not one tile came, `missing` are numbers of tiles."""
+class Picture(Struct, frozen=True, kw_only=True):
+    """The joined picture; `path` is None if no tile came, `missing` are numbers of tiles."""
 
     path: Path | None
     width: int = 0
@@ -44,9 +41,8 @@ class Picture:
     missing: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Composition:
-    """All results together. `faults` names each file that could not be used and why.
+class Composition(Struct, frozen=True, kw_only=True):
+    """All results together. `faults` names each unusable file and why.
 
     `unheard` counts, for each composer, the jobs without any file for it.
     """
@@ -56,22 +52,31 @@ class Composition:
     words: WordTable | None = None
     words_path: Path | None = None
     faults: tuple[str, ...] = ()
-    unheard: Mapping[str, int]
+    unheard: dict[str, int]
+
+
+class _Place(Struct):
+    """Where a tile belongs, as its PNG says."""
+
+    picture: tuple[int, int]
+    index: int
+    tiles: int
+    left: int
+    top: int
 
 
 def compose(results: Path, members: Mapping[str, Sequence[int]], target: Path) -> Composition:
     """Put the results together and write `picture.png`, `pi.json` and `words.tsv` below `target`.
 
-    `members` maps a composer (`picture`, `pi`, `words`) to the ids of its jobs, whatever became of them.
-    Raises OSError if `target` cannot be written.
+    `members` maps a composer (`picture`, `pi`, `words`) to the ids of its jobs. Raises OSError if `target` cannot be
+    written.
     """
     target.mkdir(parents=True, exist_ok=True)
     reader = _Reader(results)
     picture = _picture(reader, members.get("picture", ()), target)
     pi = merge_pi(_first_of_each(reader.read("pi", members.get("pi", ()), "pi.json", read_pi_part), reader))
     if pi is not None:
-        figures = {"value": pi.value, "error": pi.error, "samples": pi.samples, "parts": pi.parts}
-        _write(target / "pi.json", json.dumps(figures, indent=1).encode() + b"\n")
+        _write(target / "pi.json", msgspec.json.format(msgspec.json.encode(pi), indent=1) + b"\n")
     words, words_path = _words(reader, members.get("words", ()), target)
     return Composition(
         picture=picture,
@@ -84,28 +89,25 @@ def compose(results: Path, members: Mapping[str, Sequence[int]], target: Path) -
 
 
 def read_tile(data: bytes) -> Tile:
-    """A tile from the PNG that the tile program writes; raises UnreadablePng or UnfitPart."""
+    """A tile from the PNG that the tile program writes. Raises UnreadablePng or UnfitPart."""
     image = read_png(data)
     try:
-        place = json.loads(image.texts.get("Tile", ""))
-        width, height = place["picture"]
-        numbers = {key: _whole(place[key]) for key in ("index", "tiles", "left", "top")}
-        return Tile(picture=(_whole(width), _whole(height)), image=image, **numbers)
-    except _BAD_VALUES as error:
+        place = msgspec.json.decode(image.texts.get("Tile", ""), type=_Place)
+    except (msgspec.DecodeError, RecursionError) as error:
         raise UnfitPart("the PNG does not say where it belongs") from error
+    return Tile(image=image, **msgspec.structs.asdict(place))
 
 
 def read_pi_part(data: bytes) -> PiPart:
-    """One `pi.json`; raises UnfitPart."""
+    """One `pi.json`. Raises UnfitPart."""
     try:
-        values = json.loads(data)
-        return PiPart(**{key: _whole(values[key]) for key in ("seed", "samples", "hits")})
-    except _BAD_VALUES as error:
+        return msgspec.json.decode(data, type=PiPart)
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise UnfitPart("it is not a JSON record of seed, samples and hits") from error
 
 
 def read_word_part(data: bytes) -> WordPart:
-    """One `words.tsv`; raises UnfitPart also when the counts do not add up to the number in its head."""
+    """One `words.tsv`. Raises UnfitPart, also when the counts do not add up to the number in its head."""
     try:
         head, *lines = data.decode("ascii").splitlines()
         found = _WORDS_HEAD.fullmatch(head)
@@ -123,7 +125,7 @@ def read_word_part(data: bytes) -> WordPart:
 
 
 class _Reader:
-    """Reads the files of jobs; collects what could not be used."""
+    """Reads the files of jobs; collects what is unusable."""
 
     def __init__(self, results: Path) -> None:
         self._results = results
@@ -133,7 +135,7 @@ class _Reader:
     def read(
         self, composer: str, jobs: Sequence[int], pattern: str, parse: Callable[[bytes], _P]
     ) -> Iterator[tuple[str, _P]]:
-        """The part of each file that can be used, with the name of the file for messages."""
+        """The part of each usable file, with the name of the file for messages."""
         self.unheard[composer] = 0
         for job in jobs:
             files = sorted((self._results / str(job)).glob(pattern))
@@ -148,9 +150,9 @@ class _Reader:
 
 def _bounded(path: Path) -> bytes:
     with path.open("rb") as source:
-        data = source.read(_MOST_BYTES + 1)
-    if len(data) > _MOST_BYTES:
-        raise UnfitPart(f"it is larger than {_MOST_BYTES >> 20} MB")
+        data = source.read(_MAX_BYTES + 1)
+    if len(data) > _MAX_BYTES:
+        raise UnfitPart(f"it is larger than {_MAX_BYTES >> 20} MB")
     return data
 
 
@@ -196,12 +198,6 @@ def _words(reader: _Reader, jobs: Sequence[int], target: Path) -> tuple[WordTabl
     path = target / "words.tsv"
     _write(path, "".join(f"{word}\t{count}\n" for word, count in table.counts).encode())
     return table, path
-
-
-def _whole(value: Any) -> int:
-    if type(value) is not int:
-        raise TypeError(value)
-    return value
 
 
 def _write(path: Path, data: bytes) -> None:

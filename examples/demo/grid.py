@@ -1,6 +1,6 @@
 """The demo's own grid: a server in a process of its own, its users, and its end without a trace.
 
-A server that dies is started again on the same data; whoever asks it meanwhile waits.
+A server that dies is started again on the same data; requests wait meanwhile.
 """
 
 from __future__ import annotations
@@ -20,25 +20,29 @@ from typing import Any, TypeVar
 
 from examples.demo.interrupts import Interrupts
 
+from lodesman.answers import calls
+from lodesman.answers.call import Call, Nothing, encode
+from lodesman.answers.requests import AccountBody, TokenBody
 from lodesman.batch import LocalBackend
 from lodesman.client import Client, Retry
 from lodesman.errors import Conflict, LodesmanError, Unavailable
 
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
-# What a dead server left running sees its end by itself.
+# The processes of a dead server see its end and end themselves.
 ORPHAN_SECONDS = 5.0
 KILLED_SECONDS = 5.0
-# Nobody hears what pilots say any more: there is no use in waiting for their last words.
+# No server takes the last results of pilots any more: there is no use in waiting for them.
 GRACE_SECONDS = 1.0
-# So long a question is asked again while the server is away.
+# For this time a request is repeated while the server is away.
 AWAY_SECONDS = 120.0
 POLL_SECONDS = 0.1
-# A server that ends by itself so often in a row will not run.
+# A server that ends by itself this number of times in a row will not run.
 BAD_STARTS = 3
 NO_SERVER = 5  # the exit code of `lode` for it
 
 T = TypeVar("T")
+B = TypeVar("B")
 
 
 class NoStart(Unavailable):
@@ -48,7 +52,7 @@ class NoStart(Unavailable):
 class Grid:
     """A server on this machine with the example sites; `home` holds its data, log and tokens.
 
-    `tell` is given a line when the server has to be started again.
+    `note` gets a line when the server has to be started again.
     """
 
     def __init__(
@@ -57,7 +61,7 @@ class Grid:
         resources: Path,
         *,
         port: int,
-        tell: Callable[[str], object] = str,
+        note: Callable[[str], object] = str,
         interrupts: Interrupts | None = None,
     ) -> None:
         self.home = home
@@ -78,7 +82,7 @@ class Grid:
         self._arguments = [
             word for name, value in settings.items() for word in ("--set", f"{name}={json.dumps(value)}")
         ]
-        self._tell = tell
+        self._note = note
         self._interrupts = interrupts or Interrupts()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -93,36 +97,23 @@ class Grid:
         with (self.home / "server.log").open("ab") as log, self._interrupts.held():
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "lodesman.daemon", "server", *self._arguments],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=_environment(),
             )  # fmt: skip
-        self._wait_until_ready()
-
-    def _wait_until_ready(self) -> None:
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end and self._runs():
             with contextlib.suppress(LodesmanError, OSError):
-                self.admin(patient=False).request("GET", "/v1/me")
+                self._once(calls.ME)
                 return
             time.sleep(POLL_SECONDS)
         tail = (self.home / "server.log").read_text(errors="replace")[-2_000:]
-        fault = NoStart if self._process is not None and (self._process.returncode or 0) > 0 else Unavailable
+        fault = NoStart if (self._process.returncode or 0) > 0 else Unavailable
         raise fault(f"The server did not start. The end of its log:\n{tail}")
 
     def _runs(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
-    def revive(self) -> None:
-        """Start the server, or a server that died again, on the same data. Raises as `start`."""
-        if self._runs():
-            return
-        if self._process is not None:
-            self._tell(f"The server {_how(self._process.returncode)}; starting it again on the same data.")
-            self._end_group(ORPHAN_SECONDS)
-        self.start()
-
     def steadily(self, ask: Callable[[], T]) -> T:
-        """What `ask` gives. While the server is away it is revived and asked again.
+        """What `ask` returns. While the server is away it is started again and asked again.
 
         Raises Unavailable when that takes too long.
         """
@@ -130,7 +121,7 @@ class Grid:
         bad_starts = 0
         while True:
             try:
-                self.revive()
+                self._revive()
                 return ask()
             except Unavailable as fault:
                 bad_starts += isinstance(fault, NoStart)
@@ -138,8 +129,17 @@ class Grid:
                     raise
             time.sleep(POLL_SECONDS)
 
+    def _revive(self) -> None:
+        """Start the server, or a server that died again, on the same data. Raises as `start`."""
+        if self._runs():
+            return
+        if self._process is not None:
+            self._note(f"The server {_end_of(self._process)}; starting it again on the same data.")
+            self._end_group(ORPHAN_SECONDS)
+        self.start()
+
     def stop(self) -> None:
-        """End the server, then all pilots and payloads, whoever of them was killed before."""
+        """End the server, then all pilots and payloads, also if some of them were killed before."""
         process = self._process
         if process is None:
             return
@@ -153,13 +153,13 @@ class Grid:
             LocalBackend(pilots, {}).stop_all(grace_seconds=GRACE_SECONDS)
         self._process = None
 
-    def _end_group(self, patience: float) -> None:
+    def _end_group(self, timeout: float) -> None:
         """Wait for the end of the server's own processes; kill what is left of them then.
 
-        What nobody reaps (where process 1 is no init) is there for ever, and runs no more.
+        Zombies that are never reaped (where process 1 is no init) do not hold this up.
         """
         assert self._process is not None  # noqa: S101
-        end = time.monotonic() + patience
+        end = time.monotonic() + timeout
         number: int = 0
         with contextlib.suppress(ProcessLookupError):
             while time.monotonic() < end + KILLED_SECONDS:
@@ -168,29 +168,25 @@ class Grid:
                 number = signal.SIGKILL if time.monotonic() > end else 0
                 time.sleep(POLL_SECONDS)
 
-    # --- asking it ------------------------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------------------
 
-    def admin(self, *, patient: bool = True) -> Client:
-        """A client with the administrator's token."""
+    def call(self, call: Call[Nothing, B, T], body: B | None = None) -> T:
+        """The answer to a call of the administrator that may be repeated. Raises LodesmanError."""
+        return self.steadily(lambda: self._once(call, body))
+
+    def _once(self, call: Call[Nothing, B, T], body: B | None = None) -> T:
         try:
             token = (self.home / "data" / "admin.token").read_text().strip()
         except FileNotFoundError:
             raise Unavailable("The server has not made its first token yet.") from None
-        return Client([self.url], token, retry=None if patient else Retry(rounds=1))
-
-    def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """The answer to a request of the administrator that may be repeated. Raises LodesmanError."""
-
-        def once() -> Any:
-            with contextlib.closing(self.admin(patient=False)) as client:
-                return client.request(method, path, body)
-
-        return self.steadily(once)
+        raw = None if body is None else encode(body)
+        with contextlib.closing(Client([self.url], token, retry=Retry(rounds=1))) as client:
+            return call.read(client.fetch(call.method, call.path, raw))
 
     def add_user(self, name: str, vo: str, group: str) -> Path:
         """Make a user of one group; returns the file with its token."""
-        self.ask("POST", "/v1/users", {"name": name, "vo": vo, "groups": [group]})
-        token = self.ask("POST", "/v1/tokens", {"account": name})["token"]
+        self.call(calls.ADD_USER, AccountBody(name=name, vo=vo, groups=[group]))
+        token = self.call(calls.ISSUE_TOKEN, TokenBody(account=name)).token
         path = self.home / f"{name}.token"
         path.touch(mode=0o600)
         path.write_text(token + "\n")
@@ -199,7 +195,7 @@ class Grid:
     def lode(self, token: Path, *words: str, partly: bool = False) -> Any:
         """Run one `lode` command as a user would, with --json; returns what it printed.
 
-        It must be one that may be repeated. `partly`: what it says counts although some of it failed. Raises
+        It must be one that may be repeated. `partly`: its answer counts although some of it failed. Raises
         Unavailable without a server, Conflict for a command that fails.
         """
         return self.steadily(lambda: self._lode(token, words, partly=partly))
@@ -207,21 +203,20 @@ class Grid:
     def _lode(self, token: Path, words: Sequence[str], *, partly: bool) -> Any:
         done = subprocess.run(
             [sys.executable, "-m", "lodesman.cli", "--server", self.url, "--token-file", str(token), *words, "--json"],
-            capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+            capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=_environment(),
         )  # fmt: skip
-        said = f"{done.stderr.strip() or done.stdout.strip()}"[:1_000]
+        output = f"{done.stderr.strip() or done.stdout.strip()}"[:1_000]
         if done.returncode == NO_SERVER:
-            raise Unavailable(f"lode {words[0]} found no server: {said}")
+            raise Unavailable(f"lode {words[0]} found no server: {output}")
         if done.returncode != 0 and not partly:
-            raise Conflict(f"lode {words[0]} failed: {said}")
+            raise Conflict(f"lode {words[0]} failed: {output}")
         try:
             return json.loads(done.stdout)
         except ValueError:
-            raise Conflict(f"lode {words[0]} did not answer in JSON: {said}") from None
+            raise Conflict(f"lode {words[0]} did not answer in JSON: {output}") from None
 
     def payloads_started(self) -> Counter[str]:
-        """How often each attempt (JOB.ATTEMPT) was started, as the pilots themselves wrote down."""
+        """How often each attempt (JOB.ATTEMPT) was started, by the logs of the pilots."""
         found: Counter[str] = Counter()
         for path in (self.home / "data" / "pilots").glob("*/std.err*"):
             for line in path.read_text(errors="replace").splitlines():
@@ -234,10 +229,10 @@ class Grid:
 
 @contextlib.contextmanager
 def running(grid: Grid, interrupts: Interrupts) -> Iterator[Grid]:
-    """The grid while it runs; it is stopped whatever happens, and nothing interrupts that."""
+    """The grid while it runs; it is always stopped, and nothing interrupts that."""
     try:
         try:
-            grid.steadily(grid.admin)
+            grid.call(calls.ME)
             yield grid
         finally:
             interrupts.ignore()
@@ -248,20 +243,20 @@ def running(grid: Grid, interrupts: Interrupts) -> Iterator[Grid]:
         grid.stop()
 
 
-def _how(code: int | None) -> str:
-    if code is not None and code < 0:
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+def _end_of(process: subprocess.Popen[bytes]) -> str:
+    code = process.returncode
+    if code < 0:
         with contextlib.suppress(ValueError):
             return f"was killed by {signal.Signals(-code).name}"
     return f"ended with exit code {code}"
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """A port that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def ranges(first: int, count: int) -> Sequence[int]:
-    """The ids of a submission."""
-    return range(first, first + count)

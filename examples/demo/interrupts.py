@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP as one KeyboardInterrupt, at a moment when nothing is lost by it."""
+"""Ctrl-C, SIGTERM and SIGHUP as one KeyboardInterrupt, at a moment when it loses nothing."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """Raises KeyboardInterrupt once, for the first signal that comes.
+    """Raises KeyboardInterrupt once, for the first signal.
 
-    A context manager: at its end signals are as before, or ignored if one came, for then the program ends. A hangup
-    that the caller ignores (nohup) stays ignored.
+    When this context ends, signals are as before, or ignored if one came, for then the program ends. A hangup that the
+    caller ignores (nohup) stays ignored.
     """
 
     def __init__(self) -> None:
         self._before: dict[int, Any] = {}
         self._held = False
-        self._came = False
+        self.came = False
         self._over = False
 
     def __enter__(self) -> Self:
@@ -32,12 +32,7 @@ class Interrupts:
 
     def __exit__(self, *_: object) -> None:
         for number, before in self._before.items():
-            signal.signal(number, signal.SIG_IGN if self._came else before)
-
-    @property
-    def came(self) -> bool:
-        """Whether anybody asked for the end."""
-        return self._came
+            signal.signal(number, signal.SIG_IGN if self.came else before)
 
     def ignore(self) -> None:
         """From now on nothing is raised: what is under way is the end."""
@@ -45,17 +40,17 @@ class Interrupts:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """What comes meanwhile is raised afterwards: nothing inside is left half done."""
+        """A signal that comes meanwhile is raised afterwards: nothing inside is left half done."""
         self._held = True
         try:
             yield
         finally:
             self._held = False
-        if self._came:
+        if self.came:
             self._raise()
 
     def _take(self, _number: int, _frame: FrameType | None) -> None:
-        self._came = True
+        self.came = True
         if not self._held:
             self._raise()
 

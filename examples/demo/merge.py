@@ -1,35 +1,37 @@
-"""What the results of many jobs say together: one picture, one estimate, one table. Pure.
+"""The results of many jobs together: one picture, one estimate, one table. Pure.
 
-A part that did not come is named, never made up: a missing tile stays a grey chequered field, a missing
-seed or piece is counted. A part that came twice counts once, and differing twins are a fault.
+A missing part is named: a missing tile stays a grey chequered field, a missing seed or piece is counted. A part that
+came twice counts once, and differing twins are a fault.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
-from examples.demo.png import MOST_PIXELS, Image
+from examples.demo.png import MAX_PIXELS, Image
+from msgspec import Meta, Struct
 
 from lodesman.errors import LodesmanError
 
 _CHEQUER = 8
 _GREYS = (bytes((72, 72, 72)), bytes((96, 96, 96)))
-_MOST_TILES = 1_000_000
-_MOST_COUNT = 2**53
+_MAX_PARTS = 1_000_000
+_MAX_COUNT = 2**53
 
 
 class UnfitPart(LodesmanError):
-    """One job's result cannot be used or does not fit the others; the message says how."""
+    """The result of one job is unusable or does not fit the others; the message says why."""
 
     code = "unfit-part"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tile:
-    """One tile and where it belongs: its number of `tiles`, its corner, the size of the whole picture."""
+    """One tile and its place: its number of `tiles`, its corner, the size of the whole picture."""
 
     index: int
     tiles: int
@@ -40,12 +42,11 @@ class Tile:
 
     def __post_init__(self) -> None:
         width, height = self.picture
-        if not (0 < width * height <= MOST_PIXELS and width > 0):
+        if not (0 < width * height <= MAX_PIXELS and width > 0):
             raise UnfitPart(f"a picture of {width} x {height} pixels is not possible")
-        if not 0 <= self.index < self.tiles <= _MOST_TILES:
+        if not 0 <= self.index < self.tiles <= _MAX_PARTS:
             raise UnfitPart(f"there is no tile {self.index} of {self.tiles}")
-        inside = 0 <= self.left <= width - self.image.width and 0 <= self.top <= height - self.image.height
-        if not inside:
+        if not (0 <= self.left <= width - self.image.width and 0 <= self.top <= height - self.image.height):
             raise UnfitPart(f"tile {self.index} lies outside the picture")
 
 
@@ -56,23 +57,21 @@ class Canvas:
         self._tiles: dict[int, Tile] = {}
 
     def add(self, tile: Tile) -> None:
-        """Take a tile; raises UnfitPart for one of another picture or a differing twin."""
-        for other in self._tiles.values():
-            if (tile.picture, tile.tiles) != (other.picture, other.tiles):
-                raise UnfitPart(f"tile {tile.index} belongs to another picture")
-            break
-        if self._tiles.get(tile.index, tile) != tile:
+        """Add a tile. Raises UnfitPart for one of another picture or a differing twin."""
+        first = next(iter(self._tiles.values()), tile)
+        if (tile.picture, tile.tiles) != (first.picture, first.tiles):
+            raise UnfitPart(f"tile {tile.index} belongs to another picture")
+        if self._tiles.setdefault(tile.index, tile) != tile:
             raise UnfitPart(f"tile {tile.index} came twice and differs")
-        self._tiles[tile.index] = tile
 
     @property
     def found(self) -> int:
-        """How many different tiles came."""
+        """The number of different tiles."""
         return len(self._tiles)
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """The numbers of the tiles that did not come; empty as well when none came at all."""
+        """The numbers of the missing tiles; empty if none came at all."""
         tiles = max((tile.tiles for tile in self._tiles.values()), default=0)
         return tuple(k for k in range(tiles) if k not in self._tiles)
 
@@ -91,28 +90,23 @@ class Canvas:
 
 
 def _chequered(width: int, height: int) -> bytearray:
-    rows = []
-    for odd in (0, 1):
-        fields = (_GREYS[(x // _CHEQUER + odd) % 2] for x in range(width))
-        rows.append(b"".join(fields))
+    rows = [b"".join(_GREYS[(x // _CHEQUER + odd) % 2] for x in range(width)) for odd in (0, 1)]
     return bytearray(b"".join(rows[(y // _CHEQUER) % 2] for y in range(height)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PiPart:
+class PiPart(Struct, frozen=True, kw_only=True):
     """One job's count of random points: `hits` of `samples` lay in the quarter circle."""
 
     seed: int
-    samples: int
-    hits: int
+    samples: Annotated[int, Meta(ge=1, le=_MAX_COUNT)]
+    hits: Annotated[int, Meta(ge=0)]
 
     def __post_init__(self) -> None:
-        if not (0 <= self.hits <= self.samples and 1 <= self.samples <= _MOST_COUNT):
-            raise UnfitPart(f"{self.hits} hits of {self.samples} samples are not possible")
+        if self.hits > self.samples:
+            raise ValueError(f"{self.hits} hits of {self.samples} samples are not possible")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PiEstimate:
+class PiEstimate(Struct, frozen=True, kw_only=True):
     """Pi from `samples` points of `parts` seeds; `error` is one standard deviation (0 if no point missed)."""
 
     value: float
@@ -142,25 +136,21 @@ class WordPart:
     counts: Mapping[str, int]
 
     def __post_init__(self) -> None:
-        if not 0 <= self.piece < self.pieces <= _MOST_TILES:
+        if not 0 <= self.piece < self.pieces <= _MAX_PARTS:
             raise UnfitPart(f"there is no piece {self.piece} of {self.pieces}")
-        if not all(1 <= count <= _MOST_COUNT for count in self.counts.values()):
+        if not all(1 <= count <= _MAX_COUNT for count in self.counts.values()):
             raise UnfitPart(f"piece {self.piece} counts a word an impossible number of times")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WordTable:
-    """All words of a text and how often, most frequent first; `missing` pieces are not in it."""
+class WordTable(Struct, frozen=True, kw_only=True):
+    """The words of a text, most frequent first; `missing` pieces are not in it."""
 
     text: str
-    counts: Sequence[tuple[str, int]]
+    counts: tuple[tuple[str, int], ...]
+    total: int
+    distinct: int
     pieces: int
     missing: tuple[int, ...]
-
-    @property
-    def total(self) -> int:
-        """Number of words counted."""
-        return sum(count for _, count in self.counts)
 
 
 def merge_words(parts: Iterable[WordPart]) -> WordTable | None:
@@ -169,15 +159,20 @@ def merge_words(parts: Iterable[WordPart]) -> WordTable | None:
     Raises UnfitPart when the parts are not of one text cut alike.
     """
     by_piece = {part.piece: part for part in parts}
-    if not by_piece:
-        return None
     kinds = {(part.text, part.pieces) for part in by_piece.values()}
+    if not kinds:
+        return None
     if len(kinds) > 1:
         raise UnfitPart(f"the pieces are of {len(kinds)} different texts or cuts")
     text, pieces = kinds.pop()
     counts: Counter[str] = Counter()
     for part in by_piece.values():
         counts.update(part.counts)
-    table = tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
-    missing = tuple(k for k in range(pieces) if k not in by_piece)
-    return WordTable(text=text, counts=table, pieces=pieces, missing=missing)
+    return WordTable(
+        text=text,
+        counts=tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0]))),
+        total=counts.total(),
+        distinct=len(counts),
+        pieces=pieces,
+        missing=tuple(k for k in range(pieces) if k not in by_piece),
+    )

@@ -1,25 +1,24 @@
-"""Just enough PNG: 8 bit RGB, no interlacing, text chunks. Pure, standard library only.
+"""A small part of PNG: 8 bit RGB, no interlacing, text chunks. Pure.
 
-Reads what the tile program of the example workload writes and writes the joined picture. Tiles come
-from jobs, so nothing in them is believed: sizes are limited before anything is unpacked.
+Tiles come from jobs, so nothing in them is trusted: sizes are limited before anything is unpacked.
 """
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lodesman.errors import LodesmanError
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
-MOST_PIXELS = 16_000_000
+MAX_PIXELS = 16_000_000
 _RGB_8_BIT = (8, 2, 0, 0, 0)
 
 
 class UnreadablePng(LodesmanError):
-    """Not a picture of the kind read here; the message says why."""
+    """Not a picture of this kind; the message says why."""
 
     code = "unreadable-png"
 
@@ -40,7 +39,7 @@ class Image:
 
 
 def read_png(data: bytes) -> Image:
-    """The image in a file's bytes; raises UnreadablePng for what is broken, too large or of another kind."""
+    """The image in a file's bytes. Raises UnreadablePng for what is broken, too large or of another kind."""
     size: tuple[int, int] | None = None
     packed = []
     texts = {}
@@ -62,18 +61,15 @@ def write_png(image: Image) -> bytes:
     header = struct.pack(">IIBBBBB", image.width, image.height, *_RGB_8_BIT)
     body = zlib.compress(b"".join(b"\0" + row for row in image.rows()), 9)
     texts = [(b"tEXt", f"{key}\0{value}".encode("latin-1", "replace")) for key, value in image.texts.items()]
-    return SIGNATURE + _packed([(b"IHDR", header), *texts, (b"IDAT", body), (b"IEND", b"")])
-
-
-def _packed(chunks: Iterable[tuple[bytes, bytes]]) -> bytes:
-    return b"".join(
-        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-        for kind, body in chunks
+    chunks = [(b"IHDR", header), *texts, (b"IDAT", body), (b"IEND", b"")]
+    return SIGNATURE + b"".join(
+        struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        for kind, content in chunks
     )
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Kind and body of each chunk, up to and with IEND; sums are checked."""
+    """Kind and body of each chunk up to IEND, with their checksums checked."""
     if not data.startswith(SIGNATURE):
         raise UnreadablePng("it is not a PNG file")
     at = len(SIGNATURE)
@@ -98,8 +94,8 @@ def _size(header: bytes) -> tuple[int, int]:
     width, height, *form = struct.unpack(">IIBBBBB", header)
     if tuple(form) != _RGB_8_BIT:
         raise UnreadablePng("it is not 8 bit RGB without interlacing")
-    if not 0 < width * height <= MOST_PIXELS:
-        raise UnreadablePng(f"{width} x {height} pixels are not between 1 and {MOST_PIXELS}")
+    if not 0 < width * height <= MAX_PIXELS:
+        raise UnreadablePng(f"{width} x {height} pixels are not between 1 and {MAX_PIXELS}")
     return width, height
 
 

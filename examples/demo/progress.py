@@ -1,4 +1,4 @@
-"""Live progress of the demo: bars on a terminal that can, one plain line per change elsewhere.
+"""Live progress of the demo: bars on a terminal that can draw in place, else one plain line per change.
 
 The display is fed with snapshots and draws only then: no thread, no clock of its own.
 """
@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from examples.demo.figures import duration, number, plain
 from rich.console import Console, Group
@@ -17,7 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-# What users watch, and the job states (DESIGN 3.2) that belong to it.
+# What users watch, and the job states that belong to it.
 STAGES: dict[str, tuple[str, ...]] = {
     "waiting": ("Waiting",),
     "matched": ("Matched",),
@@ -34,7 +33,7 @@ _BAR_WIDTH = 46
 class DemoSnapshot:
     """The demo at one moment: jobs by state, pilots by site and state, seconds since the start.
 
-    `total` is how many jobs there will be; jobs that are not submitted yet are in no state.
+    `total` is the final number of jobs; jobs that are not submitted yet are in no state.
     """
 
     states: Mapping[str, int]
@@ -43,23 +42,34 @@ class DemoSnapshot:
     elapsed: float
 
 
-class Display(Protocol):
-    """Where snapshots go; a context manager that leaves the terminal as it was."""
+class Display:
+    """Shows snapshots; a context manager that leaves the terminal as it was."""
 
-    def __enter__(self) -> Self: ...
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        in_place = console.is_terminal and not console.is_dumb_terminal
+        self._live = Live(console=console, auto_refresh=False) if in_place else None
+        self._last: tuple[object, ...] | None = None
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
 
     def show(self, snapshot: DemoSnapshot) -> None:
-        """Show this moment."""
-
-
-def open_display(console: Console) -> Display:
-    """Bars if the console is a terminal that can draw in place, plain lines if not."""
-    in_place = console.is_terminal and not console.is_dumb_terminal
-    return BarDisplay(console) if in_place else LineDisplay(console)
+        """Draw this moment, or write a line if it differs from the last one; time alone is no difference."""
+        if self._live is not None:
+            self._live.update(progress_view(snapshot), refresh=True)
+            return
+        now = (dict(snapshot.states), snapshot.total, {k: dict(v) for k, v in snapshot.pilots.items()})
+        if now != self._last:
+            self._last = now
+            line = progress_line(snapshot)
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True, emoji=False)
 
 
 def by_stage(states: Mapping[str, int]) -> dict[str, int]:
@@ -84,15 +94,10 @@ def progress_view(snapshot: DemoSnapshot) -> Group:
     bars.add_column(width=_BAR_WIDTH)
     bars.add_column(justify="right")
     for stage, count in by_stage(snapshot.states).items():
-        # A bar out of zero would pulse as if something went on.
         colour = _COLOURS.get(stage, "magenta")
-        bar = ProgressBar(
-            total=max(snapshot.total, 1),
-            completed=count,
-            width=_BAR_WIDTH,
-            complete_style=colour,
-            finished_style=colour,
-        )
+        # A total of zero would show a pulsing bar.
+        bar = ProgressBar(max(snapshot.total, 1), count, _BAR_WIDTH)
+        bar.complete_style = bar.finished_style = colour
         bars.add_row(stage, bar, number(count, 12))
     sites = Table.grid(padding=(0, 2))
     for site, states in sorted(snapshot.pilots.items()):
@@ -104,48 +109,3 @@ def progress_view(snapshot: DemoSnapshot) -> Group:
 def _pilots(states: Mapping[str, int]) -> str:
     present = sorted((state.lower(), count) for state, count in states.items() if count)
     return ", ".join(f"{plain(state)} {count}" for state, count in present) or "none"
-
-
-class BarDisplay:
-    """Bars that are drawn anew in place with each snapshot."""
-
-    def __init__(self, console: Console) -> None:
-        self._live = Live(console=console, auto_refresh=False)
-
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._live.stop()
-
-    def show(self, snapshot: DemoSnapshot) -> None:
-        """Draw this moment."""
-        self._live.update(progress_view(snapshot), refresh=True)
-
-
-class LineDisplay:
-    """A plain line whenever jobs or pilots changed; time alone is no change."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._last: tuple[object, ...] | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
-
-    def show(self, snapshot: DemoSnapshot) -> None:
-        """Write a line if this moment differs from the last one shown."""
-        now = (dict(snapshot.states), snapshot.total, {k: dict(v) for k, v in snapshot.pilots.items()})
-        if now != self._last:
-            self._last = now
-            self._console.print(
-                progress_line(snapshot), markup=False, highlight=False, soft_wrap=True, emoji=False
-            )

@@ -1,20 +1,22 @@
-"""Everything that the demo's summary tells, in one value. None means unknown, never zero."""
+"""The values of the demo's summary. None means unknown, never zero."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import PurePath
+from pathlib import Path
 from typing import Any
 
+import msgspec
 from examples.demo.compose import Composition
-from examples.demo.shares import GroupShare
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from lodesman.answers.usage import Claims, Spread, Usage
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiteRow:
+class SiteRow(Struct, frozen=True, kw_only=True):
     """One site: the jobs that ended there, its pilots and the CPU time of its jobs."""
 
     site: str
@@ -24,18 +26,20 @@ class SiteRow:
     cpu_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """Median, 95th percentile and maximum of `count` durations, in seconds."""
+class GroupShare(Struct, frozen=True, kw_only=True):
+    """One group's starts: `actual`, and the `target` by its share; None if it cannot be known.
 
-    count: int
-    p50: float
-    p95: float
-    most: float
+    `deviation` is their distance in standard deviations of a fair lottery (0 if there was never a choice).
+    """
+
+    group: str
+    share: float
+    actual: int
+    target: float | None
+    deviation: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reason:
+class Reason(Struct, frozen=True, kw_only=True):
     """`count` jobs that were held or failed for the same reason; `example` is the id of one of them."""
 
     text: str
@@ -43,12 +47,11 @@ class Reason:
     example: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptCheck:
-    """Was no attempt run twice? By the server's books `started` jobs had `attempts` attempts.
+class AttemptCheck(Struct, frozen=True, kw_only=True):
+    """Whether an attempt ran twice. By the server's records `started` jobs had `attempts` attempts.
 
-    By what the pilots wrote down `seen` attempts ran, `twice` of them more than once. `lost` jobs ended nowhere:
-    neither terminal nor Held at the end.
+    By the logs of the pilots `seen` attempts ran, `twice` of them more than once. `lost` jobs were neither final nor
+    Held at the end.
     """
 
     started: int | None
@@ -58,63 +61,104 @@ class AttemptCheck:
     seen: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoReport:
+class DemoReport(Struct, frozen=True, kw_only=True):
     """The whole demo. `states` counts jobs by state at the end; times in seconds.
 
-    `expected` is what the workload says how many jobs should end in each state.
+    `expected` is the number of jobs that should end in each state.
     """
 
-    states: Mapping[str, int] | None
-    expected: Mapping[str, int] | None = None
+    states: dict[str, int] | None
+    expected: dict[str, int] | None = None
     elapsed_seconds: float | None = None
     first_result_seconds: float | None = None
     interrupted: bool = False
-    sites: Sequence[SiteRow] = ()
+    sites: list[SiteRow] = field(default_factory=list)
     waiting: Spread | None = None
     running: Spread | None = None
-    groups: Sequence[GroupShare] = ()
-    held: Sequence[Reason] | None = None
-    failed: Sequence[Reason] | None = None
+    groups: list[GroupShare] = field(default_factory=list)
+    held: list[Reason] | None = None
+    failed: list[Reason] | None = None
     attempts: AttemptCheck | None = None
     composition: Composition | None = None
-    results: PurePath | None = None
+    results: Path | None = None
 
 
-def spread(told: Mapping[str, Any]) -> Spread | None:
-    """The spread as the server tells it; None of nothing."""
-    if not told["count"]:
-        return None
-    return Spread(count=told["count"], p50=told["p50"], p95=told["p95"], most=told["most"])
+def site_rows(usage: Usage) -> list[SiteRow]:
+    """The sites where jobs ended."""
+    pilots = Counter[str]()
+    for count in usage.pilots:
+        pilots[count.site] += count.pilots
+    return [
+        SiteRow(
+            site=row.site,
+            done=row.outcomes.get("Done", 0),
+            failed=row.outcomes.get("Failed", 0),
+            pilots=pilots[row.site],
+            cpu_seconds=row.cpu_seconds,
+        )
+        for row in usage.sites
+    ]
 
 
-def reasons(jobs: Iterable[tuple[int, str]]) -> tuple[Reason, ...]:
-    """(job id, reason) grouped by reason, most frequent first; the smallest id is the example."""
-    ids: dict[str, list[int]] = {}
-    for job, text in jobs:
-        ids.setdefault(text, []).append(job)
-    rows = [Reason(text=text, count=len(group), example=min(group)) for text, group in ids.items()]
-    return tuple(sorted(rows, key=lambda row: (-row.count, row.text)))
+def reasons(usage: Usage, state: str) -> list[Reason]:
+    """The jobs of a state by reason, most frequent first; the smallest id is the example."""
+    found: dict[str, Reason] = {}
+    for row in usage.faulty:
+        if row.state == state:
+            before = found.get(row.reason, Reason(text=row.reason, count=0, example=row.id))
+            example = min(before.example or row.id, row.id)
+            found[row.reason] = Reason(text=row.reason, count=before.count + row.count, example=example)
+    return sorted(found.values(), key=lambda row: (-row.count, row.text))
 
 
-def report_json(report: DemoReport) -> dict[str, Any]:
-    """The report as JSON values: paths as text, unknown as null; of the words only the first hundred."""
-    values: dict[str, Any] = _json(report)
-    table = (values["composition"] or {}).get("words")
-    if table and report.composition and report.composition.words:
-        table["total"] = report.composition.words.total
-        table["distinct"] = len(table["counts"])
-        table["counts"] = table["counts"][:100]
-    return values
+def share_rows(claims: Iterable[Claims], shares: Mapping[str, float]) -> list[GroupShare]:
+    """One row for each group of `shares` or of a claim, by name.
+
+    The target of a group in one claim is its share over the sum of the shares of all groups that had an eligible task
+    queue then; its whole target is the sum over claims. One claim without a record makes all targets unknown.
+    """
+    counted = list(claims)
+    groups = sorted({*shares, *(claim.group for claim in counted)})
+    known = all(_is_known(claim, shares) for claim in counted)
+    return [_row(group, counted, shares, known=known) for group in groups]
 
 
-def _json(value: Any) -> Any:
-    if dataclasses.is_dataclass(value):
-        return {part.name: _json(getattr(value, part.name)) for part in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): _json(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_json(part) for part in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return str(value) if isinstance(value, PurePath) else value
+def _is_known(claim: Claims, shares: Mapping[str, float]) -> bool:
+    if claim.eligible is None or claim.group not in claim.eligible:
+        return False
+    return shares.keys() >= set(claim.eligible) and sum(shares[group] for group in claim.eligible) > 0
+
+
+def _row(group: str, claims: Sequence[Claims], shares: Mapping[str, float], *, known: bool) -> GroupShare:
+    actual = sum(claim.count for claim in claims if claim.group == group)
+    share = shares.get(group, 0)
+    if not known:
+        return GroupShare(group=group, share=share, actual=actual, target=None)
+    target = variance = 0.0
+    for claim in claims:
+        if claim.eligible is not None and group in claim.eligible:
+            p = share / sum(shares[other] for other in claim.eligible)
+            target += claim.count * p
+            variance += claim.count * p * (1 - p)
+    deviation = (actual - target) / math.sqrt(variance) if variance else 0.0
+    return GroupShare(group=group, share=share, actual=actual, target=target, deviation=deviation)
+
+
+def report_json(report: DemoReport) -> str:
+    """The report in JSON: paths as text, unknown as null; of the words the first hundred."""
+    composition = report.composition
+    if composition is not None and composition.words is not None:
+        words = replace(composition.words, counts=composition.words.counts[:100])
+        report = replace(report, composition=replace(composition, words=words))
+    return msgspec.json.encode(report, enc_hook=_text).decode()
+
+
+def read_report(text: str) -> DemoReport:
+    """The report that this JSON was made of."""
+    return msgspec.json.decode(text, type=DemoReport, dec_hook=lambda kind, value: kind(value))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Path):
+        return str(value)
+    raise NotImplementedError(type(value))

@@ -1,40 +1,38 @@
-"""The main job from an empty directory to a picture, with the program's own commands.
+"""The demo: from an empty directory to a picture, with the program's own commands.
 
-It starts a server with three sites on this machine, submits the example workload as two users, shows how
-the jobs run, fetches the results, puts them together and tells what happened. Server and pilots may be killed at any
-moment: the server is started again, and every question is asked again until it is answered.
+It starts a server with three sites on this machine, submits the example workload as two users, shows the
+progress, fetches the results, puts them together and prints a summary. Server and pilots may be killed at any
+moment: the server is started again, and every request is repeated until it is answered.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import tempfile
 import time
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 from examples.demo.compose import Composition, compose
-from examples.demo.grid import Grid, free_port, ranges, running
+from examples.demo.grid import Grid, free_port, running
 from examples.demo.interrupts import Interrupts
-from examples.demo.progress import DemoSnapshot, open_display
-from examples.demo.report import AttemptCheck, DemoReport, SiteRow, reasons, report_json, spread
-from examples.demo.shares import Claim, share_rows
+from examples.demo.progress import DemoSnapshot, Display
+from examples.demo.report import AttemptCheck, DemoReport, reasons, report_json, share_rows, site_rows
 from examples.demo.summary import summary_text, summary_view
 from examples.demo.workload import EXAMPLES, Submission, Workload, load_workload
 from rich.console import Console
 
+from lodesman.answers import calls
+from lodesman.answers.usage import Usage
 from lodesman.errors import Conflict, InvalidRequest, LodesmanError
 
 RESTING = frozenset({"Held", "Done", "Failed", "Killed", "Deleted"})
 POLL_SECONDS = 0.5
-PATIENCE_SECONDS = 900.0
+TIMEOUT_SECONDS = 900.0
 
 
 class Demo:
-    """One run: where results go, what was submitted, what was seen."""
+    """One run: its grid, its jobs and its results."""
 
     def __init__(self, grid: Grid, workload: Workload, results: Path) -> None:
         self.grid = grid
@@ -64,35 +62,35 @@ class Demo:
         if submission.hold_if_impossible:
             words.append("--hold-if-impossible")
         (one,) = self.grid.lode(self.tokens[submission.group], *words)["submissions"]
-        ids = ranges(one["first"], one["count"])
+        ids = range(one["first"], one["first"] + one["count"])
         self.jobs.setdefault(submission.composer, []).extend(ids)
         if not submission.hold_if_impossible:
             self.ran.setdefault(submission.group, []).append(f"{ids[0]}-{ids[-1]}")
 
-    def watch(self, console: Console) -> dict[str, Any]:
-        """Show progress until every job rests. Raises Conflict if that takes far too long."""
-        with open_display(console) as display:
+    def watch(self, console: Console) -> Usage:
+        """Show progress until every job is final or Held. Raises Conflict after the timeout."""
+        with Display(console) as display:
             while True:
-                standing: dict[str, Any] = self.grid.ask("GET", "/v1/usage")
-                display.show(self._snapshot(standing))
-                states = standing["states"]
+                usage = self.grid.call(calls.USAGE)
+                states = usage.states
+                display.show(self._snapshot(usage))
                 if states.get("Done") and self.first_result is None:
                     self.first_result = self.elapsed
                 if sum(states.values()) >= self.workload.jobs and set(states) <= RESTING:
-                    return standing
-                if self.elapsed > PATIENCE_SECONDS:
+                    return usage
+                if self.elapsed > TIMEOUT_SECONDS:
                     raise Conflict(
-                        f"The demo is not done after {PATIENCE_SECONDS:.0f} seconds.", states=states
+                        f"The demo is not done after {TIMEOUT_SECONDS:.0f} seconds.", states=states
                     )
                 time.sleep(POLL_SECONDS)
 
-    def _snapshot(self, standing: dict[str, Any]) -> DemoSnapshot:
+    def _snapshot(self, usage: Usage) -> DemoSnapshot:
         pilots: dict[str, dict[str, int]] = {}
-        for row in standing["pilots"]:
-            if row["state"] in ("Prepared", "Submitted", "Running"):
-                pilots.setdefault(row["site"], {})[row["state"]] = row["pilots"]
+        for row in usage.pilots:
+            if row.state in ("Prepared", "Submitted", "Running"):
+                pilots.setdefault(row.site, {})[row.state] = row.pilots
         return DemoSnapshot(
-            states=standing["states"], total=self.workload.jobs, pilots=pilots, elapsed=self.elapsed
+            states=usage.states, total=self.workload.jobs, pilots=pilots, elapsed=self.elapsed
         )
 
     def fetch(self) -> Composition:
@@ -103,68 +101,34 @@ class Demo:
         members = {name: ids for name, ids in self.jobs.items() if name}
         return compose(jobs, members, self.results)
 
-
-def make_report(demo: Demo, standing: dict[str, Any] | None, composition: Composition | None) -> DemoReport:
-    """All that the summary tells, from what the server says."""
-    if standing is None:
-        return DemoReport(states=None, elapsed_seconds=demo.elapsed, interrupted=True)
-    pilots = Counter[str]()
-    for row in standing["pilots"]:
-        pilots[row["site"]] += row["pilots"]
-    shares = {row["group"]: row["share"] for row in standing["groups"]}
-    claims = [
-        Claim(
-            group=c["group"],
-            eligible=None if c["eligible"] is None else frozenset(c["eligible"]),
-            count=c["count"],
+    def report(self, usage: Usage | None, composition: Composition | None) -> DemoReport:
+        """The values of the summary."""
+        if usage is None:
+            return DemoReport(states=None, elapsed_seconds=self.elapsed, interrupted=True)
+        starts = self.grid.payloads_started()
+        states, waiting, ran = usage.states, usage.waiting_seconds, usage.running_seconds
+        return DemoReport(
+            states=states,
+            expected=self.workload.expected,
+            elapsed_seconds=self.elapsed,
+            first_result_seconds=self.first_result,
+            interrupted=composition is None,
+            sites=site_rows(usage),
+            waiting=waiting if waiting.count else None,
+            running=ran if ran.count else None,
+            groups=share_rows(usage.claims, {row.group: row.share for row in usage.groups}),
+            held=reasons(usage, "Held"),
+            failed=reasons(usage, "Failed"),
+            attempts=AttemptCheck(
+                started=usage.attempts.jobs,
+                attempts=usage.attempts.attempts,
+                seen=len(starts),
+                twice=sum(times > 1 for times in starts.values()),
+                lost=self.workload.jobs - sum(n for state, n in states.items() if state in RESTING),
+            ),
+            composition=composition,
+            results=self.results,
         )
-        for c in standing["claims"]
-    ]
-    counted = standing["attempts"]
-    started = demo.grid.payloads_started()
-    states = standing["states"]
-    return DemoReport(
-        states=states,
-        expected=demo.workload.expected,
-        elapsed_seconds=demo.elapsed,
-        first_result_seconds=demo.first_result,
-        interrupted=composition is None,
-        sites=tuple(_site(row, pilots) for row in standing["sites"]),
-        waiting=spread(standing["waiting_seconds"]),
-        running=spread(standing["running_seconds"]),
-        groups=share_rows(claims, shares),
-        held=reasons(_faulty(standing, "Held")),
-        failed=reasons(_faulty(standing, "Failed")),
-        attempts=AttemptCheck(
-            started=counted["jobs"],
-            attempts=counted["all"],
-            seen=len(started),
-            twice=sum(times > 1 for times in started.values()),
-            lost=demo.workload.jobs - sum(n for state, n in states.items() if state in RESTING),
-        ),
-        composition=composition,
-        results=demo.results,
-    )
-
-
-def _site(row: dict[str, Any], pilots: Counter[str]) -> SiteRow:
-    outcomes = row["outcomes"]
-    return SiteRow(
-        site=row["site"],
-        done=outcomes.get("Done", 0),
-        failed=outcomes.get("Failed", 0),
-        pilots=pilots[row["site"]],
-        cpu_seconds=row["cpu_seconds"],
-    )
-
-
-def _faulty(standing: dict[str, Any], state: str) -> list[tuple[int, str]]:
-    return [
-        (row["id"] + n, row["reason"])
-        for row in standing["faulty"]
-        if row["state"] == state
-        for n in range(row["count"])
-    ]
 
 
 def run_demo(
@@ -174,21 +138,15 @@ def run_demo(
 
     The server's data stay there if `keep` says so, and after a failure. Raises LodesmanError for that.
     """
-    wanted = load_workload(workload or EXAMPLES / "workload" / "workload.toml")
+    jobs = load_workload(workload or EXAMPLES / "workload" / "workload.toml")
     console = Console(stderr=as_json)
     _need_place(results)
     with Interrupts() as interrupts:
         home = Path(tempfile.mkdtemp(prefix="lode-demo-"))
-        grid = Grid(
-            home,
-            EXAMPLES / "three-sites.toml",
-            port=port or free_port(),
-            tell=console.print,
-            interrupts=interrupts,
-        )
-        demo = Demo(grid, wanted, results.resolve())
+        sites = EXAMPLES / "three-sites.toml"
+        grid = Grid(home, sites, port=port or free_port(), note=console.print, interrupts=interrupts)
         try:
-            code, report = _play(demo, console, interrupts)
+            code, report = _play(Demo(grid, jobs, results.resolve()), console, interrupts)
         except (LodesmanError, OSError):
             console.print(f"What the server left is in {home}.")
             raise
@@ -196,12 +154,15 @@ def run_demo(
             console.print(f"The server's data and log are in {home}.")
         else:
             shutil.rmtree(home, ignore_errors=True)
-        _tell(report, console, as_json=as_json)
+        if console.is_terminal and not as_json:
+            console.print(summary_view(report))
+        else:
+            sys.stdout.write((report_json(report) if as_json else summary_text(report)) + "\n")
     return code
 
 
 def _need_place(results: Path) -> None:
-    """Where the results go at the end: told now if that cannot be. Raises InvalidRequest."""
+    """Fail before anything is started if the results could not be written. Raises InvalidRequest."""
     try:
         results.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=results):
@@ -214,29 +175,17 @@ def _need_place(results: Path) -> None:
 
 
 def _play(demo: Demo, console: Console, interrupts: Interrupts) -> tuple[int, DemoReport]:
-    """The exit code, and what the summary tells. Raises LodesmanError."""
-    standing: dict[str, Any] | None = None
+    """The exit code and the report. Raises LodesmanError."""
+    usage: Usage | None = None
     composition: Composition | None = None
     code = 130
     try:
         with running(demo.grid, interrupts):
             demo.submit()
-            standing = demo.watch(console)
+            usage = demo.watch(console)
             composition = demo.fetch()
-            code = 0 if _as_expected(demo.workload, standing) else 1
+            states = {state: n for state, n in usage.states.items() if n}
+            code = 0 if states == demo.workload.expected else 1
     except KeyboardInterrupt:
         console.print("Interrupted; everything is stopped.")
-    return code, make_report(demo, standing, composition)
-
-
-def _tell(report: DemoReport, console: Console, *, as_json: bool) -> None:
-    if as_json:
-        sys.stdout.write(json.dumps(report_json(report)) + "\n")
-    elif console.is_terminal:
-        console.print(summary_view(report))
-    else:
-        sys.stdout.write(summary_text(report) + "\n")
-
-
-def _as_expected(workload: Workload, standing: dict[str, Any]) -> bool:
-    return {state: n for state, n in standing["states"].items() if n} == workload.expected
+    return code, demo.report(usage, composition)

@@ -1,47 +1,40 @@
 """The demo's report on one screen of 80 x 40: pure functions from a DemoReport to lines.
 
-Every line is put together here, clipped to the width, so that the plain text and the coloured one are
-the same; texts that came from jobs are stripped of what could steer a terminal.
+Plain and coloured text are the same lines, clipped to the width; what could steer a terminal is removed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from examples.demo.compose import Composition, Picture
 from examples.demo.figures import UNKNOWN, clip, duration, number, percent, plain
 from examples.demo.merge import PiEstimate, WordTable
-from examples.demo.report import AttemptCheck, DemoReport, Reason, Spread
-from examples.demo.shares import GroupShare
+from examples.demo.report import AttemptCheck, DemoReport, GroupShare, Reason
 from rich.text import Text
+
+from lodesman.answers.usage import Spread
 
 WIDTH = 80
 HEIGHT = 40
-_MOST_SITES = 6
-_MOST_GROUPS = 4
-_MOST_HELD = 4
-_MOST_FAILED = 6
+_MAX_SITES = 6
+_MAX_GROUPS = 4
+_MAX_HELD = 4
+_MAX_FAILED = 6
 _LABEL = 9
 _STATES = (
     "Done", "Failed", "Killed", "Held", "Completing", "Stalled", "Running", "Matched", "Waiting",
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """One line of the screen and how rich should show it."""
-
-    text: str
-    style: str = ""
-
-
-def summary_lines(report: DemoReport) -> list[Line]:
+def summary_lines(report: DemoReport) -> list[Text]:
     """The screen: at most HEIGHT lines of at most WIDTH characters."""
     if report.interrupted and report.states is None:
-        told = f"Lodesman demo: interrupted after {duration(report.elapsed_seconds)}, before there was anything to sum up"
-        return [Line(text=told)]
-    blank = Line(text="")
+        text = (
+            f"Lodesman demo: interrupted after {duration(report.elapsed_seconds)}, before there were results"
+        )
+        return [Text(text)]
+    blank = Text()
     lines = [
         *_title(report),
         blank,
@@ -51,26 +44,26 @@ def summary_lines(report: DemoReport) -> list[Line]:
         blank,
         *_groups(report.groups),
         blank,
-        *_reasons("Held", report.held, _MOST_HELD),
-        *_reasons("Failed", report.failed, _MOST_FAILED),
+        *_reasons("Held", report.held, _MAX_HELD),
+        *_reasons("Failed", report.failed, _MAX_FAILED),
         *_composition(report.composition),
         _attempts(report.attempts),
         _labelled("Results", UNKNOWN if report.results is None else f"{report.results}/"),
     ]
-    return [Line(text=clip(line.text, WIDTH).rstrip(), style=line.style) for line in lines]
+    return [Text(clip(line.plain, WIDTH).rstrip(), line.style) for line in lines]
 
 
 def summary_text(report: DemoReport) -> str:
     """The screen as plain text, with a line end after each line."""
-    return "".join(f"{line.text}\n" for line in summary_lines(report))
+    return "".join(f"{line.plain}\n" for line in summary_lines(report))
 
 
 def summary_view(report: DemoReport) -> Text:
     """The screen for rich."""
-    return Text("\n").join(Text(line.text, style=line.style) for line in summary_lines(report))
+    return Text("\n").join(summary_lines(report))
 
 
-def _title(report: DemoReport) -> list[Line]:
+def _title(report: DemoReport) -> list[Text]:
     states = report.states
     jobs = number(None if states is None else sum(states.values()), 15)
     ended = "interrupted after" if report.interrupted else "in"
@@ -78,13 +71,13 @@ def _title(report: DemoReport) -> list[Line]:
     if report.first_result_seconds is not None:
         first += f", first result after {duration(report.first_result_seconds)}"
     if states is None:
-        return [Line(text=first, style="bold"), Line(text=f"States: {UNKNOWN}", style="yellow")]
+        return [Text(first, "bold"), Text(f"States: {UNKNOWN}", "yellow")]
     second = f"States: {_counts(states)}"
     if report.expected is None:
-        return [Line(text=first, style="bold"), Line(text=second)]
+        return [Text(first, "bold"), Text(second)]
     right = _present(states) == _present(report.expected)
     second += ", as expected" if right else f"; expected {_counts(report.expected)}"
-    return [Line(text=first, style="bold"), Line(text=second, style="green" if right else "red")]
+    return [Text(first, "bold"), Text(second, "green" if right else "red")]
 
 
 def _present(states: Mapping[str, int]) -> dict[str, int]:
@@ -98,20 +91,20 @@ def _counts(states: Mapping[str, int]) -> str:
     return ", ".join(f"{number(present[state], 12)} {state}" for state in [*known, *rest]) or "no jobs"
 
 
-def _sites(report: DemoReport) -> Iterable[Line]:
+def _sites(report: DemoReport) -> Iterable[Text]:
     yield _head(f"{'Site':<32} {'Pilots':>10} {'Done':>10} {'Failed':>10} {'CPU time':>12}")
-    for row in report.sites[:_MOST_SITES]:
+    for row in report.sites[:_MAX_SITES]:
         counts = " ".join(number(value, 10).rjust(10) for value in (row.pilots, row.done, row.failed))
-        yield Line(text=f"{clip(row.site, 32):<32} {counts} {duration(row.cpu_seconds):>12}")
-    yield from _more(len(report.sites) - _MOST_SITES, "sites")
+        yield Text(f"{clip(row.site, 32):<32} {counts} {duration(row.cpu_seconds):>12}")
+    yield from _more(len(report.sites) - _MAX_SITES, "sites")
     if not report.sites:
-        yield Line(text=UNKNOWN)
+        yield Text(UNKNOWN)
 
 
-def _times(report: DemoReport) -> Iterable[Line]:
+def _times(report: DemoReport) -> Iterable[Text]:
     yield _head(f"{'Time':<32} {'jobs':>10} {'p50':>10} {'p95':>10} {'max':>12}")
     for label, values in (("waiting for a pilot", report.waiting), ("running", report.running)):
-        yield Line(text=f"{label:<32} {_spread(values)}")
+        yield Text(f"{label:<32} {_spread(values)}")
 
 
 def _spread(values: Spread | None) -> str:
@@ -121,24 +114,24 @@ def _spread(values: Spread | None) -> str:
     return f"{number(values.count, 10):>10} {middle} {duration(values.most):>12}"
 
 
-def _groups(groups: Sequence[GroupShare]) -> Iterable[Line]:
-    yield _head(f"{'Group':<17} {'share':>8} {'starts':>10} {'received':>10} {'deserved':>10} {'off by':>14}")
-    total = sum(row.received for row in groups)
-    for row in groups[:_MOST_GROUPS]:
+def _groups(groups: Sequence[GroupShare]) -> Iterable[Text]:
+    yield _head(f"{'Group':<17} {'share':>8} {'starts':>10} {'actual':>10} {'target':>10} {'deviation':>14}")
+    total = sum(row.actual for row in groups)
+    for row in groups[:_MAX_GROUPS]:
         yield _group(row, total)
-    yield from _more(len(groups) - _MOST_GROUPS, "groups")
+    yield from _more(len(groups) - _MAX_GROUPS, "groups")
     if not groups:
-        yield Line(text=UNKNOWN)
+        yield Text(UNKNOWN)
 
 
-def _group(row: GroupShare, total: int) -> Line:
-    off = UNKNOWN if row.sigmas is None else f"{number(row.sigmas, 8, digits=1)} sigma"
-    counts = f"{number(row.share, 8):>8} {number(row.received, 10):>10}"
-    parts = f"{percent(row.received, total):>10} {percent(row.deserved, total):>10}"
-    return Line(text=f"{clip(row.group, 17):<17} {counts} {parts} {off:>14}")
+def _group(row: GroupShare, total: int) -> Text:
+    deviation = UNKNOWN if row.deviation is None else f"{number(row.deviation, 8, digits=1)} sigma"
+    counts = f"{number(row.share, 8):>8} {number(row.actual, 10):>10}"
+    parts = f"{percent(row.actual, total):>10} {percent(row.target, total):>10}"
+    return Text(f"{clip(row.group, 17):<17} {counts} {parts} {deviation:>14}")
 
 
-def _reasons(label: str, rows: Sequence[Reason] | None, most: int) -> Iterable[Line]:
+def _reasons(label: str, rows: Sequence[Reason] | None, most: int) -> Iterable[Text]:
     if not rows:
         yield _labelled(label, UNKNOWN if rows is None else "none")
         return
@@ -146,9 +139,9 @@ def _reasons(label: str, rows: Sequence[Reason] | None, most: int) -> Iterable[L
     for k, row in enumerate(shown):
         example = "" if row.example is None else f" (job {number(row.example, 12)})"
         room = WIDTH - _LABEL - 6 - len(example)
-        # Whose queues they are is known here; what rules them out is not.
-        told = row.text.partition(" can run it: ")[2] or row.text
-        text = f"{number(row.count, 5):>5} {clip(told, room, keep='ends')}{example}"
+        # The queues are known here; what excludes them is not.
+        reason = row.text.partition(" can run it: ")[2] or row.text
+        text = f"{number(row.count, 5):>5} {clip(reason, room, keep='ends')}{example}"
         yield _labelled("" if k else label, text, style="" if label == "Held" else "red")
     rest = rows[len(shown) :]
     if rest:
@@ -156,7 +149,7 @@ def _reasons(label: str, rows: Sequence[Reason] | None, most: int) -> Iterable[L
         yield _labelled("", f"{'':5} and {jobs} jobs for {number(len(rest), 12)} more reasons")
 
 
-def _composition(composition: Composition | None) -> Iterable[Line]:
+def _composition(composition: Composition | None) -> Iterable[Text]:
     if composition is None:
         yield _labelled("Picture", UNKNOWN)
         yield _labelled("Pi", UNKNOWN)
@@ -170,7 +163,7 @@ def _composition(composition: Composition | None) -> Iterable[Line]:
         yield _labelled("Faults", faults, style="red")
 
 
-def _picture(picture: Picture | None) -> Line:
+def _picture(picture: Picture | None) -> Text:
     if picture is None or picture.path is None:
         return _labelled("Picture", "no tile came", style="yellow")
     tiles = f"{number(picture.found, 8)} tiles"
@@ -198,10 +191,10 @@ def _words(words: WordTable | None) -> str:
     return clip(top, WIDTH - _LABEL - len(about)) + about
 
 
-def _attempts(check: AttemptCheck | None) -> Line:
+def _attempts(check: AttemptCheck | None) -> Text:
     if check is None:
         return _labelled("Attempts", UNKNOWN)
-    # Pilots that were killed may have started what the server never heard of, and the other way round.
+    # A pilot that was killed may have started what the server does not know, and the other way round.
     seen, jobs = "", " jobs"
     if check.seen not in (None, check.attempts):
         seen, jobs = f" (pilots saw {number(check.seen, 12)})", ""
@@ -212,14 +205,14 @@ def _attempts(check: AttemptCheck | None) -> Line:
     return _labelled("Attempts", text, style="green" if check.twice == check.lost == 0 else "")
 
 
-def _more(count: int, what: str) -> Iterable[Line]:
+def _more(count: int, what: str) -> Iterable[Text]:
     if count > 0:
-        yield Line(text=f"and {number(count, 12)} more {what}")
+        yield Text(f"and {number(count, 12)} more {what}")
 
 
-def _head(text: str) -> Line:
-    return Line(text=text, style="bold cyan")
+def _head(text: str) -> Text:
+    return Text(text, "bold cyan")
 
 
-def _labelled(label: str, text: str, *, style: str = "") -> Line:
-    return Line(text=f"{label:<{_LABEL}}{plain(text)}", style=style)
+def _labelled(label: str, text: str, *, style: str = "") -> Text:
+    return Text(f"{label:<{_LABEL}}{plain(text)}", style)

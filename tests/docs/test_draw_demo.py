@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import importlib.util
-import json
 import re
 import sys
 import xml.etree.ElementTree as ET
@@ -15,14 +14,14 @@ import pytest
 from examples.demo.compose import Composition, Picture
 from examples.demo.merge import PiEstimate, WordTable
 from examples.demo.png import Image, read_png, write_png
-from examples.demo.report import AttemptCheck, DemoReport, Reason, SiteRow, Spread, report_json
-from examples.demo.shares import GroupShare
+from examples.demo.report import AttemptCheck, DemoReport, GroupShare, Reason, SiteRow, report_json
 from examples.demo.summary import summary_lines, summary_text
 
+from lodesman.answers.usage import Spread
+
 ROOT = Path(__file__).resolve().parents[2]
-WORDS = WordTable(
-    text="GPL-3", counts=[(f"w{number}", 200 - number) for number in range(150)], pieces=48, missing=()
-)
+COUNTS = tuple((f"w{number}", 200 - number) for number in range(150))
+WORDS = WordTable(text="GPL-3", counts=COUNTS, total=15_000, distinct=150, pieces=48, missing=())
 
 
 @pytest.fixture(scope="module")
@@ -44,11 +43,11 @@ def report(tmp_path):
         states={"Done": 3, "Held": 1},
         expected={"Done": 3, "Held": 1},
         elapsed_seconds=12.0,
-        sites=(SiteRow(site="North", done=3, failed=0, pilots=2, cpu_seconds=4.0),),
-        waiting=Spread(count=3, p50=1.0, p95=2.0, most=3.0),
-        groups=(GroupShare(group="physics", share=3000.0, received=3, deserved=2.5, sigmas=0.4),),
-        held=(Reason(text="no queue", count=1, example=4),),
-        failed=(),
+        sites=[SiteRow(site="North", done=3, failed=0, pilots=2, cpu_seconds=4.0)],
+        waiting=Spread(count=3, p50=1.0, p90=2.0, p95=2.0, p99=3.0, most=3.0),
+        groups=[GroupShare(group="physics", share=3000.0, actual=3, target=2.5, deviation=0.4)],
+        held=[Reason(text="no queue", count=1, example=4)],
+        failed=[],
         attempts=AttemptCheck(started=3, attempts=3, twice=0, lost=0),
         composition=Composition(
             picture=Picture(path=picture, width=4, height=2, found=2),
@@ -60,22 +59,18 @@ def report(tmp_path):
     )
 
 
-def as_written(report):
-    return json.loads(json.dumps(report_json(report)))
-
-
 def test_the_report_comes_back_but_for_where_the_results_lay(draw_demo, report, tmp_path):
-    text = summary_text(draw_demo.read_report(as_written(report)))
+    text = summary_text(draw_demo.moved(draw_demo.read_report(report_json(report))))
     assert str(tmp_path) not in text
     assert "demo-results/picture.png" in text
     moved = ("Picture", "Results")
-    known = [line.text for line in summary_lines(report) if not line.text.startswith(moved)]
+    known = [line.plain for line in summary_lines(report) if not line.plain.startswith(moved)]
     assert [line for line in text.splitlines() if not line.startswith(moved)] == known
     assert f"{WORDS.total:,} words" in text
 
 
 def test_the_drawing_is_svg_without_addresses_of_files(draw_demo, report):
-    svg = draw_demo.drawing(draw_demo.read_report(as_written(report)))
+    svg = draw_demo.drawing(draw_demo.moved(draw_demo.read_report(report_json(report))))
     assert ET.fromstring(svg).tag.endswith("svg")
     assert "@font-face" not in svg
     assert "url(&quot;http" not in svg
@@ -89,7 +84,7 @@ def test_a_pixel_is_the_mean_of_four(draw_demo):
 
 def test_both_images_are_written(draw_demo, report, tmp_path, monkeypatch, capsys):
     path = tmp_path / "report.json"
-    path.write_text(json.dumps(as_written(report)))
+    path.write_text(report_json(report))
     monkeypatch.setattr(sys, "argv", ["draw_demo.py", str(path)])
     monkeypatch.setattr(draw_demo, "IMAGES", tmp_path / "images")
     assert draw_demo.main() == 0

@@ -116,7 +116,7 @@ def test_words_are_merged_and_written(results, tmp_path):
     put(results, 1, "words.tsv", WORDS)
     put(results, 2, "words.tsv", WORDS.replace(b"piece 1", b"piece 0"))
     got = compose(results, {"words": [1, 2]}, tmp_path / "out")
-    assert (got.words.total, got.words.missing) == (8, (2,))
+    assert (got.words.total, got.words.distinct, got.words.missing) == (8, 2, (2,))
     assert got.words_path.read_text() == "free\t6\nsoftware\t2\n"
 
 

@@ -27,7 +27,7 @@ def told():
 def grid(tmp_path, told, monkeypatch):
     """A grid whose server is a program that sleeps, and that answers at once."""
     monkeypatch.setattr(grids, "POLL_SECONDS", 0.01)
-    found = Grid(tmp_path, tmp_path / "sites.toml", port=1, tell=told.append)
+    found = Grid(tmp_path, tmp_path / "sites.toml", port=1, note=told.append)
     found.starts = 0
 
     def start():
@@ -134,7 +134,7 @@ def test_it_is_stopped_also_by_an_interrupt_within_the_end(grid, monkeypatch):
         stop()
 
     monkeypatch.setattr(grid, "stop", stopped)
-    monkeypatch.setattr(grid, "admin", lambda: "a client")
+    monkeypatch.setattr(grid, "call", lambda _call: None)
     interrupts = Interrupts()
     ignored = []
 

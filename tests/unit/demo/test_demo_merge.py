@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 
 import pytest
+from examples.demo.compose import read_pi_part
 from examples.demo.merge import Canvas, PiPart, Tile, UnfitPart, WordPart, merge_pi, merge_words
 from examples.demo.png import Image
 from hypothesis import given
@@ -113,7 +115,7 @@ def test_the_same_seed_counts_once():
 @pytest.mark.parametrize(("samples", "hits"), [(0, 0), (-1, -1), (10, 11), (10, -1), (10**400, 1)])
 def test_impossible_counts_are_refused(samples, hits):
     with pytest.raises(UnfitPart):
-        PiPart(seed=1, samples=samples, hits=hits)
+        read_pi_part(json.dumps({"seed": 1, "samples": samples, "hits": hits}).encode())
 
 
 @given(st.lists(st.tuples(st.integers(1, 10**12), st.floats(0, 1)), min_size=1, max_size=30))
@@ -132,7 +134,7 @@ def piece(k, counts, *, pieces=2, text="GPL-3") -> WordPart:
 def test_words_are_added_up_and_sorted_by_count_then_name():
     table = merge_words([piece(0, {"the": 3, "a": 1}), piece(1, {"the": 1, "of": 4, "b": 1})])
     assert table.counts == (("of", 4), ("the", 4), ("a", 1), ("b", 1))
-    assert (table.total, table.missing, table.text) == (10, (), "GPL-3")
+    assert (table.total, table.distinct, table.missing, table.text) == (10, 4, (), "GPL-3")
 
 
 def test_missing_pieces_are_named():

@@ -6,7 +6,7 @@ import struct
 import zlib
 
 import pytest
-from examples.demo.png import MOST_PIXELS, SIGNATURE, Image, UnreadablePng, read_png, write_png
+from examples.demo.png import MAX_PIXELS, SIGNATURE, Image, UnreadablePng, read_png, write_png
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,7 +65,7 @@ def test_pixels_may_be_spread_over_several_chunks():
         (picture(form=(8, 2, 0, 0, 1)), "8 bit RGB"),
         (picture(width=0), "between 1 and"),
         (picture(width=2**31, height=2**31), "between 1 and"),
-        (picture(width=MOST_PIXELS, height=2), "between 1 and"),
+        (picture(width=MAX_PIXELS, height=2), "between 1 and"),
         (picture(data=b"\0ab"), "number of pixels"),
         (picture(data=b"\0abcd"), "number of pixels"),
         (picture(data=b"\x01abc"), "filtered"),

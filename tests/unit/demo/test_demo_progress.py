@@ -8,11 +8,9 @@ import threading
 import pytest
 from examples.demo.progress import (
     STAGES,
-    BarDisplay,
     DemoSnapshot,
-    LineDisplay,
+    Display,
     by_stage,
-    open_display,
     progress_line,
     progress_view,
 )
@@ -88,7 +86,7 @@ def test_the_line():
 
 def test_without_a_terminal_each_change_is_one_line_and_time_is_no_change():
     out = console(terminal=False)
-    with open_display(out) as display:
+    with Display(out) as display:
         display.show(START)
         display.show(DemoSnapshot(states={}, total=220, pilots={}, elapsed=5.0))
         display.show(MIDDLE)
@@ -98,7 +96,7 @@ def test_without_a_terminal_each_change_is_one_line_and_time_is_no_change():
 
 def test_plain_lines_have_no_escape_codes_and_are_not_wrapped():
     out = console(terminal=False)
-    LineDisplay(out).show(MIDDLE)
+    Display(out).show(MIDDLE)
     text = written(out)
     assert len(text) > 80
     assert text.count("\n") == 1
@@ -108,7 +106,7 @@ def test_plain_lines_have_no_escape_codes_and_are_not_wrapped():
 def test_names_cannot_steer_the_terminal():
     snapshot = DemoSnapshot(states={}, total=1, pilots={"[red]S\x1b[2J": {"Run\nning": 1}}, elapsed=0.0)
     out = console(terminal=False)
-    LineDisplay(out).show(snapshot)
+    Display(out).show(snapshot)
     assert written(out) == "0.00 s: jobs none yet (of 1); pilots [red]S?[2J run ning 1\n"
     bars = console(terminal=False)
     bars.print(progress_view(snapshot))
@@ -143,8 +141,7 @@ def test_odd_totals_can_be_drawn(snapshot):
 def test_the_live_display_draws_in_place_and_restores_the_cursor():
     out = console(terminal=True)
     threads = threading.active_count()
-    with open_display(out) as display:
-        assert isinstance(display, BarDisplay)
+    with Display(out) as display:
         display.show(START)
         display.show(MIDDLE)
         assert threading.active_count() == threads
@@ -156,14 +153,14 @@ def test_the_live_display_draws_in_place_and_restores_the_cursor():
 
 def test_a_terminal_that_cannot_draw_in_place_gets_lines_while_they_happen():
     out = console(terminal=True, kind="dumb")
-    with open_display(out) as display:
+    with Display(out) as display:
         display.show(MIDDLE)
         assert written(out) == progress_line(MIDDLE) + "\n"
 
 
 def test_an_error_inside_leaves_the_terminal_as_it_was():
     out = console(terminal=True)
-    display = open_display(out)
+    display = Display(out)
 
     def interrupted() -> None:
         with display:

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import io
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from examples.demo.compose import Composition, Picture
 from examples.demo.merge import PiEstimate, WordTable
-from examples.demo.report import AttemptCheck, DemoReport, Reason, SiteRow, Spread
-from examples.demo.shares import GroupShare
+from examples.demo.report import AttemptCheck, DemoReport, GroupShare, Reason, SiteRow
 from examples.demo.summary import HEIGHT, WIDTH, summary_lines, summary_text, summary_view
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rich.console import Console
+
+from lodesman.answers.usage import Spread
 
 PICTURE = Picture(path=Path("demo-results/picture.png"), width=900, height=600, found=96)
 WORDS = WordTable(
     text="GPL-3",
     counts=(("the", 345), ("of", 221), ("to", 192), ("a", 184), ("or", 151), ("you", 128), ("x", 3)),
+    total=1224,
+    distinct=7,
     pieces=48,
     missing=(),
 )
@@ -41,11 +44,11 @@ REPORT = DemoReport(
         SiteRow(site="LCG.North.local", done=80, failed=3, pilots=2, cpu_seconds=20.9),
         SiteRow(site="LCG.South.local", done=78, failed=2, pilots=None, cpu_seconds=None),
     ],
-    waiting=Spread(count=216, p50=21.4, p95=48.8, most=55.2),
-    running=Spread(count=216, p50=0.31, p95=0.84, most=3.4),
+    waiting=Spread(count=216, p50=21.4, p90=None, p95=48.8, p99=None, most=55.2),
+    running=Spread(count=216, p50=0.31, p90=None, p95=0.84, p99=None, most=3.4),
     groups=[
-        GroupShare(group="bio", share=1000, received=59, deserved=57.24, sigmas=0.27),
-        GroupShare(group="physics", share=3000, received=157, deserved=158.76, sigmas=-0.27),
+        GroupShare(group="bio", share=1000, actual=59, target=57.24, deviation=0.27),
+        GroupShare(group="physics", share=3000, actual=157, target=158.76, deviation=-0.27),
     ],
     held=[
         Reason(text="no queue of VO gridlab fulfils the Requirements: Memory", count=2, example=217),
@@ -72,7 +75,7 @@ Time                                   jobs        p50        p95          max
 waiting for a pilot                     216       21 s       49 s         55 s
 running                                 216     0.31 s     0.84 s       3.40 s
 
-Group                share     starts   received   deserved         off by
+Group                share     starts     actual     target      deviation
 bio                  1,000         59     27.3 %     26.5 %      0.3 sigma
 physics              3,000        157     72.7 %     73.5 %     -0.3 sigma
 
@@ -97,7 +100,7 @@ Time                                   jobs        p50        p95          max
 waiting for a pilot                 unknown    unknown    unknown      unknown
 running                             unknown    unknown    unknown      unknown
 
-Group                share     starts   received   deserved         off by
+Group                share     starts     actual     target      deviation
 unknown
 
 Held     unknown
@@ -111,11 +114,11 @@ Results  unknown
 
 
 def line_of(report: DemoReport, label: str) -> str:
-    return next(line.text for line in summary_lines(report) if line.text.startswith(label))
+    return next(line.plain for line in summary_lines(report) if line.plain.startswith(label))
 
 
 def style_of(report: DemoReport, label: str) -> str:
-    return next(line.style for line in summary_lines(report) if line.text.startswith(label))
+    return next(str(line.style) for line in summary_lines(report) if line.plain.startswith(label))
 
 
 def test_the_screen():
@@ -128,7 +131,7 @@ def test_nothing_known():
 
 def test_no_jobs_at_all():
     report = DemoReport(
-        states={}, expected={}, elapsed_seconds=0.0, held=(), failed=(), composition=Composition(unheard={})
+        states={}, expected={}, elapsed_seconds=0.0, held=[], failed=[], composition=Composition(unheard={})
     )
     assert line_of(report, "Lodesman") == "Lodesman demo: 0 jobs in 0.00 s"
     assert line_of(report, "States") == "States: no jobs, as expected"
@@ -189,7 +192,7 @@ def test_missing_parts_are_told():
 def test_more_rows_than_fit_are_counted():
     many = [Reason(text=f"exit code {k}", count=k, example=k) for k in range(20, 0, -1)]
     sites = [SiteRow(site=f"S{k}", done=k, failed=0) for k in range(20)]
-    groups = [GroupShare(group=f"g{k}", share=1, received=1, deserved=None) for k in range(9)]
+    groups = [GroupShare(group=f"g{k}", share=1, actual=1, target=None) for k in range(9)]
     text = summary_text(replace(REPORT, sites=sites, groups=groups, held=many, failed=many))
     assert "and 14 more sites" in text
     assert "and 5 more groups" in text
@@ -227,7 +230,9 @@ def test_everything_is_ascii():
 counts = st.none() | st.integers(0, 10**30)
 times = st.none() | st.floats(allow_nan=True) | st.just(math.inf)
 texts = st.text(max_size=200)
-spreads = st.none() | st.builds(Spread, count=st.integers(0, 10**18), p50=times, p95=times, most=times)
+spreads = st.none() | st.builds(
+    Spread, count=st.integers(0, 10**18), p50=times, p90=times, p95=times, p99=times, most=times
+)
 parts = st.lists(st.integers(0, 999), max_size=30).map(tuple)
 pictures = st.builds(
     Picture,
@@ -240,7 +245,9 @@ pictures = st.builds(
 tables = st.builds(
     WordTable,
     text=texts,
-    counts=st.lists(st.tuples(texts, st.integers(1, 10**18)), max_size=9),
+    counts=st.lists(st.tuples(texts, st.integers(1, 10**18)), max_size=9).map(tuple),
+    total=st.integers(0, 10**30),
+    distinct=st.integers(0, 10**18),
     pieces=st.integers(0, 10**6),
     missing=parts,
 )
@@ -267,9 +274,9 @@ reports = st.builds(
             GroupShare,
             group=texts,
             share=st.floats(0, 1e12),
-            received=st.integers(0, 10**15),
-            deserved=times,
-            sigmas=times,
+            actual=st.integers(0, 10**15),
+            target=times,
+            deviation=times,
         ),
         max_size=9,
     ),
@@ -293,8 +300,8 @@ reports = st.builds(
 def test_any_report_fits_the_screen(report):
     lines = summary_lines(report)
     assert len(lines) <= HEIGHT
-    assert all(len(line.text) <= WIDTH for line in lines)
-    assert all(line.text.isprintable() for line in lines)
+    assert all(len(line.plain) <= WIDTH for line in lines)
+    assert all(line.plain.isprintable() for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -312,4 +319,4 @@ def test_what_the_pilots_saw_is_told_where_it_differs(seen, said):
 def test_one_that_was_interrupted_early_shows_no_screen_of_unknowns():
     report = replace(REPORT, interrupted=True, states=None)
     (line,) = summary_lines(report)
-    assert line.text == "Lodesman demo: interrupted after 61 s, before there was anything to sum up"
+    assert line.plain == "Lodesman demo: interrupted after 61 s, before there were results"
