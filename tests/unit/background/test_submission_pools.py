@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import apsw
 import pytest
-from tests.unit.services.conftest import record
+from tests.unit.background.conftest import record
 
 from lodesman.answers import calls
 from lodesman.answers.task_queues import Served, ServedQueue

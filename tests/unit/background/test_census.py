@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 from tests.conftest import query_plan
-from tests.unit.services.conftest import record
+from tests.unit.background.conftest import record
 
 from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState

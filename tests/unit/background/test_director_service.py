@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.unit.services.conftest import record
+from tests.unit.background.conftest import record
 
 from lodesman.answers import calls
 from lodesman.answers.nodes import QueueId

@@ -1,13 +1,11 @@
-"""A database with a writer and a few words to fill it, for services that read it."""
+"""A database with a writer, and resources, for tests of commands and of the background."""
 
 from __future__ import annotations
 
 import random
 
 import pytest
-from msgspec import json, to_builtins
 
-from lodesman.answers.service import Iteration
 from lodesman.commands.live import Live
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import Policy
@@ -85,9 +83,3 @@ def make_key():
         )
 
     return make
-
-
-def record(posted, call, body):
-    """Keep a call of the hot process: the last word of its path, and its body in JSON values."""
-    plain = {"plan": json.decode(body.plan)} if isinstance(body, Iteration) else to_builtins(body)
-    posted.append((call.path.rpartition("/")[2], plain))
