@@ -147,7 +147,7 @@ GRID = Workload(name="grid", vo=VO, key=make_key, pilot=make_place, shares=grid_
 WISHES = replace(GRID, name="wishes", wish=make_wish)
 
 
-def resources(workload: Workload, seed: int = 13, *, backend: str = "by-hand") -> str:
+def resources(workload: Workload, seed: int = 13, *, backend: str = "manual") -> str:
     """The large grid as a configuration of resources, in TOML."""
     rng, more = random.Random(seed), random.Random(seed + 1)
     lines = [pool_world.TYPES] if workload.wish else []

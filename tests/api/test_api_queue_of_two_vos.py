@@ -23,7 +23,7 @@ vo = "lab"
 vo = "other"
 """
 WHERE = {"site": "W", "ce": "c", "queue": "q"}
-BY_HAND = "pilots there are started by hand"
+MANUAL = "pilots there are started manually"
 
 
 @pytest.fixture
@@ -49,13 +49,13 @@ def told(house, backend):
     return look
 
 
-def test_pilots_that_are_started_by_hand_for_one_vo_are_not_expected_from_the_director(told):
-    job, queue, other = told("Backend = 'by-hand'")
+def test_pilots_that_are_started_manually_for_one_vo_are_not_expected_from_the_director(told):
+    job, queue, other = told("Backend = 'manual'")
     assert (job["verdict"], job["main_reason"]) == ("not now", "no-room-for-pilots")
-    assert job["summary"].endswith(f"no pilot is there and none may be sent now: {BY_HAND} (1 queues).")
+    assert job["summary"].endswith(f"no pilot is there and none may be sent now: {MANUAL} (1 queues).")
     assert "the person who starts pilots there" in job["who"]
-    assert (job["queue"]["eligible"], job["queue"]["room"], job["queue"]["gate"]) == (True, 0, BY_HAND)
-    assert (queue["verdict"], queue["main_reason"]) == ("not now", "pilots-by-hand")
+    assert (job["queue"]["eligible"], job["queue"]["room"], job["queue"]["gate"]) == (True, 0, MANUAL)
+    assert (queue["verdict"], queue["main_reason"]) == ("not now", "manual-pilots")
     assert other["verdict"] == "now"
     assert other["queue"]["gate"] == ""
 

@@ -201,7 +201,7 @@ MaxTotalJobs = 0
 [site.Odd.ce.c.queue.slotless]
 Slots = 0
 [site.Odd.ce.c.queue.manual]
-Backend = "by-hand"
+Backend = "manual"
 [site.Odd.ce."a/b".queue."c/d"]
 """
 
@@ -212,9 +212,9 @@ def test_a_queue_where_others_start_the_pilots(house, director):
     house.submitted({})
     director.tick(house.now)
     told = why(house, site="Odd", ce="c", queue="manual")
-    assert (told["verdict"], told["main_reason"]) == ("not now", "pilots-by-hand")
+    assert (told["verdict"], told["main_reason"]) == ("not now", "manual-pilots")
     assert (
-        told["summary"] == "1 task queue could be run there; pilots there are started by hand, none is sent."
+        told["summary"] == "1 task queue could be run there; pilots there are started manually, none is sent."
     )
     assert told["who"] == "the person who starts pilots there"
     assert step(told, "possible")["holds"] is True

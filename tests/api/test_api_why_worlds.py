@@ -27,7 +27,7 @@ TICKS = 40
 queues = st.fixed_dictionaries(
     {},
     optional={
-        "Backend": st.sampled_from(["local", "local", "moon", "by-hand"]),
+        "Backend": st.sampled_from(["local", "local", "moon", "manual"]),
         "MaxTotalJobs": st.sampled_from([0, 10, 10]),
         "MaxWaitingJobs": st.sampled_from([0, 10, 10]),
         "CPUTime": st.sampled_from([1_000, 100_000]),

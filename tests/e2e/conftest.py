@@ -57,7 +57,7 @@ Memory = 8000
 [site.Bench]
 VO = ["lab"]
 [site.Bench.ce.cb]
-Backend = "by-hand"
+Backend = "manual"
 [site.Bench.ce.cb.queue.q]
 NumberOfProcessors = 4
 CPUTime = 1000

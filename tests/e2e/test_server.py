@@ -344,7 +344,7 @@ def test_a_changed_configuration_is_taken_in_by_both_processes(make_server):
         "POST", "/v1/jobs", {"jobs": [{"Executable": "x", "Site": "New", "CPUTime": 5}]}, token="ann"
     )
     assert refused.status == 400
-    new = '[site.New]\nVO = ["lab"]\n[site.New.ce.cx]\nBackend = "by-hand"\n[site.New.ce.cx.queue.q]\nCPUTime = 100\n'
+    new = '[site.New]\nVO = ["lab"]\n[site.New.ce.cx]\nBackend = "manual"\n[site.New.ce.cx.queue.q]\nCPUTime = 100\n'
     sites.write_text(before + new)
 
     def names():

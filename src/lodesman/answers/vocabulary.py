@@ -144,7 +144,7 @@ class QueueReason(StrEnum):
     NO_JOB_FITS = "no-job-could-fit"
     CAPPED = "capped-at-zero"
     NO_WORK = "no-fitting-job-waits"
-    BY_HAND = "pilots-by-hand"
+    MANUAL = "manual-pilots"
     NOT_DECIDED = "director-has-not-decided"
     DIRECTOR_OFF = "director-sends-none"
     ENOUGH_PILOTS = "enough-pilots"

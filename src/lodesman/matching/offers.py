@@ -28,7 +28,7 @@ MEMORY = (fold("MaxRAM"), fold("Memory"))
 
 BACKENDS: Final = frozenset({"local"})
 """The batch systems that there are."""
-BY_HAND: Final = "by-hand"
+MANUAL: Final = "manual"
 """The `Backend` of queues to which pilots come without being sent by this server."""
 CAUSES: Final = ("Backend", "MaxTotalJobs", "MaxWaitingJobs", "Slots")
 """The parameters that can keep all pilots away."""
@@ -132,15 +132,15 @@ class Closed(NamedTuple):
 
 def not_sent(offer: QueueOffer, backends: Collection[str] = BACKENDS) -> Closed | None:
     """Why this server sends no pilot to a queue: none ever comes, or others start them there."""
-    if offer.backend == BY_HAND:
-        return Closed("Backend", "pilots there are started by hand")
+    if offer.backend == MANUAL:
+        return Closed("Backend", "pilots there are started manually")
     return never_sent(offer, backends)
 
 
 def never_sent(offer: QueueOffer, backends: Collection[str] = BACKENDS) -> Closed | None:
     """Why no pilot is ever sent to a queue; None if some may be, or come by themselves."""
     settings = offer.settings
-    if offer.backend == BY_HAND:
+    if offer.backend == MANUAL:
         return None
     if offer.backend not in backends:
         return Closed("Backend", f"there is no backend {offer.backend!r} here")

@@ -26,7 +26,7 @@ from lodesman.answers.why_queues import (
 )
 from lodesman.director.site_mask import Closing
 from lodesman.matching import QueueOffer
-from lodesman.matching.offers import BY_HAND, never_sent
+from lodesman.matching.offers import MANUAL, never_sent
 from lodesman.resources import AccessDenied, QueueId, Source, describe
 from lodesman.why.facts import QueueDecision, Snapshot
 from lodesman.why.survey import Survey
@@ -47,7 +47,7 @@ CONSIDERED: Final = 10_000
 _SHOWN: Final = 5
 _UNLIMITED: Final = -1
 _WORDS: Final = {
-    QueueReason.BY_HAND: "; pilots there are started by hand, none is sent",
+    QueueReason.MANUAL: "; pilots there are started manually, none is sent",
     QueueReason.DIRECTOR_OFF: "; the director sends no pilots: its target is 0",
     QueueReason.ENOUGH_PILOTS: "; for all of them enough pilots wait or are idle already",
     QueueReason.NO_SUBMISSION_POOL: "; pilots were asked for, and no submission pool would take them",
@@ -113,7 +113,7 @@ class QueueFacts:
     @property
     def manual(self) -> bool:
         """Whether pilots there are started by people."""
-        return self.offer is not None and self.offer.backend == BY_HAND
+        return self.offer is not None and self.offer.backend == MANUAL
 
     @property
     def no_backend(self) -> str:
@@ -192,7 +192,7 @@ def _possible(facts: QueueFacts, offer: QueueOffer) -> QueueStep:
     never = never_sent(offer)
     texts = [facts.no_backend, *map(str, least_job_refused(offer)), "" if never is None else never.text]
     reasons = list(dict.fromkeys(filter(None, texts)))
-    sent = "pilots there are started by hand" if facts.manual else f"backend {offer.backend}"
+    sent = "pilots there are started manually" if facts.manual else f"backend {offer.backend}"
     text = "; ".join(reasons) or f"{sent}; a job that asks for little can run there"
     return QueueStep("possible", not reasons, text)
 

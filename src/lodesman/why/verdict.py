@@ -16,7 +16,7 @@ from lodesman.answers.vocabulary import ClampName, MainReason, PilotVerdict, Que
 from lodesman.answers.why_jobs import JobPilots, Verdict
 from lodesman.director.site_mask import Closing, utc
 from lodesman.matching import QueueOffer, Reason, TaskQueueKey
-from lodesman.matching.offers import BY_HAND, never_sent
+from lodesman.matching.offers import MANUAL, never_sent
 
 NOT_CONSIDERED, NOT_WANTED = "unknown", "no-demand"
 """Why an iteration left a queue no free capacity, where no clamp did."""
@@ -47,7 +47,7 @@ WHO: Final[Mapping[Judged, str]] = {
     QueueReason.NO_JOB_FITS: _SITES,
     QueueReason.CAPPED: f"{_SITES}: MaxWaitingJobs, MaxTotalJobs, Slots",
     QueueReason.NO_WORK: f"users, by submitting jobs that fit; or {_SITES}",
-    QueueReason.BY_HAND: "the person who starts pilots there",
+    QueueReason.MANUAL: "the person who starts pilots there",
     QueueReason.ENOUGH_PILOTS: f"time, as pilots take jobs; or {_SERVER}: extraPilots",
     QueueReason.PILOTS_EXPECTED: NO_ACTION,
     PilotVerdict.ENDED: "no one: it has ended",
@@ -70,7 +70,7 @@ _NOW: Final = frozenset(
 )
 _WHO_OPENS: Final[Mapping[str, str]] = {
     ClampName.CLOSED: WHO[MainReason.CLOSED],
-    ClampName.NO_BACKEND: f"{_SITES}: Backend; or {WHO[QueueReason.BY_HAND]}",
+    ClampName.NO_BACKEND: f"{_SITES}: Backend; or {WHO[QueueReason.MANUAL]}",
     ClampName.UNKNOWN_LOAD: f"{_BATCH}, by making it report its load",
     ClampName.BREAKER: f"time, it is tried again by itself; or {_BATCH}",
     ClampName.TOKEN_BUCKET: f"time, a minute or two; or {_SERVER}: pilotsPerMinute",
@@ -183,7 +183,7 @@ def judge_work(
     found = demand or Counter()
     in_order = (
         (not fitting, QueueReason.NO_WORK),
-        (offer.backend == BY_HAND, QueueReason.BY_HAND),
+        (offer.backend == MANUAL, QueueReason.MANUAL),
         (demand is None or capacity is None, QueueReason.NOT_DECIDED),
         (not sends, QueueReason.DIRECTOR_OFF),
         (any(found[one] for one in WANTED), QueueReason.PILOTS_EXPECTED if capacity else QueueReason.NO_ROOM),

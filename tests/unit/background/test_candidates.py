@@ -170,7 +170,7 @@ def test_each_vo_s_pilots_present_what_the_queue_is_for_it(views):
 
 @pytest.mark.parametrize(
     "never",
-    ["MaxTotalJobs = 0", "MaxWaitingJobs = 0", "Slots = 0", "Backend = 'slurm'", "Backend = 'by-hand'"],
+    ["MaxTotalJobs = 0", "MaxWaitingJobs = 0", "Slots = 0", "Backend = 'slurm'", "Backend = 'manual'"],
 )
 @pytest.mark.parametrize("shut", ["a", "b"])
 def test_a_queue_that_is_shut_to_one_vo_is_open_to_the_other(views, never, shut):

@@ -293,7 +293,7 @@ VO = ["lab", "other"]
 [site.West.ce.cw.queue.q]
 {lines}
 [site.West.ce.cw.queue.q.vo.lab]
-Backend = "by-hand"
+Backend = "manual"
 """
     judge.policy = Policy(load_resources([("s.toml", text.format(lines=""))]))
     mine, theirs = submit(norm_cpu_seconds=1), submit(norm_cpu_seconds=1, vo="other")
@@ -302,7 +302,7 @@ Backend = "by-hand"
         mine: (MainReason.NO_ROOM, "no-backend"),
         theirs: (MainReason.NO_ROOM, "breaker"),
     }
-    judge.policy = Policy(load_resources([("s.toml", text.format(lines="Backend = 'by-hand'"))]))
+    judge.policy = Policy(load_resources([("s.toml", text.format(lines="Backend = 'manual'"))]))
     assert judge.store() == {theirs: (MainReason.NO_ROOM, "no-backend")}  # in the same iteration
 
 

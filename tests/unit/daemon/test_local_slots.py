@@ -89,7 +89,7 @@ def test_the_least_that_one_vo_is_told_counts_for_all():
 
 
 @pytest.mark.parametrize(
-    "never", ["Slots = 0", "MaxTotalJobs = 0", "Backend = 'slurm'", "Backend = 'by-hand'"]
+    "never", ["Slots = 0", "MaxTotalJobs = 0", "Backend = 'slurm'", "Backend = 'manual'"]
 )
 def test_a_vo_to_which_none_is_sent_leaves_the_queue_to_the_other(never):
     assert local_slots(queue("Slots = 4", a=never)) == {Q: 4}
@@ -98,7 +98,7 @@ def test_a_vo_to_which_none_is_sent_leaves_the_queue_to_the_other(never):
 
 def test_a_queue_that_is_local_for_one_vo_only_is_local():
     assert local_slots(queue("Backend = 'slurm'\nSlots = 2", a="Backend = 'local'")) == {Q: 2}
-    assert local_slots(queue("Backend = 'slurm'\nSlots = 2", a="Backend = 'by-hand'")) == {}
+    assert local_slots(queue("Backend = 'slurm'\nSlots = 2", a="Backend = 'manual'")) == {}
 
 
 def test_pilots_that_wait_still_start_where_no_more_are_sent():

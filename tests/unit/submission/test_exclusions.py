@@ -377,7 +377,7 @@ VO = ["lab"]
 CPUTime = 1000
 [site.A.ce.c.queue.open]
 [site.A.ce.c.queue.manual]
-Backend = "by-hand"
+Backend = "manual"
 [site.A.ce.c.queue.moon]
 Backend = "moon"
 [site.A.ce.c.queue.shut]

@@ -107,7 +107,7 @@ W = ("W", "c", "q")
 @pytest.mark.parametrize(
     ("lines", "gate"),
     [
-        ("Backend = 'by-hand'", ("no-backend", "pilots there are started by hand")),
+        ("Backend = 'manual'", ("no-backend", "pilots there are started manually")),
         ("Backend = 'moon'", ("no-backend", "there is no backend 'moon' here")),
         ("Slots = 0", ("max-total", "Slots is 0")),
         ("MaxTotalJobs = 0", ("max-total", "MaxTotalJobs is 0")),

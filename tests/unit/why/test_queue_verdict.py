@@ -57,7 +57,7 @@ WaitingToRunningRatio = 0.5
 [site.A.ce.c.queue.far]
 Backend = "moon"
 [site.A.ce.c.queue.manual]
-Backend = "by-hand"
+Backend = "manual"
 """
 POLICY = Policy(load_resources([("s.toml", SITES)]))
 
@@ -81,7 +81,7 @@ def judge(*, configured=True, missing=False, fitting=2, room=5, sends=True, **mo
         ({"offer": None}, QueueReason.NOT_OPEN),
         ({"missing": True, "room": 0}, QueueReason.NO_BACKEND),
         ({"offer": offer("far"), "room": None}, QueueReason.NO_BACKEND),  # though nobody can look at the gate
-        ({"offer": offer("manual"), "room": 0}, QueueReason.BY_HAND),
+        ({"offer": offer("manual"), "room": 0}, QueueReason.MANUAL),
         ({"offer": offer("manual"), "fitting": 0}, QueueReason.NO_WORK),
         ({"offer": offer("brief")}, QueueReason.NO_JOB_FITS),
         ({"offer": offer("shut"), "room": 0}, QueueReason.CAPPED),
@@ -213,7 +213,7 @@ def shut(gate):
     ("name", "text"),
     [
         ("far", "there is no backend 'moon' here"),
-        ("manual", "pilots there are started by hand"),
+        ("manual", "pilots there are started manually"),
         ("open", ""),
     ],
 )
