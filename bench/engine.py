@@ -32,7 +32,7 @@ class Engine:
         self._writer = open_writer(path)
         self.reader = open_reader(path)
         self.live = Live(self._writer, rng=random.Random(seed), now=time.time())
-        self.live.matcher.set_shares(shares)
+        self.live.queues.matcher.set_shares(shares)
         self.sessions: list[PilotSession] = list(load_sessions(self.reader, now=0.0).values())
         self._checkpoints = Checkpointer(self._writer, path)
         self.journal = Journal(self._writer, deliver=self._deliver, at_end=partial(serve_parked, self.live))
@@ -72,7 +72,7 @@ class Engine:
     def check(self, samples: int, rng: random.Random) -> int:
         """The oracle: claim as some pilots and hold the answer against every task queue. Raises WrongAnswer."""
         for session in rng.sample(self.sessions, min(samples, len(self.sessions))):
-            queues = list(self.live.matcher.index.queues())
+            queues = list(self.live.queues.index.queues())
             box: list[list[Claimed]] = []
             claim = self.claim(session, box.append)
             allowed = eligible(queues, claim.request)

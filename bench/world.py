@@ -184,7 +184,7 @@ class _Writer:
             tx = Transaction(self.db, time.time())
             results = [command.apply(tx) for command in commands]
             tx.flush()
-        self.live.filled.clear()
+        self.live.queues.filled.clear()
         return results
 
     def apply_all(self, commands: Sequence[Any]) -> list[Any]:

@@ -218,7 +218,7 @@ def what_nothing_can_run(house):
     held = house.submitted({"Requirements": {"Software": "geant"}})
     configure(house, RESOURCES.replace('Software = ["root", "geant"]', ""))
     ok(house, "GET", f"/v1/jobs/{held}")
-    index = house.core.live.matcher.index
+    index = house.core.live.queues.index
     for tq_id, _, _ in list(index.queues()):
         index.block(tq_id, "physics at most 0")
     why_of_pilots(house)

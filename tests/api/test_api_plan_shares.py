@@ -148,7 +148,7 @@ def test_the_director_s_weights_follow(crowd):
 def test_nothing_is_changed(crowd):
     plan(crowd, {"bio": 6_000})
     assert crowd.core.policy.share_of("bio") == crowd.side.policy.share_of("bio") == 1_000
-    assert crowd.core.live.matcher.lottery.shares["bio"].share == 1_000
+    assert crowd.core.live.queues.matcher.lottery.shares["bio"].share == 1_000
 
 
 @pytest.mark.parametrize("share", [0, 1, 500, 20_000])

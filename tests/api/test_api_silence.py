@@ -57,7 +57,7 @@ def test_a_silent_pilot_stalls_its_jobs_and_a_heartbeat_brings_them_back(house):
     assert found["events"][-1]["silent_since"] == 1_000_000.0
     beat(house, pilot, ENTRY)
     assert [event["event"] for event in house.get("/v1/jobs/1")["events"]][-2:] == ["Stalled", "Running"]
-    assert house.core.live.silent == set()
+    assert house.core.live.pilots.silent == set()
 
 
 def test_a_stalled_job_is_alive_in_everything_that_counts(house):

@@ -61,7 +61,7 @@ def test_what_is_told_is_what_a_claim_gives(house, wanted, offer, site):
     if wanted:
         house.submit(*wanted, hold_if_impossible=True)
     told = why(house, number(pilot))
-    index, session = house.core.live.matcher.index, house.core.sessions[number(pilot)]
+    index, session = house.core.live.queues.index, house.core.sessions[number(pilot)]
     request = session.request(Free(4, 2_000, 10**9), house.core.live.pools)
     reasons = {tq_id: index.reasons(tq_id, request) for tq_id, _, waiting in index.queues() if waiting}
     free = [tq_id for tq_id, found in reasons.items() if not found]
@@ -221,7 +221,7 @@ def test_an_ended_pilot_says_how_it_ended(house):
 def test_what_is_limited(house):
     house.claim(house.pilot())
     house.submitted()
-    index = house.core.live.matcher.index
+    index = house.core.live.queues.index
     (tq_id,) = [tq_id for tq_id, _, _ in index.queues()]
     index.block(tq_id, "physics at most 0")
     told = why(house, 1)
@@ -272,7 +272,7 @@ def test_a_private_pilot_and_whom_it_serves(house):
 
 def test_groups_without_a_share_are_served_if_no_other_has_what_fits(house):
     house.claim(house.pilot())
-    house.core.live.matcher.set_shares({"bio": GroupShare(share=0.0)})
+    house.core.live.queues.matcher.set_shares({"bio": GroupShare(share=0.0)})
     house.submitted(token="bob")
     told = why(house, 1)
     assert told["verdict"] == "would get a job now"

@@ -64,8 +64,8 @@ def test_what_could_be_run_there_is_what_a_pilot_there_is_given(house, director,
     served = house.core.live.pools.of_queue(("North", "ce.north", "short"))
     waiting = {
         tq_id: key
-        for tq_id, key, count in house.core.live.matcher.index.queues()
-        if count and tq_id not in house.core.live.held
+        for tq_id, key, count in house.core.live.queues.index.queues()
+        if count and tq_id not in house.core.live.queues.held
     }
     fitting = {
         tq_id

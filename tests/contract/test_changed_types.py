@@ -66,13 +66,13 @@ def queues(house):
     """(id, SubmitPool) of all task queues. Whatever the index has is as it is stored, and counters are true."""
     rows = list(house.reader.execute("SELECT id, key, pool_id FROM task_queue ORDER BY id"))
     stored = {number: key for number, key, _ in rows}
-    index = house.live.matcher.index
+    index = house.live.queues.index
     for number, key, _ in index.queues():
         assert stored[number] == key_to_json(key)
         assert index.find(key) == number
-        assert ("impossible" in index._queues[number].limits) == (number in house.live.held)
+        assert ("impossible" in index._queues[number].limits) == (number in house.live.queues.held)
     assert set(house.reconcile().values()) == {0}
-    assert set(house.live.held) == {
+    assert set(house.live.queues.held) == {
         row[0] for row in house.reader.execute("SELECT tq_id FROM task_queue_hold")
     }
     counted = {row[0] for row in house.reader.execute("SELECT tq_id FROM task_queue_count")}
@@ -229,7 +229,7 @@ def test_a_held_task_queue_that_is_joined(house):
     assert house.counts() == {"Held": 3, "Killed": 4}
     house.control("reschedule", first)
     house.refresh(MB)
-    assert house.live.held == {}
+    assert house.live.queues.held == {}
     assert len(queues(house)) == 1
     assert run_all(house) == [first, second, second + 1, second + 2]
 
@@ -237,7 +237,7 @@ def test_a_held_task_queue_that_is_joined(house):
 def test_a_task_queue_that_the_index_had_forgotten_gets_its_key_and_its_jobs(house):
     job = submit(house, GB)
     house.control("kill", job)
-    house.live.matcher.index.remove(1)
+    house.live.queues.index.remove(1)
     other = submit(house, MB, disk="50 GB")
     house.refresh(MB)
     assert queues(house) == [(2, wants(MB, "50 GB").id)]
@@ -277,13 +277,13 @@ def test_a_batch_that_fails_leaves_everything_as_it_was(house):
     class Fault:
         def apply(self, tx):
             assert RekeyPools(house.live, moves, MB.digest).apply(tx) == 2
-            assert house.live.matcher.index.find(house.key(submit_pool=old.id)) is None
+            assert house.live.queues.index.find(house.key(submit_pool=old.id)) is None
             raise ZeroDivisionError
 
     with pytest.raises(Exception, match="nothing was stored"):
         house.do(Fault())
     assert (pools(house), queues(house), house.counts()) == before
-    assert house.live.matcher.index.find(house.key(submit_pool=old.id)) == 1
+    assert house.live.queues.index.find(house.key(submit_pool=old.id)) == 1
     house.refresh(MB)
     assert len(queues(house)) == 2
     assert house.counts() == {"Waiting": 6, "Matched": 2}
@@ -320,7 +320,7 @@ def test_what_runs_may_return_to_the_task_queue_that_is_left(house):
     assert len(queues(house)) == 1
     assert list(house.reader.execute("SELECT DISTINCT tq_id FROM attempt")) == [(1,)]
     house.refresh(policy("number MB", "1 GB", "1 GB"))
-    assert set(house.live.held) == {1}
+    assert set(house.live.queues.held) == {1}
     for pilot, one in zip(pilots, claimed, strict=True):
         house.report(pilot, one, "Released", cause="pilot-shutdown")
     assert house.counts() == {"Held": 2}
@@ -375,9 +375,9 @@ def test_a_batch_that_fails_leaves_holds_as_they_were(house):
     with pytest.raises(Exception, match="nothing was stored"):
         house.do(Faulty(RekeyPools(house.live, moves, MB.digest)))
     assert (pools(house), queues(house)) == before
-    assert house.live.held == {1: "x", 2: "y"}
+    assert house.live.queues.held == {1: "x", 2: "y"}
     house.do(RekeyPools(house.live, moves, MB.digest))
-    assert house.live.held == {1: "x"}
+    assert house.live.queues.held == {1: "x"}
     assert house.counts() == {"Held": 4}
     queues(house)
 

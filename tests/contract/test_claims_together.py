@@ -54,11 +54,11 @@ def test_no_job_is_handed_out_twice_when_fronts_are_forgotten_between_claims(hou
     """A front that is read again in the same transaction sees what was claimed before it."""
     queues(house, 6, jobs=5)
     rng = random.Random(seed)
-    known = list(house.live.matcher.index.queues())
+    known = list(house.live.queues.index.queues())
 
     def forget(_tx, _claimed):
         for tq_id, _, _ in rng.sample(known, 3):
-            house.live.fronts.forget(tq_id)
+            house.live.queues.fronts.forget(tq_id)
 
     claims = Together([house.claim_command(house.pilot(), rng.randint(1, 3)) for _ in range(12)], forget)
     claimed = house.do(claims)
@@ -70,9 +70,9 @@ def test_no_job_is_handed_out_twice_when_fronts_are_forgotten_between_claims(hou
 
 def test_a_row_that_was_claimed_is_not_claimed_again_by_a_front_read_anew(house):
     house.submit(1, rows=True)
-    [(tq_id, _, _)] = house.live.matcher.index.queues()
-    house.live.matcher.index.add_waiting(tq_id, 1, now=0.0)  # a wrong counter must find no ghost either
+    [(tq_id, _, _)] = house.live.queues.index.queues()
+    house.live.queues.index.add_waiting(tq_id, 1, now=0.0)  # a wrong counter must find no ghost either
     claims = [house.claim_command(house.pilot()), house.claim_command(house.pilot())]
-    claimed = house.do(Together(claims, lambda _tx, _claimed: house.live.fronts.forget(tq_id)))
+    claimed = house.do(Together(claims, lambda _tx, _claimed: house.live.queues.fronts.forget(tq_id)))
     assert [one.job_id for one in claimed] == [1]
     assert house.state(1) == "Matched"

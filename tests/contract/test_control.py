@@ -74,9 +74,9 @@ def test_a_running_job_is_killed_and_its_pilot_told(house):
     house.report(pilot, claimed, "Running", cause="")
     assert house.control("kill", 1, reason="wrong input").changed == 1
     assert house.state(1) == "Killed"
-    assert house.live.kill_orders[pilot] == {(1, 1): "wrong input"}
+    assert house.live.pilots.stop_orders[pilot] == {(1, 1): "wrong input"}
     assert house.report(pilot, claimed, "Failed", cause="killed").accepted
-    assert house.live.kill_orders[pilot] == {}
+    assert house.live.pilots.stop_orders[pilot] == {}
     assert house.state(1) == "Killed"
     assert house.reconcile() == CLEAN
 
@@ -191,7 +191,7 @@ def test_every_operation_gives_the_same_on_an_array_as_on_single_jobs(tmp_path_f
         answers = [act(house, step, pilots, held) for step in steps]
         states = [house.state(job_id) for job_id in range(1, 9)]
         faults = house.reconcile()
-        waiting = house.live.matcher.index.waiting(1) if house.live.matcher.index.has(1) else 0
+        waiting = house.live.queues.index.waiting(1) if house.live.queues.index.has(1) else 0
         counts = house.counts()
         house.close()
         assert faults == CLEAN

@@ -113,7 +113,7 @@ def test_a_pilot_may_claim_between_two_portions(house, few):
     assert claimed.job_id == 4
     rest = house.do(Control(house.live, "kill", first.rest, "", lambda *_: True, goes_on=True))
     assert (first.changed, rest.changed) == (3, 2)
-    assert house.live.kill_orders[1] == {(4, 1): "kill"}
+    assert house.live.pilots.stop_orders[1] == {(4, 1): "kill"}
 
 
 def test_outcomes_add_up_and_name_only_the_first_few():

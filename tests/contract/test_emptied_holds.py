@@ -22,13 +22,13 @@ def emptied(house):
     house.refresh(SLOW)
     assert house.counts() == {"Held": 2}
     house.control("kill", first, first + 1)
-    assert list(house.live.held) == [1]
+    assert list(house.live.queues.held) == [1]
     return 1
 
 
 def word(house, tq_id, reason=""):
     """What a pass says of the picture that it took when the task queue was empty."""
-    return JudgeQueues(house.live, Judgement(number=house.live.last_pass.id, release=[(tq_id, reason)]))
+    return JudgeQueues(house.live, Judgement(number=house.live.pools.last_pass.id, release=[(tq_id, reason)]))
 
 
 def holds(house):
@@ -37,7 +37,7 @@ def holds(house):
 
 def test_an_empty_task_queue_is_released(house, emptied):
     assert house.do(word(house, emptied)) == {"held": 0, "released": 0}
-    assert (house.live.held, holds(house)) == ({}, [])
+    assert (house.live.queues.held, holds(house)) == ({}, [])
 
 
 @pytest.mark.parametrize("rows", [False, True])
@@ -47,7 +47,7 @@ def test_who_joined_between_picture_and_word_stays_held(house, emptied, rows):
     assert house.counts() == {"Killed": 2, "Held": 3}
     assert house.job(job).held_by == "impossible"
     assert "CPUTime" in house.job(job).reason
-    assert (list(house.live.held), holds(house)) == ([emptied], [emptied])
+    assert (list(house.live.queues.held), holds(house)) == ([emptied], [emptied])
     assert house.claim(house.pilot()) == []
     assert set(house.reconcile().values()) == {0}
 
@@ -83,13 +83,13 @@ def test_one_that_is_not_held_is_left_alone(house):
 
 def test_a_release_of_a_batch_that_failed_is_none(house, emptied):
     tx = Transaction(house.writer, house.clock)
-    reason = house.live.held[emptied]
+    reason = house.live.queues.held[emptied]
     house.writer.execute("BEGIN IMMEDIATE")
     word(house, emptied).apply(tx)
     with pytest.raises(apsw.Error):
         tx.write("SELECT nothing")
     house.writer.execute("ROLLBACK")
     tx.roll_back_memory()
-    assert house.live.held == {emptied: reason}
+    assert house.live.queues.held == {emptied: reason}
     job = house.submit().first
     assert house.state(job) == "Held"

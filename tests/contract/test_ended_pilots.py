@@ -73,7 +73,7 @@ def test_a_claim_that_comes_after_the_end_takes_no_job(house, state, wait):
     with pytest.raises(Unauthorized, match="has ended"):
         house.claim(pilot, wait=wait)
     assert (house.state(1), live_attempts(house)) == ("Waiting", 0)
-    assert house.live.ticket_of(pilot) is None
+    assert house.live.parked.of_pilot(pilot) is None
     assert len(house.claim(house.pilot())) == 1
 
 
@@ -117,9 +117,9 @@ def test_a_claim_token_of_before_the_end_is_not_answered_again(house):
 def test_a_pilot_that_was_never_heard_of_claims_nothing(house):
     house.submit()
     prepare(house, "quiet")
-    assert house.live.running == set()
+    assert house.live.pilots.running == set()
     pilot = house.pilot()
-    assert house.live.running == {pilot}
+    assert house.live.pilots.running == {pilot}
 
 
 def test_who_may_claim_survives_a_restart(house):
@@ -129,7 +129,7 @@ def test_who_may_claim_survives_a_restart(house):
     house.end_pilot(gone)
     house.end_pilot(left, PilotState.DONE)
     house.restart()
-    assert house.live.running == {there}
+    assert house.live.pilots.running == {there}
     assert len(house.claim(there)) == 1
     with pytest.raises(Unauthorized):
         house.claim(gone)
@@ -141,10 +141,10 @@ def test_a_join_and_an_end_of_a_batch_that_failed_are_none(house):
     stays = house.pilot()
     prepare(house, "late")
     rolled_back(house, end(house, pilot), Join(house.live, "late-join", "nonce", {}))
-    assert house.live.running == {pilot, stays}
+    assert house.live.pilots.running == {pilot, stays}
     # One that had joined before stays, though its second join failed.
     rolled_back(house, Join(house.live, "stamp1-join", "nonce", {}))
-    assert house.live.running == {pilot, stays}
+    assert house.live.pilots.running == {pilot, stays}
     assert len(house.claim(pilot)) == 1
 
 
@@ -169,7 +169,7 @@ def test_what_an_ended_pilot_left_behind_is_cleared(house, state):
     assert house.end_pilot(pilot) == 1
     assert (house.state(1), live_attempts(house), answers) == ("Waiting", 0, [[]])
     assert (state_of(house, pilot), tokens(house, pilot)) == (state.value, [])
-    assert house.live.running == set()
+    assert house.live.pilots.running == set()
     assert house.end_pilot(pilot) == 0
 
 

@@ -405,7 +405,7 @@ def test_a_task_queue_that_is_made_again_is_a_new_one(house):
     house.control("kill", 1)
     later(house, KEEP + 1)
     assert forget_all(house)["task_queues"] == 1
-    assert house.live.held == {}
+    assert house.live.queues.held == {}
     assert sizes(house, "task_queue_hold", "task_queue_event") == {
         "task_queue_hold": 0,
         "task_queue_event": 0,

@@ -19,12 +19,12 @@ def test_a_queue_that_claims_emptied_counts_nothing_when_it_is_forgotten(house):
     assert len(house.claim(pilot, 3)) == 3
     house.clock += LONG
     house.do(ForgetIdleQueues(house.live))
-    assert not house.live.matcher.index.has(1)
+    assert not house.live.queues.index.has(1)
     write_claims(house)
     found = all_suspects(house.reader)
     assert (found.jobs, found.queues) == ([], [])
     house.restart()
-    assert house.live.matcher.index.has(1) is False
+    assert house.live.queues.index.has(1) is False
     assert house.counts() == {"Matched": 3}
 
 
@@ -36,9 +36,9 @@ def test_a_job_that_comes_back_to_a_forgotten_queue_is_the_only_one_there(house)
     house.do(ForgetIdleQueues(house.live))
     write_claims(house)
     house.report(pilot, first, "Released", cause="pilot-shutdown")
-    assert house.live.matcher.index.waiting(1) == 1
+    assert house.live.queues.index.waiting(1) == 1
     house.restart()
-    assert house.live.matcher.index.waiting(1) == 1
+    assert house.live.queues.index.waiting(1) == 1
     assert [one.job_id for one in house.claim(house.pilot(), 9)] == [first.job_id]
     assert set(house.reconcile().values()) == {0}
 
@@ -48,4 +48,4 @@ def test_a_queue_that_is_not_empty_stays(house):
     house.claim(house.pilot(), 2)
     house.clock += LONG
     house.do(ForgetIdleQueues(house.live))
-    assert house.live.matcher.index.waiting(1) == 1
+    assert house.live.queues.index.waiting(1) == 1

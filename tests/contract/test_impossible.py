@@ -44,7 +44,7 @@ def sound(house):
     """Counters equal what they count, and memory what is stored."""
     assert set(house.reconcile().values()) == {0}
     stored = {row[0] for row in house.reader.execute("SELECT tq_id FROM task_queue_hold")}
-    assert set(house.live.held) == stored
+    assert set(house.live.queues.held) == stored
 
 
 @pytest.mark.parametrize("rows", [False, True], ids=["array", "rows"])
@@ -191,7 +191,7 @@ def test_a_hold_ends_without_a_word_when_its_last_job_is_gone(house):
     house.refresh(SLOW)
     house.control("kill", first, first + 1)
     house.refresh(SLOW)
-    assert house.live.held == {}
+    assert house.live.queues.held == {}
     assert house.events(first) == ["Submitted", "Held", "Killed"]
     assert house.state(first) == "Killed"
 
@@ -209,7 +209,7 @@ def test_a_job_that_returns_to_an_empty_task_queue_that_became_impossible_is_hel
     pilot = house.pilot()
     claimed = house.claim(pilot, count)
     house.refresh(SLOW)
-    assert set(house.live.held) == {1}
+    assert set(house.live.queues.held) == {1}
     assert house.counts() == {"Matched": count}
     assert "Held" not in house.events(first)
     house.report(pilot, claimed[0], "Released", cause="pilot-shutdown")
@@ -241,10 +241,10 @@ def test_an_empty_hold_survives_a_restart_and_goes_when_nothing_can_return(house
     house.refresh(SLOW)
     house.restart()
     house.refresh(SLOW)
-    assert set(house.live.held) == {1}
+    assert set(house.live.queues.held) == {1}
     house.report(pilot, claimed)
     house.refresh(SLOW)
-    assert house.live.held == {}
+    assert house.live.queues.held == {}
     sound(house)
 
 
@@ -343,7 +343,7 @@ def test_a_batch_that_fails_leaves_holds_as_they_were(house):
             self.deed = deed
 
         def apply(self, tx):
-            return getattr(house.live, self.deed)(tx, 1, "x")
+            return getattr(house.live.queues, self.deed)(tx, 1, "x")
 
     house.submit(2)
     for deed, counts in (("hold", {"Waiting": 2}), ("release", {"Held": 2})):
@@ -351,7 +351,7 @@ def test_a_batch_that_fails_leaves_holds_as_they_were(house):
             house.do(Fault(Hold(deed)))
         assert house.counts() == counts
         sound(house)
-        assert house.live.matcher.index.is_open(1) is (deed == "hold")
+        assert house.live.queues.index.is_open(1) is (deed == "hold")
         house.do(Hold(deed))
     assert house.counts() == {"Waiting": 2}
     assert len(house.claim(house.pilot(), 5)) == 2

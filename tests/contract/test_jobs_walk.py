@@ -130,8 +130,8 @@ def test_a_front_that_is_forgotten_goes_on_where_it_was(house):
     house.submit(2)
     pilot = house.pilot()
     given = [c.job_id for c in house.claim(pilot, 7)]
-    for tq_id, _, _ in house.live.matcher.index.queues():
-        house.live.fronts.forget(tq_id)
+    for tq_id, _, _ in house.live.queues.index.queues():
+        house.live.queues.fronts.forget(tq_id)
     given += [c.job_id for c in house.claim(pilot, 5)]
     assert given == list(range(1, 9))
 
@@ -389,9 +389,9 @@ def test_the_reconciler_mends_a_wrong_counter(house):
     house.submit(5)
     house.writer.execute("UPDATE task_queue_count SET waiting = 9")
     house.restart()
-    assert house.live.matcher.index.waiting(1) == 9
+    assert house.live.queues.index.waiting(1) == 9
     assert house.reconcile()["wrong_counters"] == 1
-    assert house.live.matcher.index.waiting(1) == 5
+    assert house.live.queues.index.waiting(1) == 5
     assert house.reconcile() == CLEAN
 
 
@@ -409,7 +409,7 @@ def test_a_task_queue_forgotten_while_empty_comes_back(house):
     (claimed,) = house.claim(pilot)
     house.clock += 400
     house.do(ForgetIdleQueues(house.live))
-    assert not house.live.matcher.index.has(1)
+    assert not house.live.queues.index.has(1)
     house.report(pilot, claimed, "Released", cause="pilot-shutdown")
     assert [(c.job_id, c.attempt) for c in house.claim(pilot)] == [(1, 2)]
     house.clock += 400

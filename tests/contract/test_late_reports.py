@@ -66,7 +66,7 @@ def test_a_late_success_of_a_job_that_is_held_by_now(house):
     house.control("hold", 1)
     assert house.report(pilot, claimed).reason == "late"
     assert house.counts() == {"Done": 1}
-    assert house.live.matcher.index.waiting(1) == 0
+    assert house.live.queues.index.waiting(1) == 0
 
 
 def test_a_late_success_counts_after_a_restart(house):

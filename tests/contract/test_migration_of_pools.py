@@ -85,7 +85,7 @@ def test_counters_are_true_and_jobs_can_be_released(old):
 
     class Release:
         def apply(self, tx):
-            return live.release(tx, 1, "now"), live.release(tx, 2, "now")
+            return live.queues.release(tx, 1, "now"), live.queues.release(tx, 2, "now")
 
     assert journal.call(Release()) == (1, 8)
     assert journal.call(Reconcile(live, all_suspects(old))) == Repaired()

@@ -132,7 +132,7 @@ def test_a_counter_that_is_wrong_either_way(house):
     house.restart()
     assert all_suspects(house.reader).queues == [1, 2]
     assert house.reconcile() == {**CLEAN, "wrong_counters": 2}
-    assert [house.live.matcher.index.waiting(n) for n in (1, 2, 3)] == [5, 5, 5]
+    assert [house.live.queues.index.waiting(n) for n in (1, 2, 3)] == [5, 5, 5]
     assert house.reconcile() == CLEAN
 
 

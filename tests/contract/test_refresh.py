@@ -135,7 +135,7 @@ def test_the_new_mapping_survives_a_restart(house):
     house.restart()
     assert served(house, S2) == (POOL,)
     assert served(house, S1) == ()
-    assert house.live.last_pass.id == 1
+    assert house.live.pools.last_pass.id == 1
 
 
 def test_every_pass_tells_what_it_did_and_why(house):

@@ -221,25 +221,25 @@ def test_a_change_that_is_rolled_back_leaves_everything_as_it_was(house):
     pilot = house.pilot("S1")
     parked(house, pilot)
     before, live = house.sessions[pilot].offer, house.live
-    said = live.offers
+    said = live.pilots.offers
     house.journal.close()
     house.writer.execute("BEGIN")
     tx = Transaction(house.writer, house.clock)
     SetOffers(live, house.sessions, offers(QUEUE)).apply(tx)
-    assert live.ticket_of(pilot) is None
+    assert live.parked.of_pilot(pilot) is None
     assert tx.answers
     tx.flush()
     house.writer.execute("ROLLBACK")
     tx.roll_back_memory()
     assert house.sessions[pilot].offer is before
-    assert live.offers is said
-    ticket = live.ticket_of(pilot)
+    assert live.pilots.offers is said
+    ticket = live.parked.of_pilot(pilot)
     assert ticket.request.tags == ("ssd",)
     assert stored(house, pilot)["tags"] == ["ssd"]
-    index = live.matcher.index
+    index = live.queues.index
     tq_id = index.find(house.key(tags=("gpu",)))
     assert index.waiting(tq_id) == 1
-    assert list(live.woken({tq_id: 1})) == []
+    assert list(live.parked.woken({tq_id: 1})) == []
     house.writer.close()
     house.reader.close()
 

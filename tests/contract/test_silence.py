@@ -61,8 +61,8 @@ def test_only_the_pilots_that_are_silent_and_there_are_concerned(house):
     house.end_pilot(gone, PilotState.LOST)
     assert house.silence(mute, gone) == 1
     assert [house.state(job) for job in (1, 2, 3)] == ["Stalled", "Running", "Waiting"]
-    assert house.live.silent == {mute}
-    assert busy not in house.live.silent
+    assert house.live.pilots.silent == {mute}
+    assert busy not in house.live.pilots.silent
 
 
 def test_silence_is_noted_once(house):
@@ -78,7 +78,7 @@ def test_a_pilot_that_speaks_again_has_its_jobs_back(house):
     assert house.counts() == {"Running": 3}
     assert house.events(1)[-2:] == ["Stalled", "Running"]
     assert (house.job(1).reason, house.job(1).pilot) == ("", pilot)
-    assert house.live.silent == set()
+    assert house.live.pilots.silent == set()
     # As often as it happens.
     house.silence(pilot)
     house.hear(pilot, *claimed)
@@ -90,9 +90,9 @@ def test_a_job_that_its_pilot_does_not_tell_of_stays_stalled_until_it_does(house
     house.silence(pilot)
     assert house.hear(pilot, first) == 1
     assert [house.state(job) for job in (1, 2)] == ["Running", "Stalled"]
-    assert house.live.silent == {pilot}
+    assert house.live.pilots.silent == {pilot}
     assert house.hear(pilot, first, second) == 1
-    assert (house.counts(), house.live.silent) == ({"Running": 2}, set())
+    assert (house.counts(), house.live.pilots.silent) == ({"Running": 2}, set())
 
 
 def test_a_word_about_the_jobs_of_another_changes_nothing(house):
@@ -116,12 +116,12 @@ def test_a_word_about_an_earlier_attempt_changes_nothing(house):
 def test_a_pilot_without_jobs_that_was_silent_is_remembered_no_longer_than_it_is(house):
     pilot = house.pilot()
     assert house.silence(pilot) == 0
-    assert house.live.silent == {pilot}
+    assert house.live.pilots.silent == {pilot}
     assert house.hear(pilot) == 0
-    assert house.live.silent == set()
+    assert house.live.pilots.silent == set()
     house.silence(pilot)
     house.end_pilot(pilot, PilotState.DONE)
-    assert house.live.silent == set()
+    assert house.live.pilots.silent == set()
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_the_end_of_the_lease_sends_a_stalled_job_back_and_its_success_still_cou
     assert house.end_pilot(pilot, cause="lease-expired") == 1
     assert (house.state(1), house.job(1).cause) == ("Waiting", "lease-expired")
     assert house.events(1)[-2:] == ["Stalled", "Waiting"]
-    assert house.live.silent == set()
+    assert house.live.pilots.silent == set()
     assert house.report(pilot, claimed).reason == "late"
     assert house.state(1) == "Done"
 
@@ -176,12 +176,12 @@ def bring(request):
 def test_a_kill_ends_it_now_and_orders_its_pilot(house, bring):
     pilot, (claimed,) = bring(house)
     assert house.control("kill", 1).changed == 1
-    assert (house.state(1), house.live.kill_orders) == ("Killed", {pilot: {(1, 1): "because"}})
+    assert (house.state(1), house.live.pilots.stop_orders) == ("Killed", {pilot: {(1, 1): "because"}})
     # The pilot speaks again, and obeys.
     assert house.hear(pilot, claimed, completing=[claimed]) == 0
     assert house.state(1) == "Killed"
     house.report(pilot, claimed, "Failed", cause="killed")
-    assert (house.state(1), house.live.kill_orders) == ("Killed", {pilot: {}})
+    assert (house.state(1), house.live.pilots.stop_orders) == ("Killed", {pilot: {}})
 
 
 def test_a_kill_of_which_the_pilot_never_hears_holds(house, bring):
@@ -278,11 +278,11 @@ def test_after_a_restart_the_next_word_ends_the_stall(house):
     other, more = running(house)
     house.silence(pilot)
     house.restart()
-    assert (house.live.silent, house.state(1)) == ({pilot}, "Stalled")
+    assert (house.live.pilots.silent, house.state(1)) == ({pilot}, "Stalled")
     assert house.hear(pilot, *claimed) == 1
     assert house.counts() == {"Running": 2}
     house.restart()
-    assert house.live.silent == set()
+    assert house.live.pilots.silent == set()
     assert house.report(other, more[0]).accepted
 
 
@@ -303,10 +303,10 @@ def test_what_is_rolled_back_leaves_no_trace_in_memory(house):
         tx.roll_back_memory()
 
     rolled_back(NoteSilence(house.live, {pilot: 1.0}))
-    assert house.live.silent == set()
+    assert house.live.pilots.silent == set()
     house.silence(pilot)
     rolled_back(Heard(house.live, pilot, {(1, 1): False}))
-    assert (house.live.silent, house.state(1)) == ({pilot}, "Stalled")
+    assert (house.live.pilots.silent, house.state(1)) == ({pilot}, "Stalled")
     assert house.hear(pilot, *claimed) == 1
 
 

@@ -136,7 +136,7 @@ def test_after_a_restart_every_state_is_what_it_was(house):
     walkers = {state: walked(house, state, rows=True) for state in STATES}
     house.restart()
     assert {state: walker.state for state, walker in walkers.items()} == {state: state for state in STATES}
-    assert house.live.silent == {walkers[S.STALLED].pilot}
+    assert house.live.pilots.silent == {walkers[S.STALLED].pilot}
 
 
 @pytest.mark.parametrize("old", sorted(ACTIVE))

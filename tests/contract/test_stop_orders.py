@@ -30,13 +30,13 @@ def test_a_kill_reaches_the_pilot_after_a_restart(house):
     pilot, claimed = running(house)
     house.control("kill", 1, reason="wrong input")
     house.restart()
-    assert house.live.kill_orders == {pilot: {(1, 1): "wrong input"}}
+    assert house.live.pilots.stop_orders == {pilot: {(1, 1): "wrong input"}}
     assert house.control("reschedule", 1).refused == 1
     assert house.report(pilot, claimed, "Failed", cause="killed").accepted
-    assert house.live.kill_orders == {pilot: {}}
+    assert house.live.pilots.stop_orders == {pilot: {}}
     assert house.control("reschedule", 1).changed == 1
     house.restart()
-    assert house.live.kill_orders == {}
+    assert house.live.pilots.stop_orders == {}
     assert [(c.job_id, c.attempt) for c in house.claim(pilot)] == [(1, 2)]
 
 
@@ -44,7 +44,7 @@ def test_a_reschedule_reaches_the_pilot_after_a_restart_and_is_carried_out(house
     pilot, claimed = running(house)
     assert house.control("reschedule", 1, reason="new calibration").changed == 1
     house.restart()
-    assert house.live.kill_orders == {pilot: {(1, 1): "rescheduled: new calibration"}}
+    assert house.live.pilots.stop_orders == {pilot: {(1, 1): "rescheduled: new calibration"}}
     house.report(pilot, claimed, "Failed", cause="killed")
     assert (house.state(1), house.job(1).reason) == ("Waiting", "rescheduled: new calibration")
 
@@ -53,7 +53,7 @@ def test_an_order_without_a_reason_is_one_after_a_restart_too(house):
     pilot, _ = running(house)
     house.control("kill", 1, reason="")
     house.restart()
-    assert house.live.kill_orders == {pilot: {(1, 1): "kill"}}
+    assert house.live.pilots.stop_orders == {pilot: {(1, 1): "kill"}}
 
 
 def test_only_orders_for_live_attempts_are_loaded(house):
@@ -64,13 +64,13 @@ def test_only_orders_for_live_attempts_are_loaded(house):
     lost, _ = running(house)
     house.control("kill", 3)
     house.end_pilot(lost)
-    assert lost not in house.live.kill_orders
+    assert lost not in house.live.pilots.stop_orders
     house.restart()
-    assert house.live.kill_orders == {}
+    assert house.live.pilots.stop_orders == {}
     assert house.state(2) == "Running"
     house.control("kill", 2)
     house.restart()
-    assert set(house.live.kill_orders) == {waiting}
+    assert set(house.live.pilots.stop_orders) == {waiting}
 
 
 def test_orders_are_found_among_the_live_attempts_alone(house):
@@ -102,9 +102,9 @@ def test_an_order_of_a_batch_that_failed_is_none_and_one_that_stood_stands(house
     house.control("reschedule", 1, reason="again")
     before = {pilot: {(1, 1): "rescheduled: again"}}
     rolled_back(house, Control(house.live, "kill", (range(1, 2),), "no", lambda *_: True))
-    assert house.live.kill_orders == before
+    assert house.live.pilots.stop_orders == before
     rolled_back(house, EndPilot(house.live, pilot, PilotState.LOST, "gone"))
-    assert house.live.kill_orders == before
+    assert house.live.pilots.stop_orders == before
     assert house.state(1) == "Running"
 
 
@@ -148,9 +148,9 @@ def test_the_last_word_counts(house):
     pilot, claimed = running(house)
     house.control("reschedule", 1, reason="again")
     assert house.control("kill", 1, reason="no, not again").changed == 1
-    assert house.live.kill_orders[pilot] == {(1, 1): "no, not again"}
+    assert house.live.pilots.stop_orders[pilot] == {(1, 1): "no, not again"}
     house.restart()
-    assert house.live.kill_orders[pilot] == {(1, 1): "no, not again"}
+    assert house.live.pilots.stop_orders[pilot] == {(1, 1): "no, not again"}
     house.report(pilot, claimed, "Failed", cause="killed")
     assert house.state(1) == "Killed"
 

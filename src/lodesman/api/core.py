@@ -196,7 +196,7 @@ class Core:
         return {
             pilot_id: round(epoch + session.last_seen, 3)
             for pilot_id, session in self.sessions.items()
-            if session.last_seen < latest and pilot_id not in self.live.silent
+            if session.last_seen < latest and pilot_id not in self.live.pilots.silent
         }
 
     def expired_pilots(self) -> list[int]:

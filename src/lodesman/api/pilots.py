@@ -65,7 +65,7 @@ async def join(core: Core, request: Request[Nothing, JoinBody]) -> pilots.Joined
         sandbox_mb=core.sandbox_mb,
         server_time=core.clock(),
         place=Place(row.site, row.ce, row.queue),
-        pools_pass=core.live.last_pass.id,
+        pools_pass=core.live.pools.last_pass.id,
     )
 
 
@@ -93,9 +93,9 @@ async def heartbeat(core: Core, request: Request[Nothing, HeartbeatBody]) -> pil
     pilot_id, running = request.who.pilot_id, request.body.jobs
     session = core.session(pilot_id)
     completing = _hear(session, running)
-    if completing != session.completing or pilot_id in core.live.silent:
+    if completing != session.completing or pilot_id in core.live.pilots.silent:
         await _take_in(core, session, running, completing)
-    orders = core.live.kill_orders.get(pilot_id) or {}
+    orders = core.live.pilots.stop_orders.get(pilot_id) or {}
     attempts = {(job.id, job.attempt) for job in running}
     kill = [
         pilots.KillOrder(job, attempt, reason)
@@ -128,7 +128,7 @@ async def _take_in(
     core: Core, session: PilotSession, jobs: Sequence[RunningBody], completing: Attempts
 ) -> None:
     """Store what a heartbeat changes: a pilot is back, or hands in what ran. After a fault the next one is stored."""
-    if completing - session.completing or session.id in core.live.silent:
+    if completing - session.completing or session.id in core.live.pilots.silent:
         attempts = {(job.id, job.attempt): (job.id, job.attempt) in completing for job in jobs}
         try:
             await core.command(Heard(core.live, session.id, attempts))
@@ -198,7 +198,7 @@ async def served_pools(core: Core, request: Request[Nothing, QueuesBody]) -> Ser
     """GetSubmitPoolsForQueue of RFC #7: the pools of each of these queues, and the last pass."""
     queues = [QueueId(*names) for names in request.body.queues]
     _check_place(core, request.who, queues)
-    last, found, count = core.live.last_pass, [], 0
+    last, found, count = core.live.pools.last_pass, [], 0
     for queue in queues:
         pools = core.live.pools.of_queue(queue)
         count += len(pools)

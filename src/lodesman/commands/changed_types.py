@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from lodesman.answers.service import Renewal, Renewals
-from lodesman.commands.live import IMPOSSIBLE, Live
+from lodesman.commands.live import Live
 from lodesman.commands.refresh import other_configuration
 from lodesman.errors import InvalidJob
-from lodesman.matching import TaskQueueKey, key_to_json, read_again
+from lodesman.matching import key_to_json, read_again
 from lodesman.resources import TypeTable
 from lodesman.store.journal import Transaction
 from lodesman.store.read.submit_pools import PoolRow
@@ -78,10 +77,10 @@ class RekeyPools:
             submit_pools.rename_pool(tx, old, new, text)
             if new not in live.pools.known:
                 masks.setdefault(new, live.pools.mask(old) or 0)
-        live.serve(tx, masks)
+        live.queues.serve(tx, masks)
         count = self._queues(tx, pools)
         submit_pools.delete_pools(tx, pools)
-        live.forget_pools(tx, pools)
+        live.pools.forget_pools(tx, pools)
         task_queues.keys_changed(tx)
         submit_pools.pools_changed(tx)
         return count
@@ -99,52 +98,21 @@ class RekeyPools:
                 waiting = self._join(tx, gone, keep)
             if keep == queue.id:
                 task_queues.set_key(tx, keep, text, pools[queue.pool][1])
-                self._move(tx, keep, key)
+                self.live.queues.rekey(tx, keep, key)
             if waiting:
-                self.live.known_again(tx, keep)
-                self.live.joined(tx, keep, waiting)
+                self.live.queues.known_again(tx, keep)
+                self.live.queues.joined(tx, keep, waiting)
             taken[text] = keep
         return len(queues)
 
     def _rank(self, tq_id: int) -> tuple[bool, int]:
-        return not self.live.matcher.index.waiting(tq_id), tq_id
-
-    def _move(self, tx: Transaction, tq_id: int, key: TaskQueueKey) -> None:
-        """To where the key belongs in the index; its jobs count as new for requests that wait."""
-        live, index = self.live, self.live.matcher.index
-        if not index.has(tq_id):
-            return
-        waiting, before = index.waiting(tq_id), index.key(tq_id)
-        _put(live, tq_id, key, waiting=waiting, now=tx.now)
-        tx.undo.append(partial(_put, live, tq_id, before, waiting=waiting, now=tx.now))
-        if waiting and tq_id not in live.held:
-            live.filled[tq_id] = waiting
+        return not self.live.queues.index.waiting(tq_id), tq_id
 
     def _join(self, tx: Transaction, gone: int, keep: int) -> int:
         """Take a task queue out, all that it has goes to another one; returns how many jobs wait in it."""
-        live, index = self.live, self.live.matcher.index
-        live.write_claims(tx)
-        for tq_id in (gone, keep):
-            live.fronts.forget(tq_id)
-            tx.undo.append(partial(live.fronts.forget, tq_id))
-        waiting = index.waiting(gone)
-        if index.has(gone):
-            key = index.key(gone)
-            index.remove(gone)
-            tx.undo.append(partial(_put, live, gone, key, waiting=waiting, now=tx.now))
-        held = live.held.pop(gone, None)
-        if held is not None:
-            tx.undo.append(partial(live.held.__setitem__, gone, held))
-        live.filled.pop(gone, None)
+        queues = self.live.queues
+        queues.write_claims(tx)
+        queues.forget_front(tx, keep)
+        waiting = queues.remove(tx, gone)
         task_queues.join_queues(tx, gone, keep)
         return waiting
-
-
-def _put(live: Live, tq_id: int, key: TaskQueueKey, *, waiting: int, now: float) -> None:
-    """Put a task queue into the index in the place of what it was there, with what blocks it."""
-    index = live.matcher.index
-    if index.has(tq_id):
-        index.remove(tq_id)
-    index.put(tq_id, key, waiting, now=now)
-    if tq_id in live.held:
-        index.block(tq_id, IMPOSSIBLE)

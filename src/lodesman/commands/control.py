@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 
 from lodesman.answers.jobs import NotChanged
 from lodesman.answers.vocabulary import JobState
@@ -90,7 +89,7 @@ class Control:
             raise InvalidRequest(
                 f"There is no action {self.action!r}.", hint=f"Use one of {', '.join(TARGET)}."
             )
-        self.live.claims.write_cursors(tx)
+        self.live.queues.claims.write_cursors(tx)
         if not self.goes_on:
             for ids in self.ranges:
                 self._need_some(tx, ids)
@@ -157,15 +156,15 @@ class Control:
             if new is JobState.WAITING:
                 return  # it goes back when its attempt has ended, however that ends (`report.end_attempt`)
         if row.state is JobState.WAITING:
-            self.live.left(tx, row.tq_id, 1)
+            self.live.queues.left(tx, row.tq_id, 1)
         jobs.move(tx, self.live.ids, row, new, reason=self.reason, **self._by())
         if new is JobState.WAITING:
             self._let_judge(tx, row.tq_id)
-            self.live.came_back(tx, row.tq_id, row.id)
+            self.live.queues.came_back(tx, row.tq_id, row.id)
 
     def _let_judge(self, tx: Transaction, tq_id: int) -> None:
         """Jobs that had ended come back: while their task queue was empty no pass judged whether it is possible."""
-        empty = not self.live.matcher.index.waiting(tq_id) and tq_id not in self.live.held
+        empty = not self.live.queues.index.waiting(tq_id) and tq_id not in self.live.queues.held
         if empty and self.action == "reschedule":
             submit_pools.ask_for_pass(tx)
 
@@ -197,7 +196,7 @@ class Control:
             jobs.note_event(tx, self.live.ids, row, "Rescheduled", **data)
         attempt = attempts.last_attempt(tx, row)
         if attempt is not None and attempt.ended_at is None:
-            self.live.order_stop(
+            self.live.pilots.order_stop(
                 tx, attempt.pilot_id, (row.id, row.attempt), attempt_id=attempt.id, reason=reason
             )
 
@@ -219,7 +218,7 @@ class Control:
                 tx, self.live.ids, run, submission=cohort.submission_id, tq_id=cohort.tq_id, base=cohort.base,
                 template=cohort.template_id,
             )  # fmt: skip
-            self._runs_joined(tx, cohort.tq_id, len(run))
+            self.live.queues.run_came_back(tx, cohort.tq_id, len(run))
         self._changed(tx, out, cohort, run)
 
     def _waiting(self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range) -> None:
@@ -227,8 +226,7 @@ class Control:
             out.refuse(cohort.base + run.start, self._waits(cohort.tq_id), count=len(run))
             return
         members.add_hole(tx, cohort.id, run, state=TARGET[self.action].value, reason=self.reason)
-        self.live.left(tx, cohort.tq_id, len(run))
-        tx.undo.append(partial(self.live.fronts.forget, cohort.tq_id))
+        self.live.queues.left(tx, cohort.tq_id, len(run))
         self._changed(tx, out, cohort, run)
 
     def _by(self) -> dict[str, str]:
@@ -237,16 +235,10 @@ class Control:
 
     def _waits(self, tq_id: int) -> str:
         """The state of a job that no user holds: Waiting, or Held with its whole task queue."""
-        reason = self.live.held.get(tq_id)
+        reason = self.live.queues.held.get(tq_id)
         if reason is None:
             return "it is Waiting"
         return f"it is Held until a queue can run it, and will be released then: {reason}"
-
-    def _runs_joined(self, tx: Transaction, tq_id: int, count: int) -> None:
-        self.live.known_again(tx, tq_id)
-        self.live.fronts.forget(tq_id)
-        tx.undo.append(partial(self.live.fronts.forget, tq_id))
-        self.live.joined(tx, tq_id, count)
 
     def _changed(self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range) -> None:
         data = {"reason": self.reason} if self.reason else {}

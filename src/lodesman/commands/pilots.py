@@ -53,7 +53,7 @@ class PreparePilots:
             numbers.append(number)
             place = QueueId(pilot.site, pilot.ce, pilot.queue)
             # As its queue is now, which the director may not know yet.
-            known = None if self.live.offers is None else self.live.offers(pilot.vo, place)
+            known = None if self.live.pilots.offers is None else self.live.pilots.offers(pilot.vo, place)
             request = pilot.request if known is None else {**pilot.request, **part_of(known)}
             pilots.insert_pilot(tx, number, pilot, request)
             if leaving[place]:
@@ -145,7 +145,7 @@ class Join:
             tx, row.id, node=msgspec.json.encode(self.node).decode(), digest=digest, nonce=self.nonce,
             token=hash_token(token),
         )  # fmt: skip
-        self.live.joined_pilot(tx, row.id)
+        tx.add(self.live.pilots.running, row.id)
         placed = self._placed(tx, replace(row, joined_at=tx.now))
         return Joined(_drained_if_closed(tx, placed), token, self.node)
 
@@ -188,7 +188,7 @@ class EndPilot:
         before = row.state in PILOT_ENDED
         if not before and not pilots.set_state(tx, row, self.state, self.reason):
             return 0
-        self.live.unpark_pilot(tx, self.pilot_id)
+        self.live.parked.end_of_pilot(tx, self.pilot_id)
         ended = end_all_attempts(self.live, tx, self.pilot_id, self.cause)
         lost = (row.state if before else self.state) is PilotState.LOST
         pilots.end_tokens(tx, self.pilot_id, keep_working=lost and bool(before or ended))
@@ -209,7 +209,7 @@ class DrainPilots:
         changed = 0
         for pilot_id in self.pilot_ids:
             changed += pilots.drain_pilot(tx, pilot_id)
-            self.live.unpark_pilot(tx, pilot_id)
+            self.live.parked.end_of_pilot(tx, pilot_id)
         return changed
 
 

@@ -12,7 +12,7 @@ from functools import reduce
 from heapq import heapify, heappop, heappush
 from operator import or_
 from threading import Lock
-from typing import cast
+from typing import Self, cast
 
 from lodesman.masks.bits import Transposed
 from lodesman.resources import QueueId
@@ -44,7 +44,7 @@ class PoolMap:
             self.add(pool, [QueueId(*place)])
 
     @classmethod
-    def load(cls, db: Reader) -> PoolMap:
+    def load(cls, db: Reader) -> Self:
         """All pools of a database."""
         found = cls()
         found._bits = bits_of_queues(db)

@@ -41,7 +41,7 @@ class NameQueues:
         """Returns how many had none."""
         new = [place for place in self.places if self.live.pools.bit(place) is None]
         for place in new:
-            self.live.name_queue(tx, place)
+            self.live.pools.name_queue_in(tx, place)
         return len(new)
 
 
@@ -56,19 +56,19 @@ class RefreshPools:
     def apply(self, tx: Transaction) -> PassRow:
         """Writes only what changed. Raises Conflict if the difference is one to something else."""
         live, found = self.live, self.found
-        if found.previous != live.last_pass.id:
-            raise Conflict(f"Pass {live.last_pass.id} of the SubmitPools came between.")
+        if found.previous != live.pools.last_pass.id:
+            raise Conflict(f"Pass {live.pools.last_pass.id} of the SubmitPools came between.")
         if found.config != self.config:
             raise other_configuration("evaluated", self.config)
         # A pool that was removed meanwhile stays removed.
         masks = {pool: int(text, 16) for pool, text in found.masks.items() if pool in live.pools.known}
         if masks:
-            live.serve(tx, masks)
+            live.queues.serve(tx, masks)
             submit_pools.set_queues(tx, masks)
         in_use = live.pools.any_pool() if found.gone else 0
         for place in found.gone:
-            live.forget_queue(tx, place, in_use)
-        row = live.passed(tx, found.config)
+            live.pools.forget_queue_in(tx, place, in_use)
+        row = live.pools.passed(tx, found.config)
         new = NewPass(cause=found.cause, pools=found.pools, changed=len(masks), seconds=found.seconds)
         submit_pools.insert_pass(tx, row, new)
         submit_pools.answer_passes(tx, found.answers)
@@ -85,10 +85,10 @@ class JudgeQueues:
     def apply(self, tx: Transaction) -> dict[str, int]:
         """Returns how many jobs each way. Raises Conflict if another pass came between."""
         live, found = self.live, self.found
-        if found.number != live.last_pass.id:
-            raise Conflict(f"Pass {live.last_pass.id} of the SubmitPools came between.")
-        held = sum([live.hold(tx, tq_id, reason) for tq_id, reason in found.hold])
-        released = sum([live.release(tx, tq_id, reason) for tq_id, reason in found.release])
+        if found.number != live.pools.last_pass.id:
+            raise Conflict(f"Pass {live.pools.last_pass.id} of the SubmitPools came between.")
+        held = sum([live.queues.hold(tx, tq_id, reason) for tq_id, reason in found.hold])
+        released = sum([live.queues.release(tx, tq_id, reason) for tq_id, reason in found.release])
         submit_pools.count_judged_jobs(tx, found.number, held=held, released=released)
         return {"held": held, "released": released}
 
@@ -110,7 +110,7 @@ class CleanPools:
         submit_pools.mark_used(tx, found.unmark)
         gone = submit_pools.remove_unused(tx, found.remove, unused_before=found.unused_before)
         if gone:
-            self.live.forget_pools(tx, gone)
+            self.live.pools.forget_pools(tx, gone)
         return len(gone)
 
 
@@ -123,4 +123,4 @@ class SetShares:
 
     def apply(self, _tx: Transaction) -> None:
         """Changes memory only: shares live in the configuration."""
-        self.live.matcher.set_shares(self.shares)
+        self.live.queues.matcher.set_shares(self.shares)

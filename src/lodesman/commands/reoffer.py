@@ -3,7 +3,7 @@ sent (ADR 0024).
 
 What a pilot presents is stored with it, so that every process knows it. Here it is made equal to the configuration: for
 all live pilots whenever the configuration changes, and for each new pilot when it is stored. Claims of the batches after
-that are made by it; requests that wait are held against the task queues once more.
+that are made by it; claims that wait are matched with the task queues once more.
 """
 
 from __future__ import annotations
@@ -73,19 +73,16 @@ class SetOffers:
     def apply(self, tx: Transaction) -> int:
         """Returns how many pilots that joined are concerned. Of those that wait, whom a job fits now gets it."""
         live = self.live
-        tx.undo.append(partial(setattr, live, "offers", live.offers))
-        live.offers = self.offers
+        tx.undo.append(partial(setattr, live.pilots, "offers", live.pilots.offers))
+        live.pilots.offers = self.offers
         self._store(tx)
         changed: list[int] = []
         # Undone last, when the offers are what they were.
-        tx.undo.append(partial(live.present_anew, changed))
+        tx.undo.append(partial(live.parked.present_anew, changed))
         for session, made in offer_sessions(list(self.sessions.values()), self.offers):
             changed.append(session.id)
             tx.undo.append(partial(session.put_back, made))
-        for ticket in live.present_anew(changed):
-            claimed = ticket.claim(tx)
-            if claimed and live.unpark(tx, ticket):
-                tx.answers.append((ticket.answer, claimed))
+        live.parked.serve(tx, live.parked.present_anew(changed))
         return len(changed)
 
     def _store(self, tx: Transaction) -> None:

@@ -89,7 +89,7 @@ class TakeReports:
     def _late_success(self, tx: Transaction, row: JobRow, report: AttemptReport) -> None:
         """The job is Done after all."""
         if row.state is JobState.WAITING:
-            self.live.left(tx, row.tq_id, 1)
+            self.live.queues.left(tx, row.tq_id, 1)
         jobs.force_move(tx, self.live.ids, row, JobState.DONE, attempt=row.attempt, late=True)
         attempts.end_again(tx, row.last_attempt, report)
         count_job(tx, self.pilot_id)
@@ -113,7 +113,7 @@ def _refused(report: AttemptReport, reason: str) -> ReportResult:
 def end_attempt(live: Live, tx: Transaction, row: JobRow, report: AttemptReport, *, pilot_id: int) -> None:
     """End the live attempt of a job and move the job to where the cause, or an order of its owner, sends it."""
     attempts.end_attempt(tx, row.last_attempt, report)
-    ordered = live.stopped(tx, pilot_id, (row.id, row.attempt))
+    ordered = live.pilots.stopped(tx, pilot_id, (row.id, row.attempt))
     if row.state in TERMINAL:
         # Killed by its owner while it ran: the attempt ends now, the job ended then.
         return
@@ -124,7 +124,7 @@ def end_attempt(live: Live, tx: Transaction, row: JobRow, report: AttemptReport,
         data["exit_code"] = report.exit_code
     jobs.move(tx, live.ids, row, new, reason=reason, **data)
     if new is JobState.WAITING:
-        live.came_back(tx, row.tq_id, row.id)
+        live.queues.came_back(tx, row.tq_id, row.id)
 
 
 def _after(row: JobRow, report: AttemptReport) -> tuple[JobState, str]:
@@ -163,5 +163,5 @@ def end_all_attempts(live: Live, tx: Transaction, pilot_id: int, cause: str) -> 
         row = jobs.need_row(tx, job_id)
         end = AttemptReport(id=job_id, attempt=number, state="Released", cause=cause)
         end_attempt(live, tx, row, end, pilot_id=pilot_id)
-    live.forget_pilot(tx, pilot_id)
+    live.pilots.ended(tx, pilot_id)
     return len(found)

@@ -8,7 +8,6 @@ again, which takes the mark off. A time of grace later it is removed.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 from lodesman.answers.service import FileKey, Old, Purged, UnusedInputs
 from lodesman.commands.live import Live
@@ -46,7 +45,7 @@ class Purge:
         newest = max((job.last_attempt for job in found if job.last_attempt is not None), default=0)
         if newest > claim_log.claims_at(tx.reader()):
             # Counters and cursors follow from these attempts: write them while the attempts are there.
-            self.live.write_claims(tx)
+            self.live.queues.write_claims(tx)
         if found:
             retention.delete_jobs(tx, found)
         return [(job.id, job.attempts) for job in found]
@@ -56,13 +55,11 @@ class Purge:
         gone = [
             tq_id
             for tq_id, emptied_at in self.old.queues
-            if not live.matcher.index.has(tq_id) and task_queues.is_still_empty(tx, tq_id, emptied_at)
+            if not live.queues.index.has(tq_id) and task_queues.is_still_empty(tx, tq_id, emptied_at)
         ]
         for tq_id in gone:
-            reason = live.held.pop(tq_id, None)
-            if reason is not None:
-                tx.undo.append(partial(live.held.__setitem__, tq_id, reason))
-            live.fronts.forget(tq_id)
+            tx.drop(live.queues.held, tq_id)
+            live.queues.fronts.forget(tq_id)
         task_queues.delete_queues(tx, gone)
         return len(gone)
 

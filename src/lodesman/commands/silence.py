@@ -27,11 +27,11 @@ class NoteSilence:
 
     def apply(self, tx: Transaction) -> int:
         """Returns how many jobs are Stalled now that were not."""
-        there = {pilot: at for pilot, at in self.since.items() if pilot in self.live.running}
+        there = {pilot: at for pilot, at in self.since.items() if pilot in self.live.pilots.running}
         return sum(self._stall(tx, pilot, at) for pilot, at in there.items())
 
     def _stall(self, tx: Transaction, pilot_id: int, since: float) -> int:
-        self.live.fell_silent(tx, pilot_id)
+        tx.add(self.live.pilots.silent, pilot_id)
         found = [row for row in _rows(tx, pilot_id) if row.state in ON_A_NODE]
         reason = f"its pilot has said nothing since {_moment(since)}"
         for row in found:
@@ -61,7 +61,7 @@ class Heard:
                 moved += 1
         # What it did not speak of may come in its next word.
         if not left:
-            self.live.spoke(tx, self.pilot_id)
+            tx.discard(self.live.pilots.silent, self.pilot_id)
         return moved
 
 

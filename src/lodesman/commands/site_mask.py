@@ -109,7 +109,7 @@ class CloseSite:
         director.put_closing(tx, closing)
         drain_pilots_for(tx, drained, leaving(closing))
         for pilot_id in drained:
-            self.live.unpark_pilot(tx, pilot_id)
+            self.live.parked.end_of_pilot(tx, pilot_id)
         details = {**asdict(closing), "drained": len(drained)}
         tx.afterwards.append(partial(log.info, "a site was closed", extra=details))
 

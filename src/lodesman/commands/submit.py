@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import partial
 
 from msgspec import Struct
 
@@ -120,8 +119,8 @@ class Submit:
         for tq_id, joining in self._joining.items():
             self._join(tx, tq_id, joining)
         for tq_id, reason in self._never.items():
-            self.live.hold(tx, tq_id, reason)
-        if what.config != self.live.last_pass.config:
+            self.live.queues.hold(tx, tq_id, reason)
+        if what.config != self.live.pools.last_pass.config:
             # It was judged by another configuration than all others: judge them together.
             submit_pools.ask_for_pass(tx)
         return Submitted(number, base, what.count, held)
@@ -156,8 +155,8 @@ class Submit:
             if not mask:  # new, or made again by a job that came back, and not evaluated since
                 mask = 0
                 for place in pool.queues:
-                    mask |= 1 << live.name_queue(tx, place)
-                live.serve(tx, {pool.id: mask})
+                    mask |= 1 << live.pools.name_queue_in(tx, place)
+                live.queues.serve(tx, {pool.id: mask})
             submit_pools.store_pool(tx, pool.id, pool.vo, pool.requirements, mask)
 
     def _store_cohort(self, tx: Transaction, cohort: PreparedCohort, number: int, base: int) -> int:
@@ -173,7 +172,7 @@ class Submit:
             job = WaitingJob(job_id, number, template, 0, event, None, cohort.max_attempts)
             jobs.insert_waiting(tx, tq_id, job)
             if self.prepared.count == 1:
-                self.live.add_row(tx, tq_id, job)
+                self.live.queues.row_joined(tx, tq_id, job)
         else:
             for start, stop in cohort.runs:
                 run = range(start, stop)
@@ -195,14 +194,13 @@ class Submit:
             wanted = next(
                 (pool.requirements for pool in self.prepared.pools if pool.id == key.submit_pool), ""
             )
-        return self.live.queue_for(tx, key, wanted)
+        return self.live.queues.queue_for(tx, key, wanted)
 
     def _join(self, tx: Transaction, tq_id: int, joining: int) -> None:
         """Count what joined a task queue; its front reads anew, but for one row that it can append."""
         if self.prepared.count > 1:
-            self.live.fronts.forget(tq_id)
-            tx.undo.append(partial(self.live.fronts.forget, tq_id))
-        self.live.joined(tx, tq_id, joining)
+            self.live.queues.forget_front(tx, tq_id)
+        self.live.queues.joined(tx, tq_id, joining)
 
     def _template(self, tx: Transaction, cohort: PreparedCohort) -> int:
         known = self._templates.get(cohort.template)

@@ -34,7 +34,7 @@ class Reconcile:
     def apply(self, tx: Transaction) -> Repaired:
         """Returns how many of each fault were repaired."""
         # Claims that are in the attempts alone so far: counters are compared after them.
-        self.live.write_claims(tx)
+        self.live.queues.write_claims(tx)
         repaired = Repaired()
         queues = set(self.suspects.queues)
         for job_id in self.suspects.jobs:
@@ -67,7 +67,7 @@ class Reconcile:
         if attempt is None:
             jobs.clear_last_attempt(tx, row.id)
         if new is JobState.WAITING:
-            self.live.came_back(tx, row.tq_id, row.id)
+            self.live.queues.came_back(tx, row.tq_id, row.id)
         return True
 
     def _recount(self, tx: Transaction, tq_id: int) -> bool:
@@ -79,14 +79,8 @@ class Reconcile:
         log.error(
             "a counter was wrong", extra={"task_queue": tq_id, "stored": wrong[0].stored, "counted": counted}
         )
-        self.live.known_again(tx, tq_id)
-        difference = counted - self.live.matcher.index.waiting(tq_id)
-        if difference > 0:
-            self.live.joined(tx, tq_id, difference)
-        elif difference < 0:
-            self.live.left(tx, tq_id, -difference)
-        self.live.set_waiting(tx, tq_id)
-        self.live.fronts.forget(tq_id)
+        self.live.queues.known_again(tx, tq_id)
+        self.live.queues.correct_count(tx, tq_id, counted)
         return True
 
 
@@ -109,9 +103,9 @@ class ForgetIdleQueues:
 
     def apply(self, tx: Transaction) -> None:
         """Freed after the commit: until then a batch that fails must find every queue where it was."""
-        self.live.write_claims(tx)
+        self.live.queues.write_claims(tx)
         tx.afterwards.append(partial(self._forget, tx.now))
 
     def _forget(self, now: float) -> None:
-        for tq_id in self.live.matcher.index.forget_idle(now):
-            self.live.fronts.forget(tq_id)
+        for tq_id in self.live.queues.index.forget_idle(now):
+            self.live.queues.fronts.forget(tq_id)

@@ -41,10 +41,10 @@ class ExaminePilot:
 
     def apply(self, tx: Transaction) -> PilotNow:
         """Reads memory only."""
-        ticket = self.live.ticket_of(self.session.id)
+        claim = self.live.parked.of_pilot(self.session.id)
         whole, asked = self.session.whole(tx.now), self.session.asked
-        if ticket is not None:
-            request, free_by = ticket.request, FreeBy.WAITING
+        if claim is not None:
+            request, free_by = claim.request, FreeBy.WAITING
         else:
             free_by = FreeBy.ASKED if asked and not self.promised else FreeBy.RECKONED
             request = self.session.request(reckon(whole, asked, self.promised), self.live.pools)
@@ -56,10 +56,10 @@ class ExaminePilot:
             free_by=free_by,
             asked_at=None if asked is None else asked.at,
             asked_jobs=None if asked is None else asked.jobs,
-            waits_since=None if ticket is None else ticket.since,
+            waits_since=None if claim is None else claim.since,
             silent_seconds=self.silent_seconds,
             is_silent=(self.silent_seconds or 0.0) > SILENT_SECONDS,
-            chances=self.live.matcher.chances(request),
+            chances=self.live.queues.matcher.chances(request),
         )
 
 

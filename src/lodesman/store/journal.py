@@ -17,13 +17,17 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from lodesman.errors import LodesmanError, Unavailable
 from lodesman.store import Reader, Writer
 from lodesman.store.sqlite import refusal_of
 
 log = logging.getLogger(__name__)
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 MAX_BATCH = 512
 _FENCE = "UPDATE leadership SET batch = batch + 1 WHERE epoch = ?"
@@ -52,7 +56,7 @@ class Transaction:
     """What a command may use while it is applied.
 
     `later` collects rows per statement and runs them as one executemany before anything is read and
-    before the commit. `undo` holds inverse operations on memory; `answer` answers a parked ticket after the
+    before the commit. `undo` holds inverse operations on memory; `answer` answers a parked claim after the
     commit, and `afterwards` runs there. `now` is the time of the batch.
     """
 
@@ -117,6 +121,33 @@ class Transaction:
         """Run one statement now; returns the number of rows changed."""
         self.flush()
         return self.db.change(sql, row)
+
+    def put(self, memory: dict[K, V], key: K, value: V) -> None:
+        """Put a value into memory; undone if the transaction fails. So are the changes of the next three."""
+        undo = (
+            partial(memory.__setitem__, key, memory[key]) if key in memory else partial(memory.pop, key, None)
+        )
+        self.undo.append(undo)
+        memory[key] = value
+
+    def drop(self, memory: dict[K, V], key: K) -> V | None:
+        """Take a key out of memory; returns its value, None if it was not there."""
+        value = memory.pop(key, None)
+        if value is not None:
+            self.undo.append(partial(memory.__setitem__, key, value))
+        return value
+
+    def add(self, memory: set[K], item: K) -> None:
+        """Add an item to a set in memory."""
+        if item not in memory:
+            memory.add(item)
+            self.undo.append(partial(memory.discard, item))
+
+    def discard(self, memory: set[K], item: K) -> None:
+        """Take an item out of a set in memory."""
+        if item in memory:
+            memory.discard(item)
+            self.undo.append(partial(memory.add, item))
 
     def roll_back_memory(self) -> None:
         """Undo the changes in memory, newest first."""

@@ -61,7 +61,7 @@ def submit(base, make_key):
             owner=key.owner, group=key.group, vo=key.vo, name="", form="json", record="", members=None, count=count,
             cohorts=(cohort,), pools=pools,
         )))  # fmt: skip
-        return base.live.matcher.index.find(key)
+        return base.live.queues.index.find(key)
 
     return put
 

@@ -38,7 +38,7 @@ def submit(base, make_key):
             owner=key.owner, group=key.group, vo=key.vo, name="", form="json", record="", members=None, count=count,
             cohorts=cohorts,
         )))  # fmt: skip
-        return base.live.matcher.index.find(key)
+        return base.live.queues.index.find(key)
 
     return put
 

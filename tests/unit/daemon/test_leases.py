@@ -24,7 +24,7 @@ class Quiet:
     has_expired: Any = Core.has_expired
 
     def __init__(self, last_seen: dict[int, float]) -> None:
-        self.live = SimpleNamespace(silent=set())
+        self.live = SimpleNamespace(pilots=SimpleNamespace(silent=set()))
         self.lease_seconds = 10.0
         self.silent_seconds = silent_seconds(self.lease_seconds)
         self.now = 100.0
@@ -43,7 +43,7 @@ class Quiet:
         if isinstance(command, NoteSilence):
             self.noted.append(dict(command.since))
             self.meanwhile.get(0, lambda: None)()
-            self.live.silent |= set(command.since)
+            self.live.pilots.silent |= set(command.since)
             return len(command.since)
         self.meanwhile.get(command.pilot_id, lambda: None)()
         self.ended.append(command.pilot_id)
@@ -155,7 +155,7 @@ def test_silence_is_noted_once() -> None:
     core = Quiet({1: 94.0})
     note_silence(core)
     assert len(note_silence(core)) == 1
-    core.live.silent.clear()
+    core.live.pilots.silent.clear()
     assert len(note_silence(core)) == 2
 
 
