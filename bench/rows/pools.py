@@ -22,7 +22,7 @@ from lodesman.answers.service import NewQueues, PassDone, Removed
 from lodesman.background.pool_keeper import PoolKeeper
 from lodesman.background.pool_pass import evaluate
 from lodesman.commands.live import Live
-from lodesman.commands.refresh import NameQueues, RefreshPools
+from lodesman.commands.submit_pools import NameQueues, RefreshPools
 from lodesman.masks.bits import bits, nearest, refused
 from lodesman.matching import wanted_of
 from lodesman.matching.policy import Policy

@@ -39,9 +39,9 @@ from lodesman.director import PoolState, read_options
 from lodesman.matching.policy import Policy
 from lodesman.resources import ResourceConfig, load_resources
 from lodesman.store import open_reader, open_writer
+from lodesman.store.accounts import set_service_token
 from lodesman.store.journal import Transaction
 from lodesman.store.shelf import Shelf
-from lodesman.store.write.accounts import set_service_token
 
 PATIENCE = 60.0
 SANDBOX_BYTES = 10_000

@@ -16,11 +16,11 @@ from tests.api.test_api_lost_pilots import lose
 from tests.api.test_api_refresh import configure
 
 from lodesman.answers.nodes import QueueId
+from lodesman.answers.server import ConfigurationState
 from lodesman.answers.vocabulary import BreakerState
 from lodesman.api.openapi import described, document
 from lodesman.background.reasons import MainReasons
-from lodesman.commands.configuration import ConfigurationState
-from lodesman.commands.silence import NoteSilence
+from lodesman.commands.report import NoteSilence
 from lodesman.director import Breaker
 
 FILE = b"#!/bin/sh\n"

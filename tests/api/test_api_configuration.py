@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from lodesman.commands.configuration import ConfigurationState
+from lodesman.answers.server import ConfigurationState
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 

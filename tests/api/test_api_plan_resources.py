@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lodesman.answers.server import ConfigurationState
 from lodesman.background.pool_keeper import PoolKeeper
-from lodesman.commands.changed_types import Settled
-from lodesman.commands.configuration import ConfigurationState
+from lodesman.commands.submit_pools import PoolIds
 from lodesman.errors import InvalidConfig
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
@@ -145,7 +145,7 @@ def test_a_plan_tells_what_happens_when_the_configuration_changes(house, old, ne
     found = plan(house, after, limit=1_000)
     assert (jobs_of(house), serving(house)) == (states, pools)
     types = load_resources([("after.toml", after)]).types
-    renewed = {old: new for old, new, _ in Settled().changed(types, stored_pools(house.side.db))}
+    renewed = {old: new for old, new, _ in PoolIds().changed(types, stored_pools(house.side.db))}
     configure(house, after)
     now = jobs_of(house)
     listed = rows(found)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lodesman.commands.silence import Heard, NoteSilence
+from lodesman.commands.report import Heard, NoteSilence
 from lodesman.errors import Unavailable
 
 ENTRY = {"id": 1, "attempt": 1}

@@ -232,7 +232,7 @@ def test_a_pilot_that_joined_while_the_site_was_being_closed_is_drained_all_the_
 def test_what_could_not_be_stored_drains_nobody(house, monkeypatch):
     pilot = house.pilot()
     monkeypatch.setattr(
-        "lodesman.store.write.director._CLOSE", "INSERT INTO no_such_table VALUES (?,?,?,?,?,?,?,?)"
+        "lodesman.store.director._CLOSE", "INSERT INTO no_such_table VALUES (?,?,?,?,?,?,?,?)"
     )
     assert close(house).status == 503
     house.submitted(NORTH)

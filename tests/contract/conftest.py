@@ -15,18 +15,16 @@ from lodesman.answers.vocabulary import PilotState
 from lodesman.background.pool_keeper import PoolKeeper
 from lodesman.background.retention import Retention
 from lodesman.commands.accounts import AddAccount, IssueToken
-from lodesman.commands.changed_types import RekeyPools
 from lodesman.commands.claim import Claim, serve_parked
 from lodesman.commands.control import Control
 from lodesman.commands.live import Live
 from lodesman.commands.pilots import EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
-from lodesman.commands.refresh import CleanPools, JudgeQueues, NameQueues, RefreshPools
-from lodesman.commands.report import TakeReports
-from lodesman.commands.retention import Purge, TidyInputs
+from lodesman.commands.report import Heard, NoteSilence, TakeReports
+from lodesman.commands.sandboxes import TidyInputs
 from lodesman.commands.sessions import Free, PilotSession
-from lodesman.commands.silence import Heard, NoteSilence
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
-from lodesman.commands.upkeep import Reconcile
+from lodesman.commands.submit_pools import CleanPools, JudgeQueues, NameQueues, RefreshPools, RekeyPools
+from lodesman.commands.upkeep import Purge, Reconcile
 from lodesman.matching import TaskQueueKey
 from lodesman.store import open_reader, open_writer
 from lodesman.store.journal import Journal

@@ -8,11 +8,10 @@ from tests.contract.test_jobs_walk import parked
 
 from lodesman.answers.service import Judgement, NewPilot, Renewals
 from lodesman.background.known_queues import KnownQueues
-from lodesman.commands.changed_types import RekeyPools, Settled
 from lodesman.commands.pilots import PreparePilots, hash_token
 from lodesman.commands.pool_map import PoolMap
-from lodesman.commands.refresh import JudgeQueues
 from lodesman.commands.submit import NewPool
+from lodesman.commands.submit_pools import JudgeQueues, PoolIds, RekeyPools
 from lodesman.errors import Conflict
 from lodesman.matching import key_to_json, spelled_requirements, submit_pool_id
 from lodesman.matching.policy import Policy
@@ -460,7 +459,7 @@ def test_no_job_is_lost_whatever_is_joined(house_of, tmp_path, seed):
 
 
 def test_each_set_is_read_once_for_each_table_of_types():
-    settled = Settled()
+    settled = PoolIds()
     old = wants(GB)
     row = PoolRow(old.id, "vo", old.requirements, 0, 0.0, None)
     odd = [PoolRow("req1:x", "vo", text, 0, 0.0, None) for text in ("", "{}", "x", "[]", "[1]", '{"a": [1]}')]

@@ -7,14 +7,14 @@ import msgspec
 import pytest
 
 from lodesman.background.director_view import iteration_for
-from lodesman.commands.director_log import StoreIteration
+from lodesman.store import director
+from lodesman.store.journal import Change
 from lodesman.store.sqlite import load_scripts
-from lodesman.store.write import director
 
 
 def store(house, size, number=0):
     plan = msgspec.json.encode({"number": number, "text": "x" * size}).decode()
-    return house.do(StoreIteration(plan))
+    return house.do(Change(director.insert_iteration, plan))
 
 
 def kept(house):

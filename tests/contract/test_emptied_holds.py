@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from lodesman.answers.service import Judgement
-from lodesman.commands.refresh import JudgeQueues
+from lodesman.commands.submit_pools import JudgeQueues
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.store.journal import Transaction

@@ -16,9 +16,8 @@ from lodesman.answers.pilots import ReportResult
 from lodesman.answers.service import Old
 from lodesman.background import retention
 from lodesman.background.retention import DAY, portions
-from lodesman.commands import retention as purging
-from lodesman.commands.retention import Purge
-from lodesman.commands.upkeep import ForgetIdleQueues
+from lodesman.commands import upkeep as purging
+from lodesman.commands.upkeep import ForgetIdleQueues, Purge
 from lodesman.errors import NotFound
 from lodesman.jobs.states import TERMINAL
 from lodesman.store.read.job_lists import JobQuery, list_jobs
@@ -322,7 +321,7 @@ def test_a_million_killed_members_are_one_step(house):
 
 
 def test_an_array_with_very_many_parts_goes_in_portions(house, monkeypatch):
-    monkeypatch.setattr(purging, "MOST_ROWS", 7)
+    monkeypatch.setattr(purging, "_MOST_ROWS", 7)
     monkeypatch.setattr(retention, "KEYS_AT_ONCE", 5)
     house.submit(200)
     for job_id in range(1, 200, 3):

@@ -11,8 +11,8 @@ from lodesman.commands.sandboxes import RegisterSandbox
 from lodesman.commands.sessions import Free
 from lodesman.commands.upkeep import ForgetIdleQueues
 from lodesman.errors import Conflict, InvalidRequest, NotFound, Unauthorized
+from lodesman.store.accounts import principal_of
 from lodesman.store.journal import Transaction
-from lodesman.store.read.accounts import principal_of
 from lodesman.store.read.task_queues import queues_with_jobs
 
 CLEAN = {"waiting_without_queue": 0, "active_without_attempt": 0, "wrong_counters": 0}

@@ -8,9 +8,9 @@ from lodesman.answers.pilots import ReportResult
 from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.pilots import LATE_SECONDS, Join, hash_token
 from lodesman.errors import Unauthorized
-from lodesman.store.read.accounts import principal_of
+from lodesman.store.accounts import principal_of
 from lodesman.store.read.jobs import attempts_of_job
-from lodesman.store.read.sandboxes import may_hand_in
+from lodesman.store.sandboxes import may_hand_in
 
 USED = {"cpu_seconds": 5.0, "wall_seconds": 7.0, "max_rss_mb": 9.0}
 

@@ -3,8 +3,8 @@
 import pytest
 
 from lodesman.answers.service import Cleaning
-from lodesman.commands.refresh import CleanPools
 from lodesman.commands.submit import NewPool
+from lodesman.commands.submit_pools import CleanPools
 from lodesman.matching import spelled_requirements, submit_pool_id
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources

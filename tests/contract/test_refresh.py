@@ -8,8 +8,8 @@ from lodesman.answers import calls
 from lodesman.answers.service import Difference
 from lodesman.background.pool_keeper import PATIENCE_SECONDS
 from lodesman.commands.pool_map import KnownPools, PoolMap
-from lodesman.commands.refresh import RefreshPools, SetShares
 from lodesman.commands.submit import NewPool
+from lodesman.commands.submit_pools import RefreshPools, SetShares
 from lodesman.errors import Conflict
 from lodesman.matching import GroupShare, spelled_requirements, submit_pool_id
 from lodesman.matching.policy import Policy

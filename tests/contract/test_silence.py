@@ -6,7 +6,7 @@ from tests.conftest import query_plan
 from lodesman.answers.jobs import Event, NotChanged
 from lodesman.answers.pilots import ReportResult
 from lodesman.answers.vocabulary import PilotState
-from lodesman.commands.silence import Heard, NoteSilence
+from lodesman.commands.report import Heard, NoteSilence
 from lodesman.store.journal import Transaction
 from lodesman.store.read.jobs import events_of_job
 from lodesman.store.read.pilots import pilots_with_stalled_jobs

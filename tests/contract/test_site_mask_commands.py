@@ -8,9 +8,11 @@ from tests.contract.conftest import OFFER
 from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.pilots import Join, PilotSubmitted, PreparePilots, hash_token
-from lodesman.commands.site_mask import CloseSite, ForgetOldClosings, KnownMask, OpenSite
+from lodesman.commands.site_mask import CloseSite, KnownMask, OpenSite
 from lodesman.director.site_mask import Closing
 from lodesman.errors import Conflict, InvalidRequest, Unavailable
+from lodesman.store.director import delete_old_closings
+from lodesman.store.journal import Change
 from lodesman.store.read.pilots import pilot_by_id
 
 S1 = ("S1", "", "")
@@ -196,13 +198,13 @@ def test_opening_what_is_not_closed_tells_what_is(house):
 def test_one_whose_time_has_passed_is_open_already_and_forgotten_later(house):
     close(house, until=1_500.0)
     close(house, "S2")
-    assert house.do(ForgetOldClosings()) == 0
+    assert house.do(Change(delete_old_closings)) == 0
     house.clock = 1_500.0
     with pytest.raises(Conflict, match="S1 is not closed"):
         reopen(house, "S1")
     known = KnownMask()
     assert len(known.look(house.reader).closings) == 2
-    assert house.do(ForgetOldClosings()) == 1
+    assert house.do(Change(delete_old_closings)) == 1
     assert [one.site for one in known.look(house.reader).closings] == ["S2"]
 
 

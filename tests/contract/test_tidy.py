@@ -13,10 +13,9 @@ import pytest
 
 from lodesman.answers.service import UnusedInputs
 from lodesman.background.retention import DAY
-from lodesman.commands.retention import TidyInputs
-from lodesman.commands.sandboxes import RegisterSandbox
+from lodesman.commands.sandboxes import RegisterSandbox, TidyInputs
 from lodesman.errors import InvalidJob, TooLarge
-from lodesman.store.read.sandboxes import uploaded_size, used_by
+from lodesman.store.sandboxes import uploaded_size, used_by
 from lodesman.store.shelf import Shelf
 
 KEEP = 10.0

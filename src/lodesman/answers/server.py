@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
 from lodesman.answers.nodes import Remark
@@ -53,6 +56,32 @@ class Configuration(Struct):
     faults: list[Remark]
     notices: list[Remark]
     at_next_start: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigurationState:
+    """The state that the answers about the configuration are made of; `faults` and `notices` as `Remark` has them."""
+
+    files: tuple[str, ...] = ()
+    resource_files: tuple[str, ...] = ()
+    loaded_at: float = 0.0
+    reloads: int = 0
+    refusals: int = 0
+    refused_at: float | None = None
+    faults: tuple[Mapping[str, Any], ...] = ()
+    notices: tuple[Mapping[str, Any], ...] = ()
+    at_next_start: tuple[str, ...] = ()
+
+    def in_short(self, now: float) -> ConfigurationInShort:
+        """What everybody may know."""
+        return ConfigurationInShort(self.loaded_at, self._age(now), self.refused_at, len(self.faults))
+
+    def in_full(self, now: float) -> Configuration:
+        """All of it."""
+        return msgspec.convert({**asdict(self), "age_seconds": self._age(now)}, Configuration)
+
+    def _age(self, now: float) -> float:
+        return max(0.0, now - self.loaded_at)
 
 
 class HotMetrics(Struct):

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from lodesman.answers.accounts import Principal
-from lodesman.answers.server import Background
-from lodesman.commands.configuration import ConfigurationState
+from lodesman.answers.server import Background, ConfigurationState
 from lodesman.commands.live import Live
 from lodesman.commands.sessions import PilotSession, load_sessions, silent_seconds
 from lodesman.commands.templates import Templates
@@ -22,8 +21,8 @@ from lodesman.errors import Unauthorized, Unavailable
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.store import Writer, open_reader
+from lodesman.store.accounts import principal_of, principals
 from lodesman.store.journal import Answer, Command, Journal
-from lodesman.store.read.accounts import principal_of, principals
 from lodesman.store.read.pilots import PilotRow
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from lodesman.api.read_side import ReadSide
 from lodesman.api.wire import header
 from lodesman.commands.sandboxes import need_room
 from lodesman.errors import Forbidden, InvalidRequest, NotFound, TooLarge
-from lodesman.store.read.sandboxes import may_hand_in, owner_of_input, uploaded_size, used_by
+from lodesman.store.sandboxes import may_hand_in, owner_of_input, uploaded_size, used_by
 
 _SHA = re.compile(r"[0-9a-f]{64}")
 

@@ -15,7 +15,7 @@ from lodesman.api.core import Core
 from lodesman.api.dispatch import Dispatcher
 from lodesman.api.forward import Forwarder
 from lodesman.api.wire import Receive, Scope, Send
-from lodesman.store.read.accounts import joining_pilot
+from lodesman.store.accounts import joining_pilot
 
 Life = Callable[[], Awaitable[None]]
 

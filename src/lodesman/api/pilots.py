@@ -25,11 +25,9 @@ from lodesman.answers.vocabulary import PilotState
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.commands.accounts import JOINING
-from lodesman.commands.pilot_place import believed, presented
-from lodesman.commands.pilots import DrainPilots, EndPilot, Join, Settled, hash_token
-from lodesman.commands.report import TakeReports
+from lodesman.commands.pilots import DrainPilots, EndPilot, FoundQueue, Join, believed, hash_token, presented
+from lodesman.commands.report import Heard, TakeReports
 from lodesman.commands.sessions import PilotSession
-from lodesman.commands.silence import Heard
 from lodesman.errors import Forbidden, LodesmanError, TooLarge, Unauthorized
 from lodesman.store.read.pilots import pilot_by_id, pilot_of_join_token
 from lodesman.store.write.attempts import AttemptReport
@@ -50,9 +48,9 @@ Attempts = AbstractSet[tuple[int, int]]
 async def join(core: Core, request: Request[Nothing, JoinBody]) -> pilots.Joined:
     """A pilot exchanges its join token for one of its own."""
     body = request.body
-    settled = _settle(core, body)
-    node = _described(core, body, settled)
-    joined = await core.command(Join(core.live, body.join_token, body.nonce, node, settled))
+    found_queue = _settle(core, body)
+    node = _described(core, body, found_queue)
+    joined = await core.command(Join(core.live, body.join_token, body.nonce, node, found_queue))
     core.joined(joined.row, hash_token(joined.token), joined.node)
     row = joined.row
     return pilots.Joined(
@@ -69,7 +67,7 @@ async def join(core: Core, request: Request[Nothing, JoinBody]) -> pilots.Joined
     )
 
 
-def _settle(core: Core, body: JoinBody) -> Settled | None:
+def _settle(core: Core, body: JoinBody) -> FoundQueue | None:
     """The queue of a pilot that was sent to none and found out where it runs."""
     if body.place is None:
         return None
@@ -78,11 +76,11 @@ def _settle(core: Core, body: JoinBody) -> Settled | None:
     return None if row is None else believed(row, reported, core.policy)
 
 
-def _described(core: Core, body: JoinBody, settled: Settled | None) -> dict[str, Any]:
+def _described(core: Core, body: JoinBody, found_queue: FoundQueue | None) -> dict[str, Any]:
     """The node as it describes itself, with what became of the SubmitPools that the pilot presents."""
     if body.place is None:
         return body.node
-    place = settled.place if settled else QueueId(body.place.site, body.place.ce, body.place.queue)
+    place = found_queue.place if found_queue else QueueId(body.place.site, body.place.ce, body.place.queue)
     served = core.live.pools.of_queue(place)
     return {**body.node, "submit_pools": presented(body.pools_pass, body.submit_pools, served)}
 

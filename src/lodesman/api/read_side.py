@@ -10,13 +10,13 @@ from typing import Any
 from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Call, Nothing
 from lodesman.answers.jobs import Job
+from lodesman.answers.server import ConfigurationState
 from lodesman.api.auth import may_touch
 from lodesman.api.metrics import UpkeepFigures
 from lodesman.api.snapshots import Snapshots
 from lodesman.background.descriptions import MemberNames
 from lodesman.background.direct import Director
 from lodesman.background.snapshot import SnapshotKeeper
-from lodesman.commands.configuration import ConfigurationState
 from lodesman.commands.control import no_longer_known, unseen
 from lodesman.matching.policy import Policy
 from lodesman.store import Reader

@@ -45,15 +45,15 @@ from lodesman.commands.site_mask import answer_of
 from lodesman.errors import NotFound
 from lodesman.jobs import write_description
 from lodesman.resources import NodePath, Numbering
-from lodesman.store.read.accounts import list_tokens, principal_of
+from lodesman.store.accounts import list_tokens, principal_of
 from lodesman.store.read.job_lists import JobQuery, list_jobs
 from lodesman.store.read.jobs import attempts_of_job, events_of_job
 from lodesman.store.read.pilots import list_pilots
-from lodesman.store.read.sandboxes import used_by
 from lodesman.store.read.submit_pools import list_pools, pool_by_prefix
 from lodesman.store.read.task_queues import list_task_queues
 from lodesman.store.read.usage import count_jobs, usage_facts
 from lodesman.store.read.why import waiting_by_reason
+from lodesman.store.sandboxes import used_by
 
 _MOST_STATES = 20
 
@@ -182,7 +182,7 @@ async def resource(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) ->
 @serves(calls.CONFIGURATION)
 async def configuration(side: ReadSide, _request: Request[Nothing, Nothing]) -> Configuration:
     """The files in use, since when, and why a change of them was refused."""
-    return msgspec.convert(side.configuration().in_full(side.clock()), Configuration)
+    return side.configuration().in_full(side.clock())
 
 
 @serves(calls.USAGE)

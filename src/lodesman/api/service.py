@@ -10,18 +10,17 @@ from lodesman.answers.call import Nothing
 from lodesman.answers.nodes import QueueId
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
-from lodesman.commands.changed_types import RekeyPools
-from lodesman.commands.director_log import StoreIteration
+from lodesman.commands.claim import ExaminePilot
 from lodesman.commands.pilots import EndPilot, PilotSubmitted, PreparePilots
-from lodesman.commands.refresh import CleanPools, JudgeQueues, NameQueues, RefreshPools
-from lodesman.commands.retention import Purge, TidyInputs
-from lodesman.commands.sandboxes import RegisterSandbox
+from lodesman.commands.sandboxes import RegisterSandbox, TidyInputs
 from lodesman.commands.sessions import PilotSession
-from lodesman.commands.site_mask import ForgetOldClosings
-from lodesman.commands.upkeep import ForgetIdleQueues, Reconcile
-from lodesman.commands.why import ExaminePilot, StoreReasons
+from lodesman.commands.submit_pools import CleanPools, JudgeQueues, NameQueues, RefreshPools, RekeyPools
+from lodesman.commands.upkeep import ForgetIdleQueues, Purge, Reconcile
 from lodesman.errors import NotFound, Unavailable
+from lodesman.store.director import delete_old_closings, insert_iteration
+from lodesman.store.journal import Change
 from lodesman.store.read.pilots import pilot_by_id
+from lodesman.store.write.task_queues import store_reasons
 
 
 @serves(calls.HEALTH)
@@ -37,7 +36,7 @@ async def is_well(core: Core, _request: Request[Nothing, Nothing]) -> server.Hea
         status="ok" if core.background.is_well(ticks) else "degraded",
         time=now,
         commits=core.journal.commits,
-        configuration=server.ConfigurationInShort(**core.configuration().in_short(now)),
+        configuration=core.configuration().in_short(now),
         background=core.background.answer(ticks),
     )
 
@@ -123,14 +122,16 @@ def _coming(core: Core, number: int) -> PilotSession:
 @serves(calls.ITERATION)
 async def iteration(core: Core, request: Request[Nothing, service.Iteration]) -> service.Done:
     """Store what the director decided and why."""
-    await core.command(StoreIteration(bytes(request.body.plan).decode()))
+    await core.command(Change(insert_iteration, bytes(request.body.plan).decode()))
     return service.Done()
 
 
 @serves(calls.REASONS)
 async def reasons(core: Core, request: Request[Nothing, service.Reasons]) -> service.Changed:
     """Why the jobs of task queues wait now."""
-    return service.Changed(await core.command(StoreReasons(request.body.changed, request.body.facts_at)))
+    body = request.body
+    await core.command(Change(store_reasons, body.changed, body.facts_at))
+    return service.Changed(len(body.changed))
 
 
 # --- SubmitPools --------------------------------------------------------------------------------------------------------
@@ -202,5 +203,5 @@ async def reconcile(core: Core, request: Request[Nothing, service.Suspects]) -> 
 async def forget_idle(core: Core, _request: Request[Nothing, Nothing]) -> service.Done:
     """Free the slots of task queues that have been empty for long."""
     await core.command(ForgetIdleQueues(core.live))
-    await core.command(ForgetOldClosings())
+    await core.command(Change(delete_old_closings))
     return service.Done()

@@ -24,7 +24,7 @@ from lodesman.commands.site_mask import (
 from lodesman.director.site_mask import Closing
 from lodesman.errors import InvalidRequest, LodesmanError
 from lodesman.resources import NodePath, ResourceTree
-from lodesman.store.read.director import closings
+from lodesman.store.director import closings
 
 
 @serves(calls.CLOSE_SITE)

@@ -11,14 +11,13 @@ from lodesman.answers.requests import AccountBody, ControlBody, JobAt, SubmitBod
 from lodesman.api.auth import authorise, may_touch
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
-from lodesman.commands.accounts import AddAccount, IssueToken, RevokeToken
+from lodesman.commands.accounts import AddAccount, IssueToken, RevokeToken, check_membership
 from lodesman.commands.control import Control, ControlOutcome, no_longer_known
-from lodesman.commands.membership import check_membership
 from lodesman.commands.prepare import prepare
 from lodesman.commands.submit import Submit, Submitted
 from lodesman.errors import Conflict, InvalidRequest, LodesmanError, NotFound
+from lodesman.store.accounts import RevokedTokens
 from lodesman.store.read.jobs import job_by_id, last_output, was_given_out
-from lodesman.store.write.accounts import RevokedTokens
 
 # Bytes of a submission above which its checks would keep all others waiting.
 _LARGE_TEXT = 1 << 18

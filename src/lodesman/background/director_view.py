@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from lodesman.store import Reader
-from lodesman.store.read.director import last_iteration
+from lodesman.store.director import last_iteration
 from lodesman.store.read.task_queues import queues_of_vo
 
 

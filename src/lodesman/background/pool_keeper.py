@@ -17,8 +17,7 @@ from lodesman.answers import calls
 from lodesman.answers.call import Post
 from lodesman.answers.service import Cleaning, Judgement, Renewals
 from lodesman.background.pool_pass import Looker, Picture, difference, evaluate, judge, unnamed
-from lodesman.commands.changed_types import Settled
-from lodesman.commands.refresh import CONFIG
+from lodesman.commands.submit_pools import CONFIG, PoolIds
 from lodesman.errors import Conflict
 from lodesman.matching.policy import Policy
 from lodesman.store import Reader
@@ -48,7 +47,7 @@ class PoolKeeper:
         self._db = db
         self._post = post
         self._looker = Looker(db)
-        self._settled = Settled()
+        self._settled = PoolIds()
         self._policy: Policy | None = None
         self._at = 0.0
         self._differs_since: float | None = None

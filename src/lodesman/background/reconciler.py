@@ -18,7 +18,7 @@ from lodesman.answers import calls
 from lodesman.answers.call import Nothing, Post
 from lodesman.answers.service import Suspects
 from lodesman.store import Reader
-from lodesman.store.read.reconcile import last_job, last_queue, suspect_jobs, wrong_counts
+from lodesman.store.read.upkeep import last_job, last_queue, suspect_jobs, wrong_counts
 
 log = logging.getLogger(__name__)
 

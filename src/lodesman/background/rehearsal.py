@@ -21,8 +21,8 @@ from lodesman.background.direct import Director, pilot_view
 from lodesman.background.plans import LiveState
 from lodesman.background.pool_pass import Looker, Picture, evaluate, judge, runnable
 from lodesman.batch import Backend, BatchLoad
-from lodesman.commands.changed_types import Settled
 from lodesman.commands.reoffer import Offers, rewritten
+from lodesman.commands.submit_pools import PoolIds
 from lodesman.director import DirectorOptions, PilotView, decide
 from lodesman.matching.policy import Policy
 from lodesman.matching.tables import KeyTable
@@ -84,7 +84,7 @@ def plan_resources(
     state.tick()
     new = Configured(policy, seen)
     state.tick()
-    renewed = {pool: new_id for pool, new_id, _ in Settled().changed(after.types, seen.pools)}
+    renewed = {pool: new_id for pool, new_id, _ in PoolIds().changed(after.types, seen.pools)}
     task_queues = list(_task_queues(old, new, seen, state))
     pools = [
         JudgedPool(one.id, renewed.get(one.id), one.vo, old.pools[one.id], new.pools[one.id])

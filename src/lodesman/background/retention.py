@@ -21,10 +21,10 @@ from lodesman.answers import calls
 from lodesman.answers.call import Post
 from lodesman.answers.service import Old, Purged, UnusedInputs
 from lodesman.store import Reader
-from lodesman.store.read import retention as old
+from lodesman.store.read import upkeep as old
 from lodesman.store.read.jobs import is_any_job, known_jobs, was_given_out
-from lodesman.store.read.retention import SubmissionSpan
-from lodesman.store.read.sandboxes import (
+from lodesman.store.read.upkeep import SubmissionSpan
+from lodesman.store.sandboxes import (
     InputFacts,
     bodies_of_submission,
     input_files,

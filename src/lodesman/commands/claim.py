@@ -1,21 +1,19 @@
-"""Claiming: a pilot's request becomes attempts, in one transaction (DESIGN 3.1, 3.3).
-
-The only decision taken on the writer's thread. A request that finds nothing parks; the batch that brings
-fitting jobs answers it in the same commit.
-"""
+"""Claims: a pilot's request becomes attempts, in one transaction; and what a claim of a pilot would find."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from lodesman.answers.vocabulary import FreeBy
 from lodesman.commands.live import Live
-from lodesman.commands.sessions import Free, PilotSession
+from lodesman.commands.sessions import SILENT_SECONDS, Ask, Free, PilotSession
 from lodesman.errors import Unauthorized
 from lodesman.store.journal import PARKED, Transaction
 from lodesman.store.write.attempts import Claimed, ClaimFacts, append_claim, claimed_with
+from lodesman.why.pilot import PilotNow, amounts
 
 log = logging.getLogger(__name__)
 
@@ -142,3 +140,55 @@ def serve_parked(live: Live, tx: Transaction) -> None:
         filled, live.queues.filled = live.queues.filled, {}
         live.parked.serve(tx, live.parked.woken(filled))
     live.queues.write_claims(tx, only_if_due=True)
+
+
+@dataclass(slots=True)
+class ExaminePilot:
+    """Answers PilotNow, with the request that the pilot's next claim would make; changes nothing.
+
+    `promised`: (cores, memory_mb; 0: its cores' part) of each job that the pilot has.
+    """
+
+    live: Live
+    session: PilotSession
+    promised: Sequence[tuple[int, int]]
+    joined: bool
+    silent_seconds: float | None
+
+    def apply(self, tx: Transaction) -> PilotNow:
+        """Reads memory only."""
+        claim = self.live.parked.of_pilot(self.session.id)
+        whole, asked = self.session.whole(tx.now), self.session.asked
+        if claim is not None:
+            request, free_by = claim.request, FreeBy.WAITING
+        else:
+            free_by = FreeBy.ASKED if asked and not self.promised else FreeBy.RECKONED
+            request = self.session.request(reckon(whole, asked, self.promised), self.live.pools)
+        return PilotNow(
+            at=tx.now,
+            joined=self.joined,
+            whole=amounts(whole.cores, whole.memory_mb, whole.norm_cpu_seconds),
+            request=request,
+            free_by=free_by,
+            asked_at=None if asked is None else asked.at,
+            asked_jobs=None if asked is None else asked.jobs,
+            waits_since=None if claim is None else claim.since,
+            silent_seconds=self.silent_seconds,
+            is_silent=(self.silent_seconds or 0.0) > SILENT_SECONDS,
+            chances=self.live.queues.matcher.chances(request),
+        )
+
+
+def reckon(whole: Free, asked: Ask | None, promised: Sequence[tuple[int, int]]) -> Free:
+    """What a pilot has free that does not wait for jobs, as it reckons itself (`pilot.life.room`).
+
+    Its last claim counts while nothing runs; what is left of its life is less than it said then.
+    """
+    left = whole.norm_cpu_seconds
+    if asked is not None:
+        left = min(left, asked.free.norm_cpu_seconds)
+        if not promised:
+            return replace(asked.free, norm_cpu_seconds=left)
+    cores = whole.cores - sum(n for n, _ in promised)
+    memory_mb = whole.memory_mb - sum(mb or whole.memory_mb * n // max(1, whole.cores) for n, mb in promised)
+    return Free(max(0, cores), max(0, memory_mb), left)

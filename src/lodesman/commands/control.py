@@ -15,9 +15,8 @@ from lodesman.commands.live import Live
 from lodesman.errors import InvalidRequest, NotFound
 from lodesman.jobs.states import ACTIVE, may_move
 from lodesman.store.journal import Transaction
-from lodesman.store.write import attempts, jobs, members, submit_pools
-from lodesman.store.write.jobs import IdBlock, JobRow
-from lodesman.store.write.members import CohortRow, Hole
+from lodesman.store.write import attempts, jobs, submit_pools
+from lodesman.store.write.jobs import CohortRow, Hole, IdBlock, JobRow
 
 # In one command: tens of milliseconds of the writer's time.
 MOST_ROWS = 1_000
@@ -136,12 +135,12 @@ class Control:
 
     def _members(self, tx: Transaction, out: ControlOutcome, submission: int, run: range) -> None:
         """Those of a submission that have no row."""
-        for cohort in members.cohorts_between(tx, submission, run):
-            holes = members.holes_between(tx, cohort.id, run)
+        for cohort in jobs.cohorts_between(tx, submission, run):
+            holes = jobs.holes_between(tx, cohort.id, run)
             for hole in holes:
                 part = range(max(hole.start, run.start), min(hole.stop, run.stop))
                 self._in_hole(tx, out, cohort, hole, part)
-            for waiting in members.waiting_runs(cohort, holes, run):
+            for waiting in jobs.waiting_runs(cohort, holes, run):
                 self._waiting(tx, out, cohort, waiting)
 
     def _row(self, tx: Transaction, out: ControlOutcome, row: JobRow) -> None:
@@ -211,10 +210,10 @@ class Control:
             return
         new = TARGET[self.action]
         state = "Moved" if new is JobState.WAITING else new.value
-        members.change_hole(tx, cohort.id, hole, run, state=state, reason=self.reason)
+        jobs.change_hole(tx, cohort.id, hole, run, state=state, reason=self.reason)
         if new is JobState.WAITING:
             self._let_judge(tx, cohort.tq_id)
-            members.insert_run(
+            jobs.insert_run(
                 tx, self.live.ids, run, submission=cohort.submission_id, tq_id=cohort.tq_id, base=cohort.base,
                 template=cohort.template_id,
             )  # fmt: skip
@@ -225,7 +224,7 @@ class Control:
         if "" not in _MEMBER_FROM[self.action]:
             out.refuse(cohort.base + run.start, self._waits(cohort.tq_id), count=len(run))
             return
-        members.add_hole(tx, cohort.id, run, state=TARGET[self.action].value, reason=self.reason)
+        jobs.add_hole(tx, cohort.id, run, state=TARGET[self.action].value, reason=self.reason)
         self.live.queues.left(tx, cohort.tq_id, len(run))
         self._changed(tx, out, cohort, run)
 

@@ -1,11 +1,12 @@
-"""The life of a pilot in the database: prepared, submitted, joined, gone."""
+"""The life of a pilot in the database: prepared, submitted, joined, ended."""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 import secrets
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from lodesman.commands.report import end_all_attempts
 from lodesman.commands.sessions import part_of
 from lodesman.commands.site_mask import why_drained
 from lodesman.errors import Conflict, Unauthorized
+from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.store.journal import Transaction
 from lodesman.store.read.pilots import PilotRow
@@ -95,7 +97,7 @@ class PilotSubmitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class FoundQueue:
     """The queue (site, CE, queue) of a pilot that found it out itself, and what is configured of it, as JSON."""
 
     place: QueueId
@@ -115,7 +117,7 @@ class Joined:
 class Join:
     """A pilot exchanges its one-time join token for a token bound to its lease.
 
-    The same join token with the same nonce may be used again: the answer was lost. `settled`: the queue that it
+    The same join token with the same nonce may be used again: the answer was lost. `found_queue`: the queue that it
     found itself in, for a pilot that was sent to none.
     """
 
@@ -123,7 +125,7 @@ class Join:
     join_token: str
     nonce: str
     node: dict[str, Any]
-    settled: Settled | None = None
+    found_queue: FoundQueue | None = None
 
     def apply(self, tx: Transaction) -> Joined:
         """Raises Unauthorized for an unknown, used or expired join token; Conflict if the pilot ended."""
@@ -150,10 +152,10 @@ class Join:
         return Joined(_drained_if_closed(tx, placed), token, self.node)
 
     def _placed(self, tx: Transaction, row: PilotRow) -> PilotRow:
-        if self.settled is None or (row.site and row.ce and row.queue):
+        if self.found_queue is None or (row.site and row.ce and row.queue):
             return row
-        site, ce, queue = self.settled.place
-        placed = replace(row, site=site, ce=ce, queue=queue, request=self.settled.request)
+        site, ce, queue = self.found_queue.place
+        placed = replace(row, site=site, ce=ce, queue=queue, request=self.found_queue.request)
         pilots.set_place(tx, placed)
         return placed
 
@@ -213,12 +215,21 @@ class DrainPilots:
         return changed
 
 
-@dataclass(slots=True)
-class SeenPilots:
-    """Write down, now and then, when pilots were last heard of (leases themselves live in memory)."""
+def believed(row: PilotRow, told: QueueId, policy: Policy) -> FoundQueue | None:
+    """The queue that a pilot named, if it is believed; None if not, or if the pilot was sent to a queue."""
+    known = (row.site, row.ce, row.queue)
+    if all(known) or any(part not in ("", said) for part, said in zip(known, told, strict=True)):
+        return None
+    world = policy.vo_config(row.vo)
+    offer = world.offer(told)
+    if offer is None:  # its access list does not admit the VO
+        return None
+    return FoundQueue(told, msgspec.json.encode(asdict(offer.request)).decode())
 
-    seen: dict[int, float]
 
-    def apply(self, tx: Transaction) -> None:
-        """Store the times."""
-        pilots.set_last_seen(tx, self.seen)
+def presented(number: int, pools: Sequence[str] | None, served: Sequence[str]) -> dict[str, Any]:
+    """What is kept of the SubmitPools that a pilot presents, beside those that its queue serves now."""
+    if pools is None:
+        return {"pass": number, "serves": len(served)}
+    stale = len(set(pools).symmetric_difference(served))
+    return {"pass": number, "presented": len(pools), "serves": len(served), "stale": stale}

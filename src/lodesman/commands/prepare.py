@@ -15,8 +15,8 @@ from lodesman.answers.accounts import Principal
 from lodesman.answers.jobs import Notice
 from lodesman.answers.requests import SubmitBody
 from lodesman.answers.vocabulary import Form
-from lodesman.commands.payloads import payload
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
+from lodesman.commands.templates import payload
 from lodesman.errors import Forbidden, Impossible, InvalidJob, InvalidRequest, LodesmanError
 from lodesman.jobs import (
     ARRAY_LIMITS,
@@ -35,7 +35,7 @@ from lodesman.jobs import (
 from lodesman.matching.policy import Policy, VOConfig
 from lodesman.resources import GroupConfig
 from lodesman.store import Reader
-from lodesman.store.read.sandboxes import uploaded_size
+from lodesman.store.sandboxes import uploaded_size
 from lodesman.submission import (
     Exclusions,
     JobDraft,

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lodesman.answers.service import FileKey, UnusedInputs
 from lodesman.errors import InvalidJob, TooLarge
+from lodesman.store import sandboxes
 from lodesman.store.journal import Transaction
-from lodesman.store.read.sandboxes import InputUsage, used_by
-from lodesman.store.write import sandboxes
+from lodesman.store.sandboxes import InputUsage, used_by
+
+# Rows that one command deletes.
+_MOST_ROWS = 500
 
 
 @dataclass(slots=True)
@@ -53,3 +57,27 @@ def need_all(tx: Transaction, owner: str, inputs: Sequence[str]) -> None:
             hint="Submit again: it is uploaded anew.",
             attribute="InputSandbox",
         )
+
+
+@dataclass(slots=True)
+class TidyInputs:
+    """Mark and remove input files that no job names, each checked again; the files themselves go after the commit.
+
+    They are removed some time after the mark: a client asks whether a file is there, and submits a job that names it
+    later. A marked file is not there for who asks; uploading it again takes the mark off.
+    """
+
+    found: UnusedInputs
+
+    def apply(self, tx: Transaction) -> list[FileKey]:
+        """Returns the files that are not known any more."""
+        found = self.found
+        if found.done:
+            sandboxes.drop_uses(tx, found.done, _MOST_ROWS)
+        for submission, files in found.some:
+            sandboxes.drop_some_uses(tx, submission, files)
+        if found.mark:
+            sandboxes.mark_unused(tx, found.mark, found.before)
+        if found.unmark:
+            sandboxes.mark_used(tx, found.unmark)
+        return sandboxes.remove_unused(tx, found.remove, found.before) if found.remove else []

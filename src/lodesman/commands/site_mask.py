@@ -16,10 +16,9 @@ from lodesman.commands.live import Live
 from lodesman.director.site_mask import Closing, SiteMask
 from lodesman.errors import Conflict, InvalidRequest
 from lodesman.resources import NodePath
-from lodesman.store import Reader
+from lodesman.store import Reader, director
+from lodesman.store.director import closings, closings_of_site, closings_version
 from lodesman.store.journal import Transaction
-from lodesman.store.read.director import closings, closings_of_site, closings_version
-from lodesman.store.write import director
 from lodesman.store.write.pilots import drain_pilots_for
 
 log = logging.getLogger(__name__)
@@ -134,15 +133,6 @@ class OpenSite:
         details = {**asdict(before), "opened_by": self.opened_by}
         tx.afterwards.append(partial(log.info, "a site was opened", extra=details))
         return before, others
-
-
-@dataclass(slots=True)
-class ForgetOldClosings:
-    """Those whose time has passed: they close nothing any more."""
-
-    def apply(self, tx: Transaction) -> int:
-        """Returns how many there were."""
-        return director.delete_old_closings(tx)
 
 
 def not_closed(path: str, others: tuple[Closing, ...]) -> Conflict:

@@ -13,11 +13,9 @@ from lodesman.errors import Conflict, InvalidRequest
 from lodesman.matching import TaskQueueKey
 from lodesman.resources import QueueId
 from lodesman.store.journal import Transaction
-from lodesman.store.read.sandboxes import inputs_of_submission
+from lodesman.store.sandboxes import inputs_of_submission, use_inputs
 from lodesman.store.write import jobs, submit_pools
-from lodesman.store.write.jobs import NewSubmission, WaitingJob
-from lodesman.store.write.members import insert_run
-from lodesman.store.write.sandboxes import use_inputs
+from lodesman.store.write.jobs import NewSubmission, WaitingJob, insert_run
 
 
 class PreparedCohort(Struct, frozen=True, kw_only=True, gc=False):

@@ -3,16 +3,54 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from lodesman.commands.payloads import Uploads, payload
-from lodesman.jobs import ParametricMembers, Template, spec_from_json
+from lodesman.jobs import JobSpec, ParametricMembers, Template, spec_from_json
 from lodesman.store import Reader
 from lodesman.store.read.jobs import stored_members, stored_template
 from lodesman.store.write.attempts import Claimed
+
+Uploads = Mapping[str, tuple[str, int]]
+
+
+def payload(spec: JobSpec, uploads: Uploads) -> dict[str, Any]:
+    """The job as the pilots' protocol has it, but for id and attempt.
+
+    `uploads`: name in InputSandbox -> (sha256, size), complete.
+    """
+    return {
+        "spec": {
+            "name": spec.name,
+            "executable": spec.executable,
+            "arguments": spec.arguments,
+            "environment": spec.environment,
+            "std_input": spec.std_input,
+            "std_output": spec.std_output,
+            "std_error": spec.std_error,
+            "output_sandbox": spec.output_sandbox,
+            "cores": spec.cores,
+            "memory_mb": spec.memory_mb,
+        },
+        "input": [_input(name, uploads) for name in spec.input_sandbox],
+        "limits": {
+            "norm_cpu_seconds": spec.norm_cpu_seconds,
+            "cpu_seconds": 0,
+            "wall_seconds": spec.wall_seconds,
+            "memory_mb": spec.memory_mb,
+            "output_mb": spec.max_output_mb,
+        },
+        "exclusive": spec.exclusive,
+    }
+
+
+def _input(name: str, uploads: Uploads) -> dict[str, Any]:
+    sha256, size = uploads[name]
+    plain = name.rsplit("/", 1)[-1]
+    return {"name": plain, "url": f"/v1/sandboxes/{sha256}", "sha256": sha256, "size": size, "unpack": False}
+
 
 # Bytes of text: of templates, and of the members of arrays (which take several times as much when they are read).
 BODY_BYTES = 32 << 20

@@ -1,4 +1,4 @@
-"""Upkeep by the writer: suspects of the reconciler are checked by key and repaired; idle task queues leave the index."""
+"""Upkeep by the writer: repair, purge, and free what is idle."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import logging
 from dataclasses import dataclass
 from functools import partial
 
-from lodesman.answers.service import Repaired, Suspects
+from lodesman.answers.service import Old, Purged, Repaired, Suspects
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.live import Live
 from lodesman.commands.report import PAYLOAD_CAUSES
 from lodesman.jobs.states import ACTIVE
+from lodesman.store import claim_log
 from lodesman.store.journal import Transaction
-from lodesman.store.read.reconcile import wrong_counts
-from lodesman.store.write import attempts, jobs, task_queues
+from lodesman.store.read.upkeep import wrong_counts
+from lodesman.store.write import attempts, jobs, task_queues, upkeep
 from lodesman.store.write.attempts import AttemptRow
 from lodesman.store.write.jobs import JobRow
 
@@ -109,3 +110,52 @@ class ForgetIdleQueues:
     def _forget(self, now: float) -> None:
         for tq_id in self.live.queues.index.forget_idle(now):
             self.live.queues.fronts.forget(tq_id)
+
+
+# Rows of one table that the end of a submission deletes at once.
+_MOST_ROWS = 500
+
+
+@dataclass(slots=True)
+class Purge:
+    """Delete what is old. What is not old any more, or was not, stays."""
+
+    live: Live
+    old: Old
+
+    def apply(self, tx: Transaction) -> Purged:
+        """Files are removed by the caller, after the commit."""
+        old = self.old
+        jobs = self._jobs(tx) if old.jobs else []
+        if old.holes:
+            upkeep.close_holes(tx, old.holes, old.before)
+        if old.templates:
+            upkeep.delete_templates(tx, old.templates)
+        done = not old.submissions or upkeep.delete_submissions(tx, old.submissions, _MOST_ROWS)
+        if old.pilots:
+            upkeep.delete_pilots(tx, old.pilots, old.before)
+        queues = self._queues(tx) if old.queues else 0
+        return Purged(jobs=jobs, queues=queues, more=not done)
+
+    def _jobs(self, tx: Transaction) -> list[tuple[int, int]]:
+        found = upkeep.old_jobs(tx, self.old.jobs, self.old.before)
+        newest = max((job.last_attempt for job in found if job.last_attempt is not None), default=0)
+        if newest > claim_log.claims_at(tx.reader()):
+            # Counters and cursors follow from these attempts: write them while the attempts are there.
+            self.live.queues.write_claims(tx)
+        if found:
+            upkeep.delete_jobs(tx, found)
+        return [(job.id, job.attempts) for job in found]
+
+    def _queues(self, tx: Transaction) -> int:
+        live = self.live
+        gone = [
+            tq_id
+            for tq_id, emptied_at in self.old.queues
+            if not live.queues.index.has(tq_id) and task_queues.is_still_empty(tx, tq_id, emptied_at)
+        ]
+        for tq_id in gone:
+            tx.drop(live.queues.held, tq_id)
+            live.queues.fronts.forget(tq_id)
+        task_queues.delete_queues(tx, gone)
+        return len(gone)

@@ -18,9 +18,8 @@ from lodesman.commands.pilots import hash_token
 from lodesman.config import ServerConfig
 from lodesman.errors import Conflict, Unavailable
 from lodesman.store import Writer
+from lodesman.store.accounts import is_user, set_service_token
 from lodesman.store.journal import Transaction
-from lodesman.store.read.accounts import is_user
-from lodesman.store.write.accounts import set_service_token
 
 SERVICE_FILE = "service.token"
 SOCKET = "reads.sock"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from lodesman.commands.configuration import ConfigurationState
+from lodesman.answers.server import ConfigurationState
 from lodesman.config import RefusedConfig, ServerConfig, Texts
 from lodesman.daemon.bootstrap import Load, run_directory, write_secret
 

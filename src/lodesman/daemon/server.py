@@ -23,10 +23,10 @@ from lodesman.api.forward import Forwarder
 from lodesman.api.hot import HotApp
 from lodesman.commands.claim import serve_parked
 from lodesman.commands.live import Live
-from lodesman.commands.pilots import EndPilot, SeenPilots
-from lodesman.commands.refresh import SetShares
+from lodesman.commands.pilots import EndPilot
 from lodesman.commands.reoffer import Offers, SetOffers, offer_sessions
-from lodesman.commands.silence import NoteSilence
+from lodesman.commands.report import NoteSilence
+from lodesman.commands.submit_pools import SetShares
 from lodesman.config import ServerConfig
 from lodesman.daemon import bootstrap
 from lodesman.daemon.bootstrap import Load
@@ -43,6 +43,8 @@ from lodesman.daemon.process import (
 from lodesman.errors import LodesmanError
 from lodesman.matching.policy import Policy
 from lodesman.store import Checkpointer, lock_database, open_writer
+from lodesman.store.journal import Change
+from lodesman.store.write.pilots import set_last_seen
 
 log = logging.getLogger(__name__)
 
@@ -172,7 +174,7 @@ class Server:
             self._seen_stored = now
             seen = {s.id: self.core.clock() - (now - s.last_seen) for s in self.core.sessions.values()}
             with contextlib.suppress(LodesmanError):
-                await self.core.command(SeenPilots(seen))
+                await self.core.command(Change(set_last_seen, seen))
 
     async def _note_silence(self) -> None:
         """Stall the jobs of pilots without a heartbeat."""

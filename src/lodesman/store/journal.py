@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from lodesman.errors import LodesmanError, Unavailable
 from lodesman.store import Reader, Writer
@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 K = TypeVar("K")
 V = TypeVar("V")
+P = ParamSpec("P")
 
 MAX_BATCH = 512
 _FENCE = "UPDATE leadership SET batch = batch + 1 WHERE epoch = ?"
@@ -153,6 +154,15 @@ class Transaction:
         """Undo the changes in memory, newest first."""
         while self.undo:
             self.undo.pop()()
+
+
+class Change(Generic[P]):
+    """A command that has nothing to check: a function of the store, with its values."""
+
+    def __init__(
+        self, change: Callable[Concatenate[Transaction, P], object], *values: P.args, **named: P.kwargs
+    ) -> None:
+        self.apply = lambda tx: change(tx, *values, **named)
 
 
 class Journal:

@@ -12,12 +12,13 @@ from lodesman.answers.vocabulary import MainReason
 from lodesman.background.reasons import MainReasons, _Served
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
-from lodesman.commands.why import StoreReasons
 from lodesman.errors import Unavailable
 from lodesman.matching import spelled_requirements
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
+from lodesman.store.journal import Change
 from lodesman.store.read.why import waiting_by_reason
+from lodesman.store.write.task_queues import store_reasons
 
 NORTH, SOUTH = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")
 PLAN = {"row_fields": ["tq_id", "asked", "cap"], "rows": [], "asks": [], "no_pool": [], "plan": {}}
@@ -106,7 +107,7 @@ class Judge:
 
     def store(self):
         changed = self.changes()
-        self.base.do(StoreReasons(changed, self.reasons.facts_at()))
+        self.base.do(Change(store_reasons, changed, self.reasons.facts_at()))
         return changed
 
     def stored(self):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.commands.membership import check_membership, known_vos
+from lodesman.commands.accounts import check_membership, known_vos
 from lodesman.errors import InvalidRequest
 from lodesman.resources import load_resources
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.commands.payloads import payload
+from lodesman.commands.templates import payload
 from lodesman.jobs import JobSpec
 
 SHA = "ab" * 32

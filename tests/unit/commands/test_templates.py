@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.commands import templates as module
-from lodesman.commands.payloads import payload
 from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
-from lodesman.commands.templates import OVERHEAD, Kept, Templates
+from lodesman.commands.templates import OVERHEAD, Kept, Templates, payload
 from lodesman.jobs import JobSpec, ParametricMembers, spec_to_json
 from lodesman.store.write.attempts import Claimed
 

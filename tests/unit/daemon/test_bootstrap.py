@@ -18,7 +18,7 @@ from lodesman.daemon.process import JsonLines
 from lodesman.errors import InvalidConfig
 from lodesman.matching.policy import Policy
 from lodesman.store import open_writer
-from lodesman.store.read.accounts import principal_of, principals
+from lodesman.store.accounts import principal_of, principals
 
 
 @pytest.fixture

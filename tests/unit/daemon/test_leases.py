@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 
 from lodesman.api.core import Core
+from lodesman.commands.report import NoteSilence
 from lodesman.commands.sessions import SILENT_SECONDS, PilotSession, silent_seconds
-from lodesman.commands.silence import NoteSilence
 from lodesman.daemon import server as server_module
 from lodesman.daemon.server import Server
 from lodesman.errors import Unavailable

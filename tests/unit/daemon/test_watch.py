@@ -3,6 +3,7 @@
 import os
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from lodesman.config import load_config
@@ -87,7 +88,7 @@ def names(state):
 def test_the_state_after_the_start(watch):
     assert names(watch.state) == ["lode.toml", "sites.toml"]
     assert (watch.state.loaded_at, watch.state.refused_at, watch.state.reloads) == (1_000.0, None, 0)
-    assert watch.state.in_short(1_060.0) == {
+    assert msgspec.to_builtins(watch.state.in_short(1_060.0)) == {
         "loaded_at": 1_000.0, "age_seconds": 60.0, "refused_at": None, "faults": 0,
     }  # fmt: skip
 
@@ -99,7 +100,7 @@ def test_the_state_tells_of_a_refused_change_until_a_good_one(watch, files, cloc
     state = watch.state
     assert (state.loaded_at, state.refused_at, state.refusals, state.reloads) == (1_000.0, 2_000.0, 1, 0)
     assert [(fault["line"], fault["section"]) for fault in state.faults] == [(2, "site.S"), (3, "site.S")]
-    assert state.in_full(3_000.0)["age_seconds"] == 2_000.0
+    assert state.in_full(3_000.0).age_seconds == 2_000.0
     clock.now = 4_000.0
     change(files / "sites.toml", SITES.format(share=1))
     assert watch.poll() is not None

@@ -11,8 +11,8 @@ from msgspec import structs
 
 from lodesman.answers.vocabulary import FreeBy, PilotState, PilotVerdict
 from lodesman.answers.why_pilots import Amounts, StoredPilot
+from lodesman.commands.claim import reckon
 from lodesman.commands.sessions import Ask, Free
-from lodesman.commands.why import reckon
 from lodesman.matching import ResourceRequest
 from lodesman.matching.matcher import Chances
 from lodesman.matching.policy import Policy

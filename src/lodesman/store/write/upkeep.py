@@ -1,8 +1,4 @@
-"""Deleting what is old: jobs with their chains, and what nothing refers to any more (the writer's side).
-
-Each function takes keys that a reader found (`store.read.retention`) and checks again what may have changed since. Set
-statements: their cost is in the rows that they delete, so whoever calls bounds the keys.
-"""
+"""Deleting what is old: jobs with their chains, and what nothing refers to any more."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from collections.abc import Sequence
 from lodesman.store.dialect import GIVEN, GIVEN_PAIRS, keys
 from lodesman.store.ids import mark_ids
 from lodesman.store.journal import Transaction
-from lodesman.store.read.retention import ENDED_BEFORE, ENDED_STATES, OldJob
+from lodesman.store.read.upkeep import ENDED_BEFORE, ENDED_STATES, OldJob
 
 # A job that was killed while it ran has ended before its attempt has: its pilot still speaks of it.
 _OLD_JOBS = f"""SELECT j.id, j.attempt, j.last_event, j.last_attempt FROM job j LEFT JOIN attempt a ON a.id = j.last_attempt

@@ -1,17 +1,71 @@
-"""Finding what is old enough to be purged (the readers' side): keys for `store.write.retention`, in bounded portions.
-
-Reading the chains and outputs of old jobs here brings their pages into memory, so that the writer need not wait for
-the disk when it deletes them.
-"""
+"""What upkeep looks for: suspects of the reconciler, and what is old enough to be purged."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from lodesman.jobs.states import TERMINAL
+from lodesman.jobs.states import ACTIVE, TERMINAL
 from lodesman.store import Reader
 from lodesman.store.dialect import GIVEN, greatest, keys
+
+_NEXT_JOBS = "SELECT max(id) FROM (SELECT id FROM job WHERE id > ? ORDER BY id LIMIT ?) portion"
+_ON_A_NODE = ", ".join(f"'{state}'" for state in sorted(ACTIVE))
+_SUSPECT_JOBS = f"""SELECT j.id FROM job j WHERE j.id > ? AND j.id <= ?
+AND ((j.state = 'Waiting' AND j.queued IS NULL) OR (j.state IN ({_ON_A_NODE})
+AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.id = j.last_attempt AND a.ended_at IS NULL))) ORDER BY j.id LIMIT ?"""
+_NEXT_QUEUES = """SELECT max(tq_id) FROM
+(SELECT tq_id FROM task_queue_count WHERE tq_id > ? ORDER BY tq_id LIMIT ?) portion"""
+# What waits in some task queues as rows, and as members of runs that nobody touched.
+_WAITING_ROWS = """SELECT tq_id, count(*) AS n FROM job
+WHERE queued IS NOT NULL AND tq_id BETWEEN ? AND ? AND state = 'Waiting' GROUP BY tq_id"""
+_REACHED = """SELECT a.cohort_id, max(a.job_id) - k.base + 1 AS cursor FROM attempt a JOIN cohort k ON k.id = a.cohort_id
+WHERE a.id > (SELECT claims_at FROM leadership) GROUP BY a.cohort_id"""
+_OPEN_RUNS = f"""SELECT c.id, c.tq_id, c.stop, {greatest("c.cursor", "coalesce(r.cursor, 0)")} AS cursor
+FROM cohort c LEFT JOIN ({_REACHED}) r ON r.cohort_id = c.id WHERE c.cursor < c.stop AND c.tq_id BETWEEN ? AND ?"""
+_IN_HOLES = f"""coalesce((SELECT sum(h.stop - {greatest("h.start", "o.cursor")}) FROM hole h
+  WHERE h.cohort_id = o.id AND h.stop > o.cursor), 0)"""
+_WAITING_MEMBERS = (
+    f"""SELECT o.tq_id, {greatest("0", f"o.stop - o.cursor - {_IN_HOLES}")} AS n FROM ({_OPEN_RUNS}) o"""
+)
+_WRONG_COUNTS = f"""SELECT q.tq_id, q.jobs, coalesce(n.jobs, 0) FROM queue_jobs q LEFT JOIN (
+  SELECT tq_id, sum(n) AS jobs FROM ({_WAITING_ROWS} UNION ALL {_WAITING_MEMBERS}) waiting GROUP BY tq_id
+) n ON n.tq_id = q.tq_id WHERE q.tq_id BETWEEN ? AND ? AND q.jobs != coalesce(n.jobs, 0)"""
+
+
+class WrongCount(NamedTuple):
+    """A task queue whose stored counter is not what it counts."""
+
+    tq_id: int
+    stored: int
+    counted: int
+
+
+def last_job(db: Reader, after: int, portion: int) -> int | None:
+    """The last row of the next portion; None if there are no more."""
+    return _number(db, _NEXT_JOBS, after, portion)
+
+
+def suspect_jobs(db: Reader, after: int, last: int, limit: int) -> list[int]:
+    """Jobs with after < id <= last that wait in no task queue, or are active without a live attempt."""
+    return [row[0] for row in db.execute(_SUSPECT_JOBS, (after, last, limit))]
+
+
+def last_queue(db: Reader, after: int, portion: int) -> int | None:
+    """The last task queue of the next portion; None if there are no more."""
+    return _number(db, _NEXT_QUEUES, after, portion)
+
+
+def wrong_counts(db: Reader, first: int, last: int) -> list[WrongCount]:
+    """The task queues with first <= id <= last whose counter is not what it counts."""
+    return [WrongCount(*row) for row in db.execute(_WRONG_COUNTS, (first, last) * 3)]
+
+
+def _number(db: Reader, sql: str, after: int, portion: int) -> int | None:
+    found = db.execute(sql, (after, portion)).fetchone()
+    number: int | None = found[0] if found else None
+    return number
+
 
 # Ids and times rise together unless a clock was set back; rows this much beyond the time are read, too.
 CLOCK_SLACK_SECONDS = 3_600.0
