@@ -194,8 +194,8 @@ def test_scopes():
     assert tuple(names(table("administrators.md", first="scope"))) == SCOPES
 
 
-def test_what_rules_queues_out():
-    told = names(table("troubleshooting.md", first="ruled out by"))
+def test_what_excludes_queues():
+    told = names(table("troubleshooting.md", first="excluded by"))
     assert told[0] == "Requirements.NAME"
     assert set(told[1:]) == {exclusions.REQUIREMENTS, *exclusions.ATTRIBUTES.values(), *CAUSES}
 
