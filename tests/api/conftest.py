@@ -26,7 +26,7 @@ from lodesman.api.core import Core
 from lodesman.api.hot import HotApp
 from lodesman.api.openapi import document
 from lodesman.api.read_side import ReadSide
-from lodesman.api.reads import read_app
+from lodesman.api.reads import ReadApp
 from lodesman.background.direct import Director
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.batch import BatchLoad
@@ -247,7 +247,7 @@ class House:
             announce=self._announce, hot_metrics=lambda: {"claims_total": float(self.core.claims)},
             keeper=SnapshotKeeper(open_reader(path)), patience=0.0, ask_hot=self._ask_hot,
         )  # fmt: skip
-        self.reads = read_app(self.side)
+        self.reads = ReadApp(self.side)
         self.app = HotApp(
             self.core, self.reads,  # type: ignore[arg-type]
             on_start=self._nothing, on_stop=self._nothing,

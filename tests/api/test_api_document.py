@@ -15,7 +15,7 @@ from tests.api.conftest import RESOURCES, SANDBOX_BYTES, judge
 from lodesman.answers import requests
 from lodesman.answers.call import Code
 from lodesman.answers.calls import CALLS
-from lodesman.api import claims, files, pilots, plans, reads, service, sites, users, whys
+from lodesman.api import claims, explain, files, pilots, reads, service, sites, users
 from lodesman.api.dispatch import Dispatcher
 from lodesman.api.openapi import REFUSALS, document, refusals
 from lodesman.api.openapi import described as described_calls
@@ -39,17 +39,14 @@ def test_each_call_stands_in_the_document_but_those_of_the_background_process():
 @pytest.mark.parametrize("process", ["hot", "reading"])
 def test_each_call_of_a_process_has_one_function(process):
     """The functions of both processes are their modules' names that `serves` made."""
-    modules = {"hot": (claims, pilots, service, sites, users), "reading": (files, plans, reads, whys)}[
-        process
-    ]
-    app = {"authenticate": print, "otherwise": print}
-    Dispatcher(process, None, modules, **app)
+    modules = {"hot": (claims, pilots, service, sites, users), "reading": (files, explain, reads)}[process]
+    Dispatcher(process, None, modules)
     with pytest.raises(LookupError):
-        Dispatcher(process, None, modules[1:], **app)
+        Dispatcher(process, None, modules[1:])
     with pytest.raises(LookupError):
-        Dispatcher(process, None, (*modules, modules[0]), **app)
+        Dispatcher(process, None, (*modules, modules[0]))
     with pytest.raises(LookupError):
-        Dispatcher("reading" if process == "hot" else "hot", None, modules, **app)
+        Dispatcher("reading" if process == "hot" else "hot", None, modules)
 
 
 def test_the_document_is_served_to_everybody(house):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 
 import pytest
 
-from lodesman.api import forward
-from lodesman.api.forward import Forwarder
+from lodesman.api import hot
 from lodesman.api.hot import HotApp
 
 MB = 1 << 20
@@ -58,7 +58,7 @@ def says(status=200, body=b"{}", headers=b""):
 @pytest.fixture
 def upstream(house, tmp_path):
     found = Upstream(house, tmp_path / "reads.sock")
-    house.app.forward = Forwarder(found.path)
+    house.app.forward = partial(hot.forward, found.path)
     yield found
     found.stop()
 
@@ -126,7 +126,7 @@ def test_while_the_reading_process_is_away_the_answer_is_try_again(house, upstre
         b"HTTP/1.1 200",
         b"no http at all\r\n\r\n",
         b"\x00" * 100 + b"\r\n\r\n",
-        b"x" * (forward.HEAD_LIMIT * 3),
+        b"x" * (hot.HEAD_LIMIT * 3),
     ],
 )
 def test_an_answer_that_is_none_is_try_again(house, upstream, words):
@@ -140,7 +140,7 @@ def test_an_answer_that_is_none_is_try_again(house, upstream, words):
 
 
 def test_an_answer_that_does_not_come(house, upstream, monkeypatch):
-    monkeypatch.setattr(forward, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(hot, "_ANSWER_SECONDS", 0.05)
 
     async def answer(reader, _writer):
         await reader.read()  # until the forwarder gives up
@@ -199,7 +199,7 @@ def test_a_client_that_goes_away_during_its_upload_ends_the_connection(house, up
 
 
 def test_an_upload_that_stops_does_not_hold_the_connection(house, upstream, monkeypatch):
-    monkeypatch.setattr(forward, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(hot, "BODY_SECONDS", 0.05)
 
     async def answer(reader, _writer):
         await reader.read()

@@ -180,7 +180,7 @@ def test_a_fault_of_the_database_costs_one_request(house, monkeypatch, fault, pa
         raise fault
 
     with monkeypatch.context() as patch:
-        for name in ("count_jobs", "usage_facts", "gather_figures", "list_sites"):
+        for name in ("count_jobs", "usage_facts", "database_metrics", "list_sites"):
             patch.setattr(f"lodesman.api.reads.{name}", broken)
         answer = house.call("GET", path, token="ann")
         assert (answer.status, answer.code) == (503, "unavailable")

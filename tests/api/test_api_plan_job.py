@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lodesman.api import plans
+from lodesman.api import explain
 from lodesman.background.pool_keeper import PoolKeeper
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
@@ -359,11 +359,11 @@ def test_a_client_that_goes_away_costs_nothing(house):
 )
 def test_a_plan_that_takes_too_long_is_given_up(house, monkeypatch, kind, body):
     house.submitted()
-    monkeypatch.setattr(plans, "PLAN_SECONDS", -1.0)
+    monkeypatch.setattr(explain, "_PLAN_SECONDS", -1.0)
     answer = house.call("POST", f"/v1/plan/{kind}", body, token="admin")
     assert (answer.status, answer.code) == (413, "too-large")
     assert "to work out" in answer.json["error"]["message"]
-    monkeypatch.setattr(plans, "PLAN_SECONDS", 60.0)
+    monkeypatch.setattr(explain, "_PLAN_SECONDS", 60.0)
     assert house.call("POST", f"/v1/plan/{kind}", body, token="admin").status == 200
 
 
@@ -375,11 +375,11 @@ def test_a_plan_waits_for_those_before_it_and_not_for_long(house, monkeypatch):
         assert go.wait(60)
         return {}
 
-    monkeypatch.setattr(plans, "plan_of_shares", slow)
+    monkeypatch.setattr(explain, "plan_shares", slow)
     body = {"shares": {"bio": 5}}
     first, connection = house.open("POST", "/v1/plan/shares", body, token="admin")
     house.run(asyncio.to_thread(begun.wait, 60))
-    monkeypatch.setattr(plans, "WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(explain, "_WAIT_SECONDS", 0.01)
     refused = house.call("POST", "/v1/plan/shares", body, token="admin")
     assert (refused.status, refused.code, refused.headers["retry-after"]) == (503, "unavailable", "1")
     assert plan(house, {"text": HELLO})["count"] == 1  # jobs have room of their own

@@ -219,11 +219,11 @@ def test_limits_of_the_director():
 
 
 def test_metrics(tmp_path):
-    from lodesman.api.metrics import UpkeepFigures, gather, render_metrics  # noqa: PLC0415  # heavy to import
+    from lodesman.api.metrics import UpkeepFigures, database_metrics, render_metrics  # noqa: PLC0415  # heavy to import
 
     hot = dict.fromkeys(HotMetrics.__struct_fields__, 1.0)
     db = open_writer(tmp_path / "lode.db")
-    text = render_metrics(gather(db), hot, UpkeepFigures()).decode()
+    text = render_metrics(database_metrics(db), hot, UpkeepFigures()).decode()
     db.close()
     told = names(table("administrators.md", first="metric"))
     assert set(told) == set(re.findall(r"^# TYPE (\w+)", text, re.MULTILINE))

@@ -28,7 +28,7 @@ from lodesman.errors import LodesmanError, Unavailable
 from lodesman.store.write.attempts import Claimed
 
 _CLAIM = msgspec.json.Decoder(ClaimBody)
-# Seconds that a request may wait at the server: jitter keeps pilots from asking again all at once.
+# The most seconds that a request waits at the server: jitter keeps pilots from asking again all at once.
 _LONGEST_WAIT = 60.0
 _SHORTEST_WAIT = 45.0
 _NOTHING_MORE = b'{"jobs":[],"drain":true}'
@@ -52,19 +52,14 @@ class AskedClaim:
         self._left = False
 
     def post(self, asks: ClaimBody, seconds: float) -> None:
-        """Hand it to the journal, to wait for at most so long. Raises Unavailable when the server is ending."""
+        """Hand it to the journal, to wait for that time at most. Raises Unavailable when the server is ending."""
         core, has = self._core, asks.resource
         free = Free(has.cores, has.memory_mb or UNLIMITED, has.norm_cpu_seconds or UNLIMITED)
         self._session.asked = Ask(core.clock(), free, asks.count)
         claim = Claim(
-            core.live,
-            session=self._session,
-            free=free,
-            count=asks.count,
-            claim_token=asks.claim_token,
-            wait=seconds > 0,
-            answer=self._answered,
-        )
+            core.live, session=self._session, free=free, count=asks.count, claim_token=asks.claim_token,
+            wait=seconds > 0, answer=self._answered,
+        )  # fmt: skip
         core.post_together(claim, self._answered)
         if seconds > 0:
             self._claim = claim
@@ -112,34 +107,8 @@ class AskedClaim:
             self._timer = None
 
 
-# A direct call: the state of the process, the head, the body, where the answer goes.
+# A direct call: the head, the body, where the answer goes. Raises LodesmanError.
 DirectCall = Callable[[Scope, bytes, Reply], AskedClaim]
-
-
-def direct_claim(core: Core, scope: Scope, body: bytes, reply: Reply) -> AskedClaim:
-    """Post the claim of a request. Raises LodesmanError when the pilot or its words are refused."""
-    who = authenticate(scope, core.lookup, core.clock())
-    authorise(who, calls.CLAIM.who)
-    return _begin(core, who.pilot_id, decode(_CLAIM, body), reply)
-
-
-def _begin(core: Core, pilot_id: int, asks: ClaimBody, reply: Reply) -> AskedClaim:
-    session = core.session(pilot_id)
-    asked = AskedClaim(core, session, reply)
-    if session.drain:
-        reply(*json_answer(_NOTHING_MORE))
-    elif core.ending:
-        raise Unavailable("The server is ending.", hint="Ask again when it is back.")
-    else:
-        asked.post(asks, _seconds(core, asks.wait_s))
-    return asked
-
-
-def _seconds(core: Core, wait: float) -> float:
-    """How long the claim may wait, 0 for not at all."""
-    if wait <= 0:
-        return 0.0
-    return min(wait, core.jitter.uniform(_SHORTEST_WAIT, _LONGEST_WAIT), core.lease_seconds / 2)
 
 
 def begin(call: DirectCall, scope: Scope, body: bytes, reply: Reply) -> AskedClaim | None:
@@ -153,8 +122,28 @@ def begin(call: DirectCall, scope: Scope, body: bytes, reply: Reply) -> AskedCla
     return None
 
 
+def direct_claim(core: Core, scope: Scope, body: bytes, reply: Reply) -> AskedClaim:
+    """The claim as a direct call."""
+    who = authenticate(scope, core.lookup, core.clock())
+    authorise(who, calls.CLAIM.who)
+    return _begin(core, who.pilot_id, decode(_CLAIM, body), reply)
+
+
+def _begin(core: Core, pilot_id: int, asks: ClaimBody, reply: Reply) -> AskedClaim:
+    session = core.session(pilot_id)
+    asked = AskedClaim(core, session, reply)
+    if session.drain:
+        reply(*json_answer(_NOTHING_MORE))
+        return asked
+    if core.ending:
+        raise Unavailable("The server is ending.", hint="Ask again when it is back.")
+    jitter = core.jitter.uniform(_SHORTEST_WAIT, _LONGEST_WAIT)
+    asked.post(asks, max(0.0, min(asks.wait_s, jitter, core.lease_seconds / 2)))
+    return asked
+
+
 @serves(calls.CLAIM)
-async def claim(core: Core, request: Request[Nothing, ClaimBody]) -> ClaimAnswer | Response:
+async def _claim(core: Core, request: Request[Nothing, ClaimBody]) -> ClaimAnswer | Response:
     """A pilot asks for jobs, behind ASGI. Raises Disconnected when it hangs up before there is an answer."""
     done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
 
@@ -162,21 +151,17 @@ async def claim(core: Core, request: Request[Nothing, ClaimBody]) -> ClaimAnswer
         if not done.done():
             done.set_result((status, headers, text))
 
-    def hung_up(_gone: object) -> None:
-        done.cancel()
-
     asked = _begin(core, request.who.pilot_id, request.body, reply)
     gone = asyncio.ensure_future(request.receive())
-    gone.add_done_callback(hung_up)
+    either: tuple[asyncio.Future[Any], ...] = (done, gone)
     try:
-        await asyncio.wait({done})
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        gone.remove_done_callback(hung_up)
         gone.cancel()
-        answered = done.done() and not done.cancelled()
-        if not answered:
+        if not done.done():
+            done.cancel()
             asked.gone()
-    if not answered:
+    if done.cancelled():
         raise Disconnected
     status, headers, text = done.result()
     return Response(text, status, {name.decode(): value.decode() for name, value in headers})

@@ -8,7 +8,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -81,60 +81,55 @@ class BackgroundHealth:
         return Background(self.standing(ticks), age, self.restarts, sorted(self.failing))
 
 
+@dataclass(kw_only=True, eq=False)
 class Core:
     """Belongs to the event loop's thread, except `live`, which belongs to the journal's."""
 
-    def __init__(  # noqa: PLR0913
+    writer: InitVar[Writer]
+    path: InitVar[Path]
+    at_end: InitVar[Callable[[Any], None] | None] = None
+    died: InitVar[Callable[[], None] | None] = None
+    live: Live
+    policy: Policy
+    lease_seconds: float
+    heartbeat_seconds: float
+    idle_seconds: float
+    sandbox_mb: int
+    clock: Callable[[], float] = time.time
+    # Leases are measured by a clock that never jumps.
+    ticks: Callable[[], float] = time.monotonic
+    configuration: Callable[[], ConfigurationState] = ConfigurationState
+    # Set when the server is about to end: what runs is given back then, and nothing new may begin.
+    ending: bool = False
+    claims: int = 0
+    claimed_jobs: int = 0
+    submitted_jobs: int = 0
+
+    def __post_init__(
         self,
-        *,
         writer: Writer,
         path: Path,
-        live: Live,
-        policy: Policy,
-        lease_seconds: float,
-        heartbeat_seconds: float,
-        idle_seconds: float,
-        sandbox_mb: int,
-        clock: Callable[[], float] = time.time,
-        ticks: Callable[[], float] = time.monotonic,
-        at_end: Callable[[Any], None] | None = None,
-        died: Callable[[], None] | None = None,
-        configuration: Callable[[], ConfigurationState] = ConfigurationState,
+        at_end: Callable[[Any], None] | None,
+        died: Callable[[], None] | None,
     ) -> None:
-        self.clock = clock
-        # Leases are measured by a clock that never jumps.
-        self.ticks = ticks
-        self.live = live
-        self.policy = policy
-        self.configuration = configuration
-        self.lease_seconds = lease_seconds
-        self.silent_seconds = silent_seconds(lease_seconds)
-        self.heartbeat_seconds = heartbeat_seconds
-        self.idle_seconds = idle_seconds
-        self.sandbox_mb = sandbox_mb
+        self.silent_seconds = silent_seconds(self.lease_seconds)
         self.jitter = random.Random()
-        # Set when the server is about to end: what runs is given back then, and nothing new may begin.
-        self.ending = False
         # Checks of large submissions, one at a time.
         self.one_large = asyncio.Lock()
-        self.journal = Journal(writer, clock=clock, deliver=self._deliver, at_end=at_end, died=died)
+        self.journal = Journal(writer, clock=self.clock, deliver=self._deliver, at_end=at_end, died=died)
         self.reader = open_reader(path)
         # For one thread at a time beside the loop.
         self.second_reader = open_reader(path)
         self.templates = Templates(self.reader)
-        self.principals: dict[bytes, Principal] = principals(self.reader)
-        self.sessions: dict[int, PilotSession] = load_sessions(self.reader, now=ticks())
+        self.principals = principals(self.reader)
+        self.sessions = load_sessions(self.reader, now=self.ticks())
+        self.background = BackgroundHealth(since=self.ticks())
         self._inhabited: frozenset[QueueId] | None = None
-        self.loop: asyncio.AbstractEventLoop | None = None
         self._together: list[tuple[Command, Answer]] = []
-        self.background = BackgroundHealth(since=ticks())
-        self.claims = 0
-        self.claimed_jobs = 0
-        self.submitted_jobs = 0
 
     def start(self) -> None:
         """Called on the event loop."""
-        self.loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
         self.journal.start()
 
     def lookup(self, digest: bytes) -> Principal | None:
@@ -156,25 +151,19 @@ class Core:
         session.last_seen = self.ticks()
         return session
 
-    def joined(self, row: PilotRow, token: bytes, node: dict[str, Any]) -> PilotSession:
-        """Remember a pilot that has just joined."""
-        old = self.sessions.get(row.id)
-        if old is not None:
-            self.principals.pop(old.token, None)
-        session = self.sessions[row.id] = PilotSession(row, node, now=self.ticks())
-        session.token = token
+    def joined(self, row: PilotRow, token: bytes, node: dict[str, Any]) -> None:
+        """Remember a pilot that has just joined; an earlier token of its own is good no more."""
+        if row.id in self.sessions:
+            self.forget_pilot(row.id)
+        self.sessions[row.id] = PilotSession(row, node, now=self.ticks())
         self.principals[token] = Principal(kind="pilot", pilot_id=row.id)
         self._inhabited = None
-        return session
 
     def forget_pilot(self, pilot_id: int) -> None:
         """A pilot has ended. If its token is good for its last words, it is found in the database from now on."""
-        session = self.sessions.pop(pilot_id, None)
+        self.sessions.pop(pilot_id, None)
         self._inhabited = None
-        if session is not None:
-            self.principals.pop(session.token, None)
-        stale = [k for k, p in self.principals.items() if p.pilot_id == pilot_id and p.kind == "pilot"]
-        for digest in stale:
+        for digest in [key for key, who in self.principals.items() if who.pilot_id == pilot_id]:
             del self.principals[digest]
 
     def pilots_drained(self) -> None:
@@ -209,8 +198,17 @@ class Core:
 
     async def command(self, command: Command) -> Any:
         """Post a command and wait for its answer. Raises the LodesmanError that refused it."""
-        waiter = self.waiter()
-        self.journal.post(command, settle(waiter))
+        waiter: asyncio.Future[Any] = self._loop.create_future()
+
+        def answer(result: Any) -> None:
+            if waiter.done():
+                return
+            if isinstance(result, Exception):
+                waiter.set_exception(result)
+            else:
+                waiter.set_result(result)
+
+        self.journal.post(command, answer)
         return await waiter
 
     def post_together(self, command: Command, answer: Answer) -> None:
@@ -219,8 +217,7 @@ class Core:
         `answer` gets Unavailable if the server is ending.
         """
         if not self._together:
-            assert self.loop is not None  # noqa: S101
-            self.loop.call_soon(self._post_all)
+            self._loop.call_soon(self._post_all)
         self._together.append((command, answer))
 
     def _post_all(self) -> None:
@@ -232,33 +229,13 @@ class Core:
             for _, answer in together:
                 answer(ending)
 
-    def waiter(self) -> asyncio.Future[Any]:
-        """A future of this loop, to be settled by the journal."""
-        assert self.loop is not None  # noqa: S101
-        return self.loop.create_future()
-
     def _deliver(self, answers: list[tuple[Answer, Any]]) -> None:
         """On the writer's thread: hand a whole batch to the loop with one wake-up."""
-        assert self.loop is not None  # noqa: S101
-        if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(_settle_all, answers)
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(_answer_all, answers)
 
 
-def settle(waiter: asyncio.Future[Any]) -> Answer:
-    """An answer that settles a future, unless nobody waits for it any more."""
-
-    def answer(result: Any) -> None:
-        if waiter.done():
-            return
-        if isinstance(result, Exception):
-            waiter.set_exception(result)
-        else:
-            waiter.set_result(result)
-
-    return answer
-
-
-def _settle_all(answers: list[tuple[Answer, Any]]) -> None:
+def _answer_all(answers: list[tuple[Answer, Any]]) -> None:
     for answer, result in answers:
         try:
             answer(result)

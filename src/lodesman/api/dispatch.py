@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Generic, Literal, TypeVar, cast, get_args, get_origin
+from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -61,56 +61,39 @@ class Request(Generic[Q, B]):
 
 
 Function = Callable[[S, Request[Q, B]], Awaitable[A | Response]]
-# Who makes a request. Raises Unauthorized.
-Authenticate = Callable[[Scope, Call[Any, Any, Any]], Principal]
 
 
-@dataclass(frozen=True, slots=True)
-class Served(Generic[S, Q, B, A]):
-    """A call with its function; the function's first argument is the state of the process."""
+class Endpoint(Generic[S]):
+    """A call with the function that answers it; the function's first argument is the state of the process."""
 
-    call: Call[Q, B, A]
-    function: Function[S, Q, B, A]
-
-
-def serves(call: Call[Q, B, A]) -> Callable[[Function[S, Q, B, A]], Served[S, Q, B, A]]:
-    """Make a function the one that answers a call. It may answer with a response of its own, too: a file or a text."""
-    return lambda function: Served(call, function)
-
-
-def said(value: Any) -> Response:
-    """An answer in JSON values that are of no declared type."""
-    return Response(msgspec.json.encode(value), media_type="application/json")
-
-
-class _Endpoint(Generic[S]):
-    """A call that is ready to be made."""
-
-    def __init__(self, served: Served[S, Any, Any, Any]) -> None:
-        self.call = served.call
-        self.function = served.function
-        self._decoder = msgspec.json.Decoder(self.call.body) if self.call.has_body else None
-        self._fields = msgspec.structs.fields(self.call.query)
+    def __init__(self, call: Call[Any, Any, Any], function: Function[S, Any, Any, Any]) -> None:
+        self.call = call
+        self.function = function
+        self.path = pattern_of(call)
+        self._decoder = msgspec.json.Decoder(call.body) if call.has_body else None
+        self._fields = msgspec.structs.fields(call.query)
 
     async def request(
         self, who: Principal, names: tuple[str, ...], scope: Scope, receive: Receive
     ) -> Request[Any, Any]:
-        """Raises InvalidRequest, TooLarge, Disconnected."""
-        query = self._query(names, scope["query_string"]) if self._fields else Nothing()
+        """`names`: the values of the names in the path. Raises InvalidRequest, TooLarge, Disconnected."""
+        query: Any = Nothing()
+        if self._fields:
+            given = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+            given |= zip(self.call.names, names, strict=True)
+            known = [one for one in self._fields if given.get(one.name)]
+            query = self.call.query(
+                **{one.name: _value(one.name, one.type, given[one.name]) for one in known}
+            )
         if self._decoder is None:
             return Request(who, query, Nothing(), 0, scope, receive)
         raw = await read_body(scope, receive, self.call.most_bytes)
         return Request(who, query, decode(self._decoder, raw), len(raw), scope, receive)
 
-    def _query(self, names: tuple[str, ...], text: bytes) -> Any:
-        given = dict(parse_qsl(text.decode("latin-1"), keep_blank_values=True))
-        given |= zip(self.call.names, names, strict=True)
-        values = {
-            one.name: _value(one.name, one.type, given[one.name])
-            for one in self._fields
-            if given.get(one.name, "")
-        }
-        return self.call.query(**values)
+
+def serves(call: Call[Q, B, A]) -> Callable[[Function[S, Q, B, A]], Endpoint[S]]:
+    """Make a function the one that answers a call. It may answer with a response of its own, too: a file or a text."""
+    return lambda function: Endpoint(call, function)
 
 
 def _value(name: str, kind: Any, text: str) -> Any:
@@ -132,34 +115,29 @@ def _value(name: str, kind: Any, text: str) -> Any:
 
 
 class Dispatcher(Generic[S]):
-    """The ASGI application of one process. `authenticate` finds who makes a request; `otherwise` answers requests that
-    are not calls of this process.
-    """
+    """The ASGI application of one process; its subclasses find who makes a request, and answer what is not a call."""
 
-    def __init__(
-        self,
-        process: Process,
-        state: S,
-        modules: Iterable[ModuleType],
-        *,
-        authenticate: Authenticate,
-        otherwise: Callable[[Scope, Receive, Send], Awaitable[None]],
-    ) -> None:
+    def __init__(self, process: Process, state: S, modules: Iterable[ModuleType]) -> None:
         """`modules` have the functions: one for each call of the process. Raises LookupError if it is otherwise."""
+        self.state = state
         self._process = process
-        self._state = state
-        self._authenticate = authenticate
-        self._otherwise = otherwise
-        found = [one for module in modules for one in vars(module).values() if isinstance(one, Served)]
+        found = [one for module in modules for one in vars(module).values() if isinstance(one, Endpoint)]
         counts = Counter(one.call for one in found)
         wrong = [call.path for call in CALLS if counts[call] != (call.process == process)]
         if wrong:
             raise LookupError(f"The {process} process has no function, or more than one, for {wrong}.")
-        endpoints = [_Endpoint(cast("Served[S, Any, Any, Any]", one)) for one in found]
-        self._plain: Mapping[tuple[str, str], _Endpoint[S]] = {
-            (one.call.method, one.call.path): one for one in endpoints if not one.call.names
+        self._plain: Mapping[tuple[str, str], Endpoint[S]] = {
+            (one.call.method, one.call.path): one for one in found if not one.call.names
         }
-        self._patterns = [(one, pattern_of(one.call)) for one in endpoints if one.call.names]
+        self._patterns = [one for one in found if one.call.names]
+
+    def authenticate(self, scope: Scope, call: Call[Any, Any, Any]) -> Principal:
+        """Who makes the request. Raises Unauthorized."""
+        raise NotImplementedError
+
+    async def otherwise(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request that is not a call of this process."""
+        raise NotImplementedError
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -168,9 +146,14 @@ class Dispatcher(Generic[S]):
         try:
             endpoint, names = self._find(scope)
             if endpoint is None:
-                await self._otherwise(scope, receive, send)
+                await self.otherwise(scope, receive, send)
+                return
+            who = self._admit(scope, endpoint.call)
+            answer = await endpoint.function(self.state, await endpoint.request(who, names, scope, receive))
+            if isinstance(answer, Response):
+                await answer(scope, receive, send)
             else:
-                await self._answer(endpoint, await self._request(endpoint, names, scope, receive), send)
+                await send_answer(send, *json_answer(_ENCODER.encode(answer)))
         except LodesmanError as error:
             await self._refuse(send, error_answer(error))
         except Disconnected:
@@ -178,32 +161,23 @@ class Dispatcher(Generic[S]):
         except Exception as bug:
             await self._refuse(send, failed(scope["path"], bug))
 
-    def _find(self, scope: Scope) -> tuple[_Endpoint[S] | None, tuple[str, ...]]:
+    def _find(self, scope: Scope) -> tuple[Endpoint[S] | None, tuple[str, ...]]:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         plain = self._plain.get((method, scope["path"]))
         if plain is not None:
             return plain, ()
-        for endpoint, pattern in self._patterns:
-            found = pattern.fullmatch(scope["path"]) if endpoint.call.method == method else None
+        for endpoint in self._patterns:
+            found = endpoint.path.fullmatch(scope["path"]) if endpoint.call.method == method else None
             if found is not None:
                 return endpoint, found.groups()
         return None, ()
 
-    async def _request(
-        self, endpoint: _Endpoint[S], names: tuple[str, ...], scope: Scope, receive: Receive
-    ) -> Request[Any, Any]:
-        who = _NOBODY
-        if endpoint.call.who != "none":
-            who = self._authenticate(scope, endpoint.call)
-            authorise(who, endpoint.call.who)
-        return await endpoint.request(who, names, scope, receive)
-
-    async def _answer(self, endpoint: _Endpoint[S], request: Request[Any, Any], send: Send) -> None:
-        answer = await endpoint.function(self._state, request)
-        if isinstance(answer, Response):
-            await answer(request.scope, request.receive, send)
-        else:
-            await send_answer(send, *json_answer(_ENCODER.encode(answer)))
+    def _admit(self, scope: Scope, call: Call[Any, Any, Any]) -> Principal:
+        if call.who == "none":
+            return _NOBODY
+        who = self.authenticate(scope, call)
+        authorise(who, call.who)
+        return who
 
     async def _refuse(self, send: Send, answer: Answer) -> None:
         status, headers, body = answer

@@ -23,7 +23,7 @@ _SHA = re.compile(r"[0-9a-f]{64}")
 
 
 @serves(calls.JOB_OUTPUT)
-async def job_output(side: ReadSide, request: Request[JobAt, Nothing]) -> FileResponse:
+async def _job_output(side: ReadSide, request: Request[JobAt, Nothing]) -> FileResponse:
     """The output sandbox of the last attempt."""
     job = side.job(request.query.job, request.who)
     path = side.shelf.output_path(job.id, job.attempt)
@@ -33,7 +33,7 @@ async def job_output(side: ReadSide, request: Request[JobAt, Nothing]) -> FileRe
 
 
 @serves(calls.PUT_OUTPUT)
-async def put_output(side: ReadSide, request: Request[AttemptAt, Nothing]) -> Stored:
+async def _put_output(side: ReadSide, request: Request[AttemptAt, Nothing]) -> Stored:
     """Store what a pilot uploads."""
     job, attempt = request.query.job, request.query.attempt
     if not may_hand_in(side.db, request.who.pilot_id, job, attempt):
@@ -44,7 +44,7 @@ async def put_output(side: ReadSide, request: Request[AttemptAt, Nothing]) -> St
 
 
 @serves(calls.PUT_SANDBOX)
-async def put_sandbox(side: ReadSide, request: Request[Nothing, Nothing]) -> Stored:
+async def _put_sandbox(side: ReadSide, request: Request[Nothing, Nothing]) -> Stored:
     """Store an input file, unless it is there."""
     owner, sha = request.who.name, _sha(request)
     size = _known(side, owner, sha)
@@ -79,7 +79,7 @@ async def _take(side: ReadSide, request: Request[Nothing, Nothing], sha: str) ->
 
 
 @serves(calls.SANDBOX)
-async def sandbox(side: ReadSide, request: Request[SandboxAt, Nothing]) -> Stored | FileResponse:
+async def _sandbox(side: ReadSide, request: Request[SandboxAt, Nothing]) -> Stored | FileResponse:
     """A user asks whether a file is there, a pilot reads it."""
     who, sha = request.who, request.query.digest
     if not _SHA.fullmatch(sha):

@@ -1,9 +1,16 @@
-"""The hot process's ASGI application: what changes something and what pilots ask often; all else is passed on."""
+"""The hot process's ASGI application: what changes something and what pilots ask often; all else is forwarded.
+
+Requests are forwarded to the reading process over a Unix socket, streamed both ways, with one connection for each: these
+are lists, pages and files, not the hot path. It is closed from here: a server that closes it while a body still comes
+would lose its answer.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from lodesman.answers import calls
@@ -13,53 +20,149 @@ from lodesman.api import claims, pilots, service, sites, users
 from lodesman.api.auth import authenticate
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Dispatcher
-from lodesman.api.forward import Forwarder
-from lodesman.api.wire import Receive, Scope, Send
+from lodesman.api.wire import (
+    BODY_SECONDS,
+    SLOWEST_BYTES,
+    Disconnected,
+    Headers,
+    Receive,
+    Scope,
+    Send,
+    header,
+)
+from lodesman.errors import InvalidRequest, Unavailable
 from lodesman.store.accounts import joining_pilot
 
-Life = Callable[[], Awaitable[None]]
+HEAD_LIMIT = 65_536
+_CHUNK = 1 << 16
+_ANSWER_SECONDS = 120.0
+_HOP = frozenset(
+    {b"connection", b"keep-alive", b"transfer-encoding", b"upgrade", b"expect", b"te", b"trailer"}
+)
+
+_Life = Callable[[], Awaitable[None]]
 
 
-class HotApp:
-    """ASGI application. `on_start` and `on_stop` run on the event loop."""
+class HotApp(Dispatcher[Core]):
+    """`forward` answers what is not a call of this process; `on_start` and `on_stop` run on the event loop."""
 
-    def __init__(self, core: Core, forward: Forwarder, *, on_start: Life, on_stop: Life) -> None:
+    def __init__(
+        self,
+        core: Core,
+        forward: Callable[[Scope, Receive, Send], Awaitable[None]],
+        *,
+        on_start: _Life,
+        on_stop: _Life,
+    ) -> None:
+        super().__init__("hot", core, (claims, pilots, service, sites, users))
         self.forward = forward
-        self.on_start = on_start
-        self.on_stop = on_stop
-        self._core = core
-        self._answer = Dispatcher(
-            "hot", core, (claims, pilots, service, sites, users),
-            authenticate=self._authenticate, otherwise=self._pass_on,
-        )  # fmt: skip
+        self._on_start = on_start
+        self._on_stop = on_stop
         # The web server's protocol makes these itself (`daemon.connections`), unless something is unusual.
         self.direct: dict[str, claims.DirectCall] = {calls.CLAIM.path: partial(claims.direct_claim, core)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, or the application's life."""
-        if scope["type"] == "lifespan":
-            await self._live(receive, send)
-        else:
-            await self._answer(scope, receive, send)
+        if scope["type"] != "lifespan":
+            await super().__call__(scope, receive, send)
+            return
+        # The server starts the application, and later ends it.
+        for step in (self._on_start, self._on_stop):
+            event = (await receive())["type"]
+            await step()
+            await send({"type": f"{event}.complete"})
 
-    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.forward(scope, receive, send)
-
-    def _authenticate(self, scope: Scope, call: Call[Any, Any, Any]) -> Principal:
-        lookup = self._lookup_joining if call is calls.SERVED_POOLS else self._core.lookup
-        return authenticate(scope, lookup, self._core.clock())
+    def authenticate(self, scope: Scope, call: Call[Any, Any, Any]) -> Principal:
+        """Pilots find out where they run before they join."""
+        lookup = self._lookup_joining if call is calls.SERVED_POOLS else self.state.lookup
+        return authenticate(scope, lookup, self.state.clock())
 
     def _lookup_joining(self, digest: bytes) -> Principal | None:
-        """Also pilots that have not joined yet: they find out where they run before they do."""
-        return self._core.lookup(digest) or joining_pilot(self._core.reader, digest)
+        return self.state.lookup(digest) or joining_pilot(self.state.reader, digest)
 
-    async def _live(self, receive: Receive, send: Send) -> None:
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.startup":
-                await self.on_start()
-                await send({"type": "lifespan.startup.complete"})
-            elif message["type"] == "lifespan.shutdown":
-                await self.on_stop()
-                await send({"type": "lifespan.shutdown.complete"})
-                return
+    async def otherwise(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The reading process has it."""
+        await self.forward(scope, receive, send)
+
+
+async def forward(socket: Path, scope: Scope, receive: Receive, send: Send) -> None:
+    """Forward one request. Raises Unavailable while the reading process is not there."""
+    try:
+        reader, writer = await asyncio.open_unix_connection(str(socket), limit=HEAD_LIMIT)
+    except OSError:
+        raise Unavailable("The part of the server that reads is starting.", hint="Try again.") from None
+    try:
+        writer.write(_head(scope))
+        sending = asyncio.ensure_future(_send_body(receive, writer))
+        try:
+            status, headers = await _answer_head(reader, header(scope, b"content-length"))
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            length = b"0" if scope["method"] == "HEAD" else dict(headers).get(b"content-length", b"-1")
+            await _answer_body(reader, send, int(length))
+        finally:
+            sending.cancel()
+            await asyncio.wait({sending})
+    finally:
+        writer.close()
+
+
+async def _answer_head(reader: asyncio.StreamReader, length: bytes) -> tuple[int, Headers]:
+    """Status and headers. They come when the body was sent, which may take its time. Raises Unavailable."""
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS + int(length or b"0") / SLOWEST_BYTES):
+            return _parse_head(await reader.readuntil(b"\r\n\r\n"))
+    except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, ValueError):
+        raise Unavailable("The part of the server that reads did not answer.") from None
+
+
+async def _answer_body(reader: asyncio.StreamReader, send: Send, left: int) -> None:
+    """Pass on `left` bytes (-1: all that comes), as fast as the client takes them.
+
+    Raises Disconnected if they break off: the client must see that, and does by a connection that ends.
+    """
+    try:
+        while left and (chunk := await reader.read(_CHUNK)):
+            left -= len(chunk)
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    except ConnectionError:
+        raise Disconnected from None
+    if left > 0:
+        raise Disconnected
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _head(scope: Scope) -> bytes:
+    query = b"?" + scope["query_string"] if scope["query_string"] else b""
+    lines = [scope["method"].encode() + b" " + scope["raw_path"].split(b"?")[0] + query + b" HTTP/1.1"]
+    lines += [name + b": " + value for name, value in scope["headers"] if name not in _HOP]
+    chunked = header(scope, b"transfer-encoding")
+    if chunked or (scope["method"] in ("POST", "PUT", "PATCH") and not header(scope, b"content-length")):
+        raise InvalidRequest("The request needs a Content-Length.")
+    return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+async def _send_body(receive: Receive, writer: asyncio.StreamWriter) -> None:
+    """Pass the body on; when it does not come, or is not taken, the connection ends."""
+    more = True
+    while more:
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                message = await receive()
+                writer.write(message.get("body", b""))
+                await writer.drain()
+        except (OSError, TimeoutError):
+            message = {"type": "http.disconnect"}
+        more = message.get("more_body", False)
+        if message["type"] == "http.disconnect":
+            writer.close()
+
+
+def _parse_head(head: bytes) -> tuple[int, Headers]:
+    first, *lines = head.rstrip(b"\r\n").split(b"\r\n")
+    status = int(first.split(b" ", 2)[1])
+    headers = []
+    for line in lines:
+        name, _, value = line.partition(b":")
+        if name.lower() not in _HOP:
+            headers.append((name.lower(), value.strip()))
+    return status, headers

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
-from lodesman.answers.task_queues import WaitingReasons
-from lodesman.answers.usage import PilotCount
 from lodesman.store import Reader
 from lodesman.store.read.usage import count_jobs, count_pilots, count_waiting
 from lodesman.store.read.why import waiting_by_reason
@@ -25,92 +25,54 @@ class UpkeepFigures:
     repaired: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
-    """What the database says. `jobs` by (group, state)."""
-
-    jobs: Mapping[tuple[str, str], int]
-    pilots: Sequence[PilotCount]
-    queues: int
-    waiting: int
-    reasons: WaitingReasons
-
-
-def gather(db: Reader) -> Figures:
-    """Goes through all jobs: for a thread."""
+def database_metrics(db: Reader) -> list[Metric]:
+    """What the database says; goes through all jobs, so it is for a thread."""
     # A scraper refuses a text that has one series twice: owners are added up.
     jobs: Counter[tuple[str, str]] = Counter()
     for one in count_jobs(db):
         jobs[one.group, one.state] += one.jobs
+    pilots = {(one.site, one.state): one.pilots for one in count_pilots(db)}
     queues, waiting = count_waiting(db)
-    return Figures(
-        jobs=jobs, pilots=count_pilots(db), queues=queues, waiting=waiting, reasons=waiting_by_reason(db),
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Collector:
-    """Nothing is counted twice: each scrape tells what was gathered."""
-
-    figures: Figures
-    hot: Mapping[str, float]
-    upkeep: UpkeepFigures
-    closed_queues: int
-
-    def collect(self) -> Iterator[Metric]:
-        """The metrics."""
-        found = self.figures
-        jobs = GaugeMetricFamily("lodesman_jobs", "Jobs by group and state", labels=["group", "state"])
-        for labels, n in found.jobs.items():
-            jobs.add_metric(labels, n)
-        yield jobs
-        pilots = GaugeMetricFamily("lodesman_pilots", "Pilots by site and state", labels=["site", "state"])
-        for one in found.pilots:
-            pilots.add_metric([one.site, one.state], one.pilots)
-        yield pilots
-        yield GaugeMetricFamily("lodesman_task_queues", "Task queues with waiting jobs", value=found.queues)
-        yield GaugeMetricFamily("lodesman_waiting_jobs", "Jobs waiting in task queues", value=found.waiting)
-        yield GaugeMetricFamily(
-            "lodesman_closed_queues", "CE queues that administrators closed", value=self.closed_queues
-        )
-        reasons = GaugeMetricFamily(
-            "lodesman_waiting_jobs_by_reason",
-            "Waiting jobs, and those Held because nothing can run them, by main reason",
-            labels=["reason", "detail", "verdict"],
-        )
-        for reason in found.reasons.reasons:
-            reasons.add_metric([reason.reason, reason.detail, reason.verdict], reason.jobs)
-        yield reasons
-        for name, value in self.hot.items():
-            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-            yield kind(f"lodesman_{name.removesuffix('_total')}", "Of the hot process", value=value)
-        yield from self._upkeep()
-
-    def _upkeep(self) -> Iterator[Metric]:
-        found = self.upkeep
-        failures = CounterMetricFamily(
-            "lodesman_upkeep_failures", "Steps of upkeep that failed", labels=["step"]
-        )
-        success = GaugeMetricFamily(
-            "lodesman_upkeep_success_timestamp_seconds", "When a step last succeeded", labels=["step"]
-        )
-        repaired = CounterMetricFamily(
-            "lodesman_reconciled", "What the reconciler found wrong and repaired", labels=["fault"]
-        )
-        for family, values in (
-            (failures, found.failures),
-            (success, found.succeeded_at),
-            (repaired, found.repaired),
-        ):
-            for name, value in values.items():
-                family.add_metric([name], value)
-            yield family
+    reasons = {(one.reason, one.detail, one.verdict): one.jobs for one in waiting_by_reason(db).reasons}
+    by_reason = "Waiting jobs, and those Held because nothing can run them, by main reason"
+    return [
+        _family("jobs", "Jobs by group and state", jobs, "group", "state"),
+        _family("pilots", "Pilots by site and state", pilots, "site", "state"),
+        _family("task_queues", "Task queues with waiting jobs", {(): queues}),
+        _family("waiting_jobs", "Jobs waiting in task queues", {(): waiting}),
+        _family("waiting_jobs_by_reason", by_reason, reasons, "reason", "detail", "verdict"),
+    ]
 
 
 def render_metrics(
-    figures: Figures, hot: Mapping[str, float], upkeep: UpkeepFigures, *, closed_queues: int = 0
+    database: Iterable[Metric], hot: Mapping[str, float], upkeep: UpkeepFigures, *, closed_queues: int = 0
 ) -> bytes:
     """The text of /metrics."""
-    registry = CollectorRegistry()
-    registry.register(_Collector(figures=figures, hot=hot, upkeep=upkeep, closed_queues=closed_queues))
-    return generate_latest(registry)
+    closed, repaired = "CE queues that administrators closed", "What the reconciler found wrong and repaired"
+    succeeded = "When a step last succeeded"
+    found = [
+        *database,
+        _family("closed_queues", closed, {(): closed_queues}),
+        *(_family(name, "Of the hot process", {(): value}) for name, value in hot.items()),
+        _family("upkeep_failures_total", "Steps of upkeep that failed", upkeep.failures, "step"),
+        _family("upkeep_success_timestamp_seconds", succeeded, upkeep.succeeded_at, "step"),
+        _family("reconciled_total", repaired, upkeep.repaired, "fault"),
+    ]
+    return generate_latest(_Gathered(found))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Gathered(Collector):
+    found: Iterable[Metric]
+
+    def collect(self) -> Iterable[Metric]:
+        return self.found
+
+
+def _family(name: str, words: str, values: Mapping[Any, float], *labels: str) -> Metric:
+    """One metric: a value for each label, or for each tuple of labels. Its name says whether it only grows."""
+    kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+    family = kind(f"lodesman_{name}", words, labels=labels)
+    for given, value in values.items():
+        family.add_metric([given] if isinstance(given, str) else given, value)
+    return family

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from collections.abc import Set as AbstractSet
-from typing import Any
+
+from msgspec.structs import asdict
 
 from lodesman.answers import calls, pilots
 from lodesman.answers.accounts import Principal
@@ -25,7 +25,7 @@ from lodesman.answers.vocabulary import PilotState
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.commands.accounts import JOINING
-from lodesman.commands.pilots import DrainPilots, EndPilot, FoundQueue, Join, believed, hash_token, presented
+from lodesman.commands.pilots import DrainPilots, EndPilot, Join, believed, hash_token, presented
 from lodesman.commands.report import Heard, TakeReports
 from lodesman.commands.sessions import PilotSession
 from lodesman.errors import Forbidden, LodesmanError, TooLarge, Unauthorized
@@ -41,74 +41,58 @@ _GOOD_ENDS = frozenset({"idle", "drained", "sigterm"})
 # Identifiers in one answer; the pilots of one submission go to few queues.
 _MOST_POOLS = 200_000
 
-Attempts = AbstractSet[tuple[int, int]]
-
 
 @serves(calls.JOIN)
-async def join(core: Core, request: Request[Nothing, JoinBody]) -> pilots.Joined:
+async def _join(core: Core, request: Request[Nothing, JoinBody]) -> pilots.Joined:
     """A pilot exchanges its join token for one of its own."""
-    body = request.body
-    found_queue = _settle(core, body)
-    node = _described(core, body, found_queue)
+    body, node, found_queue = request.body, request.body.node, None
+    if body.place is not None:
+        place = QueueId(body.place.site, body.place.ce, body.place.queue)
+        # The queue of a pilot that was sent to none and found out where it runs.
+        row = pilot_of_join_token(core.reader, hash_token(body.join_token))
+        found_queue = None if row is None else believed(row, place, core.policy)
+        served = core.live.pools.of_queue(found_queue.place if found_queue else place)
+        node = {**node, "submit_pools": presented(body.pools_pass, body.submit_pools, served)}
     joined = await core.command(Join(core.live, body.join_token, body.nonce, node, found_queue))
     core.joined(joined.row, hash_token(joined.token), joined.node)
-    row = joined.row
     return pilots.Joined(
-        pilot=row.id,
-        stamp=row.stamp,
+        pilot=joined.row.id,
+        stamp=joined.row.stamp,
         token=joined.token,
         lease_s=core.lease_seconds,
         heartbeat_s=core.heartbeat_seconds,
         idle_s=core.idle_seconds,
         sandbox_mb=core.sandbox_mb,
         server_time=core.clock(),
-        place=Place(row.site, row.ce, row.queue),
+        place=Place(joined.row.site, joined.row.ce, joined.row.queue),
         pools_pass=core.live.pools.last_pass.id,
     )
 
 
-def _settle(core: Core, body: JoinBody) -> FoundQueue | None:
-    """The queue of a pilot that was sent to none and found out where it runs."""
-    if body.place is None:
-        return None
-    row = pilot_of_join_token(core.reader, hash_token(body.join_token))
-    reported = QueueId(body.place.site, body.place.ce, body.place.queue)
-    return None if row is None else believed(row, reported, core.policy)
-
-
-def _described(core: Core, body: JoinBody, found_queue: FoundQueue | None) -> dict[str, Any]:
-    """The node as it describes itself, with what became of the SubmitPools that the pilot presents."""
-    if body.place is None:
-        return body.node
-    place = found_queue.place if found_queue else QueueId(body.place.site, body.place.ce, body.place.queue)
-    served = core.live.pools.of_queue(place)
-    return {**body.node, "submit_pools": presented(body.pools_pass, body.submit_pools, served)}
-
-
 @serves(calls.HEARTBEAT)
-async def heartbeat(core: Core, request: Request[Nothing, HeartbeatBody]) -> pilots.HeartbeatAnswer:
+async def _heartbeat(core: Core, request: Request[Nothing, HeartbeatBody]) -> pilots.HeartbeatAnswer:
     """Keep what a pilot reports of its payloads, and answer what it shall end."""
-    pilot_id, running = request.who.pilot_id, request.body.jobs
-    session = core.session(pilot_id)
-    completing = _hear(session, running)
-    if completing != session.completing or pilot_id in core.live.pilots.silent:
-        await _take_in(core, session, running, completing)
-    orders = core.live.pilots.stop_orders.get(pilot_id) or {}
-    attempts = {(job.id, job.attempt) for job in running}
-    kill = [
-        pilots.KillOrder(job, attempt, reason)
-        for (job, attempt), reason in list(orders.items())
-        if (job, attempt) in attempts
-    ]
+    session, running = core.session(request.who.pilot_id), request.body.jobs
+    _keep_news(session, running)
+    attempts = {(job.id, job.attempt): job.state == _COMPLETING for job in running}
+    completing = {key for key, completes in attempts.items() if completes}
+    try:
+        # A pilot is back, or hands in what ran.
+        if completing - session.completing or session.id in core.live.pilots.silent:
+            await core.command(Heard(core.live, session.id, attempts))
+        session.completing = completing
+    except LodesmanError:
+        pass  # the next heartbeat is stored
+    orders = core.live.pilots.stop_orders.get(session.id) or {}
+    kill = [pilots.KillOrder(*key, reason) for key, reason in list(orders.items()) if key in attempts]
     return pilots.HeartbeatAnswer(kill, session.drain, core.lease_seconds)
 
 
-def _hear(session: PilotSession, jobs: Sequence[RunningBody]) -> Attempts:
-    """Keep the news of these payloads only: a pilot reports all that it has. Returns what it hands in."""
-    completing: set[tuple[int, int]] = set()
+def _keep_news(session: PilotSession, running: Sequence[RunningBody]) -> None:
+    """Keep the news of these payloads only: a pilot reports all that it has."""
     before, session.tails, session.usage = session.tails, {}, {}
     room = _KEEP_TAILS
-    for job in jobs:
+    for job in running:
         key = (job.id, job.attempt)
         session.usage[key] = {
             "cpu_seconds": job.cpu_seconds, "wall_seconds": job.wall_seconds, "rss_mb": job.rss_mb,
@@ -117,30 +101,14 @@ def _hear(session: PilotSession, jobs: Sequence[RunningBody]) -> Attempts:
         room -= len(tail)
         if tail and room >= 0:
             session.tails[key] = tail
-        if job.state == _COMPLETING:
-            completing.add(key)
-    return completing
-
-
-async def _take_in(
-    core: Core, session: PilotSession, jobs: Sequence[RunningBody], completing: Attempts
-) -> None:
-    """Store what a heartbeat changes: a pilot is back, or hands in what ran. After a fault the next one is stored."""
-    if completing - session.completing or session.id in core.live.pilots.silent:
-        attempts = {(job.id, job.attempt): (job.id, job.attempt) in completing for job in jobs}
-        try:
-            await core.command(Heard(core.live, session.id, attempts))
-        except LodesmanError:
-            return
-    session.completing = completing
 
 
 @serves(calls.REPORT)
-async def report(core: Core, request: Request[Nothing, ReportsBody]) -> pilots.ReportsAnswer:
+async def _take_reports(core: Core, request: Request[Nothing, ReportsBody]) -> pilots.ReportsAnswer:
     """Apply reports. A pilot that was lost has no session any more, and may report how its last attempts ended."""
     pilot_id, reports = request.who.pilot_id, request.body.reports
     session = core.session(pilot_id) if pilot_id in core.sessions else None
-    results = await core.command(TakeReports(core.live, pilot_id, list(map(_report, reports))))
+    results = await core.command(TakeReports(core.live, pilot_id, [_report(one) for one in reports]))
     for one in reports:
         if session is not None and one.state != "Running":
             session.tails.pop((one.id, one.attempt), None)
@@ -149,27 +117,17 @@ async def report(core: Core, request: Request[Nothing, ReportsBody]) -> pilots.R
 
 
 def _report(one: ReportBody) -> AttemptReport:
-    return AttemptReport(
-        id=one.id,
-        attempt=one.attempt,
-        state=one.state,
-        cause=one.cause or ("ok" if one.state == "Done" else ""),
-        exit_code=one.exit_code,
-        signal=one.signal,
-        cpu_seconds=one.cpu_seconds,
-        wall_seconds=one.wall_seconds,
-        max_rss_mb=one.max_rss_mb,
-        started=one.started,
-        ended=one.ended,
-        output_sha256=one.output.sha256 if one.output else None,
-        output_size=one.output.size if one.output else None,
-        tail=one.tail[-_KEEP_TAIL:],
-        message=one.message,
-    )
+    given = asdict(one)
+    output = given.pop("output")
+    if output is not None:
+        given["output_sha256"], given["output_size"] = output.sha256, output.size
+    given["cause"] = one.cause or ("ok" if one.state == "Done" else "")
+    given["tail"] = one.tail[-_KEEP_TAIL:]
+    return AttemptReport(**given)
 
 
 @serves(calls.LEAVE)
-async def leave(core: Core, request: Request[Nothing, LeaveBody]) -> pilots.Left:
+async def _leave(core: Core, request: Request[Nothing, LeaveBody]) -> pilots.Left:
     """A pilot ends by itself."""
     pilot_id, body = request.who.pilot_id, request.body
     core.session(pilot_id)
@@ -181,7 +139,7 @@ async def leave(core: Core, request: Request[Nothing, LeaveBody]) -> pilots.Left
 
 
 @serves(calls.DRAIN)
-async def drain(core: Core, request: Request[Nothing, DrainBody]) -> pilots.Drained:
+async def _drain(core: Core, request: Request[Nothing, DrainBody]) -> pilots.Drained:
     """Let pilots finish what they run and leave."""
     numbers = request.body.pilots
     for session in map(core.sessions.get, numbers):
@@ -192,7 +150,7 @@ async def drain(core: Core, request: Request[Nothing, DrainBody]) -> pilots.Drai
 
 
 @serves(calls.SERVED_POOLS)
-async def served_pools(core: Core, request: Request[Nothing, QueuesBody]) -> Served:
+async def _served_pools(core: Core, request: Request[Nothing, QueuesBody]) -> Served:
     """GetSubmitPoolsForQueue of RFC #7: the pools of each of these queues, and the last pass."""
     queues = [QueueId(*names) for names in request.body.queues]
     _check_place(core, request.who, queues)

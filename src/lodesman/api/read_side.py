@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Call, Nothing
@@ -13,24 +18,84 @@ from lodesman.answers.jobs import Job
 from lodesman.answers.server import ConfigurationState
 from lodesman.api.auth import may_touch
 from lodesman.api.metrics import UpkeepFigures
-from lodesman.api.snapshots import Snapshots
 from lodesman.background.descriptions import MemberNames
 from lodesman.background.direct import Director
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.commands.control import no_longer_known, unseen
 from lodesman.matching.policy import Policy
-from lodesman.store import Reader
+from lodesman.store import Reader, open_reader
 from lodesman.store.read.jobs import job_by_id, was_given_out
 from lodesman.store.shelf import Shelf
 
+T = TypeVar("T")
+
 # How much longer an expensive snapshot is used than a cheap one.
-EXPENSIVE = 25.0
+_EXPENSIVE: Final = 25.0
+# A result that took less time is not kept: users see what they have just done.
+_CHEAP_SECONDS: Final = 0.05
+# A result is used for this many times what it took, times the patience, but not for longer than _MOST_SECONDS.
+_REST: Final = 100.0
+_MOST_SECONDS: Final = 120.0
+_KEPT_RESULTS: Final = 256
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A result that is kept; `begun` and `cost` in seconds. It is read again by one request at a time."""
+
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)
+    result: Any = None
+    begun: float | None = None
+    cost: float = 0.0
+
+
+class CostlyReads:
+    """Reads of the database that go through all jobs: made in a thread, one at a time for each key, and shared.
+
+    The event loop of the reading process answers all requests, and a crowd that asks for the same costs one read.
+    """
+
+    def __init__(self, path: Path, *, patience: float, ticks: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._patience = patience
+        self._ticks = ticks
+        self._thread = threading.local()
+        self._threads = ThreadPoolExecutor(3, thread_name_prefix="read")
+        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+
+    async def get(self, key: Hashable, read: Callable[[Reader], T]) -> T:
+        """What `read` returns, or returned not long ago under this key."""
+        asked = self._ticks()
+        kept = self._kept.setdefault(key, _Kept())
+        self._kept.move_to_end(key)
+        if len(self._kept) > _KEPT_RESULTS:
+            self._kept.popitem(last=False)
+        async with kept.reading:
+            # A request that waited while another one began to read takes that result.
+            if kept.begun is None or kept.begun < asked - self._use_seconds(kept):
+                begun = self._ticks()
+                kept.result = await self.run(read)
+                kept.begun, kept.cost = begun, self._ticks() - begun
+            result: T = kept.result
+            return result
+
+    async def run(self, read: Callable[[Reader], T]) -> T:
+        """Read in a thread, now."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._read, read)
+
+    def _read(self, read: Callable[[Reader], T]) -> T:
+        if not hasattr(self._thread, "db"):
+            self._thread.db = open_reader(self._path)
+        return read(self._thread.db)
+
+    def _use_seconds(self, kept: _Kept) -> float:
+        return 0.0 if kept.cost < _CHEAP_SECONDS else min(_MOST_SECONDS, kept.cost * _REST * self._patience)
 
 
 @dataclass(slots=True)
 class ReadSide:
-    """What the reading process has. `announce` tells the hot process of an upload, `ask_hot` makes a service call there;
-    `director`: the one that runs, None where there is none.
+    """What the reading process has. `announce` makes an upload known to the hot process, `ask_hot` makes a service call
+    there; `director`: the one that runs, None where there is none.
     """
 
     db: Reader
@@ -50,20 +115,20 @@ class ReadSide:
     # What upkeep counts, for /metrics.
     upkeep: Callable[[], UpkeepFigures] = UpkeepFigures
     names: MemberNames = field(init=False)
-    snapshots: Snapshots = field(init=False)
+    costly: CostlyReads = field(init=False)
     # Plans of jobs at once; of resources and shares there is one.
     job_plans: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
     large_plans: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
 
     def __post_init__(self) -> None:
         self.names = MemberNames(self.db)
-        self.snapshots = Snapshots(self.db.path, patience=self.patience)
+        self.costly = CostlyReads(self.db.path, patience=self.patience)
 
     def fresh(self) -> SnapshotKeeper:
-        """The keeper of the snapshot, which a loop refreshes beside the requests: a request waits for a cheap refresh only,
+        """The keeper of the snapshot. A loop refreshes it beside the requests; a request waits for a cheap refresh only,
         unless the last one was long ago.
         """
-        rest = self.patience if self.keeper.is_cheap else self.patience * EXPENSIVE
+        rest = self.patience if self.keeper.is_cheap else self.patience * _EXPENSIVE
         self.keeper.refresh(self.clock(), rest=rest)
         return self.keeper
 

@@ -1,6 +1,6 @@
 """The reading process's application: lists, states, explanations and sandboxes, on read connections.
 
-It changes nothing but files: an uploaded sandbox is made known to the hot process by `announce`.
+It changes nothing but files (`api.files`).
 """
 
 from __future__ import annotations
@@ -28,11 +28,10 @@ from lodesman.answers.server import Configuration
 from lodesman.answers.sites import Queues, ResourceNode, Sites
 from lodesman.answers.task_queues import PoolInFull, Pools
 from lodesman.answers.usage import Usage
-from lodesman.api import files, plans, whys
+from lodesman.api import explain, files
 from lodesman.api.auth import authenticate, may_touch, own_vo, sees_all, vo_of
-from lodesman.api.dispatch import Dispatcher, Request, pattern_of, said, serves
-from lodesman.api.metrics import gather as gather_figures
-from lodesman.api.metrics import render_metrics
+from lodesman.api.dispatch import Dispatcher, Request, pattern_of, serves
+from lodesman.api.metrics import database_metrics, render_metrics
 from lodesman.api.openapi import described, document
 from lodesman.api.read_side import ReadSide
 from lodesman.api.wire import Receive, Scope, Send, error_answer, send_answer
@@ -59,7 +58,7 @@ _MOST_STATES = 20
 
 
 @serves(calls.JOBS)
-async def list_of_jobs(side: ReadSide, request: Request[asks.JobsQuery, Nothing]) -> jobs.Jobs:
+async def _jobs(side: ReadSide, request: Request[asks.JobsQuery, Nothing]) -> jobs.Jobs:
     """Jobs by id range, group, state and main reason; one's own, or with `all` all that one may see."""
     who, asked = request.who, request.query
     shared = side.policy.sharing_groups().intersection(who.groups)
@@ -75,24 +74,24 @@ async def list_of_jobs(side: ReadSide, request: Request[asks.JobsQuery, Nothing]
         states=tuple(filter(None, asked.state.split(",")))[:_MOST_STATES],
         reason=asked.reason,
     )
-    found = await side.snapshots.run(partial(list_jobs, query=query))
+    found = await side.costly.run(partial(list_jobs, query=query))
     return jobs.Jobs(list(side.names.fill(found)))
 
 
 @serves(calls.JOB_COUNTS)
-async def job_counts(side: ReadSide, request: Request[asks.CountsQuery, Nothing]) -> jobs.Counts:
+async def _job_counts(side: ReadSide, request: Request[asks.CountsQuery, Nothing]) -> jobs.Counts:
     """Jobs by owner, group and state."""
     who = request.who
     may = may_touch(who, side.policy.sharing_groups())
     owner = who.name if request.query.own else None
     vo = own_vo(who) if owner is None else ""
     count = partial(count_jobs, owner=owner, vo=vo)
-    counts = await side.snapshots.get(("counts", owner, vo), count)
+    counts = await side.costly.get(("counts", owner, vo), count)
     return jobs.Counts([one for one in counts if may(one.owner, one.group, who.vo)])
 
 
 @serves(calls.JOB)
-async def job(side: ReadSide, request: Request[asks.JobAt, Nothing]) -> jobs.JobInFull:
+async def _job(side: ReadSide, request: Request[asks.JobAt, Nothing]) -> jobs.JobInFull:
     """One job with its attempts and events."""
     db, found = side.db, side.job(request.query.job, request.who)
     return jobs.JobInFull(
@@ -102,7 +101,7 @@ async def job(side: ReadSide, request: Request[asks.JobAt, Nothing]) -> jobs.Job
 
 
 @serves(calls.JOB_DESCRIPTION)
-async def job_description(side: ReadSide, request: Request[asks.JobInForm, Nothing]) -> jobs.JobDescription:
+async def _job_description(side: ReadSide, request: Request[asks.JobInForm, Nothing]) -> jobs.JobDescription:
     """The text of a description. Who may see a job may read it."""
     row = side.job(request.query.job, request.who)
     found = describe_job(side.db, side.policy, row)
@@ -113,7 +112,7 @@ async def job_description(side: ReadSide, request: Request[asks.JobInForm, Nothi
 
 
 @serves(calls.PILOTS)
-async def list_of_pilots(side: ReadSide, request: Request[asks.PilotsQuery, Nothing]) -> pilots.Pilots:
+async def _pilots(side: ReadSide, request: Request[asks.PilotsQuery, Nothing]) -> pilots.Pilots:
     """Pilots, the newest first."""
     asked = request.query
     found = list_pilots(side.db, alive_only=not asked.all, limit=asked.limit, vo=own_vo(request.who))
@@ -121,7 +120,7 @@ async def list_of_pilots(side: ReadSide, request: Request[asks.PilotsQuery, Noth
 
 
 @serves(calls.TASK_QUEUES)
-async def list_of_task_queues(
+async def _task_queues(
     side: ReadSide, request: Request[asks.TaskQueuesQuery, Nothing]
 ) -> task_queues.TaskQueues:
     """Task queues with waiting jobs."""
@@ -131,27 +130,27 @@ async def list_of_task_queues(
 
 
 @serves(calls.WAITING_REASONS)
-async def waiting_reasons(side: ReadSide, request: Request[Nothing, Nothing]) -> task_queues.WaitingReasons:
+async def _waiting_reasons(side: ReadSide, request: Request[Nothing, Nothing]) -> task_queues.WaitingReasons:
     """Why jobs wait, counted."""
     return waiting_by_reason(side.db, own_vo(request.who))
 
 
 @serves(calls.POOLS)
-async def list_of_pools(side: ReadSide, request: Request[asks.PoolsQuery, Nothing]) -> Pools:
+async def _pools(side: ReadSide, request: Request[asks.PoolsQuery, Nothing]) -> Pools:
     """SubmitPools, those that most jobs need first. Users see the pools of their VO, administrators those of any."""
     vo = vo_of(request.query.vo, request.who, usual=own_vo(request.who))
     return list_pools(side.db, vo, limit=request.query.limit)
 
 
 @serves(calls.POOL)
-async def pool(side: ReadSide, request: Request[asks.PoolAt, Nothing]) -> PoolInFull:
+async def _pool(side: ReadSide, request: Request[asks.PoolAt, Nothing]) -> PoolInFull:
     """A SubmitPool, known by the beginning of its id."""
     vo = vo_of(request.query.vo, request.who, usual=own_vo(request.who))
     return pool_by_prefix(side.db, vo, request.query.pool)
 
 
 @serves(calls.SITES)
-async def list_of_sites(side: ReadSide, _request: Request[Nothing, Nothing]) -> Sites:
+async def _sites(side: ReadSide, _request: Request[Nothing, Nothing]) -> Sites:
     """Sites, and all that is closed."""
     closings = list(side.keeper.mask(side.db).active(side.clock()))
     sites = list_sites(side.db, side.policy, closings)
@@ -159,7 +158,7 @@ async def list_of_sites(side: ReadSide, _request: Request[Nothing, Nothing]) -> 
 
 
 @serves(calls.QUEUES)
-async def list_of_queues(side: ReadSide, request: Request[asks.QueuesQuery, Nothing]) -> Queues:
+async def _queues(side: ReadSide, request: Request[asks.QueuesQuery, Nothing]) -> Queues:
     """CE queues as a VO sees them."""
     vo = vo_of(request.query.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
     mask, now = side.keeper.mask(side.db), side.clock()
@@ -170,7 +169,7 @@ async def list_of_queues(side: ReadSide, request: Request[asks.QueuesQuery, Noth
 
 
 @serves(calls.RESOURCES)
-async def resource(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) -> ResourceNode:
+async def _resource(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) -> ResourceNode:
     """A site, CE or queue with all origins."""
     asked, config = request.query, side.policy.config
     named = NodePath(asked.site, asked.ce, asked.queue)
@@ -180,37 +179,37 @@ async def resource(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) ->
 
 
 @serves(calls.CONFIGURATION)
-async def configuration(side: ReadSide, _request: Request[Nothing, Nothing]) -> Configuration:
+async def _configuration(side: ReadSide, _request: Request[Nothing, Nothing]) -> Configuration:
     """The files in use, since when, and why a change of them was refused."""
     return side.configuration().in_full(side.clock())
 
 
 @serves(calls.USAGE)
-async def usage(side: ReadSide, request: Request[Nothing, Nothing]) -> Usage:
+async def _usage(side: ReadSide, request: Request[Nothing, Nothing]) -> Usage:
     """Job states, sites, actual and target shares, times, failures."""
     may = may_touch(request.who, side.policy.sharing_groups())
     vo = own_vo(request.who)
-    facts = await side.snapshots.get(("usage", vo), partial(usage_facts, vo=vo))
+    facts = await side.costly.get(("usage", vo), partial(usage_facts, vo=vo))
     return usage_for(facts, side.policy, may)
 
 
 @serves(calls.DIRECTOR)
-async def last_iteration(
+async def _last_iteration(
     side: ReadSide, request: Request[Nothing, Nothing]
 ) -> director.DirectorAnswer | Response:
     """The director's last iteration with its arithmetic."""
-    at, plan = await side.snapshots.run(partial(iteration_for, vo=own_vo(request.who)))
-    return said({"at": at, "plan": plan})
+    at, plan = await side.costly.run(partial(iteration_for, vo=own_vo(request.who)))
+    return Response(msgspec.json.encode({"at": at, "plan": plan}), media_type="application/json")
 
 
 @serves(calls.TOKENS)
-async def tokens(side: ReadSide, _request: Request[Nothing, Nothing]) -> accounts.Tokens:
+async def _tokens(side: ReadSide, _request: Request[Nothing, Nothing]) -> accounts.Tokens:
     """Whose tokens they are and when they end; never the tokens themselves."""
     return accounts.Tokens(list_tokens(side.db))
 
 
 @serves(calls.ME)
-async def me(side: ReadSide, request: Request[Nothing, Nothing]) -> accounts.Me:
+async def _me(side: ReadSide, request: Request[Nothing, Nothing]) -> accounts.Me:
     """Who this token belongs to, and what their input files take."""
     who = request.who
     used = used_by(side.db, who.name)
@@ -221,41 +220,41 @@ async def me(side: ReadSide, request: Request[Nothing, Nothing]) -> accounts.Me:
 
 
 @serves(calls.OPENAPI)
-async def openapi(_side: ReadSide, _request: Request[Nothing, Nothing]) -> dict[str, Any]:
+async def _openapi(_side: ReadSide, _request: Request[Nothing, Nothing]) -> dict[str, Any]:
     """The OpenAPI document."""
     return document()
 
 
 @serves(calls.METRICS)
-async def metrics(side: ReadSide, _request: Request[Nothing, Nothing]) -> Response:
+async def _metrics(side: ReadSide, _request: Request[Nothing, Nothing]) -> Response:
     """Prometheus metrics of both processes."""
-    figures = await side.snapshots.get("metrics", gather_figures)
-    hot = await side.snapshots.run(lambda _: side.hot_metrics())
+    database = await side.costly.get("metrics", database_metrics)
+    hot = await side.costly.run(lambda _: side.hot_metrics())
     queues = Numbering.of(side.policy.config.tree.queue_ids())
     closed = side.keeper.mask(side.db).closed(queues, side.clock()).bit_count()
-    text = render_metrics(figures, hot, side.upkeep(), closed_queues=closed)
+    text = render_metrics(database, hot, side.upkeep(), closed_queues=closed)
     return Response(text, media_type="text/plain; version=0.0.4")
 
 
-def read_app(side: ReadSide) -> Dispatcher[ReadSide]:
-    """The application."""
+class ReadApp(Dispatcher[ReadSide]):
+    """The ASGI application of the reading process."""
 
-    def who(scope: Scope, _call: Call[Any, Any, Any]) -> accounts.Principal:
-        return authenticate(scope, partial(principal_of, side.db), side.clock())
+    def __init__(self, side: ReadSide) -> None:
+        super().__init__("reading", side, (sys.modules[__name__], explain, files))
 
-    modules = (sys.modules[__name__], files, plans, whys)
-    return Dispatcher("reading", side, modules, authenticate=who, otherwise=_no_such_endpoint)
+    def authenticate(self, scope: Scope, _call: Call[Any, Any, Any]) -> accounts.Principal:
+        """By the tokens in the database."""
+        return authenticate(scope, partial(principal_of, self.state.db), self.state.clock())
 
-
-async def _no_such_endpoint(scope: Scope, _receive: Receive, send: Send) -> None:
-    """There is no such path, or not with this method."""
-    method, path = scope["method"], scope["path"]
-    methods = sorted({call.method for call in described() if pattern_of(call).fullmatch(path)})
-    before, version, _ = path.partition("/v1/")
-    too_long = f"The server's address ends before {before[:80]}." if before and version else ""
-    status, headers, body = error_answer(
-        NotFound(f"No such endpoint: {method} {path[:200]}.", hint=too_long or "See /v1/openapi.json.")
-    )
-    if methods:
-        status, headers = 405, [*headers, (b"allow", ", ".join(methods).encode())]
-    await send_answer(send, status, headers, body)
+    async def otherwise(self, scope: Scope, _receive: Receive, send: Send) -> None:
+        """There is no such path, or not with this method."""
+        method, path = scope["method"], scope["path"]
+        methods = sorted({call.method for call in described() if pattern_of(call).fullmatch(path)})
+        before, version, _ = path.partition("/v1/")
+        too_long = f"The server's address ends before {before[:80]}." if before and version else ""
+        status, headers, body = error_answer(
+            NotFound(f"No such endpoint: {method} {path[:200]}.", hint=too_long or "See /v1/openapi.json.")
+        )
+        if methods:
+            status, headers = 405, [*headers, (b"allow", ", ".join(methods).encode())]
+        await send_answer(send, status, headers, body)

@@ -28,7 +28,7 @@ from lodesman.store.director import closings
 
 
 @serves(calls.CLOSE_SITE)
-async def close_site(core: Core, request: Request[Nothing, CloseSiteBody]) -> SiteClosed:
+async def _close_site(core: Core, request: Request[Nothing, CloseSiteBody]) -> SiteClosed:
     """Close it, and let the pilots there leave."""
     body, now, tree = request.body, core.clock(), core.policy.config.tree
     node = find_node(tree, body.path) if body.path else exact_node(tree, NodePath(*_names(body)))
@@ -72,7 +72,7 @@ async def _drain(core: Core, command: CloseSite, closing: Closing) -> Closed:
 
 
 @serves(calls.OPEN_SITE)
-async def open_site(core: Core, request: Request[Nothing, OpenSiteBody]) -> SiteOpened:
+async def _open_site(core: Core, request: Request[Nothing, OpenSiteBody]) -> SiteOpened:
     """Open what was closed."""
     node = _closed(core, request.body)
     before, others = await core.command(OpenSite(node, request.who.name))

@@ -25,7 +25,9 @@ _LARGE_BATCH = 2 << 20
 
 
 @serves(calls.SUBMIT)
-async def submit(core: Core, request: Request[Nothing, SubmitBody]) -> jobs.Submission | jobs.TrialSubmission:
+async def _submit(
+    core: Core, request: Request[Nothing, SubmitBody]
+) -> jobs.Submission | jobs.TrialSubmission:
     """Check the jobs and store them, or say what would be stored."""
     body, who = request.body, request.who
     if request.size <= (_LARGE_TEXT if body.text is not None else _LARGE_BATCH):
@@ -43,7 +45,7 @@ async def submit(core: Core, request: Request[Nothing, SubmitBody]) -> jobs.Subm
 
 
 @serves(calls.CONTROL)
-async def control(core: Core, request: Request[Nothing, ControlBody]) -> jobs.Controlled:
+async def _control(core: Core, request: Request[Nothing, ControlBody]) -> jobs.Controlled:
     """Kill, hold, release, reschedule or delete jobs."""
     body, who = request.body, request.who
     backwards = next((f"{first}-{last}" for first, last in body.ranges if first > last), None)
@@ -71,7 +73,7 @@ def _half_done(fault: LodesmanError, action: str, out: ControlOutcome) -> Lodesm
 
 
 @serves(calls.JOB_LOGS)
-async def job_logs(core: Core, request: Request[JobAt, Nothing]) -> jobs.Logs:
+async def _job_logs(core: Core, request: Request[JobAt, Nothing]) -> jobs.Logs:
     """The last output of a job: live from its pilot's heartbeats, or as its last attempt left it."""
     job_id, db = request.query.job, core.reader
     last = last_output(db, job_id)
@@ -89,7 +91,7 @@ async def job_logs(core: Core, request: Request[JobAt, Nothing]) -> jobs.Logs:
 
 
 @serves(calls.ADD_USER)
-async def add_user(core: Core, request: Request[Nothing, AccountBody]) -> accounts.UserMade:
+async def _add_user(core: Core, request: Request[Nothing, AccountBody]) -> accounts.UserMade:
     """Make or change a user."""
     body = request.body
     check_membership(core.policy.config, body.vo, body.groups)
@@ -99,7 +101,7 @@ async def add_user(core: Core, request: Request[Nothing, AccountBody]) -> accoun
 
 
 @serves(calls.ISSUE_TOKEN)
-async def issue_token(core: Core, request: Request[Nothing, TokenBody]) -> accounts.Token:
+async def _issue_token(core: Core, request: Request[Nothing, TokenBody]) -> accounts.Token:
     """Users make tokens for themselves, no better than the one that they use; administrators make any."""
     body, who = request.body, request.who
     if body.account != who.name:
@@ -116,7 +118,7 @@ async def issue_token(core: Core, request: Request[Nothing, TokenBody]) -> accou
 
 
 @serves(calls.REVOKE_TOKEN)
-async def revoke_token(core: Core, request: Request[TokenAt, Nothing]) -> accounts.Revoked:
+async def _revoke_token(core: Core, request: Request[TokenAt, Nothing]) -> accounts.Revoked:
     """Revoke a token, and those that it made for the same user."""
     done: RevokedTokens = await core.command(RevokeToken(request.query.prefix))
     for digest in done.hashes:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -16,10 +15,9 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-# A body has this long, and a second more for each so many bytes (kept by `daemon.connections` and `api.forward`).
+# The time limit of a body: BODY_SECONDS, and a second more for each SLOWEST_BYTES.
 BODY_SECONDS = 30.0
 SLOWEST_BYTES = 1 << 16
-LARGE_BODIES = 256 << 20
 
 STATUS = {
     "unauthorized": 401,
@@ -50,11 +48,17 @@ _PATTERNS = {
     "jdl|cfg|json": "one of jdl, cfg, json",
 }
 
-JSON_HEADER = (b"content-type", b"application/json")
-
 Headers = list[tuple[bytes, bytes]]
 # Status, headers and body.
 Answer = tuple[int, Headers, bytes]
+
+_JSON = (b"content-type", b"application/json")
+_HEADERS: dict[int, Headers] = {
+    401: [(b"www-authenticate", b"Bearer")],
+    # The rest of the body is not read: the connection cannot be used again.
+    413: [(b"connection", b"close")],
+    503: [(b"retry-after", b"1")],
+}
 
 
 class Disconnected(Exception):
@@ -65,64 +69,42 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     """The whole body.
 
     Raises TooLarge over `limit` bytes, Disconnected when the client goes away or is too slow (`daemon.connections`),
-    Unavailable while other large bodies take all the room that there is for them.
+    Unavailable while other large bodies take all the memory that there is for them.
     """
     declared = header(scope, b"content-length")
     size = int(declared) if declared.isdigit() else limit
-    if size > limit and declared:
+    if size > limit:
         raise TooLarge(f"The request is larger than {limit} bytes.", limit=limit, size=size)
-    if declared == b"0":
-        return _part(await receive())
     if size <= SMALL_BODY:
         return await _read(receive, limit)
-    with _ROOM.of(size):
+    if size > _LargeBodies.free:
+        raise Unavailable("Too many large requests are on their way.", hint="Try again in a moment.")
+    _LargeBodies.free -= size
+    try:
         return await _read(receive, limit)
+    finally:
+        _LargeBodies.free += size
 
 
-class _Room:
-    """Bytes of memory for large bodies that are on their way; one event loop uses it."""
+class _LargeBodies:
+    """Bytes of memory that large bodies may still take; one event loop uses it."""
 
-    def __init__(self, left: int) -> None:
-        self.left = left
-
-    @contextmanager
-    def of(self, size: int) -> Iterator[None]:
-        """Room for one body. Raises Unavailable."""
-        if size > self.left:
-            raise Unavailable("Too many large requests are on their way.", hint="Try again in a moment.")
-        self.left -= size
-        try:
-            yield
-        finally:
-            self.left += size
-
-
-_ROOM = _Room(LARGE_BODIES)
+    free = 256 << 20
 
 
 async def _read(receive: Receive, limit: int) -> bytes:
-    message = await receive()
-    first = _part(message)
-    return await _rest(receive, first, limit) if message.get("more_body") else first
-
-
-async def _rest(receive: Receive, first: bytes, limit: int) -> bytes:
-    parts, size = [first], len(first)
-    more = True
+    parts: list[bytes] = []
+    size, more = 0, True
     while more:
         message = await receive()
-        parts.append(_part(message))
+        if message["type"] == "http.disconnect":
+            raise Disconnected
+        parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > limit:
             raise TooLarge(f"The request is larger than {limit} bytes.", limit=limit)
         more = message.get("more_body", False)
     return b"".join(parts)
-
-
-def _part(message: MutableMapping[str, Any]) -> bytes:
-    if message["type"] == "http.disconnect":
-        raise Disconnected
-    return bytes(message.get("body", b""))
 
 
 def header(scope: Scope, name: bytes) -> bytes:
@@ -159,37 +141,19 @@ def _in_words(wrong: str) -> str:
     return f"{place.removeprefix('$.')}: {needed}."
 
 
-async def send_json(send: Send, body: bytes, status: int = 200) -> None:
-    """Answer with JSON that is already encoded."""
-    await send_answer(send, *json_answer(body, status))
-
-
-async def send_error(send: Send, error: LodesmanError) -> None:
-    """Answer with an error."""
-    await send_answer(send, *error_answer(error))
-
-
 async def send_answer(send: Send, status: int, headers: Headers, body: bytes) -> None:
-    """Answer with these."""
+    """Send a whole answer."""
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
 
 def json_answer(body: bytes, status: int = 200) -> Answer:
     """JSON that is already encoded."""
-    return status, [JSON_HEADER, (b"content-length", b"%d" % len(body))], body
+    return status, [_JSON, (b"content-length", b"%d" % len(body))], body
 
 
 def error_answer(error: LodesmanError) -> Answer:
     """An error in its one shape."""
-    status, headers, body = json_answer(
-        msgspec.json.encode({"error": error.as_dict()}), STATUS.get(error.code, 500)
-    )
-    if status == 503:
-        headers.append((b"retry-after", b"1"))
-    if status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    if status == 413:
-        # The rest of the body is not read: the connection cannot be used again.
-        headers.append((b"connection", b"close"))
-    return status, headers, body
+    body = msgspec.json.encode({"error": error.as_dict()})
+    status, headers, _ = json_answer(body, STATUS.get(error.code, 500))
+    return status, headers + _HEADERS.get(status, []), body

@@ -239,7 +239,6 @@ class PilotSession:
         self._made: Made = (self._offer(KNOWN.decode(row.request)), {})
         self.last_seen = now
         self.drain = bool(row.drain)
-        self.token = b""
         self.asked: Ask | None = None
         # Live news of running payloads: (job, attempt) -> last output, and usage.
         self.tails: dict[tuple[int, int], str] = {}

@@ -29,7 +29,7 @@ from lodesman.answers.call import Call, Nothing, encode
 from lodesman.answers.service import Alive, UploadedFile
 from lodesman.api.metrics import UpkeepFigures
 from lodesman.api.read_side import ReadSide
-from lodesman.api.reads import read_app
+from lodesman.api.reads import ReadApp
 from lodesman.background.census import Census
 from lodesman.background.direct import Director
 from lodesman.background.launch import PilotHabits, SubmissionPools
@@ -219,7 +219,7 @@ class Background:
             loop.add_signal_handler(number, stop.set)
         loop.add_reader(sys.stdin.fileno(), partial(_hot_ended, stop))
         reads = _Reads(uvicorn.Config(
-            read_app(self.side),
+            ReadApp(self.side),
             uds=str(bootstrap.run_directory(self.config) / bootstrap.SOCKET),
             http="httptools", ws="none", log_config=None, access_log=False, server_header=False,
         ))  # fmt: skip

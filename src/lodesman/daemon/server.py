@@ -19,8 +19,7 @@ import uvicorn
 
 from lodesman.answers.vocabulary import PilotState
 from lodesman.api.core import Core
-from lodesman.api.forward import Forwarder
-from lodesman.api.hot import HotApp
+from lodesman.api.hot import HotApp, forward
 from lodesman.commands.claim import serve_parked
 from lodesman.commands.live import Live
 from lodesman.commands.pilots import EndPilot
@@ -94,7 +93,7 @@ class Server:
         )
         self.app = HotApp(
             self.core,
-            Forwarder(bootstrap.run_directory(config) / bootstrap.SOCKET),
+            partial(forward, bootstrap.run_directory(config) / bootstrap.SOCKET),
             on_start=self.start,
             on_stop=self.stop,
         )

@@ -88,7 +88,7 @@ def test_a_task_that_is_cancelled_while_it_reads_stays_cancelled():
 
 def test_large_bodies_share_what_memory_there_is_for_them(monkeypatch):
     monkeypatch.setattr(wire, "SMALL_BODY", 10)
-    monkeypatch.setattr(wire, "_ROOM", wire._Room(100))
+    monkeypatch.setattr(wire._LargeBodies, "free", 100)
 
     async def run():
         go = asyncio.Event()
@@ -108,7 +108,7 @@ def test_large_bodies_share_what_memory_there_is_for_them(monkeypatch):
                 await read_one(declared)
         go.set()
         assert [await one for one in (first, small, read_one(b"60"))] == [b"x"] * 3
-        return wire._ROOM.left
+        return wire._LargeBodies.free
 
     assert asyncio.run(run()) == 100
 

@@ -12,7 +12,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from lodesman.answers.call import SMALL_BODY
-from lodesman.api.wire import json_answer, read_body, send_json
+from lodesman.api.wire import json_answer, read_body, send_answer
 from lodesman.daemon.connections import GuardedProtocol
 from lodesman.errors import InvalidRequest
 
@@ -61,9 +61,9 @@ class App:
         if scope["method"] == "POST" and scope["path"] in self.direct:
             body = await read_body(scope, receive, SMALL_BODY)
             self.bodies.append(body)
-            await send_json(send, b'"%b"' % body)
+            await send_answer(send, *json_answer(b'"%b"' % body))
         else:
-            await send_json(send, b'"asgi"')
+            await send_answer(send, *json_answer(b'"asgi"'))
 
 
 class Served:

@@ -1,0 +1,190 @@
+"""`why` of jobs, pilots and CE queues, and `plan` of jobs, resources and shares, in the reading process.
+
+A plan is worked out in a thread, on a read connection of its own, beside the requests that are quick; one that takes too
+long is given up. Nothing is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from lodesman.answers import calls
+from lodesman.answers import requests as asks
+from lodesman.answers.call import Nothing
+from lodesman.answers.plans import JobPlan, ResourcesPlan, SharesPlan
+from lodesman.answers.service import PilotLoad
+from lodesman.answers.vocabulary import PilotState
+from lodesman.answers.why_jobs import JobWaits, JobWaitsNot
+from lodesman.answers.why_pilots import PilotWhy
+from lodesman.answers.why_queues import QueueExplained
+from lodesman.api.auth import vo_of
+from lodesman.api.dispatch import Request, serves
+from lodesman.api.read_side import ReadSide
+from lodesman.background.candidates import OwnQueue, own_queues
+from lodesman.background.explain import Explainer
+from lodesman.background.origins import find_node
+from lodesman.background.plans import LiveState, plan_job, plan_shares
+from lodesman.background.rehearsal import plan_resources
+from lodesman.errors import InvalidRequest, NotFound, TooLarge, Unavailable
+from lodesman.matching.policy import Policy
+from lodesman.resources import Fault, QueueId, Source, load_resources
+from lodesman.store import open_reader
+from lodesman.store.read.why import pilot_facts, pilots_of_queue
+from lodesman.why.pilot import PilotNow, explain_ended
+from lodesman.why.queue import explain_queue
+
+# A plan may take this long, and wait this long for others.
+_PLAN_SECONDS = 60.0
+_WAIT_SECONDS = 30.0
+
+T = TypeVar("T")
+
+# --- why ----------------------------------------------------------------------------------------------------------------
+
+
+def _explainer(side: ReadSide) -> Explainer:
+    return Explainer(side.db, side.policy, side.fresh(), side.clock())
+
+
+@serves(calls.JOB_WHY)
+async def _job_why(side: ReadSide, request: Request[asks.JobInQueue, Nothing]) -> JobWaits | JobWaitsNot:
+    """Why a job waits; of one `queue`, SITE/CE/QUEUE, all that it has against the job."""
+    job, path = side.job(request.query.job, request.who), request.query.queue
+    queue = _named_queue(side.policy, path, "queue") if path else None
+    return _explainer(side).job(job, queue)
+
+
+@serves(calls.PILOT_WHY)
+async def _pilot_why(side: ReadSide, request: Request[asks.PilotAt, Nothing]) -> PilotWhy:
+    """Why a pilot, by number or stamp, got nothing."""
+    facts = pilot_facts(side.db, request.query.pilot)
+    if facts.ended_at is None:
+        found = await side.ask_hot(calls.PILOT_NOW, PilotLoad(facts.row.id, facts.promised))
+        now = msgspec.json.decode(found, type=PilotNow)
+        if not now.joined and facts.row.state is PilotState.RUNNING:
+            facts = pilot_facts(side.db, str(facts.row.id))  # it ended in between
+        if facts.ended_at is None:
+            return _explainer(side).pilot(facts, now)
+    return explain_ended(facts, side.clock())
+
+
+@serves(calls.QUEUE_WHY)
+async def _queue_why(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) -> QueueExplained:
+    """Why no pilots are sent to a queue, named by `path` or by `site`, `ce` and `queue`."""
+    asked = request.query
+    vo = vo_of(asked.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
+    place, explainer = _place(side, asked), _explainer(side)
+    offer, gate = explainer.offer(place, vo), None
+    if offer is not None and side.director is not None:
+        queue_id, mask = QueueId(*place), side.keeper.mask(side.db)
+        own = own_queues((state, queue_id, at) for state, at in pilots_of_queue(side.db, place))
+        mine = own.get(queue_id, OwnQueue())
+        # A batch system may take its time.
+        gate = await asyncio.to_thread(side.director.gate, vo, offer, mine, mask=mask, now=explainer.now)
+    facts = explainer.queue_facts(place, vo, gate)
+    if facts.configured is None and not facts.live and not facts.sent:
+        raise NotFound(f"There is no queue {'/'.join(place)[:200]}.", hint="See: lode queue ls.")
+    return explain_queue(facts)
+
+
+def _place(side: ReadSide, asked: asks.NodeQuery) -> QueueId:
+    """Raises InvalidRequest, NotFound."""
+    parts = (asked.site, asked.ce, asked.queue)
+    if all(parts):
+        return QueueId(*parts)
+    if any(parts) or not asked.path:
+        raise InvalidRequest("Name the queue: site, ce and queue; or path, SITE/CE/QUEUE.", parameter="path")
+    return _named_queue(side.policy, asked.path, "path")
+
+
+def _named_queue(policy: Policy, path: str, parameter: str) -> QueueId:
+    """The queue of a text SITE/CE/QUEUE, be it configured or not. Raises InvalidRequest, NotFound."""
+    if path.count("/") < 2:
+        raise InvalidRequest("Name the queue: SITE/CE/QUEUE.", parameter=parameter)
+    try:
+        node = find_node(policy.config.tree, path)
+    except NotFound:
+        # It may be gone from the configuration, and pilots still be there.
+        return QueueId(*path.split("/", 2))
+    if not node.queue:
+        raise InvalidRequest(f"{path[:200]} is a {node.kind}, not a queue.", parameter=parameter)
+    return QueueId(*node)
+
+
+# --- plan ---------------------------------------------------------------------------------------------------------------
+
+
+@serves(calls.PLAN_JOB)
+async def _plan_job(side: ReadSide, request: Request[Nothing, asks.PlanJobBody]) -> JobPlan:
+    """What would become of a submission."""
+    wanted = asks.SubmitBody(**msgspec.structs.asdict(request.body))
+    return await _plan(side, side.job_plans, partial(plan_job, wanted, request.who))
+
+
+@serves(calls.PLAN_RESOURCES)
+async def _plan_resources(side: ReadSide, request: Request[Nothing, asks.PlanResourcesBody]) -> ResourcesPlan:
+    """What another resource configuration would change."""
+    files = side.configuration().resource_files if request.body.add else ()
+    return await _plan(side, side.large_plans, partial(_resources, request.body, files))
+
+
+@serves(calls.PLAN_SHARES)
+async def _plan_shares(side: ReadSide, request: Request[Nothing, asks.PlanSharesBody]) -> SharesPlan:
+    """What other shares would change."""
+    return await _plan(side, side.large_plans, partial(plan_shares, request.body.shares))
+
+
+async def _plan(side: ReadSide, room: asyncio.Semaphore, make: Callable[[LiveState], T]) -> T:
+    """Work it out in a thread. Raises Unavailable while others take the room, TooLarge for what takes too long."""
+    try:
+        async with asyncio.timeout(_WAIT_SECONDS):
+            await room.acquire()
+    except TimeoutError:
+        raise Unavailable("Other plans are being worked out.", hint="Try again in a moment.") from None
+    try:
+        return await asyncio.to_thread(_work, side, make)
+    finally:
+        room.release()
+
+
+def _work(side: ReadSide, make: Callable[[LiveState], T]) -> T:
+    with closing(open_reader(side.db.path)) as db:
+        tick = partial(_tick, time.monotonic() + _PLAN_SECONDS)
+        keeper, now, director = side.fresh(), side.clock(), side.director
+        return make(
+            LiveState(db=db, policy=side.policy, keeper=keeper, now=now, tick=tick, director=director)
+        )
+
+
+def _tick(deadline: float) -> None:
+    if time.monotonic() > deadline:
+        raise TooLarge(
+            f"This plan takes more than {_PLAN_SECONDS:g} s to work out.",
+            hint="Ask again when the server has less to do.",
+            seconds=_PLAN_SECONDS,
+        )
+
+
+def _resources(body: asks.PlanResourcesBody, files: tuple[str, ...], state: LiveState) -> ResourcesPlan:
+    """`files`: those that are read as well."""
+    faults: list[Fault] = []
+    texts = [*_read(files, faults), *((file.name, file.text) for file in body.files)]
+    config = load_resources(texts, faults=faults)
+    return plan_resources(config, [name for name, _ in texts], state, limit=body.limit)
+
+
+def _read(files: tuple[str, ...], faults: list[Fault]) -> Iterator[tuple[str, str]]:
+    """(name, text) of the server's own files; one that cannot be read is a fault."""
+    for name in files:
+        try:
+            yield name, Path(name).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as fault:
+            faults.append(Fault(message=f"it cannot be read: {fault}", source=Source(file=name)))
