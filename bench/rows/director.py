@@ -16,7 +16,7 @@ from bench.world import GRID, resources
 
 from lodesman.answers.vocabulary import RefusalKind
 from lodesman.background.direct import Director
-from lodesman.batch import Backend, BatchLoad
+from lodesman.batch.backend import Backend, BatchLoad
 from lodesman.director import Decision, PoolState, read_options
 from lodesman.matching import explain
 from lodesman.matching.policy import Policy

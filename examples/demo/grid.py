@@ -23,7 +23,7 @@ from examples.demo.interrupts import Interrupts
 from lodesman.answers import calls
 from lodesman.answers.call import Call, Nothing, encode
 from lodesman.answers.requests import AccountBody, TokenBody
-from lodesman.batch import LocalBackend
+from lodesman.batch.local import LocalBackend
 from lodesman.client import Client, Retry
 from lodesman.errors import Conflict, LodesmanError, Unavailable
 

@@ -29,7 +29,7 @@ from lodesman.api.read_side import ReadSide
 from lodesman.api.reads import ReadApp
 from lodesman.background.direct import Director
 from lodesman.background.snapshot import SnapshotKeeper
-from lodesman.batch import BatchLoad
+from lodesman.batch.backend import BatchLoad
 from lodesman.commands.accounts import AddAccount, IssueToken
 from lodesman.commands.claim import serve_parked
 from lodesman.commands.live import Live

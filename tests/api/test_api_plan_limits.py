@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from lodesman.answers.nodes import NodePath, QueueId
 from lodesman.answers.vocabulary import BreakerState
 from lodesman.background.rehearsal import SEED
-from lodesman.batch import BatchLoad
+from lodesman.batch.backend import BatchLoad
 from lodesman.director import Breaker, PoolState, TokenBucket
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources

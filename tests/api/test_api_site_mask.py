@@ -7,7 +7,7 @@ import re
 import pytest
 
 from lodesman.background.reasons import MainReasons
-from lodesman.batch import BatchLoad, CancelOutcome
+from lodesman.batch.backend import BatchLoad, CancelOutcome
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.store.read.why import waiting_by_reason

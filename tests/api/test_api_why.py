@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import BreakerState
 from lodesman.background.reasons import MainReasons
-from lodesman.batch import BatchLoad
+from lodesman.batch.backend import BatchLoad
 from lodesman.director import Breaker, PoolState
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from lodesman.background.pool_keeper import PoolKeeper
 from lodesman.background.reasons import MainReasons
-from lodesman.batch import BatchLoad
+from lodesman.batch.backend import BatchLoad
 from lodesman.commands.pilots import hash_token
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources

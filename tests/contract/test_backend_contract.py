@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.batch import (
+from lodesman.batch.backend import (
+    PILOT_FILE,
     Backend,
     CancelOutcome,
-    LocalBackend,
     NativeState,
     NativeStatus,
     PilotCopy,
     PilotSpec,
 )
-from lodesman.batch.backend import PILOT_FILE
+from lodesman.batch.local import LocalBackend
 from lodesman.resources import QueueId
 
 pytestmark = pytest.mark.e2e

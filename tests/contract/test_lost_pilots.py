@@ -14,8 +14,9 @@ import pytest
 from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
 from lodesman.background.census import AGAIN_SECONDS, Census
-from lodesman.batch import LocalBackend, NativeState, PilotCopy, PilotSpec
+from lodesman.batch.backend import NativeState, PilotCopy, PilotSpec
 from lodesman.batch.keeper import process_table
+from lodesman.batch.local import LocalBackend
 from lodesman.commands.pilots import EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources

@@ -22,18 +22,11 @@ from pathlib import Path
 import pytest
 
 import lodesman
-from lodesman.batch import (
-    CancelOutcome,
-    LocalBackend,
-    NativeState,
-    PilotCopy,
-    PilotSpec,
-)
-from lodesman.batch.backend import PILOT_FILE
+from lodesman.batch.backend import PILOT_FILE, CancelOutcome, NativeState, PilotCopy, PilotSpec
 from lodesman.batch.keeper import Process, process_table, read_process, remove_cgroup, signal_process
-from lodesman.batch.launch import make_cgroup
+from lodesman.batch.local import LocalBackend
 from lodesman.batch.pilot_directory import PilotDirectory
-from lodesman.batch.sweep import marked
+from lodesman.batch.processes import make_cgroup, marked
 from lodesman.resources import QueueId
 
 QUEUE = QueueId("Hostile/../Site\n", "ce '; rm -rf", "\N{SNOWMAN}")
@@ -407,7 +400,8 @@ def test_stopping_all(site):
 SERVER = """
 import os, sys
 from pathlib import Path
-from lodesman.batch import *
+from lodesman.batch.backend import PilotCopy, PilotSpec
+from lodesman.batch.local import LocalBackend
 root, log, first = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 queue = ("Restart.Site", "ce", "q")
 backend = LocalBackend(root, {queue: 3})

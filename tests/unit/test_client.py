@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 
 from lodesman import errors
 from lodesman.client import Aborted, BadChecksum, Client, Retry, sha256_of
-from lodesman.client.exchange import HttpAnswer, ServerAddress, parse_server
-from lodesman.client.faults import fault_of, unanswered_by
+from lodesman.client.exchange import HttpAnswer, ServerAddress, fault_of, parse_server, unanswered_by
 from lodesman.errors import (
     Conflict,
     InvalidConfig,

@@ -13,10 +13,11 @@ from lodesman import __version__
 from lodesman.answers.call import Call, Error, Nothing, Who
 from lodesman.answers.calls import CALLS
 
-Schemas = Mapping[Any, Mapping[str, Any]]
+JsonObject = dict[str, Any]
+AnyCall = Call[Any, Any, Any]
 
-_TEXT = {"type": "string"}
-_BINARY = {"type": "string", "format": "binary"}
+_TEXT: JsonObject = {"type": "string"}
+_BINARY: JsonObject = {"type": "string", "format": "binary"}
 _ENUMS = {str: "string", int: "integer", bool: "boolean"}
 # What each status says, under the name that it has in the document (`wire.STATUS`).
 REFUSALS = {
@@ -36,61 +37,43 @@ _FOR: Mapping[Who, str] = {
     "admin": "administrators",
     "pilot or pilots:read": "pilots, and users with the scope pilots:read",
 }
-_SHA = {
-    "name": "X-Sha256",
-    "in": "header",
-    "required": True,
-    "description": "The SHA-256 of the body in lower-case hexadecimal.",
-    "schema": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
-}
-_RANGE = {
-    "name": "Range",
-    "in": "header",
-    "required": False,
-    "description": "For a part of the file.",
-    "schema": {"type": "string", "pattern": "^bytes=[0-9]+-$"},
-}
 # The header Range is read before anything of ours.
 _NO_RANGE = {
     "400": {"description": "The header Range is wrong.", "content": {"text/plain": {"schema": _TEXT}}},
     "416": {"description": "The file has no such part."},
 }
-_HEADERS: Mapping[int | None, dict[str, Any]] = {
+# HTTP wants headers for these.
+_HEADERS: Mapping[int, JsonObject] = {
     401: {"WWW-Authenticate": {"description": "Bearer", "schema": _TEXT}},
     503: {"Retry-After": {"description": "Seconds", "schema": {"type": "integer"}}},
 }
 
 
-def described() -> list[Call[Any, Any, Any]]:
+def described() -> list[AnyCall]:
     """The calls that the document has: those for users and pilots."""
     return [call for call in CALLS if call.who != "service"]
 
 
 @cache
-def document() -> dict[str, Any]:
+def document() -> JsonObject:
     """The whole document (OpenAPI 3.1)."""
     types: list[Any] = [Error]
     for call in described():
         types += [call.body, *call.answers] if call.has_body else call.answers
     found, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     schemas = dict(zip(types, found, strict=True))
-    paths: dict[str, dict[str, Any]] = {}
+    paths: dict[str, JsonObject] = {}
     for call in described():
         paths.setdefault(call.path, {})[call.method.lower()] = _operation(call, schemas)
+    responses = {name: _response(words, _HEADERS.get(status)) for status, (name, words) in REFUSALS.items()}
+    words = "A pilot-based workload manager."
     return {
         "openapi": "3.1.0",
-        "info": {
-            "title": "Lodesman",
-            "version": __version__,
-            "description": "A pilot-based workload manager.",
-        },
+        "info": {"title": "Lodesman", "version": __version__, "description": words},
         "paths": paths,
         "components": {
             "schemas": {_spelled(name): _plain(one) for name, one in components.items()},
-            "responses": {
-                "Refused": _response(None, "Refused, for any reason."),
-                **{name: _response(status, words) for status, (name, words) in REFUSALS.items()},
-            },
+            "responses": {"Refused": _response("Refused, for any reason."), **responses},
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{"token": []}],
@@ -119,32 +102,39 @@ def _spelled(name: str) -> str:
     return re.sub(r"_+([A-Za-z]?)", lambda found: found[1].upper(), name)
 
 
-def _operation(call: Call[Any, Any, Any], schemas: Schemas) -> dict[str, Any]:
+def _operation(call: AnyCall, schemas: Mapping[Any, JsonObject]) -> JsonObject:
     parameters = _parameters(call)
     if call.upload:
-        parameters.append(_SHA)
+        words = "The SHA-256 of the body in lower-case hexadecimal."
+        parameters.append(_header("X-Sha256", words, "^[0-9a-f]{64}$", required=True))
     if _is_file(call):
-        parameters.append(_RANGE)
-    operation: dict[str, Any] = {
+        parameters.append(_header("Range", "For a part of the file.", "^bytes=[0-9]+-$", required=False))
+    operation: JsonObject = {
         "summary": call.summary,
         "operationId": f"{call.method.lower()}{re.sub(r'[^a-z]+', '_', call.path)}".strip("_"),
         "parameters": parameters,
         "responses": _responses(call, schemas),
     }
-    if call.has_body:
-        content = {"application/json": {"schema": schemas[call.body]}}
+    if call.has_body or call.upload:
+        content = _json(schemas[call.body]) if call.has_body else {call.upload: {"schema": _BINARY}}
         operation["requestBody"] = {"required": True, "content": content}
-    elif call.upload:
-        operation["requestBody"] = {"required": True, "content": {call.upload: {"schema": _BINARY}}}
     if call.who == "none":
         operation["security"] = []
     else:
-        who = _FOR.get(call.who, f"users with the scope {call.who}")
-        operation["description"] = f"For {who}."
+        operation["description"] = f"For {_FOR.get(call.who, f'users with the scope {call.who}')}."
     return operation
 
 
-def _parameters(call: Call[Any, Any, Any]) -> list[dict[str, Any]]:
+def _header(name: str, words: str, pattern: str, *, required: bool) -> JsonObject:
+    schema = {"type": "string", "pattern": pattern}
+    return {"name": name, "in": "header", "required": required, "description": words, "schema": schema}
+
+
+def _json(schema: JsonObject) -> JsonObject:
+    return {"application/json": {"schema": schema}}
+
+
+def _parameters(call: AnyCall) -> list[JsonObject]:
     if call.query is Nothing:
         return []
     _, components = msgspec.json.schema_components([call.query])
@@ -159,37 +149,33 @@ def _parameters(call: Call[Any, Any, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _parameter(schema: dict[str, Any]) -> dict[str, Any]:
+def _parameter(schema: JsonObject) -> JsonObject:
     """A parameter that may be left out is not null then."""
     options = [one for one in schema.pop("anyOf", []) if one.get("type") != "null"]
     found = {**schema, **(options[0] if options else {})}
     return {name: value for name, value in found.items() if name != "default" or value is not None}
 
 
-def _responses(call: Call[Any, Any, Any], schemas: Schemas) -> dict[str, Any]:
+def _responses(call: AnyCall, schemas: Mapping[Any, JsonObject]) -> JsonObject:
     """What a call may answer, by status; `default` is for what may befall any request."""
     kinds = [schemas[kind] for kind in call.answers]
-    content = {}
-    if kinds:
-        content["application/json"] = {"schema": kinds[0] if len(kinds) == 1 else {"anyOf": kinds}}
+    content = _json(kinds[0] if len(kinds) == 1 else {"anyOf": kinds}) if kinds else {}
     if call.raw:
         content[call.raw] = {"schema": _BINARY if _is_file(call) else _TEXT}
-    found: dict[str, Any] = {"200": {"description": "Done", "content": content}}
+    found: JsonObject = {"200": {"description": "Done", "content": content}}
     if _is_file(call):
         part = {"description": "The part that was asked for", "content": {call.raw: {"schema": _BINARY}}}
         found |= {"206": part, **_NO_RANGE}
-    refused = {
-        str(status): {"$ref": f"#/components/responses/{REFUSALS[status][0]}"} for status in refusals(call)
-    }
-    return {**found, **refused, "default": {"$ref": "#/components/responses/Refused"}}
+    refused = {str(status): REFUSALS[status][0] for status in refusals(call)} | {"default": "Refused"}
+    return found | {status: {"$ref": f"#/components/responses/{name}"} for status, name in refused.items()}
 
 
-def _is_file(call: Call[Any, Any, Any]) -> bool:
+def _is_file(call: AnyCall) -> bool:
     """Whether it may be answered with a file."""
     return bool(call.raw) and not call.raw.startswith("text/")
 
 
-def refusals(call: Call[Any, Any, Any]) -> list[int]:
+def refusals(call: AnyCall) -> list[int]:
     """The statuses with which a call may be refused."""
     found = {503, *call.refused}
     if call.who != "none":
@@ -204,10 +190,6 @@ def refusals(call: Call[Any, Any, Any]) -> list[int]:
     return sorted(found)
 
 
-def _response(status: int | None, words: str) -> dict[str, Any]:
-    """A refusal; of the two that HTTP wants headers for, with them."""
-    schema = {"$ref": "#/components/schemas/Error"}
-    found: dict[str, Any] = {"description": words, "content": {"application/json": {"schema": schema}}}
-    if status in _HEADERS:
-        found["headers"] = _HEADERS[status]
-    return found
+def _response(words: str, headers: JsonObject | None = None) -> JsonObject:
+    found: JsonObject = {"description": words, "content": _json({"$ref": "#/components/schemas/Error"})}
+    return found | ({"headers": headers} if headers else {})

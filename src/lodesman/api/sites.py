@@ -12,18 +12,10 @@ from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.background.origins import exact_node, find_node
 from lodesman.commands.pilots import DrainPilots
-from lodesman.commands.sessions import PilotSession
-from lodesman.commands.site_mask import (
-    Closed,
-    CloseSite,
-    OpenSite,
-    answer_of,
-    check_closing,
-    not_closed,
-)
+from lodesman.commands.site_mask import Closed, CloseSite, OpenSite, answer_of, check_closing, not_closed
 from lodesman.director.site_mask import Closing
 from lodesman.errors import InvalidRequest, LodesmanError
-from lodesman.resources import NodePath, ResourceTree
+from lodesman.resources import NodePath, QueueId, ResourceTree
 from lodesman.store.director import closings
 
 
@@ -41,17 +33,14 @@ async def _close_site(core: Core, request: Request[Nothing, CloseSiteBody]) -> S
     drains = not (body.dry_run or body.keep_pilots)
     done: Closed = await (_drain(core, command, closing) if drains else core.command(command))
     return SiteClosed(
-        **asdict(answer_of(done.closing)),
-        queues=_queues(tree, closing.node),
-        drained=len(done.drained),
-        renewed=done.renewed,
-        dry_run=body.dry_run,
-    )
+        **asdict(answer_of(done.closing)), queues=_queues(tree, closing.node), drained=len(done.drained),
+        renewed=done.renewed, dry_run=body.dry_run,
+    )  # fmt: skip
 
 
 async def _drain(core: Core, command: CloseSite, closing: Closing) -> Closed:
     """Close, and let no pilot there claim from now on, whether or not its claim is on its way already."""
-    leave = [one for one in core.sessions.values() if _is_in(one, closing.node) and not one.drain]
+    leave = [one for one in core.sessions.values() if _is_in(one.queue, closing.node) and not one.drain]
     for session in leave:
         session.drain = True
     try:
@@ -102,9 +91,7 @@ def _closed(core: Core, body: OpenSiteBody) -> NodePath:
 
 def _queues(tree: ResourceTree, node: NodePath) -> int:
     """How many configured queues that concerns."""
-    site = tree.sites.get(node[0])
-    elements = [] if site is None else [ce for ce in site.ces.values() if node[1] in ("", ce.name)]
-    return sum(len([name for name in ce.queues if node[2] in ("", name)]) for ce in elements)
+    return sum(_is_in(queue, node) for queue in tree.queue_ids())
 
 
 def _names(body: CloseSiteBody | OpenSiteBody) -> NodePath:
@@ -116,5 +103,5 @@ def _names(body: CloseSiteBody | OpenSiteBody) -> NodePath:
     return node
 
 
-def _is_in(session: PilotSession, node: NodePath) -> bool:
-    return all(closed in ("", its) for closed, its in zip(node, session.queue, strict=True))
+def _is_in(queue: QueueId, node: NodePath) -> bool:
+    return all(closed in ("", its) for closed, its in zip(node, queue, strict=True))

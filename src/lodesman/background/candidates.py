@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
-from lodesman.batch import Backend
+from lodesman.batch.backend import Backend
 from lodesman.director import CandidateQueue, Observation, OwnPilots, QueueCaps
 from lodesman.director.site_mask import SiteMask
 from lodesman.matching import QueueOffer

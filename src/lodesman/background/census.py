@@ -22,7 +22,7 @@ from lodesman.answers import calls
 from lodesman.answers.call import Post
 from lodesman.answers.service import Outcomes, PilotEnd
 from lodesman.answers.vocabulary import PilotState
-from lodesman.batch import Backend, CancelOutcome, NativeState
+from lodesman.batch.backend import Backend, CancelOutcome, NativeState
 from lodesman.errors import LodesmanError
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId

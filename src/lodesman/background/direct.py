@@ -31,7 +31,7 @@ from lodesman.background.candidates import CandidateMaker, OwnQueue, own_queues
 from lodesman.background.census import GONE, UNKNOWN_TIMES, cancel_by_stamp
 from lodesman.background.known_queues import KnownQueues
 from lodesman.background.launch import Offers
-from lodesman.batch import Backend, CancelOutcome
+from lodesman.batch.backend import Backend, CancelOutcome
 from lodesman.commands.pool_map import KnownPools
 from lodesman.commands.sessions import is_silent, presented_by
 from lodesman.commands.site_mask import KnownMask

@@ -20,7 +20,7 @@ from lodesman.answers import calls
 from lodesman.answers.call import Post
 from lodesman.answers.requests import QueuesBody
 from lodesman.answers.service import NewPilot, Outcomes
-from lodesman.batch import Backend, PilotCopy, PilotSpec
+from lodesman.batch.backend import Backend, PilotCopy, PilotSpec
 from lodesman.commands.pilots import hash_token
 from lodesman.director import Decision, DirectorOptions, Placement, PoolState
 from lodesman.errors import LodesmanError

@@ -20,7 +20,7 @@ from lodesman.answers.plans import PlannedIteration, ResourcesPlan
 from lodesman.background.direct import Director, pilot_view
 from lodesman.background.plans import LiveState
 from lodesman.background.pool_pass import Looker, Picture, evaluate, judge, runnable
-from lodesman.batch import Backend, BatchLoad
+from lodesman.batch.backend import Backend, BatchLoad
 from lodesman.commands.reoffer import Offers, rewritten
 from lodesman.commands.submit_pools import PoolIds
 from lodesman.director import DirectorOptions, PilotView, decide

@@ -32,9 +32,8 @@ from lodesman.batch.backend import (
     SubmitResult,
     unusable,
 )
-from lodesman.batch.launch import launch, limit_open_files
 from lodesman.batch.pilot_directory import STAMP, Entry, PilotDirectory, remove_tree
-from lodesman.batch.sweep import MARK, stop_kept, sweep
+from lodesman.batch.processes import MARK, launch, limit_open_files, stop_kept, sweep
 from lodesman.errors import BackendFault
 from lodesman.resources import QueueId
 

@@ -20,17 +20,21 @@ from typing import Any, Callable
 
 from lodesman.client.exchange import (
     CHUNK,
+    NOT_NOW,
+    Aborted,
+    BadChecksum,
     HttpAnswer,
     HttpRequest,
     ServerAddress,
     copy,
     exchange,
+    fault_of,
     is_stale,
     open_connection,
     parse_server,
     trusted_authorities,
+    unanswered_by,
 )
-from lodesman.client.faults import NOT_NOW, Aborted, BadChecksum, fault_of, unanswered_by
 from lodesman.errors import InvalidConfig, InvalidRequest, LodesmanError, Unavailable
 
 # Methods that change nothing.

@@ -38,11 +38,12 @@ from lodesman.background.reasons import MainReasons
 from lodesman.background.reconciler import Reconciler
 from lodesman.background.retention import Retention
 from lodesman.background.snapshot import SnapshotKeeper
-from lodesman.batch import Backend, LocalBackend, build_pilot, zipapp_command
+from lodesman.batch.backend import PILOT_FILE, Backend
+from lodesman.batch.local import LocalBackend
 from lodesman.client import Client
 from lodesman.config import RefusedConfig, ServerConfig
 from lodesman.daemon import bootstrap
-from lodesman.daemon.bootstrap import Load
+from lodesman.daemon.bootstrap import Load, build_pilot
 from lodesman.daemon.config_watch import ConfigWatch, load_or_kept
 from lodesman.daemon.loops import Loops
 from lodesman.daemon.process import (
@@ -131,7 +132,7 @@ class Background:
         build_pilot(zipapp)
         habits = PilotHabits(
             servers=(config.pilot_url,),
-            command=zipapp_command(str(zipapp), config.pilots.python),
+            command=(config.pilots.python, str(zipapp), "--file", PILOT_FILE),
             idle_seconds=config.pilots.idle_seconds,
             heartbeat_seconds=config.pilots.heartbeat_seconds,
             life_seconds=config.pilots.life_seconds,

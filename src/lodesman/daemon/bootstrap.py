@@ -1,11 +1,15 @@
-"""What must exist before the server takes its first request: its port, the first user, tokens, directories."""
+"""What must exist before the server takes its first request: its port, the first user, tokens, directories; and the
+zipapp of the pilot, one file that any worker node with Python 3.9 runs.
+"""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import secrets
 import socket
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +28,10 @@ from lodesman.store.journal import Transaction
 SERVICE_FILE = "service.token"
 SOCKET = "reads.sock"
 _TOKEN_FILE = "admin.token"
+_PACKAGE = Path(__file__).resolve().parent.parent
+_START = "from lodesman.pilot.__main__ import main\n\nraise SystemExit(main())\n"
+# The earliest time a zip entry can have: the same sources give the same bytes.
+_ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 
 # As `config.load_config`, with the file and its overrides given.
 Load = Callable[..., ServerConfig]
@@ -119,3 +127,35 @@ def _at(config: ServerConfig, port: int) -> ServerConfig:
     if config.server.port:
         return config
     return msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, port=port))
+
+
+def build_pilot(target: Path) -> str:
+    """Write the zipapp to `target`, in one step; returns its sha256. Raises OSError.
+
+    The same sources give the same bytes on every machine: entries are stored, not compressed.
+    """
+    spare = target.with_name(f".{target.name}.{os.getpid()}")
+    with spare.open("wb") as sink:
+        sink.write(b"#!/usr/bin/env python3\n")
+        with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
+            for name, content in sorted(pilot_sources().items()):
+                archive.writestr(_zip_entry(name), content)
+    spare.chmod(0o755)
+    digest = hashlib.sha256(spare.read_bytes()).hexdigest()
+    spare.replace(target)
+    return digest
+
+
+def pilot_sources() -> dict[str, bytes]:
+    """Name in the archive -> content, for everything that travels."""
+    files = [_PACKAGE / "__init__.py", _PACKAGE / "errors.py"]
+    files += [file for part in ("client", "pilot") for file in (_PACKAGE / part).glob("*.py")]
+    sources = {f"lodesman/{file.relative_to(_PACKAGE).as_posix()}": file.read_bytes() for file in files}
+    return {"__main__.py": _START.encode(), **sources}
+
+
+def _zip_entry(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, _ZIP_TIME)
+    entry.create_system = 3  # Unix, wherever it is built
+    entry.external_attr = 0o644 << 16
+    return entry

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from lodesman.batch.zipapp import build_pilot
+from lodesman.daemon.bootstrap import build_pilot
 
 LONGEST_S = 60.0
 

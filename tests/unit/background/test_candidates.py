@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from lodesman.background.candidates import CandidateMaker, own_queues
-from lodesman.batch import BatchLoad
+from lodesman.batch.backend import BatchLoad
 from lodesman.director import OwnPilots
 from lodesman.director.site_mask import Closing, SiteMask
 from lodesman.matching.policy import Policy

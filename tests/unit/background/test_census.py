@@ -18,7 +18,7 @@ from lodesman.background.census import (
     Census,
     LostPilots,
 )
-from lodesman.batch import CancelOutcome, NativeState, NativeStatus
+from lodesman.batch.backend import CancelOutcome, NativeState, NativeStatus
 from lodesman.commands.pilots import EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
 from lodesman.errors import BackendFault
 from lodesman.matching.policy import Policy

@@ -19,7 +19,7 @@ from lodesman.background.candidates import OwnQueue
 from lodesman.background.census import UNKNOWN_TIMES
 from lodesman.background.direct import EMPTY_SECONDS, Director
 from lodesman.background.known_queues import KnownQueues
-from lodesman.batch import BatchLoad, CancelOutcome
+from lodesman.batch.backend import BatchLoad, CancelOutcome
 from lodesman.commands.pilots import DrainPilots, EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.director import Excess, PoolState, plan_of, read_options

@@ -18,7 +18,7 @@ from lodesman.answers import calls
 from lodesman.answers.task_queues import Served, ServedQueue
 from lodesman.background import launch
 from lodesman.background.launch import PilotHabits, SubmissionPools
-from lodesman.batch import SubmitRefusal, SubmitResult
+from lodesman.batch.backend import SubmitRefusal, SubmitResult
 from lodesman.director import PilotIdentity, Placement, read_options
 from lodesman.director.pilot_type import TypeReason
 from lodesman.errors import BackendFault, Unavailable

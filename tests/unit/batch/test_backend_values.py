@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.batch import (
+from lodesman.batch.backend import (
     BatchLoad,
     CancelOutcome,
     NativeState,
@@ -17,9 +17,8 @@ from lodesman.batch import (
     PilotSpec,
     SubmitRefusal,
     SubmitResult,
-    zipapp_command,
+    unusable,
 )
-from lodesman.batch.backend import PILOT_FILE, unusable
 from lodesman.resources import QueueId
 
 QUEUE = QueueId("site", "ce", "queue")
@@ -55,11 +54,6 @@ def test_an_exit_code_is_unknown_unless_told():
 def test_results_are_empty_unless_told():
     assert SubmitResult() == SubmitResult(accepted={}, refused={})
     assert SubmitRefusal(reason="full", transient=True) != SubmitRefusal(reason="full", transient=False)
-
-
-def test_the_pilots_file_is_its_only_argument():
-    command = zipapp_command("/opt/pilot.pyz", python="/usr/bin/python3")
-    assert command == ("/usr/bin/python3", "/opt/pilot.pyz", "--file", PILOT_FILE)
 
 
 def test_nothing_is_asked_by_default():

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.batch import launch
+from lodesman.batch import processes
 from lodesman.batch.keeper import kill_cgroup, remove_cgroup
-from lodesman.batch.launch import _own_directory, make_cgroup
+from lodesman.batch.processes import _own_directory, make_cgroup
 
 # Recorded: Debian 12 with systemd (unified), a container with both versions, and one without version 2.
 UNIFIED = "0::/user.slice/user-1000.slice/user@1000.service/app.slice/run-7.scope\n"
@@ -63,14 +63,14 @@ def test_nonsense_is_no_cgroup(text):
 
 
 def test_no_cgroup_where_none_may_be_made(monkeypatch, tmp_path):
-    monkeypatch.setattr(launch, "_own_directory", lambda own, mounts: tmp_path / "missing")
+    monkeypatch.setattr(processes, "_own_directory", lambda own, mounts: tmp_path / "missing")
     assert make_cgroup("lodesman-test") is None
-    monkeypatch.setattr(launch, "_own_directory", lambda own, mounts: None)
+    monkeypatch.setattr(processes, "_own_directory", lambda own, mounts: None)
     assert make_cgroup("lodesman-test") is None
 
 
 def test_a_kernel_that_cannot_kill_a_cgroup(monkeypatch, tmp_path):
-    monkeypatch.setattr(launch, "_own_directory", lambda own, mounts: tmp_path)
+    monkeypatch.setattr(processes, "_own_directory", lambda own, mounts: tmp_path)
     assert make_cgroup("lodesman-test") is None
     assert list(tmp_path.iterdir()) == []
 

@@ -11,16 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.batch import (
-    BatchLoad,
-    CancelOutcome,
-    LocalBackend,
-    NativeState,
-    PilotCopy,
-    PilotSpec,
-    local,
-)
-from lodesman.batch.backend import PILOT_FILE
+from lodesman.batch import local
+from lodesman.batch.backend import PILOT_FILE, BatchLoad, CancelOutcome, NativeState, PilotCopy, PilotSpec
+from lodesman.batch.local import LocalBackend
 from lodesman.batch.pilot_directory import PilotDirectory
 from lodesman.errors import BackendFault
 from lodesman.resources import QueueId

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.batch import NativeState, pilot_directory
+from lodesman.batch import pilot_directory
+from lodesman.batch.backend import NativeState
 from lodesman.batch.keeper import read_process
 from lodesman.batch.pilot_directory import STAMP, Entry, PilotDirectory, remove_tree
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.background.candidates import CandidateMaker
-from lodesman.batch import BatchLoad
+from lodesman.batch.backend import BatchLoad
 from lodesman.daemon import background as module
 from lodesman.daemon.background import _slots_of as slots_of
 from lodesman.daemon.background import local_slots

@@ -10,7 +10,7 @@ import textwrap
 
 import pytest
 
-from lodesman.batch.launch import limit_open_files
+from lodesman.batch.processes import limit_open_files
 from lodesman.daemon.process import _FEW_FILES as FEW
 from lodesman.daemon.process import _MOST_FILES as MOST
 

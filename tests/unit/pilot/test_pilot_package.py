@@ -12,7 +12,7 @@ import zipfile
 
 import pytest
 
-from lodesman.batch.zipapp import build_pilot, pilot_sources
+from lodesman.daemon.bootstrap import build_pilot, pilot_sources
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def test_what_travels():
     names = set(pilot_sources())
     assert {"__main__.py", "lodesman/__init__.py", "lodesman/errors.py", "lodesman/pilot/loop.py"} <= names
     assert "lodesman/client/connection.py" in names
-    assert "lodesman.batch.zipapp.py" not in names
+    assert not any("daemon" in name for name in names)
     assert {name.split("/")[1] for name in names if "/" in name} == {
         "__init__.py",
         "errors.py",

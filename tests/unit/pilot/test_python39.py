@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lodesman.batch.zipapp import build_pilot, pilot_sources
+from lodesman.daemon.bootstrap import build_pilot, pilot_sources
 
 SOURCES = {name: content.decode() for name, content in pilot_sources().items()}
 

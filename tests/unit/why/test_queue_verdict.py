@@ -17,7 +17,7 @@ from lodesman.answers.vocabulary import BreakerState, ClampName, QueueReason
 from lodesman.answers.why_queues import GateLoad, QueueBreaker
 from lodesman.background.candidates import OwnQueue
 from lodesman.background.direct import Director
-from lodesman.batch import BatchLoad
+from lodesman.batch.backend import BatchLoad
 from lodesman.director import Breaker, PoolState, TokenBucket, read_options
 from lodesman.director.floor import QueueGates, room_of
 from lodesman.director.site_mask import SiteMask

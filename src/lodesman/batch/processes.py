@@ -1,0 +1,225 @@
+"""Starts the keepers of local pilots, ends pilots in steps, and kills what is left of those whose keepers were killed.
+
+A keeper outlives this process and starts nothing twice. Where the system lets this process make one, each pilot gets a
+cgroup v2. It is an addition: a process can leave its cgroup, and most machines delegate none. The keeper kills by
+descent in any case.
+
+Normally nothing is left: the keeper ends after the last process of its tree. A left-over process is known by the
+mark that the backend puts in a pilot's environment, or by a working directory inside the pilot's own (a
+payload may have a clean environment); their descendants go with them. Never this process or its ancestors,
+and never by directory alone a process with a terminal: a person may be reading the files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import resource
+import select
+import signal
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from lodesman.batch import keeper
+from lodesman.batch.keeper import Process, descendants, process_table, read_process, signal_process
+from lodesman.batch.pilot_directory import PilotDirectory
+
+MARK: Final = "LODESMAN_STAMP"
+_LOCK_NUMBER: Final = 3
+# A keeper that was just started has not written its record yet: check again after this time.
+_CHECK_AGAIN_SECONDS: Final = 0.02
+_SWEEP_SECONDS: Final = 5.0
+
+
+def launch(directory: PilotDirectory, *, python: str, cgroups: bool) -> int | None:
+    """Hand the pilot and its lock to a new keeper; its number, or None if the pilot is kept or was started.
+
+    The keeper inherits the lock without a gap: if this process is killed before, the pilot still waits; if after, it
+    is kept. Raises OSError.
+    """
+    with directory.locked() as lock:
+        if lock is None or directory.was_started():
+            return None
+        cgroup = make_cgroup(_cgroup_name(directory)) if cgroups else None
+        try:
+            return _spawn(directory, lock, python, cgroup)
+        except OSError:
+            if cgroup is not None:
+                keeper.remove_cgroup(cgroup)
+            raise
+
+
+def limit_open_files(pid: int, soft: int) -> None:
+    """Set the soft limit of open files of a new keeper, and so of what it starts; 0: leave it."""
+    if soft:
+        with contextlib.suppress(OSError, ValueError):  # it has ended
+            _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(soft, hard) if hard >= 0 else soft, hard))
+
+
+def _cgroup_name(directory: PilotDirectory) -> str:
+    """Unique even if another server on this machine has a pilot of the same stamp."""
+    digest = hashlib.sha256(os.fsencode(directory.path)).hexdigest()[:12]
+    return f"lodesman-{directory.stamp}-{digest}"
+
+
+def _spawn(directory: PilotDirectory, lock: int, python: str, cgroup: str | None) -> int:
+    path = str(directory.path)
+    arguments = [python, "-I", "-S", keeper.__file__, path, str(_LOCK_NUMBER)]
+    log = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    return os.posix_spawn(
+        python,
+        arguments + ([cgroup] if cgroup else []),
+        {"PATH": os.environ.get("PATH", os.defpath)},
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, f"{path}/keeper.log", log, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+            (os.POSIX_SPAWN_DUP2, lock, _LOCK_NUMBER),
+        ],
+        setsid=True,
+        setsigmask=(),
+        setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
+    )
+
+
+def make_cgroup(name: str) -> str | None:
+    """The path of a new cgroup of this name below this process's own; None if it cannot be made or killed."""
+    try:
+        own, mounts = (Path("/proc/self", file).read_text() for file in ("cgroup", "mountinfo"))
+        parent = _own_directory(own, mounts)
+        if parent is None:
+            return None
+        made = parent / name
+        made.mkdir(exist_ok=True)
+    except OSError:
+        return None
+    if (made / "cgroup.kill").exists():
+        return str(made)
+    keeper.remove_cgroup(str(made))
+    return None
+
+
+def _own_directory(own: str, mounts: str) -> Path | None:
+    """The directory of this process's cgroup v2, from the texts of /proc/self/cgroup and /proc/self/mountinfo.
+
+    None without cgroup v2, and where the mount shows another part of the tree (a bind mount inside a container).
+    """
+    path = next((line[3:] for line in own.splitlines() if line.startswith("0::/")), None)
+    if path is None or "/.." in path:
+        return None
+    for line in mounts.splitlines():
+        mount, _, kind = line.partition(" - ")
+        fields = mount.split()
+        if len(fields) < 5 or not kind.startswith("cgroup2 "):
+            continue
+        root, point = fields[3].rstrip("/"), fields[4]
+        if path == root or path.startswith(root + "/"):
+            return Path(_unescaped(point) + path.removeprefix(root))
+    return None
+
+
+def _unescaped(text: str) -> str:
+    """A mountinfo field as it was; the kernel writes blanks and backslashes as octal numbers."""
+    for escape, character in ((r"\040", " "), (r"\011", "\t"), (r"\012", "\n"), (r"\134", "\\")):
+        text = text.replace(escape, character)
+    return text
+
+
+def stop_kept(pilots: Sequence[PilotDirectory], *, grace_seconds: float, deadline_seconds: float) -> None:
+    """Wait until none of these pilots is kept; kill them after `grace_seconds`, and all of them after the deadline."""
+    begin = time.monotonic()
+    left = _wait_until_free(pilots, begin + grace_seconds)
+    for pilot in left:
+        for process in pilot.processes()[:1]:
+            signal_process(process, keeper.KILL_ORDER)
+    left = _wait_until_free(left, begin + deadline_seconds)
+    if left:
+        roots = [process.pid for pilot in left for process in pilot.processes()]
+        sweep(left, roots=roots, timeout=_SWEEP_SECONDS)
+    _wait_until_free(left, time.monotonic() + 1.0)
+
+
+def sweep(pilots: Sequence[PilotDirectory], *, roots: Collection[int] = (), timeout: float) -> set[str]:
+    """Kill all that is left of these pilots; the stamps of those that are not gone after `timeout` seconds.
+
+    `roots` are processes whose descendants go too, whatever mark they carry.
+    """
+    paths = {pilot.stamp: pilot.path for pilot in pilots}
+    cgroups = [cgroup for pilot in pilots if (cgroup := pilot.record().get("cgroup"))]
+
+    def find() -> list[Process]:
+        table = process_table()
+        tops = [pid for pid in {*roots, *marked(paths, table)} if pid in table]
+        return [table[pid] for pid in tops] + descendants(table, tops)
+
+    for cgroup in cgroups:
+        keeper.kill_cgroup(cgroup)
+    # Twice: the first pass may have missed a process that forked behind it.
+    if keeper.kill_family(find, timeout) or keeper.kill_family(find, timeout):
+        return set(marked(paths, process_table()).values()) or set(paths)
+    for cgroup in cgroups:
+        keeper.remove_cgroup(cgroup)
+    return set()
+
+
+def marked(paths: Mapping[str, Path], table: Mapping[int, Process]) -> dict[int, str]:
+    """Number -> stamp of the processes that carry a mark of these pilots (stamp -> directory)."""
+    spared = set(_lineage(os.getpid(), table))
+    stamps = {pid: _stamp_of(process, paths) for pid, process in table.items() if pid not in spared}
+    return {pid: stamp for pid, stamp in stamps.items() if stamp is not None}
+
+
+def _lineage(pid: int, table: Mapping[int, Process]) -> Iterator[int]:
+    while pid in table:
+        yield pid
+        pid = table[pid].parent
+
+
+def _stamp_of(process: Process, paths: Mapping[str, Path]) -> str | None:
+    """The pilot that this process belongs to; None for processes that are gone or another user's."""
+    try:
+        environment = Path(f"/proc/{process.pid}/environ").read_bytes()
+        place = Path(f"/proc/{process.pid}/cwd").readlink()
+    except OSError:
+        return None
+    for variable in environment.split(b"\0"):
+        name, _, value = variable.partition(b"=")
+        if name == MARK.encode() and (stamp := os.fsdecode(value)) in paths:
+            return stamp
+    if process.tty:
+        return None
+    return next((stamp for stamp, path in paths.items() if place.is_relative_to(path)), None)
+
+
+def _wait_until_free(pilots: Sequence[PilotDirectory], until: float) -> list[PilotDirectory]:
+    """Wait for the ends of the keepers and guards; the pilots that are still kept at `until` (monotonic)."""
+    left = list(pilots)
+    while True:
+        left = [pilot for pilot in left if pilot.kept()]
+        rest = until - time.monotonic()
+        if not left or rest <= 0:
+            return left
+        families = [pilot.processes() for pilot in left]
+        processes = [process for family in families for process in family]
+        _wait_for_any(processes, rest if all(families) else min(rest, _CHECK_AGAIN_SECONDS))
+
+
+def _wait_for_any(processes: Sequence[Process], seconds: float) -> None:
+    """Wait until one of these processes has ended."""
+    poll = select.poll()
+    with contextlib.ExitStack() as stack:
+        for process in processes:
+            try:
+                handle = os.pidfd_open(process.pid)
+            except ProcessLookupError:
+                return
+            stack.callback(os.close, handle)
+            now = read_process(process.pid)
+            if now is None or now.start != process.start:
+                return
+            poll.register(handle, select.POLLIN)
+        poll.poll(seconds * 1000)
