@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -22,8 +22,8 @@ class NodePath(NamedTuple):
         return "/".join(filter(None, self))
 
     @property
-    def kind(self) -> str:
-        """Site, CE or Queue."""
+    def kind(self) -> Literal["Site", "CE", "Queue"]:
+        """What it is."""
         return "Queue" if self.queue else "CE" if self.ce else "Site"
 
 

@@ -30,9 +30,9 @@ from lodesman.api.dispatch import Request, serves
 from lodesman.api.read_side import ReadSide
 from lodesman.background.candidates import OwnQueue, own_queues
 from lodesman.background.explain import Explainer
-from lodesman.background.origins import find_node
 from lodesman.background.plans import LiveState, plan_job, plan_shares
 from lodesman.background.rehearsal import plan_resources
+from lodesman.background.sites import find_node
 from lodesman.errors import InvalidRequest, NotFound, TooLarge, Unavailable
 from lodesman.matching.policy import Policy
 from lodesman.resources import Fault, QueueId, Source, load_resources

@@ -37,8 +37,7 @@ from lodesman.api.read_side import ReadSide
 from lodesman.api.wire import Receive, Scope, Send, error_answer, send_answer
 from lodesman.background.descriptions import describe_job, eligible_sites
 from lodesman.background.director_view import iteration_for
-from lodesman.background.origins import exact_node, find_node, show_node
-from lodesman.background.sites import list_queues, list_sites
+from lodesman.background.sites import exact_node, find_node, list_queues, list_sites, show_node
 from lodesman.background.usage import usage_for
 from lodesman.commands.site_mask import answer_of
 from lodesman.errors import NotFound
@@ -175,7 +174,7 @@ async def _resource(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) -
     named = NodePath(asked.site, asked.ce, asked.queue)
     node = find_node(config.tree, asked.path) if asked.path else exact_node(config.tree, named)
     vo = vo_of(asked.vo, request.who, usual=request.who.vo, known=config.vos)
-    return msgspec.convert(show_node(config, node, vo), ResourceNode)
+    return show_node(config, node, vo)
 
 
 @serves(calls.CONFIGURATION)

@@ -10,7 +10,7 @@ from lodesman.answers.requests import CloseSiteBody, OpenSiteBody
 from lodesman.answers.sites import SiteClosed, SiteOpened
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
-from lodesman.background.origins import exact_node, find_node
+from lodesman.background.sites import exact_node, find_node
 from lodesman.commands.pilots import DrainPilots
 from lodesman.commands.site_mask import Closed, CloseSite, OpenSite, answer_of, check_closing, not_closed
 from lodesman.director.site_mask import Closing

@@ -14,7 +14,7 @@ from lodesman.answers.vocabulary import JobState
 from lodesman.answers.why_jobs import Holding, JobPosition, JobWaits, JobWaitsNot, QueuePosition
 from lodesman.answers.why_pilots import PilotWhy
 from lodesman.answers.why_queues import QueueGate, QueueSetting
-from lodesman.background.origins import show_node
+from lodesman.background.sites import show_node
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.matching import QueueOffer, TaskQueueKey
 from lodesman.matching.policy import Policy
@@ -108,9 +108,8 @@ class Explainer:
         configured, denied, settings = None, None, list[QueueSetting]()
         if config.tree.has_queue(*place):
             configured = config.tree.sites[place.site].ces[place.ce].queues[place.queue].source or Source()
-            settings = msgspec.convert(
-                show_node(config, NodePath(*place), vo)["parameters"], list[QueueSetting]
-            )
+            found = show_node(config, NodePath(*place), vo).parameters
+            settings = msgspec.convert(found, list[QueueSetting], from_attributes=True)
             params = effective_params(config.tree, NodePath(*place), vo=vo, types=config.types)
             denied = access_refusal(params.get("vo"), vo)
         survey = None

@@ -1,33 +1,67 @@
-"""Sites and queues as configured, with their pilots, jobs and closings."""
+"""Sites, CEs and queues as configured: lists with their pilots, jobs and closings, and every value with its origin."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 
-from lodesman.answers.sites import EffectiveValue, QueueRow, SiteRow
+from msgspec.structs import asdict
+
+from lodesman.answers.nodes import Value
+from lodesman.answers.sites import (
+    EffectiveValue,
+    NodeBelow,
+    Parameter,
+    QueueRow,
+    ResourceNode,
+    Said,
+    SiteRow,
+)
 from lodesman.commands.site_mask import answer_of
+from lodesman.director import QueueCaps
 from lodesman.director.site_mask import Closing
+from lodesman.errors import InvalidRequest, NotFound
 from lodesman.matching.policy import Policy
-from lodesman.resources import Effective, NodePath, QueueId, Source
+from lodesman.resources import (
+    Effective,
+    NodePath,
+    Origin,
+    QueueId,
+    ResourceConfig,
+    ResourceTree,
+    Source,
+    access_refusal,
+    effective_params,
+    find_nodes,
+    fold,
+    origins,
+    queue_settings,
+)
+from lodesman.resources.model import Value as Configured
 from lodesman.store import Reader
 from lodesman.store.read.pilots import pilots_by_queue, running_jobs_by_site
 
-ClosedBy = Callable[[NodePath], Sequence[Closing]]
+_MOST_CHOICES = 5
+_ACCESS = "vo"
+_UNITS = {"CPUTime": "s", "MaxRAM": "MB"}  # in which the program counts, whatever is declared
+
+
+# --- lists -----------------------------------------------------------------------------------------------
 
 
 def list_sites(db: Reader, policy: Policy, closings: Sequence[Closing] = ()) -> list[SiteRow]:
     """Every configured site with its queues, live pilots and running jobs, and what is closed of it."""
-    pilots: Counter[tuple[str, str]] = Counter()
+    pilots: dict[str, Counter[str]] = {}
     for found in pilots_by_queue(db):
-        pilots[found.queue_id.site, found.state] += found.count
+        pilots.setdefault(found.queue_id.site, Counter())[found.state] += found.count
     running = running_jobs_by_site(db)
     return [
         SiteRow(
             site=site.name,
             ces=len(site.ces),
             queues=sum(len(ce.queues) for ce in site.ces.values()),
-            pilots={state: n for (name, state), n in sorted(pilots.items()) if name == site.name},
+            pilots=dict(sorted(pilots.get(site.name, {}).items())),
             running_jobs=running.get(site.name, 0),
             closed=[answer_of(one) for one in closings if one.site == site.name],
         )
@@ -36,35 +70,175 @@ def list_sites(db: Reader, policy: Policy, closings: Sequence[Closing] = ()) -> 
 
 
 def list_queues(
-    db: Reader, policy: Policy, vo: str, *, closed_by: ClosedBy, origin: bool = False
+    db: Reader,
+    policy: Policy,
+    vo: str,
+    *,
+    closed_by: Callable[[NodePath], Sequence[Closing]],
+    origin: bool = False,
 ) -> list[QueueRow]:
-    """Every queue that a VO may use, with its effective parameters, the level each came from, its pilots, and what closes
-    it.
+    """Every queue that a VO may use, with its effective parameters, their levels, its pilots, and what closes it.
 
-    With `origin` also the file and the line of each.
+    With `origin` also the file and the line of each parameter.
     """
     pilots: dict[QueueId, dict[str, int]] = {}
     for found in pilots_by_queue(db):
         pilots.setdefault(found.queue_id, {})[found.state] = found.count
-    world = policy.vo_config(vo)
+    config = policy.vo_config(vo)
     return [
         QueueRow(
-            site=offer.queue.site,
-            ce=offer.queue.ce,
-            queue=offer.queue.queue,
+            *offer.queue,
             parameters={
-                found.name: _effective(found, origin) for found in world.table.params(offer.bit).values()
+                found.name: _effective(found, origin) for found in config.table.params(offer.bit).values()
             },
             pilots=pilots.get(offer.queue, {}),
             closed=[answer_of(one) for one in closed_by(offer.queue)],
         )
-        for offer in world.offers
+        for offer in config.offers
     ]
 
 
 def _effective(found: Effective, origin: bool) -> EffectiveValue:
-    value = list(found.value) if isinstance(found.value, tuple) else found.value
-    if not origin:
-        return EffectiveValue(value, found.level)
-    source = found.source or Source()
-    return EffectiveValue(value, found.level, source.file, source.line)
+    answer = EffectiveValue(_plain(found.value), found.level)
+    if origin:
+        answer.file, _, answer.line = _place(found.source)
+    return answer
+
+
+# --- one site, CE or queue -------------------------------------------------------------------------------
+
+
+def find_node(tree: ResourceTree, path: str) -> NodePath:
+    """The node that SITE, SITE/CE or SITE/CE/QUEUE names. Raises NotFound, InvalidRequest if several fit."""
+    found = find_nodes(tree, path)
+    if not found:
+        site, _, rest = path.partition("/")
+        ce, _, queue = rest.partition("/")
+        hint = _near(tree, NodePath(site, ce, queue))
+        raise NotFound(f"There is no site, CE or queue {path[:200]}.", hint=hint)
+    if len(found) > 1:
+        choices = [list(node) for node in found[:_MOST_CHOICES]]
+        hint = "Give site, CE and queue apart."
+        raise InvalidRequest(f"{path[:200]} may be {len(found)} things.", hint=hint, choices=choices)
+    return found[0]
+
+
+def exact_node(tree: ResourceTree, node: NodePath) -> NodePath:
+    """The node, if it is there. Raises NotFound."""
+    site = tree.sites.get(node.site)
+    element = site.ces.get(node.ce) if site and node.ce else None
+    there = site is not None and (not node.ce or element is not None)
+    if not there or (node.queue and (element is None or node.queue not in element.queues)):
+        raise NotFound(f"There is no {node.kind} {str(node)[:200]}.", hint=_near(tree, node))
+    return node
+
+
+def _near(tree: ResourceTree, node: NodePath) -> str:
+    """What might be meant: the nearest names at the first level that does not have the one that is given."""
+    site, names, above, wrong = tree.sites.get(node.site), list(tree.sites), "", node.site
+    if site is not None:
+        names, above, wrong = list(site.ces), f"{node.site}/", node.ce
+        element = site.ces.get(node.ce)
+        if element is not None:
+            names, above, wrong = list(element.queues), f"{node.site}/{node.ce}/", node.queue
+    close = [f"{above}{name}"[:200] for name in get_close_matches(wrong[:200], names, n=3)]
+    return f"Is it one of {', '.join(close)}? See: lode site ls." if close else "See: lode site ls."
+
+
+def show_node(config: ResourceConfig, node: NodePath, vo: str) -> ResourceNode:
+    """One node as a VO sees it ("": no VO in particular): every value with its origin, and what is below it.
+
+    A node below has the values that it does not merely inherit.
+    """
+    return ResourceNode(**asdict(_node(config, node, vo, is_top=True)), vo=vo)
+
+
+def _node(config: ResourceConfig, node: NodePath, vo: str, *, is_top: bool = False) -> NodeBelow:
+    found = origins(config.tree, node, vo=vo, types=config.types)
+    params = {folded: one.effective for folded, one in found.items()}
+    if is_top:
+        rows = [*(_parameter(config, one) for one in found.values()), *_assumed(config, node, params)]
+    else:
+        above = NodePath(node.site, node.ce if node.queue else "")
+        inherited = effective_params(config.tree, above, vo=vo, types=config.types)
+        own = (one for folded, one in found.items() if one.said and inherited.get(folded) != one.effective)
+        rows = [_parameter(config, one) for one in own]
+    site = config.tree.sites[node.site]
+    element = site.ces[node.ce] if node.ce else None
+    written = site if element is None else element.queues[node.queue] if node.queue else element
+    below = () if node.queue else site.ces if element is None else element.queues
+    return NodeBelow(
+        *_place(written.source),
+        kind=node.kind,
+        site=node.site,
+        ce=node.ce,
+        queue=node.queue,
+        grid=site.grid,
+        allowed=access_refusal(params.get(_ACCESS), vo) is None,
+        parameters=sorted(rows, key=lambda row: fold(row.name)),
+        below=[_node(config, NodePath(node.site, node.ce or name, node.ce and name), vo) for name in below],
+    )
+
+
+def _parameter(config: ResourceConfig, origin: Origin) -> Parameter:
+    effective = origin.effective
+    declared = config.types.get(effective.name)
+    return Parameter(
+        *_place(effective.source),
+        name=effective.name,
+        value=_plain(effective.value),
+        type=declared.kind.value if declared else "",
+        unit=declared.unit if declared else "",
+        level=effective.level.value,
+        levels=list(effective.levels),
+        made_of="",
+        said=[
+            Said(
+                *_place(one.source),
+                level=one.level,
+                value=_plain(one.value),
+                counts=one.level in effective.levels,
+            )
+            for one in origin.said
+        ],
+    )
+
+
+def _assumed(config: ResourceConfig, node: NodePath, params: Mapping[str, Effective]) -> Iterator[Parameter]:
+    """What the program itself takes for what the configuration of a queue leaves out."""
+    if not node.queue:
+        return
+    settings, caps = queue_settings(params, config.types), QueueCaps()
+    facts: dict[str, tuple[Value | None, str]] = {
+        "Backend": (settings.backend or "local", "CEType" if settings.backend else ""),
+        "CPUTime": (settings.cpu_seconds, "maxCPUTime"),
+        "CPUScalingFactor": (settings.cpu_scaling_factor, "SI00" if settings.cpu_scaling_factor != 1 else ""),
+        "MaxRAM": (settings.memory_mb, "Memory"),
+        "NumberOfProcessors": (settings.processors or 1, ""),
+        "MaxWaitingJobs": (caps.max_waiting, ""),
+        "MaxTotalJobs": (caps.max_total, ""),
+        "WaitingToRunningRatio": (caps.waiting_to_running, ""),
+    }
+    for name, (value, made_of) in facts.items():
+        if fold(name) not in params and value is not None:
+            declared = config.types.get(name)
+            yield Parameter(
+                *_place(None),
+                name=name,
+                value=value,
+                type=declared.kind.value if declared else "",
+                unit=_UNITS.get(name, ""),
+                level="built-in",
+                levels=[],
+                made_of=made_of,
+                said=[],
+            )
+
+
+def _plain(value: Configured) -> Value:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _place(source: Source | None) -> tuple[str, str, int]:
+    place = source or Source()
+    return place.file, place.section, place.line

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.background.origins import exact_node, find_node, show_node
+from lodesman.background.sites import exact_node, find_node, show_node
 from lodesman.errors import InvalidRequest, NotFound
 from lodesman.resources import NodePath, load_resources
 
@@ -40,7 +40,7 @@ def config():
 
 
 def parameters(config, path, vo="v"):
-    return {one["name"]: one for one in show_node(config, find_node(config.tree, path), vo)["parameters"]}
+    return {one.name: one for one in show_node(config, find_node(config.tree, path), vo).parameters}
 
 
 def test_every_value_has_its_level_and_its_line(config):
@@ -50,41 +50,39 @@ def test_every_value_has_its_level_and_its_line(config):
         ("MaxTotalJobs", 50, "default"),
         ("MaxWaitingJobs", 7, "CE type"),
         ("CEType", "T", "CE"),
-        ("VO", ("v",), "site"),
+        ("VO", ["v"], "site"),
     ):
         one = found[name]
-        assert (one["value"], one["level"], one["file"]) == (value, level, "f.toml")
-        assert LINES[one["line"] - 1].startswith(f"{name} = ")
+        assert (one.value, one.level, one.file) == (value, level, "f.toml")
+        assert LINES[one.line - 1].startswith(f"{name} = ")
 
 
 def test_what_other_levels_say_is_told_and_does_not_count(config):
     one = parameters(config, "S/c/q/1")["CPUTime"]
-    assert [(said["level"], said["value"], said["counts"]) for said in one["said"]] == [
+    assert [(said.level, said.value, said.counts) for said in one.said] == [
         ("queue", 10_800, True), ("site(VO)", 7_200, False), ("site", 3_600, False),
     ]  # fmt: skip
-    assert [LINES[said["line"] - 1] for said in one["said"]] == [
+    assert [LINES[said.line - 1] for said in one.said] == [
         'CPUTime = "3 h"', 'CPUTime = "2 h"', 'CPUTime = "1 h"',
     ]  # fmt: skip
 
 
 def test_all_parts_of_a_merged_list_count(config):
     one = parameters(config, "S/c/q/1")["Tag"]
-    assert (one["value"], one["levels"]) == (("site", "queue"), ["site", "queue"])
-    assert [said["counts"] for said in one["said"]] == [True, True]
-    assert (one["type"], one["unit"]) == ("list", "")
+    assert (one.value, one.levels) == (["site", "queue"], ["site", "queue"])
+    assert [said.counts for said in one.said] == [True, True]
+    assert (one.type, one.unit) == ("list", "")
 
 
 def test_types_and_units(config):
     found = parameters(config, "S/c/q/1")
-    assert (found["CPUTime"]["type"], found["CPUTime"]["unit"]) == ("number", "s")
-    assert (found["QueueName"]["type"], found["QueueName"]["line"]) == ("", 0)
+    assert (found["CPUTime"].type, found["CPUTime"].unit) == ("number", "s")
+    assert (found["QueueName"].type, found["QueueName"].line) == ("", 0)
 
 
 def test_what_the_program_takes_for_what_is_not_told(config):
     found = parameters(config, "S/c/bare", vo="w")
-    assumed = {
-        name: (one["value"], one["made_of"]) for name, one in found.items() if one["level"] == "built-in"
-    }
+    assumed = {name: (one.value, one.made_of) for name, one in found.items() if one.level == "built-in"}
     assert assumed == {
         "Backend": ("T", "CEType"),
         "CPUScalingFactor": (1, ""),
@@ -93,33 +91,33 @@ def test_what_the_program_takes_for_what_is_not_told(config):
         "WaitingToRunningRatio": (0.0, ""),
     }
     # A site that tells CPUTime: the queue's own maxCPUTime and SI00 have no say.
-    assert found["CPUTime"]["level"] == "site"
+    assert found["CPUTime"].level == "site"
 
 
 def test_minutes_and_specint_are_shown_as_what_they_become():
     text = "[site.S.ce.c.queue.q]\nmaxCPUTime = 60\nSI00 = 500\n"
     found = parameters(load_resources([("f.toml", text)]), "S/c/q")
-    assert (found["CPUTime"]["value"], found["CPUTime"]["made_of"]) == (3600, "maxCPUTime")
-    assert (found["CPUScalingFactor"]["value"], found["CPUScalingFactor"]["made_of"]) == (2, "SI00")
-    assert (found["Backend"]["value"], found["Backend"]["made_of"]) == ("local", "")
-    assert (found["MaxTotalJobs"]["value"], found["MaxWaitingJobs"]["value"]) == (10, 10)
+    assert (found["CPUTime"].value, found["CPUTime"].made_of) == (3600, "maxCPUTime")
+    assert (found["CPUScalingFactor"].value, found["CPUScalingFactor"].made_of) == (2, "SI00")
+    assert (found["Backend"].value, found["Backend"].made_of) == ("local", "")
+    assert (found["MaxTotalJobs"].value, found["MaxWaitingJobs"].value) == (10, 10)
 
 
 def test_a_site_is_told_with_what_its_ces_and_queues_say_otherwise(config):
     found = show_node(config, NodePath("S"), "v")
-    assert (found["kind"], found["section"], found["line"]) == ("Site", "site.S", 6)
-    assert {one["name"] for one in found["parameters"]} == {"Site", "VO", "CPUTime", "Tag"}
-    (ce,) = found["below"]
-    assert (ce["kind"], ce["ce"]) == ("CE", "c")
-    assert {one["name"] for one in ce["parameters"]} == {"MaxTotalJobs", "MaxWaitingJobs", "CEType"}
-    assert [queue["queue"] for queue in ce["below"]] == ["q/1", "bare"]
-    assert {one["name"] for one in ce["below"][0]["parameters"]} == {"CPUTime", "Tag"}
-    assert {one["name"] for one in ce["below"][1]["parameters"]} == {"maxCPUTime", "SI00", "Memory"}
+    assert (found.kind, found.section, found.line) == ("Site", "site.S", 6)
+    assert {one.name for one in found.parameters} == {"Site", "VO", "CPUTime", "Tag"}
+    (ce,) = found.below
+    assert (ce.kind, ce.ce) == ("CE", "c")
+    assert {one.name for one in ce.parameters} == {"MaxTotalJobs", "MaxWaitingJobs", "CEType"}
+    assert [queue.queue for queue in ce.below] == ["q/1", "bare"]
+    assert {one.name for one in ce.below[0].parameters} == {"CPUTime", "Tag"}
+    assert {one.name for one in ce.below[1].parameters} == {"maxCPUTime", "SI00", "Memory"}
 
 
 def test_who_may_use_it(config):
     for vo, allowed in (("v", True), ("w", False), ("", True)):
-        assert show_node(config, NodePath("S", "c", "bare"), vo)["allowed"] is allowed
+        assert show_node(config, NodePath("S", "c", "bare"), vo).allowed is allowed
 
 
 def test_a_path_that_means_two_things_is_refused_with_both(config):
@@ -156,5 +154,5 @@ def test_a_site_with_many_queues_is_told_in_good_time():
     config = load_resources([("f.toml", text)])
     begun = time.perf_counter()
     found = show_node(config, NodePath("S"), "v")
-    assert sum(len(ce["below"]) for ce in found["below"]) == 500
+    assert sum(len(ce.below) for ce in found.below) == 500
     assert time.perf_counter() - begun < 5
