@@ -21,7 +21,7 @@ from bench import pool_world
 
 from lodesman.answers.accounts import SCOPES
 from lodesman.answers.service import NewPilot
-from lodesman.background.pool_pass import evaluate
+from lodesman.background.refresh import evaluate
 from lodesman.commands.accounts import AddAccount, IssueToken
 from lodesman.commands.live import Live
 from lodesman.commands.pilots import Join, PreparePilots, hash_token

@@ -19,8 +19,7 @@ from bench.pool_world import VO, make_pools, many_keys, resources
 from lodesman.answers import calls
 from lodesman.answers.call import Call, Nothing
 from lodesman.answers.service import NewQueues, PassDone, Removed
-from lodesman.background.pool_keeper import PoolKeeper
-from lodesman.background.pool_pass import evaluate
+from lodesman.background.refresh import PoolKeeper, evaluate
 from lodesman.commands.live import Live
 from lodesman.commands.submit_pools import NameQueues, RefreshPools
 from lodesman.masks.bits import bits, nearest, refused

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lodesman.api import explain
-from lodesman.background.pool_keeper import PoolKeeper
+from lodesman.background.refresh import PoolKeeper
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 

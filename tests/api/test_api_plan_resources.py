@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lodesman.answers.server import ConfigurationState
-from lodesman.background.pool_keeper import PoolKeeper
+from lodesman.background.refresh import PoolKeeper
 from lodesman.commands.submit_pools import PoolIds
 from lodesman.errors import InvalidConfig
 from lodesman.matching.policy import Policy

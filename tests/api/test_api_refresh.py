@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from lodesman.background.pool_keeper import PoolKeeper
+from lodesman.background.refresh import PoolKeeper
 from lodesman.commands.pilots import hash_token
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from lodesman.background.pool_keeper import PoolKeeper
 from lodesman.background.reasons import MainReasons
+from lodesman.background.refresh import PoolKeeper
 from lodesman.batch.backend import BatchLoad
 from lodesman.commands.pilots import hash_token
 from lodesman.matching.policy import Policy

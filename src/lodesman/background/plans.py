@@ -31,7 +31,7 @@ from lodesman.answers.task_queues import TaskQueueFacts
 from lodesman.answers.why_jobs import Holding, QueuePosition
 from lodesman.background.direct import Director
 from lodesman.background.explain import Explainer
-from lodesman.background.pool_pass import evaluate
+from lodesman.background.refresh import evaluate
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.commands.prepare import prepare
 from lodesman.commands.submit import NewPool, PreparedSubmission

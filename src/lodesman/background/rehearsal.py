@@ -19,7 +19,7 @@ from lodesman.answers.nodes import QueueId, Remark
 from lodesman.answers.plans import PlannedIteration, ResourcesPlan
 from lodesman.background.direct import Director, pilot_view
 from lodesman.background.plans import LiveState
-from lodesman.background.pool_pass import Looker, Picture, evaluate, judge, runnable
+from lodesman.background.refresh import RefreshInput, evaluate, judge, read_refresh_input, runnable
 from lodesman.batch.backend import Backend, BatchLoad
 from lodesman.commands.reoffer import Offers, rewritten
 from lodesman.commands.submit_pools import PoolIds
@@ -52,7 +52,7 @@ _APART: Final = ", "
 class Configured:
     """One configuration, with the queues that serve each SubmitPool, as bits in its order (a `director.Serving`)."""
 
-    def __init__(self, policy: Policy, seen: Picture) -> None:
+    def __init__(self, policy: Policy, seen: RefreshInput) -> None:
         self.policy = policy
         self.pools = evaluate(policy, seen.pools)
         queues = policy.config.tree.queue_ids()
@@ -71,7 +71,7 @@ def plan_resources(
     after: ResourceConfig, files: Sequence[str], state: LiveState, *, limit: int
 ) -> ResourcesPlan:
     """What another configuration, read from these files, would change; lists have at most `limit` members."""
-    before, seen = state.policy.config, Looker(state.db).look()
+    before, seen = state.policy.config, read_refresh_input(state.db)
     policy = Policy(
         after,
         add_eligible_sites=state.policy.add_eligible_sites,
@@ -106,7 +106,7 @@ def plan_resources(
 
 
 def _task_queues(
-    old: Configured, new: Configured, seen: Picture, state: LiveState
+    old: Configured, new: Configured, seen: RefreshInput, state: LiveState
 ) -> Iterator[JudgedTaskQueue]:
     """The task queues with jobs, by id."""
     held, released = map(dict, judge(new.policy, seen, new.pools))

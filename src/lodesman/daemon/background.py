@@ -33,9 +33,9 @@ from lodesman.api.reads import ReadApp
 from lodesman.background.census import Census
 from lodesman.background.direct import Director
 from lodesman.background.launch import PilotHabits, SubmissionPools
-from lodesman.background.pool_keeper import PoolKeeper
 from lodesman.background.reasons import MainReasons
 from lodesman.background.reconciler import Reconciler
+from lodesman.background.refresh import PoolKeeper
 from lodesman.background.retention import Retention
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.batch.backend import PILOT_FILE, Backend

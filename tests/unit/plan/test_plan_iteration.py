@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.plans import Cut
-from lodesman.background.pool_pass import Picture
+from lodesman.background.refresh import RefreshInput
 from lodesman.background.rehearsal import Configured, RecordedLoads
 from lodesman.matching.policy import Policy
 from lodesman.plan.iteration import expected
@@ -81,7 +81,7 @@ def test_what_several_batch_systems_told_together_is_told_once():
 
 def test_pools_of_a_configuration():
     policy = Policy(load_resources([("a.toml", "[site.A.ce.c.queue.q]\n[site.B.ce.c.queue.q]\n")]))
-    seen = Picture(
+    seen = RefreshInput(
         last=PassRow(), state=PassRequests(0, 0, 0), bits={}, queues=[],
         pools=[PoolRow("p", "lab", '{"Site": ["string", "==", "", ["B"]]}', 0, 0.0, None)],
     )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -33,18 +34,22 @@ LEFT JOIN queue_may_return r ON r.tq_id = q.id
 WHERE c.jobs > 0 OR h.tq_id IS NOT NULL OR r.tq_id IS NOT NULL"""
 
 
+# The same keys are read at every refresh.
+_kept_key = lru_cache(1 << 15)(key_from_json)
+
+
 class JudgedQueue(NamedTuple):
     """A task queue that has jobs, is held, or that a job may return to. `held`: the reason, None if its jobs wait.
 
-    `key` is the text of the key. `may_return`: a job of it runs, or a user holds one.
+    `may_return`: a job of it runs, or a user holds one.
     """
 
     id: int
-    key: str
+    key: TaskQueueKey
     requirements: str
     jobs: int
     held: str | None
-    may_return: int
+    may_return: int = 0
 
 
 def list_task_queues(db: Reader, *, limit: int, reason: str = "", vo: str = "") -> list[TaskQueueRow]:
@@ -99,5 +104,5 @@ def queues_of_vo(db: Reader, vo: str) -> set[int]:
 
 
 def queues_to_judge(db: Reader) -> Iterator[JudgedQueue]:
-    """What a pass over the configuration holds or releases."""
-    return (JudgedQueue(*row) for row in db.execute(_JUDGED))
+    """What a refresh holds or releases."""
+    return (JudgedQueue(number, _kept_key(key), *more) for number, key, *more in db.execute(_JUDGED))

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.background.pool_pass import (
-    Looker,
-    Picture,
-    QueueRow,
+from lodesman.background.refresh import (
+    RefreshInput,
     Renumbering,
     difference,
     evaluate,
     judge,
+    read_refresh_input,
     unnamed,
 )
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
@@ -25,6 +23,7 @@ from lodesman.matching import spelled_requirements, submit_pool_id
 from lodesman.matching.policy import Policy
 from lodesman.resources import compile_requirements, load_resources
 from lodesman.store.read.submit_pools import PassRequests, PassRow, PoolRow
+from lodesman.store.read.task_queues import JudgedQueue
 from lodesman.submission import JobDraft, optimize
 
 SHORT, LONG = ("North", "cn", "short"), ("South", "cs", "long")
@@ -66,9 +65,9 @@ def pool(requirements, *, vo="lab", queues=0):
     return PoolRow(number, vo, spelled_requirements(requirements, TYPES), queues, 0.0, None)
 
 
-def picture(*pools, bits=None, queues=None, last=NO_PASS, state=NOTHING_ASKED):
+def stored(*pools, bits=None, queues=None, last=NO_PASS, state=NOTHING_ASKED):
     found = {SHORT: 0, LONG: 1} if bits is None else bits
-    return Picture(last=last, state=state, pools=list(pools), bits=found, queues=queues or [])
+    return RefreshInput(last=last, state=state, pools=list(pools), bits=found, queues=queues or [])
 
 
 def draft(vo="lab", **fields):
@@ -118,7 +117,7 @@ def test_sets_are_evaluated_alike_one_by_one_and_together():
 
 def test_only_what_changed_is_told():
     same, other = pool({"Software": "root"}, queues=0b11), pool({"Software": "geant"}, queues=0b11)
-    now = picture(same, other, last=PassRow(7, 5.0, "c"), state=PassRequests(3, 1, 9))
+    now = stored(same, other, last=PassRow(7, 5.0, "c"), state=PassRequests(3, 1, 9))
     found = difference(POLICY, now, evaluate(POLICY, [same, other]), cause="interval")
     assert found.masks == {other.id: "2"}
     assert (found.previous, found.answers, found.pools, found.cause) == (7, 3, 2, "interval")
@@ -126,21 +125,21 @@ def test_only_what_changed_is_told():
 
 
 def test_stored_bits_are_not_those_of_the_configuration():
-    stored = picture(pool({"Software": "geant"}), bits={SHORT: 5, LONG: 3})
-    found = difference(POLICY, stored, evaluate(POLICY, stored.pools), cause="x")
+    before = stored(pool({"Software": "geant"}), bits={SHORT: 5, LONG: 3})
+    found = difference(POLICY, before, evaluate(POLICY, before.pools), cause="x")
     assert list(found.masks.values()) == ["8"]
 
 
 def test_queues_that_are_configured_no_more_are_told():
     old = ("Old", "c", "q")
-    stored = picture(pool({"Software": "root"}), bits={old: 0, SHORT: 1, LONG: 2})
-    found = difference(POLICY, stored, evaluate(POLICY, stored.pools), cause="x")
+    before = stored(pool({"Software": "root"}), bits={old: 0, SHORT: 1, LONG: 2})
+    found = difference(POLICY, before, evaluate(POLICY, before.pools), cause="x")
     assert (found.gone, list(found.masks.values())) == ([old], ["6"])
 
 
 def test_queues_need_bits_only_if_there_are_pools():
-    assert unnamed(POLICY, picture(bits={})) == []
-    assert unnamed(POLICY, picture(pool({"Software": "root"}), bits={LONG: 0})) == [SHORT]
+    assert unnamed(POLICY, stored(bits={})) == []
+    assert unnamed(POLICY, stored(pool({"Software": "root"}), bits={LONG: 0})) == [SHORT]
 
 
 @given(st.lists(st.integers(0, 40), unique=True, max_size=30), st.integers(0, 2**30 - 1))
@@ -158,7 +157,7 @@ def test_queues_that_follow_each_other_move_together(stored, runs):
 
 
 def row(found, *, number=1, jobs=3, held=None):
-    return QueueRow(number, found.key, found.requirements, jobs, held)
+    return JudgedQueue(number, found.key, found.requirements, jobs, held)
 
 
 def judged(*rows):
@@ -166,7 +165,7 @@ def judged(*rows):
         r.key.submit_pool: PoolRow(r.key.submit_pool, r.key.vo, r.requirements, 0, 0.0, None) for r in rows
     }
     pools.pop("", None)
-    now = picture(*pools.values(), queues=rows)
+    now = stored(*pools.values(), queues=rows)
     return judge(POLICY, now, evaluate(POLICY, now.pools))
 
 
@@ -218,41 +217,40 @@ def test_a_pass_judges_as_submission_does(fields):
 
 def test_a_task_queue_whose_pool_is_gone_is_judged_by_its_own_requirements():
     possible, wanting = (draft(requirements={"Software": name}) for name in ("root", "none"))
-    found = judge(POLICY, picture(queues=[row(possible), row(wanting, number=2)]), {})
+    found = judge(POLICY, stored(queues=[row(possible), row(wanting, number=2)]), {})
     assert found == ([(2, wanting.never)], [])
-    unknown = QueueRow(3, possible.key, "", 3, None)
-    assert judge(POLICY, picture(queues=[unknown]), {}) == ([], [])
+    unknown = JudgedQueue(3, possible.key, "", 3, None)
+    assert judge(POLICY, stored(queues=[unknown]), {}) == ([], [])
 
 
 def test_a_task_queue_is_judged_while_a_job_may_return_to_it():
     impossible = draft(cores=64)
-    empty = replace(row(impossible, jobs=0), may_return=True)
+    empty = row(impossible, jobs=0)._replace(may_return=1)
     assert judged(empty) == ([(1, impossible.never)], [])
-    assert judged(replace(empty, held=impossible.never)) == ([], [])
-    assert judged(replace(empty, may_return=False)) == ([], [])
+    assert judged(empty._replace(held=impossible.never)) == ([], [])
+    assert judged(empty._replace(may_return=0)) == ([], [])
 
 
 def test_pools_whose_queues_are_not_known_are_told_even_if_none_fulfils_them():
     made_again = pool({"Software": "none"})._replace(is_evaluated=False)
-    now = picture(made_again, pool({"Software": "none", "Memory": 1}))
+    now = stored(made_again, pool({"Software": "none", "Memory": 1}))
     assert difference(POLICY, now, evaluate(POLICY, now.pools), cause="x").masks == {made_again.id: "0"}
 
 
-def test_a_picture_is_of_one_moment(base):
+def test_the_input_is_of_one_moment(base):
     found = draft(requirements={"Software": "geant"})
     new = NewPool(id=found.submit_pool, requirements=found.requirements, vo="lab", queues=(LONG,))
     cohort = PreparedCohort(key=found.key, template="{}", expand=False, max_attempts=1, runs=((0, 4),))
-    looker = Looker(base.db)
-    assert looker.look() == picture(bits={})
+    assert read_refresh_input(base.db) == stored(bits={})
     base.do(Submit(base.live, PreparedSubmission(
         owner="ann", group="g", vo="lab", name="", form="json", record="", members=None, count=4,
         cohorts=(cohort,), pools=(new,), config="another",
     )))  # fmt: skip
-    seen = looker.look()
+    seen = read_refresh_input(base.db)
     assert [(p.id, p.vo, p.requirements, p.queues) for p in seen.pools] == [
         (new.id, "lab", new.requirements, 1)
     ]
     assert seen.bits == {LONG: 0}
-    assert seen.queues == [QueueRow(1, found.key, found.requirements, 4, None)]
+    assert seen.queues == [JudgedQueue(1, found.key, found.requirements, 4, None)]
     assert seen.state.is_due
-    assert looker.look().queues[0].key is seen.queues[0].key
+    assert read_refresh_input(base.db).queues[0].key is seen.queues[0].key

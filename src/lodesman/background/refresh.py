@@ -1,0 +1,334 @@
+"""SubmitPools and task queues held against the configuration: evaluated, judged and cleaned up (RFC #7).
+
+All of them are evaluated by bitsets, outside the writer. What is found is a difference to one moment of the database;
+`commands.submit_pools` takes it, or refuses it if another refresh came between.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from lodesman.answers import calls
+from lodesman.answers.call import Post
+from lodesman.answers.service import Cleaning, Difference, Holds, Judgement, Renewals
+from lodesman.background import portions
+from lodesman.commands.submit_pools import CONFIG, PoolIds
+from lodesman.errors import Conflict, InvalidJob
+from lodesman.masks.bits import bits
+from lodesman.matching import wanted_of, wanted_values
+from lodesman.matching.policy import Policy, VOConfig
+from lodesman.resources import QueueId, QueueTable, compile_requirements
+from lodesman.store import Reader
+from lodesman.store.read.submit_pools import (
+    PassRequests,
+    PassRow,
+    PoolRow,
+    bits_of_queues,
+    last_pass,
+    pass_requests,
+    pools_needed,
+    stored_pools,
+)
+from lodesman.store.read.task_queues import JudgedQueue, queues_to_judge
+from lodesman.submission import find_exclusions, never_text
+
+log = logging.getLogger(__name__)
+
+_TRIES: Final = 3
+CONFLICT_SECONDS: Final = 30.0
+# What the writer is given at once: task queues to hold or to release, pools to mark or to remove.
+_AT_ONCE: Final = 200
+_REQUIREMENTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefreshInput:
+    """What a refresh is held against: one moment of the database."""
+
+    last: PassRow
+    state: PassRequests
+    pools: Sequence[PoolRow]
+    bits: Mapping[QueueId, int]
+    queues: Sequence[JudgedQueue]
+
+
+def read_refresh_input(db: Reader) -> RefreshInput:
+    """Everything as it is at one moment."""
+    with db:
+        return RefreshInput(
+            last=last_pass(db),
+            state=pass_requests(db),
+            pools=list(stored_pools(db)),
+            bits=bits_of_queues(db),
+            queues=list(queues_to_judge(db)),
+        )
+
+
+class PoolKeeper:
+    """`tick` is called every few seconds. Holds a read connection: one thread at a time.
+
+    `refresh_seconds` between refreshes; a pool is removed when no job has needed it for `grace_seconds`. Both may be
+    changed at any time.
+    """
+
+    def __init__(self, db: Reader, post: Post, *, refresh_seconds: float, grace_seconds: float) -> None:
+        self.refresh_seconds = refresh_seconds
+        self.grace_seconds = grace_seconds
+        self._db = db
+        self._post = post
+        self._ids = PoolIds()
+        self._policy: Policy | None = None
+        self._at = 0.0
+        self._differs_since: float | None = None
+
+    def tick(self, policy: Policy, now: float) -> str:
+        """Refresh if that is due. `now` in UNIX seconds. Returns the cause of the refresh, '' if there was none.
+
+        Raises LodesmanError if it could not be stored; it stays due. That the writer has not read the same configuration
+        yet, or has read the next one already, is an error only if it stays so.
+        """
+        cause = self._due(policy, now)
+        if not cause:
+            return ""
+        try:
+            self._refresh(policy, cause)
+        except Conflict as fault:
+            if CONFIG in fault.data and self._may_differ(now):
+                return ""
+            raise
+        self._policy, self._at, self._differs_since = policy, now, None
+        self.clean(now)
+        return cause
+
+    def _may_differ(self, now: float) -> bool:
+        """Whether the two processes have not differed for long."""
+        if self._differs_since is None or now < self._differs_since:
+            self._differs_since = now
+        return now - self._differs_since < CONFLICT_SECONDS
+
+    def _due(self, policy: Policy, now: float) -> str:
+        """The cause: the writer asks for a refresh when a job needs a pool that was removed, or was judged by an older
+        configuration.
+        """
+        if self._policy is None:
+            return "start"
+        if policy is not self._policy:  # the files were read again, be they equal or not
+            return "configuration"
+        if not 0.0 <= now - self._at < self.refresh_seconds:
+            return "interval"
+        return "request" if pass_requests(self._db).is_due else ""
+
+    def _refresh(self, policy: Policy, cause: str) -> None:
+        for left in reversed(range(_TRIES)):
+            try:
+                self._try(policy, cause)
+                return
+            except Conflict as fault:
+                if not left or CONFIG in fault.data:
+                    raise
+
+    def _try(self, policy: Policy, cause: str) -> None:
+        begun = time.perf_counter()
+        stored = self._read(policy)
+        masks = evaluate(policy, stored.pools)
+        found = difference(policy, stored, masks, cause=cause)
+        hold, release = judge(policy, stored, masks)
+        seconds = time.perf_counter() - begun
+        done = self._post(calls.POOL_PASS, replace(found, seconds=seconds))
+        for part in portions(hold, _AT_ONCE):
+            self._post(calls.JUDGE_QUEUES, Judgement(number=done.number, hold=part))
+        for part in portions(release, _AT_ONCE):
+            self._post(calls.JUDGE_QUEUES, Judgement(number=done.number, release=part))
+        counts = {
+            "pools": found.pools, "changed": len(found.masks), "held": len(hold), "released": len(release),
+        }  # fmt: skip
+        extra = {"cause": cause, "seconds": round(seconds, 3), **counts}
+        log.info("the SubmitPools were evaluated", extra=extra)
+
+    def _read(self, policy: Policy) -> RefreshInput:
+        """The input, where pools have the identifiers of today's types and every configured queue a bit."""
+        stored = read_refresh_input(self._db)
+        changed = self._ids.changed(policy.config.types, stored.pools)
+        for part in portions(changed, _AT_ONCE):
+            self._post(calls.REKEY_POOLS, Renewals(config=policy.digest, pools=part))
+        if changed:
+            stored = read_refresh_input(self._db)
+        places = unnamed(policy, stored)
+        if places:
+            self._post(calls.NAME_QUEUES, places)
+            stored = read_refresh_input(self._db)
+        return stored
+
+    def clean(self, now: float) -> int:
+        """Mark pools that no job needs, and remove those that none has needed for long; returns how many went."""
+        needed, before = pools_needed(self._db), now - self.grace_seconds
+        mark, unmark, old = [], [], []
+        for pool in stored_pools(self._db):
+            if pool.id in needed:
+                if pool.unused_since is not None:
+                    unmark.append(pool.id)
+            elif pool.unused_since is None:
+                mark.append(pool.id)
+            elif pool.unused_since <= before:
+                old.append(pool.id)
+        todo = [
+            *(Cleaning(mark=part) for part in portions(mark, _AT_ONCE)),
+            *(Cleaning(unmark=part) for part in portions(unmark, _AT_ONCE)),
+            *(Cleaning(remove=part, unused_before=before) for part in portions(old, _AT_ONCE)),
+        ]
+        return sum(self._post(calls.CLEAN_POOLS, one).removed for one in todo)
+
+
+# --- pure: from the configuration and the input to what is to be changed -----------------------------------
+
+
+def unnamed(policy: Policy, stored: RefreshInput) -> list[QueueId]:
+    """Configured queues without a bit, though there are pools that may need one."""
+    return [place for place in _configured(policy) if place not in stored.bits] if stored.pools else []
+
+
+def _configured(policy: Policy) -> list[QueueId]:
+    """The configured queues; a queue's place in the list is its bit in masks of the configuration."""
+    return list(policy.config.tree.queue_ids())
+
+
+def evaluate(policy: Policy, pools: Iterable[PoolRow]) -> dict[str, int]:
+    """For every pool the queues that fulfil its Requirements as things are configured, by ordinal.
+
+    Requirements that the declared types cannot read any more have no queue.
+    """
+    by_vo: dict[str, _Evaluator] = {}
+    found: dict[str, int] = {}
+    for pool in pools:
+        evaluator = by_vo.get(pool.vo)
+        if evaluator is None:
+            evaluator = by_vo[pool.vo] = _Evaluator(policy.vo_config(pool.vo).table)
+        found[pool.id] = evaluator.mask(pool.requirements)
+    return found
+
+
+class _Evaluator:
+    """Evaluates many canonical texts for one VO; what one requirement admits is evaluated once."""
+
+    def __init__(self, table: QueueTable) -> None:
+        self._table = table
+        self._known: dict[tuple[str, bytes], int] = {}
+
+    def mask(self, requirements: str) -> int:
+        """The queues that fulfil all of them; none if the text is not a set of Requirements."""
+        mask = self._table.open_to_vo
+        known = self._known
+        try:
+            found = _REQUIREMENTS.decode(requirements)
+        except msgspec.DecodeError:
+            return 0
+        for name, raw in found.items():
+            key = name, bytes(raw)
+            one = known.get(key)
+            if one is None:
+                one = known[key] = self._one(name, key[1])
+            mask &= one
+        return mask
+
+    def _one(self, name: str, raw: bytes) -> int:
+        try:
+            wanted = {name: wanted_values(json.loads(raw))}
+            return self._table.eligible_mask(compile_requirements(wanted, self._table.types))
+        except (InvalidJob, ValueError, TypeError):
+            return 0
+
+
+def difference(policy: Policy, stored: RefreshInput, masks: Mapping[str, int], *, cause: str) -> Difference:
+    """What is to be changed so that the stored pools are as they were evaluated. `seconds` is left open."""
+    order = _configured(policy)
+    moved = Renumbering([stored.bits[place] for place in order] if stored.pools else [])
+    changed = {}
+    for pool in stored.pools:
+        mask = moved.of(masks[pool.id])
+        if mask != pool.queues or not pool.is_evaluated:
+            changed[pool.id] = f"{mask:x}"
+    configured = set(order)
+    return Difference(
+        previous=stored.last.id,
+        answers=stored.state.asked,
+        config=policy.digest,
+        cause=cause,
+        pools=len(stored.pools),
+        seconds=0.0,
+        masks=changed,
+        gone=[place for place in stored.bits if place not in configured],
+    )
+
+
+def judge(policy: Policy, stored: RefreshInput, masks: Mapping[str, int]) -> tuple[Holds, Holds]:
+    """The task queues to hold, since no configured queue can run them, and those to release; each with the reason.
+
+    One that stays held is named again if its reason reads otherwise now. An empty one is held as long as a job may
+    return to it, which is Held at once then.
+    """
+    hold: Holds = []
+    release: Holds = []
+    for queue in stored.queues:
+        config = policy.vo_config(queue.key.vo)
+        can = runnable(queue, policy, masks)
+        if can or not (queue.jobs or queue.may_return):
+            if queue.held is not None:
+                release.append((queue.id, _can_run(can, config) if can else ""))
+            continue
+        reason = never_text(find_exclusions(queue.key, wanted_of(queue.requirements), config))
+        if reason and reason != queue.held:
+            hold.append((queue.id, reason))
+    return hold, release
+
+
+def runnable(queue: JudgedQueue, policy: Policy, masks: Mapping[str, int]) -> int:
+    """The configured queues, by ordinal, that can run a task queue; `masks` are those of the SubmitPools.
+
+    If its SubmitPool is gone, its own Requirements count.
+    """
+    config = policy.vo_config(queue.key.vo)
+    pool = queue.key.submit_pool
+    mask = masks.get(pool, 0)
+    if pool and pool not in masks:
+        mask = _Evaluator(config.table).mask(queue.requirements)
+    return config.possible_queues(queue.key, mask)
+
+
+def _can_run(mask: int, config: VOConfig) -> str:
+    first = "/".join(config.table.queues[next(bits(mask))])
+    return f"{first} can run it now ({mask.bit_count()} of {config.table.open_to_vo.bit_count()} queues)"
+
+
+class Renumbering:
+    """Moves the bits of masks from ordinals of the configuration to the numbers that stored masks have.
+
+    Queues that follow each other in both are moved together: one step, unless queues were reordered.
+    """
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        """`numbers`: that of each ordinal."""
+        self._runs: list[tuple[int, int, int]] = []
+        begin = 0
+        for at in range(1, len(numbers) + 1):
+            if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
+                self._runs.append((begin, (1 << at - begin) - 1, numbers[begin]))
+                begin = at
+        self._known: dict[int, int] = {}
+
+    def of(self, mask: int) -> int:
+        """The mask in stored numbers."""
+        known = self._known.get(mask)
+        if known is None:
+            known = 0
+            for begin, ones, number in self._runs:
+                known |= (mask >> begin & ones) << number
+            self._known[mask] = known
+        return known
