@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from lodesman.answers.service import Suspects
-from lodesman.background.reconciler import find_suspects
+from lodesman.background.upkeep import find_suspects
 from lodesman.store import open_writer
 
 # Compiled modules are kept, whatever the environment says: without them each run compiles 600 modules in each process.

@@ -13,7 +13,7 @@ from lodesman.answers.call import encode
 from lodesman.answers.service import NewPilot, PassDone, Removed, Tidied
 from lodesman.answers.vocabulary import PilotState
 from lodesman.background.refresh import PoolKeeper
-from lodesman.background.retention import Retention
+from lodesman.background.upkeep import Retention
 from lodesman.commands.accounts import AddAccount, IssueToken
 from lodesman.commands.claim import Claim, serve_parked
 from lodesman.commands.control import Control

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from lodesman.answers.jobs import NotChanged
 from lodesman.answers.pilots import ReportResult
 from lodesman.answers.service import Old
-from lodesman.background import retention
-from lodesman.background.retention import DAY, portions
+from lodesman.background import upkeep
+from lodesman.background.upkeep import DAY, _weighed_portions
 from lodesman.commands import upkeep as purging
 from lodesman.commands.upkeep import ForgetIdleQueues, Purge
 from lodesman.errors import NotFound
@@ -322,7 +322,7 @@ def test_a_million_killed_members_are_one_step(house):
 
 def test_an_array_with_very_many_parts_goes_in_portions(house, monkeypatch):
     monkeypatch.setattr(purging, "_MOST_ROWS", 7)
-    monkeypatch.setattr(retention, "KEYS_AT_ONCE", 5)
+    monkeypatch.setattr(upkeep, "_KEYS_AT_ONCE", 5)
     house.submit(200)
     for job_id in range(1, 200, 3):
         house.control("kill", job_id)
@@ -480,9 +480,13 @@ def test_a_step_that_fails_is_done_by_the_next_pass(house):
 
 def test_a_portion_holds_few_jobs_with_much_output():
     items = [(1, 10), (2, 900), (3, 200), (4, 5_000), (5, 1), (6, 1), (7, 1)]
-    assert list(portions(items, most=3, weight=1_000)) == [[1, 2], [3], [4], [5, 6, 7]]
-    assert list(portions([(n, 0) for n in range(7)], most=3, weight=1)) == [[0, 1, 2], [3, 4, 5], [6]]
-    assert list(portions([], most=3, weight=1)) == []
+    assert list(_weighed_portions(items, most=3, weight=1_000)) == [[1, 2], [3], [4], [5, 6, 7]]
+    assert list(_weighed_portions([(n, 0) for n in range(7)], most=3, weight=1)) == [
+        [0, 1, 2],
+        [3, 4, 5],
+        [6],
+    ]
+    assert list(_weighed_portions([], most=3, weight=1)) == []
 
 
 # --- against a model -------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from tests.conftest import all_suspects, query_plan
 from lodesman.answers import calls
 from lodesman.answers.call import Nothing
 from lodesman.answers.service import Done, Suspects
-from lodesman.background import reconciler
-from lodesman.background.reconciler import Reconciler, find_suspects
+from lodesman.background import upkeep
+from lodesman.background.upkeep import RECONCILE_SECONDS, Reconciler, find_suspects
 from lodesman.commands.upkeep import Reconcile
 from lodesman.errors import Unavailable
 
@@ -137,9 +137,9 @@ def test_a_counter_that_is_wrong_either_way(house):
 
 
 def test_portions_leave_nothing_out(house, monkeypatch):
-    monkeypatch.setattr(reconciler, "JOBS_AT_ONCE", 4)
-    monkeypatch.setattr(reconciler, "QUEUES_AT_ONCE", 2)
-    monkeypatch.setattr(reconciler, "SUSPECTS_AT_ONCE", 3)
+    monkeypatch.setattr(upkeep, "_JOBS_AT_ONCE", 4)
+    monkeypatch.setattr(upkeep, "_QUEUES_AT_ONCE", 2)
+    monkeypatch.setattr(upkeep, "_SUSPECTS_AT_ONCE", 3)
     for cpu in range(1, 8):
         house.submit(3, rows=True, key=house.key(norm_cpu_seconds=cpu))
     spoil(house, "UPDATE job SET state = 'Running'")
@@ -183,14 +183,14 @@ def test_a_pass_comes_at_once_and_then_now_and_then(house):
     del posts.posted[:]
     mine.tick()
     assert posts.posted == []
-    posts.at += reconciler.PASS_SECONDS
+    posts.at += RECONCILE_SECONDS
     while not posts.posted:
         mine.tick()
     assert posts.posted == [(calls.FORGET_IDLE, Nothing())]
 
 
 def test_a_tick_works_for_a_little_while(house, monkeypatch):
-    monkeypatch.setattr(reconciler, "JOBS_AT_ONCE", 1)
+    monkeypatch.setattr(upkeep, "_JOBS_AT_ONCE", 1)
     house.submit(40, rows=True)
     posts = Posts(house)
     mine = reconciler_of(house, posts)
@@ -214,7 +214,7 @@ def test_a_pass_that_breaks_off_begins_anew_later(house):
         mine.tick()
     mine.tick()
     mine.post = posts
-    posts.at += reconciler.PASS_SECONDS
+    posts.at += RECONCILE_SECONDS
     mine.tick()
     assert mine.repaired["active_without_attempt"] == 1
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lodesman.answers.service import UnusedInputs
-from lodesman.background.retention import DAY
+from lodesman.background.upkeep import DAY
 from lodesman.commands.sandboxes import RegisterSandbox, TidyInputs
 from lodesman.errors import InvalidJob, TooLarge
 from lodesman.store.sandboxes import uploaded_size, used_by
@@ -235,7 +235,7 @@ def test_of_a_batch_each_job_keeps_its_own_files(house, uploads):
 
 
 def test_very_many_files_are_gone_through_in_portions(house, uploads, monkeypatch):
-    monkeypatch.setattr("lodesman.background.retention.FILES_AT_ONCE", 3)
+    monkeypatch.setattr("lodesman.background.upkeep._FILES_AT_ONCE", 3)
     kept = [uploads.put(f"kept {n}") for n in range(4)]
     for n in range(10):
         uploads.put(f"gone {n}")

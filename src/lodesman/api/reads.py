@@ -10,7 +10,6 @@ import sys
 from functools import partial
 from typing import Any, cast
 
-import msgspec
 from msgspec.structs import asdict
 from starlette.responses import Response
 

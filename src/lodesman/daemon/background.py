@@ -34,10 +34,9 @@ from lodesman.background.census import Census
 from lodesman.background.direct import Director
 from lodesman.background.launch import PilotHabits, SubmissionPools
 from lodesman.background.reasons import MainReasons
-from lodesman.background.reconciler import Reconciler
 from lodesman.background.refresh import PoolKeeper
-from lodesman.background.retention import Retention
 from lodesman.background.snapshot import SnapshotKeeper
+from lodesman.background.upkeep import Reconciler, Retention
 from lodesman.batch.backend import PILOT_FILE, Backend
 from lodesman.batch.local import LocalBackend
 from lodesman.client import Client
