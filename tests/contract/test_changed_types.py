@@ -7,7 +7,7 @@ import pytest
 from tests.contract.test_jobs_walk import parked
 
 from lodesman.answers.service import Judgement, NewPilot, Renewals
-from lodesman.background.known_queues import KnownQueues
+from lodesman.background.snapshot import KnownQueues
 from lodesman.commands.pilots import PreparePilots, hash_token
 from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.submit import NewPool
@@ -394,13 +394,13 @@ def test_who_keeps_keys_reads_them_anew(house):
     known = KnownQueues(house.reader)
     both(house, GB, MB)
     submit(house, GB, owner="bob")
-    assert [(tq_id, n) for tq_id, _, n in known.look()] == [(1, 4), (2, 3), (3, 1)]
+    assert [(tq_id, n) for tq_id, _, n in known.read()] == [(1, 4), (2, 3), (3, 1)]
     house.refresh(MB)
     pool = wants(MB, "50 GB").id
-    assert [(tq_id, key.submit_pool, n) for tq_id, key, n in known.look()] == [(1, pool, 7), (3, pool, 1)]
+    assert [(tq_id, key.submit_pool, n) for tq_id, key, n in known.read()] == [(1, pool, 7), (3, pool, 1)]
     assert sorted(known.table.pools.values()) == [pool, pool]
     assert known.table.full.bit_count() == 2
-    assert known.look()[0][1] is known.look()[0][1]
+    assert known.read()[0][1] is known.read()[0][1]
 
 
 def test_a_submission_that_was_checked_by_the_types_of_before_is_taken_along(house):

@@ -6,8 +6,8 @@ import apsw
 import msgspec
 import pytest
 
-from lodesman.background.director_view import iteration_for
 from lodesman.store import director
+from lodesman.store.director import last_iteration
 from lodesman.store.journal import Change
 from lodesman.store.sqlite import load_scripts
 
@@ -27,7 +27,7 @@ def test_the_newest_are_kept_by_number(house, monkeypatch):
         store(house, 10, number)
         assert len(kept(house)) == min(number + 1, 5)
     assert kept(house) == [8, 9, 10, 11, 12]
-    at, plan = iteration_for(house.reader, "")
+    at, plan = last_iteration(house.reader)
     assert (at, msgspec.json.decode(plan)["number"]) == (1_000.0, 11)
 
 

@@ -10,6 +10,7 @@ import sys
 from functools import partial
 from typing import Any, cast
 
+import msgspec
 from msgspec.structs import asdict
 from starlette.responses import Response
 
@@ -35,7 +36,6 @@ from lodesman.api.openapi import described, document
 from lodesman.api.read_side import ReadSide
 from lodesman.api.wire import Receive, Scope, Send, error_answer, send_answer
 from lodesman.background.descriptions import describe_job, eligible_sites
-from lodesman.background.director_view import iteration_for
 from lodesman.background.sites import exact_node, find_node, list_queues, list_sites, show_node
 from lodesman.background.usage import usage_for
 from lodesman.commands.site_mask import answer_of
@@ -43,6 +43,7 @@ from lodesman.errors import NotFound
 from lodesman.jobs import write_description
 from lodesman.resources import NodePath, Numbering
 from lodesman.store.accounts import list_tokens, principal_of
+from lodesman.store.director import last_iteration
 from lodesman.store.read.job_lists import JobQuery, list_jobs
 from lodesman.store.read.jobs import attempts_of_job, events_of_job
 from lodesman.store.read.pilots import list_pilots
@@ -196,7 +197,7 @@ async def _last_iteration(
     side: ReadSide, request: Request[Nothing, Nothing]
 ) -> director.DirectorAnswer | Response:
     """The director's last iteration with its arithmetic."""
-    at, plan = await side.costly.run(partial(iteration_for, vo=own_vo(request.who)))
+    at, plan = await side.costly.run(partial(last_iteration, vo=own_vo(request.who)))
     return Response(msgspec.json.encode({"at": at, "plan": plan}), media_type="application/json")
 
 

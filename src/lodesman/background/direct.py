@@ -29,8 +29,8 @@ from lodesman.answers.why_queues import (
 )
 from lodesman.background.candidates import CandidateMaker, OwnQueue, own_queues
 from lodesman.background.census import GONE, UNKNOWN_TIMES, cancel_by_stamp
-from lodesman.background.known_queues import KnownQueues
 from lodesman.background.launch import Offers
+from lodesman.background.snapshot import KnownQueues
 from lodesman.batch.backend import Backend, CancelOutcome
 from lodesman.commands.pool_map import KnownPools
 from lodesman.commands.sessions import is_silent, presented_by
@@ -113,7 +113,7 @@ class Director:
         self._hear()
         self._known = self._known or KnownQueues(self.db)
         self._pools = self._pools or KnownPools(self.db)
-        waiting, pool_map = self._known.look(), self._pools.look()
+        waiting, pool_map = self._known.read(), self._pools.look()
         self.vos = self.vos_of(waiting)
         snapshot = replace(self.snapshot(waiting, self.vos, now), table=self._known.table, serving=pool_map)
         decision = decide(snapshot, options=self.options, now=now, rng=self.rng)

@@ -8,27 +8,70 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from threading import Lock
 from typing import Final
 
 import msgspec
 
-from lodesman.background.known_queues import KnownQueues
 from lodesman.background.pilot_book import PilotBook
 from lodesman.commands.pool_map import KnownPools, PoolMap, Serving
 from lodesman.commands.site_mask import KnownMask
 from lodesman.director.site_mask import SiteMask
+from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.matching.policy import VOConfig
+from lodesman.matching.tables import KeyTable
 from lodesman.store import Reader
 from lodesman.store.read.submit_pools import pass_requests
+from lodesman.store.read.task_queues import keys_by_id, keys_version, waiting_by_queue
 from lodesman.store.read.why import iteration_after
-from lodesman.why.facts import RecordedIteration, Snapshot, fresh_seconds
+from lodesman.why.facts import RecordedIteration, Snapshot, Waiting, fresh_seconds
+from lodesman.why.survey import ALL, Survey, WaitingTaskQueues
 
 _FRESH_SECONDS: Final = fresh_seconds(120.0)
 _LEAST_SECONDS: Final = 0.1
 _CHEAP_SECONDS: Final = 0.015
 _REST: Final = 200.0  # seconds between refreshes, for each second that one takes
+
+
+class KnownQueues:
+    """The task queues with waiting jobs: read once, then only what changed.
+
+    An id is never given out again, and keys change only when declared types do, which is counted: so only new task
+    queues are read. One thread calls `read`, to which `table` belongs, too; any thread may ask for a `survey`.
+    """
+
+    def __init__(self, db: Reader) -> None:
+        self._db = db
+        self._keys: dict[int, TaskQueueKey] = {}
+        self._waiting: Mapping[int, int] = {}
+        self._rekeyed: int | None = None
+        self._changing = Lock()
+        self.table = KeyTable()
+
+    def read(self) -> list[Waiting]:
+        """(id, key, waiting) of every task queue with waiting jobs now, by id."""
+        with self._db:  # one moment: a task queue may be joined to another between two
+            rekeyed, waiting = keys_version(self._db), waiting_by_queue(self._db)
+            known = self._keys.keys() if rekeyed == self._rekeyed else set[int]()
+            come = sorted(waiting.keys() - known)
+            keys = keys_by_id(self._db, come) if come else {}
+        with self._changing:
+            self._rekeyed = rekeyed
+            for tq_id in self._keys.keys() - (waiting.keys() & known):
+                del self._keys[tq_id]
+                self.table.drop(tq_id)
+            for tq_id, key in keys.items():
+                self._keys[tq_id] = key
+                self.table.put(tq_id, key)
+            self._waiting = waiting
+        return [(tq_id, self._keys[tq_id], count) for tq_id, count in sorted(waiting.items())]
+
+    def survey(self, request: ResourceRequest, criteria: Collection[str] = ALL) -> Survey:
+        """All of them, as of the last `read`, held against a resource."""
+        with self._changing:
+            queues = WaitingTaskQueues(table=self.table, keys=self._keys, waiting=self._waiting)
+            return queues.survey(request, criteria)
 
 
 class SnapshotKeeper:
@@ -70,7 +113,7 @@ class SnapshotKeeper:
             self._refreshing.release()
 
     def _read(self, now: float) -> Snapshot:
-        waiting = self.task_queues.look()
+        waiting = self.task_queues.read()
         groups: Counter[tuple[str, str]] = Counter()
         for _, key, jobs in waiting:
             groups[key.vo, key.group] += jobs

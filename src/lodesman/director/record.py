@@ -7,7 +7,7 @@ pilots before others: a record stays within a few megabytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -108,6 +108,18 @@ def loads_of(record: Mapping[str, Any]) -> dict[str, RecordedLoad]:
             found[queue] = RecordedLoad(
                 waiting=waiting, running=running, observed_at=observed_at, told_by=told_by
             )
+    return found
+
+
+def of_queues(record: Mapping[str, Any], seen: Collection[int]) -> Record:
+    """A record without what it says of other task queues; free capacity of CE queues and totals stay."""
+    column = record.get("row_fields", ["tq_id"]).index("tq_id")
+    tq_id_at = {"rows": column, "asks": "tq_id", "no_pool": "tq_id", "placements": 0}
+    found = dict(record)
+    for name in tq_id_at.keys() & record.keys():
+        found[name] = [one for one in record[name] if one[tq_id_at[name]] in seen]
+    if "borrowed" in record:
+        found["borrowed"] = {tq_id: n for tq_id, n in record["borrowed"].items() if int(tq_id) in seen}
     return found
 
 

@@ -5,19 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+import msgspec
+
 from lodesman.answers.nodes import NodePath
+from lodesman.director.record import of_queues
 from lodesman.director.site_mask import Closing, SiteMask
 from lodesman.store import Reader
 from lodesman.store.journal import Transaction
+from lodesman.store.read.task_queues import queues_of_vo
 
 _LAST = "SELECT at, plan FROM director_iteration ORDER BY id DESC LIMIT 1"
 _CLOSINGS = "SELECT site, ce, queue, reason, closed_by, since, until, keep_pilots FROM site_mask"
 
 
-def last_iteration(db: Reader) -> tuple[float, str] | None:
-    """When the director last decided, and what, as JSON; None if it never did."""
-    row = db.execute(_LAST).fetchone()
-    return None if row is None else (row[0], row[1])
+def last_iteration(db: Reader, vo: str = "") -> tuple[float | None, Any]:
+    """When the director last decided, and what, as JSON values; (None, None) if it never did.
+
+    `vo`: without the task queues of other VOs.
+    """
+    at, plan = db.execute(_LAST).fetchone() or (None, None)
+    if plan is not None:
+        plan = (
+            of_queues(msgspec.json.decode(plan), queues_of_vo(db, vo)) if vo else msgspec.Raw(plan.encode())
+        )
+    return at, plan
 
 
 def closings(db: Reader) -> SiteMask:

@@ -18,7 +18,7 @@ from lodesman.answers.vocabulary import PilotState
 from lodesman.background.candidates import OwnQueue
 from lodesman.background.census import UNKNOWN_TIMES
 from lodesman.background.direct import EMPTY_SECONDS, Director
-from lodesman.background.known_queues import KnownQueues
+from lodesman.background.snapshot import KnownQueues
 from lodesman.batch.backend import BatchLoad, CancelOutcome
 from lodesman.commands.pilots import DrainPilots, EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
@@ -106,7 +106,7 @@ class World:
 
     def snapshot(self, now=1_000.0, vos=("lab",)):
         """What the director sees now."""
-        return self.director.snapshot(KnownQueues(self.base.db).look(), vos, now)
+        return self.director.snapshot(KnownQueues(self.base.db).read(), vos, now)
 
     @property
     def placements(self):
@@ -397,12 +397,12 @@ def test_task_queues_are_read_once_and_forgotten_when_they_are_empty(world):
     world.submit(5)
     world.tick()
     known = world.director._known
-    (first,) = known.look()
+    (first,) = known.read()
     world.submit(7, owner="bob")
     world.tick()
     assert world.director._known is known
-    assert [waiting for _, _, waiting in known.look()] == [5, 7]
-    assert known.look()[0][1] is first[1]
+    assert [waiting for _, _, waiting in known.read()] == [5, 7]
+    assert known.read()[0][1] is first[1]
 
 
 def test_a_pilot_serves_the_submit_pools_of_its_queue_as_they_are_now(world):

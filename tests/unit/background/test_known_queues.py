@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from lodesman.background.known_queues import KnownQueues
+from lodesman.background.snapshot import KnownQueues
 from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
 from lodesman.matching import ResourceRequest, fits
 from lodesman.store.read.task_queues import queues_with_jobs
@@ -38,17 +38,17 @@ def empty(base, owner):
 
 def test_nothing_waits(base):
     known = KnownQueues(base.db)
-    assert (known.look(), known.table.full) == ([], 0)
+    assert (known.read(), known.table.full) == ([], 0)
 
 
 def test_counts_are_read_anew_and_keys_once(base, submit):
     known = KnownQueues(base.db)
     submit(3)
-    ((tq_id, key, waiting),) = known.look()
+    ((tq_id, key, waiting),) = known.read()
     assert waiting == 3
     assert known.table.bit(tq_id) == 0
     submit(4)
-    ((same, again, more),) = known.look()
+    ((same, again, more),) = known.read()
     assert (same, more) == (tq_id, 7)
     assert again is key
 
@@ -57,13 +57,13 @@ def test_a_task_queue_that_was_empty_comes_back(base, submit):
     known = KnownQueues(base.db)
     submit(1, owner="ann")
     submit(1, owner="bob")
-    known.look()
+    known.read()
     empty(base, "ann")
-    ((_, key, _),) = known.look()
+    ((_, key, _),) = known.read()
     assert key.owner == "bob"
     assert known.table.full.bit_count() == 1
     submit(5, owner="ann")
-    assert [one.owner for _, one, _ in known.look()] == ["ann", "bob"]
+    assert [one.owner for _, one, _ in known.read()] == ["ann", "bob"]
     assert known.table.full.bit_count() == 2
 
 
@@ -76,7 +76,7 @@ def test_after_any_changes_it_is_what_the_database_says(base, submit):
             some = tuple(sorted(rng.sample(SITES, rng.randrange(3))))
             submit(1, owner=f"o{rng.randrange(5)}", sites=some, norm_cpu_seconds=rng.choice([100, 5_000]))
         empty(base, f"o{rng.randrange(5)}")
-        found = known.look()
+        found = known.read()
         assert sorted(found, key=lambda one: one[0]) == found
         assert found == sorted(queues_with_jobs(base.db), key=lambda one: one[0])
         mask = known.table.narrow(known.table.full, here)

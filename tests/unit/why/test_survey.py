@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.background.known_queues import KnownQueues
+from lodesman.background.snapshot import KnownQueues
 from lodesman.matching import ANY, PRIVATE, ResourceRequest, TaskQueueKey, explain
 from lodesman.matching.criteria import CRITERIA
 from lodesman.matching.offers import as_if_made_for
@@ -196,7 +196,7 @@ def test_a_survey_and_a_look_at_the_same_time_do_not_disturb_each_other(tmp_path
 
     put(range(1, 60))
     known = KnownQueues(open_reader(tmp_path / "lode.db"))
-    known.look()
+    known.read()
     wrong: list[int] = []
     done = threading.Event()
 
@@ -211,7 +211,7 @@ def test_a_survey_and_a_look_at_the_same_time_do_not_disturb_each_other(tmp_path
     for start in range(60, 400, 20):
         writer.execute("UPDATE task_queue_count SET waiting = 0 WHERE tq_id < ?", (start - 40,))
         put(range(start, start + 20))
-        known.look()
+        known.read()
     done.set()
     asking.join()
     assert wrong == []
