@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lodesman.commands.pilots import hash_token
 from lodesman.commands.sessions import Free
-from lodesman.matching import Blocked, GroupShare
+from lodesman.matching import GroupShare, explain
 
 
 def why(house, pilot, token="ann"):
@@ -63,16 +63,16 @@ def test_what_is_told_is_what_a_claim_gives(house, wanted, offer, site):
     told = why(house, number(pilot))
     index, session = house.core.live.queues.index, house.core.sessions[number(pilot)]
     request = session.request(Free(4, 2_000, 10**9), house.core.live.pools)
-    reasons = {tq_id: index.reasons(tq_id, request) for tq_id, _, waiting in index.queues() if waiting}
-    free = [tq_id for tq_id, found in reasons.items() if not found]
+    reasons = {tq_id: explain(key, request) for tq_id, key, waiting in index.queues() if waiting}
+    free = [tq_id for tq_id, found in reasons.items() if not found and index.is_open(tq_id)]
     assert told["now"]["eligible"] == len(free)
     assert told["task_queues"]["fitting"] == len(free)
     assert (told["verdict"] == "would get a job now") == bool(free)
     if not free and told["now"]["task_queues"]:
-        held = any(all(isinstance(one, Blocked) for one in found) for found in reasons.values())
+        held = any(not found and not index.is_open(tq_id) for tq_id, found in reasons.items())
         assert told["verdict"] == ("limited" if held else "nothing fits")
     # Held task queues are nobody's next.
-    others = [found for found in reasons.values() if not any(isinstance(one, Blocked) for one in found)]
+    others = [found for tq_id, found in reasons.items() if index.is_open(tq_id)]
     if told["verdict"] == "nothing fits" and others:
         assert told["task_queues"]["ruled_out_by"]
         fewest = min(len(found) for found in others)

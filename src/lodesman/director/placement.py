@@ -20,7 +20,7 @@ from lodesman.director.floor import Floor, QueueGates, Room, room_of
 from lodesman.director.pilot_type import PilotIdentity
 from lodesman.director.places import Ask, Places
 from lodesman.masks.bits import Tally, bits
-from lodesman.matching.reasons import Reason
+from lodesman.matching.criteria import Reason
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.resources import QueueId

@@ -14,8 +14,7 @@ from lodesman.director.pilot_type import PilotIdentity, presented
 from lodesman.director.queues import CandidateQueue
 from lodesman.director.serving import Serving, ServingQueues
 from lodesman.masks.bits import mask_of
-from lodesman.matching.criteria import explain
-from lodesman.matching.reasons import Reason
+from lodesman.matching.criteria import Reason, explain
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.tables import PLACE, RequestTable, serves
 from lodesman.matching.task_queue import TaskQueueKey

@@ -9,7 +9,6 @@ from lodesman.matching.index import Index
 from lodesman.matching.matcher import Matcher
 from lodesman.matching.offers import QueueOffer, offers_of
 from lodesman.matching.parked import Parked, signature
-from lodesman.matching.reasons import REASONS, Blocked, Empty, Reason
 from lodesman.matching.request import ANY, GENERIC, PRIVATE, ResourceRequest
 from lodesman.matching.shares import GroupShare, deserved, director_weights, parts_of, priority_weight
 from lodesman.matching.submit_pool import (
@@ -26,15 +25,11 @@ __all__ = [
     "ANY",
     "GENERIC",
     "PRIVATE",
-    "REASONS",
-    "Blocked",
-    "Empty",
     "GroupShare",
     "Index",
     "Matcher",
     "Parked",
     "QueueOffer",
-    "Reason",
     "ResourceRequest",
     "TaskQueueKey",
     "canonical_requirements",

@@ -1,8 +1,8 @@
 """Who may run what: the criteria, each stated once and used four ways.
 
-A criterion says what the task-queue key asks, what the resource offers, and the rule between the two. From these come the
-reason for one pair (`why`, dry run), the tables of the index (task queues asked by a resource) and those of parked requests
-(resources asked by a task queue).
+A criterion says what the task-queue key asks, what the resource offers, and the relation between the two. From these come
+the reason for one pair (`why`, dry run), the tables of the index (task queues asked by a resource) and those of parked
+requests (resources asked by a task queue).
 
 Strict: a resource does not have what it does not declare. Only an explicit ANY is a wildcard.
 """
@@ -12,17 +12,27 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from lodesman.masks.table import AtLeast, AtMost, Column, HasAll, HasAny, HasNone, HasOnly, Values
-from lodesman.matching import reasons
-from lodesman.matching.reasons import Reason
 from lodesman.matching.request import ANY, PRIVATE, ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
 
+_SHOWN: Final = 5
+
+
+class Reason(NamedTuple):
+    """Why a task queue and a resource do not fit: the criterion, and a sentence for people with both values."""
+
+    criterion: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Relation:
     """A relation between what a key asks and what a resource offers.
 
     `holds` judges one pair; neither value is None (which always holds). `of_keys` makes a column whose members are keys,
@@ -59,30 +69,28 @@ def _at_most(wanted: int, offered: int) -> bool:
     return wanted <= offered
 
 
-OVERLAP: Final = Rule(holds=_overlap, of_keys=HasAny, of_requests=HasAny)
-DISJOINT: Final = Rule(holds=_disjoint, of_keys=HasNone, of_requests=HasNone)
-WITHIN: Final = Rule(holds=_within, of_keys=HasOnly, of_requests=HasAll)
-CONTAINS: Final = Rule(holds=_contains, of_keys=HasAll, of_requests=HasOnly)
-AT_MOST: Final = Rule(holds=_at_most, of_keys=AtMost, of_requests=AtLeast)
+OVERLAP: Final = Relation(holds=_overlap, of_keys=HasAny, of_requests=HasAny)
+DISJOINT: Final = Relation(holds=_disjoint, of_keys=HasNone, of_requests=HasNone)
+WITHIN: Final = Relation(holds=_within, of_keys=HasOnly, of_requests=HasAll)
+CONTAINS: Final = Relation(holds=_contains, of_keys=HasAll, of_requests=HasOnly)
+AT_MOST: Final = Relation(holds=_at_most, of_keys=AtMost, of_requests=AtLeast)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Criterion:
+class MatchCriterion:
     """One condition. Values are tuples (None: anything goes) or, for AT_MOST, integers of 0 or more."""
 
     name: str
-    rule: Rule
+    relation: Relation
     of_key: Callable[[TaskQueueKey], Any]
     of_request: Callable[[ResourceRequest], Any]
-    unfit: Callable[[TaskQueueKey, ResourceRequest], Reason]
+    sentence: Callable[[TaskQueueKey, ResourceRequest], str]
 
-    def reason(self, key: TaskQueueKey, request: ResourceRequest) -> Reason | None:
-        """Why this pair does not fit, None if it does."""
+    def holds(self, key: TaskQueueKey, request: ResourceRequest) -> bool:
+        """Whether this pair passes."""
         wanted = self.of_key(key)
         offered = self.of_request(request)
-        if wanted is None or offered is None or self.rule.holds(wanted, offered):
-            return None
-        return self.unfit(key, request)
+        return wanted is None or offered is None or self.relation.holds(wanted, offered)
 
 
 def _asked(values: Values) -> Values | None:
@@ -113,167 +121,188 @@ def _banned_for(request: ResourceRequest) -> Values:
     return () if request.site == ANY else _one(request.site)
 
 
-def _platform_reason(key: TaskQueueKey, request: ResourceRequest) -> Reason:
+def _platform_text(key: TaskQueueKey, request: ResourceRequest) -> str:
+    wanted = f"the job needs platform {_some(key.platforms)}"
     if not request.platforms:
-        return reasons.PlatformMissing(wanted=key.platforms)
-    return reasons.PlatformUnfit(wanted=key.platforms, offered=request.platforms)
+        return f"{wanted} and the resource declares none"
+    return f"{wanted}, the resource has {_some(request.platforms)}"
 
 
-def _tag_reason(key: TaskQueueKey, request: ResourceRequest) -> Reason:
-    return reasons.TagMissing(missing=tuple(tag for tag in key.tags if tag not in request.tags))
+def _memory_text(key: TaskQueueKey, request: ResourceRequest) -> str:
+    has = f"has {request.memory_mb}" if request.memory_mb else "declares none"
+    return f"the job needs {key.memory_mb} MB of memory, the resource {has}"
 
 
-def _required_tag_reason(key: TaskQueueKey, request: ResourceRequest) -> Reason:
-    return reasons.RequiredTagMissing(
-        missing=tuple(tag for tag in request.required_tags if tag not in key.tags)
-    )
+def _some(values: Sequence[str] | None) -> str:
+    """A list for people: the first few, and how many more."""
+    if not values:
+        return "nothing"
+    more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
+    return ", ".join(values[:_SHOWN]) + more
+
+
+def _lacking(wanted: Values, offered: Values) -> list[str]:
+    return [value for value in wanted if value not in offered]
 
 
 # Whose the job is. The index keeps the task queues of each VO and group apart: it needs no masks for these.
 WHOSE: Final = (
-    Criterion(
+    MatchCriterion(
         name="vo",
-        rule=OVERLAP,
+        relation=OVERLAP,
         of_key=lambda k: (k.vo,),
         of_request=lambda r: (r.vo,),
-        unfit=lambda k, r: reasons.WrongVO(wanted=k.vo, offered=r.vo),
+        sentence=lambda k, r: f"the resource serves VO {r.vo}, not {k.vo}",
     ),
-    Criterion(
+    MatchCriterion(
         name="group",
-        rule=OVERLAP,
+        relation=OVERLAP,
         of_key=lambda k: (k.group,),
         of_request=_groups,
-        unfit=lambda k, r: reasons.WrongGroup(wanted=k.group, offered=r.groups or ()),
+        sentence=lambda k, r: f"the resource takes jobs of {_some(r.groups)}, not of group {k.group}",
     ),
 )
 
 # What a resource is for as long as it lives; what refuses most comes first.
 WHERE: Final = (
-    Criterion(
+    MatchCriterion(
         name="site",
-        rule=OVERLAP,
+        relation=OVERLAP,
         of_key=lambda k: _asked(k.sites),
         of_request=lambda r: _one_or_any(r.site),
-        unfit=lambda k, r: reasons.SiteNotListed(wanted=k.sites, offered=r.site),
+        sentence=lambda k, r: f"the job runs only at {_some(k.sites)}, not at {r.site or 'an unnamed site'}",
     ),
-    Criterion(
+    MatchCriterion(
         name="platform",
-        rule=OVERLAP,
+        relation=OVERLAP,
         of_key=lambda k: _asked(k.platforms),
         of_request=lambda r: _many_or_any(r.platforms),
-        unfit=_platform_reason,
+        sentence=_platform_text,
     ),
-    Criterion(
+    MatchCriterion(
         name="tag",
-        rule=WITHIN,
+        relation=WITHIN,
         of_key=lambda k: k.tags,
         of_request=lambda r: _many_or_any(r.tags),
-        unfit=_tag_reason,
+        sentence=lambda k, r: f"the resource lacks tag {_some(_lacking(k.tags, r.tags))}",
     ),
-    Criterion(
+    MatchCriterion(
         name="submit_pool",
-        rule=OVERLAP,
+        relation=OVERLAP,
         of_key=lambda k: _asked(_one(k.submit_pool)),
         of_request=lambda r: r.submit_pools,
-        unfit=lambda k, _: reasons.SubmitPoolNotServed(pool=k.submit_pool),
-    ),
-    Criterion(
-        name="banned_site",
-        rule=DISJOINT,
-        of_key=lambda k: k.banned_sites,
-        of_request=_banned_for,
-        unfit=lambda _, r: reasons.SiteBanned(site=r.site),
-    ),
-    Criterion(
-        name="ce",
-        rule=OVERLAP,
-        of_key=lambda k: _asked(k.grid_ces),
-        of_request=lambda r: _one_or_any(r.ce),
-        unfit=lambda k, r: reasons.CENotListed(wanted=k.grid_ces, offered=r.ce),
-    ),
-    Criterion(
-        name="owner",
-        rule=OVERLAP,
-        of_key=lambda k: (k.owner,),
-        of_request=lambda r: _asked(_one(r.owner)),
-        unfit=lambda k, r: reasons.WrongOwner(wanted=k.owner, offered=r.owner),
-    ),
-    Criterion(
-        name="pilot_type",
-        rule=OVERLAP,
-        of_key=lambda k: _asked(_one(k.pilot_type)),
-        of_request=lambda r: _one(r.pilot_type),
-        unfit=lambda k, r: reasons.PilotTypePrivate(wanted=k.pilot_type, offered=r.pilot_type),
-    ),
-    Criterion(
-        name="submission_pool",
-        rule=OVERLAP,
-        of_key=lambda k: _asked(k.submission_pools),
-        of_request=lambda r: _one(r.submission_pool),
-        unfit=lambda k, r: reasons.SubmissionPoolMismatch(
-            wanted=k.submission_pools, offered=r.submission_pool
+        sentence=lambda k, _: (
+            f"the queue does not meet the job's Requirements (SubmitPool {k.submit_pool[:12]})"
         ),
     ),
-    Criterion(
+    MatchCriterion(
+        name="banned_site",
+        relation=DISJOINT,
+        of_key=lambda k: k.banned_sites,
+        of_request=_banned_for,
+        sentence=lambda _, r: f"the job bans site {r.site}",
+    ),
+    MatchCriterion(
+        name="ce",
+        relation=OVERLAP,
+        of_key=lambda k: _asked(k.grid_ces),
+        of_request=lambda r: _one_or_any(r.ce),
+        sentence=lambda k, r: (
+            f"the job runs only on CE {_some(k.grid_ces)}, not on {r.ce or 'an unnamed CE'}"
+        ),
+    ),
+    MatchCriterion(
+        name="owner",
+        relation=OVERLAP,
+        of_key=lambda k: (k.owner,),
+        of_request=lambda r: _asked(_one(r.owner)),
+        sentence=lambda k, r: f"the pilot runs only jobs of {r.owner}, not of {k.owner}",
+    ),
+    MatchCriterion(
+        name="pilot_type",
+        relation=OVERLAP,
+        of_key=lambda k: _asked(_one(k.pilot_type)),
+        of_request=lambda r: _one(r.pilot_type),
+        sentence=lambda k, r: (
+            f"the job needs a {k.pilot_type} pilot, this one is {r.pilot_type or 'generic'}"
+        ),
+    ),
+    MatchCriterion(
+        name="submission_pool",
+        relation=OVERLAP,
+        of_key=lambda k: _asked(k.submission_pools),
+        of_request=lambda r: _one(r.submission_pool),
+        sentence=lambda k, r: (
+            f"the job wants a pilot of submission pool {_some(k.submission_pools)}, "
+            f"this one came through {r.submission_pool or 'none'}"
+        ),
+    ),
+    MatchCriterion(
         name="job_type",
-        rule=OVERLAP,
+        relation=OVERLAP,
         of_key=lambda k: (k.job_type,),
         of_request=lambda r: _many_or_any(r.job_types),
-        unfit=lambda k, r: reasons.JobTypeNotOffered(wanted=k.job_type, offered=r.job_types or ()),
+        sentence=lambda k, r: f"the resource takes jobs of type {_some(r.job_types)}, not {k.job_type}",
     ),
-    Criterion(
+    MatchCriterion(
         name="required_tag",
-        rule=CONTAINS,
+        relation=CONTAINS,
         of_key=lambda k: k.tags,
         of_request=lambda r: r.required_tags,
-        unfit=_required_tag_reason,
+        sentence=lambda k, r: (
+            f"the resource takes only jobs with tag {_some(_lacking(r.required_tags, k.tags))}"
+        ),
     ),
 )
 
 # How much of it is left now; asked anew at each claim.
 HOW_MUCH: Final = (
-    Criterion(
+    MatchCriterion(
         name="cores",
-        rule=AT_MOST,
+        relation=AT_MOST,
         of_key=attrgetter("cores"),
         of_request=attrgetter("cores"),
-        unfit=lambda k, r: reasons.TooFewCores(wanted=k.cores, offered=r.cores),
+        sentence=lambda k, r: f"the job needs {k.cores} cores, the resource has {r.cores}",
     ),
-    Criterion(
+    MatchCriterion(
         name="memory",
-        rule=AT_MOST,
+        relation=AT_MOST,
         of_key=attrgetter("memory_mb"),
         of_request=attrgetter("memory_mb"),
-        unfit=lambda k, r: reasons.TooLittleMemory(wanted=k.memory_mb, offered=r.memory_mb),
+        sentence=_memory_text,
     ),
-    Criterion(
+    MatchCriterion(
         name="cpu_time",
-        rule=AT_MOST,
+        relation=AT_MOST,
         of_key=attrgetter("norm_cpu_seconds"),
         of_request=attrgetter("norm_cpu_seconds"),
-        unfit=lambda k, r: reasons.TooLittleCPUTime(wanted=k.norm_cpu_seconds, offered=r.norm_cpu_seconds),
+        sentence=lambda k, r: (
+            f"the job needs {k.norm_cpu_seconds} s of normalised CPU time, "
+            f"the resource has {r.norm_cpu_seconds}"
+        ),
     ),
 )
 
-CRITERIA: Final[tuple[Criterion, ...]] = (*WHOSE, *WHERE, *HOW_MUCH)
+CRITERIA: Final[tuple[MatchCriterion, ...]] = (*WHOSE, *WHERE, *HOW_MUCH)
 
 
 def explain(key: TaskQueueKey, request: ResourceRequest) -> tuple[Reason, ...]:
     """Every reason why the resource may not run jobs of the task queue; () if it may."""
-    found = (criterion.reason(key, request) for criterion in CRITERIA)
-    return tuple(reason for reason in found if reason is not None)
+    return tuple(
+        Reason(one.name, one.sentence(key, request)) for one in CRITERIA if not one.holds(key, request)
+    )
 
 
 def fits(key: TaskQueueKey, request: ResourceRequest) -> bool:
     """True if `explain` would find nothing; stops at the first reason."""
-    return not any(criterion.reason(key, request) for criterion in CRITERIA)
+    return all(one.holds(key, request) for one in CRITERIA)
 
 
-def wanted_of(key: TaskQueueKey, criteria: Sequence[Criterion] = CRITERIA) -> tuple[Any, ...]:
+def wanted_of(key: TaskQueueKey, criteria: Sequence[MatchCriterion] = CRITERIA) -> tuple[Any, ...]:
     """What a key asks, by criterion."""
     return tuple([criterion.of_key(key) for criterion in criteria])
 
 
-def offered_of(request: ResourceRequest, criteria: Sequence[Criterion] = CRITERIA) -> tuple[Any, ...]:
+def offered_of(request: ResourceRequest, criteria: Sequence[MatchCriterion] = CRITERIA) -> tuple[Any, ...]:
     """What a resource offers, by criterion."""
     return tuple([criterion.of_request(request) for criterion in criteria])

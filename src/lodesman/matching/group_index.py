@@ -20,7 +20,7 @@ ALL_OWNERS: Final = ""
 RECENT: Final = 64  # arrivals remembered
 CATCH_UP: Final = 24  # arrivals up to which a mask is mended, not made anew; more if masks are wide
 WIDE: Final = 4096
-_HOLDS: Final = tuple(one.rule.holds for one in WHERE)
+_HOLDS: Final = tuple(one.relation.holds for one in WHERE)
 LONG: Final = 16  # values from which on a set is faster than a tuple
 
 # Slot, and what the task queue asks: (place of the criterion, value).
@@ -100,8 +100,8 @@ class GroupIndex:
         self.owners_drawn: list[OwnerQueues] = []
         self._occupied = 0
         self._free: list[int] = []
-        self._where = Table(one.rule.of_keys() for one in WHERE)
-        self._numbers = Table(one.rule.of_keys() for one in HOW_MUCH)
+        self._where = Table(one.relation.of_keys() for one in WHERE)
+        self._numbers = Table(one.relation.of_keys() for one in HOW_MUCH)
 
     @property
     def is_empty(self) -> bool:

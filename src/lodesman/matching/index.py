@@ -10,10 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Final
 
-from lodesman.matching.criteria import explain
 from lodesman.matching.group_index import GroupIndex, Queue
-from lodesman.matching.reasons import Blocked, Empty, Reason
-from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
 
 IDLE_SECONDS: Final = 300.0
@@ -163,15 +160,6 @@ class Index:
         """Whether the task queue is known, has waiting jobs and no limit blocks it."""
         queue = self._queues.get(tq_id)
         return queue is not None and queue.waiting > 0 and not queue.limits
-
-    def reasons(self, tq_id: int, request: ResourceRequest) -> tuple[Reason, ...]:
-        """Why a request would not draw from this task queue now; () if it may."""
-        queue = self._queues[tq_id]
-        found = list(explain(queue.key, request))
-        found += [Blocked(limit=limit) for limit in sorted(queue.limits)]
-        if not queue.waiting:
-            found.append(Empty())
-        return tuple(found)
 
     # --- groups ----------------------------------------------------------------------------------------
 

@@ -16,8 +16,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from lodesman.matching.criteria import explain
-from lodesman.matching.reasons import Reason
+from lodesman.matching.criteria import Reason, explain
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.resources import ANY, Effective, QueueId, QueueSettings, QueueTable, fold, queue_settings

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from lodesman.masks.bits import Mask
 from lodesman.masks.table import Table
-from lodesman.matching.criteria import CRITERIA, Criterion, offered_of, wanted_of
+from lodesman.matching.criteria import CRITERIA, MatchCriterion, offered_of, wanted_of
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
 
@@ -24,7 +24,7 @@ PLACE: Final = tuple(one for one in CRITERIA if one.name not in _IDENTITY_NAMES)
 
 def serves(key: TaskQueueKey, request: ResourceRequest) -> bool:
     """Whether a pilot of that identity may run jobs of the task queue, wherever it is."""
-    return not any(criterion.reason(key, request) for criterion in IDENTITY)
+    return all(criterion.holds(key, request) for criterion in IDENTITY)
 
 
 class RequestTable:
@@ -34,12 +34,12 @@ class RequestTable:
 
     def __init__(
         self,
-        criteria: Sequence[Criterion] = CRITERIA,
+        criteria: Sequence[MatchCriterion] = CRITERIA,
         members: Iterable[tuple[int, ResourceRequest]] = (),
     ) -> None:
         """`members` are (bit, request)."""
         self._criteria = criteria
-        self._table = Table(criterion.rule.of_requests() for criterion in criteria)
+        self._table = Table(criterion.relation.of_requests() for criterion in criteria)
         for bit, request in members:
             self.add(bit, request)
 
@@ -71,7 +71,7 @@ class KeyTable:
 
     def __init__(self, keys: Mapping[int, TaskQueueKey] | None = None) -> None:
         """`keys` by the ids of their task queues."""
-        self._table = Table(criterion.rule.of_keys() for criterion in CRITERIA)
+        self._table = Table(criterion.relation.of_keys() for criterion in CRITERIA)
         self._bits: dict[int, int] = {}
         self._names: list[int] = []
         self._wanted: dict[int, tuple[Any, ...]] = {}
@@ -132,7 +132,7 @@ class KeyTable:
             mask, [None if one.name == "submit_pool" else one.of_request(request) for one in CRITERIA]
         )
 
-    def lost(self, mask: Mask, request: ResourceRequest) -> Iterator[tuple[Criterion, Mask]]:
+    def lost(self, mask: Mask, request: ResourceRequest) -> Iterator[tuple[MatchCriterion, Mask]]:
         """(criterion, the task queues of `mask` that it refuses), whatever the other criteria say."""
         for place, refused in self._table.lost(mask, offered_of(request)):
             yield CRITERIA[place], refused

@@ -22,7 +22,7 @@ from lodesman.answers.why_pilots import (
 from lodesman.masks.bits import NearMiss, bits, near_misses, passing
 from lodesman.masks.table import Values
 from lodesman.matching import ResourceRequest, TaskQueueKey, explain
-from lodesman.matching.criteria import AT_MOST, CONTAINS, CRITERIA, DISJOINT, WITHIN, Criterion
+from lodesman.matching.criteria import AT_MOST, CONTAINS, CRITERIA, DISJOINT, WITHIN, MatchCriterion
 from lodesman.matching.offers import as_if_made_for
 from lodesman.matching.tables import PLACE, KeyTable
 from lodesman.submission.exclusions import ATTRIBUTES
@@ -112,16 +112,16 @@ class WaitingTaskQueues:
 
 
 def change_step(
-    criterion: Criterion, request: ResourceRequest, keys: Sequence[TaskQueueKey]
+    criterion: MatchCriterion, request: ResourceRequest, keys: Sequence[TaskQueueKey]
 ) -> ResourceChangeStep:
     """What the resource would have to offer for these task queues; the criterion excludes each of them."""
     name, offered = NAMES[criterion.name], criterion.of_request(request)
     asked = [criterion.of_key(key) for key in keys]
-    if criterion.rule is AT_MOST:
+    if criterion.relation is AT_MOST:
         options = _least(Counter(asked))
         text = f"{name} {offered} -> {options[-1][0]}"
     else:
-        word, joint, pick = _WORDS.get(criterion.rule, ("->", " or ", _listed))
+        word, joint, pick = _WORDS.get(criterion.relation, ("->", " or ", _listed))
         options = Counter(one for values in asked for one in pick(values, offered)).most_common(
             _OPTIONS_SHOWN
         )

@@ -15,7 +15,8 @@ from typing import Final
 from lodesman.answers.vocabulary import ClampName, MainReason, PilotVerdict, QueueReason
 from lodesman.answers.why_jobs import JobPilots, Verdict
 from lodesman.director.site_mask import Closing, utc
-from lodesman.matching import QueueOffer, Reason, TaskQueueKey
+from lodesman.matching import QueueOffer, TaskQueueKey
+from lodesman.matching.criteria import Reason
 from lodesman.matching.offers import MANUAL, never_sent
 
 NOT_CONSIDERED, NOT_WANTED = "unknown", "no-demand"

@@ -11,8 +11,8 @@ from lodesman.director.demand import TaskQueueDemand
 from lodesman.director.observation import Observation
 from lodesman.director.queues import CandidateQueue, OwnPilots, QueueCaps
 from lodesman.director.supply import PilotStanding, PilotView
+from lodesman.matching.criteria import Reason
 from lodesman.matching.criteria import explain as explain_match
-from lodesman.matching.reasons import Reason
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.resources import QueueId

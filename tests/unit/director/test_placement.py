@@ -18,7 +18,7 @@ from lodesman.director.placement import place
 from lodesman.director.places import Ask, Places
 from lodesman.director.queues import OwnPilots, QueueCaps
 from lodesman.director.serving import NoPools
-from lodesman.matching.reasons import TooLittleCPUTime, WrongGroup
+from lodesman.matching.criteria import Reason
 from lodesman.resources import NodePath, QueueId
 
 NOW = 1_000_000.0
@@ -72,7 +72,7 @@ def test_pilots_go_where_the_predicate_lets_them_run(ask, put, queue):
     assert (outcome.ask.count, outcome.placed) == (10, 10)
     (refusal,) = result.refusals(outcome)
     assert (refusal.queue_id, refusal.kind) == (A, RefusalKind.INELIGIBLE)
-    assert [reason.code for reason in refusal.reasons] == ["site-not-listed"]
+    assert [reason.criterion for reason in refusal.reasons] == ["site"]
 
 
 def test_a_placement_says_what_its_pilots_will_present(ask, put, queue):
@@ -93,7 +93,9 @@ def test_pilots_of_one_owner_and_of_two_kinds_present_different_things(ask, put,
 def test_a_queue_whose_pilots_do_not_live_long_enough_gets_none(ask, put, queue):
     result = put([ask(norm_cpu_seconds=5000)], [queue("A", norm_cpu_seconds=4999)])
     assert result.placed == 0
-    assert refusals(result)[0].reasons == (TooLittleCPUTime(wanted=5000, offered=4999),)
+    assert refusals(result)[0].reasons == (
+        Reason("cpu_time", "the job needs 5000 s of normalised CPU time, the resource has 4999"),
+    )
 
 
 def test_only_queues_of_the_pool_are_used(ask, put, queue):
@@ -112,7 +114,9 @@ def test_only_queues_of_the_vo_are_used(ask, put, queue):
 def test_private_pilots_of_a_group_stay_out_of_queues_for_others(ask, put, queue):
     result = put([ask(fraction=1.0)], [queue("A", groups=("theory",)), queue("B")])
     assert per_queue(result) == {B: 10}
-    assert refusals(result)[0].reasons == (WrongGroup(wanted="users", offered=()),)
+    assert refusals(result)[0].reasons == (
+        Reason("group", "the resource takes jobs of nothing, not of group users"),
+    )
 
 
 def test_a_job_that_names_its_pool_gets_pilots_of_that_pool(ask, put, queue):

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.matching.criteria import CRITERIA, explain
+from lodesman.matching.criteria import CRITERIA, explain, fits
 from lodesman.matching.matcher import Matcher
-from lodesman.matching.reasons import Blocked
 from lodesman.matching.request import ANY, PRIVATE, ResourceRequest
 from lodesman.matching.shares import GroupShare
 from lodesman.matching.tables import KeyTable
@@ -79,15 +78,15 @@ def test_eligible_are_those_without_a_reason(world, requests, share):
     matcher.set_shares({"g": GroupShare(share=share)})
     for request in requests:
         told = matcher.chances(request)
-        reasons = {tq_id: matcher.index.reasons(tq_id, request) for tq_id in range(len(world))}
-        free = [tq_id for tq_id, found in reasons.items() if not found]
+        fitting = [number for number, (key, *_) in enumerate(world) if fits(key, request)]
+        free = [tq_id for tq_id in fitting if matcher.index.is_open(tq_id)]
         assert told.eligible == len(free) == len(matcher.eligible(request))
         by_group: dict[str, int] = {}
         for tq_id in free:
             by_group[world[tq_id][0].group] = by_group.get(world[tq_id][0].group, 0) + 1
         assert dict((*told.groups, *told.without_share)) == by_group
         assert ("g" in dict(told.without_share)) == ("g" in by_group and not share)
-        only_blocked = [found for found in reasons.values() if found == (Blocked(limit="quota"),)]
+        only_blocked = [tq_id for tq_id in fitting if world[tq_id][1] and world[tq_id][2]]
         assert dict(told.blocked) == ({"quota": len(only_blocked)} if only_blocked else {})
         open_now = [key.vo for key, waiting, limit in world if waiting and not limit]
         assert told.of_vo == open_now.count(request.vo)
@@ -101,7 +100,7 @@ def test_what_each_criterion_refuses_is_what_it_gives_a_reason_for(keys, request
     assert all(lost.values())
     for tq_id, key in enumerate(keys):
         told = {name for name, mask in lost.items() if mask >> table.bit(tq_id) & 1}
-        assert told == {one.name for one in CRITERIA if one.reason(key, request) is not None}
+        assert told == {one.name for one in CRITERIA if not one.holds(key, request)}
         assert len(told) == len(explain(key, request))
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 
 from lodesman.matching.index import IDLE_AT_LEAST, Index
-from lodesman.matching.reasons import Blocked, Empty, SiteNotListed, TooFewCores
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
 
@@ -197,7 +196,6 @@ def test_each_limit_blocks_on_its_own(index):
     index.block(1, "quota")
     index.block(1, "quota")
     assert not index.is_open(1)
-    assert index.reasons(1, REQUEST) == (Blocked(limit="quota"), Blocked(limit="site cap"))
     index.unblock(1, "quota")
     assert not index.is_open(1)
     index.unblock(1, "site cap")
@@ -217,19 +215,6 @@ def test_a_block_outlasts_emptiness_and_the_other_way_round(index):
     assert not index.is_open(1)
     index.unblock(1)
     assert index.is_open(1)
-
-
-def test_reasons_of_the_pair_and_of_the_task_queue_come_together(index):
-    index.put(1, key(1, sites=("A",), cores=2), 0, now=0.0)
-    index.block(1, "quota")
-    assert index.reasons(1, replace(REQUEST, site="B")) == (
-        SiteNotListed(wanted=("A",), offered="B"),
-        TooFewCores(wanted=2, offered=1),
-        Blocked(limit="quota"),
-        Empty(),
-    )
-    index.put(2, key(2), 1, now=0.0)
-    assert index.reasons(2, REQUEST) == ()
 
 
 # --- sums ---------------------------------------------------------------------------------------------

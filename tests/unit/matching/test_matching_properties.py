@@ -89,7 +89,11 @@ def test_no_reason_and_only_then_it_is_in_what_is_drawn_from(queues, asking):
             matcher.index.block(tq_id, "limit")
     rng = random.Random(1)
     for request in asking:
-        eligible = {tq_id for tq_id in range(len(queues)) if matcher.index.reasons(tq_id, request) == ()}
+        eligible = {
+            tq_id
+            for tq_id, (key, waiting, blocked) in enumerate(queues)
+            if waiting and not blocked and fits(key, request)
+        }
         assert set(matcher.eligible(request)) == eligible
         undo: list[Callable[[], object]] = []
         chosen = matcher.choose(request, 1, now=0.0, rng=rng, undo=undo)

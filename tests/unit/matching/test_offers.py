@@ -56,7 +56,7 @@ def test_the_reason_says_that_nothing_is_told_not_that_it_is_nought():
     (offer,) = offers("")
     key = TaskQueueKey(owner="ann", group="g", vo="lab", norm_cpu_seconds=100, memory_mb=500)
     assert [str(reason) for reason in offer.reasons(key, 0)] == [
-        "the job needs 500 MB of memory, the resource tells of none"
+        "the job needs 500 MB of memory, the resource declares none"
     ]
 
 

@@ -119,13 +119,13 @@ def test_every_verdict_has_a_reason():
 
 
 @pytest.mark.parametrize(
-    ("name", "codes"),
+    ("name", "criteria"),
     [
-        ("open", []), ("picky", []), ("brief", ["too-little-cpu-time"]), ("shut", []),
+        ("open", []), ("picky", []), ("brief", ["cpu_time"]), ("shut", []),
     ],
 )  # fmt: skip
-def test_a_queue_where_not_even_the_least_job_could_run(name, codes):
-    assert [reason.code for reason in least_job_refused(offer(name))] == codes
+def test_a_queue_where_not_even_the_least_job_could_run(name, criteria):
+    assert [reason.criterion for reason in least_job_refused(offer(name))] == criteria
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_every_criterion_has_a_word_for_people():
 )  # fmt: skip
 def test_each_criterion_says_what_would_do(name, changes, here, text):
     key, request = replace(KEY, **changes), replace(HERE, **here)
-    assert BY_NAME[name].reason(key, request) is not None
+    assert not BY_NAME[name].holds(key, request)
     told = change_step(BY_NAME[name], request, [key])
     assert (told.criterion, told.text) == (NAMES[name], text)
     assert [one.task_queues for one in told.options] == [1] * len(told.options)
@@ -76,7 +76,7 @@ def test_of_a_number_each_option_admits_what_it_says(asked):
     for value, n in options:
         assert isinstance(value, int)
         better = replace(HERE, memory_mb=value)
-        assert n == sum(BY_NAME["memory"].reason(replace(KEY, memory_mb=mb), better) is None for mb in asked)
+        assert n == sum(BY_NAME["memory"].holds(replace(KEY, memory_mb=mb), better) for mb in asked)
     assert options[0][0] == min(asked)
     assert options[-1] == (max(asked), len(asked))
     assert told.text == f"Memory 2000 -> {max(asked)}"
