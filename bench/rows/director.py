@@ -17,7 +17,9 @@ from bench.world import GRID, resources
 from lodesman.answers.vocabulary import RefusalKind
 from lodesman.background.direct import Director
 from lodesman.batch.backend import Backend, BatchLoad
-from lodesman.director import Decision, PoolState, read_options
+from lodesman.director.iteration import Decision
+from lodesman.director.options import read_options
+from lodesman.director.orders import PoolState
 from lodesman.matching import explain
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
@@ -47,7 +49,7 @@ def measure(context: Context) -> list[Figure]:
         Figure(
             row="director", what="one iteration of the director, CPU time", unit="s", value=median(others),
             target=TARGET, less=True, samples=others, size=f"{size}, 2,000 CE queues, {size.pilots:,} pilots",
-            details={"first_after_start_s": first, "asks": len(last.asks), "asked": last.plan.asked,
+            details={"first_after_start_s": first, "asks": len(last.orders), "asked": last.plan.asked,
                      "placed": last.placement.placed, "pairs_checked": checked},
         )
     ]  # fmt: skip
@@ -101,6 +103,6 @@ def _check(decision: Decision) -> Iterator[int]:
     for outcome in placement.outcomes[:CHECKED]:
         unfit = {r.queue_id for r in placement.refusals(outcome) if r.kind is RefusalKind.INELIGIBLE}
         for bit, queue in enumerate(placement.places.queues):
-            if bool(placement.places.reasons(bit, outcome.ask)) != (queue.queue_id in unfit):
-                raise WrongAnswer(f"{queue.queue_id} is misjudged for task queue {outcome.ask.tq_id}")
+            if bool(placement.places.reasons(bit, outcome.order)) != (queue.queue_id in unfit):
+                raise WrongAnswer(f"{queue.queue_id} is misjudged for task queue {outcome.order.tq_id}")
             yield 1

@@ -35,7 +35,8 @@ from lodesman.commands.claim import serve_parked
 from lodesman.commands.live import Live
 from lodesman.commands.pilots import hash_token
 from lodesman.commands.sandboxes import RegisterSandbox
-from lodesman.director import PoolState, read_options
+from lodesman.director.options import read_options
+from lodesman.director.orders import PoolState
 from lodesman.matching.policy import Policy
 from lodesman.resources import ResourceConfig, load_resources
 from lodesman.store import open_reader, open_writer

@@ -21,7 +21,7 @@ from lodesman.answers.vocabulary import BreakerState
 from lodesman.api.openapi import described, document
 from lodesman.background.reasons import MainReasons
 from lodesman.commands.report import NoteSilence
-from lodesman.director import Breaker
+from lodesman.director.limits import Breaker
 
 FILE = b"#!/bin/sh\n"
 SHA = hashlib.sha256(FILE).hexdigest()

@@ -13,7 +13,8 @@ from lodesman.answers.nodes import NodePath, QueueId
 from lodesman.answers.vocabulary import BreakerState
 from lodesman.background.rehearsal import SEED
 from lodesman.batch.backend import BatchLoad
-from lodesman.director import Breaker, PoolState, TokenBucket
+from lodesman.director.limits import Breaker, TokenBucket
+from lodesman.director.orders import PoolState
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 

@@ -12,7 +12,8 @@ from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import BreakerState
 from lodesman.background.reasons import MainReasons
 from lodesman.batch.backend import BatchLoad
-from lodesman.director import Breaker, PoolState
+from lodesman.director.limits import Breaker
+from lodesman.director.orders import PoolState
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 

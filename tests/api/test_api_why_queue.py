@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import BreakerState
-from lodesman.director import Breaker
+from lodesman.director.limits import Breaker
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 

@@ -19,8 +19,8 @@ from lodesman.answers.vocabulary import ClampName, Kind, Level, MainReason, Queu
 from lodesman.cfg import parse_cfg
 from lodesman.commands.report import PAYLOAD_CAUSES
 from lodesman.config import ServerFile, load_config
-from lodesman.director import DirectorOptions
 from lodesman.director import options as director
+from lodesman.director.options import DirectorOptions
 from lodesman.jobs import read_description, read_job
 from lodesman.jobs.attributes import ATTRIBUTES
 from lodesman.jobs.spec import JobSpec

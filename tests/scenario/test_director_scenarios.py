@@ -19,27 +19,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from lodesman.answers.vocabulary import BreakerState, ClampName
-from lodesman.director import (
-    Breaker,
-    CandidateQueue,
-    Decision,
-    DirectorInput,
-    Observation,
-    OwnPilots,
-    PilotStanding,
-    PilotView,
-    PoolState,
-    QueueCaps,
-    Stories,
-    TaskQueueDemand,
-    TokenBucket,
-    decide,
-    failed,
-    read_options,
-    succeeded,
-    to_record,
-)
+from lodesman.director.iteration import Decision, DirectorInput, decide
+from lodesman.director.limits import Breaker, Observation, TokenBucket, failed, succeeded
+from lodesman.director.options import read_options
+from lodesman.director.orders import PoolState
+from lodesman.director.plan import TaskQueueDemand
+from lodesman.director.queues import CandidateQueue, OwnPilots, QueueCaps
+from lodesman.director.record import Stories, to_record
 from lodesman.director.site_mask import Closing, SiteMask
+from lodesman.director.supply import PilotStanding, PilotView
 from lodesman.matching.criteria import explain
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from math import inf
 
 from lodesman.batch.backend import Backend
-from lodesman.director import CandidateQueue, Observation, OwnPilots, QueueCaps
+from lodesman.director.limits import Observation
+from lodesman.director.queues import CandidateQueue, OwnPilots, QueueCaps
 from lodesman.director.site_mask import SiteMask
 from lodesman.matching import QueueOffer
 from lodesman.matching.offers import never_sent, not_sent

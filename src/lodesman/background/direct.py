@@ -35,28 +35,25 @@ from lodesman.batch.backend import Backend, CancelOutcome
 from lodesman.commands.pool_map import KnownPools
 from lodesman.commands.sessions import is_silent, presented_by
 from lodesman.commands.site_mask import KnownMask
-from lodesman.director import (
+from lodesman.director.iteration import Decision, DirectorInput, decide
+from lodesman.director.limits import (
     Breaker,
-    CandidateQueue,
-    Decision,
-    DirectorInput,
-    DirectorOptions,
-    PilotStanding,
-    PilotView,
-    PoolState,
-    TaskQueueDemand,
+    Limit,
     TokenBucket,
-    decide,
+    age_s,
     failed,
+    refill,
+    settle,
     succeeded,
-    to_record,
+    whole_tokens,
 )
-from lodesman.director.breaker import settle
-from lodesman.director.clamps import Limit
-from lodesman.director.observation import age_s
-from lodesman.director.queues import queue_limits
+from lodesman.director.options import DirectorOptions
+from lodesman.director.orders import PoolState
+from lodesman.director.plan import TaskQueueDemand
+from lodesman.director.queues import CandidateQueue, QueueGates, queue_limits
+from lodesman.director.record import to_record
 from lodesman.director.site_mask import SiteMask
-from lodesman.director.token_bucket import full, refill, whole_tokens
+from lodesman.director.supply import PilotStanding, PilotView
 from lodesman.matching import QueueOffer, director_weights
 from lodesman.matching.policy import Policy
 from lodesman.store import Reader
@@ -237,11 +234,13 @@ class Director:
         queue_id, options = offer.queue, self.options
         candidate = self.candidate(vo, offer, own, mask=mask, now=now)
         breaker = settle(self.breakers.get(queue_id, Breaker()), now=now)
-        bucket = self.buckets.get(queue_id.ce_path) or full(options.rate, now=now)
-        tokens = whole_tokens(refill(bucket, now=now, rules=options.rate))
-        limits = list(
-            queue_limits(candidate, breaker=breaker, tokens=tokens, now=now, max_age_s=options.max_load_age_s)
+        tokens = whole_tokens(refill(self.buckets.get(queue_id.ce_path), now=now, rules=options.rate))
+        gates = QueueGates(
+            breakers={queue_id: breaker},
+            tokens={queue_id.ce_path: tokens},
+            max_load_age_s=options.max_load_age_s,
         )
+        limits = list(queue_limits(candidate, gates=gates, now=now))
         states = self.pools()
         pools = [states[name] for name in options.submission_pools if name in states]
         return _gate(candidate, limits, breaker, pools, now)

@@ -22,7 +22,10 @@ from lodesman.answers.requests import QueuesBody
 from lodesman.answers.service import NewPilot, Outcomes
 from lodesman.batch.backend import Backend, PilotCopy, PilotSpec
 from lodesman.commands.pilots import hash_token
-from lodesman.director import Decision, DirectorOptions, Placement, PoolState
+from lodesman.director.iteration import Decision
+from lodesman.director.options import DirectorOptions
+from lodesman.director.orders import PoolState
+from lodesman.director.placement import Placement
 from lodesman.errors import LodesmanError
 from lodesman.matching import ANY, QueueOffer, key_to_json
 from lodesman.resources import QueueId

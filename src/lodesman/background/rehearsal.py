@@ -23,7 +23,9 @@ from lodesman.background.refresh import RefreshInput, evaluate, judge, read_refr
 from lodesman.batch.backend import Backend, BatchLoad
 from lodesman.commands.reoffer import Offers, rewritten
 from lodesman.commands.submit_pools import PoolIds
-from lodesman.director import DirectorOptions, PilotView, decide
+from lodesman.director.iteration import decide
+from lodesman.director.options import DirectorOptions
+from lodesman.director.supply import PilotView
 from lodesman.matching.policy import Policy
 from lodesman.matching.tables import KeyTable
 from lodesman.plan.iteration import PlannedDecision, compare

@@ -19,7 +19,7 @@ from lodesman.answers.sites import (
     SiteRow,
 )
 from lodesman.commands.site_mask import answer_of
-from lodesman.director import QueueCaps
+from lodesman.director.queues import QueueCaps
 from lodesman.director.site_mask import Closing
 from lodesman.errors import InvalidRequest, NotFound
 from lodesman.matching.policy import Policy

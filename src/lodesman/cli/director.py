@@ -102,7 +102,7 @@ def plan_rows(plan: Mapping[str, Any]) -> list[Row]:
 
 
 def _tell_stories(plan: Mapping[str, Any], rows: Iterable[Row]) -> None:
-    from lodesman.director import Stories
+    from lodesman.director.record import Stories
 
     stories = Stories(plan)
     for row in rows:
@@ -113,7 +113,7 @@ def _tell_stories(plan: Mapping[str, Any], rows: Iterable[Row]) -> None:
 
 
 def _show_rows(plan: Mapping[str, Any], rows: list[Row], limit: int) -> None:
-    from lodesman.director import Stories
+    from lodesman.director.record import Stories
 
     stories = Stories(plan)
     placed = {ask["tq_id"]: ask["placed"] for ask in plan["asks"]}

@@ -24,7 +24,7 @@ from lodesman.config.sections import (
     listening_faults,
     read_sections,
 )
-from lodesman.director import DirectorOptions, read_options
+from lodesman.director.options import DirectorOptions, read_options
 from lodesman.errors import InvalidConfig, SyntaxFault
 from lodesman.resources import (
     Fault,

@@ -11,23 +11,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from lodesman.director.supply import PilotStanding, Spare
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExcessRules:
-    """How eager cancelling is.
-
-    tolerated_fraction: so many surplus pilots, as a fraction of the counted ones, may stay: demand moves
-    while pilots wait, and a pilot that is cancelled loses its place in the batch queue. Pilots that no
-    task queue could use are not tolerated. max_cancels: per iteration. confirm_s: seconds for which a
-    pilot must have been spare, in every iteration.
-    """
-
-    enabled: bool = True
-    tolerated_fraction: float = 0.5
-    max_cancels: int = 10
-    confirm_s: float = 60.0
+from lodesman.director.options import ExcessRules
+from lodesman.director.supply import PilotStanding, Spare, Supply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,24 +28,22 @@ class Excess:
 
 
 def choose_excess(
-    spare: Iterable[Spare],
+    supply: Supply,
     *,
-    aged: Iterable[Spare] = (),
-    counted: int,
     suspects: Mapping[int, float],
     rules: ExcessRules,
     now: float,
 ) -> Excess:
-    """Pilots to cancel among the spare and the aged ones; `counted` is how many waiting or idle pilots have a use.
+    """Pilots to cancel among the spare and the aged ones.
 
     `suspects` comes from the iteration before; a pilot that had a use in between starts anew.
     """
-    waiting = [one for one in spare if one.standing is PilotStanding.WAITING]
-    stuck = [one for one in aged if one.standing is PilotStanding.WAITING]
+    waiting = [one for one in supply.spare if one.standing is PilotStanding.WAITING]
+    stuck = [one for one in supply.aged if one.standing is PilotStanding.WAITING]
     seen = {one.pilot_id: min(suspects.get(one.pilot_id, now), now) for one in (*waiting, *stuck)}
     if not rules.enabled:
         return Excess(suspects=seen)
-    tolerated = math.ceil(rules.tolerated_fraction * counted)
+    tolerated = math.ceil(rules.tolerated_fraction * sum(supply.counted.values()))
     useless = _youngest_first(one for one in waiting if one.useless)
     # The oldest surplus pilots stay: they are the nearest to starting.
     surplus = _youngest_first(one for one in waiting if not one.useless)

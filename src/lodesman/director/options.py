@@ -7,22 +7,164 @@ the page does not give are those of the original program.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
-from lodesman.director.adaptive import AdaptiveRules
-from lodesman.director.breaker import BreakerRules
-from lodesman.director.excess import ExcessRules
-from lodesman.director.option_values import Reader, names, number, rising, text, truth, whole
-from lodesman.director.token_bucket import RateRules
 from lodesman.errors import InvalidConfig
 
 CPU_BUCKETS = (
     360, 1_800, 3_600, 21_600, 43_200, 86_400, 172_800, 259_200,
     345_600, 518_400, 691_200, 864_000, 1_080_000,
 )  # fmt: skip
+
+# --- values: text or typed, since the seed's files are all text -----------------------------------------------
+
+Reader = Callable[[object], object]
+"""Returns the typed value, or raises ValueError that says what would be right."""
+
+_TRUE = frozenset({"yes", "true", "y", "1", "on"})
+_FALSE = frozenset({"no", "false", "n", "0", "off"})
+
+
+def number(low: float, high: float) -> Reader:
+    """A number within [low, high]."""
+    wanted = f"a number from {low:g} to {high:g}"
+
+    def read(raw: object) -> float:
+        try:
+            value = math.nan if isinstance(raw, bool) else float(raw)  # type: ignore[arg-type]
+        except (TypeError, ValueError, OverflowError):
+            raise ValueError(wanted) from None
+        if not low <= value <= high:
+            raise ValueError(wanted)
+        return value
+
+    return read
+
+
+def whole(low: int, high: int) -> Reader:
+    """A whole number within [low, high]; `40.0` is one, `40.5` is not."""
+    any_number = number(low, high)
+
+    def read(raw: object) -> int:
+        try:
+            value = any_number(raw)
+        except ValueError:
+            value = None
+        if not isinstance(value, float) or not value.is_integer():
+            raise ValueError(f"a whole number from {low} to {high}")
+        return int(value)
+
+    return read
+
+
+def truth(raw: object) -> bool:
+    """A truth value: yes/no, true/false, on/off, 1/0."""
+    text = str(raw).strip().lower()
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise ValueError("yes or no")
+
+
+def text(raw: object) -> str:
+    """Some text, not empty."""
+    value = raw.strip() if isinstance(raw, str) else ""
+    if not value:
+        raise ValueError("some text")
+    return value
+
+
+def names(raw: object) -> tuple[str, ...]:
+    """One or more different names: a list, or text with commas."""
+    wanted = "a list of different names"
+    parts = _parts(raw, wanted)
+    found = tuple(part.strip() for part in parts if isinstance(part, str) and part.strip())
+    if not found or len(found) != len(parts) or len(set(found)) != len(found):
+        raise ValueError(wanted)
+    return found
+
+
+def rising(raw: object) -> tuple[int, ...]:
+    """Strictly increasing whole numbers from 1 up: the limits of the CPU buckets, in seconds."""
+    wanted = "a strictly increasing list of whole numbers above 0"
+    one = whole(1, 100_000_000)
+    try:
+        found = tuple(int(str(one(part))) for part in _parts(raw, wanted))
+    except ValueError:
+        raise ValueError(wanted) from None
+    if not found or any(b <= a for a, b in pairwise(found)):
+        raise ValueError(wanted)
+    return found
+
+
+def _parts(raw: object, wanted: str) -> Sequence[object]:
+    if isinstance(raw, str):
+        return raw.split(",")
+    if isinstance(raw, list | tuple):
+        return raw
+    raise ValueError(wanted)
+
+
+# --- the options ----------------------------------------------------------------------------------------------
+
+
+def _option(name: str, read: Reader, default: Any) -> Any:
+    """A field that an option of this name fills."""
+    return field(default=default, metadata={"option": name, "read": read})
+
+
+# The bounds keep the formula's mean below what `poisson` accepts:
+# 2 x 10,000 pilots x 100 (adaptiveMaxFactor) x 100,000,000 / 360 < 1e12.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptiveRules:
+    """Targets that pilotsPerIteration follows. With `target_waiting_jobs` it is what it is; with
+    `target_running_jobs` no pilot is wanted (0: no such target); it never grows by more than `max_factor`.
+    """
+
+    enabled: bool = _option("adaptiveTarget", truth, False)
+    target_waiting_jobs: int = _option("targetWaitingJobs", whole(1, 1_000_000_000), 200)
+    target_running_jobs: int = _option("targetRunningJobs", whole(0, 1_000_000_000), 0)
+    max_factor: float = _option("adaptiveMaxFactor", number(0, 100), 10.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerRules:
+    """`failures` in a row open it for `open_s` seconds, doubled at each trip up to `max_open_s`."""
+
+    failures: int = _option("breakerFailures", whole(1, 1_000), 3)
+    open_s: float = _option("breakerOpenSeconds", number(1, 86_400), 300.0)
+    max_open_s: float = _option("breakerMaxOpenSeconds", number(1, 604_800), 3600.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateRules:
+    """`per_minute` pilots are allowed in the long run, `burst` at once after a pause."""
+
+    per_minute: float = _option("pilotsPerMinute", number(0.001, 1_000_000), 60.0)
+    burst: int = _option("pilotBurst", whole(1, 1_000_000), 40)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExcessRules:
+    """How eager cancelling is.
+
+    tolerated_fraction: the surplus pilots that may stay, as a fraction of the counted ones: demand moves while pilots
+    wait, and a cancelled pilot loses its place in the batch queue. Pilots that no task queue could use are not
+    tolerated. max_cancels: per iteration. confirm_s: seconds for which a pilot must have been spare, in every iteration.
+    """
+
+    enabled: bool = _option("cancelExcess", truth, True)
+    tolerated_fraction: float = _option("excessPilotFraction", number(0, 100), 0.5)
+    max_cancels: int = _option("maxCancelsPerIteration", whole(0, 100_000), 10)
+    confirm_s: float = _option("excessConfirmSeconds", number(0, 86_400), 60.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,42 +178,41 @@ class PoolOptions:
     """
 
     name: str = ""
-    min_threads: int = 0
-    max_threads: int = 2
-    total_threads: int = 40
-    list_match_delay_minutes: float = 5.0
-    enable_list_match: bool = True
-    private_fraction: float = 0.5
-    legacy_fraction: bool = False
-    generic_owner: str = "generic"
-    generic_group: str = "generic"
+    min_threads: int = _option("minThreadsInPool", whole(0, 1_000), 0)
+    max_threads: int = _option("maxThreadsInPool", whole(1, 1_000), 2)
+    total_threads: int = _option("totalThreadsInPool", whole(1, 1_000_000), 40)
+    list_match_delay_minutes: float = _option("ListMatchDelay", number(0, 10_000), 5.0)
+    enable_list_match: bool = _option("EnableListMatch", truth, True)
+    private_fraction: float = _option("PrivatePilotFraction", number(0, 1), 0.5)
+    legacy_fraction: bool = _option("LegacyPrivatePilotFraction", truth, False)
+    generic_owner: str = _option("GenericPilotDN", text, "generic")
+    generic_group: str = _option("GenericPilotGroup", text, "generic")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectorOptions:
     """All options of the director, checked. CPU times are normalised seconds."""
 
-    pilots_per_iteration: float = 40.0
-    lowest_cpu_boost: int = 7_200
-    extra_pilot_fraction: float = 0.2
-    extra_pilots: int = 4
-    max_pilot_waiting_hours: float = 6.0
-    max_cpu: int = CPU_BUCKETS[-1]
-    cpu_buckets: tuple[int, ...] = CPU_BUCKETS
-    submission_pools: tuple[str, ...] = ("Local",)
-    default_submission_pools: tuple[str, ...] = ("Local",)
-    max_pilots_per_iteration: int = 0
-    max_load_age_s: float = 600.0
-    pool_defaults: PoolOptions = field(default_factory=PoolOptions)
+    pilots_per_iteration: float = _option("pilotsPerIteration", number(0, 10_000), 40.0)
+    lowest_cpu_boost: int = _option("lowestCPUBoost", whole(360, 100_000_000), 7_200)
+    extra_pilot_fraction: float = _option("extraPilotFraction", number(0, 100), 0.2)
+    extra_pilots: int = _option("extraPilots", whole(0, 100_000), 4)
+    max_pilot_waiting_hours: float = _option("maxPilotWaitingHours", number(0.001, 10_000), 6.0)
+    max_cpu: int = _option("maxCPU", whole(360, 100_000_000), CPU_BUCKETS[-1])
+    cpu_buckets: tuple[int, ...] = _option("taskQueueCPUTimeIntervals", rising, CPU_BUCKETS)
+    submission_pools: tuple[str, ...] = _option("SubmitPools", names, ("Local",))
+    default_submission_pools: tuple[str, ...] = _option("DefaultSubmitPools", names, ("Local",))
+    max_pilots_per_iteration: int = _option("maxPilotsPerIteration", whole(0, 1_000_000), 0)
+    max_load_age_s: float = _option("maxLoadAgeSeconds", number(1, 86_400), 600.0)
+    pool_defaults: PoolOptions = PoolOptions()
     pools: Mapping[str, PoolOptions] = field(default_factory=lambda: {"Local": PoolOptions(name="Local")})
-    adaptive: AdaptiveRules = field(default_factory=AdaptiveRules)
-    breaker: BreakerRules = field(default_factory=BreakerRules)
-    rate: RateRules = field(default_factory=RateRules)
-    excess: ExcessRules = field(default_factory=ExcessRules)
+    adaptive: AdaptiveRules = AdaptiveRules()
+    breaker: BreakerRules = BreakerRules()
+    rate: RateRules = RateRules()
+    excess: ExcessRules = ExcessRules()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rule:
+class _Rule(NamedTuple):
     """One option: its name at the edge, the group and field it fills, how it is read."""
 
     option: str
@@ -80,47 +221,12 @@ class _Rule:
     read: Reader
 
 
-def _rule(option: str, target: str, read: Reader) -> _Rule:
-    group, _, name = target.rpartition(".")
-    return _Rule(option=option, group=group, field=name, read=read)
-
-
-# The bounds keep the formula's mean below what `poisson` accepts:
-# 2 x 10,000 pilots x 100 (adaptiveMaxFactor) x 100,000,000 / 360 < 1e12.
-_RULES = (
-    _rule("pilotsPerIteration", "pilots_per_iteration", number(0, 10_000)),
-    _rule("lowestCPUBoost", "lowest_cpu_boost", whole(360, 100_000_000)),
-    _rule("extraPilotFraction", "extra_pilot_fraction", number(0, 100)),
-    _rule("extraPilots", "extra_pilots", whole(0, 100_000)),
-    _rule("maxPilotWaitingHours", "max_pilot_waiting_hours", number(0.001, 10_000)),
-    _rule("maxCPU", "max_cpu", whole(360, 100_000_000)),
-    _rule("taskQueueCPUTimeIntervals", "cpu_buckets", rising),
-    _rule("SubmitPools", "submission_pools", names),
-    _rule("DefaultSubmitPools", "default_submission_pools", names),
-    _rule("maxPilotsPerIteration", "max_pilots_per_iteration", whole(0, 1_000_000)),
-    _rule("maxLoadAgeSeconds", "max_load_age_s", number(1, 86_400)),
-    _rule("minThreadsInPool", "pool.min_threads", whole(0, 1_000)),
-    _rule("maxThreadsInPool", "pool.max_threads", whole(1, 1_000)),
-    _rule("totalThreadsInPool", "pool.total_threads", whole(1, 1_000_000)),
-    _rule("ListMatchDelay", "pool.list_match_delay_minutes", number(0, 10_000)),
-    _rule("EnableListMatch", "pool.enable_list_match", truth),
-    _rule("PrivatePilotFraction", "pool.private_fraction", number(0, 1)),
-    _rule("LegacyPrivatePilotFraction", "pool.legacy_fraction", truth),
-    _rule("GenericPilotDN", "pool.generic_owner", text),
-    _rule("GenericPilotGroup", "pool.generic_group", text),
-    _rule("adaptiveTarget", "adaptive.enabled", truth),
-    _rule("targetWaitingJobs", "adaptive.target_waiting_jobs", whole(1, 1_000_000_000)),
-    _rule("targetRunningJobs", "adaptive.target_running_jobs", whole(0, 1_000_000_000)),
-    _rule("adaptiveMaxFactor", "adaptive.max_factor", number(0, 100)),
-    _rule("breakerFailures", "breaker.failures", whole(1, 1_000)),
-    _rule("breakerOpenSeconds", "breaker.open_s", number(1, 86_400)),
-    _rule("breakerMaxOpenSeconds", "breaker.max_open_s", number(1, 604_800)),
-    _rule("pilotsPerMinute", "rate.per_minute", number(0.001, 1_000_000)),
-    _rule("pilotBurst", "rate.burst", whole(1, 1_000_000)),
-    _rule("cancelExcess", "excess.enabled", truth),
-    _rule("excessPilotFraction", "excess.tolerated_fraction", number(0, 100)),
-    _rule("maxCancelsPerIteration", "excess.max_cancels", whole(0, 100_000)),
-    _rule("excessConfirmSeconds", "excess.confirm_s", number(0, 86_400)),
+_PARTS = {"adaptive": AdaptiveRules, "breaker": BreakerRules, "rate": RateRules, "excess": ExcessRules}
+_RULES = tuple(
+    _Rule(one.metadata["option"], group, one.name, one.metadata["read"])
+    for group, kind in {"": DirectorOptions, "pool": PoolOptions, **_PARTS}.items()
+    for one in fields(kind)
+    if one.metadata
 )
 _BY_OPTION = {rule.option: rule for rule in _RULES}
 _Values = dict[str, dict[str, Any]]
@@ -146,10 +252,7 @@ def read_options(section: Mapping[str, object]) -> DirectorOptions:
         **top,
         pool_defaults=defaults,
         pools=_read_pools(known, sections, defaults, faults),
-        adaptive=AdaptiveRules(**values.get("adaptive", {})),
-        breaker=BreakerRules(**values.get("breaker", {})),
-        rate=RateRules(**values.get("rate", {})),
-        excess=ExcessRules(**values.get("excess", {})),
+        **{group: kind(**values.get(group, {})) for group, kind in _PARTS.items()},
     )
     _check_together(options, faults)
     if faults:
@@ -185,10 +288,9 @@ def _read_pools(
     pools = {}
     for name in known:
         values = _read_section(sections.get(name, {}), name, faults)
-        for group in values.keys() - {"pool"}:
-            for rule in _RULES:
-                if rule.group == group and rule.field in values[group]:
-                    _note(faults, name, rule.option, "belongs to the director's section, not to a pool's")
+        for rule in _RULES:
+            if rule.group != "pool" and rule.field in values.get(rule.group, {}):
+                _note(faults, name, rule.option, "belongs to the director's section, not to a pool's")
         pools[name] = PoolOptions(**(inherited | values.get("pool", {}) | {"name": name}))
     return pools
 

@@ -3,27 +3,27 @@
 A pilot may go to a queue that its submission pool serves and where the matcher's predicate would give it a
 job of its task queue; among those with room one is drawn, weighted by free room. Each placement counts at
 once, so that no queue is flooded between two observations (DESIGN, story 8). All of it works on masks of
-queues (`places.py`, `tally.py`); a reason is made only where somebody asks for it.
+queues; a reason is made only where one is asked for.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from random import Random
 
 from lodesman.answers.vocabulary import RefusalKind
-from lodesman.director.clamps import Clamp
-from lodesman.director.floor import Floor, QueueGates, Room, room_of
-from lodesman.director.pilot_type import PilotIdentity
-from lodesman.director.places import Ask, Places
-from lodesman.masks.bits import Tally, bits
+from lodesman.director.limits import Clamp
+from lodesman.director.orders import PilotIdentity, PilotOrder
+from lodesman.director.places import Places
+from lodesman.director.queues import CandidateQueue, QueueGates, Room, free_slots, room_of
+from lodesman.masks.bits import Tally, bits, mask_of
 from lodesman.matching.criteria import Reason
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
-from lodesman.resources import QueueId
+from lodesman.resources import NodePath, QueueId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class QueueRefusal:
     """One CE queue's answer to one task queue: the predicate's reasons, or the clamps that left no room."""
 
     queue_id: QueueId
@@ -63,20 +63,20 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskOutcome:
-    """What became of one ask; NO_ROOM and FILLED stand only if pilots stayed unplaced."""
+class OrderOutcome:
+    """What became of one order; NO_ROOM and FILLED stand only if pilots stayed unplaced."""
 
-    ask: Ask
+    order: PilotOrder
     placed: int
     refused: tuple[Refused, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacementResult:
-    """All placements, the outcome of each ask in order, and the room each queue had at the start."""
+    """All placements, the outcome of each order, and the room each queue had at the start."""
 
     placements: tuple[Placement, ...]
-    outcomes: tuple[AskOutcome, ...]
+    outcomes: tuple[OrderOutcome, ...]
     rooms: Mapping[QueueId, Room]
     places: Places = field(compare=False, repr=False)
 
@@ -85,89 +85,124 @@ class PlacementResult:
         """Pilots placed, all task queues together."""
         return sum(one.count for one in self.placements)
 
-    def refusals(self, outcome: AskOutcome, *, each: int | None = None) -> Iterator[Refusal]:
-        """The answers to one ask with their reasons: up to `each` of a kind (None: all), by queue."""
+    def refusals(self, outcome: OrderOutcome, *, each: int | None = None) -> Iterator[QueueRefusal]:
+        """The answers to one order with their reasons: up to `each` of a kind (None: all), by queue."""
         for refused in outcome.refused:
             for bit in islice(bits(refused.mask), each):
                 queue_id = self.places.queues[bit].queue_id
                 is_unfit = refused.kind is RefusalKind.INELIGIBLE
                 is_full = refused.kind in {RefusalKind.NO_ROOM, RefusalKind.FILLED}
-                yield Refusal(
+                yield QueueRefusal(
                     queue_id=queue_id,
                     kind=refused.kind,
-                    reasons=self.places.reasons(bit, outcome.ask) if is_unfit else (),
+                    reasons=self.places.reasons(bit, outcome.order) if is_unfit else (),
                     clamps=self.rooms[queue_id].clamps if is_full else (),
                 )
 
 
+class _Seats:
+    """Where pilots go, one by one. Queue i is bit i; `taken` counts by (number of the order, bit)."""
+
+    def __init__(
+        self, queues: Sequence[CandidateQueue], rooms: Sequence[Room], tokens: Mapping[NodePath, int]
+    ) -> None:
+        self.taken: Counter[tuple[int, int]] = Counter()
+        self._ce_ids = [queue.queue_id.ce_path for queue in queues]
+        self._tokens = dict(tokens)
+        siblings: defaultdict[NodePath, list[int]] = defaultdict(list)
+        for bit, ce_path in enumerate(self._ce_ids):
+            siblings[ce_path].append(bit)
+        self._siblings = {ce_path: mask_of(members) for ce_path, members in siblings.items()}
+        # What each queue would still take; and of these, how many pilots would start at once.
+        self._left = Tally({bit: room.room for bit, room in enumerate(rooms)})
+        self._at_once = Tally(
+            {
+                bit: min(room.room, free_slots(queue))
+                for bit, (queue, room) in enumerate(zip(queues, rooms, strict=True))
+            }
+        )
+        self.had_room = self._left.positive
+        """The queues that had room at the start."""
+
+    def put(self, order: int, eligible: int, rng: Random) -> None:
+        """Place one pilot of an order, if any queue of `eligible` has room."""
+        free = eligible & self._left.positive
+        if not free:
+            return
+        # A pilot that would start at once is better than one that waits, where slots are known.
+        at_once = eligible & self._at_once.positive
+        bit = self._at_once.draw(at_once, rng) if at_once else self._left.draw(free, rng)
+        self.taken[order, bit] += 1
+        self._left.take_one(1 << bit)
+        self._at_once.take_one(1 << bit)
+        ce_path = self._ce_ids[bit]
+        if ce_path in self._tokens:
+            self._tokens[ce_path] -= 1
+            for tally in (self._left, self._at_once):
+                tally.limit(self._siblings[ce_path], self._tokens[ce_path])
+
+
 def place(
-    asks: Sequence[Ask], places: Places, *, gates: QueueGates, now: float, rng: Random
+    orders: Sequence[PilotOrder], places: Places, *, gates: QueueGates, now: float, rng: Random
 ) -> PlacementResult:
     """Place pilots one by one in random order, so scarce room is shared in the proportions asked."""
-    eligible = [places.eligible(ask) for ask in asks]
+    eligible = [places.eligible(order) for order in orders]
     wanted = Tally()
-    for ask, mask in zip(asks, eligible, strict=True):
-        wanted.add(mask, ask.count)
+    for order, mask in zip(orders, eligible, strict=True):
+        wanted.add(mask, order.count)
     rooms = [
         room_of(queue, wanted.number(bit), gates=gates, now=now) for bit, queue in enumerate(places.queues)
     ]
-    floor = Floor(places.queues, rooms, gates.tokens)
-    pending = [number for number, ask in enumerate(asks) for _ in range(ask.count)]
+    seats = _Seats(places.queues, rooms, gates.tokens)
+    pending = [number for number, order in enumerate(orders) for _ in range(order.count)]
     rng.shuffle(pending)
     for number in pending:
-        floor.put(number, eligible[number], rng)
+        seats.put(number, eligible[number], rng)
     return PlacementResult(
-        placements=tuple(_placements(asks, places, floor)),
-        outcomes=tuple(_outcomes(asks, eligible, places, floor)),
+        placements=tuple(_placements(orders, places, seats.taken)),
+        outcomes=tuple(_outcomes(orders, eligible, places, seats)),
         rooms={queue.queue_id: room for queue, room in zip(places.queues, rooms, strict=True)},
         places=places,
     )
 
 
-def _placements(asks: Sequence[Ask], places: Places, floor: Floor) -> Iterator[Placement]:
-    seats = [(number, places.queues[bit].queue_id, bit) for number, bit in floor.seats]
-    for number, queue_id, bit in sorted(seats):
-        ask = asks[number]
+def _placements(
+    orders: Sequence[PilotOrder], places: Places, taken: Mapping[tuple[int, int], int]
+) -> Iterator[Placement]:
+    for number, queue_id, bit in sorted((number, places.queues[bit].queue_id, bit) for number, bit in taken):
+        order = orders[number]
         yield Placement(
-            tq_id=ask.tq_id,
-            key=ask.key,
+            tq_id=order.tq_id,
+            key=order.key,
             queue_id=queue_id,
-            count=floor.seats[number, bit],
-            pool=ask.pool,
-            identity=ask.identity,
-            request=places.request(bit, ask),
+            count=taken[number, bit],
+            pool=order.pool,
+            identity=order.identity,
+            request=places.request(bit, order),
         )
 
 
 def _outcomes(
-    asks: Sequence[Ask], eligible: Sequence[int], places: Places, floor: Floor
-) -> Iterator[AskOutcome]:
+    orders: Sequence[PilotOrder], eligible: Sequence[int], places: Places, seats: _Seats
+) -> Iterator[OrderOutcome]:
     placed: Counter[int] = Counter()
-    for (number, _), count in floor.seats.items():
+    for (number, _), count in seats.taken.items():
         placed[number] += count
-    for number, ask in enumerate(asks):
-        refused = _unfit(ask, eligible[number], places)
-        if placed[number] < ask.count:
-            refused += _full(eligible[number], floor.had_room)
-        yield AskOutcome(ask=ask, placed=placed[number], refused=refused)
+    for number, (order, mask) in enumerate(zip(orders, eligible, strict=True)):
+        served, of_vo = places.of_pool(order.pool), places.of_vo(order.key.vo)
+        refused = _refused(
+            (RefusalKind.OTHER_POOL, places.full & ~served),
+            (RefusalKind.OTHER_VO, served & ~of_vo),
+            (RefusalKind.INELIGIBLE, served & of_vo & ~mask),
+        )
+        if placed[number] < order.count:
+            refused += _refused(
+                (RefusalKind.FILLED, mask & seats.had_room), (RefusalKind.NO_ROOM, mask & ~seats.had_room)
+            )
+        yield OrderOutcome(order=order, placed=placed[number], refused=refused)
 
 
-def _unfit(ask: Ask, eligible: int, places: Places) -> tuple[Refused, ...]:
-    served, of_vo = places.of_pool(ask.pool), places.of_vo(ask.key.vo)
-    return _some(
-        Refused(kind=RefusalKind.OTHER_POOL, mask=places.full & ~served),
-        Refused(kind=RefusalKind.OTHER_VO, mask=served & ~of_vo),
-        Refused(kind=RefusalKind.INELIGIBLE, mask=served & of_vo & ~eligible),
-    )
-
-
-def _full(eligible: int, had_room: int) -> tuple[Refused, ...]:
-    return _some(
-        Refused(kind=RefusalKind.FILLED, mask=eligible & had_room),
-        Refused(kind=RefusalKind.NO_ROOM, mask=eligible & ~had_room),
-    )
-
-
-def _some(*refused: Refused) -> tuple[Refused, ...]:
-    """Those that any queue gave, in the order of their first queues."""
-    return tuple(sorted((one for one in refused if one.mask), key=lambda one: one.mask & -one.mask))
+def _refused(*answers: tuple[RefusalKind, int]) -> tuple[Refused, ...]:
+    """The answers that any queue gave, in the order of their first queues."""
+    given = sorted((one for one in answers if one[1]), key=lambda one: one[1] & -one[1])
+    return tuple(Refused(kind=kind, mask=mask) for kind, mask in given)

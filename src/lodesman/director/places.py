@@ -1,34 +1,100 @@
 """The CE queues of one iteration as bits: which of them could serve a task queue, and why not the others.
 
 Queue i of the snapshot is bit i. Every answer is the matcher's (`lodesman.matching`): the place is judged for all
-queues at once, the identity of the pilots once for all queues that are open to the same groups.
+queues at once, the identity of the pilots once for all queues that are open to the same groups. Which queue serves which
+SubmitPool (RFC #7) comes as masks in another numbering (`Serving`); no queue's list of pools is ever walked.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Protocol
 
-from lodesman.director.pilot_type import PilotIdentity, presented
+from lodesman.director.orders import PilotOrder, presented
 from lodesman.director.queues import CandidateQueue
-from lodesman.director.serving import Serving, ServingQueues
-from lodesman.masks.bits import mask_of
+from lodesman.masks.bits import Transposed, mask_of
 from lodesman.matching.criteria import Reason, explain
 from lodesman.matching.request import ResourceRequest
-from lodesman.matching.tables import PLACE, RequestTable, serves
-from lodesman.matching.task_queue import TaskQueueKey
+from lodesman.matching.tables import PLACE, KeyTable, RequestTable, serves
+from lodesman.resources import QueueId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """Pilots to place: `count` of them for one task queue, through one pool, of one identity."""
+class PoolServing(Protocol):
+    """The SubmitPools as the service has them."""
 
-    tq_id: int
-    key: TaskQueueKey
-    count: int
-    pool: str
-    identity: PilotIdentity
+    def mask(self, pool: str, /) -> int | None:
+        """The queues that serve a pool, as bits; None if it is not known."""
+
+    def bit(self, queue: QueueId, /) -> int | None:
+        """The bit of a queue in these masks; None if it serves no pool."""
+
+
+class NoPools:
+    """No queue serves any SubmitPool."""
+
+    def mask(self, _pool: str, /) -> int | None:
+        """None is known."""
+        return None
+
+    def bit(self, _queue: QueueId, /) -> int | None:
+        """None has a bit."""
+        return None
+
+
+class ServingQueues:
+    """The queues that serve a pool, as bits of the iteration's queues."""
+
+    __slots__ = ("_are_alike", "_known", "_serving", "_sources")
+
+    def __init__(self, queue_ids: Sequence[QueueId], serving: PoolServing) -> None:
+        self._serving = serving
+        self._sources = [serving.bit(queue_id) for queue_id in queue_ids]
+        self._are_alike = self._sources == list(range(len(queue_ids)))
+        self._known: dict[str, int] = {}
+
+    def of(self, pool: str) -> int:
+        """Their mask."""
+        known = self._known.get(pool)
+        if known is None:
+            known = self._known[pool] = self._translated(self._serving.mask(pool) or 0)
+        return known
+
+    def _translated(self, mask: int) -> int:
+        if self._are_alike:  # as a rule: both are in the order of the configuration
+            return mask & ((1 << len(self._sources)) - 1)
+        digits = f"{mask:b}"[::-1]
+        end = len(digits)
+        found = ["0" if bit is None or bit >= end else digits[bit] for bit in self._sources]
+        return int("".join(reversed(found)) or "0", 2)
+
+
+class ServedTaskQueues:
+    """The task queues that a queue may serve as far as SubmitPools go, as bits of a table."""
+
+    __slots__ = ("_any", "_known", "_rows", "_serving")
+
+    def __init__(self, table: KeyTable, serving: PoolServing) -> None:
+        self._serving = serving
+        self._rows = Transposed(
+            [serving.mask(table.pools.get(bit, "")) or 0 for bit in range(table.full.bit_length())]
+        )
+        # Those that ask for no pool.
+        self._any = table.full
+        for bit in table.pools:
+            self._any ^= 1 << bit
+        self._known: dict[int, int] = {}
+
+    def by(self, queue_id: QueueId) -> int:
+        """Their mask."""
+        place = self._serving.bit(queue_id)
+        if place is None:
+            return self._any
+        known = self._known.get(place)
+        if known is None:
+            known = self._known[place] = self._any | self._rows.column(place)
+        return known
 
 
 class _VOPlaces:
@@ -50,7 +116,7 @@ class Places:
 
     __slots__ = ("_of_pool", "_of_vo", "_serving", "_shown", "queues")
 
-    def __init__(self, queues: Sequence[CandidateQueue], serving: Serving) -> None:
+    def __init__(self, queues: Sequence[CandidateQueue], serving: PoolServing) -> None:
         self.queues = tuple(queues)
         self._serving = ServingQueues([queue.queue_id for queue in queues], serving)
         in_pool: defaultdict[str, list[int]] = defaultdict(list)
@@ -62,7 +128,7 @@ class Places:
                 of_vo[vo].append((bit, template))
         self._of_pool = {pool: mask_of(members) for pool, members in in_pool.items()}
         self._of_vo = {vo: _VOPlaces(templates) for vo, templates in of_vo.items()}
-        # What pilots present, by queue and by all of their identity and pool that shows: most asks share it.
+        # What pilots present, by queue and by all of their identity and pool that shows: most orders share it.
         self._shown: dict[tuple[int, str, tuple[str | None, ...]], ResourceRequest] = {}
 
     @property
@@ -78,10 +144,10 @@ class Places:
         """The queues that serve a VO."""
         return self._of_vo[vo].mask if vo in self._of_vo else 0
 
-    def eligible(self, ask: Ask) -> int:
-        """The queues where a pilot of the ask would be given jobs of its task queue."""
-        key = ask.key
-        mask = self.of_pool(ask.pool) & self.of_vo(key.vo)
+    def eligible(self, order: PilotOrder) -> int:
+        """The queues where a pilot of the order would be given jobs of its task queue."""
+        key = order.key
+        mask = self.of_pool(order.pool) & self.of_vo(key.vo)
         if key.submit_pool:
             mask &= self._serving.of(key.submit_pool)
             key = replace(key, submit_pool="")
@@ -89,25 +155,25 @@ class Places:
             return 0
         known = self._of_vo[key.vo]
         for example, members in known.alike:
-            if not serves(key, self.request(example, ask)):
+            if not serves(key, self.request(example, order)):
                 mask &= ~members
         return known.table.narrow(mask, key) if mask else 0
 
-    def request(self, bit: int, ask: Ask) -> ResourceRequest:
-        """What a pilot of the ask would present in that queue, which must serve the ask's VO.
+    def request(self, bit: int, order: PilotOrder) -> ResourceRequest:
+        """What a pilot of the order would present in that queue, which must serve the order's VO.
 
         Of the SubmitPools that the queue serves only the task queue's own is named.
         """
-        who, pool = ask.identity, ask.key.submit_pool
+        who, pool = order.identity, order.key.submit_pool
         if pool and not self._serving.of(pool) >> bit & 1:
             pool = ""
-        shows = (ask.key.vo, ask.pool, who.serves_owner, who.serves_group, who.pilot_type)
+        shows = (order.key.vo, order.pool, who.serves_owner, who.serves_group, who.pilot_type)
         request = self._shown.get((bit, pool, shows))
         if request is None:
-            template = replace(self.queues[bit].templates[ask.key.vo], submit_pools=(pool,) if pool else ())
-            request = self._shown[bit, pool, shows] = presented(template, who, submission_pool=ask.pool)
+            template = replace(self.queues[bit].templates[order.key.vo], submit_pools=(pool,) if pool else ())
+            request = self._shown[bit, pool, shows] = presented(template, who, submission_pool=order.pool)
         return request
 
-    def reasons(self, bit: int, ask: Ask) -> tuple[Reason, ...]:
-        """What the matcher has against a pilot of the ask in that queue, which must serve the ask's VO."""
-        return explain(ask.key, self.request(bit, ask))
+    def reasons(self, bit: int, order: PilotOrder) -> tuple[Reason, ...]:
+        """What the matcher has against a pilot of the order in that queue, which must serve the order's VO."""
+        return explain(order.key, self.request(bit, order))

@@ -3,30 +3,97 @@
     n = poisson((pilotsPerPriority * priority + pilotsPerJob * jobs) * maxCPU / max(CPU, lowestCPUBoost))
     n = min(n, int((1 + extraPilotFraction) * jobs) + extraPilots - waitingPilots)
 
-Source: seed taskqueue-director, "TaskqueueDirector Algorithm". The page writes maxCPU / taskQueueCPU and
-says in words that the boost stops at lowestCPUBoost; the original program divides by the larger of the two.
+Source: seed taskqueue-director, "TaskqueueDirector Algorithm" and "Proposed fixes" (`adapt`). The page writes
+maxCPU / taskQueueCPU and says in words that the boost stops at lowestCPUBoost; the original program divides by the
+larger of the two.
 """
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
 from lodesman.answers.vocabulary import ClampName
-from lodesman.director.clamps import Clamp, Clamped, Limit, clamp
-from lodesman.director.demand import TaskQueueDemand, allowance, cpu_bucket
-from lodesman.director.options import DirectorOptions
+from lodesman.director.limits import Clamp, Limit, clamp
+from lodesman.director.options import AdaptiveRules, DirectorOptions
 from lodesman.director.poisson import poisson
+from lodesman.matching.task_queue import TaskQueueKey
 
 # Weights start at 0.001; a sum under this is zero but for rounding, and must not become infinite below.
 _NO_PRIORITY = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaskQueueDemand:
+    """A task queue with jobs waiting.
+
+    weight: its director weight, derived from the shares (the seed's TQ Priority). job_sharing: its group shares
+    jobs, so a private pilot serves the whole group. Raises ValueError for a weight or a job count that is not one.
+    """
+
+    tq_id: int
+    key: TaskQueueKey
+    weight: float
+    waiting_jobs: int
+    job_sharing: bool = False
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.weight) or self.weight < 0.0:
+            raise ValueError(f"task queue {self.tq_id}: the weight {self.weight!r} is none")
+        if self.waiting_jobs < 0:
+            raise ValueError(f"task queue {self.tq_id}: {self.waiting_jobs} jobs cannot wait")
+
+
+def cpu_bucket(norm_cpu_seconds: int, buckets: Sequence[int]) -> int:
+    """The CPU time rounded up to its bucket, or the last one: the matcher compares exact values."""
+    return buckets[min(bisect_left(buckets, norm_cpu_seconds), len(buckets) - 1)]
+
+
+def allowance(waiting_jobs: int, options: DirectorOptions) -> int:
+    """Pilots that may wait for these jobs: int((1 + extraPilotFraction) * jobs) + extraPilots."""
+    return int((1.0 + options.extra_pilot_fraction) * waiting_jobs) + options.extra_pilots
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Pilots aimed at in one iteration: value = base x waiting_factor x running_factor."""
+
+    base: float
+    value: float
+    waiting_jobs: int
+    running_jobs: int
+    waiting_factor: float = 1.0
+    running_factor: float = 1.0
+
+
+def adapt(base: float, *, waiting_jobs: int, running_jobs: int, rules: AdaptiveRules) -> Target:
+    """The target of this iteration from `base` = pilotsPerIteration and the jobs in the system.
+
+    The more jobs wait with respect to their target, the more pilots; the nearer the running jobs come to
+    theirs, the fewer.
+    """
+    more = less = 1.0
+    if rules.enabled:
+        more = min(waiting_jobs / rules.target_waiting_jobs, rules.max_factor)
+        if rules.target_running_jobs > 0:
+            less = max(0.0, 1.0 - running_jobs / rules.target_running_jobs)
+    return Target(
+        base=base,
+        value=base * more * less,
+        waiting_jobs=waiting_jobs,
+        running_jobs=running_jobs,
+        waiting_factor=more,
+        running_factor=less,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRow:
-    """The line of one task queue: inputs, the two contributions, the draw, the cap and the bites.
+    """The line of one task queue: inputs, the two contributions, the draw, the cap and the clamps.
 
     from_priority + from_jobs, times boost = mean; drawn = a Poisson number of that mean; allowance -
     usable_waiting = cap (negative when more pilots wait than are allowed); asked = what is left.
@@ -108,17 +175,19 @@ def make_plan(
 def _row(
     demand: TaskQueueDemand, head: Plan, *, waiting: int, options: DirectorOptions, rng: Random
 ) -> PlanRow:
-    active = demand.waiting_jobs > 0
     bucket = cpu_bucket(demand.key.norm_cpu_seconds, options.cpu_buckets)
-    from_priority = head.pilots_per_priority * demand.weight if active else 0.0
-    from_jobs = head.pilots_per_job * demand.waiting_jobs if active else 0.0
+    from_priority = head.pilots_per_priority * demand.weight if demand.waiting_jobs else 0.0
+    from_jobs = head.pilots_per_job * demand.waiting_jobs
     boost = head.max_cpu / max(bucket, head.lowest_cpu_boost)
     mean = (from_priority + from_jobs) * boost
     drawn = poisson(mean, rng)
-    allowed = allowance(
-        demand.waiting_jobs, extra_fraction=head.extra_fraction, extra_pilots=head.extra_pilots
-    )
-    result = _clamped(drawn, demand, allowed=allowed, waiting=waiting)
+    allowed = allowance(demand.waiting_jobs, options)
+    cap, asked = allowed - waiting, drawn
+    clamps: tuple[Clamp, ...] = ()
+    if drawn > max(0, cap):
+        detail = f"{allowed} allowed for {demand.waiting_jobs} jobs - {waiting} usable pilots waiting or idle"
+        cut = clamp(drawn, (Limit(name=ClampName.USABLE_SUPPLY, limit=cap, detail=detail),))
+        asked, clamps = cut.count, cut.clamps
     return PlanRow(
         tq_id=demand.tq_id,
         weight=demand.weight,
@@ -132,21 +201,10 @@ def _row(
         drawn=drawn,
         allowance=allowed,
         usable_waiting=waiting,
-        cap=allowed - waiting,
-        asked=result.count,
-        clamps=result.clamps,
+        cap=cap,
+        asked=asked,
+        clamps=clamps,
     )
-
-
-def _clamped(drawn: int, demand: TaskQueueDemand, *, allowed: int, waiting: int) -> Clamped:
-    if drawn <= max(0, allowed - waiting):
-        return Clamped(count=drawn)
-    supply = Limit(
-        name=ClampName.USABLE_SUPPLY,
-        limit=allowed - waiting,
-        detail=f"{allowed} allowed for {demand.waiting_jobs} jobs - {waiting} usable pilots waiting or idle",
-    )
-    return clamp(drawn, (supply,))
 
 
 def _capped(rows: Sequence[PlanRow], *, cap: int, rng: Random) -> tuple[PlanRow, ...]:
@@ -181,6 +239,6 @@ def arithmetic(plan: Plan, row: PlanRow) -> tuple[str, ...]:
         f"mean = ({summed}) x {row.boost:g} = {row.mean:g}",
         f"poisson({row.mean:g}) = {row.drawn}",
         f"cap = {allowed} - {row.usable_waiting} = {row.cap}",
-        *(f"{bite.name}: {bite.before} -> {bite.after} ({bite.detail})" for bite in row.clamps),
+        *(f"{one.name}: {one.before} -> {one.after} ({one.detail})" for one in row.clamps),
         f"asked = {row.asked}",
     )

@@ -10,12 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from lodesman.answers.nodes import QueueId
+from lodesman.answers.nodes import NodePath, QueueId
 from lodesman.answers.vocabulary import ClampName
-from lodesman.director.breaker import Breaker, describe
-from lodesman.director.breaker import allowance as breaker_allowance
-from lodesman.director.clamps import Limit
-from lodesman.director.observation import Observation, doubt, known
+from lodesman.director.limits import (
+    Breaker,
+    Clamp,
+    Limit,
+    Observation,
+    breaker_allowance,
+    clamp,
+    describe_breaker,
+    doubt,
+    known,
+)
 from lodesman.matching.request import ResourceRequest
 
 
@@ -46,11 +53,10 @@ class OwnPilots:
 class CandidateQueue:
     """A CE queue to which pilots may be sent.
 
-    templates: for each VO that it serves, what a generic pilot there would present, but for SubmitPools
-    (`serving.py`). submission_pools: the
-    director's pools that serve the queue. slots: pilots that can run there at once, None if unknown.
-    closed: who closed it and why (`site_mask`), empty if it is open. no_backend: why there is nothing to send pilots to,
-    empty if there is.
+    templates: for each VO that it serves, what a generic pilot there would present, but for SubmitPools.
+    submission_pools: the director's pools that serve the queue. slots: pilots that can run there at once, None if
+    unknown. closed: who closed it and why (`site_mask`), empty if it is open. no_backend: why there is nothing to
+    send pilots to, empty if there is.
     """
 
     queue_id: QueueId
@@ -93,27 +99,47 @@ def occupancy(queue: CandidateQueue, *, now: float, max_age_s: float) -> Occupan
     )
 
 
-def queue_limits(
-    queue: CandidateQueue,
-    *,
-    breaker: Breaker,
-    tokens: int | None,
-    now: float,
-    max_age_s: float,
-) -> Iterator[Limit]:
-    """The limits on new pilots in the queue, in order; `tokens` None means no rate limit on its CE."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueGates:
+    """What stands before the queues besides their load: breakers (absent: closed), whole tokens of the
+    CEs (absent: not limited), and the age in seconds at which a load is no longer believed.
+    """
+
+    breakers: Mapping[QueueId, Breaker]
+    tokens: Mapping[NodePath, int]
+    max_load_age_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """Pilots wanted in a CE queue, pilots it would take at most, and what its clamps took away: of the wanted ones, or
+    of a single one where none is wanted, so that what shuts a queue is always known.
+
+    Without any limit the room is what is wanted.
+    """
+
+    wanted: int
+    room: int
+    clamps: tuple[Clamp, ...] = ()
+
+
+def queue_limits(queue: CandidateQueue, *, gates: QueueGates, now: float) -> Iterator[Limit]:
+    """The limits on new pilots in the queue, in order."""
     if queue.closed:
         yield Limit(name=ClampName.CLOSED, limit=0, detail=queue.closed)
     if queue.no_backend:
         yield Limit(name=ClampName.NO_BACKEND, limit=0, detail=queue.no_backend)
-    full = occupancy(queue, now=now, max_age_s=max_age_s)
+    full = occupancy(queue, now=now, max_age_s=gates.max_load_age_s)
     if full is None:
-        yield Limit(name=ClampName.UNKNOWN_LOAD, limit=0, detail=_doubts(queue, now, max_age_s))
+        detail = _doubts(queue, now, gates.max_load_age_s)
+        yield Limit(name=ClampName.UNKNOWN_LOAD, limit=0, detail=detail)
+    breaker = gates.breakers.get(queue.queue_id, Breaker())
     trusted = breaker_allowance(breaker)
     if trusted is not None:
-        yield Limit(name=ClampName.BREAKER, limit=trusted, detail=describe(breaker, now=now))
+        yield Limit(name=ClampName.BREAKER, limit=trusted, detail=describe_breaker(breaker, now=now))
     if full is not None:
         yield from _cap_limits(queue, full)
+    tokens = gates.tokens.get(queue.queue_id.ce_path)
     if tokens is not None:
         yield Limit(name=ClampName.TOKEN_BUCKET, limit=tokens, detail=f"{tokens} submissions left on the CE")
 
@@ -149,3 +175,19 @@ def _doubts(queue: CandidateQueue, now: float, max_age_s: float) -> str:
     running = doubt(queue.load_running, now=now, max_age_s=max_age_s)
     named = [f"{what}: {why}" for what, why in (("waiting", waiting), ("running", running)) if why]
     return "; ".join(named)
+
+
+def room_of(queue: CandidateQueue, wanted: int, *, gates: QueueGates, now: float) -> Room:
+    """The room of one queue before any pilot is placed."""
+    limits = tuple(queue_limits(queue, gates=gates, now=now))
+    # All of the free room, not only what is wanted of it: rooms are the weights of the draw.
+    room = max(0, min((one.limit for one in limits), default=wanted))
+    return Room(wanted=wanted, room=room, clamps=clamp(max(1, wanted), limits).clamps)
+
+
+def free_slots(queue: CandidateQueue) -> int:
+    """Slots in which a new pilot would start at once; 0 if the number of slots is unknown."""
+    if queue.slots is None:
+        return 0
+    taken = (queue.load_waiting.value or 0) + (queue.load_running.value or 0)
+    return max(0, queue.slots - max(taken + queue.own.since_load, queue.own.waiting + queue.own.running))

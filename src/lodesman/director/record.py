@@ -13,12 +13,11 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 from lodesman.answers.vocabulary import ClampName, RefusalKind
-from lodesman.director.clamps import Clamp
-from lodesman.director.floor import Room
 from lodesman.director.iteration import Decision
-from lodesman.director.placement import AskOutcome, PlacementResult
+from lodesman.director.limits import Clamp
+from lodesman.director.placement import OrderOutcome, PlacementResult
 from lodesman.director.plan import Plan, PlanRow, arithmetic
-from lodesman.director.queues import CandidateQueue
+from lodesman.director.queues import CandidateQueue, Room
 
 Record = dict[str, Any]
 
@@ -203,23 +202,23 @@ def _most_rows(plan: Plan) -> Sequence[PlanRow]:
     return sorted(kept, key=lambda row: row.tq_id)
 
 
-def _ask(outcome: AskOutcome, placement: PlacementResult, examples: int) -> Record:
-    ask = outcome.ask
+def _ask(outcome: OrderOutcome, placement: PlacementResult, examples: int) -> Record:
+    order = outcome.order
     return {
-        "tq_id": ask.tq_id,
-        "asked": ask.count,
+        "tq_id": order.tq_id,
+        "asked": order.count,
         "placed": outcome.placed,
-        "pool": ask.pool,
-        "private": ask.identity.private,
-        "owner": ask.identity.owner,
-        "group": ask.identity.group,
-        "reason": ask.identity.reason.value,
-        "draw": ask.identity.draw,
+        "pool": order.pool,
+        "private": order.identity.private,
+        "owner": order.identity.owner,
+        "group": order.identity.group,
+        "reason": order.identity.reason.value,
+        "draw": order.identity.draw,
         "refused": _refused(outcome, placement, examples),
     }
 
 
-def _refused(outcome: AskOutcome, placement: PlacementResult, examples: int) -> list[Record]:
+def _refused(outcome: OrderOutcome, placement: PlacementResult, examples: int) -> list[Record]:
     shown: dict[RefusalKind, dict[str, list[str]]] = {one.kind: {} for one in outcome.refused}
     for one in placement.refusals(outcome, each=examples):
         words = [*map(str, one.reasons), *(bite.detail for bite in one.clamps)]

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from lodesman.director.demand import TaskQueueDemand, allowance
-from lodesman.director.serving import ServedTaskQueues, Serving
+from lodesman.director.options import DirectorOptions
+from lodesman.director.places import PoolServing, ServedTaskQueues
+from lodesman.director.plan import TaskQueueDemand, allowance
 from lodesman.masks.bits import bits, mask_of
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.tables import KeyTable
@@ -44,6 +45,13 @@ class SetAside(StrEnum):
     BUSY = "runs jobs"
     DRAINING = "takes no more jobs"
     SILENT = "was not heard for long"
+
+
+_SET_ASIDE = {
+    PilotStanding.BUSY: SetAside.BUSY,
+    PilotStanding.DRAINING: SetAside.DRAINING,
+    PilotStanding.SILENT: SetAside.SILENT,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,30 +94,22 @@ class Supply:
     aside: Mapping[SetAside, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownTaskQueues:
-    """The task queues of the demands as a table, and which queues serve which of their SubmitPools."""
-
-    table: KeyTable
-    serving: Serving
-
-
 def count_supply(
     demands: Sequence[TaskQueueDemand],
     pilots: Iterable[PilotView],
     *,
-    known: KnownTaskQueues,
+    table: KeyTable,
+    serving: PoolServing,
+    options: DirectorOptions,
     now: float,
-    max_waiting_s: float,
-    extra_fraction: float,
-    extra_pilots: int,
 ) -> Supply:
     """Give each usable pilot to one task queue: its own first, then the one in most need.
 
     Needs are filled in two rounds, first up to the jobs that wait, then up to what the formula allows to
-    wait; pilots beyond that are spare. A pilot serves the SubmitPools of its queue. `max_waiting_s` is
-    maxPilotWaitingHours in seconds.
+    wait; pilots beyond that are spare. A pilot serves the SubmitPools of its queue. `table` has the task queues of
+    the demands.
     """
+    max_waiting_s = options.max_pilot_waiting_hours * 3600.0
     aside: Counter[SetAside] = Counter()
     usable: list[PilotView] = []
     aged: list[Spare] = []
@@ -121,17 +121,11 @@ def count_supply(
             aside[reason] += 1
         if reason is SetAside.TOO_OLD:
             aged.append(_spare(pilot, useless=True))
-    ledger = _Ledger(demands, known)
+    ledger = _Ledger(demands, table, serving)
     groups = _groups(usable)
     jobs = {demand.tq_id: demand.waiting_jobs for demand in demands}
     ledger.fill(groups, jobs)
-    ledger.fill(
-        groups,
-        {
-            tq_id: allowance(count, extra_fraction=extra_fraction, extra_pilots=extra_pilots) if count else 0
-            for tq_id, count in jobs.items()
-        },
-    )
+    ledger.fill(groups, {tq_id: allowance(n, options) if n else 0 for tq_id, n in jobs.items()})
     return Supply(
         counted=ledger.counted,
         borrowed=ledger.borrowed,
@@ -142,15 +136,9 @@ def count_supply(
 
 
 def _set_aside(pilot: PilotView, *, now: float, max_waiting_s: float) -> SetAside | None:
-    if pilot.standing is PilotStanding.BUSY:
-        return SetAside.BUSY
-    if pilot.standing is PilotStanding.DRAINING:
-        return SetAside.DRAINING
-    if pilot.standing is PilotStanding.SILENT:
-        return SetAside.SILENT
     if pilot.standing in _NOT_STARTED and now - pilot.submitted_at >= max_waiting_s:
         return SetAside.TOO_OLD
-    return None
+    return _SET_ASIDE.get(pilot.standing)
 
 
 def _spare(pilot: PilotView, *, useless: bool) -> Spare:
@@ -211,11 +199,11 @@ class _Needy:
 class _Ledger:
     """Counts while pilots are given away; asks the matcher once per kind of pilot, for all task queues."""
 
-    def __init__(self, demands: Sequence[TaskQueueDemand], known: KnownTaskQueues) -> None:
+    def __init__(self, demands: Sequence[TaskQueueDemand], table: KeyTable, serving: PoolServing) -> None:
         self.counted = {demand.tq_id: 0 for demand in demands}
         self.borrowed = dict(self.counted)
-        self._table = known.table
-        self._served = ServedTaskQueues(known.table, known.serving)
+        self._table = table
+        self._served = ServedTaskQueues(table, serving)
         self._usable: dict[ResourceRequest, int] = {}
 
     def usable(self, request: ResourceRequest) -> int:

@@ -21,7 +21,8 @@ from lodesman.answers.plans import (
     TaskQueuesPilots,
 )
 from lodesman.answers.vocabulary import ClampName
-from lodesman.director import Clamp, Decision
+from lodesman.director.iteration import Decision
+from lodesman.director.limits import Clamp
 from lodesman.plan.resources import cut
 from lodesman.why.facts import Waiting
 

@@ -13,7 +13,7 @@ from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import ClampName, MainReason
 from lodesman.answers.why_jobs import Holding, JobPilots, QueuePosition
 from lodesman.answers.why_queues import QueueClamp
-from lodesman.director import Stories, loads_of
+from lodesman.director.record import Stories, loads_of
 from lodesman.director.site_mask import Closing, SiteMask
 from lodesman.masks.bits import mask_of
 from lodesman.matching import QueueOffer, TaskQueueKey

@@ -9,7 +9,7 @@ import pytest
 
 from lodesman.background.candidates import CandidateMaker, own_queues
 from lodesman.batch.backend import BatchLoad
-from lodesman.director import OwnPilots
+from lodesman.director.queues import OwnPilots
 from lodesman.director.site_mask import Closing, SiteMask
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId, load_resources

@@ -22,7 +22,10 @@ from lodesman.background.snapshot import KnownQueues
 from lodesman.batch.backend import BatchLoad, CancelOutcome
 from lodesman.commands.pilots import DrainPilots, EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
-from lodesman.director import Excess, PoolState, plan_of, read_options
+from lodesman.director.excess import Excess
+from lodesman.director.options import read_options
+from lodesman.director.orders import PoolState
+from lodesman.director.record import plan_of
 from lodesman.director.site_mask import SiteMask
 from lodesman.errors import BackendFault, Unavailable
 from lodesman.matching.policy import Policy

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from lodesman.background.direct import pilot_view
-from lodesman.director import PilotStanding
+from lodesman.director.supply import PilotStanding
 from lodesman.store.read.pilots import pilots_for_director
 
 OFFER = {

@@ -19,8 +19,9 @@ from lodesman.answers.task_queues import Served, ServedQueue
 from lodesman.background import launch
 from lodesman.background.launch import PilotHabits, SubmissionPools
 from lodesman.batch.backend import SubmitRefusal, SubmitResult
-from lodesman.director import PilotIdentity, Placement, read_options
-from lodesman.director.pilot_type import TypeReason
+from lodesman.director.options import read_options
+from lodesman.director.orders import PilotIdentity, TypeReason
+from lodesman.director.placement import Placement
 from lodesman.errors import BackendFault, Unavailable
 from lodesman.matching import TaskQueueKey, key_from_json
 from lodesman.matching.policy import Policy

@@ -302,7 +302,7 @@ def test_the_last_iteration_in_words(at, decided, monkeypatch):
         def lines(self, tq):
             return (f"pilots: words about {tq}", "line")
 
-    monkeypatch.setattr("lodesman.director.Stories", Told)
+    monkeypatch.setattr("lodesman.director.record.Stories", Told)
     out = at("director", "show").out
     assert out.startswith("Decided 5 s ago for VO lab.\n")
     assert (

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lodesman.director.demand import TaskQueueDemand
-from lodesman.director.observation import Observation
+from lodesman.director.limits import Observation
+from lodesman.director.plan import TaskQueueDemand
 from lodesman.director.queues import CandidateQueue, OwnPilots, QueueCaps
 from lodesman.director.supply import PilotStanding, PilotView
 from lodesman.matching.criteria import Reason

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.adaptive import AdaptiveRules, adapt
+from lodesman.director.options import AdaptiveRules
+from lodesman.director.plan import adapt
 
 ON = AdaptiveRules(enabled=True, target_waiting_jobs=200, target_running_jobs=1000, max_factor=5.0)
 

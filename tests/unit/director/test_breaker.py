@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.answers.vocabulary import BreakerState
-from lodesman.director.breaker import (
+from lodesman.director.limits import (
     Breaker,
-    BreakerRules,
-    allowance,
-    describe,
+    breaker_allowance,
+    describe_breaker,
     failed,
     settle,
     submitting,
     succeeded,
 )
+from lodesman.director.options import BreakerRules
 
 RULES = BreakerRules(failures=3, open_s=100.0, max_open_s=350.0)
 
@@ -28,17 +28,17 @@ def trip(breaker: Breaker, *, now: float, times: int = 3) -> Breaker:
 
 
 def test_a_new_breaker_limits_nothing():
-    assert allowance(Breaker()) is None
+    assert breaker_allowance(Breaker()) is None
 
 
 def test_it_opens_at_the_third_failure_in_a_row():
     two = trip(Breaker(), now=10.0, times=2)
     assert two.state is BreakerState.CLOSED
-    assert allowance(two) is None
+    assert breaker_allowance(two) is None
     three = failed(two, now=10.0, rules=RULES, reason="qsub: no")
     assert three.state is BreakerState.OPEN
     assert three.retry_at == 110.0
-    assert allowance(three) == 0
+    assert breaker_allowance(three) == 0
 
 
 def test_a_success_in_between_starts_the_count_anew():
@@ -52,20 +52,20 @@ def test_an_open_one_waits_its_time():
     assert settle(opened, now=99.9) == opened
     half = settle(opened, now=100.0)
     assert half.state is BreakerState.HALF_OPEN
-    assert allowance(half) == 1
+    assert breaker_allowance(half) == 1
 
 
 def test_only_one_probe_goes_out():
     half = settle(trip(Breaker(), now=0.0), now=100.0)
     probing = submitting(half, now=100.0, rules=RULES)
-    assert allowance(probing) == 0
-    assert allowance(settle(probing, now=199.0)) == 0
+    assert breaker_allowance(probing) == 0
+    assert breaker_allowance(settle(probing, now=199.0)) == 0
 
 
 def test_a_probe_that_never_answers_is_given_up():
     half = settle(trip(Breaker(), now=0.0), now=100.0)
     probing = submitting(half, now=100.0, rules=RULES)
-    assert allowance(settle(probing, now=200.0)) == 1
+    assert breaker_allowance(settle(probing, now=200.0)) == 1
 
 
 def test_a_good_probe_closes_it():
@@ -118,7 +118,7 @@ def test_a_queue_broken_for_ever_overflows_nothing():
     ],
 )
 def test_it_describes_itself(breaker, text):
-    assert text in describe(breaker, now=40.0)
+    assert text in describe_breaker(breaker, now=40.0)
 
 
 STEPS = st.lists(st.tuples(st.sampled_from(["ok", "no", "submit", "wait"]), st.floats(0, 500)), max_size=40)
@@ -136,6 +136,6 @@ def test_whatever_happened_it_can_be_tried_again_in_bounded_time(steps):
             breaker = failed(breaker, now=now, rules=RULES, reason="x")
         elif what == "submit":
             breaker = submitting(breaker, now=now, rules=RULES)
-        assert allowance(breaker) in {None, 0, 1}
+        assert breaker_allowance(breaker) in {None, 0, 1}
     later = settle(breaker, now=now + RULES.max_open_s)
-    assert allowance(later) in {None, 1}
+    assert breaker_allowance(later) in {None, 1}

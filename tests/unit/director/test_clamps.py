@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.answers.vocabulary import ClampName
-from lodesman.director.clamps import Clamp, Limit, clamp
+from lodesman.director.limits import Clamp, Limit, clamp
 
 
 def limit(name: ClampName, value: int) -> Limit:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.demand import allowance, cpu_bucket
-from lodesman.director.options import CPU_BUCKETS
+from lodesman.director.options import CPU_BUCKETS, DirectorOptions
+from lodesman.director.plan import allowance, cpu_bucket
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,8 @@ def test_a_bucket_is_never_smaller_but_at_the_end(cpu):
     [(0, 0.2, 4, 4), (1, 0.2, 4, 5), (4, 0.2, 4, 8), (5, 0.2, 4, 10), (100, 0.2, 4, 124), (100, 0.0, 0, 100)],
 )
 def test_the_allowance_is_the_formula_of_the_seed(jobs, fraction, extra, allowed):
-    assert allowance(jobs, extra_fraction=fraction, extra_pilots=extra) == allowed
+    options = DirectorOptions(extra_pilot_fraction=fraction, extra_pilots=extra)
+    assert allowance(jobs, options) == allowed
 
 
 @pytest.mark.parametrize("weight", [-0.1, math.nan, math.inf])

@@ -8,13 +8,12 @@ from dataclasses import replace
 import pytest
 
 from lodesman.answers.vocabulary import BreakerState, PoolOutcome
-from lodesman.director.breaker import Breaker
 from lodesman.director.iteration import DirectorInput, decide
+from lodesman.director.limits import Breaker, TokenBucket
 from lodesman.director.options import DirectorOptions, read_options
-from lodesman.director.pools import PoolState
+from lodesman.director.orders import PoolState
 from lodesman.director.queues import OwnPilots, QueueCaps
 from lodesman.director.supply import PilotStanding
-from lodesman.director.token_bucket import TokenBucket
 from lodesman.resources import NodePath, QueueId
 
 NOW = 1_000_000.0
@@ -56,7 +55,7 @@ def test_jobs_that_wait_get_pilots_on_a_queue_that_fits(run, demand, queue):
     assert decision.plan.asked == 16
     (placed,) = decision.placement.placements
     assert (placed.queue_id, placed.count, placed.tq_id) == (A, 16, 1)
-    assert decision.asks[0].identity.owner == "generic"
+    assert decision.orders[0].identity.owner == "generic"
 
 
 def test_pilots_on_their_way_are_not_asked_for_again(run, demand, queue, pilot):
@@ -94,7 +93,7 @@ def test_without_a_pool_nothing_is_submitted_and_it_is_recorded(run, demand, que
     full = {"Local": PoolState(name="Local", running=2, queued=40)}
     decision = run(snapshot([demand(1)], [queue("A")], pools=full))
     assert decision.placement.placed == 0
-    assert decision.asks == ()
+    assert decision.orders == ()
     (refusal,) = decision.pool_refusals
     assert (refusal.tq_id, refusal.asked) == (1, decision.plan.asked)
     assert refusal.tries[0].outcome is PoolOutcome.FULL
@@ -104,10 +103,10 @@ def test_a_pool_takes_as_many_task_queues_as_it_has_places(run, demand, queue):
     pools = {"Local": PoolState(name="Local", max=1, total=2)}
     demands = [demand(k) for k in range(1, 8)]
     taken = [run(snapshot(demands, [queue("A")], pools=pools), seed=seed) for seed in range(20)]
-    assert {len(one.asks) for one in taken} == {3}
+    assert {len(one.orders) for one in taken} == {3}
     assert {len(one.pool_refusals) for one in taken} == {4}
     # Which ones is drawn anew: no task queue is left out for ever.
-    assert {ask.tq_id for one in taken for ask in one.asks} == set(range(1, 8))
+    assert {ask.tq_id for one in taken for ask in one.orders} == set(range(1, 8))
 
 
 def test_a_pool_disabled_in_the_cycle_before_is_asked_again(run, demand, queue):
@@ -127,7 +126,7 @@ def test_the_identity_follows_the_options_of_the_pool_drawn(run, demand, queue):
     queues = [queue("A", submission_pools=("One", "Two"))]
     demands = [demand(1, submission_pools=("One",)), demand(2, submission_pools=("Two",))]
     decision = run(snapshot(demands, queues, pools=pools), options=options)
-    assert {ask.tq_id: ask.identity.private for ask in decision.asks} == {1: False, 2: True}
+    assert {ask.tq_id: ask.identity.private for ask in decision.orders} == {1: False, 2: True}
 
 
 # --- what is handed on --------------------------------------------------------------------------------

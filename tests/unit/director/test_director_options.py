@@ -6,13 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.options import (
-    _RULES,
-    CPU_BUCKETS,
-    DirectorOptions,
-    PoolOptions,
-    read_options,
-)
+from lodesman.director.options import _RULES, CPU_BUCKETS, DirectorOptions, PoolOptions, read_options
 from lodesman.director.poisson import MAX_MEAN
 from lodesman.errors import InvalidConfig
 

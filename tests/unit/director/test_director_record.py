@@ -11,8 +11,8 @@ import pytest
 from lodesman.director import record as records
 from lodesman.director.iteration import DirectorInput, decide
 from lodesman.director.options import read_options
+from lodesman.director.orders import PoolState
 from lodesman.director.plan import PlanRow
-from lodesman.director.pools import PoolState
 from lodesman.director.queues import QueueCaps
 from lodesman.director.record import RecordedLoad, Stories, loads_of, plan_of, to_record
 from lodesman.director.supply import PilotStanding
@@ -222,7 +222,7 @@ def test_a_record_stays_within_a_few_megabytes(decision_for, demand, queue, monk
     assert len(json.dumps(found)) < 800_000
     assert len(found["rows"]) == records.MOST_ROWS
     assert len(found["asks"]) == records.MOST_ASKS
-    assert found["left_out"] == records.MOST_ROWS + len(decision.asks) - records.MOST_ASKS
+    assert found["left_out"] == records.MOST_ROWS + len(decision.orders) - records.MOST_ASKS
     asked = {row.tq_id for row in plan_of(found).rows if row.asked}
     assert len(asked) == records.MOST_ROWS or asked == {row.tq_id for row in decision.plan.rows if row.asked}
     kept = {one["tq_id"] for one in found["asks"]}

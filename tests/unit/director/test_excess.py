@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.excess import ExcessRules, choose_excess
-from lodesman.director.supply import PilotStanding, Spare
+from lodesman.director.excess import choose_excess
+from lodesman.director.options import ExcessRules
+from lodesman.director.supply import PilotStanding, Spare, Supply
 
 RULES = ExcessRules(tolerated_fraction=0.5, max_cancels=3, confirm_s=60.0)
 
@@ -17,7 +18,8 @@ def spare(pilot_id, *, useless=False, standing=PilotStanding.WAITING, at=0.0) ->
 
 
 def choose(pilots, *, aged=(), counted=0, suspects=None, rules=RULES, now=1000.0):
-    return choose_excess(pilots, aged=aged, counted=counted, suspects=suspects or {}, rules=rules, now=now)
+    supply = Supply(counted={7: counted}, borrowed={}, spare=tuple(pilots), aged=tuple(aged), aside={})
+    return choose_excess(supply, suspects=suspects or {}, rules=rules, now=now)
 
 
 def test_a_pilot_seen_spare_once_is_only_a_suspect():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.observation import Observation, age_s, doubt, known
+from lodesman.director.limits import Observation, age_s, doubt, known
 
 
 def seen(value: int | None, at: float = 100.0) -> Observation:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.director.options import PoolOptions
-from lodesman.director.pilot_type import TypeReason, choose_identity, presented, wants_private
+from lodesman.director.orders import TypeReason, choose_identity, presented, wants_private
 
 
 def identity(demand, seed=1, **options):

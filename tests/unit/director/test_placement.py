@@ -10,14 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.answers.vocabulary import BreakerState, ClampName, RefusalKind
-from lodesman.director.breaker import Breaker
-from lodesman.director.floor import QueueGates
+from lodesman.director.limits import Breaker
 from lodesman.director.options import PoolOptions
-from lodesman.director.pilot_type import choose_identity
+from lodesman.director.orders import PilotOrder, choose_identity
 from lodesman.director.placement import place
-from lodesman.director.places import Ask, Places
-from lodesman.director.queues import OwnPilots, QueueCaps
-from lodesman.director.serving import NoPools
+from lodesman.director.places import NoPools, Places
+from lodesman.director.queues import OwnPilots, QueueCaps, QueueGates
 from lodesman.matching.criteria import Reason
 from lodesman.resources import NodePath, QueueId
 
@@ -31,7 +29,7 @@ def ask(demand):
         wanted = demand(tq_id, **given_key)
         options = PoolOptions(name=pool, private_fraction=fraction)
         identity = choose_identity(wanted, options=options, rng=random.Random(1))
-        return Ask(tq_id=tq_id, key=wanted.key, count=count, pool=pool, identity=identity)
+        return PilotOrder(tq_id=tq_id, key=wanted.key, count=count, pool=pool, identity=identity)
 
     return make
 
@@ -69,7 +67,7 @@ def test_pilots_go_where_the_predicate_lets_them_run(ask, put, queue):
     result = put([ask(sites=("B",))], [queue("A"), queue("B")])
     assert per_queue(result) == {B: 10}
     (outcome,) = result.outcomes
-    assert (outcome.ask.count, outcome.placed) == (10, 10)
+    assert (outcome.order.count, outcome.placed) == (10, 10)
     (refusal,) = result.refusals(outcome)
     assert (refusal.queue_id, refusal.kind) == (A, RefusalKind.INELIGIBLE)
     assert [reason.criterion for reason in refusal.reasons] == ["site"]
@@ -143,7 +141,7 @@ def test_scarce_room_is_shared_as_asked(ask, put, queue):
     got: Counter[int] = Counter()
     for seed in range(100):
         result = put([ask(1, count=90), ask(2, count=30)], [queue("A", caps=caps(12))], seed=seed)
-        got.update({one.ask.tq_id: one.placed for one in result.outcomes})
+        got.update({one.order.tq_id: one.placed for one in result.outcomes})
     # 1200 places, three quarters of them for the first: hypergeometric, four standard errors.
     assert got[1] == pytest.approx(900, abs=60)
 
@@ -289,9 +287,9 @@ def test_no_bound_is_ever_exceeded_and_no_room_left_unused(
         assert not explain(asks[placed.tq_id].key, placed.request)
     for k, outcome in enumerate(result.outcomes):
         assert outcome.placed == sum(one.count for one in result.placements if one.tq_id == k)
-        assert outcome.placed <= outcome.ask.count
+        assert outcome.placed <= outcome.order.count
         told = list(result.refusals(outcome))
-        if outcome.placed < outcome.ask.count:
+        if outcome.placed < outcome.order.count:
             assert {one.queue_id for one in told} == {one.queue_id for one in queues}
         for refusal in told:
             if refusal.kind is RefusalKind.FILLED:

@@ -15,13 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.answers.vocabulary import BreakerState, RefusalKind
-from lodesman.director.breaker import Breaker
-from lodesman.director.clamps import clamp
-from lodesman.director.floor import QueueGates, Room, free_slots
-from lodesman.director.pilot_type import PilotIdentity, TypeReason, presented
+from lodesman.director.limits import Breaker, clamp
+from lodesman.director.orders import PilotIdentity, PilotOrder, TypeReason, presented
 from lodesman.director.placement import place
-from lodesman.director.places import Ask, Places
-from lodesman.director.queues import CandidateQueue, OwnPilots, QueueCaps, queue_limits
+from lodesman.director.places import Places
+from lodesman.director.queues import (
+    CandidateQueue,
+    OwnPilots,
+    QueueCaps,
+    QueueGates,
+    Room,
+    free_slots,
+    queue_limits,
+)
 from lodesman.matching.criteria import explain
 from lodesman.matching.request import PRIVATE, ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
@@ -43,7 +49,7 @@ class Pairwise:
     tokens: dict[NodePath, int] = field(default_factory=dict)
     rooms: dict[QueueId, Room] = field(default_factory=dict)
 
-    def judge(self, ask: Ask) -> tuple[dict[QueueId, ResourceRequest], list[Any]]:
+    def judge(self, ask: PilotOrder) -> tuple[dict[QueueId, ResourceRequest], list[Any]]:
         """The eligible queues with what pilots present there, and the others with their reasons."""
         eligible: dict[QueueId, ResourceRequest] = {}
         refused: list[Any] = []
@@ -63,17 +69,15 @@ class Pairwise:
                     eligible[queue.queue_id] = request
         return eligible, refused
 
-    def open(self, asks: list[Ask], eligible: list[dict[QueueId, ResourceRequest]]) -> None:
+    def open(self, asks: list[PilotOrder], eligible: list[dict[QueueId, ResourceRequest]]) -> None:
         for queue in self.queues:
             found = queue.queue_id
             wanted = sum(ask.count for ask, fit in zip(asks, eligible, strict=True) if found in fit)
             limits = list(
                 queue_limits(
                     queue,
-                    breaker=self.gates.breakers.get(found, Breaker()),
-                    tokens=self.gates.tokens.get(found.ce_path),
+                    gates=self.gates,
                     now=NOW,
-                    max_age_s=self.gates.max_load_age_s,
                 )
             )
             room = max(0, min((limit.limit for limit in limits), default=wanted))
@@ -96,14 +100,14 @@ class Pairwise:
         return chosen
 
 
-def only_own(request: ResourceRequest, ask: Ask) -> ResourceRequest:
+def only_own(request: ResourceRequest, ask: PilotOrder) -> ResourceRequest:
     """Of the SubmitPools only the task queue's own, as placements name them."""
     return replace(
         request, submit_pools=tuple(one for one in request.submit_pools if one == ask.key.submit_pool)
     )
 
 
-def pairwise(asks: list[Ask], world: Pairwise, rng: random.Random) -> Any:
+def pairwise(asks: list[PilotOrder], world: Pairwise, rng: random.Random) -> Any:
     """(placements, what each ask was answered, rooms), as plain values."""
     judged = [world.judge(ask) for ask in asks]
     world.open(asks, [eligible for eligible, _ in judged])
@@ -129,7 +133,7 @@ def pairwise(asks: list[Ask], world: Pairwise, rng: random.Random) -> Any:
     return placements, answers, world.rooms
 
 
-def by_masks(asks: list[Ask], world: Pairwise, rng: random.Random) -> Any:
+def by_masks(asks: list[PilotOrder], world: Pairwise, rng: random.Random) -> Any:
     """The same of the program."""
     result = place(asks, Places(world.queues, world.pools), gates=world.gates, now=NOW, rng=rng)
     answers = [
@@ -187,9 +191,9 @@ def identities(draw, key: TaskQueueKey) -> PilotIdentity:
 
 
 @st.composite
-def asks_of(draw, number: int) -> Ask:
+def asks_of(draw, number: int) -> PilotOrder:
     key = draw(KEYS)
-    return Ask(
+    return PilotOrder(
         tq_id=number,
         key=key,
         count=draw(st.integers(0, 12)),

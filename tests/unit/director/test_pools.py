@@ -10,15 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.answers.vocabulary import PoolOutcome
-from lodesman.director.pools import PoolState, PoolTry, choose_pool, new_cycle
+from lodesman.director.options import DirectorOptions
+from lodesman.director.orders import PoolState, PoolTry, choose_pool, make_orders
+from lodesman.director.plan import make_plan
 
 
 def pools(**given_states) -> dict[str, PoolState]:
     return {name: PoolState(name=name, **fields) for name, fields in given_states.items()}
 
 
-def choose(wanted, states, *, defaults=("A",), seed=1):
-    return choose_pool(wanted, defaults=defaults, states=states, rng=random.Random(seed))
+def choose(wanted, states, *, seed=1):
+    return choose_pool(wanted, states, random.Random(seed))
 
 
 @pytest.mark.parametrize(
@@ -29,58 +31,70 @@ def test_full_is_no_free_thread_and_no_room_in_the_queue(running, queued, full):
     assert PoolState(name="A", running=running, queued=queued, max=2, total=5).is_full is full
 
 
-def test_the_default_pools_serve_who_names_none():
-    choice = choose((), pools(A={}, B={}), defaults=("B",))
-    assert choice.pool == "B"
-    assert choice.tries == (PoolTry(pool="B", outcome=PoolOutcome.TAKEN),)
+def order(demand, states, **options):
+    """What is ordered for a task queue that gets two pilots."""
+    rules = DirectorOptions(**options)
+    plan = make_plan([demand], usable_waiting={}, target=1e6, options=rules, rng=random.Random(1))
+    return make_orders([demand], plan, states, rules, random.Random(1))
 
 
-def test_named_pools_beat_the_defaults():
-    assert choose(("A",), pools(A={}, B={}), defaults=("B",)).pool == "A"
+def test_the_default_pools_serve_who_names_none(demand):
+    (ordered,), refused = order(demand(), pools(A={}, B={}), default_submission_pools=("B",))
+    assert (ordered.pool, refused) == ("B", [])
+
+
+def test_named_pools_beat_the_defaults(demand):
+    (ordered,), _ = order(demand(submission_pools=("A",)), pools(A={}, B={}), default_submission_pools=("B",))
+    assert ordered.pool == "A"
 
 
 def test_the_order_is_drawn_anew_each_time():
-    seen = Counter(choose(("A", "B", "C"), pools(A={}, B={}, C={}), seed=seed).pool for seed in range(3000))
+    seen = Counter(choose(("A", "B", "C"), pools(A={}, B={}, C={}), seed=seed)[0] for seed in range(3000))
     assert set(seen) == {"A", "B", "C"}
     assert min(seen.values()) > 880  # 1000 +- 4 standard errors
 
 
 def test_a_choice_counts_as_one_task():
     states = pools(A={"running": 2, "total": 2})
-    first = choose((), states)
-    second = choose((), first.states)
-    third = choose((), second.states)
-    assert (first.pool, second.pool, third.pool) == ("A", "A", None)
-    assert states["A"].queued == 0  # the caller's states are left alone
+    assert [choose(("A",), states)[0] for _ in range(3)] == ["A", "A", None]
+    assert states["A"].queued == 2
+
+
+def test_an_order_leaves_the_states_of_the_caller_alone(demand):
+    states = pools(Local={"running": 2, "queued": 40})
+    _, (refused,) = order(demand(), states)
+    assert refused.tries == (PoolTry("Local", PoolOutcome.FULL),)
+    assert states["Local"].enabled
 
 
 def test_a_full_pool_is_disabled_and_the_next_is_asked():
-    states = pools(A={"running": 2, "queued": 40}, B={})
-    choice = next(c for c in (choose(("A", "B"), states, seed=s) for s in range(50)) if len(c.tries) == 2)
-    assert [one.outcome for one in choice.tries] == [PoolOutcome.FULL, PoolOutcome.TAKEN]
-    assert choice.pool == "B"
-    assert not choice.states["A"].enabled
+    for seed in range(50):
+        states = pools(A={"running": 2, "queued": 40}, B={})
+        pool, tries = choose(("A", "B"), states, seed=seed)
+        assert pool == "B"
+        if len(tries) == 2:
+            assert [one.outcome for one in tries] == [PoolOutcome.FULL, PoolOutcome.TAKEN]
+            assert not states["A"].enabled
+            return
+    raise AssertionError("A was never asked first")
 
 
-def test_a_disabled_pool_stays_so_until_the_next_cycle():
-    full = choose((), pools(A={"running": 2, "queued": 40}))
-    assert full.tries[0].outcome is PoolOutcome.FULL
-    again = choose((), full.states)
-    assert again.tries[0].outcome is PoolOutcome.DISABLED
-    drained = {name: PoolState(name=name, enabled=one.enabled) for name, one in again.states.items()}
-    assert choose((), drained).pool is None
-    assert choose((), new_cycle(drained)).pool == "A"
+def test_a_disabled_pool_stays_so_until_the_next_cycle(demand):
+    states = pools(Local={"running": 2, "queued": 40})
+    assert choose(("Local",), states)[1][0].outcome is PoolOutcome.FULL
+    assert choose(("Local",), states)[1][0].outcome is PoolOutcome.DISABLED
+    drained = {name: PoolState(name=name, enabled=one.enabled) for name, one in states.items()}
+    assert choose(("Local",), drained)[0] is None
+    (ordered,), _ = order(demand(), drained)
+    assert ordered.pool == "Local"
 
 
 def test_an_unknown_pool_takes_nothing_and_is_told():
-    choice = choose(("Nowhere",), pools(A={}))
-    assert choice.pool is None
-    assert choice.tries == (PoolTry(pool="Nowhere", outcome=PoolOutcome.UNKNOWN),)
+    assert choose(("Nowhere",), pools(A={})) == (None, (PoolTry("Nowhere", PoolOutcome.UNKNOWN),))
 
 
 def test_no_pool_at_all():
-    choice = choose((), {}, defaults=())
-    assert (choice.pool, choice.tries) == (None, ())
+    assert choose((), {}) == (None, ())
 
 
 NAMES = st.sampled_from(["A", "B", "C", "D"])
@@ -96,13 +110,13 @@ def test_a_pool_is_found_exactly_when_one_can_take_it(given_states, wanted, seed
         name: PoolState(name=name, enabled=on, running=running, queued=queued, max=most, total=total)
         for name, (on, running, queued, most, total) in given_states.items()
     }
-    choice = choose_pool(wanted, defaults=(), states=states, rng=random.Random(seed))
-    able = {name for name in wanted if name in states and states[name].enabled and not states[name].is_full}
-    assert (choice.pool in able) if able else (choice.pool is None)
-    assert {one.pool for one in choice.tries} <= set(wanted)
-    assert [one.outcome for one in choice.tries].count(PoolOutcome.TAKEN) == (1 if able else 0)
+    before = dict(states)
+    pool, tries = choose_pool(wanted, states, random.Random(seed))
+    able = {name for name in wanted if name in before and before[name].enabled and not before[name].is_full}
+    assert (pool in able) if able else (pool is None)
+    assert {one.pool for one in tries} <= set(wanted)
+    assert [one.outcome for one in tries].count(PoolOutcome.TAKEN) == (1 if able else 0)
     if not able:
-        assert len(choice.tries) == len(wanted)
-    for name, state in choice.states.items():
-        before = states[name].queued
-        assert state.queued == before + (name == choice.pool)
+        assert len(tries) == len(wanted)
+    for name, state in states.items():
+        assert state.queued == before[name].queued + (name == pool)

@@ -7,10 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.answers.vocabulary import BreakerState, ClampName
-from lodesman.director.breaker import Breaker
-from lodesman.director.clamps import clamp
-from lodesman.director.observation import Observation
-from lodesman.director.queues import OwnPilots, QueueCaps, occupancy, queue_limits
+from lodesman.director.limits import Breaker, Observation, clamp
+from lodesman.director.queues import OwnPilots, QueueCaps, QueueGates, occupancy, queue_limits
 from lodesman.resources import NodePath, QueueId
 
 NOW = 1_000_000.0
@@ -18,7 +16,12 @@ CAPS = QueueCaps(max_waiting=10, max_total=25)
 
 
 def limits(queue, *, breaker=None, tokens=None):
-    return list(queue_limits(queue, breaker=breaker or Breaker(), tokens=tokens, now=NOW, max_age_s=600.0))
+    gates = QueueGates(
+        breakers={queue.queue_id: breaker} if breaker else {},
+        tokens={} if tokens is None else {queue.queue_id.ce_path: tokens},
+        max_load_age_s=600.0,
+    )
+    return list(queue_limits(queue, gates=gates, now=NOW))
 
 
 def granted(queue, wanted=1000, **given_gates):

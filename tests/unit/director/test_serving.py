@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.serving import NoPools, ServedTaskQueues, ServingQueues
+from lodesman.director.places import NoPools, ServedTaskQueues, ServingQueues
 from lodesman.matching.tables import KeyTable
 from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.resources import QueueId

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.demand import allowance
-from lodesman.director.serving import NoPools
-from lodesman.director.supply import KnownTaskQueues, PilotStanding, SetAside, count_supply
+from lodesman.director.options import DirectorOptions
+from lodesman.director.places import NoPools
+from lodesman.director.plan import allowance
+from lodesman.director.supply import PilotStanding, SetAside, count_supply
 from lodesman.matching.tables import KeyTable
 
 HOUR = 3600.0
@@ -19,9 +20,9 @@ NOW = 1_000_000.0
 def count():
     def counted(demands, pilots, **given):
         table = given.pop("table", None) or KeyTable({one.tq_id: one.key for one in demands})
-        known = KnownTaskQueues(table=table, serving=given.pop("serving", None) or NoPools())
-        rules = {"max_waiting_s": 6 * HOUR, "extra_fraction": 0.2, "extra_pilots": 4} | given
-        return count_supply(demands, pilots, known=known, now=NOW, **rules)
+        serving = given.pop("serving", None) or NoPools()
+        options = DirectorOptions(**given)
+        return count_supply(demands, pilots, table=table, serving=serving, options=options, now=NOW)
 
     return counted
 
@@ -135,7 +136,7 @@ def test_more_than_all_allow_is_spare(count, demand, pilot):
 def test_the_youngest_waiting_pilots_are_the_spare_ones(count, demand, pilot):
     pilots = [pilot(k, submitted_at=NOW - k) for k in range(8)]
     pilots.append(pilot(99, standing=PilotStanding.IDLE, submitted_at=NOW))
-    supply = count([demand(waiting_jobs=1)], pilots, extra_pilots=0, extra_fraction=3.0)
+    supply = count([demand(waiting_jobs=1)], pilots, extra_pilots=0, extra_pilot_fraction=3.0)
     assert supply.counted == {1: 4}
     assert {one.pilot_id for one in supply.spare} == {0, 1, 2, 3, 4}
 
@@ -148,7 +149,7 @@ def test_private_pilots_are_given_away_before_generic_ones(count, demand, pilot)
         pilot(2, tq_id=None, owner="ann", groups=("users",)),
         pilot(3, tq_id=None, owner="ann", groups=("users",)),
     ]
-    supply = count(demands, pilots, extra_pilots=0, extra_fraction=0.0)
+    supply = count(demands, pilots, extra_pilots=0, extra_pilot_fraction=0.0)
     assert supply.counted == {1: 2, 2: 1}
 
 
@@ -218,7 +219,7 @@ def test_every_pilot_is_counted_once_set_aside_or_spare(count, demand, pilot, ex
     total = sum(supply.counted.values()) + sum(supply.aside.values()) + len(supply.spare)
     assert total == len(pilots)
     for one in demands:
-        allowed = allowance(one.waiting_jobs, extra_fraction=0.2, extra_pilots=4)
+        allowed = allowance(one.waiting_jobs, DirectorOptions())
         full = 0 if one.waiting_jobs == 0 else allowed
         counted = supply.counted[one.tq_id]
         assert counted <= full

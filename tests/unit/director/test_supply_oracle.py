@@ -12,8 +12,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.demand import TaskQueueDemand, allowance
-from lodesman.director.supply import KnownTaskQueues, PilotStanding, PilotView, _Needy, count_supply
+from lodesman.director.options import DirectorOptions
+from lodesman.director.plan import TaskQueueDemand, allowance
+from lodesman.director.supply import PilotStanding, PilotView, _Needy, count_supply
 from lodesman.masks.bits import mask_of
 from lodesman.matching.criteria import fits
 from lodesman.matching.request import ResourceRequest
@@ -72,7 +73,7 @@ def pairwise(demands: list[TaskQueueDemand], pilots: list[PilotView], pools: Any
     ledger = Pairwise(demands, pools)
     jobs = {one.tq_id: one.waiting_jobs for one in demands}
     ledger.fill(groups, jobs)
-    allowed = {k: allowance(n, extra_fraction=0.2, extra_pilots=4) if n else 0 for k, n in jobs.items()}
+    allowed = {k: allowance(n, DirectorOptions()) if n else 0 for k, n in jobs.items()}
     ledger.fill(groups, allowed)
     ledger.spare = {
         number: not any(ledger.fits(one.key, request) for one in demands)
@@ -130,8 +131,8 @@ def test_masks_give_pilots_away_as_pairs_do(demand, pilot, pools, wanted, given_
     found = pools(dict(zip(PLACES, numbers, strict=False)), served)
     table = KeyTable({one.tq_id: one.key for one in demands})
     supply = count_supply(
-        demands, pilots, known=KnownTaskQueues(table=table, serving=found), now=NOW,
-        max_waiting_s=3600.0, extra_fraction=0.2, extra_pilots=4,
+        demands, pilots, table=table, serving=found, now=NOW,
+        options=DirectorOptions(max_pilot_waiting_hours=1.0),
     )  # fmt: skip
     oracle = pairwise(demands, pilots, found)
     assert supply.counted == {one.tq_id: oracle.counted[one.tq_id] for one in demands}

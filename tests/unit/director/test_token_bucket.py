@@ -6,17 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.token_bucket import RateRules, TokenBucket, full, refill, take, whole_tokens
+from lodesman.director.limits import TokenBucket, refill, take, whole_tokens
+from lodesman.director.options import RateRules
 
 RULES = RateRules(per_minute=6.0, burst=5)
 
 
 def test_a_new_ce_may_burst():
-    assert whole_tokens(full(RULES, now=0.0)) == 5
+    assert whole_tokens(refill(None, now=0.0, rules=RULES)) == 5
 
 
 def test_tokens_come_back_at_the_rate():
-    empty = take(full(RULES, now=0.0), 5)
+    empty = take(refill(None, now=0.0, rules=RULES), 5)
     assert whole_tokens(empty) == 0
     assert whole_tokens(refill(empty, now=9.9, rules=RULES)) == 0
     assert whole_tokens(refill(empty, now=10.0, rules=RULES)) == 1
@@ -24,7 +25,7 @@ def test_tokens_come_back_at_the_rate():
 
 
 def test_parts_of_tokens_are_kept():
-    bucket = take(full(RULES, now=0.0), 5)
+    bucket = take(refill(None, now=0.0, rules=RULES), 5)
     for now in (5.0, 10.0, 15.0, 20.0):
         bucket = refill(bucket, now=now, rules=RULES)
     assert whole_tokens(bucket) == 2
@@ -52,7 +53,7 @@ def test_what_is_not_there_cannot_be_taken(count):
 
 @given(st.lists(st.tuples(st.floats(0, 120), st.integers(0, 50)), max_size=50))
 def test_over_any_time_no_more_than_burst_and_rate(steps):
-    bucket, now, taken = full(RULES, now=0.0), 0.0, 0
+    bucket, now, taken = refill(None, now=0.0, rules=RULES), 0.0, 0
     for elapsed, wish in steps:
         now += elapsed
         bucket = refill(bucket, now=now, rules=RULES)

@@ -18,8 +18,10 @@ from lodesman.answers.why_queues import GateLoad, QueueBreaker
 from lodesman.background.candidates import OwnQueue
 from lodesman.background.direct import Director
 from lodesman.batch.backend import BatchLoad
-from lodesman.director import Breaker, PoolState, TokenBucket, read_options
-from lodesman.director.floor import QueueGates, room_of
+from lodesman.director.limits import Breaker, TokenBucket
+from lodesman.director.options import read_options
+from lodesman.director.orders import PoolState
+from lodesman.director.queues import QueueGates, room_of
 from lodesman.director.site_mask import SiteMask
 from lodesman.matching.offers import never_sent
 from lodesman.matching.policy import Policy

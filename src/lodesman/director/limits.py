@@ -1,0 +1,205 @@
+"""What limits the number of pilots: clamps, observations, the token bucket of a CE and the breaker of a CE queue.
+
+Clamps stand around the seed's formula. Those of a task queue: usable supply, pilots per iteration. Those of a CE queue:
+closed, no backend, unknown load, breaker, MaxWaitingJobs, MaxTotalJobs, token bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from lodesman.answers.vocabulary import BreakerState, ClampName
+from lodesman.director.options import BreakerRules, RateRules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """An upper limit and the arithmetic or the reason behind it, for people."""
+
+    name: ClampName
+    limit: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clamp:
+    """A limit that took something away: of `before` pilots `after` = min(before, max(limit, 0)) went on."""
+
+    name: ClampName
+    before: int
+    after: int
+    limit: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clamped:
+    """What is left, and the clamps in order; a limit that took nothing away leaves no trace."""
+
+    count: int
+    clamps: tuple[Clamp, ...]
+
+
+def clamp(count: int, limits: Iterable[Limit]) -> Clamped:
+    """Send `count` through the limits in order; never negative."""
+    left = max(0, count)
+    clamps = []
+    for one in limits:
+        after = min(left, max(0, one.limit))
+        if after < left:
+            clamps.append(Clamp(name=one.name, before=left, after=after, limit=one.limit, detail=one.detail))
+        left = after
+    return Clamped(count=left, clamps=tuple(clamps))
+
+
+# --- observations: unknown is not zero ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One number seen from outside.
+
+    `value` None means that the source was asked and could not tell; `observed_at` is UNIX seconds;
+    `source` names who said so (a backend, the program's own records).
+    """
+
+    value: int | None
+    observed_at: float
+    source: str = ""
+
+
+def age_s(seen: Observation, *, now: float) -> float:
+    """Seconds since the observation; a clock that ran ahead gives 0, never a negative age."""
+    return max(0.0, now - seen.observed_at)
+
+
+def known(seen: Observation, *, now: float, max_age_s: float) -> int | None:
+    """The number, or None if it is unknown, too old to act on, or no count at all (negative)."""
+    return None if doubt(seen, now=now, max_age_s=max_age_s) else seen.value
+
+
+def doubt(seen: Observation, *, now: float, max_age_s: float) -> str:
+    """Why `known` is None, for people; empty if it is not."""
+    if seen.value is None:
+        return f"{seen.source or 'the source'} could not tell"
+    if seen.value < 0:
+        return f"{seen.source or 'the source'} said {seen.value}, which is no count"
+    age = age_s(seen, now=now)
+    return f"seen {age:.0f} s ago, older than {max_age_s:.0f} s" if age > max_age_s else ""
+
+
+# --- the token bucket of a CE: a hiccup of a batch system must not make dozens of requests at once ------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenBucket:
+    """Tokens left at `updated_at` (UNIX seconds)."""
+
+    tokens: float
+    updated_at: float
+
+
+def refill(bucket: TokenBucket | None, *, now: float, rules: RateRules) -> TokenBucket:
+    """The bucket at `now`, full if there was none (None); a clock that went back adds nothing, a lowered burst takes
+    effect at once.
+    """
+    if bucket is None:
+        return TokenBucket(tokens=float(rules.burst), updated_at=now)
+    elapsed_s = max(0.0, now - bucket.updated_at)
+    tokens = min(bucket.tokens + elapsed_s * rules.per_minute / 60.0, float(rules.burst))
+    return TokenBucket(tokens=max(0.0, tokens), updated_at=now)
+
+
+def whole_tokens(bucket: TokenBucket) -> int:
+    """Pilots that may be submitted now."""
+    return max(0, int(bucket.tokens))
+
+
+def take(bucket: TokenBucket, count: int) -> TokenBucket:
+    """The bucket after `count` pilots; raises ValueError if it does not hold so many."""
+    if not 0 <= count <= whole_tokens(bucket):
+        raise ValueError(f"{count} tokens cannot be taken out of {bucket.tokens:.2f}")
+    return TokenBucket(tokens=bucket.tokens - count, updated_at=bucket.updated_at)
+
+
+# --- the breaker of a CE queue --------------------------------------------------------------------------------
+#
+# Closed: submit freely. Open: nothing, until `retry_at`. Half-open: one probe; its success closes the breaker, its failure
+# opens it for longer. Failures are those of submission, of pilots that end without ever joining, and of pilots that
+# wait too long. (The original's `FailedQueueCycleFactor` counted cycles instead of time.)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breaker:
+    """The state of one queue's breaker.
+
+    failures: in a row since the last success. trips: openings since it was last closed. retry_at: when
+    an open one may be tried, or when a probe that never answered is given up. probing: a probe is under
+    way. reason: what the last failure said.
+    """
+
+    state: BreakerState = BreakerState.CLOSED
+    failures: int = 0
+    trips: int = 0
+    retry_at: float = 0.0
+    probing: bool = False
+    reason: str = ""
+
+
+def settle(breaker: Breaker, *, now: float) -> Breaker:
+    """What time alone changes: an open breaker becomes half-open, a probe without answer is forgotten."""
+    if breaker.state is BreakerState.CLOSED or now < breaker.retry_at:
+        return breaker
+    return replace(breaker, state=BreakerState.HALF_OPEN, probing=False)
+
+
+def breaker_allowance(breaker: Breaker) -> int | None:
+    """Pilots that may be submitted now: None for any number, 1 for a probe, 0 for none."""
+    if breaker.state is BreakerState.CLOSED:
+        return None
+    return 1 if breaker.state is BreakerState.HALF_OPEN and not breaker.probing else 0
+
+
+def submitting(breaker: Breaker, *, now: float, rules: BreakerRules) -> Breaker:
+    """A submission starts: in half-open it is the probe, and the only one until it answers."""
+    if breaker.state is not BreakerState.HALF_OPEN:
+        return breaker
+    return replace(breaker, probing=True, retry_at=now + rules.open_s)
+
+
+def succeeded(breaker: Breaker) -> Breaker:
+    """A submission was taken.
+
+    In a breaker that opened meanwhile this is a late answer and proves nothing: only a probe closes it.
+    """
+    return Breaker() if breaker.state is BreakerState.CLOSED or breaker.probing else breaker
+
+
+def failed(breaker: Breaker, *, now: float, rules: BreakerRules, reason: str) -> Breaker:
+    """A submission was refused, or a pilot ended without joining."""
+    failures = breaker.failures + 1
+    if breaker.state is BreakerState.OPEN:
+        # More failures of submissions that were under way do not lengthen the wait.
+        return replace(breaker, failures=failures, reason=reason)
+    if breaker.state is BreakerState.CLOSED and failures < rules.failures:
+        return replace(breaker, failures=failures, reason=reason)
+    # The exponent is bounded: a queue that is broken for a year must not overflow a float.
+    wait_s = min(rules.open_s * 2.0 ** min(breaker.trips, 30), rules.max_open_s)
+    return Breaker(
+        state=BreakerState.OPEN,
+        failures=failures,
+        trips=breaker.trips + 1,
+        retry_at=now + wait_s,
+        reason=reason,
+    )
+
+
+def describe_breaker(breaker: Breaker, *, now: float) -> str:
+    """One phrase for a clamp's detail and for `why`."""
+    if breaker.state is BreakerState.CLOSED:
+        return f"closed, {breaker.failures} failures in a row"
+    why = f"after {breaker.failures} failures: {breaker.reason or 'no reason given'}"
+    if breaker.state is BreakerState.HALF_OPEN:
+        return f"half-open, {'one probe under way' if breaker.probing else 'one probe allowed'}, {why}"
+    return f"open for {max(0.0, breaker.retry_at - now):.0f} s more {why}"

@@ -1,0 +1,204 @@
+"""What is ordered for a task queue that gets pilots: through which submission pool, and whose pilots.
+
+The pools of the task queue, or DefaultSubmitPools, in random order: the first one that is enabled and takes the work
+gets it; a full one is disabled until the next cycle. When none takes it, nothing is submitted and that is what is
+recorded (the original reported the number it had wished for).
+
+A private pilot runs as the owner and group of its task queue and serves nobody else (with JobSharing: its
+whole group); a generic one runs as the pool's generic identity and serves all groups of the VO. It presents
+PilotType "private" to the matcher only if the task queue asks for private pilots. Source: seed
+taskqueue-director; deviation: PrivatePilotFraction is the fraction of *private* pilots, as its description
+says; the inequality on the page yields the complement (a fix of its authors eight days later turned it).
+`LegacyPrivatePilotFraction` gives the page's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from random import Random
+from typing import NamedTuple
+
+from lodesman.answers.vocabulary import PoolOutcome
+from lodesman.director.options import DirectorOptions, PoolOptions
+from lodesman.director.plan import Plan, TaskQueueDemand
+from lodesman.matching.request import GENERIC, PRIVATE, ResourceRequest
+from lodesman.matching.task_queue import TaskQueueKey
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolState:
+    """A submission pool now: threads at work, tasks waiting for one, and their limits.
+
+    `max` threads (maxThreadsInPool), `total` tasks that may wait (totalThreadsInPool).
+    """
+
+    name: str
+    enabled: bool = True
+    running: int = 0
+    queued: int = 0
+    max: int = 2
+    total: int = 40
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it can take no task more."""
+        return max(0, self.max - self.running) + self.total <= self.queued
+
+
+class PoolTry(NamedTuple):
+    """One pool asked."""
+
+    pool: str
+    outcome: PoolOutcome
+
+
+def choose_pool(
+    wanted: Sequence[str], states: dict[str, PoolState], rng: Random
+) -> tuple[str | None, tuple[PoolTry, ...]]:
+    """Draw a pool (None: no pool, no pilot), and all that were asked. The choice counts as one task in `states`."""
+    order = list(wanted)
+    rng.shuffle(order)
+    tries = []
+    for name in order:
+        outcome = _try_pool(name, states)
+        tries.append(PoolTry(name, outcome))
+        if outcome is PoolOutcome.TAKEN:
+            return name, tuple(tries)
+    return None, tuple(tries)
+
+
+def _try_pool(name: str, states: dict[str, PoolState]) -> PoolOutcome:
+    """Ask one pool, and note in `states` what the answer changes."""
+    state = states.get(name)
+    if state is None:
+        return PoolOutcome.UNKNOWN
+    if not state.enabled:
+        return PoolOutcome.DISABLED
+    if state.is_full:
+        states[name] = replace(state, enabled=False)
+        return PoolOutcome.FULL
+    states[name] = replace(state, queued=state.queued + 1)
+    return PoolOutcome.TAKEN
+
+
+class TypeReason(StrEnum):
+    """What decided between private and generic."""
+
+    TASK_QUEUE = "the task queue asks for private pilots"
+    DRAWN = "drawn by PrivatePilotFraction"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PilotIdentity:
+    """Who the pilots run as (owner, group, VO) and whom they serve.
+
+    serves_owner: empty for a whole group; serves_group: None for every group of the VO. pilot_type: what
+    they present. draw: the random number used, None if none was needed.
+    """
+
+    private: bool
+    owner: str
+    group: str
+    vo: str
+    serves_owner: str = ""
+    serves_group: str | None = None
+    pilot_type: str = GENERIC
+    reason: TypeReason
+    draw: float | None = None
+
+
+def choose_identity(demand: TaskQueueDemand, *, options: PoolOptions, rng: Random) -> PilotIdentity:
+    """The identity of the pilots of one submission; `options` are those of the pool drawn for it."""
+    key, reason, draw = demand.key, TypeReason.TASK_QUEUE, None
+    pilot_type = PRIVATE if key.pilot_type.lower() == PRIVATE else GENERIC
+    if pilot_type != PRIVATE:
+        reason, draw = TypeReason.DRAWN, rng.random()
+        if not wants_private(options.private_fraction, draw, legacy=options.legacy_fraction):
+            return PilotIdentity(
+                private=False,
+                owner=options.generic_owner,
+                group=options.generic_group,
+                vo=key.vo,
+                reason=reason,
+                draw=draw,
+            )
+    return PilotIdentity(
+        private=True,
+        owner=key.owner,
+        group=key.group,
+        vo=key.vo,
+        serves_owner="" if demand.job_sharing else key.owner,
+        serves_group=key.group,
+        pilot_type=pilot_type,
+        reason=reason,
+        draw=draw,
+    )
+
+
+def wants_private(fraction: float, draw: float, *, legacy: bool = False) -> bool:
+    """Does a draw from [0, 1) give a private pilot? With `legacy` the page's inverted test."""
+    return fraction < draw if legacy else fraction > draw
+
+
+def presented(template: ResourceRequest, identity: PilotIdentity, *, submission_pool: str) -> ResourceRequest:
+    """What a pilot of that identity on that CE queue presents to the matcher; `template` is of its VO."""
+    groups = template.groups
+    if identity.serves_group is not None:
+        # A queue that is open to some groups only stays closed to the others.
+        is_open = groups is None or identity.serves_group in groups
+        groups = (identity.serves_group,) if is_open else ()
+    return replace(
+        template,
+        groups=groups,
+        owner=identity.serves_owner,
+        pilot_type=identity.pilot_type,
+        submission_pool=submission_pool,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PilotOrder:
+    """Pilots to place: `count` of them for one task queue, through one pool, of one identity."""
+
+    tq_id: int
+    key: TaskQueueKey
+    count: int
+    pool: str
+    identity: PilotIdentity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolRefusal:
+    """A task queue whose pilots no submission pool took: none are submitted."""
+
+    tq_id: int
+    asked: int
+    tries: tuple[PoolTry, ...]
+
+
+def make_orders(
+    demands: Sequence[TaskQueueDemand],
+    plan: Plan,
+    pools: Mapping[str, PoolState],
+    options: DirectorOptions,
+    rng: Random,
+) -> tuple[list[PilotOrder], list[PoolRefusal]]:
+    """A pool and an identity for each task queue that gets pilots, in random order: pools may fill up."""
+    by_id = {demand.tq_id: demand for demand in demands}
+    wanted = [(by_id[row.tq_id], row.asked) for row in plan.rows if row.asked > 0]
+    rng.shuffle(wanted)
+    # Those that were disabled for being full get another chance.
+    states = {name: replace(state, enabled=True) for name, state in pools.items()}
+    orders, refused = [], []
+    for demand, count in wanted:
+        key = demand.key
+        pool, tries = choose_pool(key.submission_pools or options.default_submission_pools, states, rng)
+        if pool is None:
+            refused.append(PoolRefusal(tq_id=demand.tq_id, asked=count, tries=tries))
+            continue
+        pool_options = options.pools.get(pool, options.pool_defaults)
+        identity = choose_identity(demand, options=pool_options, rng=rng)
+        orders.append(PilotOrder(tq_id=demand.tq_id, key=key, count=count, pool=pool, identity=identity))
+    return orders, refused
