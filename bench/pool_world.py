@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lodesman.matching import canonical_requirements, submit_pool_id
-from lodesman.resources import TypeTable
+from lodesman.resources import TypeTable, compile_requirements
 from lodesman.store.read.submit_pools import PoolRow
 
 VO = "bench"
@@ -68,10 +68,12 @@ def make_pools(count: int, types: TypeTable, seed: int = 5) -> Iterator[PoolRow]
     seen: set[str] = set()
     while len(seen) < count:
         wanted = make_requirements(rng)
-        number = submit_pool_id(wanted, types, VO)
+        number = submit_pool_id(compile_requirements(wanted, types), VO)
         if number not in seen:
             seen.add(number)
-            yield PoolRow(number, VO, canonical_requirements(wanted, types), 0, 0.0, None)
+            yield PoolRow(
+                number, VO, canonical_requirements(compile_requirements(wanted, types)), 0, 0.0, None
+            )
 
 
 def many_keys(count: int, sites: int = SITES, seed: int = 7) -> tuple[str, dict[str, Any]]:

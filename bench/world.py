@@ -28,7 +28,7 @@ from lodesman.commands.pilots import Join, PreparePilots, hash_token
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.matching import GroupShare, TaskQueueKey, canonical_requirements, submit_pool_id
 from lodesman.matching.policy import Policy
-from lodesman.resources import load_resources
+from lodesman.resources import compile_requirements, load_resources
 from lodesman.store import open_writer
 from lodesman.store.journal import Transaction
 from lodesman.store.read.submit_pools import PoolRow
@@ -207,7 +207,10 @@ class _Pools:
         if wanted is None or policy is None:
             return key, ()
         types = policy.config.types
-        pool, text = submit_pool_id(wanted, types, key.vo), canonical_requirements(wanted, types)
+        pool, text = (
+            submit_pool_id(compile_requirements(wanted, types), key.vo),
+            canonical_requirements(compile_requirements(wanted, types)),
+        )
         (mask,) = evaluate(policy, [PoolRow(pool, key.vo, text, 0, 0.0, None)]).values()
         queues = policy.queues_of_mask(key.vo, mask)
         return replace(key, submit_pool=pool), (

@@ -40,7 +40,8 @@ def wants(now, disk=50):
     types, world, wanted = now.config.types, now.vo_config("vo"), {"disk": disk}
     mask = world.table.eligible_mask(compile_requirements(wanted, types))
     return NewPool(
-        id=submit_pool_id(wanted, types, "vo"), requirements=spelled_requirements(wanted, types), vo="vo",
+        id=submit_pool_id(compile_requirements(wanted, types), "vo"), vo="vo",
+        requirements=spelled_requirements(compile_requirements(wanted, types)),
         queues=tuple((q.site, q.ce, q.queue) for q in now.queues_of_mask("vo", mask)),
     )  # fmt: skip
 

@@ -9,7 +9,7 @@ from lodesman.commands.submit import NewPool
 from lodesman.commands.upkeep import ForgetIdleQueues
 from lodesman.matching import spelled_requirements, submit_pool_id
 from lodesman.matching.policy import Policy
-from lodesman.resources import load_resources
+from lodesman.resources import compile_requirements, load_resources
 from lodesman.store.read.job_lists import JobQuery, list_jobs
 from lodesman.store.read.jobs import events_of_job
 from lodesman.store.read.usage import count_jobs
@@ -29,7 +29,8 @@ def big(house, **more):
     """A job that wants 4000 MB by its Requirements."""
     types, wanted = POSSIBLE.config.types, {"Memory": 4000}
     pool = NewPool(
-        id=submit_pool_id(wanted, types, "vo"), requirements=spelled_requirements(wanted, types), vo="vo",
+        id=submit_pool_id(compile_requirements(wanted, types), "vo"), vo="vo",
+        requirements=spelled_requirements(compile_requirements(wanted, types)),
         queues=(S1,),
     )  # fmt: skip
     return house.submit(key=house.key(submit_pool=pool.id), pools=[pool], **more).first

@@ -7,20 +7,21 @@ from lodesman.commands.submit import NewPool
 from lodesman.commands.submit_pools import CleanPools
 from lodesman.matching import spelled_requirements, submit_pool_id
 from lodesman.matching.policy import Policy
-from lodesman.resources import load_resources
+from lodesman.resources import compile_requirements, load_resources
 from lodesman.store.read.submit_pools import list_pools, pass_requests, stored_pools
 
 S1 = ("S1", "ce", "q")
 POLICY = Policy(load_resources([("s.toml", "[site.S1.ce.ce.queue.q]\nMemory = 4000\nCPUTime = 1000\n")]))
 TYPES = POLICY.config.types
-POOL = submit_pool_id({"Memory": 4000}, TYPES, "vo")
+POOL = submit_pool_id(compile_requirements({"Memory": 4000}, TYPES), "vo")
 GRACE = 3_600.0
 
 
 def new_pool(memory=4000):
     wanted = {"Memory": memory}
     return NewPool(
-        id=submit_pool_id(wanted, TYPES, "vo"), requirements=spelled_requirements(wanted, TYPES), vo="vo",
+        id=submit_pool_id(compile_requirements(wanted, TYPES), "vo"), vo="vo",
+        requirements=spelled_requirements(compile_requirements(wanted, TYPES)),
         queues=(S1,),
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ from lodesman.commands.submit_pools import RefreshPools, SetShares
 from lodesman.errors import Conflict
 from lodesman.matching import GroupShare, spelled_requirements, submit_pool_id
 from lodesman.matching.policy import Policy
-from lodesman.resources import load_resources
+from lodesman.resources import compile_requirements, load_resources
 from lodesman.store.read.submit_pools import bits_of_queues
 
 SITES = """
@@ -30,14 +30,14 @@ def policy(one, two, more=""):
 
 
 TYPES = policy(1, 1).config.types
-POOL = submit_pool_id({"Memory": 4000}, TYPES, "vo")
+POOL = submit_pool_id(compile_requirements({"Memory": 4000}, TYPES), "vo")
 
 
 def with_pool(house, memory, queues, **more):
-    pool = submit_pool_id({"Memory": memory}, TYPES, "vo")
+    pool = submit_pool_id(compile_requirements({"Memory": memory}, TYPES), "vo")
     new = NewPool(
         id=pool,
-        requirements=spelled_requirements({"Memory": memory}, TYPES),
+        requirements=spelled_requirements(compile_requirements({"Memory": memory}, TYPES)),
         vo="vo",
         queues=tuple(queues),
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lodesman.answers.vocabulary import Kind
@@ -21,34 +21,25 @@ from lodesman.resources import Criterion, TypeTable, compile_requirements
 from lodesman.resources.model import BadValue
 from lodesman.resources.units import number_in
 
-PREFIX = "req2:"
+_PREFIX = "req2:"
 
 
-def canonical_requirements(requirements: Mapping[str, object], types: TypeTable) -> str:
+def canonical_requirements(criteria: Iterable[Criterion]) -> str:
     """The set as canonical JSON: {"folded name": [kind, operator, unit, [values]]}, names and values sorted.
 
     Two sets have one canonical form exactly if they ask for the same: by the parameter's type "4000", 4000,
     4000.0 and "4000 MB" are one, a list of one is its value, order, repetition and letter case of names do
-    not matter. An undeclared "4000" is a text and 4000 a number. Raises InvalidJob for bad requirements.
+    not matter. An undeclared "4000" is a text and 4000 a number.
     """
-    return canonical_criteria(compile_requirements(requirements, types))
-
-
-def canonical_criteria(criteria: Iterable[Criterion]) -> str:
-    """As `canonical_requirements`, for criteria that are compiled already."""
     rows = {item.folded: _row(item, item.unit.lower()) for item in criteria}
     return json.dumps(rows, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def spelled_requirements(requirements: Mapping[str, object], types: TypeTable) -> str:
+def spelled_requirements(criteria: Iterable[Criterion]) -> str:
     """As `canonical_requirements`, but with names and units as they were written: what is stored, and for people.
 
     Read again (`wanted_of`), both mean the same.
     """
-    return _spelled(compile_requirements(requirements, types))
-
-
-def _spelled(criteria: Iterable[Criterion]) -> str:
     rows = {item.parameter: _row(item, item.unit) for item in criteria}
     return json.dumps(rows, separators=(",", ":"), allow_nan=False)
 
@@ -57,17 +48,12 @@ def _row(item: Criterion, unit: str) -> list[object]:
     return [item.kind.value, item.operator, unit, list(item.wanted)]
 
 
-def submit_pool_id(requirements: Mapping[str, object], types: TypeTable, vo: str = "") -> str:
-    """`req2:` and 64 hexadecimal digits; "" for an empty set, which needs no pool. Raises InvalidJob."""
-    return pool_id_of(compile_requirements(requirements, types), vo)
-
-
-def pool_id_of(criteria: tuple[Criterion, ...], vo: str = "") -> str:
-    """As `submit_pool_id`, for criteria that are compiled already."""
+def submit_pool_id(criteria: tuple[Criterion, ...], vo: str = "") -> str:
+    """`req2:` and 64 hexadecimal digits; "" for an empty set, which needs no pool."""
     if not criteria:
         return ""
-    text = f"{json.dumps(vo)}\n{canonical_criteria(criteria)}"
-    return PREFIX + hashlib.sha256(text.encode("ascii")).hexdigest()
+    text = f"{json.dumps(vo)}\n{canonical_requirements(criteria)}"
+    return _PREFIX + hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
 def wanted_of(requirements: str) -> dict[str, list[Any]]:
@@ -101,4 +87,4 @@ def read_again(requirements: str, types: TypeTable, vo: str) -> tuple[str, str]:
     it, ValueError if it is no set.
     """
     criteria = compile_requirements(wanted_of(requirements), types)
-    return pool_id_of(criteria, vo), _spelled(criteria)
+    return submit_pool_id(criteria, vo), spelled_requirements(criteria)

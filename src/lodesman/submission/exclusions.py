@@ -16,10 +16,9 @@ from lodesman.answers.why_jobs import JobChange, QueuesForJob
 from lodesman.errors import InvalidJob
 from lodesman.masks.bits import Plane, near_misses, passing, refused
 from lodesman.matching import TaskQueueKey
-from lodesman.matching.offers import CAUSES, never_sent
 from lodesman.matching.policy import VOConfig
-from lodesman.resources import Criterion, QueueId, compile_requirements
-from lodesman.submission.job_changes import JobDemand, job_changes, joined
+from lodesman.resources import Criterion, compile_requirements
+from lodesman.submission.job_changes import JobDemand, job_changes
 
 ATTRIBUTES: Final[Mapping[str, str]] = {
     "site": "Site",
@@ -40,28 +39,20 @@ SUBMISSION_POOL: Final = "SubmitPool"  # of a description: the submission pools 
 FEW: Final = 3
 MOST_CHANGES: Final = 5
 UNKNOWN: Final = "its Requirements are not known any more"
-WHO_CONFIGURES: Final = "the site administrator"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exclusions:
+class Exclusions(JobDemand):
     """All queues that a VO may use (`full`, by bit) held against one key and its Requirements."""
 
-    demand: JobDemand
-    full: int
     planes: tuple[Plane, ...]
     _made: dict[int, list[JobChange]] = field(init=False, repr=False, compare=False, default_factory=dict)
     """By the number asked for: an explanation names the first of them twice."""
 
     @property
-    def config(self) -> VOConfig:
-        """What the job was held against."""
-        return self.demand.config
-
-    @property
-    def key(self) -> TaskQueueKey:
-        """The key of the job."""
-        return self.demand.key
+    def full(self) -> int:
+        """The queues that were asked."""
+        return self.config.table.open_to_vo
 
     @property
     def total(self) -> int:
@@ -85,13 +76,8 @@ class Exclusions:
             if asked >= most:
                 return known[:most]
         found = near_misses(self.planes, self.full & ~self.config.hopeless)
-        made = job_changes(self.demand, found, most=most)
-        self._made[most] = [_by_sites(self.config, one) for one in made]
-        return self._made[most]
-
-    def reasons(self, bit: int) -> tuple[str, ...]:
-        """All that a queue has against the job, in sentences, but for what keeps pilots away."""
-        return self.demand.reasons(bit)
+        made = self._made[most] = job_changes(self, found, most=most)
+        return made
 
     def summary(self) -> QueuesForJob:
         """Queues asked and eligible, what excludes them, and if none is left the smallest changes."""
@@ -125,8 +111,13 @@ def find_exclusions(
     planes += config.without_pilots()
     if not config.has_pool_for(key):
         planes.append((SUBMISSION_POOL, full))
-    demand = JobDemand(key=key, criteria=criteria, unread=unread, config=config)
-    return Exclusions(demand=demand, full=full, planes=tuple(one for one in planes if one[1]))
+    return Exclusions(
+        key=key,
+        criteria=criteria,
+        unread=unread,
+        config=config,
+        planes=tuple(one for one in planes if one[1]),
+    )
 
 
 def _read(
@@ -147,23 +138,6 @@ def _read(
         except InvalidJob as fault:
             unread[f"{REQUIREMENTS}.{name}"] = fault.message.rstrip(".")
     return tuple(sorted(criteria, key=lambda one: one.folded)), unread
-
-
-def _by_sites(config: VOConfig, change: JobChange) -> JobChange:
-    """The change, where a step is not the user's but the sites' told so, with the words of the example."""
-    if not any(step.criterion in CAUSES for step in change.steps):
-        return change
-    example = change.example
-    place = QueueId(example.site, example.ce, example.queue)
-    offer = config.offer(place)
-    closed = None if offer is None else never_sent(offer, config.backends)
-    assert closed is not None  # noqa: S101
-    text = f"{closed.parameter} of the queues, by {WHO_CONFIGURES} ({closed.text})"
-    for step in change.steps:
-        step.text = text if step.criterion in CAUSES else step.text
-    change.text = joined(change.steps)
-    example.reasons.append(closed.text)
-    return change
 
 
 def never_text(found: Exclusions) -> str:

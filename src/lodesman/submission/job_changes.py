@@ -16,6 +16,7 @@ from typing import Any, Final
 from lodesman.answers.why_jobs import ExampleQueue, JobChange, JobChangeStep, Option
 from lodesman.masks.bits import NearMiss, bits
 from lodesman.matching import ANY, TaskQueueKey
+from lodesman.matching.offers import CAUSES, never_sent
 from lodesman.matching.policy import VOConfig
 from lodesman.resources import Criterion, capacities, capacity_order, describe
 
@@ -39,7 +40,7 @@ class JobDemand:
     config: VOConfig
 
     def reasons(self, bit: int) -> tuple[str, ...]:
-        """All that a queue has against the job, in sentences."""
+        """All that a queue has against the job, in sentences, but for what keeps pilots away."""
         matcher = self.config.by_bit[bit].reasons(self.key, 1 << bit)
         wanted = self.config.table.reasons(bit, self.criteria) if self.criteria else ()
         return (*map(str, matcher), *map(describe, wanted), *self.unread.values())
@@ -114,15 +115,18 @@ def _job_change(demand: JobDemand, change: NearMiss) -> JobChange:
         steps.append(step)
     mask = config.places.narrow(case.mask, case.key)
     bit = next(bits(mask))
-    place = config.table.queues[bit]
+    place, reasons = config.table.queues[bit], list(demand.reasons(bit))
+    closed = never_sent(config.by_bit[bit], config.backends)
+    for step in steps:
+        if closed and step.criterion in CAUSES:
+            step.text = f"{closed.parameter} of the queues, by the site administrator ({closed.text})"
+            reasons.append(closed.text)
     return JobChange(
         change=list(change.criteria),
         text=joined(steps),
         queues=mask.bit_count(),
         steps=steps,
-        example=ExampleQueue(
-            site=place.site, ce=place.ce, queue=place.queue, reasons=list(demand.reasons(bit))
-        ),
+        example=ExampleQueue(site=place.site, ce=place.ce, queue=place.queue, reasons=reasons),
     )
 
 

@@ -102,14 +102,14 @@ def _known(attribute: str, known: frozenset[str]) -> str:
 
 def make_submit_pool(draft: JobDraft, config: VOConfig) -> JobDraft:
     """Requirements become a SubmitPool: a hash of their canonical form, and its eligible queues (RFC #7)."""
-    wanted = draft.spec.requirements
-    if not wanted:
+    if not draft.spec.requirements:
         return draft
+    criteria = compile_requirements(draft.spec.requirements, config.table.types)
     return replace(
         draft,
-        requirements=spelled_requirements(wanted, config.table.types),
-        submit_pool=submit_pool_id(wanted, config.table.types, config.vo),
-        pool_mask=config.table.eligible_mask(compile_requirements(wanted, config.table.types)),
+        requirements=spelled_requirements(criteria),
+        submit_pool=submit_pool_id(criteria, config.vo),
+        pool_mask=config.table.eligible_mask(criteria),
     )
 
 

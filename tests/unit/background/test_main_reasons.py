@@ -15,7 +15,7 @@ from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
 from lodesman.errors import Unavailable
 from lodesman.matching import spelled_requirements
 from lodesman.matching.policy import Policy
-from lodesman.resources import load_resources
+from lodesman.resources import compile_requirements, load_resources
 from lodesman.store.journal import Change
 from lodesman.store.read.why import waiting_by_reason
 from lodesman.store.write.task_queues import store_reasons
@@ -227,7 +227,7 @@ def test_a_pool_is_judged_by_its_requirements(judge, submit, decide):
 
 
 def pool_of(platform):
-    wanted = spelled_requirements({"Platform": platform}, load_resources([]).types)
+    wanted = spelled_requirements(compile_requirements({"Platform": platform}, load_resources([]).types))
     return NewPool(id="p", requirements=wanted, vo="lab", queues=(("North", "cn", "short"),))
 
 

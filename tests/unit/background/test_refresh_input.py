@@ -61,8 +61,10 @@ NO_PASS, NOTHING_ASKED = PassRow(), PassRequests(0, 0, 0)
 
 
 def pool(requirements, *, vo="lab", queues=0):
-    number = submit_pool_id(requirements, TYPES, vo)
-    return PoolRow(number, vo, spelled_requirements(requirements, TYPES), queues, 0.0, None)
+    number = submit_pool_id(compile_requirements(requirements, TYPES), vo)
+    return PoolRow(
+        number, vo, spelled_requirements(compile_requirements(requirements, TYPES)), queues, 0.0, None
+    )
 
 
 def stored(*pools, bits=None, queues=None, last=NO_PASS, state=NOTHING_ASKED):
