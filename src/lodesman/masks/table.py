@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, Final, Protocol
+from heapq import heappop, heappush
+from typing import Any, Final, Protocol, TypeVar
 
 from lodesman.masks.bits import Mask, mask_of
+
+T = TypeVar("T")
 
 Values = tuple[str, ...]
 
@@ -64,12 +67,12 @@ class Cell:
         return self._mask
 
 
-class Cells(dict[str, Cell]):
+class Cells(dict[Any, Cell]):
     """Cells by value; a value without members has no cell."""
 
     __slots__ = ()
 
-    def add(self, bit: int, values: Iterable[str]) -> None:
+    def add(self, bit: int, values: Iterable[Any]) -> None:
         """A member with these values."""
         for value in values:
             cell = self.get(value)
@@ -81,7 +84,7 @@ class Cells(dict[str, Cell]):
             if len(cell.flips) >= FLUSH_AT:
                 cell.flush()
 
-    def remove(self, bit: int, values: Iterable[str]) -> None:
+    def remove(self, bit: int, values: Iterable[Any]) -> None:
         """The inverse of `add`."""
         for value in values:
             cell = self[value]
@@ -104,7 +107,7 @@ class Cells(dict[str, Cell]):
         return found
 
 
-class Column(Protocol):
+class MaskColumn(Protocol):
     """One value of each member, and which members pass what is asked."""
 
     def add(self, bit: int, values: Any, /) -> None:
@@ -116,6 +119,26 @@ class Column(Protocol):
     def narrow(self, mask: Mask, asked: Any, /) -> Mask:
         """`mask` without the members that do not pass."""
         ...
+
+
+class _OneValue:
+    """Members that have one value each: all of them, and by value."""
+
+    __slots__ = ("by_value", "everyone")
+
+    def __init__(self) -> None:
+        self.everyone = Cell()
+        self.by_value = Cells()
+
+    def add(self, bit: int, value: Any) -> None:
+        """A member with this value; its bit is free."""
+        self.everyone.add(bit)
+        self.by_value.add(bit, (value,))
+
+    def remove(self, bit: int, value: Any) -> None:
+        """The inverse of `add`."""
+        self.everyone.remove(bit)
+        self.by_value.remove(bit, (value,))
 
 
 class _ByValue:
@@ -195,46 +218,35 @@ class HasOnly:
     __slots__ = ("_ranks",)
 
     def __init__(self) -> None:
-        self._ranks: list[tuple[Cell, Cells]] = []
+        self._ranks: list[_OneValue] = []
 
     def add(self, bit: int, values: Values) -> None:
         """A member with these values; its bit is free."""
         while len(self._ranks) < len(values):
-            self._ranks.append((Cell(), Cells()))
-        for (everyone, by_value), value in zip(self._ranks, values, strict=False):
-            everyone.add(bit)
-            by_value.add(bit, (value,))
+            self._ranks.append(_OneValue())
+        for rank, value in zip(self._ranks, values, strict=False):
+            rank.add(bit, value)
 
     def remove(self, bit: int, values: Values) -> None:
         """The inverse of `add`."""
-        for (everyone, by_value), value in zip(self._ranks, values, strict=False):
-            everyone.remove(bit)
-            by_value.remove(bit, (value,))
-        while self._ranks and not self._ranks[-1][0].size:
+        for rank, value in zip(self._ranks, values, strict=False):
+            rank.remove(bit, value)
+        while self._ranks and not self._ranks[-1].by_value:
             self._ranks.pop()
 
     def narrow(self, mask: Mask, asked: Values) -> Mask:
         """`mask` without the members that do not pass."""
-        for everyone, by_value in self._ranks:
-            concerned = mask & everyone.read()
+        for rank in self._ranks:
+            concerned = mask & rank.everyone.read()
             if not concerned:
                 continue
+            by_value = rank.by_value
             if 2 * len(asked) <= len(by_value):
                 good = by_value.any_of(asked)
                 mask ^= concerned ^ (concerned & good)
             else:
                 mask ^= concerned & by_value.any_of(by_value.keys() - asked)
         return mask
-
-
-class _Block:
-    """Members whose numbers are close to each other."""
-
-    __slots__ = ("by_value", "everyone")
-
-    def __init__(self) -> None:
-        self.everyone = Cell()
-        self.by_value: dict[int, Cell] = {}
 
 
 class Numbers:
@@ -248,7 +260,7 @@ class Numbers:
 
     def __init__(self) -> None:
         self._answers: dict[int, Mask] = {}  # of `below`, since the last change
-        self._blocks: dict[int, _Block] = {}
+        self._blocks: dict[int, _OneValue] = {}  # members whose numbers are close to each other
         self._edges: list[int] = []
         self._prefixes: list[Mask] = []  # [i]: union of the first i + 1 blocks
         self._top: int | None = None  # the greatest number, None if not known
@@ -258,14 +270,11 @@ class Numbers:
         name = block_of(number)
         block = self._blocks.get(name)
         if block is None:
-            block = self._blocks[name] = _Block()
+            block = self._blocks[name] = _OneValue()
             insort(self._edges, name)
-        cell = block.by_value.get(number)
-        if cell is None:
-            cell = block.by_value[number] = Cell()
+        if number not in block.by_value:
             self._top = None
-        cell.add(bit)
-        block.everyone.add(bit)
+        block.add(bit, number)
         del self._prefixes[bisect_left(self._edges, name) :]
         self._answers.clear()
 
@@ -276,11 +285,8 @@ class Numbers:
         place = bisect_left(self._edges, name)
         del self._prefixes[place:]
         self._answers.clear()
-        block.everyone.remove(bit)
-        cell = block.by_value[number]
-        cell.remove(bit)
-        if not cell.size:
-            del block.by_value[number]
+        block.remove(bit, number)
+        if number not in block.by_value:
             self._top = None
         if not block.by_value:
             del self._blocks[name]
@@ -353,12 +359,35 @@ class AtLeast(Numbers):
         return mask ^ (mask & self.below(asked))
 
 
+class Slots(list[T | None]):
+    """Members by bit. A new member takes the lowest free bit."""
+
+    __slots__ = ("_free",)
+
+    def __init__(self) -> None:
+        self._free: list[int] = []
+
+    def put(self, member: T) -> int:
+        """Returns its bit."""
+        if not self._free:
+            self.append(member)
+            return len(self) - 1
+        bit = heappop(self._free)
+        self[bit] = member
+        return bit
+
+    def free(self, bit: int) -> None:
+        """The member with that bit goes."""
+        self[bit] = None
+        heappush(self._free, bit)
+
+
 class Table:
     """Members as bits, with a column for each criterion. What is asked has one value a column, None: nothing."""
 
     __slots__ = ("columns",)
 
-    def __init__(self, columns: Iterable[Column]) -> None:
+    def __init__(self, columns: Iterable[MaskColumn]) -> None:
         self.columns = tuple(columns)
 
     def add(self, bit: int, values: Iterable[Any]) -> None:

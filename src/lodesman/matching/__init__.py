@@ -10,7 +10,7 @@ from lodesman.matching.matcher import Matcher
 from lodesman.matching.offers import QueueOffer, offers_of
 from lodesman.matching.parked import Parked, signature
 from lodesman.matching.request import ANY, GENERIC, PRIVATE, ResourceRequest
-from lodesman.matching.shares import GroupShare, deserved, director_weights, parts_of, priority_weight
+from lodesman.matching.shares import GroupShare, director_weights, parts_of, priority_weight
 from lodesman.matching.submit_pool import (
     canonical_requirements,
     read_again,
@@ -33,7 +33,6 @@ __all__ = [
     "ResourceRequest",
     "TaskQueueKey",
     "canonical_requirements",
-    "deserved",
     "director_weights",
     "explain",
     "fits",

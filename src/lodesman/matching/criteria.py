@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from lodesman.masks.table import AtLeast, AtMost, Column, HasAll, HasAny, HasNone, HasOnly, Values
+from lodesman.masks.table import AtLeast, AtMost, HasAll, HasAny, HasNone, HasOnly, MaskColumn, Values
 from lodesman.matching.request import ANY, PRIVATE, ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
 
@@ -40,8 +40,8 @@ class Relation:
     """
 
     holds: Callable[[Any, Any], bool]
-    of_keys: Callable[[], Column]
-    of_requests: Callable[[], Column]
+    of_keys: Callable[[], MaskColumn]
+    of_requests: Callable[[], MaskColumn]
 
 
 def _overlap(wanted: Collection[str], offered: Values) -> bool:

@@ -7,11 +7,11 @@ masks as wide as that group's task queues, and a new task queue concerns no othe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from heapq import heappop, heappush
+from dataclasses import dataclass
 from typing import Any, Final
 
 from lodesman.masks.bits import bits
-from lodesman.masks.table import Cell, Table
+from lodesman.masks.table import Cell, Slots, Table
 from lodesman.matching.criteria import HOW_MUCH, WHERE, wanted_of
 from lodesman.matching.shares import priority_weight
 from lodesman.matching.task_queue import TaskQueueKey
@@ -27,18 +27,16 @@ LONG: Final = 16  # values from which on a set is faster than a tuple
 Arrival = tuple[int, tuple[tuple[int, Any], ...]]
 
 
-class Queue:
+@dataclass(slots=True, eq=False)
+class IndexedQueue:
     """One task queue in the index. `limits` names the full limits that block it."""
 
-    __slots__ = ("group", "key", "limits", "slot", "tq_id", "waiting")
-
-    def __init__(self, tq_id: int, key: TaskQueueKey, *, group: GroupIndex, waiting: int) -> None:
-        self.tq_id = tq_id
-        self.key = key
-        self.group = group
-        self.waiting = waiting
-        self.slot = -1
-        self.limits: frozenset[str] = frozenset()
+    tq_id: int
+    key: TaskQueueKey
+    group: GroupIndex
+    waiting: int
+    slot: int = -1
+    limits: frozenset[str] = frozenset()
 
 
 class OwnerQueues:
@@ -82,7 +80,7 @@ class GroupIndex:
     """
 
     __slots__ = (
-        "_free", "_numbers", "_occupied", "_where", "alive", "arrived", "job_sharing", "name", "number",
+        "_numbers", "_occupied", "_where", "alive", "arrived", "job_sharing", "name", "number",
         "open", "owners", "owners_drawn", "recent", "slots", "vo",
     )  # fmt: skip
 
@@ -95,11 +93,10 @@ class GroupIndex:
         self.open = 0
         self.alive = 0
         self.job_sharing = False
-        self.slots: list[Queue | None] = []
+        self.slots = Slots[IndexedQueue]()
         self.owners: dict[str, OwnerQueues] = {}
         self.owners_drawn: list[OwnerQueues] = []
         self._occupied = 0
-        self._free: list[int] = []
         self._where = Table(one.relation.of_keys() for one in WHERE)
         self._numbers = Table(one.relation.of_keys() for one in HOW_MUCH)
 
@@ -108,14 +105,9 @@ class GroupIndex:
         """True if no slot has a task queue."""
         return not self._occupied
 
-    def add(self, queue: Queue) -> int:
+    def add(self, queue: IndexedQueue) -> int:
         """Give a task queue the lowest free slot."""
-        slot = heappop(self._free) if self._free else len(self.slots)
-        if slot == len(self.slots):
-            self.slots.append(queue)
-        else:
-            self.slots[slot] = queue
-        queue.slot = slot
+        slot = queue.slot = self.slots.put(queue)
         self._occupied |= 1 << slot
         wanted = wanted_of(queue.key, WHERE)
         self._where.add(slot, wanted)
@@ -128,20 +120,19 @@ class GroupIndex:
             del self.recent[: RECENT // 2]
         return slot
 
-    def remove(self, queue: Queue) -> None:
+    def remove(self, queue: IndexedQueue) -> None:
         """Free the slot of a task queue."""
         slot = queue.slot
         bit = 1 << slot
-        self.slots[slot] = None
+        self.slots.free(slot)
         self._occupied ^= bit
         self.alive &= ~bit
         self.open &= ~bit
         self._where.remove(slot, wanted_of(queue.key, WHERE))
         self._numbers.remove(slot, wanted_of(queue.key, HOW_MUCH))
         self._uproot(queue)
-        heappush(self._free, slot)
 
-    def refresh(self, queue: Queue) -> None:
+    def refresh(self, queue: IndexedQueue) -> None:
         """Set the bits of a task queue by whether jobs wait and limits block."""
         bit = 1 << queue.slot
         if bool(self.alive & bit) != (queue.waiting > 0):
@@ -173,14 +164,14 @@ class GroupIndex:
         """The slots of `mask` that every criterion passes."""
         return self._numbers.narrow(self._where.narrow(mask, where), numbers)
 
-    def queues(self, mask: int) -> Iterator[Queue]:
+    def queues(self, mask: int) -> Iterator[IndexedQueue]:
         """The task queues at the slots of a mask."""
         for slot in bits(mask):
             queue = self.slots[slot]
             if queue is not None:
                 yield queue
 
-    def occupied_queues(self) -> Iterator[Queue]:
+    def occupied_queues(self) -> Iterator[IndexedQueue]:
         """All task queues of the group."""
         return (queue for queue in self.slots if queue is not None)
 
@@ -194,10 +185,10 @@ class GroupIndex:
         for queue in self.occupied_queues():
             self._plant(queue)
 
-    def _owner_of(self, queue: Queue) -> str:
+    def _owner_of(self, queue: IndexedQueue) -> str:
         return ALL_OWNERS if self.job_sharing else queue.key.owner
 
-    def _plant(self, queue: Queue) -> None:
+    def _plant(self, queue: IndexedQueue) -> None:
         name = self._owner_of(queue)
         owner = self.owners.get(name)
         if owner is None:
@@ -205,7 +196,7 @@ class GroupIndex:
             self.owners_drawn.append(owner)
         owner.add(queue.slot, priority_weight(queue.key.user_priority))
 
-    def _uproot(self, queue: Queue) -> None:
+    def _uproot(self, queue: IndexedQueue) -> None:
         name = self._owner_of(queue)
         owner = self.owners[name]
         owner.remove(queue.slot, priority_weight(queue.key.user_priority))

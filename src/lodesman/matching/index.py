@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Final
 
-from lodesman.matching.group_index import GroupIndex, Queue
+from lodesman.matching.group_index import GroupIndex, IndexedQueue
 from lodesman.matching.task_queue import TaskQueueKey
 
 IDLE_SECONDS: Final = 300.0
@@ -31,7 +31,7 @@ class Index:
     def __init__(self) -> None:
         self.version = 0
         self.changes = 0
-        self._queues: dict[int, Queue] = {}
+        self._queues: dict[int, IndexedQueue] = {}
         self._by_key: dict[TaskQueueKey, int] = {}
         self._groups: dict[tuple[str, str], GroupIndex] = {}
         self._idle: dict[int, float] = {}  # emptied at, longest ago first
@@ -53,7 +53,7 @@ class Index:
         group = self._groups.get((key.vo, key.group))
         if group is None:
             group = self._new_group(key.vo, key.group)
-        queue = Queue(tq_id, key, group=group, waiting=waiting)
+        queue = IndexedQueue(tq_id, key, group, waiting)
         self._queues[tq_id] = queue
         self._by_key[key] = tq_id
         if not waiting:
@@ -148,11 +148,11 @@ class Index:
         """The limit has room again; other limits still block."""
         self._limit(self._queues[tq_id], self._queues[tq_id].limits - {limit})
 
-    def _limit(self, queue: Queue, limits: frozenset[str]) -> None:
+    def _limit(self, queue: IndexedQueue, limits: frozenset[str]) -> None:
         queue.limits = limits
         self._refresh(queue)
 
-    def _refresh(self, queue: Queue) -> None:
+    def _refresh(self, queue: IndexedQueue) -> None:
         self.changes += 1
         queue.group.refresh(queue)
 

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Final
 
 from lodesman.masks.bits import nth_bit
-from lodesman.matching.group_index import GroupIndex, OwnerQueues, Queue
+from lodesman.matching.group_index import GroupIndex, IndexedQueue, OwnerQueues
 from lodesman.matching.index import Index
 from lodesman.matching.shares import DEFAULT_GROUP, GroupShare
 from lodesman.matching.views import Ballot, Found, Shortlist, View
@@ -56,7 +56,7 @@ class Lottery:
             view.renew(ballot, version=index.version, group_numbers=index.group_numbers())
         return view.ballot
 
-    def draw(self, view: View, numbers: Sequence[int], rng: random.Random) -> Queue | None:
+    def draw(self, view: View, numbers: Sequence[int], rng: random.Random) -> IndexedQueue | None:
         """One eligible task queue; None only if there is none."""
         ballot = self.look(view)
         draw = rng.random
@@ -117,7 +117,7 @@ class Lottery:
         )
 
 
-def _draw_group(view: View, known: Shortlist, draw: Callable[[], float]) -> Queue | None:
+def _draw_group(view: View, known: Shortlist, draw: Callable[[], float]) -> IndexedQueue | None:
     """Level 1 among groups of which each is eligible."""
     groups = known.groups
     if not groups:
@@ -130,7 +130,7 @@ def _draw_group(view: View, known: Shortlist, draw: Callable[[], float]) -> Queu
 
 def _draw_in(
     group: GroupIndex, mask: int, draw: Callable[[], float], found: Found | None = None
-) -> Queue | None:
+) -> IndexedQueue | None:
     """Levels 2 and 3: one of the slots of `mask`, which has some. `found` remembers who has them."""
     owners = group.owners_drawn
     count = len(owners)

@@ -87,7 +87,7 @@ class Matcher:
     def eligible_groups(self, chosen: Collection[int]) -> str | None:
         """The groups that took part in the last choice, as a JSON list; None if nothing was chosen.
 
-        What `deserved` needs of a claim. `chosen` is what that choice returned: a group whose last job it
+        `chosen` is what that choice returned: a group whose last job it
         took is counted in. Call it right after the choice.
         """
         if self._last is None or not chosen:

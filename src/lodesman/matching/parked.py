@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from heapq import heappop, heappush
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
 from lodesman.masks.bits import bits
+from lodesman.masks.table import Slots
 from lodesman.matching.index import Index
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.tables import RequestTable
@@ -49,15 +49,13 @@ def _sorted(values: tuple[str, ...] | None) -> tuple[str, ...] | None:
     return values if values is None or len(values) < 2 else tuple(sorted(set(values)))
 
 
+@dataclass(slots=True, eq=False)
 class _Kind:
     """One signature and the orders of its tickets, longest waiting first."""
 
-    __slots__ = ("orders", "signature", "slot")
-
-    def __init__(self, slot: int, described: ResourceRequest) -> None:
-        self.slot = slot
-        self.signature = described
-        self.orders: list[Order] = []
+    signature: ResourceRequest
+    slot: int = -1
+    orders: list[Order] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,7 @@ class Parked:
     """
 
     __slots__ = (
-        "_at_place", "_by_order", "_free", "_idle", "_index", "_kinds", "_masks", "_number", "_occupied", "_orders",
+        "_at_place", "_by_order", "_idle", "_index", "_kinds", "_masks", "_number", "_occupied", "_orders",
         "_serves", "_slots", "_tickets",
     )  # fmt: skip
 
@@ -90,8 +88,7 @@ class Parked:
         self._masks = RequestTable()
         self._kinds: dict[ResourceRequest, _Kind] = {}
         self._idle: dict[ResourceRequest, None] = {}  # kinds without tickets, longest ago first
-        self._slots: list[_Kind] = []
-        self._free: list[int] = []
+        self._slots = Slots[_Kind]()
         self._occupied = 0  # the slots of kinds that have tickets
         self._tickets: dict[Hashable, _Ticket] = {}
         self._by_order: dict[Order, _Ticket] = {}
@@ -179,8 +176,8 @@ class Parked:
         if not mask:
             return None
         if mask.bit_count() <= FEW:
-            lists = (self._slots[slot].orders for slot in bits(mask))
-            order = min((o for orders in lists for o in _from(orders, after, 1)), default=None)
+            kinds = (kind for slot in bits(mask) if (kind := self._slots[slot]))
+            order = min((o for kind in kinds for o in _from(kind.orders, after, 1)), default=None)
         else:
             order = next((o for o in _from(self._orders, after, len(self._orders)) if mask >> o[2] & 1), None)
         return None if order is None else self._by_order[order]
@@ -191,12 +188,8 @@ class Parked:
             self._idle.pop(described, None)
             return kind
         self._forget_kinds()
-        slot = heappop(self._free) if self._free else len(self._slots)
-        kind = self._kinds[described] = _Kind(slot, described)
-        if slot == len(self._slots):
-            self._slots.append(kind)
-        else:
-            self._slots[slot] = kind
+        kind = self._kinds[described] = _Kind(described)
+        slot = kind.slot = self._slots.put(kind)
         self._masks.add(slot, described)
         place = _place(described)
         self._at_place[place] = self._at_place.get(place, 0) | 1 << slot
@@ -213,7 +206,7 @@ class Parked:
             self._at_place[place] ^= 1 << kind.slot
             if not self._at_place[place]:
                 del self._at_place[place]
-            heappush(self._free, kind.slot)
+            self._slots.free(kind.slot)
 
 
 def _place(request: ResourceRequest) -> QueueId:

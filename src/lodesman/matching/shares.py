@@ -6,10 +6,9 @@ queue for a whole cycle. Both come from the same shares.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import isfinite
 from typing import Final
 
@@ -44,7 +43,6 @@ class GroupShare:
 DEFAULT_GROUP: Final = GroupShare()
 
 
-@lru_cache(maxsize=64)
 def priority_weight(user_priority: int) -> float:
     """The weight of a UserPriority, 0 to 10: itself, but 0 nearly nothing and 10 nearly everything."""
     if user_priority <= 0:
@@ -106,19 +104,6 @@ def _summed(weights: Mapping[int, float], twins: Iterable[Collection[int]]) -> d
         together = sum(weights[tq_id] for tq_id in members)
         summed.update(dict.fromkeys(members, together))
     return summed
-
-
-def deserved(claims: Iterable[Collection[str]], shares: Mapping[str, GroupShare]) -> dict[str, float]:
-    """How many of the claims each group deserved.
-
-    Each claim is given by the groups that had an eligible task queue for it; a group deserves of it
-    share / sum of the shares of those groups (issue "How it will be judged").
-    """
-    expected: dict[str, float] = defaultdict(float)
-    for groups, times in Counter(frozenset(groups) for groups in claims).items():
-        for group, part in parts_of(groups, shares).items():
-            expected[group] += part * times
-    return dict(expected)
 
 
 def parts_of(groups: Collection[str], shares: Mapping[str, GroupShare]) -> dict[str, float]:

@@ -9,10 +9,10 @@ the identity with `serves`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from lodesman.masks.bits import Mask
-from lodesman.masks.table import Table
+from lodesman.masks.table import Slots, Table
 from lodesman.matching.criteria import CRITERIA, MatchCriterion, offered_of, wanted_of
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
@@ -67,16 +67,15 @@ class RequestTable:
 class KeyTable:
     """Task queues as bits. Bits are given out again when a task queue is dropped; their order means nothing."""
 
-    __slots__ = ("_bits", "_free", "_names", "_pools", "_table", "_wanted", "full")
+    __slots__ = ("_bits", "_names", "_pools", "_table", "_wanted", "full")
 
     def __init__(self, keys: Mapping[int, TaskQueueKey] | None = None) -> None:
         """`keys` by the ids of their task queues."""
         self._table = Table(criterion.relation.of_keys() for criterion in CRITERIA)
         self._bits: dict[int, int] = {}
-        self._names: list[int] = []
+        self._names = Slots[int]()
         self._wanted: dict[int, tuple[Any, ...]] = {}
         self._pools: dict[int, str] = {}
-        self._free: list[int] = []
         self.full = 0
         """The mask of all task queues."""
         for tq_id, key in (keys or {}).items():
@@ -87,11 +86,7 @@ class KeyTable:
 
     def put(self, tq_id: int, key: TaskQueueKey) -> None:
         """A task queue that is not there yet."""
-        bit = self._free.pop() if self._free else len(self._names)
-        if bit == len(self._names):
-            self._names.append(tq_id)
-        self._names[bit] = tq_id
-        self._bits[tq_id] = bit
+        bit = self._bits[tq_id] = self._names.put(tq_id)
         self._wanted[tq_id] = wanted = wanted_of(key)
         self._table.add(bit, wanted)
         if key.submit_pool:
@@ -103,7 +98,7 @@ class KeyTable:
         bit = self._bits.pop(tq_id)
         self._table.remove(bit, self._wanted.pop(tq_id))
         self._pools.pop(bit, None)
-        self._free.append(bit)
+        self._names.free(bit)
         self.full ^= 1 << bit
 
     def bit(self, tq_id: int) -> int:
@@ -112,7 +107,7 @@ class KeyTable:
 
     def tq_id(self, bit: int) -> int:
         """The task queue with that bit, which is set in `full`."""
-        return self._names[bit]
+        return cast("int", self._names[bit])
 
     @property
     def pools(self) -> Mapping[int, str]:

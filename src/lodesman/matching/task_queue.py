@@ -39,33 +39,18 @@ class TaskQueueKey:
     norm_cpu_seconds: int = 86_400
 
 
+_FIELDS = tuple(field.name for field in fields(TaskQueueKey))
+_OF_SPEC = tuple(name for name in _FIELDS if name in JobSpec.__struct_fields__)
+
+
 def key_of(spec: JobSpec, *, owner: str, group: str, vo: str, submit_pool: str = "") -> TaskQueueKey:
     """The key of a job; owner, group and VO come from the token, never from the text."""
-    return TaskQueueKey(
-        owner=owner,
-        group=group,
-        vo=vo,
-        job_class=spec.job_class,
-        variant=spec.variant,
-        project=spec.project,
-        job_type=spec.job_type,
-        user_priority=spec.user_priority,
-        sites=_canonical(spec.sites),
-        banned_sites=_canonical(spec.banned_sites),
-        grid_ces=_canonical(spec.grid_ces),
-        platforms=_canonical(spec.platforms),
-        tags=_canonical(spec.tags),
-        pilot_type=spec.pilot_type,
-        submission_pools=_canonical(spec.submission_pools),
-        submit_pool=submit_pool,
-        cores=spec.cores,
-        memory_mb=spec.memory_mb,
-        norm_cpu_seconds=spec.norm_cpu_seconds,
-    )
+    of_spec: dict[str, Any] = {name: _canonical(getattr(spec, name)) for name in _OF_SPEC}
+    return TaskQueueKey(owner=owner, group=group, vo=vo, submit_pool=submit_pool, **of_spec)
 
 
-def _canonical(values: tuple[str, ...]) -> tuple[str, ...]:
-    return values if len(values) < 2 else tuple(sorted(set(values)))
+def _canonical(value: Any) -> Any:
+    return tuple(sorted(set(value))) if isinstance(value, tuple) and len(value) > 1 else value
 
 
 def key_to_json(key: TaskQueueKey) -> str:
@@ -88,9 +73,6 @@ def key_from_json(text: str) -> TaskQueueKey:
         return TaskQueueKey(**{name: _interned(value) for name, value in values.items()})
     except (TypeError, AttributeError, ValueError) as fault:
         raise ValueError(f"not a task-queue key: {text[:100]!r}") from fault
-
-
-_FIELDS = tuple(field.name for field in fields(TaskQueueKey))
 
 
 def _interned(value: Any) -> Any:

@@ -49,34 +49,28 @@ class Ballot:
 EMPTY_BALLOT: Final = Ballot((), (), (), ())
 
 
+@dataclass(slots=True)
 class Shortlist:
     """The groups among which one is drawn, and the running sums of their shares, as of `changes` of the index."""
 
-    __slots__ = ("changes", "cumulative", "groups", "numbers")
-
-    def __init__(
-        self, changes: int, numbers: Sequence[int], groups: Sequence[GroupIndex], cumulative: Sequence[float]
-    ) -> None:
-        self.changes = changes
-        self.numbers = numbers
-        self.groups = groups
-        self.cumulative = cumulative
+    changes: int
+    numbers: Sequence[int]
+    groups: Sequence[GroupIndex]
+    cumulative: Sequence[float]
 
 
+@dataclass(slots=True)
 class Found:
     """The open slots of a group that a resource with these numbers may draw from, and what it was made of.
 
-    `owners`: those who have some of them and which, once somebody had to list them.
+    `owners`: those who have some of them and which, once they had to be listed.
     """
 
-    __slots__ = ("arrived", "mask", "numbers", "opened", "owners")
-
-    def __init__(self, group: GroupIndex, numbers: Sequence[int], mask: int) -> None:
-        self.opened = group.open
-        self.arrived = group.arrived
-        self.numbers = numbers
-        self.mask = mask
-        self.owners: list[tuple[OwnerQueues, int]] | None = None
+    opened: int
+    arrived: int
+    numbers: Sequence[int]
+    mask: int
+    owners: list[tuple[OwnerQueues, int]] | None = None
 
 
 class View:
@@ -143,7 +137,9 @@ class View:
             and found.numbers == numbers
         ):
             return found
-        found = self._found[group.number] = Found(group, numbers, self.mask(group, numbers))
+        found = self._found[group.number] = Found(
+            group.open, group.arrived, numbers, self.mask(group, numbers)
+        )
         return found
 
 

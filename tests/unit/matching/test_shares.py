@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.matching.shares import GroupShare, deserved, director_weights, parts_of, priority_weight
+from lodesman.matching.shares import GroupShare, director_weights, parts_of, priority_weight
 from lodesman.matching.task_queue import TaskQueueKey
 
 KEY = TaskQueueKey(owner="alice", group="bio", vo="vo1")
@@ -116,7 +116,7 @@ def test_weights_of_a_group_sum_to_its_share(world, sharing):
             assert sum(of_group) == pytest.approx(setting.share)
 
 
-# --- deserved -----------------------------------------------------------------------------------------
+# --- parts of a claim ---------------------------------------------------------------------------------
 
 
 def test_parts_of_one_claim():
@@ -133,14 +133,7 @@ def test_groups_without_share_get_something_only_alone():
     assert parts_of(["y", "z"], shares) == {"y": 0.5, "z": 0.5}
 
 
-def test_deserved_sums_over_claims():
-    shares = {"a": GroupShare(share=100), "b": GroupShare(share=300)}
-    claims = [["a", "b"]] * 4 + [["a"]] * 2 + [("b", "a")] * 4
-    assert deserved(claims, shares) == pytest.approx({"a": 4.0, "b": 6.0})
-    assert deserved([], shares) == {}
-
-
-@given(st.lists(st.sets(st.sampled_from("abcd"), min_size=1), max_size=30))
-def test_each_claim_is_deserved_by_somebody(claims):
+@given(st.sets(st.sampled_from("abcd"), min_size=1))
+def test_the_parts_of_a_claim_are_the_whole_claim(groups):
     shares = {"a": GroupShare(share=1), "b": GroupShare(share=5000), "c": GroupShare(share=0)}
-    assert sum(deserved(claims, shares).values()) == pytest.approx(len(claims))
+    assert sum(parts_of(groups, shares).values()) == pytest.approx(1.0)
