@@ -1,12 +1,13 @@
-"""The CE queues as the director's candidates: configuration, what their batch systems say, and our own pilots.
+"""The CE queues as the director's candidates: configuration, the loads of their batch systems, and our own pilots.
 
 A queue may have other settings for each VO (overlays). What a pilot presents is its VO's; what holds for all pilots of the
-queue together (caps, slots) is the least that any VO is told there, of those to whom pilots may be sent.
+queue together (caps, slots) is the least that any VO has there, of those to whom pilots may be sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
@@ -49,10 +50,10 @@ class CandidateMaker:
 
     def make(self, vos: Iterable[str]) -> list[CandidateQueue]:
         """All queues that one of the VOs may use."""
-        by_queue: dict[QueueId, dict[str, QueueOffer]] = {}
+        by_queue: dict[QueueId, dict[str, QueueOffer]] = defaultdict(dict)
         for vo in vos:
             for offer in self.policy.vo_config(vo).offers:
-                by_queue.setdefault(offer.queue, {})[vo] = offer
+                by_queue[offer.queue][vo] = offer
         return [self._candidate(queue, self._sent(offers) or offers) for queue, offers in by_queue.items()]
 
     def one(self, vo: str, offer: QueueOffer, vos: Iterable[str]) -> CandidateQueue:
@@ -66,7 +67,7 @@ class CandidateMaker:
         return self._candidate(offer.queue, sent if vo in sent else {vo: offer})
 
     def _sent(self, offers: Mapping[str, QueueOffer]) -> dict[str, QueueOffer]:
-        """The VOs to whom pilots may be sent: one that is told never to send any there shuts no queue to others."""
+        """The offers to VOs whose pilots may be sent there: one that excludes that closes the queue for no other VO."""
         return {
             vo: offer
             for vo, offer in offers.items()
@@ -79,6 +80,7 @@ class CandidateMaker:
         seen_at = min((load.observed_at for load in loads), default=self.now)
         source = ", ".join(names) if loads else "nobody"
         waiting, running = _sum(load.waiting for load in loads), _sum(load.running for load in loads)
+        closed = None if loads else not_sent(next(iter(offers.values())), self.backends)
         return CandidateQueue(
             queue_id=queue_id,
             templates={vo: offer.request for vo, offer in offers.items()},
@@ -86,35 +88,21 @@ class CandidateMaker:
             load_waiting=Observation(value=waiting, observed_at=seen_at, source=source),
             load_running=Observation(value=running, observed_at=seen_at, source=source),
             own=self.own.get(queue_id, OwnQueue()).seen(seen_at),
-            caps=_tightest({_caps(offer) for offer in offers.values()}),
+            caps=_tightest_caps(offers.values()),
             slots=_least(offer.settings.slots for offer in offers.values()),
             closed=self.mask.reason(queue_id, self.now),
-            no_backend="" if loads else _no_backend(next(iter(offers.values())), self.backends),
+            no_backend="" if closed is None else closed.text,
         )
 
 
-def _no_backend(offer: QueueOffer, backends: Collection[str]) -> str:
-    closed = not_sent(offer, backends)
-    return "" if closed is None else closed.text
-
-
-def _caps(offer: QueueOffer) -> QueueCaps:
-    settings, default = offer.settings, QueueCaps()
+def _tightest_caps(offers: Iterable[QueueOffer]) -> QueueCaps:
+    """Each of the caps where it is least; the default ones where a VO has none."""
+    settings, default = [offer.settings for offer in offers], QueueCaps()
+    waiting, total = (one.max_waiting_jobs for one in settings), (one.max_total_jobs for one in settings)
     return QueueCaps(
-        max_waiting=_or(settings.max_waiting_jobs, default.max_waiting),
-        max_total=_or(settings.max_total_jobs, default.max_total),
-        waiting_to_running=float(settings.waiting_to_running_ratio or 0.0),
-    )
-
-
-def _tightest(caps: Collection[QueueCaps]) -> QueueCaps:
-    """Each of the caps where it is least."""
-    if len(caps) == 1:
-        return next(iter(caps))
-    return QueueCaps(
-        max_waiting=_least(one.max_waiting for one in caps),
-        max_total=_least(one.max_total for one in caps),
-        waiting_to_running=min(one.waiting_to_running for one in caps),
+        max_waiting=_least(default.max_waiting if one is None else one for one in waiting),
+        max_total=_least(default.max_total if one is None else one for one in total),
+        waiting_to_running=min(float(one.waiting_to_running_ratio or 0.0) for one in settings),
     )
 
 
@@ -123,21 +111,16 @@ def _least(numbers: Iterable[int | None]) -> int | None:
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:
-    """None if one of them is unknown, or nobody told any."""
+    """None if one of them is unknown, or there are none."""
     found = list(numbers)
-    known = [one for one in found if one is not None]
-    return sum(known) if known and len(known) == len(found) else None
-
-
-def _or(value: int | None, default: int | None) -> int | None:
-    return default if value is None else value
+    return sum(one for one in found if one is not None) if found and None not in found else None
 
 
 def own_queues(rows: Iterable[tuple[str, QueueId, float]]) -> dict[QueueId, OwnQueue]:
     """Our live pilots by queue; rows are (state, queue, when it was submitted)."""
-    found: dict[QueueId, OwnQueue] = {}
+    found: dict[QueueId, OwnQueue] = defaultdict(OwnQueue)
     for state, queue_id, submitted_at in rows:
-        queue = found.setdefault(queue_id, OwnQueue())
+        queue = found[queue_id]
         if state == "Running":
             queue.running += 1
         else:

@@ -1,7 +1,7 @@
-"""The director's service: a snapshot, a decision, pilots stored, then submitted (DESIGN 1, steps 7 to 9).
+"""The director: a snapshot, a decision, pilots stored, then submitted.
 
-Runs in the background process. It reads the database, asks the backends, decides, and sends commands to the
-hot process; what it keeps in memory (breakers, buckets, suspects) may be lost without harm.
+It reads the database, asks the backends, decides, and sends commands to the hot process; what it keeps in memory
+(breakers, buckets, suspects) may be lost without harm.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ from lodesman.why.facts import Waiting
 
 log = logging.getLogger(__name__)
 
-MOST_LEAVING = 200
-TOO_OLD, NOT_NEEDED = "it waited longer than maxPilotWaitingHours", "not needed any more"
+_MOST_LEAVING = 200
+_TOO_OLD, _NOT_NEEDED = "it waited longer than maxPilotWaitingHours", "not needed any more"
 
 # An iteration without anything to decide is stored too, now and then: it says how fresh the last word is. Sooner than
 # the last word is too old to be believed (`why.facts.fresh_seconds`): a director that has nothing to do is at work.
@@ -79,7 +79,7 @@ EMPTY_SECONDS = 30.0
 @dataclass(slots=True)
 class Director:
     """One director for all VOs: `tick` is one iteration. `pools` says how full the submission pools are; `vos` are those
-    that the last iteration looked at.
+    of the last iteration.
     """
 
     db: Reader
@@ -94,12 +94,15 @@ class Director:
     breakers: dict[QueueId, Breaker] = field(default_factory=dict)
     buckets: dict[NodePath, TokenBucket] = field(default_factory=dict)
     vos: Sequence[str] = ()
-    _unknown: dict[int, int] = field(default_factory=dict)
-    _answers: deque[tuple[QueueId, bool, str, float]] = field(default_factory=deque)
-    _stored_at: float | None = None
-    _known: KnownQueues | None = None
-    _pools: KnownPools | None = None
-    _mask: KnownMask = field(default_factory=KnownMask)
+    _unknown: dict[int, int] = field(init=False, default_factory=dict)
+    _answers: deque[tuple[QueueId, bool, str, float]] = field(init=False, default_factory=deque)
+    _stored_at: float | None = field(init=False, default=None)
+    _known: KnownQueues = field(init=False)
+    _pools: KnownPools = field(init=False)
+    _mask: KnownMask = field(init=False, default_factory=KnownMask)
+
+    def __post_init__(self) -> None:
+        self._known, self._pools = KnownQueues(self.db), KnownPools(self.db)
 
     def tick(self, now: float) -> int:
         """One iteration; returns how many pilots were placed.
@@ -108,8 +111,6 @@ class Director:
         first such fault at the end.
         """
         self._hear()
-        self._known = self._known or KnownQueues(self.db)
-        self._pools = self._pools or KnownPools(self.db)
         waiting, pool_map = self._known.read(), self._pools.look()
         self.vos = self.vos_of(waiting)
         snapshot = replace(self.snapshot(waiting, self.vos, now), table=self._known.table, serving=pool_map)
@@ -129,26 +130,22 @@ class Director:
         return decision.placement.placed
 
     def _store(self, decision: Decision) -> None:
-        """Store what was decided, and now and then that nothing was."""
-        if decision.plan.rows or decision.excess.cancel or self._is_stale(decision.now):
+        """Store what was decided, and now and then that nothing was (also when the clock went back)."""
+        before = self._stored_at
+        is_stale = before is None or not 0.0 <= decision.now - before < EMPTY_SECONDS
+        if decision.plan.rows or decision.excess.cancel or is_stale:
             self.post(calls.ITERATION, Iteration(Raw(encode(to_record(decision)))))
             self._stored_at = decision.now
 
     def vos_of(self, waiting: Sequence[Waiting]) -> list[str]:
-        """The VOs that an iteration looks at."""
+        """The VOs of an iteration: those with waiting jobs, and those that are configured."""
         return sorted({key.vo for _, key, _ in waiting} | set(self.policy.config.vos))
 
     def snapshot(self, waiting: Sequence[Waiting], vos: Sequence[str], now: float) -> DirectorInput:
         """What there is, but for task queues and SubmitPools."""
         pilots = pilots_for_director(self.db)
-        maker = CandidateMaker(
-            policy=self.policy,
-            backends=self.backends,
-            pools=self.options.submission_pools,
-            own=own_queues((one.state, one.queue_id, one.submitted_at or one.created_at) for one in pilots),
-            now=now,
-            mask=self._mask.look(self.db),
-        )
+        own = own_queues((one.state, one.queue_id, one.submitted_at or one.created_at) for one in pilots)
+        maker = self._candidates(own, self._mask.look(self.db), now)
         return DirectorInput(
             demands=self._demands(waiting),
             pilots=[pilot_view(one, now) for one in pilots],
@@ -168,20 +165,15 @@ class Director:
             offers = {(vo, one.queue): one for vo in vos for one in self.policy.vo_config(vo).offers}
             self.launch(decision, offers)
 
-    def _is_stale(self, now: float) -> bool:
-        """Whether the last stored iteration is so old (or of a clock that went back) that an empty one is stored."""
-        return self._stored_at is None or not 0.0 <= now - self._stored_at < EMPTY_SECONDS
-
     def _cancel(self, decision: Decision) -> None:
-        """Take back waiting pilots; one that has started meanwhile is told to end instead.
+        """Cancel waiting pilots: surplus ones, those that waited too long, those whose queue was closed.
 
-        So it is with those that would leave as soon as they start, since their queue was closed. Of one that waits too
-        long, or that would leave, and that no batch system knows, asked several times, nobody will hear any more: it has
-        ended. What waits too long speaks against its queue, so that not all that replaces it waits there too.
+        One of the last two kinds that no batch system knows, asked several times, has ended. What waits too long counts
+        against its queue, so that not all that replaces it waits there too.
         """
         excess, before = decision.excess, self._unknown
         self._unknown = {}
-        leaving = drained_waiting_pilots(self.db, MOST_LEAVING)
+        leaving = drained_waiting_pilots(self.db, _MOST_LEAVING)
         numbers = [*excess.cancel, *leaving]
         stamps = [stamp for _, stamp, _ in waiting_pilots(self.db, numbers)]
         outcomes = cancel_by_stamp(self.backends, stamps) if stamps else {}
@@ -192,7 +184,7 @@ class Director:
             if (too_old or pilot_id in leaving) and outcome is CancelOutcome.UNKNOWN:
                 self._unknown[pilot_id] = before.get(pilot_id, 0) + 1
             if outcome in GONE or self._unknown.get(pilot_id, 0) >= UNKNOWN_TIMES:
-                reason = TOO_OLD if too_old else leaving.get(pilot_id, NOT_NEEDED)
+                reason = _TOO_OLD if too_old else leaving.get(pilot_id, _NOT_NEEDED)
                 self.post(calls.PILOT_ENDED, PilotEnd(pilot_id, PilotState.ABORTED, reason))
                 if too_old:
                     self.note_outcome(queue_id, accepted=False, reason=reason, now=decision.now)
@@ -215,19 +207,21 @@ class Director:
         """What a batch system said to a submission; called by any thread, taken in at the next iteration."""
         self._answers.append((queue_id, accepted, reason, now))
 
+    def _candidates(self, own: Mapping[QueueId, OwnQueue], mask: SiteMask, now: float) -> CandidateMaker:
+        return CandidateMaker(
+            policy=self.policy,
+            backends=self.backends,
+            pools=self.options.submission_pools,
+            own=own,
+            now=now,
+            mask=mask,
+        )
+
     def candidate(
         self, vo: str, offer: QueueOffer, own: OwnQueue, *, mask: SiteMask, now: float
     ) -> CandidateQueue:
         """A queue as an iteration would see it now; asks the batch system for its load. `own`: our live pilots there."""
-        maker = CandidateMaker(
-            policy=self.policy,
-            backends=self.backends,
-            pools=self.options.submission_pools,
-            own={offer.queue: own},
-            now=now,
-            mask=mask,
-        )
-        return maker.one(vo, offer, self.vos)
+        return self._candidates({offer.queue: own}, mask, now).one(vo, offer, self.vos)
 
     def gate(self, vo: str, offer: QueueOffer, own: OwnQueue, *, mask: SiteMask, now: float) -> QueueGate:
         """What stands before new pilots in a queue now, between two iterations. Any thread may ask."""
@@ -256,11 +250,6 @@ class Director:
             pools=lambda: dict(pools),
             breakers=dict(self.breakers),
             buckets=dict(self.buckets),
-            _unknown={},
-            _answers=deque(),
-            _known=None,
-            _pools=None,
-            _mask=KnownMask(),
         )
 
     def _hear(self) -> None:
