@@ -13,7 +13,7 @@ import pytest
 
 from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
-from lodesman.background.census import AGAIN_SECONDS, Census
+from lodesman.background.census import _AGAIN_SECONDS, Census
 from lodesman.batch.backend import NativeState, PilotCopy, PilotSpec
 from lodesman.batch.keeper import process_table
 from lodesman.batch.local import LocalBackend
@@ -83,4 +83,4 @@ def test_a_pilot_that_hangs_is_gone_after_its_lease_ended(house, backend, census
     wait_until(lambda: not set(pids) & set(process_table()), "the end of pilot and payload")
     wait_until(lambda: backend.status([stamp])[stamp].state is NativeState.ENDED, "the record of its end")
     assert backend.load(PLACE).running == 0  # its slot is free
-    assert census._lost_pilots.tick(house.clock + 10 + AGAIN_SECONDS) == 0
+    assert census._lost_pilots.tick(house.clock + 10 + _AGAIN_SECONDS) == 0

@@ -1,13 +1,10 @@
 """What became of submitted pilots, as their batch systems say; lost references are found again by stamp.
 
 Unknown is not gone: a pilot that its batch system does not list stays as it is until its lease or its age ends it. Each
-batch system is asked about its own pilots only: another one's silence about them, or its word about a pilot of its own
-with the same number, says nothing.
+batch system is asked about its own pilots only: native ids of two batch systems may be equal.
 
-Pilots that lost their lease are cancelled until their batch systems say that they are gone. A pilot that hangs says
-nothing, and its jobs run again elsewhere; but it keeps its slot, and may keep its payload running. One that is alive
-behind a broken network hands in what it can when its batch system ends it. They are cancelled by stamp, which no two
-pilots share: native ids repeat.
+Pilots that lost their lease are cancelled, by stamp, until their batch systems say that they are gone: one that hangs
+keeps its slot, and may keep its payload running.
 """
 
 from __future__ import annotations
@@ -16,7 +13,6 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from lodesman.answers import calls
 from lodesman.answers.call import Post
@@ -31,18 +27,18 @@ from lodesman.store.read.pilots import PilotRow, live_pilots, lost_pilots, pilot
 
 log = logging.getLogger(__name__)
 
-LOST_AFTER_SECONDS = 60.0
-NEVER_CONFIRMED_SECONDS = 3_600.0
-SETTLE_SECONDS = 10.0
+_LOST_AFTER_SECONDS = 60.0
+_NEVER_CONFIRMED_SECONDS = 3_600.0
+_SETTLE_SECONDS = 10.0
 
 # Of pilots that lost their lease.
-READ_SECONDS = 5.0
+_READ_SECONDS = 5.0
 # A batch system that ends none of them in this time will not: an administrator has to.
-GIVEN_UP_SECONDS = 7 * 86_400.0
+_GIVEN_UP_SECONDS = 7 * 86_400.0
 # Longer than the grace of the local backend: a second order kills at once.
-AGAIN_SECONDS = 60.0
-LONGEST_SECONDS = 3_600.0
-MOST_AT_ONCE = 200
+_AGAIN_SECONDS = 60.0
+_LONGEST_SECONDS = 3_600.0
+_MOST_AT_ONCE = 200
 # Unknown is not gone; a batch system that does not know a pilot this many times in a row has forgotten it.
 UNKNOWN_TIMES = 3
 GONE = frozenset({CancelOutcome.REMOVED, CancelOutcome.ENDED})
@@ -76,35 +72,24 @@ class Census:
         self._started = started
         self._lost_pilots = LostPilots(db, backends)
         self._joined: set[int] = set()
-        self._homes: dict[str, dict[QueueId, str]] = {}
-        self._homes_of = ""
 
     def tick(self, now: float) -> int:
         """Returns how many pilots were found to have ended."""
         pilots = live_pilots(self._db)
         self._note_joined(pilots)
-        by_home: dict[str, list[PilotRow]] = defaultdict(list)
+        configs = {vo: self.policy.vo_config(vo) for vo in {pilot.vo for pilot in pilots}}
+        by_backend: dict[str, list[PilotRow]] = defaultdict(list)
         for pilot in pilots:
-            by_home[self._home(pilot)].append(pilot)
-        strays = by_home.pop("", [])
-        ended = sum(self._ask_one(name, found, now) for name, found in by_home.items())
+            offer = configs[pilot.vo].offer(pilot.queue_id)
+            by_backend[offer.backend if offer and offer.backend in self._backends else ""].append(pilot)
+        strays = by_backend.pop("", [])
+        ended = sum(self._ask_one(name, found, now) for name, found in by_backend.items())
         ended += self._ask_all(strays, now) if strays else 0
         self._lost_pilots.tick(now)
         return ended
 
-    def _home(self, pilot: PilotRow) -> str:
-        """The backend of a pilot's queue; '' if the queue is configured no more, or names a backend that is not here."""
-        if self._homes_of != self.policy.digest:
-            self._homes, self._homes_of = {}, self.policy.digest
-        homes = self._homes.get(pilot.vo)
-        if homes is None:
-            offers = self.policy.vo_config(pilot.vo).offers
-            homes = self._homes[pilot.vo] = {offer.queue: offer.backend for offer in offers}
-        name = homes.get(pilot.queue_id, "")
-        return name if name in self._backends else ""
-
     def _ask_one(self, name: str, pilots: Sequence[PilotRow], now: float) -> int:
-        """One backend about its pilots; one that cannot be asked now does not keep the others from being asked."""
+        """One backend about its pilots; others are asked even if this one cannot be."""
         backend = self._backends[name]
         try:
             lost = self._lost(pilots, now)
@@ -116,7 +101,7 @@ class Census:
             return 0
 
     def _ask_all(self, pilots: Sequence[PilotRow], now: float) -> int:
-        """Pilots whose backend is not known: each is asked by stamp, which no two pilots share."""
+        """Pilots of queues that are not configured or whose backend is not here: every backend, by stamp."""
         ended = 0
         stamps = [pilot.stamp for pilot in pilots]
         found: dict[str, str] = {}
@@ -137,24 +122,24 @@ class Census:
 
     def _note_joined(self, pilots: Sequence[PilotRow]) -> None:
         """Pilots that have joined since the last tick count for their queues."""
-        joined = {pilot.id: pilot for pilot in pilots if pilot.joined_at is not None}
-        for pilot_id in joined.keys() - self._joined:
-            self._note(joined[pilot_id].queue_id, True, "")
-        self._joined = set(joined)
+        before, self._joined = self._joined, {pilot.id for pilot in pilots if pilot.joined_at is not None}
+        for pilot in pilots:
+            if pilot.id in self._joined and pilot.id not in before:
+                self._note(pilot.queue_id, True, "")
 
     def _lost(self, pilots: Sequence[PilotRow], now: float) -> dict[str, PilotRow]:
         """Pilots stored before a submission whose answer never came, by stamp."""
         return {
             pilot.stamp: pilot
             for pilot in pilots
-            if pilot.native_id is None and self._is_older(pilot, now, LOST_AFTER_SECONDS)
+            if pilot.native_id is None and self._is_older(pilot, now, _LOST_AFTER_SECONDS)
         }
 
     def _find(self, lost: Mapping[str, PilotRow], known: Mapping[str, str], now: float) -> None:
         """Store the references of lost pilots that are known; of the others, give up those that are long lost."""
         outcome: Outcomes = {s: (known[s], "") for s in lost if s in known}
         for stamp, pilot in lost.items():
-            is_old = self._is_older(pilot, now, NEVER_CONFIRMED_SECONDS)
+            is_old = self._is_older(pilot, now, _NEVER_CONFIRMED_SECONDS)
             if stamp not in known and pilot.joined_at is None and is_old:
                 outcome[stamp] = (None, "its submission was never confirmed")
         if outcome:
@@ -162,20 +147,18 @@ class Census:
 
     def _is_older(self, pilot: PilotRow, now: float, seconds: float) -> bool:
         """Whether it was stored long ago, or by a process that is gone."""
-        orphaned = pilot.created_at < self._started and now - self._started > SETTLE_SECONDS
+        orphaned = pilot.created_at < self._started and now - self._started > _SETTLE_SECONDS
         return orphaned or now - pilot.created_at > seconds
 
     def _ask(self, backend: Backend, pilots: Sequence[PilotRow]) -> int:
         asked = {pilot.native_id: pilot for pilot in pilots if pilot.native_id is not None}
         if not asked:
             return 0
-        ended = 0
-        for native_id, status in backend.status(list(asked)).items():
-            if status.state is not NativeState.ENDED:
-                continue
-            reason = status.detail or f"ended with exit code {status.exit_code}"
-            ended += self._end(asked[native_id], reason)
-        return ended
+        return sum(
+            self._end(asked[native_id], status.detail or f"ended with exit code {status.exit_code}")
+            for native_id, status in backend.status(list(asked)).items()
+            if status.state is NativeState.ENDED
+        )
 
     def _end(self, pilot: PilotRow, reason: str) -> bool:
         """A pilot has ended; it may have joined, or left, while its batch system was asked."""
@@ -193,13 +176,21 @@ class Census:
 
 
 @dataclass(slots=True)
-class _Case:
-    """One pilot: when to ask next (UNIX seconds), how often it was ordered to end, and was unknown in a row."""
+class _LostPilot:
+    """When to ask next (UNIX seconds), how often it was ordered to end, and was unknown in a row."""
 
     due: float
     orders: int = 0
     unknown: int = 0
     gone: bool = False
+
+    def note(self, outcome: CancelOutcome, now: float) -> None:
+        """Remember an answer."""
+        self.unknown = self.unknown + 1 if outcome is CancelOutcome.UNKNOWN else 0
+        self.gone = outcome in GONE or self.unknown >= UNKNOWN_TIMES
+        self.orders += outcome is CancelOutcome.ORDERED
+        doublings = min(10, max(0, self.orders - 1))
+        self.due = now + min(_LONGEST_SECONDS, _AGAIN_SECONDS * 2.0**doublings)
 
 
 class LostPilots:
@@ -208,29 +199,24 @@ class LostPilots:
     def __init__(self, db: Reader, backends: Mapping[str, Backend]) -> None:
         self._db = db
         self._backends = backends
-        self._cases: dict[int, _Case] = {}
+        self._known: dict[int, _LostPilot] = {}
         self._read_at: float | None = None
 
     def tick(self, now: float) -> int:
         """Order the end of those that are due; returns how many are not known to be gone."""
-        if self._read_at is not None and 0.0 <= now - self._read_at < READ_SECONDS:
+        if self._read_at is not None and 0.0 <= now - self._read_at < _READ_SECONDS:
             return 0
         self._read_at = now
-        stamps = lost_pilots(self._db, now - GIVEN_UP_SECONDS)
-        known = self._cases
-        self._cases = {number: known.get(number) or _Case(due=now) for number in stamps}
-        open_cases = {number: case for number, case in self._cases.items() if not case.gone}
-        due = [number for number, case in open_cases.items() if case.due <= now][:MOST_AT_ONCE]
-        if due:
-            self._cancel({stamps[number]: open_cases[number] for number in due}, now)
-        return sum(not case.gone for case in open_cases.values())
-
-    def _cancel(self, due: Mapping[str, _Case], now: float) -> None:
-        outcomes = cancel_by_stamp(self._backends, list(due))
-        for stamp, case in due.items():
-            _note(case, outcomes[stamp], now)
-            if case.gone and case.orders:
+        stamps = lost_pilots(self._db, now - _GIVEN_UP_SECONDS)
+        self._known = {number: self._known.get(number) or _LostPilot(due=now) for number in stamps}
+        there = {stamps[number]: pilot for number, pilot in self._known.items() if not pilot.gone}
+        due = [stamp for stamp, pilot in there.items() if pilot.due <= now][:_MOST_AT_ONCE]
+        for stamp, outcome in (cancel_by_stamp(self._backends, due) if due else {}).items():
+            pilot = there[stamp]
+            pilot.note(outcome, now)
+            if pilot.gone and pilot.orders:
                 log.info("a lost pilot has ended", extra={"stamp": stamp})
+        return sum(not pilot.gone for pilot in there.values())
 
 
 def cancel_by_stamp(backends: Mapping[str, Backend], stamps: Sequence[str]) -> dict[str, CancelOutcome]:
@@ -242,29 +228,11 @@ def cancel_by_stamp(backends: Mapping[str, Backend], stamps: Sequence[str]) -> d
     silence = CancelOutcome.UNKNOWN
     for name, backend in backends.items():
         try:
-            outcomes |= _cancel(backend, stamps)
+            native = backend.census(stamps)
+            answers = backend.cancel(list(native.values())) if native else {}
+            for stamp, native_id in native.items():
+                outcomes[stamp] = answers.get(native_id, CancelOutcome.FAILED)
         except LodesmanError as fault:
             log.warning("pilots could not be cancelled: %s", fault, extra={"backend": name})
             silence = CancelOutcome.FAILED
     return {stamp: outcomes.get(stamp, silence) for stamp in stamps}
-
-
-def _cancel(backend: Backend, stamps: Sequence[str]) -> dict[str, CancelOutcome]:
-    """What became of the pilots that the backend knows. Raises BackendFault."""
-    native = backend.census(stamps)
-    answers: Mapping[str, Any] = backend.cancel(list(native.values())) if native else {}
-    return {stamp: answers.get(native_id, CancelOutcome.FAILED) for stamp, native_id in native.items()}
-
-
-def _note(case: _Case, outcome: CancelOutcome, now: float) -> None:
-    """Remember an answer."""
-    if outcome in GONE:
-        case.gone = True
-        return
-    if outcome is CancelOutcome.UNKNOWN:
-        case.unknown += 1
-        case.gone = case.unknown >= UNKNOWN_TIMES
-    else:
-        case.unknown = 0
-        case.orders += outcome is CancelOutcome.ORDERED
-    case.due = now + min(LONGEST_SECONDS, AGAIN_SECONDS * 2.0 ** min(10, max(0, case.orders - 1)))

@@ -12,9 +12,9 @@ from tests.unit.background.conftest import record
 from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
 from lodesman.background.census import (
-    GIVEN_UP_SECONDS,
-    LOST_AFTER_SECONDS,
-    SETTLE_SECONDS,
+    _GIVEN_UP_SECONDS,
+    _LOST_AFTER_SECONDS,
+    _SETTLE_SECONDS,
     Census,
     LostPilots,
 )
@@ -176,17 +176,17 @@ def test_pilots_whose_end_is_known_are_asked_no_more(world):
 def test_a_reference_that_was_lost_is_found_by_its_stamp(world):
     world.pilot("a", submitted=False)
     world.batch.known["a"] = "native-a"
-    assert world.tick(after=LOST_AFTER_SECONDS - 1) == 0
+    assert world.tick(after=_LOST_AFTER_SECONDS - 1) == 0
     assert world.posted == []  # its submission may be under way
-    world.tick(after=LOST_AFTER_SECONDS + 1)
+    world.tick(after=_LOST_AFTER_SECONDS + 1)
     assert world.posted == [("submitted", {"a": ("native-a", "")})]
 
 
 def test_a_pilot_that_nobody_finds_is_given_up_after_long(world):
     world.pilot("a", submitted=False)
-    world.tick(after=LOST_AFTER_SECONDS + 1)
+    world.tick(after=_LOST_AFTER_SECONDS + 1)
     assert world.posted == []
-    world.tick(after=GIVEN_UP_SECONDS + 1)
+    world.tick(after=_GIVEN_UP_SECONDS + 1)
     ((name, outcome),) = world.posted
     assert (name, outcome["a"][0]) == ("submitted", None)
     assert outcome["a"][1]
@@ -198,9 +198,9 @@ def test_a_submission_that_died_with_its_process_is_given_up_soon(world):
     world.pilot("b", submitted=False)
     world.batch.known["b"] = "native-b"
     world.census._started = world.base.clock + 1
-    world.tick(after=SETTLE_SECONDS)
+    world.tick(after=_SETTLE_SECONDS)
     assert world.posted == []  # the process before may still be ending
-    world.tick(after=SETTLE_SECONDS + 2)
+    world.tick(after=_SETTLE_SECONDS + 2)
     ((name, outcome),) = world.posted
     assert (name, outcome["b"]) == ("submitted", ("native-b", ""))
     assert outcome["a"][0] is None
@@ -209,13 +209,13 @@ def test_a_submission_that_died_with_its_process_is_given_up_soon(world):
 def test_a_submission_of_this_process_is_not_given_up_soon(world):
     world.census._started = world.base.clock - 1
     world.pilot("a", submitted=False)
-    world.tick(after=SETTLE_SECONDS * 3)
+    world.tick(after=_SETTLE_SECONDS * 3)
     assert world.posted == []
 
 
 def test_a_pilot_that_joined_before_its_reference_was_stored_is_never_given_up(world):
     world.pilot("a", submitted=False, joined=True)
-    world.tick(after=GIVEN_UP_SECONDS * 10)
+    world.tick(after=_GIVEN_UP_SECONDS * 10)
     assert world.posted == []
 
 
@@ -345,7 +345,7 @@ def test_another_batch_system_s_silence_gives_no_pilot_up(world):
     world.pilot("a", submitted=False)
     world.pilot("b", submitted=False, queue=LONG)
     world.batch.known["a"], world.slurm.known["b"] = "native-a", "native-b"
-    world.tick(after=GIVEN_UP_SECONDS * 2)
+    world.tick(after=_GIVEN_UP_SECONDS * 2)
     told = {stamp: found for _, outcome in world.posted for stamp, found in outcome.items()}
     assert told == {"a": ("native-a", ""), "b": ("native-b", "")}
 
@@ -355,7 +355,7 @@ def test_a_batch_system_that_does_not_answer_gives_none_of_its_pilots_up(world):
     ended = world.pilot("b", queue=LONG)
     world.batch.is_deaf = True
     world.slurm.says("native-b", NativeState.ENDED)
-    assert world.tick(after=GIVEN_UP_SECONDS * 2) == 1
+    assert world.tick(after=_GIVEN_UP_SECONDS * 2) == 1
     assert [(name, body.get("pilot")) for name, body in world.posted] == [("ended", ended)]
 
 
@@ -365,7 +365,7 @@ def test_pilots_of_a_queue_that_is_configured_no_more_are_found_wherever_they_ar
     world.slurm.known |= {"a": "native-a", "b": "17"}
     world.batch.says("17", NativeState.ENDED)  # its own number 17 is another pilot
     world.slurm.says("17", NativeState.ENDED, detail="over")
-    world.tick(after=GIVEN_UP_SECONDS * 2)
+    world.tick(after=_GIVEN_UP_SECONDS * 2)
     assert world.posted == [
         ("ended", {"pilot": ended, "state": "Aborted", "reason": "over"}),
         ("submitted", {"a": ("native-a", "")}),
@@ -378,10 +378,10 @@ def test_pilots_of_no_known_queue_are_given_up_only_if_all_have_answered(world):
     world.pilot("b", submitted=False, queue=GONE)
     world.batch.known["b"] = "native-b"
     world.slurm.is_deaf = True
-    world.tick(after=GIVEN_UP_SECONDS * 2)
+    world.tick(after=_GIVEN_UP_SECONDS * 2)
     assert world.posted == [("submitted", {"b": ("native-b", "")})]
     world.slurm.is_deaf = False
-    world.tick(after=GIVEN_UP_SECONDS * 2)
+    world.tick(after=_GIVEN_UP_SECONDS * 2)
     assert world.posted[0][1]["a"][0] is None
 
 
@@ -391,5 +391,5 @@ def test_a_queue_that_moves_to_another_batch_system_takes_its_pilots_along(world
     world.batch.says("native-a", NativeState.RUNNING)
     site = '[site.North.ce.cn.queue.short]\nBackend = "SLURM"\nCPUTime = 1000\n'
     world.census.policy = Policy(load_resources([("sites.toml", site)]))
-    world.tick(after=GIVEN_UP_SECONDS * 2)
+    world.tick(after=_GIVEN_UP_SECONDS * 2)
     assert (world.posted, world.slurm.asked) == ([], ["native-a"])
