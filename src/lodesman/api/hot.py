@@ -85,7 +85,7 @@ class HotApp(Dispatcher[Core]):
         await self.forward(scope, receive, send)
 
 
-async def forward(socket: Path, scope: Scope, receive: Receive, send: Send) -> None:
+async def forward(socket: str | Path, scope: Scope, receive: Receive, send: Send) -> None:
     """Forward one request. Raises Unavailable while the reading process is not there."""
     try:
         reader, writer = await asyncio.open_unix_connection(str(socket), limit=HEAD_LIMIT)

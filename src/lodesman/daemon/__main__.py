@@ -14,7 +14,7 @@ from typing import Any
 
 from lodesman.config import load_config
 from lodesman.daemon import run_background, run_server
-from lodesman.daemon.process import start_logging
+from lodesman.daemon.bootstrap import start_logging
 from lodesman.errors import InvalidConfig, LodesmanError
 
 USAGE = "Usage: python -m lodesman.daemon server|background [--kept FILE] [--config FILE] [--set SECTION.NAME=JSON ...]"

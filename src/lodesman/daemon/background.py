@@ -45,13 +45,6 @@ from lodesman.daemon import bootstrap
 from lodesman.daemon.bootstrap import Load, build_pilot
 from lodesman.daemon.config_watch import ConfigWatch, load_or_kept
 from lodesman.daemon.loops import Loops
-from lodesman.daemon.process import (
-    CONFIG_SECONDS,
-    keep_what_was_loaded,
-    policy_of,
-    raise_open_files,
-    start_logging,
-)
 from lodesman.matching import QueueOffer
 from lodesman.matching.offers import never_sent
 from lodesman.matching.policy import Policy
@@ -84,7 +77,7 @@ class Background:
         self._new_client = partial(Client, [config.url], token, ca_file=ca_file)
         self.policy = self._policy(config)
         self.local = LocalBackend(
-            config.data / "pilots", {}, python=sys.executable, open_files=raise_open_files()
+            config.data / "pilots", {}, python=sys.executable, open_files=bootstrap.raise_open_files()
         )
         backends = {"local": self.local}
         self.pools = self._submission_pools(backends)
@@ -123,7 +116,9 @@ class Background:
 
     def _policy(self, config: ServerConfig) -> Policy:
         life = self.config.pilots.life_seconds
-        return policy_of(config, life_seconds=life, inhabited=lambda: self.side.keeper.pilots.places)
+        return bootstrap.policy_of(
+            config, life_seconds=life, inhabited=lambda: self.side.keeper.pilots.places
+        )
 
     def _submission_pools(self, backends: Mapping[str, Backend]) -> SubmissionPools:
         config = self.config
@@ -212,7 +207,7 @@ class Background:
 
     async def run(self) -> None:
         """Serve and work until SIGTERM, or until the hot process is gone."""
-        keep_what_was_loaded()
+        bootstrap.keep_what_was_loaded()
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -220,7 +215,7 @@ class Background:
         loop.add_reader(sys.stdin.fileno(), partial(_hot_ended, stop))
         reads = _Reads(uvicorn.Config(
             ReadApp(self.side),
-            uds=str(bootstrap.run_directory(self.config) / bootstrap.SOCKET),
+            uds=bootstrap.socket_path(self.config),
             http="httptools", ws="none", log_config=None, access_log=False, server_header=False,
         ))  # fmt: skip
         serving = asyncio.create_task(reads.serve())
@@ -247,7 +242,7 @@ class Background:
         loops.add("reasons", 2.0, lambda: self.reasons.tick(self.policy, time.time(), self.post))
         loops.add("purge", 600.0, self._purge)
         loops.add("retention", 1.0, lambda: self.retention.tick(time.time()))
-        loops.add("configuration", CONFIG_SECONDS, self._look_at_configuration)
+        loops.add("configuration", bootstrap.CONFIG_SECONDS, self._look_at_configuration)
         loops.add("reconciler", 1.0, self.reconciler.tick)
         loops.add("alive", 5.0, lambda: self.post(calls.ALIVE, Alive(dict(self.loops.failing()))))
         return loops
@@ -285,7 +280,7 @@ def run_background(load: Load, kept: Path | None = None) -> None:
 
     While the files are refused, the last good texts, which the hot process has `kept`, are used. Raises RefusedConfig.
     """
-    start_logging("background")
+    bootstrap.start_logging("background")
     config, refused = load_or_kept(load, kept)
     asyncio.run(Background(config, load, refused=refused).run())
 

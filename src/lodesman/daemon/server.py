@@ -31,14 +31,6 @@ from lodesman.daemon import bootstrap
 from lodesman.daemon.bootstrap import Load
 from lodesman.daemon.config_watch import ConfigWatch, keep, kept_file
 from lodesman.daemon.connections import GuardedProtocol
-from lodesman.daemon.process import (
-    CONFIG_SECONDS,
-    FILES_BEFORE,
-    keep_what_was_loaded,
-    policy_of,
-    raise_open_files,
-    start_logging,
-)
 from lodesman.errors import LodesmanError
 from lodesman.matching.policy import Policy
 from lodesman.store import Checkpointer, lock_database, open_writer
@@ -67,7 +59,7 @@ class Server:
     def __init__(self, config: ServerConfig, arguments: list[str], load: Load) -> None:
         self.config = config
         self._arguments = arguments
-        self._open_files = raise_open_files()
+        self._open_files = bootstrap.raise_open_files()
         self._watch = ConfigWatch(config, load)
         self._lock = lock_database(config.database)
         writer = open_writer(config.database)
@@ -93,7 +85,7 @@ class Server:
         )
         self.app = HotApp(
             self.core,
-            partial(forward, bootstrap.run_directory(config) / bootstrap.SOCKET),
+            partial(forward, bootstrap.socket_path(config)),
             on_start=self.start,
             on_stop=self.stop,
         )
@@ -112,11 +104,11 @@ class Server:
     def _policy(self, config: ServerConfig) -> Policy:
         life = self.config.pilots.life_seconds
         inhabited = lambda: self.core.inhabited()  # noqa: E731, PLW0108 - the first policy is older than the core
-        return policy_of(config, life_seconds=life, inhabited=inhabited)
+        return bootstrap.policy_of(config, life_seconds=life, inhabited=inhabited)
 
     async def start(self) -> None:
         """On the event loop, before the first request."""
-        keep_what_was_loaded()
+        bootstrap.keep_what_was_loaded()
         self._seen_stored = self.core.ticks()
         self.core.start()
         self._checkpoints.start()
@@ -125,7 +117,9 @@ class Server:
         self._tasks = [
             asyncio.create_task(self._again(check_seconds, self._watch_leases), name="leases"),
             asyncio.create_task(self._again(0.0, self._keep_background), name="background"),
-            asyncio.create_task(self._again(CONFIG_SECONDS, self._watch_config), name="configuration"),
+            asyncio.create_task(
+                self._again(bootstrap.CONFIG_SECONDS, self._watch_config), name="configuration"
+            ),
         ]
 
     async def before_stop(self) -> None:
@@ -233,7 +227,7 @@ class Server:
             self._background = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "lodesman.daemon", "background",
                 "--kept", str(kept_file(self.config)), *self._arguments,
-                stdin=asyncio.subprocess.PIPE, env={**os.environ, FILES_BEFORE: str(self._open_files)},
+                stdin=asyncio.subprocess.PIPE, env={**os.environ, bootstrap.FILES_BEFORE: str(self._open_files)},
             )  # fmt: skip
         except OSError as fault:
             log.error("the background process cannot be started yet: %s", fault)  # noqa: TRY400 - no bug
@@ -302,7 +296,7 @@ def run_server(
 
     Raises Conflict if its port is in use, Unavailable if another server owns the data directory.
     """
-    start_logging("hot")
+    bootstrap.start_logging("hot")
     begun = time.monotonic()
     place = bootstrap.listen(config, arguments, load)
     server = Server(place.config, place.arguments, place.load)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import sys
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from lodesman.commands.prepare import group_of
 from lodesman.config import load_config
 from lodesman.daemon import __main__ as entry
 from lodesman.daemon import bootstrap
-from lodesman.daemon.process import JsonLines
+from lodesman.daemon.bootstrap import JsonLines
 from lodesman.errors import InvalidConfig
 from lodesman.matching.policy import Policy
 from lodesman.store import open_writer
@@ -127,6 +128,17 @@ def test_a_lost_token_file_is_made_anew(config, db):
     (config.data / "admin.token").unlink()
     bootstrap.prepare(db, config, now=6.0)
     assert principal_of(db, token_in(config.data / "admin.token")) is not None
+
+
+@pytest.mark.parametrize("letters", [1, 100, 200])
+def test_the_socket_works_however_long_the_name_of_the_data_directory_is(tmp_path, letters):
+    config = load_config(None, overrides={"server": {"data": str(tmp_path / ("d" * letters))}})
+    bootstrap.run_directory(config).mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
+        server.bind(bootstrap.socket_path(config))
+        server.listen()
+        client.connect(bootstrap.socket_path(config))
+    assert [path.name for path in bootstrap.run_directory(config).iterdir()] == ["reads.sock"]
 
 
 def test_nobody_else_can_read_what_is_secret(config, db):

@@ -11,8 +11,8 @@ import textwrap
 import pytest
 
 from lodesman.batch.processes import limit_open_files
-from lodesman.daemon.process import _FEW_FILES as FEW
-from lodesman.daemon.process import _MOST_FILES as MOST
+from lodesman.daemon.bootstrap import _FEW_FILES as FEW
+from lodesman.daemon.bootstrap import _MOST_FILES as MOST
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))
 os.environ.update({environ})
 told = []
 logging.getLogger().addHandler(type("H", (logging.Handler,), {{"emit": lambda self, r: told.append(r.getMessage())}})())
-from lodesman.daemon.process import raise_open_files
+from lodesman.daemon.bootstrap import raise_open_files
 before = raise_open_files()
 print(json.dumps([before, *resource.getrlimit(resource.RLIMIT_NOFILE), told]))
 """
