@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from itertools import compress
 from random import Random
 from typing import Final, TypeVar
@@ -252,3 +253,26 @@ def near_misses(planes: Sequence[Plane], full: Mask) -> list[NearMiss]:
         if failed and mask
     ]
     return sorted(found, key=lambda one: (-one.count, one.criteria))
+
+
+class Slots(list[T | None]):
+    """Members by bit. A new member takes the lowest free bit."""
+
+    __slots__ = ("_free",)
+
+    def __init__(self) -> None:
+        self._free: list[int] = []
+
+    def put(self, member: T) -> int:
+        """Returns its bit."""
+        if not self._free:
+            self.append(member)
+            return len(self) - 1
+        bit = heappop(self._free)
+        self[bit] = member
+        return bit
+
+    def free(self, bit: int) -> None:
+        """The member with that bit goes."""
+        self[bit] = None
+        heappush(self._free, bit)

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from heapq import heappop, heappush
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 from lodesman.masks.bits import Mask, mask_of
-
-T = TypeVar("T")
 
 Values = tuple[str, ...]
 
@@ -357,29 +354,6 @@ class AtLeast(Numbers):
     def narrow(self, mask: Mask, asked: int) -> Mask:
         """`mask` without the members that do not pass."""
         return mask ^ (mask & self.below(asked))
-
-
-class Slots(list[T | None]):
-    """Members by bit. A new member takes the lowest free bit."""
-
-    __slots__ = ("_free",)
-
-    def __init__(self) -> None:
-        self._free: list[int] = []
-
-    def put(self, member: T) -> int:
-        """Returns its bit."""
-        if not self._free:
-            self.append(member)
-            return len(self) - 1
-        bit = heappop(self._free)
-        self[bit] = member
-        return bit
-
-    def free(self, bit: int) -> None:
-        """The member with that bit goes."""
-        self[bit] = None
-        heappush(self._free, bit)
 
 
 class Table:

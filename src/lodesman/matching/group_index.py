@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lodesman.masks.bits import bits
-from lodesman.masks.table import Cell, Slots, Table
+from lodesman.masks.bits import Slots, bits
+from lodesman.masks.table import Cell, Table
 from lodesman.matching.criteria import HOW_MUCH, WHERE, wanted_of
 from lodesman.matching.shares import priority_weight
 from lodesman.matching.task_queue import TaskQueueKey

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
-from lodesman.masks.bits import bits
-from lodesman.masks.table import Slots
+from lodesman.masks.bits import Slots, bits
 from lodesman.matching.index import Index
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.tables import RequestTable

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from lodesman.masks.bits import Mask
-from lodesman.masks.table import Slots, Table
+from lodesman.masks.bits import Mask, Slots
+from lodesman.masks.table import Table
 from lodesman.matching.criteria import CRITERIA, MatchCriterion, offered_of, wanted_of
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
