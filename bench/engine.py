@@ -14,14 +14,14 @@ from bench.oracle import check_answer, eligible
 
 from lodesman.commands.claim import Claim, serve_parked
 from lodesman.commands.live import Live
-from lodesman.commands.sessions import UNLIMITED, Free, PilotSession, load_sessions
+from lodesman.commands.sessions import UNLIMITED, FreeResources, PilotSession, load_sessions
 from lodesman.matching import GroupShare
 from lodesman.store import Checkpointer, open_reader, open_writer
 from lodesman.store.journal import Answer, Journal
 from lodesman.store.write.attempts import Claimed
 
 WAIT_SECONDS = 600.0
-ROOM = Free(64, UNLIMITED, UNLIMITED)
+ROOM = FreeResources(64, UNLIMITED, UNLIMITED)
 
 
 class Engine:

@@ -18,13 +18,13 @@ from bench.stats import percentile
 from bench.world import GRID, WISHES, Workload
 
 from lodesman.commands.pool_map import PoolMap
-from lodesman.commands.sessions import UNLIMITED, Free, load_sessions
+from lodesman.commands.sessions import UNLIMITED, FreeResources, load_sessions
 from lodesman.store import open_reader
 from lodesman.store.read.task_queues import queues_with_jobs
 
 CONNECTIONS, MANY = 64, 50
 CHECKED = 16
-ROOM = Free(64, UNLIMITED, UNLIMITED)
+ROOM = FreeResources(64, UNLIMITED, UNLIMITED)
 
 
 def in_process(context: Context) -> list[Figure]:

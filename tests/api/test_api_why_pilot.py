@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lodesman.commands.pilots import hash_token
-from lodesman.commands.sessions import Free
+from lodesman.commands.sessions import FreeResources
 from lodesman.matching import GroupShare, explain
 
 
@@ -62,7 +62,7 @@ def test_what_is_told_is_what_a_claim_gives(house, wanted, offer, site):
         house.submit(*wanted, hold_if_impossible=True)
     told = why(house, number(pilot))
     index, session = house.core.live.queues.index, house.core.sessions[number(pilot)]
-    request = session.request(Free(4, 2_000, 10**9), house.core.live.pools)
+    request = session.request(FreeResources(4, 2_000, 10**9), house.core.live.pools)
     reasons = {tq_id: explain(key, request) for tq_id, key, waiting in index.queues() if waiting}
     free = [tq_id for tq_id, found in reasons.items() if not found and index.is_open(tq_id)]
     assert told["now"]["eligible"] == len(free)

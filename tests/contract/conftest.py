@@ -21,7 +21,7 @@ from lodesman.commands.live import Live
 from lodesman.commands.pilots import EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
 from lodesman.commands.report import Heard, NoteSilence, TakeReports
 from lodesman.commands.sandboxes import TidyInputs
-from lodesman.commands.sessions import Free, PilotSession
+from lodesman.commands.sessions import FreeResources, PilotSession
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.commands.submit_pools import CleanPools, JudgeQueues, NameQueues, RefreshPools, RekeyPools
 from lodesman.commands.upkeep import Purge, Reconcile
@@ -131,7 +131,7 @@ class House:
     def claim_command(self, pilot, count=1, *, token=None, wait=False, answer=lambda _: None, free=None):
         self.tokens = getattr(self, "tokens", 0) + 1
         return Claim(
-            self.live, session=self.sessions[pilot], free=free or Free(8, 16_000, 100_000), count=count,
+            self.live, session=self.sessions[pilot], free=free or FreeResources(8, 16_000, 100_000), count=count,
             claim_token=token or f"claim-token-{self.tokens}", wait=wait, answer=answer,
         )  # fmt: skip
 

@@ -8,7 +8,7 @@ from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.claim import Unpark
 from lodesman.commands.pilots import Join, hash_token
 from lodesman.commands.sandboxes import RegisterSandbox
-from lodesman.commands.sessions import Free
+from lodesman.commands.sessions import FreeResources
 from lodesman.commands.upkeep import ForgetIdleQueues
 from lodesman.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from lodesman.store.accounts import principal_of
@@ -163,8 +163,8 @@ def test_only_fitting_jobs_are_given(house):
 def test_what_is_free_now_counts_not_what_the_pilot_is(house):
     house.submit(key=house.key(cores=4))
     pilot = house.pilot()
-    assert house.claim(pilot, free=Free(2, 16_000, 100_000)) == []
-    assert len(house.claim(pilot, free=Free(4, 16_000, 100_000))) == 1
+    assert house.claim(pilot, free=FreeResources(2, 16_000, 100_000)) == []
+    assert len(house.claim(pilot, free=FreeResources(4, 16_000, 100_000))) == 1
 
 
 def wait_for(box, done):
@@ -182,7 +182,9 @@ def parked(house, pilot, count=1, **more):
 
     command = house.claim_command(pilot, count, wait=True, answer=answer, **more)
     house.journal.post(command, answer)
-    house.claim(house.pilot("elsewhere", cores=1), free=Free(0, 0, 0))  # a command after it: it has parked
+    house.claim(
+        house.pilot("elsewhere", cores=1), free=FreeResources(0, 0, 0)
+    )  # a command after it: it has parked
     assert not box
     return command, lambda: wait_for(box, done)
 
@@ -226,7 +228,7 @@ def test_a_new_request_of_the_same_pilot_ends_the_old_one(house):
 def test_a_request_that_is_served_at_once_ends_an_older_one_that_waits(house):
     pilot = house.pilot()
     house.submit(key=house.key(cores=8))
-    _, first = parked(house, pilot, free=Free(1, 16_000, 100_000))
+    _, first = parked(house, pilot, free=FreeResources(1, 16_000, 100_000))
     assert [c.job_id for c in house.claim(pilot)] == [1]
     assert first() == []
     house.submit()

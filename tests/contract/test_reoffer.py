@@ -7,7 +7,7 @@ from tests.contract.test_jobs_walk import parked
 from lodesman.answers.service import NewPilot
 from lodesman.commands.pilots import Join, PilotSubmitted, PreparePilots, hash_token
 from lodesman.commands.reoffer import Offers, SetOffers, offer_sessions
-from lodesman.commands.sessions import Free, PilotSession, load_sessions
+from lodesman.commands.sessions import FreeResources, PilotSession, load_sessions
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.store.journal import Transaction
@@ -251,4 +251,4 @@ def test_many_pilots_that_are_alike_are_looked_at_once(house):
     rows = live_pilots(house.reader)
     assert {row.id for row in rows} == set(numbers)
     assert len({row.request for row in rows}) == 1
-    assert house.claim(numbers[0], free=Free(1, 1, 1)) == []
+    assert house.claim(numbers[0], free=FreeResources(1, 1, 1)) == []

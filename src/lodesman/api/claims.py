@@ -23,7 +23,7 @@ from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, failed, serves
 from lodesman.api.wire import Answer, Disconnected, Headers, Scope, decode, error_answer, json_answer
 from lodesman.commands.claim import Claim, Unpark
-from lodesman.commands.sessions import UNLIMITED, Ask, Free, PilotSession
+from lodesman.commands.sessions import UNLIMITED, FreeResources, LastClaim, PilotSession
 from lodesman.errors import LodesmanError, Unavailable
 from lodesman.store.write.attempts import Claimed
 
@@ -54,8 +54,8 @@ class AskedClaim:
     def post(self, asks: ClaimBody, seconds: float) -> None:
         """Hand it to the journal, to wait for that time at most. Raises Unavailable when the server is ending."""
         core, has = self._core, asks.resource
-        free = Free(has.cores, has.memory_mb or UNLIMITED, has.norm_cpu_seconds or UNLIMITED)
-        self._session.asked = Ask(core.clock(), free, asks.count)
+        free = FreeResources(has.cores, has.memory_mb or UNLIMITED, has.norm_cpu_seconds or UNLIMITED)
+        self._session.last_claim = LastClaim(core.clock(), free, asks.count)
         claim = Claim(
             core.live, session=self._session, free=free, count=asks.count, claim_token=asks.claim_token,
             wait=seconds > 0, answer=self._answered,

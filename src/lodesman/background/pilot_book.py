@@ -26,7 +26,7 @@ from lodesman.store.read.pilots import PilotRow
 from lodesman.store.read.why import LivePilot, live_pilots, pilots_by_id
 from lodesman.why.words import since
 
-_NO_POOLS = PoolMap([])
+_NO_POOLS = PoolMap()
 _KINDS: Final = ("idle", "busy", "coming", "draining", "silent")
 
 

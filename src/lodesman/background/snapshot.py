@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from lodesman.background.pilot_book import PilotBook
-from lodesman.commands.pool_map import KnownPools, PoolMap, Serving
+from lodesman.commands.pool_map import KnownPools, PoolMap, PoolQueues
 from lodesman.commands.site_mask import KnownMask
 from lodesman.director.site_mask import SiteMask
 from lodesman.matching import ResourceRequest, TaskQueueKey
@@ -125,7 +125,7 @@ class SnapshotKeeper:
             at=now, fresh_seconds=self.fresh_seconds, waiting=waiting, groups=groups, iteration=iteration
         )
 
-    def serving(self, db: Reader, pool: str) -> Serving | None:
+    def serving(self, db: Reader, pool: str) -> PoolQueues | None:
         """The queues that serve a SubmitPool now; None if the pools have changed since the last refresh."""
         return self._known_pools.serving(pool, pass_requests(db).version)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from lodesman.answers.vocabulary import FreeBy
 from lodesman.commands.live import Live
-from lodesman.commands.sessions import SILENT_SECONDS, Ask, Free, PilotSession
+from lodesman.commands.sessions import SILENT_SECONDS, FreeResources, LastClaim, PilotSession
 from lodesman.errors import Unauthorized
 from lodesman.store.journal import PARKED, Transaction
 from lodesman.store.write.attempts import Claimed, ClaimFacts, append_claim, claimed_with
@@ -45,7 +45,7 @@ class Claim:
         live: Live,
         *,
         session: PilotSession,
-        free: Free,
+        free: FreeResources,
         count: int,
         claim_token: str,
         wait: bool,
@@ -158,7 +158,7 @@ class ExaminePilot:
     def apply(self, tx: Transaction) -> PilotNow:
         """Reads memory only."""
         claim = self.live.parked.of_pilot(self.session.id)
-        whole, asked = self.session.whole(tx.now), self.session.asked
+        whole, asked = self.session.whole(tx.now), self.session.last_claim
         if claim is not None:
             request, free_by = claim.request, FreeBy.WAITING
         else:
@@ -179,7 +179,9 @@ class ExaminePilot:
         )
 
 
-def reckon(whole: Free, asked: Ask | None, promised: Sequence[tuple[int, int]]) -> Free:
+def reckon(
+    whole: FreeResources, asked: LastClaim | None, promised: Sequence[tuple[int, int]]
+) -> FreeResources:
     """What a pilot has free that does not wait for jobs, as it reckons itself (`pilot.life.room`).
 
     Its last claim counts while nothing runs; what is left of its life is less than it said then.
@@ -191,4 +193,4 @@ def reckon(whole: Free, asked: Ask | None, promised: Sequence[tuple[int, int]]) 
             return replace(asked.free, norm_cpu_seconds=left)
     cores = whole.cores - sum(n for n, _ in promised)
     memory_mb = whole.memory_mb - sum(mb or whole.memory_mb * n // max(1, whole.cores) for n, mb in promised)
-    return Free(max(0, cores), max(0, memory_mb), left)
+    return FreeResources(max(0, cores), max(0, memory_mb), left)

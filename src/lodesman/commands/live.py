@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from lodesman.commands.pool_map import PoolMap
-from lodesman.commands.sessions import Known
+from lodesman.commands.sessions import ConfiguredOffer
 from lodesman.commands.waiting import TaskQueues
 from lodesman.resources import QueueId
 from lodesman.store import Reader, Writer
@@ -74,7 +74,7 @@ class LivePilots:
         self.silent = pilots_with_stalled_jobs(db)
         self.stop_orders: dict[int, dict[Attempt, str]] = {}
         self.last_claims: dict[int, tuple[str, list[Claimed]]] = {}
-        self.offers: Callable[[str, QueueId], Known | None] | None = None
+        self.offers: Callable[[str, QueueId], ConfiguredOffer | None] | None = None
         for order in stop_orders(db):
             self.stop_orders.setdefault(order.pilot_id, {})[order.job_id, order.attempt] = order.reason
 

@@ -16,7 +16,7 @@ from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.live import Live
 from lodesman.commands.report import end_all_attempts
-from lodesman.commands.sessions import part_of
+from lodesman.commands.sessions import configured_part
 from lodesman.commands.site_mask import why_drained
 from lodesman.errors import Conflict, Unauthorized
 from lodesman.matching.policy import Policy
@@ -56,7 +56,7 @@ class PreparePilots:
             place = QueueId(pilot.site, pilot.ce, pilot.queue)
             # As its queue is now, which the director may not know yet.
             known = None if self.live.pilots.offers is None else self.live.pilots.offers(pilot.vo, place)
-            request = pilot.request if known is None else {**pilot.request, **part_of(known)}
+            request = pilot.request if known is None else {**pilot.request, **configured_part(known)}
             pilots.insert_pilot(tx, number, pilot, request)
             if leaving[place]:
                 pilots.drain_pilots_for(tx, [number], leaving[place])
@@ -201,7 +201,7 @@ class EndPilot:
 
 @dataclass(slots=True)
 class DrainPilots:
-    """Ask pilots to finish what they run and leave; those that wait for jobs are answered now."""
+    """LastClaim pilots to finish what they run and leave; those that wait for jobs are answered now."""
 
     live: Live
     pilot_ids: list[int]

@@ -1,7 +1,7 @@
 """Which SubmitPools each CE queue serves, in memory (RFC #7): `getSubmitPoolsForQueue`.
 
-Pools are masks of queues, one bit a queue. What a single queue serves is read off all masks at once when somebody
-asks for it, and kept until it changes. Changed by the writer, asked by all threads.
+Pools are masks of queues, one bit a queue. What a single queue serves is read off all masks at once when it is asked
+for, and kept until it changes. Changed by the writer, read by all threads.
 """
 
 from __future__ import annotations
@@ -21,15 +21,14 @@ from lodesman.store.read.submit_pools import bits_of_queues, masks_of_pools, pas
 
 Served = tuple[str, ...]
 
-FEW_NEW = 64
-MANY_NEW = 10_000
+_FEW_NEW = 64
+_MANY_NEW = 10_000
 
 
 class PoolMap:
     """`version` changes whenever a pool comes, goes, or is served by other queues."""
 
-    def __init__(self, rows: Iterable[tuple[str, str, str, str]] = ()) -> None:
-        """`rows` are (pool, site, ce, queue)."""
+    def __init__(self) -> None:
         self.version = 0
         self._lock = Lock()
         self._bits: dict[QueueId, int] = {}
@@ -40,8 +39,6 @@ class PoolMap:
         self._served: dict[QueueId, tuple[int, Served]] = {}
         self._age = 0
         self._new: list[str] = []  # the youngest pools, oldest first
-        for pool, *place in rows:
-            self.add(pool, [QueueId(*place)])
 
     @classmethod
     def load(cls, db: Reader) -> Self:
@@ -73,7 +70,7 @@ class PoolMap:
         return reduce(or_, self._masks.values(), 0)
 
     def bit(self, place: QueueId) -> int | None:
-        """The bit of a queue; None if no pool has spoken of it."""
+        """The bit of a queue; None if no pool names it."""
         return self._bits.get(place)
 
     def places(self, mask: int) -> Iterator[QueueId]:
@@ -117,13 +114,6 @@ class PoolMap:
             self._bits[place] = bit
             self._served.pop(place, None)
 
-    def add(self, pool: str, places: Iterable[QueueId]) -> None:
-        """A pool is served by these queues, too."""
-        mask = self._masks.get(pool, 0)
-        for place in places:
-            mask |= 1 << self.name_queue(place)
-        self.put({pool: mask})
-
     def put(self, masks: Mapping[str, int]) -> dict[str, int | None]:
         """These pools are served by these queues and no others; returns what `put_back` takes to undo that."""
         before = {pool: self._masks.get(pool) for pool in masks}
@@ -147,7 +137,7 @@ class PoolMap:
 
     def _change(self, masks: Mapping[str, int]) -> None:
         lost = 0
-        if len(self._new) > MANY_NEW:
+        if len(self._new) > _MANY_NEW:
             self._start_anew()
         for pool, mask in masks.items():
             old = self._masks.get(pool)
@@ -185,13 +175,16 @@ class PoolMap:
     def _serve(self, place: QueueId) -> Served:
         bit = self._bits.get(place)
         known = self._served.get(place)
-        missing = FEW_NEW + 1 if known is None else self._age - known[0]
+        missing = _FEW_NEW + 1 if known is None else self._age - known[0]
         if bit is None:
             served: Served = ()
-        elif known is not None and missing <= min(FEW_NEW, len(self._new)):
+        elif known is not None and missing <= min(_FEW_NEW, len(self._new)):
             youngest = self._new[len(self._new) - missing :]
             come = [pool for pool in youngest if self._masks[pool] >> bit & 1]
-            served = _with(known[1], come) if come else known[1]
+            merged = list(known[1])
+            for pool in come:
+                insort(merged, pool)
+            served = tuple(merged) if come else known[1]
         else:
             if self._matrix is None:
                 pools = sorted(self._masks)
@@ -202,16 +195,8 @@ class PoolMap:
         return served
 
 
-def _with(served: Served, pools: Iterable[str]) -> Served:
-    """With more pools, which are not among them yet."""
-    merged = list(served)
-    for pool in pools:
-        insort(merged, pool)
-    return tuple(merged)
-
-
-class Serving:
-    """The queues that serve one pool, in a map that nobody changes any more."""
+class PoolQueues:
+    """The queues that serve one pool, in a map that does not change any more."""
 
     __slots__ = ("_map", "_mask")
 
@@ -234,10 +219,10 @@ class KnownPools:
         self._db = db
         self._known = -1, PoolMap()
 
-    def serving(self, pool: str, version: int) -> Serving | None:
+    def serving(self, pool: str, version: int) -> PoolQueues | None:
         """The queues of a pool as of the last look; None if the pools are of another version since. Any thread may ask."""
         known, pools = self._known
-        return Serving(pools, pool) if known == version else None
+        return PoolQueues(pools, pool) if known == version else None
 
     def look(self) -> PoolMap:
         """The pools as they are now. What was given out before is not changed."""

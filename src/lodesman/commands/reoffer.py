@@ -16,13 +16,13 @@ from typing import Final
 import msgspec
 
 from lodesman.commands.live import Live
-from lodesman.commands.sessions import KNOWN, Known, Made, PilotSession, part_of
+from lodesman.commands.sessions import OFFER, ConfiguredOffer, Made, PilotSession, configured_part
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.store.journal import Transaction
 from lodesman.store.write import pilots
 
-NOTHING: Final = Known(platforms=(), cores=0, memory_mb=0, norm_cpu_seconds=0)
+NOTHING: Final = ConfiguredOffer(platforms=(), cores=0, memory_mb=0, norm_cpu_seconds=0)
 """What a queue offers that is configured no more, or not for this VO: no job asks for no core."""
 
 
@@ -32,13 +32,13 @@ class Offers:
 
     policy: Policy
     vos: Collection[str] = ()
-    _known: dict[str, dict[QueueId, Known]] = field(default_factory=dict)
+    _known: dict[str, dict[QueueId, ConfiguredOffer]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for vo in self.vos:
             self._known[vo] = self._of(vo)
 
-    def __call__(self, vo: str, place: QueueId) -> Known | None:
+    def __call__(self, vo: str, place: QueueId) -> ConfiguredOffer | None:
         """What is configured of a queue; None if the place is no whole queue, so that nobody can say."""
         if not all(place):
             return None
@@ -47,8 +47,11 @@ class Offers:
             known = self._known[vo] = self._of(vo)
         return known.get(place, NOTHING)
 
-    def _of(self, vo: str) -> dict[QueueId, Known]:
-        return {offer.queue: Known(**part_of(offer.request)) for offer in self.policy.vo_config(vo).offers}
+    def _of(self, vo: str) -> dict[QueueId, ConfiguredOffer]:
+        return {
+            offer.queue: ConfiguredOffer(**configured_part(offer.request))
+            for offer in self.policy.vo_config(vo).offers
+        }
 
 
 def offer_sessions(sessions: Iterable[PilotSession], offers: Offers) -> list[tuple[PilotSession, Made]]:
@@ -97,9 +100,9 @@ class SetOffers:
                 pilots.set_requests(tx, numbers, text)
 
 
-def rewritten(request: str, known: Known) -> str | None:
+def rewritten(request: str, known: ConfiguredOffer) -> str | None:
     """A stored request with what is configured now; None if that is the same."""
-    before = KNOWN.decode(request)
-    if part_of(before) == part_of(known):
+    before = OFFER.decode(request)
+    if configured_part(before) == configured_part(known):
         return None
-    return msgspec.json.encode({**msgspec.json.decode(request), **part_of(known)}).decode()
+    return msgspec.json.encode({**msgspec.json.decode(request), **configured_part(known)}).decode()

@@ -1,8 +1,8 @@
-"""Pilots that joined, as the hot process keeps them: last word, what they may match, who they are.
+"""Pilots that joined, as the hot process keeps them: when each was heard, what it may match, who it is.
 
-What a pilot presents at a time is worked out here once, for claims, for `why` and for the director: what is configured
-of its queue, no more of it than its node has, and of that what is free. Leases live in memory only: the time that a
-server was down never counts, and after a start every pilot gets a full term (DESIGN 3.2).
+What a pilot presents is worked out here alone, for claims, for `why` and for the director: what is configured of its
+queue, at most what its node has, and of that what is free. Leases live in memory only: the time that a server was down
+never counts, and after a start every pilot gets a full term.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from lodesman.store import Reader
 from lodesman.store.read.pilots import PilotRow, joined_pilots
 
 UNLIMITED: Final = NO_LIMIT
+# A pilot that was not heard for this time missed several heartbeats: nothing counts on it any more.
 SILENT_SECONDS: Final = 300.0
-"""A pilot that was not heard for so long missed several heartbeats: nobody counts on it any more."""
-KEPT_REQUESTS: Final = 32
+_KEPT_REQUESTS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Free:
+class FreeResources:
     """What a pilot has free now. `norm_cpu_seconds` is what is left of its life."""
 
     cores: int
@@ -38,18 +38,18 @@ class Free:
     norm_cpu_seconds: int
 
 
-class Ask(NamedTuple):
+class LastClaim(NamedTuple):
     """A claim as it came, whatever became of it; `at` in UNIX seconds."""
 
     at: float
-    free: Free
+    free: FreeResources
     jobs: int
 
 
-class Known(Struct, frozen=True, kw_only=True):
+class ConfiguredOffer(Struct, frozen=True, kw_only=True):
     """What is stored of a pilot before it starts: a ResourceRequest as the director made it from the configuration.
 
-    None: nothing is known, so what the node tells counts. That is so only of pilots that were sent to no known queue.
+    None: nothing is known, so what the node reports counts. Only pilots that were sent to no known queue have it.
     """
 
     vo: str = ""
@@ -66,8 +66,8 @@ class Known(Struct, frozen=True, kw_only=True):
     norm_cpu_seconds: int | None = None
 
 
-class Told(Struct, frozen=True, kw_only=True):
-    """What a node tells of itself when its pilot joins. Anything may stand in it: it is the word of a stranger.
+class NodeReport(Struct, frozen=True, kw_only=True):
+    """What a node reports of itself when its pilot joins. It is not trusted: anything may stand in it.
 
     `life_s`: seconds that were left for payloads then, None if no end is known. `cpu_scaling_factor`: norm_cpu_seconds
     for each of them.
@@ -80,54 +80,49 @@ class Told(Struct, frozen=True, kw_only=True):
     cpu_scaling_factor: Any = None
 
 
-CONFIGURED: Final = (
+# The part of a request that the configuration says; the rest is whom the pilot serves.
+_CONFIGURED = (
     "platforms", "tags", "required_tags", "job_types", "cores", "memory_mb", "norm_cpu_seconds",
 )  # fmt: skip
-"""What of it the configuration says; the rest is whom the pilot serves."""
-KNOWN: Final = msgspec.json.Decoder(Known)
-TOLD: Final = msgspec.json.Decoder(Told)
+OFFER: Final = msgspec.json.Decoder(ConfiguredOffer)
+_REPORT = msgspec.json.Decoder(NodeReport)
 
 
-def part_of(known: Known | ResourceRequest) -> dict[str, Any]:
+def configured_part(offer: ConfiguredOffer | ResourceRequest) -> dict[str, Any]:
     """What of a request the configuration says."""
-    return {name: getattr(known, name) for name in CONFIGURED}
+    return {name: getattr(offer, name) for name in _CONFIGURED}
 
 
 # --- what a pilot presents ---------------------------------------------------------------------------------
 
 
-def offer_of(known: Known, told: Told, place: QueueId) -> ResourceRequest:
+def _offer_of(offer: ConfiguredOffer, node: NodeReport, queue: QueueId, **who: Any) -> ResourceRequest:
     """All that a pilot can ever present, but for the SubmitPools that its queue serves.
 
     Configuration says what the queue is (ADR 0023); of cores and memory there is no more than the node has.
     """
-    site, ce, queue = place
-    return ResourceRequest(
-        vo=known.vo,
-        groups=known.groups,
-        owner=known.owner,
-        pilot_type=known.pilot_type,
-        submission_pool=known.submission_pool,
-        site=site,
-        ce=ce,
-        queue=queue,
-        platforms=_name(told.platform) if known.platforms is None else known.platforms,
-        tags=known.tags,
-        required_tags=known.required_tags,
-        job_types=known.job_types,
-        cores=_least(known.cores, _number(told.cores), nobody=1),
-        memory_mb=_least(known.memory_mb, _number(told.memory_mb), nobody=UNLIMITED),
-        norm_cpu_seconds=UNLIMITED if known.norm_cpu_seconds is None else known.norm_cpu_seconds,
-    )
+    facts = msgspec.structs.asdict(offer) | queue._asdict() | who
+    if offer.platforms is None:
+        is_name = isinstance(node.platform, str) and node.platform
+        facts["platforms"] = (node.platform,) if is_name else ()
+    facts["cores"] = _least(offer.cores, node.cores, neither=1)
+    facts["memory_mb"] = _least(offer.memory_mb, node.memory_mb, neither=UNLIMITED)
+    if offer.norm_cpu_seconds is None:
+        facts["norm_cpu_seconds"] = UNLIMITED
+    return ResourceRequest(**facts)
 
 
-def whole(offer: ResourceRequest, told: Told, joined_at: float | None, now: float) -> Free:
-    """What a pilot has free at a time (UNIX seconds) while nothing runs in it. Before it joins: all that it will have."""
-    left = _cpu_left(told, joined_at, now)
-    return Free(offer.cores, offer.memory_mb, min(left, offer.norm_cpu_seconds))
+def _whole(offer: ResourceRequest, node: NodeReport, joined_at: float | None, now: float) -> FreeResources:
+    """What a pilot has free while nothing runs in it. Before it joins: all that it will have."""
+    life, scaling = _positive(node.life_s), _positive(node.cpu_scaling_factor)
+    left = offer.norm_cpu_seconds
+    if life is not None and joined_at is not None:
+        seconds = max(0.0, life - (now - joined_at)) * (1.0 if scaling is None else scaling)
+        left = min(left, int(min(UNLIMITED, seconds)))
+    return FreeResources(offer.cores, offer.memory_mb, left)
 
 
-def presented(offer: ResourceRequest, free: Free, served: tuple[str, ...] = ()) -> ResourceRequest:
+def _presented(offer: ResourceRequest, free: FreeResources, served: tuple[str, ...] = ()) -> ResourceRequest:
     """The request that a pilot makes with that much free; `served` are the SubmitPools of its queue."""
     return replace(
         offer,
@@ -139,23 +134,23 @@ def presented(offer: ResourceRequest, free: Free, served: tuple[str, ...] = ()) 
 
 
 def presented_by(
-    request: str, node: str, place: QueueId, *, joined_at: float | None, now: float
+    request: str, node: str, queue: QueueId, *, joined_at: float | None, now: float
 ) -> ResourceRequest:
     """The request of a stored pilot at a time while nothing runs in it; `request` and `node` as they are stored."""
-    told = TOLD.decode(node)
-    offer = offer_of(KNOWN.decode(request), told, place)
-    free = whole(offer, told, joined_at, now)
+    report = _REPORT.decode(node)
+    offer = _offer_of(OFFER.decode(request), report, queue)
+    free = _whole(offer, report, joined_at, now)
     # Most pilots have no end that is known.
-    return offer if free.norm_cpu_seconds >= offer.norm_cpu_seconds else presented(offer, free)
+    return offer if free.norm_cpu_seconds >= offer.norm_cpu_seconds else _presented(offer, free)
 
 
 def is_silent(last_seen: float | None, now: float) -> bool:
-    """Whether a pilot that joined has said nothing for long; both in UNIX seconds."""
+    """Whether a pilot that joined was not heard for long; both in UNIX seconds."""
     return last_seen is not None and now - last_seen > SILENT_SECONDS
 
 
 def silent_seconds(lease_seconds: float) -> float:
-    """After so many seconds without a word of a pilot its jobs are Stalled: well before its lease ends."""
+    """The silence after which the jobs of a pilot are Stalled: well before its lease ends."""
     return min(SILENT_SECONDS, lease_seconds / 2)
 
 
@@ -164,34 +159,17 @@ def _steps(left: int, offer: ResourceRequest) -> int:
     return offer.norm_cpu_seconds if left >= offer.norm_cpu_seconds else left - left % CPU_STEP
 
 
-def _cpu_left(told: Told, joined_at: float | None, now: float) -> int:
-    life, scaling = _positive(told.life_s), _positive(told.cpu_scaling_factor)
-    if life is None or joined_at is None:
-        return UNLIMITED
-    left = max(0.0, life - (now - joined_at))
-    return int(min(UNLIMITED, left * (1.0 if scaling is None else scaling)))
-
-
-def _least(known: int | None, told: int, *, nobody: int) -> int:
-    """The less of what is configured (None: nothing) and what the node tells (0: nothing)."""
-    if known is None:
-        return told or nobody
-    return min(known, told) if told else known
-
-
-def _number(value: Any) -> int:
-    """A whole number that a node told, 0 for anything else: it is stored and read again at each start."""
-    return min(value, UNLIMITED) if type(value) is int and value > 0 else 0
+def _least(configured: int | None, reported: Any, *, neither: int) -> int:
+    """The less of what is configured and what the node reports, if that is a whole number and not 0."""
+    number = min(reported, UNLIMITED) if type(reported) is int and reported > 0 else 0
+    if configured is None:
+        return number or neither
+    return min(configured, number) if number else configured
 
 
 def _positive(value: Any) -> float | None:
     """A number that is no less than 0; None for anything else."""
     return float(min(value, UNLIMITED)) if type(value) in (int, float) and value >= 0 else None
-
-
-def _name(value: Any) -> tuple[str, ...]:
-    """The one platform that a node tells, if that is a text."""
-    return (value,) if isinstance(value, str) and value else ()
 
 
 # --- pilots that joined ------------------------------------------------------------------------------------
@@ -200,46 +178,27 @@ Made = tuple[ResourceRequest, dict[tuple[int, int, int], ResourceRequest]]
 
 
 class PilotSession:
-    """One pilot that joined. `asked`: its last claim."""
-
-    __slots__ = (
-        "_made",
-        "_told",
-        "asked",
-        "completing",
-        "drain",
-        "drain_told",
-        "id",
-        "joined_at",
-        "last_seen",
-        "queue",
-        "stamp",
-        "tails",
-        "token",
-        "usage",
-        "vo",
-        "who",
-    )  # fmt: skip
+    """One pilot that joined."""
 
     def __init__(self, row: PilotRow, node: Mapping[str, Any], *, now: float) -> None:
         self.id = row.id
         self.stamp = row.stamp
         self.vo = row.vo
-        self.queue = QueueId(row.site, row.ce, row.queue)
-        self.who: dict[str, Any] = {
+        self.queue = row.queue_id
+        self._who: dict[str, Any] = {
             "vo": row.vo,
             "groups": (row.group,) if row.group else None,
             "owner": row.owner,
             "pilot_type": row.pilot_type,
             "submission_pool": row.submission_pool,
         }
-        self._told = Told(**{name: node.get(name) for name in Told.__struct_fields__})
+        self._node = NodeReport(**{name: node.get(name) for name in NodeReport.__struct_fields__})
         self.joined_at = row.joined_at
         # The offer, and the requests that were made of it: always changed together, by whichever thread.
-        self._made: Made = (self._offer(KNOWN.decode(row.request)), {})
+        self._made: Made = (self._offer(OFFER.decode(row.request)), {})
         self.last_seen = now
         self.drain = bool(row.drain)
-        self.asked: Ask | None = None
+        self.last_claim: LastClaim | None = None
         # Live news of running payloads: (job, attempt) -> last output, and usage.
         self.tails: dict[tuple[int, int], str] = {}
         self.usage: dict[tuple[int, int], dict[str, float]] = {}
@@ -248,44 +207,44 @@ class PilotSession:
 
     @property
     def is_mortal(self) -> bool:
-        """Whether it told when its life ends, so that it offers less and less."""
-        return self.joined_at is not None and _positive(self._told.life_s) is not None
+        """Whether it reported when its life ends, so that it offers less and less."""
+        return self.joined_at is not None and _positive(self._node.life_s) is not None
 
     @property
     def offer(self) -> ResourceRequest:
         """All that it can ever present, but for SubmitPools."""
         return self._made[0]
 
-    def whole(self, now: float) -> Free:
+    def whole(self, now: float) -> FreeResources:
         """What it has free at a time (UNIX seconds) while nothing runs in it."""
-        return whole(self.offer, self._told, self.joined_at, now)
+        return _whole(self.offer, self._node, self.joined_at, now)
 
-    def request(self, free: Free, pools: PoolMap) -> ResourceRequest:
-        """The resource that this pilot is now, in the matcher's words."""
+    def request(self, free: FreeResources, pools: PoolMap) -> ResourceRequest:
+        """The resource that this pilot is now, as the matcher takes it."""
         offer, made = self._made
         key = (free.cores, free.memory_mb, _steps(free.norm_cpu_seconds, offer))
         served = pools.of_queue(self.queue)
         request = made.get(key)
         if request is None or request.submit_pools is not served:
-            if len(made) > KEPT_REQUESTS:
+            if len(made) > _KEPT_REQUESTS:
                 made.clear()
-            request = made[key] = presented(offer, free, served)
+            request = made[key] = _presented(offer, free, served)
         return request
 
-    def offer_anew(self, known: Known) -> Made | None:
+    def offer_anew(self, offer: ConfiguredOffer) -> Made | None:
         """Its queue is configured otherwise from now on. Returns what `put_back` takes, None if nothing changes."""
-        offer, before = self._offer(known), self._made
-        if offer == before[0]:
+        found, before = self._offer(offer), self._made
+        if found == before[0]:
             return None
-        self._made = (offer, {})
+        self._made = (found, {})
         return before
 
     def put_back(self, made: Made) -> None:
         """Undo `offer_anew`."""
         self._made = made
 
-    def _offer(self, known: Known) -> ResourceRequest:
-        return replace(offer_of(known, self._told, self.queue), **self.who)
+    def _offer(self, offer: ConfiguredOffer) -> ResourceRequest:
+        return _offer_of(offer, self._node, self.queue, **self._who)
 
 
 def load_sessions(db: Reader, *, now: float) -> dict[int, PilotSession]:

@@ -10,7 +10,7 @@ from lodesman.answers.why_jobs import QueuePosition
 from lodesman.commands.claim import Claim
 from lodesman.commands.control import Control
 from lodesman.commands.pilots import EndPilot, Join, PreparePilots, hash_token
-from lodesman.commands.sessions import Free, PilotSession
+from lodesman.commands.sessions import FreeResources, PilotSession
 from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
 from lodesman.errors import NotFound
 from lodesman.matching import TaskQueueKey, key_to_json
@@ -45,7 +45,7 @@ def claim(base, count):
         stamp="s", vo="lab", site="North", ce="cn", queue="short", request=request, join_hash=hash_token("join"),
     )]))  # fmt: skip
     session = PilotSession(base.do(Join(base.live, "join", "nonce", {})).row, {}, now=0.0)
-    free = Free(8, 10**9, 10**9)
+    free = FreeResources(8, 10**9, 10**9)
     base.do(Claim(base.live, session=session, free=free, count=count, claim_token="t" * 8, wait=False,
                   answer=lambda _: None))  # fmt: skip
 

@@ -15,7 +15,7 @@ from bench.rows.fairness import starts
 from bench.world import GRID, WISHES, Size
 
 from lodesman.commands.pool_map import PoolMap
-from lodesman.commands.sessions import UNLIMITED, Free, load_sessions
+from lodesman.commands.sessions import UNLIMITED, FreeResources, load_sessions
 from lodesman.jobs import read_description, read_job
 from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.resources import load_resources
@@ -69,10 +69,14 @@ def test_three_jobs_in_ten_have_requirements_and_pilots_serve_some(tmp_path):
     pools = PoolMap.load(db)
     assert len(pools.known) > 30
     sessions = load_sessions(db, now=0.0).values()
-    served = [len(one.request(Free(64, UNLIMITED, UNLIMITED), pools).submit_pools) for one in sessions]
+    served = [
+        len(one.request(FreeResources(64, UNLIMITED, UNLIMITED), pools).submit_pools) for one in sessions
+    ]
     assert len(pools.known) / 20 < sum(served) / len(served) < len(pools.known) / 3
     queues = list(queues_with_jobs(db))
-    fitting = [eligible(queues, one.request(Free(64, UNLIMITED, UNLIMITED), pools)) for one in sessions]
+    fitting = [
+        eligible(queues, one.request(FreeResources(64, UNLIMITED, UNLIMITED), pools)) for one in sessions
+    ]
     pooled = {tq_id for tq_id, key, _ in queues if key.submit_pool}
     assert any(some & pooled for some in fitting)
     db.close()

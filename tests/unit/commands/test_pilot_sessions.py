@@ -8,13 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
+from tests.unit.commands.conftest import Pools
 
 from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.pool_map import PoolMap
-from lodesman.commands.sessions import UNLIMITED, Free, Known, PilotSession, is_silent, presented_by
+from lodesman.commands.sessions import (
+    UNLIMITED,
+    ConfiguredOffer,
+    FreeResources,
+    PilotSession,
+    is_silent,
+    presented_by,
+)
+from lodesman.resources import QueueId
 from lodesman.store.read.pilots import PilotRow
 
-QUEUE = ("North", "cn", "short")
+QUEUE = QueueId("North", "cn", "short")
 
 
 def row(**request) -> PilotRow:
@@ -28,7 +37,7 @@ def session(node=None, **request) -> PilotSession:
     return PilotSession(row(**request), node or {}, now=0.0)
 
 
-FREE = Free(4, 2_000, 1_000)
+FREE = FreeResources(4, 2_000, 1_000)
 
 
 def amounts(found):
@@ -80,7 +89,7 @@ values = st.recursive(
 )
 def test_whatever_a_node_says_a_request_can_be_made(node):
     found = session(node)
-    request = found.request(FREE, PoolMap([]))
+    request = found.request(FREE, PoolMap())
     hash(request)
     assert 1 <= found.offer.cores <= UNLIMITED
     assert 1 <= found.offer.memory_mb <= UNLIMITED
@@ -91,7 +100,7 @@ def test_whatever_a_node_says_a_request_can_be_made(node):
 @given(cores=st.integers(0, 100), memory=st.integers(0, 10_000), cpu=st.integers(0, 10_000))
 def test_no_more_is_offered_than_is_free_and_than_the_queue_has(cores, memory, cpu):
     found = session(cores=8, memory_mb=5_000, norm_cpu_seconds=5_000)
-    request = found.request(Free(cores, memory, cpu), PoolMap([]))
+    request = found.request(FreeResources(cores, memory, cpu), PoolMap())
     assert request.cores == min(cores, 8)
     assert request.memory_mb == min(memory, 5_000)
     assert request.norm_cpu_seconds <= min(cpu, 5_000)
@@ -99,30 +108,30 @@ def test_no_more_is_offered_than_is_free_and_than_the_queue_has(cores, memory, c
 
 
 def test_the_request_is_made_once_per_free_minute():
-    found, pools = session(cores=8), PoolMap([])
-    first = found.request(Free(4, 100, 600), pools)
-    assert found.request(Free(4, 100, 659), pools) is first
-    assert found.request(Free(4, 100, 660), pools) is not first
+    found, pools = session(cores=8), PoolMap()
+    first = found.request(FreeResources(4, 100, 600), pools)
+    assert found.request(FreeResources(4, 100, 659), pools) is first
+    assert found.request(FreeResources(4, 100, 660), pools) is not first
     for cores in range(100):
-        found.request(Free(cores, 100, 600), pools)
+        found.request(FreeResources(cores, 100, 600), pools)
     assert len(found._made[1]) < 50
 
 
 def test_a_private_pilot_presents_its_owner_and_its_one_group():
-    request = session().request(FREE, PoolMap([]))
+    request = session().request(FREE, PoolMap())
     assert (request.owner, request.groups, request.pilot_type) == ("ann", ("physics",), "private")
     assert (request.site, request.ce, request.queue, request.submission_pool) == (*QUEUE, "Local")
 
 
 def test_pools_are_served_as_soon_as_they_are_known():
-    found, pools = session(), PoolMap([("req1:a", *QUEUE)])
+    found, pools = session(), Pools([("req1:a", *QUEUE)])
     assert found.request(FREE, pools).submit_pools == ("req1:a",)
     pools.add("req1:b", [QUEUE, ("South", "cs", "long")])
     assert found.request(FREE, pools).submit_pools == ("req1:a", "req1:b")
 
 
 def test_as_long_as_a_queue_serves_the_same_pools_the_request_is_the_same():
-    found, pools = session(), PoolMap([("req1:a", *QUEUE)])
+    found, pools = session(), Pools([("req1:a", *QUEUE)])
     first = found.request(FREE, pools)
     pools.add("req1:b", [("South", "cs", "long")])
     assert found.request(FREE, pools) is first
@@ -192,8 +201,8 @@ def test_claim_why_and_director_present_the_same(now, scaling, limit, cores, mem
         platforms=[], cores=cores, memory_mb=memory_mb, norm_cpu_seconds=limit,
     )  # fmt: skip
     left = int(max(0.0, 1_000.0 - now) * scaling)
-    by_claim = found.request(Free(4, 2_000, left), PoolMap([]))
-    by_book = found.request(found.whole(now), PoolMap([]))
+    by_claim = found.request(FreeResources(4, 2_000, left), PoolMap())
+    by_book = found.request(found.whole(now), PoolMap())
     stored = row(
         vo="lab", groups=["physics"], owner="ann", pilot_type="private", submission_pool="Local",
         platforms=[], cores=cores, memory_mb=memory_mb, norm_cpu_seconds=limit,
@@ -211,9 +220,11 @@ def test_who_was_not_heard_for_five_minutes_is_silent(seen, silent):
 
 
 def test_a_changed_queue_changes_the_next_request_and_can_be_put_back():
-    found, pools = session({"cores": 4}, cores=8, memory_mb=500, tags=["a"]), PoolMap([])
+    found, pools = session({"cores": 4}, cores=8, memory_mb=500, tags=["a"]), PoolMap()
     before = found.request(FREE, pools)
-    made = found.offer_anew(Known(platforms=(), cores=8, memory_mb=400, tags=("b",), norm_cpu_seconds=60))
+    made = found.offer_anew(
+        ConfiguredOffer(platforms=(), cores=8, memory_mb=400, tags=("b",), norm_cpu_seconds=60)
+    )
     now = found.request(FREE, pools)
     assert (now.tags, now.memory_mb, now.norm_cpu_seconds, now.cores) == (("b",), 400, 60, 4)
     assert (now.owner, now.groups, now.pilot_type) == (before.owner, before.groups, before.pilot_type)
@@ -223,4 +234,6 @@ def test_a_changed_queue_changes_the_next_request_and_can_be_put_back():
 
 def test_a_queue_that_is_as_it_was_changes_nothing():
     found = session({"cores": 4}, platforms=[], cores=8, memory_mb=500, norm_cpu_seconds=60)
-    assert found.offer_anew(Known(platforms=(), cores=8, memory_mb=500, norm_cpu_seconds=60)) is None
+    assert (
+        found.offer_anew(ConfiguredOffer(platforms=(), cores=8, memory_mb=500, norm_cpu_seconds=60)) is None
+    )

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from tests.unit.commands.conftest import Pools
 
-from lodesman.commands.pool_map import FEW_NEW, KnownPools, PoolMap
+from lodesman.commands.pool_map import _FEW_NEW, KnownPools, PoolMap
 from lodesman.store import open_writer
 from lodesman.store.read.submit_pools import pass_requests
 
@@ -20,7 +21,7 @@ Q = PLACES[0]
 
 
 def test_queues_and_pools_that_nobody_knows():
-    pools = PoolMap()
+    pools = Pools()
     assert pools.of_queue(Q) == ()
     assert pools.bit(Q) is None
     assert pools.mask("a") is None
@@ -29,13 +30,13 @@ def test_queues_and_pools_that_nobody_knows():
 
 
 def test_pools_come_in_order():
-    pools = PoolMap([("b", *Q), ("a", *Q), ("c", *PLACES[1])])
+    pools = Pools([("b", *Q), ("a", *Q), ("c", *PLACES[1])])
     assert pools.of_queue(Q) == ("a", "b")
     assert pools.known == {"a", "b", "c"}
 
 
 def test_what_a_queue_serves_is_one_object_until_it_changes():
-    pools = PoolMap([("a", *Q)])
+    pools = Pools([("a", *Q)])
     first = pools.of_queue(Q)
     assert pools.of_queue(Q) is first
     pools.add("b", [PLACES[1]])
@@ -45,7 +46,7 @@ def test_what_a_queue_serves_is_one_object_until_it_changes():
 
 
 def test_a_refresh_replaces_the_queues_of_the_pools_that_it_names():
-    pools = PoolMap([("a", *Q), ("b", *Q)])
+    pools = Pools([("a", *Q), ("b", *Q)])
     before = pools.version
     bit = pools.name_queue(PLACES[1])
     pools.put({"a": 1 << bit, "c": 0})
@@ -55,7 +56,7 @@ def test_a_refresh_replaces_the_queues_of_the_pools_that_it_names():
 
 
 def test_bits_of_queues_that_are_gone_are_given_out_again_lowest_first():
-    pools = PoolMap()
+    pools = Pools()
     assert [pools.name_queue(place) for place in PLACES[:4]] == [0, 1, 2, 3]
     pools.forget_queue(PLACES[2])
     pools.forget_queue(PLACES[0])
@@ -65,9 +66,9 @@ def test_bits_of_queues_that_are_gone_are_given_out_again_lowest_first():
     assert pools.name_queue(PLACES[0]) == 4
 
 
-@pytest.mark.parametrize("count", [1, FEW_NEW, FEW_NEW + 1, 12_000])
+@pytest.mark.parametrize("count", [1, _FEW_NEW, _FEW_NEW + 1, 12_000])
 def test_many_new_pools_at_once(count):
-    pools = PoolMap([("a", *Q)])
+    pools = Pools([("a", *Q)])
     assert pools.of_queue(Q) == ("a",)
     bit = pools.bit(Q)
     new = {f"p{number:05}": (number % 2) << bit for number in range(count)}
@@ -117,7 +118,7 @@ class Maps(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.pools = PoolMap()
+        self.pools = Pools()
         self.wanted: dict[str, set[str]] = {}
         for place in PLACES:
             self.pools.name_queue(place)
@@ -175,7 +176,7 @@ TestMaps = pytest.mark.slow(Maps.TestCase)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.lists(st.sampled_from("xyz"), max_size=3)), max_size=8))
 def test_a_map_of_pools_is_the_same_however_it_came_about(adds):
     wanted: dict[str, set[str]] = {}
-    pools = PoolMap([])
+    pools = Pools()
     for pool, queues in adds:
         pools.add(pool, [(queue, queue, queue) for queue in queues])
         for queue in queues:
@@ -187,7 +188,7 @@ def test_a_map_of_pools_is_the_same_however_it_came_about(adds):
 
 def test_readers_see_each_state_after_the_one_before():
     """A pool is never seen to come and go again while others only come."""
-    pools = PoolMap([("p00000", *Q)])
+    pools = Pools([("p00000", *Q)])
     bit, seen, stop = pools.bit(Q), [], threading.Event()
 
     def read():
@@ -207,7 +208,7 @@ def test_readers_see_each_state_after_the_one_before():
 
 
 def test_one_reader_sees_the_map_grow_only():
-    pools = PoolMap([("p00000", *Q)])
+    pools = Pools([("p00000", *Q)])
     bit, seen, stop = pools.bit(Q), [], threading.Event()
 
     def read():

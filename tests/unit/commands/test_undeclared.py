@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.pool_map import PoolMap
-from lodesman.commands.sessions import Free, PilotSession, presented_by
+from lodesman.commands.sessions import FreeResources, PilotSession, presented_by
 from lodesman.matching import TaskQueueKey, fits
 from lodesman.matching.offers import UNLIMITED, as_if_made_for
 from lodesman.matching.policy import Policy
-from lodesman.resources import load_resources
+from lodesman.resources import QueueId, load_resources
 from lodesman.store.read.pilots import PilotRow
 from lodesman.submission import find_exclusions
 
-NO_POOLS = PoolMap([])
+NO_POOLS = PoolMap()
 AMOUNTS = st.sampled_from([1, 500, 2_000, 4_000])
 CPU = st.sampled_from([60, 1_000, 3_600, 86_400])
 
@@ -82,14 +82,14 @@ class Place:
         """The requests of that pilot: as it claims, as `why` reckons, as the director reads it."""
         session = self.pilot(node)
         left = session.whole(now).norm_cpu_seconds
-        says = Free(node.get("cores", 64), node.get("memory_mb", UNLIMITED), left)
+        says = FreeResources(node.get("cores", 64), node.get("memory_mb", UNLIMITED), left)
         queue = self.offer.queue
         stored = json.dumps(asdict(as_if_made_for(self.key, self.offer.request)))
         return (
             session.request(says, NO_POOLS),
             session.request(session.whole(now), NO_POOLS),
             presented_by(
-                stored, json.dumps(node), (queue.site, queue.ce, queue.queue), joined_at=0.0, now=now
+                stored, json.dumps(node), QueueId(queue.site, queue.ce, queue.queue), joined_at=0.0, now=now
             ),
         )
 

@@ -12,7 +12,7 @@ from msgspec import structs
 from lodesman.answers.vocabulary import FreeBy, PilotState, PilotVerdict
 from lodesman.answers.why_pilots import Amounts, StoredPilot
 from lodesman.commands.claim import reckon
-from lodesman.commands.sessions import Ask, Free
+from lodesman.commands.sessions import FreeResources, LastClaim
 from lodesman.matching import ResourceRequest
 from lodesman.matching.matcher import Chances
 from lodesman.matching.policy import Policy
@@ -93,19 +93,19 @@ def test_where_it_is_in_its_life(state, changes, standing):
 
 # --- what it has free -----------------------------------------------------------------------------------
 
-WHOLE = Free(4, 2_000, 1_000)
+WHOLE = FreeResources(4, 2_000, 1_000)
 
 
 @pytest.mark.parametrize(
     ("asked", "used", "free"),
     [
-        (None, [], Free(4, 2_000, 1_000)),
-        (Ask(1.0, Free(3, 1_500, 600), 1), [], Free(3, 1_500, 600)),
-        (Ask(1.0, Free(4, 2_000, 600), 1), [(1, 300)], Free(3, 1_700, 600)),
-        (Ask(1.0, Free(4, 2_000, 600), 1), [(1, 0), (2, 100)], Free(1, 1_400, 600)),
-        (None, [(4, 2_000)], Free(0, 0, 1_000)),
-        (None, [(9, 9_000)], Free(0, 0, 1_000)),
-        (Ask(1.0, Free(4, 2_000, 5_000), 1), [], Free(4, 2_000, 1_000)),
+        (None, [], FreeResources(4, 2_000, 1_000)),
+        (LastClaim(1.0, FreeResources(3, 1_500, 600), 1), [], FreeResources(3, 1_500, 600)),
+        (LastClaim(1.0, FreeResources(4, 2_000, 600), 1), [(1, 300)], FreeResources(3, 1_700, 600)),
+        (LastClaim(1.0, FreeResources(4, 2_000, 600), 1), [(1, 0), (2, 100)], FreeResources(1, 1_400, 600)),
+        (None, [(4, 2_000)], FreeResources(0, 0, 1_000)),
+        (None, [(9, 9_000)], FreeResources(0, 0, 1_000)),
+        (LastClaim(1.0, FreeResources(4, 2_000, 5_000), 1), [], FreeResources(4, 2_000, 1_000)),
     ],
 )
 def test_what_is_free_is_reckoned_as_the_pilot_does(asked, used, free):
@@ -113,7 +113,7 @@ def test_what_is_free_is_reckoned_as_the_pilot_does(asked, used, free):
 
 
 def test_a_pilot_that_its_queue_shut_out_has_nothing_to_divide():
-    assert reckon(Free(0, 0, 0), None, [(1, 0)]) == Free(0, 0, 0)
+    assert reckon(FreeResources(0, 0, 0), None, [(1, 0)]) == FreeResources(0, 0, 0)
 
 
 def test_a_pilot_whose_queue_is_gone_gets_nothing_whatever_waits():

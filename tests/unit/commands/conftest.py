@@ -1,0 +1,20 @@
+"""What tests of commands share."""
+
+from __future__ import annotations
+
+from lodesman.commands.pool_map import PoolMap
+
+
+class Pools(PoolMap):
+    """A map that is filled by hand; `rows` are (pool, site, ce, queue)."""
+
+    def __init__(self, rows=()):
+        super().__init__()
+        for pool, *place in rows:
+            self.add(pool, [tuple(place)])
+
+    def add(self, pool, places):
+        mask = self.mask(pool) or 0
+        for place in places:
+            mask |= 1 << self.name_queue(place)
+        self.put({pool: mask})
