@@ -42,26 +42,16 @@ class NewPool:
     queues: tuple[QueueId, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedSubmission:
+class PreparedSubmission(NewSubmission, frozen=True, kw_only=True):
     """A checked submission, ready to be stored.
 
     `inputs`: the checksums of the uploaded files that its jobs take along. `config`: the digest of the configuration
     that it was checked by.
     """
 
-    owner: str
-    group: str
-    vo: str
-    name: str
-    form: str
-    record: str
-    members: str | None
-    count: int
     cohorts: tuple[PreparedCohort, ...]
     pools: tuple[NewPool, ...] = ()
     inputs: tuple[str, ...] = ()
-    request_id: str | None = None
     config: str = ""
 
 
@@ -88,6 +78,7 @@ class Submit:
     _joining: Counter[int] = field(default_factory=Counter)
     # Task queues that no configured queue can run, with the reason.
     _never: dict[int, str] = field(default_factory=dict)
+    _requirements: dict[str, str] = field(default_factory=dict)
 
     def apply(self, tx: Transaction) -> Submitted:
         """Store all or nothing."""
@@ -107,15 +98,14 @@ class Submit:
             jobs.add_range_event(tx, self.live.ids, ids, "Submitted", submission=number)
         self._store_pools(tx)
         held = sum([self._store_cohort(tx, cohort, number, base) for cohort in what.cohorts])
-        templates = self._templates.values()
-        jobs.insert_submission(tx, NewSubmission(
-            id=number, base=base, count=what.count, owner=what.owner, group=what.group, vo=what.vo, name=what.name,
-            form=what.form, record=what.record, members=what.members, request_id=what.request_id, held=held,
-            first_template=min(templates), last_template=max(templates),
-        ))  # fmt: skip
+        jobs.insert_submission(
+            tx, what, number=number, base=base, held=held, templates=self._templates.values()
+        )
         use_inputs(tx, what.owner, what.inputs, number)
         for tq_id, joining in self._joining.items():
-            self._join(tx, tq_id, joining)
+            if what.count > 1:  # of one row the front has been given
+                self.live.queues.forget_front(tx, tq_id)
+            self.live.queues.joined(tx, tq_id, joining)
         for tq_id, reason in self._never.items():
             self.live.queues.hold(tx, tq_id, reason)
         if what.config != self.live.pools.last_pass.config:
@@ -149,6 +139,7 @@ class Submit:
         """Store pools that are new. One that is known keeps its queues, which its last pass has found."""
         live = self.live
         for pool in self.prepared.pools:
+            self._requirements[pool.id] = pool.requirements
             mask = live.pools.mask(pool.id)
             if not mask:  # new, or made again by a job that came back, and not evaluated since
                 mask = 0
@@ -161,7 +152,8 @@ class Submit:
         """Store one cohort; returns how many of its members are held."""
         tq_id = self._queues.get(id(cohort.key))
         if tq_id is None:
-            tq_id = self._queues[id(cohort.key)] = self._queue_for(tx, cohort)
+            wanted = self._requirements.get(cohort.key.submit_pool, "")
+            tq_id = self._queues[id(cohort.key)] = self.live.queues.queue_for(tx, cohort.key, wanted)
         template = self._template(tx, cohort)
         members = sum([stop - start for start, stop in cohort.runs])
         if members == 1:
@@ -185,20 +177,6 @@ class Submit:
             self._never[tq_id] = cohort.held
             return members
         return 0
-
-    def _queue_for(self, tx: Transaction, cohort: PreparedCohort) -> int:
-        key, wanted = cohort.key, ""
-        if key.submit_pool:
-            wanted = next(
-                (pool.requirements for pool in self.prepared.pools if pool.id == key.submit_pool), ""
-            )
-        return self.live.queues.queue_for(tx, key, wanted)
-
-    def _join(self, tx: Transaction, tq_id: int, joining: int) -> None:
-        """Count what joined a task queue; its front reads anew, but for one row that it can append."""
-        if self.prepared.count > 1:
-            self.live.queues.forget_front(tx, tq_id)
-        self.live.queues.joined(tx, tq_id, joining)
 
     def _template(self, tx: Transaction, cohort: PreparedCohort) -> int:
         known = self._templates.get(cohort.template)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import msgspec
@@ -70,11 +70,8 @@ class WaitingJob(Struct, frozen=True, gc=False):
 
 
 class NewSubmission(Struct, frozen=True, kw_only=True):
-    """A submission as it is stored. Its templates are numbered from `first_template` to `last_template`."""
+    """What is known of a submission before it is stored."""
 
-    id: int
-    base: int
-    count: int
     owner: str
     group: str
     vo: str
@@ -82,10 +79,8 @@ class NewSubmission(Struct, frozen=True, kw_only=True):
     form: str
     record: str
     members: str | None
-    request_id: str | None
-    held: int
-    first_template: int
-    last_template: int
+    count: int
+    request_id: str | None = None
 
 
 class EarlierSubmission(Struct, frozen=True):
@@ -209,12 +204,14 @@ def force_move(
 # --- submissions -----------------------------------------------------------------------------------------
 
 
-def insert_submission(tx: Transaction, new: NewSubmission) -> None:
-    """Store the row of a submission."""
+def insert_submission(
+    tx: Transaction, new: NewSubmission, *, number: int, base: int, held: int, templates: Collection[int]
+) -> None:
+    """Store the row of a submission. `templates`: the numbers of its own."""
     tx.later(
         _INSERT_SUBMISSION,
-        (new.id, new.base, new.count, new.owner, new.group, new.vo, new.name, tx.now, new.form, new.record,
-         new.members, new.request_id, new.held, new.first_template, new.last_template),
+        (number, base, new.count, new.owner, new.group, new.vo, new.name, tx.now, new.form, new.record,
+         new.members, new.request_id, held, min(templates), max(templates)),
     )  # fmt: skip
 
 
