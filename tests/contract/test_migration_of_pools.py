@@ -81,14 +81,14 @@ def test_counters_are_true_and_jobs_can_be_released(old):
     live = Live(Writer(old), rng=random.Random(1), now=100.0)
     journal = Journal(Writer(old), clock=lambda: 100.0)
     journal.start()
-    assert journal.call(Reconcile(live, all_suspects(old))) == Repaired()
+    assert journal.call(Reconcile(live, all_suspects(Reader(old)))) == Repaired()
 
     class Release:
         def apply(self, tx):
             return live.queues.release(tx, 1, "now"), live.queues.release(tx, 2, "now")
 
     assert journal.call(Release()) == (1, 8)
-    assert journal.call(Reconcile(live, all_suspects(old))) == Repaired()
+    assert journal.call(Reconcile(live, all_suspects(Reader(old)))) == Repaired()
     journal.close()
     assert count_jobs(old) == [Count("ann", "g", JobState.HELD, 3), Count("ann", "g", JobState.WAITING, 9)]
 

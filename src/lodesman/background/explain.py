@@ -21,6 +21,7 @@ from lodesman.matching.policy import Policy
 from lodesman.resources import NodePath, QueueId, Source, access_refusal, effective_params
 from lodesman.store import Reader
 from lodesman.store.read import why as read
+from lodesman.store.read.task_queues import key_of_queue
 from lodesman.submission import find_exclusions
 from lodesman.why.facts import JobFacts, PoolQueues, bit_of
 from lodesman.why.job import explain_job, explain_queue_for_job
@@ -51,7 +52,7 @@ class Explainer:
         if job.held_by is not None:
             name, seconds = read.holder_name(self.db, job), max(0.0, self.now - job.since)
             held = Holding(limit="held", by=job.held_by, name=name, reason=reason, seconds=seconds)
-        key, position = read.key_of(self.db, tq_id), read.position(self.db, tq_id, number)
+        key, position = key_of_queue(self.db, tq_id), read.position(self.db, tq_id, number)
         requirements = read.requirements_of(self.db, key.submit_pool, tq_id)
         facts = self.job_facts(key, requirements, position, task_queue=tq_id, held=held)
         return JobWaits(

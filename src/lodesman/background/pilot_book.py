@@ -23,7 +23,7 @@ from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.matching.tables import RequestTable
 from lodesman.store import Reader
 from lodesman.store.read.pilots import PilotRow
-from lodesman.store.read.why import LivePilot, live_pilots, pilots_by_id
+from lodesman.store.read.why import PilotStatus, pilot_statuses, pilots_by_id
 from lodesman.why.words import since
 
 _NO_POOLS = PoolMap()
@@ -52,7 +52,7 @@ class PilotBook:
 
     def refresh(self, db: Reader, now: float) -> None:
         """Read who lives; only pilots that are new, have joined since or whose queue has changed are read whole."""
-        rows, known = live_pilots(db), self._slots
+        rows, known = pilot_statuses(db), self._slots
         changed = [
             row.id
             for row in rows
@@ -133,7 +133,7 @@ class PilotBook:
                 self._table.add(slot, request)
                 self._requests[number] = request
 
-    def _sort(self, rows: Sequence[LivePilot], now: float) -> None:
+    def _sort(self, rows: Sequence[PilotStatus], now: float) -> None:
         """Who is what and where, anew: a few appends for each pilot."""
         kinds: dict[str, list[int]] = {kind: [] for kind in _KINDS}
         by_place: dict[QueueId, list[int]] = {}
@@ -157,7 +157,7 @@ class PilotBook:
         self._by_vo = {vo: mask_of(slots) for vo, slots in by_vo.items()}
 
 
-def _kind(row: LivePilot, now: float) -> str:
+def _kind(row: PilotStatus, now: float) -> str:
     if row.drain:
         return "draining"
     if row.state != "Running":

@@ -22,9 +22,9 @@ from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.matching.policy import VOConfig
 from lodesman.matching.tables import KeyTable
 from lodesman.store import Reader
+from lodesman.store.director import iteration_after
 from lodesman.store.read.submit_pools import pass_requests
 from lodesman.store.read.task_queues import keys_by_id, keys_version, waiting_by_queue
-from lodesman.store.read.why import iteration_after
 from lodesman.why.facts import RecordedIteration, Snapshot, Waiting, fresh_seconds
 from lodesman.why.survey import ALL, Survey, WaitingTaskQueues
 

@@ -27,7 +27,7 @@ def usage_for(facts: UsageFacts, policy: Policy, may: May) -> Usage:
     faulty = sorted(islice(seen, MOST_FAULTY), key=lambda one: one.id)
     starts: _Starts = Counter()
     for one in facts.attempts:
-        starts[one.group, one.eligible] += one.count
+        starts[one.group, one.eligible] += one.attempts
     return Usage(
         states=facts.states,
         sites=_sites(facts.attempts),
@@ -39,7 +39,7 @@ def usage_for(facts: UsageFacts, policy: Policy, may: May) -> Usage:
         waiting_seconds=facts.waiting,
         running_seconds=facts.running,
         faulty=[
-            Faulty(one.id, one.count, cast("Literal['Held', 'Failed', 'Killed']", one.state), one.reason)
+            Faulty(one.id, one.jobs, cast("Literal['Held', 'Failed', 'Killed']", one.state), one.reason)
             for one in faulty
         ],
         attempts=AttemptCounts(starts.total(), facts.started, facts.same_number_twice),
@@ -53,7 +53,7 @@ def _sites(attempts: Sequence[AttemptSums]) -> list[SiteOutcomes]:
     for one in attempts:
         if one.outcome is not None:
             row = sites.setdefault(one.site, SiteOutcomes(one.site, 0.0, {}))
-            row.outcomes[one.outcome] = row.outcomes.get(one.outcome, 0) + one.count
+            row.outcomes[one.outcome] = row.outcomes.get(one.outcome, 0) + one.attempts
             row.cpu_seconds += one.cpu_seconds
     return [sites[name] for name in sorted(sites)]
 

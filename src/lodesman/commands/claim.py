@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lodesman.answers.vocabulary import FreeBy
 from lodesman.commands.live import Live
 from lodesman.commands.sessions import SILENT_SECONDS, FreeResources, LastClaim, PilotSession
 from lodesman.errors import Unauthorized
+from lodesman.matching import ResourceRequest
 from lodesman.store.journal import PARKED, Transaction
 from lodesman.store.write.attempts import Claimed, ClaimFacts, append_claim, claimed_with
 from lodesman.why.pilot import PilotNow, amounts
@@ -18,56 +19,37 @@ from lodesman.why.pilot import PilotNow, amounts
 log = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, eq=False)
 class Claim:
     """A pilot asks for up to `count` jobs that fit what its session has free.
 
     Answered with a list of Claimed. If nothing fits and `wait` is set, the command parks and is answered by
-    a later batch, or by `Unpark` when the pilot's patience ends.
+    a later batch, or by `Unpark`.
     """
 
     brief = True
-    __slots__ = (
-        "answer",
-        "claim_token",
-        "count",
-        "free",
-        "live",
-        "pilot_id",
-        "pools_version",
-        "request",
-        "session",
-        "since",
-        "wait",
-    )
+    live: Live
+    session: PilotSession
+    free: FreeResources
+    count: int
+    claim_token: str
+    wait: bool
+    answer: Callable[[Any], None]
+    since: float = 0.0
+    pilot_id: int = field(init=False)
+    pools_version: int = field(init=False)
+    request: ResourceRequest = field(init=False)
 
-    def __init__(
-        self,
-        live: Live,
-        *,
-        session: PilotSession,
-        free: FreeResources,
-        count: int,
-        claim_token: str,
-        wait: bool,
-        answer: Callable[[Any], None],
-    ) -> None:
-        self.live = live
-        self.session = session
-        self.free = free
-        self.pilot_id = session.id
-        self.pools_version = live.pools.version
-        self.request = session.request(free, live.pools)
-        self.count = count
-        self.claim_token = claim_token
-        self.wait = wait
-        self.answer = answer
-        self.since = 0.0
+    def __post_init__(self) -> None:
+        self.pilot_id = self.session.id
+        self.pools_version = self.live.pools.version
+        self.request = self.session.request(self.free, self.live.pools)
 
     def apply(self, tx: Transaction) -> Any:
         """Claim, or park. Raises Unauthorized if the pilot has ended, which its session may not know yet."""
         if self.pilot_id not in self.live.pilots.running:
             raise Unauthorized("This pilot has ended.", pilot=self.pilot_id)
-        # Nobody listens any more to what this pilot asked before: it must win no job.
+        # The pilot does not wait for its earlier claim any more, which must win no job.
         self.live.parked.end_of_pilot(tx, self.pilot_id)
         before = self._asked_before(tx)
         if before is not None:

@@ -201,7 +201,7 @@ class EndPilot:
 
 @dataclass(slots=True)
 class DrainPilots:
-    """LastClaim pilots to finish what they run and leave; those that wait for jobs are answered now."""
+    """Ask pilots to finish what they run and leave; those that wait for jobs are answered now."""
 
     live: Live
     pilot_ids: list[int]

@@ -23,6 +23,8 @@ from lodesman.jobs import (
     Description,
     JobSpec,
     ParametricMembers,
+    ParsedRecord,
+    Record,
     Template,
     cohorts,
     input_names,
@@ -43,15 +45,15 @@ from lodesman.submission import (
     optimize,
 )
 
-FEW_RUNS = 5
+_FEW_RUNS = 5
 _VERDICTS_KEPT = 100_000
 Positions = Mapping[str, tuple[int, int]] | None
 Runs = tuple[tuple[int, int], ...]
-ENCODER = msgspec.json.Encoder()
+_ENCODER = msgspec.json.Encoder()
 # What stands in the way at a queue -> the attribute of a job that would have to change.
-OF_JOBS = {"RequiredTag": "Tag"}
+_OF_JOBS = {"RequiredTag": "Tag"}
 # The fields of a spec that decide its task queue, but for the Requirements.
-KEY_VALUES = attrgetter(
+_KEY_VALUES = attrgetter(
     *("job_class", "variant", "project", "job_type", "user_priority", "sites", "banned_sites", "grid_ces"),
     *("platforms", "tags", "pilot_type", "submission_pools", "cores", "memory_mb", "norm_cpu_seconds"),
 )
@@ -120,8 +122,8 @@ class _Preparation:
 
     def _optimized(self, spec: JobSpec, config: VOConfig) -> JobDraft:
         """The draft of a spec, less its payload; jobs that can be matched alike share it."""
-        wanted = ENCODER.encode(spec.requirements) if spec.requirements else b""
-        alike = (*KEY_VALUES(spec), wanted)
+        wanted = _ENCODER.encode(spec.requirements) if spec.requirements else b""
+        alike = (*_KEY_VALUES(spec), wanted)
         known = self._drafts.get(alike)
         if known is None:
             known = self._drafts[alike] = self._optimize(spec, config)
@@ -147,10 +149,10 @@ class _Preparation:
     def _stored(self, spec: JobSpec, members: ParametricMembers | None, runs: Runs) -> tuple[str, bool]:
         """The template as it is stored, and whether it must be filled in at the claim."""
         if members is None or not Template(spec, members).varies:
-            return ENCODER.encode(payload(spec, self._uploads_of(spec.input_sandbox))).decode(), False
+            return _ENCODER.encode(payload(spec, self._uploads_of(spec.input_sandbox))).decode(), False
         names = input_names(spec, members, runs)
         stored = {"spec": spec_to_json(spec), "uploads": self._uploads_of(names)}
-        return ENCODER.encode(stored).decode(), True
+        return _ENCODER.encode(stored).decode(), True
 
     def _uploads_of(self, names: Iterable[str]) -> dict[str, tuple[str, int]]:
         """The uploaded files of these names. Raises InvalidJob for one that is not there."""
@@ -198,22 +200,27 @@ def prepare(
     Raises SyntaxFault, InvalidJob, Impossible, TooLarge, Forbidden, InvalidRequest.
     """
     work = _Preparation(body, who, policy, db)
-    single, positions, form, many = _descriptions(body)
+    entries = _entries(body)
+    single, positions, form = None, None, body.form if body.texts else ""
+    if len(entries) == 1:
+        single, positions, form = _read(entries[0], body.form)
     try:
-        parts, count = _batch(work, many) if single is None else _alone(work, single, positions)
+        parts = _batch(work, len(entries)) if single is None else list(work.cohorts_of(single, 0, positions))
     except LodesmanError as wrong:
         locate(wrong, positions or _positions(body, wrong))
         raise
     members = None if single is None else single.members
+    # Of a batch only odd descriptions, by their indexes: the others follow from what else is stored of its jobs.
+    record = work.odd if single is None else single.record
     prepared = PreparedSubmission(
         owner=who.name,
         group=work.group,
         vo=who.vo,
         name="" if single is None else single.spec.name,
-        form=form,
-        record=_record(work, single),
-        members=None if members is None else ENCODER.encode(members).decode(),
-        count=count,
+        form=form or "json",
+        record=_ENCODER.encode(record).decode() if record or single else "",
+        members=None if members is None else _ENCODER.encode(members).decode(),
+        count=len(entries) if members is None else members.count,
         cohorts=tuple(parts),
         pools=tuple(work.pools.values()),
         inputs=work.inputs(),
@@ -223,47 +230,57 @@ def prepare(
     return prepared, work.notices
 
 
-def _alone(work: _Preparation, single: Description, positions: Positions) -> tuple[list[PreparedCohort], int]:
-    parts = list(work.cohorts_of(single, 0, positions))
-    return parts, single.members.count if single.members else 1
+def _entries(body: SubmitBody) -> Sequence[str | Record]:
+    """The descriptions as they were given."""
+    given = [x for x in (body.text, body.texts, body.jobs) if x is not None]
+    if len(given) != 1:
+        raise InvalidRequest("Give exactly one of text, texts and jobs.")
+    if not given[0] and body.text is None:
+        raise InvalidRequest("The batch is empty.")
+    return [body.text] if body.text is not None else body.texts or body.jobs or []
 
 
-def _record(work: _Preparation, single: Description | None) -> str:
-    """The description as it was given. Those of a batch can be told from what else is stored of its jobs, but for odd
-    ones; these by their indexes, '' without any.
-    """
-    if single is not None:
-        return ENCODER.encode(single.record).decode()
-    return ENCODER.encode(work.odd).decode() if work.odd else ""
+def _read(entry: str | Record, form: str) -> tuple[Description, Positions, str]:
+    """A description, where its attributes stand in the text, and its language."""
+    if not isinstance(entry, str):
+        return read_job(entry), None, "json"
+    parsed = _parsed(entry, form)
+    return read_job(parsed.record, parsed.positions), parsed.positions, parsed.form
+
+
+def _parsed(text: str, form: str) -> ParsedRecord:
+    return read_description(text, form=cast("Form", form) if form else None, limits=ARRAY_LIMITS)
 
 
 def _positions(body: SubmitBody, wrong: LodesmanError) -> Mapping[str, tuple[int, int]]:
-    """Where the attributes stand in the text of a batch that is wrong; nobody looked before it was."""
+    """Where the attributes stand in the text of the batch's job that is wrong."""
     job = wrong.data.get("job")
     if body.texts is None or job is None or "attribute" not in wrong.data:
         return {}
-    return read_description(
-        body.texts[job], form=cast("Form", body.form) if body.form else None, limits=ARRAY_LIMITS
-    ).positions
+    return _parsed(body.texts[job], body.form).positions
 
 
-def _batch(work: _Preparation, many: Iterator[Description]) -> tuple[list[PreparedCohort], int]:
+def _batch(work: _Preparation, count: int) -> list[PreparedCohort]:
+    """The cohorts of several descriptions, each read as it comes."""
+    body = work.body
+    texts = body.texts or ()
+    descriptions = read_jobs(body.jobs) if body.jobs else (_read(text, body.form)[0] for text in texts)
     parts: list[PreparedCohort] = []
-    count = 0
-    for position, description in enumerate(_named(many)):
-        if description.members is not None:
-            raise InvalidJob(
-                f"Job {position} of the batch: a parametric job is submitted alone.",
-                hint="Give it as `text`, or leave Parameters out.",
-                attribute="Parameters",
-                job=position,
-            )
+    for position in range(count):
         try:
-            parts.extend(work.cohorts_of(description, count))
+            description = next(descriptions)
+            if description.members is not None:
+                raise InvalidJob(
+                    "a parametric job is submitted alone.",
+                    hint="Give it as `text`, or leave Parameters out.",
+                    attribute="Parameters",
+                )
+            parts.extend(work.cohorts_of(description, position))
         except LodesmanError as wrong:
-            raise _naming(wrong, position) from None
-        count += 1
-    return parts, count
+            wrong.message = f"Job {position} of the batch: {wrong.message}"
+            wrong.data = {**wrong.data, "job": position}
+            raise
+    return parts
 
 
 def _refusal(never: str, runs: Runs, members: ParametricMembers | None, found: Exclusions) -> Impossible:
@@ -272,9 +289,9 @@ def _refusal(never: str, runs: Runs, members: ParametricMembers | None, found: E
     who = "The job"
     which: dict[str, Any] = {}
     if members is not None and lost < members.count:
-        ranges = [[start, stop - 1] for start, stop in runs[:FEW_RUNS]]
+        ranges = [[start, stop - 1] for start, stop in runs[:_FEW_RUNS]]
         told = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
-        more = ", ..." if len(runs) > FEW_RUNS else ""
+        more = ", ..." if len(runs) > _FEW_RUNS else ""
         who = f"Member{'' if lost == 1 else 's'} {told}{more} ({lost} of {members.count})"
         which = {"members": ranges, "jobs": lost}
     attribute = _in_the_way(found)
@@ -291,52 +308,4 @@ def _refusal(never: str, runs: Runs, members: ParametricMembers | None, found: E
 def _in_the_way(found: Exclusions) -> str:
     """The attribute that the smallest change begins with, as a description calls it; '' if no change helps."""
     best = found.job_changes(1)
-    return OF_JOBS.get(best[0].steps[0].criterion, best[0].steps[0].criterion) if best else ""
-
-
-def _named(many: Iterator[Description]) -> Iterator[Description]:
-    position = 0
-    while True:
-        try:
-            description = next(many)
-        except StopIteration:
-            return
-        except LodesmanError as wrong:
-            raise _naming(wrong, position) from None
-        yield description
-        position += 1
-
-
-def _naming(wrong: LodesmanError, position: int) -> LodesmanError:
-    """The same error, saying which job of the batch it is (counted from 0)."""
-    wrong.message = f"Job {position} of the batch: {wrong.message}"
-    wrong.data = {**wrong.data, "job": position}
-    return wrong
-
-
-def _descriptions(body: SubmitBody) -> tuple[Description | None, Positions, str, Iterator[Description]]:
-    """Either the single description (with the places of its attributes, if it was a text) and its language, or an
-    iterator over a batch that reads each as it comes.
-    """
-    given = [x for x in (body.text, body.texts, body.jobs) if x is not None]
-    if len(given) != 1:
-        raise InvalidRequest("Give exactly one of text, texts and jobs.")
-    if body.text is not None:
-        return *_read(body.text, body.form), iter(())
-    if body.texts is not None:
-        if not body.texts:
-            raise InvalidRequest("The batch is empty.")
-        if len(body.texts) == 1:
-            return *_read(body.texts[0], body.form), iter(())
-        return None, None, body.form or "json", (_read(text, body.form)[0] for text in body.texts)
-    jobs = body.jobs or []
-    if not jobs:
-        raise InvalidRequest("The batch is empty.")
-    if len(jobs) == 1:
-        return read_job(jobs[0]), None, "json", iter(())
-    return None, None, "json", read_jobs(jobs)
-
-
-def _read(text: str, form: str) -> tuple[Description, Positions, str]:
-    parsed = read_description(text, form=cast("Form", form) if form else None, limits=ARRAY_LIMITS)
-    return read_job(parsed.record, parsed.positions), parsed.positions, parsed.form
+    return _OF_JOBS.get(best[0].steps[0].criterion, best[0].steps[0].criterion) if best else ""

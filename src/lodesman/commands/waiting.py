@@ -15,7 +15,7 @@ from lodesman.store.claim_log import ClaimLog, claims_at
 from lodesman.store.fronts import Fronts
 from lodesman.store.ids import Ids
 from lodesman.store.journal import Transaction
-from lodesman.store.read.task_queues import held_queues, queues_with_jobs
+from lodesman.store.read.task_queues import held_queues, key_of_queue, queues_with_jobs
 from lodesman.store.write import submit_pools, task_queues
 from lodesman.store.write.attempts import Claimed
 from lodesman.store.write.jobs import WaitingJob
@@ -35,7 +35,10 @@ class ParkedClaim(Hashable, Protocol):
     request: ResourceRequest
     count: int
     since: float
-    answer: Callable[[Any], None]
+
+    @property
+    def answer(self) -> Callable[[Any], None]:
+        """How it is answered, after the commit."""
 
     def claim(self, tx: Transaction) -> list[Claimed]:
         """Choose and claim now."""
@@ -197,7 +200,7 @@ class TaskQueues:
         Its SubmitPool is made again if it was removed meanwhile; the next pass, which is asked for, finds its queues.
         """
         if not self.index.has(tq_id):
-            self._put(tx, tq_id, task_queues.key_of_queue(tx, tq_id))
+            self._put(tx, tq_id, key_of_queue(tx.reader(), tq_id))
         pool = self.index.key(tq_id).submit_pool
         if pool:
             submit_pools.store_pool_of_queue(tx, tq_id)

@@ -14,8 +14,13 @@ from lodesman.store import Reader
 from lodesman.store.journal import Transaction
 from lodesman.store.read.task_queues import queues_of_vo
 
-_LAST = "SELECT at, plan FROM director_iteration ORDER BY id DESC LIMIT 1"
+_LAST = "SELECT id, at, plan FROM director_iteration WHERE id > ? ORDER BY id DESC LIMIT 1"
 _CLOSINGS = "SELECT site, ce, queue, reason, closed_by, since, until, keep_pilots FROM site_mask"
+
+
+def iteration_after(db: Reader, number: int) -> tuple[int, float, str] | None:
+    """The director's last iteration, if its number is greater: the number, when it was, its record as JSON."""
+    return db.execute(_LAST, (number,)).fetchone()
 
 
 def last_iteration(db: Reader, vo: str = "") -> tuple[float | None, Any]:
@@ -23,12 +28,13 @@ def last_iteration(db: Reader, vo: str = "") -> tuple[float | None, Any]:
 
     `vo`: without the task queues of other VOs.
     """
-    at, plan = db.execute(_LAST).fetchone() or (None, None)
-    if plan is not None:
-        plan = (
-            of_queues(msgspec.json.decode(plan), queues_of_vo(db, vo)) if vo else msgspec.Raw(plan.encode())
-        )
-    return at, plan
+    found = iteration_after(db, 0)
+    if found is None:
+        return None, None
+    _, at, plan = found
+    if not vo:
+        return at, msgspec.Raw(plan.encode())
+    return at, of_queues(msgspec.json.decode(plan), queues_of_vo(db, vo))
 
 
 def closings(db: Reader) -> SiteMask:

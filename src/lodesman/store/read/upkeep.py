@@ -43,7 +43,8 @@ class WrongCount(NamedTuple):
 
 def last_job(db: Reader, after: int, portion: int) -> int | None:
     """The last row of the next portion; None if there are no more."""
-    return _number(db, _NEXT_JOBS, after, portion)
+    number: int | None = db.only(_NEXT_JOBS, (after, portion))[0]
+    return number
 
 
 def suspect_jobs(db: Reader, after: int, last: int, limit: int) -> list[int]:
@@ -53,18 +54,13 @@ def suspect_jobs(db: Reader, after: int, last: int, limit: int) -> list[int]:
 
 def last_queue(db: Reader, after: int, portion: int) -> int | None:
     """The last task queue of the next portion; None if there are no more."""
-    return _number(db, _NEXT_QUEUES, after, portion)
+    number: int | None = db.only(_NEXT_QUEUES, (after, portion))[0]
+    return number
 
 
 def wrong_counts(db: Reader, first: int, last: int) -> list[WrongCount]:
     """The task queues with first <= id <= last whose counter is not what it counts."""
     return [WrongCount(*row) for row in db.execute(_WRONG_COUNTS, (first, last) * 3)]
-
-
-def _number(db: Reader, sql: str, after: int, portion: int) -> int | None:
-    found = db.execute(sql, (after, portion)).fetchone()
-    number: int | None = found[0] if found else None
-    return number
 
 
 # Ids and times rise together unless a clock was set back; rows this much beyond the time are read, too.
@@ -102,7 +98,7 @@ AND {_NOTHING_BUT.format("'Moved'")}"""
 # Deleted is final: no such job will ever need its input files again.
 _WITHOUT_NEED = f"""SELECT s.id FROM submission s WHERE s.id IN (SELECT submission_id FROM sandbox_use)
 AND {_NOTHING_BUT.format("'Moved', 'Deleted'")} LIMIT ?"""
-_PILOTS = "SELECT id, created_at, ended_at FROM pilot WHERE id > ? ORDER BY id LIMIT ?"
+_PILOTS = "SELECT id, ended_at, created_at FROM pilot WHERE id > ? ORDER BY id LIMIT ?"
 _ATTEMPTS = "SELECT id, pilot_id, claimed_at FROM attempt WHERE id > ? ORDER BY id LIMIT ?"
 _QUEUES = """SELECT c.tq_id, c.emptied_at FROM task_queue_count c WHERE c.waiting = 0 AND c.emptied_at < ?
 AND NOT EXISTS (SELECT 1 FROM job j WHERE j.tq_id = c.tq_id AND j.queued IS NOT NULL)
@@ -128,22 +124,23 @@ class SubmissionSpan(NamedTuple):
     last_job: int
 
 
-def _all(db: Reader, sql: str, values: Sequence[Any]) -> list[Any]:
-    """All rows at once: no query stays open between two steps."""
-    return list(db.execute(sql, values))
+def _made_before(db: Reader, sql: str, before: float, portion: int) -> Iterator[list[Any]]:
+    """Rows by id, in portions, up to those made after that time; the time is their last column."""
+    last = 0
+    while True:
+        rows = list(db.execute(sql, (last, portion)))
+        yield rows
+        if len(rows) < portion or rows[-1][-1] >= before + CLOCK_SLACK_SECONDS:
+            return
+        last = rows[-1][0]
 
 
 def old_submissions(db: Reader, before: float, portion: int) -> Iterator[SubmissionSpan]:
     """The submissions made before that time, oldest first. What was made later cannot have ended before."""
-    last = 0
-    while True:
-        rows = _all(db, _SUBMISSIONS, (last, portion))
-        old = [row for row in rows if row[3] < before]
+    for rows in _made_before(db, _SUBMISSIONS, before, portion):
+        old = [row for row in rows if row[-1] < before]
         if old:
             yield SubmissionSpan(old[0][0], old[-1][0], old[0][1], old[-1][1] + old[-1][2] - 1)
-        if len(rows) < portion or rows[-1][3] >= before + CLOCK_SLACK_SECONDS:
-            return
-        last = rows[-1][0]
 
 
 def old_jobs(
@@ -163,19 +160,19 @@ def old_jobs(
 def _weighed(db: Reader, jobs: Sequence[OldJob]) -> list[tuple[int, int]]:
     events = keys(job.last_event for job in jobs if job.last_event is not None)
     attempts = keys(job.last_attempt for job in jobs if job.last_attempt is not None)
-    _all(db, _EVENTS, (events,))
+    db.only(_EVENTS, (events,))
     tails = dict(db.execute(_TAILS, (attempts,)))
     return [(job.id, int(tails.get(job.id, 0))) for job in jobs]
 
 
 def old_holes(db: Reader, span: SubmissionSpan, before: float, most: int) -> list[tuple[int, int]]:
     """(cohort, start) of members that were killed or deleted before that time."""
-    return _all(db, _HOLES, (span.first, span.last, before, most))
+    return list(db.execute(_HOLES, (span.first, span.last, before, most)))
 
 
 def left_templates(db: Reader, span: SubmissionSpan) -> Iterator[tuple[int, list[int]]]:
     """(batch, templates) of jobs that were purged while others of their batch are still there."""
-    for number, first, last, *templates in _all(db, _BATCHES, (span.first, span.last)):
+    for number, first, last, *templates in list(db.execute(_BATCHES, (span.first, span.last))):
         # In this order: no job ever takes up a template that none had.
         there = {row[0] for row in db.execute("SELECT id FROM template WHERE id BETWEEN ? AND ?", templates)}
         named = db.execute("SELECT DISTINCT template_id FROM job WHERE id BETWEEN ? AND ?", (first, last))
@@ -196,30 +193,14 @@ def submissions_without_need(db: Reader, most: int) -> list[int]:
 
 def old_pilots(db: Reader, before: float, portion: int) -> Iterator[list[int]]:
     """Pilots that ended before that time and that no attempt names, in portions."""
-    named = _named_pilots(db, before, portion)
-    last = 0
-    while True:
-        rows = _all(db, _PILOTS, (last, portion))
-        old = [row[0] for row in rows if row[2] is not None and row[2] < before and row[0] not in named]
+    # Few: most of the attempts that began before that time are purged.
+    named = {row[1] for rows in _made_before(db, _ATTEMPTS, before, portion) for row in rows}
+    for rows in _made_before(db, _PILOTS, before, portion):
+        old = [row[0] for row in rows if row[1] is not None and row[1] < before and row[0] not in named]
         if old:
             yield old
-        if len(rows) < portion or rows[-1][1] >= before + CLOCK_SLACK_SECONDS:
-            return
-        last = rows[-1][0]
-
-
-def _named_pilots(db: Reader, before: float, portion: int) -> set[int]:
-    """The pilots of attempts that began before that time: few, since most of these are purged."""
-    named: set[int] = set()
-    last = 0
-    while True:
-        rows = _all(db, _ATTEMPTS, (last, portion))
-        named.update(row[1] for row in rows)
-        if len(rows) < portion or rows[-1][2] >= before + CLOCK_SLACK_SECONDS:
-            return named
-        last = rows[-1][0]
 
 
 def old_queues(db: Reader, before: float) -> list[tuple[int, float]]:
     """(number, emptied at) of task queues that have been empty since before that time, and that no job names."""
-    return _all(db, _QUEUES, (before,))
+    return list(db.execute(_QUEUES, (before,)))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from lodesman.answers.jobs import Count
 from lodesman.answers.usage import PilotCount, Spread
@@ -29,23 +29,26 @@ WHERE c.cursor < c.stop AND {{}} GROUP BY 1, 2, 3"""
 _OF_HOLES = """SELECT s.owner, s.grp, h.state, sum(h.stop - h.start) FROM hole h JOIN cohort c ON c.id = h.cohort_id
 JOIN submission s ON s.id = c.submission_id WHERE h.state != 'Moved' AND {} GROUP BY s.owner, s.grp, h.state"""
 
-# (owner, group, VO, state, reason, jobs, first, own state, of them started): reasons of what failed or is held only.
+# The members of `JobFaults`, the state of the jobs themselves, and how many had an attempt. Reasons of what failed or
+# is held only.
 _REASONS_OF_ROWS = f"""SELECT s.owner, s.grp, s.vo, {STATE} AS shown,
 CASE WHEN j.state IN ('Held', 'Failed', 'Killed') THEN j.reason ELSE '' END AS why, count(*), min(j.id), j.state,
 sum(CASE WHEN j.attempt > 0 THEN 1 ELSE 0 END)
 FROM job j JOIN submission s ON s.id = j.submission_id LEFT JOIN task_queue_hold q ON q.tq_id = j.tq_id
 GROUP BY s.owner, s.grp, s.vo, shown, why, j.state"""
-_REASONS_OF_HOLES = """SELECT s.owner, s.grp, s.vo, h.state, h.reason, sum(h.stop - h.start), min(c.base + h.start)
+_REASONS_OF_HOLES = """SELECT s.owner, s.grp, s.vo, h.state, h.reason,
+sum(h.stop - h.start), min(c.base + h.start), h.state, 0
 FROM hole h JOIN cohort c ON c.id = h.cohort_id JOIN submission s ON s.id = c.submission_id
 WHERE h.state != 'Moved' GROUP BY s.owner, s.grp, s.vo, h.state, h.reason"""
 # All waiting jobs of a task queue that no configured queue can run, under the id of the first.
 _HELD_QUEUES = f"""SELECT {member("q.key", "owner")}, {member("q.key", "group")}, {member("q.key", "vo")},
 'Held', h.reason, n.jobs, coalesce(
   (SELECT min(id) FROM job WHERE queued IS NOT NULL AND tq_id = h.tq_id AND state = 'Waiting'),
-  (SELECT min(base + cursor) FROM cohort WHERE tq_id = h.tq_id AND cursor < stop))
+  (SELECT min(base + cursor) FROM cohort WHERE tq_id = h.tq_id AND cursor < stop)), 'Held', 0
 FROM task_queue_hold h JOIN task_queue q ON q.id = h.tq_id JOIN queue_jobs n ON n.tq_id = h.tq_id WHERE n.jobs > 0"""
-_ATTEMPTS = """SELECT a.site, CASE WHEN a.ended_at IS NOT NULL THEN a.outcome END, s.grp, a.eligible, count(*),
-sum(a.cpu_seconds)
+# In the order of the members of `AttemptSums`.
+_ATTEMPTS = """SELECT a.site, CASE WHEN a.ended_at IS NOT NULL THEN a.outcome END, coalesce(s.grp, ''), a.eligible, count(*),
+coalesce(sum(a.cpu_seconds), 0.0)
 FROM attempt a LEFT JOIN job j ON j.id = a.job_id LEFT JOIN submission s ON s.id = j.submission_id
 WHERE ? = '' OR s.vo = ? GROUP BY 1, 2, 3, 4"""
 _TIMES = """SELECT a.claimed_at - s.created_at, a.ended_at - a.started_at
@@ -64,28 +67,26 @@ REASONS_OF_ONE: Final = 200
 _FAULTY = frozenset({"Held", "Failed", "Killed"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFaults:
-    """`count` jobs of one owner that ended, or are Held, for one reason; `id` is the first of them."""
+class JobFaults(NamedTuple):
+    """`jobs` of one owner that ended, or are Held, for one reason; `id` is the first of them."""
 
     owner: str
     group: str
     vo: str
     state: str
     reason: str
-    count: int
+    jobs: int
     id: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptSums:
-    """`count` attempts at a site that are alike. `outcome` None: they run. `eligible`: the groups that competed, as JSON."""
+class AttemptSums(NamedTuple):
+    """`attempts` at a site that are alike. `outcome` None: they run. `eligible`: the groups that competed, as JSON."""
 
     site: str
     outcome: str | None
     group: str
     eligible: str | None
-    count: int
+    attempts: int
     cpu_seconds: float
 
 
@@ -132,23 +133,12 @@ def usage_facts(db: Reader, vo: str = "") -> UsageFacts:
     states: Counter[str] = Counter()
     with db:
         faults, started = _faults(db, states, vo)
-        attempts = [
-            AttemptSums(
-                site=site,
-                outcome=outcome,
-                group=group or "",
-                eligible=eligible,
-                count=n,
-                cpu_seconds=cpu or 0.0,
-            )
-            for site, outcome, group, eligible, n, cpu in db.execute(_ATTEMPTS, (vo, vo))
-        ]
         times = list(db.execute(_TIMES, (vo, vo, NEWEST)))
         return UsageFacts(
             states=states,
             started=started,
             faults=faults,
-            attempts=attempts,
+            attempts=list(map(AttemptSums._make, db.execute(_ATTEMPTS, (vo, vo)))),
             same_number_twice=db.only(_TWICE, (NEWEST,))[0],
             waiting=spread(row[0] for row in times),
             running=spread(row[1] for row in times if row[1] is not None),
@@ -163,33 +153,21 @@ def _faults(db: Reader, states: Counter[str], of_vo: str) -> tuple[list[JobFault
     """
     found: dict[tuple[str, str, str], list[JobFaults]] = defaultdict(list)
     total = 0
-
-    def add(row: Sequence[Any]) -> None:
-        owner, group, vo, state, reason, count, first = row
-        one = JobFaults(
-            owner=owner, group=group, vo=vo, state=state, reason=reason or "", count=count, id=first
-        )
-        found[owner, group, vo].append(one)
-
-    def rows_of(sql: str) -> Iterator[Any]:
-        return (row for row in db.execute(sql) if not of_vo or row[2] == of_vo)
-
-    for *row, state, started in rows_of(_REASONS_OF_ROWS):
-        states[row[3]] += row[5]
-        total += started
-        # Jobs that are Held with their task queue are named with it.
-        if state in _FAULTY:
-            add(row)
-    for row in rows_of(_REASONS_OF_HOLES):
-        states[row[3]] += row[5]
-        if row[3] in _FAULTY:
-            add(row)
+    for sql in (_REASONS_OF_ROWS, _REASONS_OF_HOLES, _HELD_QUEUES):
+        for *row, state, started in db.execute(sql):
+            one = JobFaults(*row)
+            if of_vo and one.vo != of_vo:
+                continue
+            if sql is not _HELD_QUEUES:  # its jobs are counted with the rows and runs
+                states[one.state] += one.jobs
+            total += started
+            # Jobs that are Held with their task queue are named with it.
+            if state in _FAULTY:
+                found[one.owner, one.group, one.vo].append(one)
     where, values = ("s.vo = ?", (of_vo,)) if of_vo else ("true", ())
     for _, _, state, n in db.execute(_OF_RUNS.format(where), values):
         states[state] += n
-    for row in rows_of(_HELD_QUEUES):
-        add(row)
-    kept = [sorted(rows, key=lambda one: -one.count)[:REASONS_OF_ONE] for rows in found.values()]
+    kept = [sorted(rows, key=lambda one: -one.jobs)[:REASONS_OF_ONE] for rows in found.values()]
     return [one for rows in kept for one in rows], total
 
 

@@ -15,7 +15,7 @@ from lodesman.answers.why_jobs import QueuePosition
 from lodesman.answers.why_pilots import StoredPilot
 from lodesman.answers.why_queues import SentPilot
 from lodesman.errors import NotFound
-from lodesman.matching import TaskQueueKey, key_from_json, wanted_of
+from lodesman.matching import key_from_json, wanted_of
 from lodesman.store import Reader
 from lodesman.store.dialect import GIVEN, keys, member
 from lodesman.store.read.pilots import COLUMNS, PilotRow, pilot_of
@@ -41,7 +41,6 @@ _EVENT = "SELECT data FROM event WHERE id = ?"
 _RANGE_EVENT = """SELECT data FROM event WHERE last_job IS NOT NULL AND job_id BETWEEN ? AND ? AND last_job >= ?
 AND kind = 'Held' AND at = ? ORDER BY job_id DESC, id DESC LIMIT 1"""
 _POOL = "SELECT requirements, refreshed_at FROM submit_pool WHERE id = ?"
-_ITERATION = "SELECT id, at, plan FROM director_iteration WHERE id > ? ORDER BY id DESC LIMIT 1"
 _LIVE = """SELECT p.id, p.state, p.vo, p.site, p.ce, p.queue, p.drain, p.last_seen, p.joined_at IS NOT NULL, p.request,
 EXISTS (SELECT 1 FROM attempt a WHERE a.pilot_id = p.id AND a.ended_at IS NULL)
 FROM pilot p WHERE p.ended_at IS NULL"""
@@ -105,11 +104,6 @@ def holder_name(db: Reader, job: Job) -> str | None:
     return None if name is None else str(name)
 
 
-def key_of(db: Reader, tq_id: int) -> TaskQueueKey:
-    """The key of a task queue."""
-    return key_from_json(db.only("SELECT key FROM task_queue WHERE id = ?", (tq_id,))[0])
-
-
 def requirements_of(db: Reader, pool: str, tq_id: int) -> Mapping[str, Any] | None:
     """The Requirements of a task queue: the text stored with it, or else with its SubmitPool; None if both are gone."""
     if not pool:
@@ -135,11 +129,6 @@ def queues_of_pool(db: Reader, pool: str) -> frozenset[QueueId]:
     """The CE queues that serve a SubmitPool."""
     rows = db.execute("SELECT site, ce, queue FROM submit_pool_queue WHERE pool_id = ?", (pool,))
     return frozenset(QueueId(*row) for row in rows)
-
-
-def iteration_after(db: Reader, number: int) -> tuple[int, float, str] | None:
-    """The director's last iteration, if it is later than this one: its number, when it was, its record."""
-    return db.execute(_ITERATION, (number,)).fetchone()
 
 
 # --- main reasons ----------------------------------------------------------------------------------------
@@ -172,7 +161,7 @@ def starts_by_vo(db: Reader, *, most: int, after: float) -> list[tuple[str, int,
 # --- pilots ----------------------------------------------------------------------------------------------
 
 
-class LivePilot(NamedTuple):
+class PilotStatus(NamedTuple):
     """What changes of a live pilot; `request` as it is stored."""
 
     id: int
@@ -188,9 +177,9 @@ class LivePilot(NamedTuple):
     busy: int
 
 
-def live_pilots(db: Reader) -> list[LivePilot]:
+def pilot_statuses(db: Reader) -> list[PilotStatus]:
     """Every pilot that has not ended."""
-    return list(map(LivePilot._make, db.execute(_LIVE)))
+    return list(map(PilotStatus._make, db.execute(_LIVE)))
 
 
 def pilots_by_id(db: Reader, numbers: Iterable[int]) -> Iterator[PilotRow]:

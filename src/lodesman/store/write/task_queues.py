@@ -70,11 +70,6 @@ def queue_with_key(tx: Transaction, key: TaskQueueKey) -> int | None:
     return found[0][0] if found else None
 
 
-def key_of_queue(tx: Transaction, tq_id: int) -> TaskQueueKey:
-    """The key of a stored task queue."""
-    return key_from_json(tx.read("SELECT key FROM task_queue WHERE id = ?", (tq_id,))[0][0])
-
-
 def insert_queue(tx: Transaction, number: int, key: TaskQueueKey, requirements: str = "") -> None:
     """Store a new task queue with nothing waiting. `requirements`: the canonical text behind its SubmitPool."""
     tx.later(_INSERT_QUEUE, (number, key_to_json(key), tx.now, requirements))
