@@ -6,6 +6,7 @@ Each test gathers every offender, so that one run names all that is to be mended
 from __future__ import annotations
 
 import ast
+import re
 import sys
 import tomllib
 from collections import Counter
@@ -215,3 +216,22 @@ def test_what_travels_needs_only_the_standard_library(nodes):
         if module.split(".")[0] not in sys.stdlib_module_names | {"lodesman"}
     }
     assert foreign == set()
+
+
+SQL = re.compile(r"SELECT\b.+\bFROM |INSERT INTO |UPDATE \w+ SET |DELETE FROM |PRAGMA \w", re.DOTALL)
+
+
+def says_sql(node: ast.AST) -> bool:
+    """A statement as a text, or a call that runs one."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr in {"execute", "executemany"}
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(SQL.match(node.value))
+
+
+def test_sql_stands_in_the_store_alone(nodes):
+    found = {
+        name for name, found in nodes.items() if not name.startswith("store/") and any(map(says_sql, found))
+    }
+    assert found == set()
+    assert says_sql(ast.parse("db.execute(x)").body[0].value)
+    assert says_sql(ast.parse("'SELECT a\\nFROM b'").body[0].value)

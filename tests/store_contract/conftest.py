@@ -1,0 +1,54 @@
+"""A store without any service: what another database would have to pass, too."""
+
+from __future__ import annotations
+
+import pytest
+
+from lodesman.store import open_reader, open_writer
+from lodesman.store.claim_log import ClaimLog, claims_at, replay
+from lodesman.store.fronts import Fronts
+from lodesman.store.ids import Ids
+from lodesman.store.journal import Journal
+
+
+class Store:
+    """A database with its writer: `do` makes a change in a batch of its own, `db` reads."""
+
+    def __init__(self, path):
+        self.path = path
+        self.now = 1_000.0
+        self.writer = open_writer(path)
+        self.start()
+        self.db = open_reader(path)
+
+    def start(self):
+        """As a server starts, also after a crash: nothing is known but what is stored."""
+        replay(self.writer)
+        self.ids = Ids(self.writer)
+        self.claims = ClaimLog(claims_at(self.writer))
+        self.fronts = Fronts(self.claims)
+        self.journal = Journal(self.writer, clock=lambda: self.now)
+        self.journal.start()
+
+    def do(self, change, *values, **named):
+        return self.journal.call(_Change(lambda tx: change(tx, *values, **named)), 10.0)
+
+    def stop(self):
+        self.journal.close()
+
+    def close(self):
+        self.stop()
+        self.db.close()
+        self.writer.close()
+
+
+class _Change:
+    def __init__(self, apply):
+        self.apply = apply
+
+
+@pytest.fixture
+def store(tmp_path, new_database):
+    found = Store(new_database(tmp_path / "lode.db"))
+    yield found
+    found.close()
