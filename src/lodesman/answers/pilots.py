@@ -62,15 +62,20 @@ class Limits(Struct):
     output_mb: int
 
 
-class ClaimedJob(Struct):
-    """One attempt handed to a pilot. `exclusive`: it must not run longer than the server is heard."""
+class Work(Struct):
+    """What an attempt runs. `exclusive`: it must not run longer than the server is heard."""
 
-    id: int
-    attempt: int
     spec: Payload
     input: list[InputFile]
     limits: Limits
     exclusive: bool
+
+
+class ClaimedJob(Work):
+    """One attempt handed to a pilot."""
+
+    id: int
+    attempt: int
 
 
 class ClaimAnswer(Struct):

@@ -27,7 +27,7 @@ from lodesman.store.write.attempts import Claimed
 Attempt = tuple[int, int]
 
 
-class LivePools(PoolMap):
+class _LivePools(PoolMap):
     """SubmitPools, the bits of CE queues, and the last pass over them."""
 
     last_pass: PassRow
@@ -61,7 +61,7 @@ class LivePools(PoolMap):
         return self.last_pass
 
 
-class LivePilots:
+class _LivePilots:
     """Pilots that have joined and not ended, and what they are to do.
 
     `running`: only these are given jobs; `silent`: of them, those whose silence was noted. `stop_orders`: pilot -> attempt
@@ -108,8 +108,8 @@ class Live:
         replay(db)
         self.rng = rng
         self.ids = Ids(db)
-        self.pools = LivePools.load(db)
+        self.pools = _LivePools.load(db)
         self.pools.last_pass = last_pass(db)
-        self.pilots = LivePilots(db)
+        self.pilots = _LivePilots(db)
         self.queues = TaskQueues(db, self.ids, self.pools, now=now)
         self.parked = self.queues.parked

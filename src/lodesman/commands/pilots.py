@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -97,7 +97,7 @@ class PilotSubmitted:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundQueue:
+class _FoundQueue:
     """The queue (site, CE, queue) of a pilot that found it out itself, and what is configured of it, as JSON."""
 
     place: QueueId
@@ -110,7 +110,7 @@ class Joined:
 
     row: PilotRow
     token: str
-    node: dict[str, Any]
+    node: Mapping[str, Any]
 
 
 @dataclass(slots=True)
@@ -124,8 +124,8 @@ class Join:
     live: Live
     join_token: str
     nonce: str
-    node: dict[str, Any]
-    found_queue: FoundQueue | None = None
+    node: Mapping[str, Any]
+    found_queue: _FoundQueue | None = None
 
     def apply(self, tx: Transaction) -> Joined:
         """Raises Unauthorized for an unknown, used or expired join token; Conflict if the pilot ended."""
@@ -215,7 +215,7 @@ class DrainPilots:
         return changed
 
 
-def believed(row: PilotRow, told: QueueId, policy: Policy) -> FoundQueue | None:
+def believed(row: PilotRow, told: QueueId, policy: Policy) -> _FoundQueue | None:
     """The queue that a pilot named, if it is believed; None if not, or if the pilot was sent to a queue."""
     known = (row.site, row.ce, row.queue)
     if all(known) or any(part not in ("", said) for part, said in zip(known, told, strict=True)):
@@ -224,10 +224,10 @@ def believed(row: PilotRow, told: QueueId, policy: Policy) -> FoundQueue | None:
     offer = world.offer(told)
     if offer is None:  # its access list does not admit the VO
         return None
-    return FoundQueue(told, msgspec.json.encode(asdict(offer.request)).decode())
+    return _FoundQueue(told, msgspec.json.encode(asdict(offer.request)).decode())
 
 
-def presented(number: int, pools: Sequence[str] | None, served: Sequence[str]) -> dict[str, Any]:
+def presented(number: int, pools: Sequence[str] | None, served: Sequence[str]) -> dict[str, int]:
     """What is kept of the SubmitPools that a pilot presents, beside those that its queue serves now."""
     if pools is None:
         return {"pass": number, "serves": len(served)}

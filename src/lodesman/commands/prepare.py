@@ -287,21 +287,20 @@ def _refusal(never: str, runs: Runs, members: ParametricMembers | None, found: E
     """What a submission is refused with of which no queue can run these members."""
     lost = sum(stop - start for start, stop in runs)
     who = "The job"
-    which: dict[str, Any] = {}
+    which: Mapping[str, object] = {}
     if members is not None and lost < members.count:
         ranges = [[start, stop - 1] for start, stop in runs[:_FEW_RUNS]]
-        told = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
+        shown = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in ranges)
         more = ", ..." if len(runs) > _FEW_RUNS else ""
-        who = f"Member{'' if lost == 1 else 's'} {told}{more} ({lost} of {members.count})"
+        who = f"Member{'' if lost == 1 else 's'} {shown}{more} ({lost} of {members.count})"
         which = {"members": ranges, "jobs": lost}
     attribute = _in_the_way(found)
-    if attribute:
-        which["attribute"] = attribute
     return Impossible(
         f"{who} can never run: {never}.",
         hint="Change it, or submit it with --hold-if-impossible to keep it Held until a queue appears.",
         queues=msgspec.to_builtins(found.summary()),
         **which,
+        **({"attribute": attribute} if attribute else {}),
     )
 
 

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from msgspec import UNSET, UnsetType
 
@@ -27,9 +26,9 @@ PAYLOAD_CAUSES = frozenset(
 )
 # Why an attempt ended of which its pilot said nothing.
 LOST = "pilot-lost"
-LEASE_EXPIRED = "lease-expired"
+_LEASE_EXPIRED = "lease-expired"
 # Where the job may be whose lost attempt turns out to have succeeded.
-STILL_OPEN = frozenset({JobState.WAITING, JobState.HELD, JobState.FAILED})
+_STILL_OPEN = frozenset({JobState.WAITING, JobState.HELD, JobState.FAILED})
 
 
 @dataclass(slots=True)
@@ -69,11 +68,11 @@ class TakeReports:
         self, tx: Transaction, row: JobRow, report: AttemptReport, attempt: AttemptRow
     ) -> ReportResult:
         """The attempt has ended already: the same report again, a late success, or one that comes too late."""
-        is_lost = attempt.outcome == "Released" and attempt.cause in (LOST, LEASE_EXPIRED)
+        is_lost = attempt.outcome == "Released" and attempt.cause in (LOST, _LEASE_EXPIRED)
         if report.state == attempt.outcome or (report.state == "Running" and not is_lost):
             return _accepted(report, "already ended")
         stale = attempt.id != row.last_attempt
-        counts = is_lost and attempt.stop_reason is None and row.state in STILL_OPEN and not stale
+        counts = is_lost and attempt.stop_reason is None and row.state in _STILL_OPEN and not stale
         if report.state == "Done" and counts:
             self._late_success(tx, row, report)
             return _accepted(report, "late")
@@ -116,10 +115,8 @@ def end_attempt(live: Live, tx: Transaction, row: JobRow, report: AttemptReport,
         return
     # An order to stop a job that has not ended is one to run it again, whatever became of this attempt.
     new, reason = _after(row, report) if ordered is None else (JobState.WAITING, ordered)
-    data: dict[str, Any] = {"attempt": row.attempt, "cause": report.cause}
-    if report.exit_code is not None:
-        data["exit_code"] = report.exit_code
-    jobs.move(tx, live.ids, row, new, reason=reason, **data)
+    exit_code = {} if report.exit_code is None else {"exit_code": report.exit_code}
+    jobs.move(tx, live.ids, row, new, reason=reason, attempt=row.attempt, cause=report.cause, **exit_code)
     if new is JobState.WAITING:
         live.queues.came_back(tx, row.tq_id, row.id)
 
@@ -164,7 +161,7 @@ def end_all_attempts(live: Live, tx: Transaction, pilot_id: int, cause: str) -> 
     return len(found)
 
 
-ON_A_NODE = frozenset({JobState.RUNNING, JobState.COMPLETING})
+_ON_A_NODE = frozenset({JobState.RUNNING, JobState.COMPLETING})
 
 
 @dataclass(slots=True)
@@ -181,7 +178,7 @@ class NoteSilence:
 
     def _stall(self, tx: Transaction, pilot_id: int, since: float) -> int:
         tx.add(self.live.pilots.silent, pilot_id)
-        found = [row for row in _rows(tx, pilot_id) if row.state in ON_A_NODE]
+        found = [row for row in _rows(tx, pilot_id) if row.state in _ON_A_NODE]
         reason = f"its pilot has said nothing since {_moment(since)}"
         for row in found:
             told = {"attempt": row.attempt, "silent_since": since}

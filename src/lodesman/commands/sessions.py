@@ -66,7 +66,7 @@ class ConfiguredOffer(Struct, frozen=True, kw_only=True):
     norm_cpu_seconds: int | None = None
 
 
-class NodeReport(Struct, frozen=True, kw_only=True):
+class _NodeReport(Struct, frozen=True, kw_only=True):
     """What a node reports of itself when its pilot joins. It is not trusted: anything may stand in it.
 
     `life_s`: seconds that were left for payloads then, None if no end is known. `cpu_scaling_factor`: norm_cpu_seconds
@@ -85,10 +85,10 @@ _CONFIGURED = (
     "platforms", "tags", "required_tags", "job_types", "cores", "memory_mb", "norm_cpu_seconds",
 )  # fmt: skip
 OFFER: Final = msgspec.json.Decoder(ConfiguredOffer)
-_REPORT = msgspec.json.Decoder(NodeReport)
+_REPORT = msgspec.json.Decoder(_NodeReport)
 
 
-def configured_part(offer: ConfiguredOffer | ResourceRequest) -> dict[str, Any]:
+def configured_part(offer: ConfiguredOffer | ResourceRequest) -> Mapping[str, Any]:
     """What of a request the configuration says."""
     return {name: getattr(offer, name) for name in _CONFIGURED}
 
@@ -96,7 +96,7 @@ def configured_part(offer: ConfiguredOffer | ResourceRequest) -> dict[str, Any]:
 # --- what a pilot presents ---------------------------------------------------------------------------------
 
 
-def _offer_of(offer: ConfiguredOffer, node: NodeReport, queue: QueueId, **who: Any) -> ResourceRequest:
+def _offer_of(offer: ConfiguredOffer, node: _NodeReport, queue: QueueId, **who: Any) -> ResourceRequest:
     """All that a pilot can ever present, but for the SubmitPools that its queue serves.
 
     Configuration says what the queue is (ADR 0023); of cores and memory there is no more than the node has.
@@ -112,7 +112,7 @@ def _offer_of(offer: ConfiguredOffer, node: NodeReport, queue: QueueId, **who: A
     return ResourceRequest(**facts)
 
 
-def _whole(offer: ResourceRequest, node: NodeReport, joined_at: float | None, now: float) -> FreeResources:
+def _whole(offer: ResourceRequest, node: _NodeReport, joined_at: float | None, now: float) -> FreeResources:
     """What a pilot has free while nothing runs in it. Before it joins: all that it will have."""
     life, scaling = _positive(node.life_s), _positive(node.cpu_scaling_factor)
     left = offer.norm_cpu_seconds
@@ -185,14 +185,14 @@ class PilotSession:
         self.stamp = row.stamp
         self.vo = row.vo
         self.queue = row.queue_id
-        self._who: dict[str, Any] = {
+        self._who = {
             "vo": row.vo,
             "groups": (row.group,) if row.group else None,
             "owner": row.owner,
             "pilot_type": row.pilot_type,
             "submission_pool": row.submission_pool,
         }
-        self._node = NodeReport(**{name: node.get(name) for name in NodeReport.__struct_fields__})
+        self._node = _NodeReport(**{name: node.get(name) for name in _NodeReport.__struct_fields__})
         self.joined_at = row.joined_at
         # The offer, and the requests that were made of it: always changed together, by whichever thread.
         self._made: Made = (self._offer(OFFER.decode(row.request)), {})

@@ -23,8 +23,8 @@ from lodesman.store.write.pilots import drain_pilots_for
 
 log = logging.getLogger(__name__)
 
-MOST_REASON: Final = 1_000
-MOST_TOLD: Final = 5
+_MOST_REASON: Final = 1_000
+_MOST_TOLD: Final = 5
 
 
 class KnownMask:
@@ -67,8 +67,8 @@ def check_closing(closing: Closing, now: float) -> Closing:
     reason = closing.reason.strip()
     if not reason:
         raise InvalidRequest("Say why: everybody will see the reason.", parameter="reason")
-    if len(reason) > MOST_REASON:
-        raise InvalidRequest(f"The reason is longer than {MOST_REASON} characters.", parameter="reason")
+    if len(reason) > _MOST_REASON:
+        raise InvalidRequest(f"The reason is longer than {_MOST_REASON} characters.", parameter="reason")
     if not closing.holds(now):
         raise InvalidRequest("The time until which it shall be closed has passed.", parameter="until")
     return replace(closing, reason=reason)
@@ -137,8 +137,8 @@ class OpenSite:
 
 def not_closed(path: str, others: tuple[Closing, ...]) -> Conflict:
     """Somebody wants to open what is not closed: what is closed there, or anywhere if nothing is."""
-    shown = ", ".join(one.path for one in others[:MOST_TOLD])
-    more = f" and {len(others) - MOST_TOLD} more" if len(others) > MOST_TOLD else ""
+    shown = ", ".join(one.path for one in others[:_MOST_TOLD])
+    more = f" and {len(others) - _MOST_TOLD} more" if len(others) > _MOST_TOLD else ""
     hint = f"Closed there: {shown}{more}." if others else "Nothing is closed there; see: lode site ls."
     return Conflict(f"{path[:200]} is not closed.", hint=hint, closed=[list(one.node) for one in others])
 

@@ -20,7 +20,7 @@ CONFIG: Final = "config"
 """In the data of a refusal: the configuration was another one."""
 
 
-def other_configuration(done: str, config: str) -> Conflict:
+def _other_configuration(done: str, config: str) -> Conflict:
     """What is refused when the two processes have not read the same configuration; `config`: the digest of the writer's."""
     text = f"The SubmitPools were {done} by another configuration than this process has."
     return Conflict(text, **{CONFIG: config})
@@ -55,7 +55,7 @@ class RefreshPools:
         if found.previous != live.pools.last_pass.id:
             raise Conflict(f"Pass {live.pools.last_pass.id} of the SubmitPools came between.")
         if found.config != self.config:
-            raise other_configuration("evaluated", self.config)
+            raise _other_configuration("evaluated", self.config)
         # A pool that was removed meanwhile stays removed.
         masks = {pool: int(text, 16) for pool, text in found.masks.items() if pool in live.pools.known}
         if masks:
@@ -168,7 +168,7 @@ class RekeyPools:
     def apply(self, tx: Transaction) -> int:
         """Returns how many task queues got another key. Raises Conflict if another configuration has come."""
         if self.found.config != self.config:
-            raise other_configuration("read", self.config)
+            raise _other_configuration("read", self.config)
         live = self.live
         # A pool that was removed meanwhile stays removed; it is read again when a job needs it again.
         pools = {old: (new, text) for old, new, text in self.found.pools if old in live.pools.known}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from lodesman.answers.pilots import InputFile, Limits, Payload, Work
 from lodesman.jobs import JobSpec, ParametricMembers, Template, spec_from_json
 from lodesman.store import Reader
 from lodesman.store.read.jobs import stored_members, stored_template
@@ -16,44 +17,29 @@ from lodesman.store.write.attempts import Claimed
 Uploads = Mapping[str, tuple[str, int]]
 
 
-def payload(spec: JobSpec, uploads: Uploads) -> dict[str, Any]:
-    """The job as the pilots' protocol has it, but for id and attempt.
+def payload(spec: JobSpec, uploads: Uploads) -> Work:
+    """The job as pilots get it, but for id and attempt.
 
     `uploads`: name in InputSandbox -> (sha256, size), complete.
     """
-    return {
-        "spec": {
-            "name": spec.name,
-            "executable": spec.executable,
-            "arguments": spec.arguments,
-            "environment": spec.environment,
-            "std_input": spec.std_input,
-            "std_output": spec.std_output,
-            "std_error": spec.std_error,
-            "output_sandbox": spec.output_sandbox,
-            "cores": spec.cores,
-            "memory_mb": spec.memory_mb,
-        },
-        "input": [_input(name, uploads) for name in spec.input_sandbox],
-        "limits": {
-            "norm_cpu_seconds": spec.norm_cpu_seconds,
-            "cpu_seconds": 0,
-            "wall_seconds": spec.wall_seconds,
-            "memory_mb": spec.memory_mb,
-            "output_mb": spec.max_output_mb,
-        },
-        "exclusive": spec.exclusive,
-    }
+    limits = Limits(
+        norm_cpu_seconds=spec.norm_cpu_seconds,
+        cpu_seconds=0,
+        wall_seconds=spec.wall_seconds,
+        memory_mb=spec.memory_mb,
+        output_mb=spec.max_output_mb,
+    )
+    inputs = [_input(name, *uploads[name]) for name in spec.input_sandbox]
+    run = Payload(**{name: getattr(spec, name) for name in Payload.__struct_fields__})
+    return Work(run, inputs, limits, spec.exclusive)
 
 
-def _input(name: str, uploads: Uploads) -> dict[str, Any]:
-    sha256, size = uploads[name]
-    plain = name.rsplit("/", 1)[-1]
-    return {"name": plain, "url": f"/v1/sandboxes/{sha256}", "sha256": sha256, "size": size, "unpack": False}
+def _input(name: str, sha256: str, size: int) -> InputFile:
+    return InputFile(name.rsplit("/", 1)[-1], f"/v1/sandboxes/{sha256}", sha256, size, unpack=False)
 
 
 # Bytes of text: of templates, and of the members of arrays (which take several times as much when they are read).
-BODY_BYTES = 32 << 20
+_BODY_BYTES = 32 << 20
 ARRAY_BYTES = 64 << 20
 # What a value takes besides its text.
 OVERHEAD = 512
@@ -110,7 +96,7 @@ class Templates:
 
     def __init__(self, db: Reader) -> None:
         self._db = db
-        self._bodies = Kept(self._read_body, most_bytes=BODY_BYTES)
+        self._bodies = Kept(self._read_body, most_bytes=_BODY_BYTES)
         self._arrays = Kept(self._read_array, most_bytes=ARRAY_BYTES)
 
     def render(self, claimed: list[Claimed], *, drain: bool) -> bytes:

@@ -20,7 +20,7 @@ from lodesman.store.write.jobs import JobRow
 
 log = logging.getLogger(__name__)
 
-GHOST = "it was active without a live attempt"
+_GHOST = "it was active without a live attempt"
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class Reconcile:
             "a job was active without a live attempt",
             extra={"job": row.id, "was": row.state.value, "becomes": new.value, "attempt": row.attempt},
         )
-        jobs.move(tx, self.live.ids, row, new, reason=GHOST, attempt=row.attempt, by="reconciler")
+        jobs.move(tx, self.live.ids, row, new, reason=_GHOST, attempt=row.attempt, by="reconciler")
         if attempt is None:
             jobs.clear_last_attempt(tx, row.id)
         if new is JobState.WAITING:

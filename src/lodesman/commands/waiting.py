@@ -28,7 +28,7 @@ _SHARE_SAMPLE = 64
 _IMPOSSIBLE = "impossible"
 
 
-class ParkedClaim(Hashable, Protocol):
+class _ParkedClaim(Hashable, Protocol):
     """A claim that waits (`commands.claim.Claim`)."""
 
     pilot_id: int
@@ -47,23 +47,23 @@ class ParkedClaim(Hashable, Protocol):
         """Present what the queue serves now."""
 
 
-class ParkedClaims:
+class _ParkedClaims:
     """Claims that wait for jobs: at most one for each pilot."""
 
     def __init__(self, index: Index, pools: PoolMap) -> None:
         self._pools = pools
         self._parked = Parked(index, pools.serves)
-        self._claims: dict[int, ParkedClaim] = {}
+        self._claims: dict[int, _ParkedClaim] = {}
 
     def __len__(self) -> int:
         return len(self._claims)
 
-    def park(self, tx: Transaction, claim: ParkedClaim) -> None:
+    def park(self, tx: Transaction, claim: _ParkedClaim) -> None:
         """Let a claim wait."""
         self._enter(claim)
         tx.undo.append(partial(self._leave, claim))
 
-    def unpark(self, tx: Transaction, claim: ParkedClaim) -> bool:
+    def unpark(self, tx: Transaction, claim: _ParkedClaim) -> bool:
         """Let a claim wait no longer; false if it did not wait."""
         if not self._leave(claim):
             return False
@@ -76,18 +76,18 @@ class ParkedClaims:
         if claim is not None and self.unpark(tx, claim):
             tx.answers.append((claim.answer, []))
 
-    def of_pilot(self, pilot_id: int) -> ParkedClaim | None:
+    def of_pilot(self, pilot_id: int) -> _ParkedClaim | None:
         """The claim of a pilot that waits, with the SubmitPools that its queue serves now."""
         claim = self._claims.get(pilot_id)
         if claim is not None:
             claim.refresh_pools()
         return claim
 
-    def woken(self, filled: Mapping[int, int]) -> Iterator[ParkedClaim]:
+    def woken(self, filled: Mapping[int, int]) -> Iterator[_ParkedClaim]:
         """The claims to serve for task queues that filled, longest waiting first (see `Parked.wake`)."""
-        return cast("Iterator[ParkedClaim]", self._parked.wake(filled))
+        return cast("Iterator[_ParkedClaim]", self._parked.wake(filled))
 
-    def present_anew(self, pilot_ids: Iterable[int]) -> list[ParkedClaim]:
+    def present_anew(self, pilot_ids: Iterable[int]) -> list[_ParkedClaim]:
         """These pilots offer something else than before: those that wait do so by that; longest waiting first."""
         self._pools.version += 1  # claims on their way, too, present anew
         found = [claim for number in pilot_ids if (claim := self._claims.get(number)) is not None]
@@ -97,18 +97,18 @@ class ParkedClaims:
             self._enter(claim)
         return sorted(found, key=lambda claim: claim.since)
 
-    def serve(self, tx: Transaction, claims: Iterable[ParkedClaim]) -> None:
+    def serve(self, tx: Transaction, claims: Iterable[_ParkedClaim]) -> None:
         """Let parked claims choose jobs now; those that find some are answered."""
         for claim in claims:
             claimed = claim.claim(tx)
             if claimed and self.unpark(tx, claim):
                 tx.answers.append((claim.answer, claimed))
 
-    def _enter(self, claim: ParkedClaim) -> None:
+    def _enter(self, claim: _ParkedClaim) -> None:
         self._claims[claim.pilot_id] = claim
         self._parked.park(claim, claim.request, claim.count, claim.since)
 
-    def _leave(self, claim: ParkedClaim) -> bool:
+    def _leave(self, claim: _ParkedClaim) -> bool:
         if self._claims.get(claim.pilot_id) is not claim:
             return False
         del self._claims[claim.pilot_id]
@@ -128,7 +128,7 @@ class TaskQueues:
         self._pools = pools
         self.matcher = Matcher()
         self.index = self.matcher.index
-        self.parked = ParkedClaims(self.index, pools)
+        self.parked = _ParkedClaims(self.index, pools)
         self.claims = ClaimLog(claims_at(db))
         self.fronts = Fronts(self.claims)
         self.held = held_queues(db)

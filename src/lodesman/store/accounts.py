@@ -80,7 +80,7 @@ _FIND_LINE = f"{_LINE} SELECT hash FROM line"
 _DELETE_LINE = f"{_LINE} DELETE FROM token WHERE hash IN (SELECT hash FROM line)"
 _MADE_FOR_OTHERS = f"""{_LINE} SELECT count(*) FROM token t
 JOIN line l ON t.parent = l.hash AND t.account != l.account"""
-HASH_DIGITS = 64
+_HASH_DIGITS = 64
 
 
 class NewToken(NamedTuple):
@@ -132,7 +132,7 @@ def set_service_token(tx: Transaction, digest: bytes) -> None:
 def tokens_with_prefix(tx: Transaction, prefix: str) -> list[bytes]:
     """The hashes that begin with these hexadecimal digits; none if they are not such digits."""
     try:
-        first, last = (bytes.fromhex(prefix.ljust(HASH_DIGITS, digit)) for digit in "0f")
+        first, last = (bytes.fromhex(prefix.ljust(_HASH_DIGITS, digit)) for digit in "0f")
     except ValueError:
         return []
     return [bytes(row[0]) for row in tx.read(_BETWEEN, (first, last))]

@@ -34,7 +34,7 @@ _REPLAY = (
     f"UPDATE leadership SET claims_at = {greatest('claims_at', _LAST_ATTEMPT)}",
 )
 
-WRITE_AFTER = 2_000
+_WRITE_AFTER = 2_000
 
 
 def replay(db: Writer) -> None:
@@ -106,7 +106,7 @@ class ClaimLog:
 
     def is_due(self) -> bool:
         """Enough claims that a restart should not have to replay more."""
-        return self.last_attempt - self._written >= WRITE_AFTER
+        return self.last_attempt - self._written >= _WRITE_AFTER
 
     def _begin(self, tx: Transaction) -> None:
         self._tx = tx

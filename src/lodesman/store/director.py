@@ -65,7 +65,7 @@ def _mask(rows: Iterable[Any]) -> SiteMask:
 KEEP_ITERATIONS: Final = 200
 # One iteration over 10,000 task queues is megabytes of text. The newest few are kept however large they are.
 KEEP_BYTES: Final = 64 << 20
-KEEP_ANYWAY: Final = 3
+_KEEP_ANYWAY: Final = 3
 _INSERT = "INSERT INTO director_iteration (at, bytes, plan) VALUES (?,?,?) RETURNING id"
 _SIZES = "SELECT id, bytes FROM director_iteration ORDER BY id DESC"
 _DELETE = "DELETE FROM director_iteration WHERE id <= ?"
@@ -87,7 +87,7 @@ def insert_iteration(tx: Transaction, plan: str) -> int:
     size = 0
     for kept, (one, plan_bytes) in enumerate(tx.read(_SIZES)):
         size += plan_bytes
-        if kept >= KEEP_ITERATIONS or (size > KEEP_BYTES and kept >= KEEP_ANYWAY):
+        if kept >= KEEP_ITERATIONS or (size > KEEP_BYTES and kept >= _KEEP_ANYWAY):
             tx.write(_DELETE, (one,))
             break
     return number

@@ -17,7 +17,7 @@ from lodesman.store.write.attempts import CLAIM_STATEMENTS
 from lodesman.store.write.jobs import WaitingJob
 from lodesman.store.write.task_queues import set_row_cursor
 
-ROW_CHUNK = 128
+_ROW_CHUNK = 128
 _RUN_CHUNK = 16
 
 _ROWS = """SELECT id, submission_id, template_id, attempt, last_event, last_attempt, max_attempts
@@ -87,7 +87,7 @@ class Fronts:
         front = self._fronts.get(tq_id)
         if front is None:
             return
-        if not front.more_rows and len(front.rows) < ROW_CHUNK:
+        if not front.more_rows and len(front.rows) < _ROW_CHUNK:
             front.rows.append(job)
         else:
             front.more_rows = True
@@ -143,9 +143,9 @@ def _take_member(tx: Transaction, front: _Front, claims: ClaimLog) -> WaitingJob
 def _read_rows(tx: Transaction, tq_id: int, front: _Front, past: frozenset[str]) -> None:
     stored = tx.read(_ROW_CURSOR, (tq_id,), past=past)
     cursor = stored[0][0] if stored else 0
-    found = tx.read(_ROWS, (tq_id, cursor, ROW_CHUNK), past=past)
+    found = tx.read(_ROWS, (tq_id, cursor, _ROW_CHUNK), past=past)
     front.rows.extend(WaitingJob(*row) for row in found)
-    front.more_rows = len(found) == ROW_CHUNK
+    front.more_rows = len(found) == _ROW_CHUNK
     if found and found[0][0] > cursor:
         set_row_cursor(tx, tq_id, found[0][0])
 

@@ -98,7 +98,7 @@ class _Part:
                 raise InvalidRequest("The file does not have the checksum that was announced; send it again.")
             with moving:
                 self._part.replace(self._path)
-            sync_directory(self._path.parent)
+            _sync_directory(self._path.parent)
 
     def drop(self) -> None:
         """Close it; remove it if it is not in its place."""
@@ -112,22 +112,22 @@ class _Part:
         if self._dropped:
             raise InvalidRequest("The upload broke off.")
         if self._file is None:
-            make_directory(self._path.parent)
+            _make_directory(self._path.parent)
             self._file = self._part.open("xb")
         self._digest.update(data)
         self._file.write(data)
         return self._file
 
 
-def make_directory(folder: Path) -> None:
+def _make_directory(folder: Path) -> None:
     """Make a directory, and those above it, so that a power cut does not lose them."""
     if not folder.is_dir():
-        make_directory(folder.parent)
+        _make_directory(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
-        sync_directory(folder.parent)
+        _sync_directory(folder.parent)
 
 
-def sync_directory(folder: Path) -> None:
+def _sync_directory(folder: Path) -> None:
     """What lies in a directory, and what is gone from it, is so on disk."""
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -26,9 +26,9 @@ from lodesman.errors import Conflict, Unavailable
 
 log = logging.getLogger(__name__)
 
-PAGE_CACHE_KIB = 65_536
-READ_CACHE_KIB = 16_384
-BUSY_MS = 5_000
+_PAGE_CACHE_KIB = 65_536
+_READ_CACHE_KIB = 16_384
+_BUSY_MS = 5_000
 
 # The thread moves the log in pieces of this many pages: a page that was written several times since is moved once.
 CHECKPOINT_PAGES = 1_000
@@ -155,8 +155,8 @@ def open_writer(path: Path) -> Writer:
     """The write connection, schema up to date. There is one at a time: see `lock_database`."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     db = apsw.Connection(str(path))
-    db.set_busy_timeout(BUSY_MS)
-    _pragmas(db, "page_size=4096", "journal_mode=WAL", "synchronous=FULL", f"cache_size=-{PAGE_CACHE_KIB}",
+    db.set_busy_timeout(_BUSY_MS)
+    _pragmas(db, "page_size=4096", "journal_mode=WAL", "synchronous=FULL", f"cache_size=-{_PAGE_CACHE_KIB}",
              "wal_autocheckpoint=0", "temp_store=MEMORY")  # fmt: skip
     path.chmod(0o600)
     migrate(db)
@@ -166,8 +166,8 @@ def open_writer(path: Path) -> Writer:
 def open_reader(path: Path) -> Reader:
     """A read-only connection; each thread uses its own."""
     db = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-    db.set_busy_timeout(BUSY_MS)
-    _pragmas(db, f"cache_size=-{READ_CACHE_KIB}", "query_only=ON")
+    db.set_busy_timeout(_BUSY_MS)
+    _pragmas(db, f"cache_size=-{_READ_CACHE_KIB}", "query_only=ON")
     return Reader(db)
 
 
@@ -271,7 +271,7 @@ class Checkpointer:
 
     def _run(self) -> None:
         db = apsw.Connection(str(self._path))
-        db.set_busy_timeout(BUSY_MS)
+        db.set_busy_timeout(_BUSY_MS)
         # A connection that has read nothing does not know of the log and would checkpoint nothing.
         list(db.execute("SELECT count(*) FROM sqlite_schema"))
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import to_builtins
 
 from lodesman.commands.templates import payload
 from lodesman.jobs import JobSpec
@@ -11,7 +12,7 @@ SHA = "ab" * 32
 
 
 def test_a_job_without_limits_has_zeros():
-    told = payload(JobSpec(executable="x", norm_cpu_seconds=60), {})
+    told = to_builtins(payload(JobSpec(executable="x", norm_cpu_seconds=60), {}))
     assert told["limits"] == {
         "norm_cpu_seconds": 60, "cpu_seconds": 0, "wall_seconds": 0, "memory_mb": 0, "output_mb": 0
     }  # fmt: skip
@@ -20,7 +21,9 @@ def test_a_job_without_limits_has_zeros():
 
 
 def test_what_decides_the_place_of_a_job_is_not_the_pilot_s_business():
-    told = payload(JobSpec(executable="x", sites=("A",), tags=("GPU",), requirements={"A": 1}), {})
+    told = to_builtins(
+        payload(JobSpec(executable="x", sites=("A",), tags=("GPU",), requirements={"A": 1}), {})
+    )
     assert set(told["spec"]) == {
         "name", "executable", "arguments", "environment", "std_input", "std_output", "std_error",
         "output_sandbox", "cores", "memory_mb",
@@ -29,7 +32,7 @@ def test_what_decides_the_place_of_a_job_is_not_the_pilot_s_business():
 
 @pytest.mark.parametrize("name", ["data.txt", "/home/ann/data.txt", "deep/in/data.txt"])
 def test_an_input_file_arrives_under_its_plain_name(name):
-    told = payload(JobSpec(executable="x", input_sandbox=(name,)), {name: (SHA, 7)})
+    told = to_builtins(payload(JobSpec(executable="x", input_sandbox=(name,)), {name: (SHA, 7)}))
     assert told["input"] == [
         {"name": "data.txt", "url": f"/v1/sandboxes/{SHA}", "sha256": SHA, "size": 7, "unpack": False}
     ]

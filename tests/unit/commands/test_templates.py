@@ -113,7 +113,9 @@ def array(base, make_key):
     def put(values, *, cohorts=1, expand=True):
         count, key = len(values), make_key()
         spec = JobSpec(executable="/bin/echo", arguments=("%s",), norm_cpu_seconds=60)
-        stored = {"spec": spec_to_json(spec), "uploads": {}} if expand else payload(spec, {})
+        stored = (
+            {"spec": spec_to_json(spec), "uploads": {}} if expand else msgspec.to_builtins(payload(spec, {}))
+        )
         made = tuple(
             PreparedCohort(
                 key=key, template=json.dumps({**stored, "n": at}), expand=expand, max_attempts=1,

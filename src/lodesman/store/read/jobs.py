@@ -48,7 +48,7 @@ JOIN submission s ON s.id = j.submission_id LEFT JOIN attempt a ON a.id = j.last
 _DESCRIPTION = "SELECT form, record, count, members IS NOT NULL FROM submission WHERE id = ?"
 _NAMES = f"SELECT id, {member('body', 'spec', 'name')} FROM template WHERE id IN {GIVEN}"
 _MEMBERS = "SELECT CASE WHEN length(members) <= ? THEN members END FROM submission WHERE id = ?"
-_NO_FACTS: dict[str, Any] = dict.fromkeys(Job.__struct_fields__)
+_NO_FACTS = dict.fromkeys(Job.__struct_fields__)
 
 
 class MemberState(NamedTuple):
@@ -61,7 +61,7 @@ class MemberState(NamedTuple):
     main_reason: MainReason | None
 
 
-class LastOutput(Struct, frozen=True):
+class _LastOutput(Struct, frozen=True):
     """The state of a job, and what its last attempt wrote before it `ended`. Without an attempt pilot and tail are None."""
 
     state: JobState
@@ -74,7 +74,7 @@ class LastOutput(Struct, frozen=True):
     ended: bool
 
 
-class StoredDescription(Struct, frozen=True):
+class _StoredDescription(Struct, frozen=True):
     """The description of a submission of `count` jobs as it was given. `record` is '' if none is stored."""
 
     form: Form
@@ -106,8 +106,7 @@ def job_of(row: tuple[Any, ...]) -> Job:
 
 def untaken(job_id: int, state: MemberState, **facts: Any) -> Job:
     """A member of an array that no pilot took."""
-    values: dict[str, Any] = {**_NO_FACTS, "id": job_id, "attempt": 0, **state._asdict(), **facts}
-    return Job(**values)
+    return Job(**{**_NO_FACTS, "id": job_id, "attempt": 0, **state._asdict(), **facts})
 
 
 def _main_reason(text: str | None) -> MainReason | None:
@@ -213,23 +212,23 @@ def attempts_of_job(db: Reader, job: Job) -> list[Attempt]:
     return attempts[::-1]
 
 
-def last_output(db: Reader, job_id: int) -> LastOutput | None:
+def last_output(db: Reader, job_id: int) -> _LastOutput | None:
     """Of a job with a row; None for a member of an array that no pilot took yet, and for no job."""
     row = db.execute(_LAST_OUTPUT, (job_id,)).fetchone()
     if row is None:
         return None
     values = list(row)
     values[0], values[-1] = JobState(row[0]), bool(row[-1])
-    return LastOutput(*values)
+    return _LastOutput(*values)
 
 
 # --- descriptions ----------------------------------------------------------------------------------------
 
 
-def description_of(db: Reader, submission: int) -> StoredDescription:
+def description_of(db: Reader, submission: int) -> _StoredDescription:
     """What was submitted."""
     form, record, count, parametric = db.only(_DESCRIPTION, (submission,))
-    return StoredDescription(form, record, count, bool(parametric))
+    return _StoredDescription(form, record, count, bool(parametric))
 
 
 def attempts_and_template(db: Reader, number: int) -> tuple[int, str]:

@@ -97,7 +97,7 @@ class LivePilot(Struct, frozen=True):
         return QueueId(self.site, self.ce, self.queue)
 
 
-class PilotsThere(Struct, frozen=True):
+class _PilotsThere(Struct, frozen=True):
     """`count` live pilots of a CE queue in one state."""
 
     queue_id: QueueId
@@ -105,7 +105,7 @@ class PilotsThere(Struct, frozen=True):
     count: int
 
 
-class StopOrder(NamedTuple):
+class _StopOrder(NamedTuple):
     """A live attempt that its pilot must stop."""
 
     pilot_id: int
@@ -191,10 +191,11 @@ def drained_waiting_pilots(db: Reader, limit: int) -> dict[int, str]:
     return dict(db.execute(_LEAVING, (limit,)))
 
 
-def pilots_by_queue(db: Reader) -> list[PilotsThere]:
+def pilots_by_queue(db: Reader) -> list[_PilotsThere]:
     """Live pilots by CE queue and state."""
     return [
-        PilotsThere(QueueId(site, ce, queue), state, n) for site, ce, queue, state, n in db.execute(_BY_QUEUE)
+        _PilotsThere(QueueId(site, ce, queue), state, n)
+        for site, ce, queue, state, n in db.execute(_BY_QUEUE)
     ]
 
 
@@ -206,9 +207,9 @@ def running_jobs_by_site(db: Reader) -> dict[str, int]:
 # --- for the writer's start ------------------------------------------------------------------------------
 
 
-def stop_orders(db: Reader) -> list[StopOrder]:
+def stop_orders(db: Reader) -> list[_StopOrder]:
     """The orders that pilots have not carried out yet."""
-    return [StopOrder(*row) for row in db.execute(_ORDERS)]
+    return [_StopOrder(*row) for row in db.execute(_ORDERS)]
 
 
 def pilots_with_stalled_jobs(db: Reader) -> set[int]:

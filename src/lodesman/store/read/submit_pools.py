@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import structs
 
 from lodesman.answers.nodes import Place, QueueId
 from lodesman.answers.task_queues import Pool, PoolInFull, PoolJobs, PoolPass, Pools, Required
@@ -39,7 +40,7 @@ _PASSES = """SELECT id, at, cause, pools, changed, held, released, seconds FROM 
 ORDER BY id DESC LIMIT ?"""
 _NEEDED = """SELECT DISTINCT pool_id FROM task_queue WHERE pool_id != '' AND id IN (
   SELECT tq_id FROM queue_jobs WHERE jobs > 0 UNION ALL SELECT tq_id FROM queue_may_return)"""
-FEW_PASSES = 5
+_FEW_PASSES = 5
 
 
 class PoolRow(NamedTuple):
@@ -118,7 +119,7 @@ def pools_needed(db: Reader) -> set[str]:
 # --- for people ------------------------------------------------------------------------------------------
 
 
-def last_passes(db: Reader, limit: int) -> list[PoolPass]:
+def _last_passes(db: Reader, limit: int) -> list[PoolPass]:
     """The last passes, the youngest first, with what each did."""
     return [PoolPass(*row) for row in db.execute(_PASSES, (limit,))]
 
@@ -126,9 +127,9 @@ def last_passes(db: Reader, limit: int) -> list[PoolPass]:
 def list_pools(db: Reader, vo: str, *, limit: int) -> Pools:
     """The pools of a VO ('': of all), those that most jobs need first, and the last pass."""
     jobs = _jobs_by_pool(db)
-    pools = [Pool(**_facts(row, jobs)) for row in db.execute(_POOLS, (vo, vo, "", ""))]
+    pools = [_pool(row, jobs) for row in db.execute(_POOLS, (vo, vo, "", ""))]
     pools.sort(key=lambda one: (-_sum(one.jobs), -one.created_at, one.id))
-    passes = last_passes(db, 1)
+    passes = _last_passes(db, 1)
     return Pools(pools[:limit], len(pools), passes[0] if passes else None)
 
 
@@ -140,9 +141,8 @@ def pool_by_prefix(db: Reader, vo: str, prefix: str) -> PoolInFull:
     if len(found) > 1:
         raise Conflict(f"Several SubmitPools begin with {prefix}.", hint="Give more characters.")
     served_by = [Place(*place) for place in db.execute(_SERVED_BY, (found[0][0],))]
-    return PoolInFull(
-        **_facts(found[0], _jobs_by_pool(db)), served_by=served_by, passes=last_passes(db, FEW_PASSES)
-    )
+    pool = _pool(found[0], _jobs_by_pool(db))
+    return PoolInFull(**structs.asdict(pool), served_by=served_by, passes=_last_passes(db, _FEW_PASSES))
 
 
 def sites_of_pool(db: Reader, pool: str) -> list[str]:
@@ -150,18 +150,15 @@ def sites_of_pool(db: Reader, pool: str) -> list[str]:
     return [site for (site,) in db.execute(_SITES, (pool,))]
 
 
-def _facts(row: tuple[Any, ...], jobs: dict[str, PoolJobs]) -> dict[str, Any]:
-    """The members of `Pool`. One that was made again has neither queues nor a time of refresh until a pass found them."""
+def _pool(row: tuple[Any, ...], jobs: dict[str, PoolJobs]) -> Pool:
+    """One that was made again has neither queues nor a time of refresh until a pass found them."""
     number, vo, requirements, queues, created_at, refreshed_at, unused_since = row
     required = {
         name: Required(Kind(kind), unit or "", wanted)
         for name, (kind, _, unit, wanted) in msgspec.json.decode(requirements).items()
     }
     served = None if refreshed_at is None else int.from_bytes(queues, "little").bit_count()
-    return {
-        "id": number, "vo": vo, "requirements": required, "queues": served, "created_at": created_at,
-        "refreshed_at": refreshed_at, "unused_since": unused_since, "jobs": jobs[number],
-    }  # fmt: skip
+    return Pool(number, vo, required, served, created_at, refreshed_at, unused_since, jobs[number])
 
 
 def _jobs_by_pool(db: Reader) -> defaultdict[str, PoolJobs]:

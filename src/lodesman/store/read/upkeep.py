@@ -33,7 +33,7 @@ _WRONG_COUNTS = f"""SELECT q.tq_id, q.jobs, coalesce(n.jobs, 0) FROM queue_jobs 
 ) n ON n.tq_id = q.tq_id WHERE q.tq_id BETWEEN ? AND ? AND q.jobs != coalesce(n.jobs, 0)"""
 
 
-class WrongCount(NamedTuple):
+class _WrongCount(NamedTuple):
     """A task queue whose stored counter is not what it counts."""
 
     tq_id: int
@@ -58,13 +58,13 @@ def last_queue(db: Reader, after: int, portion: int) -> int | None:
     return number
 
 
-def wrong_counts(db: Reader, first: int, last: int) -> list[WrongCount]:
+def wrong_counts(db: Reader, first: int, last: int) -> list[_WrongCount]:
     """The task queues with first <= id <= last whose counter is not what it counts."""
-    return [WrongCount(*row) for row in db.execute(_WRONG_COUNTS, (first, last) * 3)]
+    return [_WrongCount(*row) for row in db.execute(_WRONG_COUNTS, (first, last) * 3)]
 
 
 # Ids and times rise together unless a clock was set back; rows this much beyond the time are read, too.
-CLOCK_SLACK_SECONDS = 3_600.0
+_CLOCK_SLACK_SECONDS = 3_600.0
 
 ENDED_STATES = ", ".join(f"'{state.value}'" for state in sorted(TERMINAL))
 # Of a job `j` with its last attempt `a`.
@@ -130,7 +130,7 @@ def _made_before(db: Reader, sql: str, before: float, portion: int) -> Iterator[
     while True:
         rows = list(db.execute(sql, (last, portion)))
         yield rows
-        if len(rows) < portion or rows[-1][-1] >= before + CLOCK_SLACK_SECONDS:
+        if len(rows) < portion or rows[-1][-1] >= before + _CLOCK_SLACK_SECONDS:
             return
         last = rows[-1][0]
 

@@ -29,7 +29,7 @@ WHERE c.cursor < c.stop AND {{}} GROUP BY 1, 2, 3"""
 _OF_HOLES = """SELECT s.owner, s.grp, h.state, sum(h.stop - h.start) FROM hole h JOIN cohort c ON c.id = h.cohort_id
 JOIN submission s ON s.id = c.submission_id WHERE h.state != 'Moved' AND {} GROUP BY s.owner, s.grp, h.state"""
 
-# The members of `JobFaults`, the state of the jobs themselves, and how many had an attempt. Reasons of what failed or
+# The members of `_JobFaults`, the state of the jobs themselves, and how many had an attempt. Reasons of what failed or
 # is held only.
 _REASONS_OF_ROWS = f"""SELECT s.owner, s.grp, s.vo, {STATE} AS shown,
 CASE WHEN j.state IN ('Held', 'Failed', 'Killed') THEN j.reason ELSE '' END AS why, count(*), min(j.id), j.state,
@@ -61,13 +61,13 @@ _PILOTS = (
 )
 _QUEUES = "SELECT count(*), coalesce(sum(waiting), 0) FROM queue_waiting WHERE waiting > 0"
 # Times, and numbers given twice, are sought among this many of the newest attempts.
-NEWEST: Final = 100_000
+_NEWEST: Final = 100_000
 # Of one owner's reasons the most frequent are kept, so that the failures of one owner do not hide those of another.
 REASONS_OF_ONE: Final = 200
 _FAULTY = frozenset({"Held", "Failed", "Killed"})
 
 
-class JobFaults(NamedTuple):
+class _JobFaults(NamedTuple):
     """`jobs` of one owner that ended, or are Held, for one reason; `id` is the first of them."""
 
     owner: str
@@ -96,7 +96,7 @@ class UsageFacts:
 
     states: Counter[str]
     started: int
-    faults: Sequence[JobFaults]
+    faults: Sequence[_JobFaults]
     attempts: Sequence[AttemptSums]
     same_number_twice: int
     waiting: Spread
@@ -133,29 +133,29 @@ def usage_facts(db: Reader, vo: str = "") -> UsageFacts:
     states: Counter[str] = Counter()
     with db:
         faults, started = _faults(db, states, vo)
-        times = list(db.execute(_TIMES, (vo, vo, NEWEST)))
+        times = list(db.execute(_TIMES, (vo, vo, _NEWEST)))
         return UsageFacts(
             states=states,
             started=started,
             faults=faults,
             attempts=list(map(AttemptSums._make, db.execute(_ATTEMPTS, (vo, vo)))),
-            same_number_twice=db.only(_TWICE, (NEWEST,))[0],
+            same_number_twice=db.only(_TWICE, (_NEWEST,))[0],
             waiting=spread(row[0] for row in times),
             running=spread(row[1] for row in times if row[1] is not None),
             pilots=count_pilots(db, vo),
         )
 
 
-def _faults(db: Reader, states: Counter[str], of_vo: str) -> tuple[list[JobFaults], int]:
+def _faults(db: Reader, states: Counter[str], of_vo: str) -> tuple[list[_JobFaults], int]:
     """Held, failed and killed jobs by owner and reason, and the number of jobs that had an attempt.
 
     All jobs are counted by state on the way.
     """
-    found: dict[tuple[str, str, str], list[JobFaults]] = defaultdict(list)
+    found: dict[tuple[str, str, str], list[_JobFaults]] = defaultdict(list)
     total = 0
     for sql in (_REASONS_OF_ROWS, _REASONS_OF_HOLES, _HELD_QUEUES):
         for *row, state, started in db.execute(sql):
-            one = JobFaults(*row)
+            one = _JobFaults(*row)
             if of_vo and one.vo != of_vo:
                 continue
             if sql is not _HELD_QUEUES:  # its jobs are counted with the rows and runs

@@ -83,7 +83,7 @@ class NewSubmission(Struct, frozen=True, kw_only=True):
     request_id: str | None = None
 
 
-class EarlierSubmission(Struct, frozen=True):
+class _EarlierSubmission(Struct, frozen=True):
     """A submission that had the same request id."""
 
     id: int
@@ -220,10 +220,10 @@ def insert_template(tx: Transaction, number: int, body: str, *, expand: bool, ma
     tx.later(_INSERT_TEMPLATE, (number, expand, max_attempts, body))
 
 
-def submission_of_request(tx: Transaction, owner: str, request_id: str) -> EarlierSubmission | None:
+def submission_of_request(tx: Transaction, owner: str, request_id: str) -> _EarlierSubmission | None:
     """The submission that this owner made with this request id."""
     found = tx.read(_OF_REQUEST, (owner, request_id))
-    return EarlierSubmission(*found[0]) if found else None
+    return _EarlierSubmission(*found[0]) if found else None
 
 
 def submissions_between(tx: Transaction, first: int, last: int) -> Iterator[IdBlock]:

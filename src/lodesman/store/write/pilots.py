@@ -15,7 +15,7 @@ from lodesman.store.journal import Transaction
 from lodesman.store.read.pilots import PilotRow, pilot_by_id, pilot_by_stamp
 
 _P = PilotState
-PILOT_MOVES: dict[PilotState, frozenset[PilotState]] = {
+_PILOT_MOVES: dict[PilotState, frozenset[PilotState]] = {
     # A pilot may join before its native reference is stored: the batch system can be faster than we are.
     _P.PREPARED: frozenset({_P.SUBMITTED, _P.RUNNING, _P.ABORTED, _P.LOST}),
     _P.SUBMITTED: frozenset({_P.RUNNING, _P.ABORTED, _P.LOST}),
@@ -53,7 +53,7 @@ _DELETE_OTHER_TOKENS = "DELETE FROM token WHERE pilot_id = ? AND kind != ?"
 _LIMIT_PILOT_TOKEN = "UPDATE token SET expires_at = ? WHERE pilot_id = ? AND kind = 'pilot'"
 
 
-class JoinToken(NamedTuple):
+class _JoinToken(NamedTuple):
     """A join token. `is_used`: a pilot has joined with it, and gave this nonce."""
 
     pilot_id: int
@@ -62,7 +62,7 @@ class JoinToken(NamedTuple):
     is_used: bool
 
 
-class StoredOffer(NamedTuple):
+class _StoredOffer(NamedTuple):
     """What a live pilot presents, as JSON."""
 
     id: int
@@ -92,7 +92,7 @@ def insert_pilot(tx: Transaction, number: int, new: NewPilot, request: Mapping[s
 
 def set_state(tx: Transaction, row: PilotRow, new: PilotState, reason: str = "") -> bool:
     """Move a pilot if the table of moves allows it; says whether it moved."""
-    if new not in PILOT_MOVES[row.state]:
+    if new not in _PILOT_MOVES[row.state]:
         return False
     ended = tx.now if new in PILOT_ENDED else None
     tx.write(_SET_STATE, (new.value, reason, ended, row.id))
@@ -109,10 +109,10 @@ def set_place(tx: Transaction, row: PilotRow) -> None:
     tx.write(_SET_PLACE, (row.site, row.ce, row.queue, row.request, row.id))
 
 
-def live_offers(tx: Transaction) -> list[StoredOffer]:
+def live_offers(tx: Transaction) -> list[_StoredOffer]:
     """What all live pilots present."""
     return [
-        StoredOffer(number, vo, QueueId(*queue), request) for number, vo, *queue, request in tx.read(_OFFERS)
+        _StoredOffer(number, vo, QueueId(*queue), request) for number, vo, *queue, request in tx.read(_OFFERS)
     ]
 
 
@@ -144,13 +144,13 @@ def drain_pilots_for(tx: Transaction, pilots: Sequence[int], reason: str) -> Non
 # --- tokens ----------------------------------------------------------------------------------------------
 
 
-def join_token(tx: Transaction, digest: bytes) -> JoinToken | None:
+def join_token(tx: Transaction, digest: bytes) -> _JoinToken | None:
     """The join token with this hash, None if there is none."""
     found = tx.read(_JOIN_TOKEN, (digest,))
     if not found:
         return None
     pilot_id, expires, nonce, kind = found[0]
-    return JoinToken(pilot_id, expires, nonce, kind == "joined")
+    return _JoinToken(pilot_id, expires, nonce, kind == "joined")
 
 
 def set_joined(tx: Transaction, pilot_id: int, *, node: str, digest: bytes, nonce: str, token: bytes) -> None:

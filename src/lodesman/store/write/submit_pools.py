@@ -39,7 +39,7 @@ _INSERT_PASS = """INSERT INTO submit_pool_pass (id, at, cause, config, pools, ch
 VALUES (?,?,?,?,?,?,0,0,?)"""
 _DELETE_PASSES = "DELETE FROM submit_pool_pass WHERE id <= ?"
 _COUNT_JOBS = "UPDATE submit_pool_pass SET held = held + ?, released = released + ? WHERE id = ?"
-PASSES_KEPT = 1_000
+_PASSES_KEPT = 1_000
 
 
 class NewPass(Struct, frozen=True, kw_only=True):
@@ -119,7 +119,7 @@ def pools_changed(tx: Transaction) -> None:
 def insert_pass(tx: Transaction, row: PassRow, new: NewPass) -> None:
     """Store a pass. Very old ones are deleted."""
     tx.later(_INSERT_PASS, (row.id, tx.now, new.cause, row.config, new.pools, new.changed, new.seconds))
-    tx.later(_DELETE_PASSES, (row.id - PASSES_KEPT,))
+    tx.later(_DELETE_PASSES, (row.id - _PASSES_KEPT,))
 
 
 def count_judged_jobs(tx: Transaction, pass_id: int, *, held: int, released: int) -> None:

@@ -56,7 +56,7 @@ _JOIN_CURSORS = f"""UPDATE task_queue_count SET row_cursor = {
 } WHERE tq_id = ?"""
 
 
-class KeyedQueue(NamedTuple):
+class _KeyedQueue(NamedTuple):
     """A task queue whose jobs need the SubmitPool `pool`."""
 
     id: int
@@ -140,10 +140,10 @@ def delete_queues(tx: Transaction, ids: Iterable[int]) -> None:
         tx.write(f"DELETE FROM {table} WHERE {column} IN {GIVEN}", (given,))
 
 
-def queues_of_pools(tx: Transaction, pools: Iterable[str]) -> list[KeyedQueue]:
+def queues_of_pools(tx: Transaction, pools: Iterable[str]) -> list[_KeyedQueue]:
     """All task queues of these SubmitPools, empty ones too, oldest first."""
     rows = tx.read(_OF_POOLS, (keys(pools),))
-    return [KeyedQueue(number, key_from_json(key), pool) for number, key, pool in rows]
+    return [_KeyedQueue(number, key_from_json(key), pool) for number, key, pool in rows]
 
 
 def queues_with_keys(tx: Transaction, texts: Iterable[str]) -> dict[str, int]:
