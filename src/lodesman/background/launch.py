@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import msgspec
 
@@ -20,6 +19,7 @@ from lodesman.answers import calls
 from lodesman.answers.call import Post
 from lodesman.answers.requests import QueuesBody
 from lodesman.answers.service import NewPilot, Outcomes
+from lodesman.background import portions
 from lodesman.batch.backend import Backend, PilotCopy, PilotSpec
 from lodesman.commands.pilots import hash_token
 from lodesman.director.iteration import Decision
@@ -36,15 +36,15 @@ log = logging.getLogger(__name__)
 Offers = Mapping[tuple[str, QueueId], QueueOffer]
 
 # Pilots that are stored and submitted together: what is said of them must fit into one request to the server.
-MOST_BYTES = 4 << 20
-MOST_PILOTS = 1_000
+_MOST_BYTES = 4 << 20
+_MOST_PILOTS = 1_000
 # Queues whose SubmitPools are asked for at once: a queue may serve thousands.
-QUEUES_AT_ONCE = 100
+_QUEUES_AT_ONCE = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PilotHabits:
-    """What every pilot is told (seconds); `command` starts it. `life_seconds`: at most, 0 for no such limit."""
+class PilotSettings:
+    """What all pilots have in common, in seconds; `command` starts one. `life_seconds`: at most, 0: no such limit."""
 
     servers: tuple[str, ...]
     command: tuple[str, ...]
@@ -73,12 +73,12 @@ class SubmissionPools:
         *,
         backends: Mapping[str, Backend],
         post: Post,
-        habits: PilotHabits,
+        settings: PilotSettings,
         note: Callable[[QueueId, bool, str], None],
     ) -> None:
         self._backends = backends
         self._post = post
-        self._habits = habits
+        self._settings = settings
         self._note = note
         self._lock = threading.Lock()
         self._pools: dict[str, _Pool] = {}
@@ -130,24 +130,24 @@ class SubmissionPools:
                     pool.threads.submit(self._submit, pool, placement, offer, copies)
                 except RuntimeError:  # no thread could be started: the next one that can be does it
                     log.exception("a submission waits for a thread", extra={"pool": placement.pool})
-        if pool is None:  # the configuration has changed since the decision
-            reason = f"there is no submission pool {placement.pool!r} any more"
-            refused: Outcomes = {copy.stamp: (None, reason) for copy in copies}
-            self._post(calls.PILOTS_SUBMITTED, refused)
+                return
+        # The configuration has changed since the decision.
+        reason = f"there is no submission pool {placement.pool!r} any more"
+        refused: Outcomes = {copy.stamp: (None, reason) for copy in copies}
+        self._post(calls.PILOTS_SUBMITTED, refused)
 
     def close(self) -> None:
         """Let running submissions end; those not begun are dropped (the census finds none of them)."""
         for pool in self._pools.values():
             pool.threads.shutdown(wait=True, cancel_futures=True)
 
-    def _served(self, queues: list[QueueId]) -> dict[QueueId, dict[str, Any]]:
+    def _served(self, queues: list[QueueId]) -> dict[QueueId, dict[str, object]]:
         """getSubmitPoolsForQueue, once for a bunch of pilots: what their files say of the pools of their queue.
 
-        Pilots that are not told, since the server did not answer, ask for themselves.
+        When the server does not answer, pilots ask for themselves.
         """
-        found: dict[QueueId, dict[str, Any]] = {}
-        for begun in range(0, len(queues), QUEUES_AT_ONCE):
-            part = queues[begun : begun + QUEUES_AT_ONCE]
+        found: dict[QueueId, dict[str, object]] = {}
+        for part in portions(queues, _QUEUES_AT_ONCE):
             try:
                 answer = self._post(
                     calls.SERVED_POOLS, QueuesBody([(one.site, one.ce, one.queue) for one in part])
@@ -162,91 +162,87 @@ class SubmissionPools:
         return found
 
     def _prepare(
-        self, placement: Placement, offer: QueueOffer, served: Mapping[str, Any]
+        self, placement: Placement, offer: QueueOffer, served: Mapping[str, object]
     ) -> Iterator[list[PilotCopy]]:
         """Store the pilots of a placement, in parts, each before it is submitted."""
-        alike = _alike(placement)
-        part = min(MOST_PILOTS, max(1, MOST_BYTES // len(msgspec.json.encode(alike))))
-        for begun in range(0, placement.count, part):
+        pilot = _pilot_of(placement)
+        most = min(_MOST_PILOTS, max(1, _MOST_BYTES // len(msgspec.json.encode(pilot))))
+        for part in portions(range(placement.count), most):
             copies, rows = [], []
-            for _ in range(min(part, placement.count - begun)):
+            for _ in part:
                 stamp, join = secrets.token_hex(12), secrets.token_urlsafe(32)
                 file = self._pilot_file(stamp, join, placement.queue_id, offer)
                 copies.append(PilotCopy(stamp=stamp, pilot_file=msgspec.json.encode({**file, **served})))
-                rows.append(NewPilot(stamp=stamp, join_hash=hash_token(join), **alike))
+                rows.append(msgspec.structs.replace(pilot, stamp=stamp, join_hash=hash_token(join)))
             self._post(calls.PREPARE_PILOTS, rows)
             yield copies
 
-    def _pilot_file(self, stamp: str, join: str, queue: QueueId, offer: QueueOffer) -> dict[str, Any]:
-        habits = self._habits
+    def _pilot_file(self, stamp: str, join: str, queue: QueueId, offer: QueueOffer) -> dict[str, object]:
+        common, platforms = self._settings, offer.settings.platforms
         options = {
             "cores": offer.request.cores,
             "memory_mb": offer.settings.memory_mb or 0,
-            "life_seconds": offer.settings.life_seconds(habits.life_seconds),
+            "life_seconds": offer.settings.life_seconds(common.life_seconds),
             "cpu_scaling_factor": float(offer.settings.cpu_scaling_factor),
-            "idle_s": habits.idle_seconds,
-            "heartbeat_s": habits.heartbeat_seconds,
+            "idle_s": common.idle_seconds,
+            "heartbeat_s": common.heartbeat_seconds,
             "jobs_at_once": 0,
-            "platform": _platform(offer.settings.platforms),
+            # Of several, or of ANY, a node finds out its own.
+            "platform": platforms[0] if len(platforms) == 1 and platforms[0] != ANY else "",
         }
         return {
-            "servers": habits.servers, "join_token": join, "stamp": stamp, "site": queue.site, "ce": queue.ce,
-            "queue": queue.queue, "options": options, "ca_file": habits.ca_file,
+            "servers": common.servers, "join_token": join, "stamp": stamp, "site": queue.site, "ce": queue.ce,
+            "queue": queue.queue, "options": options, "ca_file": common.ca_file,
         }  # fmt: skip
 
     def _submit(self, pool: _Pool, placement: Placement, offer: QueueOffer, copies: list[PilotCopy]) -> None:
         with self._lock:
             pool.queued -= 1
             pool.running += 1
+        queue = placement.queue_id
+        spec = PilotSpec(
+            queue=queue,
+            command=self._settings.command,
+            cores=offer.request.cores,
+            memory_mb=offer.settings.memory_mb or 0,
+            wall_seconds=offer.settings.wall_seconds or 0,
+        )
         try:
-            backend = self._backends[offer.backend]
-            spec = PilotSpec(
-                queue=placement.queue_id,
-                command=self._habits.command,
-                cores=offer.request.cores,
-                memory_mb=offer.settings.memory_mb or 0,
-                wall_seconds=offer.settings.wall_seconds or 0,
-            )
-            done = backend.submit(spec, copies)
+            done = self._backends[offer.backend].submit(spec, copies)
             outcome: Outcomes = {s: (native, "") for s, native in done.accepted.items()}
             outcome |= {stamp: (None, refusal.reason) for stamp, refusal in done.refused.items()}
             self._post(calls.PILOTS_SUBMITTED, outcome)
             if not done.accepted:
                 # That a submission was taken proves little; a pilot that joins proves the queue (census).
-                self._note(placement.queue_id, False, next((r for _, r in outcome.values() if r), ""))
+                self._note(queue, False, next((r for _, r in outcome.values() if r), ""))
         except LodesmanError as fault:
             # Not known whether it was submitted: the pilots stay Prepared and the census finds them.
-            log.warning("a submission failed: %s", fault, extra={"queue": str(placement.queue_id)})
-            self._note(placement.queue_id, False, fault.message)
-        except Exception as fault:  # nobody reads the future
-            log.exception("a submission failed", extra={"queue": str(placement.queue_id)})
-            self._note(placement.queue_id, False, f"{type(fault).__name__}: {fault}")
+            log.warning("a submission failed: %s", fault, extra={"queue": str(queue)})
+            self._note(queue, False, fault.message)
+        except Exception as fault:  # nothing reads the future
+            log.exception("a submission failed", extra={"queue": str(queue)})
+            self._note(queue, False, f"{type(fault).__name__}: {fault}")
         finally:
             with self._lock:
                 pool.running -= 1
 
 
-def _alike(placement: Placement) -> dict[str, Any]:
-    """What is stored of each pilot of a placement: who, where, what it presents, and for which task queue.
+def _pilot_of(placement: Placement) -> NewPilot:
+    """What is stored of each pilot of a placement, but for stamp and token.
 
     Its requirements are those of the task queue: the key, in its canonical form.
     """
     who, queue = placement.identity, placement.queue_id
-    return {
-        "vo": who.vo, "site": queue.site, "ce": queue.ce, "queue": queue.queue,
-        "request": asdict(placement.request), "owner": who.serves_owner, "group": who.serves_group or "",
-        "pilot_type": who.pilot_type, "submission_pool": placement.pool, "tq_id": placement.tq_id,
-        "requirements": key_to_json(placement.key),
-    }  # fmt: skip
-
-
-def _platform(platforms: tuple[str, ...]) -> str:
-    """What a node shall call itself; of several, or of ANY, it finds out its own."""
-    return platforms[0] if len(platforms) == 1 and platforms[0] != ANY else ""
+    return NewPilot(
+        stamp="", join_hash=b"", vo=who.vo, site=queue.site, ce=queue.ce, queue=queue.queue,
+        request=asdict(placement.request), owner=who.serves_owner, group=who.serves_group or "",
+        pilot_type=who.pilot_type, submission_pool=placement.pool, tq_id=placement.tq_id,
+        requirements=key_to_json(placement.key),
+    )  # fmt: skip
 
 
 def _start(threads: ThreadPoolExecutor, count: int) -> None:
-    """Have at least so many threads now: while each has something to wait for, the next one is a new one."""
+    """Have at least `count` threads now: while each has something to wait for, the next one is a new one."""
     go = threading.Event()
     for _ in range(count):
         threads.submit(go.wait)

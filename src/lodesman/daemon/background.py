@@ -32,7 +32,7 @@ from lodesman.api.read_side import ReadSide
 from lodesman.api.reads import ReadApp
 from lodesman.background.census import Census
 from lodesman.background.direct import Director
-from lodesman.background.launch import PilotHabits, SubmissionPools
+from lodesman.background.launch import PilotSettings, SubmissionPools
 from lodesman.background.reasons import MainReasons
 from lodesman.background.refresh import PoolKeeper
 from lodesman.background.snapshot import SnapshotKeeper
@@ -124,7 +124,7 @@ class Background:
         config = self.config
         zipapp = bootstrap.run_directory(config) / "pilot.pyz"
         build_pilot(zipapp)
-        habits = PilotHabits(
+        settings = PilotSettings(
             servers=(config.pilot_url,),
             command=(config.pilots.python, str(zipapp), "--file", PILOT_FILE),
             idle_seconds=config.pilots.idle_seconds,
@@ -133,7 +133,7 @@ class Background:
             ca_file=config.server.tls_certificate,
         )
         return SubmissionPools(
-            config.director, backends=backends, post=self.post, habits=habits, note=self._note_outcome
+            config.director, backends=backends, post=self.post, settings=settings, note=self._note_outcome
         )
 
     def _read_side(self) -> ReadSide:
@@ -168,7 +168,7 @@ class Background:
         return found
 
     def _reload(self) -> None:
-        """Take in a changed configuration: director, resources, slots, habits of SubmitPools. All of it or, when
+        """Take in a changed configuration: director, resources, slots, settings of SubmitPools. All of it or, when
         something fails, nothing: it is tried again.
         """
         config = self._changed = self._watch.poll() or self._changed

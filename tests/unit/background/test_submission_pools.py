@@ -17,7 +17,7 @@ from tests.unit.background.conftest import record
 from lodesman.answers import calls
 from lodesman.answers.task_queues import Served, ServedQueue
 from lodesman.background import launch
-from lodesman.background.launch import PilotHabits, SubmissionPools
+from lodesman.background.launch import PilotSettings, SubmissionPools
 from lodesman.batch.backend import SubmitRefusal, SubmitResult
 from lodesman.director.options import read_options
 from lodesman.director.orders import PilotIdentity, TypeReason
@@ -31,7 +31,7 @@ SHORT, LONG = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")
 KEY = TaskQueueKey(
     owner="ann", group="physics", vo="lab", sites=("North",), platforms=("el9",), norm_cpu_seconds=900
 )
-HABITS = PilotHabits(
+HABITS = PilotSettings(
     servers=("http://127.0.0.1:7777",), command=("python3", "pilot.pyz", "--file", "{pilot_file}"),
     idle_seconds=5.0, heartbeat_seconds=7.0, life_seconds=100, ca_file="/etc/ca.pem",
 )  # fmt: skip
@@ -65,7 +65,7 @@ class World:
         self.asked: list[Any] = []
         self.offers = {(vo, one.queue): one for vo in ("lab", "other") for one in policy.vo_config(vo).offers}
         self.pools = SubmissionPools(
-            read_options({}), backends={"local": cast("Any", self.batch)}, post=self.post, habits=HABITS,
+            read_options({}), backends={"local": cast("Any", self.batch)}, post=self.post, settings=HABITS,
             note=lambda *words: self.told.append(words),
         )  # fmt: skip
 
@@ -132,7 +132,7 @@ def test_what_is_stored_says_for_whom_and_why(world):
 
 
 def test_which_pools_queues_serve_is_asked_once_for_a_bunch_of_pilots(world, monkeypatch):
-    monkeypatch.setattr(launch, "QUEUES_AT_ONCE", 2)
+    monkeypatch.setattr(launch, "_QUEUES_AT_ONCE", 2)
     world.launch(3)
     assert world.asked == [[("North", "cn", "short")]]
     queues = [QueueId("N", "c", f"q{number}") for number in range(5)]
@@ -270,7 +270,7 @@ def test_closing_waits_for_what_runs_and_drops_the_rest(policy):
 
 
 def test_many_pilots_are_stored_in_parts_each_before_it_is_submitted(world, monkeypatch):
-    monkeypatch.setattr(launch, "MOST_PILOTS", 3)
+    monkeypatch.setattr(launch, "_MOST_PILOTS", 3)
     world.batch.go.clear()
     world.launch(8)
     assert [len(rows) for _, rows in world.diary] == [3, 3, 2]
@@ -282,7 +282,7 @@ def test_many_pilots_are_stored_in_parts_each_before_it_is_submitted(world, monk
 
 
 def test_what_is_said_of_pilots_fits_into_one_request(world, monkeypatch):
-    monkeypatch.setattr(launch, "MOST_BYTES", 2_500)
+    monkeypatch.setattr(launch, "_MOST_BYTES", 2_500)
     world.launch(20)
     world.end()
     parts = [rows for name, rows in world.diary if name == "pilots"]
@@ -291,7 +291,7 @@ def test_what_is_said_of_pilots_fits_into_one_request(world, monkeypatch):
 
 
 def test_a_pilot_that_is_larger_than_a_request_goes_alone(world, monkeypatch):
-    monkeypatch.setattr(launch, "MOST_BYTES", 1)
+    monkeypatch.setattr(launch, "_MOST_BYTES", 1)
     world.launch(2)
     world.end()
     assert [len(rows) for name, rows in world.diary if name == "pilots"] == [1, 1]
