@@ -167,7 +167,7 @@ def test_only_those_who_wait_by_the_clock_sleep(nodes):
 
 # Where one command, request, answer or step must not end a loop that serves others, whatever it raises. Each logs it.
 MAY_CATCH_ALL = {
-    "api/claims.py", "api/core.py", "api/dispatch.py", "daemon/loops.py", "daemon/server.py",
+    "api/claims.py", "api/core.py", "api/dispatch.py", "daemon/background.py", "daemon/server.py",
     "background/direct.py", "background/launch.py", "store/journal.py", "store/sqlite.py",
 }  # fmt: skip
 

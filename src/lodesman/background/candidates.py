@@ -6,8 +6,9 @@ queue together (caps, slots) is the least that any VO has there, of those to who
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 
@@ -18,7 +19,7 @@ from lodesman.director.site_mask import SiteMask
 from lodesman.matching import QueueOffer
 from lodesman.matching.offers import never_sent, not_sent
 from lodesman.matching.policy import Policy
-from lodesman.resources import QueueId
+from lodesman.resources import QueueId, QueueSettings, effective_params, queue_settings
 
 
 @dataclass(slots=True)
@@ -128,3 +129,34 @@ def own_queues(rows: Iterable[tuple[str, QueueId, float]]) -> dict[QueueId, OwnQ
         # Prepared: whether the batch system has it, and since when, is not known yet.
         queue.submitted_at.append(inf if state == "Prepared" else submitted_at)
     return found
+
+
+def local_slots(policy: Policy) -> dict[QueueId, int]:
+    """Queue -> the pilots that the local backend runs in it at once.
+
+    As for the director, the least value of the VOs that may send pilots there counts for all. If there is none, it is
+    the value for a VO without values of its own; for a queue of another backend, that of VOs which sent pilots before.
+    """
+    offers: dict[QueueId, list[QueueOffer]] = defaultdict(list)
+    for vo in policy.config.vos:
+        for offer in policy.vo_config(vo).offers:
+            if offer.backend == "local":
+                offers[offer.queue].append(offer)
+    tree, types = policy.config.tree, policy.config.types
+    found = {}
+    for queue in tree.queue_ids():
+        settings = [offer.settings for offer in offers[queue] if never_sent(offer) is None]
+        if not settings:
+            plain = queue_settings(effective_params(tree, queue, types=types), types)
+            is_local = plain.backend.lower() in ("", "local")
+            settings = [plain] if is_local else [offer.settings for offer in offers[queue]]
+        if settings:
+            found[queue] = _slots_of(settings, os.cpu_count() or 1)
+    return found
+
+
+def _slots_of(settings: Collection[QueueSettings], cpus: int) -> int:
+    """The least configured `Slots`, else the least `MaxTotalJobs`, else what the CPUs of the machine allow."""
+    slots = [one.slots for one in settings if one.slots is not None]
+    given = slots or [one.max_total_jobs for one in settings if one.max_total_jobs is not None]
+    return min(given) if given else max(1, cpus // max(one.processors or 1 for one in settings))

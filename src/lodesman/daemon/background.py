@@ -14,12 +14,13 @@ import signal
 import sys
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 import uvicorn
@@ -30,6 +31,7 @@ from lodesman.answers.service import Alive, UploadedFile
 from lodesman.api.metrics import UpkeepFigures
 from lodesman.api.read_side import ReadSide
 from lodesman.api.reads import ReadApp
+from lodesman.background.candidates import local_slots
 from lodesman.background.census import Census
 from lodesman.background.direct import Director
 from lodesman.background.launch import PilotSettings, SubmissionPools
@@ -44,11 +46,8 @@ from lodesman.config import RefusedConfig, ServerConfig
 from lodesman.daemon import bootstrap
 from lodesman.daemon.bootstrap import Load, build_pilot
 from lodesman.daemon.config_watch import ConfigWatch, load_or_kept
-from lodesman.daemon.loops import Loops
-from lodesman.matching import QueueOffer
-from lodesman.matching.offers import never_sent
+from lodesman.errors import LodesmanError
 from lodesman.matching.policy import Policy
-from lodesman.resources import QueueId, QueueSettings, effective_params, queue_settings
 from lodesman.store import open_reader
 from lodesman.store.shelf import Shelf
 from lodesman.why.facts import fresh_seconds
@@ -58,10 +57,94 @@ log = logging.getLogger(__name__)
 A = TypeVar("A")
 B = TypeVar("B")
 
-_LOCAL = "local"
 _KEEP_PILOT_FILES_SECONDS = 86_400.0
 # With `stop_at_exit`: a pilot gives a payload 10 s to clean up, and then reports how it ended.
 _PILOT_GRACE_SECONDS = 12.0
+# A step that failed this often in a row, or takes this long, is reported as failing (lode server health).
+_MANY_FAILURES: Final = 3
+_STUCK_SECONDS: Final = 300.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Loop:
+    """One step and its record: `begun_at` while it runs, the last `fault` ('' after a success).
+
+    `succeeded_at` is in UNIX seconds.
+    """
+
+    name: str
+    seconds: float
+    step: Callable[[], Any]
+    failures: int = 0
+    in_a_row: int = 0
+    fault: str = ""
+    begun_at: float | None = None
+    succeeded_at: float | None = None
+
+    def once(self) -> None:
+        """Run the step; its faults are logged."""
+        self.begun_at = time.monotonic()
+        try:
+            self.step()
+        except LodesmanError as fault:
+            self._failed(fault)
+            log.warning("a step of upkeep failed: %s", fault, extra={"step": self.name})
+        except Exception as fault:
+            self._failed(fault)
+            log.exception("a step of upkeep failed", extra={"step": self.name})
+        else:
+            self.in_a_row, self.fault, self.succeeded_at = 0, "", time.time()
+        finally:
+            self.begun_at = None
+
+    def _failed(self, fault: Exception) -> None:
+        self.failures += 1
+        self.in_a_row += 1
+        self.fault = f"{type(fault).__name__}: {fault}"[:500]
+
+    def trouble(self, ticks: float) -> str:
+        """Its fault, '' if there is none."""
+        begun = self.begun_at
+        if begun is not None and ticks - begun > _STUCK_SECONDS:
+            return f"it has been running for {ticks - begun:.0f} s"
+        return self.fault if self.in_a_row >= _MANY_FAILURES else ""
+
+
+@dataclass(slots=True)
+class Loops:
+    """All loops of a process."""
+
+    loops: list[Loop] = field(default_factory=list)
+
+    def add(self, name: str, seconds: float, step: Callable[[], Any]) -> None:
+        """One more, before they are started."""
+        self.loops.append(Loop(name=name, seconds=seconds, step=step))
+
+    def failing(self) -> Mapping[str, str]:
+        """The faults by the names of the steps."""
+        ticks = time.monotonic()
+        return {loop.name: trouble for loop in self.loops if (trouble := loop.trouble(ticks))}
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until `stop` is set. Raises what is not an `Exception`, and sets `stop`."""
+        with ThreadPoolExecutor(len(self.loops) or 1, thread_name_prefix="upkeep") as threads:
+            tasks = [asyncio.create_task(every(loop, threads, stop), name=loop.name) for loop in self.loops]
+            try:
+                await asyncio.gather(*tasks)
+            finally:
+                stop.set()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def every(loop: Loop, threads: Executor, stop: asyncio.Event) -> None:
+    """Run one loop."""
+    while not stop.is_set():
+        await asyncio.get_running_loop().run_in_executor(threads, loop.once)
+        try:
+            async with asyncio.timeout(loop.seconds):
+                await stop.wait()
+        except TimeoutError:
+            continue
 
 
 class Background:
@@ -283,34 +366,3 @@ def run_background(load: Load, kept: Path | None = None) -> None:
     bootstrap.start_logging("background")
     config, refused = load_or_kept(load, kept)
     asyncio.run(Background(config, load, refused=refused).run())
-
-
-def local_slots(policy: Policy) -> dict[QueueId, int]:
-    """Queue -> the pilots that the local backend runs in it at once.
-
-    As for the director, the least value of the VOs that may send pilots there counts for all. If there is none, it is
-    the value for a VO without values of its own; for a queue of another backend, that of VOs which sent pilots before.
-    """
-    offers: dict[QueueId, list[QueueOffer]] = defaultdict(list)
-    for vo in policy.config.vos:
-        for offer in policy.vo_config(vo).offers:
-            if offer.backend == _LOCAL:
-                offers[offer.queue].append(offer)
-    tree, types = policy.config.tree, policy.config.types
-    found = {}
-    for queue in tree.queue_ids():
-        settings = [offer.settings for offer in offers[queue] if never_sent(offer) is None]
-        if not settings:
-            plain = queue_settings(effective_params(tree, queue, types=types), types)
-            is_local = plain.backend.lower() in ("", _LOCAL)
-            settings = [plain] if is_local else [offer.settings for offer in offers[queue]]
-        if settings:
-            found[queue] = _slots_of(settings, os.cpu_count() or 1)
-    return found
-
-
-def _slots_of(settings: Collection[QueueSettings], cpus: int) -> int:
-    """The least configured `Slots`, else the least `MaxTotalJobs`, else what the CPUs of the machine allow."""
-    slots = [one.slots for one in settings if one.slots is not None]
-    given = slots or [one.max_total_jobs for one in settings if one.max_total_jobs is not None]
-    return min(given) if given else max(1, cpus // max(one.processors or 1 for one in settings))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lodesman.background.pilot_book import _NO_POOLS, PilotBook
+from lodesman.background.snapshot import _NO_POOLS, PilotBook
 from lodesman.commands.sessions import PilotSession
 from lodesman.director.site_mask import Closing, SiteMask
 from lodesman.matching import fits

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.background.candidates import CandidateMaker
+from lodesman.background import candidates as module
+from lodesman.background.candidates import CandidateMaker, local_slots
+from lodesman.background.candidates import _slots_of as slots_of
 from lodesman.batch.backend import BatchLoad
-from lodesman.daemon import background as module
-from lodesman.daemon.background import _slots_of as slots_of
-from lodesman.daemon.background import local_slots
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueSettings, load_resources
 

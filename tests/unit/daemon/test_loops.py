@@ -13,7 +13,7 @@ import apsw
 import msgspec
 import pytest
 
-from lodesman.daemon.loops import _MANY_FAILURES, _STUCK_SECONDS, Loop, Loops
+from lodesman.daemon.background import _MANY_FAILURES, _STUCK_SECONDS, Loop, Loops
 from lodesman.daemon.server import _LONG_LIFE_SECONDS, _MOST_RESTART_SECONDS, _RESTART_SECONDS, next_rest
 from lodesman.errors import Unavailable
 
