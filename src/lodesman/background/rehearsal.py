@@ -40,7 +40,7 @@ from lodesman.plan.resources import (
     planned_queues,
     planned_task_queues,
 )
-from lodesman.resources import ResourceConfig
+from lodesman.resources import Numbering, ResourceConfig
 from lodesman.store.read.pilots import pilots_for_director
 from lodesman.why.facts import RecordedIteration, Waiting
 from lodesman.why.words import counted, since, span
@@ -57,8 +57,7 @@ class Configured:
     def __init__(self, policy: Policy, seen: RefreshInput) -> None:
         self.policy = policy
         self.pools = evaluate(policy, seen.pools)
-        queues = policy.config.tree.queue_ids()
-        self._bits = {(queue.site, queue.ce, queue.queue): bit for bit, queue in enumerate(queues)}
+        self._bits = Numbering.of(policy.config.tree.queue_ids()).bits
 
     def mask(self, pool: str, /) -> int | None:
         """The queues that serve a pool, as bits; None if it is not known."""
@@ -148,9 +147,7 @@ class RecordedLoads:
         """The load of one queue; never raises."""
         last = self.last
         load = None if last is None else last.loads.get("/".join(queue))
-        if (
-            load is None and last is not None and last.considered(queue)
-        ):  # an older release did not keep loads
+        if load is None and last is not None and last.considered(queue):  # an older release kept no loads
             return BatchLoad(waiting=None, running=None, observed_at=self.now)
         sources = [] if load is None else load.told_by.split(_APART)
         if load is None or self.name not in sources:
@@ -231,7 +228,7 @@ def _director(
     oldest = [one.oldest for one in loads.values() if one.oldest is not None]
     age, empty = (
         since(min(oldest, default=None), state.now),
-        {queue for one in loads.values() for queue in one.empty},
+        set().union(*(one.empty for one in loads.values())),
     )
     return compare(before, after, limit, load_age=age, assumed=_assumed(decided, sorted(empty)))
 

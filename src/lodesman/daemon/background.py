@@ -7,6 +7,7 @@ finds in the database and in the pilots' directories.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import random
@@ -16,7 +17,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -97,6 +97,14 @@ class Loop:
         finally:
             self.begun_at = None
 
+    async def run(self, threads: Executor, stop: asyncio.Event) -> None:
+        """Run the step again and again until `stop` is set."""
+        while not stop.is_set():
+            await asyncio.get_running_loop().run_in_executor(threads, self.once)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.seconds):
+                    await stop.wait()
+
     def _failed(self, fault: Exception) -> None:
         self.failures += 1
         self.in_a_row += 1
@@ -128,7 +136,7 @@ class Loops:
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set. Raises what is not an `Exception`, and sets `stop`."""
         with ThreadPoolExecutor(len(self.loops) or 1, thread_name_prefix="upkeep") as threads:
-            tasks = [asyncio.create_task(every(loop, threads, stop), name=loop.name) for loop in self.loops]
+            tasks = [asyncio.create_task(loop.run(threads, stop), name=loop.name) for loop in self.loops]
             try:
                 await asyncio.gather(*tasks)
             finally:
@@ -136,18 +144,7 @@ class Loops:
                 await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def every(loop: Loop, threads: Executor, stop: asyncio.Event) -> None:
-    """Run one loop."""
-    while not stop.is_set():
-        await asyncio.get_running_loop().run_in_executor(threads, loop.once)
-        try:
-            async with asyncio.timeout(loop.seconds):
-                await stop.wait()
-        except TimeoutError:
-            continue
-
-
-class Background:
+class BackgroundProcess:
     """Owns everything of the background process."""
 
     def __init__(self, config: ServerConfig, load: Load, *, refused: RefusedConfig | None = None) -> None:
@@ -251,9 +248,7 @@ class Background:
         return found
 
     def _reload(self) -> None:
-        """Take in a changed configuration: director, resources, slots, settings of SubmitPools. All of it or, when
-        something fails, nothing: it is tried again.
-        """
+        """Take in a changed configuration: all of it or, when something fails, nothing; it is tried again."""
         config = self._changed = self._watch.poll() or self._changed
         if config is None:
             return
@@ -269,11 +264,7 @@ class Background:
         self.submit_pools.grace_seconds = config.submit_pools.grace_seconds
         self._changed = None
 
-    def _purge(self) -> None:
-        """Forget the files of pilots that ended long ago."""
-        self.local.purge(time.time() - _KEEP_PILOT_FILES_SECONDS)
-
-    def _look_at_configuration(self) -> None:
+    def _refresh(self) -> None:
         """Take in what changed, and keep SubmitPools true to it."""
         self._reload()
         self.submit_pools.tick(self.policy, time.time())
@@ -323,9 +314,9 @@ class Background:
         loops.add("director", self.config.polling_seconds, lambda: self.director.tick(time.time()))
         loops.add("snapshot", 0.5, lambda: self.side.keeper.refresh(time.time()))
         loops.add("reasons", 2.0, lambda: self.reasons.tick(self.policy, time.time(), self.post))
-        loops.add("purge", 600.0, self._purge)
+        loops.add("purge", 600.0, lambda: self.local.purge(time.time() - _KEEP_PILOT_FILES_SECONDS))
         loops.add("retention", 1.0, lambda: self.retention.tick(time.time()))
-        loops.add("configuration", bootstrap.CONFIG_SECONDS, self._look_at_configuration)
+        loops.add("configuration", bootstrap.CONFIG_SECONDS, self._refresh)
         loops.add("reconciler", 1.0, self.reconciler.tick)
         loops.add("alive", 5.0, lambda: self.post(calls.ALIVE, Alive(dict(self.loops.failing()))))
         return loops
@@ -344,11 +335,11 @@ class _Reads(uvicorn.Server):
     """Signals belong to the background process, not to its web server."""
 
     def install_signal_handlers(self) -> None:
-        """Nothing: `Background.run` has them."""
+        """Nothing: `BackgroundProcess.run` has them."""
 
     def capture_signals(self) -> Any:
         """Nothing to capture."""
-        return nullcontext()
+        return contextlib.nullcontext()
 
 
 def _hot_ended(stop: asyncio.Event) -> None:
@@ -365,4 +356,4 @@ def run_background(load: Load, kept: Path | None = None) -> None:
     """
     bootstrap.start_logging("background")
     config, refused = load_or_kept(load, kept)
-    asyncio.run(Background(config, load, refused=refused).run())
+    asyncio.run(BackgroundProcess(config, load, refused=refused).run())

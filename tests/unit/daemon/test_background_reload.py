@@ -9,7 +9,7 @@ import pytest
 from lodesman.config import load_config
 from lodesman.daemon import background as module
 from lodesman.daemon import bootstrap
-from lodesman.daemon.background import Background
+from lodesman.daemon.background import BackgroundProcess
 from lodesman.store import open_writer
 
 SITES = """
@@ -61,7 +61,7 @@ class Files:
         writer = open_writer(config.database)
         bootstrap.prepare(writer, config, now=5.0)
         writer.close()
-        return Background(config, self.load)
+        return BackgroundProcess(config, self.load)
 
 
 @pytest.fixture
