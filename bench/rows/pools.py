@@ -18,7 +18,7 @@ from bench.pool_world import VO, make_pools, many_keys, resources
 
 from lodesman.answers import calls
 from lodesman.answers.call import Call, Nothing
-from lodesman.answers.service import NewQueues, PassDone, Removed
+from lodesman.answers.service import PassDone, Removed
 from lodesman.background.refresh import PoolKeeper, evaluate
 from lodesman.commands.live import Live
 from lodesman.commands.submit_pools import NameQueues, RefreshPools
@@ -89,7 +89,8 @@ def _write(path: Path, policy: Policy, pools: Sequence[PoolRow]) -> dict[str, fl
     def post(call: Call[Nothing, Any, Any], body: Any) -> Any:
         begun = time.perf_counter()
         if call is calls.NAME_QUEUES:
-            return NewQueues(journal.call(NameQueues(live, body)))
+            journal.call(NameQueues(live, body))
+            return Nothing()
         if call is not calls.POOL_PASS:
             return Removed(0)
         row = journal.call(RefreshPools(live, body, policy.digest))

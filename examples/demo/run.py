@@ -23,7 +23,7 @@ from examples.demo.workload import EXAMPLES, Submission, Workload, load_workload
 from rich.console import Console
 
 from lodesman.answers import calls
-from lodesman.answers.usage import Usage
+from lodesman.answers.server import Usage
 from lodesman.errors import Conflict, InvalidRequest, LodesmanError
 
 RESTING = frozenset({"Held", "Done", "Failed", "Killed", "Deleted"})

@@ -11,7 +11,7 @@ from tests.conftest import all_suspects, query_plan
 
 from lodesman.answers import calls
 from lodesman.answers.call import Nothing
-from lodesman.answers.service import Done, Suspects
+from lodesman.answers.service import Suspects
 from lodesman.background import upkeep
 from lodesman.background.upkeep import RECONCILE_SECONDS, Reconciler, find_suspects
 from lodesman.commands.upkeep import Reconcile
@@ -161,7 +161,7 @@ class Posts:
         self.posted.append((call, body))
         if call is calls.RECONCILE:
             return self.house.do(Reconcile(self.house.live, body))
-        return Done()
+        return Nothing()
 
     def ticker(self):
         self.at += 0.01

@@ -16,6 +16,8 @@ from lodesman.errors import LodesmanError
 Q = TypeVar("Q")
 B = TypeVar("B")
 A = TypeVar("A")
+# The type of an answer, or the types that it may have; none of a call whose answers are all raw.
+Answer = type[A] | tuple[type[A], ...]
 
 Method = Literal["GET", "POST", "PUT", "DELETE"]
 Process = Literal["hot", "reading"]
@@ -41,7 +43,7 @@ Code = Literal[
 ]  # fmt: skip
 
 
-class Refusal(Struct):
+class ErrorBody(Struct):
     """Why something is refused: in one word, in one sentence, what to do about it, and what a program needs to know
     (attribute, position, identifiers; by code).
     """
@@ -55,7 +57,7 @@ class Refusal(Struct):
 class Error(Struct):
     """A refusal."""
 
-    error: Refusal
+    error: ErrorBody
 
 
 class Nothing(Struct, frozen=True):
@@ -76,7 +78,7 @@ class Call(Generic[Q, B, A]):
     path: str
     query: type[Q]
     body: type[B]
-    answer: type[A] | tuple[type[A], ...]
+    answer: Answer[A]
     who: Who = "service"
     process: Process = "reading"
     summary: str = ""

@@ -2,259 +2,234 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar, Unpack
 
 from msgspec import Raw
 
+from lodesman.answers import (
+    accounts,
+    jobs,
+    nodes,
+    pilots,
+    plans,
+    server,
+    service,
+    task_queues,
+    why_jobs,
+    why_pilots,
+    why_queues,
+)
 from lodesman.answers import requests as ask
-from lodesman.answers import server, service
-from lodesman.answers.accounts import Me, Revoked, Token, Tokens, UserMade
-from lodesman.answers.call import PLAN_BODY, REPORT_BODY, SUBMIT_BODY, Call, Nothing
+from lodesman.answers.call import PLAN_BODY, REPORT_BODY, SUBMIT_BODY, Answer, Call, Nothing, Process, Who
 from lodesman.answers.director import DirectorAnswer
-from lodesman.answers.jobs import (
-    Controlled,
-    Counts,
-    JobDescription,
-    JobInFull,
-    Jobs,
-    Logs,
-    Stored,
-    Submission,
-    TrialSubmission,
-)
-from lodesman.answers.nodes import QueueId
-from lodesman.answers.pilots import (
-    ClaimAnswer,
-    Drained,
-    HeartbeatAnswer,
-    Joined,
-    Left,
-    Pilots,
-    ReportsAnswer,
-)
-from lodesman.answers.plans import JobPlan, ResourcesPlan, SharesPlan
-from lodesman.answers.server import Configuration, Health
-from lodesman.answers.sites import Queues, ResourceNode, SiteClosed, SiteOpened, Sites
-from lodesman.answers.task_queues import PoolInFull, Pools, Served, TaskQueues, WaitingReasons
-from lodesman.answers.usage import Usage
-from lodesman.answers.why_jobs import JobWaits, JobWaitsNot
-from lodesman.answers.why_pilots import PilotWhy
-from lodesman.answers.why_queues import QueueExplained
 
+Q = TypeVar("Q")
 B = TypeVar("B")
 A = TypeVar("A")
 # A plan is given up by the server after a minute, and may have waited for others.
-PLAN_SECONDS = 180.0
+_PLAN_SECONDS = 180.0
+
+
+class _More(TypedDict, total=False):
+    """Members of `Call` that most calls leave alone."""
+
+    process: Process
+    most_bytes: int
+    upload: str
+    raw: str
+    repeatable: bool
+    refused: tuple[int, ...]
+    timeout: float
+
+
+def _get(
+    path: str, query: type[Q], answer: Answer[A], who: Who, summary: str, **more: Unpack[_More]
+) -> Call[Q, Nothing, A]:
+    return Call("GET", path, query, Nothing, answer, who, summary=summary, **more)
+
+
+def _post(
+    path: str, body: type[B], answer: Answer[A], who: Who, summary: str, **more: Unpack[_More]
+) -> Call[Nothing, B, A]:
+    """A change: the hot process makes it, unless `more` says otherwise."""
+    more.setdefault("process", "hot")
+    return Call("POST", path, Nothing, body, answer, who, summary=summary, **more)
+
 
 # fmt: off
 # --- jobs ---------------------------------------------------------------------------------------------------------------
 
-SUBMIT: Call[Nothing, ask.SubmitBody, Submission | TrialSubmission] = Call(
-    "POST", "/v1/jobs", Nothing, ask.SubmitBody, (Submission, TrialSubmission), who="jobs:write", process="hot",
-    summary="Submit jobs", most_bytes=SUBMIT_BODY, repeatable=True, refused=(422,),
-    timeout=300.0,
+SUBMIT: Call[Nothing, ask.SubmitBody, jobs.Submission | jobs.TrialSubmission] = _post(
+    "/v1/jobs", ask.SubmitBody, (jobs.Submission, jobs.TrialSubmission), "jobs:write", "Submit jobs",
+    most_bytes=SUBMIT_BODY, repeatable=True, refused=(422,), timeout=300.0,
 )
-JOBS = Call("GET", "/v1/jobs", ask.JobsQuery, Nothing, Jobs, who="jobs:read", summary="List jobs")
-JOB_COUNTS = Call(
-    "GET", "/v1/jobs/counts", ask.CountsQuery, Nothing, Counts, who="jobs:read",
-    summary="Jobs by owner, group and state",
+JOBS = _get("/v1/jobs", ask.JobsQuery, jobs.Jobs, "jobs:read", "List jobs")
+JOB_COUNTS = _get("/v1/jobs/counts", ask.CountsQuery, jobs.Counts, "jobs:read", "Jobs by owner, group and state")
+CONTROL = _post(
+    "/v1/jobs/control", ask.ControlBody, jobs.Controlled, "jobs:write", "Kill, hold, release, reschedule, delete",
+    refused=(404,),
 )
-CONTROL = Call(
-    "POST", "/v1/jobs/control", Nothing, ask.ControlBody, Controlled, who="jobs:write", process="hot",
-    summary="Kill, hold, release, reschedule, delete", refused=(404,),
+JOB = _get("/v1/jobs/{job}", ask.JobAt, jobs.JobInFull, "jobs:read", "One job with attempts and events")
+JOB_WHY: Call[ask.JobInQueue, Nothing, why_jobs.JobWaits | why_jobs.JobWaitsNot] = _get(
+    "/v1/jobs/{job}/why", ask.JobInQueue, (why_jobs.JobWaits, why_jobs.JobWaitsNot), "jobs:read",
+    "Why a job waits, and what would let it run", refused=(400,),
 )
-JOB = Call(
-    "GET", "/v1/jobs/{job}", ask.JobAt, Nothing, JobInFull, who="jobs:read",
-    summary="One job with attempts and events",
+JOB_DESCRIPTION = _get(
+    "/v1/jobs/{job}/description", ask.JobInForm, jobs.JobDescription, "jobs:read", "The description of a job"
 )
-JOB_WHY: Call[ask.JobInQueue, Nothing, JobWaits | JobWaitsNot] = Call(
-    "GET", "/v1/jobs/{job}/why", ask.JobInQueue, Nothing, (JobWaits, JobWaitsNot), who="jobs:read",
-    summary="Why a job waits, and what would let it run", refused=(400,),
+JOB_LOGS = _get(
+    "/v1/jobs/{job}/logs", ask.JobAt, jobs.Logs, "jobs:read", "The last 64 kB of output", process="hot"
 )
-JOB_DESCRIPTION = Call(
-    "GET", "/v1/jobs/{job}/description", ask.JobInForm, Nothing, JobDescription, who="jobs:read",
-    summary="The description of a job",
-)
-JOB_LOGS = Call(
-    "GET", "/v1/jobs/{job}/logs", ask.JobAt, Nothing, Logs, who="jobs:read", process="hot",
-    summary="The last 64 kB of output",
-)
-JOB_OUTPUT: Call[ask.JobAt, Nothing, None] = Call(
-    "GET", "/v1/jobs/{job}/output", ask.JobAt, Nothing, (), who="jobs:read", raw="application/gzip",
-    summary="The output sandbox: a tar.gz",
+JOB_OUTPUT: Call[ask.JobAt, Nothing, None] = _get(
+    "/v1/jobs/{job}/output", ask.JobAt, (), "jobs:read", "The output sandbox: a tar.gz", raw="application/gzip"
 )
 PUT_OUTPUT = Call(
-    "PUT", "/v1/jobs/{job}/attempts/{attempt}/output", ask.AttemptAt, Nothing, Stored, who="pilot",
+    "PUT", "/v1/jobs/{job}/attempts/{attempt}/output", ask.AttemptAt, Nothing, jobs.Stored, "pilot",
     summary="A pilot stores an output sandbox", upload="application/gzip",
 )
-PUT_SANDBOX = Call(
-    "POST", "/v1/sandboxes", Nothing, Nothing, Stored, who="jobs:write",
-    summary="Upload an input file", upload="application/octet-stream",
+PUT_SANDBOX = _post(
+    "/v1/sandboxes", Nothing, jobs.Stored, "jobs:write", "Upload an input file",
+    process="reading", upload="application/octet-stream",
 )
-SANDBOX = Call(
-    "GET", "/v1/sandboxes/{digest}", ask.SandboxAt, Nothing, Stored, who="any", raw="application/octet-stream",
-    summary="Whether a file is there (users), or the file (pilots)",
+SANDBOX = _get(
+    "/v1/sandboxes/{digest}", ask.SandboxAt, jobs.Stored, "any",
+    "Whether a file is there (users), or the file (pilots)", raw="application/octet-stream",
 )
 
 # --- plans --------------------------------------------------------------------------------------------------------------
 
-PLAN_JOB = Call(
-    "POST", "/v1/plan/job", Nothing, ask.PlanJobBody, JobPlan, who="jobs:read", most_bytes=SUBMIT_BODY, repeatable=True,
-    summary="Plan a submission: what would become of it", timeout=PLAN_SECONDS,
+PLAN_JOB = _post(
+    "/v1/plan/job", ask.PlanJobBody, plans.JobPlan, "jobs:read", "Plan a submission: what would become of it",
+    process="reading", most_bytes=SUBMIT_BODY, repeatable=True, timeout=_PLAN_SECONDS,
 )
-PLAN_RESOURCES = Call(
-    "POST", "/v1/plan/resources", Nothing, ask.PlanResourcesBody, ResourcesPlan, who="admin", most_bytes=PLAN_BODY,
-    summary="Plan other resources: what they would change", repeatable=True, timeout=PLAN_SECONDS,
+PLAN_RESOURCES = _post(
+    "/v1/plan/resources", ask.PlanResourcesBody, plans.ResourcesPlan, "admin",
+    "Plan other resources: what they would change",
+    process="reading", most_bytes=PLAN_BODY, repeatable=True, timeout=_PLAN_SECONDS,
 )
-PLAN_SHARES = Call(
-    "POST", "/v1/plan/shares", Nothing, ask.PlanSharesBody, SharesPlan, who="admin", most_bytes=PLAN_BODY,
-    summary="Plan other shares: what they would change", repeatable=True, refused=(404,), timeout=PLAN_SECONDS,
+PLAN_SHARES = _post(
+    "/v1/plan/shares", ask.PlanSharesBody, plans.SharesPlan, "admin", "Plan other shares: what they would change",
+    process="reading", most_bytes=PLAN_BODY, repeatable=True, refused=(404,), timeout=_PLAN_SECONDS,
 )
 
 # --- pilots, for users --------------------------------------------------------------------------------------------------
 
-PILOTS = Call("GET", "/v1/pilots", ask.PilotsQuery, Nothing, Pilots, who="pilots:read", summary="Pilots")
-PILOT_WHY = Call(
-    "GET", "/v1/pilots/{pilot}/why", ask.PilotAt, Nothing, PilotWhy, who="pilots:read",
-    summary="Why a pilot (number or stamp) got nothing",
+PILOTS = _get("/v1/pilots", ask.PilotsQuery, pilots.Pilots, "pilots:read", "Pilots")
+PILOT_WHY = _get(
+    "/v1/pilots/{pilot}/why", ask.PilotAt, why_pilots.PilotWhy, "pilots:read",
+    "Why a pilot (number or stamp) got nothing",
 )
-DRAIN = Call(
-    "POST", "/v1/pilots/drain", Nothing, ask.DrainBody, Drained, who="admin", process="hot",
-    summary="Let pilots finish and leave", repeatable=True,
+DRAIN = _post(
+    "/v1/pilots/drain", ask.DrainBody, pilots.PilotsDrained, "admin", "Let pilots finish and leave", repeatable=True
 )
 
 # --- where jobs wait and can run ----------------------------------------------------------------------------------------
 
-TASK_QUEUES = Call(
-    "GET", "/v1/task-queues", ask.TaskQueuesQuery, Nothing, TaskQueues, who="jobs:read",
-    summary="Task queues with waiting jobs",
+TASK_QUEUES = _get(
+    "/v1/task-queues", ask.TaskQueuesQuery, task_queues.TaskQueues, "jobs:read", "Task queues with waiting jobs"
 )
-WAITING_REASONS = Call(
-    "GET", "/v1/task-queues/reasons", Nothing, Nothing, WaitingReasons, who="jobs:read",
-    summary="Why jobs wait: jobs and task queues by main reason",
+WAITING_REASONS = _get(
+    "/v1/task-queues/reasons", Nothing, task_queues.WaitingReasons, "jobs:read",
+    "Why jobs wait: jobs and task queues by pending reason",
 )
-POOLS = Call(
-    "GET", "/v1/submit-pools", ask.PoolsQuery, Nothing, Pools, who="pilots:read",
-    summary="SubmitPools: requirements, queues, jobs, the last pass",
+POOLS = _get(
+    "/v1/submit-pools", ask.PoolsQuery, task_queues.Pools, "pilots:read",
+    "SubmitPools: requirements, queues, jobs, the last pass",
 )
-POOL = Call(
-    "GET", "/v1/submit-pools/{pool}", ask.PoolAt, Nothing, PoolInFull, who="pilots:read",
-    summary="One SubmitPool, by the beginning of its id", refused=(409,),
+POOL = _get(
+    "/v1/submit-pools/{pool}", ask.PoolAt, task_queues.PoolInFull, "pilots:read",
+    "One SubmitPool, by the beginning of its id", refused=(409,),
 )
-SERVED_POOLS = Call(
-    "POST", "/v1/submit-pools/for-queues", Nothing, ask.QueuesBody, Served, who="pilot or pilots:read", process="hot",
-    summary="The SubmitPools that CE queues serve", repeatable=True,
+SERVED_POOLS = _post(
+    "/v1/submit-pools/for-queues", ask.QueuesBody, task_queues.ServedPools, "pilot or pilots:read",
+    "The SubmitPools that CE queues serve", repeatable=True,
 )
-SITES = Call("GET", "/v1/sites", Nothing, Nothing, Sites, who="pilots:read", summary="Sites, and what is closed")
-CLOSE_SITE = Call(
-    "POST", "/v1/sites/close", Nothing, ask.CloseSiteBody, SiteClosed, who="admin", process="hot",
-    summary="Send no pilots to a site, CE or queue", repeatable=True, refused=(404,),
+SITES = _get("/v1/sites", Nothing, nodes.Sites, "pilots:read", "Sites, and what is closed")
+CLOSE_SITE = _post(
+    "/v1/sites/close", ask.CloseSiteBody, nodes.SiteClosed, "admin", "Send no pilots to a site, CE or queue",
+    repeatable=True, refused=(404,),
 )
-OPEN_SITE = Call(
-    "POST", "/v1/sites/open", Nothing, ask.OpenSiteBody, SiteOpened, who="admin", process="hot",
-    summary="Open what was closed", refused=(409,),
+OPEN_SITE = _post(
+    "/v1/sites/open", ask.OpenSiteBody, nodes.SiteOpened, "admin", "Open what was closed", refused=(409,)
 )
-QUEUES = Call(
-    "GET", "/v1/queues", ask.QueuesQuery, Nothing, Queues, who="pilots:read",
-    summary="CE queues with effective parameters",
+QUEUES = _get("/v1/queues", ask.QueuesQuery, nodes.Queues, "pilots:read", "CE queues with effective parameters")
+QUEUE_WHY = _get(
+    "/v1/queues/why", ask.NodeQuery, why_queues.QueueExplained, "pilots:read",
+    "Why no pilots are sent to a CE queue", refused=(400, 404),
 )
-QUEUE_WHY = Call(
-    "GET", "/v1/queues/why", ask.NodeQuery, Nothing, QueueExplained, who="pilots:read",
-    summary="Why no pilots are sent to a CE queue", refused=(400, 404),
+RESOURCES = _get(
+    "/v1/resources", ask.NodeQuery, nodes.ResourceNode, "pilots:read",
+    "A site, CE or queue: every value, and where it is written", refused=(400, 404),
 )
-RESOURCES = Call(
-    "GET", "/v1/resources", ask.NodeQuery, Nothing, ResourceNode, who="pilots:read",
-    summary="A site, CE or queue: every value, and where it is written", refused=(400, 404),
+CONFIGURATION = _get(
+    "/v1/configuration", Nothing, server.Configuration, "pilots:read", "The configuration in use, and what was refused"
 )
-CONFIGURATION = Call(
-    "GET", "/v1/configuration", Nothing, Nothing, Configuration, who="pilots:read",
-    summary="The configuration in use, and what was refused",
+USAGE = _get(
+    "/v1/usage", Nothing, server.Usage, "jobs:read", "Job states, actual and target shares, times, failures"
 )
-USAGE = Call(
-    "GET", "/v1/usage", Nothing, Nothing, Usage, who="jobs:read",
-    summary="Job states, actual and target shares, times, failures",
-)
-DIRECTOR = Call(
-    "GET", "/v1/director", Nothing, Nothing, DirectorAnswer, who="pilots:read",
-    summary="The director's last iteration with its arithmetic",
+DIRECTOR = _get(
+    "/v1/director", Nothing, DirectorAnswer, "pilots:read", "The director's last iteration with its arithmetic"
 )
 
 # --- users and the server -----------------------------------------------------------------------------------------------
 
-ME = Call("GET", "/v1/me", Nothing, Nothing, Me, who="any", summary="Who this token belongs to")
-ADD_USER = Call(
-    "POST", "/v1/users", Nothing, ask.AccountBody, UserMade, who="admin", process="hot",
-    summary="Make or change a user", repeatable=True,
-)
-TOKENS = Call("GET", "/v1/tokens", Nothing, Nothing, Tokens, who="admin", summary="Tokens (never their text)")
-ISSUE_TOKEN = Call(
-    "POST", "/v1/tokens", Nothing, ask.TokenBody, Token, who="user", process="hot",
-    summary="Issue a token", refused=(404, 409),
-)
+ME = _get("/v1/me", Nothing, accounts.Me, "any", "Who this token belongs to")
+ADD_USER = _post("/v1/users", ask.AccountBody, accounts.UserMade, "admin", "Make or change a user", repeatable=True)
+TOKENS = _get("/v1/tokens", Nothing, accounts.Tokens, "admin", "Tokens (never their text)")
+ISSUE_TOKEN = _post("/v1/tokens", ask.TokenBody, accounts.Token, "user", "Issue a token", refused=(404, 409))
 REVOKE_TOKEN = Call(
-    "DELETE", "/v1/tokens/{prefix}", ask.TokenAt, Nothing, Revoked, who="admin", process="hot",
-    summary="Revoke a token", refused=(409,),
+    "DELETE", "/v1/tokens/{prefix}", ask.TokenAt, Nothing, accounts.Revoked, "admin", "hot", "Revoke a token",
+    refused=(409,),
 )
-HEALTH = Call("GET", "/health", Nothing, Nothing, Health, who="none", process="hot", summary="Is the server well")
-OPENAPI: Call[Nothing, Nothing, dict[str, Any]] = Call(
-    "GET", "/v1/openapi.json", Nothing, Nothing, dict[str, Any], who="none", summary="This document"
+HEALTH = _get("/health", Nothing, server.Health, "none", "Is the server well", process="hot")
+OPENAPI: Call[Nothing, Nothing, dict[str, Any]] = _get(
+    "/v1/openapi.json", Nothing, dict[str, Any], "none", "This document"
 )
-METRICS: Call[Nothing, Nothing, None] = Call(
-    "GET", "/metrics", Nothing, Nothing, (), who="pilots:read", raw="text/plain", summary="Prometheus metrics"
+METRICS: Call[Nothing, Nothing, None] = _get(
+    "/metrics", Nothing, (), "pilots:read", "Prometheus metrics", raw="text/plain"
 )
-HOT_METRICS = Call(
-    "GET", "/v1/hot/metrics", Nothing, Nothing, server.HotMetrics, who="admin", process="hot",
-    summary="Counters of the process that takes changes",
+HOT_METRICS = _get(
+    "/v1/hot/metrics", Nothing, server.HotMetrics, "admin", "Counters of the process that takes changes",
+    process="hot",
 )
 
 # --- pilots, for themselves ---------------------------------------------------------------------------------------------
 
-JOIN = Call(
-    "POST", "/v1/pilots/join", Nothing, ask.JoinBody, Joined, who="none", process="hot",
-    summary="A pilot joins", refused=(401,),
+JOIN = _post("/v1/pilots/join", ask.JoinBody, pilots.PilotJoined, "none", "A pilot joins", refused=(401,))
+CLAIM = _post("/v1/pilots/claim", ask.ClaimBody, pilots.ClaimAnswer, "pilot", "A pilot asks for jobs")
+HEARTBEAT = _post(
+    "/v1/pilots/heartbeat", ask.HeartbeatBody, pilots.HeartbeatAnswer, "pilot", "A pilot lives",
+    most_bytes=REPORT_BODY,
 )
-CLAIM = Call(
-    "POST", "/v1/pilots/claim", Nothing, ask.ClaimBody, ClaimAnswer, who="pilot", process="hot",
-    summary="A pilot asks for jobs",
+REPORT = _post(
+    "/v1/pilots/report", ask.ReportsBody, pilots.ReportsAnswer, "pilot", "A pilot reports", most_bytes=REPORT_BODY
 )
-HEARTBEAT = Call(
-    "POST", "/v1/pilots/heartbeat", Nothing, ask.HeartbeatBody, HeartbeatAnswer, who="pilot", process="hot",
-    summary="A pilot lives", most_bytes=REPORT_BODY,
-)
-REPORT = Call(
-    "POST", "/v1/pilots/report", Nothing, ask.ReportsBody, ReportsAnswer, who="pilot", process="hot",
-    summary="A pilot reports", most_bytes=REPORT_BODY,
-)
-LEAVE = Call(
-    "POST", "/v1/pilots/leave", Nothing, ask.LeaveBody, Left, who="pilot", process="hot", summary="A pilot leaves"
-)
-
+LEAVE = _post("/v1/pilots/leave", ask.LeaveBody, Nothing, "pilot", "A pilot leaves")
+# fmt: on
 
 # --- from the background process to the hot one -------------------------------------------------------------------------
 
-# fmt: on
-
 
 def _service(path: str, body: type[B], answer: type[A], most_bytes: int = REPORT_BODY) -> Call[Nothing, B, A]:
-    return Call("POST", f"/v1/service/{path}", Nothing, body, answer, process="hot", most_bytes=most_bytes)
+    return _post(f"/v1/service/{path}", body, answer, "service", "", most_bytes=most_bytes)
 
 
-ALIVE = _service("alive", service.Alive, service.Done)
-PREPARE_PILOTS = _service("pilots", list[service.NewPilot], service.Prepared)
-PILOTS_SUBMITTED = _service("submitted", service.Outcomes, service.Accepted)
+ALIVE = _service("alive", service.Alive, Nothing)
+PREPARE_PILOTS = _service("pilots", list[service.NewPilot], Nothing)
+PILOTS_SUBMITTED = _service("submitted", service.Outcomes, Nothing)
 PILOT_ENDED = _service("ended", service.PilotEnd, service.Rescued)
 PILOT_NOW = _service("pilot", service.PilotLoad, Raw)
-ITERATION = _service("iteration", service.Iteration, service.Done)
-REASONS = _service("reasons", service.Reasons, service.Changed)
-NAME_QUEUES = _service("pool-queues", list[QueueId], service.NewQueues)
-REKEY_POOLS = _service("pool-renewals", service.Renewals, service.Rekeyed, SUBMIT_BODY)
+ITERATION = _service("iteration", service.Iteration, Nothing)
+REASONS = _service("reasons", service.Reasons, Nothing)
+NAME_QUEUES = _service("pool-queues", list[nodes.QueueId], Nothing)
+REKEY_POOLS = _service("pool-renewals", service.Renewals, Nothing, SUBMIT_BODY)
 POOL_PASS = _service("pool-pass", service.Difference, service.PassDone, SUBMIT_BODY)
-JUDGE_QUEUES = _service("pool-judgement", service.Judgement, service.Judged)
+JUDGE_QUEUES = _service("pool-judgement", service.Judgement, Nothing)
 CLEAN_POOLS = _service("pool-cleaning", service.Cleaning, service.Removed)
-UPLOADED = _service("sandbox", service.UploadedFile, service.Done)
+UPLOADED = _service("sandbox", service.UploadedFile, Nothing)
 PURGE = _service("purge", service.Old, service.Purged)
 TIDY = _service("tidy", service.UnusedInputs, service.Tidied)
 RECONCILE = _service("reconcile", service.Suspects, service.Repaired)
-FORGET_IDLE = _service("forget-idle", Nothing, service.Done)
+FORGET_IDLE = _service("forget-idle", Nothing, Nothing)
 
 CALLS: tuple[Call[Any, Any, Any], ...] = tuple(one for one in vars().values() if isinstance(one, Call))

@@ -10,7 +10,7 @@ from lodesman.answers.nodes import Place
 from lodesman.answers.vocabulary import PilotState
 
 
-class Joined(Struct):
+class PilotJoined(Struct):
     """A pilot's number, token and habits, in seconds; `place`: where it was sent. `pools_pass`: the last pass over
     SubmitPools. `sandbox_mb`: the most that the output of one job may have.
     """
@@ -42,7 +42,7 @@ class Payload(Struct):
     memory_mb: int
 
 
-class InputFile(Struct):
+class PayloadFile(Struct):
     """A file of the input sandbox, to be fetched from `url`; `unpack`: an archive."""
 
     name: str
@@ -66,7 +66,7 @@ class Work(Struct):
     """What an attempt runs. `exclusive`: it must not run longer than the server is heard."""
 
     spec: Payload
-    input: list[InputFile]
+    input: list[PayloadFile]
     limits: Limits
     exclusive: bool
 
@@ -150,11 +150,7 @@ class Pilots(Struct):
     pilots: list[Pilot]
 
 
-class Drained(Struct):
+class PilotsDrained(Struct):
     """How many pilots were told to finish what they run and to leave."""
 
     changed: int
-
-
-class Left(Struct):
-    """A pilot may go."""

@@ -6,7 +6,7 @@ from typing import Generic, Literal, TypeVar
 
 from msgspec import Struct, field
 
-from lodesman.answers.call import Refusal
+from lodesman.answers.call import ErrorBody
 from lodesman.answers.jobs import Notice
 from lodesman.answers.nodes import Place, Remark, Value
 from lodesman.answers.task_queues import TaskQueueFacts
@@ -73,7 +73,7 @@ class JobPlan(Struct):
     group: str
     vo: str
     verdicts: JobVerdicts
-    refusal: Refusal | None
+    refusal: ErrorBody | None
     held: int
     cohorts: list[PlannedCohort]
     more_cohorts: int

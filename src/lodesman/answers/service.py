@@ -22,10 +22,6 @@ class Alive(Struct):
     failing: dict[str, str]
 
 
-class Done(Struct):
-    """It is done."""
-
-
 # --- pilots -------------------------------------------------------------------------------------------------------------
 
 
@@ -48,20 +44,8 @@ class NewPilot(Struct, frozen=True, kw_only=True):
     join_seconds: float = 7 * 86_400.0
 
 
-class Prepared(Struct):
-    """The numbers of new pilots, in their order."""
-
-    pilots: list[int]
-
-
 # What a batch system answered: by stamp the native id, or None with the reason of the refusal.
 Outcomes = dict[str, tuple[str | None, str]]
-
-
-class Accepted(Struct):
-    """How many pilots were accepted by their batch systems."""
-
-    accepted: int
 
 
 class PilotEnd(Struct):
@@ -101,19 +85,7 @@ class Reasons(Struct):
     facts_at: float | None
 
 
-class Changed(Struct):
-    """How many were changed."""
-
-    changed: int
-
-
 # --- SubmitPools --------------------------------------------------------------------------------------------------------
-
-
-class NewQueues(Struct):
-    """How many queues were not known before."""
-
-    new: int
 
 
 class Renewals(Struct, frozen=True, kw_only=True):
@@ -121,12 +93,6 @@ class Renewals(Struct, frozen=True, kw_only=True):
 
     config: str
     pools: list[Renewal] = []
-
-
-class Rekeyed(Struct):
-    """How many task queues got another key."""
-
-    task_queues: int
 
 
 class Difference(Struct, frozen=True, kw_only=True):
@@ -160,13 +126,6 @@ class Judgement(Struct, frozen=True, kw_only=True):
     number: int
     hold: Holds = []
     release: Holds = []
-
-
-class Judged(Struct):
-    """How many jobs were held and released."""
-
-    held: int
-    released: int
 
 
 class Cleaning(Struct, frozen=True, kw_only=True):

@@ -84,7 +84,7 @@ class ServedQueue(Place):
     pools: list[str]
 
 
-class Served(Struct):
+class ServedPools(Struct):
     """SubmitPools by CE queue, as of the pass number `pass`."""
 
     number: int = field(name="pass")

@@ -6,8 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from lodesman.answers.nodes import Criterion, Place, Value
-from lodesman.answers.sites import ClosingThere
+from lodesman.answers.nodes import ClosedQueues, Place, QueuesExcluded, Value
 from lodesman.answers.vocabulary import JobState, MainReason
 
 Verdict = Literal["never", "not now", "now"]
@@ -63,7 +62,7 @@ class QueuesForJob(Struct):
 
     total: int
     eligible: int
-    ruled_out_by: list[Criterion]
+    ruled_out_by: list[QueuesExcluded]
     nearest: list[JobChange]
 
 
@@ -106,10 +105,10 @@ class JobStep(Step):
     queues: int | UnsetType | None = UNSET
     admitting: int | UnsetType = UNSET
     pool: str | UnsetType = UNSET
-    ruled_out_by: list[Criterion] | UnsetType = UNSET
+    ruled_out_by: list[QueuesExcluded] | UnsetType = UNSET
     limits: list[Holding] | UnsetType = UNSET
     closed: list[ClosedGate] | UnsetType = UNSET
-    closings: list[ClosingThere] | UnsetType = UNSET
+    closings: list[ClosedQueues] | UnsetType = UNSET
     more: int | UnsetType = UNSET
 
 

@@ -10,7 +10,7 @@ from lodesman.answers.vocabulary import FreeBy, PilotState, PilotVerdict
 from lodesman.answers.why_jobs import Step
 
 
-class RuledOut(Struct):
+class TaskQueuesExcluded(Struct):
     """How many task queues one criterion excludes, whatever the others say."""
 
     criterion: str
@@ -64,7 +64,7 @@ class Work(Struct):
     jobs: int
     fitting: int
     fitting_jobs: int
-    ruled_out_by: list[RuledOut]
+    ruled_out_by: list[TaskQueuesExcluded]
     nearest: list[ResourceChange]
 
 

@@ -6,8 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from lodesman.answers.nodes import Place, Value, Written
-from lodesman.answers.sites import AnyLevel, Closing
+from lodesman.answers.nodes import AnyLevel, ClosedNode, Place, Value, Written
 from lodesman.answers.vocabulary import BreakerState, ClampName, PilotState, QueueReason
 from lodesman.answers.why_jobs import Step, Verdict
 from lodesman.answers.why_pilots import Work
@@ -38,7 +37,7 @@ class QueueStep(Step):
     ]  # fmt: skip
     count: int | UnsetType = UNSET
     demand: Demanded | UnsetType = UNSET
-    closings: list[Closing] | UnsetType = UNSET
+    closings: list[ClosedNode] | UnsetType = UNSET
 
 
 class QueueSetting(Written):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from lodesman.answers.accounts import Principal
-from lodesman.answers.server import Background, ConfigurationState
+from lodesman.answers.server import BackgroundStatus, ConfigurationState
 from lodesman.commands.live import Live
 from lodesman.commands.sessions import PilotSession, load_sessions, silent_seconds
 from lodesman.commands.templates import Templates
@@ -75,10 +75,10 @@ class BackgroundHealth:
         """Whether it does its part, or starts to."""
         return self.standing(ticks) in ("ok", "starting")
 
-    def answer(self, ticks: float) -> Background:
+    def answer(self, ticks: float) -> BackgroundStatus:
         """Without the faults themselves: those are for the log."""
         age = None if self.heard_at is None else ticks - self.heard_at
-        return Background(self.standing(ticks), age, self.restarts, sorted(self.failing))
+        return BackgroundStatus(self.standing(ticks), age, self.restarts, sorted(self.failing))
 
 
 @dataclass(kw_only=True, eq=False)

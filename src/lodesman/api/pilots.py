@@ -20,7 +20,7 @@ from lodesman.answers.requests import (
     ReportsBody,
     RunningBody,
 )
-from lodesman.answers.task_queues import Served, ServedQueue
+from lodesman.answers.task_queues import ServedPools, ServedQueue
 from lodesman.answers.vocabulary import PilotState
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
@@ -43,7 +43,7 @@ _MOST_POOLS = 200_000
 
 
 @serves(calls.JOIN)
-async def _join(core: Core, request: Request[Nothing, JoinBody]) -> pilots.Joined:
+async def _join(core: Core, request: Request[Nothing, JoinBody]) -> pilots.PilotJoined:
     """A pilot exchanges its join token for one of its own."""
     body, node, found_queue = request.body, request.body.node, None
     if body.place is not None:
@@ -55,7 +55,7 @@ async def _join(core: Core, request: Request[Nothing, JoinBody]) -> pilots.Joine
         node = {**node, "submit_pools": presented(body.pools_pass, body.submit_pools, served)}
     joined = await core.command(Join(core.live, body.join_token, body.nonce, node, found_queue))
     core.joined(joined.row, hash_token(joined.token), joined.node)
-    return pilots.Joined(
+    return pilots.PilotJoined(
         pilot=joined.row.id,
         stamp=joined.row.stamp,
         token=joined.token,
@@ -127,7 +127,7 @@ def _report(one: ReportBody) -> AttemptReport:
 
 
 @serves(calls.LEAVE)
-async def _leave(core: Core, request: Request[Nothing, LeaveBody]) -> pilots.Left:
+async def _leave(core: Core, request: Request[Nothing, LeaveBody]) -> Nothing:
     """A pilot ends by itself."""
     pilot_id, body = request.who.pilot_id, request.body
     core.session(pilot_id)
@@ -135,22 +135,22 @@ async def _leave(core: Core, request: Request[Nothing, LeaveBody]) -> pilots.Lef
     reason = f"{body.reason}: {body.message}" if body.message else body.reason
     await core.command(EndPilot(core.live, pilot_id, state, reason))
     core.forget_pilot(pilot_id)
-    return pilots.Left()
+    return Nothing()
 
 
 @serves(calls.DRAIN)
-async def _drain(core: Core, request: Request[Nothing, DrainBody]) -> pilots.Drained:
+async def _drain(core: Core, request: Request[Nothing, DrainBody]) -> pilots.PilotsDrained:
     """Let pilots finish what they run and leave."""
     numbers = request.body.pilots
     for session in map(core.sessions.get, numbers):
         if session is not None:
             session.drain = True
     core.pilots_drained()
-    return pilots.Drained(await core.command(DrainPilots(core.live, numbers)))
+    return pilots.PilotsDrained(await core.command(DrainPilots(core.live, numbers)))
 
 
 @serves(calls.SERVED_POOLS)
-async def _served_pools(core: Core, request: Request[Nothing, QueuesBody]) -> Served:
+async def _served_pools(core: Core, request: Request[Nothing, QueuesBody]) -> ServedPools:
     """GetSubmitPoolsForQueue of RFC #7: the pools of each of these queues, and the last pass."""
     queues = [QueueId(*names) for names in request.body.queues]
     _check_place(core, request.who, queues)
@@ -163,7 +163,7 @@ async def _served_pools(core: Core, request: Request[Nothing, QueuesBody]) -> Se
                 f"These queues serve more than {_MOST_POOLS} SubmitPools.", hint="Ask for fewer at once."
             )
         found.append(ServedQueue(*queue, list(pools)))
-    return Served(last.id, last.at, found)
+    return ServedPools(last.id, last.at, found)
 
 
 def _check_place(core: Core, who: Principal, queues: Sequence[tuple[str, str, str]]) -> None:

@@ -24,10 +24,9 @@ from lodesman.answers import (
 )
 from lodesman.answers import requests as asks
 from lodesman.answers.call import Call, Nothing
-from lodesman.answers.server import Configuration
-from lodesman.answers.sites import Queues, ResourceNode, Sites
+from lodesman.answers.nodes import Queues, ResourceNode, Sites
+from lodesman.answers.server import Configuration, Usage
 from lodesman.answers.task_queues import PoolInFull, Pools
-from lodesman.answers.usage import Usage
 from lodesman.api import explain, files
 from lodesman.api.auth import authenticate, may_touch, own_vo, sees_all, vo_of
 from lodesman.api.dispatch import Dispatcher, Request, pattern_of, serves

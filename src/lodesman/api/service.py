@@ -67,10 +67,10 @@ async def _hot_metrics(core: Core, _request: Request[Nothing, Nothing]) -> serve
 
 
 @serves(calls.ALIVE)
-async def _alive(core: Core, request: Request[Nothing, service.Alive]) -> service.Done:
+async def _alive(core: Core, request: Request[Nothing, service.Alive]) -> Nothing:
     """The background process lives."""
     core.background.heard(core.ticks(), request.body.failing)
-    return service.Done()
+    return Nothing()
 
 
 @serves(calls.PILOT_ENDED)
@@ -98,19 +98,19 @@ async def _pilot_now(core: Core, request: Request[Nothing, service.PilotLoad]) -
 
 
 @serves(calls.FORGET_IDLE)
-async def _forget_idle(core: Core, _request: Request[Nothing, Nothing]) -> service.Done:
+async def _forget_idle(core: Core, _request: Request[Nothing, Nothing]) -> Nothing:
     """Free the slots of task queues that have been empty for long."""
     await core.command(ForgetIdleQueues(core.live))
     await core.command(Change(delete_old_closings))
-    return service.Done()
+    return Nothing()
 
 
 @serves(calls.REASONS)
-async def _reasons(core: Core, request: Request[Nothing, service.Reasons]) -> service.Changed:
+async def _reasons(core: Core, request: Request[Nothing, service.Reasons]) -> Nothing:
     """Why the jobs of task queues wait now."""
     body = request.body
     await core.command(Change(store_reasons, body.changed, body.facts_at))
-    return service.Changed(len(body.changed))
+    return Nothing()
 
 
 def _posts(
@@ -124,37 +124,31 @@ def _posts(
     return Endpoint(call, post)
 
 
-def _done(_answer: Any) -> service.Done:
-    return service.Done()
+def _done(_answer: Any) -> Nothing:
+    return Nothing()
 
 
 def _as_it_is(answer: Any) -> Any:
     return answer
 
 
-_prepare_pilots = _posts(
-    calls.PREPARE_PILOTS, lambda core, new: PreparePilots(core.live, new), service.Prepared
-)
+_prepare_pilots = _posts(calls.PREPARE_PILOTS, lambda core, new: PreparePilots(core.live, new), _done)
 _pilots_submitted = _posts(
-    calls.PILOTS_SUBMITTED, lambda core, outcomes: PilotSubmitted(core.live, outcomes), service.Accepted
+    calls.PILOTS_SUBMITTED, lambda core, outcomes: PilotSubmitted(core.live, outcomes), _done
 )
 _iteration = _posts(
     calls.ITERATION, lambda _, body: Change(insert_iteration, bytes(body.plan).decode()), _done
 )
-_name_queues = _posts(
-    calls.NAME_QUEUES, lambda core, queues: NameQueues(core.live, queues), service.NewQueues
-)
+_name_queues = _posts(calls.NAME_QUEUES, lambda core, queues: NameQueues(core.live, queues), _done)
 _rekey_pools = _posts(
-    calls.REKEY_POOLS, lambda core, body: RekeyPools(core.live, body, core.policy.digest), service.Rekeyed
+    calls.REKEY_POOLS, lambda core, body: RekeyPools(core.live, body, core.policy.digest), _done
 )
 _pool_pass = _posts(
     calls.POOL_PASS,
     lambda core, difference: RefreshPools(core.live, difference, core.policy.digest),
     lambda row: service.PassDone(row.id, row.at),
 )
-_judge_queues = _posts(
-    calls.JUDGE_QUEUES, lambda core, body: JudgeQueues(core.live, body), lambda done: service.Judged(**done)
-)
+_judge_queues = _posts(calls.JUDGE_QUEUES, lambda core, body: JudgeQueues(core.live, body), _done)
 _clean_pools = _posts(calls.CLEAN_POOLS, lambda core, body: CleanPools(core.live, body), service.Removed)
 _uploaded = _posts(
     calls.UPLOADED, lambda _, file: RegisterSandbox(file.owner, file.sha256, file.size, file.quota), _done

@@ -6,8 +6,8 @@ from msgspec.structs import asdict
 
 from lodesman.answers import calls
 from lodesman.answers.call import Nothing
+from lodesman.answers.nodes import SiteClosed, SiteOpened
 from lodesman.answers.requests import CloseSiteBody, OpenSiteBody
-from lodesman.answers.sites import SiteClosed, SiteOpened
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.background.sites import exact_node, find_node

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from lodesman.answers.accounts import Principal
-from lodesman.answers.call import Refusal
+from lodesman.answers.call import ErrorBody
 from lodesman.answers.jobs import Notice
 from lodesman.answers.nodes import Remark
 from lodesman.answers.plans import (
@@ -98,7 +98,7 @@ def plan_job(body: SubmitBody, who: Principal, state: LiveState) -> JobPlan:
     try:
         prepared, notices = prepare(body, who, state.policy, None)
     except Impossible as wrong:
-        refusal = msgspec.convert(wrong.as_dict(), Refusal)
+        refusal = msgspec.convert(wrong.as_dict(), ErrorBody)
         held = msgspec.structs.replace(body, hold_if_impossible=True)
         prepared, notices = prepare(held, who, state.policy, None)
     pools = {pool.id: pool for pool in prepared.pools}

@@ -8,15 +8,15 @@ from difflib import get_close_matches
 
 from msgspec.structs import asdict
 
-from lodesman.answers.nodes import Value
-from lodesman.answers.sites import (
+from lodesman.answers.nodes import (
     EffectiveValue,
+    LevelValue,
     NodeBelow,
     Parameter,
-    QueueRow,
     ResourceNode,
-    Said,
     SiteRow,
+    UsableQueue,
+    Value,
 )
 from lodesman.commands.site_mask import answer_of
 from lodesman.director.queues import QueueCaps
@@ -76,7 +76,7 @@ def list_queues(
     *,
     closed_by: Callable[[NodePath], Sequence[Closing]],
     origin: bool = False,
-) -> list[QueueRow]:
+) -> list[UsableQueue]:
     """Every queue that a VO may use, with its effective parameters, their levels, its pilots, and what closes it.
 
     With `origin` also the file and the line of each parameter.
@@ -86,7 +86,7 @@ def list_queues(
         pilots.setdefault(found.queue_id, {})[found.state] = found.count
     config = policy.vo_config(vo)
     return [
-        QueueRow(
+        UsableQueue(
             *offer.queue,
             parameters={
                 found.name: _effective(found, origin) for found in config.table.params(offer.bit).values()
@@ -193,7 +193,7 @@ def _parameter(config: ResourceConfig, origin: Origin) -> Parameter:
         levels=list(effective.levels),
         made_of="",
         said=[
-            Said(
+            LevelValue(
                 *_place(one.source),
                 level=one.level,
                 value=_plain(one.value),

@@ -9,7 +9,7 @@ from typing import Final, Literal, cast
 
 import msgspec
 
-from lodesman.answers.usage import AttemptCounts, Claims, Faulty, GroupClaims, SiteOutcomes, Usage
+from lodesman.answers.server import AttemptCounts, Claims, Faulty, GroupClaims, SiteOutcomes, Usage
 from lodesman.matching.policy import Policy
 from lodesman.store.read.usage import AttemptSums, UsageFacts
 

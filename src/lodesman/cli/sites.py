@@ -11,18 +11,18 @@ from typing import Any
 import click
 
 from lodesman.answers import calls
-from lodesman.answers.nodes import Place
-from lodesman.answers.requests import CloseSiteBody, NodeQuery, OpenSiteBody, QueuesQuery
-from lodesman.answers.sites import (
-    Closing,
+from lodesman.answers.nodes import (
+    ClosedNode,
     NodeBelow,
     Parameter,
-    QueueRow,
+    Place,
     SiteClosed,
     SiteOpened,
     SiteRow,
     Sites,
+    UsableQueue,
 )
+from lodesman.answers.requests import CloseSiteBody, NodeQuery, OpenSiteBody, QueuesQuery
 from lodesman.cli.session import Session, json_option, pass_session
 from lodesman.cli.tables import Cell, emit_json, note, say, show_table
 from lodesman.cli.words import counted, shown, states
@@ -132,21 +132,21 @@ def list_queues(session: Session, /, *, origin: bool, site_name: str, vo: str) -
 _NO_QUEUE = "There is no such queue."
 
 
-def _origins(row: QueueRow, directory: str) -> list[list[Cell]]:
+def _origins(row: UsableQueue, directory: str) -> list[list[Cell]]:
     return [
         [_path(row), name, shown(one.value), one.level, written_at(one.file or "", one.line or 0, directory)]
         for name, one in sorted(row.parameters.items())
     ]
 
 
-def _queue_cells(row: QueueRow, used: Sequence[str]) -> list[Cell]:
+def _queue_cells(row: UsableQueue, used: Sequence[str]) -> list[Cell]:
     values = {name: shown(one.value) for name, one in row.parameters.items()}
     others = " ".join(f"{name}={text}" for name, text in sorted(values.items()) if name not in used)
     pilots = states(row.pilots) if row.pilots else ""
     return [_path(row), *(values.get(name, "") for name in used), others, pilots]
 
 
-def _level(row: QueueRow) -> str:
+def _level(row: UsableQueue) -> str:
     """What of a queue is closed: the widest."""
     if not row.closed:
         return ""
@@ -310,7 +310,7 @@ def close_site(session: Session, /, *, names: tuple[str, ...], reason: str, **op
     """Send no pilots to a site, CE or queue until it is opened again (administrators).
 
     Pilots that are there finish what they run and leave, unless --keep-pilots is given; waiting ones are taken back.
-    SITE CE QUEUE as several words, if a name has a slash. Closing again changes reason and time.
+    SITE CE QUEUE as several words, if a name has a slash. ClosedNode again changes reason and time.
     """
     until, seconds = options["until"], options["seconds"]
     if until is not None and seconds is not None:
@@ -354,13 +354,13 @@ def _show_opened(answer: SiteOpened) -> None:
         note(f"{_path(one)} stays {_closing_text(one)}")
 
 
-def _note_closed(closings: Iterable[Closing]) -> None:
+def _note_closed(closings: Iterable[ClosedNode]) -> None:
     """One remark for each closing: what, who, since when and why."""
     for text in dict.fromkeys(f"{_path(one)} is {_closing_text(one)}" for one in closings):
         note(text)
 
 
-def _closing_text(one: Closing) -> str:
+def _closing_text(one: ClosedNode) -> str:
     """Who closed something, since when and why."""
     until = "" if one.until is None else f" until {_utc(one.until)}"
     kept = " (pilots stay)" if one.keep_pilots else ""

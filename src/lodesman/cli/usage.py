@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from lodesman.answers import calls
-from lodesman.answers.usage import Faulty, GroupClaims, PilotCount, SiteOutcomes, Usage
+from lodesman.answers.server import Faulty, GroupClaims, PilotCount, SiteOutcomes, Usage
 from lodesman.cli.session import Session, json_option, pass_session
 from lodesman.cli.tables import Cell, say, show_table, state
 from lodesman.cli.words import counted, number, span, states

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Final
 
-from lodesman.answers import sites as answers
+from lodesman.answers import nodes as answers
 from lodesman.commands.live import Live
 from lodesman.director.site_mask import Closing, SiteMask
 from lodesman.errors import Conflict, InvalidRequest
@@ -54,9 +54,9 @@ def leaving(closing: Closing) -> str:
     return f"{closing.path} is {closing.text}"
 
 
-def answer_of(closing: Closing) -> answers.Closing:
+def answer_of(closing: Closing) -> answers.ClosedNode:
     """What is said of a closing."""
-    return answers.Closing(
+    return answers.ClosedNode(
         site=closing.site, ce=closing.ce, queue=closing.queue, reason=closing.reason, closed_by=closing.closed_by,
         since=closing.since, until=closing.until, keep_pilots=closing.keep_pilots,
     )  # fmt: skip

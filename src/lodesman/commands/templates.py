@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from lodesman.answers.pilots import InputFile, Limits, Payload, Work
+from lodesman.answers.pilots import Limits, Payload, PayloadFile, Work
 from lodesman.jobs import JobSpec, ParametricMembers, Template, spec_from_json
 from lodesman.store import Reader
 from lodesman.store.read.jobs import stored_members, stored_template
@@ -34,8 +34,8 @@ def payload(spec: JobSpec, uploads: Uploads) -> Work:
     return Work(run, inputs, limits, spec.exclusive)
 
 
-def _input(name: str, sha256: str, size: int) -> InputFile:
-    return InputFile(name.rsplit("/", 1)[-1], f"/v1/sandboxes/{sha256}", sha256, size, unpack=False)
+def _input(name: str, sha256: str, size: int) -> PayloadFile:
+    return PayloadFile(name.rsplit("/", 1)[-1], f"/v1/sandboxes/{sha256}", sha256, size, unpack=False)
 
 
 # Bytes of text: of templates, and of the members of arrays (which take several times as much when they are read).

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from lodesman.answers.nodes import Criterion as CriterionCount
+from lodesman.answers.nodes import QueuesExcluded
 from lodesman.answers.why_jobs import JobChange, QueuesForJob
 from lodesman.errors import InvalidJob
 from lodesman.masks.bits import Plane, near_misses, passing, refused
@@ -85,7 +85,7 @@ class Exclusions(JobDemand):
         return QueuesForJob(
             total=self.total,
             eligible=eligible,
-            ruled_out_by=[CriterionCount(criterion=name, queues=n) for name, n in self.counts()],
+            ruled_out_by=[QueuesExcluded(criterion=name, queues=n) for name, n in self.counts()],
             nearest=[] if eligible else self.job_changes(),
         )
 

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Final, Literal
 
-from lodesman.answers.nodes import Criterion
-from lodesman.answers.sites import ClosingThere
+from lodesman.answers.nodes import ClosedQueues, QueuesExcluded
 from lodesman.answers.vocabulary import MainReason, PoolOutcome
 from lodesman.answers.why_jobs import (
     ClosedGate,
@@ -165,7 +164,7 @@ def _criteria(facts: JobFacts, step: _CriteriaStep, criteria: tuple[str, ...], w
         lost != found.full or not found.total,
         f"{text} ({excluded(counts)})" if counts else text,
         facts.age(facts.policy.loaded_at),
-        ruled_out_by=[Criterion(criterion=name, queues=n) for name, n in counts],
+        ruled_out_by=[QueuesExcluded(criterion=name, queues=n) for name, n in counts],
     )
 
 
@@ -185,7 +184,7 @@ def closings_step(found: Sequence[tuple[Closing, int]], eligible: int, *, may_ru
         f"{text}: {'; '.join(parts)}" if parts else text,
         0.0,
         queues=count,
-        closings=[ClosingThere(**asdict(one), queues=mask.bit_count()) for one, mask in shown],
+        closings=[ClosedQueues(**asdict(one), queues=mask.bit_count()) for one, mask in shown],
         more=more,
     )
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Final
 
-from lodesman.answers.sites import Closing as ClosingRow
+from lodesman.answers.nodes import ClosedNode
 from lodesman.answers.vocabulary import ClampName, QueueReason
 from lodesman.answers.why_queues import (
     Demanded,
@@ -199,7 +199,7 @@ def _possible(facts: QueueFacts, offer: QueueOffer) -> QueueStep:
 
 def _site_mask(facts: QueueFacts) -> QueueStep:
     text = "; ".join(f"{one.path} is {one.text}" for one in facts.closings)
-    rows = [ClosingRow(**asdict(one)) for one in facts.closings]
+    rows = [ClosedNode(**asdict(one)) for one in facts.closings]
     return QueueStep(
         "site_mask", not rows, text or "no administrator has closed it", 0.0,
         closings=rows,

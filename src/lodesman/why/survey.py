@@ -16,7 +16,7 @@ from lodesman.answers.why_pilots import (
     ResourceChange,
     ResourceChangeStep,
     ResourceOption,
-    RuledOut,
+    TaskQueuesExcluded,
     Work,
 )
 from lodesman.masks.bits import NearMiss, bits, near_misses, passing
@@ -76,7 +76,7 @@ class WaitingTaskQueues:
             fitting=len(fitting),
             fitting_jobs=self._jobs(fitting),
             ruled_out_by=[
-                RuledOut(criterion=name, task_queues=n)
+                TaskQueuesExcluded(criterion=name, task_queues=n)
                 for name, n in sorted(counts, key=lambda one: (-one[1], one[0]))
             ],
             nearest=[self._change(request, change, made=criteria is ALL) for change in nearest],

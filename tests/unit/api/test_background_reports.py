@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.answers.server import Background
+from lodesman.answers.server import BackgroundStatus
 from lodesman.api.core import (
     MANY_RESTARTS,
     RESTARTS_WITHIN,
@@ -18,7 +18,7 @@ def test_it_may_take_its_time_to_start():
     health = BackgroundHealth(since=100.0)
     assert health.standing(100.0 + START_SECONDS) == "starting"
     assert health.standing(101.0 + START_SECONDS) == "silent"
-    assert health.answer(110.0) == Background("starting", None, 0, [])
+    assert health.answer(110.0) == BackgroundStatus("starting", None, 0, [])
 
 
 def test_it_is_well_while_it_says_so():

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from lodesman.answers.jobs import Count
-from lodesman.answers.usage import PilotCount, Spread
+from lodesman.answers.server import PilotCount, Spread
 from lodesman.answers.vocabulary import JobState, PilotState
 from lodesman.store import Reader
 from lodesman.store.dialect import JOIN_IN_ORDER, by_index, greatest, member
