@@ -14,7 +14,7 @@ USER_SCOPES = ("jobs:read", "jobs:write", "pilots:read")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Who asks. kind: user, service (the server's own background process), pilot, or join (a pilot that has not joined).
+    """Who asks: a user, a service (the background process), a pilot, or `join` (a pilot that has not joined).
 
     `token` is the hash of the token that was used.
     """
@@ -41,9 +41,7 @@ class Token(Struct):
 
 
 class TokenRow(Struct):
-    """What is known of a token; `expires_at` None: it does not expire. `made_with`: the hash of the token that made it,
-    `made_by`: whose that is; None if that is not known, or gone.
-    """
+    """A token. `made_with` is the hash of the token that made it, `made_by` its user; None if unknown or purged."""
 
     hash: str
     kind: Literal["user"]
@@ -63,7 +61,7 @@ class Tokens(Struct):
 
 
 class Inputs(Struct):
-    """What the input files of a user take, in bytes; `limit` None: they may take any room."""
+    """The input files of a user, in number and bytes; `limit` in bytes, None: unlimited."""
 
     files: int
     bytes: int
@@ -71,7 +69,7 @@ class Inputs(Struct):
 
 
 class Me(Struct):
-    """Whose token this is, and what it may do; of a pilot there is only its `kind` to tell."""
+    """Whose token this is, and what it allows; of a pilot only its `kind` is given."""
 
     name: str
     kind: Literal["user", "service", "pilot"]
@@ -89,9 +87,7 @@ class UserMade(Struct):
 
 
 class Revoked(Struct):
-    """How many tokens are no more: the one named, and what was made with it for the same user. `kept`: how many tokens
-    for other users were made with these, and are good still.
-    """
+    """How many tokens were revoked: the one named, and those it made for the same user. `kept`: made for other users."""
 
     revoked: int
     kept: int

@@ -44,9 +44,7 @@ Code = Literal[
 
 
 class ErrorBody(Struct):
-    """Why something is refused: in one word, in one sentence, what to do about it, and what a program needs to know
-    (attribute, position, identifiers; by code).
-    """
+    """Why something is refused; `data` is for programs (attribute, position, identifiers; by code)."""
 
     code: Code
     message: str
@@ -61,17 +59,16 @@ class Error(Struct):
 
 
 class Nothing(Struct, frozen=True):
-    """No parameters, or no body."""
+    """No parameters, no body, or an empty answer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call(Generic[Q, B, A]):
-    """`query` has the members that the path names in braces and those of the query string, `answer` the type of the JSON
-    answer, or the types that it may have.
+    """`query` has the members that the path names in braces and those of the query string.
 
-    `upload` and `raw` are media types: of a file that is uploaded, with its SHA-256 in a header, and of an answer that
-    is a file or a text. `repeatable`: a second time does no harm. `refused`: statuses of refusals beside those that
-    follow from the rest. `timeout`: for how many seconds without a byte a client waits.
+    `upload` and `raw` are media types of an uploaded file, with its SHA-256 in a header, and of an answer that is a file
+    or a text. `repeatable`: repeating does no harm. `refused`: statuses beside those that follow from the rest.
+    `timeout`: seconds that a client waits without a byte.
     """
 
     method: Method
@@ -124,7 +121,7 @@ class Call(Generic[Q, B, A]):
 
 
 def encode(body: Any) -> bytes:
-    """A body in JSON. What came out of a file name may hold halves of characters that UTF-8 cannot carry."""
+    """A body in JSON. A file name may have left halves of characters, which UTF-8 cannot carry."""
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError:

@@ -21,7 +21,6 @@ from lodesman.answers import (
 )
 from lodesman.answers import requests as ask
 from lodesman.answers.call import PLAN_BODY, REPORT_BODY, SUBMIT_BODY, Answer, Call, Nothing, Process, Who
-from lodesman.answers.director import DirectorAnswer
 
 Q = TypeVar("Q")
 B = TypeVar("B")
@@ -168,7 +167,7 @@ USAGE = _get(
     "/v1/usage", Nothing, server.Usage, "jobs:read", "Job states, actual and target shares, times, failures"
 )
 DIRECTOR = _get(
-    "/v1/director", Nothing, DirectorAnswer, "pilots:read", "The director's last iteration with its arithmetic"
+    "/v1/director", Nothing, pilots.DirectorAnswer, "pilots:read", "The director's last iteration with its arithmetic"
 )
 
 # --- users and the server -----------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from lodesman.answers.vocabulary import Form, JobState, MainReason
 
 
 class Notice(Struct, frozen=True):
-    """Something odd in a description that does not stop the job, and where; 0: unknown."""
+    """Something odd in a description that does not stop the job; line and column 0: unknown."""
 
     attribute: str
     message: str
@@ -19,10 +19,7 @@ class Notice(Struct, frozen=True):
 
 
 class Submission(Struct):
-    """What became of a submission: ids `first` to `first + count - 1`; `held` of them wait for a change of the sites.
-
-    `repeated`: an earlier call with the same request id made them.
-    """
+    """Ids `first` to `first + count - 1`, `held` of them Held. `repeated`: an earlier call with this id made them."""
 
     submission: int
     first: int
@@ -42,9 +39,10 @@ class TrialSubmission(Struct):
 
 
 class Job(Struct):
-    """A job with its last attempt. `since`: when it came into its state, `reason` why, if that was said; `held_by`: nothing
-    can run it, or a user said so. `main_reason` is why it waits, None until that was judged. `base`: the first id of its
-    submission. CPU and wall times in seconds, `max_rss_mb` and `output_size` (bytes) as its pilot told them.
+    """A job with its last attempt; CPU and wall times in seconds, memory in MB, `output_size` in bytes, as reported.
+
+    `since` it is in its state, for `reason`. `held_by`: no queue can run it, or a user said so. `main_reason`: why it
+    waits, None until judged. `base`: the first id of its submission.
     """
 
     id: int
@@ -89,7 +87,7 @@ class Jobs(Struct):
 
 
 class Attempt(Struct):
-    """One attempt of a job: `outcome` and `cause` tell how it ended, None while it runs."""
+    """One attempt of a job; `outcome` and `cause` are None while it runs."""
 
     id: int
     number: int
@@ -109,10 +107,10 @@ class Attempt(Struct):
 
 
 class Event(Struct):
-    """What happened to a job: it came into a state, was Submitted or Rescheduled.
+    """A job came into a state, was Submitted or Rescheduled; `by` a user (`name`) or the reconciler.
 
-    `by`: a user (of that `name`), or the reconciler. `task_queue`: it happened to the whole task queue.
-    `late`: an attempt that was lost is Done after all. `silent_since`: when its pilot was last heard.
+    `task_queue`: it happened to the whole task queue. `late`: a lost attempt is Done after all. `silent_since`: the
+    last heartbeat of its pilot.
     """
 
     at: float
@@ -131,7 +129,7 @@ class Event(Struct):
 
 
 class JobInFull(Job):
-    """A job with all its attempts and events; `sites` are those that fulfil its Requirements, where it has any."""
+    """A job with its attempts and events; `sites`: those that meet its Requirements, if it has any."""
 
     sites: list[str]
     attempts: list[Attempt]
@@ -139,7 +137,7 @@ class JobInFull(Job):
 
 
 class Count(Struct):
-    """So many jobs."""
+    """A number of jobs."""
 
     owner: str
     group: str
@@ -154,7 +152,7 @@ class Counts(Struct):
 
 
 class Logs(Struct):
-    """The last output of a job, up to 64 kB; `live`: it still runs, and its pilot told what it takes (seconds, MB)."""
+    """The last output of a job, up to 64 kB; `live`: it still runs, and its pilot reports its use (seconds, MB)."""
 
     id: int
     state: JobState
@@ -174,7 +172,7 @@ class NotChanged(Struct):
 
 
 class Controlled(Struct):
-    """How many jobs were changed; how many were not, and some of them with the reason."""
+    """How many jobs were changed and refused, and some of those refused."""
 
     changed: int
     refused: int
@@ -182,9 +180,7 @@ class Controlled(Struct):
 
 
 class JobDescription(Struct):
-    """The description of a job, or of all `jobs` of a parametric one, in a language. `rebuilt`: it was made again, since
-    of a job in a batch none is stored.
-    """
+    """The description of a job, or of all `jobs` of a parametric one. `rebuilt`: none is stored of a batch."""
 
     id: int
     form: Form

@@ -14,7 +14,7 @@ Value = Scalar | list[Scalar]
 
 
 class NodePath(NamedTuple):
-    """A site, a CE of it, or a queue of that: the names below the node are empty."""
+    """A site, a CE or a queue: the names below the node are empty."""
 
     site: str
     ce: str = ""
@@ -66,7 +66,7 @@ class Remark(Struct):
 
 
 class QueuesExcluded(Struct):
-    """How many CE queues one criterion rules out, whatever the others say."""
+    """How many CE queues one criterion excludes, whatever the others say."""
 
     criterion: str
     queues: int
@@ -83,9 +83,7 @@ DeclaredKind = Literal["number", "string", "list", "version", "boolean", "deduce
 
 
 class ClosedNode(Place):
-    """A site, CE (`queue` is '') or queue that is closed: by whom, why, since when, and until when (None: until it is
-    opened). `keep_pilots`: those that were there take jobs.
-    """
+    """A closed site, CE (`queue` is empty) or queue. `until` None: until opened. `keep_pilots`: pilots there take jobs."""
 
     reason: str
     closed_by: str
@@ -95,15 +93,13 @@ class ClosedNode(Place):
 
 
 class ClosedQueues(ClosedNode):
-    """One that closes so many of the eligible CE queues."""
+    """A closing, and how many eligible CE queues it closes."""
 
     queues: int
 
 
 class SiteClosed(ClosedQueues):
-    """What closing did to so many configured CE queues: `drained` pilots leave. `renewed`: it was closed already. A dry
-    run did nothing.
-    """
+    """A closing of configured CE queues: `drained` pilots leave. `renewed`: it was closed before."""
 
     drained: int
     renewed: bool
@@ -111,15 +107,13 @@ class SiteClosed(ClosedQueues):
 
 
 class SiteOpened(ClosedQueues):
-    """What was opened, and what is closed around it or in it all the same."""
+    """What was opened, and what is still closed around it or in it."""
 
     still_closed: list[ClosedNode]
 
 
 class SiteRow(Struct):
-    """A configured site: how many CEs and queues it has, its live pilots by state, the jobs that run there, and what of
-    it is closed.
-    """
+    """A configured site: its CEs and queues, live pilots by state, running jobs, and what of it is closed."""
 
     site: str
     ces: int
@@ -130,14 +124,14 @@ class SiteRow(Struct):
 
 
 class Sites(Struct):
-    """All configured sites, in their order; and all that is closed, be it configured or not."""
+    """All configured sites, in their order; and all closings, also of what is not configured."""
 
     sites: list[SiteRow]
     closed: list[ClosedNode]
 
 
 class EffectiveValue(Struct):
-    """The value that holds for a queue, and the level that says it; where it is written, if `origin` was asked for."""
+    """The value that holds for a queue, and its level; where it is written, if `origin` was asked for."""
 
     value: Value
     level: Level
@@ -160,7 +154,7 @@ class Queues(Struct):
 
 
 class LevelValue(Written):
-    """What one level says of a parameter; `counts`: it has a part in the value that holds."""
+    """The value of a parameter at one level; `counts`: it is a part of the value that holds."""
 
     level: Level
     value: Value
@@ -168,9 +162,9 @@ class LevelValue(Written):
 
 
 class Parameter(Written):
-    """A value that holds, in `unit`; `levels` say it, and `level` is the strongest of them.
+    """A value that holds, in `unit`, given by `levels`, of which `level` is the strongest.
 
-    `made_of`: the parameter that a built-in value was made of. `said`: all that the levels say, the strongest first.
+    `made_of`: the source of a built-in value. `said`: the values of all levels, the strongest first.
     """
 
     name: str
@@ -186,7 +180,7 @@ class Parameter(Written):
 class NodeBelow(Written):
     """A site, CE or queue with the parameters that it does not merely inherit; names that it has not are empty.
 
-    `grid`: the section that the site stands under in a DIRAC configuration. `allowed`: the VO may use it.
+    `grid`: the section of a DIRAC configuration with the site. `allowed`: the VO may use it.
     """
 
     kind: Literal["Site", "CE", "Queue"]
@@ -200,6 +194,6 @@ class NodeBelow(Written):
 
 
 class ResourceNode(NodeBelow):
-    """A site, CE or queue with all its parameters as a VO sees them ('': nobody in particular)."""
+    """A site, CE or queue with all its parameters as a VO sees them ('': as declared for all)."""
 
     vo: str

@@ -1,4 +1,4 @@
-"""Answers about pilots, and those that pilots get."""
+"""Answers about pilots, answers to pilots, and the last iteration of the director (as `director.record` stores it)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from lodesman.answers.nodes import Place
-from lodesman.answers.vocabulary import PilotState
+from lodesman.answers.vocabulary import ClampName, PilotState, PoolOutcome, RefusalKind
 
 
 class PilotJoined(Struct):
-    """A pilot's number, token and habits, in seconds; `place`: where it was sent. `pools_pass`: the last pass over
-    SubmitPools. `sandbox_mb`: the most that the output of one job may have.
-    """
+    """A pilot's number, token and settings, in seconds; `sandbox_mb` limits the output of one job."""
 
     pilot: int
     stamp: str
@@ -79,7 +77,7 @@ class ClaimedJob(Work):
 
 
 class ClaimAnswer(Struct):
-    """The jobs that a pilot got; `drain`: it shall ask no more."""
+    """The jobs that a pilot got; `drain`: it takes no further jobs."""
 
     jobs: list[ClaimedJob]
     drain: bool
@@ -102,7 +100,7 @@ class HeartbeatAnswer(Struct):
 
 
 class ReportResult(Struct):
-    """Whether a report counted; why not, or why in another way than usual."""
+    """Whether a report counted; why not, or why in an unusual way."""
 
     id: int
     attempt: int
@@ -117,9 +115,7 @@ class ReportsAnswer(Struct):
 
 
 class Pilot(Struct):
-    """A pilot. `owner` and `group` are empty if it serves everybody of its VO; `drain` 1: it finishes what it runs and
-    leaves. `task_queue`: for which it was sent. `reason`: why it ended.
-    """
+    """A pilot, sent for `task_queue`. Empty `owner` and `group`: for all of its VO. `drain` 1: it has to leave."""
 
     id: int
     stamp: str
@@ -151,6 +147,119 @@ class Pilots(Struct):
 
 
 class PilotsDrained(Struct):
-    """How many pilots were told to finish what they run and to leave."""
+    """How many pilots were ordered to finish their jobs and leave."""
 
     changed: int
+
+
+# --- the director -------------------------------------------------------------------------------------------------------
+
+# (clamp, pilots before, pilots after, limit, words).
+ClampValues = tuple[ClampName, int, int, int, str]
+# In the order of `row_fields`.
+RowValues = tuple[
+    int, float, int, int, int, float, float, float, float, int, int, int, int, int, list[ClampValues]
+]  # fmt: skip
+# Pilots waiting and running (None: unknown), UNIX seconds, and the source.
+LoadValues = tuple[int | None, int | None, float, str]
+
+
+class DirectorTarget(Struct):
+    """The target number of pilots: value = base x waiting_factor x running_factor."""
+
+    base: float
+    value: float
+    waiting_jobs: int
+    running_jobs: int
+    waiting_factor: float
+    running_factor: float
+
+
+class DirectorPlan(Struct):
+    """Sums and options of every row; `max_cpu` and `lowest_cpu_boost` in seconds on the reference machine."""
+
+    target: float
+    priority_sum: float
+    waiting_jobs: int
+    pilots_per_priority: float
+    pilots_per_job: float
+    max_cpu: int
+    lowest_cpu_boost: int
+    extra_fraction: float
+    extra_pilots: int
+
+
+class DirectorRefused(Struct):
+    """The number of CE queues that took none of the pilots; some of them (SITE/CE/QUEUE) with the reasons."""
+
+    kind: RefusalKind
+    count: int
+    examples: dict[str, list[str]]
+
+
+class DirectorAsk(Struct):
+    """Pilots asked for a task queue through a submission pool, and those placed.
+
+    `private`: for their owner and group alone, by the `reason` and the random number drawn, None if none was needed.
+    """
+
+    tq_id: int
+    asked: int
+    placed: int
+    pool: str
+    private: bool
+    owner: str
+    group: str
+    reason: Literal["the task queue asks for private pilots", "drawn by PrivatePilotFraction"]
+    draw: float | None
+    refused: list[DirectorRefused]
+
+
+class DirectorNoPool(Struct):
+    """Pilots asked for a task queue that no submission pool took: (pool, its answer)."""
+
+    tq_id: int
+    asked: int
+    tries: list[tuple[str, PoolOutcome]]
+
+
+class DirectorRoom(Struct):
+    """Pilots wanted in a CE queue, their maximum number, its limits, and the load in the order of `load_fields`."""
+
+    wanted: int
+    room: int
+    clamps: list[ClampValues]
+    load: LoadValues | UnsetType = UNSET
+
+
+class DirectorRecord(Struct):
+    """One iteration, at `now`. `rows`: the arithmetic of each task queue, in the order of `row_fields`; `left_out` of
+    them are not kept.
+
+    `borrowed`: usable pilots sent for another task queue. `aside`: live pilots that count nowhere, by reason. `spare`:
+    pilots that no task queue needs; `cancel`: those cancelled now. `placements`: (task queue, CE queue, pilots).
+    `rooms`: by CE queue; records of older releases have no loads.
+    """
+
+    now: float
+    target: DirectorTarget
+    plan: DirectorPlan
+    row_fields: list[str]
+    rows: list[RowValues]
+    left_out: int
+    borrowed: dict[str, int]
+    aside: dict[str, int]
+    spare: int
+    cancel: list[int]
+    asks: list[DirectorAsk]
+    no_pool: list[DirectorNoPool]
+    placements: list[tuple[int, str, int]]
+    rooms: dict[str, DirectorRoom]
+    load_fields: list[str] | UnsetType = UNSET
+
+
+class DirectorAnswer(Struct):
+    """When the director last decided, and what; None if never. Only the task queues of the caller's VO."""
+
+    at: float | None
+    plan: DirectorRecord | None

@@ -25,7 +25,7 @@ class BeforeAfter(Struct, Generic[T]):
 
 
 class Cut(Struct, Generic[T]):
-    """The first `rows` of a list, at most as many as were asked for: how many there are, and how many are left out."""
+    """The first `rows` of a list of `count`; `more` are left out."""
 
     count: int
     rows: list[T]
@@ -44,7 +44,7 @@ class JobVerdicts(Struct):
 
 
 class PlannedPosition(QueuePosition):
-    """The task queue that the jobs would join, None if it would be `new`; `waiting` counts them, too."""
+    """The task queue that the jobs would join, None if `new`; `waiting` counts them, too."""
 
     id: int | None
     new: bool
@@ -53,9 +53,7 @@ class PlannedPosition(QueuePosition):
 
 
 class PlannedCohort(JobExplained):
-    """Members that would join one task queue, and why they would wait. `members`: (first, last) of each run of them,
-    counted from 0; `more_members` runs are left out.
-    """
+    """Members that would join one task queue. `members`: (first, last) of runs, from 0; `more_members` are left out."""
 
     members: list[tuple[int, int]]
     more_members: int
@@ -64,9 +62,9 @@ class PlannedCohort(JobExplained):
 
 
 class JobPlan(Struct):
-    """What would become of a submission of `count` jobs; `refusal`: what it would be refused with, None if it would not.
+    """The plan of a submission of `count` jobs. `refusal` None: it would be taken, `held` of them Held.
 
-    `held`: jobs that would be Held. `cohorts`: the worst first; `more_cohorts` are left out. `limits`: none are known.
+    `cohorts`: the worst first; `more_cohorts` are left out. `limits`: none are known.
     """
 
     count: int
@@ -89,7 +87,7 @@ class ChangedValue(BeforeAfter[Value | None]):
 
 
 class ChangedQueue(Place):
-    """A CE queue whose parameters change, by name: for every VO (`vo` is empty), or as one VO sees them."""
+    """A CE queue whose parameters change, by name; `vo` empty: for every VO."""
 
     vo: str
     parameters: dict[str, ChangedValue]
@@ -123,7 +121,7 @@ class ChangedType(Struct):
 
 
 class GroupPart(Struct):
-    """A group with `jobs`: its share, and which part of the starts of its VO it gets while all these compete."""
+    """A group with `jobs`: its share, and its part of the job starts of its VO."""
 
     vo: str
     group: str
@@ -140,7 +138,7 @@ class TaskQueuesAndJobs(Struct):
 
 
 class QueueEffect(Struct):
-    """CE queues that can run something: before, after, and how many of them are gained and lost."""
+    """The number of CE queues that can run something."""
 
     before: int
     after: int
@@ -149,9 +147,7 @@ class QueueEffect(Struct):
 
 
 class AffectedTaskQueue(QueueEffect):
-    """A task queue whose CE queues change. `becomes` impossible: its jobs would be Held, and `why`; possible: Held jobs
-    would be released. `held`: it is Held now.
-    """
+    """A task queue whose CE queues change. `becomes` impossible: its jobs would be Held, and `why`; possible: released."""
 
     id: int
     owner: str
@@ -164,7 +160,7 @@ class AffectedTaskQueue(QueueEffect):
 
 
 class PlannedTaskQueues(Struct):
-    """What becomes of the task queues with jobs; `checked`: how many there are. `changed`: the worst first."""
+    """The effect on the task queues with jobs, of which `checked` exist. `changed`: the worst first."""
 
     checked: int
     impossible: TaskQueuesAndJobs
@@ -173,7 +169,7 @@ class PlannedTaskQueues(Struct):
 
 
 class AffectedPool(QueueEffect):
-    """A SubmitPool whose queues change; `new_id` if it gets another identifier, since declarations change."""
+    """A SubmitPool whose queues change; `new_id`: its identifier under changed declarations."""
 
     id: str
     new_id: str | None
@@ -181,16 +177,14 @@ class AffectedPool(QueueEffect):
 
 
 class PlannedPools(Struct):
-    """What becomes of the SubmitPools; `checked`: how many there are."""
+    """The effect on the SubmitPools, of which `checked` exist."""
 
     checked: int
     changed: Cut[AffectedPool]
 
 
 class PlannedPilots(Struct):
-    """Pilots of one iteration: asked, refused by all submission pools, and placed. Chance is the same before and after;
-    `expected`: asked on average.
-    """
+    """Pilots of one iteration, with the same random numbers before and after; `expected`: asked on average."""
 
     expected: BeforeAfter[float]
     asked: BeforeAfter[int]
@@ -216,9 +210,7 @@ class LimitExample(Struct):
 
 
 class BindingLimit(Struct):
-    """A limit that binds before or after: of how many queues or task queues, and how many pilots it takes away there
-    all together; a pilot that several queues want counts in each of them.
-    """
+    """A limit that binds: for how many queues or task queues, and the pilots that it takes away from them together."""
 
     limit: ClampName
     of: Literal["queues", "task queues"]
@@ -228,14 +220,14 @@ class BindingLimit(Struct):
 
 
 class QueuePilots(Place):
-    """A CE queue that gets more or fewer pilots, and how many it would take at most; None: it is not there."""
+    """A CE queue that gets more or fewer pilots, and its maximum number; None: it does not exist."""
 
     pilots: BeforeAfter[int]
     room: BeforeAfter[int | None]
 
 
 class TaskQueuePilots(Struct):
-    """A task queue that gets pilots on one side only, and some of the CE queues (SITE/CE/QUEUE) where they go."""
+    """A task queue that gets pilots only before or only after, and some of the CE queues where they go."""
 
     id: int
     owner: str
@@ -247,16 +239,15 @@ class TaskQueuePilots(Struct):
 
 
 class TaskQueuesPilots(Cut[TaskQueuePilots]):
-    """The ones with most pilots first; `pilots` of all of them together."""
+    """The task queues with most pilots first; `pilots` of all of them together."""
 
     pilots: int
 
 
 class PlannedIteration(Struct):
-    """What the director would do next, before and after: one iteration each on the jobs and pilots of now.
+    """The next iteration of the director, before and after, on the jobs and pilots of now; largest changes first.
 
-    `limits` that take most pilots after come first; so do `queues` that gain or lose most. `load_seconds_ago`: the age of
-    the oldest load that it goes by, None if there is none. `assumed`: the assumptions, in words.
+    `load_seconds_ago`: the age of the oldest load used, None without any. `assumed`: the assumptions, in words.
     """
 
     pilots: PlannedPilots
@@ -270,8 +261,9 @@ class PlannedIteration(Struct):
 
 
 class ResourcesPlan(Struct):
-    """What other resources would change. `files`: what was read for it; `parts`: the groups with jobs, by VO, the ones
-    that gain most first. `director`: what it would do next, None where there is none.
+    """The effect of other resources. `parts`: groups with jobs, by VO, those that gain most first.
+
+    `director` None: there is none.
     """
 
     files: list[str]
@@ -295,8 +287,9 @@ class ChangedShare(BeforeAfter[float]):
 
 
 class WaitingGroup(Struct):
-    """A group with `waiting` jobs and its part of the starts of its VO. `director`: its part of the pilots that are
-    sent by priority. `starts_an_hour` at the rate of the last hour; None: nothing of its VO was started then.
+    """A group with `waiting` jobs, its share, and its part of the job starts of its VO.
+
+    `director`: its part of the pilots sent by priority. `starts_an_hour`: at the rate of the last hour; None: none.
     """
 
     vo: str
@@ -319,9 +312,7 @@ class SharedPlaces(Struct):
 
 
 class SharesPlan(Struct):
-    """What other shares would change: groups with waiting jobs, the ones that gain most first. The named groups
-    `without_waiting_jobs` get nothing now, whatever their share.
-    """
+    """The effect of other shares, groups that gain most first. Groups `without_waiting_jobs` get nothing now."""
 
     changed: list[ChangedShare]
     groups: list[WaitingGroup]

@@ -68,7 +68,7 @@ class JobInForm(JobAt):
 
 
 class JobsQuery(_Sent):
-    """Jobs with ids from `first` to `last`; `all` that the caller may see. `state`: several with commas between."""
+    """Jobs with ids from `first` to `last`; `all` that the caller may see. `state`: several, separated by commas."""
 
     first: Count = 1
     last: Count = MOST_ID
@@ -113,7 +113,7 @@ class TaskQueuesQuery(_Sent):
 
 
 class PoolsQuery(_Sent):
-    """SubmitPools of a VO: else those of the caller's, of administrators all."""
+    """SubmitPools of a VO; without it of the caller's, for administrators all."""
 
     vo: str = ""
     limit: Rows = 100
@@ -127,7 +127,7 @@ class PoolAt(_Sent):
 
 
 class QueuesQuery(_Sent):
-    """CE queues as a VO sees them, the caller's if none is named; `origin`: with the place where each value is written."""
+    """CE queues as a VO, else the caller's, sees them; `origin`: with the place where each value is written."""
 
     vo: str = ""
     origin: bool = False
@@ -171,7 +171,7 @@ class PlanJobBody(_Sent):
 
 
 class SubmitBody(PlanJobBody):
-    """Jobs to submit, given as those to plan. `sandboxes` maps each local InputSandbox entry to the uploaded file.
+    """Jobs to submit. `sandboxes` maps each local InputSandbox entry to the uploaded file.
 
     `request_id` makes the call safe to repeat: the same id of the same owner gets the first answer again.
     """
@@ -189,10 +189,7 @@ class PlanFileBody(_Sent):
 
 
 class PlanResourcesBody(_Sent):
-    """Resource files to plan with: instead of the server's, or (`add`) beside them.
-
-    Lists of the answer have at most `limit` members.
-    """
+    """Resource files instead of the server's, or (`add`) beside them. `limit`: members of each list of the answer."""
 
     files: Annotated[list[PlanFileBody], Meta(min_length=1, max_length=1_000)]
     add: bool = False
@@ -205,10 +202,13 @@ class PlanSharesBody(_Sent):
     shares: Annotated[dict[Text, Size], Meta(min_length=1, max_length=1_000)]
 
 
+Action = Literal["kill", "hold", "release", "reschedule", "delete"]
+
+
 class ControlBody(_Sent):
     """An action on inclusive ranges of job ids."""
 
-    action: Literal["kill", "hold", "release", "reschedule", "delete"]
+    action: Action
     ranges: Annotated[list[tuple[Number, Number]], Meta(min_length=1, max_length=1_000)]
     reason: Annotated[str, Meta(max_length=1_000)] = ""
 
@@ -225,21 +225,6 @@ class DrainBody(_Sent):
     pilots: Annotated[list[Number], Meta(min_length=1, max_length=10_000)]
 
 
-class CloseSiteBody(_Sent):
-    """A site to close, or a CE or queue of it: by names, or by `path`, SITE[/CE[/QUEUE]]. `until` in UNIX seconds;
-    without it until it is opened. `keep_pilots`: pilots there take jobs as before. `dry_run`: nothing is changed.
-    """
-
-    reason: Annotated[str, Meta(min_length=1, max_length=1_000)]
-    site: Name = ""
-    ce: Name = ""
-    queue: Name = ""
-    path: Path = ""
-    until: Annotated[float, Meta(ge=0, le=LAST_SECOND)] | None = None
-    keep_pilots: bool = False
-    dry_run: bool = False
-
-
 class OpenSiteBody(_Sent):
     """What to open, named as it was closed: by names, or by `path`."""
 
@@ -247,6 +232,18 @@ class OpenSiteBody(_Sent):
     ce: Name = ""
     queue: Name = ""
     path: Path = ""
+
+
+class CloseSiteBody(OpenSiteBody, kw_only=True):
+    """A site, CE or queue to close: by names, or by `path`, SITE[/CE[/QUEUE]]. `until` in UNIX seconds.
+
+    `keep_pilots`: pilots there take jobs as before. `dry_run`: nothing is changed.
+    """
+
+    reason: Annotated[str, Meta(min_length=1, max_length=1_000)]
+    until: Annotated[float, Meta(ge=0, le=LAST_SECOND)] | None = None
+    keep_pilots: bool = False
+    dry_run: bool = False
 
 
 class AccountBody(_Sent):
@@ -279,10 +276,9 @@ class PlaceBody(Struct):
 
 
 class JoinBody(Struct):
-    """A pilot introduces itself with its one-time join token.
+    """A pilot introduces itself with its one-time join token; `place` is for pilots that were sent to no queue.
 
-    `place` counts for pilots that were sent to no particular queue. `submit_pools` are what that queue served as of
-    pass `pools_pass`; the server looks them up itself at each claim.
+    `submit_pools` are what that queue served as of pass `pools_pass`; the server finds them itself at each claim.
     """
 
     join_token: Token
@@ -312,9 +308,7 @@ class ClaimBody(Struct):
 
 
 class RunningBody(Struct):
-    """News of one attempt; `tail` only if it changed. `state`: `completing` when the payload has ended, and its output
-    is being handed in.
-    """
+    """News of one attempt; `tail` only if it changed. `state` `completing`: the payload has ended, its output is sent."""
 
     id: Number
     attempt: Number

@@ -14,7 +14,7 @@ from lodesman.answers.vocabulary import PilotState
 
 
 class ConfigurationInShort(Struct):
-    """How old the configuration in use is, and when a change of it was refused for so many faults; None: it was not."""
+    """The age of the configuration in use, and when a change of it was refused for its faults, None: it was not."""
 
     loaded_at: float
     age_seconds: float
@@ -23,7 +23,7 @@ class ConfigurationInShort(Struct):
 
 
 class BackgroundStatus(Struct):
-    """How the background process is: heard of so many seconds ago, None if not yet; steps of it that fail."""
+    """The background process: seconds since it was heard, None if not yet; its failing steps."""
 
     standing: Literal["ok", "starting", "failing", "restarting", "silent"]
     age_seconds: float | None
@@ -32,9 +32,7 @@ class BackgroundStatus(Struct):
 
 
 class Health(Struct):
-    """The server takes commands; `degraded`: its background process does not do its part. `time` is the server's,
-    `commits` are those since it started.
-    """
+    """The server takes commands; `degraded`: its background process fails. `commits` since the server started."""
 
     status: Literal["ok", "degraded"]
     time: float
@@ -44,8 +42,8 @@ class Health(Struct):
 
 
 class Configuration(Struct):
-    """What became of the configuration files. `refused_at` None: what was read at `loaded_at` is what they say now;
-    else `faults` tell why they were refused. `at_next_start`: options that changed and count from the next start on.
+    """The state of the configuration files. `refused_at`: when their last change was refused for its `faults`; None: it
+    is in use. `at_next_start`: changed options that count from the next start.
     """
 
     loaded_at: float

@@ -96,11 +96,10 @@ class Renewals(Struct, frozen=True, kw_only=True):
 
 
 class Difference(Struct, frozen=True, kw_only=True):
-    """What an evaluation of all pools found to be different.
+    """The result of an evaluation of all pools since the pass `previous`. `config`: the digest of the configuration.
 
-    previous: the pass it was compared with. answers: how many passes had been asked for. config: the digest of the
-    configuration. masks: the pools whose queues changed or were not known, as hexadecimal numbers. gone: queues that
-    are configured no more. seconds: how long the evaluation took.
+    `answers`: passes asked for. `masks`: pools whose queues changed, in hexadecimal. `gone`: queues not configured any
+    longer. `seconds`: its duration.
     """
 
     previous: int
@@ -156,10 +155,9 @@ class UploadedFile(Struct):
 
 
 class Old(Struct, frozen=True, kw_only=True):
-    """What ended before that time, by the keys that a reader found; each kind may be empty.
+    """What ended before that time. `holes`: (cohort, start). `templates`, `submissions`: those without references.
 
-    jobs: ids. holes: (cohort, start). templates, submissions: numbers of such that nothing refers to. queues: (task
-    queue, when it was emptied).
+    `queues`: (task queue, when it was emptied).
     """
 
     before: float
@@ -172,7 +170,7 @@ class Old(Struct, frozen=True, kw_only=True):
 
 
 class Purged(Struct, frozen=True, kw_only=True):
-    """What was deleted: (job, attempts), whose files may go now; `more` if submissions have more to delete."""
+    """(job, attempts) whose files may go now; `more` if submissions have more to delete."""
 
     jobs: list[tuple[int, int]] = []
     queues: int = 0
@@ -180,10 +178,9 @@ class Purged(Struct, frozen=True, kw_only=True):
 
 
 class UnusedInputs(Struct, frozen=True, kw_only=True):
-    """Input files that a reader found. `before`: the time that is a time of grace ago.
+    """Input files to mark as unused, to unmark, and to remove (marked before the time `before`).
 
-    mark: nothing names them. unmark: marked, and named again. remove: marked before that time. done: submissions whose
-    jobs need their files no more; some: files that a submission needs no more, though others of its.
+    `done`: submissions whose jobs need their files no longer; `some`: files of a submission that it needs no longer.
     """
 
     before: float = 0.0
@@ -201,7 +198,7 @@ class Tidied(Struct):
 
 
 class Suspects(Struct, frozen=True, kw_only=True):
-    """Jobs that may wait in no task queue or be active without a live attempt, and task queues that may be miscounted."""
+    """Jobs that may lack a task queue or a live attempt, and task queues that may be miscounted."""
 
     jobs: list[int] = []
     queues: list[int] = []

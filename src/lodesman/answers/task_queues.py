@@ -11,9 +11,9 @@ from lodesman.answers.vocabulary import Kind, MainReason
 
 
 class TaskQueueFacts(Struct):
-    """What the jobs of one task queue have in common: whose they are, where they may run and what they ask for.
+    """What the jobs of one task queue have in common; empty lists and texts ask for nothing.
 
-    Empty lists and texts ask for nothing. `submission_pools`: of the director; `submit_pool`: that of its Requirements.
+    `submission_pools`: of the director; `submit_pool`: that of its Requirements.
     """
 
     owner: str
@@ -38,9 +38,7 @@ class TaskQueueFacts(Struct):
 
 
 class TaskQueueRow(TaskQueueFacts):
-    """A task queue with so many jobs that wait, or are Held since nothing can run them. `main_reason` and its `detail`
-    hold `since` then; None until they were judged.
-    """
+    """A task queue. `main_reason` and `detail` hold `since` then; None until judged."""
 
     id: int
     waiting: int
@@ -58,9 +56,7 @@ class TaskQueues(Struct):
 
 
 class WaitingFor(Struct):
-    """Jobs and task queues with one main reason; `detail`: the criterion or the gate that stops most. The first of them
-    waits for it `since` then.
-    """
+    """Jobs and task queues with one pending reason, `since` the first of them; `detail`: what stops most."""
 
     reason: MainReason
     verdict: Literal["never", "not now", "now"]
@@ -71,7 +67,7 @@ class WaitingFor(Struct):
 
 
 class WaitingReasons(Struct):
-    """Why jobs wait, most jobs first, as judged `at` that time from facts of `facts_at`; None: not yet."""
+    """Why jobs wait, most jobs first, judged `at` that time from facts of `facts_at`; None: not yet."""
 
     at: float | None
     facts_at: float | None
@@ -109,9 +105,7 @@ class PoolJobs(Struct):
 
 
 class Pool(Struct):
-    """A SubmitPool: what it asks for, by parameter, how many `queues` serve it, and the jobs that need it. `queues` and
-    `refreshed_at` are None until a pass has found them; `unused_since` None: jobs need it.
-    """
+    """A SubmitPool, its requirements by parameter, its `queues` (None before a pass). `unused_since` None: jobs need it."""
 
     id: str
     vo: str
@@ -124,9 +118,7 @@ class Pool(Struct):
 
 
 class PoolPass(Struct):
-    """One pass over all SubmitPools, and why it was made: so many `pools`, of which `changed`; task queues `held` and
-    `released` since then nothing, or something, could run their jobs. It took so many seconds.
-    """
+    """A pass over all SubmitPools; task queues `held` and `released`, since their queues changed."""
 
     id: int
     at: float
@@ -139,14 +131,14 @@ class PoolPass(Struct):
 
 
 class PoolInFull(Pool):
-    """A SubmitPool with the queues that serve it, and the last passes, the youngest first."""
+    """A SubmitPool with the queues that serve it, and the last passes, the newest first."""
 
     served_by: list[Place]
     passes: list[PoolPass]
 
 
 class Pools(Struct):
-    """SubmitPools, those that most jobs need first; `total`: how many there are."""
+    """SubmitPools, those that most jobs need first, of `total`."""
 
     pools: list[Pool]
     total: int

@@ -14,7 +14,7 @@ Age = float | None | UnsetType
 
 
 class Step(Struct):
-    """One step of an explanation. `holds`: it does not stand in the way; None: unknown. `age_seconds` of its facts."""
+    """One step of an explanation. `holds`: it is not in the way; None: unknown. `age_seconds` of its facts."""
 
     step: str
     holds: bool | None
@@ -30,9 +30,7 @@ class Option(Struct):
 
 
 class JobChangeStep(Struct):
-    """One attribute to change, in words and as values. `instead` None: leave it out, or nothing is known. A numeric
-    option also admits the queues of the options before it.
-    """
+    """One attribute to change; `instead` None: leave it out, or unknown. A numeric option admits those before it, too."""
 
     criterion: str
     text: str
@@ -48,7 +46,7 @@ class ExampleQueue(Place):
 
 
 class JobChange(Struct):
-    """A change of a job, by these attributes, that would admit `queues` CE queues, the `example` among them."""
+    """A change of these attributes of a job that would admit `queues` CE queues, the `example` among them."""
 
     change: list[str]
     text: str
@@ -58,7 +56,7 @@ class JobChange(Struct):
 
 
 class QueuesForJob(Struct):
-    """Of `total` CE queues open to its VO `eligible` can run a job. If none can: the smallest changes of the job."""
+    """Of `total` CE queues open to its VO `eligible` can run a job; if none can, the smallest changes of the job."""
 
     total: int
     eligible: int
@@ -67,7 +65,7 @@ class QueuesForJob(Struct):
 
 
 class Holding(Struct):
-    """What holds a job, for how many seconds: a user (with the `name`, if it was kept), or no queue could run it."""
+    """Who holds a job, for how many seconds: a user (`name`, if it was kept), or no queue could run it."""
 
     limit: Literal["held"]
     by: Literal["user", "impossible"]
@@ -77,10 +75,7 @@ class Holding(Struct):
 
 
 class ClosedGate(Struct):
-    """What closes eligible CE queues to pilots, in one word and in words; `example`: SITE/CE/QUEUE.
-
-    The age and the source of the oldest load that the director went by there; None: not known of any.
-    """
+    """A limit that closes eligible CE queues to pilots; age and source of the oldest load used there, None: unknown."""
 
     gate: str
     text: str
@@ -113,7 +108,7 @@ class JobStep(Step):
 
 
 class QueuePosition(Struct):
-    """`waiting` jobs of a task queue, `ahead` of them before a job; there are more than those if `more_ahead`."""
+    """`waiting` jobs of a task queue, `ahead` of them before a job, and others if `more_ahead`."""
 
     waiting: int
     ahead: int
@@ -127,8 +122,8 @@ class JobPosition(QueuePosition):
 
 
 class JobShare(Struct):
-    """Which `part` of the starts the group gets, with its share of the sum `of` all groups that compete; None: only
-    what others leave. `in_its_queues`: only groups whose jobs can run where this one can are counted.
+    """The `part` of the job starts that the group gets, with its share of the sum `of` all competing groups; None: what
+    they leave. `in_its_queues`: only groups that compete for the same queues count.
     """
 
     group: str
@@ -140,9 +135,7 @@ class JobShare(Struct):
 
 
 class JobPilots(Struct, frozen=True):
-    """Live pilots of its VO; the usable ones are idle, busy or on their way. `silent`, `draining`: they could take it,
-    but are.
-    """
+    """Live pilots of its VO: usable ones are idle, busy or on their way; others are `draining` or `silent`."""
 
     live: int
     usable_idle: int
@@ -159,9 +152,7 @@ class JobPilots(Struct, frozen=True):
 
 
 class JobDirector(Struct):
-    """What the director's last iteration did for its task queue; `room` for pilots in the eligible queues, None if it
-    has made no decision recently.
-    """
+    """The director's last iteration for its task queue; `room` None: no recent decision."""
 
     decided_seconds_ago: float | None
     lines: list[str]
@@ -180,7 +171,7 @@ class JobAges(Struct):
 
 
 class JobExplained(Struct):
-    """Why a job waits, in one word and in one sentence, and who can change that; then the whole chain to a pilot."""
+    """Why a job waits, who can change that, and the whole chain to a pilot."""
 
     verdict: Verdict
     main_reason: MainReason
@@ -195,7 +186,7 @@ class JobExplained(Struct):
 
 
 class QueueForJob(Place):
-    """All that the named CE queue has against the job. `room` for pilots, None if unknown; `gate`: why there is none."""
+    """What the named CE queue has against the job. `room` for pilots, None if unknown; `gate`: why there is none."""
 
     eligible: bool
     ruled_out_by: list[str]

@@ -25,9 +25,7 @@ class ResourceOption(Struct):
 
 
 class ResourceChangeStep(Struct):
-    """What a resource would have to offer, in words and as values. A numeric option also admits the task queues of the
-    options before it.
-    """
+    """A value that a resource would have to offer. A numeric option admits the task queues before it, too."""
 
     criterion: str
     text: str
@@ -56,9 +54,7 @@ class ResourceChange(Struct):
 
 
 class Work(Struct):
-    """Task queues with waiting jobs, of all VOs, held against a resource: how many fit, what excludes the others,
-    worst first, and the smallest changes.
-    """
+    """Task queues with waiting jobs compared with a resource: those that fit, exclusions, the smallest changes."""
 
     task_queues: int
     jobs: int
@@ -107,7 +103,7 @@ class Amounts(Struct, frozen=True):
 
 
 class PilotOffer(Struct):
-    """The request that its next claim would make: the `whole` of what it offers, and what is `free` by whose word.
+    """The request of its next claim: the `whole` offer, and what is `free`.
 
     `groups` None: every group of its VO; `job_types` None: jobs of every type.
     """
@@ -133,7 +129,7 @@ class PilotOffer(Struct):
 
 
 class PilotAsked(Struct):
-    """When it last asked and for how many jobs, None if never; how long it has waited in a long poll, None if not."""
+    """When it last asked, for how many jobs; how long it has waited in a long poll. None: it has not."""
 
     seconds_ago: float | None
     jobs: int | None
@@ -141,9 +137,7 @@ class PilotAsked(Struct):
 
 
 class PilotChances(Struct):
-    """What the live index has for it now: task queues with jobs of its VO, elsewhere, the eligible ones, and by limit
-    the limited ones. Of the SubmitPools that its queue serves some are named.
-    """
+    """Its chances now: task queues with jobs of its VO, elsewhere, eligible, `limited` by limit; some SubmitPools."""
 
     task_queues: int
     elsewhere: int
@@ -162,9 +156,7 @@ class PilotAges(Struct):
 
 
 class StoredPilot(Struct):
-    """Which pilot it is, and whom it serves (empty: everybody). `reason`: why it ended; `drain_reason`: why it has to
-    leave.
-    """
+    """A pilot. Empty owner and group: for all. `reason`: why it ended; `drain_reason`: why it has to leave."""
 
     id: int
     stamp: str
@@ -184,9 +176,7 @@ class StoredPilot(Struct):
 
 
 class PilotWhy(StoredPilot):
-    """Why a pilot gets nothing, or what it would get, and who can change that. One that has ended has no chain, and
-    nothing of what follows it.
-    """
+    """Why a pilot gets nothing, or what it would get, and who can change that. An ended one has no chain."""
 
     standing: Literal["on its way", "idle", "busy", "draining", "ended"]
     jobs_now: int

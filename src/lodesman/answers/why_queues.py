@@ -13,9 +13,7 @@ from lodesman.answers.why_pilots import Work
 
 
 class Demanded(Struct):
-    """How many task queues the director's last iteration did what for: they were not there (new), had enough pilots,
-    found no submission pool, got pilots, or were not drawn.
-    """
+    """Task queues by what the last iteration did for them: new, supplied, without submission pool, asked, not drawn."""
 
     new: int | UnsetType = UNSET
     supplied: int | UnsetType = UNSET
@@ -60,8 +58,8 @@ class QueueClamp(Struct):
 
 
 class QueueDirector(Struct):
-    """What the director's last iteration did for the queue: pilots wanted there, room for them, pilots placed. None: the
-    queue was not considered, or not recently. `lines`: the arithmetic of the fullest task queue that fits.
+    """The director's last iteration for the queue: pilots wanted, room for them, placed. None: not considered, or not
+    recently. `lines`: the arithmetic of the fullest task queue that fits.
     """
 
     decided_seconds_ago: float | None
@@ -83,7 +81,7 @@ class QueueLimit(Struct, frozen=True):
 
 
 class QueueBreaker(Struct, frozen=True):
-    """How far the queue is trusted after its failures in a row; while it is not, when it is tried again."""
+    """The trust in the queue after its failures in a row; without trust, when it is tried again."""
 
     state: BreakerState
     failures: int
@@ -111,7 +109,7 @@ class QueueOwn(Struct, frozen=True):
 
 
 class QueueSubmissionPool(Struct, frozen=True):
-    """One of the director's pools of threads: how many there are, busy ones, and queued tasks; `full`: it takes none."""
+    """One of the director's pools of threads; `full`: it takes no tasks."""
 
     name: str
     threads: int
@@ -132,7 +130,7 @@ class QueueGate(Struct, frozen=True):
 
 
 class SentPilot(Struct):
-    """A pilot that was sent there lately."""
+    """A pilot that was sent there recently."""
 
     id: int
     stamp: str
@@ -155,8 +153,7 @@ class QueueAges(Struct):
 class QueueExplained(Place):
     """Why no pilots are sent to a CE queue for a VO, or that they are, and who can change that.
 
-    `work` None: the VO may not use it. `gate` None: its limits are not known now. `pilots`: live ones by state.
-    `lately`: the last pilots sent there, the newest first.
+    `work` None: the VO may not use it. `gate` None: unknown now. `lately`: the last pilots sent, the newest first.
     """
 
     vo: str

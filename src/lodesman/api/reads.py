@@ -17,7 +17,6 @@ from starlette.responses import Response
 from lodesman.answers import (
     accounts,
     calls,
-    director,
     jobs,
     pilots,
     task_queues,
@@ -194,7 +193,7 @@ async def _usage(side: ReadSide, request: Request[Nothing, Nothing]) -> Usage:
 @serves(calls.DIRECTOR)
 async def _last_iteration(
     side: ReadSide, request: Request[Nothing, Nothing]
-) -> director.DirectorAnswer | Response:
+) -> pilots.DirectorAnswer | Response:
     """The director's last iteration with its arithmetic."""
     at, plan = await side.costly.run(partial(last_iteration, vo=own_vo(request.who)))
     return Response(msgspec.json.encode({"at": at, "plan": plan}), media_type="application/json")
