@@ -1,15 +1,20 @@
-"""Jobs as people write them on the command line: `12`, `12-40`, `12,15,20-22`."""
+"""Arguments as people write them: jobs as `12`, `12-40`, `12,15,20-22`."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar, cast
 
 import click
 
 from lodesman.errors import InvalidRequest, LodesmanError
 
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+# The server lists at most 10,000 rows, and one more is asked for.
+MOST_LISTED = 9_999
 _MOST_ID = 2**53 - 1
 _MOST_RANGES = 1_000
 _PART = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
@@ -43,7 +48,9 @@ def parse_ranges(words: Iterable[str], *, what: str = "job") -> tuple[Range, ...
         else:
             merged.append(one)
     if len(merged) > _MOST_RANGES:
-        raise InvalidRequest(f"{len(merged)} separate ranges are too many at once; at most {_MOST_RANGES}.")
+        raise InvalidRequest(
+            f"{len(merged)} separate ranges are given; the maximum number is {_MOST_RANGES}."
+        )
     return tuple(merged)
 
 
@@ -55,7 +62,9 @@ def total(ranges: Sequence[Range]) -> int:
 def _range(part: str, what: str) -> Range:
     match = _PART.fullmatch(part.strip())
     if match is None:
-        raise InvalidRequest(f"{part.strip()[:60]!r} is no {what}.", hint="Write 12, 12-40 or 12,15,20-22.")
+        raise InvalidRequest(
+            f"{part.strip()[:60]!r} is not a {what}.", hint="Write 12, 12-40 or 12,15,20-22."
+        )
     first = int(match[1])
     last = int(match[2]) if match[2] else first
     if last < first:
@@ -67,37 +76,59 @@ def _range(part: str, what: str) -> Range:
     return Range(first, last)
 
 
-class JobRanges(click.ParamType[Range, Any]):
-    """A job or a range of jobs."""
+class Parsed(click.ParamType[T, Any]):
+    """An argument as a function reads it; what the function refuses is wrong usage."""
 
-    name = "job"
+    def __init__(self, name: str, read: Callable[[str], T]) -> None:
+        self.name, self._read = name, read
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The ranges of one word. A usage error for what is none."""
-        if isinstance(value, tuple):
-            return value
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> T:
+        """A value that was read already stays as it is."""
+        if not isinstance(value, str):
+            return cast("T", value)
         try:
-            return parse_ranges([value], what=self.name)
-        except LodesmanError as fault:
+            return self._read(value)
+        except (LodesmanError, ValueError) as fault:
             self.fail(str(fault), param, ctx)
 
 
-class JobId(click.ParamType[int, Any]):
-    """One job."""
+def read_job(word: str) -> int:
+    """One job. Raises ValueError for a range and for what is no id."""
+    try:
+        (one,) = parse_ranges([word])
+    except (LodesmanError, ValueError):
+        one = Range(1, 2)
+    if one.size != 1:
+        raise ValueError(f"{word[:60]!r} is not one job; write its number.")
+    return one.first
 
-    name = "job"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The id. A usage error for a range and for what is no id."""
-        if isinstance(value, int):
-            return value
-        try:
-            (one,) = parse_ranges([value])
-        except (LodesmanError, ValueError):
-            one = Range(0, 0)
-        if not one.first or one.size != 1:
-            self.fail(f"{value[:60]!r} is not one job; write its number.", param, ctx)
-        return one.first
+JOB = Parsed("job", read_job)
+JOB_RANGES = Parsed("job", lambda word: parse_ranges([word]))
+PILOT_RANGES = Parsed("pilot", lambda word: parse_ranges([word], what="pilot"))
+
+
+FILE = click.Path(path_type=Path)
+DIRECTORY = click.Path(path_type=Path, file_okay=False)
+
+
+def several(*names: str, help: str, **more: Any) -> Callable[[F], F]:  # noqa: A002  # as click calls it
+    """An option that may be given several times."""
+    return click.option(*names, multiple=True, help=f"{help}; may be given several times.", **more)
+
+
+def number_option(
+    name: str, kind: click.ParamType[Any, Any], default: float, meaning: str
+) -> Callable[[F], F]:
+    """An option with a number in a range, and its default in the help."""
+    return click.option(name, type=kind, default=default, show_default=True, help=meaning)
+
+
+def limit_option(
+    default: int, most: int = MOST_LISTED, of: str = "rows", *, least: int = 1
+) -> Callable[[F], F]:
+    """`--limit`: how much a command shows."""
+    return number_option("--limit", click.IntRange(least, most), default, f"Maximum number of {of}.")
 
 
 def merged(words: Iterable[tuple[Range, ...]]) -> tuple[Range, ...]:

@@ -1,25 +1,28 @@
-"""Descriptions from files and standard input, read and checked before anything is sent; errors with their place."""
+"""`lode convert`, and descriptions from files and standard input: read and checked before anything is sent."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from lodesman.answers.vocabulary import Form
-from lodesman.cli.faults import FAILED, advise, exit_code, placed
-from lodesman.cli.tables import note
+from lodesman.answers.requests import SubmitBody
+from lodesman.answers.vocabulary import FORMS, Form
+from lodesman.cli.faults import advise, exit_code, exit_code_of, placed
+from lodesman.cli.session import Session
+from lodesman.cli.tables import emit_json, note
 from lodesman.cli.words import plain
 from lodesman.errors import InvalidJob, InvalidRequest, LodesmanError, TooLarge, Unauthorized, Unavailable
 
 if TYPE_CHECKING:
     from lodesman.answers.jobs import Notice
-    from lodesman.jobs import Description, ParsedRecord
+    from lodesman.jobs import ParsedRecord
 
+A = TypeVar("A")
 STDIN = "-"
 
 
@@ -34,21 +37,11 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
-    """The text of one description, where it came from, and where its files lie."""
+class JobDraft:
+    """A description that is good as far as can be checked here, ready to be sent, and its local input files."""
 
     label: str
-    data: bytes
-    base: Path
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
-    """A description that is good as far as can be checked here."""
-
-    label: str
-    text: str
-    form: Form
+    body: SubmitBody
     inputs: dict[str, Path]
 
 
@@ -56,54 +49,52 @@ class Draft:
 class Outcome:
     """What became of all files: what the server made of them, errors by file."""
 
-    made: list[Any] = field(default_factory=list)
+    made: list[object] = field(default_factory=list)
     faults: list[tuple[str, LodesmanError]] = field(default_factory=list)
 
-    def failed(self, label: str, fault: LodesmanError) -> bool:
-        """Keep an error; whether it would be the same for all files that follow."""
-        self.faults.append((label, fault))
-        return isinstance(fault, Unauthorized | Unavailable)
+    def each(self, drafts: Iterable[JobDraft], call: Callable[[JobDraft], A]) -> Iterator[tuple[JobDraft, A]]:
+        """Each draft with the answer to its call. An error is kept; one that all others would meet, too, ends it."""
+        for one in drafts:
+            try:
+                answer = call(one)
+            except LodesmanError as fault:
+                self.faults.append((one.label, fault))
+                if isinstance(fault, Unauthorized | Unavailable):
+                    return
+                continue
+            yield one, answer
 
-    def show_faults(self) -> None:
-        """Each error with its place, on standard error."""
-        for label, fault in self.faults:
-            advise(fault)
-            note(placed(label, fault))
-
-    def faults_as_json(self) -> list[dict[str, object]]:
-        """The errors for programs."""
+    def finish(self, session: Session, name: str) -> int:
+        """Show what there is under that name for programs, and the errors, each with its place; the exit code."""
         for _, fault in self.faults:
             advise(fault)
-        return [{"file": label, **fault.as_dict()} for label, fault in self.faults]
-
-    def exit_code(self, files: int) -> int:
-        """The exit code of a call for so many files."""
-        if not self.faults:
-            return 0
-        codes = {exit_code(fault) for _, fault in self.faults}
-        return codes.pop() if len(codes) == 1 and (files == 1 or not self.made) else FAILED
+        if session.as_json:
+            errors = [{"file": label, **fault.as_dict()} for label, fault in self.faults]
+            emit_json({name: self.made, "errors": errors})
+        for label, fault in self.faults:
+            note(placed(label, fault))
+        return exit_code_of((fault for _, fault in self.faults), some_done=bool(self.made))
 
 
-def read_all(files: Sequence[str], wanted: Wanted, outcome: Outcome) -> list[Draft]:
+def read_all(files: Sequence[str], wanted: Wanted, outcome: Outcome) -> list[JobDraft]:
     """Read and check every file; errors are gathered, so that one call shows all of them."""
     if files.count(STDIN) > 1:
         raise click.UsageError("Standard input can be read only once.")
     ready = []
     for name in files:
-        label = label_of(name)
         try:
-            ready.append(_prepare(read_source(name), wanted))
+            ready.append(_prepare(name, wanted))
         except LodesmanError as fault:
-            outcome.faults.append((label, fault))
+            outcome.faults.append((_label(name), fault))
     return ready
 
 
-def label_of(name: str) -> str:
+def _label(name: str) -> str:
     """How a file is called in messages."""
     return "standard input" if name == STDIN else name
 
 
-def read_source(name: str) -> Source:
+def _read(name: str) -> bytes:
     """The bytes of a file, or of standard input for `-`. Raises InvalidRequest and TooLarge."""
     from lodesman.jobs import ARRAY_LIMITS
 
@@ -120,53 +111,44 @@ def read_source(name: str) -> Source:
         raise TooLarge(
             f"has more than {most} bytes.", hint="Send large data as an input sandbox.", limit=most
         )
-    return Source(label=label_of(name), data=data, base=Path() if name == STDIN else Path(name).parent)
+    return data
 
 
-def parse(data: bytes, form: Form | None) -> ParsedRecord:
+def _parse(data: bytes, form: Form | None) -> ParsedRecord:
     """Read the text. Raises SyntaxFault, TooLarge."""
     from lodesman.jobs import ARRAY_LIMITS, read_description
 
     return read_description(data, form=form, limits=ARRAY_LIMITS)
 
 
-def check(parsed: ParsedRecord) -> Description:
-    """Check the job. Raises InvalidJob."""
-    from lodesman.jobs import read_job
-
-    return read_job(parsed.record, parsed.positions)
-
-
-def _prepare(source: Source, wanted: Wanted) -> Draft:
+def _prepare(name: str, wanted: Wanted) -> JobDraft:
     """Read and check one description. Raises SyntaxFault, InvalidJob, TooLarge."""
-    from lodesman.jobs import locate, write_description
+    from lodesman.jobs import input_names, locate, read_job, write_description
 
-    parsed = parse(source.data, wanted.form)
-    description = check(parsed)
-    text = source.data.decode("utf-8-sig")
+    data = _read(name)
+    parsed = _parse(data, wanted.form)
+    description = read_job(parsed.record, parsed.positions)
+    text = data.decode("utf-8-sig")
     if wanted.name:
         record = {key: value for key, value in parsed.record.items() if key.lower() != "jobname"}
         text = write_description({"JobName": wanted.name, **record}, parsed.form)
-        check(parse(text.encode(), parsed.form))
+        renamed = _parse(text.encode(), parsed.form)
+        read_job(renamed.record, renamed.positions)
+    base = Path() if name == STDIN else Path(name).parent
     try:
-        inputs = _local_inputs(description, source.base)
+        names = input_names(description.spec, description.members)
+        inputs = {one: _local(one, base) for one in names}
     except LodesmanError as fault:
         locate(fault, parsed.positions)
         raise
-    return Draft(label=source.label, text=text, form=parsed.form, inputs=inputs)
-
-
-def _local_inputs(description: Description, base: Path) -> dict[str, Path]:
-    """Where each InputSandbox entry lies, those of all members of an array; relative ones below `base`.
-
-    Raises InvalidJob.
-    """
-    from lodesman.jobs import input_names
-
-    return {name: _local(name, base) for name in input_names(description.spec, description.members)}
+    body = SubmitBody(
+        text=text, form=parsed.form, group=wanted.group, hold_if_impossible=wanted.hold_if_impossible
+    )
+    return JobDraft(label=_label(name), body=body, inputs=inputs)
 
 
 def _local(name: str, base: Path) -> Path:
+    """Where an entry of the InputSandbox is. Raises InvalidJob."""
     path = base / name
     if path.is_file():
         return path
@@ -185,3 +167,34 @@ def warn(label: str, notices: Iterable[Notice]) -> None:
     for one in notices:
         place = f":{one.line}:{one.column}" if one.line else ""
         note(plain(f"{label}{place}: warning: {one.message}"))
+
+
+# --- lode convert -------------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("file")
+@click.option("--to", "target", required=True, type=click.Choice(FORMS), help="The language to write.")
+@click.option(
+    "--from", "form", type=click.Choice(FORMS), help="The language of FILE. [default: found from the text]"
+)
+@click.option("--check", "checked", is_flag=True, help="Also check that it is a job that can be submitted.")
+def convert(*, file: str, target: Form, form: Form | None, checked: bool) -> int:
+    """Write a description in another language, losing nothing.
+
+    FILE is '-' for standard input.
+    """
+    from lodesman.jobs import read_job, write_description
+
+    label = _label(file)
+    try:
+        parsed = _parse(_read(file), form)
+        warnings = read_job(parsed.record, parsed.positions).warnings if checked else ()
+        text = write_description(parsed.record, target)
+    except LodesmanError as fault:
+        note(placed(label, fault))
+        return exit_code(fault)
+    warn(label, warnings)
+    # As it is, since it is read again by programs.
+    click.echo(text if text.endswith("\n") else text + "\n", nl=False)
+    return 0

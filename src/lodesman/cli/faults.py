@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from lodesman.cli.words import plain
+from lodesman.cli.words import located, plain
 from lodesman.errors import InvalidConfig, LodesmanError, Unavailable
 
 FAILED, USAGE, CONFLICT, INTERRUPTED, PIPE_CLOSED = 1, 2, 6, 130, 141
@@ -27,6 +27,14 @@ def exit_code(fault: LodesmanError) -> int:
     return BY_CODE.get(fault.code, FAILED)
 
 
+def exit_code_of(faults: Iterable[LodesmanError], *, some_done: bool) -> int:
+    """The exit code of a call for many things: that of the faults if they mean the same, and nothing was done."""
+    codes = {exit_code(fault) for fault in faults}
+    if not codes:
+        return 0
+    return codes.pop() if len(codes) == 1 and not some_done else FAILED
+
+
 def advise(fault: LodesmanError) -> None:
     """Say what to do when there was no answer; said again, it is said once."""
     if isinstance(fault, Unavailable):
@@ -44,15 +52,9 @@ def refusal(error: LodesmanError) -> Iterator[str]:
         yield f"lode: {plain(error)}"
         return
     yield f"lode: The configuration has {len(faults)} faults:"
-    yield from (f"  {remark(**fault)}" for fault in faults)
+    yield from (f"  {located(**fault)}" for fault in faults)
     if error.hint:
         yield f"lode: {plain(error.hint)}"
-
-
-def remark(message: str, source: str = "", section: str = "", line: int = 0) -> str:
-    """A fault or notice of a configuration as one line: file, line, section and what is wrong."""
-    where = ", ".join(filter(None, (source, f"line {line}" if line else "", section)))
-    return plain(f"{where}: {message}" if where else message)
 
 
 def placed(label: str, fault: LodesmanError) -> str:

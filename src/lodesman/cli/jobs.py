@@ -1,4 +1,4 @@
-"""`lode status`, `lode show`, `lode events`: states of jobs and what happened to them."""
+"""`lode status`, `show`, `events`; `lode kill`, `hold`, `release`, `reschedule`, `delete`: jobs, and actions on them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, get_args
 
 import click
 import msgspec
 
 from lodesman.answers import calls
-from lodesman.answers.jobs import Attempt, Event, Job, JobDescription, JobInFull
-from lodesman.answers.requests import MOST_ID, CountsQuery, JobAt, JobInForm, JobsQuery
+from lodesman.answers.jobs import Attempt, Controlled, Event, Job, JobDescription, JobInFull
+from lodesman.answers.requests import MOST_ID, Action, ControlBody, CountsQuery, JobAt, JobInForm, JobsQuery
 from lodesman.answers.vocabulary import FORMS, Form, JobState
-from lodesman.cli.arguments import JobId, JobRanges, Range, merged
-from lodesman.cli.session import Session, json_option, pass_session
+from lodesman.cli.arguments import JOB, JOB_RANGES, Range, limit_option, merged, several, total
+from lodesman.cli.faults import CONFLICT
+from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import (
     Cell,
     emit_json,
@@ -30,10 +31,24 @@ from lodesman.cli.tables import (
     show_table,
     state,
 )
-from lodesman.cli.words import ELSEWHERE, FINAL, STATES, age, joined, plain_lines, shown, size, span, states
+from lodesman.cli.words import (
+    ELSEWHERE,
+    FINAL,
+    STATES,
+    age,
+    counted,
+    joined,
+    plain_lines,
+    shown,
+    size,
+    span,
+    states,
+)
 
+ASK_ABOVE = 100
 _WATCH_SECONDS = 2.0
-_COLUMNS = (">job", "name", "state", ">age", "group", "site", ">tries", "remark")
+_TITLES = (">job", "name", "state", ">age", "group", "site", ">tries", "remark")
+_ATTEMPTS = (">attempt", "site", ">pilot", ">claimed", ">ran", ">cpu", ">memory", "end")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,15 +66,9 @@ class Question:
         """The server's parameters for one range, or for all jobs; ranges may name jobs of others that one may see."""
         wanted = self.states or ([] if self.ranges else [one for one in STATES if one != JobState.DELETED])
         first, last = within or (1, MOST_ID)
+        everyone = self.everyone or bool(self.ranges)
         return JobsQuery(
-            first=first,
-            last=last,
-            limit=limit,
-            all=self.everyone or bool(self.ranges),
-            newest=within is None,
-            group=self.group,
-            state=",".join(wanted),
-            reason=self.reason,
+            first, last, limit, everyone, within is None, self.group, ",".join(wanted), self.reason
         )
 
     @property
@@ -75,42 +84,29 @@ class StateWord(click.Choice[str]):
         """Raises BadParameter for other words."""
         name = value.capitalize()
         if name in ELSEWHERE:
-            self.fail(
-                f"{name} is a state of DIRAC and not one of this program: {ELSEWHERE[name]}.", param, ctx
-            )
+            self.fail(f"{name} is a state of DIRAC, not of this program: {ELSEWHERE[name]}.", param, ctx)
         return super().convert(value, param, ctx)
 
 
 @click.command()
-@click.argument("ranges", nargs=-1, type=JobRanges(), metavar="[JOB|RANGE]...")
-@click.option(
+@click.argument("ranges", nargs=-1, type=JOB_RANGES, metavar="[JOB|RANGE]...")
+@several(
     "--state",
     "states",
-    multiple=True,
     type=StateWord(STATES, case_sensitive=False),
     metavar="STATE",
-    help="Only jobs in this state; may be given several times.",
+    help="Only jobs in this state",
 )
 @click.option("--group", default="", metavar="NAME", help="Only jobs of this group.")
 @click.option(
-    "--reason",
-    default="",
-    metavar="WORD",
-    help="Only jobs that wait for this main reason (see: lode tq reasons).",
+    "--reason", default="", metavar="WORD", help="Only jobs with this pending reason (see: lode tq reasons)."
 )
 @click.option(
     "--all", "everyone", is_flag=True, help="Jobs of all users that you may see, not only your own."
 )
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 1_000_000),
-    default=100,
-    show_default=True,
-    help="Maximum number of rows.",
-)
+@limit_option(100, 1_000_000)
 @click.option("--watch", is_flag=True, help="Show again every two seconds until all have ended.")
-@json_option
-@pass_session
+@with_session
 def status(session: Session, /, *, ranges: tuple[Any, ...], watch: bool, **options: Any) -> int:
     """Show the states of jobs.
 
@@ -127,7 +123,7 @@ def status(session: Session, /, *, ranges: tuple[Any, ...], watch: bool, **optio
     if session.as_json:
         emit_json({"jobs": rows, "more": more, **({} if counts is None else {"counts": counts})})
         return 0
-    _show_jobs(rows, question, now=time.time())
+    _show_jobs(rows, question)
     if counts is not None:
         say(f"In all: {states(counts)}.")
     if more:
@@ -159,33 +155,27 @@ def _fetch_counts(session: Session, question: Question) -> dict[str, int]:
     return dict(counts)
 
 
-def _show_jobs(rows: Sequence[Job], question: Question, *, now: float) -> None:
+def _show_jobs(rows: Sequence[Job], question: Question) -> None:
     """The table of jobs; with owners if they may differ."""
     if not rows:
         note("There is no such job." if question.ranges or question.is_narrow else "You have no jobs.")
-        return
     owners = len({row.owner for row in rows}) > 1 or question.everyone
-    columns = (*_COLUMNS[:4], "owner", *_COLUMNS[4:]) if owners else _COLUMNS
-    show_table(columns, [_cells(row, now=now, owners=owners) for row in rows])
+    titles = (*_TITLES[:4], "owner", *_TITLES[4:]) if owners else _TITLES
+    show_table(titles, (_cells(row, owners=owners) for row in rows))
 
 
-def _cells(row: Job, *, now: float, owners: bool = False) -> list[Cell]:
-    cells: list[Cell] = [
-        str(row.id), row.name, state(row.state), age(row.since, now), row.group, row.site or "", str(row.attempt),
-        _remark(row),
-    ]  # fmt: skip
-    return [*cells[:4], row.owner, *cells[4:]] if owners else cells
+def _cells(row: Job, *, owners: bool = False) -> list[Cell]:
+    first: list[Cell] = [str(row.id), row.name, state(row.state), age(row.since)]
+    owner = [row.owner] if owners else []
+    return [*first, *owner, row.group, row.site or "", row.attempt, _remark(row)]
 
 
 def _remark(row: Job) -> str:
     """Why a job is where it is, as far as its row says."""
     if row.state == JobState.WAITING and row.main_reason:
         return f"{row.main_reason} (before: {row.reason})" if row.reason else row.main_reason
-    if row.reason:
-        return row.reason
-    if row.state in (JobState.FAILED, JobState.KILLED) and row.cause:
-        return _ending(row)
-    return ""
+    ended = row.state in (JobState.FAILED, JobState.KILLED) and row.cause
+    return row.reason or (_ending(row) if ended else "")
 
 
 def _ending(row: Job | Attempt) -> str:
@@ -214,21 +204,19 @@ def _watch(session: Session, question: Question) -> int:
     with Live(auto_refresh=False) as live:
         while True:
             rows, _ = fetch(session, question)
-            cells = [_cells(row, now=time.time()) for row in rows]
-            live.update(rich_table(_COLUMNS, cells), refresh=True)
+            live.update(rich_table(_TITLES, list(map(_cells, rows))), refresh=True)
             if all(row.state in FINAL for row in rows):
                 return 0
             time.sleep(_WATCH_SECONDS)
 
 
 @click.command()
-@click.argument("job", type=JobId())
+@click.argument("job", type=JOB)
 @click.option("--description", is_flag=True, help="Its description only, as it was submitted.")
 @click.option(
     "--form", type=click.Choice(FORMS), help="The language of the description. [default: as it was submitted]"
 )
-@json_option
-@pass_session
+@with_session
 def show(session: Session, /, *, job: int, description: bool, form: Form | None) -> None:
     """Show all that is known of a job, with its attempts.
 
@@ -248,22 +236,18 @@ def _show_description(found: JobDescription) -> None:
 
 
 def _show_job(job: JobInFull) -> None:
-    now = time.time()
-    show_fields(list(_fields(job, now)))
-    if job.attempts:
-        click.echo()
-        columns = (">attempt", "site", ">pilot", ">claimed", ">ran", ">cpu", ">memory", "end")
-        show_table(columns, [_attempt(one, now) for one in job.attempts])
+    show_fields(_fields(job))
+    show_table(_ATTEMPTS, map(_attempt, job.attempts), apart=True)
 
 
-def _fields(job: JobInFull, now: float) -> Iterator[tuple[str, Cell]]:
+def _fields(job: JobInFull) -> Iterator[tuple[str, Cell]]:
     yield "job", str(job.id)
     yield "name", job.name
     yield "state", state(job.state)
-    yield "since", f"{age(job.since, now)} ago"
+    yield "since", f"{age(job.since)} ago"
     yield "remark", _remark(job)
     yield "owner", f"{job.owner}, group {job.group}, VO {job.vo}"
-    yield "submitted", f"{age(job.submitted_at, now)} ago, in submission {job.submission}"
+    yield "submitted", f"{age(job.submitted_at)} ago, in submission {job.submission}"
     yield "task queue", shown(job.task_queue)
     if job.sites:
         yield "sites", joined(job.sites)
@@ -273,33 +257,27 @@ def _fields(job: JobInFull, now: float) -> Iterator[tuple[str, Cell]]:
         yield "output", f"{size(job.output_size)}: lode output {job.id}"
 
 
-def _attempt(one: Attempt, now: float) -> list[Cell]:
-    ended = one.ended_at if one.ended_at is not None else now
-    return [
-        str(one.number),
-        one.site,
-        str(one.pilot),
-        age(one.claimed_at, now),
-        span(None if one.started_at is None else ended - one.started_at),
-        span(one.cpu_seconds),
-        f"{one.max_rss_mb:,.0f} MB" if one.max_rss_mb else "",
-        _ending(one) if one.ended_at is not None else "",
-    ]
+def _attempt(one: Attempt) -> list[Cell]:
+    ended = time.time() if one.ended_at is None else one.ended_at
+    ran = None if one.started_at is None else ended - one.started_at
+    memory = f"{one.max_rss_mb:,.0f} MB" if one.max_rss_mb else ""
+    end = "" if one.ended_at is None else _ending(one)
+    numbers = [str(one.number), one.site, str(one.pilot)]
+    return [*numbers, age(one.claimed_at), span(ran), span(one.cpu_seconds), memory, end]
 
 
 @click.command()
-@click.argument("job", type=JobId())
-@json_option
-@pass_session
+@click.argument("job", type=JOB)
+@with_session
 def events(session: Session, /, *, job: int) -> None:
     """Show what happened to a job, oldest first."""
     found = session.call(calls.JOB, JobAt(job)).events
     if session.as_json:
         emit_json({"events": found})
         return
-    now = time.time()
-    rows: list[list[Cell]] = [[age(one.at, now), state(one.event), _details(one)] for one in found]
-    show_table((">age", "event", "details"), rows)
+    show_table(
+        (">age", "event", "details"), ([age(one.at), state(one.event), _details(one)] for one in found)
+    )
 
 
 def _details(event: Event) -> str:
@@ -307,4 +285,63 @@ def _details(event: Event) -> str:
     return shown({name: value for name, value in values.items() if name not in ("at", "event")})
 
 
-COMMANDS = (status, show, events)
+# --- actions ------------------------------------------------------------------------------------------------------------
+
+DONE: dict[Action, str] = {
+    "kill": "killed",
+    "hold": "held",
+    "release": "released",
+    "reschedule": "rescheduled",
+    "delete": "deleted",
+}
+_HELP: dict[Action, str] = {
+    "kill": "Kill jobs, waiting or running.\n\nA running payload is ended with its whole process tree.",
+    "hold": "Hold waiting jobs until they are released.",
+    "release": "Let held jobs wait for a pilot again.",
+    "reschedule": "Send failed, killed or running jobs back to their task queue for another attempt.",
+    "delete": "Delete jobs that have ended, or that have not begun.",
+}
+
+
+def _command(action: Action) -> click.Command:
+    """The command of one action; all have the same options."""
+
+    @click.command(action, help=_HELP[action])
+    @click.argument("ranges", nargs=-1, required=True, type=JOB_RANGES, metavar="JOB|RANGE...")
+    @click.option("--reason", default="", metavar="TEXT", help="Why; it is kept with the job.")
+    @click.option("-y", "--yes", is_flag=True, help=f"Do not ask, also for more than {ASK_ABOVE} jobs.")
+    @with_session
+    def command(session: Session, /, *, ranges: tuple[Any, ...], reason: str, yes: bool) -> int:
+        wanted = merged(ranges)
+        if not yes:
+            confirm(action, wanted)
+        body = ControlBody(action, [(one.first, one.last) for one in wanted], reason)
+        answer = session.call(calls.CONTROL, body=body)
+        if session.as_json:
+            emit_json(answer)
+        else:
+            _show(action, answer)
+        return CONFLICT if answer.refused and not answer.changed else 0
+
+    return command
+
+
+def confirm(action: str, wanted: tuple[Range, ...]) -> None:
+    """Ask before many jobs are touched, if there is a person to ask. Raises Abort."""
+    count = total(wanted)
+    if count > ASK_ABOVE and sys.stdin.isatty() and sys.stderr.isatty():
+        name = ", ".join(map(str, wanted[:3])) + ("..." if len(wanted) > 3 else "")
+        click.confirm(f"{action.capitalize()} up to {counted(count, 'job')} ({name})?", abort=True, err=True)
+
+
+def _show(action: Action, answer: Controlled) -> None:
+    done, examples = DONE[action], answer.examples[:5]
+    if answer.changed or not answer.refused:
+        click.echo(f"{counted(answer.changed, 'job')} {done}.")
+    for one in examples:
+        note(f"job {one.id} was not {done}: {one.reason}.")
+    if answer.refused > len(examples):
+        note(f"In all {counted(answer.refused, 'job')} could not be {done}.")
+
+
+kill, hold, release, reschedule, delete = map(_command, get_args(Action))

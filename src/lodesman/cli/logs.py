@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
 
 import click
 
@@ -12,8 +11,8 @@ from lodesman.answers import calls
 from lodesman.answers.jobs import Logs
 from lodesman.answers.requests import JobAt
 from lodesman.answers.vocabulary import JobState
-from lodesman.cli.arguments import JobId
-from lodesman.cli.session import Session, json_option, pass_session
+from lodesman.cli.arguments import JOB
+from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import is_terminal, note
 from lodesman.cli.words import FINAL, plain_lines
 from lodesman.errors import NotFound
@@ -22,10 +21,9 @@ FOLLOW_SECONDS = 1.0
 
 
 @click.command()
-@click.argument("job", type=JobId())
+@click.argument("job", type=JOB)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
-@json_option
-@pass_session
+@with_session
 def logs(session: Session, /, *, job: int, follow: bool) -> None:
     """Show the last 64 kB that a job wrote, live while it runs."""
     if follow and session.as_json:
@@ -43,20 +41,18 @@ def _show(answer: Logs) -> None:
         note(f"Job {answer.id} is {answer.state} and has written nothing{yet}.")
 
 
-@dataclass(slots=True)
-class _Shown:
-    """What was shown already."""
-
-    attempt: int = 0
-    tail: str = ""
-    state: str = ""
-
-
 def _follow(session: Session, job: int) -> None:
-    before = _Shown()
+    attempt, state, tail = 0, "", ""
     while True:
         answer = _ask(session, job)
-        _show_news(answer, before)
+        if answer.state not in (state, JobState.RUNNING, *FINAL):
+            note(f"Job {job} is {answer.state}.")
+        if answer.attempt != attempt:
+            if tail:
+                note(f"Job {job}: attempt {answer.attempt} begins.")
+            tail = ""
+        _write(fresh(tail, answer.tail))
+        attempt, state, tail = answer.attempt, answer.state, answer.tail or tail
         if answer.state in FINAL:
             return
         time.sleep(FOLLOW_SECONDS)
@@ -69,19 +65,6 @@ def _ask(session: Session, job: int) -> Logs:
     except NotFound:
         row = session.call(calls.JOB, JobAt(job))
         return Logs(job, row.state, row.attempt, live=False, tail="")
-
-
-def _show_news(answer: Logs, before: _Shown) -> None:
-    if answer.state != before.state:
-        before.state = answer.state
-        if answer.state not in (JobState.RUNNING, *FINAL):
-            note(f"Job {answer.id} is {answer.state}.")
-    if answer.attempt != before.attempt:
-        if before.tail:
-            note(f"Job {answer.id}: attempt {answer.attempt} begins.")
-        before.attempt, before.tail = answer.attempt, ""
-    _write(fresh(before.tail, answer.tail))
-    before.tail = answer.tail or before.tail
 
 
 def fresh(before: str, now: str) -> str:
@@ -100,6 +83,3 @@ def _write(text: str) -> None:
         return
     sys.stdout.write(plain_lines(text) if is_terminal(sys.stdout) else text)
     sys.stdout.flush()
-
-
-COMMANDS = (logs,)

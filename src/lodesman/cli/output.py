@@ -8,7 +8,6 @@ here.
 from __future__ import annotations
 
 import os
-import shutil
 import tarfile
 import tempfile
 import zlib
@@ -23,14 +22,13 @@ import click
 from lodesman.answers import calls
 from lodesman.answers.jobs import Job
 from lodesman.answers.requests import JobAt, JobsQuery
-from lodesman.cli.arguments import JobRanges, Range, merged, total
-from lodesman.cli.faults import FAILED, exit_code
-from lodesman.cli.session import Session, json_option, pass_session
+from lodesman.cli.arguments import DIRECTORY, JOB_RANGES, Range, merged, number_option, total
+from lodesman.cli.faults import exit_code_of
+from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import emit_json, note, progress
 from lodesman.cli.words import counted, plain, size
 from lodesman.errors import LodesmanError, NotFound, TooLarge, Unauthorized, Unavailable
 
-_MOST_MB = 20_480
 _BAR_FROM = 5
 _CHUNK = 1 << 18
 MOST_FILES = 1_000_000
@@ -44,6 +42,11 @@ class Unpacked:
     size: int = 0
     left_out: list[tuple[str, str]] = field(default_factory=list)
 
+    def as_json(self) -> dict[str, object]:
+        """For programs."""
+        left_out = [{"name": name, "reason": reason} for name, reason in self.left_out]
+        return {"files": self.files, "bytes": self.size, "left_out": left_out}
+
 
 class DamagedArchive(LodesmanError):
     """An archive that cannot be read to its end."""
@@ -51,58 +54,40 @@ class DamagedArchive(LodesmanError):
     code = "damaged-archive"
 
 
-@dataclass(slots=True)
-class _Fetched:
-    """What became of all jobs named: `unpacked` is None where the directory was there already. Faults come with the job,
-    or the first of the jobs, that they are about.
+@dataclass(slots=True, kw_only=True)
+class _Outputs:
+    """Where outputs go, and what became of all jobs named: None where the directory was there already. Faults come with
+    the job, or the first of the jobs, that they are about.
     """
 
+    session: Session
+    root: Path
+    force: bool
+    most_bytes: int
+    advance: Callable[[int], None] = lambda _: None
     jobs: list[tuple[int, Path, Unpacked | None]] = field(default_factory=list)
     without: int = 0
     faults: list[tuple[int, LodesmanError]] = field(default_factory=list)
 
     def as_json(self) -> dict[str, object]:
         """For programs."""
-        rows: list[dict[str, object]] = []
-        for job, directory, done in self.jobs:
-            row: dict[str, object] = {"id": job, "directory": str(directory), "fetched": done is not None}
-            if done is not None:
-                left_out = [{"name": name, "reason": reason} for name, reason in done.left_out]
-                row |= {"files": done.files, "bytes": done.size, "left_out": left_out}
-            rows.append(row)
+        rows = [
+            {"id": job, "directory": str(directory), "fetched": done is not None}
+            | (done.as_json() if done else {})
+            for job, directory, done in self.jobs
+        ]
         errors = [{"id": job, **fault.as_dict()} for job, fault in self.faults]
         return {"jobs": rows, "without_output": self.without, "errors": errors}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Target:
-    """Where outputs go."""
-
-    root: Path
-    force: bool
-    most_bytes: int
-
-
 @click.command()
-@click.argument("ranges", nargs=-1, required=True, type=JobRanges(), metavar="JOB|RANGE...")
+@click.argument("ranges", nargs=-1, required=True, type=JOB_RANGES, metavar="JOB|RANGE...")
 @click.option(
-    "--dir",
-    "root",
-    default=".",
-    metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where the directories of the jobs are made. [default: here]",
+    "--dir", "root", default=".", metavar="DIR", type=DIRECTORY, help="Where DIR/JOB is made. [default: here]"
 )
 @click.option("--force", is_flag=True, help="Fetch again what is there already.")
-@click.option(
-    "--max-mb",
-    type=click.IntRange(1),
-    default=_MOST_MB,
-    show_default=True,
-    help="Maximum size of one job's output when unpacked.",
-)
-@json_option
-@pass_session
+@number_option("--max-mb", click.IntRange(1), 20_480, "Maximum size of one job's output when unpacked.")
+@with_session
 def output(session: Session, /, *, ranges: tuple[Any, ...], root: Path, force: bool, max_mb: int) -> int:
     """Fetch what jobs wrote, into DIR/JOB.
 
@@ -110,90 +95,83 @@ def output(session: Session, /, *, ranges: tuple[Any, ...], root: Path, force: b
     directory are left out.
     """
     wanted = merged(ranges)
-    target = _Target(root=root, force=force, most_bytes=max_mb << 20)
     root.mkdir(parents=True, exist_ok=True)
-    fetched = _Fetched()
-    with progress("fetching", total(wanted), shown=total(wanted) >= _BAR_FROM) as advance:
+    outputs = _Outputs(session=session, root=root, force=force, most_bytes=max_mb << 20)
+    with progress("fetching", total(wanted), shown=total(wanted) >= _BAR_FROM) as outputs.advance:
         for one in wanted:
             try:
-                _fetch_range(session, one, target, fetched, advance)
+                _fetch_range(outputs, one)
             except NotFound as fault:
                 if len(wanted) == 1:
                     raise
-                fetched.faults.append((one.first, fault))
+                outputs.faults.append((one.first, fault))
     if session.as_json:
-        emit_json(fetched.as_json())
+        emit_json(outputs.as_json())
     else:
-        _show(fetched)
-    codes = {exit_code(fault) for _, fault in fetched.faults}
-    if not codes:
-        return 0
-    return codes.pop() if len(codes) == 1 and not fetched.jobs else FAILED
+        _show(outputs)
+    return exit_code_of((fault for _, fault in outputs.faults), some_done=bool(outputs.jobs))
 
 
-def _fetch_range(
-    session: Session, wanted: Range, target: _Target, fetched: _Fetched, advance: Callable[[int], None]
-) -> None:
+def _fetch_range(outputs: _Outputs, wanted: Range) -> None:
     """Raises NotFound for a range without a job, and for a single job without output."""
     known = False
-    for job in session.jobs(JobsQuery(first=wanted.first, last=wanted.last, all=True)):
+    for job in outputs.session.jobs(JobsQuery(first=wanted.first, last=wanted.last, all=True)):
         known = True
         if job.output_sha256:
-            _fetch(session, job, target, fetched)
+            _fetch(outputs, job)
         elif wanted.size == 1:
             raise NotFound(f"Job {job.id} has no output: it is {job.state}.", job=job.id)
         else:
-            fetched.without += 1
-        advance(1)
+            outputs.without += 1
+        outputs.advance(1)
     if not known:
-        session.refuse_missing(wanted)
+        outputs.session.refuse_missing(wanted)
 
 
-def _fetch(session: Session, job: Job, target: _Target, fetched: _Fetched) -> None:
+def _fetch(outputs: _Outputs, job: Job) -> None:
     """One job's output; a fault in it does not stop the others."""
-    directory = target.root / str(job.id)
-    if directory.exists() and not target.force:
-        fetched.jobs.append((job.id, directory, None))
-        return
-    try:
-        done = _download(session, job, directory, target.most_bytes)
-    except (Unauthorized, Unavailable):
-        raise
-    except LodesmanError as fault:
-        fetched.faults.append((job.id, fault))
-        return
-    fetched.jobs.append((job.id, directory, done))
+    directory = outputs.root / str(job.id)
+    done = None
+    if outputs.force or not directory.exists():
+        try:
+            done = _download(outputs, job, directory)
+        except (Unauthorized, Unavailable):
+            raise
+        except LodesmanError as fault:
+            outputs.faults.append((job.id, fault))
+            return
+    outputs.jobs.append((job.id, directory, done))
 
 
-def _download(session: Session, job: Job, target: Path, most_bytes: int) -> Unpacked:
+def _download(outputs: _Outputs, job: Job, target: Path) -> Unpacked:
     """Fetch and unpack beside the target, then put it there in one step; nothing half-done is left."""
-    work = Path(tempfile.mkdtemp(prefix=f".lode-{job.id}-", dir=target.parent))
-    try:
+    with tempfile.TemporaryDirectory(
+        prefix=f".lode-{job.id}-", dir=target.parent, ignore_cleanup_errors=True
+    ) as made:
+        work = Path(made)
         archive = work / "output.tar.gz"
         path = calls.JOB_OUTPUT.address(JobAt(job.id))
-        session.client.download(path, archive, job.output_sha256 or "", job.output_size or 0)
-        done = unpack(archive, work / "files", most_bytes=most_bytes)
+        outputs.session.client.download(path, archive, job.output_sha256 or "", job.output_size or 0)
+        done = unpack(archive, work / "files", most_bytes=outputs.most_bytes)
         if target.exists():
             target.rename(work / "before")
         (work / "files").rename(target)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
     return done
 
 
-def _show(fetched: _Fetched) -> None:
-    for job, directory, done in islice(fetched.jobs, 1_000):
+def _show(outputs: _Outputs) -> None:
+    for job, directory, done in islice(outputs.jobs, 1_000):
         if done is None:
             note(f"{directory} is there already; --force fetches it again.")
             continue
         click.echo(f"{plain(directory)}: {counted(done.files, 'file')}, {size(done.size)}")
         for name, reason in done.left_out[:5]:
             note(f"job {job}: {name} was left out: {reason}.")
-    if len(fetched.jobs) > 1_000:
-        click.echo(f"In all {counted(len(fetched.jobs), 'job')}.")
-    if fetched.without:
-        note(f"{counted(fetched.without, 'job')} without output.")
-    for job, fault in fetched.faults:
+    if len(outputs.jobs) > 1_000:
+        click.echo(f"In all {counted(len(outputs.jobs), 'job')}.")
+    if outputs.without:
+        note(f"{counted(outputs.without, 'job')} without output.")
+    for job, fault in outputs.faults:
         note(str(fault) if isinstance(fault, NotFound) else f"job {job}: {fault}")
 
 
@@ -267,6 +245,3 @@ def _copy(source: IO[bytes], sink: IO[bytes], out: Unpacked, most_bytes: int) ->
                 limit=most_bytes,
             )
         sink.write(chunk)
-
-
-COMMANDS = (output,)

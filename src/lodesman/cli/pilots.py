@@ -1,9 +1,10 @@
-"""`lode pilot ls`, `lode pilot drain`: the pilots that run jobs."""
+"""`lode pilot`, `lode director`, `lode usage`: the pilots that run jobs, how many are sent, and what came of it."""
 
 from __future__ import annotations
 
-import time
-from itertools import chain
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, starmap
 from typing import Any
 
 import click
@@ -11,19 +12,18 @@ import click
 from lodesman.answers import calls
 from lodesman.answers.pilots import Pilot
 from lodesman.answers.requests import DrainBody, PilotsQuery
-from lodesman.cli.arguments import JobRanges, merged
-from lodesman.cli.session import Session, json_option, pass_session
-from lodesman.cli.tables import Cell, emit_json, note, show_table, state
-from lodesman.cli.words import age, counted
+from lodesman.answers.server import Faulty, GroupClaims, PilotCount, SiteOutcomes, Usage
+from lodesman.cli.arguments import MOST_LISTED, PILOT_RANGES, limit_option, merged, total
+from lodesman.cli.session import Session, with_session
+from lodesman.cli.tables import Cell, emit_json, note, say, show_table, state
+from lodesman.cli.words import age, counted, number, path_of, percent, span, states
 from lodesman.errors import InvalidRequest, NotFound
 
 _MOST_DRAINED = 10_000
-
-
-class _PilotRanges(JobRanges):
-    """A pilot or a range of pilots."""
-
-    name = "pilot"
+_PILOTS = (">pilot", "state", "queue", ">jobs", ">age", ">seen", "owner", "remark")
+_ROWS = (">tq", ">waiting", ">mean", ">drawn", ">asked", ">placed", "in words")
+# One iteration as it is stored (`director.record`), and a row of it with its names.
+Record = Mapping[str, Any]
 
 
 @click.group()
@@ -33,50 +33,31 @@ def pilot() -> None:
 
 @pilot.command("ls")
 @click.option("--all", "everything", is_flag=True, help="Also pilots that have ended.")
-@click.option(
-    "--limit", type=click.IntRange(1, 9_999), default=100, show_default=True, help="Maximum number of rows."
-)
-@json_option
-@pass_session
-def list_pilots(session: Session, /, *, everything: bool, limit: int) -> None:
+@limit_option(100)
+@with_session
+def _list_pilots(session: Session, /, *, everything: bool, limit: int) -> None:
     """List live pilots, the newest first."""
     rows = session.call(calls.PILOTS, PilotsQuery(all=everything, limit=limit + 1)).pilots
-    more, rows = len(rows) > limit, rows[:limit]
-    if session.as_json:
-        emit_json({"pilots": rows, "more": more})
-        return
-    now = time.time()
-    if rows:
-        columns = (">pilot", "state", "queue", ">jobs", ">age", ">seen", "owner", "remark")
-        show_table(columns, [_cells(row, now) for row in rows])
-    else:
+    session.show_some("pilots", rows, limit, _PILOTS, _pilot)
+    if not rows:
         note("There is no pilot." if everything else "There is no live pilot; --all shows those that ended.")
-    if more:
-        note(f"There are more: --limit {min(limit * 10, 9_999)}.")
 
 
-def _cells(row: Pilot, now: float) -> list[Cell]:
-    return [
-        str(row.id),
-        state(row.state),
-        "/".join(filter(None, (row.site, row.ce, row.queue))),
-        str(row.jobs_done),
-        age(row.created_at, now),
-        age(row.last_seen, now),
-        " ".join(filter(None, (row.owner, row.group and f"({row.group})"))) or "any",
-        row.reason or ("draining" if row.drain else ""),
-    ]
+def _pilot(row: Pilot) -> list[Cell]:
+    owner = " ".join(filter(None, (row.owner, row.group and f"({row.group})"))) or "any"
+    remark = row.reason or ("draining" if row.drain else "")
+    ages = (age(row.created_at), age(row.last_seen))
+    return [str(row.id), state(row.state), path_of(row), str(row.jobs_done), *ages, owner, remark]
 
 
-@pilot.command()
-@click.argument("ids", nargs=-1, required=True, type=_PilotRanges(), metavar="ID|RANGE...")
-@json_option
-@pass_session
-def drain(session: Session, /, *, ids: tuple[Any, ...]) -> None:
+@pilot.command("drain")
+@click.argument("ids", nargs=-1, required=True, type=PILOT_RANGES, metavar="ID|RANGE...")
+@with_session
+def _drain(session: Session, /, *, ids: tuple[Any, ...]) -> None:
     """Let pilots finish what they run and leave (administrators)."""
     ranges = merged(ids)
-    if sum(one.size for one in ranges) > _MOST_DRAINED:
-        raise InvalidRequest(f"At most {_MOST_DRAINED:,} pilots at once.")
+    if total(ranges) > _MOST_DRAINED:
+        raise InvalidRequest(f"The maximum number of pilots is {_MOST_DRAINED:,} at once.")
     numbers = list(chain.from_iterable(range(one.first, one.last + 1) for one in ranges))
     answer = session.call(calls.DRAIN, body=DrainBody(numbers))
     if session.as_json:
@@ -87,4 +68,172 @@ def drain(session: Session, /, *, ids: tuple[Any, ...]) -> None:
         raise NotFound(f"There is no live pilot {numbers[0]} that was not draining already.")
 
 
-COMMANDS = (pilot,)
+# --- the director -------------------------------------------------------------------------------------------------------
+
+
+@click.group()
+def director() -> None:
+    """Show the director, which decides how many pilots go where."""
+
+
+@director.command("show")
+@click.argument("task_queues", nargs=-1, type=click.IntRange(1), metavar="[TQ]...")
+@limit_option(30, MOST_LISTED, "task queues, and of CE queues")
+@with_session
+def _show_director(session: Session, /, *, task_queues: tuple[int, ...], limit: int) -> None:
+    """Show the director's last iteration; for a task queue TQ (lode tq ls) with all its arithmetic."""
+    answer = session.raw(calls.DIRECTOR)
+    plan = answer["plan"]
+    if plan is None:
+        if session.as_json:
+            emit_json(answer)
+        else:
+            note("The director has not decided anything yet.")
+        return
+    rows = _chosen(_rows(plan), task_queues)
+    if session.as_json:
+        emit_json({**answer, "plan": _narrowed(plan, {row["tq_id"] for row in rows[:limit]}, limit)})
+        return
+    for line in _head(answer["at"], plan):
+        say(line)
+    if task_queues:
+        _show_arithmetic(plan, rows)
+    else:
+        _show_rows(plan, rows, limit)
+        rooms = starmap(_room, sorted(plan["rooms"].items())[:limit])
+        show_table(("queue", ">wanted", ">free capacity", "limited by"), rooms, apart=True)
+
+
+def _rows(plan: Record) -> list[Record]:
+    """The rows with their names; they are stored as bare lists."""
+    return [dict(zip(plan["row_fields"], values, strict=True)) for values in plan["rows"]]
+
+
+def _chosen(rows: list[Record], task_queues: Sequence[int]) -> list[Record]:
+    """The rows of these task queues; if none is named all, those with most jobs first. Raises NotFound."""
+    known = {row["tq_id"]: row for row in rows}
+    for tq_id in task_queues:
+        if tq_id not in known:
+            raise NotFound(f"The last iteration had no task queue {tq_id}.", hint="See: lode tq ls")
+    if task_queues:
+        return [known[tq_id] for tq_id in task_queues]
+    return sorted(rows, key=lambda row: (-row["waiting_jobs"], row["tq_id"]))
+
+
+def _narrowed(plan: Record, keep: set[int], limit: int) -> Record:
+    """The record with what it says of these task queues, and of the first CE queues, only."""
+    place = plan["row_fields"].index("tq_id")
+    return {
+        **plan,
+        "rows": [row for row in plan["rows"] if row[place] in keep],
+        "asks": [one for one in plan["asks"] if one["tq_id"] in keep],
+        "no_pool": [one for one in plan["no_pool"] if one["tq_id"] in keep],
+        "placements": [one for one in plan.get("placements", ()) if one[0] in keep],
+        "borrowed": {tq_id: n for tq_id, n in plan["borrowed"].items() if int(tq_id) in keep},
+        "rooms": dict(sorted(plan["rooms"].items())[:limit]),
+    }
+
+
+def _head(at: float, plan: Record) -> Iterator[str]:
+    whole = plan["plan"]
+    placed = sum(ask["placed"] for ask in plan["asks"])
+    asked = sum(row["asked"] for row in _rows(plan))
+    vo = f" for VO {plan['vo']}" if plan.get("vo") else ""
+    yield f"Decided {age(at)} ago{vo}."
+    yield (
+        f"Target {number(whole['target'])} pilots for {counted(whole['waiting_jobs'], 'waiting job')} "
+        f"in {counted(len(plan['rows']), 'task queue')}: {asked:,} asked, {placed:,} placed, "
+        f"{len(plan['cancel']):,} cancelled, {plan['spare']:,} to spare."
+    )
+
+
+def _show_arithmetic(plan: Record, rows: Iterable[Record]) -> None:
+    from lodesman.director.record import Stories
+
+    stories = Stories(plan)
+    for row in rows:
+        first, *lines = stories.lines(row["tq_id"])
+        say(f"Task queue {row['tq_id']}: {first}")
+        for line in lines:
+            say(f"  {line}")
+
+
+def _show_rows(plan: Record, rows: Sequence[Record], limit: int) -> None:
+    from lodesman.director.record import Stories
+
+    stories = Stories(plan)
+    placed = {ask["tq_id"]: ask["placed"] for ask in plan["asks"]}
+    cells: list[list[Cell]] = [
+        [
+            str(row["tq_id"]), row["waiting_jobs"], f"{row['mean']:.2f}", str(row["drawn"]), str(row["asked"]),
+            str(placed.get(row["tq_id"], 0)), stories.lines(row["tq_id"])[0],
+        ]
+        for row in rows[:limit]
+    ]  # fmt: skip
+    show_table(_ROWS, cells)
+    if len(rows) > limit:
+        note(f"There are {len(rows) - limit:,} more task queues: --limit {limit * 10}.")
+
+
+def _room(name: str, room: Record) -> list[Cell]:
+    """The free capacity of a CE queue, and what took the rest."""
+    limits = "; ".join(str(limit[-1]) for limit in room["clamps"])
+    return [name, str(room["wanted"]), str(room["room"]), limits]
+
+
+# --- usage --------------------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@with_session
+def usage(session: Session, /) -> None:
+    """Show job states, actual and target shares, sites, times, failures."""
+    session.show(calls.USAGE, text=_show_usage)
+
+
+def _show_usage(answer: Usage) -> None:
+    say(f"Jobs: {states(answer.states)}.")
+    for word, times in (("Waited", answer.waiting_seconds), ("Ran", answer.running_seconds)):
+        say(f"{word}: half at most {span(times.p50)}, 95 % at most {span(times.p95)}.")
+    say(f"Attempts: {answer.attempts.attempts:,} of {counted(answer.attempts.jobs, 'job')}.")
+    _show_groups(answer.groups)
+    _show_sites(answer.sites, answer.pilots)
+    _show_faulty(answer.faulty)
+
+
+def _show_groups(groups: Sequence[GroupClaims]) -> None:
+    compared = sum(group.compared for group in groups)
+    target = sum(group.target for group in groups)
+    rows: list[list[Cell]] = [
+        [
+            one.group, number(one.share), one.claims, percent(one.compared, compared), percent(one.target, target),
+        ]
+        for one in groups
+    ]  # fmt: skip
+    show_table(("group", ">share", ">job starts", ">actual", ">target"), rows, apart=True)
+
+
+def _show_sites(sites: Sequence[SiteOutcomes], pilots: Sequence[PilotCount]) -> None:
+    live: dict[str, dict[str, int]] = {}
+    for row in pilots:
+        live.setdefault(row.site, {})[row.state] = row.pilots
+    ended = {row.site: row for row in sites}
+    rows: list[list[Cell]] = []
+    for name in sorted({*ended, *live}):
+        outcomes, cpu = (ended[name].outcomes, ended[name].cpu_seconds) if name in ended else ({}, None)
+        rows.append([name, states(outcomes), span(cpu), states(live.get(name, {}))])
+    show_table(("site", "ended attempts", ">cpu", "pilots"), rows, apart=True)
+
+
+def _show_faulty(faulty: Sequence[Faulty]) -> None:
+    """Held, failed and killed jobs by their reason."""
+    counts: Counter[tuple[str, str]] = Counter()
+    example: dict[tuple[str, str], int] = {}
+    for row in faulty:
+        kind = (row.state, row.reason)
+        counts[kind] += row.count
+        example.setdefault(kind, row.id)
+    rows: list[list[Cell]] = [
+        [count, state(kind[0]), str(example[kind]), kind[1]] for kind, count in counts.most_common(20)
+    ]
+    show_table((">jobs", "state", ">for instance", "reason"), rows, apart=True)

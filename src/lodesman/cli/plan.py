@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import click
@@ -11,15 +12,16 @@ from msgspec import to_builtins
 
 from lodesman.answers import calls
 from lodesman.answers.plans import JobPlan, PlannedCohort, SharedPlaces, SharesPlan, WaitingGroup
-from lodesman.answers.requests import PlanJobBody, PlanSharesBody
-from lodesman.cli.drafts import Draft, Outcome, Wanted, read_all, warn
-from lodesman.cli.faults import FAILED, remark
+from lodesman.answers.requests import PlanSharesBody
+from lodesman.answers.vocabulary import FORMS
+from lodesman.cli.arguments import Parsed
+from lodesman.cli.drafts import Outcome, Wanted, read_all, warn
+from lodesman.cli.faults import FAILED
 from lodesman.cli.plan_resources import both, percents, plan_resources
-from lodesman.cli.session import Session, json_option, pass_session
-from lodesman.cli.tables import Cell, emit_json, note, patience, say, show_table, state
+from lodesman.cli.session import Session, with_session
+from lodesman.cli.tables import Cell, note, note_all, patience, say, show_table, state
 from lodesman.cli.why import show_explained, show_suggestions, show_verdict
 from lodesman.cli.words import counted, joined, plain
-from lodesman.errors import LodesmanError
 
 _FEW = 5
 _COHORTS = ("members", ">jobs", "verdict", ">queues", ">of", ">task queue", ">waiting there")
@@ -42,9 +44,8 @@ def plan() -> None:
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--group", default="", metavar="NAME", help="The group that the jobs count for.")
 @click.option("--hold-if-impossible", is_flag=True, help="As if submitted with this option.")
-@click.option("--form", type=click.Choice(["jdl", "cfg", "json"]), help="The language; else the text tells.")
-@json_option
-@pass_session
+@click.option("--form", type=click.Choice(FORMS), help="The language. [default: found from the text]")
+@with_session
 def _plan_job(session: Session, /, *, files: tuple[str, ...], **options: Any) -> int:
     """Plan jobs: show what lode why would show right after they were submitted.
 
@@ -62,33 +63,14 @@ def plan_files(session: Session, files: Sequence[str], wanted: Wanted) -> int:
     ready = read_all(files, wanted, outcome)
     if not outcome.faults:
         with patience("The server is working it out."):
-            refused = _ask_all(session, ready, wanted, outcome)
-    if session.as_json:
-        emit_json({"plans": outcome.made, "errors": outcome.faults_as_json()})
-    outcome.show_faults()
-    return outcome.exit_code(len(files)) or (FAILED if refused else 0)
-
-
-def _ask_all(session: Session, ready: Sequence[Draft], wanted: Wanted, outcome: Outcome) -> bool:
-    """Whether one of them would be refused."""
-    refused = False
-    for one in ready:
-        body = PlanJobBody(
-            text=one.text, form=one.form, group=wanted.group, hold_if_impossible=wanted.hold_if_impossible
-        )
-        try:
-            answer = session.call(calls.PLAN_JOB, body=body)
-        except LodesmanError as fault:
-            if outcome.failed(one.label, fault):
-                break
-            continue
-        refused = refused or answer.refusal is not None
-        outcome.made.append({"file": one.label, **to_builtins(answer)})
-        if not session.as_json:
-            if len(outcome.made) > 1:
-                click.echo()
-            _show_job(one.label, answer)
-    return refused
+            for one, answer in outcome.each(ready, lambda one: session.call(calls.PLAN_JOB, body=one.body)):
+                refused = refused or answer.refusal is not None
+                outcome.made.append({"file": one.label, **to_builtins(answer)})
+                if not session.as_json:
+                    if len(outcome.made) > 1:
+                        click.echo()
+                    _show_job(one.label, answer)
+    return outcome.finish(session, "plans") or (FAILED if refused else 0)
 
 
 def _show_job(label: str, answer: JobPlan) -> None:
@@ -99,7 +81,7 @@ def _show_job(label: str, answer: JobPlan) -> None:
         click.echo(_joins(cohorts[0]))
         show_explained(cohorts[0], _members(cohorts[0], answer.count))
         return
-    show_table(_COHORTS, [_cohort(one) for one in cohorts])
+    show_table(_COHORTS, map(_cohort, cohorts))
     if answer.more_cohorts:
         note(f"and {counted(answer.more_cohorts, 'more cohort')}.")
     for one in _problems(cohorts):
@@ -145,39 +127,31 @@ def _ranges(one: PlannedCohort) -> str:
 
 
 def _cohort(one: PlannedCohort) -> list[Cell]:
-    queue = one.task_queue
-    return [
-        _ranges(one), f"{one.jobs:,}", state(one.verdict), f"{one.queues.eligible:,}", f"{one.queues.total:,}",
-        "new" if queue.new else str(queue.id), f"{queue.waiting_before:,}",
-    ]  # fmt: skip
+    queue, queues = one.task_queue, one.queues
+    first: list[Cell] = [_ranges(one), one.jobs, state(one.verdict), queues.eligible, queues.total]
+    return [*first, "new" if queue.new else str(queue.id), queue.waiting_before]
 
 
 # --- shares ----------------------------------------------------------------------------------------------
 
 
-class _GroupShares(click.ParamType[Any, Any]):
-    """GROUP=SHARE."""
-
-    name = "share"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """(group, share). A usage error for anything else."""
-        if isinstance(value, tuple):
-            return value
-        group, equals, text = value.rpartition("=")
-        try:
-            share = float(text)
-        except ValueError:
-            share = math.nan
-        if not equals or not group or not math.isfinite(share) or share < 0:
-            self.fail(f"{value[:60]!r} is not GROUP=SHARE; a share is a number of 0 or more.", param, ctx)
-        return group, share
+def _group_share(word: str) -> tuple[str, float]:
+    """GROUP=SHARE. Raises ValueError for anything else."""
+    group, _, text = word.rpartition("=")
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if not group or not math.isfinite(share) or share < 0:
+        raise ValueError(f"{word[:60]!r} is not GROUP=SHARE; a share is a number of 0 or more.")
+    return group, share
 
 
 @plan.command("share")
-@click.argument("shares", nargs=-1, required=True, type=_GroupShares(), metavar="GROUP=SHARE...")
-@json_option
-@pass_session
+@click.argument(
+    "shares", nargs=-1, required=True, type=Parsed("share", _group_share), metavar="GROUP=SHARE..."
+)
+@with_session
 def _plan_share(session: Session, /, *, shares: tuple[tuple[str, float], ...]) -> None:
     """Plan other shares: each group's part of the starts, now and then (administrators).
 
@@ -191,16 +165,14 @@ def _plan_share(session: Session, /, *, shares: tuple[tuple[str, float], ...]) -
 
 
 def _show_shares(answer: SharesPlan) -> None:
-    for notice in answer.notices:
-        note(remark(notice.message, notice.source, notice.section, notice.line))
-    if answer.groups:
-        show_table(_GROUPS, [_waiting(row) for row in answer.groups])
-    else:
+    note_all(answer.notices)
+    show_table(_GROUPS, map(_waiting, answer.groups))
+    if not answer.groups:
         say("No job waits: shares matter only among groups that have waiting jobs.")
     if answer.places:
         click.echo()
         click.echo("Where they compete:")
-        show_table(_PLACES, [cells for place in answer.places for cells in _place(place)])
+        show_table(_PLACES, chain.from_iterable(map(_place, answer.places)))
     if answer.without_waiting_jobs:
         names = joined(answer.without_waiting_jobs)
         note(f"No job of {names} waits: without waiting jobs a share changes nothing.")
@@ -208,17 +180,16 @@ def _show_shares(answer: SharesPlan) -> None:
 
 def _waiting(row: WaitingGroup) -> list[Cell]:
     rate = row.starts_an_hour
-    hour = ["", ""] if rate is None else [f"{value:,.1f}" for value in (rate.before, rate.after)]
-    return [row.group, row.vo, f"{row.waiting:,}", *both(row.share), *percents(row.part), *hour]
+    hour = ["", ""] if rate is None else [f"{rate.before:,.1f}", f"{rate.after:,.1f}"]
+    return [row.group, row.vo, row.waiting, *both(row.share), *percents(row.part), *hour]
 
 
 def _place(place: SharedPlaces) -> Iterator[list[Cell]]:
     more = f" and {counted(place.more_sites, 'site')} more" if place.more_sites else ""
-    first: list[Cell] = [f"{place.queues:,}", f"{joined(place.sites)}{more}"]
+    first: list[Cell] = [place.queues, f"{joined(place.sites)}{more}"]
     for group, part in place.groups.items():
         yield [*first, group, *percents(part)]
         first = ["", ""]
 
 
 plan.add_command(plan_resources)
-COMMANDS = (plan,)

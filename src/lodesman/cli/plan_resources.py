@@ -9,24 +9,20 @@ from typing import Any
 import click
 
 from lodesman.answers import calls
-from lodesman.answers.nodes import Place
 from lodesman.answers.plans import (
-    AffectedTaskQueue,
     BeforeAfter,
     BindingLimit,
     Cut,
-    GroupPart,
-    GroupPilots,
     PlannedIteration,
     QueueEffect,
     ResourcesPlan,
     TaskQueuesPilots,
 )
 from lodesman.answers.requests import PlanFileBody, PlanResourcesBody
-from lodesman.cli.faults import remark
-from lodesman.cli.session import Session, json_option, pass_session
-from lodesman.cli.tables import Cell, Columns, note, patience, say, show_table
-from lodesman.cli.words import counted, number, plain, shown
+from lodesman.cli.arguments import FILE, limit_option
+from lodesman.cli.session import Session, with_session
+from lodesman.cli.tables import Cell, note, note_all, patience, say, show_table
+from lodesman.cli.words import counted, number, path_of, percent, shown
 from lodesman.errors import InvalidRequest, TooLarge
 
 _MOST_BYTES = 15 << 20
@@ -38,21 +34,14 @@ _TASK_QUEUES = (">tq", "owner", "group", ">jobs", *_EFFECT, "becomes")
 _PARTS = ("group", "vo", ">jobs", ">share", ">then", ">starts", ">then")
 _PILOTS = ("group", "vo", ">expected", ">then", ">asked", ">then", ">placed", ">then")
 _LIMITS = ("limit", "of", ">number", ">then", ">pilots", ">then", "for instance")
-_QUEUES = ("queue", ">pilots", ">then", ">room", ">then")
+_QUEUES = ("queue", ">pilots", ">then", ">free capacity", ">then")
 
 
 @click.command("resources")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=FILE)
 @click.option("--add", is_flag=True, help="Beside the server's own resource files, not instead of them.")
-@click.option(
-    "--limit",
-    type=click.IntRange(0, _MOST_LISTED),
-    default=100,
-    show_default=True,
-    help="Maximum number of rows of each list.",
-)
-@json_option
-@pass_session
+@limit_option(100, _MOST_LISTED, "rows of each list", least=0)
+@with_session
 def plan_resources(session: Session, /, *, files: tuple[Path, ...], add: bool, limit: int) -> None:
     """Plan other resource files: what changes, and for which jobs (administrators).
 
@@ -79,17 +68,17 @@ def _file(path: Path) -> PlanFileBody:
 
 
 def _show_resources(answer: ResourcesPlan, limit: int) -> None:
-    for notice in answer.notices:
-        note(remark(notice.message, notice.source, notice.section, notice.line))
+    note_all(answer.notices)
     _show_changes(answer)
     if any(_differ(row.share) or _differ(row.part) for row in answer.parts):
-        show_table(_PARTS, [_part(row) for row in answer.parts])
+        parts = ([row.group, row.vo, row.jobs, *both(row.share), *percents(row.part)] for row in answer.parts)
+        show_table(_PARTS, parts)
     _show_task_queues(answer)
     pools = answer.submit_pools
     click.echo(f"SubmitPools: {pools.checked:,}; the queues of {pools.changed.count:,} change.")
-    if pools.changed.rows:
-        rows = [[plain(row.id), row.vo, *_effect(row)] for row in pools.changed.rows]
-        show_table(("SubmitPool", "vo", *_EFFECT), rows)
+    show_table(
+        ("SubmitPool", "vo", *_EFFECT), ([row.id, row.vo, *_effect(row)] for row in pools.changed.rows)
+    )
     lists: list[Cut[Any]] = [
         answer.queues.added, answer.queues.removed, answer.queues.changed, answer.task_queues.changed, pools.changed,
     ]  # fmt: skip
@@ -108,19 +97,17 @@ def _show_changes(answer: ResourcesPlan) -> None:
         f"Queues: {queues.before:,} before, {queues.after:,} after; {queues.added.count:,} added, "
         f"{queues.removed.count:,} removed, {queues.changed.count:,} changed."
     )
-    rows = list(_changes(answer))
-    if rows:
-        show_table(_CHANGES, rows)
+    show_table(_CHANGES, _changes(answer))
 
 
 def _changes(answer: ResourcesPlan) -> Iterator[list[Cell]]:
     for change, places in (("added", answer.queues.added), ("removed", answer.queues.removed)):
         for place in places.rows:
-            yield [change, _path(place), "", "", ""]
+            yield [change, path_of(place), "", "", ""]
     for queue in answer.queues.changed.rows:
         seen_by = f" (VO {queue.vo})" if queue.vo else ""
         for name, value in queue.parameters.items():
-            yield ["changed", _path(queue) + seen_by, name, shown(value.before), shown(value.after)]
+            yield ["changed", path_of(queue) + seen_by, name, shown(value.before), shown(value.after)]
     for group in answer.groups:
         if not group.values:
             yield [group.change, f"group {group.group}", "", shown(None), shown(None)]
@@ -130,20 +117,15 @@ def _changes(answer: ResourcesPlan) -> Iterator[list[Cell]]:
         yield [one.change, f"parameter {one.parameter}", "type", shown(one.before), shown(one.after)]
 
 
-def _path(one: Place) -> str:
-    return f"{one.site}/{one.ce}/{one.queue}"
-
-
-def _part(row: GroupPart) -> list[Cell]:
-    return [row.group, row.vo, f"{row.jobs:,}", *both(row.share), *percents(row.part)]
-
-
 def _show_task_queues(answer: ResourcesPlan) -> None:
     found = answer.task_queues
     changed = found.changed
     click.echo(f"Task queues: {found.checked:,} with jobs; the eligible queues of {changed.count:,} change.")
-    if changed.rows:
-        show_table(_TASK_QUEUES, [_task_queue(row) for row in changed.rows])
+    rows = (
+        [str(row.id), row.owner, row.group, row.jobs, *_effect(row), row.becomes or ""]
+        for row in changed.rows
+    )
+    show_table(_TASK_QUEUES, rows)
     for kind, count, what in (
         ("impossible", found.impossible, "would be Held"), ("possible", found.possible, "would be released"),
     ):  # fmt: skip
@@ -154,12 +136,18 @@ def _show_task_queues(answer: ResourcesPlan) -> None:
                     say(f"  tq {row.id}, {counted(row.jobs, 'job')}: {row.why}")
 
 
-def _task_queue(row: AffectedTaskQueue) -> list[Cell]:
-    return [str(row.id), row.owner, row.group, f"{row.jobs:,}", *_effect(row), row.becomes or ""]
-
-
 def _effect(row: QueueEffect) -> list[Cell]:
-    return [f"{n:,}" for n in (row.before, row.after, row.gained, row.lost)]
+    return [row.before, row.after, row.gained, row.lost]
+
+
+def both(pair: BeforeAfter[Any]) -> list[Cell]:
+    """Before and after; means to a tenth."""
+    return [number(round(one, 1) if isinstance(one, float) else one) for one in (pair.before, pair.after)]
+
+
+def percents(pair: BeforeAfter[float]) -> list[Cell]:
+    """Two parts of the whole."""
+    return [percent(pair.before), percent(pair.after)]
 
 
 # --- what the director would do --------------------------------------------------------------------------
@@ -172,16 +160,20 @@ def _show_director(found: PlannedIteration) -> None:
         pairs = (("expected", pilots.expected), ("asked", pilots.asked), ("placed", pilots.placed))
         words = ", ".join(f"{' -> '.join(map(str, both(pair)))} {name}" for name, pair in pairs)
         click.echo(f"Next iteration of the director, pilots before and after: {words}.")
-        _table(_PILOTS, [_group(row) for row in found.groups.rows], found.groups.count)
+        groups = [
+            [row.group, row.vo, *both(row.expected), *both(row.asked), *both(row.placed)]
+            for row in found.groups.rows
+        ]
+        _show_first(_PILOTS, groups, found.groups.count)
     else:
         click.echo(
             f"Next iteration of the director: nothing changes, {pilots.asked.after:,} pilots asked and "
             f"{pilots.placed.after:,} placed."
         )
     limits = [_limit(row) for row in found.limits if row.pilots.after]
-    _table(_LIMITS, limits, len(limits))
-    queues = [[_path(row), *both(row.pilots), *both(row.room)] for row in found.queues.rows]
-    _table(_QUEUES, queues, found.queues.count)
+    _show_first(_LIMITS, limits, len(limits))
+    queues = [[path_of(row), *both(row.pilots), *both(row.room)] for row in found.queues.rows]
+    _show_first(_QUEUES, queues, found.queues.count)
     _show_only(found.only_after, "only after the change")
     _show_only(found.only_before, "only before it")
     for line in found.assumed:
@@ -203,22 +195,16 @@ def _changes_anything(found: PlannedIteration) -> bool:
     return bool(found.queues.count) or any(map(_differ, pairs))
 
 
-def _table(columns: Columns, rows: Sequence[Sequence[Cell]], count: int) -> None:
+def _show_first(titles: Sequence[str], rows: Sequence[Sequence[Cell]], count: int) -> None:
     """The first few rows of `count`."""
-    if rows:
-        show_table(columns, rows[:_FEW])
-        if count > min(len(rows), _FEW):
-            note(f"{count - min(len(rows), _FEW):,} more: --json.")
-
-
-def _group(row: GroupPilots) -> list[Cell]:
-    return [row.group, row.vo, *both(row.expected), *both(row.asked), *both(row.placed)]
+    show_table(titles, rows[:_FEW])
+    if rows and count > min(len(rows), _FEW):
+        note(f"{count - min(len(rows), _FEW):,} more: --json.")
 
 
 def _limit(row: BindingLimit) -> list[Cell]:
-    example = row.example
-    where = f"tq {example.name}" if row.of == "task queues" else example.name
-    return [row.limit, row.of, *both(row.count), *both(row.pilots), f"{where}: {example.text}"]
+    name = f"tq {row.example.name}" if row.of == "task queues" else row.example.name
+    return [row.limit, row.of, *both(row.count), *both(row.pilots), f"{name}: {row.example.text}"]
 
 
 def _show_only(some: TaskQueuesPilots, when: str) -> None:
@@ -234,13 +220,3 @@ def _show_only(some: TaskQueuesPilots, when: str) -> None:
 
 def _differ(pair: BeforeAfter[Any]) -> bool:
     return bool(pair.before != pair.after)
-
-
-def both(pair: BeforeAfter[Any]) -> list[Cell]:
-    """Before and after; means to a tenth."""
-    return [number(round(one, 1) if isinstance(one, float) else one) for one in (pair.before, pair.after)]
-
-
-def percents(pair: BeforeAfter[float]) -> list[Cell]:
-    """Two parts of the whole, in percent."""
-    return [f"{100 * part:.1f} %" for part in (pair.before, pair.after)]

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 SECTIONS = {
     "Jobs": {
         "submit": "submit", "plan": "plan", "status": "jobs", "why": "why", "output": "output", "logs": "logs",
-        "show": "jobs", "events": "jobs", "kill": "control", "hold": "control", "release": "control",
-        "reschedule": "control", "delete": "control",
+        "show": "jobs", "events": "jobs", "kill": "jobs", "hold": "jobs", "release": "jobs",
+        "reschedule": "jobs", "delete": "jobs",
     },
     "Pilots and resources": {
         "pilot": "pilots", "site": "sites", "queue": "sites", "tq": "task_queues", "pool": "task_queues",
-        "director": "director", "usage": "usage",
+        "director": "pilots", "usage": "pilots",
     },
     "Server": {
         "init": "serve", "server": "serve", "config": "serve", "user": "accounts", "token": "accounts",
     },
-    "Tools": {"convert": "convert", "completion": "convert", "whoami": "accounts"},
+    "Tools": {"convert": "drafts", "completion": "root", "whoami": "accounts"},
 }  # fmt: skip
 EPILOG = """\
 Examples:
@@ -60,9 +60,8 @@ class _Sections(click.Group):
         """Load a command."""
         for commands in SECTIONS.values():
             if cmd_name in commands:
-                module = import_module(f"lodesman.cli.{commands[cmd_name]}")
-                found: tuple[click.Command, ...] = module.COMMANDS
-                return next(one for one in found if one.name == cmd_name)
+                found: click.Command = getattr(import_module(f"lodesman.cli.{commands[cmd_name]}"), cmd_name)
+                return found
         return None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -83,10 +82,8 @@ class _Sections(click.Group):
 @click.version_option(__version__, prog_name="lode", message="%(prog)s %(version)s")
 @click.option(
     "--server",
-    "server",
     metavar="URL",
     envvar="LODE_SERVER",
-    default=None,
     help=f"The server; several with commas between. Also LODE_SERVER; else that run from here, {DEFAULT_SERVER}.",
 )
 @click.option(
@@ -110,6 +107,24 @@ def lode(
     """Lodesman: jobs wait in task queues, pilots on batch systems fetch them."""
     session = context.ensure_object(Session)
     session.server, session.token_file, session.ca_file = server, token_file, ca_file
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(context: click.Context, /, *, shell: str) -> None:
+    """Print the script that completes commands in a shell.
+
+    For bash: eval "$(lode completion bash)" in ~/.bashrc; for zsh the same in ~/.zshrc; for fish: lode
+    completion fish > ~/.config/fish/completions/lode.fish
+    """
+    from click.shell_completion import ShellComplete, get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None  # noqa: S101  # these three are built in
+    made = kind(context.find_root().command, {}, "lode", "_LODE_COMPLETE")
+    # Not bash's own method: it starts a bash only to ask for its version.
+    click.echo(ShellComplete.source(made))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -13,35 +13,30 @@ import click
 
 from lodesman.answers import calls
 from lodesman.answers.server import Configuration
-from lodesman.cli.faults import FAILED, remark
-from lodesman.cli.session import Session, json_option, pass_session
-from lodesman.cli.tables import Cell, emit_json, note, say, show_fields
-from lodesman.cli.words import age, counted, joined
+from lodesman.cli.arguments import DIRECTORY, FILE, Parsed, several
+from lodesman.cli.faults import FAILED
+from lodesman.cli.session import Session, with_session
+from lodesman.cli.tables import Cell, emit_json, note, note_all, say, show_fields
+from lodesman.cli.words import age, counted, joined, located
 from lodesman.errors import Conflict, InvalidConfig
 
 if TYPE_CHECKING:
     from lodesman.config import ServerConfig
 
 
-class Setting(click.ParamType[tuple[str, str, Any], Any]):
-    """SECTION.NAME=VALUE, the value in JSON; what is no JSON is text."""
+def _setting(word: str) -> tuple[str, str, Any]:
+    """SECTION.NAME=VALUE, the value in JSON; other values are text. Raises ValueError for another form."""
+    key, equals, text = word.partition("=")
+    section, _, name = key.partition(".")
+    if not (section and name and equals):
+        raise ValueError(f"{word[:60]!r} is not of the form SECTION.NAME=VALUE.")
+    try:
+        return section, name, json.loads(text)
+    except ValueError:
+        return section, name, text
 
-    name = "setting"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str, Any]:
-        """The three parts. A usage error for anything else."""
-        if isinstance(value, tuple):
-            return value
-        key, equals, text = value.partition("=")
-        section, dot, name = key.partition(".")
-        if not (section and dot and name and equals):
-            self.fail(f"{value[:60]!r} is not of the form SECTION.NAME=VALUE.", param, ctx)
-        try:
-            return section, name, json.loads(text)
-        except ValueError:
-            return section, name, text
+SETTING = Parsed("setting", _setting)
 
 
 @click.command()
@@ -49,18 +44,17 @@ class Setting(click.ParamType[tuple[str, str, Any], Any]):
     "--config",
     "file",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="The configuration. [default: ./lode.toml if it is there]",
 )
-@click.option("--data", metavar="DIR", type=click.Path(path_type=Path), help="Where all data is kept.")
+@click.option("--data", metavar="DIR", type=FILE, help="Where all data is kept.")
 @click.option("--port", type=click.IntRange(0, 65_535), help="The TCP port.")
-@click.option(
+@several(
     "--set",
     "settings",
-    multiple=True,
-    type=Setting(),
+    type=SETTING,
     metavar="SECTION.NAME=VALUE",
-    help="Any other value of the configuration; may be given several times.",
+    help="Any other value of the configuration",
 )
 def server(*, file: Path | None, data: Path | None, port: int | None, settings: tuple[Any, ...]) -> None:
     """Run the server here until Ctrl-C.
@@ -71,32 +65,24 @@ def server(*, file: Path | None, data: Path | None, port: int | None, settings: 
     from lodesman.config import load_config
     from lodesman.daemon import run_server
 
-    given = {(section, name): value for section, name, value in settings}
+    given: dict[str, dict[str, Any]] = {}
+    for section, name, value in settings:
+        given.setdefault(section, {})[name] = value
     if data is not None:
-        given["server", "data"] = str(data.resolve())
+        given.setdefault("server", {})["data"] = str(data.resolve())
     if port is not None:
-        given["server", "port"] = port
-    path = file if file is not None else _config_here()
-    overrides: dict[str, dict[str, Any]] = {}
-    for (section, name), value in given.items():
-        overrides.setdefault(section, {})[name] = value
-    load = partial(load_config, path, overrides=overrides)
+        given.setdefault("server", {})["port"] = port
+    here = Path("lode.toml")
+    path = file or (here if here.is_file() else None)
+    load = partial(load_config, path, overrides=given)
+    # What leads the server's second process to the same configuration (lodesman.daemon.__main__).
+    same = [] if path is None else ["--config", str(path.resolve())]
+    for section, values in given.items():
+        for name, value in values.items():
+            same += ["--set", f"{section}.{name}={json.dumps(value)}"]
     # Ctrl-C is how it ends.
     with suppress(KeyboardInterrupt):
-        run_server(load(), process_arguments(path, given), load, _greet)
-
-
-def process_arguments(path: Path | None, given: dict[tuple[str, str], Any]) -> list[str]:
-    """What leads the server's second process to the same configuration (lodesman.daemon.__main__)."""
-    arguments = [] if path is None else ["--config", str(path.resolve())]
-    for (section, name), value in given.items():
-        arguments += ["--set", f"{section}.{name}={json.dumps(value)}"]
-    return arguments
-
-
-def _config_here() -> Path | None:
-    path = Path("lode.toml")
-    return path if path.is_file() else None
+        run_server(load(), same, load, _greet)
 
 
 def _greet(config: ServerConfig) -> None:
@@ -107,22 +93,17 @@ def _greet(config: ServerConfig) -> None:
 
 
 @click.command()
-@click.argument("directory", default=".", metavar="[DIR]", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("directory", default=".", metavar="[DIR]", type=DIRECTORY)
 def init(*, directory: Path) -> None:
     """Write a configuration to start from into DIR: lode.toml, sites.toml and hello.jdl."""
-    from lodesman.cli import first_files
-
     directory.mkdir(parents=True, exist_ok=True)
-    texts = {"lode.toml": first_files.LODE, "sites.toml": first_files.sites(), "hello.jdl": first_files.HELLO}
-    present = [name for name in texts if (directory / name).exists()]
-    if present:
-        raise Conflict(
-            f"{directory / present[0]} exists; nothing was written.",
-            hint="Remove it, or name another directory.",
-        )
+    texts = {"lode.toml": LODE, "sites.toml": sites_file(), "hello.jdl": _HELLO}
+    for name in texts:
+        if (directory / name).exists():
+            hint = "Remove it, or name another directory."
+            raise Conflict(f"{directory / name} exists; nothing was written.", hint=hint)
     for name, text in texts.items():
-        descriptor = os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-        with os.fdopen(descriptor, "w") as file:
+        with (directory / name).open("x") as file:
             file.write(text)
         say(str(directory / name))
     there = "" if directory == Path() else f"in {directory}: "
@@ -136,10 +117,9 @@ def config() -> None:
 
 
 @config.command("check")
-@click.argument("file", type=click.Path(path_type=Path))
-@json_option
-@pass_session
-def check_config(session: Session, /, *, file: Path) -> None:
+@click.argument("file", type=FILE)
+@with_session
+def _check_config(session: Session, /, *, file: Path) -> None:
     """Check a server's configuration FILE and all that it names; every fault is shown.
 
     What a running server made of its files: lode config status.
@@ -166,7 +146,7 @@ def check_config(session: Session, /, *, file: Path) -> None:
         })  # fmt: skip
         return
     show_fields(
-        [
+        (
             ("listens at", found.url),
             ("data", str(found.data)),
             ("resources", joined(files)),
@@ -174,17 +154,16 @@ def check_config(session: Session, /, *, file: Path) -> None:
             ("groups", joined(f"{name} (share {share:g})" for name, share in groups.items())),
             ("sites", joined(f"{name} ({counted(n, 'queue')})" for name, n in sites.items())),
             ("submission pools", joined(pools)),
-        ]
+        )
     )
     for notice in notices:
-        note(f"notice: {remark(**notice)}")
+        note(f"notice: {located(**notice)}")
     note(f"{file} is good.")
 
 
 @config.command("status")
-@json_option
-@pass_session
-def configuration_status(session: Session, /) -> int:
+@with_session
+def _configuration_status(session: Session, /) -> int:
     """Show which configuration the server uses, since when, and why its last change was refused.
 
     Exit code 1 if the files, as they are now, are refused.
@@ -198,26 +177,24 @@ def configuration_status(session: Session, /) -> int:
 
 
 def _show_configuration(found: Configuration) -> None:
-    now = found.loaded_at + found.age_seconds
-    pairs: list[tuple[str, Cell]] = [
-        ("files", joined(found.files)),
-        ("in use for", age(found.loaded_at, now)),
-        ("read again", counted(found.reloads, "time")),
-        ("refused", counted(found.refusals, "time")),
-    ]
+    show_fields(_fields(found, found.loaded_at + found.age_seconds))
+    note_all(found.faults)
+    note_all(found.notices, "notice: ")
+
+
+def _fields(found: Configuration, now: float) -> Iterator[tuple[str, Cell]]:
+    yield "files", joined(found.files)
+    yield "in use for", age(found.loaded_at, now)
+    yield "read again", counted(found.reloads, "time")
+    yield "refused", counted(found.refusals, "time")
     if found.refused_at is not None:
-        pairs.append(("last refused", f"{age(found.refused_at, now)} ago; what was there before is in use"))
+        yield "last refused", f"{age(found.refused_at, now)} ago; what was there before is in use"
     if found.at_next_start:
-        pairs.append(("at the next start", joined(found.at_next_start)))
-    show_fields(pairs)
-    for fault in found.faults:
-        note(remark(fault.message, fault.source, fault.section, fault.line))
-    for notice in found.notices:
-        note(f"notice: {remark(notice.message, notice.source, notice.section, notice.line)}")
+        yield "at the next start", joined(found.at_next_start)
 
 
 @config.command("schema")
-def show_schema() -> None:
+def _show_schema() -> None:
     """Show the JSON schema of a server's configuration."""
     import msgspec
 
@@ -231,4 +208,88 @@ def show_schema() -> None:
     emit_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **whole, "$defs": parts})
 
 
-COMMANDS = (init, server, config)
+# --- what lode init writes ----------------------------------------------------------------------------------------------
+
+LODE = """\
+# A Lodesman server. Every value is optional; what stands here are the defaults, unless it says otherwise.
+# Check it with: lode config check lode.toml
+
+[server]
+host = "127.0.0.1"              # anything but this machine itself needs TLS
+port = 7777
+data = "lode-data"              # relative to this file; holds the database, sandboxes and the first token
+# tls_certificate = "server.pem"
+# tls_key = "server.key"
+sandbox_mb = 200                # the most that one uploaded file or one job's output may have
+
+[resources]
+files = ["sites.toml"]          # sites, queues, groups and their shares: TOML or DIRAC CFG
+
+[admin]                         # the first user; the token is written to lode-data/admin.token
+name = "admin"
+# vo = "local"                  # default: the first VO of the resources
+# groups = ["users"]            # default: all groups of the resources
+
+[pilots]
+lease_seconds = 1800            # a pilot without heartbeat for this time has lost its jobs
+heartbeat_seconds = 60
+idle_seconds = 120              # a pilot without work leaves after this
+life_seconds = 0                # 0: as long as its queue lets it
+python = "python3"              # on the worker nodes; 3.9 or newer
+
+[director]                      # how many pilots are sent; all parameters: docs/how-to/administrators.md
+PollingTime = 10                # default 60; seconds between iterations
+pilotsPerIteration = 40
+extraPilots = 4
+"""
+
+SLOTS = 2
+_SITES = """\
+# One site: this machine. A queue has what its CE and site have, unless it says otherwise. Parameters may have
+# any names; jobs ask for them in their Requirements. Three sites of different shape are in the examples
+# folder of the source: three-sites.toml.
+
+[site."this.machine"]
+VO = ["local"]
+
+[site."this.machine".ce.here]
+Backend = "local"               # pilots are processes of this machine
+
+[site."this.machine".ce.here.queue.default]
+Slots = {slots}                       # pilots at the same time
+MaxWaitingJobs = 2
+MaxTotalJobs = 4
+NumberOfProcessors = 1          # cores of each
+CPUTime = "1 d"
+# What is not declared is not offered: jobs that ask for it cannot run here.
+Platform = {platform}
+{memory}
+
+[group.users]
+vo = "local"
+share = 1000
+"""
+
+_HELLO = """\
+// A first job: lode submit hello.jdl
+[
+    JobName    = "hello";
+    Executable = "/bin/echo";
+    Arguments  = "hello from a pilot";
+    CPUTime    = 60;
+]
+"""
+
+
+def sites_file(root: Path = Path("/")) -> str:
+    """The file of the site, with what this machine is: its platform, and of its memory the part of each pilot."""
+    from lodesman.pilot.node import describe_node
+
+    node = describe_node(cores=1, root=root)
+    part = node.memory_total_mb // SLOTS
+    memory = (
+        f"Memory = {part:<22} # MB for each pilot"
+        if part
+        else '# Memory = "2 GB"             # for each pilot'
+    )
+    return _SITES.format(slots=SLOTS, platform=json.dumps(node.platform), memory=memory)

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 import click
 
+from lodesman.cli.arguments import MOST_LISTED
+from lodesman.cli.tables import Cell, emit_json, note, show_table
 from lodesman.errors import InvalidConfig, LodesmanError, NotFound, Unauthorized
 
 if TYPE_CHECKING:
-    from lodesman.answers.call import Call
+    from lodesman.answers.call import Call, Nothing
     from lodesman.answers.jobs import Job
     from lodesman.answers.requests import JobsQuery
     from lodesman.cli.arguments import Range
@@ -29,12 +32,13 @@ DEFAULT_SERVER = "http://127.0.0.1:7777"
 RETRY_ROUNDS = 4
 _PAGE = 1_000
 _MOST_TOKEN_BYTES = 4_096
+_TOKEN = re.compile(r"[!-~]+")
 _MOST_ADDRESS = 300
 
-Row = dict[str, Any]
 A = TypeVar("A")
 B = TypeVar("B")
 Q = TypeVar("Q")
+R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -80,9 +84,11 @@ class Session:
 
     def call(self, call: Call[Q, B, A], query: Q | None = None, body: B | None = None) -> A:
         """The answer to a call. Raises LodesmanError."""
-        raw = self._fetch(call, query, body)
-        self._check(raw)
-        return call.read(raw)
+        return call.read(self._fetch(call, query, body))
+
+    def raw(self, call: Call[Nothing, Nothing, A]) -> Any:
+        """The answer to a call in JSON values."""
+        return json.loads(self._fetch(call, None, None))
 
     def show(
         self,
@@ -94,44 +100,45 @@ class Session:
     ) -> None:
         """Print the answer to a call: with `--json` as it came, else as `text` does."""
         raw = self._fetch(call, query, body)
-        self._check(raw)
         if self.as_json:
-            from lodesman.cli.tables import emit_json
-
             emit_json(json.loads(raw))
         else:
             text(call.read(raw))
 
-    def get(self, path: str, /, **query: str | float | None) -> Any:
-        """The JSON answer to GET. Parameters that are None or empty are left out."""
-        from urllib.parse import urlencode
-
-        given = {name: value for name, value in query.items() if value not in (None, "")}
-        raw = self.client.fetch("GET", f"{path}?{urlencode(given)}" if given else path)
-        self._check(raw)
-        return json.loads(raw)
-
-    def post(self, path: str, body: Any, *, idempotent: bool = False, timeout: float = 30.0) -> Any:
-        """The JSON answer to POST; `idempotent` if repeating it does no harm."""
-        raw = self.client.fetch("POST", path, body, idempotent=idempotent, timeout=timeout)
-        self._check(raw)
-        return json.loads(raw)
-
     def _fetch(self, call: Call[Q, B, A], query: Q | None, body: B | None) -> bytes:
+        """All answers are objects. Raises LodesmanError for what another program said."""
         from lodesman.answers.call import encode
 
-        raw = None if body is None else encode(body)
-        return self.client.fetch(
-            call.method, call.address(query), raw, idempotent=call.repeatable, timeout=call.timeout
+        raw = self.client.fetch(
+            call.method,
+            call.address(query),
+            None if body is None else encode(body),
+            idempotent=call.repeatable,
+            timeout=call.timeout,
         )
-
-    def _check(self, raw: bytes) -> None:
-        """All answers are objects. Raises LodesmanError for what another program said."""
         if not raw.lstrip().startswith(b"{"):
             raise LodesmanError(
                 f"What answers at {self.address} is not a Lodesman server.",
                 hint="For another address: lode --server URL.",
             )
+        return raw
+
+    def show_some(
+        self,
+        name: str,
+        rows: Sequence[R],
+        limit: int,
+        titles: Sequence[str],
+        cells: Callable[[R], list[Cell]],
+    ) -> None:
+        """Print at most `limit` of the rows, and whether there are more of them."""
+        some, more = rows[:limit], len(rows) > limit
+        if self.as_json:
+            emit_json({name: some, "more": more})
+            return
+        show_table(titles, map(cells, some))
+        if more:
+            note(f"There are more: --limit {min(limit * 10, MOST_LISTED)}.")
 
     def jobs(self, query: JobsQuery) -> Iterator[Job]:
         """Jobs, asked for page by page: as many as the query's limit at once, at most a thousand."""
@@ -163,12 +170,11 @@ class Session:
 def find_server(here: Path) -> str:
     """The address if none is given: of the server run from `here`, else the usual one."""
     file = here / "lode-data" / "run" / "url"
-    if not _is_ours(file):
-        return DEFAULT_SERVER
     try:
-        return file.read_text(encoding="utf-8")[:_MOST_ADDRESS].strip() or DEFAULT_SERVER
+        text = file.read_text(encoding="utf-8") if _is_ours(file) else ""
     except (OSError, UnicodeDecodeError):
-        return DEFAULT_SERVER
+        text = ""
+    return text[:_MOST_ADDRESS].strip() or DEFAULT_SERVER
 
 
 def find_token(named: Path | None, environ: Mapping[str, str], here: Path) -> str:
@@ -215,13 +221,7 @@ def read_token(path: Path) -> str:
             f"Others can read the token file {path}.", hint=f"Run: chmod 600 {path}", source=str(path)
         )
     text = raw.decode("ascii", "replace").strip()
-    if (
-        not text
-        or len(raw) > _MOST_TOKEN_BYTES
-        or not text.isascii()
-        or not text.isprintable()
-        or " " in text
-    ):
+    if len(raw) > _MOST_TOKEN_BYTES or not _TOKEN.fullmatch(text):
         raise InvalidConfig(
             f"{path} holds no token.", hint="It must be one line with the token.", source=str(path)
         )
@@ -243,12 +243,12 @@ def _set_json(context: click.Context, _parameter: click.Parameter, value: bool) 
         session.as_json = session.as_json or value
 
 
-def json_option(command: F) -> F:
-    """`--json`: the answer for programs."""
-    return click.option(
-        "--json", is_flag=True, expose_value=False, is_eager=True, callback=_set_json,
-        help="Answer in JSON, for programs.",
-    )(command)  # fmt: skip
+_JSON = click.option(
+    "--json", is_flag=True, expose_value=False, is_eager=True, callback=_set_json, help="Answer in JSON, for programs."
+)  # fmt: skip
+_PASSED = click.make_pass_decorator(Session, ensure=True)
 
 
-pass_session = click.make_pass_decorator(Session, ensure=True)
+def with_session(command: F) -> F:
+    """A command that gets the session, and has `--json`: the answer for programs."""
+    return cast("F", _JSON(_PASSED(command)))

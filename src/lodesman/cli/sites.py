@@ -15,7 +15,6 @@ from lodesman.answers.nodes import (
     ClosedNode,
     NodeBelow,
     Parameter,
-    Place,
     SiteClosed,
     SiteOpened,
     SiteRow,
@@ -23,13 +22,14 @@ from lodesman.answers.nodes import (
     UsableQueue,
 )
 from lodesman.answers.requests import CloseSiteBody, NodeQuery, OpenSiteBody, QueuesQuery
-from lodesman.cli.session import Session, json_option, pass_session
+from lodesman.cli.arguments import Parsed
+from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, emit_json, note, say, show_table
-from lodesman.cli.words import counted, shown, states
+from lodesman.cli.words import counted, path_of, shown, states
 from lodesman.errors import InvalidRequest
 
 # These have a column of their own; all others stand together in the last one.
-MAIN_PARAMETERS = ("Platform", "CPUTime", "Memory", "MaxRAM", "NumberOfProcessors", "Tag")
+_MAIN_PARAMETERS = ("Platform", "CPUTime", "Memory", "MaxRAM", "NumberOfProcessors", "Tag")
 _NAMES = ("site", "ce", "queue")
 _CLOSE_EXAMPLES = """\b
 Examples:
@@ -57,23 +57,24 @@ def site() -> None:
 
 
 @site.command("ls")
-@json_option
-@pass_session
-def list_sites(session: Session, /) -> None:
+@with_session
+def _list_sites(session: Session, /) -> None:
     """List the sites with their queues, live pilots and running jobs, and what is closed."""
     session.show(calls.SITES, text=_show_sites)
 
 
 def _show_sites(answer: Sites) -> None:
-    closed = ["closed"] if answer.closed else []
-    rows = [
-        [row.site, str(row.ces), str(row.queues), f"{row.running_jobs:,}", states(row.pilots),
-         *([_closed_of_site(row)] if closed else [])]
-        for row in answer.sites
-    ]  # fmt: skip
-    columns = ("site", ">ces", ">queues", ">running jobs", "pilots", *closed)
-    _show(columns, rows, "No site is configured; see: lode init.")
+    titles = ("site", ">ces", ">queues", ">running jobs", "pilots", "closed")
+    shown_titles = titles if answer.closed else titles[:-1]
+    show_table(shown_titles, (_site(row)[: len(shown_titles)] for row in answer.sites))
+    if not answer.sites:
+        note("No site is configured; see: lode init.")
     _note_closed(answer.closed)
+
+
+def _site(row: SiteRow) -> list[Cell]:
+    numbers: list[Cell] = [str(row.ces), str(row.queues), row.running_jobs]
+    return [row.site, *numbers, states(row.pilots), _closed_of_site(row)]
 
 
 def _closed_of_site(row: SiteRow) -> str:
@@ -87,15 +88,14 @@ def _closed_of_site(row: SiteRow) -> str:
 @click.argument("names", nargs=-1, required=True, metavar="SITE[/CE]")
 @_ORIGIN
 @_VO
-@json_option
-@pass_session
-def show_site(session: Session, /, *, names: tuple[str, ...], origin: bool, vo: str) -> None:
+@with_session
+def _show_site(session: Session, /, *, names: tuple[str, ...], origin: bool, vo: str) -> None:
     """Show a site, or a CE of it, with every value and what its CEs and queues say otherwise.
 
     SITE CE as two words, if a name has a slash. --origin adds to each value the level that gave it, the file and the
     line.
     """
-    _show_node(session, _query(names, vo, most=2), origin=origin)
+    _show_node(session, NodeQuery(**_named(names, most=2), vo=vo), origin=origin)
 
 
 @click.group()
@@ -107,43 +107,46 @@ def queue() -> None:
 @_ORIGIN
 @click.option("--site", "site_name", default="", metavar="NAME", help="Only the queues of this site.")
 @_VO
-@json_option
-@pass_session
-def list_queues(session: Session, /, *, origin: bool, site_name: str, vo: str) -> None:
+@with_session
+def _list_queues(session: Session, /, *, origin: bool, site_name: str, vo: str) -> None:
     """List the queues that your VO may use, with their effective parameters."""
     found = session.call(calls.QUEUES, QueuesQuery(vo, origin)).queues
     found = [row for row in found if site_name in ("", row.site)]
     if session.as_json:
         emit_json({"queues": found})
-    elif origin:
-        directory = directory_of(one.file or "" for row in found for one in row.parameters.values())
-        titles = ("queue", "parameter", "value", "level", "written at")
-        _show(titles, [cells for row in found for cells in _origins(row, directory)], _NO_QUEUE)
-        _note_directory(directory)
+        return
+    if origin:
+        _show_origins(found)
     else:
-        used = [name for name in MAIN_PARAMETERS if any(name in row.parameters for row in found)]
-        closings = [one for row in found for one in row.closed]
-        columns = ("queue", *used, "others", "pilots", *(["closed"] if closings else []))
-        rows = [[*_queue_cells(row, used), *([_level(row)] if closings else [])] for row in found]
-        _show(columns, rows, _NO_QUEUE)
-        _note_closed(closings)
+        _show_queues(found)
+    if not found:
+        note("There is no such queue.")
 
 
-_NO_QUEUE = "There is no such queue."
+def _show_origins(queues: Sequence[UsableQueue]) -> None:
+    rows = [(path_of(row), name, one) for row in queues for name, one in sorted(row.parameters.items())]
+    directory = directory_of(one.file or "" for _, _, one in rows)
+    cells = (
+        [path, name, shown(one.value), one.level, written_at(one.file or "", one.line or 0, directory)]
+        for path, name, one in rows
+    )
+    show_table(("queue", "parameter", "value", "level", "written at"), cells)
+    _note_directory(directory)
 
 
-def _origins(row: UsableQueue, directory: str) -> list[list[Cell]]:
-    return [
-        [_path(row), name, shown(one.value), one.level, written_at(one.file or "", one.line or 0, directory)]
-        for name, one in sorted(row.parameters.items())
-    ]
+def _show_queues(queues: Sequence[UsableQueue]) -> None:
+    used = [name for name in _MAIN_PARAMETERS if any(name in row.parameters for row in queues)]
+    closed = [one for row in queues for one in row.closed]
+    titles = ("queue", *used, "others", "pilots", *(["closed"] if closed else []))
+    show_table(titles, (_queue_cells(row, used)[: len(titles)] for row in queues))
+    _note_closed(closed)
 
 
 def _queue_cells(row: UsableQueue, used: Sequence[str]) -> list[Cell]:
     values = {name: shown(one.value) for name, one in row.parameters.items()}
     others = " ".join(f"{name}={text}" for name, text in sorted(values.items()) if name not in used)
     pilots = states(row.pilots) if row.pilots else ""
-    return [_path(row), *(values.get(name, "") for name in used), others, pilots]
+    return [path_of(row), *(values.get(name, "") for name in used), others, pilots, _level(row)]
 
 
 def _level(row: UsableQueue) -> str:
@@ -157,27 +160,17 @@ def _level(row: UsableQueue) -> str:
 @click.argument("names", nargs=-1, required=True, metavar="SITE/CE/QUEUE")
 @_ORIGIN
 @_VO
-@json_option
-@pass_session
-def show_queue(session: Session, /, *, names: tuple[str, ...], origin: bool, vo: str) -> None:
+@with_session
+def _show_queue(session: Session, /, *, names: tuple[str, ...], origin: bool, vo: str) -> None:
     """Show a queue with every value that holds there.
 
     SITE CE QUEUE as three words, if a name has a slash. --origin adds to each value the level that gave it, the
     file and the line, and what other levels say.
     """
-    _show_node(session, _query(names, vo, most=3), origin=origin, kind="Queue")
+    _show_node(session, NodeQuery(**_named(names), vo=vo), origin=origin, kind="Queue")
 
 
 # --- one site, CE or queue ----------------------------------------------------------------------------------------------
-
-
-def _query(names: tuple[str, ...], vo: str, *, most: int) -> NodeQuery:
-    """One word is a path, several are names. A usage error for too many."""
-    if len(names) > most:
-        raise click.UsageError(f"{len(names)} names are given; there are at most {most}")
-    if len(names) == 1:
-        return NodeQuery(path=names[0], vo=vo)
-    return NodeQuery(**dict(zip(_NAMES, names, strict=False)), vo=vo)
 
 
 def _show_node(session: Session, query: NodeQuery, *, origin: bool, kind: str = "") -> None:
@@ -188,16 +181,12 @@ def _show_node(session: Session, query: NodeQuery, *, origin: bool, kind: str = 
     if session.as_json:
         emit_json(found)
         return
-    several = found.kind != "Queue"
-    rows = [(_path(found), one) for one in found.parameters]
+    rows = [(path_of(found), one) for one in found.parameters]
     rows += [row for child in found.below for row in _rows_below(child, found.site)]
     directory = directory_of(said.file for _, one in rows for said in one.said)
-    columns = (*(["of"] if several else []), "parameter", "value")
-    cells = [
-        [*([name] if several else []), *(_origin(one, directory) if origin else _value(one))]
-        for name, one in rows
-    ]
-    show_table((*columns, "level", "written at", "instead of") if origin else columns, cells)
+    titles = ("of", "parameter", "value", "level", "written at", "instead of")
+    chosen = slice(1 if found.kind == "Queue" else 0, None if origin else 3)
+    show_table(titles[chosen], ([name, *_origin(one, directory)][chosen] for name, one in rows))
     if origin:
         _note_directory(directory)
     if not found.allowed:
@@ -207,24 +196,19 @@ def _show_node(session: Session, query: NodeQuery, *, origin: bool, kind: str = 
 def _rows_below(node: NodeBelow, site: str) -> Iterator[tuple[str, Parameter]]:
     """The values of a CE or queue that it does not merely inherit, then those of its queues."""
     for one in node.parameters:
-        yield _path(node).removeprefix(f"{site}/"), one
+        yield path_of(node).removeprefix(f"{site}/"), one
     for child in node.below:
         yield from _rows_below(child, site)
-
-
-def _value(one: Parameter) -> list[Cell]:
-    return [one.name, " ".join(filter(None, (shown(one.value), one.unit)))]
 
 
 def _origin(one: Parameter, directory: str) -> list[Cell]:
     """The value with the levels that count, their places, and what the other levels say."""
     places = [(said, written_at(said.file, said.line, directory)) for said in one.said]
     counting = dict.fromkeys(place for said, place in places if said.counts and place)
-    others = [f"{shown(said.value)} ({said.level}, {place})" for said, place in places if not said.counts]
-    made_of = f"made of {one.made_of}" if one.made_of else ""
-    return [
-        *_value(one), " + ".join(one.levels) or one.level, ", ".join(counting) or made_of, "; ".join(others),
-    ]  # fmt: skip
+    others = (f"{shown(said.value)} ({said.level}, {place})" for said, place in places if not said.counts)
+    written = ", ".join(counting) or (f"made of {one.made_of}" if one.made_of else "")
+    value = " ".join(filter(None, (shown(one.value), one.unit)))
+    return [one.name, value, " + ".join(one.levels) or one.level, written, "; ".join(others)]
 
 
 def directory_of(files: Iterable[str]) -> str:
@@ -248,65 +232,44 @@ def _note_directory(directory: str) -> None:
         note(f"The files are in {directory}")
 
 
-def _path(node: Place | NodeBelow) -> str:
-    """SITE, SITE/CE or SITE/CE/QUEUE."""
-    return "/".join(filter(None, (node.site, node.ce, node.queue)))
-
-
-def _show(columns: Sequence[str], rows: Sequence[Sequence[Cell]], nothing: str) -> None:
-    if rows:
-        show_table(columns, rows)
-    else:
-        note(nothing)
-
-
 # --- closing and opening ------------------------------------------------------------------------------------------------
 
 
-class Duration(click.ParamType[float, Any]):
-    """A length of time: 90s, 30min, 2h, 3d, 1w. A bare number counts seconds."""
+def _duration(word: str) -> float:
+    """Seconds of 90s, 30min, 2h, 3d, 1w; a bare number counts seconds. Raises ValueError for other words."""
+    from lodesman.resources.model import BadValue
+    from lodesman.resources.units import number_in
 
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Seconds. A usage error for other words."""
-        from lodesman.resources.model import BadValue
-        from lodesman.resources.units import number_in
-
-        try:
-            seconds = float(number_in(value, "s"))
-        except (BadValue, OverflowError):
-            seconds = 0.0
-        if not 0.0 < seconds < 1e10:
-            self.fail(f"{str(value)[:60]!r} is not a time; write 90s, 30min, 2h or 3d.", param, ctx)
-        return seconds
+    try:
+        seconds = float(number_in(word, "s"))
+    except (BadValue, OverflowError):
+        seconds = 0.0
+    if not 0.0 < seconds < 1e10:
+        raise ValueError(f"{word[:60]!r} is not a time; write 90s, 30min, 2h or 3d.")
+    return seconds
 
 
-class Moment(click.ParamType[float, Any]):
-    """A moment: 2026-12-01, "2026-12-01 08:00", with a zone (Z, +01:00) or in local time."""
-
-    name = "moment"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """UNIX seconds. A usage error for other words."""
-        if isinstance(value, float):
-            return value
-        try:
-            return datetime.fromisoformat(value).timestamp()
-        except (ValueError, OverflowError):
-            self.fail(f'{value[:60]!r} is not a moment; write "2026-12-01 08:00".', param, ctx)
+def _moment(word: str) -> float:
+    """UNIX seconds of 2026-12-01, "2026-12-01 08:00", with a zone (Z, +01:00) or in local time. Raises ValueError."""
+    try:
+        return datetime.fromisoformat(word).timestamp()
+    except (ValueError, OverflowError):
+        raise ValueError(f'{word[:60]!r} is not a moment; write "2026-12-01 08:00".') from None
 
 
 @site.command("close", epilog=_CLOSE_EXAMPLES)
 @click.argument("names", nargs=-1, required=True, metavar="SITE[/CE[/QUEUE]]")
 @click.option("--reason", required=True, metavar="TEXT", help="Why; everybody sees it.")
-@click.option("--for", "seconds", type=Duration(), metavar="TIME", help="Duration: 30min, 2h, 3d.")
-@click.option("--until", type=Moment(), metavar="MOMENT", help="End; local time if it names no zone.")
+@click.option(
+    "--for", "seconds", type=Parsed("time", _duration), metavar="TIME", help="Duration: 30min, 2h, 3d."
+)
+@click.option(
+    "--until", type=Parsed("moment", _moment), metavar="MOMENT", help="End; local time if it names no zone."
+)
 @click.option("--keep-pilots", is_flag=True, help="Pilots that are there go on taking jobs.")
 @click.option("--dry-run", is_flag=True, help="Change nothing; show what would be done.")
-@json_option
-@pass_session
-def close_site(session: Session, /, *, names: tuple[str, ...], reason: str, **options: Any) -> None:
+@with_session
+def _close_site(session: Session, /, *, names: tuple[str, ...], reason: str, **options: Any) -> None:
     """Send no pilots to a site, CE or queue until it is opened again (administrators).
 
     Pilots that are there finish what they run and leave, unless --keep-pilots is given; waiting ones are taken back.
@@ -316,7 +279,7 @@ def close_site(session: Session, /, *, names: tuple[str, ...], reason: str, **op
     if until is not None and seconds is not None:
         raise click.UsageError("Give --for or --until, not both.", click.get_current_context())
     body = CloseSiteBody(
-        reason,
+        reason=reason,
         **_named(names),
         until=time.time() + seconds if seconds is not None else until,
         keep_pilots=options["keep_pilots"],
@@ -333,14 +296,13 @@ def _show_closed(answer: SiteClosed) -> None:
     pilots = f"{counted(answer.drained, 'pilot')} {will} finish and leave"
     pilots = "pilots that are there stay" if answer.keep_pilots else pilots
     before = f" It was closed before, since {_utc(answer.since)}." if answer.renewed else ""
-    say(f"{_path(answer)} {is_so}{until}: {counted(answer.queues, 'queue')}, {pilots}.{before}")
+    say(f"{path_of(answer)} {is_so}{until}: {counted(answer.queues, 'queue')}, {pilots}.{before}")
 
 
 @site.command("open", epilog=_OPEN_EXAMPLES)
 @click.argument("names", nargs=-1, required=True, metavar="SITE[/CE[/QUEUE]]")
-@json_option
-@pass_session
-def open_site(session: Session, /, *, names: tuple[str, ...]) -> None:
+@with_session
+def _open_site(session: Session, /, *, names: tuple[str, ...]) -> None:
     """Send pilots again to what was closed, named as it was closed (administrators).
 
     Pilots that were ordered to leave leave all the same; the director sends new ones.
@@ -349,14 +311,14 @@ def open_site(session: Session, /, *, names: tuple[str, ...]) -> None:
 
 
 def _show_opened(answer: SiteOpened) -> None:
-    say(f"{_path(answer)} is open: {counted(answer.queues, 'queue')}.")
+    say(f"{path_of(answer)} is open: {counted(answer.queues, 'queue')}.")
     for one in answer.still_closed:
-        note(f"{_path(one)} stays {_closing_text(one)}")
+        note(f"{path_of(one)} stays {_closing_text(one)}")
 
 
 def _note_closed(closings: Iterable[ClosedNode]) -> None:
     """One remark for each closing: what, who, since when and why."""
-    for text in dict.fromkeys(f"{_path(one)} is {_closing_text(one)}" for one in closings):
+    for text in dict.fromkeys(f"{path_of(one)} is {_closing_text(one)}" for one in closings):
         note(text)
 
 
@@ -367,12 +329,11 @@ def _closing_text(one: ClosedNode) -> str:
     return f"closed by {one.closed_by} since {_utc(one.since)}{until}{kept}: {one.reason}"
 
 
-def _named(names: tuple[str, ...]) -> dict[str, str]:
-    """As the server wants it: one word is a path. Raises InvalidRequest."""
-    if len(names) > len(_NAMES):
-        raise click.UsageError(
-            f"{len(names)} names are given; there are at most 3", click.get_current_context()
-        )
+def _named(names: tuple[str, ...], most: int = 3) -> dict[str, str]:
+    """As the server wants it: one word is a path, several are names. Raises InvalidRequest."""
+    if len(names) > most:
+        words = f"{len(names)} names are given; the maximum number is {most}"
+        raise click.UsageError(words, click.get_current_context())
     if not all(names):
         raise InvalidRequest("A name is empty.")
     return {"path": names[0]} if len(names) == 1 else dict(zip(_NAMES, names, strict=False))
@@ -380,6 +341,3 @@ def _named(names: tuple[str, ...]) -> dict[str, str]:
 
 def _utc(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
-
-
-COMMANDS = (site, queue)

@@ -16,9 +16,9 @@ from lodesman.answers.jobs import Submission
 from lodesman.answers.requests import FileBody, SandboxAt, SubmitBody
 from lodesman.answers.vocabulary import FORMS
 from lodesman.cli.arguments import Range
-from lodesman.cli.drafts import Draft, Outcome, Wanted, read_all, warn
-from lodesman.cli.session import Session, json_option, pass_session
-from lodesman.cli.tables import emit_json, note, progress
+from lodesman.cli.drafts import JobDraft, Outcome, Wanted, read_all, warn
+from lodesman.cli.session import Session, with_session
+from lodesman.cli.tables import note, progress
 from lodesman.errors import LodesmanError, NotFound
 
 LARGE_BYTES, MANY_FILES = 8 << 20, 20
@@ -41,8 +41,7 @@ LARGE_BYTES, MANY_FILES = 8 << 20, 20
     help="Makes the same call safe to repeat: with the same ID and files no job is made twice.",
 )
 @click.option("--dry-run", is_flag=True, help="Submit and upload nothing; show what lode plan job shows.")
-@json_option
-@pass_session
+@with_session
 def submit(
     session: Session, /, *, files: tuple[str, ...], request_id: str, dry_run: bool, **options: Any
 ) -> int:
@@ -60,65 +59,39 @@ def submit(
     outcome = Outcome()
     ready = read_all(files, wanted, outcome)
     if not outcome.faults:
-        _send_all(session, ready, wanted, outcome, request_id=request_id)
-    if session.as_json:
-        emit_json({"submissions": outcome.made, "errors": outcome.faults_as_json()})
-    outcome.show_faults()
-    return outcome.exit_code(len(files))
+        _send_all(session, ready, outcome, request_id)
+    return outcome.finish(session, "submissions")
 
 
-def _send_all(
-    session: Session, ready: Sequence[Draft], wanted: Wanted, outcome: Outcome, *, request_id: str
-) -> None:
+def _send_all(session: Session, ready: Sequence[JobDraft], outcome: Outcome, request_id: str) -> None:
     files = measure(path for one in ready for path in one.inputs.values())
-    bodies = [_body(one, wanted, files) for one in ready]
+    for number, one in enumerate(ready, 1):
+        one.body.sandboxes = {
+            name: FileBody(files[path].sha256, files[path].size) for name, path in one.inputs.items()
+        }
+        # A repeated call does no harm then.
+        one.body.request_id = f"{request_id}/{number}" if request_id else str(uuid.uuid4())
     # A mistake in one of many files must not leave the jobs of the others behind, to be made twice by the next call.
-    if len(ready) > 1 and not _all_good(session, ready, bodies, outcome):
+    if len(ready) > 1:
+        for _ in outcome.each(ready, lambda one: session.call(calls.SUBMIT, body=_trial(one.body))):
+            pass
+    if outcome.faults:
         return
     upload(session, files)
-    for number, (one, body) in enumerate(zip(ready, bodies, strict=True), 1):
-        if request_id:
-            body.request_id = f"{request_id}/{number}"
-        try:
-            answer = session.call(calls.SUBMIT, body=body)
-        except LodesmanError as fault:
-            if outcome.failed(one.label, fault):
-                return
-            continue
+    for one, answer in outcome.each(ready, lambda one: session.call(calls.SUBMIT, body=one.body)):
         assert isinstance(answer, Submission)  # noqa: S101 - it was no dry run
-        outcome.made.append(_made(one.label, answer))
+        ids = Range(answer.first, answer.first + answer.count - 1)
+        outcome.made.append(_made(one.label, answer, ids))
         if not session.as_json:
-            _show(one.label, answer)
+            _show(one.label, answer, ids)
 
 
-def _all_good(
-    session: Session, ready: Sequence[Draft], bodies: Sequence[SubmitBody], outcome: Outcome
-) -> bool:
-    """Whether the server would take every one of them; what it refuses goes to the outcome."""
-    for one, body in zip(ready, bodies, strict=True):
-        try:
-            session.call(calls.SUBMIT, body=replace(body, dry_run=True))
-        except LodesmanError as fault:
-            if outcome.failed(one.label, fault):
-                break
-    return not outcome.faults
+def _trial(body: SubmitBody) -> SubmitBody:
+    return replace(body, dry_run=True, request_id=str(uuid.uuid4()))
 
 
-def _body(one: Draft, wanted: Wanted, files: Mapping[Path, InputFile]) -> SubmitBody:
-    """Its request id makes a repeated call harmless."""
-    return SubmitBody(
-        text=one.text,
-        form=one.form,
-        group=wanted.group,
-        hold_if_impossible=wanted.hold_if_impossible,
-        sandboxes={name: FileBody(files[path].sha256, files[path].size) for name, path in one.inputs.items()},
-        request_id=str(uuid.uuid4()),
-    )
-
-
-def _made(label: str, answer: Submission) -> dict[str, object]:
+def _made(label: str, answer: Submission, ids: Range) -> dict[str, object]:
     """A submission for programs."""
-    ids = Range(answer.first, answer.first + answer.count - 1)
     return {
         "file": label,
         "count": answer.count,
@@ -131,9 +104,8 @@ def _made(label: str, answer: Submission) -> dict[str, object]:
     }
 
 
-def _show(label: str, answer: Submission) -> None:
+def _show(label: str, answer: Submission, ids: Range) -> None:
     warn(label, answer.notices)
-    ids = Range(answer.first, answer.first + answer.count - 1)
     click.echo(str(ids))
     if answer.held:
         what = "It is" if answer.count == 1 else f"{answer.held:,} of {answer.count:,} jobs are"
@@ -144,7 +116,7 @@ def _show(label: str, answer: Submission) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InputFile:
+class LocalFile:
     """A local file with its digest and size in bytes."""
 
     path: Path
@@ -152,17 +124,17 @@ class InputFile:
     size: int
 
 
-def measure(paths: Iterable[Path]) -> dict[Path, InputFile]:
+def measure(paths: Iterable[Path]) -> dict[Path, LocalFile]:
     """Digest and size of each file. Raises OSError."""
     from lodesman.client import sha256_of
 
     return {
-        path: InputFile(path=path, sha256=sha256_of(path), size=path.stat().st_size)
+        path: LocalFile(path=path, sha256=sha256_of(path), size=path.stat().st_size)
         for path in dict.fromkeys(paths)
     }
 
 
-def upload(session: Session, files: Mapping[Path, InputFile]) -> int:
+def upload(session: Session, files: Mapping[Path, LocalFile]) -> int:
     """Upload what the server does not have yet, each content once; returns how many files were sent.
 
     Raises what the client raises, with the file named.
@@ -188,12 +160,9 @@ def _is_there(session: Session, sha256: str) -> bool:
     return True
 
 
-def _send(session: Session, one: InputFile) -> None:
+def _send(session: Session, one: LocalFile) -> None:
     try:
         session.client.upload(calls.PUT_SANDBOX.path, one.path, one.sha256, method=calls.PUT_SANDBOX.method)
     except LodesmanError as fault:
         fault.message = f"{one.path}: {fault.message}"
         raise
-
-
-COMMANDS = (submit,)

@@ -8,22 +8,23 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import Timer
-from typing import Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 import click
-import msgspec
 
-from lodesman.cli.words import NOTHING, plain
+from lodesman.cli.words import NOTHING, located, plain
+
+if TYPE_CHECKING:
+    from lodesman.answers.nodes import Remark
 
 # Texts up to this width stay whole on a narrow terminal: states, groups, ages.
-FOLD_ABOVE = 10
-# A longer text in a table is cut: it is one of many rows, and --json tells all of it.
-WIDEST = 240
-PATIENCE_SECONDS = 2.0
+_FOLD_ABOVE = 10
+# A longer text in a table is cut: it is one of many rows, and --json has all of it.
+_WIDEST = 240
+_PATIENCE_SECONDS = 2.0
 
 
 class Styled(NamedTuple):
@@ -33,27 +34,8 @@ class Styled(NamedTuple):
     style: str
 
 
-Cell = str | Styled
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """A column: its title, and whether it holds numbers, which stand to the right."""
-
-    title: str
-    right: bool = False
-
-
-# A column is named by its title; `>` before it puts numbers to the right.
-Columns = Sequence[str | Column]
-
-
-def _columns(titles: Columns) -> list[Column]:
-    return [
-        one if isinstance(one, Column) else Column(title=one.removeprefix(">"), right=one.startswith(">"))
-        for one in titles
-    ]
-
+# Numbers get their thousands apart; identifiers are texts.
+Cell = str | int | Styled
 
 _STYLES = {
     "Running": "yellow",
@@ -78,7 +60,9 @@ def state(name: str) -> Styled:
 
 def emit_json(value: Any) -> None:
     """One value on standard output as JSON, in ASCII, so that no terminal is steered by it."""
-    click.echo(json.dumps(msgspec.to_builtins(value), indent=2, sort_keys=False))
+    import msgspec
+
+    click.echo(json.dumps(msgspec.to_builtins(value), indent=2))
 
 
 def note(text: str) -> None:
@@ -86,19 +70,35 @@ def note(text: str) -> None:
     click.echo(f"lode: {plain(text)}", err=True)
 
 
+def note_all(remarks: Iterable[Remark], what: str = "") -> None:
+    """Faults or notices of a configuration, one a line."""
+    for one in remarks:
+        note(what + located(one.message, one.source, one.section, one.line))
+
+
 def say(text: str) -> None:
     """A line of the answer."""
     click.echo(plain(text))
 
 
-def show_table(columns: Columns, rows: Sequence[Sequence[Cell]], *, out: TextIO | None = None) -> None:
-    """Print a table: with colours and fitted if `out` is a terminal, as plain text of any width if not."""
-    stream = sys.stdout if out is None else out
-    if is_terminal(stream):
-        _rich_table(columns, rows, stream)
-        return
-    for line in text_table(columns, rows):
-        click.echo(line, file=stream)
+def show_table(
+    titles: Sequence[str], rows: Iterable[Sequence[Cell]], *, apart: bool = False, out: TextIO | None = None
+) -> None:
+    """Print a table, `apart` from what stands above; nothing without rows. `>` before a title puts numbers to the right.
+
+    With colours and fitted if `out` is a terminal, as plain text of any width if not.
+    """
+    stream, cells = out or sys.stdout, list(rows)
+    if cells and apart:
+        click.echo(file=stream)
+    if cells and is_terminal(stream):
+        from rich.console import Console
+
+        console = Console(file=stream, highlight=False, markup=False, emoji=False)
+        console.print(rich_table(titles, cells))
+    elif cells:
+        for line in text_table(titles, cells):
+            click.echo(line, file=stream)
 
 
 def is_terminal(stream: TextIO) -> bool:
@@ -106,81 +106,73 @@ def is_terminal(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def text_table(titles: Columns, rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
-    """Aligned lines, two blanks between columns, nothing cut but what is wider than `WIDEST`."""
-    columns = _columns(titles)
-    texts = [[column.title.upper() for column in columns]]
+def text_table(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
+    """Aligned lines, two blanks between columns, nothing cut but what is wider than `_WIDEST`."""
+    texts = [[title.removeprefix(">").upper() for title in titles]]
     texts += [[_fitting(cell) for cell in row] for row in rows]
-    widths = [max(len(row[place]) for row in texts) for place in range(len(columns))]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     for row in texts:
         cells = [
-            text.rjust(width) if column.right else text.ljust(width)
-            for text, width, column in zip(row, widths, columns, strict=True)
+            text.rjust(width) if title.startswith(">") else text.ljust(width)
+            for text, width, title in zip(row, widths, titles, strict=True)
         ]
         yield "  ".join(cells).rstrip()
 
 
 def _fitting(cell: Cell) -> str:
     """What is shown of a cell."""
-    text = plain(_text(cell)) or NOTHING
-    return text if len(text) <= WIDEST else f"{text[: WIDEST - 3]}..."
+    text = _text(cell)
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."
 
 
 def _text(cell: Cell) -> str:
-    return cell.text if isinstance(cell, Styled) else cell
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    return plain(cell.text if isinstance(cell, Styled) else cell) or NOTHING
 
 
-def _rich_table(columns: Columns, rows: Sequence[Sequence[Cell]], stream: TextIO) -> None:
-    from rich.console import Console
-
-    Console(file=stream, highlight=False, markup=False, emoji=False).print(rich_table(columns, rows))
-
-
-def rich_table(titles: Columns, rows: Sequence[Sequence[Cell]]) -> Any:
-    """The table for rich. Where the terminal is narrow texts are folded, numbers never; beyond `WIDEST` they are cut."""
+def rich_table(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Any:
+    """The table for rich. Where the terminal is narrow texts are folded, numbers never; beyond `_WIDEST` they are cut."""
     from rich.table import Table
     from rich.text import Text
 
-    columns = _columns(titles)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for place, column in enumerate(columns):
-        cells = (len(_fitting(row[place])) for row in rows)
-        widest = max(cells, default=0)
+    for place, marked in enumerate(titles):
+        right, title = marked.startswith(">"), marked.removeprefix(">")
+        widest = max((len(_fitting(row[place])) for row in rows), default=0)
         table.add_column(
-            Text(column.title.upper()),
-            justify="right" if column.right else "left",
-            no_wrap=column.right,
+            Text(title.upper()),
+            justify="right" if right else "left",
+            no_wrap=right,
             overflow="fold",
-            min_width=max(widest, len(column.title)) if column.right else min(widest, FOLD_ABOVE),
+            min_width=max(widest, len(title)) if right else min(widest, _FOLD_ABOVE),
         )
     for row in rows:
-        table.add_row(*(_rich_cell(cell) for cell in row))
+        table.add_row(*(Text(_fitting(cell), style=_style(cell)) for cell in row))
     return table
 
 
-def _rich_cell(cell: Cell) -> Any:
-    from rich.text import Text
-
-    return Text(_fitting(cell), style=cell.style if isinstance(cell, Styled) else "")
+def _style(cell: Cell) -> str:
+    return cell.style if isinstance(cell, Styled) else ""
 
 
-def show_fields(pairs: Sequence[tuple[str, Cell]]) -> None:
+def show_fields(pairs: Iterable[tuple[str, Cell]]) -> None:
     """Names and values of one thing, one a line."""
-    width = max((len(name) for name, _ in pairs), default=0)
-    for name, cell in pairs:
-        value = plain(_text(cell)) or NOTHING
-        if isinstance(cell, Styled) and is_terminal(sys.stdout):
-            value = _coloured(value, cell.style)
-        click.echo(f"{plain(name).ljust(width)}  {value}")
+    fields = list(pairs)
+    width = max(len(name) for name, _ in fields)
+    for name, cell in fields:
+        click.echo(f"{plain(name).ljust(width)}  {coloured(_text(cell), _style(cell))}")
 
 
-def _coloured(text: str, style: str) -> str:
-    colour = style.rpartition(" ")[2]
-    return click.style(text, fg=colour, bold=style.startswith("bold")) if colour else text
+def coloured(text: str, style: str) -> str:
+    """A text in its colour, if a terminal shows it."""
+    if not style or not is_terminal(sys.stdout):
+        return text
+    return click.style(text, fg=style.rpartition(" ")[2], bold=style.startswith("bold"))
 
 
 @contextmanager
-def patience(what: str, *, seconds: float = PATIENCE_SECONDS) -> Iterator[None]:
+def patience(what: str, *, seconds: float = _PATIENCE_SECONDS) -> Iterator[None]:
     """Say what goes on after that time, if a person waits and it is not done by then."""
     if not is_terminal(sys.stderr):
         yield
@@ -202,18 +194,11 @@ def progress(
     if not shown or not is_terminal(sys.stderr):
         yield lambda _: None
         return
+    from rich import progress as rich
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
 
-    count = DownloadColumn() if of_bytes else MofNCompleteColumn()
-    columns = (TextColumn(what, markup=False), BarColumn(), count, TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    count = rich.DownloadColumn() if of_bytes else rich.MofNCompleteColumn()
+    columns = (rich.TextColumn(what, markup=False), rich.BarColumn(), count, rich.TimeRemainingColumn())
+    with rich.Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=total)
         yield lambda count: bar.advance(task, count)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import click
 
@@ -19,14 +17,15 @@ from lodesman.answers.task_queues import (
     TaskQueueRow,
     WaitingReasons,
 )
-from lodesman.cli.session import Session, json_option, pass_session
+from lodesman.cli.arguments import MOST_LISTED, limit_option
+from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, emit_json, note, show_fields, show_table
-from lodesman.cli.words import age, counted, joined, number, shown, span
+from lodesman.cli.words import age, counted, joined, number, path_of, shown, span
 
 _SHORT = 17
-_LIMIT = click.option(
-    "--limit", type=click.IntRange(1, 9_999), default=50, show_default=True, help="Maximum number of rows."
-)
+_TASK_QUEUES = (">tq", ">waiting", ">held", ">age", "owner", "group", ">cpu", "waits because", "asks for")
+_POOLS = ("pool", "vo", ">queues", ">waiting", ">held", ">running", ">age", ">pass", "asks for")
+_PASSES = (">pass", ">age", "cause", ">took", ">pools", ">changed", ">jobs held", ">released")
 
 
 @click.group()
@@ -35,48 +34,22 @@ def tq() -> None:
 
 
 @tq.command("ls")
-@_LIMIT
-@click.option("--reason", default="", help="Only those with this main reason (see: lode tq reasons).")
-@json_option
-@pass_session
-def list_task_queues(session: Session, /, *, limit: int, reason: str) -> None:
-    """List the task queues with waiting jobs, the fullest first, each with the main reason why they wait.
+@limit_option(50)
+@click.option("--reason", default="", help="Only those with this pending reason (see: lode tq reasons).")
+@with_session
+def _list_task_queues(session: Session, /, *, limit: int, reason: str) -> None:
+    """List the task queues with waiting jobs, the fullest first, each with the pending reason.
 
     Jobs that no configured queue can run are Held, not waiting.
     """
     rows = session.call(calls.TASK_QUEUES, TaskQueuesQuery(limit + 1, reason)).task_queues
-    more, rows = len(rows) > limit, rows[:limit]
-    if session.as_json:
-        emit_json({"task_queues": rows, "more": more})
-        return
-    now = time.time()
-    if rows:
-        columns = (
-            ">tq", ">waiting", ">held", ">age", "owner", "group", ">cpu", "waits because", "asks for",
-        )  # fmt: skip
-        show_table(columns, [_tq_cells(row, now) for row in rows])
-    else:
+    session.show_some("task_queues", rows, limit, _TASK_QUEUES, _task_queue)
+    if not rows:
         note("No job waits.")
-    if more:
-        note(f"There are more: --limit {min(limit * 10, 9_999)}.")
-
-
-def _tq_cells(row: TaskQueueRow, now: float) -> list[Cell]:
-    return [
-        str(row.id),
-        f"{row.waiting:,}",
-        f"{row.held:,}" if row.held else "",
-        age(row.created_at, now),
-        row.owner,
-        row.group,
-        span(float(row.norm_cpu_seconds)),
-        _because(row.main_reason, row.detail),
-        conditions(row),
-    ]
 
 
 def _because(reason: str | None, detail: str | None) -> str:
-    """A main reason with what stops most."""
+    """A pending reason with what stops most."""
     return f"{reason} ({detail})" if detail else reason or "not judged yet"
 
 
@@ -87,47 +60,41 @@ def conditions(key: TaskQueueFacts) -> str:
         "tags": key.tags, "through": key.submission_pools,
     }  # fmt: skip
     parts = [f"{label} {joined(names)}" for label, names in lists.items() if names]
-    if key.cores != 1:
-        parts.append(f"{key.cores} cores")
-    if key.memory_mb:
-        parts.append(f"{key.memory_mb:,} MB")
-    if key.submit_pool:
-        parts.append(f"SubmitPool {key.submit_pool[:16]}")
-    if key.pilot_type:
-        parts.append(f"{key.pilot_type} pilots")
-    if key.user_priority != 1:
-        parts.append(f"UserPriority {key.user_priority}")
-    return "; ".join(parts)
+    rest = (
+        (key.cores != 1, f"{key.cores} cores"),
+        (key.memory_mb, f"{key.memory_mb:,} MB"),
+        (key.submit_pool, f"SubmitPool {key.submit_pool[:16]}"),
+        (key.pilot_type, f"{key.pilot_type} pilots"),
+        (key.user_priority != 1, f"UserPriority {key.user_priority}"),
+    )
+    return "; ".join(parts + [text for asked_for, text in rest if asked_for])
+
+
+def _task_queue(row: TaskQueueRow) -> list[Cell]:
+    numbers: list[Cell] = [str(row.id), row.waiting, row.held or "", age(row.created_at)]
+    cpu, because = span(float(row.norm_cpu_seconds)), _because(row.main_reason, row.detail)
+    return [*numbers, row.owner, row.group, cpu, because, conditions(row)]
 
 
 @tq.command("reasons")
-@json_option
-@pass_session
-def list_reasons(session: Session, /) -> None:
-    """Show why jobs wait, counted over all task queues: one main reason each, judged every few seconds."""
+@with_session
+def _list_reasons(session: Session, /) -> None:
+    """Show why jobs wait, counted over all task queues: one pending reason each, judged every few seconds."""
     session.show(calls.WAITING_REASONS, text=_show_reasons)
 
 
 def _show_reasons(found: WaitingReasons) -> None:
-    now = time.time()
-    rows = [
-        [
-            row.verdict,
-            _because(row.reason, row.detail),
-            f"{row.jobs:,}",
-            f"{row.task_queues:,}",
-            age(row.since, now),
-        ]
+    rows: list[list[Cell]] = [
+        [row.verdict, _because(row.reason, row.detail), row.jobs, row.task_queues, age(row.since)]
         for row in found.reasons
     ]
-    if rows:
-        show_table(("verdict", "main reason", ">jobs", ">tqs", ">since"), rows)
-    else:
+    show_table(("verdict", "pending reason", ">jobs", ">tqs", ">since"), rows)
+    if not found.reasons:
         note("No job waits.")
     if found.at is not None:
         facts = found.facts_at
-        known = "some facts are not known yet" if facts is None else f"by facts of {age(facts, now)} ago"
-        note(f"Judged {age(found.at, now)} ago, {known}.")
+        known = "some facts are not known yet" if facts is None else f"by facts of {age(facts)} ago"
+        note(f"Judged {age(found.at)} ago, {known}.")
 
 
 @click.group()
@@ -137,37 +104,20 @@ def pool() -> None:
 
 @pool.command("ls")
 @click.option("--vo", default="", metavar="NAME", help="Those of this VO; else yours (administrators: all).")
-@_LIMIT
-@json_option
-@pass_session
-def list_pools(session: Session, /, *, vo: str, limit: int) -> None:
+@limit_option(50)
+@with_session
+def _list_pools(session: Session, /, *, vo: str, limit: int) -> None:
     """List SubmitPools, those that most jobs need first."""
     found = session.call(calls.POOLS, PoolsQuery(vo, limit))
-    rows, total = found.pools, found.total
+    rows, more = found.pools, found.total > len(found.pools)
     if session.as_json:
-        emit_json({"pools": rows, "more": total > len(rows), "last_pass": found.last_pass})
+        emit_json({"pools": rows, "more": more, "last_pass": found.last_pass})
         return
-    now = time.time()
-    if rows:
-        columns = ("pool", "vo", ">queues", ">waiting", ">held", ">running", ">age", ">pass", "asks for")
-        show_table(columns, [_pool_cells(row, now) for row in rows])
-    else:
+    show_table(_POOLS, map(_pool, rows))
+    if not rows:
         note("There is no SubmitPool: no known job has Requirements.")
-    if total > len(rows):
-        note(f"There are {total:,}: --limit {min(limit * 10, 9_999)}.")
-
-
-def _pool_cells(row: PoolRow, now: float) -> list[Cell]:
-    jobs = row.jobs
-    return [
-        row.id[:_SHORT],
-        row.vo,
-        number(row.queues),
-        *(f"{count:,}" for count in (jobs.waiting, jobs.held, jobs.running)),
-        age(row.created_at, now),
-        age(row.refreshed_at, now),
-        asked(row.requirements),
-    ]
+    if more:
+        note(f"There are {found.total:,}: --limit {min(limit * 10, MOST_LISTED)}.")
 
 
 def asked(requirements: Mapping[str, Required]) -> str:
@@ -179,45 +129,43 @@ def _wanted(one: Required) -> str:
     return joined(map(shown, one.wanted)) + (f" {one.unit}" if one.unit else "")
 
 
+def _pool(row: PoolRow) -> list[Cell]:
+    jobs = (row.jobs.waiting, row.jobs.held, row.jobs.running)
+    ages = (age(row.created_at), age(row.refreshed_at))
+    return [row.id[:_SHORT], row.vo, number(row.queues), *jobs, *ages, asked(row.requirements)]
+
+
 @pool.command("show")
 @click.argument("pool_id", metavar="ID")
-@json_option
-@pass_session
-def show_pool(session: Session, /, *, pool_id: str) -> None:
+@with_session
+def _show_pool(session: Session, /, *, pool_id: str) -> None:
     """Show one SubmitPool, named by the beginning of its id: what it asks for, who serves it, who needs it."""
     if not pool_id.strip():
         raise click.UsageError("ID is the beginning of a pool's id, as lode pool ls shows it.")
-    session.show(calls.POOL, PoolAt(pool_id), text=_show_pool)
+    session.show(calls.POOL, PoolAt(pool_id), text=_show)
 
 
-def _show_pool(found: PoolInFull) -> None:
-    now = time.time()
-    show_fields(list(_fields(found, now)))
-    if found.passes:
-        click.echo()
-        columns = (">pass", ">age", "cause", ">took", ">pools", ">changed", ">jobs held", ">released")
-        show_table(columns, [_pass(one, now) for one in found.passes])
+def _show(found: PoolInFull) -> None:
+    show_fields(_fields(found))
+    show_table(_PASSES, map(_pass, found.passes), apart=True)
 
 
-def _fields(found: PoolInFull, now: float) -> Iterator[tuple[str, Cell]]:
+def _fields(found: PoolInFull) -> Iterator[tuple[str, Cell]]:
     yield "pool", found.id
     yield "VO", found.vo
     for name, one in found.requirements.items():
         yield "asks for", f"{name} ({one.kind}): {_wanted(one)}"
-    yield "created", f"{age(found.created_at, now)} ago"
-    yield "last pass", "not yet" if found.refreshed_at is None else f"{age(found.refreshed_at, now)} ago"
+    yield "created", f"{age(found.created_at)} ago"
+    yield "last pass", "not yet" if found.refreshed_at is None else f"{age(found.refreshed_at)} ago"
     jobs = {"waiting": found.jobs.waiting, "held": found.jobs.held, "running": found.jobs.running}
     needed = ", ".join(f"{count:,} {what}" for what, count in jobs.items() if count)
     since = found.unused_since
-    yield "jobs", needed or ("none" if since is None else f"none, for {age(since, now)}")
+    yield "jobs", needed or ("none" if since is None else f"none, for {age(since)}")
     yield "queues", "not known yet" if found.queues is None else counted(found.queues, "queue")
     for queue in found.served_by:
-        yield "served by", f"{queue.site}/{queue.ce}/{queue.queue}"
+        yield "served by", path_of(queue)
 
 
-def _pass(one: PoolPass, now: float) -> list[Cell]:
-    counts: tuple[Any, ...] = (one.pools, one.changed, one.held, one.released)
-    return [str(one.id), age(one.at, now), one.cause, span(one.seconds), *(f"{count:,}" for count in counts)]
-
-
-COMMANDS = (tq, pool)
+def _pass(one: PoolPass) -> list[Cell]:
+    counts = (one.pools, one.changed, one.held, one.released)
+    return [str(one.id), age(one.at), one.cause, span(one.seconds), *counts]

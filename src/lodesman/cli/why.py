@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import click
 
@@ -23,10 +22,10 @@ from lodesman.answers.why_jobs import (
 )
 from lodesman.answers.why_pilots import PilotWhy, ResourceChange, ResourceOption
 from lodesman.answers.why_queues import QueueDirector, QueueExplained, SentPilot
-from lodesman.cli.arguments import JobId
-from lodesman.cli.session import Session, json_option, pass_session
-from lodesman.cli.tables import Cell, is_terminal, say, show_table, state
-from lodesman.cli.words import counted, plain, span
+from lodesman.cli.arguments import Parsed, read_job
+from lodesman.cli.session import Session, with_session
+from lodesman.cli.tables import Cell, coloured, say, show_table, state
+from lodesman.cli.words import counted, path_of, plain, span
 
 _STAMP = re.compile(r"[0-9a-f]{24}")
 _KINDS = ("job", "pilot", "queue")
@@ -54,26 +53,19 @@ class Subject(NamedTuple):
     name: str
 
 
-class _SubjectType(click.ParamType[Subject, Any]):
-    """A job (12), a pilot (pilot:12, its stamp) or a CE queue (SITE/CE/QUEUE)."""
-
-    name = "what"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Subject:
-        """The subject of one word. A usage error for anything else."""
-        if isinstance(value, Subject):
-            return value
-        kind, colon, name = value.partition(":")
-        if not colon or kind not in _KINDS:
-            is_pilot, name = _STAMP.fullmatch(value), value
-            kind = "queue" if value.count("/") >= 2 else "pilot" if is_pilot else "job"
-        if kind == "job":
-            return Subject("job", str(JobId().convert(name, param, ctx)))
-        if kind == "queue" and not _may_be_queue(name):
-            self.fail(f"{name[:60]!r} is not a queue; write SITE/CE/QUEUE.", param, ctx)
-        if not name or (kind == "pilot" and "/" in name):
-            self.fail(f"{name[:60]!r} is not a {kind}.", param, ctx)
-        return Subject(kind, name)
+def _subject(word: str) -> Subject:
+    """A job (12), a pilot (pilot:12, its stamp) or a CE queue (SITE/CE/QUEUE). Raises ValueError for anything else."""
+    kind, colon, name = word.partition(":")
+    if not colon or kind not in _KINDS:
+        is_pilot, name = _STAMP.fullmatch(word), word
+        kind = "queue" if word.count("/") >= 2 else "pilot" if is_pilot else "job"
+    if kind == "job":
+        return Subject("job", str(read_job(name)))
+    if kind == "queue" and not _may_be_queue(name):
+        raise ValueError(f"{name[:60]!r} is not a queue; write SITE/CE/QUEUE.")
+    if not name or (kind == "pilot" and "/" in name):
+        raise ValueError(f"{name[:60]!r} is not a {kind}.")
+    return Subject(kind, name)
 
 
 def _may_be_queue(name: str) -> bool:
@@ -93,7 +85,7 @@ def _the_one(what: Subject | None, pilot: str | None, queue: str | None) -> Subj
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("what", required=False, type=_SubjectType(), metavar="[WHAT]")
+@click.argument("what", required=False, type=Parsed("what", _subject), metavar="[WHAT]")
 @click.option("--pilot", metavar="ID|STAMP", help="Explain why this pilot got nothing.")
 @click.option(
     "--queue",
@@ -101,8 +93,7 @@ def _the_one(what: Subject | None, pilot: str | None, queue: str | None) -> Subj
     help="Explain why no pilots are sent to this queue; of a job, why it cannot run there.",
 )
 @click.option("--vo", metavar="NAME", help="The queue as this VO sees it (administrators); else yours.")
-@json_option
-@pass_session
+@with_session
 def why(
     session: Session, /, *, what: Subject | None, pilot: str | None, queue: str | None, vo: str | None
 ) -> None:
@@ -139,7 +130,7 @@ def _show_job(answer: JobWaits | JobWaitsNot) -> None:
 def show_explained(answer: JobExplained, title: str, queue: QueueForJob | None = None) -> None:
     """Why a job waits, and all that one queue has against it."""
     show_verdict(answer, title)
-    _show_chain(answer.chain)
+    show_table(_STEPS, map(_step, answer.chain), apart=True)
     show_suggestions(answer)
     if queue:
         _show(_in_queue(queue))
@@ -148,11 +139,8 @@ def show_explained(answer: JobExplained, title: str, queue: QueueForJob | None =
 
 def show_verdict(answer: JobExplained | PilotWhy | QueueExplained, title: str) -> None:
     """The verdict, the summary, and who can change it."""
-    cell = state(answer.verdict)
-    text = plain(cell.text).upper()
-    if is_terminal(sys.stdout) and cell.style:
-        text = click.style(text, fg=cell.style.rpartition(" ")[2], bold=True)
-    click.echo(f"{plain(title)}: {text}. {plain(answer.summary)}")
+    verdict, style = state(answer.verdict)
+    click.echo(f"{plain(title)}: {coloured(plain(verdict).upper(), style)}. {plain(answer.summary)}")
     if answer.verdict != "now" and not answer.who.startswith("no "):
         click.echo(f"Who can change that: {plain(answer.who)}.")
 
@@ -165,28 +153,21 @@ def show_suggestions(answer: JobExplained) -> None:
 
 def _show_pilot(answer: PilotWhy) -> None:
     show_verdict(answer, f"Pilot {answer.id}")
-    _show_chain(answer.chain)
+    show_table(_STEPS, map(_step, answer.chain), apart=True)
     _show(_suggestions(answer.task_queues.nearest if answer.task_queues else (), _resource_change))
 
 
 def _show_queue(answer: QueueExplained) -> None:
-    show_verdict(answer, f"Queue {answer.site}/{answer.ce}/{answer.queue} for VO {answer.vo}")
-    _show_chain(answer.chain)
+    show_verdict(answer, f"Queue {path_of(answer)} for VO {answer.vo}")
+    show_table(_STEPS, map(_step, answer.chain), apart=True)
     _show(_suggestions(answer.work.nearest if answer.work else (), _resource_change))
     _show(_director(answer.director))
-    if answer.lately:
-        click.echo()
-        show_table(_LATELY, [_sent(one) for one in answer.lately])
+    show_table(_LATELY, map(_sent, answer.lately), apart=True)
 
 
-def _show_chain(chain: Sequence[Step]) -> None:
-    if chain:
-        click.echo()
-        ages = ["" if not isinstance(one.age_seconds, float) else span(one.age_seconds) for one in chain]
-        show_table(
-            _STEPS,
-            [[one.step, _HOLDS[one.holds], one.text, age] for one, age in zip(chain, ages, strict=True)],
-        )
+def _step(one: Step) -> list[Cell]:
+    known_for = span(one.age_seconds) if isinstance(one.age_seconds, float) else ""
+    return [one.step, _HOLDS[one.holds], one.text, known_for]
 
 
 def _show(lines: Iterable[str]) -> None:
@@ -213,9 +194,7 @@ def _option(one: Option | ResourceOption) -> str:
 
 
 def _job_change(one: JobChange, total: int) -> str:
-    example = one.example
-    where = f"{example.site}/{example.ce}/{example.queue}"
-    return f"{one.queues:,} of {counted(total, 'queue')}, for instance {where}"
+    return f"{one.queues:,} of {counted(total, 'queue')}, for instance {path_of(one.example)}"
 
 
 def _resource_change(one: ResourceChange) -> str:
@@ -226,8 +205,7 @@ def _resource_change(one: ResourceChange) -> str:
 
 def _in_queue(found: QueueForJob) -> Iterator[str]:
     """What one queue has against a job."""
-    where = f"{found.site}/{found.ce}/{found.queue}"
-    yield f"Queue {where}: {'could run it' if found.eligible else 'cannot run it'}."
+    yield f"Queue {path_of(found)}: {'could run it' if found.eligible else 'cannot run it'}."
     yield from (f"  {reason}" for reason in found.reasons)
     if found.room is not None:
         gate = f" ({found.gate})" if found.gate else ""
@@ -243,8 +221,5 @@ def _director(director: JobDirector | QueueDirector) -> Iterator[str]:
 def _sent(one: SentPilot) -> list[Cell]:
     """A pilot sent to a queue lately."""
     unused = not one.joined and one.ended_seconds_ago is not None
-    reason = one.reason or ("never joined" if unused else "")
-    return [str(one.id), state(one.state), f"{span(one.sent_seconds_ago)} ago", str(one.jobs_done), reason]
-
-
-COMMANDS = (why,)
+    remark = one.reason or ("never joined" if unused else "")
+    return [str(one.id), state(one.state), f"{span(one.sent_seconds_ago)} ago", str(one.jobs_done), remark]

@@ -1,4 +1,4 @@
-"""Texts for people: what came from outside made harmless, times as ages, counts with their noun. Pure.
+"""Texts for people: what came from outside made harmless, times as ages, counts with their noun.
 
 A job's name, a reason or a host can hold anything, and a terminal obeys what it is shown: every such text
 goes through `plain` before it is printed.
@@ -7,12 +7,17 @@ goes through `plain` before it is printed.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lodesman.answers.vocabulary import JobState
 
-MINUTE, HOUR, DAY = 60.0, 3_600.0, 86_400.0
+if TYPE_CHECKING:
+    from lodesman.answers.nodes import NodeBelow, Place
+    from lodesman.answers.pilots import Pilot
+
+_MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0
 NOTHING = "-"
 
 
@@ -38,21 +43,21 @@ def span(seconds: float | None) -> str:
     if seconds is None or not math.isfinite(seconds):
         return NOTHING
     seconds = max(0.0, seconds)
-    if seconds < 2 * MINUTE:
+    if seconds < 2 * _MINUTE:
         return f"{seconds:.1f} s" if 0 < seconds < 9.95 else f"{seconds:.0f} s"
-    if seconds < 2 * HOUR:
-        return f"{seconds / MINUTE:.0f} min"
-    if seconds < 2 * DAY:
-        return f"{seconds / HOUR:.1f} h"
-    return f"{seconds / DAY:.0f} d"
+    if seconds < 2 * _HOUR:
+        return f"{seconds / _MINUTE:.0f} min"
+    if seconds < 2 * _DAY:
+        return f"{seconds / _HOUR:.1f} h"
+    return f"{seconds / _DAY:.0f} d"
 
 
-def age(then: float | None, now: float) -> str:
+def age(then: float | None, now: float | None = None) -> str:
     """How long ago, in whole units; a clock that is a little ahead shows `0 s`."""
     if then is None or not math.isfinite(then):
         return NOTHING
-    seconds = max(0.0, now - then)
-    return f"{seconds:.0f} s" if seconds < 2 * MINUTE else span(seconds)
+    seconds = max(0.0, (time.time() if now is None else now) - then)
+    return f"{seconds:.0f} s" if seconds < 2 * _MINUTE else span(seconds)
 
 
 def number(value: float | None) -> str:
@@ -67,6 +72,11 @@ def number(value: float | None) -> str:
 def counted(count: int, noun: str) -> str:
     """`1 job`, `3 jobs`, `1,000 task queues`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def percent(part: float, whole: float = 1.0) -> str:
+    """A part of a whole in percent; `-` of nothing."""
+    return f"{100 * part / whole:.1f} %" if whole else NOTHING
 
 
 def size(count: float | None) -> str:
@@ -96,6 +106,17 @@ def shown(value: Any) -> str:
     if isinstance(value, Mapping):
         return joined(f"{plain(name)}={shown(item)}" for name, item in value.items())
     return plain(value)
+
+
+def located(message: str, source: str = "", section: str = "", line: int = 0) -> str:
+    """A fault or notice of a configuration as one line: file, line, section and what is wrong."""
+    where = ", ".join(filter(None, (source, f"line {line}" if line else "", section)))
+    return plain(f"{where}: {message}" if where else message)
+
+
+def path_of(node: Place | NodeBelow | Pilot) -> str:
+    """SITE, SITE/CE or SITE/CE/QUEUE."""
+    return "/".join(filter(None, (node.site, node.ce, node.queue)))
 
 
 def states(counts: Mapping[str, int]) -> str:

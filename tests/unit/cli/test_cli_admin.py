@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from lodesman.cli import serve
-from lodesman.cli.first_files import LODE, sites
+from lodesman.cli.serve import LODE, sites_file
 from lodesman.config import ServerFile, load_config
 from lodesman.daemon.__main__ import parse
 from lodesman.errors import Unavailable
@@ -260,7 +260,7 @@ def test_the_schema_knows_every_section(lode):
 @pytest.mark.parametrize("text", [LODE, "[submit_pools]\nrefresh_seconds = 60\n"])
 def test_a_good_configuration_fits_the_schema(lode, home, text):
     """Every section and option that the reader takes is one that the schema knows."""
-    (home / "sites.toml").write_text(sites())
+    (home / "sites.toml").write_text(sites_file())
     (home / "lode.toml").write_text(text)
     assert lode("config", "check", "lode.toml").code == 0
     fits = jsonschema_rs.validator_for(lode("config", "schema").json).is_valid
@@ -322,7 +322,7 @@ def test_the_bash_script_is_bash(lode, tmp_path):
 
 
 def test_settings_keep_their_types():
-    setting = serve.Setting()
+    setting = serve.SETTING
     assert setting.convert("a.b=1", None, None) == ("a", "b", 1)
     assert setting.convert("a.b=[1, 2]", None, None) == ("a", "b", [1, 2])
     assert setting.convert("a.b=text", None, None) == ("a", "b", "text")

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from lodesman.cli.faults import refusal, remark
+from lodesman.cli.faults import refusal
 from lodesman.cli.sites import directory_of, written_at
+from lodesman.cli.words import located
 from lodesman.errors import Conflict, InvalidConfig
 
 HOSTILE = "\x1b]0;owned\x07"
@@ -80,7 +81,7 @@ def test_a_server_does_not_start_with_faults_and_tells_all(lode, files):
 def test_hostile_names_in_faults_do_not_steer_the_terminal():
     error = InvalidConfig("2 faults", faults=[{**FAULT, "message": HOSTILE, "source": HOSTILE}] * 2)
     assert all("\x1b" not in line for line in refusal(error))
-    assert "\x1b" not in remark(HOSTILE)
+    assert "\x1b" not in located(HOSTILE)
 
 
 def test_other_errors_are_one_line():

@@ -12,7 +12,7 @@ from tests.unit.cli.conftest import full, typed
 from lodesman.answers.jobs import Job
 from lodesman.answers.vocabulary import JobState
 from lodesman.answers.why_jobs import JobWaits
-from lodesman.cli import control, jobs, logs
+from lodesman.cli import jobs, logs
 from lodesman.cli.arguments import Range
 from lodesman.cli.jobs import Question, StateWord
 from lodesman.cli.logs import fresh
@@ -459,10 +459,10 @@ def obeying(server):
     return server
 
 
-@pytest.mark.parametrize("action", sorted(control.DONE))
+@pytest.mark.parametrize("action", sorted(jobs.DONE))
 def test_an_action_on_ranges(at, obeying, action):
     result = at(action, "12,15", "20-22", "--reason", "because")
-    assert (result.code, result.out) == (0, f"3 jobs {control.DONE[action]}.\n")
+    assert (result.code, result.out) == (0, f"3 jobs {jobs.DONE[action]}.\n")
     assert obeying.asked[-1].json == {
         "action": action, "ranges": [[12, 12], [15, 15], [20, 22]], "reason": "because",
     }  # fmt: skip
@@ -503,16 +503,16 @@ def test_people_are_asked_before_many_jobs_are_touched(monkeypatch, answer, goes
     monkeypatch.setattr("sys.stdin", Person(answer))
     monkeypatch.setattr("sys.stderr", Person())
     if goes_on:
-        control.confirm("kill", (Range(1, 101),))
+        jobs.confirm("kill", (Range(1, 101),))
     else:
         with pytest.raises(click.Abort):
-            control.confirm("kill", (Range(1, 101),))
+            jobs.confirm("kill", (Range(1, 101),))
 
 
 def test_people_are_not_asked_about_a_few(monkeypatch):
     monkeypatch.setattr("sys.stdin", Person(""))
     monkeypatch.setattr("sys.stderr", Person())
-    control.confirm("kill", (Range(1, 100),))
+    jobs.confirm("kill", (Range(1, 100),))
 
 
 def test_an_unknown_outcome_is_told_as_such(at, server):

@@ -76,7 +76,7 @@ def test_a_private_pilot_shows_whose_it_is(at, server):
 
 def test_what_is_no_pilot_cannot_be_drained(at, server):
     for word, told in (
-        ("x", "'x' is no pilot."),
+        ("x", "'x' is not a pilot."),
         ("0", "There is no pilot 0."),
         ("5-1", "5-1 runs backwards."),
     ):
@@ -94,7 +94,7 @@ def test_draining(at, server):
     server.on("POST", "/v1/pilots/drain", {"changed": 0})
     assert at("pilot", "drain", "4").code == 3
     result = at("pilot", "drain", "1-20000")
-    assert (result.code, "At most 10,000" in result.err) == (1, True)
+    assert (result.code, "maximum number of pilots is 10,000" in result.err) == (1, True)
 
 
 # --- sites and queues
@@ -312,7 +312,7 @@ def test_the_last_iteration_in_words(at, decided, monkeypatch):
     row = next(line for line in out.splitlines() if line.split()[:1] == ["7"])
     assert row.split()[:6] == ["7", "30", "7500.00", "7480", "38", "2"]
     assert row.endswith("pilots: words about 7")
-    assert "North/ce/q      38     2  MaxWaitingJobs 2 - 0 waiting" in out
+    assert "North/ce/q      38              2  MaxWaitingJobs 2 - 0 waiting" in out
     result = at("director", "show", "--limit", "1")
     assert "1 more task queues" in result.err
     assert len(made) == 2  # the record is looked through once for all lines

@@ -317,7 +317,7 @@ def test_resources_are_told_from_queues_to_jobs(at, server, home):
         "LIMIT OF NUMBER THEN PILOTS THEN FOR INSTANCE",
         "max-waiting queues 2 1 27 9 N/c/q: MaxWaitingJobs 10 - 9 waiting",
         "usable-supply task queues 1 2 1 4 tq 7: 9 allowed",
-        "QUEUE PILOTS THEN ROOM THEN",
+        "QUEUE PILOTS THEN FREE CAPACITY THEN",
         "E/c/q 0 10 - 10",
         "1 task queue gets pilots only after the change, 10 together:",
         "tq 8 of bob, 1 job: 10 pilots to E/c/q",

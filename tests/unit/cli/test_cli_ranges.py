@@ -38,18 +38,18 @@ def test_what_is_written(words, expected):
 @pytest.mark.parametrize(
     ("word", "named"),
     [
-        ("x", "'x' is no job"),
-        ("1-", "'1-' is no job"),
-        ("-1", "'-1' is no job"),
-        ("1-2-3", "is no job"),
-        ("1.5", "is no job"),
-        ("١٢", "is no job"),
+        ("x", "'x' is not a job"),
+        ("1-", "'1-' is not a job"),
+        ("-1", "'-1' is not a job"),
+        ("1-2-3", "is not a job"),
+        ("1.5", "is not a job"),
+        ("١٢", "is not a job"),
         ("40-12", "runs backwards. Write 12-40"),
         ("0", "count from 1"),
         ("0-5", "count from 1"),
         (str(MOST_ID + 1), "There is no job"),
-        ("9" * 30, "is no job"),
-        ("\x1b[31m", "is no job"),
+        ("9" * 30, "is not a job"),
+        ("\x1b[31m", "is not a job"),
     ],
 )
 def test_what_is_refused(word, named):
@@ -60,7 +60,7 @@ def test_what_is_refused(word, named):
 
 
 def test_what_is_refused_is_named_as_what_it_should_be():
-    for word, told in (("x", "'x' is no pilot. "), ("0", "There is no pilot 0. Pilot ids count from 1.")):
+    for word, told in (("x", "'x' is not a pilot. "), ("0", "There is no pilot 0. Pilot ids count from 1.")):
         with pytest.raises(InvalidRequest) as caught:
             parse_ranges([word], what="pilot")
         assert str(caught.value).startswith(told)

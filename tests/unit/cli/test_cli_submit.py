@@ -401,7 +401,7 @@ def test_large_uploads_show_a_bar_to_people_only(monkeypatch, tmp_path):
 
     (tmp_path / "big").write_bytes(b"")
     files = {
-        tmp_path / "big": submit.InputFile(
+        tmp_path / "big": submit.LocalFile(
             path=tmp_path / "big", sha256="0" * 64, size=submit.LARGE_BYTES + 1
         )
     }

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from lodesman.cli import tables
-from lodesman.cli.tables import Cell, Column, Styled
+from lodesman.cli.tables import Cell, Styled
 
-COLUMNS = (Column(title="job", right=True), Column(title="name"), Column(title="remark"))
+COLUMNS = (">job", "name", "remark")
 
 
 class Terminal(io.StringIO):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lodesman.cli.first_files import SLOTS, sites
+from lodesman.cli.serve import SLOTS, sites_file
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import Policy
 from lodesman.pilot.node import describe_node
@@ -34,7 +34,7 @@ def queue_of(text):
 
 
 def test_the_memory_is_shared_by_the_pilots(machine):
-    offer = queue_of(sites(machine(8_192_000, 'ID=debian\nVERSION_ID="12"\n')))
+    offer = queue_of(sites_file(machine(8_192_000, 'ID=debian\nVERSION_ID="12"\n')))
     assert offer.settings.memory_mb == 8_000 // SLOTS
     assert offer.settings.platforms[0].endswith("-debian12")
 
@@ -42,14 +42,14 @@ def test_the_memory_is_shared_by_the_pilots(machine):
 @pytest.mark.parametrize("release", [None, "", "ID='a\"b\\\\c'\n", "ID=\N{SNOWMAN}\n"])
 def test_whatever_the_machine_calls_itself_the_file_can_be_read(machine, release):
     root = machine(None, release)
-    offer = queue_of(sites(root))
+    offer = queue_of(sites_file(root))
     told = describe_node(cores=1, root=root)
     assert offer.settings.platforms == (told.platform,)
     assert offer.settings.memory_mb is None  # not told: none is declared, and the file shows how
 
 
 def test_here_a_job_that_asks_for_this_platform_and_some_memory_can_run():
-    text = sites()
+    text = sites_file()
     offer = queue_of(text)
     key = TaskQueueKey(
         owner="ann", group="users", vo="local", memory_mb=100, platforms=offer.settings.platforms,
