@@ -7,13 +7,15 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from lodesman import __version__
-from lodesman.cli.faults import FAILED, INTERRUPTED, PIPE_CLOSED, USAGE, advise, exit_code, refusal
+from lodesman.cli.arguments import FILE
+from lodesman.cli.faults import INTERRUPTED, PIPE_CLOSED, USAGE, advise, exit_code, refusal
 from lodesman.cli.session import DEFAULT_SERVER, Session
+from lodesman.cli.tables import emit_json
 from lodesman.cli.words import plain
 from lodesman.errors import LodesmanError
 
@@ -90,7 +92,7 @@ class _Sections(click.Group):
     "--token-file",
     metavar="FILE",
     envvar="LODE_TOKEN_FILE",
-    type=click.Path(path_type=Path),
+    type=FILE,
     help="The file with your token. Also LODE_TOKEN_FILE; else LODE_TOKEN, ~/.config/lodesman/token, "
     "./lode-data/admin.token.",
 )
@@ -150,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LodesmanError as fault:
         return _refused(fault, session)
     except OSError as fault:
-        return _broken(fault, session)
+        return _refused(_broken(fault), session)
     finally:
         session.close()
     return answer if isinstance(answer, int) else 0
@@ -174,32 +176,25 @@ def _usage(fault: click.ClickException) -> int:
 
 def _refused(fault: LodesmanError, session: Session) -> int:
     if os.environ.get("LODE_DEBUG"):
-        raise fault
+        raise  # noqa: PLE0704  # the error that is being handled
     advise(fault)
     if session.as_json:
-        _json_error(fault.as_dict())
+        emit_json({"error": fault.as_dict()}, err=True)
     else:
         for line in refusal(fault):
             click.echo(line, err=True)
     return exit_code(fault)
 
 
-def _broken(fault: OSError, session: Session) -> int:
-    if os.environ.get("LODE_DEBUG"):
-        raise fault
+class _SystemFault(LodesmanError):
+    """The operating system refused something."""
+
+    code = "system"
+
+
+def _broken(fault: OSError) -> LodesmanError:
     where = f"{fault.filename}: " if fault.filename else ""
-    message = f"{plain(where)}{plain(fault.strerror or fault)}."
-    if session.as_json:
-        _json_error({"code": "system", "message": message})
-    else:
-        click.echo(f"lode: {message}", err=True)
-    return FAILED
-
-
-def _json_error(error: dict[str, Any]) -> None:
-    import json
-
-    click.echo(json.dumps({"error": error}), err=True)
+    return _SystemFault(f"{where}{fault.strerror or fault}.")
 
 
 def _pipe_closed() -> int:

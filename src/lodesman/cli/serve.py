@@ -40,22 +40,10 @@ SETTING = Parsed("setting", _setting)
 
 
 @click.command()
-@click.option(
-    "--config",
-    "file",
-    metavar="FILE",
-    type=FILE,
-    help="The configuration. [default: ./lode.toml if it is there]",
-)
+@click.option("--config", "file", metavar="FILE", type=FILE, help="The configuration. [default: ./lode.toml]")
 @click.option("--data", metavar="DIR", type=FILE, help="Where all data is kept.")
 @click.option("--port", type=click.IntRange(0, 65_535), help="The TCP port.")
-@several(
-    "--set",
-    "settings",
-    type=SETTING,
-    metavar="SECTION.NAME=VALUE",
-    help="Any other value of the configuration",
-)
+@several("--set", "settings", type=SETTING, metavar="SECTION.NAME=VALUE", help="Any other value of the file")
 def server(*, file: Path | None, data: Path | None, port: int | None, settings: tuple[Any, ...]) -> None:
     """Run the server here until Ctrl-C.
 

@@ -40,6 +40,9 @@ B = TypeVar("B")
 Q = TypeVar("Q")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
+# How an answer is printed for people, and the cells of a row.
+Show = Callable[[A], object]
+Cells = Callable[[R], list[Cell]]
 
 
 @dataclass(slots=True)
@@ -70,10 +73,8 @@ class Session:
             client = Client(servers, token, ca_file=self.ca_file, retry=retry)
             for server in client.servers:
                 if not server.is_private:
-                    raise InvalidConfig(
-                        f"Your token would travel to {server} in the clear.",
-                        hint="Use https:// (and --ca-file, if need be).",
-                    )
+                    hint = "Use https:// (and --ca-file, if need be)."
+                    raise InvalidConfig(f"Your token would travel to {server} in the clear.", hint=hint)
             self._client = client
         return self._client
 
@@ -91,12 +92,7 @@ class Session:
         return json.loads(self._fetch(call, None, None))
 
     def show(
-        self,
-        call: Call[Q, B, A],
-        query: Q | None = None,
-        body: B | None = None,
-        *,
-        text: Callable[[A], object],
+        self, call: Call[Q, B, A], query: Q | None = None, body: B | None = None, *, text: Show[A]
     ) -> None:
         """Print the answer to a call: with `--json` as it came, else as `text` does."""
         raw = self._fetch(call, query, body)
@@ -109,27 +105,15 @@ class Session:
         """All answers are objects. Raises LodesmanError for what another program said."""
         from lodesman.answers.call import encode
 
-        raw = self.client.fetch(
-            call.method,
-            call.address(query),
-            None if body is None else encode(body),
-            idempotent=call.repeatable,
-            timeout=call.timeout,
-        )
+        sent, address = None if body is None else encode(body), call.address(query)
+        raw = self.client.fetch(call.method, address, sent, idempotent=call.repeatable, timeout=call.timeout)
         if not raw.lstrip().startswith(b"{"):
-            raise LodesmanError(
-                f"What answers at {self.address} is not a Lodesman server.",
-                hint="For another address: lode --server URL.",
-            )
+            hint = "For another address: lode --server URL."
+            raise LodesmanError(f"What answers at {self.address} is not a Lodesman server.", hint=hint)
         return raw
 
     def show_some(
-        self,
-        name: str,
-        rows: Sequence[R],
-        limit: int,
-        titles: Sequence[str],
-        cells: Callable[[R], list[Cell]],
+        self, name: str, rows: Sequence[R], limit: int, titles: Sequence[str], cells: Cells[R]
     ) -> None:
         """Print at most `limit` of the rows, and whether there are more of them."""
         some, more = rows[:limit], len(rows) > limit

@@ -42,9 +42,7 @@ Examples:
   lode site open LCG.North
   lode site open LCG.North/ce7/long"""
 _ORIGIN = click.option(
-    "--origin",
-    is_flag=True,
-    help="Of each value, the level that gave it, and the file and line where it is written.",
+    "--origin", is_flag=True, help="Also the level of each value, and the file and line where it is written."
 )
 _VO = click.option(
     "--vo", default="", metavar="NAME", help="As this VO sees them (administrators); else yours."

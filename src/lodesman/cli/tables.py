@@ -58,11 +58,11 @@ def state(name: str) -> Styled:
     return Styled(name, _STYLES.get(name, ""))
 
 
-def emit_json(value: Any) -> None:
+def emit_json(value: Any, *, err: bool = False) -> None:
     """One value on standard output as JSON, in ASCII, so that no terminal is steered by it."""
     import msgspec
 
-    click.echo(json.dumps(msgspec.to_builtins(value), indent=2))
+    click.echo(json.dumps(msgspec.to_builtins(value), indent=None if err else 2), err=err)
 
 
 def note(text: str) -> None:
