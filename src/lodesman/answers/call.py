@@ -19,7 +19,7 @@ A = TypeVar("A")
 # The type of an answer, or the types that it may have; none of a call whose answers are all raw.
 Answer = type[A] | tuple[type[A], ...]
 
-Method = Literal["GET", "POST", "PUT", "DELETE"]
+_Method = Literal["GET", "POST", "PUT", "DELETE"]
 Process = Literal["hot", "reading"]
 # A scope admits users whose token has it; `service` is the server's own background process, which may do what users may.
 Who = Literal[
@@ -71,7 +71,7 @@ class Call(Generic[Q, B, A]):
     `timeout`: seconds that a client waits without a byte.
     """
 
-    method: Method
+    method: _Method
     path: str
     query: type[Q]
     body: type[B]
@@ -103,7 +103,7 @@ class Call(Generic[Q, B, A]):
 
     def address(self, query: Q | None = None) -> str:
         """The path with its names filled in, and a query string of what differs from the defaults."""
-        given: dict[str, Any] = {} if query is None else msgspec.to_builtins(query)
+        given = msgspec.to_builtins(query or Nothing())
         path = _NAME.sub(lambda name: quote(str(given.pop(name[1])), safe=""), self.path)
         rest = {name: "true" if value is True else value for name, value in given.items()}
         return f"{path}?{urlencode(rest)}" if rest else path

@@ -125,7 +125,7 @@ DRAIN = _post(
 # --- where jobs wait and can run ----------------------------------------------------------------------------------------
 
 TASK_QUEUES = _get(
-    "/v1/task-queues", ask.TaskQueuesQuery, task_queues.TaskQueues, "jobs:read", "Task queues with waiting jobs"
+    "/v1/task-queues", ask.TaskQueuesQuery, task_queues.TaskQueueList, "jobs:read", "Task queues with waiting jobs"
 )
 WAITING_REASONS = _get(
     "/v1/task-queues/reasons", Nothing, task_queues.WaitingReasons, "jobs:read",
@@ -140,7 +140,7 @@ POOL = _get(
     "One SubmitPool, by the beginning of its id", refused=(409,),
 )
 SERVED_POOLS = _post(
-    "/v1/submit-pools/for-queues", ask.QueuesBody, task_queues.ServedPools, "pilot or pilots:read",
+    "/v1/submit-pools/for-queues", ask.QueuesBody, task_queues.PoolsOfQueues, "pilot or pilots:read",
     "The SubmitPools that CE queues serve", repeatable=True,
 )
 SITES = _get("/v1/sites", Nothing, nodes.Sites, "pilots:read", "Sites, and what is closed")
@@ -181,9 +181,7 @@ REVOKE_TOKEN = Call(
     refused=(409,),
 )
 HEALTH = _get("/health", Nothing, server.Health, "none", "Is the server well", process="hot")
-OPENAPI: Call[Nothing, Nothing, dict[str, Any]] = _get(
-    "/v1/openapi.json", Nothing, dict[str, Any], "none", "This document"
-)
+OPENAPI = _get("/v1/openapi.json", Nothing, dict[str, Any], "none", "This document")
 METRICS: Call[Nothing, Nothing, None] = _get(
     "/metrics", Nothing, (), "pilots:read", "Prometheus metrics", raw="text/plain"
 )

@@ -79,7 +79,7 @@ AnyLevel = Literal[
     "default", "CE type", "site", "site(VO)", "CE", "CE(VO)", "queue", "queue(VO)", "built-in"
 ]  # fmt: skip
 # A `Kind`, or nothing of parameters that are not declared.
-DeclaredKind = Literal["number", "string", "list", "version", "boolean", "deduced", ""]
+_DeclaredKind = Literal["number", "string", "list", "version", "boolean", "deduced", ""]
 
 
 class ClosedNode(Place):
@@ -169,7 +169,7 @@ class Parameter(Written):
 
     name: str
     value: Value
-    type: DeclaredKind
+    type: _DeclaredKind
     unit: str
     level: AnyLevel
     levels: list[Level]

@@ -155,13 +155,13 @@ class PilotsDrained(Struct):
 # --- the director -------------------------------------------------------------------------------------------------------
 
 # (clamp, pilots before, pilots after, limit, words).
-ClampValues = tuple[ClampName, int, int, int, str]
+_ClampValues = tuple[ClampName, int, int, int, str]
 # In the order of `row_fields`.
-RowValues = tuple[
-    int, float, int, int, int, float, float, float, float, int, int, int, int, int, list[ClampValues]
+_RowValues = tuple[
+    int, float, int, int, int, float, float, float, float, int, int, int, int, int, list[_ClampValues]
 ]  # fmt: skip
 # Pilots waiting and running (None: unknown), UNIX seconds, and the source.
-LoadValues = tuple[int | None, int | None, float, str]
+_LoadValues = tuple[int | None, int | None, float, str]
 
 
 class DirectorTarget(Struct):
@@ -228,8 +228,8 @@ class DirectorRoom(Struct):
 
     wanted: int
     room: int
-    clamps: list[ClampValues]
-    load: LoadValues | UnsetType = UNSET
+    clamps: list[_ClampValues]
+    load: _LoadValues | UnsetType = UNSET
 
 
 class DirectorRecord(Struct):
@@ -245,7 +245,7 @@ class DirectorRecord(Struct):
     target: DirectorTarget
     plan: DirectorPlan
     row_fields: list[str]
-    rows: list[RowValues]
+    rows: list[_RowValues]
     left_out: int
     borrowed: dict[str, int]
     aside: dict[str, int]

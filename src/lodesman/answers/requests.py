@@ -12,11 +12,11 @@ from lodesman.answers.vocabulary import Form
 MOST_ID = 1 << 53
 MOST_ROWS = 10_000
 # Jobs of their own in one request: they are stored in one transaction, while all others wait.
-MOST_JOBS = 10_000
+_MOST_JOBS = 10_000
 # The end of the year 9999.
-LAST_SECOND = 253_402_300_799.0
+_LAST_SECOND = 253_402_300_799.0
 # A hundred years.
-LONGEST_TOKEN = 36_500 * 86_400.0
+_LONGEST_TOKEN = 36_500 * 86_400.0
 # A dollar alone lets a line end pass.
 END = r"(?!\n)$"
 
@@ -26,12 +26,12 @@ Name = Annotated[str, Meta(max_length=1_024)]
 Path = Annotated[str, Meta(max_length=3_074)]
 Token = Annotated[str, Meta(min_length=8, max_length=200)]
 Count = Annotated[int, Meta(ge=0, le=MOST_ID)]
-Sha = Annotated[str, Meta(pattern=f"^[0-9a-f]{{64}}{END}")]
+_Sha = Annotated[str, Meta(pattern=f"^[0-9a-f]{{64}}{END}")]
 Number = Annotated[int, Meta(ge=1, le=MOST_ID)]
 Rows = Annotated[int, Meta(ge=0, le=MOST_ROWS)]
 Code = Annotated[int, Meta(ge=-(1 << 31), le=1 << 32)]
-Size = Annotated[float, Meta(ge=0)]
-Tail = Annotated[str, Meta(max_length=262_144)]
+_Size = Annotated[float, Meta(ge=0)]
+_Tail = Annotated[str, Meta(max_length=262_144)]
 # A VO, a group: the configuration knows which there are.
 Given = Annotated[str, Meta(min_length=1, max_length=255)]
 
@@ -155,7 +155,7 @@ class TokenAt(_Sent):
 class FileBody(_Sent):
     """A file that the caller uploaded before."""
 
-    sha256: Sha
+    sha256: _Sha
     size: Count
 
 
@@ -163,8 +163,8 @@ class PlanJobBody(_Sent):
     """Jobs to plan: one or many descriptions as text (JDL, CFG, JSON), or as JSON records."""
 
     text: str | None = None
-    texts: Annotated[list[str], Meta(max_length=MOST_JOBS)] | None = None
-    jobs: Annotated[list[dict[str, Any]], Meta(max_length=MOST_JOBS)] | None = None
+    texts: Annotated[list[str], Meta(max_length=_MOST_JOBS)] | None = None
+    jobs: Annotated[list[dict[str, Any]], Meta(max_length=_MOST_JOBS)] | None = None
     form: Annotated[str, Meta(pattern=rf"^(jdl|cfg|json)?{END}")] = ""
     group: Text = ""
     hold_if_impossible: bool = False
@@ -199,7 +199,7 @@ class PlanResourcesBody(_Sent):
 class PlanSharesBody(_Sent):
     """New shares of groups, by name."""
 
-    shares: Annotated[dict[Text, Size], Meta(min_length=1, max_length=1_000)]
+    shares: Annotated[dict[Text, _Size], Meta(min_length=1, max_length=1_000)]
 
 
 Action = Literal["kill", "hold", "release", "reschedule", "delete"]
@@ -241,7 +241,7 @@ class CloseSiteBody(OpenSiteBody, kw_only=True):
     """
 
     reason: Annotated[str, Meta(min_length=1, max_length=1_000)]
-    until: Annotated[float, Meta(ge=0, le=LAST_SECOND)] | None = None
+    until: Annotated[float, Meta(ge=0, le=_LAST_SECOND)] | None = None
     keep_pilots: bool = False
     dry_run: bool = False
 
@@ -260,7 +260,7 @@ class TokenBody(_Sent):
 
     account: Text
     scopes: list[str] = field(default_factory=lambda: list(USER_SCOPES))
-    seconds: Annotated[float, Meta(ge=0, le=LONGEST_TOKEN)] = 2_592_000.0
+    seconds: Annotated[float, Meta(ge=0, le=_LONGEST_TOKEN)] = 2_592_000.0
     note: Text = ""
 
 
@@ -312,10 +312,10 @@ class RunningBody(Struct):
 
     id: Number
     attempt: Number
-    cpu_seconds: Size = 0.0
-    wall_seconds: Size = 0.0
-    rss_mb: Size = 0.0
-    tail: Tail | None = None
+    cpu_seconds: _Size = 0.0
+    wall_seconds: _Size = 0.0
+    rss_mb: _Size = 0.0
+    tail: _Tail | None = None
     state: Text = ""
 
 
@@ -335,13 +335,13 @@ class ReportBody(Struct):
     cause: Text = ""
     exit_code: Code | None = None
     signal: Code | None = None
-    cpu_seconds: Size = 0.0
-    wall_seconds: Size = 0.0
-    max_rss_mb: Size = 0.0
+    cpu_seconds: _Size = 0.0
+    wall_seconds: _Size = 0.0
+    max_rss_mb: _Size = 0.0
     started: float | None = None
     ended: float | None = None
     output: FileBody | None = None
-    tail: Tail = ""
+    tail: _Tail = ""
     message: Annotated[str, Meta(max_length=8_192)] = ""
 
 

@@ -49,7 +49,7 @@ class TaskQueueRow(TaskQueueFacts):
     since: float | None
 
 
-class TaskQueues(Struct):
+class TaskQueueList(Struct):
     """Task queues with jobs, the fullest first."""
 
     task_queues: list[TaskQueueRow]
@@ -80,7 +80,7 @@ class ServedQueue(Place):
     pools: list[str]
 
 
-class ServedPools(Struct):
+class PoolsOfQueues(Struct):
     """SubmitPools by CE queue, as of the pass number `pass`."""
 
     number: int = field(name="pass")

@@ -10,7 +10,7 @@ from lodesman.answers.nodes import ClosedQueues, Place, QueuesExcluded, Value
 from lodesman.answers.vocabulary import JobState, MainReason
 
 Verdict = Literal["never", "not now", "now"]
-Age = float | None | UnsetType
+_Age = float | None | UnsetType
 
 
 class Step(Struct):
@@ -19,7 +19,7 @@ class Step(Struct):
     step: str
     holds: bool | None
     text: str
-    age_seconds: Age = UNSET
+    age_seconds: _Age = UNSET
 
 
 class Option(Struct):

@@ -20,7 +20,7 @@ from lodesman.answers.requests import (
     ReportsBody,
     RunningBody,
 )
-from lodesman.answers.task_queues import ServedPools, ServedQueue
+from lodesman.answers.task_queues import PoolsOfQueues, ServedQueue
 from lodesman.answers.vocabulary import PilotState
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
@@ -150,7 +150,7 @@ async def _drain(core: Core, request: Request[Nothing, DrainBody]) -> pilots.Pil
 
 
 @serves(calls.SERVED_POOLS)
-async def _served_pools(core: Core, request: Request[Nothing, QueuesBody]) -> ServedPools:
+async def _served_pools(core: Core, request: Request[Nothing, QueuesBody]) -> PoolsOfQueues:
     """GetSubmitPoolsForQueue of RFC #7: the pools of each of these queues, and the last pass."""
     queues = [QueueId(*names) for names in request.body.queues]
     _check_place(core, request.who, queues)
@@ -163,7 +163,7 @@ async def _served_pools(core: Core, request: Request[Nothing, QueuesBody]) -> Se
                 f"These queues serve more than {_MOST_POOLS} SubmitPools.", hint="Ask for fewer at once."
             )
         found.append(ServedQueue(*queue, list(pools)))
-    return ServedPools(last.id, last.at, found)
+    return PoolsOfQueues(last.id, last.at, found)
 
 
 def _check_place(core: Core, who: Principal, queues: Sequence[tuple[str, str, str]]) -> None:

@@ -119,11 +119,11 @@ async def _pilots(side: ReadSide, request: Request[asks.PilotsQuery, Nothing]) -
 @serves(calls.TASK_QUEUES)
 async def _task_queues(
     side: ReadSide, request: Request[asks.TaskQueuesQuery, Nothing]
-) -> task_queues.TaskQueues:
+) -> task_queues.TaskQueueList:
     """Task queues with waiting jobs."""
     asked = request.query
     found = list_task_queues(side.db, limit=asked.limit, reason=asked.reason, vo=own_vo(request.who))
-    return task_queues.TaskQueues(found)
+    return task_queues.TaskQueueList(found)
 
 
 @serves(calls.WAITING_REASONS)

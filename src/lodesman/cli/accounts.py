@@ -78,7 +78,7 @@ def _issue(
 
 @contextmanager
 def _new_file(path: Path) -> Iterator[TextIO]:
-    """Opened before the token is made, so that none is lost for want of a place. Raises Conflict.
+    """Opened before the token is made, so that no token is lost. Raises Conflict.
 
     What was not written to its end is removed.
     """
@@ -126,7 +126,7 @@ def _revoke(session: Session, /, *, prefix: str) -> None:
     note(f"The token {prefix} is revoked{more}.")
     if done.kept:
         are = "was made with it for others is" if done.kept == 1 else "were made with it for others are"
-        note(f"{counted(done.kept, 'token')} that {are} good still. See: lode token ls")
+        note(f"{counted(done.kept, 'token')} that {are} still valid. See: lode token ls")
 
 
 @click.command()

@@ -93,7 +93,7 @@ class Parsed(click.ParamType[T, Any]):
 
 
 def read_job(word: str) -> int:
-    """One job. Raises ValueError for a range and for what is no id."""
+    """One job. Raises ValueError for a range and for other words."""
     try:
         (one,) = parse_ranges([word])
     except (LodesmanError, ValueError):

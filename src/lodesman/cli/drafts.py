@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lodesman.jobs import ParsedRecord
 
 A = TypeVar("A")
-STDIN = "-"
+_STDIN = "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobDraft:
+class ReadyFile:
     """A description that is good as far as can be checked here, ready to be sent, and its local input files."""
 
     label: str
@@ -52,7 +52,9 @@ class Outcome:
     made: list[object] = field(default_factory=list)
     faults: list[tuple[str, LodesmanError]] = field(default_factory=list)
 
-    def each(self, drafts: Iterable[JobDraft], call: Callable[[JobDraft], A]) -> Iterator[tuple[JobDraft, A]]:
+    def each(
+        self, drafts: Iterable[ReadyFile], call: Callable[[ReadyFile], A]
+    ) -> Iterator[tuple[ReadyFile, A]]:
         """Each draft with the answer to its call. An error is kept; one that all others would meet, too, ends it."""
         for one in drafts:
             try:
@@ -76,9 +78,9 @@ class Outcome:
         return exit_code_of((fault for _, fault in self.faults), some_done=bool(self.made))
 
 
-def read_all(files: Sequence[str], wanted: Wanted, outcome: Outcome) -> list[JobDraft]:
+def read_all(files: Sequence[str], wanted: Wanted, outcome: Outcome) -> list[ReadyFile]:
     """Read and check every file; errors are gathered, so that one call shows all of them."""
-    if files.count(STDIN) > 1:
+    if files.count(_STDIN) > 1:
         raise click.UsageError("Standard input can be read only once.")
     ready = []
     for name in files:
@@ -91,7 +93,7 @@ def read_all(files: Sequence[str], wanted: Wanted, outcome: Outcome) -> list[Job
 
 def _label(name: str) -> str:
     """How a file is called in messages."""
-    return "standard input" if name == STDIN else name
+    return "standard input" if name == _STDIN else name
 
 
 def _read(name: str) -> bytes:
@@ -99,7 +101,7 @@ def _read(name: str) -> bytes:
     from lodesman.jobs import ARRAY_LIMITS
 
     most = ARRAY_LIMITS.text_bytes
-    if name == STDIN:
+    if name == _STDIN:
         data = sys.stdin.buffer.read(most + 1)
     else:
         try:
@@ -121,7 +123,7 @@ def _parse(data: bytes, form: Form | None) -> ParsedRecord:
     return read_description(data, form=form, limits=ARRAY_LIMITS)
 
 
-def _prepare(name: str, wanted: Wanted) -> JobDraft:
+def _prepare(name: str, wanted: Wanted) -> ReadyFile:
     """Read and check one description. Raises SyntaxFault, InvalidJob, TooLarge."""
     from lodesman.jobs import input_names, locate, read_job, write_description
 
@@ -134,7 +136,7 @@ def _prepare(name: str, wanted: Wanted) -> JobDraft:
         text = write_description({"JobName": wanted.name, **record}, parsed.form)
         renamed = _parse(text.encode(), parsed.form)
         read_job(renamed.record, renamed.positions)
-    base = Path() if name == STDIN else Path(name).parent
+    base = Path() if name == _STDIN else Path(name).parent
     try:
         names = input_names(description.spec, description.members)
         inputs = {one: _local(one, base) for one in names}
@@ -144,7 +146,7 @@ def _prepare(name: str, wanted: Wanted) -> JobDraft:
     body = SubmitBody(
         text=text, form=parsed.form, group=wanted.group, hold_if_impossible=wanted.hold_if_impossible
     )
-    return JobDraft(label=_label(name), body=body, inputs=inputs)
+    return ReadyFile(label=_label(name), body=body, inputs=inputs)
 
 
 def _local(name: str, base: Path) -> Path:

@@ -45,7 +45,7 @@ from lodesman.cli.words import (
     states,
 )
 
-ASK_ABOVE = 100
+_ASK_ABOVE = 100
 _WATCH_SECONDS = 2.0
 _TITLES = (">job", "name", "state", ">age", "group", "site", ">tries", "remark")
 _ATTEMPTS = (">attempt", "site", ">pilot", ">claimed", ">ran", ">cpu", ">memory", "end")
@@ -156,7 +156,6 @@ def _fetch_counts(session: Session, question: Question) -> dict[str, int]:
 
 
 def _show_jobs(rows: Sequence[Job], question: Question) -> None:
-    """The table of jobs; with owners if they may differ."""
     if not rows:
         note("There is no such job." if question.ranges or question.is_narrow else "You have no jobs.")
     owners = len({row.owner for row in rows}) > 1 or question.everyone
@@ -179,7 +178,6 @@ def _remark(row: Job) -> str:
 
 
 def _ending(row: Job | Attempt) -> str:
-    """How an attempt ended: its cause, and the exit code or signal if it had one."""
     parts = [
         row.cause or row.outcome,
         f"exit code {row.exit_code}" if row.exit_code else "",
@@ -304,12 +302,11 @@ _HELP: dict[Action, str] = {
 
 
 def _command(action: Action) -> click.Command:
-    """The command of one action; all have the same options."""
 
     @click.command(action, help=_HELP[action])
     @click.argument("ranges", nargs=-1, required=True, type=JOB_RANGES, metavar="JOB|RANGE...")
     @click.option("--reason", default="", metavar="TEXT", help="Why; it is kept with the job.")
-    @click.option("-y", "--yes", is_flag=True, help=f"Do not ask, also for more than {ASK_ABOVE} jobs.")
+    @click.option("-y", "--yes", is_flag=True, help=f"Do not ask, also for more than {_ASK_ABOVE} jobs.")
     @with_session
     def command(session: Session, /, *, ranges: tuple[Any, ...], reason: str, yes: bool) -> int:
         wanted = merged(ranges)
@@ -329,7 +326,7 @@ def _command(action: Action) -> click.Command:
 def confirm(action: str, wanted: tuple[Range, ...]) -> None:
     """Ask before many jobs are touched, if there is a person to ask. Raises Abort."""
     count = total(wanted)
-    if count > ASK_ABOVE and sys.stdin.isatty() and sys.stderr.isatty():
+    if count > _ASK_ABOVE and sys.stdin.isatty() and sys.stderr.isatty():
         name = ", ".join(map(str, wanted[:3])) + ("..." if len(wanted) > 3 else "")
         click.confirm(f"{action.capitalize()} up to {counted(count, 'job')} ({name})?", abort=True, err=True)
 

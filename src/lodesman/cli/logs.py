@@ -17,7 +17,7 @@ from lodesman.cli.tables import is_terminal, note
 from lodesman.cli.words import FINAL, plain_lines
 from lodesman.errors import NotFound
 
-FOLLOW_SECONDS = 1.0
+_FOLLOW_SECONDS = 1.0
 
 
 @click.command()
@@ -55,7 +55,7 @@ def _follow(session: Session, job: int) -> None:
         attempt, state, tail = answer.attempt, answer.state, answer.tail or tail
         if answer.state in FINAL:
             return
-        time.sleep(FOLLOW_SECONDS)
+        time.sleep(_FOLLOW_SECONDS)
 
 
 def _ask(session: Session, job: int) -> Logs:

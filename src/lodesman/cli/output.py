@@ -35,7 +35,7 @@ MOST_FILES = 1_000_000
 
 
 @dataclass(slots=True)
-class Unpacked:
+class _Unpacked:
     """What came out: files and their bytes, and the names left out with the reason."""
 
     files: int = 0
@@ -65,7 +65,7 @@ class _Outputs:
     force: bool
     most_bytes: int
     advance: Callable[[int], None] = lambda _: None
-    jobs: list[tuple[int, Path, Unpacked | None]] = field(default_factory=list)
+    jobs: list[tuple[int, Path, _Unpacked | None]] = field(default_factory=list)
     without: int = 0
     faults: list[tuple[int, LodesmanError]] = field(default_factory=list)
 
@@ -143,7 +143,7 @@ def _fetch(outputs: _Outputs, job: Job) -> None:
     outputs.jobs.append((job.id, directory, done))
 
 
-def _download(outputs: _Outputs, job: Job, target: Path) -> Unpacked:
+def _download(outputs: _Outputs, job: Job, target: Path) -> _Unpacked:
     """Fetch and unpack beside the target, then put it there in one step; nothing half-done is left."""
     with tempfile.TemporaryDirectory(
         prefix=f".lode-{job.id}-", dir=target.parent, ignore_cleanup_errors=True
@@ -175,10 +175,10 @@ def _show(outputs: _Outputs) -> None:
         note(str(fault) if isinstance(fault, NotFound) else f"job {job}: {fault}")
 
 
-def unpack(archive: Path, target: Path, *, most_bytes: int) -> Unpacked:
+def unpack(archive: Path, target: Path, *, most_bytes: int) -> _Unpacked:
     """Unpack a tar.gz into a new directory. Raises DamagedArchive and TooLarge; OSError for the disk."""
     target.mkdir()
-    out = Unpacked()
+    out = _Unpacked()
     try:
         with archive.open("rb") as raw, tarfile.open(fileobj=raw, mode="r|gz") as tar:
             for count, member in enumerate(tar):
@@ -191,7 +191,7 @@ def unpack(archive: Path, target: Path, *, most_bytes: int) -> Unpacked:
 
 
 def _take(
-    tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, out: Unpacked, most_bytes: int
+    tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, out: _Unpacked, most_bytes: int
 ) -> None:
     path = safe_path(member.name)
     if path is None:
@@ -235,7 +235,7 @@ def _new_file(path: Path, *, executable: bool) -> IO[bytes]:
     return os.fdopen(descriptor, "wb")
 
 
-def _copy(source: IO[bytes], sink: IO[bytes], out: Unpacked, most_bytes: int) -> None:
+def _copy(source: IO[bytes], sink: IO[bytes], out: _Unpacked, most_bytes: int) -> None:
     while chunk := source.read(_CHUNK):
         out.size += len(chunk)
         if out.size > most_bytes:

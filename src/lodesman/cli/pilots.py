@@ -226,7 +226,6 @@ def _show_sites(sites: Sequence[SiteOutcomes], pilots: Sequence[PilotCount]) -> 
 
 
 def _show_faulty(faulty: Sequence[Faulty]) -> None:
-    """Held, failed and killed jobs by their reason."""
     counts: Counter[tuple[str, str]] = Counter()
     example: dict[tuple[str, str], int] = {}
     for row in faulty:

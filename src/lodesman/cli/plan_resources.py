@@ -208,7 +208,6 @@ def _limit(row: BindingLimit) -> list[Cell]:
 
 
 def _show_only(some: TaskQueuesPilots, when: str) -> None:
-    """The task queues that get pilots only before, or only after."""
     if not some.count:
         return
     who = f"{counted(some.count, 'task queue')} {'gets' if some.count == 1 else 'get'} pilots"

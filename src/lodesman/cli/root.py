@@ -38,7 +38,7 @@ SECTIONS = {
     },
     "Tools": {"convert": "drafts", "completion": "root", "whoami": "accounts"},
 }  # fmt: skip
-EPILOG = """\
+_EPILOG = """\
 Examples:
   lode plan job hello.jdl           what would become of it
   lode submit hello.jdl             a job, or a parametric description of up to a million
@@ -75,7 +75,7 @@ class _Sections(click.Group):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The epilog as it is written."""
-        formatter.write("\n" + EPILOG + "\n")
+        formatter.write("\n" + _EPILOG + "\n")
 
 
 @click.group(

@@ -287,7 +287,6 @@ def _close_site(session: Session, /, *, names: tuple[str, ...], reason: str, **o
 
 
 def _show_closed(answer: SiteClosed) -> None:
-    """What closing did, or would do."""
     until = "" if answer.until is None else f" until {_utc(answer.until)}"
     is_so = "would be closed" if answer.dry_run else "is closed"
     will = "would" if answer.dry_run else "will"
@@ -315,13 +314,11 @@ def _show_opened(answer: SiteOpened) -> None:
 
 
 def _note_closed(closings: Iterable[ClosedNode]) -> None:
-    """One remark for each closing: what, who, since when and why."""
     for text in dict.fromkeys(f"{path_of(one)} is {_closing_text(one)}" for one in closings):
         note(text)
 
 
 def _closing_text(one: ClosedNode) -> str:
-    """Who closed something, since when and why."""
     until = "" if one.until is None else f" until {_utc(one.until)}"
     kept = " (pilots stay)" if one.keep_pilots else ""
     return f"closed by {one.closed_by} since {_utc(one.since)}{until}{kept}: {one.reason}"

@@ -16,7 +16,7 @@ from lodesman.answers.jobs import Submission
 from lodesman.answers.requests import FileBody, SandboxAt, SubmitBody
 from lodesman.answers.vocabulary import FORMS
 from lodesman.cli.arguments import Range
-from lodesman.cli.drafts import JobDraft, Outcome, Wanted, read_all, warn
+from lodesman.cli.drafts import Outcome, ReadyFile, Wanted, read_all, warn
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import note, progress
 from lodesman.errors import LodesmanError, NotFound
@@ -63,7 +63,7 @@ def submit(
     return outcome.finish(session, "submissions")
 
 
-def _send_all(session: Session, ready: Sequence[JobDraft], outcome: Outcome, request_id: str) -> None:
+def _send_all(session: Session, ready: Sequence[ReadyFile], outcome: Outcome, request_id: str) -> None:
     files = measure(path for one in ready for path in one.inputs.values())
     for number, one in enumerate(ready, 1):
         one.body.sandboxes = {
@@ -91,7 +91,6 @@ def _trial(body: SubmitBody) -> SubmitBody:
 
 
 def _made(label: str, answer: Submission, ids: Range) -> dict[str, object]:
-    """A submission for programs."""
     return {
         "file": label,
         "count": answer.count,

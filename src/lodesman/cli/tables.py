@@ -120,7 +120,6 @@ def text_table(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Iterato
 
 
 def _fitting(cell: Cell) -> str:
-    """What is shown of a cell."""
     text = _text(cell)
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."
 

@@ -49,7 +49,6 @@ def _list_task_queues(session: Session, /, *, limit: int, reason: str) -> None:
 
 
 def _because(reason: str | None, detail: str | None) -> str:
-    """A pending reason with what stops most."""
     return f"{reason} ({detail})" if detail else reason or "not judged yet"
 
 

@@ -46,26 +46,26 @@ C = TypeVar("C", JobChange, ResourceChange)
 # --- what is asked about ---------------------------------------------------------------------------------
 
 
-class Subject(NamedTuple):
+class _Subject(NamedTuple):
     """`kind` is job, pilot or queue; `name` a number, a number or stamp, or SITE/CE/QUEUE."""
 
     kind: str
     name: str
 
 
-def _subject(word: str) -> Subject:
+def _subject(word: str) -> _Subject:
     """A job (12), a pilot (pilot:12, its stamp) or a CE queue (SITE/CE/QUEUE). Raises ValueError for anything else."""
     kind, colon, name = word.partition(":")
     if not colon or kind not in _KINDS:
         is_pilot, name = _STAMP.fullmatch(word), word
         kind = "queue" if word.count("/") >= 2 else "pilot" if is_pilot else "job"
     if kind == "job":
-        return Subject("job", str(read_job(name)))
+        return _Subject("job", str(read_job(name)))
     if kind == "queue" and not _may_be_queue(name):
         raise ValueError(f"{name[:60]!r} is not a queue; write SITE/CE/QUEUE.")
     if not name or (kind == "pilot" and "/" in name):
         raise ValueError(f"{name[:60]!r} is not a {kind}.")
-    return Subject(kind, name)
+    return _Subject(kind, name)
 
 
 def _may_be_queue(name: str) -> bool:
@@ -74,10 +74,10 @@ def _may_be_queue(name: str) -> bool:
     return bool(parts[0] and parts[-1] and any(parts[1:-1]))
 
 
-def _the_one(what: Subject | None, pilot: str | None, queue: str | None) -> Subject:
+def _the_one(what: _Subject | None, pilot: str | None, queue: str | None) -> _Subject:
     """The one subject; beside a job the queue only says where. Raises UsageError for none or several."""
     is_job = what is not None and what.kind == "job"
-    asked = [what, pilot and Subject("pilot", pilot), queue and not is_job and Subject("queue", queue)]
+    asked = [what, pilot and _Subject("pilot", pilot), queue and not is_job and _Subject("queue", queue)]
     found = [one for one in asked if one]
     if len(found) != 1:
         raise click.UsageError("Name one job, one pilot or one queue.", click.get_current_context())
@@ -95,7 +95,7 @@ def _the_one(what: Subject | None, pilot: str | None, queue: str | None) -> Subj
 @click.option("--vo", metavar="NAME", help="The queue as this VO sees it (administrators); else yours.")
 @with_session
 def why(
-    session: Session, /, *, what: Subject | None, pilot: str | None, queue: str | None, vo: str | None
+    session: Session, /, *, what: _Subject | None, pilot: str | None, queue: str | None, vo: str | None
 ) -> None:
     """Explain why a job waits, why a pilot got nothing, or why no pilots are sent to a queue.
 
@@ -204,7 +204,6 @@ def _resource_change(one: ResourceChange) -> str:
 
 
 def _in_queue(found: QueueForJob) -> Iterator[str]:
-    """What one queue has against a job."""
     yield f"Queue {path_of(found)}: {'could run it' if found.eligible else 'cannot run it'}."
     yield from (f"  {reason}" for reason in found.reasons)
     if found.room is not None:
@@ -219,7 +218,6 @@ def _director(director: JobDirector | QueueDirector) -> Iterator[str]:
 
 
 def _sent(one: SentPilot) -> list[Cell]:
-    """A pilot sent to a queue lately."""
     unused = not one.joined and one.ended_seconds_ago is not None
     remark = one.reason or ("never joined" if unused else "")
     return [str(one.id), state(one.state), f"{span(one.sent_seconds_ago)} ago", str(one.jobs_done), remark]

@@ -15,7 +15,7 @@ import pytest
 from tests.unit.background.conftest import record
 
 from lodesman.answers import calls
-from lodesman.answers.task_queues import ServedPools, ServedQueue
+from lodesman.answers.task_queues import PoolsOfQueues, ServedQueue
 from lodesman.background import launch
 from lodesman.background.launch import PilotSettings, SubmissionPools
 from lodesman.batch.backend import SubmitRefusal, SubmitResult
@@ -76,7 +76,7 @@ class World:
         if call is calls.SERVED_POOLS:
             self.asked.append(body.queues)
             rows = [ServedQueue(*queue, [f"req1:{queue[2]}", "req1:b"]) for queue in body.queues]
-            return ServedPools(7, 50.0, rows)
+            return PoolsOfQueues(7, 50.0, rows)
         record(self.diary, call, body)
         return None
 

@@ -113,9 +113,9 @@ def test_what_a_revoked_token_made_is_told(at, server):
     server.on("DELETE", "/v1/tokens/ab12", {"revoked": 3, "kept": 2})
     first, second = at("token", "revoke", "ab12").err.splitlines()
     assert first == "lode: The token ab12 is revoked, and 2 that it made for the same user."
-    assert second == "lode: 2 tokens that were made with it for others are good still. See: lode token ls"
+    assert second == "lode: 2 tokens that were made with it for others are still valid. See: lode token ls"
     server.on("DELETE", "/v1/tokens/ab12", {"revoked": 1, "kept": 1})
-    assert "1 token that was made with it for others is good still." in at("token", "revoke", "ab12").err
+    assert "1 token that was made with it for others is still valid." in at("token", "revoke", "ab12").err
 
 
 def test_whoami(at, server):
