@@ -38,6 +38,7 @@ SECTIONS = {
     },
     "Tools": {"convert": "drafts", "completion": "root", "whoami": "accounts"},
 }  # fmt: skip
+_MODULES = {name: module for commands in SECTIONS.values() for name, module in commands.items()}
 _EPILOG = """\
 Examples:
   lode plan job hello.jdl           what would become of it
@@ -56,15 +57,14 @@ class _Sections(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """All commands."""
-        return sorted(name for commands in SECTIONS.values() for name in commands)
+        return sorted(_MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load a command."""
-        for commands in SECTIONS.values():
-            if cmd_name in commands:
-                found: click.Command = getattr(import_module(f"lodesman.cli.{commands[cmd_name]}"), cmd_name)
-                return found
-        return None
+        if cmd_name not in _MODULES:
+            return None
+        found: click.Command = getattr(import_module(f"lodesman.cli.{_MODULES[cmd_name]}"), cmd_name)
+        return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """One list per section."""

@@ -10,7 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
@@ -53,7 +53,6 @@ class Session:
     token_file: Path | None = None
     ca_file: str | None = None
     as_json: bool = False
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     _client: Client | None = None
 
     @property
@@ -69,7 +68,7 @@ class Session:
 
             servers = [part.strip() for part in self.address.split(",") if part.strip()]
             retry = Retry(rounds=RETRY_ROUNDS)
-            token = find_token(self.token_file, self.environ, Path.cwd())
+            token = find_token(self.token_file, os.environ, Path.cwd())
             client = Client(servers, token, ca_file=self.ca_file, retry=retry)
             for server in client.servers:
                 if not server.is_private:
@@ -222,9 +221,8 @@ def _is_ours(path: Path) -> bool:
 
 
 def _set_json(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    session = context.find_object(Session)
-    if session is not None:
-        session.as_json = session.as_json or value
+    if value:
+        context.ensure_object(Session).as_json = True
 
 
 _JSON = click.option(
