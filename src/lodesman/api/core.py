@@ -27,7 +27,7 @@ from lodesman.store.read.pilots import PilotRow
 
 log = logging.getLogger(__name__)
 
-# The background process reports every 5 seconds. The first report may take longer: it has a world to read.
+# The background process reports every 5 seconds. The first report may take longer: it has much to read.
 SILENT_SECONDS: Final = 30.0
 START_SECONDS: Final = 120.0
 # A process that ended so often within that time is started again in vain.
@@ -37,37 +37,32 @@ RESTARTS_WITHIN: Final = 900.0
 
 @dataclass(slots=True)
 class BackgroundHealth:
-    """What the background process reports. Times are by the clock that never jumps; `since`: when a first report was
-    awaited. Belongs to the event loop.
+    """What the background process reports. `at`: when it reported last or, until it has, when a first report was awaited;
+    times are by the clock that never jumps. Belongs to the event loop.
     """
 
-    since: float
-    heard_at: float | None = None
+    at: float
+    has_reported: bool = False
     failing: Mapping[str, str] = field(default_factory=dict)
     restarts: int = 0
     _ended_at: deque[float] = field(default_factory=lambda: deque(maxlen=MANY_RESTARTS))
 
-    def heard(self, ticks: float, failing: Mapping[str, str]) -> None:
+    def reported(self, ticks: float, failing: Mapping[str, str]) -> None:
         """It lives; `failing`: its steps that do not succeed, with the last fault."""
-        self.heard_at, self.failing = ticks, failing
+        self.at, self.has_reported, self.failing = ticks, True, failing
 
     def ended(self, ticks: float) -> None:
         """The process ended and will be started again."""
         self.restarts += 1
         self._ended_at.append(ticks)
 
-    @property
-    def heard_or_since(self) -> float:
-        """When it reported last, or since when a first report is awaited."""
-        return self.since if self.heard_at is None else self.heard_at
-
     def standing(self, ticks: float) -> Literal["ok", "starting", "failing", "restarting", "silent"]:
         """Failing: some of its steps; restarting: again and again."""
-        if ticks - self.heard_or_since > (START_SECONDS if self.heard_at is None else SILENT_SECONDS):
+        if ticks - self.at > (SILENT_SECONDS if self.has_reported else START_SECONDS):
             return "silent"
         if len(self._ended_at) == MANY_RESTARTS and ticks - self._ended_at[0] < RESTARTS_WITHIN:
             return "restarting"
-        if self.heard_at is None:
+        if not self.has_reported:
             return "starting"
         return "failing" if self.failing else "ok"
 
@@ -77,7 +72,7 @@ class BackgroundHealth:
 
     def answer(self, ticks: float) -> BackgroundStatus:
         """Without the faults themselves: those are for the log."""
-        age = None if self.heard_at is None else ticks - self.heard_at
+        age = ticks - self.at if self.has_reported else None
         return BackgroundStatus(self.standing(ticks), age, self.restarts, sorted(self.failing))
 
 
@@ -123,7 +118,7 @@ class Core:
         self.templates = Templates(self.reader)
         self.principals = principals(self.reader)
         self.sessions = load_sessions(self.reader, now=self.ticks())
-        self.background = BackgroundHealth(since=self.ticks())
+        self.background = BackgroundHealth(at=self.ticks())
         self._inhabited: frozenset[QueueId] | None = None
         self._together: list[tuple[Command, Answer]] = []
 

@@ -17,19 +17,9 @@ from starlette.responses import Response
 from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Call, Nothing, Process
 from lodesman.answers.calls import CALLS
+from lodesman.api import wire
 from lodesman.api.auth import authorise
-from lodesman.api.wire import (
-    Answer,
-    Disconnected,
-    Receive,
-    Scope,
-    Send,
-    decode,
-    error_answer,
-    json_answer,
-    read_body,
-    send_answer,
-)
+from lodesman.api.wire import Answer, Disconnected, Receive, Scope, Send
 from lodesman.errors import InvalidRequest, LodesmanError, Unavailable
 
 log = logging.getLogger(__name__)
@@ -87,8 +77,8 @@ class Endpoint(Generic[S]):
             )
         if self._decoder is None:
             return Request(who, query, Nothing(), 0, scope, receive)
-        raw = await read_body(scope, receive, self.call.most_bytes)
-        return Request(who, query, decode(self._decoder, raw), len(raw), scope, receive)
+        raw = await wire.read_body(scope, receive, self.call.most_bytes)
+        return Request(who, query, wire.decode(self._decoder, raw), len(raw), scope, receive)
 
 
 def serves(call: Call[Q, B, A]) -> Callable[[Function[S, Q, B, A]], Endpoint[S]]:
@@ -153,9 +143,9 @@ class Dispatcher(Generic[S]):
             if isinstance(answer, Response):
                 await answer(scope, receive, send)
             else:
-                await send_answer(send, *json_answer(_ENCODER.encode(answer)))
+                await wire.send_answer(send, *wire.json_answer(_ENCODER.encode(answer)))
         except LodesmanError as error:
-            await self._refuse(send, error_answer(error))
+            await self._refuse(send, wire.error_answer(error))
         except Disconnected:
             return
         except Exception as bug:
@@ -184,7 +174,7 @@ class Dispatcher(Generic[S]):
         if self._process == "reading":
             # How long a connection lives is between the client and the hot process.
             headers = [one for one in headers if one[0] != b"connection"]
-        await send_answer(send, status, headers, body)
+        await wire.send_answer(send, status, headers, body)
 
 
 def pattern_of(call: Call[Any, Any, Any]) -> re.Pattern[str]:
@@ -197,4 +187,4 @@ def pattern_of(call: Call[Any, Any, Any]) -> re.Pattern[str]:
 def failed(path: str, bug: Exception) -> Answer:
     """The answer to a request that met a bug, which is logged with its traceback."""
     log.error("a request failed", exc_info=bug, extra={"path": path})
-    return error_answer(Unavailable("The server failed to answer this; its log says why."))
+    return wire.error_answer(Unavailable("The server failed to answer this; its log says why."))

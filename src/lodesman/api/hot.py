@@ -20,16 +20,7 @@ from lodesman.api import claims, pilots, service, sites, users
 from lodesman.api.auth import authenticate
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Dispatcher
-from lodesman.api.wire import (
-    BODY_SECONDS,
-    SLOWEST_BYTES,
-    Disconnected,
-    Headers,
-    Receive,
-    Scope,
-    Send,
-    header,
-)
+from lodesman.api.wire import BODY_SECONDS, SLOWEST_BYTES, Disconnected, Headers, Receive, Scope, Send, header
 from lodesman.errors import InvalidRequest, Unavailable
 from lodesman.store.accounts import joining_pilot
 

@@ -7,19 +7,10 @@ from collections.abc import Sequence
 from msgspec.structs import asdict
 
 from lodesman.answers import calls, pilots
+from lodesman.answers import requests as asks
 from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Nothing
 from lodesman.answers.nodes import Place, QueueId
-from lodesman.answers.requests import (
-    DrainBody,
-    HeartbeatBody,
-    JoinBody,
-    LeaveBody,
-    QueuesBody,
-    ReportBody,
-    ReportsBody,
-    RunningBody,
-)
 from lodesman.answers.task_queues import PoolsOfQueues, ServedQueue
 from lodesman.answers.vocabulary import PilotState
 from lodesman.api.core import Core
@@ -43,7 +34,7 @@ _MOST_POOLS = 200_000
 
 
 @serves(calls.JOIN)
-async def _join(core: Core, request: Request[Nothing, JoinBody]) -> pilots.PilotJoined:
+async def _join(core: Core, request: Request[Nothing, asks.JoinBody]) -> pilots.PilotJoined:
     """A pilot exchanges its join token for one of its own."""
     body, node, found_queue = request.body, request.body.node, None
     if body.place is not None:
@@ -70,7 +61,7 @@ async def _join(core: Core, request: Request[Nothing, JoinBody]) -> pilots.Pilot
 
 
 @serves(calls.HEARTBEAT)
-async def _heartbeat(core: Core, request: Request[Nothing, HeartbeatBody]) -> pilots.HeartbeatAnswer:
+async def _heartbeat(core: Core, request: Request[Nothing, asks.HeartbeatBody]) -> pilots.HeartbeatAnswer:
     """Keep what a pilot reports of its payloads, and answer what it shall end."""
     session, running = core.session(request.who.pilot_id), request.body.jobs
     _keep_news(session, running)
@@ -88,7 +79,7 @@ async def _heartbeat(core: Core, request: Request[Nothing, HeartbeatBody]) -> pi
     return pilots.HeartbeatAnswer(kill, session.drain, core.lease_seconds)
 
 
-def _keep_news(session: PilotSession, running: Sequence[RunningBody]) -> None:
+def _keep_news(session: PilotSession, running: Sequence[asks.RunningBody]) -> None:
     """Keep the news of these payloads only: a pilot reports all that it has."""
     before, session.tails, session.usage = session.tails, {}, {}
     room = _KEEP_TAILS
@@ -104,7 +95,7 @@ def _keep_news(session: PilotSession, running: Sequence[RunningBody]) -> None:
 
 
 @serves(calls.REPORT)
-async def _take_reports(core: Core, request: Request[Nothing, ReportsBody]) -> pilots.ReportsAnswer:
+async def _take_reports(core: Core, request: Request[Nothing, asks.ReportsBody]) -> pilots.ReportsAnswer:
     """Apply reports. A pilot that was lost has no session any more, and may report how its last attempts ended."""
     pilot_id, reports = request.who.pilot_id, request.body.reports
     session = core.session(pilot_id) if pilot_id in core.sessions else None
@@ -116,7 +107,7 @@ async def _take_reports(core: Core, request: Request[Nothing, ReportsBody]) -> p
     return pilots.ReportsAnswer(results)
 
 
-def _report(one: ReportBody) -> AttemptReport:
+def _report(one: asks.ReportBody) -> AttemptReport:
     given = asdict(one)
     output = given.pop("output")
     if output is not None:
@@ -127,7 +118,7 @@ def _report(one: ReportBody) -> AttemptReport:
 
 
 @serves(calls.LEAVE)
-async def _leave(core: Core, request: Request[Nothing, LeaveBody]) -> Nothing:
+async def _leave(core: Core, request: Request[Nothing, asks.LeaveBody]) -> Nothing:
     """A pilot ends by itself."""
     pilot_id, body = request.who.pilot_id, request.body
     core.session(pilot_id)
@@ -139,7 +130,7 @@ async def _leave(core: Core, request: Request[Nothing, LeaveBody]) -> Nothing:
 
 
 @serves(calls.DRAIN)
-async def _drain(core: Core, request: Request[Nothing, DrainBody]) -> pilots.PilotsDrained:
+async def _drain(core: Core, request: Request[Nothing, asks.DrainBody]) -> pilots.PilotsDrained:
     """Let pilots finish what they run and leave."""
     numbers = request.body.pilots
     for session in map(core.sessions.get, numbers):
@@ -150,7 +141,7 @@ async def _drain(core: Core, request: Request[Nothing, DrainBody]) -> pilots.Pil
 
 
 @serves(calls.SERVED_POOLS)
-async def _served_pools(core: Core, request: Request[Nothing, QueuesBody]) -> PoolsOfQueues:
+async def _served_pools(core: Core, request: Request[Nothing, asks.QueuesBody]) -> PoolsOfQueues:
     """GetSubmitPoolsForQueue of RFC #7: the pools of each of these queues, and the last pass."""
     queues = [QueueId(*names) for names in request.body.queues]
     _check_place(core, request.who, queues)

@@ -14,18 +14,9 @@ import msgspec
 from msgspec.structs import asdict
 from starlette.responses import Response
 
-from lodesman.answers import (
-    accounts,
-    calls,
-    jobs,
-    pilots,
-    task_queues,
-)
+from lodesman.answers import accounts, calls, jobs, nodes, pilots, server, task_queues
 from lodesman.answers import requests as asks
 from lodesman.answers.call import Call, Nothing
-from lodesman.answers.nodes import Queues, ResourceNode, Sites
-from lodesman.answers.server import Configuration, Usage
-from lodesman.answers.task_queues import PoolInFull, Pools
 from lodesman.api import explain, files
 from lodesman.api.auth import authenticate, may_touch, own_vo, sees_all, vo_of
 from lodesman.api.dispatch import Dispatcher, Request, pattern_of, serves
@@ -133,40 +124,40 @@ async def _waiting_reasons(side: ReadSide, request: Request[Nothing, Nothing]) -
 
 
 @serves(calls.POOLS)
-async def _pools(side: ReadSide, request: Request[asks.PoolsQuery, Nothing]) -> Pools:
+async def _pools(side: ReadSide, request: Request[asks.PoolsQuery, Nothing]) -> task_queues.Pools:
     """SubmitPools, those that most jobs need first. Users see the pools of their VO, administrators those of any."""
     vo = vo_of(request.query.vo, request.who, usual=own_vo(request.who))
     return list_pools(side.db, vo, limit=request.query.limit)
 
 
 @serves(calls.POOL)
-async def _pool(side: ReadSide, request: Request[asks.PoolAt, Nothing]) -> PoolInFull:
+async def _pool(side: ReadSide, request: Request[asks.PoolAt, Nothing]) -> task_queues.PoolInFull:
     """A SubmitPool, known by the beginning of its id."""
     vo = vo_of(request.query.vo, request.who, usual=own_vo(request.who))
     return pool_by_prefix(side.db, vo, request.query.pool)
 
 
 @serves(calls.SITES)
-async def _sites(side: ReadSide, _request: Request[Nothing, Nothing]) -> Sites:
+async def _sites(side: ReadSide, _request: Request[Nothing, Nothing]) -> nodes.Sites:
     """Sites, and all that is closed."""
     closings = list(side.keeper.mask(side.db).active(side.clock()))
-    sites = list_sites(side.db, side.policy, closings)
-    return Sites(sites, [answer_of(one) for one in closings])
+    found = list_sites(side.db, side.policy, closings)
+    return nodes.Sites(found, [answer_of(one) for one in closings])
 
 
 @serves(calls.QUEUES)
-async def _queues(side: ReadSide, request: Request[asks.QueuesQuery, Nothing]) -> Queues:
+async def _queues(side: ReadSide, request: Request[asks.QueuesQuery, Nothing]) -> nodes.Queues:
     """CE queues as a VO sees them."""
     vo = vo_of(request.query.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
     mask, now = side.keeper.mask(side.db), side.clock()
     found = list_queues(
         side.db, side.policy, vo, closed_by=lambda place: mask.of(place, now), origin=request.query.origin
     )
-    return Queues(found)
+    return nodes.Queues(found)
 
 
 @serves(calls.RESOURCES)
-async def _resource(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) -> ResourceNode:
+async def _resource(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) -> nodes.ResourceNode:
     """A site, CE or queue with all origins."""
     asked, config = request.query, side.policy.config
     named = NodePath(asked.site, asked.ce, asked.queue)
@@ -176,13 +167,13 @@ async def _resource(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) -
 
 
 @serves(calls.CONFIGURATION)
-async def _configuration(side: ReadSide, _request: Request[Nothing, Nothing]) -> Configuration:
+async def _configuration(side: ReadSide, _request: Request[Nothing, Nothing]) -> server.Configuration:
     """The files in use, since when, and why a change of them was refused."""
     return side.configuration().in_full(side.clock())
 
 
 @serves(calls.USAGE)
-async def _usage(side: ReadSide, request: Request[Nothing, Nothing]) -> Usage:
+async def _usage(side: ReadSide, request: Request[Nothing, Nothing]) -> server.Usage:
     """Job states, sites, actual and target shares, times, failures."""
     may = may_touch(request.who, side.policy.sharing_groups())
     vo = own_vo(request.who)

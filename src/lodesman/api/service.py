@@ -51,7 +51,7 @@ async def _hot_metrics(core: Core, _request: Request[Nothing, Nothing]) -> serve
     """Counters of the hot process, for the reading process's /metrics."""
     configuration, background, ticks = core.configuration(), core.background, core.ticks()
     return server.HotMetrics(
-        background_heard_seconds_ago=ticks - background.heard_or_since,
+        background_heard_seconds_ago=ticks - background.at,
         background_ok=int(background.is_well(ticks)),
         background_restarts_total=background.restarts,
         configuration_loaded_timestamp_seconds=configuration.loaded_at,
@@ -69,7 +69,7 @@ async def _hot_metrics(core: Core, _request: Request[Nothing, Nothing]) -> serve
 @serves(calls.ALIVE)
 async def _alive(core: Core, request: Request[Nothing, service.Alive]) -> Nothing:
     """The background process lives."""
-    core.background.heard(core.ticks(), request.body.failing)
+    core.background.reported(core.ticks(), request.body.failing)
     return Nothing()
 
 

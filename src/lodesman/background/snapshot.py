@@ -39,7 +39,7 @@ _FRESH_SECONDS: Final = fresh_seconds(120.0)
 _LEAST_SECONDS: Final = 0.1
 _CHEAP_SECONDS: Final = 0.015
 _REST: Final = 200.0  # seconds between refreshes, for each second that one takes
-_NO_POOLS = PoolMap([])
+_NO_POOLS = PoolMap()
 _KINDS: Final = ("idle", "busy", "coming", "draining", "silent")
 
 

@@ -106,16 +106,13 @@ class Client:
         *,
         idempotent: bool = False,
         timeout: float = _TIMEOUT_S,
-        content_type: str = "application/json",
     ) -> Any:
         """Send `body` (bytes as they are, all else as JSON) and return the JSON value answered, if any.
 
         GET is always idempotent; `timeout` is seconds without a byte. Raises the error that the server names by its
         code; Unavailable when no server answers, with data `sent` if something may have been changed.
         """
-        raw = self.fetch(
-            method, path, body, idempotent=idempotent, timeout=timeout, content_type=content_type
-        )
+        raw = self.fetch(method, path, body, idempotent=idempotent, timeout=timeout)
         return _decode(raw, f"{method} {path}")
 
     def fetch(
@@ -126,11 +123,10 @@ class Client:
         *,
         idempotent: bool = False,
         timeout: float = _TIMEOUT_S,
-        content_type: str = "application/json",
     ) -> bytes:
         """As `request`, but returns the answer's body as it came."""
         raw = body if body is None or isinstance(body, bytes) else _encode(body)
-        headers = {} if raw is None else {"Content-Type": content_type}
+        headers = {} if raw is None else {"Content-Type": "application/json"}
         idempotent = idempotent or method in _READS
         request = HttpRequest(method, path, raw, headers, idempotent=idempotent, timeout=timeout)
         return bytes(self._send(request).content)
@@ -161,9 +157,8 @@ class Client:
         try:
             actual = self._send(HttpRequest("GET", path, sink=sink, idempotent=True)).content
             if actual != sha256:
-                raise BadChecksum(
-                    f"{path} has another checksum than expected.", expected=sha256, actual=actual
-                )
+                words = f"{path} has another checksum than expected."
+                raise BadChecksum(words, expected=sha256, actual=actual)
         except LodesmanError:
             self.close()
             file.unlink(missing_ok=True)

@@ -14,6 +14,7 @@ import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Callable
 from urllib.parse import urlsplit
@@ -29,9 +30,11 @@ _MAX_RETRY_AFTER_S = 60.0
 # The server cannot answer now, and did nothing.
 NOT_NOW = frozenset({429, 502, 503, 504})
 
-# Codes of OpenSSL: the chain ends at an unknown root; the certificate names another host.
-_UNKNOWN_ROOT = frozenset({2, 18, 19, 20, 21})
-_OTHER_NAME = frozenset({62, 63, 64})
+# By the code of OpenSSL: the chain ends at an unknown root; the certificate names another host.
+_CERTIFICATE_HINTS = {
+    **dict.fromkeys((2, 18, 19, 20, 21), "Name the root: lode --ca-file FILE."),
+    **dict.fromkeys((62, 63, 64), "Name the server as the certificate has it."),
+}
 
 _BY_STATUS: dict[int, type[LodesmanError]] = {
     400: errors.InvalidRequest,
@@ -60,7 +63,7 @@ class ServerAddress:
 
     @property
     def is_private(self) -> bool:
-        """Whether nobody else can read tokens on their way: by TLS, or on this machine."""
+        """Whether tokens cannot be read on their way: by TLS, or on this machine."""
         return self.secure or is_loopback(self.host)
 
 
@@ -131,13 +134,10 @@ def trusted_authorities(ca_file: str | None) -> ssl.SSLContext:
 
 def open_connection(server: ServerAddress, trust: ssl.SSLContext | None) -> http.client.HTTPConnection:
     """A connection object for the server, not connected yet."""
-    if trust is None or not server.secure:
-        return http.client.HTTPConnection(
-            server.host, server.port, timeout=_CONNECT_TIMEOUT_S, blocksize=CHUNK
-        )
-    return http.client.HTTPSConnection(
-        server.host, server.port, timeout=_CONNECT_TIMEOUT_S, context=trust, blocksize=CHUNK
+    kind = (
+        partial(http.client.HTTPSConnection, context=trust) if server.secure else http.client.HTTPConnection
     )
+    return kind(server.host, server.port, timeout=_CONNECT_TIMEOUT_S, blocksize=CHUNK)
 
 
 def is_stale(sock: socket.socket) -> bool:
@@ -151,12 +151,8 @@ def exchange(
     connection: http.client.HTTPConnection, request: HttpRequest, path: str, headers: Mapping[str, str]
 ) -> HttpAnswer:
     """Send the request to `path` and read the answer. Raises OSError, HTTPException and TooLarge."""
-    sent = {
-        "User-Agent": f"lodesman/{__version__}",
-        "Accept": "application/json",
-        **headers,
-        **request.headers,
-    }
+    own = {"User-Agent": f"lodesman/{__version__}", "Accept": "application/json"}
+    sent = {**own, **headers, **request.headers}
     if isinstance(request.body, Path):
         with request.body.open("rb") as source:
             sent["Content-Length"] = str(os.fstat(source.fileno()).st_size)
@@ -186,10 +182,7 @@ def copy(response: http.client.HTTPResponse, target: BinaryIO, *, limit: int) ->
     """Copy the body and return its sha256; stops soon after `limit` bytes."""
     digest = hashlib.sha256()
     copied = 0
-    while copied <= limit:
-        chunk = response.read(CHUNK)
-        if not chunk:
-            break
+    while copied <= limit and (chunk := response.read(CHUNK)):
         copied += len(chunk)
         digest.update(chunk)
         target.write(chunk)
@@ -237,24 +230,17 @@ def fault_of(answer: HttpAnswer) -> LodesmanError:
     LodesmanError.__init__(fault, str(message), hint=str(error.get("hint") or ""))
     data = error.get("data")
     fault.data = {**(data if isinstance(data, dict) else {}), "status": status}
-    wait = _parse_retry_after(answer.retry_after)
-    if wait is not None:
-        fault.data["retry_after"] = wait
+    # It may also be a date.
+    if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", answer.retry_after):
+        fault.data["retry_after"] = min(float(answer.retry_after), _MAX_RETRY_AFTER_S)
     return fault
 
 
 def unanswered_by(server: ServerAddress, fault: Exception, *, sent: bool) -> Unavailable:
     """The error for a server that did not answer; `sent`: the request may have changed something."""
     if isinstance(fault, ssl.SSLCertVerificationError):
-        code = fault.verify_code
-        hint = (
-            "Name the root: lode --ca-file FILE."
-            if code in _UNKNOWN_ROOT
-            else "Name the server as the certificate has it."
-            if code in _OTHER_NAME
-            else "Ask the administrators of the server."
-        )
         reason = fault.verify_message.rstrip(".")
+        hint = _CERTIFICATE_HINTS.get(fault.verify_code, "Ask the administrators of the server.")
         return Unavailable(f"{server}: its certificate is not trusted ({reason}).", hint=hint, sent=sent)
     reason = getattr(fault, "strerror", None) or str(fault) or type(fault).__name__
     hint = ""
@@ -263,13 +249,6 @@ def unanswered_by(server: ServerAddress, fault: Exception, *, sent: bool) -> Una
     elif not server.secure and isinstance(fault, (ConnectionResetError, http.client.BadStatusLine)):
         hint = "The server there may want https."
     return Unavailable(f"{server} does not answer ({reason}).", hint=hint, sent=sent)
-
-
-def _parse_retry_after(text: str) -> float | None:
-    """Seconds of a Retry-After header, at most a minute; None if it is absent or a date."""
-    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", text):
-        return None
-    return min(float(text), _MAX_RETRY_AFTER_S)
 
 
 def _error_in(body: bytes) -> dict[str, Any]:

@@ -15,50 +15,50 @@ from lodesman.api.core import (
 
 
 def test_it_may_take_its_time_to_start():
-    health = BackgroundHealth(since=100.0)
+    health = BackgroundHealth(at=100.0)
     assert health.standing(100.0 + START_SECONDS) == "starting"
     assert health.standing(101.0 + START_SECONDS) == "silent"
     assert health.answer(110.0) == BackgroundStatus("starting", None, 0, [])
 
 
 def test_it_is_well_while_it_says_so():
-    health = BackgroundHealth(since=0.0)
-    health.heard(200.0, {})
+    health = BackgroundHealth(at=0.0)
+    health.reported(200.0, {})
     assert health.standing(200.0 + SILENT_SECONDS) == "ok"
     assert health.standing(201.0 + SILENT_SECONDS) == "silent"
     assert health.answer(203.0).age_seconds == 3.0
 
 
 def test_steps_that_fail_are_named_without_their_faults():
-    health = BackgroundHealth(since=0.0)
-    health.heard(5.0, {"reasons": "KeyError: secret", "director": "IOError: disk"})
+    health = BackgroundHealth(at=0.0)
+    health.reported(5.0, {"reasons": "KeyError: secret", "director": "IOError: disk"})
     assert health.standing(5.0) == "failing"
     assert health.answer(5.0).failing == ["director", "reasons"]
-    health.heard(10.0, {})
+    health.reported(10.0, {})
     assert health.standing(10.0) == "ok"
 
 
 @pytest.mark.parametrize("heard", [True, False])
 def test_one_that_is_started_again_in_vain(heard):
-    health = BackgroundHealth(since=0.0)
+    health = BackgroundHealth(at=0.0)
     at = 0.0
     for n in range(MANY_RESTARTS):
         assert health.standing(at) in ("ok", "starting")
         at += 10.0
         if heard:
-            health.heard(at, {})
+            health.reported(at, {})
         health.ended(at)
         assert health.restarts == n + 1
     assert health.standing(at) == "restarting"
-    health.heard(at + RESTARTS_WITHIN, {})
+    health.reported(at + RESTARTS_WITHIN, {})
     assert health.standing(at + RESTARTS_WITHIN) == "ok"
 
 
 def test_an_old_end_counts_no_more():
-    health = BackgroundHealth(since=0.0)
+    health = BackgroundHealth(at=0.0)
     for number in range(10):
         at = number * RESTARTS_WITHIN
         health.ended(at)
-        health.heard(at, {})
+        health.reported(at, {})
         assert health.standing(at) == "ok"
     assert health.restarts == 10

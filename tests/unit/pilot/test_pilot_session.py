@@ -28,7 +28,7 @@ def script(monkeypatch):
 
     script = Script()
 
-    def request(self, method, path, body=None, *, idempotent=False, timeout=0, content_type=""):
+    def request(self, method, path, body=None, *, idempotent=False, timeout=0):
         script.asked.append((path, body, self._authorization, timeout))
         answer = script.answers.pop(0)
         if isinstance(answer, LodesmanError):
