@@ -16,6 +16,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -48,6 +49,7 @@ GRACE_SECONDS: Final = 30.0
 _INHERITED: Final = ("HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER")
 
 
+@dataclass(eq=False)
 class LocalBackend:
     """The queues of this machine. `root` becomes a directory that only this user can read.
 
@@ -56,32 +58,25 @@ class LocalBackend:
     open files that pilots get; 0: that of this process.
     """
 
-    def __init__(
-        self,
-        root: Path,
-        slots: Mapping[QueueId, int],
-        *,
-        grace_seconds: float = GRACE_SECONDS,
-        python: str = sys.executable,
-        cgroups: bool = True,
-        open_files: int = 0,
-        clock: Callable[[], float] = time.time,
-    ) -> None:
-        self.slots = dict(slots)
-        self._root = root.absolute()
-        self._grace_seconds = grace_seconds
-        self._python = python
-        self._cgroups = cgroups
-        self._open_files = open_files
-        self._clock = clock
-        self._last_order = 0
-        self._launches: Counter[str] = Counter()
-        self._keepers: set[int] = set()
-        # What never changes again, so that a tick reads it once.
-        self._entries: dict[str, Entry] = {}
-        self._ended: set[str] = set()
+    root: Path
+    slots: Mapping[QueueId, int]
+    _: KW_ONLY
+    grace_seconds: float = GRACE_SECONDS
+    python: str = sys.executable
+    cgroups: bool = True
+    open_files: int = 0
+    clock: Callable[[], float] = time.time
+    _last_order: int = field(default=0, init=False)
+    _launches: Counter[str] = field(default_factory=Counter, init=False)
+    _keepers: set[int] = field(default_factory=set, init=False)
+    # What never changes again, so that a tick reads it once.
+    _entries: dict[str, Entry] = field(default_factory=dict, init=False)
+    _ended: set[str] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        self.root = self.root.absolute()
         with contextlib.suppress(OSError):
-            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     # --- the protocol -----------------------------------------------------------------------------
 
@@ -89,8 +84,7 @@ class LocalBackend:
         """Store the copies, then start what has a slot. A full disk refuses copies for now only."""
         reason = unusable(spec) if spec.queue in self.slots else f"no local queue {'/'.join(spec.queue)!r}"
         if reason:
-            refusal = SubmitRefusal(reason=reason, transient=False)
-            return SubmitResult(refused={copy.stamp: refusal for copy in copies})
+            return SubmitResult(refused={copy.stamp: _refusal(reason) for copy in copies})
         accepted: dict[str, str] = {}
         refused: dict[str, SubmitRefusal] = {}
         try:
@@ -102,22 +96,18 @@ class LocalBackend:
                     else:
                         refused.setdefault(copy.stamp, fault)
         except OSError as fault:
-            refusal = SubmitRefusal(reason=_reason(fault), transient=True)
-            refused.update((copy.stamp, refusal) for copy in copies if copy.stamp not in accepted)
+            refused |= {copy.stamp: _refusal(fault) for copy in copies if copy.stamp not in accepted}
         with contextlib.suppress(BackendFault):  # the copies are safe and start at a later tick
             self.tick()
         return SubmitResult(accepted=accepted, refused=refused)
 
     def status(self, native_ids: Sequence[str]) -> dict[str, NativeStatus]:
         """One observation for each id."""
-        now = self._clock()
+        now = self.clock()
         unknown = NativeStatus(state=NativeState.UNKNOWN, observed_at=now, detail="not known here")
         with _as_backend_fault():
-            pilots = {native_id: self._find(native_id) for native_id in native_ids}
-            return {
-                native_id: unknown if pilot is None else pilot.status(now)
-                for native_id, pilot in pilots.items()
-            }
+            pilots = {one: self._find(one) for one in native_ids}
+            return {one: pilot.status(now) if pilot else unknown for one, pilot in pilots.items()}
 
     def cancel(self, native_ids: Sequence[str]) -> dict[str, CancelOutcome]:
         """End waiting pilots here, and order the keepers of running ones to end theirs."""
@@ -132,7 +122,7 @@ class LocalBackend:
 
     def load(self, queue: QueueId) -> BatchLoad:
         """The load of one queue; a pilot whose keeper is lost still fills its slot."""
-        now = self._clock()
+        now = self.clock()
         try:
             states = Counter(pilot.state() for pilot, entry in self._pilots() if entry.queue == queue)
         except OSError:
@@ -164,7 +154,7 @@ class LocalBackend:
         gone: list[str] = []
         with _as_backend_fault(), self._exclusive():
             for stamp in self._stamps():
-                pilot = PilotDirectory(self._root / stamp)
+                pilot = PilotDirectory(self.root / stamp)
                 if pilot.is_ended() and float(pilot.end().get("ended_at", 0.0)) < before:
                     pilot.remove()
                     self._ended.discard(stamp)
@@ -179,7 +169,7 @@ class LocalBackend:
         self.slots = {}  # nothing starts any more
         with _as_backend_fault():
             with self._exclusive():
-                pilots = [PilotDirectory(self._root / stamp) for stamp in self._stamps()]
+                pilots = [PilotDirectory(self.root / stamp) for stamp in self._stamps()]
                 for pilot in pilots:
                     self._cancel(pilot.stamp)
             stop_kept(pilots, grace_seconds=grace_seconds, deadline_seconds=deadline_seconds)
@@ -194,7 +184,7 @@ class LocalBackend:
     @contextlib.contextmanager
     def _exclusive(self) -> Iterator[None]:
         """Alone among all threads and processes that use this root. Raises OSError."""
-        lock = os.open(self._root / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+        lock = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -202,16 +192,16 @@ class LocalBackend:
             os.close(lock)
 
     def _stamps(self) -> set[str]:
-        return {path.name for path in self._root.iterdir() if STAMP.fullmatch(path.name)}
+        return {path.name for path in self.root.iterdir() if STAMP.fullmatch(path.name)}
 
     def _find(self, native_id: str) -> PilotDirectory | None:
-        pilot = PilotDirectory(self._root / native_id)
+        pilot = PilotDirectory(self.root / native_id)
         return pilot if STAMP.fullmatch(native_id) and pilot.path.is_dir() else None
 
     def _pilots(self) -> Iterator[tuple[PilotDirectory, Entry]]:
         """The pilots that have not ended, with what was submitted."""
         for stamp in sorted(self._stamps() - self._ended):
-            pilot = PilotDirectory(self._root / stamp)
+            pilot = PilotDirectory(self.root / stamp)
             if pilot.is_ended():
                 self._ended.add(stamp)
                 self._entries.pop(stamp, None)
@@ -232,9 +222,8 @@ class LocalBackend:
     def _store(self, spec: PilotSpec, copy: PilotCopy) -> SubmitRefusal | None:
         """Write one pilot's directory."""
         if not STAMP.fullmatch(copy.stamp):
-            reason = "a stamp has 1 to 64 letters, digits, '-' and '_'"
-            return SubmitRefusal(reason=reason, transient=False)
-        pilot = PilotDirectory(self._root / copy.stamp)
+            return _refusal("a stamp has 1 to 64 letters, digits, '-' and '_'")
+        pilot = PilotDirectory(self.root / copy.stamp)
         pilot_file = str(pilot.path / "pilot.json")
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
         self._last_order = max(self._last_order + 1, time.time_ns())
@@ -245,15 +234,15 @@ class LocalBackend:
             argv=tuple(part.replace(PILOT_FILE, pilot_file) for part in spec.command),
             environment={**inherited, **spec.environment, MARK: copy.stamp},
             wall_seconds=spec.wall_seconds,
-            grace_seconds=self._grace_seconds,
+            grace_seconds=self.grace_seconds,
             output_cap=_OUTPUT_CAP,
         )
         try:
             pilot.create(entry, copy.pilot_file)
         except FileExistsError:
-            return SubmitRefusal(reason="this stamp was submitted before", transient=False)
+            return _refusal("this stamp was submitted before")
         except OSError as fault:
-            return SubmitRefusal(reason=_reason(fault), transient=True)
+            return _refusal(fault)
         return None
 
     def _cancel(self, native_id: str) -> CancelOutcome:
@@ -301,9 +290,9 @@ class LocalBackend:
         if self._launches[pilot.stamp] >= _LAUNCHES:
             pilot.write_end("not-started", "its keeper cannot start (see keeper.log)")
             return False
-        pid = launch(pilot, python=self._python, cgroups=self._cgroups)
+        pid = launch(pilot, python=self.python, cgroups=self.cgroups)
         if pid is not None:
-            limit_open_files(pid, self._open_files)
+            limit_open_files(pid, self.open_files)
             self._launches[pilot.stamp] += 1
             self._keepers.add(pid)
         return True
@@ -320,7 +309,7 @@ class LocalBackend:
 
     def _drop_drafts(self) -> None:
         """Remove what a killed submit or purge left half done."""
-        for path in self._root.iterdir():
+        for path in self.root.iterdir():
             if path.name.startswith((".new-", ".gone-")):
                 remove_tree(path)
 
@@ -332,6 +321,12 @@ def _as_backend_fault() -> Iterator[None]:
         yield
     except OSError as fault:
         raise BackendFault(f"The local backend cannot be used: {_reason(fault)}.", transient=True) from fault
+
+
+def _refusal(why: str | OSError) -> SubmitRefusal:
+    """Only a fault of the system may be gone later."""
+    transient = isinstance(why, OSError)
+    return SubmitRefusal(reason=_reason(why) if isinstance(why, OSError) else why, transient=transient)
 
 
 def _reason(fault: OSError) -> str:

@@ -33,6 +33,7 @@ from lodesman.resources import QueueId
 
 STAMP: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _FLOCK: Final = "hhqqi"  # struct flock: type, whence, start, length, pid
+_WHOLE_FILE: Final = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,8 +120,7 @@ class PilotDirectory:
         except FileNotFoundError:
             return False
         try:
-            asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-            answer = fcntl.fcntl(lock, fcntl.F_OFD_GETLK, asked)
+            answer = fcntl.fcntl(lock, fcntl.F_OFD_GETLK, _WHOLE_FILE)
         finally:
             os.close(lock)
         return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
@@ -171,14 +171,12 @@ class PilotDirectory:
         finally:
             os.close(first)
         try:
-            wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-            fcntl.fcntl(lock, fcntl.F_OFD_SETLK, wanted)
-        except BlockingIOError:
-            os.close(lock)
-            yield None
-            return
-        try:
-            yield lock
+            held: int | None = lock
+            try:
+                fcntl.fcntl(lock, fcntl.F_OFD_SETLK, _WHOLE_FILE)
+            except BlockingIOError:
+                held = None
+            yield held
         finally:
             os.close(lock)
 

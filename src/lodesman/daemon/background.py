@@ -156,9 +156,7 @@ class BackgroundProcess:
         self._clients = threading.local()
         self._new_client = partial(Client, [config.url], token, ca_file=ca_file)
         self.policy = self._policy(config)
-        self.local = LocalBackend(
-            config.data / "pilots", {}, python=sys.executable, open_files=bootstrap.raise_open_files()
-        )
+        self.local = LocalBackend(config.data / "pilots", {}, open_files=bootstrap.raise_open_files())
         backends = {"local": self.local}
         self.pools = self._submission_pools(backends)
         self.director = Director(
