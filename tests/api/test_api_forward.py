@@ -126,7 +126,7 @@ def test_while_the_reading_process_is_away_the_answer_is_try_again(house, upstre
         b"HTTP/1.1 200",
         b"no http at all\r\n\r\n",
         b"\x00" * 100 + b"\r\n\r\n",
-        b"x" * (hot.HEAD_LIMIT * 3),
+        b"x" * (hot._HEAD_LIMIT * 3),
     ],
 )
 def test_an_answer_that_is_none_is_try_again(house, upstream, words):

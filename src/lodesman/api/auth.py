@@ -11,7 +11,6 @@ from lodesman.api.wire import Scope, header
 from lodesman.commands.accounts import JOINING
 from lodesman.errors import Forbidden, NotFound, Unauthorized
 
-Lookup = Callable[[bytes], Principal | None]
 _ONLY = {
     "pilot": "Only pilots may ask this.",
     "service": "Only the server's own processes may ask this.",
@@ -20,7 +19,7 @@ _ONLY = {
 }
 
 
-def authenticate(scope: Scope, lookup: Lookup, now: float) -> Principal:
+def authenticate(scope: Scope, lookup: Callable[[bytes], Principal | None], now: float) -> Principal:
     """The principal of a request. Raises Unauthorized."""
     value = header(scope, b"authorization")
     if value[:7].lower() != b"bearer ":

@@ -28,11 +28,11 @@ from lodesman.store.read.pilots import PilotRow
 log = logging.getLogger(__name__)
 
 # The background process reports every 5 seconds. The first report may take longer: it has much to read.
-SILENT_SECONDS: Final = 30.0
-START_SECONDS: Final = 120.0
+_SILENT_SECONDS: Final = 30.0
+_START_SECONDS: Final = 120.0
 # A process that ended so often within that time is started again in vain.
-MANY_RESTARTS: Final = 3
-RESTARTS_WITHIN: Final = 900.0
+_MANY_RESTARTS: Final = 3
+_RESTARTS_WITHIN: Final = 900.0
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class BackgroundHealth:
     has_reported: bool = False
     failing: Mapping[str, str] = field(default_factory=dict)
     restarts: int = 0
-    _ended_at: deque[float] = field(default_factory=lambda: deque(maxlen=MANY_RESTARTS))
+    _ended_at: deque[float] = field(default_factory=lambda: deque(maxlen=_MANY_RESTARTS))
 
     def reported(self, ticks: float, failing: Mapping[str, str]) -> None:
         """It lives; `failing`: its steps that do not succeed, with the last fault."""
@@ -58,9 +58,9 @@ class BackgroundHealth:
 
     def standing(self, ticks: float) -> Literal["ok", "starting", "failing", "restarting", "silent"]:
         """Failing: some of its steps; restarting: again and again."""
-        if ticks - self.at > (SILENT_SECONDS if self.has_reported else START_SECONDS):
+        if ticks - self.at > (_SILENT_SECONDS if self.has_reported else _START_SECONDS):
             return "silent"
-        if len(self._ended_at) == MANY_RESTARTS and ticks - self._ended_at[0] < RESTARTS_WITHIN:
+        if len(self._ended_at) == _MANY_RESTARTS and ticks - self._ended_at[0] < _RESTARTS_WITHIN:
             return "restarting"
         if not self.has_reported:
             return "starting"

@@ -24,10 +24,10 @@ from lodesman.errors import InvalidRequest, LodesmanError, Unavailable
 
 log = logging.getLogger(__name__)
 
-Q = TypeVar("Q")
-B = TypeVar("B")
-A = TypeVar("A")
-S = TypeVar("S")
+_Q = TypeVar("_Q")
+_B = TypeVar("_B")
+_A = TypeVar("_A")
+_S = TypeVar("_S")
 
 _ENCODER = msgspec.json.Encoder()
 _NOBODY = Principal(kind="none")
@@ -36,27 +36,27 @@ _NUMBER, _WORD = "([0-9]{1,18})", "([^/]+)"
 
 
 @dataclass(slots=True)
-class Request(Generic[Q, B]):
+class Request(Generic[_Q, _B]):
     """A request that may be made: who makes it, what path, query and body hold. `size`: bytes of the body.
 
     `scope` and `receive` are for functions that read a file.
     """
 
     who: Principal
-    query: Q
-    body: B
+    query: _Q
+    body: _B
     size: int
     scope: Scope
     receive: Receive
 
 
-Function = Callable[[S, Request[Q, B]], Awaitable[A | Response]]
+_Function = Callable[[_S, Request[_Q, _B]], Awaitable[_A | Response]]
 
 
-class Endpoint(Generic[S]):
+class Endpoint(Generic[_S]):
     """A call with the function that answers it; the function's first argument is the state of the process."""
 
-    def __init__(self, call: Call[Any, Any, Any], function: Function[S, Any, Any, Any]) -> None:
+    def __init__(self, call: Call[Any, Any, Any], function: _Function[_S, Any, Any, Any]) -> None:
         self.call = call
         self.function = function
         self.path = pattern_of(call)
@@ -81,7 +81,7 @@ class Endpoint(Generic[S]):
         return Request(who, query, wire.decode(self._decoder, raw), len(raw), scope, receive)
 
 
-def serves(call: Call[Q, B, A]) -> Callable[[Function[S, Q, B, A]], Endpoint[S]]:
+def serves(call: Call[_Q, _B, _A]) -> Callable[[_Function[_S, _Q, _B, _A]], Endpoint[_S]]:
     """Make a function the one that answers a call. It may answer with a response of its own, too: a file or a text."""
     return lambda function: Endpoint(call, function)
 
@@ -104,10 +104,10 @@ def _value(name: str, kind: Any, text: str) -> Any:
     return int(text)
 
 
-class Dispatcher(Generic[S]):
+class Dispatcher(Generic[_S]):
     """The ASGI application of one process; its subclasses find who makes a request, and answer what is not a call."""
 
-    def __init__(self, process: Process, state: S, modules: Iterable[ModuleType]) -> None:
+    def __init__(self, process: Process, state: _S, modules: Iterable[ModuleType]) -> None:
         """`modules` have the functions: one for each call of the process. Raises LookupError if it is otherwise."""
         self.state = state
         self._process = process
@@ -116,7 +116,7 @@ class Dispatcher(Generic[S]):
         wrong = [call.path for call in CALLS if counts[call] != (call.process == process)]
         if wrong:
             raise LookupError(f"The {process} process has no function, or more than one, for {wrong}.")
-        self._plain: Mapping[tuple[str, str], Endpoint[S]] = {
+        self._plain: Mapping[tuple[str, str], Endpoint[_S]] = {
             (one.call.method, one.call.path): one for one in found if not one.call.names
         }
         self._patterns = [one for one in found if one.call.names]
@@ -151,7 +151,7 @@ class Dispatcher(Generic[S]):
         except Exception as bug:
             await self._refuse(send, failed(scope["path"], bug))
 
-    def _find(self, scope: Scope) -> tuple[Endpoint[S] | None, tuple[str, ...]]:
+    def _find(self, scope: Scope) -> tuple[Endpoint[_S] | None, tuple[str, ...]]:
         method = "GET" if scope["method"] == "HEAD" else scope["method"]
         plain = self._plain.get((method, scope["path"]))
         if plain is not None:

@@ -45,7 +45,7 @@ from lodesman.why.queue import explain_queue
 _PLAN_SECONDS = 60.0
 _WAIT_SECONDS = 30.0
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 # --- why ----------------------------------------------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ async def _plan_shares(side: ReadSide, request: Request[Nothing, asks.PlanShares
     return await _plan(side, side.large_plans, partial(plan_shares, request.body.shares))
 
 
-async def _plan(side: ReadSide, room: asyncio.Semaphore, make: Callable[[LiveState], T]) -> T:
+async def _plan(side: ReadSide, room: asyncio.Semaphore, make: Callable[[LiveState], _T]) -> _T:
     """Work it out in a thread. Raises Unavailable while others take the room, TooLarge for what takes too long."""
     try:
         async with asyncio.timeout(_WAIT_SECONDS):
@@ -155,7 +155,7 @@ async def _plan(side: ReadSide, room: asyncio.Semaphore, make: Callable[[LiveSta
         room.release()
 
 
-def _work(side: ReadSide, make: Callable[[LiveState], T]) -> T:
+def _work(side: ReadSide, make: Callable[[LiveState], _T]) -> _T:
     with closing(open_reader(side.db.path)) as db:
         tick = partial(_tick, time.monotonic() + _PLAN_SECONDS)
         keeper, now, director = side.fresh(), side.clock(), side.director

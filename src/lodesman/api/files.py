@@ -14,7 +14,7 @@ from lodesman.answers.jobs import Stored
 from lodesman.answers.requests import AttemptAt, JobAt, SandboxAt
 from lodesman.api.dispatch import Request, serves
 from lodesman.api.read_side import ReadSide
-from lodesman.api.wire import header
+from lodesman.api.wire import content_length, header
 from lodesman.commands.sandboxes import need_room
 from lodesman.errors import Forbidden, InvalidRequest, NotFound, TooLarge
 from lodesman.store.sandboxes import may_hand_in, owner_of_input, uploaded_size, used_by
@@ -45,27 +45,16 @@ async def _put_output(side: ReadSide, request: Request[AttemptAt, Nothing]) -> S
 
 @serves(calls.PUT_SANDBOX)
 async def _put_sandbox(side: ReadSide, request: Request[Nothing, Nothing]) -> Stored:
-    """Store an input file, unless it is there."""
+    """Store an input file and make it known, unless it is there.
+
+    Raises TooLarge beyond the owner's quota, if possible before the file comes.
+    """
     owner, sha = request.who.name, _sha(request)
     size = _known(side, owner, sha)
-    if size is None:
-        size = await _take(side, request, sha)
-    return Stored(sha, size)
-
-
-def _known(side: ReadSide, owner: str, sha: str) -> int | None:
-    """The size of a file that is there, and will be for some time."""
-    size = uploaded_size(side.db, owner, sha, to_stay=True)
-    return size if size is not None and side.shelf.input_path(owner, sha).is_file() else None
-
-
-async def _take(side: ReadSide, request: Request[Nothing, Nothing], sha: str) -> int:
-    """Store a file and make it known. Raises TooLarge beyond the owner's quota, if possible before it comes."""
-    owner = request.who.name
+    if size is not None:
+        return Stored(sha, size)
     if uploaded_size(side.db, owner, sha) is None:
-        declared = header(request.scope, b"content-length")
-        coming = int(declared) if declared.isdigit() else 0
-        need_room(used_by(side.db, owner), coming, side.quota_bytes)
+        need_room(used_by(side.db, owner), content_length(request.scope) or 0, side.quota_bytes)
     path = side.shelf.input_path(owner, sha)
     size = await side.shelf.store(_chunks(request), path, sha)
     try:
@@ -75,7 +64,13 @@ async def _take(side: ReadSide, request: Request[Nothing, Nothing], sha: str) ->
         if uploaded_size(side.db, owner, sha) is None:
             path.unlink(missing_ok=True)
         raise
-    return size
+    return Stored(sha, size)
+
+
+def _known(side: ReadSide, owner: str, sha: str) -> int | None:
+    """The size of a file that is there, and will be for some time."""
+    size = uploaded_size(side.db, owner, sha, to_stay=True)
+    return size if size is not None and side.shelf.input_path(owner, sha).is_file() else None
 
 
 @serves(calls.SANDBOX)

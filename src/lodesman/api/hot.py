@@ -20,11 +20,21 @@ from lodesman.api import claims, pilots, service, sites, users
 from lodesman.api.auth import authenticate
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Dispatcher
-from lodesman.api.wire import BODY_SECONDS, SLOWEST_BYTES, Disconnected, Headers, Receive, Scope, Send, header
+from lodesman.api.wire import (
+    BODY_SECONDS,
+    SLOWEST_BYTES,
+    Disconnected,
+    Headers,
+    Receive,
+    Scope,
+    Send,
+    content_length,
+    header,
+)
 from lodesman.errors import InvalidRequest, Unavailable
 from lodesman.store.accounts import joining_pilot
 
-HEAD_LIMIT = 65_536
+_HEAD_LIMIT = 65_536
 _CHUNK = 1 << 16
 _ANSWER_SECONDS = 120.0
 _HOP = frozenset(
@@ -79,14 +89,14 @@ class HotApp(Dispatcher[Core]):
 async def forward(socket: str | Path, scope: Scope, receive: Receive, send: Send) -> None:
     """Forward one request. Raises Unavailable while the reading process is not there."""
     try:
-        reader, writer = await asyncio.open_unix_connection(str(socket), limit=HEAD_LIMIT)
+        reader, writer = await asyncio.open_unix_connection(str(socket), limit=_HEAD_LIMIT)
     except OSError:
         raise Unavailable("The part of the server that reads is starting.", hint="Try again.") from None
     try:
         writer.write(_head(scope))
         sending = asyncio.ensure_future(_send_body(receive, writer))
         try:
-            status, headers = await _answer_head(reader, header(scope, b"content-length"))
+            status, headers = await _answer_head(reader, content_length(scope) or 0)
             await send({"type": "http.response.start", "status": status, "headers": headers})
             length = b"0" if scope["method"] == "HEAD" else dict(headers).get(b"content-length", b"-1")
             await _answer_body(reader, send, int(length))
@@ -97,10 +107,10 @@ async def forward(socket: str | Path, scope: Scope, receive: Receive, send: Send
         writer.close()
 
 
-async def _answer_head(reader: asyncio.StreamReader, length: bytes) -> tuple[int, Headers]:
+async def _answer_head(reader: asyncio.StreamReader, length: int) -> tuple[int, Headers]:
     """Status and headers. They come when the body was sent, which may take its time. Raises Unavailable."""
     try:
-        async with asyncio.timeout(_ANSWER_SECONDS + int(length or b"0") / SLOWEST_BYTES):
+        async with asyncio.timeout(_ANSWER_SECONDS + length / SLOWEST_BYTES):
             return _parse_head(await reader.readuntil(b"\r\n\r\n"))
     except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, ValueError):
         raise Unavailable("The part of the server that reads did not answer.") from None

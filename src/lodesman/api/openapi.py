@@ -14,7 +14,7 @@ from lodesman.answers.call import Call, Error, Nothing, Who
 from lodesman.answers.calls import CALLS
 
 JsonObject = dict[str, Any]
-AnyCall = Call[Any, Any, Any]
+_AnyCall = Call[Any, Any, Any]
 
 _TEXT: JsonObject = {"type": "string"}
 _BINARY: JsonObject = {"type": "string", "format": "binary"}
@@ -49,7 +49,7 @@ _HEADERS: Mapping[int, JsonObject] = {
 }
 
 
-def described() -> list[AnyCall]:
+def described() -> list[_AnyCall]:
     """The calls that the document has: those for users and pilots."""
     return [call for call in CALLS if call.who != "service"]
 
@@ -102,7 +102,7 @@ def _spelled(name: str) -> str:
     return re.sub(r"_+([A-Za-z]?)", lambda found: found[1].upper(), name)
 
 
-def _operation(call: AnyCall, schemas: Mapping[Any, JsonObject]) -> JsonObject:
+def _operation(call: _AnyCall, schemas: Mapping[Any, JsonObject]) -> JsonObject:
     parameters = _parameters(call)
     if call.upload:
         words = "The SHA-256 of the body in lower-case hexadecimal."
@@ -134,7 +134,7 @@ def _json(schema: JsonObject) -> JsonObject:
     return {"application/json": {"schema": schema}}
 
 
-def _parameters(call: AnyCall) -> list[JsonObject]:
+def _parameters(call: _AnyCall) -> list[JsonObject]:
     if call.query is Nothing:
         return []
     _, components = msgspec.json.schema_components([call.query])
@@ -156,7 +156,7 @@ def _parameter(schema: JsonObject) -> JsonObject:
     return {name: value for name, value in found.items() if name != "default" or value is not None}
 
 
-def _responses(call: AnyCall, schemas: Mapping[Any, JsonObject]) -> JsonObject:
+def _responses(call: _AnyCall, schemas: Mapping[Any, JsonObject]) -> JsonObject:
     """What a call may answer, by status; `default` is for what may befall any request."""
     kinds = [schemas[kind] for kind in call.answers]
     content = _json(kinds[0] if len(kinds) == 1 else {"anyOf": kinds}) if kinds else {}
@@ -170,12 +170,12 @@ def _responses(call: AnyCall, schemas: Mapping[Any, JsonObject]) -> JsonObject:
     return found | {status: {"$ref": f"#/components/responses/{name}"} for status, name in refused.items()}
 
 
-def _is_file(call: AnyCall) -> bool:
+def _is_file(call: _AnyCall) -> bool:
     """Whether it may be answered with a file."""
     return bool(call.raw) and not call.raw.startswith("text/")
 
 
-def refusals(call: AnyCall) -> list[int]:
+def refusals(call: _AnyCall) -> list[int]:
     """The statuses with which a call may be refused."""
     found = {503, *call.refused}
     if call.who != "none":

@@ -27,7 +27,7 @@ from lodesman.store import Reader, open_reader
 from lodesman.store.read.jobs import job_by_id, was_given_out
 from lodesman.store.shelf import Shelf
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 # How much longer an expensive snapshot is used than a cheap one.
 _EXPENSIVE: Final = 25.0
@@ -63,7 +63,7 @@ class CostlyReads:
         self._threads = ThreadPoolExecutor(3, thread_name_prefix="read")
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
 
-    async def get(self, key: Hashable, read: Callable[[Reader], T]) -> T:
+    async def get(self, key: Hashable, read: Callable[[Reader], _T]) -> _T:
         """What `read` returns, or returned not long ago under this key."""
         asked = self._ticks()
         kept = self._kept.setdefault(key, _Kept())
@@ -76,14 +76,14 @@ class CostlyReads:
                 begun = self._ticks()
                 kept.result = await self.run(read)
                 kept.begun, kept.cost = begun, self._ticks() - begun
-            result: T = kept.result
+            result: _T = kept.result
             return result
 
-    async def run(self, read: Callable[[Reader], T]) -> T:
+    async def run(self, read: Callable[[Reader], _T]) -> _T:
         """Read in a thread, now."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._read, read)
 
-    def _read(self, read: Callable[[Reader], T]) -> T:
+    def _read(self, read: Callable[[Reader], _T]) -> _T:
         if not hasattr(self._thread, "db"):
             self._thread.db = open_reader(self._path)
         return read(self._thread.db)

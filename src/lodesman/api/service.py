@@ -24,8 +24,8 @@ from lodesman.store.journal import Change, Command
 from lodesman.store.read.pilots import pilot_by_id
 from lodesman.store.write.task_queues import store_reasons
 
-A = TypeVar("A")
-B = TypeVar("B")
+_A = TypeVar("_A")
+_B = TypeVar("_B")
 
 
 @serves(calls.HEALTH)
@@ -114,11 +114,11 @@ async def _reasons(core: Core, request: Request[Nothing, service.Reasons]) -> No
 
 
 def _posts(
-    call: Call[Nothing, B, A], command: Callable[[Core, B], Command], answer: Callable[[Any], A]
+    call: Call[Nothing, _B, _A], command: Callable[[Core, _B], Command], answer: Callable[[Any], _A]
 ) -> Endpoint[Core]:
     """A call that posts one command; `answer` makes the answer from the command's."""
 
-    async def post(core: Core, request: Request[Nothing, B]) -> A:
+    async def post(core: Core, request: Request[Nothing, _B]) -> _A:
         return answer(await core.command(command(core, request.body)))
 
     return Endpoint(call, post)

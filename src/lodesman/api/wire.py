@@ -33,7 +33,7 @@ STATUS = {
     "unavailable": 503,
     "backend": 502,
 }
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _BOUND = re.compile(
     r"Expected `(\w+)`( of length)? (>=|<=|matching regex) (.+) - at `(.+)`", re.ASCII | re.DOTALL
@@ -71,8 +71,8 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:
     Raises TooLarge over `limit` bytes, Disconnected when the client goes away or is too slow (`daemon.connections`),
     Unavailable while other large bodies take all the memory that there is for them.
     """
-    declared = header(scope, b"content-length")
-    size = int(declared) if declared.isdigit() else limit
+    declared = content_length(scope)
+    size = limit if declared is None else declared
     if size > limit:
         raise TooLarge(f"The request is larger than {limit} bytes.", limit=limit, size=size)
     if size <= SMALL_BODY:
@@ -115,7 +115,13 @@ def header(scope: Scope, name: bytes) -> bytes:
     return b""
 
 
-def decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
+def content_length(scope: Scope) -> int | None:
+    """What the head says of the length of the body; None if that is not a number."""
+    declared = header(scope, b"content-length")
+    return int(declared) if declared.isdigit() else None
+
+
+def decode(decoder: msgspec.json.Decoder[_T], body: bytes) -> _T:
     """A checked body. Raises InvalidRequest that names what is wrong."""
     try:
         return decoder.decode(body)

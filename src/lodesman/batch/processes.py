@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import resource
 import select
 import signal
@@ -124,9 +125,7 @@ def _own_directory(own: str, mounts: str) -> Path | None:
 
 def _unescaped(text: str) -> str:
     """A mountinfo field as it was; the kernel writes blanks and backslashes as octal numbers."""
-    for escape, character in ((r"\040", " "), (r"\011", "\t"), (r"\012", "\n"), (r"\134", "\\")):
-        text = text.replace(escape, character)
-    return text
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
 
 
 def stop_kept(pilots: Sequence[PilotDirectory], *, grace_seconds: float, deadline_seconds: float) -> None:

@@ -6,26 +6,26 @@ import pytest
 
 from lodesman.answers.server import BackgroundStatus
 from lodesman.api.core import (
-    MANY_RESTARTS,
-    RESTARTS_WITHIN,
-    SILENT_SECONDS,
-    START_SECONDS,
+    _MANY_RESTARTS,
+    _RESTARTS_WITHIN,
+    _SILENT_SECONDS,
+    _START_SECONDS,
     BackgroundHealth,
 )
 
 
 def test_it_may_take_its_time_to_start():
     health = BackgroundHealth(at=100.0)
-    assert health.standing(100.0 + START_SECONDS) == "starting"
-    assert health.standing(101.0 + START_SECONDS) == "silent"
+    assert health.standing(100.0 + _START_SECONDS) == "starting"
+    assert health.standing(101.0 + _START_SECONDS) == "silent"
     assert health.answer(110.0) == BackgroundStatus("starting", None, 0, [])
 
 
 def test_it_is_well_while_it_says_so():
     health = BackgroundHealth(at=0.0)
     health.reported(200.0, {})
-    assert health.standing(200.0 + SILENT_SECONDS) == "ok"
-    assert health.standing(201.0 + SILENT_SECONDS) == "silent"
+    assert health.standing(200.0 + _SILENT_SECONDS) == "ok"
+    assert health.standing(201.0 + _SILENT_SECONDS) == "silent"
     assert health.answer(203.0).age_seconds == 3.0
 
 
@@ -42,7 +42,7 @@ def test_steps_that_fail_are_named_without_their_faults():
 def test_one_that_is_started_again_in_vain(heard):
     health = BackgroundHealth(at=0.0)
     at = 0.0
-    for n in range(MANY_RESTARTS):
+    for n in range(_MANY_RESTARTS):
         assert health.standing(at) in ("ok", "starting")
         at += 10.0
         if heard:
@@ -50,14 +50,14 @@ def test_one_that_is_started_again_in_vain(heard):
         health.ended(at)
         assert health.restarts == n + 1
     assert health.standing(at) == "restarting"
-    health.reported(at + RESTARTS_WITHIN, {})
-    assert health.standing(at + RESTARTS_WITHIN) == "ok"
+    health.reported(at + _RESTARTS_WITHIN, {})
+    assert health.standing(at + _RESTARTS_WITHIN) == "ok"
 
 
 def test_an_old_end_counts_no_more():
     health = BackgroundHealth(at=0.0)
     for number in range(10):
-        at = number * RESTARTS_WITHIN
+        at = number * _RESTARTS_WITHIN
         health.ended(at)
         health.reported(at, {})
         assert health.standing(at) == "ok"
