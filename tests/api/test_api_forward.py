@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from lodesman.api import hot
+from lodesman.api import hot, wire
 from lodesman.api.hot import HotApp
 
 MB = 1 << 20
@@ -199,7 +199,7 @@ def test_a_client_that_goes_away_during_its_upload_ends_the_connection(house, up
 
 
 def test_an_upload_that_stops_does_not_hold_the_connection(house, upstream, monkeypatch):
-    monkeypatch.setattr(hot, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(wire, "BODY_SECONDS", 0.05)
 
     async def answer(reader, _writer):
         await reader.read()

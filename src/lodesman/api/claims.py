@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -37,27 +38,25 @@ _NOTHING_MORE = b'{"jobs":[],"drain":true}'
 Reply = Callable[[int, Headers, bytes], None]
 
 
+@dataclass(slots=True, eq=False)
 class AskedClaim:
     """A claim on its way: answered by the journal; taken back when its time ends or the pilot hangs up."""
 
-    __slots__ = ("_claim", "_core", "_left", "_reply", "_session", "_timer")
-
-    def __init__(self, core: Core, session: PilotSession, reply: Reply) -> None:
-        self._core = core
-        self._session = session
-        self._reply = reply
-        # What may still wait at the journal, and until when.
-        self._claim: Claim | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._left = False
+    core: Core
+    session: PilotSession
+    reply: Reply
+    # What may still wait at the journal, and until when.
+    _claim: Claim | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _left: bool = False
 
     def post(self, asks: ClaimBody, seconds: float) -> None:
         """Hand it to the journal, to wait for that time at most. Raises Unavailable when the server is ending."""
-        core, has = self._core, asks.resource
+        core, has = self.core, asks.resource
         free = FreeResources(has.cores, has.memory_mb or UNLIMITED, has.norm_cpu_seconds or UNLIMITED)
-        self._session.last_claim = LastClaim(core.clock(), free, asks.count)
+        self.session.last_claim = LastClaim(core.clock(), free, asks.count)
         claim = Claim(
-            core.live, session=self._session, free=free, count=asks.count, claim_token=asks.claim_token,
+            core.live, session=self.session, free=free, count=asks.count, claim_token=asks.claim_token,
             wait=seconds > 0, answer=self._answered,
         )  # fmt: skip
         core.post_together(claim, self._answered)
@@ -76,15 +75,15 @@ class AskedClaim:
         if claim is not None:
             self._stop_waiting()
             try:
-                self._core.journal.post(Unpark(claim), _ignored)
+                self.core.journal.post(Unpark(claim), _ignored)
             except LodesmanError as ending:
-                self._reply(*error_answer(ending))
+                self.reply(*error_answer(ending))
 
     def _answered(self, result: Any) -> None:
         self._claim = None
         self._stop_waiting()
         if isinstance(result, LodesmanError):
-            self._reply(*error_answer(result))
+            self.reply(*error_answer(result))
         elif result or not self._left:
             try:
                 answer = json_answer(self._render(result))
@@ -92,10 +91,10 @@ class AskedClaim:
                 answer = error_answer(fault)
             except Exception as bug:  # the claim is committed; the pilot asks again
                 answer = failed(calls.CLAIM.path, bug)
-            self._reply(*answer)
+            self.reply(*answer)
 
     def _render(self, claimed: list[Claimed]) -> bytes:
-        core, session = self._core, self._session
+        core, session = self.core, self.session
         session.last_seen = core.ticks()
         core.claims += 1
         core.claimed_jobs += len(claimed)

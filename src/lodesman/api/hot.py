@@ -16,21 +16,11 @@ from typing import Any
 from lodesman.answers import calls
 from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Call
-from lodesman.api import claims, pilots, service, sites, users
+from lodesman.api import claims, pilots, service, sites, users, wire
 from lodesman.api.auth import authenticate
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Dispatcher
-from lodesman.api.wire import (
-    BODY_SECONDS,
-    SLOWEST_BYTES,
-    Disconnected,
-    Headers,
-    Receive,
-    Scope,
-    Send,
-    content_length,
-    header,
-)
+from lodesman.api.wire import Disconnected, Headers, Receive, Scope, Send
 from lodesman.errors import InvalidRequest, Unavailable
 from lodesman.store.accounts import joining_pilot
 
@@ -96,7 +86,7 @@ async def forward(socket: str | Path, scope: Scope, receive: Receive, send: Send
         writer.write(_head(scope))
         sending = asyncio.ensure_future(_send_body(receive, writer))
         try:
-            status, headers = await _answer_head(reader, content_length(scope) or 0)
+            status, headers = await _answer_head(reader, wire.content_length(scope) or 0)
             await send({"type": "http.response.start", "status": status, "headers": headers})
             length = b"0" if scope["method"] == "HEAD" else dict(headers).get(b"content-length", b"-1")
             await _answer_body(reader, send, int(length))
@@ -110,7 +100,7 @@ async def forward(socket: str | Path, scope: Scope, receive: Receive, send: Send
 async def _answer_head(reader: asyncio.StreamReader, length: int) -> tuple[int, Headers]:
     """Status and headers. They come when the body was sent, which may take its time. Raises Unavailable."""
     try:
-        async with asyncio.timeout(_ANSWER_SECONDS + length / SLOWEST_BYTES):
+        async with asyncio.timeout(_ANSWER_SECONDS + length / wire.SLOWEST_BYTES):
             return _parse_head(await reader.readuntil(b"\r\n\r\n"))
     except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, ValueError):
         raise Unavailable("The part of the server that reads did not answer.") from None
@@ -136,8 +126,8 @@ def _head(scope: Scope) -> bytes:
     query = b"?" + scope["query_string"] if scope["query_string"] else b""
     lines = [scope["method"].encode() + b" " + scope["raw_path"].split(b"?")[0] + query + b" HTTP/1.1"]
     lines += [name + b": " + value for name, value in scope["headers"] if name not in _HOP]
-    chunked = header(scope, b"transfer-encoding")
-    if chunked or (scope["method"] in ("POST", "PUT", "PATCH") and not header(scope, b"content-length")):
+    chunked = wire.header(scope, b"transfer-encoding")
+    if chunked or (scope["method"] in ("POST", "PUT", "PATCH") and not wire.header(scope, b"content-length")):
         raise InvalidRequest("The request needs a Content-Length.")
     return b"\r\n".join(lines) + b"\r\n\r\n"
 
@@ -147,7 +137,7 @@ async def _send_body(receive: Receive, writer: asyncio.StreamWriter) -> None:
     more = True
     while more:
         try:
-            async with asyncio.timeout(BODY_SECONDS):
+            async with asyncio.timeout(wire.BODY_SECONDS):
                 message = await receive()
                 writer.write(message.get("body", b""))
                 await writer.drain()

@@ -49,23 +49,25 @@ class _Kept:
     cost: float = 0.0
 
 
+@dataclass(eq=False)
 class CostlyReads:
     """Reads of the database that go through all jobs: made in a thread, one at a time for each key, and shared.
 
     The event loop of the reading process answers all requests, and a crowd that asks for the same costs one read.
     """
 
-    def __init__(self, path: Path, *, patience: float, ticks: Callable[[], float] = time.monotonic) -> None:
-        self._path = path
-        self._patience = patience
-        self._ticks = ticks
+    path: Path
+    patience: float
+    ticks: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
         self._thread = threading.local()
         self._threads = ThreadPoolExecutor(3, thread_name_prefix="read")
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
 
     async def get(self, key: Hashable, read: Callable[[Reader], _T]) -> _T:
         """What `read` returns, or returned not long ago under this key."""
-        asked = self._ticks()
+        asked = self.ticks()
         kept = self._kept.setdefault(key, _Kept())
         self._kept.move_to_end(key)
         if len(self._kept) > _KEPT_RESULTS:
@@ -73,9 +75,9 @@ class CostlyReads:
         async with kept.reading:
             # A request that waited while another one began to read takes that result.
             if kept.begun is None or kept.begun < asked - self._use_seconds(kept):
-                begun = self._ticks()
+                begun = self.ticks()
                 kept.result = await self.run(read)
-                kept.begun, kept.cost = begun, self._ticks() - begun
+                kept.begun, kept.cost = begun, self.ticks() - begun
             result: _T = kept.result
             return result
 
@@ -85,11 +87,11 @@ class CostlyReads:
 
     def _read(self, read: Callable[[Reader], _T]) -> _T:
         if not hasattr(self._thread, "db"):
-            self._thread.db = open_reader(self._path)
+            self._thread.db = open_reader(self.path)
         return read(self._thread.db)
 
     def _use_seconds(self, kept: _Kept) -> float:
-        return 0.0 if kept.cost < _CHEAP_SECONDS else min(_MOST_SECONDS, kept.cost * _REST * self._patience)
+        return 0.0 if kept.cost < _CHEAP_SECONDS else min(_MOST_SECONDS, kept.cost * _REST * self.patience)
 
 
 @dataclass(slots=True)
