@@ -30,11 +30,11 @@ from lodesman.api.reads import ReadApp
 from lodesman.background.direct import Director
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.batch.backend import BatchLoad
+from lodesman.client.exchange import HttpAnswer, fault_of
 from lodesman.commands.accounts import AddAccount, IssueToken
 from lodesman.commands.claim import serve_parked
 from lodesman.commands.live import Live
 from lodesman.commands.pilots import hash_token
-from lodesman.commands.sandboxes import RegisterSandbox
 from lodesman.director.options import read_options
 from lodesman.director.orders import PoolState
 from lodesman.matching.policy import Policy
@@ -245,7 +245,6 @@ class House:
         self.shelf = Shelf(home / "sandboxes", limit_bytes=SANDBOX_BYTES)
         self.side = ReadSide(
             db=open_reader(path), policy=policy, shelf=self.shelf, clock=lambda: self.now,
-            announce=self._announce, hot_metrics=lambda: {"claims_total": float(self.core.claims)},
             keeper=SnapshotKeeper(open_reader(path)), patience=0.0, ask_hot=self._ask_hot,
         )  # fmt: skip
         self.reads = ReadApp(self.side)
@@ -265,16 +264,14 @@ class House:
     async def _nothing(self) -> None:
         """The daemon's part."""
 
-    async def _announce(self, owner: str, sha256: str, size: int) -> None:
-        await self.core.command(RegisterSandbox(owner, sha256, size, self.side.quota_bytes))
-
     async def _ask_hot(self, call: Call[Nothing, Any, Any], body: Any) -> Any:
         task, connection = self.open(
             call.method, call.path, encode(body) if call.has_body else None, token="service"
         )
         await task
         answer = connection.answer()
-        assert answer.status == 200, answer.body
+        if answer.status != 200:
+            raise fault_of(HttpAnswer(answer.status, "", answer.body))
         return call.read(answer.body)
 
     def post(self, call: Call[Nothing, Any, Any], body: Any) -> Any:

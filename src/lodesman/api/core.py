@@ -7,7 +7,7 @@ import logging
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -140,9 +140,8 @@ class Core:
         """The session of a pilot that joined. Raises Unauthorized after its end: a pilot gives up then."""
         session = self.sessions.get(pilot_id)
         if session is None:
-            raise Unauthorized(
-                "This pilot has ended.", hint="Its token is good for the results of its last attempts only."
-            )
+            hint = "Its token is good for the results of its last attempts only."
+            raise Unauthorized("This pilot has ended.", hint=hint)
         session.last_seen = self.ticks()
         return session
 
@@ -161,8 +160,10 @@ class Core:
         for digest in [key for key, who in self.principals.items() if who.pilot_id == pilot_id]:
             del self.principals[digest]
 
-    def pilots_drained(self) -> None:
-        """Some sessions take no more jobs."""
+    def drain(self, sessions: Iterable[PilotSession], *, drain: bool = True) -> None:
+        """From now on these pilots claim no more jobs; or they may again."""
+        for session in sessions:
+            session.drain = drain
         self._inhabited = None
 
     def inhabited(self) -> frozenset[QueueId]:

@@ -166,11 +166,8 @@ def _work(side: ReadSide, make: Callable[[LiveState], _T]) -> _T:
 
 def _tick(deadline: float) -> None:
     if time.monotonic() > deadline:
-        raise TooLarge(
-            f"This plan takes more than {_PLAN_SECONDS:g} s to work out.",
-            hint="Ask again when the server has less to do.",
-            seconds=_PLAN_SECONDS,
-        )
+        words = f"This plan takes more than {_PLAN_SECONDS:g} s to work out."
+        raise TooLarge(words, hint="Ask again when the server has less to do.", seconds=_PLAN_SECONDS)
 
 
 def _resources(body: asks.PlanResourcesBody, files: tuple[str, ...], state: LiveState) -> ResourcesPlan:

@@ -12,6 +12,7 @@ from lodesman.answers import calls
 from lodesman.answers.call import Nothing
 from lodesman.answers.jobs import Stored
 from lodesman.answers.requests import AttemptAt, JobAt, SandboxAt
+from lodesman.answers.service import UploadedFile
 from lodesman.api.dispatch import Request, serves
 from lodesman.api.read_side import ReadSide
 from lodesman.api.wire import content_length, header
@@ -58,7 +59,7 @@ async def _put_sandbox(side: ReadSide, request: Request[Nothing, Nothing]) -> St
     path = side.shelf.input_path(owner, sha)
     size = await side.shelf.store(_chunks(request), path, sha)
     try:
-        await side.announce(owner, sha, size)
+        await side.ask_hot(calls.UPLOADED, UploadedFile(owner, sha, size, side.quota_bytes))
     except TooLarge:
         # Others came first. Only those who have uploaded it may have it.
         if uploaded_size(side.db, owner, sha) is None:

@@ -101,7 +101,11 @@ async def _answer_head(reader: asyncio.StreamReader, length: int) -> tuple[int, 
     """Status and headers. They come when the body was sent, which may take its time. Raises Unavailable."""
     try:
         async with asyncio.timeout(_ANSWER_SECONDS + length / wire.SLOWEST_BYTES):
-            return _parse_head(await reader.readuntil(b"\r\n\r\n"))
+            head = await reader.readuntil(b"\r\n\r\n")
+        status, *lines = head.rstrip(b"\r\n").split(b"\r\n")
+        parts = [line.partition(b":") for line in lines]
+        headers = [(name.lower(), value.strip()) for name, _, value in parts if name.lower() not in _HOP]
+        return int(status.split(b" ", 2)[1]), headers
     except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, ValueError):
         raise Unavailable("The part of the server that reads did not answer.") from None
 
@@ -146,14 +150,3 @@ async def _send_body(receive: Receive, writer: asyncio.StreamWriter) -> None:
         more = message.get("more_body", False)
         if message["type"] == "http.disconnect":
             writer.close()
-
-
-def _parse_head(head: bytes) -> tuple[int, Headers]:
-    first, *lines = head.rstrip(b"\r\n").split(b"\r\n")
-    status = int(first.split(b" ", 2)[1])
-    headers = []
-    for line in lines:
-        name, _, value = line.partition(b":")
-        if name.lower() not in _HOP:
-            headers.append((name.lower(), value.strip()))
-    return status, headers

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec.structs import asdict
-
 from lodesman.answers import calls, pilots
 from lodesman.answers import requests as asks
 from lodesman.answers.accounts import Principal
@@ -108,13 +106,13 @@ async def _take_reports(core: Core, request: Request[Nothing, asks.ReportsBody])
 
 
 def _report(one: asks.ReportBody) -> AttemptReport:
-    given = asdict(one)
-    output = given.pop("output")
-    if output is not None:
-        given["output_sha256"], given["output_size"] = output.sha256, output.size
-    given["cause"] = one.cause or ("ok" if one.state == "Done" else "")
-    given["tail"] = one.tail[-_KEEP_TAIL:]
-    return AttemptReport(**given)
+    cause, output = one.cause or ("ok" if one.state == "Done" else ""), one.output
+    return AttemptReport(
+        id=one.id, attempt=one.attempt, state=one.state, cause=cause, exit_code=one.exit_code, signal=one.signal,
+        cpu_seconds=one.cpu_seconds, wall_seconds=one.wall_seconds, max_rss_mb=one.max_rss_mb, started=one.started,
+        ended=one.ended, output_sha256=output.sha256 if output else None, output_size=output.size if output else None,
+        tail=one.tail[-_KEEP_TAIL:], message=one.message,
+    )  # fmt: skip
 
 
 @serves(calls.LEAVE)
@@ -133,10 +131,7 @@ async def _leave(core: Core, request: Request[Nothing, asks.LeaveBody]) -> Nothi
 async def _drain(core: Core, request: Request[Nothing, asks.DrainBody]) -> pilots.PilotsDrained:
     """Let pilots finish what they run and leave."""
     numbers = request.body.pilots
-    for session in map(core.sessions.get, numbers):
-        if session is not None:
-            session.drain = True
-    core.pilots_drained()
+    core.drain(core.sessions[number] for number in numbers if number in core.sessions)
     return pilots.PilotsDrained(await core.command(DrainPilots(core.live, numbers)))
 
 

@@ -96,16 +96,14 @@ class CostlyReads:
 
 @dataclass(slots=True)
 class ReadSide:
-    """What the reading process has. `announce` makes an upload known to the hot process, `ask_hot` makes a service call
-    there; `director`: the one that runs, None where there is none.
+    """What the reading process has. `ask_hot` makes a call of the hot process; `director`: the one that runs, None where
+    there is none.
     """
 
     db: Reader
     policy: Policy
     shelf: Shelf
     clock: Callable[[], float]
-    announce: Callable[[str, str, int], Any]
-    hot_metrics: Callable[[], dict[str, float]]
     keeper: SnapshotKeeper
     ask_hot: Callable[[Call[Nothing, Any, Any], Any], Awaitable[Any]]
     director: Director | None = None

@@ -217,7 +217,7 @@ async def _openapi(_side: ReadSide, _request: Request[Nothing, Nothing]) -> dict
 async def _metrics(side: ReadSide, _request: Request[Nothing, Nothing]) -> Response:
     """Prometheus metrics of both processes."""
     database = await side.costly.get("metrics", database_metrics)
-    hot = await side.costly.run(lambda _: side.hot_metrics())
+    hot = asdict(await side.ask_hot(calls.HOT_METRICS, Nothing()))
     queues = Numbering.of(side.policy.config.tree.queue_ids())
     closed = side.keeper.mask(side.db).closed(queues, side.clock()).bit_count()
     text = render_metrics(database, hot, side.upkeep(), closed_queues=closed)

@@ -41,20 +41,17 @@ async def _close_site(core: Core, request: Request[Nothing, CloseSiteBody]) -> S
 async def _drain(core: Core, command: CloseSite, closing: Closing) -> Closed:
     """Close, and let no pilot there claim from now on, whether or not its claim is on its way already."""
     leave = [one for one in core.sessions.values() if _is_in(one.queue, closing.node) and not one.drain]
-    for session in leave:
-        session.drain = True
+    core.drain(leave)
     try:
         done: Closed = await core.command(command)
     except LodesmanError:
-        for session in leave:
-            session.drain = False
+        core.drain(leave, drain=False)
         raise
-    core.pilots_drained()
     # Those that joined while that was on its way: what they may have asked for meanwhile is answered, too.
-    sessions = (core.sessions.get(pilot_id) for pilot_id in done.drained)
-    late = [session for session in sessions if session is not None and not session.drain]
-    for session in late:
-        session.drain = True
+    late = [
+        core.sessions[one] for one in done.drained if one in core.sessions and not core.sessions[one].drain
+    ]
+    core.drain(late)
     if late:
         await core.command(DrainPilots(core.live, [session.id for session in late]))
     return done
@@ -97,9 +94,8 @@ def _queues(tree: ResourceTree, node: NodePath) -> int:
 def _names(body: CloseSiteBody | OpenSiteBody) -> NodePath:
     node = NodePath(body.site, body.ce, body.queue)
     if not node[0] or (node[2] and not node[1]):
-        raise InvalidRequest(
-            "Name a site, a site and a CE, or site, CE and queue; or path.", parameter="site"
-        )
+        words = "Name a site, a site and a CE, or site, CE and queue; or path."
+        raise InvalidRequest(words, parameter="site")
     return node
 
 

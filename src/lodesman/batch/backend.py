@@ -130,23 +130,18 @@ class Backend(Protocol):
 
     def submit(self, spec: PilotSpec, copies: Sequence[PilotCopy]) -> SubmitResult:
         """Submit all copies; a copy that fails is refused alone. Does not raise if the batch system refuses."""
-        ...
 
     def status(self, native_ids: Sequence[str]) -> dict[str, NativeStatus]:
         """One answer for each id that was asked. Raises BackendFault."""
-        ...
 
     def cancel(self, native_ids: Sequence[str]) -> dict[str, CancelOutcome]:
         """Order waiting and running pilots to end; asking twice does no harm. Raises BackendFault."""
-        ...
 
     def census(self, stamps: Sequence[str] | None = None) -> dict[str, str]:
         """Stamp -> native id of the pilots that the system remembers, ended ones too; None asks for all.
 
         A stamp that is missing in the answer was never submitted or is purged. Raises BackendFault.
         """
-        ...
 
     def load(self, queue: QueueId) -> BatchLoad:
         """The load of one queue, None where it is unknown. Does not raise."""
-        ...

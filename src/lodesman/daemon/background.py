@@ -22,12 +22,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-import msgspec
 import uvicorn
 
 from lodesman.answers import calls
 from lodesman.answers.call import Call, Nothing, encode
-from lodesman.answers.service import Alive, UploadedFile
+from lodesman.answers.service import Alive
 from lodesman.api.metrics import UpkeepFigures
 from lodesman.api.read_side import ReadSide
 from lodesman.api.reads import ReadApp
@@ -221,8 +220,6 @@ class BackgroundProcess:
             policy=self.policy,
             shelf=Shelf(config.data / "sandboxes", limit_bytes=config.server.sandbox_mb << 20),
             clock=time.time,
-            announce=self._announce,
-            hot_metrics=lambda: msgspec.structs.asdict(self.post(calls.HOT_METRICS, Nothing())),
             keeper=SnapshotKeeper(
                 open_reader(config.database), fresh_seconds=fresh_seconds(config.polling_seconds)
             ),
@@ -270,9 +267,6 @@ class BackgroundProcess:
     async def _ask(self, call: Call[Nothing, B, A], body: B) -> A:
         """A call of the hot process, for the event loop."""
         return await asyncio.to_thread(self.post, call, body)
-
-    async def _announce(self, owner: str, sha256: str, size: int) -> None:
-        await self._ask(calls.UPLOADED, UploadedFile(owner, sha256, size, self.side.quota_bytes))
 
     def _note_outcome(self, queue_id: Any, accepted: bool, reason: str) -> None:
         self.director.note_outcome(queue_id, accepted=accepted, reason=reason, now=time.time())
