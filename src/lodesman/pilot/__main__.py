@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from lodesman.errors import InvalidConfig
-from lodesman.pilot.context import Log, PilotContext
+from lodesman.pilot.context import Log, PilotContext, PilotFile, parse_pilot_file
 from lodesman.pilot.loop import EXIT_USAGE, PilotProcess
 from lodesman.pilot.node import describe_node, read_features
-from lodesman.pilot.pilot_file import PilotFile, parse_pilot_file
 from lodesman.pilot.processes import become_subreaper, hide_memory
 
 

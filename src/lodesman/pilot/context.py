@@ -11,9 +11,96 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, TextIO
 
-from lodesman.client import Retry
+from lodesman.client import Retry, parse_server
+from lodesman.errors import InvalidConfig, InvalidRequest
 from lodesman.pilot.node import WorkerNode
-from lodesman.pilot.pilot_file import PilotFile, PilotOptions
+from lodesman.pilot.protocol import read_as, read_text, read_texts
+
+
+@dataclass(frozen=True)
+class PilotOptions:
+    """How this pilot behaves; 0 and the empty text mean: find out.
+
+    life_seconds: from the pilot's start. cpu_scaling_factor: norm_cpu_seconds per cpu_seconds.
+    idle_s: leave after this time without a payload. jobs_at_once: most payloads at a time (0: one per core).
+    kill_grace_s: between SIGTERM and SIGKILL. join_patience_s: timeout of the join.
+    flush_s: timeout for the last results. watch_s: between two checks of the payloads.
+    """
+
+    cores: int = 0
+    memory_mb: int = 0
+    life_seconds: int = 0
+    cpu_scaling_factor: float = 1.0
+    idle_s: float = 120.0
+    heartbeat_s: float = 60.0
+    jobs_at_once: int = 0
+    platform: str = ""
+    kill_grace_s: float = 10.0
+    join_patience_s: float = 600.0
+    flush_s: float = 10.0
+    watch_s: float = 1.0
+
+
+@dataclass(frozen=True)
+class PilotFile:
+    """The servers, the pilot's identity and its options. The join token is good once.
+
+    `submit_pools`: what its queue served in the server's pass `pools_pass`, when it was submitted; None: ask for them.
+    """
+
+    servers: tuple[str, ...]
+    join_token: str
+    stamp: str
+    options: PilotOptions
+    site: str = ""
+    ce: str = ""
+    queue: str = ""
+    submit_pools: tuple[str, ...] | None = None
+    pools_pass: int = 0
+    ca_file: str | None = None
+
+
+def parse_pilot_file(text: str) -> PilotFile:
+    """Read the file's JSON text; unknown names are ignored. Raises InvalidConfig."""
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidConfig("The pilot's file is not JSON.") from None
+    if not isinstance(record, dict):
+        raise InvalidConfig("The pilot's file is not a JSON record.")
+    try:
+        return _pilot_file(record)
+    except InvalidRequest as fault:
+        raise InvalidConfig(f"The pilot's file: {fault.message}") from None
+
+
+def _pilot_file(record: Mapping[str, Any]) -> PilotFile:
+    options = record.get("options", {})
+    if not isinstance(options, dict):
+        raise InvalidConfig("`options` of the pilot's file is not a record.")
+    file = read_as(
+        PilotFile,
+        record,
+        servers=_servers(record),
+        options=read_as(PilotOptions, options),
+        submit_pools=None if record.get("submit_pools") is None else read_texts(record, "submit_pools"),
+        ca_file=read_text(record, "ca_file", "") or None,
+    )
+    if not file.join_token or not file.stamp:
+        raise InvalidConfig("The pilot's file: `join_token` or `stamp` is empty.")
+    if file.options.cpu_scaling_factor <= 0:
+        raise InvalidConfig("The option cpu_scaling_factor must be more than 0.")
+    return file
+
+
+def _servers(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Addresses to which tokens travel encrypted, or on this machine."""
+    servers = read_texts(record, "servers")
+    for text in servers:
+        server = parse_server(text)
+        if not server.is_private:
+            raise InvalidConfig(f"The pilot's tokens would travel to {server} in the clear.")
+    return servers
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import MISSING, dataclass, field, fields, replace
+from typing import Any, Callable, NamedTuple, TypeVar
 
 from lodesman.errors import InvalidRequest
 
@@ -20,6 +20,8 @@ NOT_STARTED, INPUT, KILLED, PILOT_SHUTDOWN = "not-started", "input", "killed", "
 
 # Above this a float does not count exactly.
 _MAX_NUMBER = 2**53
+
+T = TypeVar("T")
 
 
 class AttemptKey(NamedTuple):
@@ -150,14 +152,10 @@ def parse_key(text: str) -> AttemptKey | None:
 def parse_join(answer: Any, default: JoinReply) -> JoinReply:
     """Read the answer to a join; numbers that are missing are those of `default`. Raises InvalidRequest."""
     record = _record(answer, "a join's answer")
-    return JoinReply(
-        token=read_text(record, "token"),
-        pilot=int(read_number(record, "pilot")),
-        lease_s=read_number(record, "lease_s", default.lease_s),
-        heartbeat_s=max(0.1, read_number(record, "heartbeat_s", default.heartbeat_s)),
-        idle_s=read_number(record, "idle_s", default.idle_s),
-        sandbox_mb=read_number(record, "sandbox_mb") or default.sandbox_mb,
-    )
+    known = {**vars(default), **{name: value for name, value in record.items() if value is not None}}
+    terms = read_as(JoinReply, known, token=read_text(record, "token"))
+    heartbeat_s, sandbox_mb = max(0.1, terms.heartbeat_s), terms.sandbox_mb or default.sandbox_mb
+    return replace(terms, heartbeat_s=heartbeat_s, sandbox_mb=sandbox_mb)
 
 
 def parse_claim(answer: Any, *, scaling: float = 1.0, sandbox_mb: float = 0) -> ClaimReply:
@@ -166,8 +164,7 @@ def parse_claim(answer: Any, *, scaling: float = 1.0, sandbox_mb: float = 0) -> 
     Raises InvalidRequest if not even ids can be read.
     """
     jobs, unreadable = [], {}
-    for item in _read_list(_record(answer, "a claim's answer"), "jobs"):
-        record = _record(item, "a job")
+    for record in _read_records(_record(answer, "a claim's answer"), "jobs"):
         key = _key(record)
         try:
             jobs.append(_job(key, record, _limits(record, scaling, sandbox_mb)))
@@ -179,35 +176,27 @@ def parse_claim(answer: Any, *, scaling: float = 1.0, sandbox_mb: float = 0) -> 
 def parse_heartbeat(answer: Any) -> HeartbeatReply:
     """Read the answer to a heartbeat. Raises InvalidRequest."""
     record = _record(answer, "a heartbeat's answer")
-    orders = [_record(item, "a kill order") for item in _read_list(record, "kill")]
-    kill = {_key(order): read_text(order, "reason", "") for order in orders}
-    return HeartbeatReply(kill, record.get("drain") is True, read_number(record, "lease_s"))
+    kill = {_key(order): read_text(order, "reason", "") for order in _read_records(record, "kill")}
+    return read_as(HeartbeatReply, record, kill=kill)
 
 
 def parse_refusals(answer: Any) -> dict[AttemptKey, str]:
     """Read the answer to reports: key -> why the report was refused, or "". Raises InvalidRequest."""
     refusals = {}
-    for item in _read_list(_record(answer, "the answer to reports"), "results"):
-        result = _record(item, "a result")
+    for result in _read_records(_record(answer, "the answer to reports"), "results"):
         accepted = result.get("accepted") is True
-        refusals[_key(result)] = "" if accepted else read_text(result, "reason", "") or "refused"
+        refusals[_key(result)] = "" if accepted else read_text(result, "reason", "refused")
     return refusals
 
 
 def _job(key: AttemptKey, record: Mapping[str, Any], limits: PayloadLimits) -> AssignedJob:
     spec = _record(record.get("spec"), "spec")
-    return AssignedJob(
+    return read_as(
+        AssignedJob,
+        spec,
         key=key,
-        executable=read_text(spec, "executable"),
-        arguments=read_texts(spec, "arguments"),
-        environment=_environment(spec.get("environment") or {}),
-        std_input=read_text(spec, "std_input", ""),
-        std_output=read_text(spec, "std_output", "") or "std.out",
-        std_error=read_text(spec, "std_error", "") or "std.err",
-        output_sandbox=read_texts(spec, "output_sandbox"),
         cores=max(1, int(read_number(spec, "cores"))),
-        memory_mb=int(read_number(spec, "memory_mb")),
-        inputs=tuple(_input(_record(item, "input")) for item in _read_list(record, "input")),
+        inputs=tuple(read_as(SandboxFile, item) for item in _read_records(record, "input")),
         limits=limits,
         exclusive=record.get("exclusive") is True,
     )
@@ -215,30 +204,8 @@ def _job(key: AttemptKey, record: Mapping[str, Any], limits: PayloadLimits) -> A
 
 def _limits(record: Mapping[str, Any], scaling: float, sandbox_mb: float) -> PayloadLimits:
     limits = _record(record.get("limits") or {}, "limits")
-    return PayloadLimits(
-        cpu_seconds=read_number(limits, "cpu_seconds") or read_number(limits, "norm_cpu_seconds") / scaling,
-        wall_seconds=read_number(limits, "wall_seconds"),
-        memory_mb=read_number(limits, "memory_mb"),
-        output_mb=read_number(limits, "output_mb"),
-        sandbox_mb=sandbox_mb,
-    )
-
-
-def _input(record: Mapping[str, Any]) -> SandboxFile:
-    return SandboxFile(
-        name=read_text(record, "name"),
-        url=read_text(record, "url"),
-        sha256=read_text(record, "sha256"),
-        size=int(read_number(record, "size")),
-        unpack=record.get("unpack") is True,
-    )
-
-
-def _environment(record: Any) -> dict[str, str]:
-    values = _record(record, "environment")
-    if not all(isinstance(value, str) for value in values.values()):
-        raise InvalidRequest("`environment` must map names to texts.")
-    return dict(values)
+    cpu_seconds = read_number(limits, "cpu_seconds") or read_number(limits, "norm_cpu_seconds") / scaling
+    return read_as(PayloadLimits, limits, cpu_seconds=cpu_seconds, sandbox_mb=sandbox_mb)
 
 
 def _key(record: Mapping[str, Any]) -> AttemptKey:
@@ -247,6 +214,21 @@ def _key(record: Mapping[str, Any]) -> AttemptKey:
         if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**63:
             raise InvalidRequest("`id` and `attempt` must be whole numbers.")
     return AttemptKey(*numbers)  # type: ignore[arg-type]
+
+
+# --- JSON into values -----------------------------------------------------------------------------------
+
+
+def read_as(kind: type[T], record: Mapping[str, Any], **given: Any) -> T:
+    """A value of a dataclass from a JSON record: each field by its type, except those that are `given`.
+
+    A field that is missing gets its default; only texts without one must be there. Raises InvalidRequest.
+    """
+    for one in fields(kind):  # type: ignore[arg-type]
+        if one.name not in given:
+            default = None if one.default is MISSING else one.default
+            given[one.name] = _READERS[str(one.type)](record, one.name, default)
+    return kind(**given)
 
 
 def _record(value: Any, what: str) -> Mapping[str, Any]:
@@ -265,10 +247,16 @@ def _read_list(record: Mapping[str, Any], name: str) -> list[Any]:
     return value
 
 
+def _read_records(record: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+    return [_record(item, f"each of `{name}`") for item in _read_list(record, name)]
+
+
 def read_text(record: Mapping[str, Any], name: str, default: str | None = None) -> str:
-    """A text. Raises InvalidRequest, which does not show the value: it may be a token."""
+    """A text; the default for a missing or empty one. Raises InvalidRequest, which does not show the value: it may be a
+    token.
+    """
     value = record.get(name)
-    if value is None and default is not None:
+    if default is not None and value in (None, ""):
         return default
     if not isinstance(value, str):
         raise InvalidRequest(f"`{name}` must be a text.")
@@ -283,11 +271,28 @@ def read_texts(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
     return tuple(values)
 
 
-def read_number(record: Mapping[str, Any], name: str, default: float = 0) -> float:
+def read_number(record: Mapping[str, Any], name: str, default: float | None = 0) -> float:
     """A number from 0 on. Raises InvalidRequest."""
     value = record.get(name)
     if value is None:
-        return default
+        return default or 0
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= _MAX_NUMBER:
         raise InvalidRequest(f"`{name}` must be a number from 0 to 2^53.")
     return value
+
+
+def _read_named_texts(record: Mapping[str, Any], name: str) -> dict[str, str]:
+    values = _record(record.get(name) or {}, name)
+    if not all(isinstance(value, str) for value in values.values()):
+        raise InvalidRequest(f"`{name}` must map names to texts.")
+    return dict(values)
+
+
+_READERS: Mapping[str, Callable[[Mapping[str, Any], str, Any], Any]] = {
+    "str": read_text,
+    "int": lambda record, name, default: int(read_number(record, name, default)),
+    "float": read_number,
+    "bool": lambda record, name, _: record.get(name) is True,
+    "tuple[str, ...]": lambda record, name, _: read_texts(record, name),
+    "Mapping[str, str]": lambda record, name, _: _read_named_texts(record, name),
+}

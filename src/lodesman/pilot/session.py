@@ -23,10 +23,9 @@ from lodesman.errors import (
     Unauthorized,
     Unavailable,
 )
-from lodesman.pilot.context import PilotContext
+from lodesman.pilot.context import PilotContext, PilotFile
 from lodesman.pilot.decisions import ClaimRequest
 from lodesman.pilot.node import WorkerNode
-from lodesman.pilot.pilot_file import PilotFile
 from lodesman.pilot.protocol import (
     PROTOCOL,
     ClaimReply,

@@ -7,7 +7,7 @@ import inspect
 from lodesman.background.launch import SubmissionPools
 from lodesman.batch.local import GRACE_SECONDS, LocalBackend
 from lodesman.daemon import background
-from lodesman.pilot.pilot_file import PilotOptions
+from lodesman.pilot.context import PilotOptions
 
 
 def test_the_keeper_waits_longer_than_a_pilot_takes_to_end():

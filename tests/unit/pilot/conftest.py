@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from lodesman.pilot.context import PilotContext
+from lodesman.pilot.context import PilotContext, PilotFile, PilotOptions
 from lodesman.pilot.node import WorkerNode
-from lodesman.pilot.pilot_file import PilotFile, PilotOptions
 from lodesman.pilot.protocol import AssignedJob, AttemptKey, PayloadLimits
 
 # Tests run side by side: a reaper finds payloads by this mark, so each process has its own.

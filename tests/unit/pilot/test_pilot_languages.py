@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.errors import InvalidConfig, InvalidRequest
-from lodesman.pilot.context import Log
-from lodesman.pilot.pilot_file import PilotOptions, parse_pilot_file
+from lodesman.pilot.context import Log, PilotOptions, parse_pilot_file
 from lodesman.pilot.protocol import (
     AssignedJob,
     AttemptKey,

@@ -8,7 +8,7 @@ import pytest
 
 from lodesman.client import Client
 from lodesman.errors import Forbidden, LodesmanError, TooLarge, Unauthorized, Unavailable
-from lodesman.pilot.pilot_file import PilotFile, PilotOptions, parse_pilot_file
+from lodesman.pilot.context import PilotFile, PilotOptions, parse_pilot_file
 from lodesman.pilot.session import (
     _MAX_PRESENTED,
     BatchQueue,

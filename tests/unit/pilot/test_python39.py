@@ -211,7 +211,7 @@ from lodesman.pilot.context import PilotContext
 from lodesman.pilot.node import describe_node
 from lodesman.pilot.outbox import Outbox
 from lodesman.pilot.payload import PayloadContext, PayloadRun
-from lodesman.pilot.pilot_file import PilotFile, PilotOptions
+from lodesman.pilot.context import PilotFile, PilotOptions
 from lodesman.pilot.processes import become_subreaper, hide_memory
 from lodesman.pilot.protocol import parse_claim
 from lodesman.pilot.reaper import Reaper
