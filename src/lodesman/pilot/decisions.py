@@ -10,17 +10,7 @@ import signal
 from dataclasses import dataclass
 
 from lodesman.pilot import protocol
-from lodesman.pilot.protocol import (
-    CPU_LIMIT,
-    MB,
-    MEMORY_LIMIT,
-    OUTPUT_LIMIT,
-    WALL_LIMIT,
-    AssignedJob,
-    AttemptReport,
-    PayloadLimits,
-    report_end,
-)
+from lodesman.pilot.protocol import MB, AssignedJob, AttemptReport, PayloadLimits, PayloadUsage
 
 # "No end known", as the number that is sent: 68 years.
 _ENDLESS_S = 2**31 - 1
@@ -160,16 +150,6 @@ def contact_lost(slot: Slot, now: float, *, last_contact: float, last_end: float
 
 
 @dataclass(frozen=True)
-class Measured:
-    """What a payload has used: CPU and wall time in seconds, memory in MB, its two streams in bytes."""
-
-    cpu_seconds: float
-    wall_seconds: float
-    rss_mb: float
-    stream_bytes: int
-
-
-@dataclass(frozen=True)
 class Stop:
     """The pilot's own decision to end a payload; the first one counts."""
 
@@ -177,63 +157,54 @@ class Stop:
     message: str
 
 
-def excess(measured: Measured, limits: PayloadLimits) -> Stop | None:
+def excess(used: PayloadUsage, limits: PayloadLimits) -> Stop | None:
     """The first limit that is passed, those first that harm others."""
-    if limits.memory_mb and measured.rss_mb > limits.memory_mb:
-        message = f"The job held {measured.rss_mb:.0f} MB of memory; {limits.memory_mb:.0f} are allowed."
-        return Stop(MEMORY_LIMIT, message)
-    if limits.max_output_mb and measured.stream_bytes > limits.max_output_mb * MB:
-        return Stop(OUTPUT_LIMIT, f"Standard output and error grew over {limits.max_output_mb:.0f} MB.")
-    if limits.cpu_seconds and measured.cpu_seconds > limits.cpu_seconds:
-        message = (
-            f"The job used {measured.cpu_seconds:.0f} s of CPU time; {limits.cpu_seconds:.0f} are allowed."
-        )
-        return Stop(CPU_LIMIT, message)
-    if limits.wall_seconds and measured.wall_seconds > limits.wall_seconds:
-        message = f"The job ran for {measured.wall_seconds:.0f} s; {limits.wall_seconds:.0f} are allowed."
-        return Stop(WALL_LIMIT, message)
+    checks = (
+        (used.rss_mb, limits.memory_mb, protocol.MEMORY_LIMIT,
+         "The job held {:.0f} MB of memory; {:.0f} are allowed."),
+        (used.stream_bytes / MB, limits.max_output_mb, protocol.OUTPUT_LIMIT,
+         "Standard output and error grew over {1:.0f} MB."),
+        (used.cpu_seconds, limits.cpu_seconds, protocol.CPU_LIMIT,
+         "The job used {:.0f} s of CPU time; {:.0f} are allowed."),
+        (used.wall_seconds, limits.wall_seconds, protocol.WALL_LIMIT,
+         "The job ran for {:.0f} s; {:.0f} are allowed."),
+    )  # fmt: skip
+    for amount, limit, cause, message in checks:
+        if limit and amount > limit:
+            return Stop(cause, message.format(amount, limit))
     return None
 
 
-def next_check_s(measured: Measured, limits: PayloadLimits, *, cores: int, usual_s: float) -> float:
+def next_check_s(used: PayloadUsage, limits: PayloadLimits, *, cores: int, usual_s: float) -> float:
     """Seconds until the next check: sooner when a limit may be passed before the usual time."""
-    wait = usual_s
+    waits = [usual_s]
     if limits.cpu_seconds:
-        wait = min(wait, (limits.cpu_seconds - measured.cpu_seconds) / cores)
+        waits.append((limits.cpu_seconds - used.cpu_seconds) / cores)
     if limits.wall_seconds:
-        wait = min(wait, limits.wall_seconds - measured.wall_seconds)
-    if limits.memory_mb and measured.rss_mb > 0.7 * limits.memory_mb:
-        wait = min(wait, usual_s / 4)
-    if limits.max_output_mb and measured.stream_bytes > 0.5 * limits.max_output_mb * MB:
-        wait = min(wait, usual_s / 4)
-    return max(_MIN_CHECK_S, wait)
+        waits.append(limits.wall_seconds - used.wall_seconds)
+    memory_near = limits.memory_mb and used.rss_mb > 0.7 * limits.memory_mb
+    if memory_near or (limits.max_output_mb and used.stream_bytes > 0.5 * limits.max_output_mb * MB):
+        waits.append(usual_s / 4)
+    return max(_MIN_CHECK_S, min(waits))
 
 
 def judge(job: AssignedJob, status: int, *, stop: Stop | None, cpu_seconds: float) -> AttemptReport:
     """From how the first process ended (an exit code, or minus a signal) and the CPU time of the tree."""
     end = stop or _end(status, job.limits, cpu_over=0 < job.limits.cpu_seconds <= cpu_seconds)
-    if status >= 0:
-        return report_end(job.key, end.cause, end.message, exit_code=status)
-    return report_end(job.key, end.cause, end.message, signal=-status)
+    how = {"exit_code": status} if status >= 0 else {"signal": -status}
+    return protocol.report_end(job.key, end.cause, end.message, **how)
 
 
 def _end(status: int, limits: PayloadLimits, *, cpu_over: bool) -> Stop:
     if status == 0:
         return Stop(protocol.OK, "")
     if status == -signal.SIGXCPU or cpu_over:
-        return Stop(CPU_LIMIT, "The job used up its CPU time.")
+        return Stop(protocol.CPU_LIMIT, "The job used up its CPU time.")
     if status == -signal.SIGXFSZ and limits.output_mb:
-        return Stop(OUTPUT_LIMIT, "The job wrote a file that is far over the limit of its output.")
+        return Stop(protocol.OUTPUT_LIMIT, "The job wrote a file that is far over the limit of its output.")
     if status < 0:
-        return Stop(
-            protocol.SIGNAL, f"The job was ended by signal {-status} ({_name(-status)}), not by the pilot."
-        )
+        name = next((one.name for one in signal.Signals if one == -status), "no name")
+        message = f"The job was ended by signal {-status} ({name}), not by the pilot."
+        return Stop(protocol.SIGNAL, message)
     meaning = f"; for the executable this code means: {_NOT_FOUND[status]}" if status in _NOT_FOUND else ""
     return Stop(protocol.EXIT, f"The job ended with exit code {status}{meaning}.")
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return "no name"

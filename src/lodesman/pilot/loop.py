@@ -12,16 +12,15 @@ from typing import Any
 
 from lodesman.errors import Unavailable
 from lodesman.pilot import protocol
-from lodesman.pilot.claims import Claimer
 from lodesman.pilot.context import PilotContext
 from lodesman.pilot.decisions import DRAINED, ERROR, SIGTERM, Slot, Stop, contact_lost, reserve_s, why_leave
-from lodesman.pilot.heartbeat import Heartbeat
 from lodesman.pilot.node import WorkerNode
 from lodesman.pilot.outbox import Outbox
 from lodesman.pilot.payload import PayloadContext, remove_tree
 from lodesman.pilot.protocol import AttemptKey, JoinReply, report_end
 from lodesman.pilot.reaper import Reaper
 from lodesman.pilot.roster import Roster, Watch
+from lodesman.pilot.server_threads import Claimer, Heartbeat
 from lodesman.pilot.session import BatchQueue, JoinRefused, ServerSession, find_queue
 
 # Exit codes of the pilot's process.
@@ -152,9 +151,10 @@ class PilotProcess:
         """Where the pilot runs, for the log."""
         if queue is None:
             return {}
-        served = self._session.served
-        pools = {} if served is None else {"submit_pools": len(served.pools), "pools_pass": served.number}
-        return {"queue": "/".join(queue), **pools}
+        facts, file = {"queue": "/".join(queue)}, self._session.file
+        if file.submit_pools is None:
+            return facts
+        return {**facts, "submit_pools": len(file.submit_pools), "pools_pass": file.pools_pass}
 
     def _supervise(self) -> int:
         while True:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import socket
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from lodesman import __version__
 
 _MB = 1 << 20
 # cgroup v1 writes "no limit" as a number near 2^63.
 _ENDLESS = 1 << 60
-# The files that are read in the directories $MACHINEFEATURES and $JOBFEATURES.
-_MACHINE_FEATURES = ("shutdowntime",)
-_JOB_FEATURES = ("allocated_cpu", "max_rss_bytes", "wall_limit_secs", "jobstart_secs", "shutdowntime_job")
+# The variables that name directories, and the files that are read there.
+_FEATURES = {
+    "MACHINEFEATURES": ("shutdowntime",),
+    "JOBFEATURES": ("allocated_cpu", "max_rss_bytes", "wall_limit_secs", "jobstart_secs", "shutdowntime_job"),
+}
 
 
 @dataclass(frozen=True)
@@ -62,37 +64,24 @@ class WorkerNode:
     life_s: float | None = None
     cpu_scaling_factor: float = 1.0
 
-    def as_json(self) -> dict[str, Any]:
-        """The node as the server reads it."""
-        return asdict(self)
-
 
 def read_features(environment: Mapping[str, str]) -> Features:
     """Read the directories that the environment names; what cannot be read is unknown.
 
     Web addresses in place of directories are ignored: they belong to virtual machines.
     """
-    found = _read_features(environment.get("MACHINEFEATURES", ""), _MACHINE_FEATURES)
-    found.update(_read_features(environment.get("JOBFEATURES", ""), _JOB_FEATURES))
+    found: dict[str, int] = {}
+    for variable, names in _FEATURES.items():
+        directory = environment.get(variable, "")
+        for name in names if directory.startswith("/") else ():
+            with contextlib.suppress(ValueError, OverflowError):
+                value = int(float(_read(Path(directory, name), 64)))
+                if value > 0:
+                    found[name] = value
     slot_ends = found.pop("shutdowntime_job", None)
     if slot_ends is not None:
         found["shutdowntime"] = min(slot_ends, found.get("shutdowntime", slot_ends))
     return Features(**found)
-
-
-def _read_features(directory: str, names: tuple[str, ...]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    if not directory.startswith("/"):
-        return found
-    for name in names:
-        try:
-            with (Path(directory) / name).open("rb") as file:
-                value = int(float(file.read(64)))
-        except (OSError, ValueError, OverflowError):
-            continue
-        if value > 0:
-            found[name] = value
-    return found
 
 
 def describe_node(
@@ -104,7 +93,7 @@ def describe_node(
     root: Path = Path("/"),
 ) -> WorkerNode:
     """Describe this machine; arguments other than 0 and "" are taken as they are."""
-    release = _parse_os_release(_read(root / "etc/os-release") or _read(root / "usr/lib/os-release"))
+    release = _parse_pairs(_read(root / "etc/os-release") or _read(root / "usr/lib/os-release"), "=")
     total_kb, available_kb = _parse_meminfo(_read(root / "proc/meminfo"))
     return WorkerNode(
         host=socket.gethostname(),
@@ -123,24 +112,16 @@ def _platform_of(machine: str, release: Mapping[str, str]) -> str:
     return f"{machine}-{release.get('ID') or 'linux'}{release.get('VERSION_ID', '')}"
 
 
-def _parse_os_release(text: str) -> dict[str, str]:
-    """The assignments of an os-release file, without quotes."""
-    values = {}
-    for line in text.splitlines():
-        name, sign, value = line.strip().partition("=")
-        if sign and not name.startswith("#"):
-            values[name] = value.strip("\"'")
-    return values
+def _parse_pairs(text: str, sign: str) -> dict[str, str]:
+    """The names and values of lines as in os-release (`=`) and /proc/meminfo (`:`), without quotes."""
+    parts = [line.strip().partition(sign) for line in text.splitlines()]
+    return {name: value.strip(" \"'") for name, found, value in parts if found}
 
 
 def _parse_meminfo(text: str) -> tuple[int, int]:
     """(MemTotal, MemAvailable) of /proc/meminfo in kB; 0 if unknown."""
-    values = {}
-    for line in text.splitlines():
-        name, _, rest = line.partition(":")
-        words = rest.split()
-        if words and words[0].isdigit():
-            values[name] = int(words[0])
+    words = {name: value.split() for name, value in _parse_pairs(text, ":").items()}
+    values = {name: int(found[0]) for name, found in words.items() if found and found[0].isdigit()}
     total = values.get("MemTotal", 0)
     return total, values.get("MemAvailable", values.get("MemFree", total))
 
@@ -149,10 +130,9 @@ def _parse_cgroups(text: str) -> dict[str, str]:
     """Controller -> path out of /proc/self/cgroup; the unified hierarchy is called ""."""
     paths = {}
     for line in text.splitlines():
-        parts = line.split(":", 2)
-        if len(parts) == 3:
-            for controller in parts[1].split(","):
-                paths[controller] = parts[2]
+        _, _, rest = line.partition(":")
+        controllers, found, path = rest.partition(":")
+        paths.update(dict.fromkeys(controllers.split(",") if found else (), path))
     return paths
 
 
@@ -178,8 +158,8 @@ def _cores(root: Path, features: Features) -> int:
     for directory in _directories(root, "cpu"):
         quota = _parse_cpu_max(_read(directory / "cpu.max"))
         if quota is None:
-            v1 = f"{_read(directory / 'cpu.cfs_quota_us')} {_read(directory / 'cpu.cfs_period_us')}"
-            quota = _parse_cpu_max(v1)
+            v1 = [_read(directory / name) for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")]
+            quota = _parse_cpu_max(" ".join(v1))
         if quota is not None:
             counts.append(int(quota))
     return max(1, min(counts))
@@ -215,9 +195,9 @@ def _directories(root: Path, controller: str) -> list[Path]:
     return found
 
 
-def _read(file: Path) -> str:
+def _read(file: Path, most: int = 1 << 16) -> str:
     try:
         with file.open("rb") as source:
-            return source.read(1 << 16).decode("utf-8", "replace").strip()
+            return source.read(most).decode("utf-8", "replace").strip()
     except OSError:
         return ""

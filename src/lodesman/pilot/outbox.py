@@ -13,22 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable
 
-from lodesman.errors import (
-    Conflict,
-    Forbidden,
-    InvalidRequest,
-    LodesmanError,
-    NotFound,
-    TooLarge,
-    Unauthorized,
-)
+from lodesman.errors import LodesmanError, TooLarge, Unauthorized
+from lodesman.pilot import protocol
 from lodesman.pilot.context import PilotContext
-from lodesman.pilot.protocol import FAILED, OUTPUT_LIMIT, RUNNING, AttemptKey, AttemptReport, parse_refusals
+from lodesman.pilot.protocol import FAILED, AttemptKey, AttemptReport
 
 _MAX_BATCH = 100
 _HURRIED_S = 0.5
-# The server has understood and refuses: asking again would not help.
-_REFUSED = (Conflict, Forbidden, InvalidRequest, NotFound, TooLarge)
+_REFUSED = (*protocol.REFUSED, TooLarge)
 
 # How reports, and an archive (path, file, sha256), reach the server; both raise LodesmanError.
 _PostReports = Callable[[list[dict[str, Any]]], Any]
@@ -45,7 +37,7 @@ class _Item:
     @property
     def final(self) -> bool:
         """Whether it reports the end of an attempt."""
-        return self.report.state != RUNNING
+        return self.report.state != protocol.RUNNING
 
 
 class Outbox:
@@ -159,7 +151,7 @@ class Outbox:
     def _report(self, batch: Sequence[_Item], post: _PostReports) -> bool:
         """Send some reports; true when they are settled."""
         try:
-            refusals = parse_refusals(post([item.report.as_json() for item in batch]))
+            refusals = protocol.parse_refusals(post([item.report.as_json() for item in batch]))
         except Unauthorized:
             return False
         except _REFUSED as fault:
@@ -196,5 +188,5 @@ def _without_output(report: AttemptReport, fault: LodesmanError) -> AttemptRepor
     message = f"{report.message} The output was refused: {fault.message}".lstrip()
     report = replace(report, output=None, message=message)
     if isinstance(fault, TooLarge) and report.state != FAILED:
-        return replace(report, state=FAILED, cause=OUTPUT_LIMIT)
+        return replace(report, state=FAILED, cause=protocol.OUTPUT_LIMIT)
     return report

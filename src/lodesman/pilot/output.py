@@ -13,11 +13,9 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Callable, Union, cast
 
 from lodesman.client import Aborted, sha256_of
+from lodesman.pilot.launch import TEMPORARY, BadSandbox, safe_name
 from lodesman.pilot.protocol import MB, AssignedJob
-from lodesman.pilot.sandbox import BadSandbox, safe_name
 
-# The job's own temporary files; never part of its output.
-TEMPORARY = ".tmp"
 _TAIL_BYTES = 65_536
 # Where a stream is cut, this much of its end is kept.
 _CUT_STREAM_BYTES = 1 << 20

@@ -13,20 +13,18 @@ from pathlib import Path
 from typing import Callable
 
 from lodesman.client import Aborted, BadChecksum, Client
-from lodesman.errors import Forbidden, InvalidRequest, LodesmanError, NotFound, TooLarge
+from lodesman.errors import LodesmanError, TooLarge
 from lodesman.pilot import protocol
 from lodesman.pilot.context import PilotContext
-from lodesman.pilot.decisions import Measured, Stop, judge
-from lodesman.pilot.launch import NotStarted, prepare
+from lodesman.pilot.decisions import Stop, judge
+from lodesman.pilot.launch import BadSandbox, Launch, NotStarted, fetch, prepare
 from lodesman.pilot.outbox import Outbox
 from lodesman.pilot.output import Packed, pack, read_tail
-from lodesman.pilot.processes import TreeUsage
-from lodesman.pilot.protocol import AssignedJob, AttemptReport, report_end
-from lodesman.pilot.reaper import Launch, Reaper
-from lodesman.pilot.sandbox import BadSandbox, fetch
+from lodesman.pilot.protocol import AssignedJob, AttemptReport, PayloadUsage, report_end
+from lodesman.pilot.reaper import Reaper
 
 # The input sandbox itself is wrong; anything else that goes wrong with it is not the job's fault.
-_BAD_INPUT = (BadChecksum, BadSandbox, Forbidden, InvalidRequest, NotFound, TooLarge)
+_BAD_INPUT = (BadChecksum, BadSandbox, TooLarge, *protocol.REFUSED)
 
 # The sizes and times of change of the streams: they change with each output.
 StreamVersion = tuple[tuple[int, int], ...]
@@ -49,7 +47,7 @@ class PayloadRun:
         self.job = job
         self.node_failed = False
         self.began: float | None = None
-        self.usage = TreeUsage()
+        self.usage = PayloadUsage()
         # When the time of grace after a stop is over; None if it may run on.
         self.kill_at: float | None = None
         # Set to give up waiting for processes that cannot be killed; the attempt is not reported then.
@@ -99,16 +97,12 @@ class PayloadRun:
         """Whether its end was decided."""
         return self._stop is not None
 
-    def measured(self, now: float) -> Measured:
+    def measured(self, now: float) -> PayloadUsage:
         """What it has used until `now` (monotonic)."""
         with self._lock:  # the descriptors are closed, and used again, when it has ended
             written = sum(size for size, _ in self._stream_version())
-        return Measured(
-            cpu_seconds=self.usage.cpu_seconds,
-            wall_seconds=0.0 if self.began is None else now - self.began,
-            rss_mb=self.usage.rss_mb,
-            stream_bytes=written,
-        )
+        wall_seconds = 0.0 if self.began is None else now - self.began
+        return replace(self.usage, wall_seconds=wall_seconds, stream_bytes=written)
 
     def new_tail(self) -> tuple[StreamVersion, str | None]:
         """The version of its streams, and their tail if the version is not the one last delivered."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from lodesman.pilot.protocol import AttemptKey, parse_key
+from lodesman.pilot.protocol import AttemptKey, PayloadUsage, parse_key
 
 try:
     from ctypes import CDLL
@@ -204,18 +204,6 @@ def owners(
     return found
 
 
-def strays(
-    table: Mapping[int, ProcessStat], owned: Collection[int], *, parent: int | None
-) -> list[ProcessStat]:
-    """Processes that may be a payload's although descent does not show it: they left session and parent.
-
-    They are children of the pilot `parent` if it adopts orphans; None: they may be anywhere.
-    """
-    return [
-        process for process in table.values() if process.pid not in owned and parent in (None, process.ppid)
-    ]
-
-
 def descendants(table: Mapping[int, ProcessStat], ancestor: int) -> list[ProcessStat]:
     """All processes below one."""
     children: dict[int, list[ProcessStat]] = {}
@@ -256,15 +244,6 @@ class Suspicion:
 # --- what has a payload used? -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class TreeUsage:
-    """What a payload's tree has used until now, and holds now."""
-
-    cpu_seconds: float = 0.0
-    rss_mb: float = 0.0
-    max_rss_mb: float = 0.0
-
-
 class Account:
     """CPU time and memory of one payload's tree, over all measurements; CPU time never falls.
 
@@ -277,14 +256,14 @@ class Account:
         self._reaped_seconds = 0.0
         self._seen: dict[ProcessId, int] = {}
         self._gone_ticks = 0
-        self.usage = TreeUsage()
+        self.usage = PayloadUsage()
 
     def reaped(self, cpu_seconds: float) -> None:
         """The pilot itself waited for a process of the tree: its CPU time, its waited children's included."""
         self._reaped_seconds += cpu_seconds
         self._raise(self._reaped_seconds)
 
-    def measure(self, processes: Collection[ProcessStat]) -> TreeUsage:
+    def measure(self, processes: Collection[ProcessStat]) -> PayloadUsage:
         """Measure the tree."""
         now = {process.ident: process.own_ticks for process in processes}
         self._gone_ticks += sum(ticks for ident, ticks in self._seen.items() if ident not in now)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, Callable, NamedTuple, TypeVar
 
-from lodesman.errors import InvalidRequest
+from lodesman.errors import Conflict, Forbidden, InvalidRequest, NotFound
 
 PROTOCOL = 1
 MB = 1 << 20
@@ -18,6 +18,8 @@ CPU_LIMIT, WALL_LIMIT = "cpu-limit", "wall-limit"
 MEMORY_LIMIT, OUTPUT_LIMIT = "memory-limit", "output-limit"
 NOT_STARTED, INPUT, KILLED, PILOT_SHUTDOWN = "not-started", "input", "killed", "pilot-shutdown"
 
+# The server has understood and refuses: asking again would not help.
+REFUSED = (Conflict, Forbidden, InvalidRequest, NotFound)
 # Above this a float does not count exactly.
 _MAX_NUMBER = 2**53
 
@@ -74,6 +76,17 @@ class PayloadLimits:
     def max_output_mb(self) -> float:
         """The limit of the job's output, and of its two streams."""
         return min((limit for limit in (self.output_mb, self.sandbox_mb) if limit), default=0)
+
+
+@dataclass(frozen=True)
+class PayloadUsage:
+    """What a payload's process tree has used, and the bytes in its two output streams."""
+
+    cpu_seconds: float = 0.0
+    wall_seconds: float = 0.0
+    rss_mb: float = 0.0
+    stream_bytes: int = 0
+    max_rss_mb: float = 0.0
 
 
 @dataclass(frozen=True)

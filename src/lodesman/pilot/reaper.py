@@ -10,34 +10,17 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Callable
 
 from lodesman.pilot import processes
-from lodesman.pilot.processes import ZOMBIE, Account, ProcessId, ProcessStat, Suspicion, TreeUsage
-from lodesman.pilot.protocol import AttemptKey
+from lodesman.pilot.launch import Launch
+from lodesman.pilot.processes import ZOMBIE, Account, ProcessId, ProcessStat, Suspicion
+from lodesman.pilot.protocol import AttemptKey, PayloadUsage
 
 # A tree that forks faster than it is scanned is stopped first; the number of scans is bounded.
 _FREEZE_SCANS = 50
 _CLEAR_WAIT_S = 0.005
-
-
-@dataclass(frozen=True)
-class Launch:
-    """A payload's first process, ready to be started. `outputs`: descriptors of its one or two output streams by name."""
-
-    argv: Sequence[str]
-    environment: Mapping[str, str]
-    directory: Path
-    stdin: int
-    outputs: Mapping[str, int]
-
-    def close(self) -> None:
-        """Close all descriptors."""
-        for descriptor in (self.stdin, *self.outputs.values()):
-            os.close(descriptor)
 
 
 class Reaper:
@@ -90,7 +73,7 @@ class Reaper:
             self._accounts[key].reaped(used.ru_utime + used.ru_stime)
         return os.waitstatus_to_exitcode(status)
 
-    def measure(self) -> dict[AttemptKey, TreeUsage]:
+    def measure(self) -> dict[AttemptKey, PayloadUsage]:
         """What each payload has used, as of now."""
         with self._lock:
             trees = self._trees()
@@ -133,7 +116,7 @@ class Reaper:
             # Only a tree that outlives its first process gets here; a killed process needs a moment.
             self._pause.wait(_CLEAR_WAIT_S)
 
-    def forget(self, key: AttemptKey) -> TreeUsage:
+    def forget(self, key: AttemptKey) -> PayloadUsage:
         """Close the account of a payload whose tree is gone; returns what it used in all."""
         with self._lock:
             usage = self._accounts.pop(key).usage
@@ -174,7 +157,9 @@ class Reaper:
 
     def _claim_strays(self, table: Mapping[int, ProcessStat], owned: dict[int, AttemptKey]) -> None:
         """Find the payloads of processes that neither descent nor session explains."""
-        found = processes.strays(table, owned, parent=self._me if self._adopts else None)
+        # Orphans are children of a pilot that adopts them; else they may be anywhere.
+        parent = self._me if self._adopts else None
+        found = [one for one in table.values() if one.pid not in owned and parent in (None, one.ppid)]
         may_change: set[ProcessId] = set()
         for process in found:
             if process.ident not in self._strangers:

@@ -9,36 +9,21 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
 from lodesman.client import Client, Retry
-from lodesman.errors import (
-    Conflict,
-    Forbidden,
-    InvalidRequest,
-    LodesmanError,
-    NotFound,
-    Unauthorized,
-    Unavailable,
-)
+from lodesman.errors import InvalidRequest, LodesmanError, Unauthorized, Unavailable
+from lodesman.pilot import protocol
 from lodesman.pilot.context import PilotContext, PilotFile
 from lodesman.pilot.decisions import ClaimRequest
 from lodesman.pilot.node import WorkerNode
-from lodesman.pilot.protocol import (
-    PROTOCOL,
-    ClaimReply,
-    HeartbeatReply,
-    JoinReply,
-    parse_claim,
-    parse_heartbeat,
-    parse_join,
-)
+from lodesman.pilot.protocol import ClaimReply, HeartbeatReply, JoinReply
 
 _REQUEST_TIMEOUT_S = 30.0
 _LEAVE_TIMEOUT_S = 5.0
-_REFUSED = (Unauthorized, Forbidden, NotFound, Conflict, InvalidRequest)
+_REFUSED = (Unauthorized, *protocol.REFUSED)
 
 # The variable that names the queue, and one that proves this batch system.
 _BATCH_SYSTEMS = (
@@ -59,14 +44,6 @@ class BatchQueue(NamedTuple):
     queue: str
 
 
-@dataclass(frozen=True)
-class ServedPools:
-    """The SubmitPools that a queue serves, as of the server's pass of this number."""
-
-    number: int
-    pools: tuple[str, ...]
-
-
 class JoinRefused(LodesmanError):
     """The server knows no such pilot, or its join token was used before."""
 
@@ -85,11 +62,8 @@ class ServerSession:
         self.lease_s = 0.0
         self.last_contact = context.ticker()
         self.lost = False
-        # What the pilot's queue serves, from its file or asked for before the join.
-        self.served: ServedPools | None = None
-        file = context.pilot_file
-        if file.submit_pools is not None:
-            self.served = ServedPools(file.pools_pass, file.submit_pools)
+        # With the SubmitPools of its queue as soon as they are known.
+        self.file = context.pilot_file
 
     def join(
         self, node: WorkerNode, *, nonce: str, wait: Callable[[float], Any], queue: BatchQueue | None = None
@@ -99,12 +73,12 @@ class ServerSession:
         `queue`: where it runs; the SubmitPools of this queue are asked for first if the file does not list them.
         `wait(seconds)` sleeps and is true if the pilot shall not go on. Raises JoinRefused, Unavailable.
         """
-        file, timeout_s = self._context.pilot_file, self._context.options.join_patience_s
-        body = {"join_token": file.join_token, "protocol": PROTOCOL, "nonce": nonce, "node": node.as_json()}
+        timeout_s = self._context.options.join_patience_s
+        body = {"join_token": self.file.join_token, "protocol": protocol.PROTOCOL, "nonce": nonce}
         start, failures = self._context.ticker(), 0
         while True:
             try:
-                self._terms = self._join_once(body, queue)
+                self._terms = self._join_once({**body, "node": asdict(node)}, queue)
                 break
             except _REFUSED as fault:
                 raise JoinRefused(fault.message, hint=fault.hint) from None
@@ -120,28 +94,40 @@ class ServerSession:
         return self._terms
 
     def _join_once(self, body: Mapping[str, Any], queue: BatchQueue | None) -> JoinReply:
-        if queue is not None and self.served is None:
-            self.served = self._ask_pools(queue)
-        client = self._client("")
+        if queue is not None and self.file.submit_pools is None:
+            self._ask_pools(queue)
+        answer = self._request_once("", "/v1/pilots/join", {**body, **presented(queue, self.file)})
         try:
-            body = {**body, **presented(queue, self.served)}
-            answer = client.request("POST", "/v1/pilots/join", body, idempotent=True)
-        finally:
-            client.close()
-        try:
-            return parse_join(answer, self._terms)
+            return protocol.parse_join(answer, self._terms)
         except InvalidRequest as fault:
             raise Unavailable(f"The answer to the join cannot be read: {fault.message}") from None
 
-    def _ask_pools(self, queue: BatchQueue) -> ServedPools | None:
-        """The pools of the queue, by the join token; None if the server refuses. Raises Unavailable."""
-        client = self._client(self._context.pilot_file.join_token)
+    def _ask_pools(self, queue: BatchQueue) -> None:
+        """Ask for the SubmitPools of the queue by the join token; a server that refuses leaves them unknown.
+
+        Raises Unavailable, also for an answer that cannot be read.
+        """
+        body = {"queues": [list(queue)]}
         try:
-            return _ask_served_pools(client, queue)
+            answer = self._request_once(self.file.join_token, "/v1/submit-pools/for-queues", body)
         except Unavailable:
             raise
         except LodesmanError:
-            return None
+            return
+        try:
+            number, (row,) = answer["pass"], answer["queues"]
+            pools = tuple(row["pools"])
+        except (KeyError, TypeError, ValueError):
+            number, pools = None, ()
+        if not isinstance(number, int) or not all(isinstance(pool, str) for pool in pools):
+            raise Unavailable("The answer about SubmitPools cannot be read.")
+        self.file = replace(self.file, submit_pools=pools, pools_pass=number)
+
+    def _request_once(self, token: str, path: str, body: Mapping[str, Any]) -> Any:
+        """A request before the join, on a connection of its own."""
+        client = self._client(token)
+        try:
+            return client.request("POST", path, body, idempotent=True)
         finally:
             client.close()
 
@@ -151,24 +137,20 @@ class ServerSession:
 
     def claim(self, client: Client, request: ClaimRequest, claim_token: str) -> ClaimReply:
         """Ask for jobs. The same token again gives the same jobs: a lost answer is asked for in this way."""
-        resource = {
-            "cores": request.cores,
-            "memory_mb": request.memory_mb,
-            "norm_cpu_seconds": request.norm_cpu_seconds,
-        }
+        resource = asdict(request)
         body = {
             "claim_token": claim_token,
-            "count": request.count,
-            "wait_s": request.wait_s,
+            "count": resource.pop("count"),
+            "wait_s": resource.pop("wait_s"),
             "resource": resource,
         }
         answer = self._post(client, "claim", body, timeout=request.wait_s + _REQUEST_TIMEOUT_S)
         scaling = self._context.options.cpu_scaling_factor
-        return parse_claim(answer, scaling=scaling, sandbox_mb=self._terms.sandbox_mb)
+        return protocol.parse_claim(answer, scaling=scaling, sandbox_mb=self._terms.sandbox_mb)
 
     def beat(self, client: Client, jobs: Sequence[Mapping[str, Any]], state: str) -> HeartbeatReply:
         """Send a heartbeat; the answer may change the lease."""
-        reply = parse_heartbeat(self._post(client, "heartbeat", {"jobs": jobs, "state": state}))
+        reply = protocol.parse_heartbeat(self._post(client, "heartbeat", {"jobs": jobs, "state": state}))
         self.lease_s = reply.lease_s or self.lease_s
         return reply
 
@@ -234,27 +216,13 @@ def _queue_of_batch_system(environment: Mapping[str, str]) -> str:
     return ""
 
 
-def _ask_served_pools(client: Client, queue: BatchQueue) -> ServedPools:
-    """Ask `getSubmitPoolsForQueue`. Raises what `Client.request` raises, and Unavailable for an unreadable answer."""
-    body = {"queues": [list(queue)]}
-    answer = client.request("POST", "/v1/submit-pools/for-queues", body, idempotent=True)
-    try:
-        number, (row,) = answer["pass"], answer["queues"]
-        pools = tuple(row["pools"])
-    except (KeyError, TypeError, ValueError):
-        raise Unavailable("The answer about SubmitPools cannot be read.") from None
-    if not isinstance(number, int) or not all(isinstance(pool, str) for pool in pools):
-        raise Unavailable("The answer about SubmitPools cannot be read.")
-    return ServedPools(number, pools)
-
-
-def presented(queue: BatchQueue | None, served: ServedPools | None) -> dict[str, Any]:
+def presented(queue: BatchQueue | None, file: PilotFile) -> dict[str, Any]:
     """The part of the join request about the queue, its SubmitPools and the pass that they are from."""
     if queue is None:
         return {}
     body: dict[str, Any] = {"place": queue._asdict()}
-    if served is not None:
-        body["pools_pass"] = served.number
-        if len(served.pools) <= _MAX_PRESENTED:
-            body["submit_pools"] = list(served.pools)
+    if file.submit_pools is not None:
+        body["pools_pass"] = file.pools_pass
+        if len(file.submit_pools) <= _MAX_PRESENTED:
+            body["submit_pools"] = list(file.submit_pools)
     return body

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.pilot.decisions import _MIN_CHECK_S, Measured, Stop, excess, judge, next_check_s
+from lodesman.pilot.decisions import _MIN_CHECK_S, Stop, excess, judge, next_check_s
 from lodesman.pilot.output import _TAIL_BYTES, Packed, _join_tails, read_tail
 from lodesman.pilot.payload import _after_packing
-from lodesman.pilot.protocol import MB, AssignedJob, AttemptKey
+from lodesman.pilot.protocol import MB, AssignedJob, AttemptKey, PayloadUsage
 from lodesman.pilot.protocol import PayloadLimits as Limits
 
-FREE = Measured(cpu_seconds=1e9, wall_seconds=1e9, rss_mb=1e9, stream_bytes=10**15)
+FREE = PayloadUsage(cpu_seconds=1e9, wall_seconds=1e9, rss_mb=1e9, stream_bytes=10**15)
 
 
 # --- limits -----------------------------------------------------------------------------------------
@@ -42,11 +42,11 @@ def test_each_limit(limits, cause):
     assert over is not None
     assert over.cause == cause
     assert over.message.endswith(".")
-    assert excess(Measured(1, 1, 1, 1), limits) is None
+    assert excess(PayloadUsage(1, 1, 1, 1), limits) is None
 
 
 def test_exactly_at_the_limit_is_allowed():
-    at = Measured(cpu_seconds=10, wall_seconds=10, rss_mb=10, stream_bytes=10 * MB)
+    at = PayloadUsage(cpu_seconds=10, wall_seconds=10, rss_mb=10, stream_bytes=10 * MB)
     assert excess(at, Limits(10, 10, 10, 10)) is None
 
 
@@ -54,15 +54,15 @@ def test_looks_come_sooner_near_a_limit():
     def look(measured, limits, cores=1):
         return next_check_s(measured, limits, cores=cores, usual_s=1.0)
 
-    calm = Measured(0, 0, 0, 0)
+    calm = PayloadUsage(0, 0, 0, 0)
     assert look(calm, Limits(100, 100, 100, 100)) == 1.0
     assert look(calm, Limits(wall_seconds=0.4)) == 0.4
-    assert look(Measured(9.5, 0, 0, 0), Limits(cpu_seconds=10)) == 0.5
-    assert look(Measured(9, 0, 0, 0), Limits(cpu_seconds=10), cores=4) == 0.25
-    assert look(Measured(0, 0, 80, 0), Limits(memory_mb=100)) == 0.25
-    assert look(Measured(0, 0, 0, 6 * MB), Limits(output_mb=10)) == 0.25
-    assert look(Measured(0, 0, 0, 6 * MB), Limits(sandbox_mb=10)) == 0.25
-    assert look(Measured(11, 0, 0, 0), Limits(cpu_seconds=10)) == _MIN_CHECK_S
+    assert look(PayloadUsage(9.5, 0, 0, 0), Limits(cpu_seconds=10)) == 0.5
+    assert look(PayloadUsage(9, 0, 0, 0), Limits(cpu_seconds=10), cores=4) == 0.25
+    assert look(PayloadUsage(0, 0, 80, 0), Limits(memory_mb=100)) == 0.25
+    assert look(PayloadUsage(0, 0, 0, 6 * MB), Limits(output_mb=10)) == 0.25
+    assert look(PayloadUsage(0, 0, 0, 6 * MB), Limits(sandbox_mb=10)) == 0.25
+    assert look(PayloadUsage(11, 0, 0, 0), Limits(cpu_seconds=10)) == _MIN_CHECK_S
 
 
 # --- ends -------------------------------------------------------------------------------------------

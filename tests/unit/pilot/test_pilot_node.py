@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from lodesman.pilot.node import (
     _parse_cgroups,
     _parse_cpu_max,
     _parse_meminfo,
-    _parse_os_release,
+    _parse_pairs,
     _platform_of,
     describe_node,
     read_features,
@@ -54,7 +55,7 @@ def root(tmp_path, monkeypatch):
     ],
 )
 def test_platform(text, platform):
-    assert _platform_of("x86_64", _parse_os_release(text)) == platform
+    assert _platform_of("x86_64", _parse_pairs(text, "=")) == platform
 
 
 def test_meminfo():
@@ -101,7 +102,7 @@ def test_plain_machine(root):
     assert (node.cores, node.memory_mb, node.memory_total_mb) == (8, 8000, 16000)
     assert node.platform.endswith("-debian12")
     assert node.os == "Debian GNU/Linux 12 (bookworm)"
-    assert set(node.as_json()) >= {"host", "os", "platform", "cores", "memory_mb", "python"}
+    assert set(asdict(node)) >= {"host", "os", "platform", "cores", "memory_mb", "python"}
 
 
 def test_what_is_told_is_not_looked_for(root):

@@ -18,9 +18,9 @@ from lodesman.errors import (
     Unauthorized,
     Unavailable,
 )
-from lodesman.pilot.claims import _AttemptJournal
 from lodesman.pilot.outbox import _MAX_BATCH, Outbox, _without_output
 from lodesman.pilot.protocol import AttemptKey, AttemptReport
+from lodesman.pilot.server_threads import _AttemptJournal
 
 OUTPUT = {"sha256": "ab", "size": 7}
 

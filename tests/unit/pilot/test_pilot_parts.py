@@ -12,13 +12,11 @@ import pytest
 from lodesman.client import Aborted
 from lodesman.errors import Conflict, Unauthorized, Unavailable
 from lodesman.pilot import roster as roster_module
-from lodesman.pilot.claims import Claimer, _AttemptJournal
-from lodesman.pilot.decisions import Measured, Slot, Stop
-from lodesman.pilot.heartbeat import _BUSY_S, Heartbeat
+from lodesman.pilot.decisions import Slot, Stop
 from lodesman.pilot.loop import _Wake
-from lodesman.pilot.processes import TreeUsage
-from lodesman.pilot.protocol import AttemptKey, ClaimReply, HeartbeatReply
+from lodesman.pilot.protocol import AttemptKey, ClaimReply, HeartbeatReply, PayloadUsage
 from lodesman.pilot.roster import Roster, Watch
+from lodesman.pilot.server_threads import _BUSY_S, Claimer, Heartbeat, _AttemptJournal
 
 STOP = Stop("killed", "why")
 
@@ -29,13 +27,13 @@ class Puppet:
     def __init__(self, job, bench=None):
         self.job = job
         self.node_failed = False
-        self.usage = TreeUsage()
+        self.usage = PayloadUsage()
         self.stops: list[tuple[Stop, float]] = []
         self.kill_at: float | None = None
         self.began = 0.0
         self.tail: str | None = "text"
         self.delivered: list[Any] = []
-        self.over = Measured(0, 0, 0, 0)
+        self.over = PayloadUsage(0, 0, 0, 0)
         self.ended = threading.Event()
         self.started = threading.Event()
         self.handed_in = threading.Event()
@@ -413,7 +411,7 @@ def test_a_beat_tells_all(heartbeat, ear, roster, puppets, make_job, bench):
     heartbeat.beat()
     roster.admit([make_job(1), make_job(2), make_job(3)])
     bench.outbox.kept = [AttemptKey(9, 1)]
-    puppets[0].over = Measured(cpu_seconds=1.23456, wall_seconds=2, rss_mb=3.21, stream_bytes=5)
+    puppets[0].over = PayloadUsage(cpu_seconds=1.23456, wall_seconds=2, rss_mb=3.21, stream_bytes=5)
     puppets[1].tail = None
     heartbeat.beat()
     assert ear.beats[0] == ([], "idle")
@@ -518,7 +516,7 @@ def test_a_busy_pilot_beats_often_enough_to_hear_orders(context, ear, roster, ma
 
 
 def test_a_payload_that_starts_brings_the_next_beat_nearer(context, ear, roster, monkeypatch):
-    monkeypatch.setattr("lodesman.pilot.heartbeat._BUSY_S", 0.01)
+    monkeypatch.setattr("lodesman.pilot.server_threads._BUSY_S", 0.01)
     heartbeat = Heartbeat(context, ear, roster, every_s=3_600.0, on_kill=lambda *_: None)
     thread = threading.Thread(target=heartbeat.run)
     thread.start()
@@ -582,7 +580,7 @@ def test_nothing_to_watch_costs_nothing(watch, eye):
 
 def test_looks_are_as_rare_as_may_be(watch, eye, make_job):
     puppet = Puppet(make_job(1))
-    eye.used = {(1, 1): TreeUsage(cpu_seconds=3.0)}
+    eye.used = {(1, 1): PayloadUsage(cpu_seconds=3.0)}
     assert watch.tick([puppet], 0.0) == 1.0
     assert watch.tick([puppet], 0.5) == 1.0
     assert eye.looks == 1
@@ -593,7 +591,7 @@ def test_looks_are_as_rare_as_may_be(watch, eye, make_job):
 
 def test_limits_are_held(watch, make_job, lines):
     puppet = Puppet(make_job(1, limit_wall_seconds=10))
-    puppet.over = Measured(0, 11, 0, 0)
+    puppet.over = PayloadUsage(0, 11, 0, 0)
     watch.tick([puppet], 0.0)
     assert [(stop.cause, grace_s) for stop, grace_s in puppet.stops] == [("wall-limit", 10.0)]
     assert ("limit-passed", {"job": "1.1", "cause": "wall-limit"}) in lines
@@ -603,7 +601,7 @@ def test_limits_are_held(watch, make_job, lines):
 
 def test_memory_is_looked_at_closer_before_a_kill(watch, eye, make_job):
     puppet = Puppet(make_job(1, limit_memory_mb=100))
-    puppet.over = Measured(0, 0, 500, 0)
+    puppet.over = PayloadUsage(0, 0, 500, 0)
     eye.shared = 90.0
     watch.tick([puppet], 0.0)
     assert puppet.stops == []

@@ -12,9 +12,7 @@ from lodesman.pilot.context import PilotFile, PilotOptions, parse_pilot_file
 from lodesman.pilot.session import (
     _MAX_PRESENTED,
     BatchQueue,
-    ServedPools,
     ServerSession,
-    _ask_served_pools,
     find_queue,
     presented,
 )
@@ -61,12 +59,12 @@ def test_the_file_comes_first_then_what_the_site_says_then_the_batch_system(told
 
 def test_what_is_presented():
     place = {"site": "S", "ce": "C", "queue": "Q"}
-    assert presented(None, ServedPools(1, ("a",))) == {}
-    assert presented(QUEUE, None) == {"place": place}
-    found = presented(QUEUE, ServedPools(7, ("a", "b")))
+    assert presented(None, pilot_file(submit_pools=("a",), pools_pass=1)) == {}
+    assert presented(QUEUE, pilot_file()) == {"place": place}
+    found = presented(QUEUE, pilot_file(submit_pools=("a", "b"), pools_pass=7))
     assert found == {"place": place, "pools_pass": 7, "submit_pools": ["a", "b"]}
-    many = ServedPools(7, tuple(map(str, range(_MAX_PRESENTED + 1))))
-    assert presented(QUEUE, many) == {"place": place, "pools_pass": 7}
+    many = tuple(map(str, range(_MAX_PRESENTED + 1)))
+    assert presented(QUEUE, pilot_file(submit_pools=many, pools_pass=7)) == {"place": place, "pools_pass": 7}
 
 
 def test_the_file_names_the_pools_and_the_pass_that_they_are_from():
@@ -120,7 +118,7 @@ def test_a_pilot_that_was_not_told_asks_before_it_joins(script, join):
     assert (other, nobody) == ("/v1/pilots/join", "")
     assert joined["place"] == {"site": "S", "ce": "C", "queue": "Q"}
     assert (joined["submit_pools"], joined["pools_pass"]) == (["req1:a", "req1:b"], 3)
-    assert session.served == ServedPools(3, ("req1:a", "req1:b"))
+    assert (session.file.submit_pools, session.file.pools_pass) == (("req1:a", "req1:b"), 3)
 
 
 def test_a_pilot_that_was_told_does_not_ask(script, join):
@@ -141,14 +139,14 @@ def test_a_pilot_that_does_not_know_where_it_runs_says_nothing_of_it(script, joi
 @pytest.mark.parametrize("fault", [Forbidden("No."), Unauthorized("Who?"), TooLarge("Many.")])
 def test_a_question_that_is_refused_does_not_keep_a_pilot_from_joining(script, join, fault):
     script.answers = [fault, GRANTED]
-    assert join(pilot_file(), QUEUE).served is None
+    assert join(pilot_file(), QUEUE).file.submit_pools is None
     assert script.asked[1][1]["place"] == {"site": "S", "ce": "C", "queue": "Q"}
     assert "submit_pools" not in script.asked[1][1]
 
 
 def test_a_server_that_is_away_is_asked_again(script, join):
     script.answers = [Unavailable("Away."), FOUND, Unavailable("Away."), GRANTED]
-    assert join(pilot_file(), QUEUE).served.number == 3
+    assert join(pilot_file(), QUEUE).file.pools_pass == 3
     assert [path.rsplit("/", 1)[1] for path, _, _ in script.asked] == [
         "for-queues",
         "for-queues",
@@ -166,7 +164,8 @@ def test_a_server_that_is_away_is_asked_again(script, join):
         {"pass": 1, "at": 2, "queues": [7]},
     ],
 )  # fmt: skip
-def test_an_answer_that_makes_no_sense(script, answer):
+def test_an_answer_that_makes_no_sense(script, make_context, answer):
     script.answers = [answer]
+    session = ServerSession(make_context(pilot_file=pilot_file()), on_lost=lambda: None)
     with pytest.raises(Unavailable, match="cannot be read"):
-        _ask_served_pools(Client(["http://127.0.0.1:1"], "t"), QUEUE)
+        session._ask_pools(QUEUE)

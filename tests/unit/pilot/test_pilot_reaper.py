@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from lodesman.pilot import processes
+from lodesman.pilot.launch import Launch
 from lodesman.pilot.protocol import AttemptKey
-from lodesman.pilot.reaper import Launch, Reaper
+from lodesman.pilot.reaper import Reaper
 
 KEY, OTHER = AttemptKey(1, 1), AttemptKey(2, 1)
 STAMP = f"stamp{os.getpid()}"
@@ -186,7 +187,8 @@ from pathlib import Path
 place = Path(sys.argv[1])
 from lodesman.pilot import processes
 from lodesman.pilot.protocol import AttemptKey
-from lodesman.pilot.reaper import Launch, Reaper
+from lodesman.pilot.launch import Launch
+from lodesman.pilot.reaper import Reaper
 assert processes.become_subreaper() and processes.hide_memory()
 null = os.open(os.devnull, os.O_RDWR)
 reaper = Reaper(f"s{os.getpid()}", adopts=True)

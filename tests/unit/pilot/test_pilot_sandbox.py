@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.client import BadChecksum
+from lodesman.pilot.launch import BadSandbox, fetch, make_place, safe_name, unpack
 from lodesman.pilot.protocol import SandboxFile
-from lodesman.pilot.sandbox import BadSandbox, fetch, make_place, safe_name, unpack
 
 
 def entry(name, content=b"", **more):

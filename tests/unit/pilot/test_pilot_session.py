@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -78,7 +79,7 @@ def test_join(session, script, clock):
     assert session.last_contact == 1500.0
     path, body, authorization, _ = script.asked[0]
     assert (path, authorization) == ("/v1/pilots/join", {})
-    assert body == {"join_token": "join", "protocol": 1, "nonce": "n", "node": NODE.as_json()}
+    assert body == {"join_token": "join", "protocol": 1, "nonce": "n", "node": asdict(NODE)}
     # The same words each time: an answer that was lost is asked for again.
     assert script.asked[0] == script.asked[1] == script.asked[2]
     assert "tok" not in repr(terms)
