@@ -43,7 +43,7 @@ from lodesman.plan.resources import (
 from lodesman.resources import Numbering, ResourceConfig
 from lodesman.store.read.pilots import pilots_for_director
 from lodesman.why.facts import RecordedIteration, Waiting
-from lodesman.why.words import counted, since, span
+from lodesman.why.verdict import counted, since, span
 
 SEED: Final = 1
 _OFTEN: Final = 256
@@ -147,7 +147,9 @@ class RecordedLoads:
         """The load of one queue; never raises."""
         last = self.last
         load = None if last is None else last.loads.get("/".join(queue))
-        if load is None and last is not None and last.considered(queue):  # an older release kept no loads
+        if (
+            load is None and last is not None and last.queue(queue) is not None
+        ):  # an older release kept no loads
             return BatchLoad(waiting=None, running=None, observed_at=self.now)
         sources = [] if load is None else load.told_by.split(_APART)
         if load is None or self.name not in sources:

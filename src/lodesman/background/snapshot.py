@@ -33,7 +33,7 @@ from lodesman.store.read.task_queues import keys_by_id, keys_version, waiting_by
 from lodesman.store.read.why import PilotStatus, pilot_statuses, pilots_by_id
 from lodesman.why.facts import RecordedIteration, Snapshot, Waiting, fresh_seconds
 from lodesman.why.survey import ALL, Survey, WaitingTaskQueues
-from lodesman.why.words import since
+from lodesman.why.verdict import since
 
 _FRESH_SECONDS: Final = fresh_seconds(120.0)
 _LEAST_SECONDS: Final = 0.1

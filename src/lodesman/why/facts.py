@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Container, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import or_
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import ClampName, MainReason
@@ -20,8 +20,7 @@ from lodesman.matching import QueueOffer, TaskQueueKey
 from lodesman.matching.offers import not_sent
 from lodesman.matching.policy import Policy, VOConfig
 from lodesman.submission import Exclusions
-from lodesman.why.verdict import NOT_CONSIDERED, NOT_WANTED, Demand, judge_job
-from lodesman.why.words import since
+from lodesman.why.verdict import NOT_CONSIDERED, NOT_WANTED, Demand, judge_job, since, span
 
 _GATES: Final = {
     "Backend": ClampName.NO_BACKEND.value,
@@ -35,6 +34,7 @@ _FRESH_ITERATIONS: Final = 3
 _FRESH_LEAST: Final = 60.0
 _NO_TASK_QUEUE: Final = 0
 
+K = TypeVar("K")
 Waiting = tuple[int, TaskQueueKey, int]
 """A task queue with waiting jobs: its id, its key, and how many."""
 
@@ -128,8 +128,7 @@ class RecordedIteration:
         self.sends = bool(record["plan"].get("target", 1.0) > 0.0)
         """Whether the director sends any pilots at all."""
         self._stories = Stories(record)
-        fields = list(record["row_fields"])
-        self._asked, self._cap = fields.index("asked"), fields.index("cap")
+        self._asked, self._cap = map(list(record["row_fields"]).index, ("asked", "cap"))
         still = {} if before is None else before.still_refused(self)
         self._refused: dict[int, Mapping[str, Any]] = {**still, **self._stories.no_pool}
         self._capacities: dict[tuple[str, str], Capacity] = {}
@@ -175,13 +174,13 @@ class RecordedIteration:
         name = "/".join(queue)
         return sum(count for _, place, count in self.record["placements"] if place == name)
 
-    def considered(self, queue: QueueId) -> bool:
-        """Whether it considered a CE queue."""
-        return "/".join(queue) in self.record["rooms"]
+    def _room(self, queue: QueueId) -> Mapping[str, Any] | None:
+        found: Mapping[str, Any] | None = self.record["rooms"].get("/".join(queue))
+        return found
 
     def queue(self, queue: QueueId) -> QueueDecision | None:
         """What it decided about a CE queue; None if it did not consider the queue."""
-        found = self.record["rooms"].get("/".join(queue))
+        found = self._room(queue)
         if found is None:
             return None
         clamps = [
@@ -192,7 +191,7 @@ class RecordedIteration:
 
     def gate(self, queue: QueueId) -> Gate:
         """What left a CE queue no free capacity."""
-        found = self.record["rooms"].get("/".join(queue))
+        found = self._room(queue)
         if found is None:
             return Gate(NOT_CONSIDERED, "the director did not consider it")
         if not found["clamps"]:
@@ -203,38 +202,39 @@ class RecordedIteration:
     def capacity(self, config: VOConfig) -> Capacity:
         """The free capacity that it left the queues of a VO."""
         key = config.vo, config.version
-        known = self._capacities.get(key)
-        if known is None:
-            if len(self._capacities) >= _VOS_KEPT:
-                self._capacities.clear()
-            known = self._capacities[key] = self._capacity(config)
-        return known
+        if key not in self._capacities and len(self._capacities) >= _VOS_KEPT:
+            self._capacities.clear()
+        return self._capacities.get(key) or self._capacities.setdefault(key, self._capacity(config))
 
     def _capacity(self, config: VOConfig) -> Capacity:
-        by_pilots: dict[int, list[int]] = {}
-        closed: dict[Gate, list[int]] = {}
+        free: list[tuple[int, int]] = []
+        closed: list[tuple[Gate, int]] = []
+        loads: list[tuple[tuple[float, str], int]] = []
         for bit, offer in config.by_bit.items():
-            found, gate = self.record["rooms"].get("/".join(offer.queue)), not_sent_gate(config, offer)
+            found, gate = self._room(offer.queue), not_sent_gate(config, offer)
             pilots = 0 if found is None or gate else max(0, found["room"])
             if pilots:
-                by_pilots.setdefault(pilots, []).append(bit)
+                free.append((pilots, bit))
             else:
-                closed.setdefault(gate or self.gate(offer.queue), []).append(bit)
-        masks = {pilots: mask_of(places) for pilots, places in by_pilots.items()}
-        return Capacity(
-            open=reduce(or_, masks.values(), 0),
-            by_pilots=masks,
-            closed={gate: mask_of(places) for gate, places in closed.items()},
-            loads=list(self._loads(config)),
-        )
-
-    def _loads(self, config: VOConfig) -> Iterator[tuple[float, str, int]]:
-        together: dict[tuple[float, str], list[int]] = {}
-        for bit, offer in config.by_bit.items():
+                closed.append((gate or self.gate(offer.queue), bit))
             load = self.loads.get("/".join(offer.queue))
             if load is not None and load.is_known:
-                together.setdefault((load.observed_at, load.told_by), []).append(bit)
-        return ((*seen, mask_of(places)) for seen, places in sorted(together.items()))
+                loads.append(((load.observed_at, load.told_by), bit))
+        by_pilots = _masks(free)
+        return Capacity(
+            open=reduce(or_, by_pilots.values(), 0),
+            by_pilots=by_pilots,
+            closed=_masks(closed),
+            loads=[(*seen, mask) for seen, mask in sorted(_masks(loads).items())],
+        )
+
+
+def _masks(bits: Iterable[tuple[K, int]]) -> dict[K, int]:
+    """Each key with the mask of its bits."""
+    found: dict[K, list[int]] = {}
+    for key, bit in bits:
+        found.setdefault(key, []).append(bit)
+    return {key: mask_of(members) for key, members in found.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,13 +260,40 @@ class Snapshot:
         return None if self.iteration is None else self.iteration.at
 
 
+@dataclass(frozen=True, kw_only=True)
+class SnapshotFacts:
+    """What facts of jobs and CE queues have in common. Not slotted: what follows from facts is kept."""
+
+    snapshot: Snapshot
+    now: float
+
+    def age(self, at: float | None) -> float | None:
+        """Seconds since then; None if unknown."""
+        return since(at, self.now)
+
+    @property
+    def decided_age(self) -> float | None:
+        """Seconds since the director's last iteration, however long ago."""
+        return self.age(self.snapshot.decided_at)
+
+    @cached_property
+    def decision(self) -> RecordedIteration | None:
+        """The director's last iteration; None if it has made none recently."""
+        return self.snapshot.decision(self.now)
+
+    def undecided(self, about: str = "") -> str:
+        """Since when there is no decision."""
+        age = self.decided_age
+        return f"the director has not decided anything{about} {'yet' if age is None else f'for {span(age)}'}"
+
+
 class PoolQueues(Sized, Container[QueueId], Protocol):
     """The CE queues that serve a SubmitPool."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobFacts:
-    """One job, or one that is not stored yet, held against the config. Not slotted: what follows from it is kept.
+class JobFacts(SnapshotFacts):
+    """One job, or one that is not stored yet, held against the config.
 
     `task_queue`: None if it would be new. `served`: the queues that serve its SubmitPool, None without one; `evaluated_at`:
     when they were evaluated. `competing`: the queues that can run waiting jobs of each group of its VO, None if unknown.
@@ -279,25 +306,14 @@ class JobFacts:
     served: PoolQueues | None
     evaluated_at: float | None
     pilots: JobPilots
-    snapshot: Snapshot
     mask: SiteMask
     policy: Policy
     competing: Mapping[str, int] | None
-    now: float
-
-    def age(self, at: float | None) -> float | None:
-        """Seconds since then; None if unknown."""
-        return since(at, self.now)
 
     @cached_property
     def eligible(self) -> int:
         """The queues that could run it."""
         return self.exclusions.eligible
-
-    @cached_property
-    def decision(self) -> RecordedIteration | None:
-        """The director's last iteration; None if it has made none recently."""
-        return self.snapshot.decision(self.now)
 
     @cached_property
     def capacity(self) -> Capacity | None:
@@ -325,10 +341,9 @@ class JobFacts:
         return [] if self.capacity is None else self.capacity.gates(self.eligible, self.closings)
 
     @cached_property
-    def refusals(self) -> str:
-        """Why no submission pool takes its pilots; '' if one does."""
-        found = () if self.decision is None else self.decision.refusals(self.task_queue)
-        return ", ".join(f"{pool} is {outcome}" for pool, outcome in found)
+    def refusals(self) -> Sequence[tuple[str, str]]:
+        """(submission pool, outcome) if no submission pool takes its pilots; else nothing."""
+        return () if self.decision is None else self.decision.refusals(self.task_queue)
 
     @cached_property
     def reason(self) -> MainReason:

@@ -6,14 +6,17 @@ what it knows, and how old that is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import reduce
+from operator import or_
 from typing import Final, Literal
 
 from lodesman.answers.nodes import ClosedQueues, QueuesExcluded
 from lodesman.answers.vocabulary import MainReason, PoolOutcome
 from lodesman.answers.why_jobs import (
     ClosedGate,
+    Holding,
     JobAges,
     JobDirector,
     JobExplained,
@@ -23,14 +26,22 @@ from lodesman.answers.why_jobs import (
     QueueForJob,
 )
 from lodesman.director.site_mask import Closing
-from lodesman.masks.bits import bits
+from lodesman.masks.bits import bits, passing
 from lodesman.matching import parts_of
 from lodesman.matching.offers import CAUSES, never_sent
 from lodesman.resources import QueueId
 from lodesman.submission import never_text
 from lodesman.why.facts import JobFacts, bit_of, not_sent_gate
-from lodesman.why.verdict import NO_ACTION, WHO, verdict_of, who_opens
-from lodesman.why.words import counted, excluded, recently, sentence, span
+from lodesman.why.verdict import (
+    NO_ACTION,
+    WHO,
+    counted,
+    excluded,
+    sentence,
+    span,
+    verdict_of,
+    who_opens,
+)
 
 _SHOWN: Final = 5
 _CriteriaStep = Literal["requirements", "site", "platform", "size", "sending"]
@@ -40,13 +51,28 @@ _STEPS: Final[tuple[tuple[_CriteriaStep, tuple[str, ...]], ...]] = (
     ("size", ("NumberOfProcessors", "Memory", "CPUTime")),
     ("sending", CAUSES),
 )
+_SUMMARIES: Final[Mapping[MainReason, str]] = {
+    MainReason.CLOSED: ", but no pilot is there and all of them are closed: {closings}",
+    MainReason.NOT_DECIDED: ", but no pilot is there and {undecided}",
+    MainReason.DIRECTOR_OFF: ", but no pilot is there and the director sends none: its target is 0 pilots",
+    MainReason.NO_SUBMISSION_POOL: ", but no pilot is there and no submission pool takes any for it: {refusals}",
+    MainReason.NO_ROOM: ", but no pilot is there and none may be sent now: {gates}",
+    MainReason.PILOTS_BUSY: (
+        ", but no pilot is free and none may be sent now; {busy} may take it when its job ends"
+    ),
+    MainReason.PILOT_EXPECTED: "; the director may send pilots there and is expected to",
+}
+"""What follows the number of queues that can run it; for all others it is _PILOTS_COME."""
+_PILOTS_COME: Final = (
+    "; {pilots.usable_idle} idle and {pilots.usable_busy} busy pilots can take it, "
+    "{pilots.usable_waiting} more are on their way"
+)
 
 
 def explain_job(facts: JobFacts) -> JobExplained:
     """Why it waits, or is Held."""
-    reason, share = facts.reason, _share(facts)
-    at, pool_at = facts.age(facts.snapshot.at) or 0.0, facts.age(facts.evaluated_at)
-    decided, load = facts.age(facts.snapshot.decided_at), _oldest_load(facts, facts.eligible)[0]
+    reason, share, load = facts.reason, _share(facts), _oldest_load(facts, facts.eligible)
+    at = facts.age(facts.snapshot.at) or 0.0
     return JobExplained(
         verdict=verdict_of(reason),
         main_reason=reason,
@@ -58,36 +84,38 @@ def explain_job(facts: JobFacts) -> JobExplained:
         pilots=facts.pilots,
         director=_director(facts),
         ages=JobAges(
-            configuration=facts.age(facts.policy.loaded_at), pilots=at, groups=at, submit_pool=pool_at,
-            director=decided, load=load,
+            configuration=facts.age(facts.policy.loaded_at),
+            pilots=at,
+            groups=at,
+            submit_pool=facts.age(facts.evaluated_at),
+            director=facts.decided_age,
+            load=load[0],
         ),
-    )  # fmt: skip
+    )
 
 
 def explain_queue_for_job(facts: JobFacts, place: QueueId) -> QueueForJob:
     """All that one queue has against a job, and its free capacity."""
-    found, decision = facts.exclusions, facts.decision
-    config = found.config
+    config, room, gate = facts.exclusions.config, None, ""
     bit = bit_of(config, place)
     offer = config.by_bit.get(bit)
-    decided = None if decision is None or offer is None else decision.queue(place)
-    room = None if decided is None else decided.room
-    gate = "" if decision is None or room is None or room > 0 else decision.gate(place).text
     if offer is None:
-        words = "there is no such queue" if bit < 0 else f"VO {config.vo} may not use it"
-        criteria, reasons = ["VO" if bit >= 0 else "Queue"], [words]
+        criteria = ["VO" if bit >= 0 else "Queue"]
+        reasons = [f"VO {config.vo} may not use it" if bit >= 0 else "there is no such queue"]
     else:
-        criteria = [name for name, mask in found.planes if mask >> bit & 1]
-        reasons = [*found.reasons(bit)]
+        criteria = [name for name, mask in facts.exclusions.planes if mask >> bit & 1]
         never = never_sent(offer, config.backends)
+        reasons = list(facts.exclusions.reasons(bit))
         reasons += [never.text] if never and never.parameter in criteria else []
         not_sent = not_sent_gate(config, offer)
-        closed = facts.mask.reason(place, facts.now) or ("" if not_sent is None else not_sent.text)
-        room, gate = (0, closed) if closed else (room, gate)
-    return QueueForJob(
-        site=place.site, ce=place.ce, queue=place.queue, eligible=not criteria, ruled_out_by=criteria,
-        reasons=reasons, room=room, gate=gate,
-    )  # fmt: skip
+        gate = facts.mask.reason(place, facts.now) or ("" if not_sent is None else not_sent.text)
+        decided = None if facts.decision is None else facts.decision.queue(place)
+        if gate:
+            room = 0
+        elif facts.decision is not None and decided is not None:
+            room = decided.room
+            gate = "" if room > 0 else facts.decision.gate(place).text
+    return QueueForJob(*place, not criteria, criteria, reasons, room, gate)
 
 
 # --- the steps -------------------------------------------------------------------------------------------
@@ -110,27 +138,21 @@ def _chain(facts: JobFacts, share: JobShare) -> Iterator[JobStep]:
 
 def _class(facts: JobFacts) -> JobStep:
     key = facts.exclusions.key
-    named = [
-        f"{name} {value}" for name, value in (("JobClass", key.job_class), ("Variant", key.variant)) if value
-    ]
-    text = (
-        f"{' '.join(named)}: no class is configured, so that changes nothing"
-        if named
-        else "it names no job class"
-    )
-    return JobStep("class", True, text)
+    named = [f"JobClass {key.job_class}"] if key.job_class else []
+    named += [f"Variant {key.variant}"] if key.variant else []
+    text = f"{' '.join(named)}: no class is configured, so that changes nothing"
+    return JobStep("class", True, text if named else "it names no job class")
 
 
 def _access(facts: JobFacts) -> JobStep:
-    key, found = facts.exclusions.key, facts.exclusions
-    queues = len(found.config.table.queues)
-    text = (
-        f"{key.owner} of group {key.group}, VO {key.vo}, may use {found.total} of {queues} configured queues"
+    key, total, queues = (
+        facts.exclusions.key,
+        facts.exclusions.total,
+        len(facts.exclusions.config.table.queues),
     )
-    return JobStep(
-        "access", found.total > 0, text, facts.age(facts.policy.loaded_at),
-        queues=queues, admitting=found.total,
-    )  # fmt: skip
+    text = f"{key.owner} of group {key.group}, VO {key.vo}, may use {total} of {queues} configured queues"
+    at = facts.age(facts.policy.loaded_at)
+    return JobStep("access", total > 0, text, at, queues=queues, admitting=total)
 
 
 def _requirements(facts: JobFacts) -> Iterator[JobStep]:
@@ -145,23 +167,19 @@ def _requirements(facts: JobFacts) -> Iterator[JobStep]:
         yield JobStep("submit_pool", None, text, None, pool=pool, queues=None)
         return
     count = 0 if served is None else len(served)
-    yield JobStep(
-        "submit_pool", count > 0, f"SubmitPool {pool} is served by {counted(count, 'queue')}",
-        facts.age(facts.evaluated_at), pool=pool, queues=count,
-    )  # fmt: skip
+    text = f"SubmitPool {pool} is served by {counted(count, 'queue')}"
+    yield JobStep("submit_pool", count > 0, text, facts.age(facts.evaluated_at), pool=pool, queues=count)
 
 
 def _criteria(facts: JobFacts, step: _CriteriaStep, criteria: tuple[str, ...], what: str) -> JobStep:
     found = facts.exclusions
-    counts, lost = [], 0
-    for name, mask in found.planes:
-        if name in criteria:
-            counts.append((name, mask.bit_count()))
-            lost |= mask
-    text = f"{found.total - lost.bit_count()} of {found.total} queues pass {what}"
+    lost = [(name, mask) for name, mask in found.planes if name in criteria]
+    left = passing(lost, found.full)
+    counts = [(name, mask.bit_count()) for name, mask in lost]
+    text = f"{left.bit_count()} of {found.total} queues pass {what}"
     return JobStep(
         step,
-        lost != found.full or not found.total,
+        bool(left) or not found.total,
         f"{text} ({excluded(counts)})" if counts else text,
         facts.age(facts.policy.loaded_at),
         ruled_out_by=[QueuesExcluded(criterion=name, queues=n) for name, n in counts],
@@ -170,10 +188,7 @@ def _criteria(facts: JobFacts, step: _CriteriaStep, criteria: tuple[str, ...], w
 
 def closings_step(found: Sequence[tuple[Closing, int]], eligible: int, *, may_run: bool) -> JobStep:
     """How many of the eligible queues are closed, by whom, why and since when. `may_run`: a pilot that is there can."""
-    closed = 0
-    for _, mask in found:
-        closed |= mask
-    count, total = closed.bit_count(), eligible.bit_count()
+    count, total = reduce(or_, (mask for _, mask in found), 0).bit_count(), eligible.bit_count()
     shown, more = found[:_SHOWN], max(0, len(found) - _SHOWN)
     parts = [f"{one.path} is {one.text} ({counted(mask.bit_count(), 'queue')})" for one, mask in shown]
     parts += [f"and {more} more"] if more else []
@@ -219,37 +234,28 @@ def _pilots(pilots: JobPilots) -> str:
 
 def _gates(facts: JobFacts) -> JobStep:
     """Where a pilot could be sent: the free capacity of the eligible queues, and what closes them."""
-    at = facts.age(facts.snapshot.decided_at)
+    at = facts.decided_age
     if facts.capacity is None:
-        text = f"the director has not decided anything {recently(at)}"
-        return JobStep("gates", None, text, at, closed=[])
-    open_here = facts.open_here.bit_count()
+        return JobStep("gates", None, facts.undecided(), at, closed=[])
+    open_here, closed = facts.open_here.bit_count(), _closed(facts)
     text = f"{open_here} of {facts.eligible.bit_count()} eligible queues have free capacity for a pilot"
-    closed = _closed(facts)
-    if closed:
-        text += f"; {closed[0].queues} closed because {closed[0].text}"
+    text += f"; {closed[0].queues} closed because {closed[0].text}" if closed else ""
     seconds, source = _oldest_load(facts, facts.eligible)
     text += "" if seconds is None else f"; load reported by {source} {span(seconds)} ago"
-    text += f"; no submission pool takes its pilots: {facts.refusals}" if facts.refusals else ""
-    holds = bool(open_here) and not facts.refusals
-    return JobStep("gates", holds, text, at, closed=closed)
+    text += f"; no submission pool takes its pilots: {_refusals(facts)}" if facts.refusals else ""
+    return JobStep("gates", bool(open_here) and not facts.refusals, text, at, closed=closed)
+
+
+def _refusals(facts: JobFacts) -> str:
+    return ", ".join(f"{pool} is {outcome}" for pool, outcome in facts.refusals)
 
 
 def _closed(facts: JobFacts) -> list[ClosedGate]:
     """What closes the eligible queues: limits of the director, breakers among them, commonest first."""
     queues, closed = facts.exclusions.config.table.queues, []
     for gate, mask in facts.gates[:_SHOWN]:
-        seconds, source = _oldest_load(facts, mask)
-        closed.append(
-            ClosedGate(
-                gate=gate.name,
-                text=gate.text,
-                queues=mask.bit_count(),
-                example="/".join(queues[next(bits(mask))]),
-                load_seconds_ago=seconds,
-                load_source=source,
-            )
-        )
+        example = "/".join(queues[next(bits(mask))])
+        closed.append(ClosedGate(*gate, mask.bit_count(), example, *_oldest_load(facts, mask)))
     return closed
 
 
@@ -264,7 +270,7 @@ def _oldest_load(facts: JobFacts, queues: int) -> tuple[float | None, str | None
 
 def _who(facts: JobFacts, reason: MainReason) -> str:
     closings = [one for one, _ in facts.closings]
-    if reason is MainReason.HELD and facts.held is not None and facts.held.by == "impossible":
+    if reason is MainReason.HELD and facts.held and facts.held.by == "impossible":
         return f"{NO_ACTION}: the next refresh releases it"
     if reason is MainReason.CLOSED:
         return who_opens((), closings)
@@ -277,54 +283,33 @@ def _who(facts: JobFacts, reason: MainReason) -> str:
 
 def _names_unknown_pools(facts: JobFacts) -> bool:
     """Whether there are no submission pools of the names that the job gives."""
-    refusals = () if facts.decision is None else facts.decision.refusals(facts.task_queue)
     named = bool(facts.exclusions.key.submission_pools)
-    return named and all(outcome == PoolOutcome.UNKNOWN for _, outcome in refusals)
+    return named and all(outcome == PoolOutcome.UNKNOWN for _, outcome in facts.refusals)
 
 
 def _summary(facts: JobFacts, reason: MainReason) -> str:
-    found, pilots = facts.exclusions, facts.pilots
-    queues = f"{facts.eligible.bit_count()} of {found.total} queues can run it"
-    match reason:
-        case MainReason.IMPOSSIBLE:
-            return sentence(never_text(found))
-        case MainReason.HELD:
-            return _held(facts, queues)
-        case MainReason.CLOSED:
-            closings = "; ".join(f"{one.path} is {one.text}" for one, _ in facts.closings[:2])
-            more = f", but no pilot is there and all of them are closed: {closings}"
-        case MainReason.NOT_DECIDED:
-            ago = recently(facts.age(facts.snapshot.decided_at))
-            more = f", but no pilot is there and the director has not decided anything {ago}"
-        case MainReason.DIRECTOR_OFF:
-            more = ", but no pilot is there and the director sends none: its target is 0 pilots"
-        case MainReason.NO_SUBMISSION_POOL:
-            more = f", but no pilot is there and no submission pool takes any for it: {facts.refusals}"
-        case MainReason.NO_ROOM:
-            closed = "; ".join(f"{one.text} ({one.queues} queues)" for one in _closed(facts)[:2])
-            more = f", but no pilot is there and none may be sent now: {closed}"
-        case MainReason.PILOTS_BUSY:
-            busy = (
-                "a running pilot"
-                if pilots.usable_busy == 1
-                else f"one of {pilots.usable_busy} running pilots"
-            )
-            more = f", but no pilot is free and none may be sent now; {busy} may take it when its job ends"
-        case MainReason.PILOT_EXPECTED:
-            more = "; the director may send pilots there and is expected to"
-        case _:
-            more = (
-                f"; {pilots.usable_idle} idle and {pilots.usable_busy} busy pilots can take it, "
-                f"{pilots.usable_waiting} more are on their way"
-            )
-    return f"{queues}{more}."
+    queues, busy = (
+        f"{facts.eligible.bit_count()} of {facts.exclusions.total} queues",
+        facts.pilots.usable_busy,
+    )
+    if reason is MainReason.IMPOSSIBLE:
+        return sentence(never_text(facts.exclusions))
+    if facts.held is not None:
+        return _held(facts.held, queues)
+    text = _SUMMARIES.get(reason, _PILOTS_COME).format(
+        pilots=facts.pilots,
+        closings="; ".join(f"{one.path} is {one.text}" for one, _ in facts.closings[:2]),
+        gates="; ".join(f"{one.text} ({one.queues} queues)" for one in _closed(facts)[:2]),
+        refusals=_refusals(facts),
+        undecided=facts.undecided(),
+        busy="a running pilot" if busy == 1 else f"one of {busy} running pilots",
+    )
+    return f"{queues} can run it{text}."
 
 
-def _held(facts: JobFacts, queues: str) -> str:
-    held = facts.held
-    assert held is not None  # noqa: S101
+def _held(held: Holding, queues: str) -> str:
     if held.by == "impossible":
-        return f"{queues} now; the next refresh releases it."
+        return f"{queues} can run it now; the next refresh releases it."
     why = f": {held.reason}" if held.reason else ""
     return f"{held.name or 'A user'} holds it{why}. Release it to let it run."
 
@@ -350,9 +335,8 @@ def _share(facts: JobFacts) -> JobShare:
 
 
 def _director(facts: JobFacts) -> JobDirector:
-    at, decision = facts.age(facts.snapshot.decided_at), facts.decision
+    at, decision = facts.decided_age, facts.decision
     if decision is None or facts.capacity is None:
-        lines = [f"The director has not decided anything {recently(at)}."]
-        return JobDirector(decided_seconds_ago=at, lines=lines, room=None)
+        return JobDirector(decided_seconds_ago=at, lines=[sentence(facts.undecided())], room=None)
     lines = list(decision.lines(facts.task_queue))
     return JobDirector(decided_seconds_ago=at, lines=lines, room=facts.capacity.pilots(facts.open_here))

@@ -30,8 +30,8 @@ from lodesman.matching import ANY, ResourceRequest
 from lodesman.matching.matcher import Chances
 from lodesman.matching.offers import UNLIMITED
 from lodesman.matching.policy import Policy
-from lodesman.why.verdict import WHO
-from lodesman.why.words import amount, counted, excluded, sentence, since, span
+from lodesman.why.survey import ruled_out, suggestion
+from lodesman.why.verdict import WHO, counted, sentence, since, span
 
 _SHOWN: Final = 5
 _MOST_POOLS: Final = 100
@@ -91,6 +91,11 @@ class PilotCase:
     surveyed_at: float
     policy: Policy
 
+    @property
+    def surveyed(self) -> float:
+        """The age of the survey in seconds."""
+        return max(0.0, self.now.at - self.surveyed_at)
+
 
 def judge_pilot(facts: PilotFacts, now: PilotNow) -> PilotVerdict:
     """Why a live pilot gets nothing: the first that holds."""
@@ -110,23 +115,23 @@ def judge_pilot(facts: PilotFacts, now: PilotNow) -> PilotVerdict:
 def explain_pilot(case: PilotCase) -> PilotWhy:
     """The answer for a live pilot."""
     facts, now, chances = case.facts, case.now, case.now.chances
-    verdict, pools = judge_pilot(facts, now), case.now.request.submit_pools
-    told = _answer(facts, verdict, _summary(case, verdict))
-    told.who = _who(case, verdict)
-    told.chain = list(_chain(case))
-    told.offer = _offer(case)
-    told.asked = PilotAsked(
-        seconds_ago=since(now.asked_at, now.at),
-        jobs=now.asked_jobs,
-        waits_seconds=since(now.waits_since, now.at),
+    verdict, pools = judge_pilot(facts, now), now.request.submit_pools
+    why = _answer(facts, verdict, _summary(case, verdict))
+    why.who = _who(case, verdict)
+    why.chain = list(_chain(case))
+    why.offer = _offer(now)
+    why.asked = PilotAsked(since(now.asked_at, now.at), now.asked_jobs, since(now.waits_since, now.at))
+    why.now = PilotChances(
+        task_queues=chances.of_vo,
+        elsewhere=chances.elsewhere,
+        eligible=chances.eligible,
+        limited=dict(chances.blocked),
+        submit_pools=len(pools),
+        first_submit_pools=list(pools[:_MOST_POOLS]),
     )
-    told.now = PilotChances(
-        task_queues=chances.of_vo, elsewhere=chances.elsewhere, eligible=chances.eligible,
-        limited=dict(chances.blocked), submit_pools=len(pools), first_submit_pools=list(pools[:_MOST_POOLS]),
-    )  # fmt: skip
-    told.task_queues = case.work
-    told.ages = PilotAges(now=0.0, task_queues=_surveyed(case), heard=now.silent_seconds)
-    return told
+    why.task_queues = case.work
+    why.ages = PilotAges(now=0.0, task_queues=case.surveyed, heard=now.silent_seconds)
+    return why
 
 
 def explain_ended(facts: PilotFacts, at: float) -> PilotWhy:
@@ -153,22 +158,17 @@ def _answer(facts: PilotFacts, verdict: PilotVerdict, summary: str) -> PilotWhy:
     )
 
 
-def _surveyed(case: PilotCase) -> float:
-    return max(0.0, case.now.at - case.surveyed_at)
-
-
 # --- the steps -------------------------------------------------------------------------------------------
 
 
 def _chain(case: PilotCase) -> Iterator[PilotStep]:
     yield _life(case)
     yield _asks(case)
-    yield PilotStep("serves", True, _serves(case.facts.row))
-    yield _offers(case)
-    yield _pools(case)
-    yield _waiting(case)
+    yield _serves(case.facts.row)
+    yield _offers(case.now)
+    yield from _pools_and_waiting(case)
     yield _fits(case)
-    yield _limits(case)
+    yield _limits(case.now.chances)
     yield _share(case)
 
 
@@ -198,13 +198,12 @@ def _asks(case: PilotCase) -> PilotStep:
     ago = since(now.asked_at, now.at)
     if ago is None:
         when = "since it joined or the server started" if now.joined else "yet"
-        holds = None if case.facts.promised else False
-        return PilotStep("asks", holds, f"it has not asked {when}")
+        return PilotStep("asks", None if case.facts.promised else False, f"it has not asked {when}")
     text = f"it last asked {span(ago)} ago, for {counted(now.asked_jobs or 0, 'job')}; it does not wait now"
     return PilotStep("asks", None, text, ago)
 
 
-def _serves(row: StoredPilot) -> str:
+def _serves(row: StoredPilot) -> PilotStep:
     whose = f"jobs of every group of VO {row.vo}"
     if row.owner:
         whose = f"only jobs of {row.owner}, group {row.group}, VO {row.vo}"
@@ -212,56 +211,46 @@ def _serves(row: StoredPilot) -> str:
         whose = f"only jobs of group {row.group}, VO {row.vo}"
     kind = f" ({row.pilot_type} pilot)" if row.pilot_type else ""
     through = f", sent through submission pool {row.submission_pool}" if row.submission_pool else ""
-    return f"{whose}{kind}{through}"
+    return PilotStep("serves", True, f"{whose}{kind}{through}")
 
 
-def _offers(case: PilotCase) -> PilotStep:
-    now, request = case.now, case.now.request
-    platforms = () if ANY in request.platforms else request.platforms
-    platform = f"platform {', '.join(platforms)}" if platforms else "no platform"
+def _offers(now: PilotNow) -> PilotStep:
+    request = now.request
+    named = bool(request.platforms) and ANY not in request.platforms
+    platform = f"platform {', '.join(request.platforms)}" if named else "no platform"
     tags = f", tags {', '.join(request.tags)}" if request.tags else ""
     only = f", takes only jobs with tag {', '.join(request.required_tags)}" if request.required_tags else ""
     memory = "" if now.whole.memory_mb != 0 else " (its queue declares none)"
-    text = f"it offers {amount(now.whole)}{memory}; {platform}{tags}{only}; free now: {amount(now.free)}"
+    text = f"it offers {_amount(now.whole)}{memory}; {platform}{tags}{only}; free now: {_amount(now.free)}"
     return PilotStep("offers", request.cores > 0, f"{text} ({now.free_by.value})")
 
 
-def _pools(case: PilotCase) -> PilotStep:
+def _pools_and_waiting(case: PilotCase) -> Iterator[PilotStep]:
     """What counts is what its queue serves now; what it presented when it joined is said beside that."""
-    count, stale = len(case.now.request.submit_pools), case.facts.stale_pools
+    count, stale, chances = len(case.now.request.submit_pools), case.facts.stale_pools, case.now.chances
     text = f"its queue serves {counted(count, 'SubmitPool')} now"
     text += f"; of what it presented when it joined, {stale} differed" if stale else ""
-    return PilotStep("submit_pools", True, text, 0.0, count=count)
-
-
-def _waiting(case: PilotCase) -> PilotStep:
-    chances, vo = case.now.chances, case.now.request.vo
-    text = f"{counted(chances.of_vo, 'task queue')} of VO {vo} have jobs that may be given now"
+    yield PilotStep("submit_pools", True, text, 0.0, count=count)
+    task_queues = counted(chances.of_vo, "task queue")
+    text = f"{task_queues} of VO {case.now.request.vo} have jobs that may be given now"
     text += f" ({chances.elsewhere} of other VOs)" if chances.elsewhere else ""
-    return PilotStep("waiting", chances.of_vo > 0, text, 0.0, task_queues=chances.of_vo)
+    yield PilotStep("waiting", chances.of_vo > 0, text, 0.0, task_queues=chances.of_vo)
 
 
 def _fits(case: PilotCase) -> PilotStep:
     eligible, work = case.now.chances.eligible, case.work
     text = f"{eligible} of them fit what is free"
     if work.ruled_out_by:
-        text += f"; of {counted(work.task_queues, 'task queue')}, all VOs: {_excluded(work)}"
-    return PilotStep("fits", eligible > 0, text, _surveyed(case), eligible=eligible)
+        text += f"; of {counted(work.task_queues, 'task queue')}, all VOs: {ruled_out(work)}"
+    return PilotStep("fits", eligible > 0, text, case.surveyed, eligible=eligible)
 
 
-def _excluded(work: Work) -> str:
-    return excluded((one.criterion, one.task_queues) for one in work.ruled_out_by[:_SHOWN])
-
-
-def _limits(case: PilotCase) -> PilotStep:
-    chances = case.now.chances
+def _limits(chances: Chances) -> PilotStep:
     limits = [FullLimit(limit=name, task_queues=n) for name, n in chances.blocked.items()]
-    if not limits:
-        text = "no limit keeps a fitting task queue from it"
-        return PilotStep("limits", True, text, 0.0, limits=limits)
     names = ", ".join(f"{_limit(one.limit)} ({one.task_queues})" for one in limits)
     text = f"task queues that would fit are limited: {names}"
-    return PilotStep("limits", chances.eligible > 0, text, 0.0, limits=limits)
+    text = text if limits else "no limit keeps a fitting task queue from it"
+    return PilotStep("limits", not limits or chances.eligible > 0, text, 0.0, limits=limits)
 
 
 def _limit(name: str) -> str:
@@ -312,9 +301,8 @@ def _summary(case: PilotCase, verdict: PilotVerdict) -> str:
         case PilotVerdict.LIMITED:
             text = f"All that fits is limited: {', '.join(map(_limit, now.chances.blocked))}"
         case _:
-            lost = f": {_excluded(work)}" if work.ruled_out_by else ""
-            nearest = f"; suggestion: {work.nearest[0].text}" if work.nearest else ""
-            text = f"No task queue of {now.chances.of_vo} fits what it has free{lost}{nearest}"
+            lost = f": {ruled_out(work)}" if work.ruled_out_by else ""
+            text = f"No task queue of {now.chances.of_vo} fits what it has free{lost}{suggestion(work)}"
     return sentence(text)
 
 
@@ -326,8 +314,15 @@ def _who(case: PilotCase, verdict: PilotVerdict) -> str:
     return WHO[verdict]
 
 
-def _offer(case: PilotCase) -> PilotOffer:
+def _offer(now: PilotNow) -> PilotOffer:
     """What it offers and what is free."""
-    request = msgspec.to_builtins(replace(case.now.request, submit_pools=()))
+    request = msgspec.to_builtins(replace(now.request, submit_pools=()))
     del request["submit_pools"]
-    return PilotOffer(**request, whole=case.now.whole, free=case.now.free, free_by=case.now.free_by)
+    return PilotOffer(**request, whole=now.whole, free=now.free, free_by=now.free_by)
+
+
+def _amount(free: Amounts) -> str:
+    cores = counted(free.cores, "core") if free.cores is not None else "any cores"
+    memory = "memory not declared" if free.memory_mb is None else f"{free.memory_mb} MB"
+    cpu = "any CPU time" if free.norm_cpu_seconds is None else f"{free.norm_cpu_seconds} s of CPU time"
+    return f"{cores}, {memory}, {cpu}"

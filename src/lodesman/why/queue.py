@@ -14,6 +14,7 @@ from typing import Final
 
 from lodesman.answers.nodes import ClosedNode
 from lodesman.answers.vocabulary import ClampName, QueueReason
+from lodesman.answers.why_pilots import Work
 from lodesman.answers.why_queues import (
     Demanded,
     QueueAges,
@@ -28,23 +29,23 @@ from lodesman.director.site_mask import Closing
 from lodesman.matching import QueueOffer
 from lodesman.matching.offers import MANUAL, never_sent
 from lodesman.resources import AccessDenied, QueueId, Source, describe
-from lodesman.why.facts import QueueDecision, Snapshot
-from lodesman.why.survey import Survey
+from lodesman.why.facts import QueueDecision, SnapshotFacts
+from lodesman.why.survey import Survey, ruled_out, suggestion
 from lodesman.why.verdict import (
     WANTED,
     WHO,
     Demand,
+    counted,
     judge_offer,
     judge_work,
     least_job_refused,
+    span,
     verdict_of,
     who_opens,
 )
-from lodesman.why.words import counted, excluded, recently, since, span
 
 CONSIDERED: Final = 10_000
 """Of so many pilots that were sent last anywhere, those of a queue are shown."""
-_SHOWN: Final = 5
 _UNLIMITED: Final = -1
 _WORDS: Final = {
     QueueReason.MANUAL: "; pilots there are started manually, none is sent",
@@ -57,8 +58,8 @@ _WORDS: Final = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueueFacts:
-    """One queue as a VO sees it, and a snapshot. Not slotted: what follows from it is kept.
+class QueueFacts(SnapshotFacts):
+    """One queue as a VO sees it.
 
     `configured`: where, None if it is not. `denied`: why the VO may not use it; `offer`, `survey` and `gate` are None then,
     and `gate` where no director runs. `served`: how many SubmitPools it serves. `live`: our pilots there by state;
@@ -77,29 +78,18 @@ class QueueFacts:
     live: Mapping[str, int]
     sent: Sequence[SentPilot]
     closings: Sequence[Closing]
-    snapshot: Snapshot
-    now: float
-
-    def age(self, at: float | None) -> float | None:
-        """Seconds since then; None if unknown."""
-        return since(at, self.now)
-
-    @property
-    def decided_age(self) -> float | None:
-        """Seconds since the director's last iteration, however long ago."""
-        return self.age(self.snapshot.decided_at)
 
     @cached_property
     def decided(self) -> QueueDecision | None:
         """What the last iteration decided about the queue; None if that was long ago."""
-        iteration = self.snapshot.decision(self.now)
-        return None if iteration is None else iteration.queue(self.place)
+        return None if self.decision is None else self.decision.queue(self.place)
 
     @cached_property
     def demand(self) -> Counter[Demand] | None:
         """What the last iteration did for the task queues that fit; None if that was long ago."""
-        iteration = self.snapshot.decision(self.now)
-        return None if iteration is None or self.survey is None else iteration.demands(self.survey.fitting)
+        if self.decision is None or self.survey is None:
+            return None
+        return self.decision.demands(self.survey.fitting)
 
     @property
     def capacity(self) -> int | None:
@@ -128,6 +118,11 @@ class QueueFacts:
             return [(one.clamp, one.text) for one in self.gate.limits if one.shut]
         return [] if self.decided is None else [(one.clamp, one.text) for one in self.decided.clamps]
 
+    @property
+    def fitting(self) -> int:
+        """The task queues that could be run there."""
+        return 0 if self.survey is None else len(self.survey.fitting)
+
     @cached_property
     def reason(self) -> QueueReason:
         """The judgement."""
@@ -136,30 +131,30 @@ class QueueFacts:
         )
         if never is not None or self.offer is None:
             return never or QueueReason.NOT_OPEN
-        decision, fitting = self.snapshot.decision(self.now), len(self.survey.fitting) if self.survey else 0
-        sends = decision is None or decision.sends
-        return judge_work(self.offer, fitting, self.demand, self.capacity, sends=sends)
+        sends = self.decision is None or self.decision.sends
+        return judge_work(self.offer, self.fitting, self.demand, self.capacity, sends=sends)
 
 
 def explain_queue(facts: QueueFacts) -> QueueExplained:
     """The answer."""
-    reason, place = facts.reason, facts.place
+    reason, gate = facts.reason, facts.gate
+    at = facts.age(facts.snapshot.at) or 0.0
     return QueueExplained(
-        site=place.site, ce=place.ce, queue=place.queue, vo=facts.vo,
-        verdict=verdict_of(reason), main_reason=reason, summary=_summary(facts, reason), who=_who(facts, reason),
+        **facts.place._asdict(),
+        vo=facts.vo,
+        verdict=verdict_of(reason),
+        main_reason=reason,
+        summary=_summary(facts, reason),
+        who=_who(facts, reason),
         chain=list(_chain(facts)),
         settings=facts.settings,
         work=None if facts.survey is None else facts.survey.work,
         director=_director(facts),
-        gate=facts.gate,
+        gate=gate,
         pilots=dict(facts.live),
         lately=list(facts.sent),
-        ages=QueueAges(
-            work=facts.age(facts.snapshot.at) or 0.0,
-            director=facts.decided_age,
-            gate=None if facts.gate is None else 0.0,
-        ),
-    )  # fmt: skip
+        ages=QueueAges(work=at, director=facts.decided_age, gate=None if gate is None else 0.0),
+    )
 
 
 # --- the steps -------------------------------------------------------------------------------------------
@@ -177,7 +172,7 @@ def _chain(facts: QueueFacts) -> Iterator[QueueStep]:
     if facts.offer is not None and facts.survey is not None:
         yield _possible(facts, facts.offer)
         yield _site_mask(facts)
-        yield _work(facts, facts.survey)
+        yield _work(facts, facts.survey.work)
         text, at = f"it serves {counted(facts.served, 'SubmitPool')}", facts.age(facts.snapshot.at)
         yield QueueStep("submit_pools", True, text, at, count=facts.served)
         yield _demand(facts)
@@ -200,45 +195,32 @@ def _possible(facts: QueueFacts, offer: QueueOffer) -> QueueStep:
 def _site_mask(facts: QueueFacts) -> QueueStep:
     text = "; ".join(f"{one.path} is {one.text}" for one in facts.closings)
     rows = [ClosedNode(**asdict(one)) for one in facts.closings]
-    return QueueStep(
-        "site_mask", not rows, text or "no administrator has closed it", 0.0,
-        closings=rows,
-    )  # fmt: skip
+    return QueueStep("site_mask", not rows, text or "no administrator has closed it", 0.0, closings=rows)
 
 
-def _work(facts: QueueFacts, survey: Survey) -> QueueStep:
-    work, lost = survey.work, _excluded(survey)
+def _work(facts: QueueFacts, work: Work) -> QueueStep:
+    lost = ruled_out(work)
     text = (
         f"{work.fitting} of {counted(work.task_queues, 'task queue')} with waiting jobs could be run there "
-        f"({work.fitting_jobs} of {counted(work.jobs, 'job')})"
+        f"({work.fitting_jobs} of {counted(work.jobs, 'job')}){f'; {lost}' if lost else ''}"
     )
-    at = facts.age(facts.snapshot.at)
-    return QueueStep("work", work.fitting > 0, f"{text}; {lost}" if lost else text, at)
-
-
-def _excluded(survey: Survey, of: str = "") -> str:
-    return excluded(((one.criterion, one.task_queues) for one in survey.work.ruled_out_by[:_SHOWN]), of)
+    return QueueStep("work", work.fitting > 0, text, facts.age(facts.snapshot.at))
 
 
 def _demand(facts: QueueFacts) -> QueueStep:
     found, decided, at = facts.demand, facts.decided, facts.decided_age
     if found is None:
-        text = f"the director has not decided anything {recently(at)}"
-        return QueueStep("director", None, text, at, demand=Demanded())
+        return QueueStep("director", None, facts.undecided(), at, demand=Demanded())
     counts = ", ".join(f"{one.value}: {n}" for one, n in found.most_common())
-    text = (
-        f"at its last iteration, for these task queues: {counts}"
-        if counts
-        else "no task queue concerns this queue"
-    )
+    text = f"at its last iteration, for these task queues: {counts}"
+    text = text if counts else "no task queue concerns this queue"
     if decided is None:
         text += "; it did not consider this queue"
     else:
         wanted = counted(decided.wanted, "pilot")
         text += f"; {wanted} of theirs could have come here, free capacity was {decided.room}"
     demand = Demanded(**{one.name.lower(): n for one, n in found.items()})
-    holds = any(found[one] for one in WANTED)
-    return QueueStep("director", holds, text, at, demand=demand)
+    return QueueStep("director", any(found[one] for one in WANTED), text, at, demand=demand)
 
 
 def _gate(gate: QueueGate) -> Iterator[QueueStep]:
@@ -263,8 +245,7 @@ def _free_capacity(facts: QueueFacts) -> Iterator[QueueStep]:
     """What the last iteration says, where no director runs."""
     decided = facts.decided
     if decided is None:
-        text = "unknown: the director has not considered it recently"
-        yield QueueStep("room", None, text)
+        yield QueueStep("room", None, "unknown: the director has not considered it recently")
         return
     limits = "; ".join(text for _, text in facts.limits) or "no limit took anything away"
     text = f"free capacity for {counted(decided.room, 'pilot')} at the last iteration ({limits})"
@@ -273,10 +254,9 @@ def _free_capacity(facts: QueueFacts) -> Iterator[QueueStep]:
 
 def _lately(facts: QueueFacts) -> QueueStep:
     if not facts.sent:
-        text = f"none of the last {CONSIDERED} pilots was sent there"
-        return QueueStep("lately", None, text)
+        return QueueStep("lately", None, f"none of the last {CONSIDERED} pilots was sent there")
     ended = [one for one in facts.sent if one.ended_seconds_ago is not None]
-    unused = sum(1 for one in ended if not one.joined)
+    unused = sum(not one.joined for one in ended)
     text = f"of the last {counted(len(facts.sent), 'pilot')} sent there {len(ended)} ended"
     text += f", {unused} of them without ever joining" if unused else ""
     newest = next((one for one in ended if one.reason), None)
@@ -289,8 +269,7 @@ def _lately(facts: QueueFacts) -> QueueStep:
 
 
 def _summary(facts: QueueFacts, reason: QueueReason) -> str:
-    survey = facts.survey
-    work = f"{counted(survey.work.fitting if survey else 0, 'task queue')} could be run there"
+    work = f"{counted(facts.fitting, 'task queue')} could be run there"
     if reason in _WORDS:
         return f"{work}{_WORDS[reason]}."
     match reason:
@@ -299,9 +278,9 @@ def _summary(facts: QueueFacts, reason: QueueReason) -> str:
         case QueueReason.NOT_OPEN:
             text = "" if facts.denied is None else describe(facts.denied)
         case QueueReason.NO_WORK:
-            text = "No job waits that could be run there" if survey is None else _no_work(survey)
+            text = _no_work(facts)
         case QueueReason.NOT_DECIDED:
-            text = f"{work}; the director has not decided anything about it {recently(facts.decided_age)}"
+            text = f"{work}; {facts.undecided(' about it')}"
         case QueueReason.NO_ROOM:
             closings = "; ".join(one.text for one in facts.closings) if facts.gate is None else ""
             limits = closings or "; ".join(text for _, text in facts.limits)
@@ -312,10 +291,13 @@ def _summary(facts: QueueFacts, reason: QueueReason) -> str:
     return f"{text}."
 
 
-def _no_work(survey: Survey) -> str:
-    lost = _excluded(survey, f" of {survey.work.task_queues}")
-    nearest = f"; suggestion: {survey.work.nearest[0].text}" if survey.work.nearest else ""
-    return f"No job waits that could be run there{f': {lost}' if lost else ''}{nearest}"
+def _no_work(facts: QueueFacts) -> str:
+    text = "No job waits that could be run there"
+    if facts.survey is None:
+        return text
+    work = facts.survey.work
+    lost = ruled_out(work, f" of {work.task_queues}")
+    return f"{text}{f': {lost}' if lost else ''}{suggestion(work)}"
 
 
 def _who(facts: QueueFacts, reason: QueueReason) -> str:

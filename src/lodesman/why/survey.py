@@ -26,6 +26,7 @@ from lodesman.matching.criteria import AT_MOST, CONTAINS, CRITERIA, DISJOINT, WI
 from lodesman.matching.offers import as_if_made_for
 from lodesman.matching.tables import PLACE, KeyTable
 from lodesman.submission.exclusions import ATTRIBUTES
+from lodesman.why.verdict import excluded
 
 ALL: Final = frozenset(one.name for one in CRITERIA)
 """The criteria that exclude task queues from a pilot that is there."""
@@ -42,6 +43,7 @@ NAMES: Final = {
 """Criterion of the matcher -> the word that people know it by."""
 _MOST_CHANGES: Final = 5
 _OPTIONS_SHOWN: Final = 3
+_CRITERIA_SHOWN: Final = 5
 _LONGEST: Final = 20
 
 
@@ -109,6 +111,16 @@ class WaitingTaskQueues:
 
     def _jobs(self, ids: Collection[int]) -> int:
         return sum(self.waiting.get(tq_id, 0) for tq_id in ids)
+
+
+def ruled_out(work: Work, of: str = "") -> str:
+    """The criteria that exclude most task queues; `of`: what follows each number. '' if none does."""
+    return excluded(((one.criterion, one.task_queues) for one in work.ruled_out_by[:_CRITERIA_SHOWN]), of)
+
+
+def suggestion(work: Work) -> str:
+    """The smallest change, as the end of a sentence; '' if there is none."""
+    return f"; suggestion: {work.nearest[0].text}" if work.nearest else ""
 
 
 def change_step(

@@ -1,4 +1,5 @@
-"""The verdicts on jobs, pilots and CE queues: one table of reasons, and the judgements that choose among them. Pure.
+"""The verdicts on jobs, pilots and CE queues: one table of reasons, the judgements that choose among them, and how times
+and amounts are put into words. Pure.
 
 never: as things are configured it cannot happen. now: it is expected next, and nothing known stands in the way. not now:
 everything between. What is unknown opens nothing.
@@ -19,6 +20,8 @@ from lodesman.matching import QueueOffer, TaskQueueKey
 from lodesman.matching.criteria import Reason
 from lodesman.matching.offers import MANUAL, never_sent
 
+_MINUTE: Final = 60.0
+_HOUR: Final = 3_600.0
 NOT_CONSIDERED, NOT_WANTED = "unknown", "no-demand"
 """Why an iteration left a queue no free capacity, where no clamp did."""
 NO_ACTION: Final = "no action needed"
@@ -191,3 +194,33 @@ def judge_work(
         (found[Demand.NO_POOL], QueueReason.NO_SUBMISSION_POOL),
     )
     return next((reason for holds, reason in in_order if holds), QueueReason.ENOUGH_PILOTS)
+
+
+# --- words ----------------------------------------------------------------------------------------------
+
+
+def since(at: float | None, now: float) -> float | None:
+    """Seconds since then; None if unknown. A clock that ran ahead gives 0."""
+    return None if at is None else max(0.0, now - at)
+
+
+def span(seconds: float) -> str:
+    """A length of time: 5 s, 12 min, 3.4 h."""
+    if seconds < 2 * _MINUTE:
+        return f"{seconds:.0f} s"
+    return f"{seconds / _MINUTE:.0f} min" if seconds < 2 * _HOUR else f"{seconds / _HOUR:.1f} h"
+
+
+def counted(n: int, noun: str) -> str:
+    """`1 job`, `3 jobs`."""
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
+def sentence(text: str) -> str:
+    """The text with a capital letter and a full stop."""
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def excluded(counts: Iterable[tuple[str, int]], of: str = "") -> str:
+    """`Memory excludes 3, Tag excludes 1`; `of`: what follows each number."""
+    return ", ".join(f"{name} excludes {n}{of}" for name, n in counts)

@@ -12,8 +12,7 @@ from lodesman.answers.nodes import QueueId
 from lodesman.matching.offers import CAUSES
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.why.facts import _GATES, RecordedIteration, Snapshot, fresh_seconds
-from lodesman.why.words import recently
+from lodesman.why.facts import _GATES, RecordedIteration, Snapshot, SnapshotFacts, fresh_seconds
 
 QUEUES = 6
 SITES = "".join(
@@ -157,6 +156,9 @@ def test_a_decision_that_is_old_is_none():
     assert snapshot.decided_at == 100.0
 
 
-@pytest.mark.parametrize(("age", "text"), [(None, "yet"), (61.0, "for 61 s"), (36_000.0, "for 10.0 h")])
-def test_since_when_nothing_was_decided(age, text):
-    assert recently(age) == text
+@pytest.mark.parametrize(("at", "text"), [(None, "yet"), (39.0, "for 61 s"), (-35_900.0, "for 10.0 h")])
+def test_since_when_nothing_was_decided(at, text):
+    iteration = None if at is None else RecordedIteration(1, at, record())
+    snapshot = Snapshot(at=0.0, fresh_seconds=10.0, waiting=(), groups={}, iteration=iteration)
+    facts = SnapshotFacts(snapshot=snapshot, now=100.0)
+    assert facts.undecided() == f"the director has not decided anything {text}"

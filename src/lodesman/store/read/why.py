@@ -20,8 +20,7 @@ from lodesman.store import Reader
 from lodesman.store.dialect import GIVEN, keys, member
 from lodesman.store.read.pilots import COLUMNS, PilotRow, pilot_of
 from lodesman.why.pilot import PilotFacts
-from lodesman.why.verdict import verdict_of
-from lodesman.why.words import since
+from lodesman.why.verdict import since, verdict_of
 
 MOST_ROWS: Final = 10_000
 _MOST_RUNS: Final = 200
