@@ -17,7 +17,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, cast
+from typing import BinaryIO, Callable, cast
 
 from lodesman.client import Client
 from lodesman.errors import LodesmanError
@@ -114,10 +114,9 @@ def _kernel_limits(limits: PayloadLimits) -> tuple[str, str, str]:
 
     They lie above the limits of the whole tree, so that the pilot can end a payload in good order.
     """
-    soft, hard = "unlimited", "unlimited"
+    soft = hard = blocks = "unlimited"
     if limits.cpu_seconds:
-        soft, hard = str(math.ceil(limits.cpu_seconds) + 5), str(math.ceil(limits.cpu_seconds) + 15)
-    blocks = "unlimited"
+        soft, hard = (str(math.ceil(limits.cpu_seconds) + more) for more in (5, 15))
     if limits.output_mb:
         # Scratch files are no output: only what would fill the disk is cut off.
         blocks = str(math.ceil(max(4 * limits.output_mb, limits.output_mb + 1024)) * MB // 512)
@@ -128,15 +127,13 @@ def _find_executable(name: str, directory: Path, path: str) -> str:
     """The file to execute: absolute, in the job's directory, or a command on PATH. Raises NotStarted."""
     if not name or "\0" in name:
         raise NotStarted("The job names no executable.")
-    if name.startswith("/"):
-        found = shutil.which(name)
-    else:
-        own = directory / name
-        if _is_inside(own, directory) and own.is_file():
-            # Archives and uploads lose the permission to execute.
-            own.chmod(own.stat().st_mode | 0o700)
-            return str(own)
-        found = shutil.which(name, path=path) if "/" not in name else None
+    own = directory / name
+    if not name.startswith("/") and _is_inside(own, directory) and own.is_file():
+        # Archives and uploads lose the permission to execute.
+        own.chmod(own.stat().st_mode | 0o700)
+        return str(own)
+    is_relative = "/" in name and not name.startswith("/")
+    found = None if is_relative else shutil.which(name, path=path)
     if found is None:
         raise NotStarted(f"The executable {name[:200]!r} is neither in the input sandbox nor on this node.")
     return found
@@ -217,9 +214,8 @@ def make_place(directory: Path, name: str) -> Path:
             at.mkdir(mode=0o700)
         except FileExistsError:
             if not stat.S_ISDIR(at.lstat().st_mode):
-                raise BadSandbox(
-                    f"{_plain(name)!r} leads through something that is not a directory."
-                ) from None
+                message = f"{_plain(name)!r} leads through something that is not a directory."
+                raise BadSandbox(message) from None
     return at / relative.name
 
 
@@ -252,24 +248,30 @@ def unpack(
             packed = raw.read(2) == b"\x1f\x8b"
             raw.seek(0)
             stream = cast("BinaryIO", gzip.GzipFile(fileobj=raw)) if packed else raw
-            with tarfile.open(fileobj=cast("BinaryIO", _BoundedReads(stream)), mode="r:") as tar:
+            with tarfile.open(fileobj=cast("BinaryIO", GuardedReads(stream, _check_size)), mode="r:") as tar:
                 _unpack_all(tar, directory, max_members, max_bytes)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError) as fault:
         raise BadSandbox(f"The input sandbox is not a readable archive: {_plain(str(fault))}.") from None
 
 
-class _BoundedReads:
-    """A stream that refuses to read more than some MB in one piece."""
+class GuardedReads:
+    """A stream whose `check` may raise before each read."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, check: Callable[[int], None]) -> None:
         self._stream = stream
+        self._check = check
         self.seek = stream.seek
         self.tell = stream.tell
 
     def read(self, size: int) -> bytes:
-        if not 0 <= size <= _MAX_READ:
-            raise BadSandbox("The input sandbox has a header that is too long.")
+        """Check, and read."""
+        self._check(size)
         return self._stream.read(size)
+
+
+def _check_size(size: int) -> None:
+    if not 0 <= size <= _MAX_READ:
+        raise BadSandbox("The input sandbox has a header that is too long.")
 
 
 def _unpack_all(tar: tarfile.TarFile, directory: Path, max_members: int, max_bytes: int) -> None:
@@ -296,9 +298,8 @@ def _unpack_one(tar: tarfile.TarFile, member: tarfile.TarInfo, directory: Path) 
     elif member.isreg():
         _write(tar, member, target)
     else:
-        raise BadSandbox(
-            f"{_plain(member.name)!r} in the input sandbox is not a file, directory or symbolic link."
-        )
+        message = "in the input sandbox is not a file, directory or symbolic link."
+        raise BadSandbox(f"{_plain(member.name)!r} {message}")
 
 
 def _link(member: tarfile.TarInfo, target: Path) -> None:
@@ -321,8 +322,7 @@ def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
     mode = 0o700 if member.mode & 0o100 else 0o600
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with source, os.fdopen(os.open(target, flags, mode), "wb") as sink:
-        for chunk in iter(lambda: source.read(_CHUNK), b""):
-            sink.write(chunk)
+        shutil.copyfileobj(source, sink, _CHUNK)
 
 
 def _plain(name: str) -> str:

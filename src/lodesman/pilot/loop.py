@@ -97,8 +97,13 @@ class PilotProcess:
             return EXIT_IN_ORDER if self._signals else EXIT_NO_SERVER
         context.log("joined", pilot=terms.pilot, lease_s=terms.lease_s, **self._queue_facts(queue))
         self._assemble(terms)
-        for target in (self._claimer.run, self._heartbeat.run, self._upload, self._report):
-            threading.Thread(target=target, name=target.__qualname__, daemon=True).start()
+        for target, arguments in (
+            (self._claimer.run, ()),
+            (self._heartbeat.run, ()),
+            (self._outbox.run_uploads, (self._session,)),
+            (self._outbox.run_reports, (self._session,)),
+        ):
+            threading.Thread(target=target, args=arguments, name=target.__qualname__, daemon=True).start()
         try:
             return self._end(self._supervise())
         finally:
@@ -229,14 +234,6 @@ class PilotProcess:
         self._claimer.renew()
         self._heartbeat.stir()
         self._wake.ring()
-
-    def _upload(self) -> None:
-        client = self._session.client()
-        self._outbox.run_uploads(lambda path, file, sha256: self._session.upload(client, path, file, sha256))
-
-    def _report(self) -> None:
-        client = self._session.client()
-        self._outbox.run_reports(lambda records: self._session.report(client, records))
 
     def _end(self, code: int) -> int:
         """Leave: hand in what is left (also to a server that lost the pilot), take leave, tidy up."""

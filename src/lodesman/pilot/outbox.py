@@ -10,6 +10,7 @@ import json
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
@@ -17,14 +18,11 @@ from lodesman.errors import LodesmanError, TooLarge, Unauthorized
 from lodesman.pilot import protocol
 from lodesman.pilot.context import PilotContext
 from lodesman.pilot.protocol import FAILED, AttemptKey, AttemptReport
+from lodesman.pilot.session import ServerSession
 
 _MAX_BATCH = 100
 _HURRIED_S = 0.5
 _REFUSED = (*protocol.REFUSED, TooLarge)
-
-# How reports, and an archive (path, file, sha256), reach the server; both raise LodesmanError.
-_PostReports = Callable[[list[dict[str, Any]]], Any]
-_PostArchive = Callable[[str, Path, str], Any]
 
 
 @dataclass
@@ -94,18 +92,20 @@ class Outbox:
             self._hurried = True
             self._changed.notify_all()
 
-    def run_uploads(self, post: _PostArchive) -> None:
+    def run_uploads(self, session: ServerSession) -> None:
         """The upload thread."""
+        client = session.client()
         self._run(
             lambda items: [item for item in items if item.archive][:1],
-            lambda items: self._upload(items[0], post),
+            lambda items: self._upload(items[0], partial(session.upload, client)),
         )
 
-    def run_reports(self, post: _PostReports) -> None:
+    def run_reports(self, session: ServerSession) -> None:
         """The report thread."""
+        client = session.client()
         self._run(
             lambda items: [item for item in items if not item.archive][:_MAX_BATCH],
-            lambda items: self._report(items, post),
+            lambda items: self._report(items, partial(session.report, client)),
         )
 
     def _run(self, choose: Callable[[list[_Item]], list[_Item]], send: Callable[[list[_Item]], bool]) -> None:
@@ -130,7 +130,7 @@ class Outbox:
                 min(_HURRIED_S, pause_s) if before else pause_s,
             )
 
-    def _upload(self, item: _Item, post: _PostArchive) -> bool:
+    def _upload(self, item: _Item, post: Callable[[str, Path, str], Any]) -> bool:
         """Upload one archive; true when that is settled, one way or the other."""
         archive, report = item.archive, item.report
         assert archive is not None and report.output is not None  # noqa: S101, PT018 - chosen so
@@ -148,7 +148,7 @@ class Outbox:
             self._changed.notify_all()
         return True
 
-    def _report(self, batch: Sequence[_Item], post: _PostReports) -> bool:
+    def _report(self, batch: Sequence[_Item], post: Callable[[list[dict[str, Any]]], Any]) -> bool:
         """Send some reports; true when they are settled."""
         try:
             refusals = protocol.parse_refusals(post([item.report.as_json() for item in batch]))

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Callable, Union, cast
 
 from lodesman.client import Aborted, sha256_of
-from lodesman.pilot.launch import TEMPORARY, BadSandbox, safe_name
+from lodesman.pilot.launch import TEMPORARY, BadSandbox, GuardedReads, safe_name
 from lodesman.pilot.protocol import MB, AssignedJob
 
 _TAIL_BYTES = 65_536
@@ -131,6 +131,11 @@ class _ArchiveSpace:
 
 def _add(tar: tarfile.TarFile, path: Path, name: str, *, size: int, stopped: Callable[[], bool]) -> str:
     """Add the last `size` bytes of a file; returns why that is not possible. Raises Aborted and OSError."""
+
+    def go_on(_: int) -> None:
+        if stopped():
+            raise Aborted("The output is not needed any more.")
+
     try:
         source = path.open("rb")
     except OSError as fault:
@@ -142,21 +147,8 @@ def _add(tar: tarfile.TarFile, path: Path, name: str, *, size: int, stopped: Cal
         entry.mode = 0o755 if status.st_mode & stat.S_IXUSR else 0o644
         entry.mtime = int(status.st_mtime)
         source.seek(status.st_size - entry.size)
-        tar.addfile(entry, cast("BinaryIO", _Interruptible(source, stopped)))
+        tar.addfile(entry, cast("BinaryIO", GuardedReads(source, go_on)))
     return ""
-
-
-class _Interruptible:
-    """A file that is read until `stopped` returns true."""
-
-    def __init__(self, source: BinaryIO, stopped: Callable[[], bool]) -> None:
-        self._source = source
-        self._stopped = stopped
-
-    def read(self, size: int) -> bytes:
-        if self._stopped():
-            raise Aborted("The output is not needed any more.")
-        return self._source.read(size)
 
 
 # --- which files? -------------------------------------------------------------------------------------

@@ -36,7 +36,10 @@ class Server:
         self.stale: set[int] = set()
         self.away = False
 
-    def report(self, records):
+    def client(self):
+        return None
+
+    def report(self, client, records):
         if self.away:
             raise Unavailable("Away.")
         if self.report_faults:
@@ -54,7 +57,7 @@ class Server:
             ]
         }
 
-    def upload(self, path, file, sha256):
+    def upload(self, client, path, file, sha256):
         if self.upload_faults:
             raise self.upload_faults.pop(0)
         self.archives.append((path, sha256))
@@ -82,8 +85,8 @@ def run(outbox, server):
 
     def start():
         threads = [
-            threading.Thread(target=outbox.run_reports, args=(server.report,)),
-            threading.Thread(target=outbox.run_uploads, args=(server.upload,)),
+            threading.Thread(target=outbox.run_reports, args=(server,)),
+            threading.Thread(target=outbox.run_uploads, args=(server,)),
         ]
         for thread in threads:
             thread.start()
@@ -113,10 +116,10 @@ def test_a_report_arrives_and_nothing_stays(outbox, server, run, tmp_path):
 def test_the_archive_goes_first(outbox, server, run):
     file = archived(outbox)
     outbox.put(done(output=OUTPUT), file)
-    threading.Thread(target=outbox.run_reports, args=(server.report,), daemon=True).start()
+    threading.Thread(target=outbox.run_reports, args=(server,), daemon=True).start()
     assert not outbox.wait_empty(0.05)
     assert server.reports == []
-    threading.Thread(target=outbox.run_uploads, args=(server.upload,), daemon=True).start()
+    threading.Thread(target=outbox.run_uploads, args=(server,), daemon=True).start()
     assert outbox.wait_empty(60)
     assert server.archives == [("/v1/jobs/1/attempts/1/output", "ab")]
     assert server.reports[0]["output"] == {"sha256": "ab", "size": 7}

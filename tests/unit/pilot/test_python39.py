@@ -228,11 +228,16 @@ spec = {"executable": "/bin/sh", "arguments": ["-c", "echo hello; (setsid sleep 
 (job,) = parse_claim({"jobs": [{"id": 1, "attempt": 1, "spec": spec, "limits": {"cpu_seconds": 5}}]}).jobs
 PayloadRun(job, context).run(lambda: None, lambda: None)
 sent = []
-def post(records):
-    sent.extend(records)
-    return {"results": [{"id": r["id"], "attempt": r["attempt"], "accepted": True} for r in records]}
-for run in (lambda: outbox.run_uploads(lambda path, file, sha256: None), lambda: outbox.run_reports(post)):
-    threading.Thread(target=run).start()
+class Session:
+    def client(self):
+        return None
+    def upload(self, client, path, file, sha256):
+        pass
+    def report(self, client, records):
+        sent.extend(records)
+        return {"results": [{"id": r["id"], "attempt": r["attempt"], "accepted": True} for r in records]}
+for run in (outbox.run_uploads, outbox.run_reports):
+    threading.Thread(target=run, args=(Session(),)).start()
 outbox.wait_empty(60)
 outbox.close()
 print(json.dumps(sent))
