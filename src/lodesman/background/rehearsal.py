@@ -147,9 +147,7 @@ class RecordedLoads:
         """The load of one queue; never raises."""
         last = self.last
         load = None if last is None else last.loads.get("/".join(queue))
-        if (
-            load is None and last is not None and last.queue(queue) is not None
-        ):  # an older release kept no loads
+        if load is None and last is not None and last.considered(queue):  # an older release kept no loads
             return BatchLoad(waiting=None, running=None, observed_at=self.now)
         sources = [] if load is None else load.told_by.split(_APART)
         if load is None or self.name not in sources:

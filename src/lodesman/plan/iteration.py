@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import exp, sqrt
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal
 
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.plans import (
@@ -33,9 +33,8 @@ _SMALL: Final = 700.0
 Of = Literal["queues", "task queues"]
 
 
-class _Group(NamedTuple):
-    vo: str
-    group: str
+_Group = tuple[str, str]
+"""VO and group."""
 
 
 @dataclass(slots=True)
@@ -70,7 +69,7 @@ class PlannedDecision:
         self.placed: Counter[_Group] = Counter()
         for row in decision.plan.rows:
             key = self.jobs[row.tq_id][0]
-            group = _Group(key.vo, key.group)
+            group = key.vo, key.group
             self.expected[group] += expected(row.mean, row.cap)
             self.asked[group] += row.asked
             self.placed[group] += self.by_tq[row.tq_id]
@@ -119,10 +118,8 @@ def compare(
     old: PlannedDecision, new: PlannedDecision, limit: int, *, load_age: float | None, assumed: list[str]
 ) -> PlannedIteration:
     """What changes from one to the other; lists have at most `limit` rows."""
-    plans, placements = (
-        (old.decision.plan, new.decision.plan),
-        (old.decision.placement, new.decision.placement),
-    )
+    plans = old.decision.plan, new.decision.plan
+    placements = old.decision.placement, new.decision.placement
     return PlannedIteration(
         pilots=PlannedPilots(
             expected=BeforeAfter(sum(old.expected.values()), sum(new.expected.values())),
@@ -144,8 +141,7 @@ def _groups(old: PlannedDecision, new: PlannedDecision) -> Iterator[GroupPilots]
     """The groups for which pilots may be asked, by VO and name."""
     for one in sorted({*old.asked, *new.asked}):
         yield GroupPilots(
-            vo=one.vo,
-            group=one.group,
+            *one,
             expected=BeforeAfter(old.expected.get(one, 0.0), new.expected.get(one, 0.0)),
             asked=BeforeAfter(old.asked[one], new.asked[one]),
             placed=BeforeAfter(old.placed[one], new.placed[one]),

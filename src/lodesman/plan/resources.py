@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import count
@@ -126,21 +127,14 @@ def planned_task_queues(found: Sequence[JudgedTaskQueue], queues: QueueMap, limi
     """What becomes of the task queues with jobs; the worst first."""
     affected = []
     for one in found:
-        effect = _effect(queues, one.before, one.after)
+        effect, key = _effect(queues, one.before, one.after), one.key
         if one.becomes or effect["gained"] or effect["lost"]:
             affected.append(
                 AffectedTaskQueue(
-                    id=one.id,
-                    owner=one.key.owner,
-                    group=one.key.group,
-                    vo=one.key.vo,
-                    jobs=one.jobs,
-                    held=one.held,
-                    **effect,
-                    becomes=one.becomes,
-                    why=one.why,
+                    id=one.id, owner=key.owner, group=key.group, vo=key.vo, jobs=one.jobs, held=one.held, **effect,
+                    becomes=one.becomes, why=one.why,
                 )
-            )
+            )  # fmt: skip
     affected.sort(key=lambda one: (_RANKS[one.becomes], -(one.jobs if one.becomes else one.lost), one.id))
     return PlannedTaskQueues(
         checked=len(found),
@@ -178,30 +172,22 @@ def group_parts(
     """Each group's part of the starts, by VO; in each the groups that gain most come first. A group that no queue serves
     has no part.
     """
-    jobs: dict[str, dict[str, int]] = {}
-    old: dict[str, set[str]] = {}
-    new: dict[str, set[str]] = {}
+    jobs: Counter[tuple[str, str]] = Counter()
+    old: defaultdict[str, set[str]] = defaultdict(set)
+    new: defaultdict[str, set[str]] = defaultdict(set)
     for one in found:
         vo, group = one.key.vo, one.key.group
-        of_vo = jobs.setdefault(vo, {})
-        of_vo[group] = of_vo.get(group, 0) + one.jobs
+        jobs[vo, group] += one.jobs
         if one.before and not one.held:
-            old.setdefault(vo, set()).add(group)
+            old[vo].add(group)
         if one.after:
-            new.setdefault(vo, set()).add(group)
+            new[vo].add(group)
     rows = []
-    for vo, groups in jobs.items():
-        parts = parts_of(old.get(vo, ()), before), parts_of(new.get(vo, ()), after)
-        rows += [
-            GroupPart(
-                vo=vo,
-                group=group,
-                jobs=number,
-                share=BeforeAfter(share_of(before, group), share_of(after, group)),
-                part=BeforeAfter(parts[0].get(group, 0.0), parts[1].get(group, 0.0)),
-            )
-            for group, number in groups.items()
-        ]
+    for (vo, group), number in jobs.items():
+        share = BeforeAfter(share_of(before, group), share_of(after, group))
+        parts = parts_of(old[vo], before), parts_of(new[vo], after)
+        part = BeforeAfter(*(some.get(group, 0.0) for some in parts))
+        rows.append(GroupPart(vo=vo, group=group, jobs=number, share=share, part=part))
     return sorted(rows, key=lambda row: (row.vo, row.part.before - row.part.after, row.group))
 
 
@@ -246,10 +232,9 @@ def _parameters(before: EffectiveParams, after: EffectiveParams) -> dict[str, Ch
     for folded in dict.fromkeys((*before, *after)):
         old, new = before.get(folded), after.get(folded)
         either = new or old
-        if old is new or either is None or (old and new and _alike(old.value, new.value)):
-            continue
-        values: Any = old.value if old else None, new.value if new else None
-        found[either.name] = ChangedValue(*values)
+        if either is not None and old is not new and not (old and new and _alike(old.value, new.value)):
+            values: Any = old and old.value, new and new.value
+            found[either.name] = ChangedValue(*values)
     return found
 
 
@@ -271,35 +256,33 @@ def _overlaid(tree: ResourceTree) -> set[str]:
 def changed_groups(before: ResourceConfig, after: ResourceConfig) -> list[ChangedGroup]:
     """Groups that come, go or change, by name, with the values that differ."""
     found = []
-    for name in sorted({*before.groups, *after.groups}):
-        old, new = before.groups.get(name), after.groups.get(name)
-        if old != new:
-            pairs = {value: (getattr(old, value, None), getattr(new, value, None)) for value in _OF_A_GROUP}
-            values = {value: ChangedValue(a, b) for value, (a, b) in pairs.items() if a != b}
-            found.append(ChangedGroup(group=name, change=_kind(old, new), values=values))
+    for name, old, new, kind in _changes(before.groups, after.groups):
+        pairs = {value: (getattr(old, value, None), getattr(new, value, None)) for value in _OF_A_GROUP}
+        values = {value: ChangedValue(a, b) for value, (a, b) in pairs.items() if a != b}
+        found.append(ChangedGroup(group=name, change=kind, values=values))
     return found
 
 
 def changed_types(before: TypeTable, after: TypeTable) -> list[ChangedType]:
     """Declarations of parameters that come, go or change, by name."""
-    old, new = ({one.name: _words(one) for one in table.all()} for table in (before, after))
+    tables = ({one.name: _words(one) for one in table.all()} for table in (before, after))
     return [
-        ChangedType(
-            parameter=name,
-            change=_kind(old.get(name), new.get(name)),
-            before=old.get(name),
-            after=new.get(name),
-        )
-        for name in sorted({*old, *new})
-        if old.get(name) != new.get(name)
+        ChangedType(parameter=name, change=kind, before=old, after=new)
+        for name, old, new, kind in _changes(*tables)
     ]
+
+
+def _changes(
+    before: Mapping[str, T], after: Mapping[str, T]
+) -> Iterator[tuple[str, T | None, T | None, ChangeKind]]:
+    """What comes, goes or changes, by name."""
+    for name in sorted({*before, *after}):
+        old, new = before.get(name), after.get(name)
+        if old != new:
+            yield name, old, new, "added" if old is None else "removed" if new is None else "changed"
 
 
 def _words(declared: ParameterType) -> str:
     """A declaration as it could be written."""
     parts = (declared.kind.value, declared.unit, declared.operator, "merge" if declared.merge else "")
     return " ".join(part for part in parts if part)
-
-
-def _kind(old: object, new: object) -> ChangeKind:
-    return "added" if old is None else "removed" if new is None else "changed"

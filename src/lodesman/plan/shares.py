@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Final
 
 from lodesman.answers.plans import BeforeAfter, SharedPlaces, WaitingGroup
@@ -49,17 +51,9 @@ def waiting_groups(
         rate = starts_an_hour.get(vo)
         for group, part in change.parts(groups).items():
             share = BeforeAfter(share_of(change.before, group), share_of(change.after, group))
-            rows.append(
-                WaitingGroup(
-                    vo=vo,
-                    group=group,
-                    waiting=jobs[vo, group],
-                    share=share,
-                    part=part,
-                    director=BeforeAfter(before[vo, group], after[vo, group]),
-                    starts_an_hour=BeforeAfter(part.before * rate, part.after * rate) if rate else None,
-                )
-            )
+            director = BeforeAfter(before[vo, group], after[vo, group])
+            starts = BeforeAfter(part.before * rate, part.after * rate) if rate else None
+            rows.append(WaitingGroup(vo, group, jobs[vo, group], share, part, director, starts))
     return sorted(rows, key=lambda row: (row.part.before - row.part.after, row.vo, row.group))
 
 
@@ -90,25 +84,15 @@ def shared_places(
     found = []
     for vo, groups in competing(masks).items():
         for alike, mask in _alike({group: masks[vo, group] for group in groups}):
-            sites = list(sites_of(vo, mask))
-            found.append(
-                SharedPlaces(
-                    vo=vo,
-                    queues=mask.bit_count(),
-                    sites=sites[:_FEW_SITES],
-                    more_sites=max(0, len(sites) - _FEW_SITES),
-                    groups=change.parts(alike),
-                )
-            )
+            sites, parts = list(sites_of(vo, mask)), change.parts(alike)
+            more = max(0, len(sites) - _FEW_SITES)
+            found.append(SharedPlaces(vo, mask.bit_count(), sites[:_FEW_SITES], more, parts))
     return found[:_MOST_PLACES]
 
 
 def _alike(masks: Mapping[str, int]) -> Iterator[tuple[tuple[str, ...], int]]:
     """(groups, queues) for each set of groups that compete anywhere, most queues first."""
-    everywhere = 0
-    for mask in masks.values():
-        everywhere |= mask
-    parts: dict[tuple[str, ...], int] = {(): everywhere}
+    parts: dict[tuple[str, ...], int] = {(): reduce(or_, masks.values(), 0)}
     for group, mask in masks.items():
         halves = [((*groups, group), queues & mask) for groups, queues in parts.items()]
         halves += [(groups, queues & ~mask) for groups, queues in parts.items()]

@@ -174,6 +174,10 @@ class RecordedIteration:
         name = "/".join(queue)
         return sum(count for _, place, count in self.record["placements"] if place == name)
 
+    def considered(self, queue: QueueId) -> bool:
+        """Whether it considered a CE queue."""
+        return self._room(queue) is not None
+
     def _room(self, queue: QueueId) -> Mapping[str, Any] | None:
         found: Mapping[str, Any] | None = self.record["rooms"].get("/".join(queue))
         return found
