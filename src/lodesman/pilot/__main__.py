@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from lodesman.errors import InvalidConfig
 from lodesman.pilot.context import Log, PilotContext, PilotFile, parse_pilot_file
@@ -39,7 +38,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log("unusable", fault=str(fault))
         return EXIT_USAGE
     log = Log(sys.stderr, time.time, stamp=pilot_file.stamp)
-    pilot = PilotProcess(_context(pilot_file, directory, log, adopts=_isolate(log)))
+    features, chosen = read_features(os.environ), pilot_file.options
+    node = describe_node(
+        cores=chosen.cores, memory_mb=chosen.memory_mb, platform_name=chosen.platform, features=features
+    )
+    context = PilotContext(
+        pilot_file=pilot_file,
+        node=node,
+        directory=directory,
+        environment=dict(os.environ),
+        log=log,
+        slot_ends=features.slot_ends(time.time()),
+        adopts=_isolate(log),
+    )
+    pilot = PilotProcess(context)
     _connect(pilot, log)
     return pilot.run()
 
@@ -73,27 +85,8 @@ def _isolate(log: Log) -> bool:
     return adopts
 
 
-def _context(pilot_file: PilotFile, directory: Path, log: Log, *, adopts: bool) -> PilotContext:
-    features, options = read_features(os.environ), pilot_file.options
-    node = describe_node(
-        cores=options.cores, memory_mb=options.memory_mb, platform_name=options.platform, features=features
-    )
-    return PilotContext(
-        pilot_file=pilot_file,
-        node=node,
-        directory=directory,
-        environment=dict(os.environ),
-        log=log,
-        slot_ends=features.slot_ends(time.time()),
-        adopts=adopts,
-    )
-
-
 def _connect(pilot: PilotProcess, log: Log) -> None:
     """Signals, and threads that die of a fault, end the pilot in good order."""
-
-    def on_signal(*_: Any) -> None:
-        pilot.terminate()
 
     def on_fault(what: threading.ExceptHookArgs) -> None:
         name = what.thread.name if what.thread is not None else ""
@@ -101,7 +94,7 @@ def _connect(pilot: PilotProcess, log: Log) -> None:
         pilot.crash()
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, on_signal)
+        signal.signal(number, lambda *_: pilot.terminate())
     threading.excepthook = on_fault
 
 

@@ -10,7 +10,7 @@ import signal
 from dataclasses import dataclass
 
 from lodesman.pilot import protocol
-from lodesman.pilot.protocol import MB, AssignedJob, AttemptReport, PayloadLimits, PayloadUsage
+from lodesman.pilot.protocol import MB, AssignedJob, PayloadLimits, PayloadReport, PayloadUsage
 
 # "No end known", as the number that is sent: 68 years.
 _ENDLESS_S = 2**31 - 1
@@ -51,7 +51,7 @@ class Slot:
         return float(_ENDLESS_S) if self.ends is None else self.ends - self.reserve_s - now
 
     def life_left(self, now: float) -> float | None:
-        """For payloads, None when no end is known: what the server is informed of at the join."""
+        """The same for the server at the join; None when no end is known."""
         return None if self.ends is None else max(0.0, self.seconds_left(now))
 
     def memory_of(self, job: AssignedJob) -> int:
@@ -188,7 +188,7 @@ def next_check_s(used: PayloadUsage, limits: PayloadLimits, *, cores: int, usual
     return max(_MIN_CHECK_S, min(waits))
 
 
-def judge(job: AssignedJob, status: int, *, stop: Stop | None, cpu_seconds: float) -> AttemptReport:
+def judge(job: AssignedJob, status: int, *, stop: Stop | None, cpu_seconds: float) -> PayloadReport:
     """From how the first process ended (an exit code, or minus a signal) and the CPU time of the tree."""
     end = stop or _end(status, job.limits, cpu_over=0 < job.limits.cpu_seconds <= cpu_seconds)
     how = {"exit_code": status} if status >= 0 else {"signal": -status}

@@ -14,7 +14,6 @@ from lodesman.errors import Unavailable
 from lodesman.pilot import protocol
 from lodesman.pilot.context import PilotContext
 from lodesman.pilot.decisions import DRAINED, ERROR, SIGTERM, Slot, Stop, contact_lost, reserve_s, why_leave
-from lodesman.pilot.node import WorkerNode
 from lodesman.pilot.outbox import Outbox
 from lodesman.pilot.payload import PayloadContext, remove_tree
 from lodesman.pilot.protocol import AttemptKey, JoinReply, report_end
@@ -86,9 +85,10 @@ class PilotProcess:
         """Run the pilot to its end; returns the exit code."""
         context = self._context
         queue = find_queue(context.pilot_file, context.environment)
-        nonce = secrets.token_urlsafe(18)
+        left, nonce = self._slot.life_left(context.ticker()), secrets.token_urlsafe(18)
+        node = replace(context.node, life_s=left, cpu_scaling_factor=self._slot.scaling)
         try:
-            terms = self._session.join(self._node(), nonce=nonce, wait=self._wait_to_join, queue=queue)
+            terms = self._session.join(node, nonce=nonce, wait=self._wait_to_join, queue=queue)
         except JoinRefused as fault:
             context.log("join-refused", fault=str(fault))
             return EXIT_REFUSED
@@ -134,7 +134,9 @@ class PilotProcess:
                 payload.abandoned.set()
             self._why = self._why or ERROR
             return EXIT_DISOWNED if self._session.lost else EXIT_UNDELIVERED
-        if not load.running and load.unsent and self._is_out_of_contact(now):
+        session, last_end = self._session, self._roster.last_end
+        silence = {"last_contact": session.last_contact, "last_end": last_end, "lease_s": session.lease_s}
+        if not load.running and load.unsent and contact_lost(self._slot, now, **silence):
             self._why = ERROR
             return EXIT_UNDELIVERED
         leave = why_leave(self._slot, load, now, idle_s=self._terms.idle_s)
@@ -142,11 +144,6 @@ class PilotProcess:
             return None
         self._why = self._why or leave
         return EXIT_FAULT if self._crashed else EXIT_IN_ORDER
-
-    def _node(self) -> WorkerNode:
-        """The node with what is left of the pilot's life."""
-        left = self._slot.life_left(self._context.ticker())
-        return replace(self._context.node, life_s=left, cpu_scaling_factor=self._slot.scaling)
 
     def _wait_to_join(self, seconds: float) -> bool:
         self._wake.wait(seconds)
@@ -203,17 +200,7 @@ class PilotProcess:
             self._report_unstarted(key, protocol.NOT_STARTED, f"The pilot cannot read this job: {fault}")
 
     def _report_unstarted(self, key: AttemptKey, cause: str, message: str) -> None:
-        now = self._context.clock()
-        self._outbox.put(report_end(key, cause, message, ended=now))
-
-    def _is_out_of_contact(self, now: float) -> bool:
-        return contact_lost(
-            self._slot,
-            now,
-            last_contact=self._session.last_contact,
-            last_end=self._roster.last_end,
-            lease_s=self._session.lease_s,
-        )
+        self._outbox.put(report_end(key, cause, message, ended=self._context.clock()))
 
     def _assemble(self, terms: JoinReply) -> None:
         context, session = self._context, self._session

@@ -17,7 +17,7 @@ from typing import Any, Callable
 from lodesman.errors import LodesmanError, TooLarge, Unauthorized
 from lodesman.pilot import protocol
 from lodesman.pilot.context import PilotContext
-from lodesman.pilot.protocol import FAILED, AttemptKey, AttemptReport
+from lodesman.pilot.protocol import FAILED, AttemptKey, PayloadReport
 from lodesman.pilot.session import ServerSession
 
 _MAX_BATCH = 100
@@ -29,7 +29,7 @@ _REFUSED = (*protocol.REFUSED, TooLarge)
 class _Item:
     """One report on its way, and the archive to upload before it."""
 
-    report: AttemptReport
+    report: PayloadReport
     archive: Path | None
 
     @property
@@ -55,7 +55,7 @@ class Outbox:
         """Where to write the packed output of an attempt before `put`."""
         return self._directory / f"{key}.tar.gz"
 
-    def put(self, report: AttemptReport, archive: Path | None = None) -> None:
+    def put(self, report: PayloadReport, archive: Path | None = None) -> None:
         """Send a report, after its archive if it has one. An end replaces the report that the payload runs."""
         item = _Item(report, archive)
         if item.final:
@@ -183,7 +183,7 @@ class Outbox:
         return self._directory / f"{key}.json"
 
 
-def _without_output(report: AttemptReport, fault: LodesmanError) -> AttemptReport:
+def _without_output(report: PayloadReport, fault: LodesmanError) -> PayloadReport:
     """The report of an attempt whose archive the server does not accept."""
     message = f"{report.message} The output was refused: {fault.message}".lstrip()
     report = replace(report, output=None, message=message)

@@ -7,7 +7,6 @@ import shutil
 import signal
 import stat
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Callable
@@ -20,7 +19,7 @@ from lodesman.pilot.decisions import Stop, judge
 from lodesman.pilot.launch import BadSandbox, Launch, NotStarted, fetch, prepare
 from lodesman.pilot.outbox import Outbox
 from lodesman.pilot.output import Packed, pack, read_tail
-from lodesman.pilot.protocol import AssignedJob, AttemptReport, PayloadUsage, report_end
+from lodesman.pilot.protocol import AssignedJob, PayloadReport, PayloadUsage, report_end
 from lodesman.pilot.reaper import Reaper
 
 # The input sandbox itself is wrong; anything else that goes wrong with it is not the job's fault.
@@ -66,7 +65,7 @@ class PayloadRun:
 
     def run(self, on_free: Callable[[], None], on_done: Callable[[], None]) -> None:
         """Run the attempt to its end. `on_free`: its tree is gone; `on_done`: the outbox has its report."""
-        end: AttemptReport | None = self._unstarted(protocol.PILOT_SHUTDOWN, "The pilot failed.")
+        end: PayloadReport | None = self._unstarted(protocol.PILOT_SHUTDOWN, "The pilot failed.")
         try:
             end = self._play()
             self._ended = self._context.pilot.clock()
@@ -122,7 +121,7 @@ class PayloadRun:
         entries = [os.fstat(descriptor) for descriptor in outputs]
         return tuple((entry.st_size, entry.st_mtime_ns) for entry in entries)
 
-    def _play(self) -> AttemptReport | None:
+    def _play(self) -> PayloadReport | None:
         """Stage, start, wait, clear up; how it ended. None: whether it ended is unknown."""
         try:
             self._home.mkdir(mode=0o700, parents=True)
@@ -174,19 +173,19 @@ class PayloadRun:
                 raise NotStarted(f"The payload cannot be started: {fault}.") from None
             self.began = pilot.ticker()
         self._started = pilot.clock()
-        context.outbox.put(AttemptReport(self.job.key, protocol.RUNNING, started=self._started))
+        context.outbox.put(PayloadReport(self.job.key, protocol.RUNNING, started=self._started))
         pilot.log("payload-started", job=str(self.job.key))
         return pid
 
-    def _unstarted(self, cause: str, message: str) -> AttemptReport:
+    def _unstarted(self, cause: str, message: str) -> PayloadReport:
         return report_end(self.job.key, cause, message)
 
-    def _node_fault(self, fault: OSError) -> AttemptReport:
+    def _node_fault(self, fault: OSError) -> PayloadReport:
         """A node without space or permissions must not draw in more jobs."""
         self.node_failed = True
         return self._unstarted(protocol.PILOT_SHUTDOWN, f"The node failed: {fault.strerror or fault}.")
 
-    def _hand_in(self, end: AttemptReport) -> None:
+    def _hand_in(self, end: PayloadReport) -> None:
         tail = ""
         with self._lock:
             launch, self._launch = self._launch, None
@@ -209,7 +208,7 @@ class PayloadRun:
         self._context.outbox.put(report, archive)
         remove_tree(self._home)
 
-    def _pack(self, end: AttemptReport) -> tuple[AttemptReport, Path | None]:
+    def _pack(self, end: PayloadReport) -> tuple[PayloadReport, Path | None]:
         """Pack the output sandbox; the report with it, and the archive."""
         target = self._context.outbox.archive(end.key)
         try:
@@ -223,7 +222,7 @@ class PayloadRun:
         return _after_packing(end, packed, max_mb=self.job.limits.max_output_mb), target
 
 
-def _after_packing(end: AttemptReport, packed: Packed, *, max_mb: float) -> AttemptReport:
+def _after_packing(end: PayloadReport, packed: Packed, *, max_mb: float) -> PayloadReport:
     """The report with the packed output, which may be too large or lack files."""
     over, sentences = bool(packed.cut or packed.left_out), [end.message] if end.message else []
     if over:
@@ -234,16 +233,12 @@ def _after_packing(end: AttemptReport, packed: Packed, *, max_mb: float) -> Atte
         ("Missing in the output:", packed.missing),
     ):
         if names:
-            sentences.append(f"{prefix} {_first_ten(names)}.")
+            more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+            sentences.append(f"{prefix} {', '.join(names[:10])}{more}.")
     if over and end.state == protocol.DONE:
         end = replace(end, state=protocol.FAILED, cause=protocol.OUTPUT_LIMIT)
     output = {"sha256": packed.sha256, "size": packed.size}
     return replace(end, message=" ".join(sentences), output=output)
-
-
-def _first_ten(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-    return ", ".join(names[:10]) + more
 
 
 def remove_tree(directory: Path) -> None:

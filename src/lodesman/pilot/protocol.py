@@ -127,7 +127,7 @@ class HeartbeatReply:
 
 
 @dataclass(frozen=True)
-class AttemptReport:
+class PayloadReport:
     """How an attempt stands. Times are UNIX seconds; `output` is sha256 and size of the packed archive."""
 
     key: AttemptKey
@@ -150,10 +150,10 @@ class AttemptReport:
         return {**fields.pop("key")._asdict(), **fields}
 
 
-def report_end(key: AttemptKey, cause: str, message: str = "", **more: Any) -> AttemptReport:
+def report_end(key: AttemptKey, cause: str, message: str = "", **more: Any) -> PayloadReport:
     """The report of an end; its state follows from the cause."""
     state = DONE if cause == OK else RELEASED if cause == PILOT_SHUTDOWN else FAILED
-    return AttemptReport(key, state, cause, message, **more)
+    return PayloadReport(key, state, cause, message, **more)
 
 
 def parse_key(text: str) -> AttemptKey | None:

@@ -64,8 +64,8 @@ class Roster:
     def unreported(self) -> dict[AttemptKey, bool]:
         """Attempts that hold no capacity but whose end the server does not know: whether they are being handed in."""
         with self.changed:
-            waiting = {job.key: False for job in self._backlog}
-            return {**waiting, **dict.fromkeys([*self._finishing, *self._context.outbox.keys()], True)}
+            ended = dict.fromkeys([*self._finishing, *self._context.outbox.keys()], True)
+            return {**{job.key: False for job in self._backlog}, **ended}
 
     def admit(self, jobs: Sequence[AssignedJob]) -> None:
         """Start jobs that were claimed; those that do not fit wait, in order."""
@@ -157,11 +157,11 @@ class Watch:
             return self._next
         if now >= self._next:
             self._next = now + self._check(payloads, now)
-        for payload in payloads:
-            if payload.kill_at is not None and now >= payload.kill_at:
+        kills = [(payload.kill_at, payload) for payload in payloads if payload.kill_at is not None]
+        for at, payload in kills:
+            if now >= at:
                 self._reaper.kill(payload.job.key)
-        kills = [payload.kill_at for payload in payloads if payload.kill_at is not None]
-        return min([self._next, *(at for at in kills if at > now)])
+        return min([self._next, *(at for at, _ in kills if at > now)])
 
     def _check(self, payloads: Sequence[PayloadRun], now: float) -> float:
         """Seconds until the next check."""
@@ -184,13 +184,11 @@ class Watch:
             payload.stop(Stop(PILOT_SHUTDOWN, message), grace_s=grace_s)
             return
         over = excess(payload.measured(now), job.limits)
-        if over is None or (over.cause == MEMORY_LIMIT and self._is_shared(job)):
-            return
-        self._context.log("limit-passed", job=str(job.key), cause=over.cause)
-        # What harms others ends at once.
-        payload.stop(over, grace_s=0.0 if over.cause in (MEMORY_LIMIT, OUTPUT_LIMIT) else grace_s)
-
-    def _is_shared(self, job: AssignedJob) -> bool:
-        """Whether the job is within its memory if pages that its processes share count once; RSS counts them often."""
-        held_mb = self._reaper.shared_mb(job.key)
-        return held_mb is not None and held_mb <= job.limits.memory_mb
+        if over is not None and over.cause == MEMORY_LIMIT:
+            # RSS counts pages often that processes share: what counts is each page once.
+            held_mb = self._reaper.shared_mb(job.key)
+            over = None if held_mb is not None and held_mb <= job.limits.memory_mb else over
+        if over is not None:
+            self._context.log("limit-passed", job=str(job.key), cause=over.cause)
+            # What harms others ends at once.
+            payload.stop(over, grace_s=0.0 if over.cause in (MEMORY_LIMIT, OUTPUT_LIMIT) else grace_s)

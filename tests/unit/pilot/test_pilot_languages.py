@@ -15,8 +15,8 @@ from lodesman.pilot.context import Log, PilotOptions, parse_pilot_file
 from lodesman.pilot.protocol import (
     AssignedJob,
     AttemptKey,
-    AttemptReport,
     PayloadLimits,
+    PayloadReport,
     parse_claim,
     parse_heartbeat,
     parse_key,
@@ -241,7 +241,7 @@ def test_no_answer_breaks_the_readers(value):
 
 def test_report_has_every_field_of_the_protocol():
     output = {"sha256": "ab", "size": 5}
-    record = AttemptReport(AttemptKey(1, 2), "Done", output=output).as_json()
+    record = PayloadReport(AttemptKey(1, 2), "Done", output=output).as_json()
     assert set(record) == {
         "id",
         "attempt",

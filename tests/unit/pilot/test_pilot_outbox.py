@@ -19,7 +19,7 @@ from lodesman.errors import (
     Unavailable,
 )
 from lodesman.pilot.outbox import _MAX_BATCH, Outbox, _without_output
-from lodesman.pilot.protocol import AttemptKey, AttemptReport
+from lodesman.pilot.protocol import AttemptKey, PayloadReport
 from lodesman.pilot.server_threads import _AttemptJournal
 
 OUTPUT = {"sha256": "ab", "size": 7}
@@ -95,7 +95,7 @@ def run(outbox, server):
 
 
 def done(number=1, state="Done", output=None, **more):
-    return AttemptReport(AttemptKey(number, 1), state, output=output, **more)
+    return PayloadReport(AttemptKey(number, 1), state, output=output, **more)
 
 
 def archived(outbox, number=1):
