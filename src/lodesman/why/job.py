@@ -84,14 +84,10 @@ def explain_job(facts: JobFacts) -> JobExplained:
         pilots=facts.pilots,
         director=_director(facts),
         ages=JobAges(
-            configuration=facts.age(facts.policy.loaded_at),
-            pilots=at,
-            groups=at,
-            submit_pool=facts.age(facts.evaluated_at),
-            director=facts.decided_age,
-            load=load[0],
+            configuration=facts.age(facts.policy.loaded_at), pilots=at, groups=at,
+            submit_pool=facts.age(facts.evaluated_at), director=facts.decided_age, load=load[0],
         ),
-    )
+    )  # fmt: skip
 
 
 def explain_queue_for_job(facts: JobFacts, place: QueueId) -> QueueForJob:

@@ -7,7 +7,7 @@ Masks of `KeyTable` and the matcher's own criteria count; a property test holds 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,7 +16,6 @@ from lodesman.answers.why_pilots import (
     ResourceChange,
     ResourceChangeStep,
     ResourceOption,
-    TaskQueuesExcluded,
     Work,
 )
 from lodesman.masks.bits import NearMiss, bits, near_misses, passing
@@ -72,15 +71,13 @@ class WaitingTaskQueues:
         of_vo = full & ~dict(planes).get("vo", 0)  # no change makes a resource serve another VO
         nearest = near_misses(planes, of_vo)[:_MOST_CHANGES]
         counts = [(NAMES[name], mask.bit_count()) for name, mask in planes]
+        counts.sort(key=lambda one: (-one[1], one[0]))
         work = Work(
             task_queues=full.bit_count(),
             jobs=sum(self.waiting.values()),
             fitting=len(fitting),
             fitting_jobs=self._jobs(fitting),
-            ruled_out_by=[
-                TaskQueuesExcluded(criterion=name, task_queues=n)
-                for name, n in sorted(counts, key=lambda one: (-one[1], one[0]))
-            ],
+            ruled_out_by=[TaskQueuesExcluded(name, n) for name, n in counts],
             nearest=[self._change(request, change, made=criteria is ALL) for change in nearest],
         )
         return Survey(work=work, fitting=fitting, fullest=self._fullest(fitting) if fitting else None)
@@ -133,10 +130,9 @@ def change_step(
         options = _least(Counter(asked))
         text = f"{name} {offered} -> {options[-1][0]}"
     else:
-        word, joint, pick = _WORDS.get(criterion.relation, ("->", " or ", _listed))
-        options = Counter(one for values in asked for one in pick(values, offered)).most_common(
-            _OPTIONS_SHOWN
-        )
+        word, joint, pick = _WORDS.get(criterion.relation, _ALL_ASKED)
+        named = Counter(one for values in asked for one in pick(values, offered))
+        options = named.most_common(_OPTIONS_SHOWN)
         offered = list(offered[:_OPTIONS_SHOWN])
         text = f"{name} {word} {joint.join(_short(value) for value, _ in options)}"
     return ResourceChangeStep(
@@ -147,27 +143,14 @@ def change_step(
     )
 
 
-def _listed(asked: Values, _offered: Values) -> Iterator[str]:
-    return iter(asked)
-
-
-def _lacking(asked: Values, offered: Values) -> Iterator[str]:
-    return (one for one in asked if one not in offered)
-
-
-def _banned(asked: Values, offered: Values) -> Iterator[str]:
-    return (one for one in asked if one in offered)
-
-
-def _too_many(asked: Values, offered: Values) -> Iterator[str]:
-    return (one for one in offered if one not in asked)
-
-
-_WORDS: Final = {
-    WITHIN: ("with", " and ", _lacking),
-    CONTAINS: ("without", " and ", _too_many),
-    DISJOINT: ("other than", " or ", _banned),
+_Pick = Callable[[Values, Values], Iterable[str]]
+_WORDS: Final[Mapping[object, tuple[str, str, _Pick]]] = {
+    WITHIN: ("with", " and ", lambda asked, offered: [one for one in asked if one not in offered]),
+    CONTAINS: ("without", " and ", lambda asked, offered: [one for one in offered if one not in asked]),
+    DISJOINT: ("other than", " or ", lambda asked, offered: [one for one in asked if one in offered]),
 }
+"""Rule -> how a change is put, and which of the values asked and offered it names."""
+_ALL_ASKED: Final[tuple[str, str, _Pick]] = ("->", " or ", lambda asked, _: asked)
 
 
 def _least(asked: Counter[int]) -> list[tuple[Any, int]]:
