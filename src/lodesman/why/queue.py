@@ -1,7 +1,7 @@
 """`lode why QUEUE`: why no pilots are sent to a CE queue, or that they are. Pure.
 
-Waiting work is counted by the claim's criteria, limits are the director's own, and what it did is told by its last
-iteration. Each step says how old that is.
+Waiting work is counted by the claim's criteria, limits are the director's own, and its last iteration says what it did.
+Each step says how old that is.
 """
 
 from __future__ import annotations

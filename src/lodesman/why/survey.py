@@ -1,5 +1,5 @@
 """The task queues with waiting jobs held against one resource: which fit it, what excludes the others, and the smallest
-changes of the resource that would admit some (the mirror of `submission.remedies`, which changes the job). Pure.
+changes of the resource that would admit some (the mirror of `submission.job_changes`, which changes the job). Pure.
 
 Masks of `KeyTable` and the matcher's own criteria count; a property test holds each count against `explain`.
 """
