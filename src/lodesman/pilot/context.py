@@ -14,7 +14,7 @@ from typing import Any, Callable, TextIO
 from lodesman.client import Retry, parse_server
 from lodesman.errors import InvalidConfig, InvalidRequest
 from lodesman.pilot.node import WorkerNode
-from lodesman.pilot.protocol import read_as, read_text, read_texts
+from lodesman.pilot.protocol import read_as, read_record, read_text, read_texts
 
 
 @dataclass(frozen=True)
@@ -63,29 +63,20 @@ class PilotFile:
 def parse_pilot_file(text: str) -> PilotFile:
     """Read the file's JSON text; unknown names are ignored. Raises InvalidConfig."""
     try:
-        record = json.loads(text)
+        record = read_record(json.loads(text), "it")
+        pools = None if record.get("submit_pools") is None else read_texts(record, "submit_pools")
+        file = read_as(
+            PilotFile,
+            record,
+            servers=_servers(record),
+            options=read_as(PilotOptions, read_record(record.get("options", {}), "`options`")),
+            submit_pools=pools,
+            ca_file=read_text(record, "ca_file", "") or None,
+        )
     except (ValueError, RecursionError):
         raise InvalidConfig("The pilot's file is not JSON.") from None
-    if not isinstance(record, dict):
-        raise InvalidConfig("The pilot's file is not a JSON record.")
-    try:
-        return _pilot_file(record)
     except InvalidRequest as fault:
         raise InvalidConfig(f"The pilot's file: {fault.message}") from None
-
-
-def _pilot_file(record: Mapping[str, Any]) -> PilotFile:
-    options = record.get("options", {})
-    if not isinstance(options, dict):
-        raise InvalidConfig("`options` of the pilot's file is not a record.")
-    file = read_as(
-        PilotFile,
-        record,
-        servers=_servers(record),
-        options=read_as(PilotOptions, options),
-        submit_pools=None if record.get("submit_pools") is None else read_texts(record, "submit_pools"),
-        ca_file=read_text(record, "ca_file", "") or None,
-    )
     if not file.join_token or not file.stamp:
         raise InvalidConfig("The pilot's file: `join_token` or `stamp` is empty.")
     if file.options.cpu_scaling_factor <= 0:

@@ -6,7 +6,6 @@ mark in their environment (`LODESMAN_JOB`). Orphans come to the pilot, which is 
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -261,7 +260,7 @@ class Account:
     def reaped(self, cpu_seconds: float) -> None:
         """The pilot itself waited for a process of the tree: its CPU time, its waited children's included."""
         self._reaped_seconds += cpu_seconds
-        self._raise(self._reaped_seconds)
+        self.usage = replace(self.usage, cpu_seconds=max(self.usage.cpu_seconds, self._reaped_seconds))
 
     def measure(self, processes: Collection[ProcessStat]) -> PayloadUsage:
         """Measure the tree."""
@@ -269,16 +268,12 @@ class Account:
         self._gone_ticks += sum(ticks for ident, ticks in self._seen.items() if ident not in now)
         self._seen = now
         waited = sum(process.own_ticks + process.children_ticks for process in processes)
-        self._raise(
-            max(
-                self._reaped_seconds + waited / _TICKS_PER_SECOND,
-                (self._gone_ticks + sum(now.values())) / _TICKS_PER_SECOND,
-            )
-        )
+        by_parents = self._reaped_seconds + waited / _TICKS_PER_SECOND
+        by_sight = (self._gone_ticks + sum(now.values())) / _TICKS_PER_SECOND
         rss_mb = sum(process.rss_pages for process in processes) * _PAGE_MB
-        self.usage = replace(self.usage, rss_mb=rss_mb, max_rss_mb=max(rss_mb, self.usage.max_rss_mb))
+        self.usage = PayloadUsage(
+            cpu_seconds=max(self.usage.cpu_seconds, by_parents, by_sight),
+            rss_mb=rss_mb,
+            max_rss_mb=max(rss_mb, self.usage.max_rss_mb),
+        )
         return self.usage
-
-    def _raise(self, cpu_seconds: float) -> None:
-        if math.isfinite(cpu_seconds) and cpu_seconds > self.usage.cpu_seconds:
-            self.usage = replace(self.usage, cpu_seconds=cpu_seconds)

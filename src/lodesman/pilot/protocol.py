@@ -164,7 +164,7 @@ def parse_key(text: str) -> AttemptKey | None:
 
 def parse_join(answer: Any, default: JoinReply) -> JoinReply:
     """Read the answer to a join; numbers that are missing are those of `default`. Raises InvalidRequest."""
-    record = _record(answer, "a join's answer")
+    record = read_record(answer, "a join's answer")
     known = {**vars(default), **{name: value for name, value in record.items() if value is not None}}
     terms = read_as(JoinReply, known, token=read_text(record, "token"))
     heartbeat_s, sandbox_mb = max(0.1, terms.heartbeat_s), terms.sandbox_mb or default.sandbox_mb
@@ -177,7 +177,7 @@ def parse_claim(answer: Any, *, scaling: float = 1.0, sandbox_mb: float = 0) -> 
     Raises InvalidRequest if not even ids can be read.
     """
     jobs, unreadable = [], {}
-    for record in _read_records(_record(answer, "a claim's answer"), "jobs"):
+    for record in _read_records(read_record(answer, "a claim's answer"), "jobs"):
         key = _key(record)
         try:
             jobs.append(_job(key, record, _limits(record, scaling, sandbox_mb)))
@@ -188,7 +188,7 @@ def parse_claim(answer: Any, *, scaling: float = 1.0, sandbox_mb: float = 0) -> 
 
 def parse_heartbeat(answer: Any) -> HeartbeatReply:
     """Read the answer to a heartbeat. Raises InvalidRequest."""
-    record = _record(answer, "a heartbeat's answer")
+    record = read_record(answer, "a heartbeat's answer")
     kill = {_key(order): read_text(order, "reason", "") for order in _read_records(record, "kill")}
     return read_as(HeartbeatReply, record, kill=kill)
 
@@ -196,14 +196,14 @@ def parse_heartbeat(answer: Any) -> HeartbeatReply:
 def parse_refusals(answer: Any) -> dict[AttemptKey, str]:
     """Read the answer to reports: key -> why the report was refused, or "". Raises InvalidRequest."""
     refusals = {}
-    for result in _read_records(_record(answer, "the answer to reports"), "results"):
+    for result in _read_records(read_record(answer, "the answer to reports"), "results"):
         accepted = result.get("accepted") is True
         refusals[_key(result)] = "" if accepted else read_text(result, "reason", "refused")
     return refusals
 
 
 def _job(key: AttemptKey, record: Mapping[str, Any], limits: PayloadLimits) -> AssignedJob:
-    spec = _record(record.get("spec"), "spec")
+    spec = read_record(record.get("spec"), "spec")
     return read_as(
         AssignedJob,
         spec,
@@ -216,7 +216,7 @@ def _job(key: AttemptKey, record: Mapping[str, Any], limits: PayloadLimits) -> A
 
 
 def _limits(record: Mapping[str, Any], scaling: float, sandbox_mb: float) -> PayloadLimits:
-    limits = _record(record.get("limits") or {}, "limits")
+    limits = read_record(record.get("limits") or {}, "limits")
     cpu_seconds = read_number(limits, "cpu_seconds") or read_number(limits, "norm_cpu_seconds") / scaling
     return read_as(PayloadLimits, limits, cpu_seconds=cpu_seconds, sandbox_mb=sandbox_mb)
 
@@ -244,7 +244,8 @@ def read_as(kind: type[T], record: Mapping[str, Any], **given: Any) -> T:
     return kind(**given)
 
 
-def _record(value: Any, what: str) -> Mapping[str, Any]:
+def read_record(value: Any, what: str) -> Mapping[str, Any]:
+    """A record. Raises InvalidRequest."""
     if not isinstance(value, dict):
         raise InvalidRequest(f"{what} must be a record.")
     return value
@@ -261,7 +262,7 @@ def _read_list(record: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def _read_records(record: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    return [_record(item, f"each of `{name}`") for item in _read_list(record, name)]
+    return [read_record(item, f"each of `{name}`") for item in _read_list(record, name)]
 
 
 def read_text(record: Mapping[str, Any], name: str, default: str | None = None) -> str:
@@ -295,7 +296,7 @@ def read_number(record: Mapping[str, Any], name: str, default: float | None = 0)
 
 
 def _read_named_texts(record: Mapping[str, Any], name: str) -> dict[str, str]:
-    values = _record(record.get(name) or {}, name)
+    values = read_record(record.get(name) or {}, name)
     if not all(isinstance(value, str) for value in values.values()):
         raise InvalidRequest(f"`{name}` must map names to texts.")
     return dict(values)
