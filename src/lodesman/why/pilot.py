@@ -35,6 +35,15 @@ from lodesman.why.verdict import WHO, counted, sentence, since, span
 
 _SHOWN: Final = 5
 _MOST_POOLS: Final = 100
+_SUMMARIES: Final = {
+    PilotVerdict.DRAINING: "It finishes its jobs and leaves{drain}",
+    PilotVerdict.NOT_CONFIGURED: "Its queue is not configured any more, or not for its VO: no job may run there",
+    PilotVerdict.FULL: "It has {jobs} and no core free",
+    PilotVerdict.WOULD_GET: "What it has free fits {fits}: it gets a job{when}",
+    PilotVerdict.NOTHING_WAITS: "No job of VO {vo} waits",
+    PilotVerdict.LIMITED: "All that fits is limited: {limits}",
+    PilotVerdict.NOTHING_FITS: "No task queue of {of_vo} fits what it has free{lost}{suggestion}",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,29 +289,20 @@ def _share(case: PilotCase) -> PilotStep:
 
 def _summary(case: PilotCase, verdict: PilotVerdict) -> str:
     facts, now, work = case.facts, case.now, case.work
-    match verdict:
-        case PilotVerdict.DRAINING:
-            why = f", since {facts.row.drain_reason}" if facts.row.drain_reason else ""
-            text = f"It finishes its jobs and leaves{why}"
-        case PilotVerdict.NOT_CONFIGURED:
-            text = "Its queue is not configured any more, or not for its VO: no job may run there"
-        case PilotVerdict.NOT_ASKED if not now.joined:
-            text = f"It is on its way and has not asked yet: {_life(case).text}"
-        case PilotVerdict.NOT_ASKED:
-            text = _asks(case).text
-        case PilotVerdict.FULL:
-            text = f"It has {counted(len(facts.promised), 'job')} and no core free"
-        case PilotVerdict.WOULD_GET:
-            when = "" if now.waits_since is not None else " when it asks"
-            fits = counted(now.chances.eligible, "task queue")
-            text = f"What it has free fits {fits}: it gets a job{when}"
-        case PilotVerdict.NOTHING_WAITS:
-            text = f"No job of VO {now.request.vo} waits"
-        case PilotVerdict.LIMITED:
-            text = f"All that fits is limited: {', '.join(map(_limit, now.chances.blocked))}"
-        case _:
-            lost = f": {ruled_out(work)}" if work.ruled_out_by else ""
-            text = f"No task queue of {now.chances.of_vo} fits what it has free{lost}{suggestion(work)}"
+    if verdict is PilotVerdict.NOT_ASKED and not now.joined:
+        return f"It is on its way and has not asked yet: {_life(case).text}."
+    text = _SUMMARIES.get(verdict, "{asks}").format(
+        drain=f", since {facts.row.drain_reason}" if facts.row.drain_reason else "",
+        jobs=counted(len(facts.promised), "job"),
+        fits=counted(now.chances.eligible, "task queue"),
+        when="" if now.waits_since is not None else " when it asks",
+        vo=now.request.vo,
+        limits=", ".join(map(_limit, now.chances.blocked)),
+        of_vo=now.chances.of_vo,
+        lost=f": {ruled_out(work)}" if work.ruled_out_by else "",
+        suggestion=suggestion(work),
+        asks=_asks(case).text,
+    )
     return sentence(text)
 
 

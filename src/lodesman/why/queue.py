@@ -47,14 +47,22 @@ from lodesman.why.verdict import (
 CONSIDERED: Final = 10_000
 """Of so many pilots that were sent last anywhere, those of a queue are shown."""
 _UNLIMITED: Final = -1
-_WORDS: Final = {
-    QueueReason.MANUAL: "; pilots there are started manually, none is sent",
-    QueueReason.DIRECTOR_OFF: "; the director sends no pilots: its target is 0",
-    QueueReason.ENOUGH_PILOTS: "; for all of them enough pilots wait or are idle already",
-    QueueReason.NO_SUBMISSION_POOL: "; pilots were asked for, and no submission pool would take them",
-    QueueReason.PILOTS_EXPECTED: ", and it has free capacity: pilots may be sent at the director's next iteration",
+_SUMMARIES: Final = {
+    QueueReason.NOT_CONFIGURED: "There is no such queue in the configuration",
+    QueueReason.NOT_OPEN: "{denied}",
+    QueueReason.NO_WORK: "No job waits that could be run there{lost}",
+    QueueReason.MANUAL: "{work}; pilots there are started manually, none is sent",
+    QueueReason.NOT_DECIDED: "{work}; {undecided}",
+    QueueReason.DIRECTOR_OFF: "{work}; the director sends no pilots: its target is 0",
+    QueueReason.ENOUGH_PILOTS: "{work}; for all of them enough pilots wait or are idle already",
+    QueueReason.NO_SUBMISSION_POOL: "{work}; pilots were asked for, and no submission pool would take them",
+    QueueReason.NO_ROOM: "{work}, and none may be sent now: {limits}",
+    QueueReason.PILOTS_EXPECTED: (
+        "{work}, and it has free capacity: pilots may be sent at the director's next iteration"
+    ),
 }
-"""What follows the number of task queues that could be run there."""
+_NEVER_SENT: Final = "No pilot will ever be sent there: {possible}"
+"""The summary for all other reasons."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,35 +277,20 @@ def _lately(facts: QueueFacts) -> QueueStep:
 
 
 def _summary(facts: QueueFacts, reason: QueueReason) -> str:
-    work = f"{counted(facts.fitting, 'task queue')} could be run there"
-    if reason in _WORDS:
-        return f"{work}{_WORDS[reason]}."
-    match reason:
-        case QueueReason.NOT_CONFIGURED:
-            text = "There is no such queue in the configuration"
-        case QueueReason.NOT_OPEN:
-            text = "" if facts.denied is None else describe(facts.denied)
-        case QueueReason.NO_WORK:
-            text = _no_work(facts)
-        case QueueReason.NOT_DECIDED:
-            text = f"{work}; {facts.undecided(' about it')}"
-        case QueueReason.NO_ROOM:
-            closings = "; ".join(one.text for one in facts.closings) if facts.gate is None else ""
-            limits = closings or "; ".join(text for _, text in facts.limits)
-            text = f"{work}, and none may be sent now: {limits or 'there was no free capacity'}"
-        case _:
-            why = "" if facts.offer is None else _possible(facts, facts.offer).text
-            text = f"No pilot will ever be sent there: {why}"
+    work, lost = None if facts.survey is None else facts.survey.work, ""
+    if work is not None and work.ruled_out_by:
+        lost = f": {ruled_out(work, f' of {work.task_queues}')}"
+    closings = "; ".join(one.text for one in facts.closings) if facts.gate is None else ""
+    limits = closings or "; ".join(text for _, text in facts.limits)
+    text = _SUMMARIES.get(reason, _NEVER_SENT).format(
+        work=f"{counted(facts.fitting, 'task queue')} could be run there",
+        denied="" if facts.denied is None else describe(facts.denied),
+        lost=lost if work is None else f"{lost}{suggestion(work)}",
+        undecided=facts.undecided(" about it"),
+        limits=limits or "there was no free capacity",
+        possible="" if facts.offer is None else _possible(facts, facts.offer).text,
+    )
     return f"{text}."
-
-
-def _no_work(facts: QueueFacts) -> str:
-    text = "No job waits that could be run there"
-    if facts.survey is None:
-        return text
-    work = facts.survey.work
-    lost = ruled_out(work, f" of {work.task_queues}")
-    return f"{text}{f': {lost}' if lost else ''}{suggestion(work)}"
 
 
 def _who(facts: QueueFacts, reason: QueueReason) -> str:
