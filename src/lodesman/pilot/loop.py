@@ -20,7 +20,7 @@ from lodesman.pilot.protocol import AttemptKey, JoinReply, report_end
 from lodesman.pilot.reaper import Reaper
 from lodesman.pilot.roster import Roster, Watch
 from lodesman.pilot.server_threads import Claimer, Heartbeat
-from lodesman.pilot.session import BatchQueue, JoinRefused, ServerSession, find_queue
+from lodesman.pilot.session import JoinRefused, ServerSession, find_queue
 
 # Exit codes of the pilot's process.
 EXIT_IN_ORDER = 0  # idle, drained, or SIGTERM: all results were handed in
@@ -95,7 +95,11 @@ class PilotProcess:
         except Unavailable as fault:
             context.log("no-server", fault=str(fault), **fault.data)
             return EXIT_IN_ORDER if self._signals else EXIT_NO_SERVER
-        context.log("joined", pilot=terms.pilot, lease_s=terms.lease_s, **self._queue_facts(queue))
+        facts: dict[str, Any] = {} if queue is None else {"queue": "/".join(queue)}
+        file = self._session.file
+        if queue is not None and file.submit_pools is not None:
+            facts.update(submit_pools=len(file.submit_pools), pools_pass=file.pools_pass)
+        context.log("joined", pilot=terms.pilot, lease_s=terms.lease_s, **facts)
         self._assemble(terms)
         for target, arguments in (
             (self._claimer.run, ()),
@@ -148,15 +152,6 @@ class PilotProcess:
     def _wait_to_join(self, seconds: float) -> bool:
         self._wake.wait(seconds)
         return self._signals > 0
-
-    def _queue_facts(self, queue: BatchQueue | None) -> dict[str, Any]:
-        """Where the pilot runs, for the log."""
-        if queue is None:
-            return {}
-        facts, file = {"queue": "/".join(queue)}, self._session.file
-        if file.submit_pools is None:
-            return facts
-        return {**facts, "submit_pools": len(file.submit_pools), "pools_pass": file.pools_pass}
 
     def _supervise(self) -> int:
         while True:

@@ -272,15 +272,11 @@ def _who(facts: JobFacts, reason: MainReason) -> str:
         return who_opens((), closings)
     if reason is MainReason.NO_ROOM:
         return who_opens((gate.name for gate, _ in facts.gates), closings)
-    if reason is MainReason.NO_SUBMISSION_POOL and _names_unknown_pools(facts):
+    named = facts.exclusions.key.submission_pools
+    unknown = named and all(outcome == PoolOutcome.UNKNOWN for _, outcome in facts.refusals)
+    if reason is MainReason.NO_SUBMISSION_POOL and unknown:
         return "you, by naming other submission pools; or the server administrator, by configuring them"
     return WHO[reason]
-
-
-def _names_unknown_pools(facts: JobFacts) -> bool:
-    """Whether there are no submission pools of the names that the job gives."""
-    named = bool(facts.exclusions.key.submission_pools)
-    return named and all(outcome == PoolOutcome.UNKNOWN for _, outcome in facts.refusals)
 
 
 def _summary(facts: JobFacts, reason: MainReason) -> str:

@@ -179,7 +179,9 @@ def _chain(facts: QueueFacts) -> Iterator[QueueStep]:
         yield QueueStep("access", facts.denied is None, text)
     if facts.offer is not None and facts.survey is not None:
         yield _possible(facts, facts.offer)
-        yield _site_mask(facts)
+        text = "; ".join(f"{one.path} is {one.text}" for one in facts.closings)
+        rows = [ClosedNode(**asdict(one)) for one in facts.closings]
+        yield QueueStep("site_mask", not rows, text or "no administrator has closed it", 0.0, closings=rows)
         yield _work(facts, facts.survey.work)
         text, at = f"it serves {counted(facts.served, 'SubmitPool')}", facts.age(facts.snapshot.at)
         yield QueueStep("submit_pools", True, text, at, count=facts.served)
@@ -198,12 +200,6 @@ def _possible(facts: QueueFacts, offer: QueueOffer) -> QueueStep:
     sent = "pilots there are started manually" if facts.manual else f"backend {offer.backend}"
     text = "; ".join(reasons) or f"{sent}; a job that asks for little can run there"
     return QueueStep("possible", not reasons, text)
-
-
-def _site_mask(facts: QueueFacts) -> QueueStep:
-    text = "; ".join(f"{one.path} is {one.text}" for one in facts.closings)
-    rows = [ClosedNode(**asdict(one)) for one in facts.closings]
-    return QueueStep("site_mask", not rows, text or "no administrator has closed it", 0.0, closings=rows)
 
 
 def _work(facts: QueueFacts, work: Work) -> QueueStep:

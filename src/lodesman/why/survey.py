@@ -16,6 +16,7 @@ from lodesman.answers.why_pilots import (
     ResourceChange,
     ResourceChangeStep,
     ResourceOption,
+    TaskQueuesExcluded,
     Work,
 )
 from lodesman.masks.bits import NearMiss, bits, near_misses, passing
