@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.contract.conftest import OFFER
 
+from lodesman.answers.nodes import Closing
 from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.pilots import Join, PilotSubmitted, PreparePilots, hash_token
 from lodesman.commands.site_mask import CloseSite, KnownMask, OpenSite
-from lodesman.director.site_mask import Closing
 from lodesman.errors import Conflict, InvalidRequest, Unavailable
 from lodesman.store.director import delete_old_closings
 from lodesman.store.journal import Change
@@ -19,9 +19,8 @@ S1 = ("S1", "", "")
 PLACE = ("S1", "ce", "q")
 
 
-def close(house, site="S1", ce="", queue="", **more):
-    dry_run = more.pop("dry_run", False)
-    closing = Closing(
+def closing_of(site="S1", ce="", queue="", **more):
+    return Closing(
         **{
             "site": site,
             "ce": ce,
@@ -29,10 +28,16 @@ def close(house, site="S1", ce="", queue="", **more):
             "reason": "power",
             "closed_by": "root",
             "since": 0.0,
+            "until": None,
+            "keep_pilots": False,
             **more,
         }
     )
-    return house.do(CloseSite(house.live, closing, dry_run=dry_run))
+
+
+def close(house, site="S1", ce="", queue="", **more):
+    dry_run = more.pop("dry_run", False)
+    return house.do(CloseSite(house.live, closing_of(site, ce, queue, **more), dry_run=dry_run))
 
 
 def reopen(house, *node, by="ann"):
@@ -227,7 +232,7 @@ def test_a_batch_that_fails_closes_nothing(house):
 
     class Faulty:
         def apply(self, tx):
-            CloseSite(house.live, Closing(site="S1", reason="x", closed_by="root", since=0.0)).apply(tx)
+            CloseSite(house.live, closing_of("S1", reason="x")).apply(tx)
             raise OSError("the disk is gone")
 
     with pytest.raises(Unavailable):

@@ -18,6 +18,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from lodesman.answers.nodes import Closing
 from lodesman.answers.vocabulary import BreakerState, ClampName
 from lodesman.director.iteration import Decision, DirectorInput, decide
 from lodesman.director.limits import Breaker, Observation, TokenBucket, failed, succeeded
@@ -26,7 +27,7 @@ from lodesman.director.orders import PoolState
 from lodesman.director.plan import TaskQueueDemand
 from lodesman.director.queues import CandidateQueue, OwnPilots, QueueCaps
 from lodesman.director.record import Stories, to_record
-from lodesman.director.site_mask import Closing, SiteMask
+from lodesman.director.site_mask import SiteMask
 from lodesman.director.supply import PilotStanding, PilotView
 from lodesman.matching.criteria import explain
 from lodesman.matching.request import ResourceRequest
@@ -418,7 +419,7 @@ def test_a_site_whose_load_is_unknown_gets_nothing_until_it_is_known():
 def test_a_closed_site_gets_nothing_until_its_time_and_the_others_do_the_work():
     one = world([site("A"), site("B")], task_queue(1, 2_000), task_queue(2, 50, sites=("A",)))
     until = START + 20 * TICK_S
-    one.mask = SiteMask([Closing(site="A", reason="power", closed_by="root", since=START, until=until)])
+    one.mask = SiteMask([Closing("A", "", "", "power", "root", START, until, False)])
     one.run(20)
     assert {pilot.queue_id.site for pilot in one.pilots} == {"B"}
     assert (one.done[1] > 0, one.done[2]) == (True, 0)

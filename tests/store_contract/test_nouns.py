@@ -6,10 +6,9 @@ import json
 
 import pytest
 
-from lodesman.answers.nodes import QueueId
+from lodesman.answers.nodes import Closing, QueueId
 from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import JobState, PilotState
-from lodesman.director.site_mask import Closing
 from lodesman.errors import NotFound
 from lodesman.matching import TaskQueueKey
 from lodesman.store import accounts, director, sandboxes
@@ -96,7 +95,9 @@ def test_users_and_tokens(store):
 
 def test_closings_and_iterations(store):
     before = director.closings_version(store.db)
-    closing = Closing(site="S", ce="ce", queue="", reason="broken", closed_by="ann", since=1.0, until=None)
+    closing = Closing(
+        "S", "ce", "", reason="broken", closed_by="ann", since=1.0, until=None, keep_pilots=False
+    )
     store.do(director.put_closing, closing)
     assert list(director.closings(store.db).active(2.0)) == [closing]
     assert director.closings_version(store.db) > before

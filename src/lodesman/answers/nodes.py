@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
 from msgspec import UNSET, Struct, UnsetType
@@ -82,7 +83,7 @@ AnyLevel = Literal[
 _DeclaredKind = Literal["number", "string", "list", "version", "boolean", "deduced", ""]
 
 
-class ClosedNode(Place):
+class Closing(Place):
     """A closed site, CE (`queue` is empty) or queue. `until` None: until opened. `keep_pilots`: pilots there take jobs."""
 
     reason: str
@@ -91,8 +92,38 @@ class ClosedNode(Place):
     until: float | None
     keep_pilots: bool
 
+    @property
+    def node(self) -> NodePath:
+        """What is closed."""
+        return NodePath(self.site, self.ce, self.queue)
 
-class ClosedQueues(ClosedNode):
+    def holds(self, now: float) -> bool:
+        """Whether it is closed at a time; at `until` it is open."""
+        return self.until is None or now < self.until
+
+    def concerns(self, node: NodePath) -> bool:
+        """Whether it closes a node, a part of it, or all around it."""
+        pairs = zip(self.node, node, strict=True)
+        return all(mine == theirs or not mine or not theirs for mine, theirs in pairs)
+
+    @property
+    def path(self) -> str:
+        """SITE, SITE/CE or SITE/CE/QUEUE."""
+        return str(self.node)
+
+    @property
+    def text(self) -> str:
+        """Who closed it, since when and why."""
+        until = "" if self.until is None else f" until {utc(self.until)}"
+        return f"closed by {self.closed_by} since {utc(self.since)}{until}: {self.reason}"
+
+
+def utc(at: float) -> str:
+    """A time as 2026-11-21 21:30 UTC."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+class ClosedQueues(Closing):
     """A closing, and how many eligible CE queues it closes."""
 
     queues: int
@@ -109,7 +140,7 @@ class SiteClosed(ClosedQueues):
 class SiteOpened(ClosedQueues):
     """What was opened, and what is still closed around it or in it."""
 
-    still_closed: list[ClosedNode]
+    still_closed: list[Closing]
 
 
 class SiteRow(Struct):
@@ -120,14 +151,14 @@ class SiteRow(Struct):
     queues: int
     pilots: dict[str, int]
     running_jobs: int
-    closed: list[ClosedNode]
+    closed: list[Closing]
 
 
 class Sites(Struct):
     """All configured sites, in their order; and all closings, also of what is not configured."""
 
     sites: list[SiteRow]
-    closed: list[ClosedNode]
+    closed: list[Closing]
 
 
 class EffectiveValue(Struct):
@@ -144,7 +175,7 @@ class UsableQueue(Place):
 
     parameters: dict[str, EffectiveValue]
     pilots: dict[str, int]
-    closed: list[ClosedNode]
+    closed: list[Closing]
 
 
 class Queues(Struct):

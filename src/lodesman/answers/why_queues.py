@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from lodesman.answers.nodes import AnyLevel, ClosedNode, Place, Value, Written
+from lodesman.answers.nodes import AnyLevel, Closing, Place, Value, Written
 from lodesman.answers.vocabulary import BreakerState, ClampName, PilotState, QueueReason
 from lodesman.answers.why_jobs import Step, Verdict
 from lodesman.answers.why_pilots import Work
@@ -35,7 +35,7 @@ class QueueStep(Step):
     ]  # fmt: skip
     count: int | UnsetType = UNSET
     demand: Demanded | UnsetType = UNSET
-    closings: list[ClosedNode] | UnsetType = UNSET
+    closings: list[Closing] | UnsetType = UNSET
 
 
 class QueueSetting(Written):

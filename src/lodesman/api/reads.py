@@ -27,7 +27,6 @@ from lodesman.api.wire import Receive, Scope, Send, error_answer, send_answer
 from lodesman.background.descriptions import describe_job, eligible_sites
 from lodesman.background.sites import exact_node, find_node, list_queues, list_sites, show_node
 from lodesman.background.usage import usage_for
-from lodesman.commands.site_mask import answer_of
 from lodesman.errors import NotFound
 from lodesman.jobs import write_description
 from lodesman.resources import NodePath, Numbering
@@ -141,8 +140,7 @@ async def _pool(side: ReadSide, request: Request[asks.PoolAt, Nothing]) -> task_
 async def _sites(side: ReadSide, _request: Request[Nothing, Nothing]) -> nodes.Sites:
     """Sites, and all that is closed."""
     closings = list(side.keeper.mask(side.db).active(side.clock()))
-    found = list_sites(side.db, side.policy, closings)
-    return nodes.Sites(found, [answer_of(one) for one in closings])
+    return nodes.Sites(list_sites(side.db, side.policy, closings), closings)
 
 
 @serves(calls.QUEUES)

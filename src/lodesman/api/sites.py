@@ -6,14 +6,13 @@ from msgspec.structs import asdict
 
 from lodesman.answers import calls
 from lodesman.answers.call import Nothing
-from lodesman.answers.nodes import SiteClosed, SiteOpened
+from lodesman.answers.nodes import Closing, SiteClosed, SiteOpened
 from lodesman.answers.requests import CloseSiteBody, OpenSiteBody
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.background.sites import exact_node, find_node
 from lodesman.commands.pilots import DrainPilots
-from lodesman.commands.site_mask import Closed, CloseSite, OpenSite, answer_of, check_closing, not_closed
-from lodesman.director.site_mask import Closing
+from lodesman.commands.site_mask import Closed, CloseSite, OpenSite, check_closing, not_closed
 from lodesman.errors import InvalidRequest, LodesmanError
 from lodesman.resources import NodePath, QueueId, ResourceTree
 from lodesman.store.director import closings
@@ -33,7 +32,7 @@ async def _close_site(core: Core, request: Request[Nothing, CloseSiteBody]) -> S
     drains = not (body.dry_run or body.keep_pilots)
     done: Closed = await (_drain(core, command, closing) if drains else core.command(command))
     return SiteClosed(
-        **asdict(answer_of(done.closing)), queues=_queues(tree, closing.node), drained=len(done.drained),
+        **asdict(done.closing), queues=_queues(tree, closing.node), drained=len(done.drained),
         renewed=done.renewed, dry_run=body.dry_run,
     )  # fmt: skip
 
@@ -62,9 +61,8 @@ async def _open_site(core: Core, request: Request[Nothing, OpenSiteBody]) -> Sit
     """Open what was closed."""
     node = _closed(core, request.body)
     before, others = await core.command(OpenSite(node, request.who.name))
-    still_closed = [answer_of(one) for one in others]
     queues = _queues(core.policy.config.tree, node)
-    return SiteOpened(**asdict(answer_of(before)), queues=queues, still_closed=still_closed)
+    return SiteOpened(**asdict(before), queues=queues, still_closed=list(others))
 
 
 def _closed(core: Core, body: OpenSiteBody) -> NodePath:

@@ -9,6 +9,7 @@ from difflib import get_close_matches
 from msgspec.structs import asdict
 
 from lodesman.answers.nodes import (
+    Closing,
     EffectiveValue,
     LevelValue,
     NodeBelow,
@@ -18,9 +19,7 @@ from lodesman.answers.nodes import (
     UsableQueue,
     Value,
 )
-from lodesman.commands.site_mask import answer_of
 from lodesman.director.queues import QueueCaps
-from lodesman.director.site_mask import Closing
 from lodesman.errors import InvalidRequest, NotFound
 from lodesman.matching.policy import Policy
 from lodesman.resources import (
@@ -63,7 +62,7 @@ def list_sites(db: Reader, policy: Policy, closings: Sequence[Closing] = ()) -> 
             queues=sum(len(ce.queues) for ce in site.ces.values()),
             pilots=dict(sorted(pilots.get(site.name, {}).items())),
             running_jobs=running.get(site.name, 0),
-            closed=[answer_of(one) for one in closings if one.site == site.name],
+            closed=[one for one in closings if one.site == site.name],
         )
         for site in policy.config.tree.sites.values()
     ]
@@ -92,7 +91,7 @@ def list_queues(
                 found.name: _effective(found, origin) for found in config.table.params(offer.bit).values()
             },
             pilots=pilots.get(offer.queue, {}),
-            closed=[answer_of(one) for one in closed_by(offer.queue)],
+            closed=list(closed_by(offer.queue)),
         )
         for offer in config.offers
     ]

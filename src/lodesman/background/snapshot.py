@@ -20,7 +20,7 @@ from lodesman.answers.why_jobs import JobPilots
 from lodesman.commands.pool_map import KnownPools, PoolMap, PoolQueues
 from lodesman.commands.sessions import PilotSession, is_silent
 from lodesman.commands.site_mask import KnownMask
-from lodesman.director.site_mask import Drained, SiteMask
+from lodesman.director.site_mask import DrainedNodes, SiteMask
 from lodesman.masks.bits import mask_of
 from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.matching.policy import VOConfig
@@ -127,7 +127,7 @@ class PilotBook:
 
     def usable(
         self, key: TaskQueueKey, served: Container[QueueId] | None, *, now: float, alike: Hashable = None,
-        drained: Drained | None = None,
+        drained: DrainedNodes | None = None,
     ) -> JobPilots:  # fmt: skip
         """The pilots for a key; `served` are the queues that serve its SubmitPool (None: it has none), and `alike` an equal
         value for equal queues: they are found once. `drained`: where pilots leave since the last refresh, or sooner.

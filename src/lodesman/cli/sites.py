@@ -12,7 +12,7 @@ import click
 
 from lodesman.answers import calls
 from lodesman.answers.nodes import (
-    ClosedNode,
+    Closing,
     NodeBelow,
     Parameter,
     SiteClosed,
@@ -271,7 +271,7 @@ def _close_site(session: Session, /, *, names: tuple[str, ...], reason: str, **o
     """Send no pilots to a site, CE or queue until it is opened again (administrators).
 
     Pilots that are there finish what they run and leave, unless --keep-pilots is given; waiting ones are taken back.
-    SITE CE QUEUE as several words, if a name has a slash. ClosedNode again changes reason and time.
+    SITE CE QUEUE as several words, if a name has a slash. Closing again changes reason and time.
     """
     until, seconds = options["until"], options["seconds"]
     if until is not None and seconds is not None:
@@ -313,12 +313,12 @@ def _show_opened(answer: SiteOpened) -> None:
         note(f"{path_of(one)} stays {_closing_text(one)}")
 
 
-def _note_closed(closings: Iterable[ClosedNode]) -> None:
+def _note_closed(closings: Iterable[Closing]) -> None:
     for text in dict.fromkeys(f"{path_of(one)} is {_closing_text(one)}" for one in closings):
         note(text)
 
 
-def _closing_text(one: ClosedNode) -> str:
+def _closing_text(one: Closing) -> str:
     until = "" if one.until is None else f" until {_utc(one.until)}"
     kept = " (pilots stay)" if one.keep_pilots else ""
     return f"closed by {one.closed_by} since {_utc(one.since)}{until}{kept}: {one.reason}"

@@ -7,13 +7,15 @@ or joins. Pilots that are there are drained by the command that closes, so that 
 from __future__ import annotations
 
 import logging
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from lodesman.answers import nodes as answers
+from msgspec.structs import asdict, replace
+
+from lodesman.answers.nodes import Closing
 from lodesman.commands.live import Live
-from lodesman.director.site_mask import Closing, SiteMask
+from lodesman.director.site_mask import SiteMask
 from lodesman.errors import Conflict, InvalidRequest
 from lodesman.resources import NodePath
 from lodesman.store import Reader, director
@@ -52,14 +54,6 @@ def why_drained(tx: Transaction, place: NodePath) -> str:
 def leaving(closing: Closing) -> str:
     """What a pilot is told that leaves since its queue was closed."""
     return f"{closing.path} is {closing.text}"
-
-
-def answer_of(closing: Closing) -> answers.ClosedNode:
-    """What is said of a closing."""
-    return answers.ClosedNode(
-        site=closing.site, ce=closing.ce, queue=closing.queue, reason=closing.reason, closed_by=closing.closed_by,
-        since=closing.since, until=closing.until, keep_pilots=closing.keep_pilots,
-    )  # fmt: skip
 
 
 def check_closing(closing: Closing, now: float) -> Closing:

@@ -6,56 +6,14 @@ No pilot is sent where something is closed. Pilots that are there leave, unless 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import cast
 
+from lodesman.answers.nodes import Closing
 from lodesman.masks.bits import Mask, mask_of
 from lodesman.resources import NodePath, Numbering
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Closing:
-    """One closed site, CE (`queue` is '') or queue, by whom and why. `since` and `until` in UNIX seconds; None: until it
-    is opened. `keep_pilots`: pilots that are there go on taking jobs.
-    """
-
-    site: str
-    ce: str = ""
-    queue: str = ""
-    reason: str
-    closed_by: str
-    since: float
-    until: float | None = None
-    keep_pilots: bool = False
-
-    @property
-    def node(self) -> NodePath:
-        """What is closed."""
-        return NodePath(self.site, self.ce, self.queue)
-
-    def holds(self, now: float) -> bool:
-        """Whether it is closed at a time; at `until` it is open."""
-        return self.until is None or now < self.until
-
-    def concerns(self, node: NodePath) -> bool:
-        """Whether it closes a node, a part of it, or all around it."""
-        pairs = zip(self.node, node, strict=True)
-        return all(mine == theirs or not mine or not theirs for mine, theirs in pairs)
-
-    @property
-    def path(self) -> str:
-        """SITE, SITE/CE or SITE/CE/QUEUE."""
-        return str(self.node)
-
-    @property
-    def text(self) -> str:
-        """Who closed it, since when and why."""
-        until = "" if self.until is None else f" until {utc(self.until)}"
-        return f"closed by {self.closed_by} since {utc(self.since)}{until}: {self.reason}"
-
-
-class Drained:
+class DrainedNodes:
     """The places whose pilots leave; equal if these are."""
 
     __slots__ = ("_nodes", "closings")
@@ -65,7 +23,7 @@ class Drained:
         self._nodes = frozenset(one.node for one in closings)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Drained) and other._nodes == self._nodes
+        return isinstance(other, DrainedNodes) and other._nodes == self._nodes
 
     def __hash__(self) -> int:
         return hash(self._nodes)
@@ -112,10 +70,10 @@ class SiteMask:
         """The queues that are closed."""
         return _union(mask for _, mask in self._active(numbering, now))
 
-    def drained(self, now: float) -> Drained | None:
+    def drained(self, now: float) -> DrainedNodes | None:
         """Where pilots leave; None if that is nowhere."""
         closings = tuple(one for one in self.active(now) if not one.keep_pilots)
-        return Drained(closings) if closings else None
+        return DrainedNodes(closings) if closings else None
 
     def _active(self, numbering: Numbering, now: float) -> Iterator[tuple[Closing, Mask]]:
         """The closings that hold, with the queues that each closes."""
@@ -144,8 +102,3 @@ def _union(masks: Iterable[Mask]) -> Mask:
 def _around(node: NodePath) -> tuple[NodePath, NodePath, NodePath]:
     """Its site, its CE and itself."""
     return NodePath(node[0]), NodePath(node[0], node[1]), node
-
-
-def utc(at: float) -> str:
-    """A time as 2026-11-21 21:30 UTC."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")

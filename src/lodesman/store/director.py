@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import msgspec
 
-from lodesman.answers.nodes import NodePath
+from lodesman.answers.nodes import Closing, NodePath
 from lodesman.director.record import of_queues
-from lodesman.director.site_mask import Closing, SiteMask
+from lodesman.director.site_mask import SiteMask
 from lodesman.store import Reader
 from lodesman.store.journal import Transaction
 from lodesman.store.read.task_queues import queues_of_vo

@@ -9,12 +9,12 @@ from functools import cached_property, reduce
 from operator import or_
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from lodesman.answers.nodes import QueueId
+from lodesman.answers.nodes import Closing, QueueId
 from lodesman.answers.vocabulary import ClampName, MainReason
 from lodesman.answers.why_jobs import Holding, JobPilots, QueuePosition
 from lodesman.answers.why_queues import QueueClamp
 from lodesman.director.record import Stories, loads_of
-from lodesman.director.site_mask import Closing, SiteMask
+from lodesman.director.site_mask import SiteMask
 from lodesman.masks.bits import mask_of
 from lodesman.matching import QueueOffer, TaskQueueKey
 from lodesman.matching.offers import not_sent

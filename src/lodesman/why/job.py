@@ -7,12 +7,13 @@ what it knows, and how old that is.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from functools import reduce
 from operator import or_
 from typing import Final, Literal
 
-from lodesman.answers.nodes import ClosedQueues, QueuesExcluded
+from msgspec.structs import asdict
+
+from lodesman.answers.nodes import ClosedQueues, Closing, QueuesExcluded
 from lodesman.answers.vocabulary import MainReason, PoolOutcome
 from lodesman.answers.why_jobs import (
     ClosedGate,
@@ -25,7 +26,6 @@ from lodesman.answers.why_jobs import (
     JobStep,
     QueueForJob,
 )
-from lodesman.director.site_mask import Closing
 from lodesman.masks.bits import bits, passing
 from lodesman.matching import parts_of
 from lodesman.matching.offers import CAUSES, never_sent

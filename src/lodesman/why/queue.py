@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from lodesman.answers.nodes import ClosedNode
+from lodesman.answers.nodes import Closing
 from lodesman.answers.vocabulary import ClampName, QueueReason
 from lodesman.answers.why_pilots import Work
 from lodesman.answers.why_queues import (
@@ -25,7 +25,6 @@ from lodesman.answers.why_queues import (
     QueueStep,
     SentPilot,
 )
-from lodesman.director.site_mask import Closing
 from lodesman.matching import QueueOffer
 from lodesman.matching.offers import MANUAL, never_sent
 from lodesman.resources import AccessDenied, QueueId, Source, describe
@@ -180,7 +179,7 @@ def _chain(facts: QueueFacts) -> Iterator[QueueStep]:
     if facts.offer is not None and facts.survey is not None:
         yield _possible(facts, facts.offer)
         text = "; ".join(f"{one.path} is {one.text}" for one in facts.closings)
-        rows = [ClosedNode(**asdict(one)) for one in facts.closings]
+        rows = list(facts.closings)
         yield QueueStep("site_mask", not rows, text or "no administrator has closed it", 0.0, closings=rows)
         yield _work(facts, facts.survey.work)
         text, at = f"it serves {counted(facts.served, 'SubmitPool')}", facts.age(facts.snapshot.at)

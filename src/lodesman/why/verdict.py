@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
+from lodesman.answers.nodes import Closing, utc
 from lodesman.answers.vocabulary import ClampName, MainReason, PilotVerdict, QueueReason
 from lodesman.answers.why_jobs import JobPilots, Verdict
-from lodesman.director.site_mask import Closing, utc
 from lodesman.matching import QueueOffer, TaskQueueKey
 from lodesman.matching.criteria import Reason
 from lodesman.matching.offers import MANUAL, never_sent

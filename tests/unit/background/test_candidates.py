@@ -7,10 +7,11 @@ from typing import Any, cast
 
 import pytest
 
+from lodesman.answers.nodes import Closing
 from lodesman.background.candidates import CandidateMaker, own_queues
 from lodesman.batch.backend import BatchLoad
 from lodesman.director.queues import OwnPilots
-from lodesman.director.site_mask import Closing, SiteMask
+from lodesman.director.site_mask import SiteMask
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId, load_resources
 
@@ -74,7 +75,7 @@ def test_a_queue_is_one_candidate_for_all_its_vos_and_is_asked_once(make):
 
 
 def test_closed_queues_say_who_closed_them_until_their_time(policy):
-    closing = Closing(site="North", ce="cn", reason="power", closed_by="root", since=0.0, until=160.0)
+    closing = Closing("North", "cn", "", "power", "root", 0.0, 160.0, False)
     found = {}
     for now in (150.0, 160.0):
         maker = CandidateMaker(

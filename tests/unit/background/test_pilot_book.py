@@ -6,9 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lodesman.answers.nodes import Closing
 from lodesman.background.snapshot import _NO_POOLS, PilotBook
 from lodesman.commands.sessions import PilotSession
-from lodesman.director.site_mask import Closing, SiteMask
+from lodesman.director.site_mask import SiteMask
 from lodesman.matching import fits
 from lodesman.store.read.pilots import live_pilots
 
@@ -88,7 +89,7 @@ def test_pilots_leave_where_it_was_closed_since_the_last_look(base, add, make_ke
     add(), add(busy=True), add("Submitted"), add(seen=-1_000.0), add(drain=1), add(site="South")
     book = PilotBook()
     book.refresh(base.db, NOW)
-    mask = SiteMask([Closing(site="North", reason="x", closed_by="root", since=0.0, until=200.0)])
+    mask = SiteMask([Closing("North", "", "", "x", "root", 0.0, 200.0, False)])
     for _ in range(2):  # looked up once, and again
         found = book.usable(make_key(), None, now=NOW, drained=mask.drained(100.0))
         assert (found.usable_idle, found.usable_busy, found.usable_waiting, found.silent, found.draining) == (

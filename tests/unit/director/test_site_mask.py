@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.site_mask import Closing, SiteMask, utc
+from lodesman.answers.nodes import Closing, utc
+from lodesman.director.site_mask import SiteMask
 from lodesman.resources import Numbering, QueueId
 
 NAMES = ("A", "B", "a/b")
@@ -24,6 +25,8 @@ def closing(site, ce="", queue="", **more):
             "reason": "disk broken",
             "closed_by": "root",
             "since": 0.0,
+            "until": None,
+            "keep_pilots": False,
             **more,
         }
     )
@@ -129,15 +132,19 @@ closings = st.lists(
 )
 
 
+def by_node(found):
+    return {one.node: one for one in found}
+
+
 @given(closings, st.sampled_from([0.0, 5.0, 7.0, 10.0]))
 def test_masks_of_queues_are_what_each_queue_is_told(found, now):
     mask = SiteMask(found)
     closed, drained = mask.closed(NUMBERS, now), mask.drained(now)
     for bit, place in enumerate(QUEUES):
-        by_hand = {one for one in found if one.concerns(place) and (one.until is None or now < one.until)}
-        assert set(mask.of(place, now)) == by_hand
+        by_hand = [one for one in found if one.concerns(place) and (one.until is None or now < one.until)]
+        assert by_node(mask.of(place, now)) == by_node(by_hand)
         assert bool(closed >> bit & 1) is bool(by_hand) is bool(mask.reason(place, now))
-        assert {one for one, _ in mask.hits(NUMBERS, 1 << bit, now)} == by_hand
+        assert by_node(one for one, _ in mask.hits(NUMBERS, 1 << bit, now)) == by_node(by_hand)
         leaves = any(not one.keep_pilots for one in by_hand)
         assert (mask.drains(place, now) is not None) is leaves
         assert (drained is not None and place in drained) is leaves
@@ -146,7 +153,7 @@ def test_masks_of_queues_are_what_each_queue_is_told(found, now):
 def test_what_closes_some_queues_is_told_by_how_many_of_them():
     queues = Numbering.of([QueueId("A", "c", "q"), QueueId("A", "c", "r"), QueueId("B", "c", "q")])
     one, site, other = (
-        Closing(site=site, ce=ce, queue=queue, reason="x", closed_by="root", since=0.0)
+        closing(site, ce, queue, reason="x")
         for site, ce, queue in (("A", "c", "q"), ("A", "", ""), ("C", "", ""))
     )
     mask = SiteMask([one, site, other])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.site_mask import Closing
+from lodesman.answers.nodes import Closing
 from lodesman.why.facts import REOPENED, Capacity, Gate
 from lodesman.why.job import closings_step
 from lodesman.why.verdict import who_opens
@@ -24,6 +24,8 @@ def closing(site="North", ce="", queue="", **more):
             "reason": "power",
             "closed_by": "root",
             "since": 0.0,
+            "until": None,
+            "keep_pilots": False,
             **more,
         }
     )
