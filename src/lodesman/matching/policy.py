@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from lodesman.masks.bits import Plane, bits
@@ -16,7 +17,7 @@ from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.resources import QueueId, QueueTable, ResourceConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class VOConfig:
     """The configuration for one VO.
 
@@ -32,31 +33,40 @@ class VOConfig:
     inhabited: int = 0
     pools: frozenset[str] | None = None
     version: str = ""
-    by_bit: Mapping[int, QueueOffer] = field(init=False, repr=False, compare=False)
-    sites: frozenset[str] = field(init=False, repr=False, compare=False)
-    places: RequestTable = field(init=False, repr=False, compare=False)
-    """The offers by their bits."""
-    never_sent: tuple[Plane, ...] = field(init=False, repr=False, compare=False)
-    """By parameter, the queues to which it never lets a pilot be sent."""
-    hopeless: int = field(init=False, repr=False, compare=False)
-    """The queues that require a tag which they do not offer: no job can run there, however it is changed."""
-    _columns: dict[str, list[Any]] = field(init=False, repr=False, compare=False, default_factory=dict)
 
-    def __post_init__(self) -> None:
-        members = {offer.bit: offer for offer in self.offers}
+    @cached_property
+    def by_bit(self) -> Mapping[int, QueueOffer]:
+        """The offers by their bits."""
+        return {offer.bit: offer for offer in self.offers}
+
+    @cached_property
+    def sites(self) -> frozenset[str]:
+        """The sites that have an offer."""
+        return frozenset(offer.queue.site for offer in self.offers)
+
+    @cached_property
+    def places(self) -> RequestTable:
+        """The offers by their bits, to be asked by keys."""
+        return RequestTable(PLACE, ((offer.bit, offer.request) for offer in self.offers))
+
+    @cached_property
+    def never_sent(self) -> tuple[Plane, ...]:
+        """By parameter, the queues to which it never lets a pilot be sent."""
         closed: dict[str, int] = {}
-        for bit, offer in members.items():
+        for offer in self.offers:
             found = never_sent(offer, self.backends)
             if found is not None:
-                closed[found.parameter] = closed.get(found.parameter, 0) | 1 << bit
-        for name, value in (
-            ("by_bit", members),
-            ("sites", frozenset(offer.queue.site for offer in self.offers)),
-            ("places", RequestTable(PLACE, ((bit, offer.request) for bit, offer in members.items()))),
-            ("never_sent", tuple(closed.items())),
-            ("hopeless", sum(1 << bit for bit, offer in members.items() if _requires_more(offer.request))),
-        ):
-            object.__setattr__(self, name, value)
+                closed[found.parameter] = closed.get(found.parameter, 0) | 1 << offer.bit
+        return tuple(closed.items())
+
+    @cached_property
+    def hopeless(self) -> int:
+        """The queues that require a tag which they do not offer: no job can run there, however it is changed."""
+        return sum(1 << offer.bit for offer in self.offers if _requires_more(offer.request))
+
+    @cached_property
+    def _columns(self) -> dict[str, list[Any]]:
+        return {}
 
     def offer(self, queue: QueueId) -> QueueOffer | None:
         """The offer of a queue; None if the VO may not use it, or it is not configured."""
@@ -113,15 +123,14 @@ def _requires_more(offered: ResourceRequest) -> bool:
     return ANY not in tags and any(tag not in tags for tag in offered.required_tags)
 
 
-@dataclass(slots=True)
+@dataclass
 class Policy:
     """Resources, groups and shares. `verdicts`: by key, why it is impossible ('': it is possible).
 
     `add_eligible_sites`: descriptions of jobs with Requirements name the sites that fulfil them. `loaded_at`: when the
     configuration was taken in, UNIX seconds. `inhabited`: where live pilots are that take jobs; it is asked about queues
     to which none is ever sent. `submission_pools`: the names of the director's pools, None if they are unknown.
-    `life_seconds`: how long pilots live at most, 0 for no such limit. `digest`: equal for equal resources and pools, in
-    every process.
+    `life_seconds`: how long pilots live at most, 0 for no such limit.
     """
 
     config: ResourceConfig
@@ -131,15 +140,15 @@ class Policy:
     loaded_at: float | None = None
     inhabited: Callable[[], Container[QueueId]] = frozenset
     verdicts: dict[TaskQueueKey, str] = field(default_factory=dict)
-    digest: str = field(init=False)
     _of_vo: dict[str, VOConfig] = field(init=False, default_factory=dict)
     _seen: dict[str, Container[QueueId]] = field(init=False, default_factory=dict)
-    _shares: Mapping[str, GroupShare] | None = field(init=False, default=None)
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def digest(self) -> str:
+        """Equal for equal resources and pools, in every process."""
         pools = None if self.submission_pools is None else sorted(self.submission_pools)
         resources = repr((self.config.types.all(), self.config.tree, pools))
-        self.digest = hashlib.sha256(resources.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        return hashlib.sha256(resources.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def vo_config(self, vo: str) -> VOConfig:
         """The configuration of one VO, made at its first use; anew when pilots came or went where none is ever sent."""
@@ -165,14 +174,10 @@ class Policy:
 
     def shares(self) -> Mapping[str, GroupShare]:
         """Shares and settings of all configured groups."""
-        if self._shares is None:
-            self._shares = {
-                name: GroupShare(
-                    share=group.share, job_sharing=group.job_sharing, background=group.background
-                )
-                for name, group in self.config.groups.items()
-            }
-        return self._shares
+        return {
+            name: GroupShare(share=group.share, job_sharing=group.job_sharing, background=group.background)
+            for name, group in self.config.groups.items()
+        }
 
     def share_of(self, group: str) -> float:
         """The share of a group, the default one if it is not configured."""

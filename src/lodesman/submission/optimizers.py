@@ -1,12 +1,9 @@
-"""The optimizers: each checks or completes a draft of a job, or refuses the job.
-
-They run in the order of `OPTIMIZERS`; then `optimize` asks whether any configured queue could ever run the job.
-"""
+"""The optimizers: they check and complete a draft of a job, or refuse the job."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -49,7 +46,7 @@ class JobDraft:
     never: str = ""
 
 
-def check_names(draft: JobDraft, config: VOConfig) -> JobDraft:
+def _check_names(draft: JobDraft, config: VOConfig) -> None:
     """Refuse sites and submission pools that are not configured, and suggest the nearest name.
 
     A job that may be Held waits for them. A banned site that is not configured is a misspelling, and so is a name
@@ -67,7 +64,6 @@ def check_names(draft: JobDraft, config: VOConfig) -> JobDraft:
     if odd := _odd(spec.grid_ces):
         ces = frozenset(offer.queue.ce for offer in config.offers)
         _check("GridCE", odd, ces, f"no CE {{}} for VO {config.vo}")
-    return draft
 
 
 def _odd(names: Sequence[str]) -> list[str]:
@@ -100,7 +96,7 @@ def _known(attribute: str, known: frozenset[str]) -> str:
     return f"There are {', '.join(sorted(known)[:_SHOWN])}."
 
 
-def make_submit_pool(draft: JobDraft, config: VOConfig) -> JobDraft:
+def _make_submit_pool(draft: JobDraft, config: VOConfig) -> JobDraft:
     """Requirements become a SubmitPool: a hash of their canonical form, and its eligible queues (RFC #7)."""
     if not draft.spec.requirements:
         return draft
@@ -113,32 +109,19 @@ def make_submit_pool(draft: JobDraft, config: VOConfig) -> JobDraft:
     )
 
 
-def make_key(draft: JobDraft, _config: VOConfig) -> JobDraft:
-    """The task queue that the job will join."""
-    key = key_of(draft.spec, owner=draft.owner, group=draft.group, vo=draft.vo, submit_pool=draft.submit_pool)
-    return replace(draft, key=key)
-
-
-OPTIMIZERS: Final[tuple[Callable[[JobDraft, VOConfig], JobDraft], ...]] = (
-    check_names,
-    make_submit_pool,
-    make_key,
-)
-
-
 def optimize(
     draft: JobDraft, config: VOConfig, verdicts: Mapping[TaskQueueKey, str] | None = None
 ) -> JobDraft:
-    """Run the optimizers in order, then find why no queue could ever run the job, if none could.
+    """Check names, find the SubmitPool and the task queue, then why no queue could ever run the job, if none could.
 
     `verdicts`: what was found before for other keys of the same configuration. Raises InvalidJob.
     """
-    for optimizer in OPTIMIZERS:
-        draft = optimizer(draft, config)
-    assert draft.key is not None  # noqa: S101
-    never = None if verdicts is None else verdicts.get(draft.key)
+    _check_names(draft, config)
+    draft = _make_submit_pool(draft, config)
+    key = key_of(draft.spec, owner=draft.owner, group=draft.group, vo=draft.vo, submit_pool=draft.submit_pool)
+    never = None if verdicts is None else verdicts.get(key)
     if never is None:
         never = ""
-        if not config.possible_queues(draft.key, draft.pool_mask):
-            never = never_text(find_exclusions(draft.key, draft.spec.requirements, config))
-    return replace(draft, never=never)
+        if not config.possible_queues(key, draft.pool_mask):
+            never = never_text(find_exclusions(key, draft.spec.requirements, config))
+    return replace(draft, key=key, never=never)
