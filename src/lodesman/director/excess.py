@@ -1,8 +1,7 @@
 """Which waiting pilots to cancel, since demand fell or since they wait too long: slowly, and only what was seen twice.
 
-A single odd snapshot must never empty the queues of a site (reference user-needs, rows 3 and 12), and a
-pilot whose submission is under way is never cancelled (DESIGN rule 5). Pilots older than maxPilotWaitingHours count
-nowhere, as in the seed; while they stay they fill their queue's MaxWaitingJobs, and ten that are stuck would shut it.
+A single odd snapshot must never empty the queues of a site, and a pilot whose submission is under way is never
+cancelled. Pilots older than maxPilotWaitingHours count nowhere; while they stay they fill their queue's MaxWaitingJobs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """One iteration of the director, from a snapshot to a decision.
 
-Order of DESIGN 1, steps 7 and 8: supply, target, plan, then for each task queue a pool and an identity, then
-placement on CE queues; beside it, which waiting pilots to cancel. The service takes the snapshot, calls
-`decide`, stores the decision, and only then acts.
+Supply, target, plan, then for each task queue a pool and an identity, then placement on CE queues; beside it, which
+waiting pilots to cancel. The service takes the snapshot, calls `decide`, stores the decision, and only then acts.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from lodesman.resources import NodePath, QueueId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectorInput:
-    """All that one iteration looks at. `suspects`, `breakers` and `buckets` come from the iteration before
+    """All that one iteration goes by. `suspects`, `breakers` and `buckets` come from the iteration before
     (empty after a loss: breakers closed, buckets full; the caps hold all the same). `table` has the task queues
-    of `demands`; it is made anew if nobody kept one. `serving` says which queues serve which SubmitPool.
+    of `demands`; it is made anew if there is none. `serving` says which queues serve which SubmitPool.
     """
 
     demands: Sequence[TaskQueueDemand]

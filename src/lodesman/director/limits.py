@@ -117,7 +117,7 @@ def whole_tokens(bucket: TokenBucket) -> int:
 
 
 def take(bucket: TokenBucket, count: int) -> TokenBucket:
-    """The bucket after `count` pilots; raises ValueError if it does not hold so many."""
+    """The bucket after `count` pilots; raises ValueError if it does not hold them."""
     if not 0 <= count <= whole_tokens(bucket):
         raise ValueError(f"{count} tokens cannot be taken out of {bucket.tokens:.2f}")
     return TokenBucket(tokens=bucket.tokens - count, updated_at=bucket.updated_at)

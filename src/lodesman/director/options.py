@@ -1,8 +1,6 @@
 """The director's options: the seed's parameters with their spelling and defaults, and our own.
 
-Layers, later wins: the director's section, then the section of a submission pool inside it (named after
-the pool), for the options a pool may have. Sources: seed taskqueue-director, "Parameters"; the defaults that
-the page does not give are those of the original program.
+The section of a submission pool, inside the director's, overrides it for the options that a pool may have.
 """
 
 from __future__ import annotations

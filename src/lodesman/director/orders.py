@@ -4,7 +4,7 @@ The pools of the task queue, or DefaultSubmitPools, in random order: the first o
 gets it; a full one is disabled until the next cycle. When none takes it, nothing is submitted and that is what is
 recorded (the original reported the number it had wished for).
 
-A private pilot runs as the owner and group of its task queue and serves nobody else (with JobSharing: its
+A private pilot runs as the owner and group of its task queue and serves no one else (with JobSharing: its
 whole group); a generic one runs as the pool's generic identity and serves all groups of the VO. It presents
 PilotType "private" to the matcher only if the task queue asks for private pilots. Source: seed
 taskqueue-director; deviation: PrivatePilotFraction is the fraction of *private* pilots, as its description

@@ -1,9 +1,8 @@
-"""On which CE queue each pilot goes: a simple broker until sites advertise themselves.
+"""On which CE queue each pilot goes.
 
-A pilot may go to a queue that its submission pool serves and where the matcher's predicate would give it a
-job of its task queue; among those with room one is drawn, weighted by free room. Each placement counts at
-once, so that no queue is flooded between two observations (DESIGN, story 8). All of it works on masks of
-queues; a reason is made only where one is asked for.
+A pilot may go to a queue that its submission pool serves and where the matcher would give it a job of its task queue.
+Among those with room one is drawn, weighted by free room. Each placement counts at once, so that no queue is flooded
+between two observations.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A CE queue as the director sees it, and the limits on new pilots there.
 
-Loads are observations: unknown or stale ones let nothing through. What the program itself submitted counts
-whether the batch system shows it or not, so a backend that hides pilots cannot be flooded (reference
-user-needs, row 3).
+Unknown or stale loads let nothing through. What the program itself submitted counts whether the batch system shows it or
+not, so a backend that hides pilots cannot be flooded.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from lodesman.matching.request import ResourceRequest
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCaps:
     """Caps on pilots in one CE queue; None means no cap. max_waiting, max_total and waiting_to_running are the
-    parameters MaxWaitingJobs, MaxTotalJobs and WaitingToRunningRatio: with many pilots running there, so many as
-    this fraction of them may wait, if that is more than max_waiting (as in DIRAC; 0: never more).
+    parameters MaxWaitingJobs, MaxTotalJobs and WaitingToRunningRatio: with many pilots running there, this fraction of
+    them may wait, if that is more than max_waiting (as in DIRAC; 0: never more).
     """
 
     max_waiting: int | None = 10

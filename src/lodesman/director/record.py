@@ -1,16 +1,15 @@
-"""A decision as JSON values, and back: what is stored of each iteration and what `why` tells from it.
+"""A decision as JSON values, and back: what is stored of each iteration and what `why` reads from it.
 
-Rows are lists in the order of `row_fields`, since there can be ten thousand of them a minute. Of a task
-queue's refusals only counts and some examples are kept, and of very many task queues only some, those that got
-pilots before others: a record stays within a few megabytes.
+Rows are lists in the order of `row_fields`, since there can be ten thousand of them a minute. Of refusals only counts
+and some examples are kept, and of very many task queues those that got pilots first: a few megabytes at most.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from operator import attrgetter, itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from lodesman.answers.vocabulary import ClampName, RefusalKind
 from lodesman.director.iteration import Decision
@@ -26,7 +25,6 @@ _ROW_FIELDS = (*_PLAIN_FIELDS, "clamps")
 _ROW_VALUES = attrgetter(*_PLAIN_FIELDS)
 _CLAMP_FIELDS = tuple(one.name for one in fields(Clamp))
 _HEAD_FIELDS = tuple(one.name for one in fields(Plan) if one.name != "rows")
-_LOAD_FIELDS = ("waiting", "running", "observed_at", "told_by")
 
 
 MOST_ROWS = 20_000
@@ -56,7 +54,7 @@ def to_record(decision: Decision, *, examples: int = 5) -> Record:
             for one in decision.pool_refusals[:MOST_ASKS]
         ],
         "placements": [[one.tq_id, str(one.queue_id), one.count] for one in placement.placements[:MOST_ROWS]],
-        "load_fields": list(_LOAD_FIELDS),
+        "load_fields": list(RecordedLoad._fields),
         "rooms": {
             str(queue.queue_id): _room(queue, placement.rooms[queue.queue_id])
             for queue in placement.places.queues
@@ -67,7 +65,7 @@ def to_record(decision: Decision, *, examples: int = 5) -> Record:
 def _room(queue: CandidateQueue, room: Room) -> Record:
     """What a queue was allowed, and the load that this came from, in the order of `load_fields`.
 
-    Times are told to a tenth of a second: queues that were observed together are told together.
+    Times are rounded to a tenth of a second: queues that were observed together are shown together.
     """
     waiting, running = queue.load_waiting, queue.load_running
     seen_at = round(min(waiting.observed_at, running.observed_at), 1)
@@ -79,8 +77,7 @@ def _room(queue: CandidateQueue, room: Room) -> Record:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedLoad:
+class RecordedLoad(NamedTuple):
     """The load of a CE queue that an iteration went by, observed at UNIX seconds; None: `told_by` could not tell."""
 
     waiting: int | None
@@ -90,24 +87,18 @@ class RecordedLoad:
 
     @property
     def is_known(self) -> bool:
-        """Whether both numbers were told, however long ago."""
+        """Whether both numbers are known, however old they are."""
         return None not in (self.waiting, self.running) and min(self.waiting or 0, self.running or 0) >= 0
 
 
 def loads_of(record: Mapping[str, Any]) -> dict[str, RecordedLoad]:
     """The loads inside a stored record, by the names of the queues; none of what an older release did not keep."""
     names = record.get("load_fields", ())
-    if not set(_LOAD_FIELDS) <= set(names):
+    if not set(RecordedLoad._fields) <= set(names):
         return {}
-    values_of = itemgetter(*(names.index(name) for name in _LOAD_FIELDS))
-    found = {}
-    for queue, room in record["rooms"].items():
-        if "load" in room:
-            waiting, running, observed_at, told_by = values_of(room["load"])
-            found[queue] = RecordedLoad(
-                waiting=waiting, running=running, observed_at=observed_at, told_by=told_by
-            )
-    return found
+    values_of = itemgetter(*(names.index(name) for name in RecordedLoad._fields))
+    rooms = record["rooms"].items()
+    return {queue: RecordedLoad(*values_of(room["load"])) for queue, room in rooms if "load" in room}
 
 
 def of_queues(record: Mapping[str, Any], seen: Collection[int]) -> Record:
@@ -130,7 +121,7 @@ def plan_of(record: Mapping[str, Any]) -> Plan:
 
 
 class Stories:
-    """A stored record, ready to be asked about single task queues: whoever asks about many makes one.
+    """A stored record, ready to be asked about single task queues.
 
     `rows` are values in the order of the record's `row_fields`; `asks` and `no_pool` have its entries, all by task queue.
     """

@@ -1,9 +1,8 @@
 """Which pilots count as waiting for which task queue.
 
-The seed counts the pilots that were submitted for a task queue and still wait. Here a pilot counts where
-the matcher itself would let it run a job (DESIGN 3.4): idle is not the same as usable. A pilot that several
-task queues could use counts once, first where it was submitted for, so that 100 small queues that share
-their pilots are not served by the pilots of one.
+The seed counts the pilots that were submitted for a task queue and still wait. Here a pilot counts where the matcher would
+let it run a job, and once only: first where it was submitted for, so that 100 small queues that share their pilots are
+not served by the pilots of one.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from lodesman.resources import QueueId
 
 
 class PilotStanding(StrEnum):
-    """A live pilot as the director sees it. One of which its batch system cannot tell counts as waiting: unknown is
+    """A live pilot as the director sees it. One that its batch system does not know counts as waiting: unknown is
     not gone.
     """
 
@@ -148,7 +147,7 @@ def _spare(pilot: PilotView, *, useless: bool) -> Spare:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Group:
+class _AlikePilots:
     """Pilots that are alike for the matcher and were submitted for the same task queue."""
 
     tq_id: int | None
@@ -156,13 +155,13 @@ class _Group:
     pilots: list[PilotView]
 
 
-def _groups(pilots: Sequence[PilotView]) -> list[_Group]:
+def _groups(pilots: Sequence[PilotView]) -> list[_AlikePilots]:
     """Groups, the choosy ones first (private pilots), so that generic ones are left for the others."""
-    found: dict[tuple[int | None, ResourceRequest], _Group] = {}
+    found: dict[tuple[int | None, ResourceRequest], _AlikePilots] = {}
     for pilot in sorted(pilots, key=_last_to_give):
         group = found.setdefault(
             (pilot.tq_id, pilot.request),
-            _Group(tq_id=pilot.tq_id, request=pilot.request, pilots=[]),
+            _AlikePilots(tq_id=pilot.tq_id, request=pilot.request, pilots=[]),
         )
         group.pilots.append(pilot)
     return sorted(found.values(), key=lambda group: group.request.groups is None)
@@ -214,13 +213,13 @@ class _Ledger:
             known = self._usable[request] = self._table.narrow_served(served, request)
         return known
 
-    def fill(self, groups: Sequence[_Group], levels: Mapping[int, int]) -> None:
+    def fill(self, groups: Sequence[_AlikePilots], levels: Mapping[int, int]) -> None:
         """One round: each task queue up to its level, by its own pilots first, then by what is left."""
         for group in groups:
             own = group.tq_id
             if own in self.counted and self.usable(group.request) >> self._table.bit(own) & 1:
                 self._give(group, own, levels[own])
-        left: dict[ResourceRequest, list[_Group]] = {}
+        left: dict[ResourceRequest, list[_AlikePilots]] = {}
         for group in groups:
             if group.pilots:
                 left.setdefault(group.request, []).append(group)
@@ -228,7 +227,7 @@ class _Ledger:
         for request, alike in left.items():
             self._lend(alike, needy, needy.among(self.usable(request)), levels)
 
-    def left_over(self, groups: Sequence[_Group]) -> Iterator[Spare]:
+    def left_over(self, groups: Sequence[_AlikePilots]) -> Iterator[Spare]:
         for group in groups:
             for pilot in group.pilots:
                 yield _spare(pilot, useless=not self.usable(group.request))
@@ -239,7 +238,7 @@ class _Ledger:
         return _Needy([self._table.bit(tq_id) for _, tq_id in order])
 
     def _lend(
-        self, alike: Sequence[_Group], needy: _Needy, takers: Iterator[int], levels: Mapping[int, int]
+        self, alike: Sequence[_AlikePilots], needy: _Needy, takers: Iterator[int], levels: Mapping[int, int]
     ) -> None:
         """Give the pilots of groups that present the same to the task queues that can use them."""
         groups = list(alike)
@@ -253,7 +252,7 @@ class _Ledger:
             if not groups:
                 return
 
-    def _give(self, group: _Group, tq_id: int, level: int) -> None:
+    def _give(self, group: _AlikePilots, tq_id: int, level: int) -> None:
         count = min(len(group.pilots), max(0, level - self.counted[tq_id]))
         if count == 0:
             return

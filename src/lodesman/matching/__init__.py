@@ -1,16 +1,15 @@
-"""Matching: which task queue gives its next job to a resource that asks (DESIGN 3.3).
+"""Matching: which task queue gives its next job to a resource that asks.
 
 `criteria` says who may run what, `index` keeps the task queues as bits, `lottery` draws by share, `matcher`
 takes jobs, `parked` holds the requests that wait.
 """
 
 from lodesman.matching.criteria import explain, fits
-from lodesman.matching.index import Index
 from lodesman.matching.matcher import Matcher
 from lodesman.matching.offers import QueueOffer, offers_of
-from lodesman.matching.parked import Parked, signature
-from lodesman.matching.request import ANY, GENERIC, PRIVATE, ResourceRequest
-from lodesman.matching.shares import GroupShare, director_weights, parts_of, priority_weight
+from lodesman.matching.parked import Parked
+from lodesman.matching.request import ANY, PRIVATE, ResourceRequest
+from lodesman.matching.shares import GroupShare, director_weights, parts_of
 from lodesman.matching.submit_pool import (
     canonical_requirements,
     read_again,
@@ -23,10 +22,8 @@ from lodesman.matching.task_queue import TaskQueueKey, key_from_json, key_of, ke
 
 __all__ = [
     "ANY",
-    "GENERIC",
     "PRIVATE",
     "GroupShare",
-    "Index",
     "Matcher",
     "Parked",
     "QueueOffer",
@@ -41,9 +38,7 @@ __all__ = [
     "key_to_json",
     "offers_of",
     "parts_of",
-    "priority_weight",
     "read_again",
-    "signature",
     "spelled_requirements",
     "submit_pool_id",
     "wanted_of",

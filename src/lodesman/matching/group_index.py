@@ -1,7 +1,6 @@
 """The task queues of one group: slots, masks, and the tree of owners and weights beneath the group.
 
-Groups are apart because the lottery settles the group first (DESIGN 3.3): all that follows then works on
-masks as wide as that group's task queues, and a new task queue concerns no other group.
+The lottery settles the group first, so masks are only as wide as one group, and a new task queue concerns no other group.
 """
 
 from __future__ import annotations
@@ -171,10 +170,6 @@ class GroupIndex:
             if queue is not None:
                 yield queue
 
-    def occupied_queues(self) -> Iterator[IndexedQueue]:
-        """All task queues of the group."""
-        return (queue for queue in self.slots if queue is not None)
-
     def set_job_sharing(self, job_sharing: bool) -> None:
         """Draw owners, or (job sharing) only task queues; live."""
         if job_sharing == self.job_sharing:
@@ -182,7 +177,7 @@ class GroupIndex:
         self.job_sharing = job_sharing
         self.owners = {}
         self.owners_drawn = []
-        for queue in self.occupied_queues():
+        for queue in self.queues(self._occupied):
             self._plant(queue)
 
     def _owner_of(self, queue: IndexedQueue) -> str:

@@ -1,7 +1,6 @@
-"""The index: all task queues that may have waiting jobs, by VO and group (DESIGN 3.3).
+"""The index: all task queues that may have waiting jobs, by VO and group.
 
-An emptied task queue keeps its slot for a while, so that one that fills again changes one bit. Used from one
-thread only: the writer's.
+An emptied task queue keeps its slot for a while, so that one that fills again changes one bit. For the writer's thread only.
 """
 
 from __future__ import annotations

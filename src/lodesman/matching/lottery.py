@@ -1,12 +1,11 @@
-"""The three-level lottery, drawn anew for every job (DESIGN 3.3).
+"""The three-level lottery, drawn anew for every job.
 
 1. A group, with probability share / sum of the shares of the groups that have an eligible task queue now.
 2. An owner inside it, equal among those with an eligible task queue (not if the group shares jobs).
 3. A task queue of the owner, by UserPriority weight.
 
-Levels 1 and 2 draw among all, test, and draw again; after 8 failures they list those that pass, and keep the
-list as long as it holds. A draw that is repeated until it passes is distributed as one among those that pass,
-so both ways are exact.
+Levels 1 and 2 draw among all, test, and draw again; after 8 failures they list those that pass. A draw that is repeated
+until it passes is distributed as one among those that pass, so both ways are exact.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The matcher: chooses for a resource, job by job, and tells why it got nothing (DESIGN 3.3)."""
+"""The matcher: chooses for a resource, job by job, and counts what it may draw from."""
 
 from __future__ import annotations
 

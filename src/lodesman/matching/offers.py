@@ -1,8 +1,7 @@
 """What a pilot in a configured queue would ask with: the same predicate, before any pilot exists.
 
-Submission (is this job possible?), director (where could a pilot serve this task queue?) and `why` all
-hold task-queue keys against these offers. A pilot presents no more than the offer of its queue, whatever its node
-tells, so what is called never here is given to none (ADR 0023):
+Submission, director and `why` hold task-queue keys against these offers. A pilot presents no more than the offer of its
+queue, whatever its node reports, so what is called never here is given to none (ADR 0023):
 
 * Platform, Tag and Memory say what the nodes have. A queue that does not declare one offers none of it: it takes the
   jobs that do not ask. ANY is a wildcard; the Memory of the single node then counts at the claim.
@@ -33,7 +32,7 @@ CAUSES: Final = ("Backend", "MaxTotalJobs", "MaxWaitingJobs", "Slots")
 """The parameters that can keep all pilots away."""
 
 CPU_STEP = 60
-"""What is left of a life is presented in whole minutes: requests that are alike wait together (DESIGN 3.3)."""
+"""What is left of a life is presented in whole minutes: requests that are alike wait together."""
 JOIN_SECONDS = 10
 """Of its life, what a pilot may need until it asks for its first job."""
 
@@ -41,7 +40,7 @@ JOIN_SECONDS = 10
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOffer:
     """A CE queue as a VO sees it. `bit` is its place in masks of queues; `request` has no SubmitPools:
-    whether it serves a pool is told by a mask.
+    a mask says whether it serves a pool.
     """
 
     bit: int
@@ -122,31 +121,31 @@ def _cpu(settings: QueueSettings, life_seconds: int) -> int:
     return min(limit, left - left % CPU_STEP)
 
 
-class Closed(NamedTuple):
+class WithoutPilots(NamedTuple):
     """The parameter of a queue that keeps all pilots away, and the reason in words."""
 
     parameter: str
     text: str
 
 
-def not_sent(offer: QueueOffer, backends: Collection[str] = BACKENDS) -> Closed | None:
+def not_sent(offer: QueueOffer, backends: Collection[str] = BACKENDS) -> WithoutPilots | None:
     """Why this server sends no pilot to a queue: none ever comes, or others start them there."""
     if offer.backend == MANUAL:
-        return Closed("Backend", "pilots there are started manually")
+        return WithoutPilots("Backend", "pilots there are started manually")
     return never_sent(offer, backends)
 
 
-def never_sent(offer: QueueOffer, backends: Collection[str] = BACKENDS) -> Closed | None:
+def never_sent(offer: QueueOffer, backends: Collection[str] = BACKENDS) -> WithoutPilots | None:
     """Why no pilot is ever sent to a queue; None if some may be, or come by themselves."""
     settings = offer.settings
     if offer.backend == MANUAL:
         return None
     if offer.backend not in backends:
-        return Closed("Backend", f"there is no backend {offer.backend!r} here")
+        return WithoutPilots("Backend", f"there is no backend {offer.backend!r} here")
     if settings.max_total_jobs == 0:
-        return Closed("MaxTotalJobs", "MaxTotalJobs is 0")
+        return WithoutPilots("MaxTotalJobs", "MaxTotalJobs is 0")
     if settings.max_waiting_jobs == 0 and not settings.waiting_to_running_ratio:
-        return Closed("MaxWaitingJobs", "MaxWaitingJobs is 0")
+        return WithoutPilots("MaxWaitingJobs", "MaxWaitingJobs is 0")
     if settings.slots == 0:
-        return Closed("Slots", "Slots is 0")
+        return WithoutPilots("Slots", "Slots is 0")
     return None

@@ -1,7 +1,6 @@
-"""Requests that wait for work: parked by signature, woken by task queues that fill (DESIGN 3.3, long poll).
+"""Requests that wait for work (long poll): parked by signature, woken by task queues that fill.
 
-Requests of one signature are alike for the matcher, so what a task queue fits is decided once per signature,
-and for all signatures at once: they are the members of masks that the task queue's key asks.
+Requests of one signature are alike for the matcher: what a task queue fits is decided once for all signatures, as masks.
 """
 
 from __future__ import annotations
@@ -70,9 +69,9 @@ class _Ticket:
 class Parked:
     """The parked requests. Tickets are whatever the caller knows them by. Used from one thread only.
 
-    `serves` tells whether a place (site, CE, queue) serves a SubmitPool now. With it, what a request itself says of
-    SubmitPools is not looked at, so that pools may come and go while thousands wait; whoever is woken presents
-    those of its place anew. Without it, a request waits for the pools that it names.
+    `serves` says whether a place (site, CE, queue) serves a SubmitPool now. With it, the SubmitPools of a request do
+    not count, so that pools may come and go while thousands wait; a woken request presents those of its place anew.
+    Without it, a request waits for the pools that it names.
     """
 
     __slots__ = (
@@ -213,6 +212,6 @@ def _place(request: ResourceRequest) -> QueueId:
 
 
 def _from(orders: list[Order], after: Order, at_most: int) -> Iterator[Order]:
-    """Up to so many orders that come after one, in order."""
+    """The first orders after one, in order."""
     place = bisect_right(orders, after)
     return islice(orders, place, place + at_most)

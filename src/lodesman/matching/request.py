@@ -1,7 +1,6 @@
 """What a pilot asks with: the resource it woke up on, in the words of the task-queue key.
 
-A field that the resource does not present is strict: only task queues that do not ask for it match.
-Only the explicit value ANY is a wildcard (DESIGN 3.3; reference matrix of the original matcher).
+What the resource does not present it does not have. Only the explicit value ANY is a wildcard.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Shares of groups, weights of UserPriority, and what follows from them (reference dirac 1.3, 1.4).
+"""Shares of groups, weights of UserPriority, and what follows from them.
 
-The lottery uses the tree group > owner > task queue claim by claim; the director wants one number per task
-queue for a whole cycle. Both come from the same shares.
+The lottery uses the tree group > owner > task queue claim by claim; the director wants one number per task queue for a
+whole cycle. Both come from the same shares.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class GroupShare:
     """What a group may have of the resources, in proportion to the shares of the others.
 
     A share of 0 (or less) is served only when no group with a share has a fitting job. `job_sharing`: owners
-    in the group are not told apart. `background`: the director gives task queues of very low UserPriority
+    in the group are not distinguished. `background`: the director gives task queues of very low UserPriority
     the least weight instead of a part of the share (AllowBackgroundTQs).
     """
 

@@ -1,12 +1,9 @@
-"""The SubmitPool identifier of a set of requirements (seed rfc7-job-requirements; DESIGN 3.3, ADR 0016).
+"""The SubmitPool of a set of requirements (seed rfc7-job-requirements, ADR 0016).
 
-Jobs whose requirements mean the same share one SubmitPool, whatever way they were written: the identifier is a hash
-of the canonical set, never of its text. What a value means follows from its parameter's type, so kind, operator and
-unit go in with it; types of other parameters do not. So does the VO: what a queue is, and whom it admits, may differ
-from one to the other, so the queues of a pool are those of one VO. `req2:` is the version of the canonical form.
-
-The name `constraint` is reserved there for a ClassAd expression, as ["expression", "", "", [its canonical text]]:
-until expressions are understood no set has it (`resources.criterion` refuses it).
+Jobs whose requirements mean the same share one SubmitPool, however they were written: its identifier is a hash of the
+canonical set. What a value means follows from its parameter's type, so kind, operator and unit go in with it; so does
+the VO, since the queues of a pool are those of one VO. `req2:` is the version of the canonical form. The parameter name
+`constraint` is reserved for a ClassAd expression (`resources.criterion` refuses it).
 """
 
 from __future__ import annotations
@@ -58,7 +55,7 @@ def submit_pool_id(criteria: tuple[Criterion, ...], vo: str = "") -> str:
 
 def wanted_of(requirements: str) -> dict[str, list[Any]]:
     """The Requirements behind a stored text, to be compiled under the types of today: numbers name the unit that they
-    were stored in, as if somebody had written "50 GB". Raises ValueError if the text is no set of requirements.
+    were stored in, as in "50 GB". Raises ValueError if the text is no set of requirements.
     """
     rows = json.loads(requirements or "{}")
     return {name: wanted_values(row) for name, row in rows.items()}

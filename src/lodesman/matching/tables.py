@@ -1,9 +1,7 @@
 """Task queues and requests as bits, held against each other by the criteria.
 
-`KeyTable` has task queues as bits and is asked by requests, `RequestTable` has requests as bits and is asked by keys. A
-request says two things: where and how much it is (the place), and whom it serves (the identity, chosen with the pilot).
-Places are thousands and stay; identities are as many as owners. So the director judges places by a table (`PLACE`), and
-the identity with `serves`.
+A request says where and how much it is (the place), and whom it serves (the identity, chosen with the pilot). Places are
+thousands and stay, so the director judges them by a table (`PLACE`); identities are as many as owners (`serves`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The key of a task queue: all that decides where a job can run and whose it is (DESIGN 3.3).
+"""The key of a task queue: all that decides where a job can run and whose it is.
 
-Jobs with equal keys are interchangeable for the matcher, so eligibility is decided once per queue.
-Values are exact and canonical: lists sorted without duplicates, numbers as integers.
+Jobs with equal keys are interchangeable for the matcher. Values are canonical: lists sorted without duplicates.
 """
 
 from __future__ import annotations

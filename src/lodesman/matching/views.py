@@ -1,8 +1,7 @@
-"""What a kind of resource may draw from, remembered (DESIGN 3.3: per-signature masks).
+"""What a kind of resource may draw from, remembered as masks.
 
-Pilots on nodes of one kind ask with the same description again and again; what is left of cores, memory and
-life differs each time. A view remembers, for each group, the mask of the description; numbers, emptiness and
-limits are applied at each claim.
+Pilots on nodes of one kind ask with the same description again and again; what is left of cores, memory and life differs.
+A view remembers the mask of the description for each group; numbers, emptiness and limits are applied at each claim.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _description = attrgetter(
     "site", "platforms", "tags", "vo", "groups", "ce", "owner", "pilot_type", "required_tags", "job_types",
     "submission_pool",
 )  # fmt: skip
-# Longer lists of SubmitPools are told apart by the object, which the view keeps: a queue may serve thousands, and to hash
+# Longer lists of SubmitPools are distinguished by the object, which the view keeps: a queue may serve thousands, and to hash
 # them all would take longer than a choice. Who asks for a queue again asks with the same object (`PoolMap.of_queue`).
 SHORT: Final = 8
 _numbers = tuple(criterion.of_request for criterion in HOW_MUCH)
@@ -74,7 +73,7 @@ class Found:
 
 
 class View:
-    """One description against the index. `version` tells when the ballot was made."""
+    """One description against the index. `version`: when the ballot was made."""
 
     __slots__ = (
         "_found",

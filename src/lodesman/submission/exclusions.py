@@ -1,8 +1,7 @@
 """What stands between a job and each configured queue of its VO: the material of `never` and of `lode why`.
 
-All queues at once, as masks. The criteria are those of the matcher and of the Requirements; nothing is judged
-here a second way (DESIGN rule 1). A property test holds: a queue is eligible <=> neither has a reason against it, and
-pilots are there or may be sent.
+All queues at once, as masks, by the criteria of the matcher and of the Requirements. A queue is eligible exactly if
+neither has a reason against it, and pilots are there or may be sent.
 """
 
 from __future__ import annotations
@@ -95,8 +94,8 @@ def find_exclusions(
 ) -> Exclusions:
     """Hold a key, and the Requirements that its SubmitPool stands for, against every queue of its VO.
 
-    A requirement that the declared types cannot read any more rules out every queue, and so do Requirements that nobody
-    knows (None).
+    A requirement that the declared types cannot read any more rules out every queue, and so do unknown Requirements
+    (None).
     A parameter that keeps all pilots away from a queue where none is rules it out (`VOConfig.without_pilots`).
     """
     full = config.table.open_to_vo

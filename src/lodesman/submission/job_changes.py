@@ -1,7 +1,6 @@
 """The smallest change that would let a job run, with the values: "Memory 8000 -> 4000: 41 of 60 queues".
 
-The number is that of the queues which exactly the change that is told would admit: it is counted with the changed
-job, by the criteria of the matcher and of the Requirements.
+The number counts the queues that exactly this change admits, by the criteria of the matcher and of the Requirements.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ FLAGS: Final = bytes.maketrans(b"01", b"\0\1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDemand:
-    """What a job wants, held against a config. `unread`: of its Requirements those that nobody can read, by the name of
+    """What a job wants, held against a config. `unread`: of its Requirements those that cannot be read, by the name of
     their criterion, with the reason.
     """
 
@@ -47,7 +46,7 @@ class JobDemand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Case:
+class _ChangedJob:
     """A job as it would be after the steps so far, and the queues (of those that a change of `names` is about) left
     then.
     """
@@ -61,14 +60,14 @@ class _Case:
         """What each of the queues left offers. Thousands, for each explanation, so no step of Python for each."""
         return compress(self.config.column(field), bin(self.mask)[:1:-1].encode().translate(FLAGS))
 
-    def changed(self, *rules: str, **changes: Any) -> _Case:
+    def changed(self, *rules: str, **changes: Any) -> _ChangedJob:
         """After one more step: with the queues left that these criteria of the matcher do not refuse then."""
         key = replace(self.key, **changes)
         mask = self.config.places.narrow(self.mask, key, rules) if rules else self.mask
-        return _Case(key=key, config=self.config, names=self.names, mask=mask)
+        return _ChangedJob(key=key, config=self.config, names=self.names, mask=mask)
 
 
-Made = tuple[JobChangeStep, _Case]
+Made = tuple[JobChangeStep, _ChangedJob]
 Options = Iterable[tuple[Any, int]]
 
 
@@ -105,7 +104,7 @@ def _job_change(demand: JobDemand, change: NearMiss) -> JobChange:
     key, config = demand.key, demand.config
     by_name = {f"Requirements.{one.parameter}": one for one in demand.criteria}
     unpooled = replace(key, submit_pool="") if key.submit_pool else key
-    case = _Case(key=unpooled, config=config, names=change.criteria, mask=change.mask)
+    case = _ChangedJob(key=unpooled, config=config, names=change.criteria, mask=change.mask)
     steps = []
     for name in change.criteria:
         if name in demand.unread:
@@ -134,15 +133,15 @@ def _left_out(name: str, asked: Any = None) -> JobChangeStep:
     return _step_of(name, f"{name} left out", asked=asked)
 
 
-def _step(case: _Case, name: str, criterion: Criterion | None) -> Made:
+def _step(case: _ChangedJob, name: str, criterion: Criterion | None) -> Made:
     if criterion is not None:
         return _required(case, name, criterion)
     make = STEPS.get(name)
     return (_step_of(name, name), case) if make is None else make(case, name)
 
 
-def _number(field: str) -> Callable[[_Case, str], Made]:
-    def make(case: _Case, name: str) -> Made:
+def _number(field: str) -> Callable[[_ChangedJob, str], Made]:
+    def make(case: _ChangedJob, name: str) -> Made:
         asked = getattr(case.key, field)
         options = _as_much(Counter(case.offered(field)))
         least = options[-1][0]
@@ -160,10 +159,12 @@ def _as_much(found: Counter[Any], order: Callable[[Any], Any] | None = None) -> 
     return tuple((values[place], reached[place]) for place in dict.fromkeys((0, middle, len(values) - 1)))
 
 
-def _one_of(field: str, rule: str, offered: Callable[[_Case], Counter[str]]) -> Callable[[_Case, str], Made]:
+def _one_of(
+    field: str, rule: str, offered: Callable[[_ChangedJob], Counter[str]]
+) -> Callable[[_ChangedJob, str], Made]:
     """A list of names in the job, of which the queue must offer one."""
 
-    def make(case: _Case, name: str) -> Made:
+    def make(case: _ChangedJob, name: str) -> Made:
         options = tuple(offered(case).most_common(SHOWN))
         instead = tuple(value for value, _ in options)
         text = f"{name} -> {_or(options)}" if options else f"{name} left out"
@@ -174,7 +175,7 @@ def _one_of(field: str, rule: str, offered: Callable[[_Case], Counter[str]]) -> 
     return make
 
 
-def _banned(case: _Case, name: str) -> Made:
+def _banned(case: _ChangedJob, name: str) -> Made:
     options = tuple(Counter(case.offered("site")).most_common(SHOWN))
     allowed = [value for value, _ in options]
     instead = tuple(site for site in case.key.banned_sites if site not in allowed)
@@ -187,10 +188,10 @@ def _tags(
     field: str, lacking: Callable[[TaskQueueKey, Sequence[str]], frozenset[str]], text: str
 ) -> Callable[..., Made]:
     """Tags that are too many, or missing: the set of one of the queues that admits most of them. Tags are both what a
-    queue must offer and what it may require, so the last step about them looks at both.
+    queue must offer and what it may require, so the last step about them concerns both.
     """
 
-    def make(case: _Case, name: str) -> Made:
+    def make(case: _ChangedJob, name: str) -> Made:
         rules = TAG_RULES[:1] if name == "Tag" and "RequiredTag" in case.names else TAG_RULES
         sets: Counter[frozenset[str]] = Counter()
         for offered, n in Counter(case.offered(field)).items():
@@ -209,15 +210,7 @@ def _tags(
     return make
 
 
-def _pools(case: _Case, name: str) -> Made:
-    """Submission pools: any of them carries pilots to any of the queues."""
-    pools = tuple(sorted(case.config.pools or ()))
-    options = tuple((one, case.mask.bit_count()) for one in pools[:SHOWN])
-    text, asked = f"{name} -> {_or(options)}" if options else f"{name} left out", case.key.submission_pools
-    return _step_of(name, text, asked=asked, instead=pools[:SHOWN] or None, options=options), case
-
-
-def _required(case: _Case, name: str, criterion: Criterion) -> Made:
+def _required(case: _ChangedJob, name: str, criterion: Criterion) -> Made:
     """A parameter of the Requirements, held against what the queues declare."""
     asked = criterion.wanted[0] if len(criterion.wanted) == 1 else criterion.wanted
     table = case.config.table
@@ -237,7 +230,7 @@ def _required(case: _Case, name: str, criterion: Criterion) -> Made:
 def _instead(
     criterion: Criterion, offered: Sequence[tuple[tuple[Any, ...], int]]
 ) -> Iterator[tuple[tuple[tuple[Any, int], ...], tuple[Any, ...]]]:
-    """What would do instead, and what of it is told: of a capacity what all offer; of what must be equal what most
+    """What would do instead, and what of it is shown: of a capacity what all offer; of what must be equal what most
     have, of names the few that most have. Where queues differ in what it is to them, both.
     """
     much = capacities(criterion, [values for values, _ in offered])
@@ -255,8 +248,8 @@ def _instead(
             for one in {(type(value) is bool, value) for value in values}:
                 counted[one] += n
         options = tuple((value, n) for (_, value), n in counted.most_common(SHOWN))
-        told = 1 if all(isinstance(value, int | float) for value, _ in options) else SHOWN
-        yield options, tuple(value for value, _ in options[:told])
+        shown = 1 if all(isinstance(value, int | float) for value, _ in options) else SHOWN
+        yield options, tuple(value for value, _ in options[:shown])
 
 
 def _few(names: Sequence[str]) -> str:
@@ -273,11 +266,16 @@ def _shown(asked: Any) -> str:
     return " or ".join(map(str, asked[:SHOWN])) if isinstance(asked, tuple) else str(asked)
 
 
-def _names(field: str) -> Callable[[_Case], Counter[str]]:
+def _names(field: str) -> Callable[[_ChangedJob], Counter[str]]:
     return lambda case: Counter(case.offered(field))
 
 
-def _platforms(case: _Case) -> Counter[str]:
+def _pools(case: _ChangedJob) -> Counter[str]:
+    """Any submission pool carries pilots to any of the queues."""
+    return Counter(dict.fromkeys(sorted(case.config.pools or ()), case.mask.bit_count()))
+
+
+def _platforms(case: _ChangedJob) -> Counter[str]:
     found: Counter[str] = Counter()
     for names, n in Counter(case.offered("platforms")).items():
         for name in () if ANY in names else names:
@@ -293,14 +291,14 @@ def _missing(key: TaskQueueKey, required: Sequence[str]) -> frozenset[str]:
     return frozenset(required).difference(key.tags)
 
 
-STEPS: Final[Mapping[str, Callable[[_Case, str], Made]]] = {
+STEPS: Final[Mapping[str, Callable[[_ChangedJob, str], Made]]] = {
     "Site": _one_of("sites", "site", _names("site")),
     "BannedSite": _banned,
     "GridCE": _one_of("grid_ces", "ce", _names("ce")),
     "Platform": _one_of("platforms", "platform", _platforms),
     "Tag": _tags("tags", _too_many, "Tag without"),
     "RequiredTag": _tags("required_tags", _missing, "Tag with"),
-    "SubmitPool": _pools,
+    "SubmitPool": _one_of("submission_pools", "", _pools),
     "NumberOfProcessors": _number("cores"),
     "Memory": _number("memory_mb"),
     "CPUTime": _number("norm_cpu_seconds"),
