@@ -124,10 +124,8 @@ def take(bucket: TokenBucket, count: int) -> TokenBucket:
 
 
 # --- the breaker of a CE queue --------------------------------------------------------------------------------
-#
 # Closed: submit freely. Open: nothing, until `retry_at`. Half-open: one probe; its success closes the breaker, its failure
-# opens it for longer. Failures are those of submission, of pilots that end without ever joining, and of pilots that
-# wait too long. (The original's `FailedQueueCycleFactor` counted cycles instead of time.)
+# opens it for longer. Failures: refused submissions, pilots that end without joining, pilots that wait too long.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

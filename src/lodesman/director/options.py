@@ -154,9 +154,8 @@ class RateRules:
 class ExcessRules:
     """How eager cancelling is.
 
-    tolerated_fraction: the surplus pilots that may stay, as a fraction of the counted ones: demand moves while pilots
-    wait, and a cancelled pilot loses its place in the batch queue. Pilots that no task queue could use are not
-    tolerated. max_cancels: per iteration. confirm_s: seconds for which a pilot must have been spare, in every iteration.
+    tolerated_fraction: the surplus pilots that may stay, as a fraction of the counted ones; those that no task queue
+    could use may not. max_cancels: per iteration. confirm_s: seconds for which a pilot must have been spare.
     """
 
     enabled: bool = _option("cancelExcess", truth, True)
@@ -169,10 +168,9 @@ class ExcessRules:
 class PoolOptions:
     """What a submission pool may set for itself; the director's section gives the defaults.
 
-    Threads: from the start, at most, and tasks waiting for one. The two of the list-match change nothing: the
-    match is how a pilot finds its queue, and is made anew at each iteration (ADR-0009). private_fraction is the fraction of
-    *private* pilots for task queues that take both kinds; legacy_fraction gives it the page's own
-    inequality, which yields the complement. Generic pilots run as generic_owner of generic_group.
+    Threads: from the start, at most, and tasks waiting for one. The two of the list-match change nothing (ADR-0009).
+    private_fraction is the fraction of *private* pilots for task queues that take both kinds; with legacy_fraction its
+    complement. Generic pilots run as generic_owner of generic_group.
     """
 
     name: str = ""

@@ -1,15 +1,11 @@
 """What is ordered for a task queue that gets pilots: through which submission pool, and whose pilots.
 
 The pools of the task queue, or DefaultSubmitPools, in random order: the first one that is enabled and takes the work
-gets it; a full one is disabled until the next cycle. When none takes it, nothing is submitted and that is what is
-recorded (the original reported the number it had wished for).
+gets it; a full one is disabled until the next cycle. When none takes it, nothing is submitted.
 
-A private pilot runs as the owner and group of its task queue and serves no one else (with JobSharing: its
-whole group); a generic one runs as the pool's generic identity and serves all groups of the VO. It presents
-PilotType "private" to the matcher only if the task queue asks for private pilots. Source: seed
-taskqueue-director; deviation: PrivatePilotFraction is the fraction of *private* pilots, as its description
-says; the inequality on the page yields the complement (a fix of its authors eight days later turned it).
-`LegacyPrivatePilotFraction` gives the page's.
+A private pilot runs as the owner and group of its task queue and serves no one else (with JobSharing: its whole group);
+a generic one runs as the pool's generic identity and serves all groups of the VO. PrivatePilotFraction is the fraction of
+*private* pilots; the inequality of the seed yields the complement (`LegacyPrivatePilotFraction`, ADR 0004).
 """
 
 from __future__ import annotations

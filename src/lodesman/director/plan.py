@@ -3,9 +3,8 @@
     n = poisson((pilotsPerPriority * priority + pilotsPerJob * jobs) * maxCPU / max(CPU, lowestCPUBoost))
     n = min(n, int((1 + extraPilotFraction) * jobs) + extraPilots - waitingPilots)
 
-Source: seed taskqueue-director, "TaskqueueDirector Algorithm" and "Proposed fixes" (`adapt`). The page writes
-maxCPU / taskQueueCPU and says in words that the boost stops at lowestCPUBoost; the original program divides by the
-larger of the two.
+Source: seed taskqueue-director, "TaskqueueDirector Algorithm" and "Proposed fixes" (`adapt`). The boost stops at
+lowestCPUBoost, as the page says in words.
 """
 
 from __future__ import annotations
@@ -71,10 +70,9 @@ class Target:
 
 
 def adapt(base: float, *, waiting_jobs: int, running_jobs: int, rules: AdaptiveRules) -> Target:
-    """The target of this iteration from `base` = pilotsPerIteration and the jobs in the system.
+    """The target of this iteration from `base` = pilotsPerIteration.
 
-    The more jobs wait with respect to their target, the more pilots; the nearer the running jobs come to
-    theirs, the fewer.
+    The more jobs wait with respect to their target, the more pilots; the nearer the running jobs come to theirs, the fewer.
     """
     more = less = 1.0
     if rules.enabled:

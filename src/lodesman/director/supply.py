@@ -113,13 +113,14 @@ def count_supply(
     usable: list[PilotView] = []
     aged: list[Spare] = []
     for pilot in pilots:
-        reason = _set_aside(pilot, now=now, max_waiting_s=max_waiting_s)
+        reason = _SET_ASIDE.get(pilot.standing)
+        if pilot.standing in _NOT_STARTED and now - pilot.submitted_at >= max_waiting_s:
+            reason = SetAside.TOO_OLD
+            aged.append(_spare(pilot, useless=True))
         if reason is None:
             usable.append(pilot)
         else:
             aside[reason] += 1
-        if reason is SetAside.TOO_OLD:
-            aged.append(_spare(pilot, useless=True))
     ledger = _Ledger(demands, table, serving)
     groups = _groups(usable)
     jobs = {demand.tq_id: demand.waiting_jobs for demand in demands}
@@ -132,12 +133,6 @@ def count_supply(
         aged=tuple(aged),
         aside=dict(aside),
     )
-
-
-def _set_aside(pilot: PilotView, *, now: float, max_waiting_s: float) -> SetAside | None:
-    if pilot.standing in _NOT_STARTED and now - pilot.submitted_at >= max_waiting_s:
-        return SetAside.TOO_OLD
-    return _SET_ASIDE.get(pilot.standing)
 
 
 def _spare(pilot: PilotView, *, useless: bool) -> Spare:

@@ -23,9 +23,8 @@ _ANSWERS_KEPT: Final = 64
 class Cell:
     """The members that have one value. Changes wait in a list until the mask is read.
 
-    So a task queue that names 500 sites costs 500 short appends, and a thousand queues that come at once cost each mask
-    one copy. A mask of few bits is made anew at each read: 100,000 owners with one task queue each must not hold
-    100,000 masks.
+    A task queue that names 500 sites costs 500 short appends, and a thousand queues that come at once cost each mask one
+    copy. A mask of few bits is made anew at each read: 100,000 owners must not hold 100,000 masks.
     """
 
     __slots__ = ("_mask", "flips", "size")
@@ -209,7 +208,7 @@ class HasOnly:
     """Members pass all of whose values are among those asked.
 
     A member's first value stands in the cells of rank 0, its second in those of rank 1, ... A member passes if at each
-    rank it has either no value or an asked one. So few asked values cost few unions, however many values the members have.
+    rank it has either no value or an asked one.
     """
 
     __slots__ = ("_ranks",)

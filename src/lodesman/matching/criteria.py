@@ -1,17 +1,14 @@
-"""Who may run what: the criteria, each stated once and used four ways.
+"""Who may run what: the criteria, each stated once.
 
 A criterion says what the task-queue key asks, what the resource offers, and the relation between the two. From these come
-the reason for one pair (`why`, dry run), the tables of the index (task queues asked by a resource) and those of parked
-requests (resources asked by a task queue).
-
-Strict: a resource does not have what it does not declare. Only an explicit ANY is a wildcard.
+the reason for one pair, and the tables in which resources ask task queues or task queues ask resources.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
+from operator import attrgetter, le
 from typing import Any, Final, NamedTuple
 
 from lodesman.masks.table import AtLeast, AtMost, HasAll, HasAny, HasNone, HasOnly, MaskColumn, Values
@@ -65,15 +62,11 @@ def _contains(wanted: Collection[str], offered: Values) -> bool:
     return not offered or all(value in wanted for value in offered)
 
 
-def _at_most(wanted: int, offered: int) -> bool:
-    return wanted <= offered
-
-
 OVERLAP: Final = Relation(holds=_overlap, of_keys=HasAny, of_requests=HasAny)
 DISJOINT: Final = Relation(holds=_disjoint, of_keys=HasNone, of_requests=HasNone)
 WITHIN: Final = Relation(holds=_within, of_keys=HasOnly, of_requests=HasAll)
 CONTAINS: Final = Relation(holds=_contains, of_keys=HasAll, of_requests=HasOnly)
-AT_MOST: Final = Relation(holds=_at_most, of_keys=AtMost, of_requests=AtLeast)
+AT_MOST: Final = Relation(holds=le, of_keys=AtMost, of_requests=AtLeast)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +108,6 @@ def _groups(request: ResourceRequest) -> Values | None:
     if request.groups is None and request.pilot_type == PRIVATE:
         return ()
     return request.groups
-
-
-def _banned_for(request: ResourceRequest) -> Values:
-    return () if request.site == ANY else _one(request.site)
 
 
 def _platform_text(key: TaskQueueKey, request: ResourceRequest) -> str:
@@ -199,7 +188,7 @@ WHERE: Final = (
         name="banned_site",
         relation=DISJOINT,
         of_key=lambda k: k.banned_sites,
-        of_request=_banned_for,
+        of_request=lambda r: () if r.site == ANY else _one(r.site),
         sentence=lambda _, r: f"the job bans site {r.site}",
     ),
     MatchCriterion(

@@ -71,11 +71,9 @@ class OwnerQueues:
 class GroupIndex:
     """All task queues of a group of a VO.
 
-    `open` are the slots that may be drawn: a job waits and no limit blocks. `number` is the place of this
-    group in the lists of a view. `arrived` counts arrivals of task queues, `recent` are the last ones: a
-    remembered mask catches up by them. (It need not learn of departures: `open` has no bit for a free slot.)
-    `birth` is different for each group and shows in `arrived`, so what was remembered of another group is
-    not mistaken.
+    `open` are the slots that may be drawn: a job waits and no limit blocks. `number` is the place of this group in the
+    lists of a view. `arrived` counts arrivals of task queues, `recent` are the last ones: a remembered mask catches up by
+    them (not by departures: `open` has no bit for a free slot). `birth` makes `arrived` different for each group.
     """
 
     __slots__ = (

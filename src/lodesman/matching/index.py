@@ -123,9 +123,8 @@ class Index:
     def forget_idle(self, now: float) -> list[int]:
         """Remove task queues that have been empty for more than 300 s; returns their ids.
 
-        If very many are empty (over 1,024 and a quarter of the index), the ones empty longest go after 1 s, so
-        that task queues that come and go fast do not make the masks wide. Call it between transactions: an
-        undo must find its task queues.
+        If very many are empty (over 1,024 and a quarter of the index), the ones empty longest go after 1 s. To be called
+        between transactions: an undo must find its task queues.
         """
         surplus = len(self._idle) - max(IDLE_AT_LEAST, (len(self._queues) - len(self._idle)) // IDLE_PART)
         gone: list[int] = []

@@ -133,11 +133,9 @@ class Parked:
     def wake(self, filled: Mapping[int, int]) -> Iterator[Hashable]:
         """The tickets to serve for task queues that filled, for each the longest waiting first.
 
-        `filled` maps ids to the numbers of jobs that joined. The caller lets each ticket claim, and leave if it
-        got something, before it asks for the next. So no job of these task queues stays while a ticket that
-        fits it waits, though a ticket may draw its job from another task queue; and no more tickets wake than
-        there are jobs. A ticket that is still parked afterwards counts for the jobs that it asked for. No
-        ticket comes twice.
+        `filled` maps ids to the numbers of jobs that joined. The caller lets each ticket claim, and leave if it got
+        something, before it asks for the next: no job of these task queues stays while a ticket that fits it waits. A
+        ticket that is still parked afterwards counts for the jobs that it asked for. No ticket comes twice.
         """
         woken: set[Order] = set()
         for tq_id, jobs in filled.items():

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from lodesman.masks.bits import Plane, bits
+from lodesman.masks.bits import Plane, bits, mask_of
 from lodesman.matching.offers import BACKENDS, QueueOffer, never_sent, offers_of
 from lodesman.matching.request import ANY, ResourceRequest
 from lodesman.matching.shares import DEFAULT_SHARE, GroupShare
@@ -62,7 +62,7 @@ class VOConfig:
     @cached_property
     def hopeless(self) -> int:
         """The queues that require a tag which they do not offer: no job can run there, however it is changed."""
-        return sum(1 << offer.bit for offer in self.offers if _requires_more(offer.request))
+        return mask_of(one.bit for one in self.offers if not _offers_what_it_requires(one.request))
 
     @cached_property
     def _columns(self) -> dict[str, list[Any]]:
@@ -118,9 +118,8 @@ class VOConfig:
         return self if mask == self.inhabited else replace(self, inhabited=mask)
 
 
-def _requires_more(offered: ResourceRequest) -> bool:
-    tags = offered.tags
-    return ANY not in tags and any(tag not in tags for tag in offered.required_tags)
+def _offers_what_it_requires(offered: ResourceRequest) -> bool:
+    return ANY in offered.tags or set(offered.required_tags) <= set(offered.tags)
 
 
 @dataclass

@@ -218,7 +218,7 @@ class IndexLife(RuleBasedStateMachine):
     @invariant()
     def bits_agree(self):
         for group in self.index.groups():
-            members = {queue.tq_id for queue in group.occupied_queues()}
+            members = {queue.tq_id for queue in group.slots if queue is not None}
             assert members
             assert {queue.tq_id for queue in group.queues(group.open)} == {
                 t for t in members if self._open(t)
