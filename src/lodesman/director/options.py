@@ -88,7 +88,7 @@ def names(raw: object) -> tuple[str, ...]:
     return found
 
 
-def rising(raw: object) -> tuple[int, ...]:
+def _rising(raw: object) -> tuple[int, ...]:
     """Strictly increasing whole numbers from 1 up: the limits of the CPU buckets, in seconds."""
     wanted = "a strictly increasing list of whole numbers above 0"
     one = whole(1, 100_000_000)
@@ -195,7 +195,7 @@ class DirectorOptions:
     extra_pilots: int = _option("extraPilots", whole(0, 100_000), 4)
     max_pilot_waiting_hours: float = _option("maxPilotWaitingHours", number(0.001, 10_000), 6.0)
     max_cpu: int = _option("maxCPU", whole(360, 100_000_000), CPU_BUCKETS[-1])
-    cpu_buckets: tuple[int, ...] = _option("taskQueueCPUTimeIntervals", rising, CPU_BUCKETS)
+    cpu_buckets: tuple[int, ...] = _option("taskQueueCPUTimeIntervals", _rising, CPU_BUCKETS)
     submission_pools: tuple[str, ...] = _option("SubmitPools", names, ("Local",))
     default_submission_pools: tuple[str, ...] = _option("DefaultSubmitPools", names, ("Local",))
     max_pilots_per_iteration: int = _option("maxPilotsPerIteration", whole(0, 1_000_000), 0)

@@ -28,15 +28,15 @@ _HEAD_FIELDS = tuple(one.name for one in fields(Plan) if one.name != "rows")
 
 
 MOST_ROWS = 20_000
-MOST_ASKS = 10_000
-MOST_EXAMPLES = 5_000
+_MOST_ASKS = 10_000
+_MOST_EXAMPLES = 5_000
 
 
 def to_record(decision: Decision, *, examples: int = 5) -> Record:
     """JSON values of a decision; up to `examples` CE queues with their reasons per task queue and kind."""
     plan, placement = decision.plan, decision.placement
-    rows, outcomes = _most_rows(plan), placement.outcomes[:MOST_ASKS]
-    each = min(examples, MOST_EXAMPLES // max(1, len(outcomes)))
+    rows, outcomes = _most_rows(plan), placement.outcomes[:_MOST_ASKS]
+    each = min(examples, _MOST_EXAMPLES // max(1, len(outcomes)))
     return {
         "now": decision.now,
         "target": asdict(decision.target),
@@ -51,7 +51,7 @@ def to_record(decision: Decision, *, examples: int = 5) -> Record:
         "asks": [_ask(one, placement, each) for one in outcomes],
         "no_pool": [
             {"tq_id": one.tq_id, "asked": one.asked, "tries": [[t.pool, t.outcome.value] for t in one.tries]}
-            for one in decision.pool_refusals[:MOST_ASKS]
+            for one in decision.pool_refusals[:_MOST_ASKS]
         ],
         "placements": [[one.tq_id, str(one.queue_id), one.count] for one in placement.placements[:MOST_ROWS]],
         "load_fields": list(RecordedLoad._fields),

@@ -14,8 +14,8 @@ from lodesman.masks.bits import Mask, mask_of
 
 Values = tuple[str, ...]
 
-FLUSH_AT: Final = 512  # changes that a cell lets wait
-SPARSE_BITS: Final = 4096  # a mask with fewer than one bit in this many is not kept
+_FLUSH_AT: Final = 512  # changes that a cell lets wait
+_SPARSE_BITS: Final = 4096  # a mask with fewer than one bit in this many is not kept
 _MANY: Final = 16  # values from which on they are looked up together
 _ANSWERS_KEPT: Final = 64
 
@@ -38,14 +38,14 @@ class Cell:
         """A member that is not there."""
         self.size += 1
         self.flips.append(bit)
-        if len(self.flips) >= FLUSH_AT:
+        if len(self.flips) >= _FLUSH_AT:
             self.flush()
 
     def remove(self, bit: int) -> None:
         """A member that is there goes."""
         self.size -= 1
         self.flips.append(bit)
-        if len(self.flips) >= FLUSH_AT:
+        if len(self.flips) >= _FLUSH_AT:
             self.flush()
 
     def flush(self) -> None:
@@ -57,7 +57,7 @@ class Cell:
         """The mask as it is now."""
         flips = self.flips
         if flips:
-            if not self._mask and len(flips) * SPARSE_BITS <= flips[0]:
+            if not self._mask and len(flips) * _SPARSE_BITS <= flips[0]:
                 return mask_of(flips)
             self.flush()
         return self._mask
@@ -77,7 +77,7 @@ class Cells(dict[Any, Cell]):
             # Cell.add, written out: a task queue may list hundreds of sites.
             cell.size += 1
             cell.flips.append(bit)
-            if len(cell.flips) >= FLUSH_AT:
+            if len(cell.flips) >= _FLUSH_AT:
                 cell.flush()
 
     def remove(self, bit: int, values: Iterable[Any]) -> None:
@@ -88,7 +88,7 @@ class Cells(dict[Any, Cell]):
             cell.flips.append(bit)
             if not cell.size:
                 del self[value]
-            elif len(cell.flips) >= FLUSH_AT:
+            elif len(cell.flips) >= _FLUSH_AT:
                 cell.flush()
 
     def any_of(self, values: Collection[str]) -> Mask:

@@ -15,15 +15,15 @@ from lodesman.matching.criteria import HOW_MUCH, WHERE, wanted_of
 from lodesman.matching.shares import priority_weight
 from lodesman.matching.task_queue import TaskQueueKey
 
-ALL_OWNERS: Final = ""
-RECENT: Final = 64  # arrivals remembered
-CATCH_UP: Final = 24  # arrivals up to which a mask is mended, not made anew; more if masks are wide
-WIDE: Final = 4096
+_ALL_OWNERS: Final = ""
+_RECENT: Final = 64  # arrivals remembered
+_CATCH_UP: Final = 24  # arrivals up to which a mask is mended, not made anew; more if masks are wide
+_WIDE: Final = 4096
 _HOLDS: Final = tuple(one.relation.holds for one in WHERE)
-LONG: Final = 16  # values from which on a set is faster than a tuple
+_LONG: Final = 16  # values from which on a set is faster than a tuple
 
 # Slot, and what the task queue asks: (place of the criterion, value).
-Arrival = tuple[int, tuple[tuple[int, Any], ...]]
+_Arrival = tuple[int, tuple[tuple[int, Any], ...]]
 
 
 @dataclass(slots=True, eq=False)
@@ -86,7 +86,7 @@ class GroupIndex:
         self.name = name
         self.number = number
         self.arrived = birth << 40
-        self.recent: list[Arrival] = []
+        self.recent: list[_Arrival] = []
         self.open = 0
         self.alive = 0
         self.job_sharing = False
@@ -113,8 +113,8 @@ class GroupIndex:
         self.refresh(queue)
         self.arrived += 1
         self.recent.append((slot, _for_one(wanted)))
-        if len(self.recent) > RECENT:
-            del self.recent[: RECENT // 2]
+        if len(self.recent) > _RECENT:
+            del self.recent[: _RECENT // 2]
         return slot
 
     def remove(self, queue: IndexedQueue) -> None:
@@ -143,7 +143,7 @@ class GroupIndex:
 
     def catch_up(self, mask: int, missed: int, where: Sequence[Any]) -> int:
         """What `static_mask` says now, given what it said `missed` arrivals ago, but for free slots."""
-        if missed > len(self.recent) or missed > CATCH_UP + len(self.slots) // WIDE:
+        if missed > len(self.recent) or missed > _CATCH_UP + len(self.slots) // _WIDE:
             return self.static_mask(where)
         for slot, wanted in self.recent[-missed:]:
             bit = 1 << slot
@@ -179,7 +179,7 @@ class GroupIndex:
             self._plant(queue)
 
     def _owner_of(self, queue: IndexedQueue) -> str:
-        return ALL_OWNERS if self.job_sharing else queue.key.owner
+        return _ALL_OWNERS if self.job_sharing else queue.key.owner
 
     def _plant(self, queue: IndexedQueue) -> None:
         name = self._owner_of(queue)
@@ -214,7 +214,7 @@ def _passes(wanted: Iterable[tuple[int, Any]], where: Sequence[Any]) -> bool:
 def _for_one(wanted: Sequence[Any]) -> tuple[tuple[int, Any], ...]:
     """What a task queue asks, made ready to be asked one by one."""
     return tuple(
-        (place, frozenset(values) if len(values) > LONG else values)
+        (place, frozenset(values) if len(values) > _LONG else values)
         for place, values in enumerate(wanted)
         if values is not None
     )

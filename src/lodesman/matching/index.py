@@ -12,10 +12,10 @@ from typing import Final
 from lodesman.matching.group_index import GroupIndex, IndexedQueue
 from lodesman.matching.task_queue import TaskQueueKey
 
-IDLE_SECONDS: Final = 300.0
-CROWDED_SECONDS: Final = 1.0
-IDLE_AT_LEAST: Final = 1024
-IDLE_PART: Final = 4
+_IDLE_SECONDS: Final = 300.0
+_CROWDED_SECONDS: Final = 1.0
+_IDLE_AT_LEAST: Final = 1024
+_IDLE_PART: Final = 4
 
 
 class Index:
@@ -126,10 +126,10 @@ class Index:
         If very many are empty (over 1,024 and a quarter of the index), the ones empty longest go after 1 s. To be called
         between transactions: an undo must find its task queues.
         """
-        surplus = len(self._idle) - max(IDLE_AT_LEAST, (len(self._queues) - len(self._idle)) // IDLE_PART)
+        surplus = len(self._idle) - max(_IDLE_AT_LEAST, (len(self._queues) - len(self._idle)) // _IDLE_PART)
         gone: list[int] = []
         for tq_id, since in self._idle.items():
-            if now - since <= (IDLE_SECONDS if len(gone) >= surplus else CROWDED_SECONDS):
+            if now - since <= (_IDLE_SECONDS if len(gone) >= surplus else _CROWDED_SECONDS):
                 break
             gone.append(tq_id)
         for tq_id in gone:

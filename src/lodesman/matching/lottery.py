@@ -23,7 +23,7 @@ from lodesman.matching.index import Index
 from lodesman.matching.shares import DEFAULT_GROUP, GroupShare
 from lodesman.matching.views import Ballot, Found, Shortlist, View
 
-TRIES: Final = 8
+_TRIES: Final = 8
 
 
 class Lottery:
@@ -67,7 +67,7 @@ class Lottery:
             cumulative = ballot.cumulative
             total = cumulative[-1]
             last = len(groups) - 1
-            for _ in range(TRIES):
+            for _ in range(_TRIES):
                 group = groups[bisect(cumulative, draw() * total, 0, last)]
                 mask = view.mask(group, numbers)
                 if mask:
@@ -150,7 +150,7 @@ def _draw_owner(
     owners: Sequence[OwnerQueues], mask: int, draw: Callable[[], float], found: Found | None
 ) -> tuple[OwnerQueues, int]:
     count = len(owners)
-    for _ in range(TRIES):
+    for _ in range(_TRIES):
         owner = owners[int(draw() * count)]
         theirs = mask & owner.everyone.read()
         if theirs:

@@ -21,7 +21,7 @@ from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.resources import ANY, Effective, QueueId, QueueSettings, QueueTable, fold, queue_settings
 
 UNLIMITED = 10**9
-LOCAL = "local"
+_LOCAL = "local"
 MEMORY = (fold("MaxRAM"), fold("Memory"))
 
 BACKENDS: Final = frozenset({"local"})
@@ -51,7 +51,7 @@ class QueueOffer:
     @property
     def backend(self) -> str:
         """The name of the batch system behind the queue; the local one unless it is configured."""
-        return self.settings.backend.lower() or LOCAL
+        return self.settings.backend.lower() or _LOCAL
 
     def reasons(self, key: TaskQueueKey, pool_mask: int) -> tuple[Reason, ...]:
         """Why a pilot here could never take jobs of this key; () if it could.

@@ -17,13 +17,13 @@ from lodesman.matching.request import ResourceRequest
 from lodesman.matching.tables import RequestTable
 from lodesman.resources import QueueId
 
-LIFE_STEP: Final = 60
-IDLE_SIGNATURES: Final = 1024
+_LIFE_STEP: Final = 60
+_IDLE_SIGNATURES: Final = 1024
 FEW: Final = 48
 
 
 Order = tuple[float, int, int]  # since, number of the ticket, slot of its kind; number makes it unique
-FIRST: Final[Order] = (float("-inf"), 0, 0)
+_FIRST: Final[Order] = (float("-inf"), 0, 0)
 
 
 def signature(request: ResourceRequest) -> ResourceRequest:
@@ -39,7 +39,7 @@ def signature(request: ResourceRequest) -> ResourceRequest:
         required_tags=_sorted(request.required_tags) or (),
         job_types=_sorted(request.job_types),
         submit_pools=_sorted(request.submit_pools) or (),
-        norm_cpu_seconds=request.norm_cpu_seconds // LIFE_STEP * LIFE_STEP,
+        norm_cpu_seconds=request.norm_cpu_seconds // _LIFE_STEP * _LIFE_STEP,
     )
 
 
@@ -140,7 +140,7 @@ class Parked:
         woken: set[Order] = set()
         for tq_id, jobs in filled.items():
             left = jobs
-            after = FIRST
+            after = _FIRST
             fitting = self._fitting(tq_id)
             while left > 0 and self._index.is_open(tq_id):
                 ticket = self._next(fitting & self._occupied, after)
@@ -193,7 +193,7 @@ class Parked:
 
     def _forget_kinds(self) -> None:
         """Forget kinds without tickets beyond a number, longest unused first."""
-        while len(self._idle) > IDLE_SIGNATURES:
+        while len(self._idle) > _IDLE_SIGNATURES:
             oldest = next(iter(self._idle))
             del self._idle[oldest]
             kind = self._kinds.pop(oldest)

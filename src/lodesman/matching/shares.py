@@ -15,11 +15,11 @@ from typing import Final
 from lodesman.matching.task_queue import TaskQueueKey
 
 DEFAULT_SHARE: Final = 1000.0
-LEAST_WEIGHT: Final = 0.001
-BACKGROUND_AT: Final = 0.1
+_LEAST_WEIGHT: Final = 0.001
+_BACKGROUND_AT: Final = 0.1
 
-NO_PRIORITY: Final = 1e-5
-TOP_PRIORITY: Final = 1e6
+_NO_PRIORITY: Final = 1e-5
+_TOP_PRIORITY: Final = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,9 +46,9 @@ DEFAULT_GROUP: Final = GroupShare()
 def priority_weight(user_priority: int) -> float:
     """The weight of a UserPriority, 0 to 10: itself, but 0 nearly nothing and 10 nearly everything."""
     if user_priority <= 0:
-        return NO_PRIORITY
+        return _NO_PRIORITY
     if user_priority >= 10:
-        return TOP_PRIORITY
+        return _TOP_PRIORITY
     return float(user_priority)
 
 
@@ -90,10 +90,10 @@ def _within_entity(
     members: Collection[tuple[int, TaskQueueKey]], *, share: float, background: bool
 ) -> dict[int, float]:
     asked = {tq_id: priority_weight(key.user_priority) for tq_id, key in members}
-    behind = {tq_id for tq_id, weight in asked.items() if background and weight <= BACKGROUND_AT}
+    behind = {tq_id for tq_id, weight in asked.items() if background and weight <= _BACKGROUND_AT}
     total = sum(weight for tq_id, weight in asked.items() if tq_id not in behind)
     return {
-        tq_id: LEAST_WEIGHT if tq_id in behind else max(share * weight / total, LEAST_WEIGHT)
+        tq_id: _LEAST_WEIGHT if tq_id in behind else max(share * weight / total, _LEAST_WEIGHT)
         for tq_id, weight in asked.items()
     }
 

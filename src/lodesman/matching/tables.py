@@ -16,13 +16,13 @@ from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
 
 _IDENTITY_NAMES: Final = frozenset({"vo", "group", "owner", "pilot_type", "submission_pool"})
-IDENTITY: Final = tuple(one for one in CRITERIA if one.name in _IDENTITY_NAMES)
+_IDENTITY: Final = tuple(one for one in CRITERIA if one.name in _IDENTITY_NAMES)
 PLACE: Final = tuple(one for one in CRITERIA if one.name not in _IDENTITY_NAMES)
 
 
 def serves(key: TaskQueueKey, request: ResourceRequest) -> bool:
     """Whether a pilot of that identity may run jobs of the task queue, wherever it is."""
-    return all(criterion.holds(key, request) for criterion in IDENTITY)
+    return all(criterion.holds(key, request) for criterion in _IDENTITY)
 
 
 class RequestTable:

@@ -16,8 +16,8 @@ from lodesman.matching.group_index import GroupIndex, OwnerQueues
 from lodesman.matching.index import Index
 from lodesman.matching.request import ResourceRequest
 
-VIEWS_AT_MOST: Final = 2048
-VIEW_BYTES: Final = 48 << 20
+_VIEWS_AT_MOST: Final = 2048
+_VIEW_BYTES: Final = 48 << 20
 
 _description = attrgetter(
     "site", "platforms", "tags", "vo", "groups", "ce", "owner", "pilot_type", "required_tags", "job_types",
@@ -25,7 +25,7 @@ _description = attrgetter(
 )  # fmt: skip
 # Longer lists of SubmitPools are distinguished by the object, which the view keeps: a queue may serve thousands, and to hash
 # them all would take longer than a choice. Who asks for a queue again asks with the same object (`PoolMap.of_queue`).
-SHORT: Final = 8
+_SHORT: Final = 8
 _numbers = tuple(criterion.of_request for criterion in HOW_MUCH)
 _groups_of = WHOSE[1].of_request
 
@@ -45,7 +45,7 @@ class Ballot:
     without_share: tuple[GroupIndex, ...]
 
 
-EMPTY_BALLOT: Final = Ballot((), (), (), ())
+_EMPTY_BALLOT: Final = Ballot((), (), (), ())
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class View:
         self.vo = request.vo
         self.group_names: tuple[str, ...] | None = _groups_of(request)
         self.version = -1
-        self.ballot = EMPTY_BALLOT
+        self.ballot = _EMPTY_BALLOT
         self.shortlist: Shortlist | None = None
         self._pools = request.submit_pools  # as long as it is here, no other object has its id
         self._where: Sequence[Any] = tuple(criterion.of_request(request) for criterion in WHERE)
@@ -162,7 +162,7 @@ class Views:
     def of(self, request: ResourceRequest) -> View:
         """The view of what the request describes."""
         pools = request.submit_pools
-        described = _description(request), pools if len(pools) <= SHORT else id(pools)
+        described = _description(request), pools if len(pools) <= _SHORT else id(pools)
         view = self._young.get(described)
         if view is None:
             view = self._old.pop(described, None) or View(request)
@@ -174,4 +174,4 @@ class Views:
 
     def _limit(self) -> int:
         each = len(self._index) // 8 + 64 * self._index.group_numbers() + 1024
-        return max(64, min(VIEWS_AT_MOST, VIEW_BYTES // each))
+        return max(64, min(_VIEWS_AT_MOST, _VIEW_BYTES // each))

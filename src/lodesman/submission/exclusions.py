@@ -34,9 +34,9 @@ ATTRIBUTES: Final[Mapping[str, str]] = {
 }
 """Criterion of the matcher -> the attribute (RequiredTag: the parameter of the queue) that people know it by."""
 REQUIREMENTS: Final = "Requirements"
-SUBMISSION_POOL: Final = "SubmitPool"  # of a description: the submission pools that may carry its pilots
+_SUBMISSION_POOL: Final = "SubmitPool"  # of a description: the submission pools that may carry its pilots
 FEW: Final = 3
-MOST_CHANGES: Final = 5
+_MOST_CHANGES: Final = 5
 UNKNOWN: Final = "its Requirements are not known any more"
 
 
@@ -67,7 +67,7 @@ class Exclusions(JobDemand):
         """How many queues each criterion rules out, whatever the others say; worst first."""
         return refused(self.planes)
 
-    def job_changes(self, most: int = MOST_CHANGES) -> list[JobChange]:
+    def job_changes(self, most: int = _MOST_CHANGES) -> list[JobChange]:
         """The smallest changes that would make it run: fewest criteria, over single queues; among equals those
         that gain most queues first. None if it can run as it is, or on no queue however it is changed.
         """
@@ -109,7 +109,7 @@ def find_exclusions(
     planes += [(name, full) for name in unread]
     planes += config.without_pilots()
     if not config.has_pool_for(key):
-        planes.append((SUBMISSION_POOL, full))
+        planes.append((_SUBMISSION_POOL, full))
     return Exclusions(
         key=key,
         criteria=criteria,

@@ -19,12 +19,12 @@ from lodesman.matching.offers import CAUSES, never_sent
 from lodesman.matching.policy import VOConfig
 from lodesman.resources import Criterion, capacities, capacity_order, describe
 
-SHOWN_NAMES: Final = 8
+_SHOWN_NAMES: Final = 8
 SHOWN: Final = 3
-TRIED: Final = 8  # sets of tags
-LOOKED_AT: Final = 20  # changes
-TAG_RULES: Final = ("tag", "required_tag")
-FLAGS: Final = bytes.maketrans(b"01", b"\0\1")
+_TRIED: Final = 8  # sets of tags
+_LOOKED_AT: Final = 20  # changes
+_TAG_RULES: Final = ("tag", "required_tag")
+_FLAGS: Final = bytes.maketrans(b"01", b"\0\1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class _ChangedJob:
 
     def offered(self, field: str) -> Iterator[Any]:
         """What each of the queues left offers. Thousands, for each explanation, so no step of Python for each."""
-        return compress(self.config.column(field), bin(self.mask)[:1:-1].encode().translate(FLAGS))
+        return compress(self.config.column(field), bin(self.mask)[:1:-1].encode().translate(_FLAGS))
 
     def changed(self, *rules: str, **changes: Any) -> _ChangedJob:
         """After one more step: with the queues left that these criteria of the matcher do not refuse then."""
@@ -90,7 +90,7 @@ def _step_of(
 def job_changes(demand: JobDemand, found: Sequence[NearMiss], *, most: int) -> list[JobChange]:
     """The `most` changes of the job that admit most queues; `found`: those with most queues first."""
     made: list[JobChange] = []
-    for change in found[:LOOKED_AT]:
+    for change in found[:_LOOKED_AT]:
         if len(made) >= most and made[most - 1].queues >= change.count:
             break  # none that follows can admit more
         made = sorted([*made, _job_change(demand, change)], key=lambda other: -other.queues)
@@ -136,7 +136,7 @@ def _left_out(name: str, asked: Any = None) -> JobChangeStep:
 def _step(case: _ChangedJob, name: str, criterion: Criterion | None) -> Made:
     if criterion is not None:
         return _required(case, name, criterion)
-    make = STEPS.get(name)
+    make = _STEPS.get(name)
     return (_step_of(name, name), case) if make is None else make(case, name)
 
 
@@ -192,12 +192,12 @@ def _tags(
     """
 
     def make(case: _ChangedJob, name: str) -> Made:
-        rules = TAG_RULES[:1] if name == "Tag" and "RequiredTag" in case.names else TAG_RULES
+        rules = _TAG_RULES[:1] if name == "Tag" and "RequiredTag" in case.names else _TAG_RULES
         sets: Counter[frozenset[str]] = Counter()
         for offered, n in Counter(case.offered(field)).items():
             sets[lacking(case.key, offered)] += n
         tried = []
-        for tags, _ in sets.most_common(TRIED):
+        for tags, _ in sets.most_common(_TRIED):
             instead = tuple(sorted(tags.symmetric_difference(case.key.tags)))
             tried.append((case.changed(*rules, tags=instead), tags))
         tried.sort(key=lambda one: (-one[0].mask.bit_count(), len(one[1]), sorted(one[1])))
@@ -254,8 +254,8 @@ def _instead(
 
 def _few(names: Sequence[str]) -> str:
     """The first names, and how many more."""
-    more = len(names) - SHOWN_NAMES
-    return ", ".join(names[:SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - _SHOWN_NAMES
+    return ", ".join(names[:_SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _or(options: Sequence[tuple[Any, int]]) -> str:
@@ -291,7 +291,7 @@ def _missing(key: TaskQueueKey, required: Sequence[str]) -> frozenset[str]:
     return frozenset(required).difference(key.tags)
 
 
-STEPS: Final[Mapping[str, Callable[[_ChangedJob, str], Made]]] = {
+_STEPS: Final[Mapping[str, Callable[[_ChangedJob, str], Made]]] = {
     "Site": _one_of("sites", "site", _names("site")),
     "BannedSite": _banned,
     "GridCE": _one_of("grid_ces", "ce", _names("ce")),

@@ -212,7 +212,7 @@ def test_ten_thousand_task_queues_stay_small(decision_for, demand, queue):
 @pytest.mark.slow
 def test_a_record_stays_within_a_few_megabytes(decision_for, demand, queue, monkeypatch):
     """A tenth of all sizes. Half of the task queues have lines; those that ask come before the others."""
-    for name in ("MOST_ROWS", "MOST_ASKS", "MOST_EXAMPLES"):
+    for name in ("MOST_ROWS", "_MOST_ASKS", "_MOST_EXAMPLES"):
         monkeypatch.setattr(records, name, getattr(records, name) // 10)
     demands = [demand(k, waiting_jobs=k % 2, owner=f"o{k}") for k in range(2 * records.MOST_ROWS)]
     pools = {"Local": PoolState(name="Local", total=10**6)}
@@ -221,8 +221,8 @@ def test_a_record_stays_within_a_few_megabytes(decision_for, demand, queue, monk
     found = json.loads(json.dumps(to_record(decision)))
     assert len(json.dumps(found)) < 800_000
     assert len(found["rows"]) == records.MOST_ROWS
-    assert len(found["asks"]) == records.MOST_ASKS
-    assert found["left_out"] == records.MOST_ROWS + len(decision.orders) - records.MOST_ASKS
+    assert len(found["asks"]) == records._MOST_ASKS
+    assert found["left_out"] == records.MOST_ROWS + len(decision.orders) - records._MOST_ASKS
     asked = {row.tq_id for row in plan_of(found).rows if row.asked}
     assert len(asked) == records.MOST_ROWS or asked == {row.tq_id for row in decision.plan.rows if row.asked}
     kept = {one["tq_id"] for one in found["asks"]}
@@ -236,7 +236,7 @@ def test_a_record_stays_within_a_few_megabytes(decision_for, demand, queue, monk
 
 
 def test_examples_are_fewer_where_there_are_many_task_queues(decision_for, demand, queue, monkeypatch):
-    monkeypatch.setattr(records, "MOST_EXAMPLES", 6)
+    monkeypatch.setattr(records, "_MOST_EXAMPLES", 6)
     queues = [queue(f"S{k}", norm_cpu_seconds=10) for k in range(9)]
     pools = {"Local": PoolState(name="Local", total=100)}
     for count, shown in ((1, 5), (2, 3), (3, 2), (7, 0)):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.masks.bits import Transposed, bits, mask_of, near_misses, nearest, nth_bit, passing, refused
-from lodesman.masks.table import FLUSH_AT, SPARSE_BITS, Cell, Cells
+from lodesman.masks.table import _FLUSH_AT, _SPARSE_BITS, Cell, Cells
 
 masks = st.sets(st.integers(0, 400), max_size=60)
 
@@ -67,24 +67,24 @@ def test_a_change_and_its_inverse_between_two_reads_leave_nothing():
 
 def test_changes_that_nobody_reads_do_not_pile_up():
     cell = Cell()
-    for slot in range(10 * FLUSH_AT):
+    for slot in range(10 * _FLUSH_AT):
         cell.add(slot)
-    assert len(cell.flips) < FLUSH_AT
-    assert cell.read() == (1 << 10 * FLUSH_AT) - 1
-    for slot in range(10 * FLUSH_AT):
+    assert len(cell.flips) < _FLUSH_AT
+    assert cell.read() == (1 << 10 * _FLUSH_AT) - 1
+    for slot in range(10 * _FLUSH_AT):
         cell.remove(slot)
-        assert len(cell.flips) < FLUSH_AT
+        assert len(cell.flips) < _FLUSH_AT
     assert cell.read() == 0
 
 
 def test_a_lone_bit_far_up_is_not_kept_as_a_mask():
     cell = Cell()
-    cell.add(SPARSE_BITS)
-    assert cell.read() == 1 << SPARSE_BITS
+    cell.add(_SPARSE_BITS)
+    assert cell.read() == 1 << _SPARSE_BITS
     assert cell._mask == 0
     cell.add(1)
     cell.add(2)
-    assert cell.read() == 1 << SPARSE_BITS | 0b110
+    assert cell.read() == 1 << _SPARSE_BITS | 0b110
     assert cell._mask != 0
 
 
@@ -119,14 +119,14 @@ def test_a_value_without_members_has_no_cell():
 def test_many_members_of_many_values_in_any_order():
     cells = Cells()
     values = [f"v{n}" for n in range(5)]
-    for slot in range(2 * FLUSH_AT):
+    for slot in range(2 * _FLUSH_AT):
         cells.add(slot, (values[slot % 5], values[(slot + 1) % 5]))
-    assert cells.any_of(values) == (1 << 2 * FLUSH_AT) - 1
-    for slot in range(0, 2 * FLUSH_AT, 2):
+    assert cells.any_of(values) == (1 << 2 * _FLUSH_AT) - 1
+    for slot in range(0, 2 * _FLUSH_AT, 2):
         cells.remove(slot, (values[slot % 5], values[(slot + 1) % 5]))
-    odd = mask_of(range(1, 2 * FLUSH_AT, 2))
+    odd = mask_of(range(1, 2 * _FLUSH_AT, 2))
     assert cells.any_of(values) == odd
-    assert cells.any_of(("v0",)) == mask_of([s for s in range(1, 2 * FLUSH_AT, 2) if s % 5 in {0, 4}])
+    assert cells.any_of(("v0",)) == mask_of([s for s in range(1, 2 * _FLUSH_AT, 2) if s % 5 in {0, 4}])
 
 
 @given(st.lists(st.integers(0, 2**70), max_size=30), st.integers(0, 80))

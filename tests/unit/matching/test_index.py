@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from lodesman.matching.index import IDLE_AT_LEAST, Index
+from lodesman.matching.index import _IDLE_AT_LEAST, Index
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
 
@@ -153,14 +153,14 @@ def test_a_removed_task_queue_frees_its_slot_at_once(index):
 
 
 def test_many_idle_task_queues_are_forgotten_early_the_longest_idle_first(index):
-    count = IDLE_AT_LEAST + 10
+    count = _IDLE_AT_LEAST + 10
     filled(index, count)
     for n in range(count):
         index.take(n, now=float(n) / 1000)
     assert index.forget_idle(0.5) == []
     assert index.forget_idle(10.0) == list(range(10))
     assert index.forget_idle(10.0) == []
-    assert len(index) == IDLE_AT_LEAST
+    assert len(index) == _IDLE_AT_LEAST
 
 
 def test_a_group_without_task_queues_vanishes_and_its_number_is_used_again(index):

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from lodesman.matching.index import Index
-from lodesman.matching.lottery import TRIES, Lottery
+from lodesman.matching.lottery import _TRIES, Lottery
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.shares import GroupShare, parts_of, priority_weight
 from lodesman.matching.task_queue import TaskQueueKey
@@ -142,7 +142,7 @@ def test_listing_is_as_exact_as_drawing():
     world.lottery.set_shares(shares)
     for name in shares:
         world.put(group=name, sites=() if name in {"x", "y"} else ("elsewhere",))
-    assert (1 - 40 / 400_040) ** TRIES > 0.99
+    assert (1 - 40 / 400_040) ** _TRIES > 0.99
     assert abs(z_of(world.by_group(), {"x": DRAWS / 4, "y": DRAWS * 3 / 4})) < 4
 
 

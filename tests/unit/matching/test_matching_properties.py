@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
 from lodesman.matching.criteria import explain, fits
-from lodesman.matching.index import CROWDED_SECONDS, IDLE_SECONDS
+from lodesman.matching.index import _CROWDED_SECONDS, _IDLE_SECONDS
 from lodesman.matching.matcher import Matcher
 from lodesman.matching.parked import signature
 from lodesman.matching.request import ANY, PRIVATE, ResourceRequest
@@ -169,13 +169,13 @@ class IndexLife(RuleBasedStateMachine):
             (self.index.block if full else self.index.unblock)(tq_id, limit)
             (self.limits[tq_id].add if full else self.limits[tq_id].discard)(limit)
 
-    @rule(seconds=st.sampled_from([0.5, CROWDED_SECONDS, 100.0, IDLE_SECONDS]))
+    @rule(seconds=st.sampled_from([0.5, _CROWDED_SECONDS, 100.0, _IDLE_SECONDS]))
     def time_passes(self, seconds):
         self.now += seconds
 
     @rule()
     def forget_idle(self):
-        due = {tq_id for tq_id, since in self.emptied.items() if self.now - since > IDLE_SECONDS}
+        due = {tq_id for tq_id, since in self.emptied.items() if self.now - since > _IDLE_SECONDS}
         assert set(self.index.forget_idle(self.now)) == due
         for tq_id in due:
             self._forget(tq_id)

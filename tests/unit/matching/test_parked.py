@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lodesman.matching.criteria import fits
 from lodesman.matching.matcher import Matcher
-from lodesman.matching.parked import FEW, IDLE_SIGNATURES, Parked, signature
+from lodesman.matching.parked import _IDLE_SIGNATURES, FEW, Parked, signature
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
 
@@ -109,10 +109,10 @@ def test_a_ticket_may_come_back(house):
 
 
 def test_signatures_without_tickets_are_forgotten_after_a_while(house):
-    for n in range(IDLE_SIGNATURES + 100):
+    for n in range(_IDLE_SIGNATURES + 100):
         house.park(n, site=f"S{n}")
         house.parked.leave(n)
-    assert len(house.parked._kinds) <= IDLE_SIGNATURES + 1
+    assert len(house.parked._kinds) <= _IDLE_SIGNATURES + 1
     house.put(1, sites=("S7",))
     house.park("t", site="S7")
     assert house.serve(house.fill(1, 1)) == {"t": [1]}
@@ -326,7 +326,7 @@ def test_requests_alike_but_for_their_pools_are_of_one_kind_if_pools_are_looked_
 
 def test_places_without_requests_are_forgotten(house):
     parked = Parked(house.matcher.index, lambda _pool, _place: True)
-    for number in range(IDLE_SIGNATURES + 10):
+    for number in range(_IDLE_SIGNATURES + 10):
         parked.park(number, replace(REQUEST, site=f"s{number}"), 1, 0.0)
         parked.leave(number)
-    assert len(parked._at_place) <= IDLE_SIGNATURES + 1
+    assert len(parked._at_place) <= _IDLE_SIGNATURES + 1

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lodesman.matching.criteria import CRITERIA, explain
 from lodesman.matching.request import ANY, PRIVATE, ResourceRequest
-from lodesman.matching.tables import IDENTITY, PLACE, KeyTable, RequestTable, serves
+from lodesman.matching.tables import _IDENTITY, PLACE, KeyTable, RequestTable, serves
 from lodesman.matching.task_queue import TaskQueueKey
 
 
@@ -103,13 +103,13 @@ def test_the_place_does_not_read_the_identity_nor_the_other_way_round(one, other
     for criterion in PLACE:
         assert criterion.of_request(same_place) == criterion.of_request(one)
     same_identity = replace(other, **{name: getattr(one, name) for name in IDENTITY_FIELDS})
-    for criterion in IDENTITY:
+    for criterion in _IDENTITY:
         assert criterion.of_request(same_identity) == criterion.of_request(one)
 
 
 def test_every_criterion_is_on_one_side():
-    assert sorted(one.name for one in (*IDENTITY, *PLACE)) == sorted(one.name for one in CRITERIA)
-    assert len(IDENTITY) == len(IDENTITY_FIELDS)
+    assert sorted(one.name for one in (*_IDENTITY, *PLACE)) == sorted(one.name for one in CRITERIA)
+    assert len(_IDENTITY) == len(IDENTITY_FIELDS)
     assert set(IDENTITY_FIELDS) < {field.name for field in fields(ResourceRequest)}
 
 

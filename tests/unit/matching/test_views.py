@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 
 from lodesman.matching.criteria import fits
-from lodesman.matching.group_index import RECENT
+from lodesman.matching.group_index import _RECENT
 from lodesman.matching.index import Index
 from lodesman.matching.lottery import Lottery
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
-from lodesman.matching.views import VIEWS_AT_MOST, Views, numbers_of
+from lodesman.matching.views import _VIEWS_AT_MOST, Views, numbers_of
 
 KEY = TaskQueueKey(owner="alice", group="bio", vo="vo1", norm_cpu_seconds=0)
 REQUEST = ResourceRequest(vo="vo1", site="A", memory_mb=1000)
@@ -49,7 +49,7 @@ def watched():
     return Watched()
 
 
-@pytest.mark.parametrize("arrivals", [1, 3, 8, 9, RECENT, RECENT + 1, 3 * RECENT])
+@pytest.mark.parametrize("arrivals", [1, 3, 8, 9, _RECENT, _RECENT + 1, 3 * _RECENT])
 def test_a_mask_catches_up_with_few_and_many_arrivals(watched, arrivals):
     watched.put()
     assert watched.seen() == {1}
@@ -60,10 +60,10 @@ def test_a_mask_catches_up_with_few_and_many_arrivals(watched, arrivals):
 
 def test_a_wide_mask_that_missed_more_than_is_remembered_is_made_anew(watched, monkeypatch):
     """Wide masks are mended for longer, but not beyond what the group remembers."""
-    monkeypatch.setattr("lodesman.matching.group_index.WIDE", 1)
+    monkeypatch.setattr("lodesman.matching.group_index._WIDE", 1)
     watched.put()
     watched.seen()
-    for n in range(RECENT + 5):
+    for n in range(_RECENT + 5):
         watched.put(sites=("A",) if n % 2 else ("B",))
     assert watched.seen() == watched.expected()
 
@@ -194,11 +194,11 @@ def test_lists_that_are_gone_are_not_mistaken_for_new_ones():
 def test_views_are_dropped_when_not_used():
     views = Views(Index())
     first = views.of(REQUEST)
-    for n in range(3 * VIEWS_AT_MOST):
+    for n in range(3 * _VIEWS_AT_MOST):
         views.of(replace(REQUEST, site=f"S{n}"))
         if n % 100 == 0:
             assert views.of(REQUEST) is first
-    assert len(views) <= 2 * VIEWS_AT_MOST
-    for n in range(3 * VIEWS_AT_MOST):
+    assert len(views) <= 2 * _VIEWS_AT_MOST
+    for n in range(3 * _VIEWS_AT_MOST):
         views.of(replace(REQUEST, site=f"T{n}"))
     assert views.of(REQUEST) is not first
