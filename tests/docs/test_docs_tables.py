@@ -26,7 +26,7 @@ from lodesman.jobs.attributes import ATTRIBUTES
 from lodesman.jobs.spec import JobSpec
 from lodesman.matching.offers import CAUSES
 from lodesman.pilot import loop, protocol
-from lodesman.resources import load_cfg, load_toml
+from lodesman.resources import load_resources
 from lodesman.resources.kinds import ANY_OF, OPERATORS, WELL_KNOWN, admits, parse_type
 from lodesman.store import open_writer
 from lodesman.submission import exclusions
@@ -244,12 +244,12 @@ def test_examples_are_well_written():
             parsed = read_description(text)
             assert not read_job(parsed.record, parsed.positions).warnings, place
         elif kind == "cfg" and "Resources" in parse_cfg(text):
-            assert load_cfg(text).notices == (), place
+            assert load_resources([("sites.cfg", text)]).notices == (), place
         elif kind == "cfg":
             assert read_description(text).form == "cfg", place
         elif kind == "toml" and not name.startswith("broken"):
             if "site" in tomllib.loads(text):
-                assert load_toml(text).notices == (), place
+                assert load_resources([("sites.toml", text)]).notices == (), place
             else:
                 msgspec.convert(tomllib.loads(text), ServerFile)
         else:

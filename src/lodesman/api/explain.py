@@ -35,7 +35,7 @@ from lodesman.background.rehearsal import plan_resources
 from lodesman.background.sites import find_node
 from lodesman.errors import InvalidRequest, NotFound, TooLarge, Unavailable
 from lodesman.matching.policy import Policy
-from lodesman.resources import Fault, QueueId, Source, load_resources
+from lodesman.resources import Fault, FilePosition, QueueId, load_resources
 from lodesman.store import open_reader
 from lodesman.store.read.why import pilot_facts, pilots_of_queue
 from lodesman.why.pilot import PilotNow, explain_ended
@@ -184,4 +184,4 @@ def _read(files: tuple[str, ...], faults: list[Fault]) -> Iterator[tuple[str, st
         try:
             yield name, Path(name).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as fault:
-            faults.append(Fault(message=f"it cannot be read: {fault}", source=Source(file=name)))
+            faults.append(Fault(message=f"it cannot be read: {fault}", source=FilePosition(file=name)))

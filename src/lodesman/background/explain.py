@@ -18,7 +18,7 @@ from lodesman.background.sites import show_node
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.matching import QueueOffer, TaskQueueKey
 from lodesman.matching.policy import Policy
-from lodesman.resources import NodePath, QueueId, Source, access_refusal, effective_params
+from lodesman.resources import FilePosition, NodePath, QueueId, access_refusal, effective_params
 from lodesman.store import Reader
 from lodesman.store.read import why as read
 from lodesman.store.read.task_queues import key_of_queue
@@ -107,8 +107,9 @@ class Explainer:
         """The facts of a queue for a VO; `gate`: its limits of now, None where they are not known."""
         config, offer, served = self.policy.config, self.offer(place, vo), self.keeper.pools.of_queue(place)
         configured, denied, settings = None, None, list[QueueSetting]()
-        if config.tree.has_queue(*place):
-            configured = config.tree.sites[place.site].ces[place.ce].queues[place.queue].source or Source()
+        node = config.tree.find(place)
+        if node is not None:
+            configured = node.source or FilePosition()
             found = show_node(config, NodePath(*place), vo).parameters
             settings = msgspec.convert(found, list[QueueSetting], from_attributes=True)
             params = effective_params(config.tree, NodePath(*place), vo=vo, types=config.types)

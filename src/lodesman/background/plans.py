@@ -39,9 +39,9 @@ from lodesman.errors import Impossible, NotFound
 from lodesman.matching import GroupShare, TaskQueueKey, key_to_json, wanted_of
 from lodesman.matching.policy import Policy
 from lodesman.plan.shares import ShareChange, shared_places, waiting_groups
-from lodesman.resources import Source
-from lodesman.resources.build import build
-from lodesman.resources.draft import Draft, RawParam
+from lodesman.resources import FilePosition
+from lodesman.resources.draft import ConfigDraft, RawParam
+from lodesman.resources.load import build
 from lodesman.store import Reader
 from lodesman.store.read.submit_pools import stored_pools
 from lodesman.store.read.why import position, starts_by_vo, task_queue_of_key
@@ -220,9 +220,9 @@ def _check_known(wanted: Iterable[str], known: Collection[str]) -> None:
 
 def _as_configured(wanted: Mapping[str, float]) -> tuple[dict[str, float], list[Remark]]:
     """The shares as they would count if the configuration said so, and what it would remark."""
-    draft = Draft()
+    draft = ConfigDraft()
     for name, share in wanted.items():
-        place = Source(section=f"group {name}")
+        place = FilePosition(section=f"group {name}")
         draft.put_group(name, RawParam(name="share", value=share, source=place))
     config = build(draft)
     notices = [Remark(**notice.as_dict()) for notice in config.notices]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import pairwise
 
 from msgspec.structs import asdict
 
@@ -24,17 +25,15 @@ from lodesman.errors import InvalidRequest, NotFound
 from lodesman.matching.policy import Policy
 from lodesman.resources import (
     Effective,
+    FilePosition,
+    Node,
     NodePath,
-    Origin,
     QueueId,
     ResourceConfig,
     ResourceTree,
-    Source,
     access_refusal,
     effective_params,
-    find_nodes,
     fold,
-    origins,
     queue_settings,
 )
 from lodesman.resources.model import Value as Configured
@@ -58,8 +57,8 @@ def list_sites(db: Reader, policy: Policy, closings: Sequence[Closing] = ()) -> 
     return [
         SiteRow(
             site=site.name,
-            ces=len(site.ces),
-            queues=sum(len(ce.queues) for ce in site.ces.values()),
+            ces=len(site.children),
+            queues=sum(len(ce.children) for ce in site.children.values()),
             pilots=dict(sorted(pilots.get(site.name, {}).items())),
             running_jobs=running.get(site.name, 0),
             closed=[one for one in closings if one.site == site.name],
@@ -109,7 +108,7 @@ def _effective(found: Effective, origin: bool) -> EffectiveValue:
 
 def find_node(tree: ResourceTree, path: str) -> NodePath:
     """The node that SITE, SITE/CE or SITE/CE/QUEUE names. Raises NotFound, InvalidRequest if several fit."""
-    found = find_nodes(tree, path)
+    found = [node for node, _ in tree.nodes() if str(node) == path]
     if not found:
         site, _, rest = path.partition("/")
         ce, _, queue = rest.partition("/")
@@ -124,23 +123,19 @@ def find_node(tree: ResourceTree, path: str) -> NodePath:
 
 def exact_node(tree: ResourceTree, node: NodePath) -> NodePath:
     """The node, if it is there. Raises NotFound."""
-    site = tree.sites.get(node.site)
-    element = site.ces.get(node.ce) if site and node.ce else None
-    there = site is not None and (not node.ce or element is not None)
-    if not there or (node.queue and (element is None or node.queue not in element.queues)):
+    if tree.find(node) is None:
         raise NotFound(f"There is no {node.kind} {str(node)[:200]}.", hint=_near(tree, node))
     return node
 
 
 def _near(tree: ResourceTree, node: NodePath) -> str:
     """What might be meant: the nearest names at the first level that does not have the one that is given."""
-    site, names, above, wrong = tree.sites.get(node.site), list(tree.sites), "", node.site
-    if site is not None:
-        names, above, wrong = list(site.ces), f"{node.site}/", node.ce
-        element = site.ces.get(node.ce)
-        if element is not None:
-            names, above, wrong = list(element.queues), f"{node.site}/{node.ce}/", node.queue
-    close = [f"{above}{name}"[:200] for name in get_close_matches(wrong[:200], names, n=3)]
+    above, nodes, wrong = "", tree.sites, node.site
+    for name, below in pairwise(node):
+        if name not in nodes:
+            break
+        above, nodes, wrong = f"{above}{name}/", nodes[name].children, below
+    close = [f"{above}{name}"[:200] for name in get_close_matches(wrong[:200], nodes, n=3)]
     return f"Is it one of {', '.join(close)}? See: lode site ls." if close else "See: lode site ls."
 
 
@@ -153,34 +148,32 @@ def show_node(config: ResourceConfig, node: NodePath, vo: str) -> ResourceNode:
 
 
 def _node(config: ResourceConfig, node: NodePath, vo: str, *, is_top: bool = False) -> NodeBelow:
-    found = origins(config.tree, node, vo=vo, types=config.types)
-    params = {folded: one.effective for folded, one in found.items()}
+    params = effective_params(config.tree, node, vo=vo, types=config.types)
     if is_top:
-        rows = [*(_parameter(config, one) for one in found.values()), *_assumed(config, node, params)]
+        rows = [*(_parameter(config, one) for one in params.values()), *_assumed(config, node, params)]
     else:
         above = NodePath(node.site, node.ce if node.queue else "")
         inherited = effective_params(config.tree, above, vo=vo, types=config.types)
-        own = (one for folded, one in found.items() if one.said and inherited.get(folded) != one.effective)
-        rows = [_parameter(config, one) for one in own]
-    site = config.tree.sites[node.site]
-    element = site.ces[node.ce] if node.ce else None
-    written = site if element is None else element.queues[node.queue] if node.queue else element
-    below = () if node.queue else site.ces if element is None else element.queues
+        own = (one for folded, one in params.items() if inherited.get(folded) != one)
+        rows = [_parameter(config, one) for one in own if any(one.all_said())]
+    configured = config.tree.find(node) or Node(name="")
     return NodeBelow(
-        *_place(written.source),
+        *_place(configured.source),
         kind=node.kind,
         site=node.site,
         ce=node.ce,
         queue=node.queue,
-        grid=site.grid,
+        grid=config.tree.sites[node.site].grid,
         allowed=access_refusal(params.get(_ACCESS), vo) is None,
         parameters=sorted(rows, key=lambda row: fold(row.name)),
-        below=[_node(config, NodePath(node.site, node.ce or name, node.ce and name), vo) for name in below],
+        below=[
+            _node(config, NodePath(node.site, node.ce or name, node.ce and name), vo)
+            for name in configured.children
+        ],
     )
 
 
-def _parameter(config: ResourceConfig, origin: Origin) -> Parameter:
-    effective = origin.effective
+def _parameter(config: ResourceConfig, effective: Effective) -> Parameter:
     declared = config.types.get(effective.name)
     return Parameter(
         *_place(effective.source),
@@ -195,10 +188,10 @@ def _parameter(config: ResourceConfig, origin: Origin) -> Parameter:
             LevelValue(
                 *_place(one.source),
                 level=one.level,
-                value=_plain(one.value),
+                value=_plain(one.said),
                 counts=one.level in effective.levels,
             )
-            for one in origin.said
+            for one in effective.all_said()
         ],
     )
 
@@ -238,6 +231,6 @@ def _plain(value: Configured) -> Value:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _place(source: Source | None) -> tuple[str, str, int]:
-    place = source or Source()
+def _place(source: FilePosition | None) -> tuple[str, str, int]:
+    place = source or FilePosition()
     return place.file, place.section, place.line

@@ -121,7 +121,8 @@ def _check_config(session: Session, /, *, file: Path) -> None:
         raise
     resources = found.resources
     sites = {
-        name: sum(len(ce.queues) for ce in site.ces.values()) for name, site in resources.tree.sites.items()
+        name: sum(len(ce.children) for ce in site.children.values())
+        for name, site in resources.tree.sites.items()
     }
     groups = {name: group.share for name, group in sorted(resources.groups.items())}
     notices = [notice.as_dict() for notice in resources.notices]

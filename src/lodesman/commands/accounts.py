@@ -12,7 +12,7 @@ from lodesman.answers.accounts import SCOPES, USER_SCOPES
 from lodesman.commands.pilots import hash_token
 from lodesman.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from lodesman.resources import ANY, ResourceConfig
-from lodesman.resources.model import Node, as_scalars, as_text, fold
+from lodesman.resources.model import as_scalars, as_text, fold
 from lodesman.store import accounts
 from lodesman.store.accounts import NewToken, RevokedTokens
 from lodesman.store.journal import Transaction
@@ -118,20 +118,12 @@ def check_membership(config: ResourceConfig, vo: str, groups: Collection[str]) -
 def known_vos(config: ResourceConfig) -> Iterator[str]:
     """The VOs of groups, of sections and of access lists; some several times."""
     yield from config.vos
-    for node in _nodes(config):
+    tree = config.tree
+    for node in (tree.ce_defaults, *tree.ce_types.values(), *(node for _, node in tree.nodes())):
         yield from node.overlays
         for name, value in node.params.items():
             if fold(name) == "vo":
                 yield from (text for text in map(as_text, as_scalars(value)) if text and text != ANY)
-
-
-def _nodes(config: ResourceConfig) -> Iterator[Node]:
-    yield from (config.tree.defaults.of_all, *config.tree.defaults.of_type.values())
-    for site in config.tree.sites.values():
-        yield site
-        for ce in site.ces.values():
-            yield ce
-            yield from ce.queues.values()
 
 
 def _nearest(kind: str, name: str, known: Collection[str]) -> str:

@@ -28,8 +28,8 @@ from lodesman.director.options import DirectorOptions, read_options
 from lodesman.errors import InvalidConfig, SyntaxFault
 from lodesman.resources import (
     Fault,
+    FilePosition,
     ResourceConfig,
-    Source,
     fault_of,
     line_of,
     lines_of,
@@ -210,10 +210,10 @@ class _ConfigReader:
         """A fault of the value at a path."""
         section = ".".join(path[:-1] or path)
         if len(path) > 1 and path[1] in self._overrides.get(path[0], {}):
-            source = Source(file="--set", section=section)
+            source = FilePosition(file="--set", section=section)
         else:
             file = "configuration" if self._path is None else str(self._path)
-            source = Source(file=file, section=section, line=line_of(self._lines, path))
+            source = FilePosition(file=file, section=section, line=line_of(self._lines, path))
         self._faults.append(Fault(message=message, source=source))
 
     def _raw(self) -> dict[str, Any]:
@@ -268,7 +268,7 @@ class _ConfigReader:
 
 def _unreadable(file: Path, fault: OSError | UnicodeDecodeError) -> Fault:
     why = fault.strerror if isinstance(fault, OSError) else f"it is not UTF-8 ({fault.reason})"
-    return Fault(message=f"it cannot be read: {why}", source=Source(file=str(file)))
+    return Fault(message=f"it cannot be read: {why}", source=FilePosition(file=str(file)))
 
 
 def _with_absolute_paths(server: ServerSection, base: Path) -> ServerSection:

@@ -3,7 +3,7 @@
 Jobs whose requirements mean the same share one SubmitPool, however they were written: its identifier is a hash of the
 canonical set. What a value means follows from its parameter's type, so kind, operator and unit go in with it; so does
 the VO, since the queues of a pool are those of one VO. `req2:` is the version of the canonical form. The parameter name
-`constraint` is reserved for a ClassAd expression (`resources.criterion` refuses it).
+`constraint` is reserved for a ClassAd expression (`resources.requirement` refuses it).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from lodesman.answers.vocabulary import Kind
-from lodesman.resources import Criterion, TypeTable, compile_requirements
+from lodesman.resources import Requirement, TypeTable, compile_requirements
 from lodesman.resources.model import BadValue
 from lodesman.resources.units import number_in
 
 _PREFIX = "req2:"
 
 
-def canonical_requirements(criteria: Iterable[Criterion]) -> str:
+def canonical_requirements(criteria: Iterable[Requirement]) -> str:
     """The set as canonical JSON: {"folded name": [kind, operator, unit, [values]]}, names and values sorted.
 
     Two sets have one canonical form exactly if they ask for the same: by the parameter's type "4000", 4000,
@@ -32,7 +32,7 @@ def canonical_requirements(criteria: Iterable[Criterion]) -> str:
     return json.dumps(rows, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def spelled_requirements(criteria: Iterable[Criterion]) -> str:
+def spelled_requirements(criteria: Iterable[Requirement]) -> str:
     """As `canonical_requirements`, but with names and units as they were written: what is stored, and for people.
 
     Read again (`wanted_of`), both mean the same.
@@ -41,11 +41,11 @@ def spelled_requirements(criteria: Iterable[Criterion]) -> str:
     return json.dumps(rows, separators=(",", ":"), allow_nan=False)
 
 
-def _row(item: Criterion, unit: str) -> list[object]:
+def _row(item: Requirement, unit: str) -> list[object]:
     return [item.kind.value, item.operator, unit, list(item.wanted)]
 
 
-def submit_pool_id(criteria: tuple[Criterion, ...], vo: str = "") -> str:
+def submit_pool_id(criteria: tuple[Requirement, ...], vo: str = "") -> str:
     """`req2:` and 64 hexadecimal digits; "" for an empty set, which needs no pool."""
     if not criteria:
         return ""

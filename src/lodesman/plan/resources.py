@@ -245,12 +245,7 @@ def _alike(old: Any, new: Any) -> bool:
 
 def _overlaid(tree: ResourceTree) -> set[str]:
     """The VOs for which some site, CE or queue has parameters of its own."""
-    found: set[str] = set()
-    for site in tree.sites.values():
-        found.update(site.overlays)
-        for element in site.ces.values():
-            found.update(element.overlays, *(queue.overlays for queue in element.queues.values()))
-    return found
+    return {vo for _, node in tree.nodes() for vo in node.overlays}
 
 
 def changed_groups(before: ResourceConfig, after: ResourceConfig) -> list[ChangedGroup]:

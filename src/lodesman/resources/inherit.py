@@ -3,27 +3,22 @@
 Scalars and lists of a deeper level replace those above; a parameter whose type says `merge` unites the values
 of all levels. An empty VO access list says nothing: the list above it stands (RFC #5).
 
-The two weakest levels are DIRAC's defaults for all CEs and for CEs of a type; they hold for CEs and queues, not for
-sites. The type of a CE is its effective `CEType`, else its `Backend`; a queue cannot change it. Sources: DESIGN 3.3;
-`/Resources/Computing` of DIRAC's administrators' guide.
+The two weakest levels are DIRAC's defaults for all CEs and for CEs of a type (`/Resources/Computing`); they hold for CEs
+and queues, not for sites. The type of a CE is its effective `CEType`, else its `Backend`; a queue cannot change it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 
 from lodesman.answers.nodes import NodePath, QueueId
 from lodesman.answers.vocabulary import Level
 from lodesman.resources.kinds import TypeTable
 from lodesman.resources.model import (
-    CeDefaults,
-    ComputingElement,
+    FilePosition,
     Node,
-    Queue,
     ResourceTree,
-    Site,
-    Source,
     Value,
     as_scalars,
     as_text,
@@ -32,23 +27,39 @@ from lodesman.resources.model import (
 )
 
 ACCESS = "vo"  # folded name of the access list
-SITE_NAME, CE_NAME, QUEUE_NAME = "Site", "CEName", "QueueName"
-CE_TYPE_NAMES = ("cetype", "backend")  # folded; the first that is there names the type
+# By depth: the levels of a node and of its overlay, and the parameter that its name is.
+_LEVELS = (
+    (Level.SITE, Level.SITE_VO, "Site"),
+    (Level.CE, Level.CE_VO, "CEName"),
+    (Level.QUEUE, Level.QUEUE_VO, "QueueName"),
+)
+_CE_TYPE = ("cetype", "backend")  # folded; the first that is there names the type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effective:
-    """The value that holds for a node, and who said so.
+    """The value that holds for a node, and the level that says it.
 
-    `level` is the deepest level that contributed, `levels` all of them (more than one only if merged).
-    `source` is None for the node's own names.
+    `level` is the deepest level that contributed, `levels` all of them (more than one only if merged). `said` is what
+    that level itself says, and `above` the value that would hold without it. `implied`: it is a node's own name.
     """
 
     name: str
     value: Value
     level: Level
     levels: tuple[Level, ...]
-    source: Source | None = None
+    said: Value
+    source: FilePosition | None = None
+    implied: bool = False
+    above: Effective | None = field(default=None, compare=False, repr=False)
+
+    def all_said(self) -> Iterator[Effective]:
+        """What the levels say, the strongest first; `said` of each is its own value."""
+        here: Effective | None = self
+        while here is not None:
+            if not here.implied:
+                yield here
+            here = here.above
 
 
 EffectiveParams = dict[str, Effective]  # by folded name
@@ -61,125 +72,101 @@ def effective_params(
 
     Raises KeyError for a node that is not there.
     """
-    return chain_of(tree, node, vo=vo, types=types or TypeTable())[-1]
-
-
-def chain_of(tree: ResourceTree, node: NodePath, *, vo: str, types: TypeTable) -> list[EffectiveParams]:
-    """The parameters of the site, of the CE and of the queue, as far as the names go. Raises KeyError."""
-    named, ce, queue = node
-    site = tree.sites[named]
-    found = [of_site(site, vo=vo, types=types)]
-    if ce:
-        element = site.ces[ce]
-        found.append(of_ce(element, found[-1], vo=vo, types=types, defaults=tree.defaults))
-        if queue:
-            found.append(of_queue(element.queues[queue], found[-1], vo=vo, types=types))
-    return found
-
-
-def of_site(site: Site, *, vo: str, types: TypeTable) -> EffectiveParams:
-    """The parameters of a site, its name (`Site`) among them unless a parameter is called so."""
-    return _layered(site, {}, (Level.SITE, Level.SITE_VO, SITE_NAME), vo=vo, types=types)
-
-
-def of_ce(
-    element: ComputingElement,
-    above: EffectiveParams,
-    *,
-    vo: str,
-    types: TypeTable,
-    defaults: CeDefaults,
-) -> EffectiveParams:
-    """The parameters of a CE of a site whose parameters are `above`, with the defaults beneath them."""
-    layer = (Level.CE, Level.CE_VO, CE_NAME)
-    beneath: tuple[tuple[Level, Node], ...] = ((Level.DEFAULT, defaults.of_all),)
-    of_type = type_defaults(element, above, vo=vo, types=types, defaults=defaults)
-    if of_type is not None:
-        beneath = (*beneath, (Level.CE_TYPE, of_type))
-    return _layered(element, _over(beneath, above, types), layer, vo=vo, types=types)
-
-
-def type_defaults(
-    element: ComputingElement, above: EffectiveParams, *, vo: str, types: TypeTable, defaults: CeDefaults
-) -> Node | None:
-    """The defaults of the type that a CE is of; what they say themselves does not change it."""
-    if not defaults.of_type:
-        return None
-    layer = (Level.CE, Level.CE_VO, CE_NAME)
-    untyped = _over(((Level.DEFAULT, defaults.of_all),), above, types)
-    return defaults.of_type.get(ce_type(_layered(element, untyped, layer, vo=vo, types=types)))
-
-
-def ce_type(params: Mapping[str, Effective]) -> str:
-    """The type of a CE with these parameters, "" if they name none."""
-    named = (params[name].value for name in CE_TYPE_NAMES if name in params)
-    return next((text for value in named for text in map(as_text, as_scalars(value)) if text), "")
-
-
-def _over(
-    beneath: tuple[tuple[Level, Node], ...], above: EffectiveParams, types: TypeTable
-) -> EffectiveParams:
-    """The parameters of a site over what CEs have by default."""
-    if not any(node.params for _, node in beneath):
-        return above
-    params: EffectiveParams = {}
-    for level, node in beneath:
-        _lay(params, node, level=level, types=types)
-    for folded, own in above.items():
-        declared = types.get_folded(folded)
-        before = params.get(folded) if declared is not None and declared.merge else None
-        params[folded] = own if before is None else _united(before, own)
+    site = tree.sites[node.site]
+    inheritance = _Inheritance(tree, vo, types or TypeTable())
+    params = inheritance.of(site, {}, 0)
+    if node.ce:
+        ce = site.children[node.ce]
+        params = inheritance.of_ce(ce, site, params)
+        if node.queue:
+            params = inheritance.of(ce.children[node.queue], params, 2)
     return params
-
-
-def _united(before: Effective, own: Effective) -> Effective:
-    """The values of several levels together; the deepest has the say on all else."""
-    return replace(own, value=_union(before.value, own.value), levels=(*before.levels, *own.levels))
-
-
-def of_queue(queue: Queue, above: EffectiveParams, *, vo: str, types: TypeTable) -> EffectiveParams:
-    """The parameters of a queue of a CE whose parameters are `above`."""
-    return _layered(queue, above, (Level.QUEUE, Level.QUEUE_VO, QUEUE_NAME), vo=vo, types=types)
 
 
 def all_queues(
     tree: ResourceTree, *, vo: str = "", types: TypeTable
 ) -> Iterator[tuple[QueueId, EffectiveParams]]:
     """Every queue with its parameters; siblings share the values they inherit."""
+    inheritance = _Inheritance(tree, vo, types)
     for site in tree.sites.values():
-        site_params = of_site(site, vo=vo, types=types)
-        for element in site.ces.values():
-            ce_params = of_ce(element, site_params, vo=vo, types=types, defaults=tree.defaults)
-            for queue in element.queues.values():
-                params = of_queue(queue, ce_params, vo=vo, types=types)
-                yield QueueId(site.name, element.name, queue.name), params
+        of_site = inheritance.of(site, {}, 0)
+        for ce in site.children.values():
+            of_ce = inheritance.of_ce(ce, site, of_site)
+            for queue in ce.children.values():
+                yield QueueId(site.name, ce.name, queue.name), inheritance.of(queue, of_ce, 2)
 
 
-def _layered(
-    node: Node, above: EffectiveParams, layer: tuple[Level, Level, str], *, vo: str, types: TypeTable
-) -> EffectiveParams:
-    own, overlay, name_parameter = layer
-    named = Effective(name=name_parameter, value=node.name, level=own, levels=(own,))
-    params = dict(above)
-    params.setdefault(fold(name_parameter), named)
-    _lay(params, node, level=own, types=types)
-    if vo and vo in node.overlays:
-        _lay(params, node, level=overlay, types=types, vo=vo)
-    return params
+class _Inheritance:
+    """Lays the layers of nodes over each other, for one VO ("": none in particular)."""
+
+    def __init__(self, tree: ResourceTree, vo: str, types: TypeTable) -> None:
+        self._tree = tree
+        self._vo = vo
+        self._types = types
+
+    def of(self, node: Node, above: EffectiveParams, depth: int) -> EffectiveParams:
+        """The parameters of a node under one whose parameters are `above`, its name among them (`Site`)."""
+        own, overlay, name = _LEVELS[depth]
+        params = dict(above)
+        above_name = params.get(fold(name))
+        if not depth or above_name is None:
+            params[fold(name)] = Effective(
+                name=name,
+                value=node.name,
+                level=own,
+                levels=(own,),
+                said=node.name,
+                implied=True,
+                above=above_name,
+            )
+        self._lay(params, node, own)
+        if self._vo and self._vo in node.overlays:
+            self._lay(params, node, overlay, self._vo)
+        return params
+
+    def of_ce(self, ce: Node, site: Node, of_site: EffectiveParams) -> EffectiveParams:
+        """The parameters of a CE, with the defaults beneath those of its site. Defaults do not change the type."""
+        tree = self._tree
+        untyped = self.of(ce, self._over_defaults({Level.DEFAULT: tree.ce_defaults}, site, of_site), 1)
+        of_type = tree.ce_types.get(_ce_type(untyped)) if tree.ce_types else None
+        if of_type is None:
+            return untyped
+        defaults = {Level.DEFAULT: tree.ce_defaults, Level.CE_TYPE: of_type}
+        return self.of(ce, self._over_defaults(defaults, site, of_site), 1)
+
+    def _over_defaults(
+        self, defaults: Mapping[Level, Node], site: Node, of_site: EffectiveParams
+    ) -> EffectiveParams:
+        params: EffectiveParams = {}
+        for level, node in defaults.items():
+            self._lay(params, node, level)
+        return self.of(site, params, 0) if params else of_site
+
+    def _lay(self, params: EffectiveParams, node: Node, level: Level, vo: str = "") -> None:
+        """Put one layer of a node (its own parameters, or those of a VO) over what lies beneath."""
+        for name, value in (node.overlays[vo] if vo else node.params).items():
+            folded = fold(name)
+            if folded == ACCESS and value in ("", ()):
+                continue
+            declared = self._types.get_folded(folded)
+            above = params.get(folded)
+            source = node.sources.get((vo, folded))
+            united, levels = value, [level]
+            if above is not None and declared is not None and declared.merge:
+                united = without_repetition((*as_scalars(above.value), *as_scalars(value)))
+                levels = [*above.levels, level]
+            params[folded] = Effective(
+                name=name,
+                value=united,
+                level=level,
+                levels=tuple(levels),
+                source=source,
+                said=value,
+                above=above,
+            )
 
 
-def _lay(params: EffectiveParams, node: Node, *, level: Level, types: TypeTable, vo: str = "") -> None:
-    """Put one layer of a node (its own parameters, or those of a VO) over what lies beneath."""
-    for name, value in (node.overlays[vo] if vo else node.params).items():
-        folded = fold(name)
-        if folded == ACCESS and value in ("", ()):
-            continue
-        declared = types.get_folded(folded)
-        before = params.get(folded) if declared is not None and declared.merge else None
-        source = node.sources.get((vo, folded))
-        own = Effective(name=name, value=value, level=level, levels=(level,), source=source)
-        params[folded] = own if before is None else _united(before, own)
-
-
-def _union(above: Value, own: Value) -> Value:
-    return without_repetition((*as_scalars(above), *as_scalars(own)))
+def _ce_type(params: Mapping[str, Effective]) -> str:
+    """The type of a CE with these parameters, "" if they name none."""
+    named = (params[name].value for name in _CE_TYPE if name in params)
+    return next((text for value in named for text in map(as_text, as_scalars(value)) if text), "")

@@ -18,19 +18,30 @@ names are declared from the start (`WELL_KNOWN`); a declaration replaces them.
 An undeclared parameter is deduced value by value: if one side is a true number, the other must be a number or
 a text that spells one, and capacity >= requirement; if one side is a truth value, the other must be the
 same or the text true/false; otherwise texts are equal, letter case counting.
-Source: seed rfc7-job-requirements ("The parameter type can be deduced from ... JobDescription"), DESIGN 3.3.
+Source: seed rfc7-job-requirements ("The parameter type can be deduced from ... JobDescription").
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from lodesman.answers.vocabulary import Kind
-from lodesman.resources.model import BadValue, Scalar, as_text, fold
-from lodesman.resources.units import Number, number_in, plain_number
+from lodesman.resources.model import (
+    ANY,
+    BadValue,
+    Scalar,
+    Value,
+    as_text,
+    fold,
+    split_list,
+    without_repetition,
+)
+from lodesman.resources.units import Number, convert, number_in, plain_number
 from lodesman.resources.versions import canonical_version, version_key
 
 AT_LEAST = ">="
@@ -102,19 +113,27 @@ def parse_type(name: str, declaration: object) -> ParameterType:
     kind = kind_of_word(str(fields.get("type", "")))
     if kind is None:
         raise BadValue(f"type {fields.get('type', '')!r} is none of {', '.join(KIND_WORDS)}")
+    unit, operator = str(fields.get("unit", "")), str(fields.get("operator", ""))
     merge = boolean_of(fields.get("merge", False))
-    return _checked_type(name, kind, str(fields.get("unit", "")), (str(fields.get("operator", "")), merge))
-
-
-def _checked_type(name: str, kind: Kind, unit: str, habits: tuple[str, bool]) -> ParameterType:
-    operator, merge = habits
     if operator and operator not in OPERATORS[kind]:
         raise BadValue(f"operator {operator!r} does not fit a {kind.value} ({' '.join(OPERATORS[kind])})")
     if unit and kind is not Kind.NUMBER:
         raise BadValue(f"a {kind.value} has no unit")
     if merge and kind is not Kind.LIST:
         raise BadValue(f"only a list is merged, not a {kind.value}")
-    return ParameterType(name=name, kind=kind, unit=unit, operator=operator, merge=merge)
+    return _as_operational(ParameterType(name=name, kind=kind, unit=unit, operator=operator, merge=merge))
+
+
+def _as_operational(declared: ParameterType) -> ParameterType:
+    """The declaration of a parameter that the program itself works with has its kind, and its unit if it names none."""
+    needed = WELL_KNOWN_BY_NAME.get(fold(declared.name))
+    if needed is None:
+        return declared
+    if declared.kind is not needed.kind:
+        raise BadValue(f"the program itself needs a {needed.kind.value}")
+    if declared.unit:
+        convert(1, unit=declared.unit, to=needed.unit)
+    return replace(declared, unit=declared.unit or needed.unit)
 
 
 def _fields_of_words(words: list[str]) -> dict[str, object]:
@@ -139,16 +158,7 @@ def kind_of_word(word: str) -> Kind | None:
     return KIND_WORDS.get(word.strip().lower())
 
 
-_TRUTH = {
-    "true": True,
-    "yes": True,
-    "on": True,
-    "1": True,
-    "false": False,
-    "no": False,
-    "off": False,
-    "0": False,
-}
+_TRUTH = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
 
 
 def boolean_of(value: object) -> bool:
@@ -177,6 +187,37 @@ def scalar_of(value: Scalar, kind: Kind, unit: str = "") -> Scalar:
             if isinstance(value, str):
                 return value.strip()
             return value if isinstance(value, bool) else number_in(value)
+
+
+def typed_value(raw: object, declared: ParameterType | None, *, commas: bool = False) -> Value:
+    """The value: numbers in the declared unit, lists as tuples, texts without outer blanks; ANY stays.
+
+    With `commas`, a text with commas is a list of values unless it is declared a string. An undeclared text
+    stays a text even if it spells a number. Raises BadValue.
+    """
+    is_list = declared is not None and declared.kind is Kind.LIST
+    many = isinstance(raw, list | tuple)
+    items: list[Any] = list(raw) if isinstance(raw, list | tuple) else [raw]
+    if is_list:
+        items = [part for item in items for part in (split_list(item) if isinstance(item, str) else [item])]
+    elif (
+        commas and isinstance(raw, str) and "," in raw and (not declared or declared.kind is not Kind.STRING)
+    ):
+        items = split_list(raw)
+    scalars = [_scalar(item, declared) for item in items]
+    return scalars[0] if len(scalars) == 1 and not (is_list or many) else without_repetition(scalars)
+
+
+def _scalar(raw: object, declared: ParameterType | None) -> Scalar:
+    if not isinstance(raw, str | int | float):
+        raise BadValue("expected a text, a number, a truth value or a list of these")
+    if isinstance(raw, str) and raw.strip() == ANY:
+        return ANY
+    if isinstance(raw, float) and not math.isfinite(raw):
+        raise BadValue(f"{raw!r} is no finite number")
+    if declared is not None:
+        return scalar_of(raw, declared.kind, declared.unit)
+    return as_text(raw) if isinstance(raw, str) else raw
 
 
 def admits(kind: Kind, operator: str, wanted: Scalar, offered: Scalar) -> bool:
@@ -229,19 +270,23 @@ def _version_of(types: Mapping[str, ParameterType]) -> str:
     return hashlib.sha256(json.dumps(rows).encode("ascii")).hexdigest()[:16]
 
 
+def _number(name: str, unit: str = "") -> ParameterType:
+    return ParameterType(name=name, kind=Kind.NUMBER, unit=unit)
+
+
 WELL_KNOWN: tuple[ParameterType, ...] = (
-    ParameterType(name="Memory", kind=Kind.NUMBER, unit="MB"),
-    ParameterType(name="MaxRAM", kind=Kind.NUMBER, unit="MB"),
-    ParameterType(name="CPUTime", kind=Kind.NUMBER, unit="s"),
-    ParameterType(name="maxCPUTime", kind=Kind.NUMBER, unit="min"),
-    ParameterType(name="WallTime", kind=Kind.NUMBER, unit="s"),
-    ParameterType(name="CPUScalingFactor", kind=Kind.NUMBER),
-    ParameterType(name="SI00", kind=Kind.NUMBER),
-    ParameterType(name="NumberOfProcessors", kind=Kind.NUMBER),
-    ParameterType(name="MaxTotalJobs", kind=Kind.NUMBER),
-    ParameterType(name="Slots", kind=Kind.NUMBER),
-    ParameterType(name="MaxWaitingJobs", kind=Kind.NUMBER),
-    ParameterType(name="WaitingToRunningRatio", kind=Kind.NUMBER),
+    _number("Memory", "MB"),
+    _number("MaxRAM", "MB"),
+    _number("CPUTime", "s"),
+    _number("maxCPUTime", "min"),
+    _number("WallTime", "s"),
+    _number("CPUScalingFactor"),
+    _number("SI00"),
+    _number("NumberOfProcessors"),
+    _number("MaxTotalJobs"),
+    _number("Slots"),
+    _number("MaxWaitingJobs"),
+    _number("WaitingToRunningRatio"),
     ParameterType(name="Tag", kind=Kind.LIST, merge=True),
     ParameterType(name="RequiredTag", kind=Kind.LIST, merge=True),
     ParameterType(name="Platform", kind=Kind.LIST),
@@ -249,3 +294,5 @@ WELL_KNOWN: tuple[ParameterType, ...] = (
     ParameterType(name="Backend", kind=Kind.STRING),
     ParameterType(name="CEType", kind=Kind.STRING),
 )
+"""The parameters that the program itself works with (`settings`), in the units in which it counts."""
+WELL_KNOWN_BY_NAME: Mapping[str, ParameterType] = {fold(one.name): one for one in WELL_KNOWN}

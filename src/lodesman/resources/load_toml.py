@@ -15,23 +15,25 @@
     [job_description]                       # parameter types
     SoftwareTag = "list merge"
 
-Other top-level tables belong to other parts of the program and are passed over.
+Other top-level tables belong to other parts of the program and are passed over. On which line a table or key stands
+`tomllib` does not say: `lines_of` finds it.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 
 from lodesman.errors import SyntaxFault
-from lodesman.resources.build import ResourceConfig, build
-from lodesman.resources.draft import Draft, DraftNode, RawParam
-from lodesman.resources.model import Source
-from lodesman.resources.toml_lines import Path, line_of, lines_of
+from lodesman.resources.draft import ConfigDraft, DraftNode, RawParam
+from lodesman.resources.model import FilePosition
 
-GROUP_KEYS = frozenset({"vo", "share", "job_sharing", "background"})
-SLIPS = {
+_Path = tuple[str, ...]
+_Table = Mapping[str, object]
+
+_GROUP_KEYS = frozenset({"vo", "share", "job_sharing", "background"})
+_SLIPS = {
     "sites": "site",
     "groups": "group",
     "jobdescription": "job_description",
@@ -40,20 +42,15 @@ SLIPS = {
     "ce_types": "ce_type",
     "cetype": "ce_type",
 }
-
 _POSITION = re.compile(r"\s*\(at line (\d+), column (\d+)\)|\s*\(at end of document\)")
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
 _TABLE = re.compile(r"\s*\[\[?([^\[\]=]+)\]")
-
-
-def load_toml(text: str, *, source: str = "", vos: Iterable[str] = ()) -> ResourceConfig:
-    """The configuration in one text.
-
-    Raises SyntaxFault (the text), InvalidConfig (what it says; `faults` lists everything).
-    """
-    draft = Draft(vos)
-    fill_from_toml(draft, parse_toml(text, source=source), text=text, file=source)
-    return build(draft)
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_DOTTED = re.compile(r"[A-Za-z0-9_-]+(?:\s*\.\s*[A-Za-z0-9_-]+)*")
+# What can open or close something that runs over line ends: comments, the four kinds of string, brackets.
+_TOKEN = re.compile(
+    r"""\#[^\n]*|\"\"\"(?:\\.|[^\\])*?\"{3,5}|'''.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|[\[\]{}]|\n|=""",
+    re.DOTALL,
+)
 
 
 def parse_toml(text: str, *, source: str = "") -> dict[str, object]:
@@ -79,86 +76,74 @@ def _table_before(text: str, line: int) -> str:
     return heads[-1].strip() if heads else ""
 
 
-def fill_from_toml(draft: Draft, root: Mapping[str, object], *, text: str, file: str) -> None:
-    """Write what a parsed file says into the draft; `text` is looked at for line numbers."""
-    reader = _TomlReader(draft, file, lines_of(text))
-    for slip, right in SLIPS.items():
+def fill_from_toml(draft: ConfigDraft, root: _Table, *, text: str, file: str) -> None:
+    """Write what a parsed file says into the draft; `text` gives the line numbers."""
+    filler = _TomlFiller(draft, file, lines_of(text))
+    for slip, right in _SLIPS.items():
         for key in root:
             if key.lower() == slip:
-                draft.fault(f"the table is called {right!r}", reader.source((key,)))
-    reader.ce_defaults(root.get("ce_defaults", {}))
-    for path, table in reader.tables(("ce_type",), root.get("ce_type", {})):
-        reader.ce_type(path, table)
-    for path, table in reader.tables(("site",), root.get("site", {})):
-        reader.site(path, table)
-    for path, table in reader.tables(("group",), root.get("group", {})):
-        reader.group(path, table)
-    for path, _ in reader.tables(("vo",), root.get("vo", {})):
+                draft.fault(f"the table is called {right!r}", filler.source((key,)))
+    filler.params(draft.ce_defaults, "", ("ce_defaults",), filler.table(root, "ce_defaults"))
+    for path, table in filler.tables(("ce_type",), root):
+        node = draft.node(draft.ce_types, path[-1], filler.source(path))
+        filler.params(node, "", path, table)
+    for path, table in filler.tables(("site",), root):
+        filler.node(draft.sites, path, table, ("ce", "queue"))
+    for path, table in filler.tables(("group",), root):
+        filler.group(path, table)
+    for path, _ in filler.tables(("vo",), root):
         draft.vos.setdefault(path[-1])
-    reader.declarations(root.get("job_description", {}))
+    for key, value in filler.table(root, "job_description").items():
+        place = filler.source(("job_description", key))
+        draft.put(draft.declarations, RawParam(name=key, value=value, source=place))
 
 
-class _TomlReader:
-    def __init__(self, draft: Draft, file: str, lines: Mapping[Path, int]) -> None:
+class _TomlFiller:
+    def __init__(self, draft: ConfigDraft, file: str, lines: Mapping[_Path, int]) -> None:
         self._draft = draft
         self._file = file
         self._lines = lines
 
-    def source(self, path: Path, *, section: str | None = None) -> Source:
+    def source(self, path: _Path, *, section: str = "") -> FilePosition:
         """The place of a path; its section is the table it stands in, or is."""
-        head = _head(path) if section is None else section
-        return Source(file=self._file, section=head, line=line_of(self._lines, path))
+        return FilePosition(file=self._file, section=section or _head(path), line=line_of(self._lines, path))
 
-    def tables(self, path: Path, value: object) -> list[tuple[Path, Mapping[str, object]]]:
-        """The tables inside a table of tables, with their paths; anything else is a fault."""
+    def table(self, root: _Table, name: str) -> _Table:
+        """A top-level table; anything else is a fault."""
+        found = root.get(name, {})
+        if isinstance(found, dict):
+            return found
+        self._draft.fault(f"{name} is a table", self.source((name,)))
+        return {}
+
+    def tables(self, path: _Path, parent: _Table) -> Iterator[tuple[_Path, _Table]]:
+        """The tables inside the table of tables at a path, with their paths; anything else is a fault."""
+        value = parent.get(path[-1], {})
         if not isinstance(value, dict):
             self._draft.fault(f"{path[-1]} is a table of tables", self.source(path))
-            return []
+            return
         section = _head(path)
-        found: list[tuple[Path, Mapping[str, object]]] = []
         for name, inner in value.items():
             if isinstance(inner, dict):
-                found.append(((*path, name), inner))
+                yield (*path, name), inner
             else:
                 place = self.source((*path, name), section=section)
-                self._draft.fault(f"{name} is a value; a table [{section}.NAME] is expected", place)
-        return found
+                message = f"{name} is a value; a table [{section}.NAME] is expected"
+                self._draft.fault(message, place)
 
-    def ce_defaults(self, table: object) -> None:
-        if isinstance(table, dict):
-            self.params(self._draft.ce_defaults, "", ("ce_defaults",), table)
-        else:
-            self._draft.fault("ce_defaults is a table", self.source(("ce_defaults",)))
+    def node(self, among: dict[str, DraftNode], path: _Path, table: _Table, below: _Path) -> None:
+        """Take the parameters and overlays of a node, and all nodes below it."""
+        node = self._draft.node(among, path[-1], self.source(path))
+        overlaid = isinstance(table.get("vo"), dict)
+        apart = {*below[:1], "vo"} if overlaid else {*below[:1]}
+        self.params(node, "", path, {key: value for key, value in table.items() if key not in apart})
+        for vo_path, vo_table in self.tables((*path, "vo"), table) if overlaid else ():
+            self._draft.vos.setdefault(vo_path[-1])
+            self.params(node, vo_path[-1], vo_path, vo_table)
+        for child_path, child in self.tables((*path, below[0]), table) if below else ():
+            self.node(node.children, child_path, child, below[1:])
 
-    def ce_type(self, path: Path, table: Mapping[str, object]) -> None:
-        self.params(self._draft.node(self._draft.ce_types, path[-1], self.source(path)), "", path, table)
-
-    def site(self, path: Path, table: Mapping[str, object]) -> None:
-        node = self._draft.node(self._draft.sites, path[-1], self.source(path))
-        self.node(node, path, table, "ce")
-        for ce_path, ce_table in self.tables((*path, "ce"), table.get("ce", {})):
-            ce = self._draft.node(node.children, ce_path[-1], self.source(ce_path))
-            self.node(ce, ce_path, ce_table, "queue")
-            for queue_path, queue_table in self.tables((*ce_path, "queue"), ce_table.get("queue", {})):
-                queue = self._draft.node(ce.children, queue_path[-1], self.source(queue_path))
-                self.node(queue, queue_path, queue_table, "")
-
-    def node(self, node: DraftNode, path: Path, table: Mapping[str, object], below: str) -> None:
-        """Take the parameters and overlays of a node, leave its children."""
-        self.params(
-            node, "", path, {key: table[key] for key in table if not self.is_table_of(table, key, below)}
-        )
-        overlays = table.get("vo")
-        if isinstance(overlays, dict):
-            for vo_path, vo_table in self.tables((*path, "vo"), overlays):
-                self._draft.vos.setdefault(vo_path[-1])
-                self.params(node, vo_path[-1], vo_path, vo_table)
-
-    @staticmethod
-    def is_table_of(table: Mapping[str, object], key: str, below: str) -> bool:
-        return key == below or (key == "vo" and isinstance(table[key], dict))
-
-    def params(self, node: DraftNode, vo: str, path: Path, table: Mapping[str, object]) -> None:
+    def params(self, node: DraftNode, vo: str, path: _Path, table: _Table) -> None:
         section = _head(path)
         for key, value in table.items():
             place = self.source((*path, key), section=section)
@@ -168,30 +153,85 @@ class _TomlReader:
                 )
                 self._draft.fault(f"table {key!r} has no meaning here ({hint})", place)
             else:
-                self._draft.put(node, vo, RawParam(name=key, value=value, source=place))
+                self._draft.put(node.layer(vo), RawParam(name=key, value=value, source=place))
 
-    def group(self, path: Path, table: Mapping[str, object]) -> None:
+    def group(self, path: _Path, table: _Table) -> None:
         self._draft.groups.setdefault(path[-1], {})
         section = _head(path)
         for key, value in table.items():
             place = self.source((*path, key), section=section)
-            if key.lower() not in GROUP_KEYS:
-                self._draft.fault(f"{key}: a group has {', '.join(sorted(GROUP_KEYS))}", place)
+            if key.lower() not in _GROUP_KEYS:
+                self._draft.fault(f"{key}: a group has {', '.join(sorted(_GROUP_KEYS))}", place)
             else:
                 self._draft.put_group(path[-1], RawParam(name=key, value=value, source=place))
 
-    def declarations(self, table: object) -> None:
-        if not isinstance(table, dict):
-            self._draft.fault("job_description is a table", self.source(("job_description",)))
-            return
-        for key, value in table.items():
-            path = ("job_description", key)
-            self._draft.declare(RawParam(name=key, value=value, source=self.source(path)))
 
-
-def _head(path: Path) -> str:
+def _head(path: _Path) -> str:
     return ".".join(map(_quoted, path))
 
 
 def _quoted(part: str) -> str:
     return part if _BARE.fullmatch(part) else '"' + part.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+# --- the lines of tables and keys ---------------------------------------------------------------------------
+
+
+def lines_of(text: str) -> dict[_Path, int]:
+    """The line (from 1) of every table head and every key of a well-formed text, by path."""
+    found: dict[_Path, int] = {}
+    table: _Path = ()
+    for line, statement in _statements(text.replace("\r\n", "\n")):
+        key = _path(statement)
+        is_table = statement.startswith("[")
+        above = () if is_table else table
+        table = key if is_table else table
+        # Tables come into being by the mention of what is in them.
+        for length in range(len(key), 0, -1):
+            if found.setdefault(above + key[:length], line) != line:
+                break
+    return found
+
+
+def line_of(lines: Mapping[_Path, int], path: _Path) -> int:
+    """The line of a path, or of the longest beginning of it that has one; 0 if none has."""
+    beginnings = (path[:length] for length in range(len(path), 0, -1))
+    return next((lines[one] for one in beginnings if one in lines), 0)
+
+
+def _statements(text: str) -> Iterator[tuple[int, str]]:
+    """Line and beginning of each statement: a table head, or a key without its value.
+
+    Strings and brackets are followed just far enough to know where a statement ends.
+    """
+    line = 1
+    start = 0
+    depth = 0
+    head_end = -1
+    first_line = 1
+    for token in _TOKEN.finditer(text + "\n"):
+        mark = token[0]
+        if mark == "=" and depth == 0 and head_end < 0:
+            head_end = token.start()
+        elif mark in "[{":
+            depth += 1
+        elif mark in "]}":
+            depth -= 1
+        elif mark == "\n" and depth <= 0:
+            statement = text[start : head_end if head_end >= 0 else token.start()].strip()
+            if statement and not statement.startswith("#"):
+                yield first_line, statement
+            start, head_end, depth, first_line = token.end(), -1, 0, line + 1
+        line += mark.count("\n")
+
+
+def _path(statement: str) -> _Path:
+    """The parts of a table head or a dotted key."""
+    if _DOTTED.fullmatch(statement):
+        return tuple(part.strip() for part in statement.split("."))
+    parts: list[str] = []
+    inner: object = tomllib.loads(statement if statement.startswith("[") else f"{statement} = 0")
+    while isinstance(inner, dict) and inner:
+        part, inner = next(iter(inner.items()))
+        parts.append(part)
+    return tuple(parts)

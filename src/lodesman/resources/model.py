@@ -2,7 +2,6 @@
 
 Names may hold any character: a queue is known by the triple (site, ce, queue), never by a joined string.
 Parameter names keep the configured spelling and are compared without regard to case (`fold`).
-Source: seed rfc7-job-requirements (RFC #5 schema), DESIGN 3.3.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from lodesman.answers.nodes import QueueId
+from lodesman.answers.nodes import NodePath, QueueId
 
 Scalar = str | int | float | bool
 Value = Scalar | tuple[Scalar, ...]
@@ -23,7 +22,7 @@ class BadValue(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class FilePosition:
     """Where in the configuration something is written; `line` counts from 1, 0 is unknown."""
 
     file: str = ""
@@ -33,66 +32,52 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """What site, CE and queue have in common.
+    """A site with its CEs as `children`, a CE with its queues, or a queue; also the defaults of CEs.
 
-    `overlays` maps a VO to the parameters that hold for it alone. `sources` maps (VO or "", folded
-    parameter name) to the place where the value is written.
+    `overlays` maps a VO to the parameters that hold for it alone. `sources` maps (VO or "", folded parameter name) to
+    the place where the value is written. `grid` is the section that a site stands under in a DIRAC configuration.
     """
 
     name: str
     params: Mapping[str, Value] = field(default_factory=dict)
     overlays: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
-    sources: Mapping[tuple[str, str], Source] = field(default_factory=dict)
-    source: Source | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Queue(Node):
-    """A queue of a computing element."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComputingElement(Node):
-    """A computing element: an entry point of a site, with queues by name."""
-
-    queues: Mapping[str, Queue] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site(Node):
-    """A site, with CEs by name. `grid` is the section it stands under in a DIRAC configuration."""
-
+    sources: Mapping[tuple[str, str], FilePosition] = field(default_factory=dict)
+    source: FilePosition | None = None
     grid: str = ""
-    ces: Mapping[str, ComputingElement] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CeDefaults:
-    """What CEs have if neither they nor their site say otherwise: all of them, and those of a type (CEType)."""
-
-    of_all: Node = field(default_factory=lambda: Node(name="CEDefaults"))
-    of_type: Mapping[str, Node] = field(default_factory=dict)
+    children: Mapping[str, Node] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceTree:
-    """All sites by name, in the order of the configuration, and the defaults of their CEs."""
+    """All sites by name, in the order of the configuration.
 
-    sites: Mapping[str, Site] = field(default_factory=dict)
-    defaults: CeDefaults = field(default_factory=CeDefaults)
+    CEs and their queues have the values of `ce_defaults`, and those of `ce_types` for their type (CEType), where neither
+    they nor their site say otherwise.
+    """
+
+    sites: Mapping[str, Node] = field(default_factory=dict)
+    ce_defaults: Node = field(default_factory=lambda: Node(name="CEDefaults"))
+    ce_types: Mapping[str, Node] = field(default_factory=dict)
+
+    def nodes(self) -> Iterator[tuple[NodePath, Node]]:
+        """Every site, CE and queue with its path, in the order of the configuration."""
+        for site in self.sites.values():
+            yield NodePath(site.name), site
+            for ce in site.children.values():
+                yield NodePath(site.name, ce.name), ce
+                for queue in ce.children.values():
+                    yield QueueId(site.name, ce.name, queue.name), queue
 
     def queue_ids(self) -> Iterator[QueueId]:
         """Every queue, in the order of the configuration."""
-        for site in self.sites.values():
-            for ce in site.ces.values():
-                for queue in ce.queues:
-                    yield QueueId(site.name, ce.name, queue)
+        return (path for path, _ in self.nodes() if isinstance(path, QueueId))
 
-    def has_queue(self, site: str, ce: str, queue: str) -> bool:
-        """Whether the triple names a configured queue."""
-        found = self.sites.get(site)
-        element = found.ces.get(ce) if found else None
-        return element is not None and queue in element.queues
+    def find(self, path: NodePath) -> Node | None:
+        """The site, CE or queue of that path; None if it is not configured."""
+        node = self.sites.get(path.site)
+        for name in filter(None, path[1:]):
+            node = node.children.get(name) if node else None
+        return node
 
 
 DEFAULT_SHARE = 1000.0  # DIRAC: JobShare
@@ -100,7 +85,7 @@ DEFAULT_SHARE = 1000.0  # DIRAC: JobShare
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupConfig:
-    """A group of users (DIRAC `/Registry/Groups`): its VO, its share against other groups, its habits.
+    """A group of users (DIRAC `/Registry/Groups`): its VO and its share against other groups.
 
     `job_sharing`: the members share their jobs, no owner level in the lottery. `background`: task queues of
     background priority are served only when nothing else waits (AllowBackgroundTQs).
@@ -137,3 +122,8 @@ def without_repetition(scalars: Iterable[Scalar]) -> tuple[Scalar, ...]:
 def as_scalars(value: Value) -> tuple[Scalar, ...]:
     """A value as a list of scalars: a scalar is a list of one."""
     return value if isinstance(value, tuple) else (value,)
+
+
+def split_list(text: str) -> list[str]:
+    """The items of a comma-separated text, as DIRAC writes lists; empty ones are dropped."""
+    return [item for part in text.split(",") if (item := part.strip())]

@@ -1,26 +1,27 @@
 """Requirements held against all queues at once, by masks of queues.
 
 A `QueueTable` is made once per VO and configuration. A set of Requirements is then a few AND and OR of masks instead of a
-loop over the queues; reasons are made only for the queues in question, by the very predicate of `criterion.judge`. A
-property test holds: a bit is set <=> `criterion.refusals` finds nothing.
+loop over the queues; reasons are made only for the queues in question, by the very predicate of `requirement.judge`. A
+property test holds: a bit is set <=> `requirement.mismatches` finds nothing.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import count
-from typing import Any, Protocol
+from functools import reduce
+from itertools import accumulate, count
+from operator import or_
+from typing import Any
 
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import Kind
 from lodesman.masks.bits import Mask, bits, mask_of
-from lodesman.resources.build import ResourceConfig
-from lodesman.resources.criterion import Criterion, access_refusal, offers, refusals
 from lodesman.resources.inherit import ACCESS, Effective, EffectiveParams, all_queues
 from lodesman.resources.kinds import AT_LEAST, ParameterType, TypeTable, spelled_number, truth_of
+from lodesman.resources.load import ResourceConfig
 from lodesman.resources.model import Scalar, Value
-from lodesman.resources.reasons import Reason
+from lodesman.resources.requirement import Mismatch, Requirement, mismatches, offers
 from lodesman.resources.versions import version_key
 
 
@@ -96,18 +97,18 @@ class QueueTable:
         """The sites of the queues of a mask, sorted."""
         return tuple(sorted({self.queues[bit].site for bit in bits(mask)}))
 
-    def eligible_mask(self, criteria: Iterable[Criterion]) -> Mask:
+    def eligible_mask(self, criteria: Iterable[Requirement]) -> Mask:
         """The queues that fulfil all criteria and admit the VO."""
         mask = self.open_to_vo
-        for criterion in criteria:
-            column = self._columns.get(criterion.folded)
+        for requirement in criteria:
+            column = self._columns.get(requirement.folded)
             if column is None:
                 return 0
-            mask &= column.met(criterion)
+            mask &= column.met(requirement)
         return mask
 
-    def failing(self, criteria: Iterable[Criterion]) -> list[Mask]:
-        """By criterion, the queues that do not fulfil it."""
+    def failing(self, criteria: Iterable[Requirement]) -> list[Mask]:
+        """By requirement, the queues that do not fulfil it."""
         columns = ((one, self._columns.get(one.folded)) for one in criteria)
         return [self.full & ~column.met(one) if column else self.full for one, column in columns]
 
@@ -117,42 +118,31 @@ class QueueTable:
         found = () if column is None else column.offered
         return [(scalars, hit.bit_count()) for scalars, queues in found if (hit := queues & mask)]
 
-    def reasons(self, bit: int, criteria: tuple[Criterion, ...]) -> tuple[Reason, ...]:
+    def reasons(self, bit: int, criteria: tuple[Requirement, ...]) -> tuple[Mismatch, ...]:
         """All that speaks against one queue."""
-        return refusals(criteria, self._params[bit], vo=self.vo)
+        return mismatches(criteria, self._params[bit], vo=self.vo)
 
     def _admitting(self) -> Mask:
-        admits: dict[Value | None, bool] = {}  # siblings inherit one value
-        admitting = []
-        for bit, params in self._params.items():
-            access = params.get(ACCESS)
-            value = None if access is None else access.value
-            if value not in admits:
-                admits[value] = access_refusal(access, self.vo) is None
-            if admits[value]:
-                admitting.append(bit)
-        return mask_of(admitting)
+        column = self._columns.get(ACCESS)
+        lists = column.offered if column and self.vo else ()
+        return self.full & ~reduce(or_, (mask for admitted, mask in lists if self.vo not in admitted), 0)
 
 
 # --- one parameter of all queues -------------------------------------------------------------------------
 
 _Offer = tuple[Scalar, Mask]
 """A value, and the queues that offer it."""
-
-
-class _Values(Protocol):
-    def met(self, criterion: Criterion) -> Mask:
-        """The queues whose values fulfil the criterion, but for wildcards."""
+_MetBy = Callable[[Scalar], Mask]
+"""The queues whose values fulfil a wanted value, but for wildcards."""
 
 
 class _Column:
     """One parameter over all queues: which of them leave it open (ANY), the rest by their values."""
 
-    __slots__ = ("_open", "_values", "offered")
+    __slots__ = ("_met_by", "_open", "offered")
 
     def __init__(self, values: Iterable[tuple[Value, Mask]], declared: ParameterType | None) -> None:
         kind, unit = (declared.kind, declared.unit) if declared else (Kind.DEDUCED, "")
-        operator = declared.operator if declared else ""
         self._open = 0
         self.offered: list[tuple[tuple[Scalar, ...], Mask]] = []
         """What is offered, all values of a queue together, and the queues that offer just that."""
@@ -163,11 +153,14 @@ class _Column:
             elif scalars:
                 self.offered.append((scalars, mask))
         single = [(scalar, mask) for scalars, mask in self.offered for scalar in scalars]
-        self._values = _values(kind, operator, single)
+        self._met_by = _deduced(single) if declared is None else _declared(single, declared)
 
-    def met(self, criterion: Criterion) -> Mask:
-        """The queues that fulfil the criterion."""
-        return self._values.met(criterion) | self._open
+    def met(self, requirement: Requirement) -> Mask:
+        """The queues that fulfil the requirement."""
+        found = self._open
+        for wanted in requirement.wanted:
+            found |= self._met_by(wanted)
+        return found
 
 
 def _columns(params: Mapping[int, EffectiveParams], types: TypeTable) -> dict[str, _Column]:
@@ -186,15 +179,15 @@ def _columns(params: Mapping[int, EffectiveParams], types: TypeTable) -> dict[st
     }
 
 
-def _values(kind: Kind, operator: str, offered: Sequence[_Offer]) -> _Values:
-    if kind is Kind.DEDUCED:
-        return _Deduced(offered)
-    key: Callable[[Any], Any] = version_key if kind is Kind.VERSION else _same
-    return _Ordered(offered, key) if operator == AT_LEAST else _Equal(offered, key)
+def _declared(offered: Sequence[_Offer], declared: ParameterType) -> _MetBy:
+    if declared.kind is not Kind.VERSION:
+        return _met_by(_masks(offered), declared.operator)
+    met_by = _met_by(_masks((version_key(str(value)), mask) for value, mask in offered), declared.operator)
+    return lambda wanted: met_by(version_key(str(wanted)))
 
 
-def _same(value: Any) -> Any:
-    return value
+def _met_by(masks: Mapping[Any, Mask], operator: str) -> Callable[[Any], Mask]:
+    return _at_least(masks) if operator == AT_LEAST else lambda wanted: masks.get(wanted, 0)
 
 
 def _masks(offered: Iterable[tuple[Any, Mask]]) -> dict[Any, Mask]:
@@ -204,72 +197,34 @@ def _masks(offered: Iterable[tuple[Any, Mask]]) -> dict[Any, Mask]:
     return masks
 
 
-class _Equal:
-    """For kinds that compare by equality; `key` gives equal values one form."""
-
-    def __init__(self, offered: Iterable[_Offer], key: Callable[[Any], Any]) -> None:
-        self._key = key
-        self._masks = _masks((key(value), mask) for value, mask in offered)
-
-    def met(self, criterion: Criterion) -> Mask:
-        """The queues that offer one of the wanted values."""
-        found = 0
-        for wanted in criterion.wanted:
-            found |= self._masks.get(self._key(wanted), 0)
-        return found
+def _at_least(masks: Mapping[Any, Mask]) -> Callable[[Any], Mask]:
+    """What gives the queues that offer a value or more."""
+    forms = sorted(masks)
+    as_much = [*accumulate((masks[form] for form in reversed(forms)), or_, initial=0)][::-1]
+    return lambda form: as_much[bisect_left(forms, form)]
 
 
-class _Ordered:
-    """For kinds where more is better; `key` gives values a form that orders them."""
-
-    def __init__(self, offered: Iterable[_Offer], key: Callable[[Any], Any]) -> None:
-        self._key = key
-        masks = _masks((key(value), mask) for value, mask in offered)
-        self._forms = sorted(masks)
-        self._as_much: list[Mask] = [0] * (len(self._forms) + 1)
-        for index in range(len(self._forms) - 1, -1, -1):
-            self._as_much[index] = self._as_much[index + 1] | masks[self._forms[index]]
-
-    def met(self, criterion: Criterion) -> Mask:
-        """The queues that offer at least the least of the wanted values."""
-        return self.at_least(min(map(self._key, criterion.wanted)))
-
-    def at_least(self, form: Any) -> Mask:
-        """The queues that offer this much or more."""
-        return self._as_much[bisect_left(self._forms, form)]
-
-
-class _Deduced:
+def _deduced(offered: Sequence[_Offer]) -> _MetBy:
     """For undeclared parameters: what counts depends on both sides (`kinds`, last paragraph)."""
+    texts = [(value, mask) for value, mask in offered if isinstance(value, str)]
+    truths = [(value, mask) for value, mask in offered if isinstance(value, bool)]
+    numbers = [(value, mask) for value, mask in offered if not isinstance(value, str | bool)]
+    spelled = [(n, mask) for value, mask in texts if (n := spelled_number(value)) is not None]
+    spoken = [(truth, mask) for value, mask in texts if (truth := truth_of(value)) is not None]
+    of_text, of_truth = _masks(texts), _masks(truths)
+    of_truth_or_text = _masks([*truths, *spoken])
+    at_least, at_least_or_text = _at_least(_masks(numbers)), _at_least(_masks([*numbers, *spelled]))
 
-    def __init__(self, offered: Sequence[_Offer]) -> None:
-        texts = [(value, mask) for value, mask in offered if isinstance(value, str)]
-        truths = [(value, mask) for value, mask in offered if isinstance(value, bool)]
-        numbers = [(value, mask) for value, mask in offered if not isinstance(value, str | bool)]
-        spelled = [(n, mask) for value, mask in texts if (n := spelled_number(value)) is not None]
-        spoken = [(truth, mask) for value, mask in texts if (truth := truth_of(value)) is not None]
-        self._texts = _masks(texts)
-        self._truths = _masks(truths)
-        self._truths_and_texts = _masks([*truths, *spoken])
-        self._any_number = bool(numbers)
-        self._numbers = _Ordered(numbers, _same)
-        self._numbers_and_texts = _Ordered([*numbers, *spelled], _same)
-
-    def met(self, criterion: Criterion) -> Mask:
-        """The queues that offer what one of the wanted values asks for."""
-        found = 0
-        for wanted in criterion.wanted:
-            found |= self._met_by(wanted)
-        return found
-
-    def _met_by(self, wanted: Scalar) -> Mask:
+    def met_by(wanted: Scalar) -> Mask:
         if isinstance(wanted, bool):
-            return self._truths_and_texts.get(wanted, 0)
+            return of_truth_or_text.get(wanted, 0)
         if not isinstance(wanted, str):
-            return self._numbers_and_texts.at_least(wanted)
-        found = self._texts.get(wanted, 0)
-        if self._any_number and (number := spelled_number(wanted)) is not None:
-            found |= self._numbers.at_least(number)
-        if self._truths and (truth := truth_of(wanted)) is not None:
-            found |= self._truths.get(truth, 0)
+            return at_least_or_text(wanted)
+        found = of_text.get(wanted, 0)
+        if numbers and (number := spelled_number(wanted)) is not None:
+            found |= at_least(number)
+        if truths and (truth := truth_of(wanted)) is not None:
+            found |= of_truth.get(truth, 0)
         return found
+
+    return met_by

@@ -1,58 +1,24 @@
-"""The parameters of a queue that the program itself works with, checked and in fixed units (`RULES`).
+"""The settings of a queue that the program itself works with, in fixed units, and checks of their values.
 
-Any other parameter is the users' affair. Where `CPUTime` (seconds) is missing, DIRAC's `maxCPUTime` (minutes)
-stands in for it, and then `SI00` / 250 for a missing `CPUScalingFactor`; `CEType` stands in for `Backend`.
-`MaxRAM` is what a job may use; without it, the `Memory` of the node. A memory, a time or a number of processors of 0
-is, as in DIRAC, none that is known.
+Where `CPUTime` (seconds) is missing, DIRAC's `maxCPUTime` (minutes) stands in for it, and then `SI00` / 250 for a
+missing `CPUScalingFactor`; `CEType` stands in for `Backend`. `MaxRAM` is what a job may use; without it, the `Memory`
+of the node. A memory, a time or a number of processors of 0 is, as in DIRAC, none that is known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from lodesman.answers.vocabulary import Kind
 from lodesman.resources.inherit import Effective
-from lodesman.resources.kinds import ParameterType, TypeTable
+from lodesman.resources.kinds import WELL_KNOWN_BY_NAME, TypeTable
 from lodesman.resources.model import BadValue, Value, as_scalars, as_text, fold
 from lodesman.resources.units import Number, convert
 
-SI00_OF_REFERENCE = 250  # DIRAC: SpecInt2000 of the machine that normalised CPU time refers to
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """What an operational number must be: at least `least` (`above`: more), whole, in which unit."""
-
-    least: Number = 0
-    above: bool = False
-    whole: bool = False
-    unit: str = ""
-
-
-RULES: Mapping[str, Rule] = {
-    fold(name): rule
-    for name, rule in {
-        "CPUTime": Rule(unit="s"),
-        "maxCPUTime": Rule(unit="min"),
-        "WallTime": Rule(unit="s"),
-        "CPUScalingFactor": Rule(above=True),
-        "SI00": Rule(),
-        "MaxWaitingJobs": Rule(whole=True),
-        "MaxTotalJobs": Rule(whole=True),
-        "Slots": Rule(whole=True),
-        "NumberOfProcessors": Rule(whole=True),
-        "Memory": Rule(unit="MB"),
-        "MaxRAM": Rule(unit="MB"),
-        "WaitingToRunningRatio": Rule(),
-    }.items()
-}
-
-KINDS: Mapping[str, Kind] = {
-    **dict.fromkeys(RULES, Kind.NUMBER),
-    **{fold(name): Kind.LIST for name in ("Tag", "RequiredTag", "Platform", "VO")},
-    **{fold(name): Kind.STRING for name in ("Backend", "CEType")},
-}
+_SI00_OF_REFERENCE = 250  # DIRAC: SpecInt2000 of the machine that normalised CPU time refers to
+_WHOLE = frozenset(map(fold, ("MaxWaitingJobs", "MaxTotalJobs", "Slots", "NumberOfProcessors")))
+_ABOVE_ZERO = fold("CPUScalingFactor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,49 +56,40 @@ class QueueSettings:
         return min(limits, default=0)
 
 
-def check_type(declared: ParameterType) -> None:
-    """Raises BadValue if a declaration would change what kind an operational parameter is."""
-    wanted = KINDS.get(fold(declared.name))
-    if wanted is not None and declared.kind is not wanted:
-        raise BadValue(f"the program itself needs a {wanted.value}")
-    rule = RULES.get(fold(declared.name))
-    if rule is not None and declared.unit:
-        convert(1, unit=declared.unit, to=rule.unit)
-
-
-def with_unit(declared: ParameterType) -> ParameterType:
-    """The declaration; one of an operational parameter without unit gets the unit the program counts in."""
-    rule = RULES.get(fold(declared.name))
-    return replace(declared, unit=declared.unit or rule.unit) if rule else declared
-
-
 def check_value(folded: str, value: Value) -> None:
-    """Raises BadValue if an operational parameter has a value that nothing can be done with."""
-    if folded in KINDS and KINDS[folded] is not Kind.LIST and isinstance(value, tuple):
-        raise BadValue("one value is expected, not a list")
-    rule = RULES.get(folded)
-    if rule is None or not isinstance(value, int | float):
+    """Raises BadValue if a well-known parameter has a value that nothing can be done with."""
+    known = WELL_KNOWN_BY_NAME.get(folded)
+    if known is None:
         return
-    if value < rule.least or (rule.above and value == rule.least):
-        raise BadValue(f"it must be {'more than' if rule.above else 'at least'} {rule.least}")
-    if rule.whole and not isinstance(value, int):
+    if known.kind is not Kind.LIST and isinstance(value, tuple):
+        raise BadValue("one value is expected, not a list")
+    if known.kind is not Kind.NUMBER or not isinstance(value, int | float):
+        return
+    if value < 0 or (value == 0 and folded == _ABOVE_ZERO):
+        raise BadValue(f"it must be {'more than' if folded == _ABOVE_ZERO else 'at least'} 0")
+    if folded in _WHOLE and not isinstance(value, int):
         raise BadValue("it must be a whole number")
 
 
 def queue_settings(params: Mapping[str, Effective], types: TypeTable) -> QueueSettings:
     """The settings of a queue from its effective parameters (`inherit.effective_params`)."""
     reader = _Reader(params, types)
+    seconds, minutes = reader.number("CPUTime") or 0, reader.number("maxCPUTime") or 0
+    factor, si00 = reader.number("CPUScalingFactor"), reader.number("SI00")
+    if factor is None:
+        factor = si00 / _SI00_OF_REFERENCE if si00 and minutes and not seconds else 1
+    wall_seconds = reader.number("WallTime")
     return QueueSettings(
         backend=reader.text("Backend") or reader.text("CEType"),
-        cpu_seconds=reader.cpu_seconds(),
-        cpu_scaling_factor=reader.scaling(),
-        wall_seconds=reader.wall_seconds(),
+        cpu_seconds=seconds or minutes * 60 or None,
+        cpu_scaling_factor=factor,
+        wall_seconds=max(1, int(wall_seconds)) if wall_seconds else None,
         max_waiting_jobs=reader.whole("MaxWaitingJobs"),
         max_total_jobs=reader.whole("MaxTotalJobs"),
         slots=reader.whole("Slots"),
         waiting_to_running_ratio=reader.number("WaitingToRunningRatio"),
-        processors=reader.first_whole("NumberOfProcessors"),
-        memory_mb=reader.first_whole("MaxRAM", "Memory"),
+        processors=reader.whole("NumberOfProcessors") or None,
+        memory_mb=reader.whole("MaxRAM") or reader.whole("Memory") or None,
         platforms=reader.texts("Platform"),
         tags=reader.texts("Tag"),
         required_tags=reader.texts("RequiredTag"),
@@ -141,7 +98,7 @@ def queue_settings(params: Mapping[str, Effective], types: TypeTable) -> QueueSe
 
 
 class _Reader:
-    """Reads effective values in the units of the rules; ANY counts as not configured."""
+    """Reads effective values in the units of the program; ANY counts as not configured."""
 
     def __init__(self, params: Mapping[str, Effective], types: TypeTable) -> None:
         self._params = params
@@ -152,39 +109,17 @@ class _Reader:
         found = self._params.get(folded)
         if found is None or isinstance(found.value, str | tuple):
             return None
+        unit = WELL_KNOWN_BY_NAME[folded].unit
         declared = self._types.get_folded(folded)
-        unit = declared.unit if declared else RULES[folded].unit
-        return convert(found.value, unit=unit, to=RULES[folded].unit)
+        return convert(found.value, unit=declared.unit if declared else unit, to=unit)
 
     def whole(self, name: str) -> int | None:
         number = self.number(name)
         return None if number is None else int(number)
 
-    def first_whole(self, *names: str) -> int | None:
-        return next((found for name in names if (found := self.whole(name))), None)
-
-    def text(self, name: str) -> str:
-        found = self._params.get(fold(name))
-        scalars = () if found is None else as_scalars(found.value)
-        return as_text(scalars[0]) if scalars else ""
-
     def texts(self, name: str) -> tuple[str, ...]:
         found = self._params.get(fold(name))
-        return () if found is None else tuple(as_text(item) for item in as_scalars(found.value))
+        return () if found is None else tuple(map(as_text, as_scalars(found.value)))
 
-    def cpu_seconds(self) -> Number | None:
-        seconds = self.number("CPUTime") or None
-        minutes = self.number("maxCPUTime") or None
-        return minutes * 60 if seconds is None and minutes is not None else seconds
-
-    def wall_seconds(self) -> int | None:
-        seconds = self.number("WallTime")
-        return max(1, int(seconds)) if seconds else None
-
-    def scaling(self) -> Number:
-        factor = self.number("CPUScalingFactor")
-        if factor is not None:
-            return factor
-        si00 = self.number("SI00")
-        limited_by_minutes = not self.number("CPUTime") and bool(self.number("maxCPUTime"))
-        return si00 / SI00_OF_REFERENCE if si00 and limited_by_minutes else 1
+    def text(self, name: str) -> str:
+        return (*self.texts(name), "")[0]

@@ -16,7 +16,7 @@ from lodesman.errors import InvalidJob
 from lodesman.masks.bits import Plane, near_misses, passing, refused
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import VOConfig
-from lodesman.resources import Criterion, compile_requirements
+from lodesman.resources import Requirement, compile_requirements
 from lodesman.submission.job_changes import JobDemand, job_changes
 
 ATTRIBUTES: Final[Mapping[str, str]] = {
@@ -121,7 +121,7 @@ def find_exclusions(
 
 def _read(
     requirements: Mapping[str, Any] | None, config: VOConfig
-) -> tuple[tuple[Criterion, ...], Mapping[str, str]]:
+) -> tuple[tuple[Requirement, ...], Mapping[str, str]]:
     """The criteria, and what cannot be read: the name of the criterion that it would be, and the reason."""
     if not requirements:
         return (), ({} if requirements is not None else {REQUIREMENTS: UNKNOWN})
@@ -129,7 +129,7 @@ def _read(
         return compile_requirements(requirements, config.table.types), {}
     except InvalidJob:
         pass
-    criteria: list[Criterion] = []
+    criteria: list[Requirement] = []
     unread: dict[str, str] = {}
     for name, value in requirements.items():
         try:

@@ -17,7 +17,7 @@ from lodesman.masks.bits import NearMiss, bits
 from lodesman.matching import ANY, TaskQueueKey
 from lodesman.matching.offers import CAUSES, never_sent
 from lodesman.matching.policy import VOConfig
-from lodesman.resources import Criterion, capacities, capacity_order, describe
+from lodesman.resources import Requirement, capacities, capacity_order
 
 _SHOWN_NAMES: Final = 8
 SHOWN: Final = 3
@@ -34,7 +34,7 @@ class JobDemand:
     """
 
     key: TaskQueueKey
-    criteria: tuple[Criterion, ...]
+    criteria: tuple[Requirement, ...]
     unread: Mapping[str, str]
     config: VOConfig
 
@@ -42,7 +42,7 @@ class JobDemand:
         """All that a queue has against the job, in sentences, but for what keeps pilots away."""
         matcher = self.config.by_bit[bit].reasons(self.key, 1 << bit)
         wanted = self.config.table.reasons(bit, self.criteria) if self.criteria else ()
-        return (*map(str, matcher), *map(describe, wanted), *self.unread.values())
+        return (*map(str, matcher), *map(str, wanted), *self.unread.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +133,7 @@ def _left_out(name: str, asked: Any = None) -> JobChangeStep:
     return _step_of(name, f"{name} left out", asked=asked)
 
 
-def _step(case: _ChangedJob, name: str, criterion: Criterion | None) -> Made:
+def _step(case: _ChangedJob, name: str, criterion: Requirement | None) -> Made:
     if criterion is not None:
         return _required(case, name, criterion)
     make = _STEPS.get(name)
@@ -210,7 +210,7 @@ def _tags(
     return make
 
 
-def _required(case: _ChangedJob, name: str, criterion: Criterion) -> Made:
+def _required(case: _ChangedJob, name: str, criterion: Requirement) -> Made:
     """A parameter of the Requirements, held against what the queues declare."""
     asked = criterion.wanted[0] if len(criterion.wanted) == 1 else criterion.wanted
     table = case.config.table
@@ -228,7 +228,7 @@ def _required(case: _ChangedJob, name: str, criterion: Criterion) -> Made:
 
 
 def _instead(
-    criterion: Criterion, offered: Sequence[tuple[tuple[Any, ...], int]]
+    criterion: Requirement, offered: Sequence[tuple[tuple[Any, ...], int]]
 ) -> Iterator[tuple[tuple[tuple[Any, int], ...], tuple[Any, ...]]]:
     """What would do instead, and what of it is shown: of a capacity what all offer; of what must be equal what most
     have, of names the few that most have. Where queues differ in what it is to them, both.

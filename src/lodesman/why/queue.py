@@ -27,7 +27,7 @@ from lodesman.answers.why_queues import (
 )
 from lodesman.matching import QueueOffer
 from lodesman.matching.offers import MANUAL, never_sent
-from lodesman.resources import AccessDenied, QueueId, Source, describe
+from lodesman.resources import FilePosition, Mismatch, QueueId
 from lodesman.why.facts import QueueDecision, SnapshotFacts
 from lodesman.why.survey import Survey, ruled_out, suggestion
 from lodesman.why.verdict import (
@@ -75,8 +75,8 @@ class QueueFacts(SnapshotFacts):
 
     place: QueueId
     vo: str
-    configured: Source | None
-    denied: AccessDenied | None
+    configured: FilePosition | None
+    denied: Mismatch | None
     offer: QueueOffer | None
     settings: list[QueueSetting]
     survey: Survey | None
@@ -174,7 +174,7 @@ def _chain(facts: QueueFacts) -> Iterator[QueueStep]:
         text = f"it is configured in {source.file}, line {source.line}" if source.file else "it is configured"
     yield QueueStep("configured", source is not None, text)
     if source is not None:
-        text = f"VO {facts.vo} may use it" if facts.denied is None else describe(facts.denied)
+        text = f"VO {facts.vo} may use it" if facts.denied is None else facts.denied.text
         yield QueueStep("access", facts.denied is None, text)
     if facts.offer is not None and facts.survey is not None:
         yield _possible(facts, facts.offer)
@@ -279,7 +279,7 @@ def _summary(facts: QueueFacts, reason: QueueReason) -> str:
     limits = closings or "; ".join(text for _, text in facts.limits)
     text = _SUMMARIES.get(reason, _NEVER_SENT).format(
         work=f"{counted(facts.fitting, 'task queue')} could be run there",
-        denied="" if facts.denied is None else describe(facts.denied),
+        denied="" if facts.denied is None else facts.denied.text,
         lost=lost if work is None else f"{lost}{suggestion(work)}",
         undecided=facts.undecided(" about it"),
         limits=limits or "there was no free capacity",

@@ -90,7 +90,8 @@ def declared(**types):
 
 @pytest.mark.parametrize("words", ["number GB", "number MB ==", "string", "version", "list"])
 def test_a_change_of_its_type_gives_a_set_another_identifier(words):
-    assert submit_pool_id({"Memory": 4000}, TYPES) != submit_pool_id({"Memory": 4000}, declared(Memory=words))
+    plain = submit_pool_id({"Scratch": 4000}, declared(Scratch="number MB"))
+    assert plain != submit_pool_id({"Scratch": 4000}, declared(Scratch=words))
 
 
 def test_declarations_of_other_parameters_change_no_identifier():

@@ -2,8 +2,9 @@
 
 from lodesman.answers.nodes import QueueId
 from lodesman.masks.bits import bits
-from lodesman.resources import QueueTable, compile_requirements, refusals
+from lodesman.resources import QueueTable, compile_requirements, load_resources
 from lodesman.resources.inherit import all_queues
+from lodesman.resources.requirement import mismatches
 
 
 def eligible_mask(table, wanted):
@@ -28,4 +29,14 @@ def reasons(config, wanted, vo="") -> dict[QueueId, tuple[object, ...]]:
     """By the predicate for one queue."""
     criteria = compile_requirements(wanted, config.types)
     queues = all_queues(config.tree, vo=vo, types=config.types)
-    return {queue: refusals(criteria, params, vo=vo) for queue, params in queues}
+    return {queue: mismatches(criteria, params, vo=vo) for queue, params in queues}
+
+
+def load_cfg(text, *, source="", vos=()):
+    """The configuration in one text of CFG."""
+    return load_resources([(source, text)], vos=vos)
+
+
+def load_toml(text, *, source="t.toml", vos=()):
+    """The configuration in one text of TOML."""
+    return load_resources([(source, text)], vos=vos)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.unit.resources.conftest import eligible, reasons
-
-from lodesman.resources import load_toml
+from tests.unit.resources.conftest import eligible, load_toml, reasons
 
 SIZES = (1, 2, 3, 10, 50, 100, 199, 200)
 KINDS = ("number", "string", "list", "version", "boolean", "")

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.resources.conftest import eligible, reasons
+from tests.unit.resources.conftest import eligible, load_cfg, load_toml, reasons
 
 from lodesman.answers.nodes import NodePath
 from lodesman.answers.vocabulary import Level
@@ -11,11 +11,9 @@ from lodesman.errors import InvalidConfig
 from lodesman.resources import (
     QueueId,
     effective_params,
-    load_cfg,
     load_resources,
-    load_toml,
 )
-from lodesman.resources.inherit import ce_type, of_site
+from lodesman.resources.inherit import _ce_type
 
 HERE = QueueId("S", "c", "q")
 TOML = """
@@ -71,7 +69,7 @@ def test_lists_that_merge_begin_with_the_defaults():
 
 def test_sites_have_no_defaults():
     config = load_toml(TOML)
-    params = of_site(config.tree.sites["S"], vo="", types=config.types)
+    params = effective_params(config.tree, NodePath("S"), types=config.types)
     assert set(params) == {"site", "c", "tag"}
     assert "a" not in effective_params(config.tree, NodePath("S"), types=config.types)
     assert effective_params(config.tree, NodePath("S", "plain"), types=config.types)["a"].value == 1
@@ -90,7 +88,7 @@ def test_sites_have_no_defaults():
 )
 def test_what_names_the_type_of_a_ce(lines, kind):
     config = load_toml(f"{TOML.partition('[site.S]')[0]}[site.S.ce.c]\n{lines}\n[site.S.ce.c.queue.q]\n")
-    assert ce_type(effective_params(config.tree, HERE, types=config.types)) == kind
+    assert _ce_type(effective_params(config.tree, HERE, types=config.types)) == kind
     assert found(config, "b")[0] == {"Fast": 2, "Slow": 9}.get(kind, 1)
 
 

@@ -3,14 +3,13 @@
 from pathlib import Path
 
 import pytest
-from tests.unit.resources.conftest import eligible
+from tests.unit.resources.conftest import eligible, load_cfg
 
 from lodesman.answers.vocabulary import Level
 from lodesman.resources import (
     QueueId,
     effective_params,
     fold,
-    load_cfg,
     load_resources,
     queue_settings,
 )

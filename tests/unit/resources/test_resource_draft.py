@@ -6,14 +6,12 @@ import pytest
 
 from lodesman.answers.nodes import QueueId
 from lodesman.errors import InvalidConfig
-from lodesman.resources.build import build
-from lodesman.resources.draft import SHOWN_FAULTS, Draft, Fault, RawParam, refuse
+from lodesman.resources.draft import _SHOWN_FAULTS, ConfigDraft, Fault, RawParam, refuse
+from lodesman.resources.load import build
 from lodesman.resources.model import (
-    ComputingElement,
-    Queue,
+    FilePosition,
+    Node,
     ResourceTree,
-    Site,
-    Source,
     as_scalars,
     as_text,
     fold,
@@ -22,13 +20,13 @@ from lodesman.resources.model import (
 
 
 def at(line, file="f.cfg", section="/S"):
-    return Source(file=file, section=section, line=line)
+    return FilePosition(file=file, section=section, line=line)
 
 
 def test_a_fault_tells_where():
     assert str(Fault(message="wrong", source=at(3))) == "f.cfg, line 3, /S: wrong"
     assert str(Fault(message="wrong", source=at(0, section=""))) == "f.cfg: wrong"
-    assert str(Fault(message="wrong", source=Source())) == "wrong"
+    assert str(Fault(message="wrong", source=FilePosition())) == "wrong"
     assert Fault(message="wrong", source=at(3)).as_dict() == {
         "message": "wrong",
         "source": "f.cfg",
@@ -71,17 +69,17 @@ def test_few_faults_are_shown_in_full(count, head):
 
 def test_of_many_faults_the_first_are_shown_and_all_are_in_the_data():
     error = refuse(Fault(message=f"m{n}", source=at(n)) for n in range(1, 101))
-    assert error.message.count("\n- ") == SHOWN_FAULTS + 1
-    assert error.message.endswith(f"- and {100 - SHOWN_FAULTS} more")
+    assert error.message.count("\n- ") == _SHOWN_FAULTS + 1
+    assert error.message.endswith(f"- and {100 - _SHOWN_FAULTS} more")
     assert len(error.data["faults"]) == 100
 
 
 def test_a_second_value_is_a_fault_that_names_the_first():
-    draft = Draft()
+    draft = ConfigDraft()
     node = draft.node(draft.sites, "S", at(1))
-    draft.put(node, "", RawParam(name="Memory", value=1, source=at(2)))
-    draft.put(node, "vo", RawParam(name="Memory", value=2, source=at(3)))
-    draft.put(node, "", RawParam(name="MEMORY", value=3, source=at(4)))
+    draft.put(node.layer(""), RawParam(name="Memory", value=1, source=at(2)))
+    draft.put(node.layer("vo"), RawParam(name="Memory", value=2, source=at(3)))
+    draft.put(node.layer(""), RawParam(name="MEMORY", value=3, source=at(4)))
     with pytest.raises(InvalidConfig) as caught:
         build(draft)
     (fault,) = caught.value.data["faults"]
@@ -100,10 +98,10 @@ def test_a_second_value_is_a_fault_that_names_the_first():
     ],
 )
 def test_what_is_given_twice_must_say_the_same_as_its_type_reads_it(first, again, alike):
-    draft = Draft()
+    draft = ConfigDraft()
     node = draft.node(draft.sites, "S", at(1))
-    draft.put(node, "", RawParam(name="Memory", value=first, source=at(2)))
-    draft.put(node, "", RawParam(name="Memory", value=again, source=at(9, "g.cfg")))
+    draft.put(node.layer(""), RawParam(name="Memory", value=first, source=at(2)))
+    draft.put(node.layer(""), RawParam(name="Memory", value=again, source=at(9, "g.cfg")))
     if alike:
         assert build(draft).tree.sites["S"].params == {"Memory": 4096}
         return
@@ -113,26 +111,26 @@ def test_what_is_given_twice_must_say_the_same_as_its_type_reads_it(first, again
 
 @pytest.mark.parametrize(("first", "again"), [(1, True), ("1", 1), ("a", ["a"]), (["a", "b"], ["b", "a"])])
 def test_an_undeclared_value_is_the_same_only_if_it_is(first, again):
-    draft = Draft()
+    draft = ConfigDraft()
     node = draft.node(draft.sites, "S", at(1))
     for line, value in enumerate((first, again), 2):
-        draft.put(node, "", RawParam(name="P", value=value, source=at(line)))
+        draft.put(node.layer(""), RawParam(name="P", value=value, source=at(line)))
     with pytest.raises(InvalidConfig, match="P is given twice"):
         build(draft)
 
 
 def test_long_values_are_cut_where_a_conflict_is_told():
-    draft = Draft()
+    draft = ConfigDraft()
     node = draft.node(draft.sites, "S", at(1))
     for line, value in enumerate(("x" * 500, ["y" * 500]), 2):
-        draft.put(node, "", RawParam(name="P", value=value, source=at(line)))
+        draft.put(node.layer(""), RawParam(name="P", value=value, source=at(line)))
     with pytest.raises(InvalidConfig) as caught:
         build(draft)
     assert len(caught.value.data["faults"][0]["message"]) < 300
 
 
 def test_two_files_may_speak_of_one_node():
-    draft = Draft()
+    draft = ConfigDraft()
     first = draft.node(draft.sites, "S", at(1))
     assert draft.node(draft.sites, "S", at(9, "g.cfg")) is first
     assert first.source == at(1)
@@ -140,13 +138,13 @@ def test_two_files_may_speak_of_one_node():
 
 
 def test_an_empty_name_is_a_fault():
-    draft = Draft()
+    draft = ConfigDraft()
     draft.node(draft.sites, " ", at(1))
     assert [fault.message for fault in draft.faults] == ["a name is empty"]
 
 
 def test_notices_do_not_stop_a_configuration():
-    draft = Draft(["b", "a"])
+    draft = ConfigDraft(["b", "a"])
     draft.notice("odd", at(1))
     config = build(draft)
     assert [notice.message for notice in config.notices] == ["odd"]
@@ -154,8 +152,8 @@ def test_notices_do_not_stop_a_configuration():
 
 
 def test_a_built_configuration_cannot_be_changed():
-    draft = Draft()
-    draft.put(draft.node(draft.sites, "S", at(1)), "", RawParam(name="P", value=1, source=at(2)))
+    draft = ConfigDraft()
+    draft.put(draft.node(draft.sites, "S", at(1)).layer(""), RawParam(name="P", value=1, source=at(2)))
     config = build(draft)
     with pytest.raises(TypeError):
         config.tree.sites["T"] = config.tree.sites["S"]
@@ -167,12 +165,12 @@ def test_a_built_configuration_cannot_be_changed():
 
 
 def test_the_tree_knows_its_queues_in_order():
-    queues = {name: Queue(name=name) for name in ("z", "a")}
-    tree = ResourceTree(sites={"S": Site(name="S", ces={"c": ComputingElement(name="c", queues=queues)})})
+    queues = {name: Node(name=name) for name in ("z", "a")}
+    tree = ResourceTree(sites={"S": Node(name="S", children={"c": Node(name="c", children=queues)})})
     assert list(tree.queue_ids()) == [QueueId("S", "c", "z"), QueueId("S", "c", "a")]
-    assert tree.has_queue("S", "c", "a")
+    assert tree.find(QueueId("S", "c", "a"))
     for wrong in (("X", "c", "a"), ("S", "x", "a"), ("S", "c", "x")):
-        assert not tree.has_queue(*wrong)
+        assert not tree.find(QueueId(*wrong))
 
 
 def test_the_identity_of_a_queue_is_a_triple():

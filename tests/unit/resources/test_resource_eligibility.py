@@ -1,19 +1,13 @@
 """Which queues fulfil Requirements, and the reasons against all others."""
 
 import pytest
-from tests.unit.resources.conftest import eligible, reasons
+from tests.unit.resources.conftest import eligible, load_toml, reasons
 
-from lodesman.answers.vocabulary import Level
 from lodesman.errors import InvalidJob
 from lodesman.resources import (
-    AccessDenied,
-    MissingParameter,
-    NotAmong,
-    NotEqual,
     ResourceConfig,
-    TooSmall,
-    load_toml,
 )
+from lodesman.resources.requirement import Mismatch
 
 CONFIG = """
 [job_description]
@@ -95,34 +89,26 @@ def test_bad_values_are_refused(config):
 
 def test_every_queue_has_its_reasons(config):
     wanted = {"Memory": 4000, "SoftwareTag": ["AppVersion1"], "CPUModel": "Intel Xeon"}
-    model = NotEqual(parameter="CPUModel", wanted="Intel Xeon", offered="AMD EPYC", level=Level.CE)
-    assert reasons(config, wanted, "physvo") == {
+    model = "CPUModel: wanted Intel Xeon, the CE offers AMD EPYC"
+    tag = "SoftwareTag: wanted AppVersion1"
+    found = reasons(config, wanted, "physvo")
+    assert {queue: tuple(map(str, why)) for queue, why in found.items()} == {
         ("North", "n1", "short"): (
-            TooSmall(parameter="Memory", wanted=4000, offered=2000, unit="MB", level=Level.QUEUE),
-            NotAmong(
-                parameter="SoftwareTag",
-                wanted=("AppVersion1",),
-                offered=("Base", "Gauss"),
-                level=Level.SITE_VO,
-            ),
+            "Memory: wanted at least 4000 MB, the queue offers 2000",
+            f"{tag}, the site(VO) offers Base or Gauss",
         ),
         ("North", "n1", "long"): (),
         ("North", "n2", "all"): (
             model,
-            NotAmong(
-                parameter="SoftwareTag",
-                wanted=("AppVersion1",),
-                offered=("Base", "Gauss", "AppVersion2"),
-                level=Level.QUEUE,
-            ),
+            f"{tag}, the queue offers Base or Gauss or AppVersion2",
         ),
-        ("South", "s1", "big"): (AccessDenied(vo="physvo", allowed=("biovo",), level=Level.CE),),
+        ("South", "s1", "big"): ("VO physvo has no access: the CE admits biovo",),
     }
 
 
 def test_an_unknown_requirement_makes_nothing_eligible(config):
     found = reasons(config, {"Unheard": 1})
-    assert set(found.values()) == {(MissingParameter(parameter="Unheard", wanted=(1,)),)}
+    assert set(found.values()) == {(Mismatch("Unheard", "Unheard is not declared (wanted 1)"),)}
     assert eligible(config, {"Unheard": 1}) == {}
 
 

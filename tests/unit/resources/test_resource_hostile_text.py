@@ -2,9 +2,10 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.resources.conftest import load_cfg, load_toml
 
 from lodesman.errors import InvalidConfig, SyntaxFault
-from lodesman.resources import QueueTable, compile_requirements, load_cfg, load_resources, load_toml
+from lodesman.resources import QueueTable, compile_requirements, load_resources
 
 words = st.sampled_from(
     [

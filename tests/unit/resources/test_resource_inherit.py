@@ -6,13 +6,9 @@ from hypothesis import strategies as st
 
 from lodesman.answers.vocabulary import Level
 from lodesman.resources import (
-    CeDefaults,
-    ComputingElement,
-    Queue,
+    FilePosition,
     QueueId,
     ResourceTree,
-    Site,
-    Source,
     TypeTable,
     effective_params,
 )
@@ -26,20 +22,20 @@ HERE = QueueId("S", "c", "q")
 def tree(layers, name="P"):
     """One queue; `layers` maps a level to the value it gives to the parameter."""
 
-    def node(kind, own, overlay, **more):
+    def node(own, overlay, **more):
         params = {name: layers[own]} if own in layers else {}
         overlays = {"vo": {name: layers[overlay]}} if overlay in layers else {}
-        return kind(params=params, overlays=overlays, **more)
+        return Node(params=params, overlays=overlays, **more)
 
-    queue = node(Queue, Level.QUEUE, Level.QUEUE_VO, name="q")
-    ce = node(ComputingElement, Level.CE, Level.CE_VO, name="c", queues={"q": queue})
+    queue = node(Level.QUEUE, Level.QUEUE_VO, name="q")
+    ce = node(Level.CE, Level.CE_VO, name="c", children={"q": queue})
     ce.params["CEType"] = "Fast"
-    site = node(Site, Level.SITE, Level.SITE_VO, name="S", ces={"c": ce})
+    site = node(Level.SITE, Level.SITE_VO, name="S", children={"c": ce})
     of_all, of_type = (
         Node(name="", params={name: layers[level]} if level in layers else {})
         for level in (Level.DEFAULT, Level.CE_TYPE)
     )
-    return ResourceTree(sites={"S": site}, defaults=CeDefaults(of_all=of_all, of_type={"Fast": of_type}))
+    return ResourceTree(sites={"S": site}, ce_defaults=of_all, ce_types={"Fast": of_type})
 
 
 @pytest.mark.parametrize("deepest", LEVELS)
@@ -82,18 +78,18 @@ def test_merged_lists_unite_all_levels():
 
 
 def test_names_are_matched_without_case_and_keep_the_spelling_of_the_level_that_counts():
-    queue = Queue(name="q", params={"MEMORY": 2})
-    ce = ComputingElement(name="c", params={"memory": 1}, queues={"q": queue})
-    grown = ResourceTree(sites={"S": Site(name="S", ces={"c": ce})})
+    queue = Node(name="q", params={"MEMORY": 2})
+    ce = Node(name="c", params={"memory": 1}, children={"q": queue})
+    grown = ResourceTree(sites={"S": Node(name="S", children={"c": ce})})
     found = effective_params(grown, HERE)
     assert (found["memory"].value, found["memory"].name) == (2, "MEMORY")
 
 
 def test_the_source_is_that_of_the_level_that_counts():
-    there, here = Source(file="a", line=1), Source(file="b", line=2)
-    queue = Queue(name="q", params={"P": 2}, sources={("", "p"): here})
-    ce = ComputingElement(name="c", queues={"q": queue})
-    site = Site(name="S", params={"P": 1}, sources={("", "p"): there}, ces={"c": ce})
+    there, here = FilePosition(file="a", line=1), FilePosition(file="b", line=2)
+    queue = Node(name="q", params={"P": 2}, sources={("", "p"): here})
+    ce = Node(name="c", children={"q": queue})
+    site = Node(name="S", params={"P": 1}, sources={("", "p"): there}, children={"c": ce})
     found = effective_params(ResourceTree(sites={"S": site}), HERE)
     assert found["p"].source is here
     assert found["site"].source is None
@@ -128,12 +124,12 @@ def test_an_unknown_queue_is_a_key_error():
 
 def test_names_may_hold_any_character():
     odd = QueueId("A/B::C", "ce/queue", "::")
-    ce = ComputingElement(name=odd.ce, queues={odd.queue: Queue(name=odd.queue, params={"P": 1})})
-    grown = ResourceTree(sites={odd.site: Site(name=odd.site, ces={odd.ce: ce})})
+    ce = Node(name=odd.ce, children={odd.queue: Node(name=odd.queue, params={"P": 1})})
+    grown = ResourceTree(sites={odd.site: Node(name=odd.site, children={odd.ce: ce})})
     assert list(grown.queue_ids()) == [odd]
-    assert grown.has_queue(*odd)
-    assert not grown.has_queue("A", "B::C::ce/queue", "::")
-    assert not grown.has_queue(odd.site, "ce", "queue/::")
+    assert grown.find(odd)
+    assert not grown.find(QueueId("A", "B::C::ce/queue", "::"))
+    assert not grown.find(QueueId(odd.site, "ce", "queue/::"))
     assert effective_params(grown, odd)["p"].value == 1
 
 

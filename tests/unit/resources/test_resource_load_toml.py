@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.resources.conftest import load_toml
 
 from lodesman.answers.vocabulary import Level
 from lodesman.errors import InvalidConfig, SyntaxFault
-from lodesman.resources import GroupConfig, QueueId, effective_params, load_toml
-from lodesman.resources.toml_lines import line_of, lines_of
+from lodesman.resources import GroupConfig, QueueId, effective_params
+from lodesman.resources.load_toml import line_of, lines_of, parse_toml
 
 DATA = Path(__file__).parents[2] / "data" / "resources"
 
@@ -152,7 +153,7 @@ def test_all_faults_of_a_file():
 )
 def test_a_text_that_is_no_toml(text, line, column):
     with pytest.raises(SyntaxFault) as caught:
-        load_toml(text, source="x.toml")
+        parse_toml(text, source="x.toml")
     assert caught.value.data["line"] == line
     assert "(at" not in caught.value.message
     assert caught.value.data["column"] == column
@@ -160,7 +161,7 @@ def test_a_text_that_is_no_toml(text, line, column):
 
 def test_absurd_nesting_is_a_fault():
     with pytest.raises(SyntaxFault, match="nested too deep"):
-        load_toml("a = " + "[" * 100_000)
+        parse_toml("a = " + "[" * 100_000)
 
 
 def test_other_tables_belong_to_others():

@@ -5,7 +5,7 @@ from itertools import permutations
 import pytest
 
 from lodesman.errors import InvalidConfig
-from lodesman.resources import Fault, GroupConfig, QueueId, Source, effective_params, load_resources
+from lodesman.resources import Fault, FilePosition, GroupConfig, QueueId, effective_params, load_resources
 
 HERE = QueueId("S", "c", "q")
 
@@ -131,7 +131,7 @@ def test_all_faults_of_all_files_at_once_each_with_its_place():
 
 
 def test_faults_of_the_caller_are_among_the_others():
-    mine = Fault(message="mine", source=Source(file="0.toml", line=1))
+    mine = Fault(message="mine", source=FilePosition(file="0.toml", line=1))
     with pytest.raises(InvalidConfig) as caught:
         load_resources([("a.toml", "x = [")], faults=[mine])
     assert [fault["source"] for fault in caught.value.data["faults"]] == ["0.toml", "a.toml"]

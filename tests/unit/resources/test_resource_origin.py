@@ -6,20 +6,13 @@ from hypothesis import strategies as st
 
 from lodesman.answers.vocabulary import Level
 from lodesman.resources import (
-    ComputingElement,
     NodePath,
-    Queue,
     QueueId,
     ResourceTree,
-    Site,
-    Source,
-    TypeTable,
     effective_params,
-    find_nodes,
     load_resources,
-    origins,
 )
-from lodesman.resources.model import CeDefaults, Node
+from lodesman.resources.model import Node
 
 TEXT = """
 [job_description]
@@ -56,59 +49,57 @@ def config():
 
 
 def origin(config, name, node=QUEUE, vo="v"):
-    return origins(config.tree, node, vo=vo, types=config.types)[name]
+    return effective_params(config.tree, node, vo=vo, types=config.types)[name]
+
+
+def said(effective):
+    return [one.said for one in effective.all_said()]
+
+
+def levels(effective):
+    return [one.level for one in effective.all_said()]
 
 
 def test_every_level_that_speaks_is_told_the_strongest_first(config):
     found = origin(config, "maxtotaljobs")
-    assert [(one.level, one.value) for one in found.said] == list(
-        zip(reversed(LEVELS), range(8, 0, -1), strict=True)
-    )
-    assert (found.effective.value, found.effective.level) == (8, Level.QUEUE_VO)
-    assert [one.level for one in found.beaten] == list(reversed(LEVELS))[1:]
+    assert (levels(found), said(found)) == (LEVELS[::-1], [8, 7, 6, 5, 4, 3, 2, 1])
+    assert (found.value, found.level) == (8, Level.QUEUE_VO)
 
 
 def test_each_place_is_the_line_of_the_file(config):
     lines = TEXT.splitlines()
-    for one in origin(config, "maxtotaljobs").said:
+    for one in origin(config, "maxtotaljobs").all_said():
         assert one.source.file == "f.toml"
-        assert lines[one.source.line - 1] == f"MaxTotalJobs = {one.value}"
+        assert lines[one.source.line - 1] == f"MaxTotalJobs = {one.said}"
 
 
 def test_other_vos_and_nodes_above_hear_less(config):
-    assert [one.value for one in origin(config, "maxtotaljobs", vo="").said] == [7, 5, 3, 2, 1]
-    assert [one.value for one in origin(config, "maxtotaljobs", NodePath("S", "c")).said] == [
-        6,
-        5,
-        4,
-        3,
-        2,
-        1,
-    ]
-    assert [one.value for one in origin(config, "maxtotaljobs", NodePath("S")).said] == [4, 3]
+    assert said(origin(config, "maxtotaljobs", vo="")) == [7, 5, 3, 2, 1]
+    assert said(origin(config, "maxtotaljobs", NodePath("S", "c"))) == [6, 5, 4, 3, 2, 1]
+    assert said(origin(config, "maxtotaljobs", NodePath("S"))) == [4, 3]
 
 
 def test_a_merged_list_is_made_of_all_that_is_said(config):
     found = origin(config, "softwaretag")
-    assert found.effective.value == ("a", "b")
-    assert found.effective.levels == (Level.SITE, Level.CE_VO)
-    assert [one.value for one in found.said] == [("b",), ("a",)]
-    assert found.beaten == ()
+    assert found.value == ("a", "b")
+    assert found.levels == (Level.SITE, Level.CE_VO)
+    assert said(found) == [("b",), ("a",)]
 
 
 def test_an_empty_access_list_says_nothing(config):
-    assert [one.level for one in origin(config, "vo").said] == [Level.SITE]
+    assert levels(origin(config, "vo")) == [Level.SITE]
 
 
 def test_names_of_nodes_are_written_nowhere(config):
-    assert origin(config, "queuename").said == ()
-    assert origin(config, "queuename").effective.value == "q"
+    assert said(origin(config, "queuename")) == []
+    assert origin(config, "queuename").value == "q"
 
 
 def test_an_unknown_node_is_a_key_error(config):
     for wrong in (NodePath("X"), NodePath("S", "x"), NodePath("S", "c", "x")):
         with pytest.raises(KeyError):
-            origins(config.tree, wrong, types=config.types)
+            effective_params(config.tree, wrong, types=config.types)
+        assert config.tree.find(wrong) is None
 
 
 def test_kinds_and_texts_of_nodes():
@@ -121,50 +112,22 @@ def test_kinds_and_texts_of_nodes():
     assert str(NodePath("S")) == "S"
 
 
-# --- finding a node by its path --------------------------------------------------------------------
-
-
-def tree_of(*names):
-    sites = {}
-    for site, ce, queue in names:
-        element = ComputingElement(name=ce, queues={queue: Queue(name=queue)})
-        sites.setdefault(site, Site(name=site, ces={})).ces[ce] = element
-    return ResourceTree(sites=sites)
-
-
-@pytest.mark.parametrize(
-    ("path", "found"),
-    [
-        ("A", [("A",)]),
-        ("A/b", [("A", "b")]),
-        ("A/b/c/d", [("A", "b", "c/d")]),
-        ("A/b/c", []),
-        ("A/", []),
-        ("", []),
-        ("B", []),
-    ],
-)
-def test_nodes_are_found_by_their_path(path, found):
-    assert find_nodes(tree_of(("A", "b", "c/d")), path) == tuple(NodePath(*names) for names in found)
-
-
-def test_a_path_may_mean_several_nodes():
-    tree = tree_of(("A", "b/c", "d"), ("A/b", "c", "d"))
-    assert set(find_nodes(tree, "A/b/c/d")) == {NodePath("A", "b/c", "d"), NodePath("A/b", "c", "d")}
-    assert set(find_nodes(tree, "A/b/c")) == {NodePath("A", "b/c"), NodePath("A/b", "c")}
-
-
 name_texts = st.text(alphabet="ab/", min_size=1, max_size=3)
 
 
 @given(st.lists(st.tuples(name_texts, name_texts, name_texts), min_size=1, max_size=6))
 def test_every_node_is_found_by_its_own_path(names):
-    tree = tree_of(*names)
-    for site, ce, queue in tree.queue_ids():
-        for node in (NodePath(site), NodePath(site, ce), NodePath(site, ce, queue)):
-            found = find_nodes(tree, str(node))
-            assert node in found
-            assert all(str(one) == str(node) for one in found)
+    sites = {}
+    for site, ce, queue in names:
+        site_node = sites.setdefault(site, Node(name=site, children={}))
+        site_node.children[ce] = Node(name=ce, children={queue: Node(name=queue)})
+    tree = ResourceTree(sites=sites)
+    found = dict(tree.nodes())
+    assert all(tree.find(path) is node for path, node in found.items())
+    assert [path for path in found if path.queue] == list(tree.queue_ids())
+    for site, ce, _ in names:
+        assert {NodePath(site), NodePath(site, ce)} <= set(found)
+        assert tree.find(NodePath(site, ce, "x")) is None
 
 
 # --- agreement -------------------------------------------------------------------------------------
@@ -177,32 +140,47 @@ nodes = st.fixed_dictionaries(
 )
 
 
-@given(st.lists(nodes, min_size=5, max_size=5), st.sampled_from(["", "v", "other"]))
-def test_the_origin_agrees_with_what_holds(layers, vo):
-    def sources(layer):
-        told = {"": layer["params"], **layer["overlays"]}
-        return {
-            (for_vo, name.casefold()): Source(file=f"{index}-{for_vo}")
-            for index, (for_vo, names) in enumerate(told.items())
-            for name in names
-        }
+def layers_of(made, vo):
+    """(level, values, file) of all that can say something, the weakest first, by a plain reading of the rule."""
+    default, of_type, site, ce, queue = made
+    pairs = (("site", site), ("CE", ce), ("queue", queue))
+    nodes = [(level, node[key], key) for level, node in pairs for key in ("params", vo) if key in node]
+    own = [(f"{level}(VO)" if key == vo else level, values) for level, values, key in nodes]
+    base = [("default", default["params"])]
+    kinds = [text for name, text in of_kind([*base, *own]) if name == "CEType"]
+    return [*base, *([("CE type", of_type["params"])] if kinds == ["a"] else []), *own]
 
-    made = [{**layer, "sources": sources(layer)} for layer in layers]
-    queue = Queue(name="q", **made[0])
-    ce = ComputingElement(name="c", queues={"q": queue}, **made[1])
-    defaults = CeDefaults(of_all=Node(name="", **made[3]), of_type={"a": Node(name="a", **made[4])})
-    tree = ResourceTree(sites={"S": Site(name="S", ces={"c": ce}, **made[2])}, defaults=defaults)
-    types = TypeTable()
-    told = origins(tree, QUEUE, vo=vo, types=types)
-    held = effective_params(tree, QueueId(*QUEUE), vo=vo, types=types)
-    assert {name: one.effective for name, one in told.items()} == dict(held)
-    for above in (NodePath("S", "c"), NodePath("S")):
-        params = effective_params(tree, above, vo=vo, types=types)
-        told_above = origins(tree, above, vo=vo, types=types)
-        assert {name: one.effective for name, one in told_above.items()} == dict(params)
-    for one in told.values():
-        if one.said:
-            assert one.said[0].level is one.effective.level
-            assert one.said[0].source == one.effective.source
-            counted = [said.level for said in one.said if said.level in one.effective.levels]
-            assert tuple(reversed(counted)) == one.effective.levels
+
+def of_kind(layers):
+    """The effective CEType of a CE: its first text."""
+    said = [values["CEType"] for level, values in layers if "CEType" in values and "queue" not in level]
+    texts = said[-1:] and (said[-1] if isinstance(said[-1], tuple) else (said[-1],))
+    return [("CEType", text) for text in texts if text][:1]
+
+
+@given(st.lists(nodes, min_size=5, max_size=5), st.sampled_from(["v", "w", "other"]))
+def test_what_holds_and_what_is_said_agree_with_a_plain_reading(layers, vo):
+    default, of_type, site, ce, queue = layers
+    q = Node(name="q", **queue)
+    c = Node(name="c", children={"q": q}, **ce)
+    tree = ResourceTree(
+        sites={"S": Node(name="S", children={"c": c}, **site)},
+        ce_defaults=Node(name="", **default),
+        ce_types={"a": Node(name="a", **of_type)},
+    )
+    flat = [{"params": one["params"], **one["overlays"]} for one in layers]
+    expected = {}
+    for level, values in layers_of(flat, vo):
+        for name, value in values.items():
+            if name != "VO" or value != "":
+                expected.setdefault(name.casefold(), []).append((level, value))
+    found = effective_params(tree, QueueId("S", "c", "q"), vo=vo)
+    told = {
+        name: [(one.level, one.said) for one in params.all_said()][::-1] for name, params in found.items()
+    }
+    assert {name: said for name, said in told.items() if said} == expected
+    for name, said in expected.items():
+        assert (found[name].level, found[name].levels[-1]) == (said[-1][0], said[-1][0])
+        merged = name == "tag"
+        assert found[name].levels == tuple(level for level, _ in said) if merged else said[-1:]
+        assert merged or found[name].value == said[-1][1]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.resources.conftest import load_cfg
 
+from lodesman.answers.nodes import QueueId
 from lodesman.errors import InvalidConfig
-from lodesman.resources import QueueTable, load_cfg, load_resources, queue_settings
+from lodesman.resources import QueueTable, load_resources, queue_settings
 
 SITE = """[site.S]
 VO = ["lab", "other"]
@@ -43,7 +45,7 @@ def faults(**more):
     ],
 )
 def test_what_is_required_and_offered_is_good(more):
-    assert load(**more).tree.has_queue("S", "c", "q")
+    assert load(**more).tree.find(QueueId("S", "c", "q"))
 
 
 def test_file_line_and_queue_are_told():
@@ -76,7 +78,7 @@ def test_a_file_of_dirac_is_loaded_all_the_same():
     (notice,) = config.notices
     assert str(notice).startswith("dirac.cfg, line ")
     assert "RequiredTag: queue S/c/q requires GPU" in notice.message
-    assert config.tree.has_queue("S", "c", "q")
+    assert config.tree.find(QueueId("S", "c", "q"))
 
 
 TAGS = st.none() | st.lists(st.sampled_from(["a", "b", "c"]), max_size=3, unique=True)

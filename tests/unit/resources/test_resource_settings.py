@@ -1,13 +1,13 @@
 """What the program itself reads of a queue."""
 
 import pytest
+from tests.unit.resources.conftest import load_toml
 
 from lodesman.answers.vocabulary import Kind
-from lodesman.resources import QueueId, QueueSettings, effective_params, load_toml, queue_settings
-from lodesman.resources.kinds import ParameterType, TypeTable, parse_type
+from lodesman.resources import QueueId, QueueSettings, effective_params, queue_settings
+from lodesman.resources.kinds import WELL_KNOWN, parse_type, typed_value
 from lodesman.resources.model import ANY, BadValue, fold
-from lodesman.resources.settings import KINDS, RULES, check_type, check_value, with_unit
-from lodesman.resources.values import typed_value
+from lodesman.resources.settings import check_value
 
 
 def settings(lines, head=""):
@@ -85,7 +85,7 @@ def test_a_wall_time_below_nothing_is_refused():
     with pytest.raises(BadValue):
         check_value(fold("WallTime"), -1)
     with pytest.raises(BadValue):
-        check_type(ParameterType(name="WallTime", kind=Kind.STRING))
+        parse_type("WallTime", "string")
 
 
 def test_diracs_minutes_and_specint():
@@ -136,26 +136,16 @@ def test_declared_units_are_converted():
 
 
 def test_a_declaration_may_not_change_what_the_program_works_with():
-    for name, kind in KINDS.items():
-        check_type(ParameterType(name=name, kind=kind))
-        other = "boolean"
-        with pytest.raises(BadValue, match=f"needs a {kind.value}"):
-            check_type(parse_type(name, other))
+    for known in WELL_KNOWN:
+        assert parse_type(known.name, known.kind.value).unit == known.unit
+        with pytest.raises(BadValue, match=f"needs a {known.kind.value}"):
+            parse_type(known.name, "boolean")
     with pytest.raises(BadValue, match="does not fit"):
-        check_type(parse_type("Memory", "number s"))
+        parse_type("Memory", "number s")
     with pytest.raises(BadValue, match="does not fit"):
-        check_type(parse_type("MaxTotalJobs", "number MB"))
-    check_type(parse_type("Anything", "boolean"))
-
-
-def test_every_rule_is_about_a_number_that_is_declared_from_the_start():
-    types = TypeTable()
-    for folded, rule in RULES.items():
-        assert types.get_folded(folded).unit == rule.unit
-        assert with_unit(ParameterType(name=folded, kind=KINDS[folded])).unit == rule.unit
-    for folded, kind in KINDS.items():
-        assert types.get_folded(folded).kind is kind
-    assert with_unit(parse_type("Other", "number GB")).unit == "GB"
+        parse_type("MaxTotalJobs", "number MB")
+    assert parse_type("Anything", "boolean").kind is Kind.BOOLEAN
+    assert parse_type("Other", "number GB").unit == "GB"
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Criteria: a set of requirements compiled under a type table, and the judgement of one against one resource.
 
-A criterion is canonical: the spellings of one requirement ("4000", 4000.0, "4000 MB"; order and repetition in
+A requirement is canonical: the spellings of one requirement ("4000", 4000.0, "4000 MB"; order and repetition in
 lists; letter case of the name) compile to equal criteria. `matching.submit_pool` makes the identifier of
-them. Source: seed rfc7-job-requirements, DESIGN 3.3.
+them. Source: seed rfc7-job-requirements.
 """
 
 from __future__ import annotations
@@ -25,23 +25,14 @@ from lodesman.resources.kinds import (
     scalar_of,
     spelled_number,
 )
-from lodesman.resources.model import ANY, BadValue, Scalar, Value, as_scalars, as_text, fold
-from lodesman.resources.reasons import (
-    AccessDenied,
-    MissingParameter,
-    NotAmong,
-    NotEqual,
-    Reason,
-    TooSmall,
-    VersionTooOld,
-)
+from lodesman.resources.model import ANY, BadValue, Scalar, Value, as_scalars, as_text, fold, split_list
 from lodesman.resources.versions import version_key
 
-TEXT_KINDS = (Kind.STRING, Kind.LIST)  # tuples: hashing an enum member is slower than comparing two
-PLAIN_KINDS = (Kind.STRING, Kind.LIST, Kind.DEDUCED)  # a text stays what it is
-NUMBER_KINDS = (Kind.NUMBER, Kind.DEDUCED)
+_TEXT_KINDS = (Kind.STRING, Kind.LIST)  # tuples: hashing an enum member is slower than comparing two
+_PLAIN_KINDS = (Kind.STRING, Kind.LIST, Kind.DEDUCED)  # a text stays what it is
+_NUMBER_KINDS = (Kind.NUMBER, Kind.DEDUCED)
 
-RIGHT: Mapping[Kind, str] = {
+_RIGHT: Mapping[Kind, str] = {
     Kind.NUMBER: "a number",
     Kind.STRING: "a text",
     Kind.LIST: "a text",
@@ -50,15 +41,26 @@ RIGHT: Mapping[Kind, str] = {
     Kind.DEDUCED: "a text, a number or a truth value",
 }
 
-RESERVED = "constraint"
-"""The folded name kept for ClassAd expressions (DESIGN: `requirements` and `constraint`)."""
-MAX_REQUIREMENTS = 1000
-MAX_VALUES = 10_000
-MAX_TEXT = 1024
+_RESERVED = "constraint"
+"""The folded name kept for ClassAd expressions."""
+_MAX_REQUIREMENTS = 1000
+_MAX_VALUES = 10_000
+_MAX_TEXT = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Why a node cannot take a job: the parameter that speaks against it, and a sentence without a full stop."""
+
+    parameter: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Criterion:
+class Requirement:
     """One requirement: any of `wanted`, sorted, without duplicates, each as `kinds.scalar_of` gives it.
 
     `parameter` is a spelling for people; `folded` is the name that counts.
@@ -72,29 +74,29 @@ class Criterion:
     wanted: tuple[Scalar, ...]
 
 
-def compile_requirements(requirements: Mapping[str, object], types: TypeTable) -> tuple[Criterion, ...]:
+def compile_requirements(requirements: Mapping[str, object], types: TypeTable) -> tuple[Requirement, ...]:
     """The criteria of a set of requirements, sorted by folded name.
 
     Raises InvalidJob, with the `attribute` (`Requirements.<name>`) in its data: a value that its declared
     type cannot read, a negative number, a nested record, an empty list or name, one name twice in different letter
     case, too much; `Constraint`, which is reserved for expressions.
     """
-    if len(requirements) > MAX_REQUIREMENTS:
+    if len(requirements) > _MAX_REQUIREMENTS:
         raise InvalidJob(
             f"Requirements: {len(requirements)} entries.",
-            hint=f"Give at most {MAX_REQUIREMENTS}.",
+            hint=f"Give at most {_MAX_REQUIREMENTS}.",
             attribute="Requirements",
         )
-    criteria: dict[str, Criterion] = {}
+    criteria: dict[str, Requirement] = {}
     for name, value in requirements.items():
         folded = fold(name)
-        if not folded or len(folded) > MAX_TEXT:
+        if not folded or len(folded) > _MAX_TEXT:
             raise InvalidJob(
                 f"Requirements: {name[:40]!r} is no name of a requirement.",
-                hint=f"Give a name of 1 to {MAX_TEXT} characters.",
+                hint=f"Give a name of 1 to {_MAX_TEXT} characters.",
                 attribute="Requirements",
             )
-        if folded == RESERVED:
+        if folded == _RESERVED:
             raise _invalid(name, "expressions are not understood yet", "Give each requirement by its name.")
         if folded in criteria:
             raise _invalid(
@@ -104,11 +106,11 @@ def compile_requirements(requirements: Mapping[str, object], types: TypeTable) -
     return tuple(criteria[folded] for folded in sorted(criteria))
 
 
-def _compiled(name: str, folded: str, value: object, declared: ParameterType | None) -> Criterion:
+def _compiled(name: str, folded: str, value: object, declared: ParameterType | None) -> Requirement:
     kind, unit = (declared.kind, declared.unit) if declared else (Kind.DEDUCED, "")
     try:
         given = _given_scalars(value, kind)
-        plain = kind in PLAIN_KINDS
+        plain = kind in _PLAIN_KINDS
         scalars = [
             item.strip() if plain and isinstance(item, str) else scalar_of(item, kind, unit) for item in given
         ]
@@ -117,9 +119,9 @@ def _compiled(name: str, folded: str, value: object, declared: ParameterType | N
         raise _invalid(name, f"{expected} is expected: {fault}", _right(kind, unit)) from fault
     if not scalars:
         raise _invalid(name, "it is an empty list, which nothing can fulfil", _right(kind, unit))
-    if kind in NUMBER_KINDS and _any_negative(scalars):
+    if kind in _NUMBER_KINDS and _any_negative(scalars):
         raise _invalid(name, "it is negative", _right(kind, unit))
-    return Criterion(
+    return Requirement(
         parameter=declared.name if declared else name,
         folded=folded,
         kind=kind,
@@ -143,44 +145,33 @@ def _any_negative(scalars: list[Scalar]) -> bool:
 def _given_scalars(value: object, kind: Kind) -> Sequence[Scalar]:
     """The scalars of a requirement as written; raises BadValue for what is neither scalar nor list."""
     if isinstance(value, str):
-        if len(value) > MAX_TEXT:
-            raise BadValue(f"the text is longer than {MAX_TEXT} characters")
+        if len(value) > _MAX_TEXT:
+            raise BadValue(f"the text is longer than {_MAX_TEXT} characters")
         separated = kind is Kind.LIST and ("," in value or not value.strip())
         return split_list(value) if separated else (value,)
     if isinstance(value, int | float):
         return (value,)
     if not isinstance(value, list | tuple):
         raise BadValue("it is neither text, number, truth value nor a list of these")
-    if len(value) > MAX_VALUES:
-        raise BadValue(f"the list has more than {MAX_VALUES} values")
+    if len(value) > _MAX_VALUES:
+        raise BadValue(f"the list has more than {_MAX_VALUES} values")
     out: list[Scalar] = []
     for item in value:
         if isinstance(item, list | tuple):
             raise BadValue("a list inside a list")
-        if isinstance(item, str) and item.strip() and len(item) <= MAX_TEXT and "," not in item:
+        if isinstance(item, str) and item.strip() and len(item) <= _MAX_TEXT and "," not in item:
             out.append(item)
         else:
             out.extend(_given_scalars(item, kind))
     return out
 
 
-def split_list(text: str) -> list[str]:
-    """The items of a comma-separated text, as DIRAC writes lists; empty ones are dropped."""
-    return [item for part in text.split(",") if (item := part.strip())]
-
-
 def _sorted_once(scalars: list[Scalar]) -> tuple[Scalar, ...]:
     if len(set(map(type, scalars))) == 1:
         return tuple(sorted(set(scalars)))
-    # 1 and True are equal in Python and two values here, so the rank belongs to the identity.
-    unique = {(_rank(item), item): item for item in scalars}
+    # 1 and True are equal in Python and two values here: truth values first, texts last.
+    unique = {(isinstance(item, str), not isinstance(item, bool), item): item for item in scalars}
     return tuple(unique[key] for key in sorted(unique))
-
-
-def _rank(scalar: Scalar) -> int:
-    if isinstance(scalar, bool):
-        return 0
-    return 2 if isinstance(scalar, str) else 1
 
 
 def _invalid(name: str, message: str, hint: str) -> InvalidJob:
@@ -190,35 +181,35 @@ def _invalid(name: str, message: str, hint: str) -> InvalidJob:
 def _right(kind: Kind, unit: str) -> str:
     """What would be right, for people."""
     in_unit = f" ({unit} if it names no unit)" if unit else ""
-    return f"Give {RIGHT[kind]}{in_unit}, or a list of which any will do."
+    return f"Give {_RIGHT[kind]}{in_unit}, or a list of which any will do."
 
 
-def offers(value: Value, criterion_kind: Kind, unit: str) -> tuple[Scalar, ...] | None:
+def offers(value: Value, kind: Kind, unit: str) -> tuple[Scalar, ...] | None:
     """What a resource value offers under a kind; None is the wildcard. Raises BadValue."""
     scalars = as_scalars(value)
     if ANY in scalars:
         return None
-    if criterion_kind is Kind.LIST:
+    if kind is Kind.LIST:
         texts = [part for item in scalars for part in (split_list(item) if isinstance(item, str) else [item])]
-        return tuple(scalar_of(item, criterion_kind) for item in texts)
-    return tuple(scalar_of(item, criterion_kind, unit) for item in scalars)
+        return tuple(scalar_of(item, kind) for item in texts)
+    return tuple(scalar_of(item, kind, unit) for item in scalars)
 
 
-def capacity_order(criterion: Criterion) -> Callable[[Any], Any]:
+def capacity_order(requirement: Requirement) -> Callable[[Any], Any]:
     """What orders offers of which as much or more will do."""
-    is_version = criterion.kind is Kind.VERSION
+    is_version = requirement.kind is Kind.VERSION
     return lambda offer: version_key(str(offer)) if is_version else offer
 
 
-def capacities(criterion: Criterion, offered: Sequence[tuple[Scalar, ...]]) -> list[Scalar | None]:
+def capacities(requirement: Requirement, offered: Sequence[tuple[Scalar, ...]]) -> list[Scalar | None]:
     """Of each resource the most that it offers, if a wish for as much or less would do; None where it must be equal.
 
     Of an undeclared parameter a wanted number is held against numbers and against texts that spell one.
     """
-    if criterion.kind is not Kind.DEDUCED:
-        order = capacity_order(criterion)
-        return [max(values, key=order) if criterion.operator == AT_LEAST else None for values in offered]
-    wants_numbers = not any(isinstance(item, str | bool) for item in criterion.wanted)
+    if requirement.kind is not Kind.DEDUCED:
+        order = capacity_order(requirement)
+        return [max(values, key=order) if requirement.operator == AT_LEAST else None for values in offered]
+    wants_numbers = not any(isinstance(item, str | bool) for item in requirement.wanted)
     if not wants_numbers and any(isinstance(item, str | bool) for values in offered for item in values):
         return [None] * len(offered)
     return [
@@ -227,69 +218,65 @@ def capacities(criterion: Criterion, offered: Sequence[tuple[Scalar, ...]]) -> l
     ]
 
 
-def judge(criterion: Criterion, effective: Effective | None) -> Reason | None:
-    """Why the resource value does not fulfil the criterion; None if it does.
+_Numbers = list[int | float]
+
+
+def judge(requirement: Requirement, effective: Effective | None) -> Mismatch | None:
+    """Why the resource value does not fulfil the requirement; None if it does.
 
     Raises BadValue if the resource value is not of its declared type (a loaded tree has none such).
     """
+    parameter = requirement.parameter
     if effective is None:
-        return MissingParameter(parameter=criterion.parameter, wanted=criterion.wanted)
-    offered = offers(effective.value, criterion.kind, criterion.unit)
-    if offered is None or _fulfilled(criterion, offered):
+        return Mismatch(parameter, f"{parameter} is not declared (wanted {_listed(requirement.wanted)})")
+    offered = offers(effective.value, requirement.kind, requirement.unit)
+    if offered is None or _fulfilled(requirement, offered):
         return None
-    return _refusal(criterion, offered, effective)
+    wanted, have = _compared(requirement, offered)
+    text = f"{parameter}: wanted {wanted}, the {effective.level} offers {have or 'nothing'}"
+    return Mismatch(parameter, text)
 
 
-def _fulfilled(criterion: Criterion, offered: tuple[Scalar, ...]) -> bool:
-    if criterion.kind in TEXT_KINDS:  # what `admits` says of texts, in one step
-        return not set(criterion.wanted).isdisjoint(offered)
+def _fulfilled(requirement: Requirement, offered: tuple[Scalar, ...]) -> bool:
+    if requirement.kind in _TEXT_KINDS:  # what `admits` says of texts, in one step
+        return not set(requirement.wanted).isdisjoint(offered)
     return any(
-        admits(criterion.kind, criterion.operator, wanted, item)
-        for wanted, item in product(criterion.wanted, offered)
+        admits(requirement.kind, requirement.operator, wanted, item)
+        for wanted, item in product(requirement.wanted, offered)
     )
 
 
-def _refusal(criterion: Criterion, offered: tuple[Scalar, ...], effective: Effective) -> Reason:
-    level = effective.level
-    if criterion.kind is Kind.VERSION and criterion.operator == AT_LEAST:
-        return VersionTooOld(
-            parameter=criterion.parameter,
-            wanted=min(map(str, criterion.wanted), key=version_key),
-            offered=max(map(str, offered), key=version_key, default=None),
-            level=level,
-        )
-    if (numbers := _capacities(criterion, offered)) is not None:
-        wanted, have = numbers
-        return TooSmall(
-            parameter=criterion.parameter,
-            wanted=min(wanted),
-            offered=max(have, default=None),
-            unit=criterion.unit,
-            level=level,
-        )
-    if len(criterion.wanted) == 1 and len(offered) == 1:
-        wanted_one, offered_one = criterion.wanted[0], offered[0]
-        return NotEqual(parameter=criterion.parameter, wanted=wanted_one, offered=offered_one, level=level)
-    return NotAmong(parameter=criterion.parameter, wanted=criterion.wanted, offered=offered, level=level)
+def _compared(requirement: Requirement, offered: tuple[Scalar, ...]) -> tuple[str, str]:
+    """What is wanted and what is offered, in words; of capacities the least and the most."""
+    if requirement.kind is Kind.VERSION and requirement.operator == AT_LEAST:
+        least = min(map(str, requirement.wanted), key=version_key)
+        return f"at least {least}", max(map(str, offered), key=version_key, default="")
+    numbers = _as_numbers(requirement, offered)
+    if numbers is None:
+        return _listed(requirement.wanted), _listed(offered)
+    wanted, have = numbers
+    unit = f" {requirement.unit}" if requirement.unit else ""
+    return f"at least {as_text(min(wanted))}{unit}", as_text(max(have)) if have else ""
 
 
-Numbers = list[int | float]
-
-
-def _capacities(criterion: Criterion, offered: tuple[Scalar, ...]) -> tuple[Numbers, Numbers] | None:
+def _as_numbers(requirement: Requirement, offered: tuple[Scalar, ...]) -> tuple[_Numbers, _Numbers] | None:
     """Both sides as numbers if they were compared as capacities, else None."""
-    if criterion.operator == EQUAL or criterion.kind not in NUMBER_KINDS:
+    if requirement.operator == EQUAL or requirement.kind not in _NUMBER_KINDS:
         return None
-    wanted = [number for item in criterion.wanted if (number := spelled_number(item)) is not None]
+    wanted = [number for item in requirement.wanted if (number := spelled_number(item)) is not None]
     have = [number for item in offered if (number := spelled_number(item)) is not None]
-    if criterion.kind is Kind.NUMBER:
+    if requirement.kind is Kind.NUMBER:
         return wanted, have
-    all_numbers = len(wanted) == len(criterion.wanted) and len(have) == len(offered)
-    all_texts = all(isinstance(item, str) for item in (*criterion.wanted, *offered))
+    all_numbers = len(wanted) == len(requirement.wanted) and len(have) == len(offered)
+    all_texts = all(isinstance(item, str) for item in (*requirement.wanted, *offered))
     return (wanted, have) if all_numbers and have and not all_texts else None
 
 
-def access_refusal(access: Effective | None, vo: str) -> AccessDenied | None:
+def _listed(values: Iterable[Scalar]) -> str:
+    return " or ".join(map(as_text, values))
+
+
+def access_refusal(access: Effective | None, vo: str) -> Mismatch | None:
     """Why a VO may not use a node with this access list (parameter VO); None if it may.
 
     No list and an empty list admit every VO. Without a VO ("") nothing is checked.
@@ -299,13 +286,12 @@ def access_refusal(access: Effective | None, vo: str) -> AccessDenied | None:
     allowed = offers(access.value, Kind.LIST, "")
     if not allowed or vo in allowed:
         return None
-    return AccessDenied(vo=vo, allowed=tuple(as_text(item) for item in allowed), level=access.level)
+    return Mismatch("VO", f"VO {vo} has no access: the {access.level} admits {_listed(allowed)}")
 
 
-def refusals(
-    criteria: Iterable[Criterion], params: Mapping[str, Effective], *, vo: str = ""
-) -> tuple[Reason, ...]:
+def mismatches(
+    criteria: Iterable[Requirement], params: Mapping[str, Effective], *, vo: str = ""
+) -> tuple[Mismatch, ...]:
     """All that speaks against a node with these effective values; empty if it is eligible."""
-    denied = access_refusal(params.get(ACCESS), vo)
-    judged = (judge(criterion, params.get(criterion.folded)) for criterion in criteria)
-    return (*([denied] if denied else ()), *(reason for reason in judged if reason is not None))
+    judged = (judge(requirement, params.get(requirement.folded)) for requirement in criteria)
+    return tuple(one for one in (access_refusal(params.get(ACCESS), vo), *judged) if one is not None)
