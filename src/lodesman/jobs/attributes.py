@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, NoReturn
+from typing import Any, Final, Literal, NoReturn
 
 from lodesman.errors import InvalidJob, LodesmanError
 from lodesman.jobs.record import PositionMap, shown
@@ -30,24 +30,25 @@ from lodesman.jobs.values import (
     whole,
 )
 
+_Use = Literal["text", "key", "limit", "fixed"]
+
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
     """One attribute. `right` completes "Give ...", the hint of every error.
 
-    `key`: the value decides where the job can run, so it is part of the task-queue key. `plain`: an unquoted CFG value
-    is text as it stands. `typed`: neither a key nor text. Placeholders in keys and in these wait in `JobSpec.deferred`.
+    `use` decides about placeholders. A `text` keeps them in place. A `key` is part of the task-queue key, as it decides
+    where the job can run: it waits in `JobSpec.deferred`, and so does a `limit`. What is `fixed` has none. `plain`: an
+    unquoted CFG value is text as it stands.
     """
 
     name: str
     field: str
+    use: _Use
     read: Reader
     right: str
-    _: KW_ONLY
     aliases: tuple[str, ...] = ()
-    key: bool = False
     plain: bool = False
-    typed: bool = False
 
 
 def _from_token(_value: Any) -> NoReturn:
@@ -67,119 +68,68 @@ _PLACES = (
     'names of at most 255 printable characters, as in "A" or {"A", "B"}; one with a comma stands in a list'
 )
 _NOTHING = "no such attribute; `lode whoami` shows who you are"
+_ARGUMENTS = 'a text that is split as a shell does, or a list of texts, as in {"-n", "a b"}'
 _FILE = "a file name relative to the job's directory, without '..'"
+_INPUTS = "files without '..' in their paths, each with its own name"
+_OUTPUTS = "file names or patterns relative to the job's directory, without '..'"
+_ENVIRONMENT = 'a record, [ A = "b"; ], or a list, {"A=b"}'
+_REQUIREMENTS = 'a record of values, [ Memory = 4000; SoftwareTag = {"A", "B"}; ], not an expression'
+_CPU_SECONDS = "whole seconds on the reference machine, from 1 to 1000000000"
+_CORES = "a whole number of cores from 1 to 4096"
+_MEMORY = "whole megabytes (2^20 bytes) from 0 to 1073741824"
+_OUTPUT = "whole megabytes (2^20 bytes) from 0 (no limit) to 1000000"
+_WALL_SECONDS = "whole seconds from 0 (no limit) to 1000000000"
+_PRIORITY = "a whole number from 0 (background) to 10"
+_ATTEMPTS = "a whole number from 1 to 100, the same for all members"
 
 ATTRIBUTES: Final = (
     # What runs.
-    Attribute("Executable", "executable", text, "a program's name or path", plain=True),
+    Attribute("Executable", "executable", "text", text, "a program's name or path", plain=True),
+    Attribute("Arguments", "arguments", "text", arguments, _ARGUMENTS, plain=True),
+    Attribute("JobName", "name", "text", name(), _A_NAME, plain=True),
     Attribute(
-        "Arguments",
-        "arguments",
-        arguments,
-        'a text that is split as a shell does, or a list of texts, as in {"-n", "a b"}',
-        plain=True,
+        "StdInput", "std_input", "text", file_name(absolute=True), "a file name without '..'", plain=True
     ),
-    Attribute("JobName", "name", name(), _A_NAME, plain=True),
-    Attribute("StdInput", "std_input", file_name(absolute=True), "a file name without '..'", plain=True),
-    Attribute("StdOutput", "std_output", file_name("std.out"), _FILE, plain=True),
-    Attribute("StdError", "std_error", file_name("std.err"), _FILE, plain=True),
-    Attribute(
-        "InputSandbox",
-        "input_sandbox",
-        files(absolute=True),
-        "files without '..' in their paths, each with its own name",
-    ),
-    Attribute(
-        "OutputSandbox",
-        "output_sandbox",
-        files(absolute=False),
-        "file names or patterns relative to the job's directory, without '..'",
-    ),
-    Attribute(
-        "Environment", "environment", environment, 'a record, [ A = "b"; ], or a list, {"A=b"}', plain=True
-    ),
+    Attribute("StdOutput", "std_output", "text", file_name("std.out"), _FILE, plain=True),
+    Attribute("StdError", "std_error", "text", file_name("std.err"), _FILE, plain=True),
+    Attribute("InputSandbox", "input_sandbox", "text", files(absolute=True), _INPUTS),
+    Attribute("OutputSandbox", "output_sandbox", "text", files(absolute=False), _OUTPUTS),
+    Attribute("Environment", "environment", "text", environment, _ENVIRONMENT, plain=True),
     # Whose it is and what it counts as.
-    Attribute("JobType", "job_type", name("User"), _A_NAME, key=True, plain=True),
-    Attribute(
-        "Priority",
-        "user_priority",
-        whole(0, 10),
-        "a whole number from 0 (background) to 10",
-        aliases=("UserPriority",),
-        key=True,
-    ),
-    Attribute("JobGroup", "project", name(), _A_NAME, aliases=("Project",), key=True, plain=True),
-    Attribute("JobClass", "job_class", name(), _A_NAME, key=True, plain=True),
-    Attribute("Variant", "variant", name(), _A_NAME, key=True, plain=True),
-    Attribute("OwnerGroup", "group", name(), "one of your groups", plain=True),
-    Attribute("Owner", "owner", _from_token, _NOTHING, aliases=("OwnerDN", "OwnerName")),
-    Attribute("VO", "vo", _from_token, _NOTHING, aliases=("VirtualOrganization", "VirtualOrganisation")),
+    Attribute("JobType", "job_type", "key", name("User"), _A_NAME, plain=True),
+    Attribute("Priority", "user_priority", "key", whole(0, 10), _PRIORITY, ("UserPriority",)),
+    Attribute("JobGroup", "project", "key", name(), _A_NAME, ("Project",), plain=True),
+    Attribute("JobClass", "job_class", "key", name(), _A_NAME, plain=True),
+    Attribute("Variant", "variant", "key", name(), _A_NAME, plain=True),
+    Attribute("OwnerGroup", "group", "fixed", name(), "one of your groups", plain=True),
+    Attribute("Owner", "owner", "fixed", _from_token, _NOTHING, ("OwnerDN", "OwnerName")),
+    Attribute("VO", "vo", "fixed", _from_token, _NOTHING, ("VirtualOrganization", "VirtualOrganisation")),
     # Where it can run.
-    Attribute("Site", "sites", places("ANY"), _PLACES, aliases=("Sites",), key=True),
-    Attribute("BannedSite", "banned_sites", places(), _PLACES, aliases=("BannedSites",), key=True),
-    Attribute("GridCE", "grid_ces", places("ANY"), _PLACES, aliases=("GridCEs",), key=True),
-    Attribute("Platform", "platforms", names("ANY"), _NAMES, aliases=("Platforms",), key=True),
-    Attribute("Tag", "tags", names(), _NAMES, aliases=("Tags",), key=True),
+    Attribute("Site", "sites", "key", places("ANY"), _PLACES, ("Sites",)),
+    Attribute("BannedSite", "banned_sites", "key", places(), _PLACES, ("BannedSites",)),
+    Attribute("GridCE", "grid_ces", "key", places("ANY"), _PLACES, ("GridCEs",)),
+    Attribute("Platform", "platforms", "key", names("ANY"), _NAMES, ("Platforms",)),
+    Attribute("Tag", "tags", "key", names(), _NAMES, ("Tags",)),
     Attribute(
-        "PilotType",
-        "pilot_type",
-        one_of("private"),
-        '"private", or leave it out',
-        aliases=("PilotTypes",),
-        key=True,
+        "PilotType", "pilot_type", "key", one_of("private"), '"private", or leave it out', ("PilotTypes",)
     ),
     Attribute(
         "SubmitPool",
         "submission_pools",
+        "key",
         _submission_pools,
         "names of submission pools",
-        aliases=("SubmitPools",),
-        key=True,
+        ("SubmitPools",),
     ),
     # How much it needs.
-    Attribute(
-        "CPUTime",
-        "norm_cpu_seconds",
-        whole(1, 10**9),
-        "whole seconds on the reference machine, from 1 to 1000000000",
-        key=True,
-    ),
-    Attribute(
-        "NumberOfProcessors", "cores", whole(1, 4096), "a whole number of cores from 1 to 4096", key=True
-    ),
-    Attribute(
-        "Memory",
-        "memory_mb",
-        whole(0, 2**30),
-        "whole megabytes (2^20 bytes) from 0 to 1073741824",
-        aliases=("MaxRAM",),
-        key=True,
-    ),
-    Attribute(
-        "Requirements",
-        "requirements",
-        requirements,
-        'a record of values, [ Memory = 4000; SoftwareTag = {"A", "B"}; ], not an expression',
-        key=True,
-    ),
-    Attribute(
-        "WallTime",
-        "wall_seconds",
-        whole(0, 10**9),
-        "whole seconds from 0 (no limit) to 1000000000",
-        typed=True,
-    ),
-    Attribute(
-        "MaxOutput",
-        "max_output_mb",
-        whole(0, 10**6),
-        "whole megabytes (2^20 bytes) from 0 (no limit) to 1000000",
-        typed=True,
-    ),
-    Attribute(
-        "MaxAttempts", "max_attempts", whole(1, 100), "a whole number from 1 to 100, the same for all members"
-    ),
-    Attribute("Exclusive", "exclusive", flag, "true or false", typed=True),
+    Attribute("CPUTime", "norm_cpu_seconds", "key", whole(1, 10**9), _CPU_SECONDS),
+    Attribute("NumberOfProcessors", "cores", "key", whole(1, 4096), _CORES),
+    Attribute("Memory", "memory_mb", "key", whole(0, 2**30), _MEMORY, ("MaxRAM",)),
+    Attribute("Requirements", "requirements", "key", requirements, _REQUIREMENTS),
+    Attribute("WallTime", "wall_seconds", "limit", whole(0, 10**9), _WALL_SECONDS),
+    Attribute("MaxOutput", "max_output_mb", "limit", whole(0, 10**6), _OUTPUT),
+    Attribute("MaxAttempts", "max_attempts", "fixed", whole(1, 100), _ATTEMPTS),
+    Attribute("Exclusive", "exclusive", "limit", flag, "true or false"),
 )
 
 PARAMETERS: Final = ("Parameters", "ParameterStart", "ParameterStep", "ParameterFactor")
@@ -193,13 +143,11 @@ BY_SPELLING: Final[Mapping[str, Attribute]] = MappingProxyType(
         for spelling in (listed, listed.lower())
     }
 )
-KEY_FIELDS: Final = frozenset(attribute.field for attribute in ATTRIBUTES if attribute.key)
+KEY_FIELDS: Final = frozenset(one.field for one in ATTRIBUTES if one.use == "key")
+TEXT_FIELDS: Final = tuple(one.field for one in ATTRIBUTES if one.use == "text")
 # Lower-case names whose unquoted CFG values are plain text.
 PLAIN_TEXT: Final = frozenset(
-    spelling.lower()
-    for attribute in ATTRIBUTES
-    if attribute.plain
-    for spelling in (attribute.name, *attribute.aliases)
+    spelling for spelling, one in BY_SPELLING.items() if one.plain and spelling.islower()
 )
 
 

@@ -6,7 +6,7 @@ are sorted by the values that their key attributes use, and each distinct set is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -51,7 +51,7 @@ def cohorts(description: Description, *, positions: PositionMap | None = None) -
             attribute=names[0],
             limit=_MAX_COHORTS,
         )
-    deferred = {name: raw for name, raw in spec.deferred.items() if not BY_SPELLING[name].key}
+    deferred = {name: raw for name, raw in spec.deferred.items() if BY_SPELLING[name].use != "key"}
     places = NO_POSITIONS if positions is None else positions
     found = []
     for runs in groups.values():
@@ -62,7 +62,7 @@ def cohorts(description: Description, *, positions: PositionMap | None = None) -
 
 def _compiled_keys(spec: JobSpec, scope: Scope) -> list[tuple[Attribute, Compiled]]:
     keys = ((BY_SPELLING[name], raw) for name, raw in spec.deferred.items())
-    compiled = ((one, scope.compile_of(one, raw)) for one, raw in keys if one.key)
+    compiled = ((one, scope.compile_of(one, raw)) for one, raw in keys if one.use == "key")
     return [(attribute, value) for attribute, value in compiled if value]
 
 
@@ -117,13 +117,9 @@ def _merged(found: list[tuple[JobSpec, list[tuple[int, int]]]]) -> list[CohortSp
     """Different values can read as one key ("1" and 1): such cohorts become one."""
     by_key: dict[bytes, tuple[JobSpec, list[tuple[int, int]]]] = {}
     for spec, runs in found:
-        key = msgspec.json.encode({field: _plain(getattr(spec, field)) for field in sorted(KEY_FIELDS)})
+        key = msgspec.json.encode({field: getattr(spec, field) for field in sorted(KEY_FIELDS)})
         by_key.setdefault(key, (spec, []))[1].extend(runs)
     return [CohortSpec(spec=spec, runs=_joined(sorted(runs))) for spec, runs in by_key.values()]
-
-
-def _plain(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else value
 
 
 def _joined(runs: list[tuple[int, int]]) -> Runs:

@@ -11,18 +11,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Context, Decimal
+from operator import itemgetter
 from typing import Any, Final
 
 from lodesman.errors import InvalidJob, InvalidRequest
-from lodesman.jobs.attributes import BY_SPELLING, Attribute, invalid
+from lodesman.jobs.attributes import BY_SPELLING, TEXT_FIELDS, Attribute, invalid
 from lodesman.jobs.record import NO_POSITIONS, shown
 from lodesman.jobs.spec import JobSpec, ParametricMembers, ValueSequence
 from lodesman.jobs.values import Mistake
 
-TEXT_FIELDS: Final = (
-    *("executable", "arguments", "name", "std_input", "std_output", "std_error"),
-    *("input_sandbox", "output_sandbox", "environment"),
-)
 _MOST_VARYING_INPUTS: Final = 10_000
 _PLACEHOLDER = re.compile(r"%(?:([%snj])|\(([A-Za-z0-9_.-]{1,255})\)s)")
 _DECIMAL = Context(prec=50, traps=[])
@@ -170,8 +167,8 @@ class Scope:
             return None
         form = "".join(pieces) + text[end:].replace("%", "%%")
         if keep_type and tokens and form == f"%({token})s" and token not in "nj":
-            return Compiled(fill=_typed(f"={token}"), tokens=frozenset({f"={token}"}))
-        return Compiled(fill=_formatted(form), tokens=frozenset(tokens))
+            return Compiled(fill=itemgetter(f"={token}"), tokens=frozenset({f"={token}"}))
+        return Compiled(fill=form.__mod__, tokens=frozenset(tokens))
 
     def _named(self, name: str) -> str:
         if name not in self.members.named:
@@ -182,14 +179,6 @@ class Scope:
 
 def _constant(value: Any) -> _Filler:
     return lambda _member: value
-
-
-def _typed(token: str) -> _Filler:
-    return lambda member: member[token]
-
-
-def _formatted(form: str) -> _Filler:
-    return lambda member: form % member
 
 
 def _container(value: Any, fills: list[_Filler]) -> _Filler:

@@ -20,7 +20,7 @@ import msgspec
 from lodesman.answers.jobs import Notice
 from lodesman.errors import InvalidJob
 from lodesman.jobs.attributes import Attribute, invalid
-from lodesman.jobs.members import TEXT_FIELDS, Compiled, Scope, text_of, value_at
+from lodesman.jobs.members import Compiled, Scope, text_of, value_at
 from lodesman.jobs.record import INT_MAX, INT_MIN, PositionMap, shown
 from lodesman.jobs.spec import ParametricMembers, ValueSequence
 from lodesman.jobs.values import Mistake, kind_of, whole
@@ -205,13 +205,13 @@ class _Splitter:
         self.used |= {token.removeprefix("=") for token in compiled.tokens}
         if attribute.field == "input_sandbox" and "j" in compiled.tokens:
             raise Mistake("has %j, but a job has its number only after its files were uploaded")
-        if attribute.key or attribute.typed:
+        if attribute.use in ("key", "limit"):
             if "j" in compiled.tokens:
                 raise Mistake("has %j, but a job has its number only after this was checked")
             self.deferred[attribute.name] = value
-            if not attribute.key:
+            if attribute.use == "limit":
                 self.check_each(attribute, compiled)
-        elif attribute.field in TEXT_FIELDS:
+        elif attribute.use == "text":
             self.add_text(attribute, value, compiled)
         else:
             raise Mistake("has a placeholder, but is the same for all members")
