@@ -24,7 +24,6 @@ from lodesman.jobs.values import (
     name,
     names,
     one_of,
-    places,
     requirements,
     text,
     whole,
@@ -105,9 +104,9 @@ ATTRIBUTES: Final = (
     Attribute("Owner", "owner", "fixed", _from_token, _NOTHING, ("OwnerDN", "OwnerName")),
     Attribute("VO", "vo", "fixed", _from_token, _NOTHING, ("VirtualOrganization", "VirtualOrganisation")),
     # Where it can run.
-    Attribute("Site", "sites", "key", places("ANY"), _PLACES, ("Sites",)),
-    Attribute("BannedSite", "banned_sites", "key", places(), _PLACES, ("BannedSites",)),
-    Attribute("GridCE", "grid_ces", "key", places("ANY"), _PLACES, ("GridCEs",)),
+    Attribute("Site", "sites", "key", names("ANY", of_places=True), _PLACES, ("Sites",)),
+    Attribute("BannedSite", "banned_sites", "key", names(of_places=True), _PLACES, ("BannedSites",)),
+    Attribute("GridCE", "grid_ces", "key", names("ANY", of_places=True), _PLACES, ("GridCEs",)),
     Attribute("Platform", "platforms", "key", names("ANY"), _NAMES, ("Platforms",)),
     Attribute("Tag", "tags", "key", names(), _NAMES, ("Tags",)),
     Attribute(

@@ -6,15 +6,15 @@ a suggestion; a wrong value is an InvalidJob with `attribute`, `line` and `colum
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, Final
 
 from lodesman.answers.jobs import Notice
 from lodesman.answers.vocabulary import FORMS, Form
 from lodesman.errors import InvalidJob, InvalidRequest, TooLarge
-from lodesman.jobs.attributes import BY_SPELLING, PARAMETERS, Attribute, invalid
+from lodesman.jobs.attributes import BY_SPELLING, PARAMETERS, invalid
 from lodesman.jobs.cfg_form import read_cfg, write_cfg_record
 from lodesman.jobs.jdl import read_jdl, write_jdl
 from lodesman.jobs.json_form import read_json, write_json
@@ -41,15 +41,11 @@ _REMEMBERED = 256
 _LOWER = {spelling.lower(): spelling for spelling in (*BY_SPELLING, *PARAMETERS) if not spelling.islower()}
 _PARAMETERS = frozenset(name.lower() for name in PARAMETERS)
 
-_READERS: Final[Mapping[str, Callable[[str, TextLimits], ParsedRecord]]] = {
-    "jdl": read_jdl,
-    "cfg": read_cfg,
-    "json": read_json,
-}
-_WRITERS: Final[Mapping[str, Callable[[Record], str]]] = {
-    "jdl": write_jdl,
-    "cfg": write_cfg_record,
-    "json": write_json,
+_Reader = Callable[[str, TextLimits], ParsedRecord]
+_LANGUAGES: Final[Mapping[str, tuple[_Reader, Callable[[Record], str]]]] = {
+    "jdl": (read_jdl, write_jdl),
+    "cfg": (read_cfg, write_cfg_record),
+    "json": (read_json, write_json),
 }
 # What follows the comments decides; `#` comments are known to JDL and CFG alike.
 _BEFORE = re.compile(r"(?:\s++|#[^\n]*+)*+")
@@ -72,18 +68,17 @@ def read_description(
     """
     _check_size(text, limits)
     text = _as_text(text)
-    form = form or detect_form(text)
-    _check_form(form)
-    return _READERS[form](text, limits)
+    read, _ = _language(form or detect_form(text))
+    return read(text, limits)
 
 
 def write_description(record: Record, form: Form) -> str:
     """A text that reads as exactly this record. Raises InvalidJob for what no language has."""
-    _check_form(form)
+    _, write = _language(form)
     problem = find_problem(record, ARRAY_LIMITS)
     if problem:
         raise problem.as_invalid_job()
-    return _WRITERS[form](record)
+    return write(record)
 
 
 def detect_form(text: str) -> Form:
@@ -96,11 +91,11 @@ def detect_form(text: str) -> Form:
     return "cfg"
 
 
-def _check_form(form: str) -> None:
-    if form not in FORMS:
-        raise InvalidRequest(
-            f"{form[:40]!r} is not a form of a description.", hint=f"Known are {', '.join(FORMS)}."
-        )
+def _language(form: str) -> tuple[_Reader, Callable[[Record], str]]:
+    if form not in _LANGUAGES:
+        hint = f"Known are {', '.join(FORMS)}."
+        raise InvalidRequest(f"{form[:40]!r} is not a form of a description.", hint=hint)
+    return _LANGUAGES[form]
 
 
 def _check_size(text: str | bytes, limits: TextLimits) -> None:
@@ -120,24 +115,19 @@ def _check_size(text: str | bytes, limits: TextLimits) -> None:
 def _as_text(text: str | bytes) -> str:
     """The text without a byte order mark. Raises SyntaxFault for what is not UTF-8 and for NUL."""
     if isinstance(text, bytes):
-        text = _decoded(text)
+        try:
+            text = text.decode("utf-8")
+        except UnicodeDecodeError as error:
+            good = error.object[: error.start].decode("utf-8")
+            message = f"the byte 0x{error.object[error.start]:02x} is not UTF-8"
+            raise fault_at(good, len(good), message, hint="Save the file as UTF-8.") from None
     text = text.removeprefix("\ufeff")
-    if not text.isascii():
-        bad = re.search(r"[\ud800-\udfff]", text)
-        if bad:
-            raise fault_at(text, bad.start(), "half of a surrogate pair", hint="Write the text as UTF-8.")
+    bad = None if text.isascii() else re.search(r"[\ud800-\udfff]", text)
+    if bad:
+        raise fault_at(text, bad.start(), "half of a surrogate pair", hint="Write the text as UTF-8.")
     if "\0" in text:
         raise fault_at(text, text.index("\0"), "a NUL byte", hint="A description is text; is this a program?")
     return text
-
-
-def _decoded(data: bytes) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        good = data[: error.start].decode("utf-8")
-        message = f"the byte 0x{data[error.start]:02x} is not UTF-8"
-        raise fault_at(good, len(good), message, hint="Save the file as UTF-8.") from None
 
 
 def read_jobs(records: Iterable[Record]) -> Iterator[Description]:
@@ -198,7 +188,12 @@ def read_job(record: Record, positions: PositionMap | None = None) -> Descriptio
         members = read_members(parameters, places)
         fields, warnings = split_fields(given, members, places)
     else:
-        fields = _read_fields(given, places)
+        fields = {}
+        for field, (attribute, name, value) in given.items():
+            try:
+                fields[field] = attribute.read(value)
+            except Mistake as mistake:
+                raise invalid(name, mistake, places, right=attribute.right) from None
     if "executable" not in fields:
         hint = "Give a program's name or path."
         raise InvalidJob("Executable is missing.", hint=hint, attribute="Executable")
@@ -217,7 +212,11 @@ def _sort_out(
     unknown: dict[str, Any] = {}
     parameters: dict[str, tuple[str, Any]] = {}
     for name, value in record.items():
-        attribute = BY_SPELLING.get(name) or _by_lower_case(name)
+        attribute = BY_SPELLING.get(name)
+        if attribute is None:
+            if not isinstance(name, str):
+                raise InvalidJob(f"An attribute name is {type(name).__name__}, not text.")
+            attribute = BY_SPELLING.get(name.lower())
         if attribute is not None:
             field = attribute.field
             if field in given:
@@ -233,22 +232,6 @@ def _sort_out(
     if unknown:
         _check_unknown(unknown, places)
     return given, unknown, parameters
-
-
-def _by_lower_case(name: Any) -> Attribute | None:
-    if not isinstance(name, str):
-        raise InvalidJob(f"An attribute name is {type(name).__name__}, not text.")
-    return BY_SPELLING.get(name.lower())
-
-
-def _read_fields(given: Mapping[str, Given], places: PositionMap) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    for field, (attribute, name, value) in given.items():
-        try:
-            fields[field] = attribute.read(value)
-        except Mistake as mistake:
-            raise invalid(name, mistake, places, right=attribute.right) from None
-    return fields
 
 
 def _refuse_second(name: str, first: str, places: PositionMap) -> None:
@@ -268,13 +251,7 @@ def _check_unknown(unknown: Mapping[str, Any], places: PositionMap) -> None:
 
 def _warnings(unknown: Mapping[str, Any], places: PositionMap) -> Iterator[Notice]:
     for index, name in enumerate(unknown):
-        near = _suggestion(name) if index < _MAX_SUGGESTED else ""
         message = f"{shown(name)} is not an attribute that the program knows; it is kept."
-        if near:
-            message += f" Did you mean {near}?"
+        if index < _MAX_SUGGESTED and (near := get_close_matches(name.lower(), _LOWER, n=1, cutoff=0.8)):
+            message += f" Did you mean {_LOWER[near[0]]}?"
         yield Notice(name[:NAME_LENGTH], message, *places.get(name, (0, 0)))
-
-
-def _suggestion(name: str) -> str:
-    found = difflib.get_close_matches(name.lower(), _LOWER, n=1, cutoff=0.8)
-    return _LOWER[found[0]] if found else ""

@@ -28,15 +28,11 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,18}\Z")
 _REAL = re.compile(r"[+-]?(?:[0-9]{1,30}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,3})?\Z")
 _VARIABLE = re.compile(r"[!-$&-<>-~]+\Z")
 _PLAIN = re.compile(r"[ !#-&(-\[\]-~]*+\Z")
-_PIECE = re.compile(
-    r"""(?P<blank>[ \t\r\n]++)
-    | (?P<bare>[^ \t\r\n"'\\]++)
-    | '(?P<single>[^']*+)'
-    | "(?P<double>(?:[^"\\]++|\\.)*+)"
-    | \\(?P<escaped>.)
-    | (?P<broken>.)""",
+_WORD = re.compile(
+    r"""(?P<blank>[ \t\r\n]++) | (?P<word>(?:[^ \t\r\n"'\\]++|'[^']*+'|"(?:[^"\\]++|\\.)*+"|\\.)+) | (?P<broken>.)""",
     re.VERBOSE | re.DOTALL,
 )
+_QUOTED = re.compile(r"""'([^']*+)'|"((?:[^"\\]++|\\.)*+)"|\\(.)""", re.DOTALL)
 _IN_DOUBLE = re.compile(r'\\(["\\])')
 _TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
@@ -120,30 +116,23 @@ def _name(value: Any) -> str:
     raise Mistake(f"is {value[:40]!a}, with characters that are not printable ASCII")
 
 
-def names(wildcard: str = "") -> Reader:
-    """A list of names without empty ones; a list that contains the wildcard sets no condition."""
+def names(wildcard: str = "", *, of_places: bool = False) -> Reader:
+    """A list of names without empty ones; a list that contains the wildcard sets no condition.
 
-    def read(value: Any) -> tuple[str, ...]:
-        found = _items(value)
-        for part in found:
-            if "," in _name(part):
-                raise Mistake(f"has a comma inside the name {shown(part)!r}")
-        return () if wildcard and wildcard in map(str.upper, found) else tuple(found)
-
-    return read
-
-
-def places(wildcard: str = "") -> Reader:
-    """As `names`, of sites and CEs: their names may have any script, and commas, which the items of a list keep.
-
-    Whether there is a place of such a name is checked where places are known.
+    Names of sites and CEs may have any script, and commas, which the items of a list keep. Whether there is such a place
+    is checked where places are known.
     """
 
     def read(value: Any) -> tuple[str, ...]:
-        found = _items(value)
+        if isinstance(value, str):
+            found: list[Any] = [part for piece in value.split(",") if (part := piece.strip())]
+        else:
+            found = [part for part in _listed(value) if part != ""]
         for part in found:
-            if not (isinstance(part, str) and part.isprintable() and len(part) <= _NAME_MAX):
-                _name(part)
+            if of_places and isinstance(part, str) and part.isprintable() and len(part) <= _NAME_MAX:
+                continue
+            if "," in _name(part) and not of_places:
+                raise Mistake(f"has a comma inside the name {shown(part)!r}")
         return () if wildcard and wildcard in map(str.upper, found) else tuple(found)
 
     return read
@@ -152,13 +141,6 @@ def places(wildcard: str = "") -> Reader:
 def is_plain_name(text: str) -> bool:
     """Whether it can be a name everywhere: printable ASCII without a comma."""
     return text.isascii() and "," not in text
-
-
-def _items(value: Any) -> list[Any]:
-    """The parts of a text between commas, or the items of a list; without empty ones."""
-    if isinstance(value, str):
-        return [part for piece in value.split(",") if (part := piece.strip())]
-    return [part for part in _listed(value) if part != ""]
 
 
 def _listed(value: Any) -> list[Any] | tuple[Any, ...]:
@@ -211,8 +193,12 @@ def files(*, absolute: bool) -> Reader:
     def read(value: Any) -> tuple[str, ...]:
         found = (value,) if isinstance(value, str) else _listed(value)
         paths = tuple([_path(part, absolute=absolute) for part in found if part != ""])
-        if absolute and len(paths) > 1:
-            _check_apart(paths)
+        seen: set[str] = set()
+        for path in paths if absolute and len(paths) > 1 else ():
+            last = path.rstrip("/").rpartition("/")[2]
+            if last in seen:
+                raise Mistake(f"has two files named {shown(last)!r}; they share one directory on the node")
+            seen.add(last)
         return paths
 
     return read
@@ -229,15 +215,6 @@ def _path(value: Any, *, absolute: bool) -> str:
     return path
 
 
-def _check_apart(paths: tuple[str, ...]) -> None:
-    seen: set[str] = set()
-    for path in paths:
-        last = path.rstrip("/").rpartition("/")[2]
-        if last in seen:
-            raise Mistake(f"has two files named {shown(last)!r}; they share one directory on the node")
-        seen.add(last)
-
-
 def arguments(value: Any) -> tuple[str, ...]:
     """A text is split as a shell does; a list is taken as it is, whole numbers as text."""
     if isinstance(value, str):
@@ -249,8 +226,8 @@ def arguments(value: Any) -> tuple[str, ...]:
     for part in found:
         if not isinstance(part, str):
             raise Mistake(f"has {kind_of(part)} among its items")
-        if not part.isascii() or "\0" in part:
-            _check_argument(part)
+        if (not part.isascii() or "\0" in part) and _NO_ARGUMENT.search(part):
+            raise Mistake(f"has {part[:40]!a}, with a NUL or half of a surrogate pair")
     if sum(map(len, found)) > _ARGUMENTS_MAX:
         raise Mistake(f"has more than {_ARGUMENTS_MAX} characters in all")
     return tuple(found)
@@ -264,32 +241,21 @@ def split_words(text: str) -> list[str]:
     if _PLAIN.match(text):  # no quotes, no backslashes, nothing but blanks to split at
         return text.split()
     words: list[str] = []
-    word: list[str] | None = None
-    for match in _PIECE.finditer(text):
-        kind = match.lastgroup
-        if kind == "broken":
-            mark = match["broken"]
-            what = "a backslash at the end" if mark == "\\" else f"a {mark} that is never closed"
+    for match in _WORD.finditer(text):
+        if match.lastgroup == "broken":
+            what = "a backslash at the end" if match[0] == "\\" else f"a {match[0]} that is never closed"
             raise Mistake(f"has {what} (character {match.start() + 1} of the text)")
-        if kind == "blank":
-            if word is not None:
-                words.append("".join(word))
-            word = None
-            continue
-        word = [] if word is None else word
-        word.append(_IN_DOUBLE.sub(r"\1", match["double"]) if kind == "double" else match[kind or 0])
-    if word is not None:
-        words.append("".join(word))
+        if match.lastgroup == "word":
+            words.append(_QUOTED.sub(_unquoted, match[0]))
     return words
+
+
+def _unquoted(quoted: re.Match[str]) -> str:
+    return _IN_DOUBLE.sub(r"\1", quoted[2]) if quoted.lastindex == 2 else quoted[quoted.lastindex or 0]
 
 
 def _is_whole(value: Any) -> bool:
     return type(value) is int and INT_MIN <= value <= INT_MAX
-
-
-def _check_argument(part: str) -> None:
-    if _NO_ARGUMENT.search(part):
-        raise Mistake(f"has {part[:40]!a}, with a NUL or half of a surrogate pair")
 
 
 def environment(value: Any) -> dict[str, str]:
@@ -305,7 +271,11 @@ def environment(value: Any) -> dict[str, str]:
             raise Mistake(f"has {shown(str(variable))!r}, which names no variable")
         if variable in found:
             raise Mistake(f"sets {shown(variable)} twice")
-        found[variable] = _content(variable, content)
+        if not (isinstance(content, (str, float)) or _is_whole(content)):
+            raise Mistake(f"gives {shown(variable)} {kind_of(content)}, not text", below=variable)
+        found[variable] = str(content)
+        if _NO_ARGUMENT.search(found[variable]):
+            raise Mistake(f"gives {shown(variable)} a NUL or half of a surrogate pair", below=variable)
     if len(found) > _LIST_MAX or sum(len(v) + len(c) for v, c in found.items()) > _ENVIRONMENT_MAX:
         raise Mistake(f"has more than {_ENVIRONMENT_MAX} characters or {_LIST_MAX} variables in all")
     return found
@@ -318,15 +288,6 @@ def _pair(part: Any) -> tuple[str, str]:
     if not equals:
         raise Mistake(f"has {shown(part)!r}, which is not of the form NAME=value")
     return variable, content
-
-
-def _content(variable: str, content: Any) -> str:
-    if not (isinstance(content, (str, float)) or _is_whole(content)):
-        raise Mistake(f"gives {shown(variable)} {kind_of(content)}, not text", below=variable)
-    value = str(content)
-    if _NO_ARGUMENT.search(value):
-        raise Mistake(f"gives {shown(variable)} a NUL or half of a surrogate pair", below=variable)
-    return value
 
 
 def requirements(value: Any) -> dict[str, Any]:

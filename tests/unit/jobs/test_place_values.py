@@ -10,7 +10,7 @@ from lodesman.errors import InvalidJob
 from lodesman.jobs import is_plain_name, read_description, read_job, values, write_description
 from lodesman.jobs.values import Mistake
 
-PLACES = values.places("ANY")
+PLACES = values.names("ANY", of_places=True)
 ODD = "S/ one, é"
 FIELDS = {"Site": "sites", "BannedSite": "banned_sites", "GridCE": "grid_ces"}
 
