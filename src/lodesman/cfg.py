@@ -6,8 +6,8 @@
       option = a, b
     }
 
-A value is text as it stands: `#`, braces and quotes have no meaning in it, and a list is text with commas
-(`CfgOption.items`). Names depend on case, as in DIRAC. What is given twice is refused.
+A value is text as it stands: `#`, braces and quotes have no meaning in it, and a list is text with commas. Names depend
+on case, as in DIRAC. What is given twice is refused.
 
 A slip within a line (something given twice, a value without `=`) does not hide what comes after it: a list of faults
 that the caller gives gets all of them.
@@ -18,7 +18,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NoReturn
 
 from lodesman.errors import InvalidConfig, SyntaxFault, TooLarge
 
@@ -43,10 +42,6 @@ class CfgOption:
     line: int = field(default=0, compare=False)
     column: int = field(default=0, compare=False)
 
-    def items(self) -> tuple[str, ...]:
-        """The value as a list: parts between commas without outer blanks, empty ones left out."""
-        return tuple(part for part in (piece.strip() for piece in self.value.split(",")) if part)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CfgSection:
@@ -64,30 +59,17 @@ class CfgSection:
     def __contains__(self, name: object) -> bool:
         return name in self._by_name
 
-    def entry(self, name: str) -> CfgOption | CfgSection | None:
-        """The option or sub-section of that name, or None."""
-        return self._by_name.get(name)
-
-    def option(self, name: str) -> CfgOption | None:
-        """The option of that name, or None."""
+    def get(self, name: str) -> str:
+        """The text of an option, "" if there is none."""
         found = self._by_name.get(name)
-        return found if isinstance(found, CfgOption) else None
+        return found.value if isinstance(found, CfgOption) else ""
 
-    def section(self, name: str) -> CfgSection | None:
-        """The sub-section of that name, or None."""
-        found = self._by_name.get(name)
-        return found if isinstance(found, CfgSection) else None
-
-    def get(self, name: str, default: str = "") -> str:
-        """The text of an option."""
-        found = self.option(name)
-        return default if found is None else found.value
-
-    def find(self, path: str) -> CfgOption | CfgSection | None:
-        """What stands at a path such as `/Resources/Sites/LCG`, or None."""
-        here: CfgOption | CfgSection | None = self
+    def section(self, path: str) -> CfgSection:
+        """The section at a path such as `/Resources/Sites/LCG`; an empty one if there is none."""
+        here = self
         for name in filter(None, path.split("/")):
-            here = here.entry(name) if isinstance(here, CfgSection) else None
+            found = here._by_name.get(name)
+            here = found if isinstance(found, CfgSection) else CfgSection()
         return here
 
     def options(self) -> Iterator[CfgOption]:
@@ -119,19 +101,17 @@ def parse_cfg(
     return _CfgReader(source, faults).read(text.removeprefix("\ufeff"))
 
 
+@dataclass(slots=True)
 class _OpenSection:
     """A section that is being read; also a section name still waiting for its brace."""
 
-    __slots__ = ("appended", "column", "entries", "line", "name", "twice")
-
-    def __init__(self, name: str, line: int, column: int) -> None:
-        self.twice = False
-        self.name = name
-        self.line = line
-        self.column = column
-        self.entries: dict[str, CfgOption | CfgSection] = {}
-        # Pieces of options that are appended to; joined once, however many they are.
-        self.appended: dict[str, list[str]] = {}
+    name: str
+    line: int
+    column: int
+    entries: dict[str, CfgOption | CfgSection] = field(default_factory=dict)
+    # Pieces of options that are appended to; joined once, however many they are.
+    appended: dict[str, list[str]] = field(default_factory=dict)
+    twice: bool = False
 
     def frozen(self) -> CfgSection:
         for name, pieces in self.appended.items():
@@ -162,7 +142,7 @@ class _CfgReader:
             bad = _CONTROL.search(self.raw.rstrip("\r"))
             if bad:
                 message = f"the character U+{ord(bad[0]):04X}, which no text has"
-                self.slip(bad.start(), message, hint="Is this a program?")
+                self.slip(bad.start(), message, "Is this a program?")
                 continue
             at = 0
             while at >= 0:
@@ -171,8 +151,7 @@ class _CfgReader:
         if len(self.stack) > 1:
             hint = "Put '}' on a line of its own: in a line with '=' it is part of the value."
             last = self.stack.pop()
-            self.line = last.line
-            self.fault(last.column - 1, f"{last.name[:40]} is never closed", hint=hint)
+            raise self.fault(last.column - 1, f"{last.name[:40]} is never closed", hint, last.line)
         return self.stack[0].frozen()
 
     def step(self, at: int) -> int:
@@ -199,7 +178,7 @@ class _CfgReader:
         self.no_name_pending()
         append = stop > at and self.raw[stop - 1] == "+"
         if not self.raw[at : stop - append].strip():
-            self.slip(at, "a value without a name", hint="Write: name = value")
+            self.slip(at, "a value without a name", "Write: name = value")
             return
         name = self.new_name(at, stop - append)
         value = self.raw[stop + 1 :].strip()
@@ -208,25 +187,22 @@ class _CfgReader:
         if append and isinstance(known, CfgOption):
             pieces = self.stack[-1].appended
             pieces.setdefault(name.name, [known.value] if known.value else []).append(value)
-            return
-        if known is not None:
-            self.twice(at, name.name, known)
-            return
-        entries[name.name] = CfgOption(name=name.name, value=value, line=name.line, column=name.column)
+        elif known is None:
+            entries[name.name] = CfgOption(name=name.name, value=value, line=name.line, column=name.column)
+        else:
+            self.twice(name, known)
 
     def open(self, at: int, stop: int) -> None:
         if at < stop:
             self.no_name_pending()
             self.named = self.new_name(at, stop)
         if self.named is None:
-            self.fault(stop, "a '{' without the name of its section", hint="Write: Name {")
+            raise self.fault(stop, "a '{' without the name of its section", "Write: Name {")
         if len(self.stack) > _MAX_DEPTH:
-            self.fault(stop, f"nested deeper than {_MAX_DEPTH} sections")
+            raise self.fault(stop, f"nested deeper than {_MAX_DEPTH} sections")
         known = self.stack[-1].entries.get(self.named.name)
         if known is not None:
-            here, self.line = self.line, self.named.line
-            self.twice(self.named.column - 1, self.named.name, known)
-            self.line = here
+            self.twice(self.named, known)
             # What it says counts for nothing, and is read on for its own faults.
             self.named.twice = True
         self.stack.append(self.named)
@@ -234,10 +210,10 @@ class _CfgReader:
 
     def shut(self, at: int, stop: int) -> None:
         if at < stop:
-            self.slip(at, "text without '=' or '{' before a '}'", hint="A value is written: name = value.")
+            self.slip(at, "text without '=' or '{' before a '}'", "A value is written: name = value.")
         self.no_name_pending()
         if len(self.stack) == 1:
-            self.fault(stop, "a '}' that closes nothing")
+            raise self.fault(stop, "a '}' that closes nothing")
         done = self.stack.pop()
         if not done.twice:
             self.stack[-1].entries[done.name] = done.frozen()
@@ -245,40 +221,35 @@ class _CfgReader:
     def new_name(self, at: int, stop: int) -> _OpenSection:
         name = self.raw[at:stop].strip()
         if len(name) > _MAX_NAME:
-            self.fault(at, f"a name of {len(name)} characters; at most {_MAX_NAME}")
+            raise self.fault(at, f"a name of {len(name)} characters; at most {_MAX_NAME}")
         self.left -= 1
         if self.left < 0:
-            self.fault(at, f"more than {_MAX_ENTRIES} options and sections")
+            raise self.fault(at, f"more than {_MAX_ENTRIES} options and sections")
         return _OpenSection(name, self.line, at + 1)
 
     def no_name_pending(self) -> None:
         if self.named:
             name, self.named = self.named, None
-            here, self.line = self.line, name.line
-            hint = "A value is written: name = value."
-            self.slip(name.column - 1, f"{name.name[:40]} is followed by no '{{'", hint=hint)
-            self.line = here
+            message = f"{name.name[:40]} is followed by no '{{'"
+            self.slip(name.column - 1, message, "A value is written: name = value.", name.line)
 
-    def twice(self, at: int, name: str, first: CfgOption | CfgSection) -> None:
-        message = f"{name[:40]} is given twice, first at line {first.line}, column {first.column}"
-        self.slip(at, message, hint="Keep one of them; `+=` appends to an option.")
+    def twice(self, name: _OpenSection, first: CfgOption | CfgSection) -> None:
+        message = f"{name.name[:40]} is given twice, first at line {first.line}, column {first.column}"
+        self.slip(name.column - 1, message, "Keep one of them; `+=` appends to an option.", name.line)
 
-    def slip(self, at: int, message: str, *, hint: str = "") -> None:
+    def slip(self, at: int, message: str, hint: str, line: int = 0) -> None:
         """A fault after which the rest can be read: added to the caller's list, raised if there is none."""
-        fault = self.fault_at(at, message, hint)
+        fault = self.fault(at, message, hint, line)
         if self.faults is None:
             raise fault
         if len(self.faults) < _MAX_FAULTS:
             self.faults.append(fault)
 
-    def fault(self, at: int, message: str, *, hint: str = "") -> NoReturn:
-        raise self.fault_at(at, message, hint)
-
-    def fault_at(self, at: int, message: str, hint: str) -> SyntaxFault:
+    def fault(self, at: int, message: str, hint: str = "", line: int = 0) -> SyntaxFault:
         data = {"source": self.source} if self.source else {}
         if len(self.stack) > 1:
             data["section"] = "/" + "/".join(section.name for section in self.stack[1:])
-        return SyntaxFault(f"{message}.", line=self.line, column=at + 1, hint=hint, **data)
+        return SyntaxFault(f"{message}.", line=line or self.line, column=at + 1, hint=hint, **data)
 
 
 def write_cfg(section: CfgSection) -> str:

@@ -17,7 +17,6 @@ unknown ones with a notice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from difflib import get_close_matches
 
 from lodesman.cfg import CfgOption, CfgSection
@@ -38,13 +37,12 @@ _ALIKE = 0.7  # from here on two words may be one and a slip of the hand (diffli
 
 def note_vos(draft: ConfigDraft, root: CfgSection) -> None:
     """Add the VO names that `/Registry` has; overlays are known by them."""
-    for section in _sections(root.find("/Registry/VO")):
+    for section in root.section("/Registry/VO").sections():
         draft.vos.setdefault(section.name)
-    for group in _sections(root.find("/Registry/Groups")):
+    for group in root.section("/Registry/Groups").sections():
         if vo := group.get("VO"):
             draft.vos.setdefault(vo)
-    dirac = root.section("DIRAC")
-    if dirac is not None and (vo := dirac.get("VirtualOrganization")):
+    if vo := root.section("/DIRAC").get("VirtualOrganization"):
         draft.vos.setdefault(vo)
         draft.vo_of_all = draft.vo_of_all or vo
 
@@ -53,11 +51,11 @@ def fill_from_cfg(draft: ConfigDraft, root: CfgSection, *, file: str) -> None:
     """Write what a parsed file says into the draft; `note_vos` comes before, for all files."""
     filler = _CfgFiller(draft, file)
     for path in ("/Operations/Defaults/JobDescription", "/Operations/JobDescription"):
-        filler.declarations(root.find(path), path)
-    filler.defaults(root.find("/Resources/Computing"))
+        filler.declarations(root.section(path), path)
+    filler.defaults(root.section("/Resources/Computing"))
     for base in ("/Resources/Sites", "/Resources_new/Sites"):
-        filler.sites(root.find(base), base)
-    filler.groups(root.find("/Registry/Groups"))
+        filler.sites(root.section(base), base)
+    filler.groups(root.section("/Registry/Groups"))
 
 
 class _CfgFiller:
@@ -65,8 +63,8 @@ class _CfgFiller:
         self._draft = draft
         self._file = file
 
-    def defaults(self, computing: object) -> None:
-        for section in _sections(computing):
+    def defaults(self, computing: CfgSection) -> None:
+        for section in computing.sections():
             path = f"/Resources/Computing/{section.name}"
             place = self._source(section, path)
             if section.name == "OSCompatibility":
@@ -81,8 +79,8 @@ class _CfgFiller:
             for inner in section.sections():
                 self._passed_over(inner, f"{path}/{inner.name}", "CE defaults have no sections")
 
-    def sites(self, sites: object, base: str) -> None:
-        for section in _sections(sites):
+    def sites(self, sites: CfgSection, base: str) -> None:
+        for section in sites.sections():
             path = f"{base}/{section.name}"
             if any(name in section for name in (*_BELOW[0], *_NOT_FOR_JOBS)):
                 self._site(section, path, grid="")
@@ -125,12 +123,10 @@ class _CfgFiller:
         for option in section.options():
             self._draft.put(into, self._raw(option, path))
 
-    def declarations(self, section: object, path: str) -> None:
+    def declarations(self, section: CfgSection, path: str) -> None:
         """Sections with a type, and options whose first word is a kind; DIRAC keeps other things here too, so one that
         is nearly a kind gets but a notice.
         """
-        if not isinstance(section, CfgSection):
-            return
         for option in section.options():
             word = "".join(option.value.split()[:1])
             if kind_of_word(word):
@@ -144,8 +140,8 @@ class _CfgFiller:
             param = RawParam(name=inner.name, value=fields, source=place)
             self._draft.put(self._draft.declarations, param)
 
-    def groups(self, groups: object) -> None:
-        for section in _sections(groups):
+    def groups(self, groups: CfgSection) -> None:
+        for section in groups.sections():
             path = f"/Registry/Groups/{section.name}"
             self._draft.groups.setdefault(section.name, {})
             for option in section.options():
@@ -157,7 +153,3 @@ class _CfgFiller:
 
     def _source(self, entry: CfgOption | CfgSection, path: str) -> FilePosition:
         return FilePosition(file=self._file, section=path, line=entry.line)
-
-
-def _sections(found: object) -> Iterator[CfgSection]:
-    return found.sections() if isinstance(found, CfgSection) else iter(())
