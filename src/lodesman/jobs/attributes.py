@@ -60,6 +60,7 @@ def _submission_pools(value: Any) -> tuple[str, ...]:
 
 
 _NAMES_GIVEN = names()
+_IN_REQUIREMENTS = re.compile(r"\A(?i:requirements)\.")  # `Parameters.x` is a name
 _POOL_ID = re.compile(r"req[0-9]+:[0-9a-f]{64}\Z")
 _A_NAME = "a name of at most 255 printable ASCII characters"
 _NAMES = 'names of at most 255 printable ASCII characters, as in "A" or {"A", "B"}'
@@ -197,20 +198,11 @@ def place_of(attribute: str, places: PositionMap) -> tuple[int, int] | None:
         return found
     wanted = _canonical(attribute)
     found = next((places[path] for path in places if _canonical(path) == wanted), None)
-    above = attribute.partition("/")[0] if "/" in attribute else _holder(attribute)
-    return found or (place_of(above, places) if above else None)
+    above, slash, _ = wanted.partition("/")
+    return found or (place_of(above, places) if slash else None)
 
 
 def _canonical(path: str) -> str:
-    holder = _holder(path)
-    if holder:
-        path = f"{holder}/{path[len(holder) + 1 :]}"
-    name, slash, below = path.partition("/")
+    name, slash, below = _IN_REQUIREMENTS.sub("requirements/", path).partition("/")
     attribute = BY_SPELLING.get(name.casefold())
     return f"{attribute.name if attribute else name.casefold()}{slash}{below.strip().casefold()}"
-
-
-def _holder(attribute: str) -> str:
-    """`Requirements` of `Requirements.Memory`, else '' (`Parameters.x` is a name)."""
-    name, dot, _ = attribute.partition(".")
-    return name if dot and name.casefold() == "requirements" else ""

@@ -5,7 +5,7 @@
 | number  | capacity >= requirement, both in the declared unit                | >= (default), ==   |
 | string  | equal, letter case counts                                         | ==                 |
 | list    | any of the wanted is among the offered                            | any                |
-| version | at least as new (`versions.py`)                                   | >= (default), ==   |
+| version | at least as new (`version_key`)                                   | >= (default), ==   |
 | boolean | equal; true/false, yes/no, on/off, 1/0 are read                   | ==                 |
 
 A requirement that is a list is fulfilled by any of its values, and a resource may offer several values,
@@ -26,8 +26,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from lodesman.answers.vocabulary import Kind
@@ -42,7 +44,6 @@ from lodesman.resources.model import (
     without_repetition,
 )
 from lodesman.resources.units import Number, convert, number_in, plain_number
-from lodesman.resources.versions import canonical_version, version_key
 
 AT_LEAST = ">="
 EQUAL = "=="
@@ -296,3 +297,57 @@ WELL_KNOWN: tuple[ParameterType, ...] = (
 )
 """The parameters that the program itself works with (`settings`), in the units in which it counts."""
 WELL_KNOWN_BY_NAME: Mapping[str, ParameterType] = {fold(one.name): one for one in WELL_KNOWN}
+
+
+# --- versions -------------------------------------------------------------------------------------------
+
+_VersionKey = tuple[tuple[int, int, str], ...]
+
+_MAX_VERSION = 128
+
+_VERSION_PART = re.compile(r"[0-9]+|[a-z]+")
+_VERSION = re.compile(r"[A-Za-z0-9_.+\-~:/ ]+")
+_PRE_RELEASE = frozenset({"a", "alpha", "b", "beta", "rc", "pre", "preview", "dev", "snapshot"})
+_PRE, _END, _WORD, _NUMBER = range(4)
+
+
+@lru_cache(maxsize=4096)
+def version_key(text: str) -> _VersionKey:
+    """What orders versions: `1.2` < `1.10`, `1.0rc1` < `1.0` < `1.0.1`, `v7r2` < `v7r2p13`, `1` = `1.0`. Raises BadValue.
+
+    A text is cut at `.`, `-`, `_`, `+`, `/` (as in ROOT's `6.32/04`), blanks and wherever letters meet digits. Numbers
+    compare as numbers, words as lower-case text. At the first difference: a pre-release word (alpha, beta, rc, pre, dev
+    ...) is before the end of the text, the end is before any other word, a word is before a number. Zeros that end a run
+    of numbers say nothing.
+    """
+    stripped = text.strip()
+    if not stripped or len(stripped) > _MAX_VERSION or not _VERSION.fullmatch(stripped):
+        raise BadValue(f"{stripped[:_MAX_VERSION]!r} is no version")
+    parts: list[tuple[int, int, str]] = []
+    for part in _VERSION_PART.findall(stripped.lower()):
+        if part[0].isdecimal():
+            parts.append((_NUMBER, int(part), ""))
+            continue
+        _drop_zeros(parts)
+        parts.append((_PRE if part in _PRE_RELEASE else _WORD, 0, part))
+    if not parts:
+        raise BadValue(f"{stripped!r} is no version")
+    _drop_zeros(parts)
+    return (*parts, (_END, 0, ""))
+
+
+def canonical_version(text: str) -> str:
+    """One spelling for all versions that compare equal, never longer than the text."""
+    spelled = ""
+    before = None
+    for rank, number, word in version_key(text)[:-1]:
+        is_number = rank == _NUMBER
+        spelled += "." if before is is_number else ""  # where letters meet digits no mark is needed
+        spelled += str(number) if is_number else word
+        before = is_number
+    return spelled or "0"
+
+
+def _drop_zeros(parts: list[tuple[int, int, str]]) -> None:
+    while parts and parts[-1][:2] == (_NUMBER, 0):
+        parts.pop()

@@ -18,11 +18,10 @@ from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import Kind
 from lodesman.masks.bits import Mask, bits, mask_of
 from lodesman.resources.inherit import ACCESS, Effective, EffectiveParams, all_queues
-from lodesman.resources.kinds import AT_LEAST, ParameterType, TypeTable, spelled_number, truth_of
+from lodesman.resources.kinds import AT_LEAST, ParameterType, TypeTable, spelled_number, truth_of, version_key
 from lodesman.resources.load import ResourceConfig
 from lodesman.resources.model import Scalar, Value
 from lodesman.resources.requirement import Mismatch, Requirement, mismatches, offers
-from lodesman.resources.versions import version_key
 
 
 class Numbering:

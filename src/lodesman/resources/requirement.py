@@ -24,9 +24,9 @@ from lodesman.resources.kinds import (
     admits,
     scalar_of,
     spelled_number,
+    version_key,
 )
 from lodesman.resources.model import ANY, BadValue, Scalar, Value, as_scalars, as_text, fold, split_list
-from lodesman.resources.versions import version_key
 
 _TEXT_KINDS = (Kind.STRING, Kind.LIST)  # tuples: hashing an enum member is slower than comparing two
 _PLAIN_KINDS = (Kind.STRING, Kind.LIST, Kind.DEDUCED)  # a text stays what it is

@@ -17,9 +17,9 @@ from lodesman.resources.model import BadValue
 
 Number = int | float
 
-MAX_DIGITS = 64
-MAX_EXPONENT = 300
-LIMIT = 10**MAX_EXPONENT
+_MAX_DIGITS = 64
+_MAX_EXPONENT = 300
+_LIMIT = 10**_MAX_EXPONENT
 
 _NUMBER = re.compile(r"([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?)\s*(\S.*)?")
 
@@ -51,13 +51,13 @@ def number_in(value: object, unit: str = "") -> Number:
     """
     if isinstance(value, str):
         return _number_of_text(value, unit)
-    if type(value) is int and -LIMIT < value < LIMIT:
+    if type(value) is int and -_LIMIT < value < _LIMIT:
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise BadValue(f"{value!r} is no number")
     if isinstance(value, float) and not math.isfinite(value):
         raise BadValue(f"{value!r} is no finite number")
-    if abs(value) >= LIMIT:
+    if abs(value) >= _LIMIT:
         raise BadValue("the number is too large")
     # By its shortest text, not its binary value: the text "9.968528598945203e+16" is the same number.
     return value if not float(value).is_integer() else int(Decimal(repr(value)))
@@ -78,13 +78,13 @@ def convert(value: Number, *, unit: str, to: str) -> Number:
 
 def _number_of_text(text: str, unit: str) -> Number:
     stripped = text.strip()
-    if len(stripped) > MAX_DIGITS:
+    if len(stripped) > _MAX_DIGITS:
         raise BadValue("a number this long is not read")
     match = _NUMBER.fullmatch(stripped)
     if match is None:
         raise BadValue(f"{stripped!r} is no number")
     number = Decimal(match[1])
-    if number and abs(number.adjusted()) >= MAX_EXPONENT:
+    if number and abs(number.adjusted()) >= _MAX_EXPONENT:
         raise BadValue(f"{stripped!r} is out of range")
     return _whole_if_possible(Fraction(number) * _factor(match[2] or unit, unit))
 
@@ -103,7 +103,7 @@ def _factor(unit: str, base: str) -> Fraction:
 
 
 def _whole_if_possible(number: Fraction) -> Number:
-    if abs(number) >= LIMIT:
+    if abs(number) >= _LIMIT:
         raise BadValue("the number is too large")
     # A fraction may be no float but the whole number beside it, which is the int then as everywhere.
     return number.numerator if number.denominator == 1 else number_in(float(number))

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.resources.model import BadValue
-from lodesman.resources.units import LIMIT, convert, number_in, plain_number
+from lodesman.resources.units import _LIMIT, convert, number_in, plain_number
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,9 @@ def test_convert():
 
 
 def test_the_largest_numbers():
-    assert number_in(LIMIT - 1) == LIMIT - 1
+    assert number_in(_LIMIT - 1) == _LIMIT - 1
     with pytest.raises(BadValue, match="too large"):
-        number_in(-LIMIT)
+        number_in(-_LIMIT)
 
 
 @given(st.integers(-(10**60), 10**60))

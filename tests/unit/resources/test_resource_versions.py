@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lodesman.resources.kinds import canonical_version, version_key
 from lodesman.resources.model import BadValue
-from lodesman.resources.versions import canonical_version, version_key
 
 ASCENDING = [
     ("1.2", "1.10"),
