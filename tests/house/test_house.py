@@ -86,6 +86,23 @@ def test_at_most_five_positional_arguments(nodes):
     assert crowded == {}
 
 
+def is_tuple_of_facts(annotation: ast.expr | None) -> bool:
+    text = "" if annotation is None else ast.unparse(annotation)
+    return text.startswith("tuple[") and "..." not in text
+
+
+def test_facts_are_not_packed_into_a_tuple_parameter(nodes):
+    packed = [
+        f"{name}:{node.lineno} {node.name}({argument.arg})"
+        for name, node in functions(nodes)
+        for argument in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+        if is_tuple_of_facts(argument.annotation)
+    ]
+    assert packed == []
+    assert is_tuple_of_facts(ast.parse("x: tuple[int, str]").body[0].annotation)
+    assert not is_tuple_of_facts(ast.parse("x: tuple[int, ...]").body[0].annotation)
+
+
 def is_empty_word(part: str) -> bool:
     words = {word.removesuffix("s") for word in part.split("_")}
     return part.removesuffix("s") in FORBIDDEN_NAMES or bool(words & FORBIDDEN_WORDS)
