@@ -458,5 +458,5 @@ def test_a_stored_requirement_that_cannot_be_read_any_more_is_named(house):
     assert told["queue"]["ruled_out_by"] == ["Requirements.Nonsense", "Requirements.Memory"]
     assert told["queue"]["reasons"] == [
         "Nonsense is not declared (wanted 1)",
-        "Requirement 'Memory': a number is expected: 'perhaps' is no number",
+        "Requirement 'Memory': a number is expected: 'perhaps' is not a number",
     ]

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from lodesman.answers.vocabulary import JobState
-from lodesman.jobs.states import ACTIVE, MOVES
+from lodesman.jobs.states import _MOVES, ACTIVE
 from lodesman.store.read.jobs import events_of_job, job_by_id
 
 S = JobState
@@ -104,7 +104,7 @@ def walked(house, old, *, rows):
 @pytest.mark.parametrize("rows", [True, False], ids=["rows", "array"])
 def test_every_state_is_entered_and_every_move_is_made(house, rows):
     entered, made = set(), set()
-    for old, allowed in MOVES.items():
+    for old, allowed in _MOVES.items():
         for new in sorted(allowed):
             walker = walked(house, old, rows=rows)
             walker.go(new)
@@ -113,7 +113,7 @@ def test_every_state_is_entered_and_every_move_is_made(house, rows):
             entered |= set(trace)
             made |= set(pairwise(trace))
     assert entered == set(JobState)
-    assert made == {(old, new) for old, allowed in MOVES.items() for new in allowed}
+    assert made == {(old, new) for old, allowed in _MOVES.items() for new in allowed}
     assert not any(house.reconcile().values())
 
 
@@ -125,7 +125,7 @@ def test_a_submission_leads_to_the_first_states(house):
 
 @pytest.mark.parametrize("old", STATES)
 def test_what_is_in_no_table_does_not_happen(house, old):
-    for new in set(JobState) - MOVES[old] - {old}:
+    for new in set(JobState) - _MOVES[old] - {old}:
         walker = walked(house, old, rows=True)
         walker.go(new)
         assert walker.state is old, (old, new)

@@ -162,7 +162,7 @@ def invalid(
     """The error for the attribute that the text calls `name`; `right` completes "Give ..."."""
     label = shown(name)
     below = mistake.below if isinstance(mistake, Mistake) else ""
-    place = place_of(f"{name}/{below}" if below else name, places)
+    place = _place_of(f"{name}/{below}" if below else name, places)
     where = ""
     if place is not None:
         line, column = place
@@ -179,7 +179,7 @@ def locate(wrong: LodesmanError, places: PositionMap) -> None:
     The sentence of an InvalidJob has them too; that of a refusal (Impossible) stays what `lode why` says.
     """
     attribute = wrong.data.get("attribute")
-    place = place_of(attribute, places) if attribute and "line" not in wrong.data else None
+    place = _place_of(attribute, places) if attribute and "line" not in wrong.data else None
     if place is None:
         return
     line, column = place
@@ -188,7 +188,7 @@ def locate(wrong: LodesmanError, places: PositionMap) -> None:
         wrong.message = f"{wrong.message.removesuffix('.')} (line {line}, column {column})."
 
 
-def place_of(attribute: str, places: PositionMap) -> tuple[int, int] | None:
+def _place_of(attribute: str, places: PositionMap) -> tuple[int, int] | None:
     """The position of an attribute, however the text spells it (case, aliases); else of what it is part of, or None.
 
     A part is named as in errors (`Requirements.Memory`) or as in positions (`Requirements/Memory`).
@@ -199,7 +199,7 @@ def place_of(attribute: str, places: PositionMap) -> tuple[int, int] | None:
     wanted = _canonical(attribute)
     found = next((places[path] for path in places if _canonical(path) == wanted), None)
     above, slash, _ = wanted.partition("/")
-    return found or (place_of(above, places) if slash else None)
+    return found or (_place_of(above, places) if slash else None)
 
 
 def _canonical(path: str) -> str:

@@ -68,7 +68,7 @@ def read_description(
     """
     _check_size(text, limits)
     text = _as_text(text)
-    read, _ = _language(form or detect_form(text))
+    read, _ = _language(form or _detect_form(text))
     return read(text, limits)
 
 
@@ -81,7 +81,7 @@ def write_description(record: Record, form: Form) -> str:
     return write(record)
 
 
-def detect_form(text: str) -> Form:
+def _detect_form(text: str) -> Form:
     """The language of a text by its first words: `{` is JSON, `[` or a `;` at a line's end is JDL."""
     start = _BEFORE.match(text).end()  # type: ignore[union-attr]  # matches always
     if text.startswith("{", start) or _JSON_LIST.match(text, start):

@@ -77,7 +77,7 @@ def quote(text: str) -> str:
 
 
 def written_name(name: str) -> str:
-    """An attribute name as it must be written: in single quotes if it is no plain name."""
+    """An attribute name as it must be written: in single quotes unless it is a plain name."""
     return name if NAME.fullmatch(name) else f"'{name.translate(_IN_NAME)}'"
 
 
@@ -114,7 +114,7 @@ def _whole(text: str, offset: int, literal: str) -> int:
 
 
 def fault_of_junk(text: str, offset: int) -> SyntaxFault:
-    """What is wrong with a piece of text that is no token."""
+    """What is wrong with a piece of text that is not a token."""
     mark = text[offset]
     if mark in "\"'":
         return _unclosed(text, offset)

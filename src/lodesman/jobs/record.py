@@ -86,7 +86,7 @@ class ParsedRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class _Problem:
     """A value that no description can hold: where, what, and what would be right."""
 
     path: str
@@ -127,7 +127,7 @@ def check_record(record: Record, positions: PositionMap, limits: TextLimits) -> 
     raise SyntaxFault(problem.sentence, line=line, column=column, hint=problem.hint)
 
 
-def find_problem(record: Record, limits: TextLimits = DEFAULT_LIMITS) -> Problem | None:
+def find_problem(record: Record, limits: TextLimits = DEFAULT_LIMITS) -> _Problem | None:
     """The first thing in a record that cannot travel between the languages, or None. Never recurses."""
     left = limits.nodes
     todo: list[tuple[str, Any, int]] = [("", record, 0)]
@@ -135,9 +135,9 @@ def find_problem(record: Record, limits: TextLimits = DEFAULT_LIMITS) -> Problem
         path, container, depth = todo.pop()
         left -= len(container)
         if depth >= limits.depth:
-            return Problem(path=path, message=f"nested deeper than {limits.depth} levels")
+            return _Problem(path=path, message=f"nested deeper than {limits.depth} levels")
         if left < 0:
-            return Problem(path=path, message=f"more than {limits.nodes} values in all")
+            return _Problem(path=path, message=f"more than {limits.nodes} values in all")
         problem = _names_problem(path, container) if isinstance(container, dict) else None
         if problem:
             return problem
@@ -145,7 +145,7 @@ def find_problem(record: Record, limits: TextLimits = DEFAULT_LIMITS) -> Problem
             if isinstance(child, (dict, list)):
                 todo.append((child_path(path, key), child, depth + 1))
             elif message := _scalar_problem(child):
-                return Problem(path=child_path(path, key), message=message)
+                return _Problem(path=child_path(path, key), message=message)
     return None
 
 
@@ -177,7 +177,7 @@ def _scalar_problem(value: Any) -> str:
     return f"a value of type {type(value).__name__}, which no description can hold"
 
 
-def _names_problem(path: str, record: Record) -> Problem | None:
+def _names_problem(path: str, record: Record) -> _Problem | None:
     exact = path.rpartition("/")[2].lower() in EXACT_CASE
     seen: dict[str, str] = {}
     for name in record:
@@ -188,7 +188,7 @@ def _names_problem(path: str, record: Record) -> Problem | None:
                 message = f"{shown(name)} is given twice, first as {shown(first)}"
                 hint = "Attribute names do not depend on case."
         if message:
-            return Problem(path=child_path(path, name), message=message, hint=hint)
+            return _Problem(path=child_path(path, name), message=message, hint=hint)
     return None
 
 

@@ -14,7 +14,7 @@ from lodesman.answers.vocabulary import JobState
 _S = JobState
 
 # One more move is made: to Done, when a lost attempt turns out to have succeeded (`commands.report`).
-MOVES: Mapping[JobState, frozenset[JobState]] = MappingProxyType(
+_MOVES: Mapping[JobState, frozenset[JobState]] = MappingProxyType(
     {
         _S.HELD: frozenset({_S.WAITING, _S.KILLED, _S.DELETED}),
         _S.WAITING: frozenset({_S.MATCHED, _S.HELD, _S.DELETED, _S.KILLED}),
@@ -36,4 +36,4 @@ ACTIVE = frozenset({_S.MATCHED, _S.RUNNING, _S.STALLED, _S.COMPLETING})
 
 def may_move(old: JobState, new: JobState) -> bool:
     """Whether the move is in the table; a state never moves to itself."""
-    return new in MOVES[old]
+    return new in _MOVES[old]

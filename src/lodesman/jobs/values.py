@@ -220,7 +220,7 @@ def arguments(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         if len(value) > _ARGUMENTS_MAX:
             raise Mistake(f"has {len(value)} characters; at most {_ARGUMENTS_MAX}")
-        found = split_words(value)
+        found = _split_words(value)
     else:
         found = [str(part) if _is_whole(part) else part for part in _listed(value)]
     for part in found:
@@ -233,7 +233,7 @@ def arguments(value: Any) -> tuple[str, ...]:
     return tuple(found)
 
 
-def split_words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     """The words of a command line as a POSIX shell splits it. Raises Mistake with the offset of a broken quote.
 
     The result is that of `shlex.split`, which takes quadratic time on a long word and reports no position.

@@ -110,7 +110,7 @@ def parse_type(name: str, declaration: object) -> ParameterType:
     else:
         raise BadValue(f"{declaration!r} declares no type")
     if unknown := sorted(set(fields) - {"type", "unit", "operator", "merge"}):
-        raise BadValue(f"{unknown[0]!r} is no property of a type (type, unit, operator, merge)")
+        raise BadValue(f"{unknown[0]!r} is not a property of a type (type, unit, operator, merge)")
     kind = kind_of_word(str(fields.get("type", "")))
     if kind is None:
         raise BadValue(f"type {fields.get('type', '')!r} is none of {', '.join(KIND_WORDS)}")
@@ -215,7 +215,7 @@ def _scalar(raw: object, declared: ParameterType | None) -> Scalar:
     if isinstance(raw, str) and raw.strip() == ANY:
         return ANY
     if isinstance(raw, float) and not math.isfinite(raw):
-        raise BadValue(f"{raw!r} is no finite number")
+        raise BadValue(f"{raw!r} is not a finite number")
     if declared is not None:
         return scalar_of(raw, declared.kind, declared.unit)
     return as_text(raw) if isinstance(raw, str) else raw
@@ -322,7 +322,7 @@ def version_key(text: str) -> _VersionKey:
     """
     stripped = text.strip()
     if not stripped or len(stripped) > _MAX_VERSION or not _VERSION.fullmatch(stripped):
-        raise BadValue(f"{stripped[:_MAX_VERSION]!r} is no version")
+        raise BadValue(f"{stripped[:_MAX_VERSION]!r} is not a version")
     parts: list[tuple[int, int, str]] = []
     for part in _VERSION_PART.findall(stripped.lower()):
         if part[0].isdecimal():
@@ -331,7 +331,7 @@ def version_key(text: str) -> _VersionKey:
         _drop_zeros(parts)
         parts.append((_PRE if part in _PRE_RELEASE else _WORD, 0, part))
     if not parts:
-        raise BadValue(f"{stripped!r} is no version")
+        raise BadValue(f"{stripped!r} is not a version")
     _drop_zeros(parts)
     return (*parts, (_END, 0, ""))
 

@@ -31,7 +31,7 @@ _NOT_FOR_JOBS = frozenset(
     {"Storage", "Catalog", "Transfer", "DBServer", "CommunityManagement", "AssociatedSEs", "Cloud"}
 )
 CFG_SECTIONS = frozenset({"DIRAC", "Operations", "Registry", "Resources", "Resources_new"})
-"""Of all top sections those of which something is read."""
+"""The top sections of which something is read."""
 _ALIKE = 0.7  # from here on two words may be one and a slip of the hand (difflib)
 
 
@@ -132,7 +132,9 @@ class _CfgFiller:
             if kind_of_word(word):
                 self._draft.put(self._draft.declarations, self._raw(option, path))
             elif near := get_close_matches(word.lower(), KIND_WORDS, 1, _ALIKE):
-                message = f"{option.name}: {word!r} is no type (did you mean {near[0]}?); it is passed over"
+                message = (
+                    f"{option.name}: {word!r} is not a type (did you mean {near[0]}?); it is passed over"
+                )
                 self._draft.notice(message, self._source(option, path))
         for inner in section.sections():
             fields = {option.name: option.value for option in inner.options()}

@@ -92,7 +92,7 @@ def compile_requirements(requirements: Mapping[str, object], types: TypeTable) -
         folded = fold(name)
         if not folded or len(folded) > _MAX_TEXT:
             raise InvalidJob(
-                f"Requirements: {name[:40]!r} is no name of a requirement.",
+                f"Requirements: {name[:40]!r} is not a name of a requirement.",
                 hint=f"Give a name of 1 to {_MAX_TEXT} characters.",
                 attribute="Requirements",
             )

@@ -54,9 +54,9 @@ def number_in(value: object, unit: str = "") -> Number:
     if type(value) is int and -_LIMIT < value < _LIMIT:
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadValue(f"{value!r} is no number")
+        raise BadValue(f"{value!r} is not a number")
     if isinstance(value, float) and not math.isfinite(value):
-        raise BadValue(f"{value!r} is no finite number")
+        raise BadValue(f"{value!r} is not a finite number")
     if abs(value) >= _LIMIT:
         raise BadValue("the number is too large")
     # By its shortest text, not its binary value: the text "9.968528598945203e+16" is the same number.
@@ -82,7 +82,7 @@ def _number_of_text(text: str, unit: str) -> Number:
         raise BadValue("a number this long is not read")
     match = _NUMBER.fullmatch(stripped)
     if match is None:
-        raise BadValue(f"{stripped!r} is no number")
+        raise BadValue(f"{stripped!r} is not a number")
     number = Decimal(match[1])
     if number and abs(number.adjusted()) >= _MAX_EXPONENT:
         raise BadValue(f"{stripped!r} is out of range")

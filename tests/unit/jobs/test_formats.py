@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lodesman.answers.vocabulary import FORMS
 from lodesman.errors import InvalidRequest, SyntaxFault, TooLarge
-from lodesman.jobs.description import detect_form, read_description, write_description
+from lodesman.jobs.description import _detect_form, read_description, write_description
 from lodesman.jobs.record import INT_MAX, INT_MIN, TextLimits, find_problem
 
 DATA = Path(__file__).parents[2] / "data"
@@ -83,7 +83,7 @@ def test_every_first_level_attribute_has_a_position(record):
 @pytest.mark.parametrize("path", sorted(DATA.glob("jdl/*.jdl")), ids=lambda path: path.name)
 def test_jdl_samples_are_taken_for_jdl(path):
     text = path.read_text(encoding="utf-8")
-    assert detect_form(text) == "jdl"
+    assert _detect_form(text) == "jdl"
     if path.name == "grid_expressions.jdl":
         with pytest.raises(SyntaxFault) as caught:
             read_description(text)
@@ -135,7 +135,7 @@ def test_cfg_samples_are_taken_for_cfg(path):
     ],
 )
 def test_a_text_tells_its_language(text, form):
-    assert detect_form(text) == form
+    assert _detect_form(text) == form
 
 
 @given(RECORDS.filter(lambda record: record))
@@ -176,4 +176,4 @@ def test_limits_hold_in_every_language(form):
 
 @given(st.text(MARKS + "a{}[]()=;\n ", max_size=80))
 def test_detection_never_fails(text):
-    assert detect_form(text) in FORMS
+    assert _detect_form(text) in FORMS

@@ -10,25 +10,25 @@ import pytest
 
 from lodesman.answers.vocabulary import JobState
 from lodesman.config import ServerFile
-from lodesman.jobs.states import ACTIVE, MOVES, TERMINAL, may_move
+from lodesman.jobs.states import _MOVES, ACTIVE, TERMINAL, may_move
 
 ADR = Path(__file__).parents[3] / "docs" / "adr" / "0026-states-a-job-can-be-in.md"
 
 
 def test_every_state_has_its_moves_and_none_to_itself():
-    assert set(MOVES) == set(JobState)
-    assert all(state not in moves for state, moves in MOVES.items())
+    assert set(_MOVES) == set(JobState)
+    assert all(state not in moves for state, moves in _MOVES.items())
 
 
 def test_only_deleted_is_the_very_end():
-    assert [state for state, moves in MOVES.items() if not moves] == [JobState.DELETED]
+    assert [state for state, moves in _MOVES.items() if not moves] == [JobState.DELETED]
 
 
 def test_every_state_can_be_reached_from_a_submission():
     reached, new = set(), {JobState.WAITING, JobState.HELD}
     while new:
         reached |= new
-        new = {after for state in new for after in MOVES[state]} - reached
+        new = {after for state in new for after in _MOVES[state]} - reached
     assert reached == set(JobState)
 
 
@@ -87,4 +87,4 @@ def test_there_is_no_state_that_no_job_is_ever_in(word):
 
 def test_the_table_cannot_be_changed():
     with pytest.raises(TypeError):
-        MOVES[JobState.DONE] = frozenset()  # type: ignore[index]
+        _MOVES[JobState.DONE] = frozenset()  # type: ignore[index]

@@ -15,8 +15,8 @@ from lodesman.jobs.record import (
     INT_MAX,
     INT_MIN,
     Positions,
-    Problem,
     TextLimits,
+    _Problem,
     child_path,
     fault_at,
     find_problem,
@@ -165,7 +165,7 @@ def test_depth_is_counted_in_containers():
     limits = TextLimits(depth=3)
     assert find_problem({"A": {"B": [1]}}, limits) is None
     problem = find_problem({"A": {"B": [[1]]}}, limits)
-    assert problem == Problem(path="A/B[0]", message="nested deeper than 3 levels")
+    assert problem == _Problem(path="A/B[0]", message="nested deeper than 3 levels")
 
 
 def test_values_are_counted():
@@ -186,7 +186,7 @@ def test_a_python_value_of_any_depth_is_judged_without_recursion():
 
 
 def test_a_problem_of_a_record_without_text_becomes_an_invalid_job():
-    error = Problem(path="A/B\n", message="is odd", hint="Leave it.").as_invalid_job()
+    error = _Problem(path="A/B\n", message="is odd", hint="Leave it.").as_invalid_job()
     assert isinstance(error, InvalidJob)
     assert error.data == {"attribute": "A/B\\n"}
     assert str(error) == "A/B\\n: is odd. Leave it."

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lodesman.jobs.values import Mistake, split_words
+from lodesman.jobs.values import Mistake, _split_words
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ from lodesman.jobs.values import Mistake, split_words
     ],
 )
 def test_words(text, words):
-    assert split_words(text) == words == shlex.split(text)
+    assert _split_words(text) == words == shlex.split(text)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_words(text, words):
 )
 def test_a_broken_quote_has_its_place(text, words):
     with pytest.raises(Mistake) as caught:
-        split_words(text)
+        _split_words(text)
     assert str(caught.value) == words
 
 
@@ -60,12 +60,12 @@ def split_or_none(split, text):
 @settings(max_examples=300)
 @given(st.text(" \t\n\r\"'\\ab#%$;é\x0b\x1c") | st.text())
 def test_the_same_as_shlex(text):
-    assert split_or_none(split_words, text) == split_or_none(shlex.split, text)
+    assert split_or_none(_split_words, text) == split_or_none(shlex.split, text)
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=8), max_size=6))
 def test_quoted_words_come_back(words):
-    assert split_words(shlex.join(words)) == words
+    assert _split_words(shlex.join(words)) == words
 
 
 @pytest.mark.parametrize(
@@ -73,5 +73,5 @@ def test_quoted_words_come_back(words):
 )
 def test_long_texts_take_linear_time(text):
     started = time.process_time()
-    split_or_none(split_words, text)
+    split_or_none(_split_words, text)
     assert time.process_time() - started < 30

@@ -87,11 +87,11 @@ def test_one_and_true_stay_two_values():
 @pytest.mark.parametrize(
     ("requirements", "attribute", "message"),
     [
-        ({"Memory": "lots"}, "Requirements.Memory", "a number is expected: 'lots' is no number"),
+        ({"Memory": "lots"}, "Requirements.Memory", "a number is expected: 'lots' is not a number"),
         ({"Memory": "4 s"}, "Requirements.Memory", "unit 's' does not fit"),
-        ({"Memory": True}, "Requirements.Memory", "True is no number"),
+        ({"Memory": True}, "Requirements.Memory", "True is not a number"),
         ({"Internet": "perhaps"}, "Requirements.Internet", "neither true nor false"),
-        ({"ROOT": "a,b"}, "Requirements.ROOT", "is no version"),
+        ({"ROOT": "a,b"}, "Requirements.ROOT", "is not a version"),
         ({"Nested": {"a": 1}}, "Requirements.Nested", "neither text, number, truth value nor a list"),
         ({"Nothing": None}, "Requirements.Nothing", "neither text, number"),
         ({"Empty": []}, "Requirements.Empty", "an empty list"),
@@ -102,10 +102,10 @@ def test_one_and_true_stay_two_values():
         ({"Long": ["x" * (_MAX_TEXT + 1)]}, "Requirements.Long", "longer than"),
         ({"Many": list(range(_MAX_VALUES + 1))}, "Requirements.Many", "more than 10000 values"),
         ({"Memory": 1, "memory": 2}, "Requirements.memory", "given twice, also as Memory"),
-        ({"": 1}, "Requirements", "'' is no name of a requirement"),
-        ({"n" * (_MAX_TEXT + 1): 1}, "Requirements", "is no name of a requirement"),
+        ({"": 1}, "Requirements", "'' is not a name of a requirement"),
+        ({"n" * (_MAX_TEXT + 1): 1}, "Requirements", "is not a name of a requirement"),
         ({"Huge": 10**400}, "Requirements.Huge", "too large"),
-        ({"Endless": float("inf")}, "Requirements.Endless", "no finite number"),
+        ({"Endless": float("inf")}, "Requirements.Endless", "not a finite number"),
     ],
 )
 def test_what_is_refused_names_the_attribute(requirements, attribute, message):

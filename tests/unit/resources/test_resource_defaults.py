@@ -175,7 +175,7 @@ def test_defaults_of_two_files_come_together():
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ("[ce_defaults]\nMaxRAM = 'lots'\n", 2, "MaxRAM: 'lots' is no number"),
+        ("[ce_defaults]\nMaxRAM = 'lots'\n", 2, "MaxRAM: 'lots' is not a number"),
         ("\n[ce_type.T]\nMaxTotalJobs = 1.5\n", 3, "MaxTotalJobs: it must be a whole number"),
         ("ce_defaults = 1\n", 1, "ce_defaults is a table"),
         ("[ce_type]\nT = 1\n", 2, "T is a value; a table [ce_type.NAME] is expected"),

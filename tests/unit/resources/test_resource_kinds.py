@@ -44,7 +44,7 @@ def test_declarations(declaration, expected):
         ("list MB", "a list has no unit"),
         ("number merge", "only a list is merged, not a number"),
         ({}, "is none of"),
-        ({"type": "number", "unti": "MB"}, "'unti' is no property of a type"),
+        ({"type": "number", "unti": "MB"}, "'unti' is not a property of a type"),
         ({"type": "list", "merge": "perhaps"}, "neither true nor false"),
         ({"type": ["number"]}, "is none of"),
         (7, "7 declares no type"),

@@ -333,7 +333,7 @@ def test_what_looks_like_a_type_is_noticed_with_what_was_meant(value, word, mean
     config = declaring(value)
     assert config.types.get("Scratch") is None
     (notice,) = config.notices
-    assert notice.message == (f"Scratch: {word!r} is no type (did you mean {meant}?); it is passed over")
+    assert notice.message == (f"Scratch: {word!r} is not a type (did you mean {meant}?); it is passed over")
     assert (notice.source.file, notice.source.line) == ("d.cfg", 5)
 
 

@@ -246,7 +246,7 @@ def test_requirements_that_cannot_be_read_any_more_rule_out_everything(make_key_
     assert found.eligible == 0
     (remedy,) = found.job_changes()
     assert (remedy.text, remedy.queues) == ("Requirements.Disk left out", 5)
-    assert remedy.example.reasons == ["Requirement 'Disk': a number is expected: 'many' is no number"]
+    assert remedy.example.reasons == ["Requirement 'Disk': a number is expected: 'many' is not a number"]
 
 
 def test_what_cannot_be_read_hides_nothing_of_the_rest(make_key_of):
@@ -265,7 +265,7 @@ def test_what_cannot_be_read_hides_nothing_of_the_rest(make_key_of):
     reasons = found.reasons(WORLD.table.bit(place_of(remedy)))
     assert list(reasons) == remedy.example.reasons
     assert len(reasons) == 3
-    assert "'many' is no number" in reasons[-1]
+    assert "'many' is not a number" in reasons[-1]
     assert find_exclusions(make_key_of(), {"Disk": 10}, WORLD).reasons(0) == ()
 
 
