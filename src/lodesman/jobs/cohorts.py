@@ -14,11 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lodesman.errors import InvalidJob
-from lodesman.jobs.attributes import BY_SPELLING, KEY_FIELDS, Attribute, invalid
-from lodesman.jobs.members import Compiled, Scope, value_at
+from lodesman.jobs.attributes import BY_SPELLING, KEY_FIELDS, Attribute
+from lodesman.jobs.members import Compiled, Scope, read_filled, value_at
 from lodesman.jobs.record import NO_POSITIONS, PositionMap
 from lodesman.jobs.spec import Description, JobSpec, ParametricMembers
-from lodesman.jobs.values import Mistake
 
 _MAX_COHORTS = 10_000
 
@@ -55,7 +54,11 @@ def cohorts(description: Description, *, positions: PositionMap | None = None) -
     places = NO_POSITIONS if positions is None else positions
     found = []
     for runs in groups.values():
-        read = _read_keys(keys, scope, runs[0][0], places)
+        first = runs[0][0]  # all members of a cohort have the key of its first one
+        read = {
+            one.field: read_filled(one, value.fill(scope.member(first, 0, value.tokens)), first, places)
+            for one, value in keys
+        }
         found.append((replace(spec, **read, deferred=deferred), runs))
     return _merged(found)
 
@@ -64,19 +67,6 @@ def _compiled_keys(spec: JobSpec, scope: Scope) -> list[tuple[Attribute, Compile
     keys = ((BY_SPELLING[name], raw) for name, raw in spec.deferred.items())
     compiled = ((one, scope.compile_of(one, raw)) for one, raw in keys if one.use == "key")
     return [(attribute, value) for attribute, value in compiled if value]
-
-
-def _read_keys(
-    keys: list[tuple[Attribute, Compiled]], scope: Scope, first: int, places: PositionMap
-) -> dict[str, Any]:
-    """The key fields of one cohort, read for its first member."""
-    fields = {}
-    for attribute, value in keys:
-        try:
-            fields[attribute.field] = attribute.read(value.fill(scope.member(first, 0, value.tokens)))
-        except Mistake as mistake:
-            raise invalid(attribute.name, mistake, places, right=attribute.right, member=first) from None
-    return fields
 
 
 def _columns(tokens: list[str], members: ParametricMembers) -> Iterator[tuple[Any, ...]]:

@@ -40,7 +40,7 @@ def read_json(text: str, limits: TextLimits) -> ParsedRecord:
     positions = Positions(text, _offsets)
     check_record(record, positions, limits)
     if len(_NAME_END.findall(text)) != _count_names(record):
-        _refuse_twice(text)
+        _offsets(text, refuse_twice=True)
     return ParsedRecord(record=record, positions=positions, form="json")
 
 
@@ -104,20 +104,14 @@ def _count_names(record: Record) -> int:
     return count
 
 
-def _offsets(text: str) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for path, _name, offset in _names(text):
-        found.setdefault(path, offset)
-    return found
-
-
-def _refuse_twice(text: str) -> None:
+def _offsets(text: str, *, refuse_twice: bool = False) -> dict[str, int]:
     first: dict[str, int] = {}
     for path, name, offset in _names(text):
-        if first.setdefault(path, offset) != offset:
+        if first.setdefault(path, offset) != offset and refuse_twice:
             line, column = line_column(text, first[path])
             message = f"{shown(name)} is given twice, first at line {line}, column {column}"
             raise fault_at(text, offset, message, hint="Keep one of them.")
+    return first
 
 
 def _names(text: str) -> Iterator[tuple[str, str, int]]:

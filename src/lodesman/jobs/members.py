@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from lodesman.errors import InvalidJob, InvalidRequest
 from lodesman.jobs.attributes import BY_SPELLING, TEXT_FIELDS, Attribute, invalid
-from lodesman.jobs.record import NO_POSITIONS, shown
+from lodesman.jobs.record import NO_POSITIONS, PositionMap, shown
 from lodesman.jobs.spec import JobSpec, ParametricMembers, ValueSequence
 from lodesman.jobs.values import Mistake
 
@@ -177,6 +177,14 @@ class Scope:
         return f":{name}"
 
 
+def read_filled(attribute: Attribute, value: Any, index: int, places: PositionMap) -> Any:
+    """The value of an attribute of member `index`, whose placeholders are filled. Raises InvalidJob."""
+    try:
+        return attribute.read(value)
+    except Mistake as mistake:
+        raise invalid(attribute.name, mistake, places, right=attribute.right, member=index) from None
+
+
 def _constant(value: Any) -> _Filler:
     return lambda _member: value
 
@@ -222,12 +230,7 @@ class Template:
         member = {token: source(index, job_id) for token, source in self._sources}
         changed = {field: fill(member) for field, fill in self._fills}
         for attribute, value in self._deferred:
-            try:
-                changed[attribute.field] = attribute.read(value.fill(member))
-            except Mistake as mistake:
-                raise invalid(
-                    attribute.name, mistake, NO_POSITIONS, right=attribute.right, member=index
-                ) from None
+            changed[attribute.field] = read_filled(attribute, value.fill(member), index, NO_POSITIONS)
         return JobSpec(**{**self._base, **changed})
 
 
