@@ -135,7 +135,7 @@ def test_a_load_that_nobody_tells_closes_it(house, director, backend):
     backend.waiting = None
     told = why(house)
     assert told["main_reason"] == "no-room-for-pilots"
-    assert "could not tell" in told["summary"]
+    assert "did not know" in told["summary"]
     assert told["who"] == "the administrator of the batch system, by making it report its load"
 
 

@@ -1,4 +1,4 @@
-"""What every batch backend must do, run on each of them (DESIGN house rule 9).
+"""What every batch backend must do, run on each of them.
 
 A new backend joins with a kit: how to make it, its queue, and how to drive it on.
 """

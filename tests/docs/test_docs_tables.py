@@ -203,8 +203,8 @@ def test_what_excludes_queues():
 @pytest.mark.parametrize(
     ("first", "reasons"),
     [
-        ("main reason (`--json`; `lode tq ls`)", MainReason),
-        ("main reason (`--json`)", QueueReason),
+        ("pending reason (`--json`; `lode tq ls`)", MainReason),
+        ("pending reason (`--json`)", QueueReason),
     ],
 )
 def test_main_reasons_of_jobs_and_of_queues(first, reasons):

@@ -1,4 +1,4 @@
-"""The rules of the house that no other tool holds (DESIGN 2; docs/architecture.md).
+"""The rules of the house that no other tool holds (docs/architecture.md).
 
 Each test gathers every offender, so that one run names all that is to be mended.
 """

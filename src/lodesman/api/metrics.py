@@ -34,7 +34,7 @@ def database_metrics(db: Reader) -> list[Metric]:
     pilots = {(one.site, one.state): one.pilots for one in count_pilots(db)}
     queues, waiting = count_waiting(db)
     reasons = {(one.reason, one.detail, one.verdict): one.jobs for one in waiting_by_reason(db).reasons}
-    by_reason = "Waiting jobs, and those Held because nothing can run them, by main reason"
+    by_reason = "Waiting jobs, and those Held because nothing can run them, by pending reason"
     return [
         _family("jobs", "Jobs by group and state", jobs, "group", "state"),
         _family("pilots", "Pilots by site and state", pilots, "site", "state"),

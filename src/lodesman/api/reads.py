@@ -46,7 +46,7 @@ _MOST_STATES = 20
 
 @serves(calls.JOBS)
 async def _jobs(side: ReadSide, request: Request[asks.JobsQuery, Nothing]) -> jobs.Jobs:
-    """Jobs by id range, group, state and main reason; one's own, or with `all` all that one may see."""
+    """Jobs by id range, group, state and pending reason; one's own, or with `all` all that one may see."""
     who, asked = request.who, request.query
     shared = side.policy.sharing_groups().intersection(who.groups)
     query = JobQuery(

@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 
 
 def portions(rows: Iterable[_T], most: int) -> Iterator[list[_T]]:
-    """The rows in their order, at most so many at once."""
+    """The rows in their order, at most this many at once."""
     left = iter(rows)
     while found := list(islice(left, most)):
         yield found

@@ -79,7 +79,7 @@ class CandidateMaker:
         names = sorted({offer.backend for offer in offers.values()})
         loads = [self.backends[name].load(queue_id) for name in names if name in self.backends]
         seen_at = min((load.observed_at for load in loads), default=self.now)
-        source = ", ".join(names) if loads else "nobody"
+        source = ", ".join(names) if loads else "no backend"
         waiting, running = _sum(load.waiting for load in loads), _sum(load.running for load in loads)
         closed = None if loads else not_sent(next(iter(offers.values())), self.backends)
         return CandidateQueue(

@@ -1,4 +1,4 @@
-"""The main reason of each task queue: why its jobs wait now, and since when.
+"""The pending reason of each task queue: why its jobs wait now, and since when.
 
 The background process judges all task queues with waiting jobs, by the predicates and the judgement of `lode why`, and
 reports to the writer what changed.

@@ -22,7 +22,7 @@ _Starts = Counter[tuple[str, str | None]]
 
 
 def usage_for(facts: UsageFacts, policy: Policy, may: May) -> Usage:
-    """The answer to a caller, who sees only the failures of jobs that `may` admits."""
+    """The answer to a caller; of failures only those of jobs that `may` admits."""
     seen = (one for one in facts.faults if may(one.owner, one.group, one.vo))
     faulty = sorted(islice(seen, MOST_FAULTY), key=lambda one: one.id)
     starts: _Starts = Counter()

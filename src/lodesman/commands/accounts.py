@@ -127,6 +127,6 @@ def known_vos(config: ResourceConfig) -> Iterator[str]:
 
 
 def _nearest(kind: str, name: str, known: Collection[str]) -> str:
-    """All of them, those first that look most like it."""
+    """All of them, the most similar first."""
     near = difflib.get_close_matches(name, sorted(known), SHOWN, 0.0)
     return f"{kind}: {', '.join(near)}." if near else ""

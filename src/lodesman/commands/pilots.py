@@ -33,7 +33,7 @@ LATE_SECONDS = 7 * 86_400.0
 
 
 def hash_token(token: str) -> bytes:
-    """What is stored and looked up instead of a token."""
+    """What is stored instead of a token."""
     return hashlib.sha256(token.encode()).digest()
 
 
@@ -175,7 +175,7 @@ class EndPilot:
 
     One that was lost with attempts may be alive behind a broken network: its token stays good for a while, for the
     results of these attempts (`report.TakeReports`, `sandboxes.check_attempt`) and nothing else. One that had ended
-    before stays as it ended; what it should have left behind then is looked for once more.
+    before stays as it ended; leftovers from then are searched for once more.
     """
 
     live: Live

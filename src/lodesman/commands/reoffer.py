@@ -39,7 +39,7 @@ class Offers:
             self._known[vo] = self._of(vo)
 
     def __call__(self, vo: str, place: QueueId) -> ConfiguredOffer | None:
-        """What is configured of a queue; None if the place is no whole queue, so that nobody can say."""
+        """What is configured of a queue; None if the place is not a whole queue."""
         if not all(place):
             return None
         known = self._known.get(vo)
@@ -89,7 +89,7 @@ class SetOffers:
         return len(changed)
 
     def _store(self, tx: Transaction) -> None:
-        """Many pilots are alike: each kind is looked at once."""
+        """Many pilots are alike: each kind is judged once."""
         kinds: dict[tuple[str, QueueId, str], list[int]] = {}
         for one in pilots.live_offers(tx):
             kinds.setdefault((one.vo, one.queue_id, one.request), []).append(one.id)

@@ -188,7 +188,7 @@ class NoteSilence:
 
 @dataclass(slots=True)
 class Heard:
-    """A pilot tells what it has: attempt -> whether the payload has ended and its output is being handed in."""
+    """A pilot reports its attempts: attempt -> whether the payload has ended and its output is being handed in."""
 
     live: Live
     pilot_id: int

@@ -1,7 +1,7 @@
 """Closing and opening sites, CEs and queues without touching the configuration (ADR 0025).
 
 What is closed stands in the database: the director, `why` and the lists read it there, and so does a pilot that is stored
-or joins. Pilots that are there are drained by the command that closes, so that no claim has to look.
+or joins. Pilots that are there are drained by the command that closes, so that no claim has to ask.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from lodesman.store.write.pilots import drain_pilots_for
 log = logging.getLogger(__name__)
 
 _MOST_REASON: Final = 1_000
-_MOST_TOLD: Final = 5
+_MOST_SHOWN: Final = 5
 
 
 class KnownMask:
-    """The mask as it is now, read anew only if it has changed. Any thread may look, with a connection of its own."""
+    """The mask as it is now, read anew only if it has changed. Any thread may read it, with a connection of its own."""
 
     def __init__(self) -> None:
         self._known: tuple[int, SiteMask] = -1, SiteMask()
 
     def look(self, db: Reader) -> SiteMask:
-        """The same object as long as nobody closes or opens anything."""
+        """The same object until something is closed or opened."""
         version = closings_version(db)
         known = self._known
         if known[0] != version:
@@ -52,7 +52,7 @@ def why_drained(tx: Transaction, place: NodePath) -> str:
 
 
 def leaving(closing: Closing) -> str:
-    """What a pilot is told that leaves since its queue was closed."""
+    """The reason given to a pilot that leaves because its queue was closed."""
     return f"{closing.path} is {closing.text}"
 
 
@@ -81,7 +81,7 @@ class Closed:
 class CloseSite:
     """Close a site, CE or queue. Of one that is closed already the time stays, all else is as this one says.
 
-    `dry_run`: only tell what it would do.
+    `dry_run`: change nothing.
     """
 
     live: Live
@@ -130,9 +130,9 @@ class OpenSite:
 
 
 def not_closed(path: str, others: tuple[Closing, ...]) -> Conflict:
-    """Somebody wants to open what is not closed: what is closed there, or anywhere if nothing is."""
-    shown = ", ".join(one.path for one in others[:_MOST_TOLD])
-    more = f" and {len(others) - _MOST_TOLD} more" if len(others) > _MOST_TOLD else ""
+    """The refusal to open what is not closed: it names what is closed there, or anywhere."""
+    shown = ", ".join(one.path for one in others[:_MOST_SHOWN])
+    more = f" and {len(others) - _MOST_SHOWN} more" if len(others) > _MOST_SHOWN else ""
     hint = f"Closed there: {shown}{more}." if others else "Nothing is closed there; see: lode site ls."
     return Conflict(f"{path[:200]} is not closed.", hint=hint, closed=[list(one.node) for one in others])
 

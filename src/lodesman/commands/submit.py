@@ -1,4 +1,4 @@
-"""Storing a submission: one row for the whole, cohorts for arrays, rows for single jobs (DESIGN 3.2)."""
+"""Storing a submission: one row for the whole, cohorts for arrays, rows for single jobs."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ V = TypeVar("V")
 class Kept(Generic[V]):
     """The values that were used last, by number, made by `make` when they are asked for.
 
-    `make` gives a value and its size in bytes; so many bytes are kept together, but always the newest value: what is
+    `make` gives a value and its size in bytes; at most a number of bytes is kept, but always the newest value: what is
     larger than all that there is room for is at least not made again for each claim.
     """
 

@@ -60,7 +60,7 @@ def clamp(count: int, limits: Iterable[Limit]) -> Clamped:
 class Observation:
     """One number seen from outside.
 
-    `value` None means that the source was asked and could not tell; `observed_at` is UNIX seconds;
+    `value` None means that the source was asked and did not know; `observed_at` is UNIX seconds;
     `source` names who said so (a backend, the program's own records).
     """
 
@@ -82,7 +82,7 @@ def known(seen: Observation, *, now: float, max_age_s: float) -> int | None:
 def doubt(seen: Observation, *, now: float, max_age_s: float) -> str:
     """Why `known` is None, for people; empty if it is not."""
     if seen.value is None:
-        return f"{seen.source or 'the source'} could not tell"
+        return f"{seen.source or 'the source'} did not know"
     if seen.value < 0:
         return f"{seen.source or 'the source'} said {seen.value}, which is no count"
     age = age_s(seen, now=now)

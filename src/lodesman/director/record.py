@@ -78,7 +78,7 @@ def _room(queue: CandidateQueue, room: Room) -> Record:
 
 
 class RecordedLoad(NamedTuple):
-    """The load of a CE queue that an iteration went by, observed at UNIX seconds; None: `told_by` could not tell."""
+    """The load of a CE queue that an iteration went by, observed at UNIX seconds; None: the source did not know."""
 
     waiting: int | None
     running: int | None
@@ -140,7 +140,7 @@ class Stories:
         """What the iteration did for a task queue and why, line by line; the first line is the verdict."""
         values = self.rows.get(tq_id)
         if values is None and self._record.get("left_out"):
-            return ("pilots: not told, the iteration had too many task queues to keep them all",)
+            return ("pilots: not recorded, the iteration had too many task queues to keep them all",)
         if values is None:
             return ("pilots: none asked because the task queue was not there at that iteration",)
         row = _row(dict(zip(self._names, values, strict=True)))
@@ -152,7 +152,7 @@ class Stories:
             lines += _ask_lines(ask)
         if row.asked > 0 and ask is None and no_pool is None:
             return (
-                f"pilots: {row.asked} asked, what became of them is not told: there were too many",
+                f"pilots: {row.asked} requested, what became of them is not recorded: there were too many",
                 *lines,
             )
         return (_verdict(row, ask), *lines)

@@ -21,7 +21,7 @@ _IDLE_PART: Final = 4
 class Index:
     """Task queues by id and by key, and as bits in their group.
 
-    `version` changes when a group appears or vanishes (and when shares change): views then look again.
+    `version` changes when a group appears or vanishes (and when shares change): views are then made anew.
     `changes` changes whenever a task queue opens, closes, comes or goes.
     """
 

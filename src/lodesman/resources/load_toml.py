@@ -71,7 +71,7 @@ def parse_toml(text: str, *, source: str = "") -> dict[str, object]:
 
 
 def _table_before(text: str, line: int) -> str:
-    """The table in which a line stands, as far as lines tell: the text is not well formed."""
+    """The table in which a line stands, as far as lines show it: the text is not well formed."""
     heads = [found[1] for row in text.splitlines()[:line] if (found := _TABLE.match(row))]
     return heads[-1].strip() if heads else ""
 

@@ -26,7 +26,7 @@ class QueueSettings:
     """A queue as director, backends and pilots see it; None is "not configured".
 
     `cpu_seconds` is the limit of the queue on its own machines; on the reference machine it is
-    `norm_cpu_seconds` = cpu_seconds x cpu_scaling_factor. `wall_seconds`: after so long the batch system ends a pilot.
+    `norm_cpu_seconds` = cpu_seconds x cpu_scaling_factor. `wall_seconds`: after this time the batch system ends a pilot.
     `slots`: pilots that run there at once.
     """
 

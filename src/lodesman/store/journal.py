@@ -1,4 +1,4 @@
-"""The one door for every change: a writer thread with group commit (DESIGN 3.1).
+"""The one door for every change: a writer thread with group commit (docs/architecture.md).
 
 Commands that wait are applied in one transaction, committed once, and answered after the commit. A
 command checks its preconditions before it writes; when one fails with an error of ours, only that
@@ -253,7 +253,7 @@ class Journal:
             self._closed = True
 
     def _end(self, batch: list[tuple[Command, Answer]]) -> None:
-        """Refuse whatever waits for an answer, also what comes while this runs, and tell the server."""
+        """Refuse whatever waits for an answer, also what comes while this runs, and inform the server."""
         self._closed = True
         waiting = [answer for _, answer in batch]
         while True:

@@ -44,7 +44,7 @@ from lodesman.why.verdict import (
 )
 
 CONSIDERED: Final = 10_000
-"""Of so many pilots that were sent last anywhere, those of a queue are shown."""
+"""Number of the pilots sent last anywhere; of these, those of a queue are shown."""
 _UNLIMITED: Final = -1
 _SUMMARIES: Final = {
     QueueReason.NOT_CONFIGURED: "There is no such queue in the configuration",

@@ -227,11 +227,11 @@ def test_a_record_stays_within_a_few_megabytes(decision_for, demand, queue, monk
     assert len(asked) == records.MOST_ROWS or asked == {row.tq_id for row in decision.plan.rows if row.asked}
     kept = {one["tq_id"] for one in found["asks"]}
     assert story(found, next(iter(kept)))[0].endswith("none placed because no CE queue would take one")
-    assert "what became of them is not told" in story(found, next(iter(asked - kept)))[0]
+    assert "what became of them is not recorded" in story(found, next(iter(asked - kept)))[0]
     there = {row.tq_id for row in plan_of(found).rows}
     missing = next(one.tq_id for one in demands if one.tq_id not in there)
     assert story(found, missing) == (
-        "pilots: not told, the iteration had too many task queues to keep them all",
+        "pilots: not recorded, the iteration had too many task queues to keep them all",
     )
 
 

@@ -25,7 +25,7 @@ def test_zero_is_a_number():
 @pytest.mark.parametrize(
     ("observation", "now", "why"),
     [
-        (seen(None), 100.0, "slurm could not tell"),
+        (seen(None), 100.0, "slurm did not know"),
         (seen(-1), 100.0, "slurm said -1, which is no count"),
         (seen(3), 110.5, "seen 10 s ago, older than 10 s"),
     ],
@@ -37,7 +37,7 @@ def test_what_is_not_known_says_why(observation, now, why):
 
 def test_a_source_without_name_is_still_told():
     assert doubt(Observation(value=None, observed_at=0.0), now=0.0, max_age_s=1.0) == (
-        "the source could not tell"
+        "the source did not know"
     )
 
 

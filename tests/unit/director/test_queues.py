@@ -86,7 +86,7 @@ def test_an_unknown_load_stops_a_queue_without_caps_too(queue):
 
 def test_the_doubt_names_what_is_unknown(queue):
     (limit, *_) = limits(queue(waiting=None, running=None))
-    assert limit.detail == "waiting: batch could not tell; running: batch could not tell"
+    assert limit.detail == "waiting: batch did not know; running: batch did not know"
 
 
 def test_a_closed_queue_says_why(queue):

@@ -57,7 +57,7 @@ def test_a_queue_that_nobody_has_looked_at_is_taken_for_empty():
     assert batch.empty == {THERE}
 
 
-@pytest.mark.parametrize("told_by", ["nobody", "local"])
+@pytest.mark.parametrize("told_by", ["no backend", "local"])
 def test_a_queue_that_moves_to_another_batch_system_has_no_load_there(told_by):
     batch = backend("slurm", recorded(told_by))
     assert numbers(batch.load(HERE)) == (0, 0, NOW)

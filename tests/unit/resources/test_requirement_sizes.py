@@ -58,7 +58,7 @@ class World:
         return "\n".join(lines)
 
     def good(self, queue: str, key: int, vo: str) -> bool:
-        """The rule of DESIGN 3.3 read plainly: the deepest level that speaks decides; nobody: not eligible."""
+        """The rule read plainly: the deepest level with a value decides; without one it is not eligible."""
         for level in (queue, "ce", "site"):
             for of in ("v", "") if vo else ("",):
                 if key in self.said[level, of]:

@@ -54,7 +54,7 @@ class JobQuery:
     """Jobs with first <= id <= last, at most `limit`, the smallest or the greatest ids first.
 
     `owner` None: of all owners; else of this owner, and of the groups `shared` of `vo`, which share their jobs.
-    Empty `states`, `group` and `reason` (the main reason why a job waits): all.
+    Empty `states`, `group` and `reason` (the pending reason why a job waits): all.
     """
 
     first: int

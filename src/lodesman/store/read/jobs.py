@@ -1,4 +1,4 @@
-"""Single jobs: state, attempts, events, output, description. Rows and untouched members of arrays look the same here."""
+"""Single jobs: state, attempts, events, output, description. Rows and untouched members of arrays read the same here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lodesman.store.dialect import GIVEN, greatest, keys, member
 # Jobs that wait in a task queue which no configured queue can run are Held (`q`: its hold).
 STATE = "CASE WHEN j.state = 'Waiting' AND q.tq_id IS NOT NULL THEN 'Held' ELSE j.state END"
 _HELD_BY_QUEUE = "j.state = 'Waiting' AND q.tq_id IS NOT NULL"
-# Of waiting jobs, and of those Held with their task queue: the main reason, NULL if it was not judged yet.
+# Of waiting jobs, and of those Held with their task queue: the pending reason, NULL if it was not judged yet.
 MAIN_REASON = (
     """CASE WHEN j.state != 'Waiting' THEN NULL WHEN q.tq_id IS NULL THEN r.reason ELSE 'impossible' END"""
 )
@@ -137,7 +137,7 @@ def _member(db: Reader, job_id: int) -> Job | None:
 def run_state(created: float, held: str | None, since: float | None, reason: str | None) -> MemberState:
     """The state of members that were never touched.
 
-    `held`: why no configured queue can run their task queue, `since` when; `reason`: the main reason if one can.
+    `held`: why no configured queue can run their task queue, `since` when; `reason`: the pending reason if one can.
     """
     if held is None or since is None:
         return MemberState(JobState.WAITING, created, "", None, _main_reason(reason))

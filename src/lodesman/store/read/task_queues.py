@@ -55,7 +55,7 @@ class JudgedQueue(NamedTuple):
 def list_task_queues(db: Reader, *, limit: int, reason: str = "", vo: str = "") -> list[TaskQueueRow]:
     """Task queues with jobs that wait, or are Held because no configured queue can run them; fullest first.
 
-    `reason`: only those with that main reason; it is None until the task queue was judged. `vo`: only those of one VO.
+    `reason`: only those with that pending reason; it is None until the task queue was judged. `vo`: only those of one VO.
     """
     rows = db.execute(_LIST, (vo, vo, reason, reason, limit))
     names = ("id", "waiting", "held", "created_at", "main_reason", "detail", "since")

@@ -1,4 +1,4 @@
-"""What upkeep looks for: suspects of the reconciler, and what is old enough to be purged."""
+"""What upkeep searches for: suspects of the reconciler, and what is old enough to be purged."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def queues_of_pool(db: Reader, pool: str) -> frozenset[QueueId]:
     return frozenset(QueueId(*row) for row in rows)
 
 
-# --- main reasons ----------------------------------------------------------------------------------------
+# --- pending reasons ----------------------------------------------------------------------------------------
 
 
 def stored_reasons(db: Reader) -> dict[int, tuple[str, str]]:
