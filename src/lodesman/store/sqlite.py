@@ -41,7 +41,7 @@ MOST_PAGES = 16_000
 
 # Rows of one statement, most first. Few widths, so that the statements stay prepared; below SQLite's 32,766 values.
 WIDTHS = (64, 16, 4)
-_VALUES = re.compile(r"\bVALUES\s*(\(\?(?:,\?)*\))\s*\Z")
+_VALUES = re.compile(r"\bVALUES\s*(\([^()]*\))\s*\Z")
 _RECORD = """CREATE TABLE IF NOT EXISTS migration
 (number INTEGER PRIMARY KEY, name TEXT NOT NULL, sha256 TEXT NOT NULL)"""
 
