@@ -24,7 +24,7 @@ from lodesman.jobs import ATTRIBUTES, JobSpec, ParametricMembers, Record, Templa
 from lodesman.matching import TaskQueueKey, wanted_of
 from lodesman.matching.policy import Policy
 from lodesman.store import Reader
-from lodesman.store.read.jobs import attempts_and_template, description_of, members_of, names_in_templates
+from lodesman.store.read.jobs import description_of, members_of, names_in_templates, stored_template
 from lodesman.store.read.submit_pools import sites_of_pool
 from lodesman.store.read.task_queues import key_and_requirements
 
@@ -108,8 +108,8 @@ def _stands_alone(name: str) -> bool:
 
 def _rebuilt(db: Reader, job: Job, key: TaskQueueKey, requirements: str) -> Record:
     """The description of a job of a batch, without what is as if it were not given."""
-    max_attempts, body = attempts_and_template(db, job.template)
-    given = msgspec.json.decode(body)
+    template = stored_template(db, job.template)
+    given = msgspec.json.decode(template.body)
     spec = given["spec"]
     fields = {name: spec[name] for name in spec if name not in IN_KEY}
     fields |= {name: getattr(key, name) for name in IN_KEY}
@@ -118,7 +118,7 @@ def _rebuilt(db: Reader, job: Job, key: TaskQueueKey, requirements: str) -> Reco
         "wall_seconds": given["limits"]["wall_seconds"],
         "max_output_mb": given["limits"]["output_mb"],
         "exclusive": given["exclusive"],
-        "max_attempts": max_attempts,
+        "max_attempts": template.max_attempts,
         "requirements": {
             name: values[0] if len(values) == 1 else values
             for name, values in wanted_of(requirements).items()

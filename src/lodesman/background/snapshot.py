@@ -27,10 +27,10 @@ from lodesman.matching.policy import VOConfig
 from lodesman.matching.tables import KeyTable, RequestTable
 from lodesman.store import Reader
 from lodesman.store.director import iteration_after
-from lodesman.store.read.pilots import PilotRow
+from lodesman.store.read.pilots import PilotRow, pilots_by_id
 from lodesman.store.read.submit_pools import pass_requests
 from lodesman.store.read.task_queues import keys_by_id, keys_version, waiting_by_queue
-from lodesman.store.read.why import PilotStatus, pilot_statuses, pilots_by_id
+from lodesman.store.read.why import PilotStatus, pilot_statuses
 from lodesman.why.facts import RecordedIteration, Snapshot, Waiting, fresh_seconds
 from lodesman.why.survey import ALL, Survey, WaitingTaskQueues
 from lodesman.why.verdict import since
@@ -115,7 +115,7 @@ class PilotBook:
             for row in rows
             if row.id not in known or known[row.id][1:] != (row.joined, hash(row.request))
         ]
-        found = list(pilots_by_id(db, changed)) if changed else []
+        found = pilots_by_id(db, changed) if changed else []
         alive = {row.id for row in rows}
         with self._lock:
             for number in [number for number in known if number not in alive]:

@@ -22,7 +22,9 @@ def test_that_is_what_pilots_get():
     assert inspect.signature(LocalBackend).parameters["grace_seconds"].default == GRACE_SECONDS
     assert (
         "grace_seconds"
-        not in inspect.getsource(background.BackgroundProcess.__init__).split("LocalBackend(")[1].split(")")[0]
+        not in inspect.getsource(background.BackgroundProcess.__init__)
+        .split("LocalBackend(")[1]
+        .split(")")[0]
     )
     told = inspect.getsource(SubmissionPools._pilot_file)
     assert "kill_grace_s" not in told

@@ -83,6 +83,14 @@ class _StoredDescription(Struct, frozen=True):
     is_parametric: bool
 
 
+class StoredTemplate(NamedTuple):
+    """What pilots are given, as JSON. `expand`: it holds placeholders."""
+
+    expand: int
+    max_attempts: int
+    body: str
+
+
 def was_given_out(db: Reader, job_id: int) -> bool:
     """Whether there ever was a job with this id."""
     return 0 < job_id < int(db.only("SELECT next_job FROM leadership")[0])
@@ -231,16 +239,9 @@ def description_of(db: Reader, submission: int) -> _StoredDescription:
     return _StoredDescription(form, record, count, bool(parametric))
 
 
-def attempts_and_template(db: Reader, number: int) -> tuple[int, str]:
-    """How often jobs of a template may be tried, and the template as JSON."""
-    attempts, body = db.only("SELECT max_attempts, body FROM template WHERE id = ?", (number,))
-    return attempts, body
-
-
-def stored_template(db: Reader, number: int) -> tuple[bool, str]:
-    """Whether a template holds placeholders, and the template as JSON."""
-    expand, body = db.only("SELECT expand, body FROM template WHERE id = ?", (number,))
-    return bool(expand), body
+def stored_template(db: Reader, number: int) -> StoredTemplate:
+    """The template with this number."""
+    return StoredTemplate(*db.only("SELECT expand, max_attempts, body FROM template WHERE id = ?", (number,)))
 
 
 def stored_members(db: Reader, submission: int) -> tuple[int, str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -11,17 +11,16 @@ from lodesman.answers.nodes import QueueId
 from lodesman.answers.pilots import Pilot
 from lodesman.answers.vocabulary import PilotState
 from lodesman.store import Reader
-from lodesman.store.dialect import JOIN_IN_ORDER, by_index
+from lodesman.store.dialect import GIVEN, JOIN_IN_ORDER, by_index, keys
 
 # In the order of the members of `PilotRow`.
-COLUMNS = """id, stamp, state, vo, owner, grp, pilot_type, submission_pool, tq_id, site, ce, queue,
+_COLUMNS = """id, stamp, state, vo, owner, grp, pilot_type, submission_pool, tq_id, site, ce, queue,
 requirements, request, node, native_id, created_at, submitted_at, joined_at, last_seen, ended_at, drain, reason,
 jobs_done, drain_reason"""
 # In the order of the members of `Pilot`.
 _SHOWN = """SELECT id, stamp, state, vo, owner, grp, pilot_type, submission_pool, tq_id, site, ce, queue, native_id,
 created_at, submitted_at, joined_at, last_seen, ended_at, drain, reason, jobs_done FROM pilot"""
-_OF_JOIN_TOKEN = f"""SELECT {COLUMNS} FROM pilot WHERE id =
-(SELECT pilot_id FROM token WHERE hash = ? AND kind IN ('join', 'joined'))"""
+_OF_JOIN_TOKEN = "id = (SELECT pilot_id FROM token WHERE hash = ? AND kind IN ('join', 'joined'))"
 _LOST = "SELECT id, stamp FROM pilot WHERE state = 'Lost' AND ended_at > ? ORDER BY ended_at"
 _FOR_DIRECTOR = """SELECT p.id, p.state, p.site, p.ce, p.queue, p.request, p.node, p.created_at, p.submitted_at, p.joined_at,
 p.last_seen, p.tq_id, p.drain, EXISTS (SELECT 1 FROM attempt a WHERE a.pilot_id = p.id AND a.ended_at IS NULL)
@@ -114,10 +113,9 @@ class _StopOrder(NamedTuple):
     reason: str
 
 
-def pilot_of(row: Sequence[Any]) -> PilotRow:
-    """A pilot from the values of COLUMNS."""
-    number, stamp, state, *more = row
-    return PilotRow(number, stamp, PilotState(state), *more)
+def _pilots(db: Reader, which: str, *values: object) -> list[PilotRow]:
+    rows = db.execute(f"SELECT {_COLUMNS} FROM pilot WHERE {which}", values)
+    return [PilotRow(number, stamp, PilotState(state), *more) for number, stamp, state, *more in rows]
 
 
 def list_pilots(db: Reader, *, alive_only: bool, limit: int, vo: str = "") -> list[Pilot]:
@@ -133,31 +131,32 @@ def list_pilots(db: Reader, *, alive_only: bool, limit: int, vo: str = "") -> li
 
 def pilot_by_id(db: Reader, number: int) -> PilotRow | None:
     """One pilot; None if there is none."""
-    row = db.execute(f"SELECT {COLUMNS} FROM pilot WHERE id = ?", (number,)).fetchone()
-    return None if row is None else pilot_of(row)
+    return next(iter(_pilots(db, "id = ?", number)), None)
+
+
+def pilots_by_id(db: Reader, numbers: Iterable[int]) -> list[PilotRow]:
+    """The rows of these pilots."""
+    return _pilots(db, f"id IN {GIVEN}", keys(numbers))
 
 
 def pilot_by_stamp(db: Reader, stamp: str) -> PilotRow | None:
     """One pilot; None if there is none."""
-    row = db.execute(f"SELECT {COLUMNS} FROM pilot WHERE stamp = ?", (stamp,)).fetchone()
-    return None if row is None else pilot_of(row)
+    return next(iter(_pilots(db, "stamp = ?", stamp)), None)
 
 
 def pilot_of_join_token(db: Reader, digest: bytes) -> PilotRow | None:
     """The pilot of a join token, known by its hash; None if the token is unknown."""
-    row = db.execute(_OF_JOIN_TOKEN, (digest,)).fetchone()
-    return None if row is None else pilot_of(row)
+    return next(iter(_pilots(db, _OF_JOIN_TOKEN, digest)), None)
 
 
 def live_pilots(db: Reader) -> list[PilotRow]:
     """All pilots that have not ended."""
-    return list(map(pilot_of, db.execute(f"SELECT {COLUMNS} FROM pilot WHERE ended_at IS NULL")))
+    return _pilots(db, "ended_at IS NULL")
 
 
 def joined_pilots(db: Reader) -> list[PilotRow]:
     """All pilots that have joined and not ended."""
-    sql = f"SELECT {COLUMNS} FROM pilot WHERE state = 'Running' AND ended_at IS NULL"
-    return list(map(pilot_of, db.execute(sql)))
+    return _pilots(db, "state = 'Running' AND ended_at IS NULL")
 
 
 def lost_pilots(db: Reader, since: float) -> dict[int, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -17,8 +17,7 @@ from lodesman.answers.why_queues import SentPilot
 from lodesman.errors import NotFound
 from lodesman.matching import key_from_json, wanted_of
 from lodesman.store import Reader
-from lodesman.store.dialect import GIVEN, keys, member
-from lodesman.store.read.pilots import COLUMNS, PilotRow, pilot_of
+from lodesman.store.dialect import member
 from lodesman.why.pilot import PilotFacts
 from lodesman.why.verdict import since, verdict_of
 
@@ -43,7 +42,6 @@ _POOL = "SELECT requirements, refreshed_at FROM submit_pool WHERE id = ?"
 _LIVE = """SELECT p.id, p.state, p.vo, p.site, p.ce, p.queue, p.drain, p.last_seen, p.joined_at IS NOT NULL, p.request,
 EXISTS (SELECT 1 FROM attempt a WHERE a.pilot_id = p.id AND a.ended_at IS NULL)
 FROM pilot p WHERE p.ended_at IS NULL"""
-_THESE = f"SELECT {COLUMNS} FROM pilot WHERE id IN {GIVEN}"
 _PILOT = """SELECT id, stamp, state, reason, drain_reason, site, ce, queue, native_id, vo, owner, grp, pilot_type,
 submission_pool, jobs_done, node, drain, coalesce(submitted_at, created_at), joined_at, ended_at FROM pilot WHERE """
 _RUNNING = """SELECT q.key FROM attempt a JOIN task_queue q ON q.id = a.tq_id
@@ -179,11 +177,6 @@ class PilotStatus(NamedTuple):
 def pilot_statuses(db: Reader) -> list[PilotStatus]:
     """Every pilot that has not ended."""
     return list(map(PilotStatus._make, db.execute(_LIVE)))
-
-
-def pilots_by_id(db: Reader, numbers: Iterable[int]) -> Iterator[PilotRow]:
-    """The rows of these pilots."""
-    return map(pilot_of, db.execute(_THESE, (keys(numbers),)))
 
 
 def pilot_facts(db: Reader, name: str) -> PilotFacts:
