@@ -167,8 +167,8 @@ def test_the_second_process_is_led_to_the_same_configuration(lode, served, home)
     assert lode("server", *words).code == 0
     config, arguments, load = served[-1]
     assert load().pilots == config.pilots
-    path, overrides = parse(arguments)
-    again = load_config(path, overrides=overrides)
+    found = parse(["background", *arguments])
+    again = load_config(found.config, overrides=found.overrides)
     assert (again.server, again.pilots, again.data) == (config.server, config.pilots, config.data)
     assert (config.path, config.pilots.idle_seconds) == (home / "lode.toml", 5.0)
 

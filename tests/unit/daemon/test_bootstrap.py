@@ -184,8 +184,9 @@ def test_a_log_line_of_a_fault_has_its_trace():
 
 
 def test_arguments_lead_to_a_configuration():
-    path, overrides = entry.parse(
+    found = entry.parse(
         [
+            "server",
             "--config",
             "/etc/lode.toml",
             "--set",
@@ -196,14 +197,14 @@ def test_arguments_lead_to_a_configuration():
             "a.b=[1]",
         ]
     )
-    assert path == Path("/etc/lode.toml")
-    assert overrides == {"server": {"port": 80, "data": "x=y"}, "a": {"b": [1]}}
-    assert entry.parse([]) == (None, {})
+    assert found.config == Path("/etc/lode.toml")
+    assert found.overrides == {"server": {"port": 80, "data": "x=y"}, "a": {"b": [1]}}
+    assert (entry.parse(["server"]).config, entry.parse(["server"]).overrides) == (None, {})
 
 
 def test_an_argument_that_is_no_json_is_named():
     with pytest.raises(InvalidConfig, match=r"server\.port"):
-        entry.parse(["--set", "server.port=eighty"])
+        entry.parse(["server", "--set", "server.port=eighty"])
 
 
 @pytest.mark.parametrize("name", ["server", "background"])

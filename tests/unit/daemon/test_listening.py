@@ -65,7 +65,7 @@ def test_a_free_port_is_taken_and_told(host):
         assert found.config.url == f"http://{host}:{port}"
         with socket.create_connection(taken.getsockname()[:2], timeout=30):
             pass
-        _, overrides = parse(found.arguments)  # what the second process is led to
+        overrides = parse(["background", *found.arguments]).overrides  # what the second process is led to
         assert overrides == {"server": {"port": port}}
 
 
