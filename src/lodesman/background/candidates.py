@@ -21,6 +21,8 @@ from lodesman.matching.offers import never_sent, not_sent
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId, QueueSettings, effective_params, queue_settings
 
+_CAPS = QueueCaps()
+
 
 @dataclass(slots=True)
 class OwnQueue:
@@ -98,12 +100,12 @@ class CandidateMaker:
 
 def _tightest_caps(offers: Iterable[QueueOffer]) -> QueueCaps:
     """Each of the caps where it is least; the default ones where a VO has none."""
-    settings, default = [offer.settings for offer in offers], QueueCaps()
-    waiting, total = (one.max_waiting_jobs for one in settings), (one.max_total_jobs for one in settings)
+    found = [offer.settings for offer in offers]
+    waiting, total = [one.max_waiting_jobs for one in found], [one.max_total_jobs for one in found]
     return QueueCaps(
-        max_waiting=_least(default.max_waiting if one is None else one for one in waiting),
-        max_total=_least(default.max_total if one is None else one for one in total),
-        waiting_to_running=min(float(one.waiting_to_running_ratio or 0.0) for one in settings),
+        max_waiting=_least([_CAPS.max_waiting if one is None else one for one in waiting]),
+        max_total=_least([_CAPS.max_total if one is None else one for one in total]),
+        waiting_to_running=min([float(one.waiting_to_running_ratio or 0.0) for one in found]),
     )
 
 
