@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lodesman.answers.nodes import NodePath, QueueId
 from lodesman.answers.vocabulary import BreakerState
-from lodesman.background.rehearsal import SEED
+from lodesman.background.rehearsal import _SEED
 from lodesman.batch.backend import BatchLoad
 from lodesman.director.limits import Breaker, TokenBucket
 from lodesman.director.orders import PoolState
@@ -126,7 +126,7 @@ def test_it_tells_what_the_director_then_does(there):
     there.tick()
     there.director.buckets = {}
     told = there.plan(BASE)
-    there.director.rng = random.Random(SEED)
+    there.director.rng = random.Random(_SEED)
     house.now += 1.0
     # The iteration sorts its queues as they are written; North comes first here, too.
     placed = there.tick()

@@ -124,7 +124,7 @@ class Gap:
 
 def test_starts_are_counted_over_less_than_an_hour_when_there_were_many(crowd, monkeypatch):
     """Numbers of attempts have gaps: what counts is how many there are, not how far their numbers reach."""
-    monkeypatch.setattr(plans, "MOST_STARTS", 5)
+    monkeypatch.setattr(plans, "_MOST_STARTS", 5)
     pilot = crowd.pilot()
     assert len(crowd.claim(pilot, 3)) == 3
     crowd.now += 600

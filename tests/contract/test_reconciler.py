@@ -13,7 +13,7 @@ from lodesman.answers import calls
 from lodesman.answers.call import Nothing
 from lodesman.answers.service import Suspects
 from lodesman.background import upkeep
-from lodesman.background.upkeep import RECONCILE_SECONDS, Reconciler, find_suspects
+from lodesman.background.upkeep import _RECONCILE_SECONDS, Reconciler, find_suspects
 from lodesman.commands.upkeep import Reconcile
 from lodesman.errors import Unavailable
 
@@ -183,7 +183,7 @@ def test_a_pass_comes_at_once_and_then_now_and_then(house):
     del posts.posted[:]
     mine.tick()
     assert posts.posted == []
-    posts.at += RECONCILE_SECONDS
+    posts.at += _RECONCILE_SECONDS
     while not posts.posted:
         mine.tick()
     assert posts.posted == [(calls.FORGET_IDLE, Nothing())]
@@ -214,7 +214,7 @@ def test_a_pass_that_breaks_off_begins_anew_later(house):
         mine.tick()
     mine.tick()
     mine.post = posts
-    posts.at += RECONCILE_SECONDS
+    posts.at += _RECONCILE_SECONDS
     mine.tick()
     assert mine.repaired["active_without_attempt"] == 1
 

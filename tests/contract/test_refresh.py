@@ -6,7 +6,7 @@ from tests.contract.test_jobs_walk import parked
 
 from lodesman.answers import calls
 from lodesman.answers.service import Difference
-from lodesman.background.refresh import CONFLICT_SECONDS
+from lodesman.background.refresh import _CONFLICT_SECONDS
 from lodesman.commands.pool_map import KnownPools, PoolMap
 from lodesman.commands.submit import NewPool
 from lodesman.commands.submit_pools import RefreshPools, SetShares
@@ -279,7 +279,7 @@ def test_a_configuration_that_the_other_process_has_not_read_yet_is_waited_for(h
     keeper = house.keeper(policy(4000, 4000))
     before = passes(house)
     with caplog.at_level("WARNING"):
-        for seconds in (0.0, 2.0, CONFLICT_SECONDS - 0.1):
+        for seconds in (0.0, 2.0, _CONFLICT_SECONDS - 0.1):
             assert keeper.tick(mine, house.clock + seconds) == ""
     assert (passes(house), caplog.text) == (before, "")
     keeper._post = house.keeper(mine)._post  # now it has read them, too
@@ -294,7 +294,7 @@ def test_processes_that_differ_for_long_are_a_failure_and_no_try_is_wasted(house
     keeper._post = lambda call, body: asked.append(call) or post(call, body)
     assert keeper.tick(mine, 1_000.0) == ""
     assert asked.count(calls.POOL_PASS) == 1
-    for now in (1_000.0 + CONFLICT_SECONDS, 2_000.0):
+    for now in (1_000.0 + _CONFLICT_SECONDS, 2_000.0):
         with pytest.raises(Conflict, match="another configuration"):
             keeper.tick(mine, now)
     assert keeper.tick(mine, 900.0) == ""  # a clock that was set back

@@ -44,7 +44,7 @@ UNKNOWN_TIMES = 3
 GONE = frozenset({CancelOutcome.REMOVED, CancelOutcome.ENDED})
 
 # (queue, accepted, reason): a pilot that ended without ever joining counts against its queue.
-NoteOutcome = Callable[[QueueId, bool, str], None]
+_NoteOutcome = Callable[[QueueId, bool, str], None]
 
 
 class Census:
@@ -61,7 +61,7 @@ class Census:
         *,
         policy: Policy,
         post: Post,
-        note: NoteOutcome,
+        note: _NoteOutcome,
         started: float = 0.0,
     ) -> None:
         self.policy = policy

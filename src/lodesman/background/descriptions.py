@@ -29,14 +29,14 @@ from lodesman.store.read.submit_pools import sites_of_pool
 from lodesman.store.read.task_queues import key_and_requirements
 
 # Of names of members.
-KEEP = 64
+_KEEP = 64
 # Submissions that list more than this are not read for the sake of a name.
-MOST_BYTES = 1 << 20
-DEFAULTS: Final[Mapping[str, Any]] = {
+_MOST_BYTES = 1 << 20
+_DEFAULTS: Final[Mapping[str, Any]] = {
     name: getattr(JobSpec(executable=""), name) for name in JobSpec.__struct_fields__
 }
 # Fields of a job that its key has under the same name.
-IN_KEY: Final = frozenset(TaskQueueKey.__dataclass_fields__) & frozenset(JobSpec.__struct_fields__)
+_IN_KEY: Final = frozenset(TaskQueueKey.__dataclass_fields__) & frozenset(JobSpec.__struct_fields__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +111,8 @@ def _rebuilt(db: Reader, job: Job, key: TaskQueueKey, requirements: str) -> Reco
     template = stored_template(db, job.template)
     given = msgspec.json.decode(template.body)
     spec = given["spec"]
-    fields = {name: spec[name] for name in spec if name not in IN_KEY}
-    fields |= {name: getattr(key, name) for name in IN_KEY}
+    fields = {name: spec[name] for name in spec if name not in _IN_KEY}
+    fields |= {name: getattr(key, name) for name in _IN_KEY}
     fields |= {
         "input_sandbox": tuple(one["name"] for one in given["input"]),
         "wall_seconds": given["limits"]["wall_seconds"],
@@ -133,7 +133,7 @@ def _given(spec: JobSpec, group: str) -> Record:
     for attribute in ATTRIBUTES:
         value = group if attribute.field == "group" else getattr(spec, attribute.field, None)
         value = list(value) if isinstance(value, tuple) else value
-        if value not in (None, [], DEFAULTS.get(attribute.field)):
+        if value not in (None, [], _DEFAULTS.get(attribute.field)):
             record[attribute.name] = value
     return record
 
@@ -161,7 +161,7 @@ class MemberNames:
         number = job.submission
         if number not in self._known:
             self._known[number] = self._template(number, job.name)
-            if len(self._known) > KEEP:
+            if len(self._known) > _KEEP:
                 self._known.popitem(last=False)
         template = self._known[number]
         if template is None:
@@ -172,7 +172,7 @@ class MemberNames:
             return job.name
 
     def _template(self, submission: int, name: str) -> Template | None:
-        members = members_of(self._db, submission, most_bytes=MOST_BYTES)
+        members = members_of(self._db, submission, most_bytes=_MOST_BYTES)
         if members is None:
             return None
         spec = JobSpec(executable="-", name=name)

@@ -73,7 +73,7 @@ _TOO_OLD, _NOT_NEEDED = "it waited longer than maxPilotWaitingHours", "not neede
 
 # An iteration without anything to decide is stored too, now and then: it says how fresh the last word is. Sooner than
 # the last word is too old to be believed (`why.facts.fresh_seconds`): a director that has nothing to do is at work.
-EMPTY_SECONDS = 30.0
+_EMPTY_SECONDS = 30.0
 
 
 @dataclass(slots=True)
@@ -132,7 +132,7 @@ class Director:
     def _store(self, decision: Decision) -> None:
         """Store what was decided, and now and then that nothing was (also when the clock went back)."""
         before = self._stored_at
-        is_stale = before is None or not 0.0 <= decision.now - before < EMPTY_SECONDS
+        is_stale = before is None or not 0.0 <= decision.now - before < _EMPTY_SECONDS
         if decision.plan.rows or decision.excess.cancel or is_stale:
             self.post(calls.ITERATION, Iteration(Raw(encode(to_record(decision)))))
             self._stored_at = decision.now

@@ -49,7 +49,7 @@ from lodesman.why.facts import JobFacts
 from lodesman.why.job import explain_job
 from lodesman.why.verdict import verdict_of
 
-MOST_STARTS: Final = 20_000
+_MOST_STARTS: Final = 20_000
 _MOST_COHORTS: Final = 100
 _MOST_RUNS: Final = 20
 _AFTER_ALL: Final = 1 << 53
@@ -232,8 +232,8 @@ def _as_configured(wanted: Mapping[str, float]) -> tuple[dict[str, float], list[
 def _starts_an_hour(state: LiveState) -> dict[str, float]:
     """Starts of each VO in the last hour, counted over less if there were very many."""
     begin = state.now - _HOUR
-    rows = starts_by_vo(state.db, most=MOST_STARTS, after=begin)
-    if sum(count for _, count, _ in rows) >= MOST_STARTS:
+    rows = starts_by_vo(state.db, most=_MOST_STARTS, after=begin)
+    if sum(count for _, count, _ in rows) >= _MOST_STARTS:
         begin = min(first for _, _, first in rows)
     seconds = max(1.0, state.now - begin)
     return {vo: count * _HOUR / seconds for vo, count, _ in rows}

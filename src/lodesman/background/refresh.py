@@ -43,7 +43,7 @@ from lodesman.submission import find_exclusions, never_text
 log = logging.getLogger(__name__)
 
 _TRIES: Final = 3
-CONFLICT_SECONDS: Final = 30.0
+_CONFLICT_SECONDS: Final = 30.0
 # What the writer is given at once: task queues to hold or to release, pools to mark or to remove.
 _AT_ONCE: Final = 200
 _REQUIREMENTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -112,7 +112,7 @@ class PoolKeeper:
         """Whether the two processes have not differed for long."""
         if self._differs_since is None or now < self._differs_since:
             self._differs_since = now
-        return now - self._differs_since < CONFLICT_SECONDS
+        return now - self._differs_since < _CONFLICT_SECONDS
 
     def _due(self, policy: Policy, now: float) -> str:
         """The cause: the writer asks for a refresh when a job needs a pool that was removed, or was judged by an older

@@ -45,7 +45,7 @@ from lodesman.store.read.pilots import pilots_for_director
 from lodesman.why.facts import RecordedIteration, Waiting
 from lodesman.why.verdict import counted, since, span
 
-SEED: Final = 1
+_SEED: Final = 1
 _OFTEN: Final = 256
 _APART: Final = ", "
 """Between the names of several batch systems that reported one load."""
@@ -184,7 +184,7 @@ class _Rehearsal:
             serving=side,
         )
         self.state.tick()
-        decision = decide(found, options=self.options, now=now, rng=random.Random(SEED))
+        decision = decide(found, options=self.options, now=now, rng=random.Random(_SEED))
         return PlannedDecision(decision, waiting, self.options.max_pilots_per_iteration)
 
     def pilots(self, offers: Offers) -> Iterator[PilotView]:

@@ -55,7 +55,7 @@ _SHA = re.compile(r"\b[0-9a-f]{64}\b")
 _INPUT = re.compile(r"[0-9a-f]{64}")
 _OUTPUT = re.compile(r"([0-9]{1,18})\.[0-9]{1,9}\.tar\.gz")
 
-RECONCILE_SECONDS: Final = 300.0
+_RECONCILE_SECONDS: Final = 300.0
 _JOBS_AT_ONCE = 20_000
 _QUEUES_AT_ONCE = 500
 # In one command: the writer takes a fraction of a millisecond for each.
@@ -104,7 +104,7 @@ class Reconciler(_Passes):
 
     def tick(self) -> None:
         """Work a little, if a pass is due: the first one is at once."""
-        self._step(self._run, RECONCILE_SECONDS)
+        self._step(self._run, _RECONCILE_SECONDS)
 
     def _run(self) -> Iterator[None]:
         for found in find_suspects(self.db):

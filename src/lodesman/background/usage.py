@@ -13,7 +13,7 @@ from lodesman.answers.server import AttemptCounts, Claims, Faulty, GroupClaims, 
 from lodesman.matching.policy import Policy
 from lodesman.store.read.usage import AttemptSums, UsageFacts
 
-MOST_FAULTY: Final = 2_000
+_MOST_FAULTY: Final = 2_000
 
 # (owner, group, VO) -> whether the caller may see their jobs.
 May = Callable[[str, str, str], bool]
@@ -24,7 +24,7 @@ _Starts = Counter[tuple[str, str | None]]
 def usage_for(facts: UsageFacts, policy: Policy, may: May) -> Usage:
     """The answer to a caller; of failures only those of jobs that `may` admits."""
     seen = (one for one in facts.faults if may(one.owner, one.group, one.vo))
-    faulty = sorted(islice(seen, MOST_FAULTY), key=lambda one: one.id)
+    faulty = sorted(islice(seen, _MOST_FAULTY), key=lambda one: one.id)
     starts: _Starts = Counter()
     for one in facts.attempts:
         starts[one.group, one.eligible] += one.attempts

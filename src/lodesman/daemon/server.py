@@ -48,7 +48,7 @@ _MOST_RESTART_SECONDS = 15.0
 _LONG_LIFE_SECONDS = 30.0
 _STOP_SECONDS = 20.0
 # How long the last start after a fault was put off, for the next one (environment).
-REST = "LODE_SERVER_REST"
+_REST = "LODE_SERVER_REST"
 # How soon a second Ctrl-C is noticed.
 _FORCED_SECONDS = 0.1
 
@@ -332,10 +332,10 @@ def run_server(
 
 def _start_again(arguments: list[str], *, lived: float) -> None:
     """Become a new server with the same configuration and port, in the same process id. Does not return."""
-    rest = next_rest(float(os.environ.get(REST, "0")), lived=lived)
+    rest = next_rest(float(os.environ.get(_REST, "0")), lived=lived)
     log.critical("the server is started again after a fault", extra={"in_seconds": rest})
     time.sleep(rest)
-    os.environ[REST] = str(rest)
+    os.environ[_REST] = str(rest)
     os.execv(  # noqa: S606 - no shell is wanted
         sys.executable, [sys.executable, "-m", "lodesman.daemon", "server", *arguments]
     )

@@ -17,7 +17,7 @@ from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
 from lodesman.background.candidates import OwnQueue
 from lodesman.background.census import UNKNOWN_TIMES
-from lodesman.background.direct import EMPTY_SECONDS, Director
+from lodesman.background.direct import _EMPTY_SECONDS, Director
 from lodesman.background.snapshot import KnownQueues
 from lodesman.batch.backend import BatchLoad, CancelOutcome
 from lodesman.commands.pilots import DrainPilots, EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
@@ -133,13 +133,13 @@ def test_an_iteration_without_anything_to_decide_is_stored_now_and_then(world):
         stored.append([(name, body["plan"]["now"]) for name, body in world.posted])
     assert stored == [[("iteration", 1_000.0)], [], [], [("iteration", 1_030.0)], [], [("iteration", 1_060.0)],
                       [("iteration", 900.0)]]  # fmt: skip
-    assert EMPTY_SECONDS == 30.0
+    assert _EMPTY_SECONDS == 30.0
 
 
 @pytest.mark.parametrize("polling", [1.0, 5.0, 20.0, 60.0, 120.0, 600.0])
 def test_an_idle_director_is_believed_at_any_time(polling):
     """Between two stored iterations never more than the time for which one is believed."""
-    between = polling * math.ceil(EMPTY_SECONDS / polling)
+    between = polling * math.ceil(_EMPTY_SECONDS / polling)
     assert between < fresh_seconds(polling)
 
 
