@@ -1,11 +1,8 @@
-"""What jobs are called and how they were described: made when they are read, as far as it is not stored.
+"""Names and descriptions of jobs, made when they are read as far as they are not stored.
 
-A description is the record as it was submitted, with what RFC #7 adds to it. The description of a job in a batch is not
-stored, unless it says something that nothing else does. It is made again of what the job's pilots are given and of the
-key of its task queue, in the spelling of the manual: another description of the same job.
-
-A name like `render_%n` is stored once for a million jobs and shown as `render_0000017`; of a batch each job has its name
-in its template.
+A description is the record as it was submitted, with what RFC #7 adds to it. That of a job in a batch is usually not
+stored: it is made of the job's template and the key of its task queue. A name like `render_%n` is stored once for a
+million jobs; of a batch each job has its name in its template.
 """
 
 from __future__ import annotations

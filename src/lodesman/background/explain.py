@@ -23,7 +23,7 @@ from lodesman.store import Reader
 from lodesman.store.read import why as read
 from lodesman.store.read.task_queues import key_of_queue
 from lodesman.submission import find_exclusions
-from lodesman.why.facts import JobFacts, PoolQueues, bit_of
+from lodesman.why.facts import JobFacts, PoolQueues
 from lodesman.why.job import explain_job, explain_queue_for_job
 from lodesman.why.pilot import PilotCase, PilotFacts, PilotNow, explain_pilot
 from lodesman.why.queue import CONSIDERED, QueueFacts
@@ -100,8 +100,7 @@ class Explainer:
 
     def offer(self, place: QueueId, vo: str) -> QueueOffer | None:
         """What a pilot in a queue would present; None if the VO may not use the queue or there is none such."""
-        config = self.policy.vo_config(vo)
-        return config.by_bit.get(bit_of(config, place))
+        return self.policy.vo_config(vo).offer(place)
 
     def queue_facts(self, place: QueueId, vo: str, gate: QueueGate | None) -> QueueFacts:
         """The facts of a queue for a VO; `gate`: its limits of now, None where they are not known."""

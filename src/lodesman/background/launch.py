@@ -149,9 +149,7 @@ class SubmissionPools:
         found: dict[QueueId, dict[str, object]] = {}
         for part in portions(queues, _QUEUES_AT_ONCE):
             try:
-                answer = self._post(
-                    calls.SERVED_POOLS, QueuesBody([(one.site, one.ce, one.queue) for one in part])
-                )
+                answer = self._post(calls.SERVED_POOLS, QueuesBody(list(part)))
             except LodesmanError as fault:
                 log.warning("it is not known which SubmitPools queues serve: %s", fault)
                 continue

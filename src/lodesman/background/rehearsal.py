@@ -73,13 +73,7 @@ def plan_resources(
 ) -> ResourcesPlan:
     """What another configuration, read from these files, would change; lists have at most `limit` members."""
     before, seen = state.policy.config, read_refresh_input(state.db)
-    policy = Policy(
-        after,
-        add_eligible_sites=state.policy.add_eligible_sites,
-        submission_pools=state.policy.submission_pools,
-        life_seconds=state.policy.life_seconds,
-        inhabited=state.policy.inhabited,
-    )
+    policy = replace(state.policy, config=after, loaded_at=None, verdicts={})
     state.tick()
     old = Configured(state.policy, seen)
     state.tick()
