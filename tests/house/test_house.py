@@ -103,6 +103,16 @@ def test_facts_are_not_packed_into_a_tuple_parameter(nodes):
     assert not is_tuple_of_facts(ast.parse("x: tuple[int, ...]").body[0].annotation)
 
 
+# Parts of different answers and facts, each known by the type that it is a part of.
+MAY_BE_TWO = {"PoolQueues", "Work"}
+
+
+def test_no_two_classes_have_one_name(nodes):
+    ours = {name: found for name, found in nodes.items() if not name.startswith("examples/")}
+    classes = [node.name for found in ours.values() for node in found if isinstance(node, ast.ClassDef)]
+    assert {name for name, count in Counter(classes).items() if count > 1} <= MAY_BE_TWO
+
+
 def is_empty_word(part: str) -> bool:
     words = {word.removesuffix("s") for word in part.split("_")}
     return part.removesuffix("s") in FORBIDDEN_NAMES or bool(words & FORBIDDEN_WORDS)
