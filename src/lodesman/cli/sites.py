@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import takewhile
 from typing import Any
 
@@ -20,6 +20,7 @@ from lodesman.answers.nodes import (
     SiteRow,
     Sites,
     UsableQueue,
+    utc,
 )
 from lodesman.answers.requests import CloseSiteBody, NodeQuery, OpenSiteBody, QueuesQuery
 from lodesman.cli.arguments import Parsed
@@ -287,12 +288,12 @@ def _close_site(session: Session, /, *, names: tuple[str, ...], reason: str, **o
 
 
 def _show_closed(answer: SiteClosed) -> None:
-    until = "" if answer.until is None else f" until {_utc(answer.until)}"
+    until = "" if answer.until is None else f" until {utc(answer.until)}"
     is_so = "would be closed" if answer.dry_run else "is closed"
     will = "would" if answer.dry_run else "will"
     pilots = f"{counted(answer.drained, 'pilot')} {will} finish and leave"
     pilots = "pilots that are there stay" if answer.keep_pilots else pilots
-    before = f" It was closed before, since {_utc(answer.since)}." if answer.renewed else ""
+    before = f" It was closed before, since {utc(answer.since)}." if answer.renewed else ""
     say(f"{path_of(answer)} {is_so}{until}: {counted(answer.queues, 'queue')}, {pilots}.{before}")
 
 
@@ -319,9 +320,9 @@ def _note_closed(closings: Iterable[Closing]) -> None:
 
 
 def _closing_text(one: Closing) -> str:
-    until = "" if one.until is None else f" until {_utc(one.until)}"
+    until = "" if one.until is None else f" until {utc(one.until)}"
     kept = " (pilots stay)" if one.keep_pilots else ""
-    return f"closed by {one.closed_by} since {_utc(one.since)}{until}{kept}: {one.reason}"
+    return f"closed by {one.closed_by} since {utc(one.since)}{until}{kept}: {one.reason}"
 
 
 def _named(names: tuple[str, ...], most: int = 3) -> dict[str, str]:
@@ -332,7 +333,3 @@ def _named(names: tuple[str, ...], most: int = 3) -> dict[str, str]:
     if not all(names):
         raise InvalidRequest("A name is empty.")
     return {"path": names[0]} if len(names) == 1 else dict(zip(_NAMES, names, strict=False))
-
-
-def _utc(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
