@@ -60,7 +60,7 @@ class Limits(Struct):
     output_mb: int
 
 
-class Work(Struct):
+class AttemptWork(Struct):
     """What an attempt runs. `exclusive`: it must not run longer than the server is heard."""
 
     spec: Payload
@@ -69,7 +69,7 @@ class Work(Struct):
     exclusive: bool
 
 
-class ClaimedJob(Work):
+class ClaimedJob(AttemptWork):
     """One attempt handed to a pilot."""
 
     id: int

@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from lodesman.answers.pilots import Limits, Payload, PayloadFile, Work
+from lodesman.answers.pilots import AttemptWork, Limits, Payload, PayloadFile
 from lodesman.jobs import JobSpec, ParametricMembers, Template, spec_from_json
 from lodesman.store import Reader
 from lodesman.store.read.jobs import stored_members, stored_template
@@ -17,7 +17,7 @@ from lodesman.store.write.attempts import Claimed
 Uploads = Mapping[str, tuple[str, int]]
 
 
-def payload(spec: JobSpec, uploads: Uploads) -> Work:
+def payload(spec: JobSpec, uploads: Uploads) -> AttemptWork:
     """The job as pilots get it, but for id and attempt.
 
     `uploads`: name in InputSandbox -> (sha256, size), complete.
@@ -31,7 +31,7 @@ def payload(spec: JobSpec, uploads: Uploads) -> Work:
     )
     inputs = [_input(name, *uploads[name]) for name in spec.input_sandbox]
     run = Payload(**{name: getattr(spec, name) for name in Payload.__struct_fields__})
-    return Work(run, inputs, limits, spec.exclusive)
+    return AttemptWork(run, inputs, limits, spec.exclusive)
 
 
 def _input(name: str, sha256: str, size: int) -> PayloadFile:
