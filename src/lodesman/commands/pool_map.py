@@ -220,7 +220,7 @@ class KnownPools:
         self._known = -1, PoolMap()
 
     def serving(self, pool: str, version: int) -> PoolQueues | None:
-        """The queues of a pool as of the last reading; None if the pools are of another version since. Any thread may ask."""
+        """The queues of a pool as of the last reading; None if the pools have changed since. Any thread may ask."""
         known, pools = self._known
         return PoolQueues(pools, pool) if known == version else None
 
