@@ -21,11 +21,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from lodesman.answers.nodes import Closing
 from lodesman.answers.vocabulary import BreakerState, ClampName
 from lodesman.director.iteration import Decision, DirectorInput, decide
-from lodesman.director.limits import Breaker, Observation, TokenBucket, failed, succeeded
+from lodesman.director.limits import Breaker, TokenBucket, failed, succeeded
 from lodesman.director.options import read_options
 from lodesman.director.orders import PoolState
 from lodesman.director.plan import TaskQueueDemand
-from lodesman.director.queues import CandidateQueue, OwnPilots, QueueCaps
+from lodesman.director.queues import CandidateQueue, OwnPilots, QueueCaps, QueueLoad
 from lodesman.director.record import Stories, to_record
 from lodesman.director.site_mask import SiteMask
 from lodesman.director.supply import PilotStanding, PilotView
@@ -205,8 +205,7 @@ class World:
             queue_id=site.queue_id,
             templates={"lab": site.template()},
             submission_pools=site.pools,
-            load_waiting=Observation(value=waiting, observed_at=at, source=site.queue_id.ce),
-            load_running=Observation(value=running, observed_at=at, source=site.queue_id.ce),
+            load=QueueLoad(waiting, running, at, site.queue_id.ce),
             own=OwnPilots(
                 waiting=sum(pilot.recorded not in started for pilot in here),
                 running=sum(pilot.recorded in started for pilot in here),

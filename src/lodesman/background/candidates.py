@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from lodesman.batch.backend import Backend
-from lodesman.director.limits import Observation
-from lodesman.director.queues import CandidateQueue, OwnPilots, QueueCaps
+from lodesman.director.queues import CandidateQueue, OwnPilots, QueueCaps, QueueLoad
 from lodesman.director.site_mask import SiteMask
 from lodesman.matching import QueueOffer
 from lodesman.matching.offers import never_sent, not_sent
@@ -88,8 +87,7 @@ class CandidateMaker:
             queue_id=queue_id,
             templates={vo: offer.request for vo, offer in offers.items()},
             submission_pools=self.pools,
-            load_waiting=Observation(value=waiting, observed_at=seen_at, source=source),
-            load_running=Observation(value=running, observed_at=seen_at, source=source),
+            load=QueueLoad(waiting, running, seen_at, source),
             own=self.own.get(queue_id, OwnQueue()).seen(seen_at),
             caps=_tightest_caps(offers.values()),
             slots=_least(offer.settings.slots for offer in offers.values()),

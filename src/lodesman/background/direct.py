@@ -40,7 +40,6 @@ from lodesman.director.limits import (
     Breaker,
     Limit,
     TokenBucket,
-    age_s,
     failed,
     refill,
     settle,
@@ -270,7 +269,7 @@ def _gate(
     pools: Sequence[PoolState],
     now: float,
 ) -> QueueGate:
-    closed, load, own = breaker.state is BreakerState.CLOSED, candidate.load_waiting, candidate.own
+    closed, load, own = breaker.state is BreakerState.CLOSED, candidate.load, candidate.own
     return QueueGate(
         room=max(0, min(one.limit for one in limits)) if limits else None,
         limits=[
@@ -285,11 +284,11 @@ def _gate(
             reason=breaker.reason,
         ),
         load=GateLoad(
-            waiting=load.value,
-            running=candidate.load_running.value,
+            waiting=load.waiting,
+            running=load.running,
             slots=candidate.slots,
             source=load.source,
-            age_seconds=age_s(load, now=now),
+            age_seconds=load.age_s(now),
         ),
         own=QueueOwn(waiting=own.waiting, running=own.running, since_load=own.since_load),
         submission_pools=[

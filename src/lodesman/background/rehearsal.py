@@ -143,7 +143,7 @@ class RecordedLoads:
         load = None if last is None else last.loads.get("/".join(queue))
         if load is None and last is not None and last.considered(queue):  # an older release kept no loads
             return BatchLoad(waiting=None, running=None, observed_at=self.now)
-        sources = [] if load is None else load.told_by.split(_APART)
+        sources = [] if load is None else load.source.split(_APART)
         if load is None or self.name not in sources:
             self.empty.add(QueueId(*queue))
             return BatchLoad(waiting=0, running=0, observed_at=self.now)

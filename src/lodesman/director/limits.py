@@ -1,4 +1,4 @@
-"""What limits the number of pilots: clamps, observations, the token bucket of a CE and the breaker of a CE queue.
+"""What limits the number of pilots: clamps, the token bucket of a CE and the breaker of a CE queue.
 
 Clamps stand around the seed's formula. Those of a task queue: usable supply, pilots per iteration. Those of a CE queue:
 closed, no backend, unknown load, breaker, MaxWaitingJobs, MaxTotalJobs, token bucket.
@@ -51,42 +51,6 @@ def clamp(count: int, limits: Iterable[Limit]) -> Clamped:
             clamps.append(Clamp(name=one.name, before=left, after=after, limit=one.limit, detail=one.detail))
         left = after
     return Clamped(count=left, clamps=tuple(clamps))
-
-
-# --- observations: unknown is not zero ------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
-    """One number seen from outside.
-
-    `value` None means that the source was asked and did not know; `observed_at` is UNIX seconds;
-    `source` names who said so (a backend, the program's own records).
-    """
-
-    value: int | None
-    observed_at: float
-    source: str = ""
-
-
-def age_s(seen: Observation, *, now: float) -> float:
-    """Seconds since the observation; a clock that ran ahead gives 0, never a negative age."""
-    return max(0.0, now - seen.observed_at)
-
-
-def known(seen: Observation, *, now: float, max_age_s: float) -> int | None:
-    """The number, or None if it is unknown, too old to act on, or no count at all (negative)."""
-    return None if doubt(seen, now=now, max_age_s=max_age_s) else seen.value
-
-
-def doubt(seen: Observation, *, now: float, max_age_s: float) -> str:
-    """Why `known` is None, for people; empty if it is not."""
-    if seen.value is None:
-        return f"{seen.source or 'the source'} did not know"
-    if seen.value < 0:
-        return f"{seen.source or 'the source'} said {seen.value}, which is no count"
-    age = age_s(seen, now=now)
-    return f"seen {age:.0f} s ago, older than {max_age_s:.0f} s" if age > max_age_s else ""
 
 
 # --- the token bucket of a CE: a hiccup of a batch system must not make dozens of requests at once ------------

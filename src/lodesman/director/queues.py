@@ -8,20 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from lodesman.answers.nodes import NodePath, QueueId
 from lodesman.answers.vocabulary import ClampName
-from lodesman.director.limits import (
-    Breaker,
-    Clamp,
-    Limit,
-    Observation,
-    breaker_allowance,
-    clamp,
-    describe_breaker,
-    doubt,
-    known,
-)
+from lodesman.director.limits import Breaker, Clamp, Limit, breaker_allowance, clamp, describe_breaker
 from lodesman.matching.request import ResourceRequest
 
 
@@ -35,6 +26,36 @@ class QueueCaps:
     max_waiting: int | None = 10
     max_total: int | None = 10
     waiting_to_running: float = 0.0
+
+
+class QueueLoad(NamedTuple):
+    """Pilots of a CE queue that wait and run, by `source` at `observed_at` (UNIX seconds); None: it did not know."""
+
+    waiting: int | None
+    running: int | None
+    observed_at: float
+    source: str
+
+    @property
+    def is_known(self) -> bool:
+        """Whether both numbers are known, however old they are."""
+        return None not in (self.waiting, self.running) and min(self.waiting or 0, self.running or 0) >= 0
+
+    def age_s(self, now: float) -> float:
+        """Seconds since the observation; a clock that ran ahead gives 0, never a negative age."""
+        return max(0.0, now - self.observed_at)
+
+    def doubts(self, *, now: float, max_age_s: float) -> str:
+        """Why the load may not be acted on, for people; '' if it may."""
+        found = []
+        for name, value in (("waiting", self.waiting), ("running", self.running)):
+            if value is None:
+                found.append(f"{name}: {self.source} did not know")
+            elif value < 0:
+                found.append(f"{name}: {self.source} said {value}, which is not a count")
+            elif self.age_s(now) > max_age_s:
+                found.append(f"{name}: seen {self.age_s(now):.0f} s ago, older than {max_age_s:.0f} s")
+        return "; ".join(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,41 +82,12 @@ class CandidateQueue:
     queue_id: QueueId
     templates: Mapping[str, ResourceRequest]
     submission_pools: tuple[str, ...]
-    load_waiting: Observation
-    load_running: Observation
+    load: QueueLoad
     own: OwnPilots = OwnPilots()
     caps: QueueCaps = QueueCaps()
     slots: int | None = None
     closed: str = ""
     no_backend: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Occupancy:
-    """The most pilots that can be in the queue now, by records and observation together.
-
-    confirmed: those that run by both, the fewest that can be running.
-    """
-
-    waiting: int
-    running: int
-    total: int
-    confirmed: int
-
-
-def occupancy(queue: CandidateQueue, *, now: float, max_age_s: float) -> Occupancy | None:
-    """How full the queue is at worst; None if its load is unknown."""
-    waiting = known(queue.load_waiting, now=now, max_age_s=max_age_s)
-    running = known(queue.load_running, now=now, max_age_s=max_age_s)
-    if waiting is None or running is None:
-        return None
-    own = queue.own
-    return Occupancy(
-        waiting=max(own.waiting, waiting + own.since_load),
-        running=max(own.running, running),
-        total=max(own.waiting + own.running, waiting + running + own.since_load),
-        confirmed=min(own.running, running),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,52 +120,39 @@ def queue_limits(queue: CandidateQueue, *, gates: QueueGates, now: float) -> Ite
         yield Limit(name=ClampName.CLOSED, limit=0, detail=queue.closed)
     if queue.no_backend:
         yield Limit(name=ClampName.NO_BACKEND, limit=0, detail=queue.no_backend)
-    full = occupancy(queue, now=now, max_age_s=gates.max_load_age_s)
-    if full is None:
-        detail = _doubts(queue, now, gates.max_load_age_s)
-        yield Limit(name=ClampName.UNKNOWN_LOAD, limit=0, detail=detail)
+    doubts = queue.load.doubts(now=now, max_age_s=gates.max_load_age_s)
+    if doubts:
+        yield Limit(name=ClampName.UNKNOWN_LOAD, limit=0, detail=doubts)
     breaker = gates.breakers.get(queue.queue_id, Breaker())
     trusted = breaker_allowance(breaker)
     if trusted is not None:
         yield Limit(name=ClampName.BREAKER, limit=trusted, detail=describe_breaker(breaker, now=now))
-    if full is not None:
-        yield from _cap_limits(queue, full)
+    if not doubts:
+        yield from _cap_limits(queue)
     tokens = gates.tokens.get(queue.queue_id.ce_path)
     if tokens is not None:
         yield Limit(name=ClampName.TOKEN_BUCKET, limit=tokens, detail=f"{tokens} submissions left on the CE")
 
 
-def _cap_limits(queue: CandidateQueue, full: Occupancy) -> Iterator[Limit]:
-    caps = queue.caps
+def _cap_limits(queue: CandidateQueue) -> Iterator[Limit]:
+    """The caps less the most pilots that can be in the queue now, by records and load together."""
+    own, caps = queue.own, queue.caps
+    seen_waiting, seen_running = queue.load.waiting or 0, queue.load.running or 0
+    waiting = max(own.waiting, seen_waiting + own.since_load)
+    total = max(own.waiting + own.running, seen_waiting + seen_running + own.since_load)
     if caps.max_waiting is not None:
-        yield _waiting_limit(caps.max_waiting, caps.waiting_to_running, full)
+        most, detail = caps.max_waiting, f"MaxWaitingJobs {caps.max_waiting}"
+        # Those that run by both, the fewest that can be running.
+        running = min(own.running, seen_running)
+        if int(caps.waiting_to_running * running) > most:
+            most = int(caps.waiting_to_running * running)
+            detail = f"WaitingToRunningRatio {caps.waiting_to_running:g} x {running} running"
+        yield Limit(name=ClampName.MAX_WAITING, limit=most - waiting, detail=f"{detail} - {waiting} waiting")
     if queue.slots == 0:
         yield Limit(name=ClampName.MAX_TOTAL, limit=0, detail="Slots is 0")
     elif caps.max_total is not None:
-        yield Limit(
-            name=ClampName.MAX_TOTAL,
-            limit=caps.max_total - full.total,
-            detail=f"MaxTotalJobs {caps.max_total} - {full.total} waiting and running",
-        )
-
-
-def _waiting_limit(max_waiting: int, ratio: float, full: Occupancy) -> Limit:
-    most, detail = max_waiting, f"MaxWaitingJobs {max_waiting}"
-    if int(ratio * full.confirmed) > max_waiting:
-        most = int(ratio * full.confirmed)
-        detail = f"WaitingToRunningRatio {ratio:g} x {full.confirmed} running"
-    return Limit(
-        name=ClampName.MAX_WAITING,
-        limit=most - full.waiting,
-        detail=f"{detail} - {full.waiting} waiting",
-    )
-
-
-def _doubts(queue: CandidateQueue, now: float, max_age_s: float) -> str:
-    waiting = doubt(queue.load_waiting, now=now, max_age_s=max_age_s)
-    running = doubt(queue.load_running, now=now, max_age_s=max_age_s)
-    named = [f"{what}: {why}" for what, why in (("waiting", waiting), ("running", running)) if why]
-    return "; ".join(named)
+        detail = f"MaxTotalJobs {caps.max_total} - {total} waiting and running"
+        yield Limit(name=ClampName.MAX_TOTAL, limit=caps.max_total - total, detail=detail)
 
 
 def room_of(queue: CandidateQueue, wanted: int, *, gates: QueueGates, now: float) -> Room:
@@ -188,5 +167,5 @@ def free_slots(queue: CandidateQueue) -> int:
     """Slots in which a new pilot would start at once; 0 if the number of slots is unknown."""
     if queue.slots is None:
         return 0
-    taken = (queue.load_waiting.value or 0) + (queue.load_running.value or 0)
+    taken = (queue.load.waiting or 0) + (queue.load.running or 0)
     return max(0, queue.slots - max(taken + queue.own.since_load, queue.own.waiting + queue.own.running))

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, fields
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from lodesman.answers.vocabulary import ClampName, RefusalKind
 from lodesman.director.iteration import Decision
 from lodesman.director.limits import Clamp
 from lodesman.director.placement import OrderOutcome, PlacementResult
 from lodesman.director.plan import Plan, PlanRow, arithmetic
-from lodesman.director.queues import CandidateQueue, Room
+from lodesman.director.queues import CandidateQueue, QueueLoad, Room
 
 Record = dict[str, Any]
 
@@ -25,7 +25,7 @@ _ROW_FIELDS = (*_PLAIN_FIELDS, "clamps")
 _ROW_VALUES = attrgetter(*_PLAIN_FIELDS)
 _CLAMP_FIELDS = tuple(one.name for one in fields(Clamp))
 _HEAD_FIELDS = tuple(one.name for one in fields(Plan) if one.name != "rows")
-
+_LOAD_FIELDS = ("waiting", "running", "observed_at", "told_by")
 
 MOST_ROWS = 20_000
 _MOST_ASKS = 10_000
@@ -54,7 +54,7 @@ def to_record(decision: Decision, *, examples: int = 5) -> Record:
             for one in decision.pool_refusals[:_MOST_ASKS]
         ],
         "placements": [[one.tq_id, str(one.queue_id), one.count] for one in placement.placements[:MOST_ROWS]],
-        "load_fields": list(RecordedLoad._fields),
+        "load_fields": list(_LOAD_FIELDS),
         "rooms": {
             str(queue.queue_id): _room(queue, placement.rooms[queue.queue_id])
             for queue in placement.places.queues
@@ -67,38 +67,23 @@ def _room(queue: CandidateQueue, room: Room) -> Record:
 
     Times are rounded to a tenth of a second: queues that were observed together are shown together.
     """
-    waiting, running = queue.load_waiting, queue.load_running
-    seen_at = round(min(waiting.observed_at, running.observed_at), 1)
+    load = queue.load
     return {
         "wanted": room.wanted,
         "room": room.room,
         "clamps": [_clamp_values(bite) for bite in room.clamps],
-        "load": [waiting.value, running.value, seen_at, waiting.source],
+        "load": [load.waiting, load.running, round(load.observed_at, 1), load.source],
     }
 
 
-class RecordedLoad(NamedTuple):
-    """The load of a CE queue that an iteration went by, observed at UNIX seconds; None: the source did not know."""
-
-    waiting: int | None
-    running: int | None
-    observed_at: float
-    told_by: str
-
-    @property
-    def is_known(self) -> bool:
-        """Whether both numbers are known, however old they are."""
-        return None not in (self.waiting, self.running) and min(self.waiting or 0, self.running or 0) >= 0
-
-
-def loads_of(record: Mapping[str, Any]) -> dict[str, RecordedLoad]:
+def loads_of(record: Mapping[str, Any]) -> dict[str, QueueLoad]:
     """The loads inside a stored record, by the names of the queues; none of what an older release did not keep."""
     names = record.get("load_fields", ())
-    if not set(RecordedLoad._fields) <= set(names):
+    if not set(_LOAD_FIELDS) <= set(names):
         return {}
-    values_of = itemgetter(*(names.index(name) for name in RecordedLoad._fields))
+    values_of = itemgetter(*(names.index(name) for name in _LOAD_FIELDS))
     rooms = record["rooms"].items()
-    return {queue: RecordedLoad(*values_of(room["load"])) for queue, room in rooms if "load" in room}
+    return {queue: QueueLoad(*values_of(room["load"])) for queue, room in rooms if "load" in room}
 
 
 def of_queues(record: Mapping[str, Any], seen: Collection[int]) -> Record:

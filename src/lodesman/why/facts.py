@@ -223,7 +223,7 @@ class RecordedIteration:
                 closed.append((gate or self.gate(offer.queue), bit))
             load = self.loads.get("/".join(offer.queue))
             if load is not None and load.is_known:
-                loads.append(((load.observed_at, load.told_by), bit))
+                loads.append(((load.observed_at, load.source), bit))
         by_pilots = _masks(free)
         return Capacity(
             open=reduce(or_, by_pilots.values(), 0),

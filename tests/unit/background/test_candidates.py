@@ -47,8 +47,8 @@ def test_what_is_configured_and_what_is_seen(make):
     found, batch = make()
     short = found[SHORT]
     assert batch.asked == [SHORT]
-    assert (short.load_waiting.value, short.load_running.value) == (1, 2)
-    assert (short.load_waiting.observed_at, short.load_waiting.source) == (100.0, "local")
+    assert (short.load.waiting, short.load.running) == (1, 2)
+    assert (short.load.observed_at, short.load.source) == (100.0, "local")
     assert (short.submission_pools, short.slots, short.closed) == (("Local", "SAM"), 2, "")
     assert (short.caps.max_waiting, short.caps.max_total) == (3, 7)
     template = short.templates["lab"]
@@ -63,7 +63,7 @@ def test_what_is_configured_and_what_is_seen(make):
 def test_without_its_backend_a_queue_takes_none_and_its_load_is_unknown(make):
     long = make()[0][LONG]
     assert (long.no_backend, long.closed) == ("there is no backend 'slurm' here", "")
-    assert (long.load_waiting.value, long.load_running.value) == (None, None)
+    assert (long.load.waiting, long.load.running) == (None, None)
 
 
 def test_a_queue_is_one_candidate_for_all_its_vos_and_is_asked_once(make):
@@ -196,9 +196,9 @@ def test_a_queue_of_two_batch_systems_has_the_load_of_both():
         now=150.0,
     )  # fmt: skip
     (found,) = maker.make(("a", "b"))
-    assert (found.load_waiting.value, found.load_running.value) == (4, 6)
-    assert (found.load_running.observed_at, found.load_running.source) == (90.0, "local, slurm")
+    assert (found.load.waiting, found.load.running) == (4, 6)
+    assert (found.load.observed_at, found.load.source) == (90.0, "local, slurm")
     assert found.own.since_load == 1
     loads["slurm"].answer = BatchLoad(waiting=None, running=4, observed_at=90.0)
     (found,) = maker.make(("a", "b"))
-    assert (found.load_waiting.value, found.load_running.value) == (None, 6)
+    assert (found.load.waiting, found.load.running) == (None, 6)

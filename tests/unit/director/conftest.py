@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from lodesman.director.limits import Observation
 from lodesman.director.plan import TaskQueueDemand
-from lodesman.director.queues import CandidateQueue, OwnPilots, QueueCaps
+from lodesman.director.queues import CandidateQueue, OwnPilots, QueueCaps, QueueLoad
 from lodesman.director.supply import PilotStanding, PilotView
 from lodesman.matching.criteria import Reason
 from lodesman.matching.criteria import explain as explain_match
@@ -68,8 +67,7 @@ def make_queue(site: str = "A", queue: str = "q", **given: Any) -> CandidateQueu
         "queue_id": queue_id,
         "templates": {vo: make_request(vo=vo, **template) for vo in vos},
         "submission_pools": ("Local",),
-        "load_waiting": Observation(value=waiting, observed_at=observed_at, source="batch"),
-        "load_running": Observation(value=running, observed_at=observed_at, source="batch"),
+        "load": QueueLoad(waiting, running, observed_at, "batch"),
         "own": OwnPilots(),
         "caps": QueueCaps(max_waiting=None, max_total=None),
     }

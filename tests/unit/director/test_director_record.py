@@ -13,8 +13,8 @@ from lodesman.director.iteration import DirectorInput, decide
 from lodesman.director.options import read_options
 from lodesman.director.orders import PoolState
 from lodesman.director.plan import PlanRow
-from lodesman.director.queues import QueueCaps
-from lodesman.director.record import RecordedLoad, Stories, loads_of, plan_of, to_record
+from lodesman.director.queues import QueueCaps, QueueLoad
+from lodesman.director.record import Stories, loads_of, plan_of, to_record
 from lodesman.director.supply import PilotStanding
 
 NOW = 1_000_000.0
@@ -93,7 +93,7 @@ def test_the_loads_that_it_went_by_come_back(stored, demand, queue):
         queue("C", waiting=-1, running=4),
     ]
     found = loads_of(stored([demand(1)], queues))
-    load = RecordedLoad(waiting=3, running=4, observed_at=NOW - 12.3, told_by="batch")
+    load = QueueLoad(waiting=3, running=4, observed_at=NOW - 12.3, source="batch")
     assert found["A/ce/q"] == load
     assert (found["B/ce/q"].waiting, found["B/ce/q"].running) == (None, 4)
     assert [found[f"{site}/ce/q"].is_known for site in "ABC"] == [True, False, False]
@@ -105,7 +105,7 @@ def test_loads_of_another_release(stored, demand, queue):
     record["load_fields"] = ["told_by", "jobs", *record["load_fields"][:3]]
     record["rooms"]["A/ce/q"]["load"] = ["slurm", 7, *record["rooms"]["A/ce/q"]["load"][:3]]
     (known,) = loads_of(record).items()
-    assert known == ("A/ce/q", RecordedLoad(waiting=3, running=0, observed_at=NOW, told_by="slurm"))
+    assert known == ("A/ce/q", QueueLoad(waiting=3, running=0, observed_at=NOW, source="slurm"))
     assert loads_of({**record, "load_fields": ["waiting"]}) == {}
     del record["load_fields"]
     assert loads_of(record) == {}

@@ -278,10 +278,8 @@ def test_no_bound_is_ever_exceeded_and_no_room_left_unused(
     seated = per_queue(result)
     for one in queues:
         count = seated[one.queue_id]
-        assert count == 0 or one.load_waiting.value is not None
-        assert count <= max(
-            0, (one.caps.max_waiting or 0) - max(one.own.waiting, one.load_waiting.value or 0)
-        )
+        assert count == 0 or one.load.waiting is not None
+        assert count <= max(0, (one.caps.max_waiting or 0) - max(one.own.waiting, one.load.waiting or 0))
         assert count <= left.get(one.queue_id.ce_path, count)
     for placed in result.placements:
         assert not explain(asks[placed.tq_id].key, placed.request)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.answers.vocabulary import BreakerState, ClampName
-from lodesman.director.limits import Breaker, Observation, clamp
-from lodesman.director.queues import OwnPilots, QueueCaps, QueueGates, occupancy, queue_limits
+from lodesman.director.limits import Breaker, clamp
+from lodesman.director.queues import OwnPilots, QueueCaps, QueueGates, queue_limits
 from lodesman.resources import NodePath, QueueId
 
 NOW = 1_000_000.0
@@ -155,13 +155,13 @@ def test_own_pilots_never_exceed_a_cap_whatever_is_seen(queue, waiting, running,
         assert waiting + running + pilots.since_load + new <= rules.max_total
 
 
-def test_occupancy_is_unknown_or_the_worst_case(queue):
-    one = queue(waiting=4, running=9, own=OwnPilots(waiting=6, running=2, since_load=1))
-    full = occupancy(one, now=NOW, max_age_s=600.0)
-    assert full is not None
-    assert (full.waiting, full.running, full.total, full.confirmed) == (6, 9, 14, 2)
-    blind = queue(load_waiting=Observation(value=None, observed_at=NOW))
-    assert occupancy(blind, now=NOW, max_age_s=600.0) is None
+def test_the_caps_go_by_the_worst_case_of_records_and_load(queue):
+    rules = QueueCaps(max_waiting=1, max_total=25, waiting_to_running=5.0)
+    one = queue(waiting=4, running=9, own=OwnPilots(waiting=6, running=2, since_load=1), caps=rules)
+    assert [limit.detail for limit in limits(one)] == [
+        "WaitingToRunningRatio 5 x 2 running - 6 waiting",
+        "MaxTotalJobs 25 - 14 waiting and running",
+    ]
 
 
 RATIO = QueueCaps(max_waiting=4, max_total=100, waiting_to_running=0.5)
