@@ -7,11 +7,11 @@ cancelled. Pilots older than maxPilotWaitingHours count nowhere; while they stay
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lodesman.director.options import ExcessRules
-from lodesman.director.supply import PilotStanding, Spare, Supply
+from lodesman.director.supply import PilotStanding, Supply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,24 +43,18 @@ def choose_excess(
     if not rules.enabled:
         return Excess(suspects=seen)
     tolerated = math.ceil(rules.tolerated_fraction * sum(supply.counted.values()))
-    useless = _youngest_first(one for one in waiting if one.useless)
+    stuck.sort(key=lambda one: (one.submitted_at, one.pilot_id))
+    waiting.sort(key=lambda one: (-one.submitted_at, -one.pilot_id))
+    useless = [one for one in waiting if one.pilot_id in supply.useless]
     # The oldest surplus pilots stay: they are the nearest to starting.
-    surplus = _youngest_first(one for one in waiting if not one.useless)
+    surplus = [one for one in waiting if one.pilot_id not in supply.useless]
     surplus = surplus[: max(0, len(surplus) - tolerated)]
     ripe = [
         one.pilot_id
-        for one in (*_oldest_first(stuck), *useless, *surplus)
+        for one in (*stuck, *useless, *surplus)
         if one.pilot_id in suspects and now - seen[one.pilot_id] >= rules.confirm_s
     ]
     cancel = tuple(ripe[: rules.max_cancels])
     # Those stay suspects: if cancelling fails, the next iteration tries again at once.
     too_old = frozenset(cancel).intersection(one.pilot_id for one in stuck)
     return Excess(cancel=cancel, too_old=too_old, suspects=seen, tolerated=tolerated)
-
-
-def _oldest_first(spare: Iterable[Spare]) -> list[Spare]:
-    return sorted(spare, key=lambda one: (one.submitted_at, one.pilot_id))
-
-
-def _youngest_first(spare: Iterable[Spare]) -> list[Spare]:
-    return sorted(spare, key=lambda one: (-one.submitted_at, -one.pilot_id))

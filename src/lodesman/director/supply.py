@@ -7,7 +7,7 @@ not served by the pilots of one.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -68,28 +68,18 @@ class PilotView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spare:
-    """A pilot that no task queue needs, or that waits too long. useless: no task queue could use it even if it needed
-    more.
-    """
-
-    pilot_id: int
-    standing: PilotStanding
-    submitted_at: float
-    useless: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Supply:
     """counted: usable waiting and idle pilots of each task queue (every one is present, maybe with 0).
-    borrowed: how many of these were submitted for another. aside: pilots that count nowhere, by reason; aged are those
-    of them that wait too long.
+    borrowed: how many of these were submitted for another. spare: pilots that no task queue needs; no task queue could
+    use the `useless` ones (ids) even if it needed more. aside: pilots that count nowhere, by reason; aged are those of
+    them that wait too long.
     """
 
     counted: Mapping[int, int]
     borrowed: Mapping[int, int]
-    spare: tuple[Spare, ...] = ()
-    aged: tuple[Spare, ...] = ()
+    spare: tuple[PilotView, ...] = ()
+    useless: frozenset[int] = frozenset()
+    aged: tuple[PilotView, ...] = ()
     aside: Mapping[SetAside, int]
 
 
@@ -111,12 +101,12 @@ def count_supply(
     max_waiting_s = options.max_pilot_waiting_hours * 3600.0
     aside: Counter[SetAside] = Counter()
     usable: list[PilotView] = []
-    aged: list[Spare] = []
+    aged: list[PilotView] = []
     for pilot in pilots:
         reason = _SET_ASIDE.get(pilot.standing)
         if pilot.standing in _NOT_STARTED and now - pilot.submitted_at >= max_waiting_s:
             reason = SetAside.TOO_OLD
-            aged.append(_spare(pilot, useless=True))
+            aged.append(pilot)
         if reason is None:
             usable.append(pilot)
         else:
@@ -129,19 +119,19 @@ def count_supply(
     return Supply(
         counted=ledger.counted,
         borrowed=ledger.borrowed,
-        spare=tuple(ledger.left_over(groups)),
+        spare=tuple(pilot for group in groups for pilot in group.pilots),
+        useless=frozenset(
+            pilot.pilot_id
+            for group in groups
+            if group.pilots and not ledger.usable(group.request)
+            for pilot in group.pilots
+        ),
         aged=tuple(aged),
         aside=dict(aside),
     )
 
 
-def _spare(pilot: PilotView, *, useless: bool) -> Spare:
-    return Spare(
-        pilot_id=pilot.pilot_id, standing=pilot.standing, submitted_at=pilot.submitted_at, useless=useless
-    )
-
-
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class _AlikePilots:
     """Pilots that are alike for the matcher and were submitted for the same task queue."""
 
@@ -150,21 +140,18 @@ class _AlikePilots:
     pilots: list[PilotView]
 
 
-def _groups(pilots: Sequence[PilotView]) -> list[_AlikePilots]:
-    """Groups, the choosy ones first (private pilots), so that generic ones are left for the others."""
-    found: dict[tuple[int | None, ResourceRequest], _AlikePilots] = {}
-    for pilot in sorted(pilots, key=_last_to_give):
-        group = found.setdefault(
-            (pilot.tq_id, pilot.request),
-            _AlikePilots(tq_id=pilot.tq_id, request=pilot.request, pilots=[]),
-        )
-        group.pilots.append(pilot)
-    return sorted(found.values(), key=lambda group: group.request.groups is None)
+def _groups(pilots: Iterable[PilotView]) -> list[_AlikePilots]:
+    """Groups, the choosy ones first (private pilots), so that generic ones are left for the others.
 
-
-def _last_to_give(pilot: PilotView) -> tuple[bool, float, int]:
-    """Pilots are taken from the end of a group: idle ones first, then the longest waiting."""
-    return (pilot.standing is PilotStanding.IDLE, -pilot.submitted_at, -pilot.pilot_id)
+    Pilots are taken from the end of a group: idle ones first, then the longest waiting.
+    """
+    found: defaultdict[tuple[int | None, ResourceRequest], list[PilotView]] = defaultdict(list)
+    for one in sorted(
+        pilots, key=lambda one: (one.standing is PilotStanding.IDLE, -one.submitted_at, -one.pilot_id)
+    ):
+        found[one.tq_id, one.request].append(one)
+    groups = [_AlikePilots(tq_id, request, alike) for (tq_id, request), alike in found.items()]
+    return sorted(groups, key=lambda group: group.request.groups is None)
 
 
 class _Needy:
@@ -218,19 +205,11 @@ class _Ledger:
         for group in groups:
             if group.pilots:
                 left.setdefault(group.request, []).append(group)
-        needy = self._needy(levels)
-        for request, alike in left.items():
-            self._lend(alike, needy, needy.among(self.usable(request)), levels)
-
-    def left_over(self, groups: Sequence[_AlikePilots]) -> Iterator[Spare]:
-        for group in groups:
-            for pilot in group.pilots:
-                yield _spare(pilot, useless=not self.usable(group.request))
-
-    def _needy(self, levels: Mapping[int, int]) -> _Needy:
         lacking = {tq_id: n - levels[tq_id] for tq_id, n in self.counted.items() if n < levels[tq_id]}
         order = sorted((lack, tq_id) for tq_id, lack in lacking.items())
-        return _Needy([self._table.bit(tq_id) for _, tq_id in order])
+        needy = _Needy([self._table.bit(tq_id) for _, tq_id in order])
+        for request, alike in left.items():
+            self._lend(alike, needy, needy.among(self.usable(request)), levels)
 
     def _lend(
         self, alike: Sequence[_AlikePilots], needy: _Needy, takers: Iterator[int], levels: Mapping[int, int]

@@ -8,17 +8,26 @@ from hypothesis import strategies as st
 
 from lodesman.director.excess import choose_excess
 from lodesman.director.options import ExcessRules
-from lodesman.director.supply import PilotStanding, Spare, Supply
+from lodesman.director.supply import PilotStanding, PilotView, Supply
+from lodesman.matching.request import ResourceRequest
 
 RULES = ExcessRules(tolerated_fraction=0.5, max_cancels=3, confirm_s=60.0)
 
 
-def spare(pilot_id, *, useless=False, standing=PilotStanding.WAITING, at=0.0) -> Spare:
-    return Spare(pilot_id=pilot_id, standing=standing, submitted_at=at, useless=useless)
+def spare(pilot_id, *, useless=False, standing=PilotStanding.WAITING, at=0.0) -> tuple[PilotView, bool]:
+    request = ResourceRequest(vo="lab")
+    return PilotView(pilot_id=pilot_id, standing=standing, request=request, submitted_at=at), useless
 
 
 def choose(pilots, *, aged=(), counted=0, suspects=None, rules=RULES, now=1000.0):
-    supply = Supply(counted={7: counted}, borrowed={}, spare=tuple(pilots), aged=tuple(aged), aside={})
+    supply = Supply(
+        counted={7: counted},
+        borrowed={},
+        spare=tuple(pilot for pilot, _ in pilots),
+        useless=frozenset(pilot.pilot_id for pilot, useless in pilots if useless),
+        aged=tuple(pilot for pilot, _ in aged),
+        aside={},
+    )
     return choose_excess(supply, suspects=suspects or {}, rules=rules, now=now)
 
 
@@ -128,11 +137,12 @@ SPARES = st.lists(
 def test_whatever_is_seen_only_confirmed_waiting_pilots_go(pilots, suspects, counted):
     given_spares = [spare(i, useless=u, standing=s, at=t) for i, u, s, t in pilots]
     excess = choose(given_spares, counted=counted, suspects=suspects)
-    by_id = {one.pilot_id: one for one in given_spares}
+    by_id = {one.pilot_id: one for one, _ in given_spares}
+    useless = {one.pilot_id for one, is_useless in given_spares if is_useless}
     assert len(excess.cancel) == len(set(excess.cancel)) <= RULES.max_cancels
     for pilot_id in excess.cancel:
         assert by_id[pilot_id].standing is PilotStanding.WAITING
         assert suspects[pilot_id] <= 1000.0 - RULES.confirm_s
-    surplus = [i for i, one in by_id.items() if one.standing is PilotStanding.WAITING and not one.useless]
-    gone = sum(not by_id[i].useless for i in excess.cancel)
+    surplus = [i for i, one in by_id.items() if one.standing is PilotStanding.WAITING and i not in useless]
+    gone = sum(i not in useless for i in excess.cancel)
     assert gone <= max(0, len(surplus) - excess.tolerated)

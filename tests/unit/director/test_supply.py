@@ -82,7 +82,8 @@ def test_an_idle_pilot_with_too_little_life_left_is_no_supply(count, demand, pil
     dying = pilot(1, standing=PilotStanding.IDLE, norm_cpu_seconds=100)
     supply = count([demand(norm_cpu_seconds=3600)], [dying])
     assert supply.counted == {1: 0}
-    assert [(one.pilot_id, one.useless) for one in supply.spare] == [(1, True)]
+    assert [one.pilot_id for one in supply.spare] == [1]
+    assert supply.useless == {1}
 
 
 def test_a_pilot_at_the_wrong_site_is_no_supply_even_for_its_own_task_queue(count, demand, pilot):
@@ -130,7 +131,7 @@ def test_more_than_all_allow_is_spare(count, demand, pilot):
     supply = count([demand(1, waiting_jobs=5)], [pilot(k) for k in range(15)])
     assert supply.counted == {1: 10}
     assert len(supply.spare) == 5
-    assert not any(one.useless for one in supply.spare)
+    assert not supply.useless
 
 
 def test_the_youngest_waiting_pilots_are_the_spare_ones(count, demand, pilot):
@@ -160,7 +161,7 @@ def test_pilots_of_an_empty_task_queue_serve_others_and_are_not_useless(count, d
     demands = [demand(1, waiting_jobs=0), demand(2, waiting_jobs=1)]
     supply = count(demands, [pilot(k, tq_id=1) for k in range(10)])
     assert supply.counted == {1: 0, 2: 5}
-    assert [one.useless for one in supply.spare] == [False] * 5
+    assert (len(supply.spare), supply.useless) == (5, frozenset())
 
 
 def test_a_task_queue_without_jobs_needs_no_pilots(count, demand, pilot):
