@@ -252,7 +252,12 @@ def read_options(section: Mapping[str, object]) -> DirectorOptions:
     )
     _check_together(options, faults)
     if faults:
-        raise _invalid(faults)
+        parts = [" ".join(filter(None, one.values())) for one in faults]
+        raise InvalidConfig(
+            f"The director's options have {len(faults)} fault(s): {'; '.join(parts)}.",
+            section=faults[0]["section"],
+            faults=faults,
+        )
     return options
 
 
@@ -262,7 +267,10 @@ def _read_section(plain: Mapping[str, object], where: str, faults: list[dict[str
     for option, raw in plain.items():
         rule = _BY_OPTION.get(option)
         if rule is None:
-            _note(faults, where, option, _unknown(option))
+            folded = {name.lower(): name for name in _BY_OPTION}
+            close = get_close_matches(option.lower(), folded, n=1)
+            hint = f"; did you mean {folded[close[0]]}?" if close else ""
+            _note(faults, where, option, f"is not known{hint}")
             continue
         try:
             values.setdefault(rule.group, {})[rule.field] = rule.read(raw)
@@ -293,16 +301,12 @@ def _read_pools(
 
 def _check_together(options: DirectorOptions, faults: list[dict[str, str]]) -> None:
     """Checks that need several options."""
-    inherited = (options.pool_defaults.min_threads, options.pool_defaults.max_threads)
-    own = [one for one in options.pools.values() if (one.min_threads, one.max_threads) != inherited]
-    for pool in (options.pool_defaults, *own):
-        if pool.min_threads > pool.max_threads:
-            _note(
-                faults,
-                pool.name or "Director",
-                "minThreadsInPool",
-                f"{pool.min_threads} is more than maxThreadsInPool {pool.max_threads}",
-            )
+    default = options.pool_defaults
+    for pool in (default, *options.pools.values()):
+        is_inherited = (pool.min_threads, pool.max_threads) == (default.min_threads, default.max_threads)
+        if pool.min_threads > pool.max_threads and (pool is default or not is_inherited):
+            message = f"{pool.min_threads} is more than maxThreadsInPool {pool.max_threads}"
+            _note(faults, pool.name or "Director", "minThreadsInPool", message)
     missing = [one for one in options.default_submission_pools if one not in options.submission_pools]
     if missing:
         _note(faults, "Director", "DefaultSubmitPools", f"not in SubmitPools: {', '.join(missing)}")
@@ -316,18 +320,3 @@ def _note(faults: list[dict[str, str]], section: str, option: str, message: str)
     fault = {"section": section, "option": option, "message": message}
     if fault not in faults:
         faults.append(fault)
-
-
-def _unknown(option: str) -> str:
-    folded = {name.lower(): name for name in _BY_OPTION}
-    close = get_close_matches(option.lower(), folded, n=1, cutoff=0.6)
-    return "is not known" + (f"; did you mean {folded[close[0]]}?" if close else "")
-
-
-def _invalid(faults: list[dict[str, str]]) -> InvalidConfig:
-    parts = [" ".join(filter(None, (f["section"], f["option"], f["message"]))) for f in faults]
-    return InvalidConfig(
-        f"The director's options have {len(faults)} fault(s): " + "; ".join(parts) + ".",
-        section=faults[0]["section"],
-        faults=faults,
-    )

@@ -56,27 +56,21 @@ def choose_pool(
     """Draw a pool (None: no pool, no pilot), and all that were asked. The choice counts as one task in `states`."""
     order = list(wanted)
     rng.shuffle(order)
-    tries = []
+    tries: list[PoolTry] = []
     for name in order:
-        outcome = _try_pool(name, states)
+        state = states.get(name)
+        if state is None:
+            outcome = PoolOutcome.UNKNOWN
+        elif not state.enabled:
+            outcome = PoolOutcome.DISABLED
+        elif state.is_full:
+            outcome = PoolOutcome.FULL
+            states[name] = replace(state, enabled=False)
+        else:
+            states[name] = replace(state, queued=state.queued + 1)
+            return name, (*tries, PoolTry(name, PoolOutcome.TAKEN))
         tries.append(PoolTry(name, outcome))
-        if outcome is PoolOutcome.TAKEN:
-            return name, tuple(tries)
     return None, tuple(tries)
-
-
-def _try_pool(name: str, states: dict[str, PoolState]) -> PoolOutcome:
-    """Ask one pool, and note in `states` what the answer changes."""
-    state = states.get(name)
-    if state is None:
-        return PoolOutcome.UNKNOWN
-    if not state.enabled:
-        return PoolOutcome.DISABLED
-    if state.is_full:
-        states[name] = replace(state, enabled=False)
-        return PoolOutcome.FULL
-    states[name] = replace(state, queued=state.queued + 1)
-    return PoolOutcome.TAKEN
 
 
 class TypeReason(StrEnum):

@@ -21,7 +21,6 @@ from lodesman.director.queues import CandidateQueue, QueueLoad, Room
 Record = dict[str, Any]
 
 _PLAIN_FIELDS = tuple(one.name for one in fields(PlanRow) if one.name != "clamps")
-_ROW_FIELDS = (*_PLAIN_FIELDS, "clamps")
 _ROW_VALUES = attrgetter(*_PLAIN_FIELDS)
 _CLAMP_FIELDS = tuple(one.name for one in fields(Clamp))
 _HEAD_FIELDS = tuple(one.name for one in fields(Plan) if one.name != "rows")
@@ -41,8 +40,8 @@ def to_record(decision: Decision, *, examples: int = 5) -> Record:
         "now": decision.now,
         "target": asdict(decision.target),
         "plan": {name: getattr(plan, name) for name in _HEAD_FIELDS},
-        "row_fields": list(_ROW_FIELDS),
-        "rows": [_row_values(row) for row in rows],
+        "row_fields": [*_PLAIN_FIELDS, "clamps"],
+        "rows": [[*_ROW_VALUES(row), [_clamp_values(bite) for bite in row.clamps]] for row in rows],
         "left_out": len(plan.rows) - len(rows) + len(placement.outcomes) - len(outcomes),
         "borrowed": {str(tq_id): n for tq_id, n in decision.supply.borrowed.items() if n},
         "aside": {reason.value: n for reason, n in decision.supply.aside.items()},
@@ -150,15 +149,12 @@ def _verdict(row: PlanRow, ask: Mapping[str, Any] | None) -> str:
         return f"pilots: {row.asked} asked, none placed because no CE queue would take one"
     if row.asked > 0:
         return f"pilots: {row.asked} asked, none placed because no submission pool would take them"
-    return f"pilots: none asked because {_cause(row)}"
-
-
-def _cause(row: PlanRow) -> str:
+    cause = f"the draw of this iteration was {row.drawn} at a mean of {row.mean:g}"
     if row.waiting_jobs == 0:
-        return "no job waits"
-    if row.clamps:
-        return row.clamps[-1].detail
-    return f"the draw of this iteration was {row.drawn} at a mean of {row.mean:g}"
+        cause = "no job waits"
+    elif row.clamps:
+        cause = row.clamps[-1].detail
+    return f"pilots: none asked because {cause}"
 
 
 def _ask_lines(ask: Mapping[str, Any]) -> list[str]:
@@ -202,10 +198,6 @@ def _refused(outcome: OrderOutcome, placement: PlacementResult, examples: int) -
     return [
         {"kind": one.kind.value, "count": one.count, "examples": shown[one.kind]} for one in outcome.refused
     ]
-
-
-def _row_values(row: PlanRow) -> list[Any]:
-    return [*_ROW_VALUES(row), [_clamp_values(bite) for bite in row.clamps]]
 
 
 def _clamp_values(bite: Clamp) -> list[Any]:

@@ -6,6 +6,9 @@ No pilot is sent where something is closed. Pilots that are there leave, unless 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from typing import cast
 
 from lodesman.answers.nodes import Closing
@@ -13,23 +16,15 @@ from lodesman.masks.bits import Mask, mask_of
 from lodesman.resources import NodePath, Numbering
 
 
+@dataclass(frozen=True, slots=True)
 class DrainedNodes:
     """The places whose pilots leave; equal if these are."""
 
-    __slots__ = ("_nodes", "closings")
-
-    def __init__(self, closings: tuple[Closing, ...]) -> None:
-        self.closings = closings
-        self._nodes = frozenset(one.node for one in closings)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, DrainedNodes) and other._nodes == self._nodes
-
-    def __hash__(self) -> int:
-        return hash(self._nodes)
+    nodes: frozenset[NodePath]
+    closings: tuple[Closing, ...] = field(compare=False)
 
     def __contains__(self, place: object) -> bool:
-        return any(node in self._nodes for node in _around(cast("NodePath", place)))
+        return not self.nodes.isdisjoint(_around(cast("NodePath", place)))
 
 
 class SiteMask:
@@ -68,12 +63,12 @@ class SiteMask:
 
     def closed(self, numbering: Numbering, now: float) -> Mask:
         """The queues that are closed."""
-        return _union(mask for _, mask in self._active(numbering, now))
+        return reduce(or_, (mask for _, mask in self._active(numbering, now)), 0)
 
     def drained(self, now: float) -> DrainedNodes | None:
         """Where pilots leave; None if that is nowhere."""
         closings = tuple(one for one in self.active(now) if not one.keep_pilots)
-        return DrainedNodes(closings) if closings else None
+        return DrainedNodes(frozenset(one.node for one in closings), closings) if closings else None
 
     def _active(self, numbering: Numbering, now: float) -> Iterator[tuple[Closing, Mask]]:
         """The closings that hold, with the queues that each closes."""
@@ -90,13 +85,6 @@ class SiteMask:
                 if node in bits:
                     bits[node].append(bit)
         return ((self._by_node[node], mask_of(found)) for node, found in bits.items() if found)
-
-
-def _union(masks: Iterable[Mask]) -> Mask:
-    found = 0
-    for mask in masks:
-        found |= mask
-    return found
 
 
 def _around(node: NodePath) -> tuple[NodePath, NodePath, NodePath]:
