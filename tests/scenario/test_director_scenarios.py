@@ -20,6 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from lodesman.answers.nodes import Closing
 from lodesman.answers.vocabulary import BreakerState, ClampName
+from lodesman.commands.pool_map import PoolMap
 from lodesman.director.iteration import Decision, DirectorInput, decide
 from lodesman.director.limits import Breaker, TokenBucket, failed, succeeded
 from lodesman.director.options import read_options
@@ -31,6 +32,7 @@ from lodesman.director.site_mask import SiteMask
 from lodesman.director.supply import PilotStanding, PilotView
 from lodesman.matching.criteria import explain
 from lodesman.matching.request import ResourceRequest
+from lodesman.matching.tables import KeyTable
 from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.resources import NodePath, QueueId
 
@@ -188,6 +190,8 @@ class World:
         ]
         return DirectorInput(
             demands=list(self.demands.values()),
+            table=KeyTable({tq_id: one.key for tq_id, one in self.demands.items()}),
+            serving=PoolMap(),
             pilots=views,
             queues=[self._candidate(site, known) for site in self.sites],
             pools={name: PoolState(name=name) for name in ("Local", "Other")},

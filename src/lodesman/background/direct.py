@@ -48,6 +48,7 @@ from lodesman.director.limits import (
 )
 from lodesman.director.options import DirectorOptions
 from lodesman.director.orders import PoolState
+from lodesman.director.places import PoolServing
 from lodesman.director.plan import TaskQueueDemand
 from lodesman.director.queues import CandidateQueue, QueueGates, queue_limits
 from lodesman.director.record import to_record
@@ -55,6 +56,7 @@ from lodesman.director.site_mask import SiteMask
 from lodesman.director.supply import PilotStanding, PilotView
 from lodesman.matching import QueueOffer, director_weights
 from lodesman.matching.policy import Policy
+from lodesman.matching.tables import KeyTable
 from lodesman.store import Reader
 from lodesman.store.read.pilots import (
     LivePilot,
@@ -112,7 +114,7 @@ class Director:
         self._hear()
         waiting, pool_map = self._known.read(), self._pools.look()
         self.vos = self.vos_of(waiting)
-        snapshot = replace(self.snapshot(waiting, self.vos, now), table=self._known.table, serving=pool_map)
+        snapshot = self.snapshot(waiting, self.vos, table=self._known.table, serving=pool_map, now=now)
         decision = decide(snapshot, options=self.options, now=now, rng=self.rng)
         self.suspects = decision.excess.suspects
         self.breakers = dict(decision.breakers)
@@ -140,13 +142,23 @@ class Director:
         """The VOs of an iteration: those with waiting jobs, and those that are configured."""
         return sorted({key.vo for _, key, _ in waiting} | set(self.policy.config.vos))
 
-    def snapshot(self, waiting: Sequence[Waiting], vos: Sequence[str], now: float) -> DirectorInput:
-        """What there is, but for task queues and SubmitPools."""
+    def snapshot(
+        self,
+        waiting: Sequence[Waiting],
+        vos: Sequence[str],
+        *,
+        table: KeyTable,
+        serving: PoolServing,
+        now: float,
+    ) -> DirectorInput:
+        """What there is. `table` has the waiting task queues."""
         pilots = pilots_for_director(self.db)
         own = own_queues((one.state, one.queue_id, one.submitted_at or one.created_at) for one in pilots)
         maker = self._candidates(own, self._mask.look(self.db), now)
         return DirectorInput(
             demands=self._demands(waiting),
+            table=table,
+            serving=serving,
             pilots=[pilot_view(one, now) for one in pilots],
             queues=maker.make(vos),
             pools=self.pools(),

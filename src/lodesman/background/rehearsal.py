@@ -168,14 +168,13 @@ class _Rehearsal:
         """With one configuration; `pilots`: those that there would be, None for the present ones."""
         director, now = self.director, self.state.now
         director.policy = side.policy
-        seen = director.snapshot(waiting, director.vos_of(waiting), now)
+        table = KeyTable({tq_id: key for tq_id, key, _ in waiting})
+        seen = director.snapshot(waiting, director.vos_of(waiting), table=table, serving=side, now=now)
         found = replace(
             seen,
             # The order in which queues are written shall change nothing.
             queues=sorted(seen.queues, key=lambda queue: queue.queue_id),
             pilots=seen.pilots if pilots is None else pilots,
-            table=KeyTable({tq_id: key for tq_id, key, _ in waiting}),
-            serving=side,
         )
         self.state.tick()
         decision = decide(found, options=self.options, now=now, rng=random.Random(_SEED))

@@ -6,9 +6,8 @@ waiting pilots to cancel. The service takes the snapshot, calls `decide`, stores
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 
 from lodesman.director.excess import Excess, choose_excess
@@ -16,7 +15,7 @@ from lodesman.director.limits import Breaker, TokenBucket, refill, settle, submi
 from lodesman.director.options import DirectorOptions
 from lodesman.director.orders import PilotOrder, PoolRefusal, PoolState, make_orders
 from lodesman.director.placement import PlacementResult, place
-from lodesman.director.places import NoPools, Places, PoolServing
+from lodesman.director.places import Places, PoolServing
 from lodesman.director.plan import Plan, Target, TaskQueueDemand, adapt, make_plan
 from lodesman.director.queues import CandidateQueue, QueueGates
 from lodesman.director.supply import PilotView, Supply, count_supply
@@ -28,12 +27,12 @@ from lodesman.resources import NodePath, QueueId
 class DirectorInput:
     """All that one iteration goes by. `suspects`, `breakers` and `buckets` come from the iteration before
     (empty after a loss: breakers closed, buckets full; the caps hold all the same). `table` has the task queues
-    of `demands`; it is made anew if there is none. `serving` says which queues serve which SubmitPool.
+    of `demands`, `serving` says which queues serve which SubmitPool.
     """
 
     demands: Sequence[TaskQueueDemand]
-    table: KeyTable | None = None
-    serving: PoolServing = field(default_factory=NoPools)
+    table: KeyTable
+    serving: PoolServing
     pilots: Sequence[PilotView]
     queues: Sequence[CandidateQueue]
     pools: Mapping[str, PoolState]
@@ -66,34 +65,34 @@ def decide(snapshot: DirectorInput, *, options: DirectorOptions, now: float, rng
     supply = count_supply(
         snapshot.demands,
         snapshot.pilots,
-        table=snapshot.table or KeyTable({one.tq_id: one.key for one in snapshot.demands}),
+        table=snapshot.table,
         serving=snapshot.serving,
         options=options,
         now=now,
     )
-    target = adapt(
-        options.pilots_per_iteration,
-        waiting_jobs=sum(one.waiting_jobs for one in snapshot.demands),
-        running_jobs=snapshot.running_jobs,
-        rules=options.adaptive,
-    )
+    waiting_jobs = sum(one.waiting_jobs for one in snapshot.demands)
+    target = adapt(options, waiting_jobs=waiting_jobs, running_jobs=snapshot.running_jobs)
     plan = make_plan(
-        snapshot.demands,
-        usable_waiting=supply.counted,
-        target=target.value,
-        options=options,
-        rng=rng,
+        snapshot.demands, usable_waiting=supply.counted, target=target.value, options=options, rng=rng
     )
     orders, refused = make_orders(snapshot.demands, plan, snapshot.pools, options, rng)
     breakers = {queue_id: settle(one, now=now) for queue_id, one in snapshot.breakers.items()}
-    buckets = _refilled(snapshot, options, now=now)
+    # The buckets of CEs that have no candidate queue any more are dropped.
+    buckets = {
+        ce_path: refill(snapshot.buckets.get(ce_path), now=now, rules=options.rate)
+        for ce_path in dict.fromkeys(queue.queue_id.ce_path for queue in snapshot.queues)
+    }
     gates = QueueGates(
         breakers=breakers,
         tokens={ce_path: whole_tokens(one) for ce_path, one in buckets.items()},
         max_load_age_s=options.max_load_age_s,
     )
-    places = Places(snapshot.queues, snapshot.serving)
-    placement = place(orders, places, gates=gates, now=now, rng=rng)
+    placement = place(orders, Places(snapshot.queues, snapshot.serving), gates=gates, now=now, rng=rng)
+    for one in placement.placements:
+        queue_id, ce_path = one.queue_id, one.queue_id.ce_path
+        buckets[ce_path] = take(buckets[ce_path], one.count)
+        if queue_id in breakers:
+            breakers[queue_id] = submitting(breakers[queue_id], now=now, rules=options.breaker)
     return Decision(
         now=now,
         target=target,
@@ -103,41 +102,6 @@ def decide(snapshot: DirectorInput, *, options: DirectorOptions, now: float, rng
         pool_refusals=tuple(refused),
         placement=placement,
         excess=choose_excess(supply, suspects=snapshot.suspects, rules=options.excess, now=now),
-        breakers=_probed(breakers, placement, options, now=now),
-        buckets=_taken(buckets, placement),
+        breakers=breakers,
+        buckets=buckets,
     )
-
-
-def _refilled(
-    snapshot: DirectorInput, options: DirectorOptions, *, now: float
-) -> dict[NodePath, TokenBucket]:
-    """The bucket of every CE that has a candidate queue; those of vanished CEs are dropped."""
-    found: dict[NodePath, TokenBucket] = {}
-    for queue in snapshot.queues:
-        ce_path = queue.queue_id.ce_path
-        found[ce_path] = refill(snapshot.buckets.get(ce_path), now=now, rules=options.rate)
-    return found
-
-
-def _taken(
-    buckets: Mapping[NodePath, TokenBucket], placement: PlacementResult
-) -> dict[NodePath, TokenBucket]:
-    used: Counter[NodePath] = Counter()
-    for one in placement.placements:
-        used[one.queue_id.ce_path] += one.count
-    return {ce_path: take(bucket, used[ce_path]) for ce_path, bucket in buckets.items()}
-
-
-def _probed(
-    breakers: Mapping[QueueId, Breaker],
-    placement: PlacementResult,
-    options: DirectorOptions,
-    *,
-    now: float,
-) -> dict[QueueId, Breaker]:
-    """Breakers after the decision: a half-open queue that got a pilot is being probed."""
-    used = {one.queue_id for one in placement.placements}
-    return {
-        queue_id: submitting(one, now=now, rules=options.breaker) if queue_id in used else one
-        for queue_id, one in breakers.items()
-    }

@@ -31,18 +31,6 @@ class PoolServing(Protocol):
         """The bit of a queue in these masks; None if it serves no pool."""
 
 
-class NoPools:
-    """No queue serves any SubmitPool."""
-
-    def mask(self, _pool: str, /) -> int | None:
-        """None is known."""
-        return None
-
-    def bit(self, _queue: QueueId, /) -> int | None:
-        """None has a bit."""
-        return None
-
-
 class ServingQueues:
     """The queues that serve a pool, as bits of the iteration's queues."""
 
@@ -57,17 +45,17 @@ class ServingQueues:
     def of(self, pool: str) -> int:
         """Their mask."""
         known = self._known.get(pool)
-        if known is None:
-            known = self._known[pool] = self._translated(self._serving.mask(pool) or 0)
-        return known
-
-    def _translated(self, mask: int) -> int:
+        if known is not None:
+            return known
+        mask = self._serving.mask(pool) or 0
         if self._are_alike:  # as a rule: both are in the order of the configuration
-            return mask & ((1 << len(self._sources)) - 1)
-        digits = f"{mask:b}"[::-1]
-        end = len(digits)
-        found = ["0" if bit is None or bit >= end else digits[bit] for bit in self._sources]
-        return int("".join(reversed(found)) or "0", 2)
+            mask &= (1 << len(self._sources)) - 1
+        else:
+            digits = f"{mask:b}"[::-1]
+            found = ["0" if bit is None or bit >= len(digits) else digits[bit] for bit in self._sources]
+            mask = int("".join(reversed(found)) or "0", 2)
+        self._known[pool] = mask
+        return mask
 
 
 class ServedTaskQueues:
@@ -81,9 +69,7 @@ class ServedTaskQueues:
             [serving.mask(table.pools.get(bit, "")) or 0 for bit in range(table.full.bit_length())]
         )
         # Those that ask for no pool.
-        self._any = table.full
-        for bit in table.pools:
-            self._any ^= 1 << bit
+        self._any = table.full ^ mask_of(table.pools)
         self._known: dict[int, int] = {}
 
     def by(self, queue_id: QueueId) -> int:

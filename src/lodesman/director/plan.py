@@ -18,7 +18,7 @@ from random import Random
 
 from lodesman.answers.vocabulary import ClampName
 from lodesman.director.limits import Clamp, Limit, clamp
-from lodesman.director.options import AdaptiveRules, DirectorOptions
+from lodesman.director.options import DirectorOptions
 from lodesman.director.poisson import poisson
 from lodesman.matching.task_queue import TaskQueueKey
 
@@ -69,11 +69,12 @@ class Target:
     running_factor: float = 1.0
 
 
-def adapt(base: float, *, waiting_jobs: int, running_jobs: int, rules: AdaptiveRules) -> Target:
-    """The target of this iteration from `base` = pilotsPerIteration.
+def adapt(options: DirectorOptions, *, waiting_jobs: int, running_jobs: int) -> Target:
+    """The target of this iteration, from pilotsPerIteration.
 
     The more jobs wait with respect to their target, the more pilots; the nearer the running jobs come to theirs, the fewer.
     """
+    base, rules = options.pilots_per_iteration, options.adaptive
     more = less = 1.0
     if rules.enabled:
         more = min(waiting_jobs / rules.target_waiting_jobs, rules.max_factor)
@@ -215,12 +216,12 @@ def _capped(rows: Sequence[PlanRow], *, cap: int, rng: Random) -> tuple[PlanRow,
         return tuple(rows)
     kept = Counter(rng.sample([row.tq_id for row in rows], counts=[row.asked for row in rows], k=cap))
     detail = f"maxPilotsPerIteration {cap} for {total} asked by all task queues"
-    return tuple(_cut(row, kept[row.tq_id], detail) for row in rows)
-
-
-def _cut(row: PlanRow, kept: int, detail: str) -> PlanRow:
-    cut = clamp(row.asked, (Limit(name=ClampName.ITERATION_CAP, limit=kept, detail=detail),))
-    return replace(row, asked=cut.count, clamps=(*row.clamps, *cut.clamps))
+    capped = []
+    for row in rows:
+        limit = Limit(name=ClampName.ITERATION_CAP, limit=kept[row.tq_id], detail=detail)
+        cut = clamp(row.asked, (limit,))
+        capped.append(replace(row, asked=cut.count, clamps=(*row.clamps, *cut.clamps)))
+    return tuple(capped)
 
 
 def arithmetic(plan: Plan, row: PlanRow) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from lodesman.background.direct import _EMPTY_SECONDS, Director
 from lodesman.background.snapshot import KnownQueues
 from lodesman.batch.backend import BatchLoad, CancelOutcome
 from lodesman.commands.pilots import DrainPilots, EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
+from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.director.excess import Excess
 from lodesman.director.options import read_options
@@ -109,7 +110,8 @@ class World:
 
     def snapshot(self, now=1_000.0, vos=("lab",)):
         """What the director sees now."""
-        return self.director.snapshot(KnownQueues(self.base.db).read(), vos, now)
+        known = KnownQueues(self.base.db)
+        return self.director.snapshot(known.read(), vos, table=known.table, serving=PoolMap(), now=now)
 
     @property
     def placements(self):

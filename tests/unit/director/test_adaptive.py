@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.options import AdaptiveRules
+from lodesman.director.options import AdaptiveRules, DirectorOptions
 from lodesman.director.plan import adapt
 
 ON = AdaptiveRules(enabled=True, target_waiting_jobs=200, target_running_jobs=1000, max_factor=5.0)
 
 
 def value(waiting: int, running: int, rules: AdaptiveRules = ON) -> float:
-    return adapt(40.0, waiting_jobs=waiting, running_jobs=running, rules=rules).value
+    return adapt(DirectorOptions(adaptive=rules), waiting_jobs=waiting, running_jobs=running).value
 
 
 def test_off_it_is_the_plain_number_of_pilots():
-    target = adapt(40.0, waiting_jobs=9_999, running_jobs=5, rules=AdaptiveRules())
+    target = adapt(DirectorOptions(adaptive=AdaptiveRules()), waiting_jobs=9_999, running_jobs=5)
     assert (target.value, target.base, target.waiting_factor, target.running_factor) == (40.0, 40.0, 1.0, 1.0)
 
 
@@ -45,7 +45,7 @@ def test_without_running_target_running_jobs_do_not_matter():
 
 @given(st.integers(0, 10**7), st.integers(0, 10**6))
 def test_the_record_multiplies_up_and_stays_in_bounds(waiting, running):
-    target = adapt(40.0, waiting_jobs=waiting, running_jobs=running, rules=ON)
+    target = adapt(DirectorOptions(adaptive=ON), waiting_jobs=waiting, running_jobs=running)
     assert target.value == pytest.approx(target.base * target.waiting_factor * target.running_factor)
     assert 0.0 <= target.value <= 40.0 * ON.max_factor
 

@@ -8,12 +8,14 @@ from dataclasses import replace
 import pytest
 
 from lodesman.answers.vocabulary import BreakerState, PoolOutcome
+from lodesman.commands.pool_map import PoolMap
 from lodesman.director.iteration import DirectorInput, decide
 from lodesman.director.limits import Breaker, TokenBucket
 from lodesman.director.options import DirectorOptions, read_options
 from lodesman.director.orders import PoolState
 from lodesman.director.queues import OwnPilots, QueueCaps
 from lodesman.director.supply import PilotStanding
+from lodesman.matching.tables import KeyTable
 from lodesman.resources import NodePath, QueueId
 
 NOW = 1_000_000.0
@@ -24,6 +26,8 @@ B = QueueId("B", "ce", "q")
 def snapshot(demands, queues, pilots=(), **given) -> DirectorInput:
     base = {
         "demands": demands,
+        "table": KeyTable({one.tq_id: one.key for one in demands}),
+        "serving": PoolMap(),
         "pilots": pilots,
         "queues": queues,
         "pools": {"Local": PoolState(name="Local")},

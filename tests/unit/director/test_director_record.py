@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from lodesman.commands.pool_map import PoolMap
 from lodesman.director import record as records
 from lodesman.director.iteration import DirectorInput, decide
 from lodesman.director.options import read_options
@@ -16,6 +17,7 @@ from lodesman.director.plan import PlanRow
 from lodesman.director.queues import QueueCaps, QueueLoad
 from lodesman.director.record import Stories, loads_of, plan_of, to_record
 from lodesman.director.supply import PilotStanding
+from lodesman.matching.tables import KeyTable
 
 NOW = 1_000_000.0
 
@@ -30,6 +32,8 @@ def decision_for():
         return decide(
             DirectorInput(
                 demands=demands,
+                table=KeyTable({one.tq_id: one.key for one in demands}),
+                serving=PoolMap(),
                 pilots=pilots,
                 queues=queues,
                 pools=pools or {"Local": PoolState(name="Local")},

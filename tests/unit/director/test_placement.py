@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.answers.vocabulary import BreakerState, ClampName, RefusalKind
+from lodesman.commands.pool_map import PoolMap
 from lodesman.director.limits import Breaker
 from lodesman.director.options import PoolOptions
 from lodesman.director.orders import PilotOrder, choose_identity
 from lodesman.director.placement import place
-from lodesman.director.places import NoPools, Places
+from lodesman.director.places import Places
 from lodesman.director.queues import OwnPilots, QueueCaps, QueueGates
 from lodesman.matching.criteria import Reason
 from lodesman.resources import NodePath, QueueId
@@ -38,7 +39,7 @@ def ask(demand):
 def put():
     def run(asks, queues, *, breakers=None, tokens=None, serving=None, seed=1):
         gates = QueueGates(breakers=breakers or {}, tokens=tokens or {}, max_load_age_s=600.0)
-        places = Places(queues, serving or NoPools())
+        places = Places(queues, serving or PoolMap())
         return place(asks, places, gates=gates, now=NOW, rng=random.Random(seed))
 
     return run

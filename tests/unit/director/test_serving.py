@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.director.places import NoPools, ServedTaskQueues, ServingQueues
+from lodesman.commands.pool_map import PoolMap
+from lodesman.director.places import ServedTaskQueues, ServingQueues
 from lodesman.matching.tables import KeyTable
 from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.resources import QueueId
@@ -47,8 +48,8 @@ def test_a_queue_that_no_pool_speaks_of_serves_none(pools):
 
 def test_without_pools_only_task_queues_without_one_are_served():
     table = KeyTable({1: key_of("one"), 2: key_of(""), 3: key_of("two")})
-    assert ServedTaskQueues(table, NoPools()).by(A) == 1 << table.bit(2)
-    assert ServedTaskQueues(KeyTable(), NoPools()).by(A) == 0
+    assert ServedTaskQueues(table, PoolMap()).by(A) == 1 << table.bit(2)
+    assert ServedTaskQueues(KeyTable(), PoolMap()).by(A) == 0
 
 
 def test_a_dropped_task_queue_is_served_by_nobody(pools):

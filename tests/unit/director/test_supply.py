@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lodesman.commands.pool_map import PoolMap
 from lodesman.director.options import DirectorOptions
-from lodesman.director.places import NoPools
 from lodesman.director.plan import allowance
 from lodesman.director.supply import PilotStanding, SetAside, count_supply
 from lodesman.matching.tables import KeyTable
@@ -20,7 +20,7 @@ NOW = 1_000_000.0
 def count():
     def counted(demands, pilots, **given):
         table = given.pop("table", None) or KeyTable({one.tq_id: one.key for one in demands})
-        serving = given.pop("serving", None) or NoPools()
+        serving = given.pop("serving", None) or PoolMap()
         options = DirectorOptions(**given)
         return count_supply(demands, pilots, table=table, serving=serving, options=options, now=NOW)
 
