@@ -22,15 +22,15 @@ from bench import pool_world
 from lodesman.answers.accounts import SCOPES
 from lodesman.answers.service import NewPilot
 from lodesman.background.refresh import evaluate
-from lodesman.commands.accounts import AddAccount, IssueToken
+from lodesman.commands.accounts import add_account, issue_token
 from lodesman.commands.live import Live
-from lodesman.commands.pilots import Join, PreparePilots, hash_token
+from lodesman.commands.pilots import hash_token, join_pilot, prepare_pilots
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.matching import GroupShare, TaskQueueKey, canonical_requirements, submit_pool_id
 from lodesman.matching.policy import Policy
 from lodesman.resources import compile_requirements, load_resources
 from lodesman.store import open_writer
-from lodesman.store.journal import Transaction
+from lodesman.store.journal import Change, Transaction
 from lodesman.store.read.submit_pools import PoolRow
 
 VO = "bench"
@@ -249,9 +249,8 @@ def build(data: Path, size: Size, workload: Workload = GRID) -> dict[str, Any]:
     writer.apply_all(commands)
     tokens = _pilots(writer, size.pilots, rng, workload)
     groups = tuple(workload.shares)
-    admin = writer.apply([AddAccount("bench", workload.vo, groups, True), IssueToken("bench", SCOPES, None)])[
-        1
-    ]
+    add = Change(add_account, "bench", workload.vo, groups, admin=True)
+    admin = writer.apply([add, Change(issue_token, "bench", SCOPES, seconds=None)])[1]
     writer.db.close()
     found = {"pilots": tokens, "admin": admin}
     (data / "tokens.json").write_text(json.dumps(found))
@@ -266,8 +265,8 @@ def _pilots(writer: _Writer, count: int, rng: random.Random, workload: Workload)
                  request=place.presented(), join_hash=hash_token(f"join-token-{n}"))
         for n, place in enumerate(places)
     ]  # fmt: skip
-    writer.apply([PreparePilots(writer.live, new)])
-    joins = [Join(writer.live, f"join-token-{number}", "nonce", {}) for number in range(count)]
+    writer.apply([Change(prepare_pilots, writer.live, new)])
+    joins = [Change(join_pilot, writer.live, f"join-token-{number}", "nonce", {}) for number in range(count)]
     return [joined.token for joined in writer.apply_all(joins)]
 
 

@@ -21,13 +21,13 @@ from lodesman.answers.call import Call, Nothing
 from lodesman.answers.service import PassDone, Removed
 from lodesman.background.refresh import PoolKeeper, evaluate
 from lodesman.commands.live import Live
-from lodesman.commands.submit_pools import NameQueues, RefreshPools
+from lodesman.commands.submit_pools import name_queues, refresh_pools
 from lodesman.masks.bits import bits, nearest, refused
 from lodesman.matching import wanted_of
 from lodesman.matching.policy import Policy
 from lodesman.resources import compile_requirements, load_resources
 from lodesman.store import open_reader, open_writer
-from lodesman.store.journal import Journal
+from lodesman.store.journal import Change, Journal
 from lodesman.store.read.submit_pools import PoolRow
 
 POOLS, KEYS, ROUNDS, CHECKED = 10_000, 200, 5, 40
@@ -89,11 +89,11 @@ def _write(path: Path, policy: Policy, pools: Sequence[PoolRow]) -> dict[str, fl
     def post(call: Call[Nothing, Any, Any], body: Any) -> Any:
         begun = time.perf_counter()
         if call is calls.NAME_QUEUES:
-            journal.call(NameQueues(live, body))
+            journal.call(Change(name_queues, live, body))
             return Nothing()
         if call is not calls.POOL_PASS:
             return Removed(0)
-        row = journal.call(RefreshPools(live, body, policy.digest))
+        row = journal.call(Change(refresh_pools, live, body, policy.digest))
         took.append(time.perf_counter() - begun)
         return PassDone(row.id, row.at)
 

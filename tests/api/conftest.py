@@ -31,7 +31,7 @@ from lodesman.background.direct import Director
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.batch.backend import BatchLoad
 from lodesman.client.exchange import HttpAnswer, fault_of
-from lodesman.commands.accounts import AddAccount, IssueToken
+from lodesman.commands.accounts import add_account, issue_token
 from lodesman.commands.claim import serve_parked
 from lodesman.commands.live import Live
 from lodesman.commands.pilots import hash_token
@@ -41,7 +41,7 @@ from lodesman.matching.policy import Policy
 from lodesman.resources import ResourceConfig, load_resources
 from lodesman.store import open_reader, open_writer
 from lodesman.store.accounts import set_service_token
-from lodesman.store.journal import Transaction
+from lodesman.store.journal import Change, Transaction
 from lodesman.store.shelf import Shelf
 
 PATIENCE = 60.0
@@ -298,9 +298,9 @@ class House:
 
     def user(self, name: str, *groups: str, vo: str = "lab", admin: bool = False, **more: Any) -> str:
         """A user; the token is kept under the name."""
-        self.do(AddAccount(name, vo, groups or ("physics",), admin=admin))
+        self.do(Change(add_account, name, vo, groups or ("physics",), admin=admin))
         scopes = {"scopes": SCOPES} if admin else {}
-        self.tokens[name] = str(self.do(IssueToken(name, **{**scopes, **more})))
+        self.tokens[name] = str(self.do(Change(issue_token, name, **{**scopes, **more})))
         return self.tokens[name]
 
     def service(self) -> None:

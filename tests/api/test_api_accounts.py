@@ -6,11 +6,12 @@ import pytest
 
 from lodesman.api import wire
 from lodesman.api.openapi import document
-from lodesman.commands.accounts import IssueToken
+from lodesman.commands.accounts import issue_token
 from lodesman.commands.pilots import hash_token
 from lodesman.errors import Unauthorized
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
+from lodesman.store.journal import Change
 
 
 def add(house, name="eve", vo="lab", groups=("physics",)):
@@ -158,7 +159,7 @@ def test_a_list_of_tokens_tells_which_made_which(house):
 
 def test_a_token_that_was_revoked_meanwhile_makes_none(house):
     with pytest.raises(Unauthorized, match="revoked"):
-        house.do(IssueToken("bob", parent=b"\0" * 32))
+        house.do(Change(issue_token, "bob", parent=b"\0" * 32))
 
 
 # --- paths that nobody serves

@@ -20,8 +20,9 @@ from lodesman.answers.server import ConfigurationState
 from lodesman.answers.vocabulary import BreakerState
 from lodesman.api.openapi import described, document
 from lodesman.background.reasons import MainReasons
-from lodesman.commands.report import NoteSilence
+from lodesman.commands.report import note_silence
 from lodesman.director.limits import Breaker
+from lodesman.store.journal import Change
 
 FILE = b"#!/bin/sh\n"
 SHA = hashlib.sha256(FILE).hexdigest()
@@ -107,7 +108,7 @@ def losses_and_silence(house):
     house.submitted()
     (again,) = house.claim(house.pilot())
     house.report(f"pilot{house.pilots}", again, "Running", started=house.now)
-    house.do(NoteSilence(house.core.live, {house.pilots: house.now}))
+    house.do(Change(note_silence, house.core.live, {house.pilots: house.now}))
     house.control("reschedule", again["id"])
 
 

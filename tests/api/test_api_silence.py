@@ -2,8 +2,9 @@
 
 import pytest
 
-from lodesman.commands.report import Heard, NoteSilence
+from lodesman.commands.report import note_heartbeat, note_silence
 from lodesman.errors import Unavailable
+from lodesman.store.journal import Change
 
 ENTRY = {"id": 1, "attempt": 1}
 
@@ -27,7 +28,7 @@ def fall_silent(house, seconds=301.0):
     """Time passes without a word; what the daemon does then."""
     house.ticks += seconds
     house.now += seconds
-    return house.do(NoteSilence(house.core.live, house.core.newly_silent()))
+    return house.do(Change(note_silence, house.core.live, house.core.newly_silent()))
 
 
 def state(house, job=1):
@@ -96,7 +97,7 @@ def test_a_pilot_that_hands_in_is_completing_and_tells_it_once(house, posted):
     posted.clear()
     for _ in range(3):
         beat(house, pilot, {**ENTRY, "state": "completing"})
-    assert [type(one) for one in posted] == [Heard]
+    assert [one.change for one in posted] == [note_heartbeat]
     assert state(house) == "Completing"
     house.report(pilot, ENTRY, "Done")
     posted.clear()
@@ -113,7 +114,7 @@ def test_each_attempt_that_a_pilot_hands_in_is_told(house, posted):
     posted.clear()
     beat(house, pilot, {**ENTRY, "state": "completing"}, {"id": 2, "attempt": 1})
     beat(house, pilot, {**ENTRY, "state": "completing"}, {"id": 2, "attempt": 1, "state": "completing"})
-    assert [len(one.attempts) for one in posted] == [2, 2]
+    assert [len(one.values[2]) for one in posted] == [2, 2]
     assert [state(house, job) for job in (1, 2)] == ["Completing", "Completing"]
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from lodesman.background.reasons import MainReasons
 from lodesman.batch.backend import BatchLoad, CancelOutcome
+from lodesman.commands.site_mask import close_site
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.store.read.why import waiting_by_reason
@@ -219,7 +220,7 @@ def test_a_pilot_that_joined_while_the_site_was_being_closed_is_drained_all_the_
     command = house.core.command
 
     async def meanwhile(what):
-        if type(what).__name__ == "CloseSite":
+        if what.change is close_site:
             house.core.sessions[1] = session
         return await command(what)
 

@@ -14,22 +14,22 @@ from lodesman.answers.service import NewPilot, PassDone, Removed, Tidied
 from lodesman.answers.vocabulary import PilotState
 from lodesman.background.refresh import PoolKeeper
 from lodesman.background.upkeep import Retention
-from lodesman.commands.accounts import AddAccount, IssueToken
+from lodesman.commands.accounts import add_account, issue_token
 from lodesman.commands.claim import Claim, serve_parked
 from lodesman.commands.control import Control
 from lodesman.commands.live import Live
-from lodesman.commands.pilots import EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
-from lodesman.commands.report import Heard, NoteSilence, TakeReports
-from lodesman.commands.sandboxes import TidyInputs
+from lodesman.commands.pilots import end_pilot, hash_token, join_pilot, pilots_submitted, prepare_pilots
+from lodesman.commands.report import TakeReports, note_heartbeat, note_silence
 from lodesman.commands.sessions import FreeResources, PilotSession
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
-from lodesman.commands.submit_pools import CleanPools, JudgeQueues, NameQueues, RefreshPools, RekeyPools
-from lodesman.commands.upkeep import Purge, Reconcile
+from lodesman.commands.submit_pools import clean_pools, judge_queues, name_queues, refresh_pools, rekey_pools
+from lodesman.commands.upkeep import purge, reconcile
 from lodesman.matching import TaskQueueKey
 from lodesman.store import open_reader, open_writer
-from lodesman.store.journal import Journal
+from lodesman.store.journal import Change, Journal
 from lodesman.store.read.jobs import events_of_job, job_by_id
 from lodesman.store.read.usage import count_jobs
+from lodesman.store.sandboxes import tidy_inputs
 from lodesman.store.shelf import Shelf
 from lodesman.store.write.attempts import AttemptReport
 
@@ -105,8 +105,8 @@ class House:
     def retention(self, keep_days, shelf=None):
         """What forgets in the background process; its commands travel as they do there."""
         commands = {
-            calls.PURGE: lambda body: self.do(Purge(self.live, body)),
-            calls.TIDY: lambda body: Tidied(self.do(TidyInputs(body))),
+            calls.PURGE: lambda body: self.do(Change(purge, self.live, body)),
+            calls.TIDY: lambda body: Tidied(self.do(Change(tidy_inputs, body))),
         }
 
         def post(call, body):
@@ -119,12 +119,12 @@ class House:
         """A pilot that has joined."""
         self.pilots += 1
         stamp = f"stamp{self.pilots}"
-        self.do(PreparePilots(self.live, [NewPilot(
+        self.do(Change(prepare_pilots, self.live, [NewPilot(
             stamp=stamp, vo="vo", site=site, ce="ce", queue="q", request={**OFFER, **offer},
             join_hash=hash_token(stamp + "-join"),
         )]))  # fmt: skip
-        self.do(PilotSubmitted(self.live, {stamp: ("native" + stamp, "")}))
-        joined = self.do(Join(self.live, stamp + "-join", "nonce", {"cores": 8}))
+        self.do(Change(pilots_submitted, self.live, {stamp: ("native" + stamp, "")}))
+        joined = self.do(Change(join_pilot, self.live, stamp + "-join", "nonce", {"cores": 8}))
         self.sessions[joined.row.id] = PilotSession(joined.row, joined.node, now=self.clock)
         return joined.row.id
 
@@ -145,11 +145,11 @@ class House:
     def keeper(self, policy, *, refresh=900.0, grace=3_600.0):
         """What keeps SubmitPools true in the background process; the hot process has this policy, too."""
         make = {
-            calls.NAME_QUEUES: lambda body: NameQueues(self.live, body),
-            calls.REKEY_POOLS: lambda body: RekeyPools(self.live, body, policy.digest),
-            calls.POOL_PASS: lambda body: RefreshPools(self.live, body, policy.digest),
-            calls.JUDGE_QUEUES: lambda body: JudgeQueues(self.live, body),
-            calls.CLEAN_POOLS: lambda body: CleanPools(self.live, body),
+            calls.NAME_QUEUES: lambda body: Change(name_queues, self.live, body),
+            calls.REKEY_POOLS: lambda body: Change(rekey_pools, self.live, body, policy.digest),
+            calls.POOL_PASS: lambda body: Change(refresh_pools, self.live, body, policy.digest),
+            calls.JUDGE_QUEUES: lambda body: Change(judge_queues, self.live, body),
+            calls.CLEAN_POOLS: lambda body: Change(clean_pools, self.live, body),
         }
 
         def post(call, body):
@@ -162,7 +162,7 @@ class House:
 
     def reconcile(self):
         """A whole pass of the reconciler: how many of each fault it mended."""
-        return asdict(self.do(Reconcile(self.live, all_suspects(self.reader))))
+        return asdict(self.do(Change(reconcile, self.live, all_suspects(self.reader))))
 
     def refresh(self, policy):
         """One pass with this configuration."""
@@ -177,17 +177,17 @@ class House:
         return out
 
     def end_pilot(self, pilot, state=PilotState.LOST, cause="pilot-lost"):
-        return self.do(EndPilot(self.live, pilot, state, "gone", cause))
+        return self.do(Change(end_pilot, self.live, pilot, state, "gone", cause=cause))
 
     def silence(self, *pilots, since=700.0):
         """These pilots have said nothing for long."""
-        return self.do(NoteSilence(self.live, dict.fromkeys(pilots, since)))
+        return self.do(Change(note_silence, self.live, dict.fromkeys(pilots, since)))
 
     def hear(self, pilot, *running, completing=()):
         """A heartbeat of a pilot that has these attempts, as far as it changes jobs."""
         told = [(one, False) for one in running] + [(one, True) for one in completing]
         attempts = {(one.job_id, one.attempt): hands_in for one, hands_in in told}
-        return self.do(Heard(self.live, pilot, attempts))
+        return self.do(Change(note_heartbeat, self.live, pilot, attempts))
 
     def job(self, job_id):
         return job_by_id(self.reader, job_id)
@@ -205,8 +205,8 @@ class House:
         return out
 
     def user(self, name="ann", groups=("g",), **more):
-        self.do(AddAccount(name, "vo", groups, **more))
-        return self.do(IssueToken(name))
+        self.do(Change(add_account, name, "vo", groups, **more))
+        return self.do(Change(issue_token, name))
 
     def pool(self, pool_id, queues):
         return NewPool(id=pool_id, requirements="{}", vo="vo", queues=tuple(queues))

@@ -8,14 +8,15 @@ from tests.contract.test_jobs_walk import parked
 
 from lodesman.answers.service import Judgement, NewPilot, Renewals
 from lodesman.background.snapshot import KnownQueues
-from lodesman.commands.pilots import PreparePilots, hash_token
+from lodesman.commands.pilots import hash_token, prepare_pilots
 from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.submit import NewPool
-from lodesman.commands.submit_pools import JudgeQueues, PoolIds, RekeyPools
+from lodesman.commands.submit_pools import PoolIds, judge_queues, rekey_pools
 from lodesman.errors import Conflict
 from lodesman.matching import key_to_json, spelled_requirements, submit_pool_id
 from lodesman.matching.policy import Policy
 from lodesman.resources import compile_requirements, load_resources
+from lodesman.store.journal import Change
 from lodesman.store.read.submit_pools import PoolRow, stored_pools
 
 S1, S2 = ("S1", "ce", "q"), ("S2", "ce", "q")
@@ -276,7 +277,7 @@ def test_a_batch_that_fails_leaves_everything_as_it_was(house):
 
     class Fault:
         def apply(self, tx):
-            assert RekeyPools(house.live, moves, MB.digest).apply(tx) == 2
+            assert rekey_pools(tx, house.live, moves, MB.digest) == 2
             assert house.live.queues.index.find(house.key(submit_pool=old.id)) is None
             raise ZeroDivisionError
 
@@ -359,7 +360,7 @@ def test_claims_that_were_not_counted_yet_are_counted_once(house):
 
 def test_pilots_on_their_way_are_pilots_of_the_task_queue_that_is_left(house):
     apart(house)
-    house.do(PreparePilots(house.live, [NewPilot(
+    house.do(Change(prepare_pilots, house.live, [NewPilot(
         stamp="s", vo="vo", site="S2", ce="ce", queue="q", request={}, join_hash=hash_token("x"), tq_id=2,
     )]))  # fmt: skip
     house.refresh(MB)
@@ -368,15 +369,15 @@ def test_pilots_on_their_way_are_pilots_of_the_task_queue_that_is_left(house):
 
 def test_a_batch_that_fails_leaves_holds_as_they_were(house):
     apart(house, 2, 2)
-    house.do(JudgeQueues(house.live, Judgement(number=0, hold=[(1, "x"), (2, "y")])))
+    house.do(Change(judge_queues, house.live, Judgement(number=0, hold=[(1, "x"), (2, "y")])))
     old, new = wants(ONE, "50 GB"), wants(OTHER, "50 GB")
     moves = Renewals(config=MB.digest, pools=[(old.id, new.id, new.requirements)])
     before = pools(house), queues(house)
     with pytest.raises(Exception, match="nothing was stored"):
-        house.do(Faulty(RekeyPools(house.live, moves, MB.digest)))
+        house.do(Faulty(Change(rekey_pools, house.live, moves, MB.digest)))
     assert (pools(house), queues(house)) == before
     assert house.live.queues.held == {1: "x", 2: "y"}
-    house.do(RekeyPools(house.live, moves, MB.digest))
+    house.do(Change(rekey_pools, house.live, moves, MB.digest))
     assert house.live.queues.held == {1: "x"}
     assert house.counts() == {"Held": 4}
     queues(house)
@@ -385,9 +386,9 @@ def test_a_batch_that_fails_leaves_holds_as_they_were(house):
 def test_another_configuration_refuses_it(house):
     submit(house, GB)
     with pytest.raises(Conflict, match="another configuration"):
-        house.do(RekeyPools(house.live, Renewals(config="old", pools=[]), MB.digest))
+        house.do(Change(rekey_pools, house.live, Renewals(config="old", pools=[]), MB.digest))
     gone = Renewals(config=MB.digest, pools=[("req2:gone", "req2:x", "{}")])
-    assert house.do(RekeyPools(house.live, gone, MB.digest)) == 0
+    assert house.do(Change(rekey_pools, house.live, gone, MB.digest)) == 0
     assert pools(house) == [wants(GB).id]
 
 

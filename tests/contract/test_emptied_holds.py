@@ -6,10 +6,10 @@ import apsw
 import pytest
 
 from lodesman.answers.service import Judgement
-from lodesman.commands.submit_pools import JudgeQueues
+from lodesman.commands.submit_pools import judge_queues
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.store.journal import Transaction
+from lodesman.store.journal import Change, Transaction
 
 SLOW = Policy(load_resources([("sites.toml", "[site.S1.ce.ce.queue.q]\nCPUTime = 10\n")]))
 FAST = Policy(load_resources([("sites.toml", "[site.S1.ce.ce.queue.q]\nCPUTime = 1000\n")]))
@@ -28,7 +28,9 @@ def emptied(house):
 
 def word(house, tq_id, reason=""):
     """What a pass says of the picture that it took when the task queue was empty."""
-    return JudgeQueues(house.live, Judgement(number=house.live.pools.last_pass.id, release=[(tq_id, reason)]))
+    return Change(
+        judge_queues, house.live, Judgement(number=house.live.pools.last_pass.id, release=[(tq_id, reason)])
+    )
 
 
 def holds(house):

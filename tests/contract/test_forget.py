@@ -17,9 +17,10 @@ from lodesman.answers.service import Old
 from lodesman.background import upkeep
 from lodesman.background.upkeep import DAY, _weighed_portions
 from lodesman.commands import upkeep as purging
-from lodesman.commands.upkeep import ForgetIdleQueues, Purge
+from lodesman.commands.upkeep import forget_idle_queues, purge
 from lodesman.errors import NotFound
 from lodesman.jobs.states import TERMINAL
+from lodesman.store.journal import Change
 from lodesman.store.read.job_lists import JobQuery, list_jobs
 from lodesman.store.read.jobs import attempts_of_job, events_of_job, job_by_id
 
@@ -45,7 +46,7 @@ def forget_all(house, *, reconciled=True, keep=KEEP):
     """One whole pass now; returns what it says that it did. A server reconciles every few minutes."""
     if reconciled:
         assert house.reconcile() == CLEAN
-        house.do(ForgetIdleQueues(house.live))
+        house.do(Change(forget_idle_queues, house.live))
     found = house.retention(keep)
     for _ in found.run(house.clock):
         pass
@@ -163,7 +164,7 @@ def test_a_job_that_came_back_meanwhile_is_not_forgotten(house):
     later(house, KEEP + 1)
     before = house.clock - KEEP * DAY
     house.control("reschedule", 1)
-    assert house.do(Purge(house.live, Old(before=before, jobs=[1]))).jobs == []
+    assert house.do(Change(purge, house.live, Old(before=before, jobs=[1]))).jobs == []
     assert house.state(1) == "Waiting"
     assert house.reconcile() == CLEAN
 
@@ -177,15 +178,15 @@ def test_the_writer_looks_again_at_what_a_reader_found(house):
     later(house, KEEP + 1)
     cohort = house.reader.only("SELECT id FROM cohort")[0]
     young = Old(before=1_000.0, jobs=[1], holes=[(cohort, 1)])
-    assert house.do(Purge(house.live, young)).jobs == []
+    assert house.do(Change(purge, house.live, young)).jobs == []
     assert house.state(2) == "Killed"
     old = Old(before=house.clock, jobs=[1, 2, 3, 99], holes=[(cohort, 1), (cohort, 2)])
-    assert house.do(Purge(house.live, old)).jobs == []
+    assert house.do(Change(purge, house.live, old)).jobs == []
     assert [house.state(1), house.job(2), house.state(3)] == ["Killed", None, "Waiting"]
     house.report(pilot, claimed, "Failed", cause="killed")
-    assert house.do(Purge(house.live, young)).jobs == []
-    assert house.do(Purge(house.live, old)).jobs == [(1, 1)]
-    assert house.do(Purge(house.live, old)).jobs == []
+    assert house.do(Change(purge, house.live, young)).jobs == []
+    assert house.do(Change(purge, house.live, old)).jobs == [(1, 1)]
+    assert house.do(Change(purge, house.live, old)).jobs == []
 
 
 def test_a_report_about_a_forgotten_job_changes_nothing(house):
@@ -277,8 +278,8 @@ def test_a_batch_that_fails_forgets_nothing(house):
 
     class Broken:
         def apply(self, tx):
-            Purge(house.live, Old(before=house.clock, jobs=[1])).apply(tx)
-            Purge(house.live, Old(before=house.clock, queues=[(1, 0.0)])).apply(tx)
+            purge(tx, house.live, Old(before=house.clock, jobs=[1]))
+            purge(tx, house.live, Old(before=house.clock, queues=[(1, 0.0)]))
             raise LookupError
 
     with pytest.raises(Exception, match="nothing was stored"):
@@ -363,7 +364,7 @@ def test_a_task_queue_stays_as_long_as_a_job_names_it(house):
 
 def test_a_task_queue_that_somebody_joined_meanwhile_stays(house):
     def tried(emptied):
-        return house.do(Purge(house.live, Old(before=house.clock, queues=[(1, emptied)]))).queues
+        return house.do(Change(purge, house.live, Old(before=house.clock, queues=[(1, emptied)]))).queues
 
     def emptied():
         return house.reader.only("SELECT emptied_at FROM task_queue_count")[0]
@@ -373,12 +374,12 @@ def test_a_task_queue_that_somebody_joined_meanwhile_stays(house):
     first = emptied()
     later(house, KEEP + 1)
     assert tried(first) == 0  # the index has it
-    house.do(ForgetIdleQueues(house.live))
+    house.do(Change(forget_idle_queues, house.live))
     house.submit(2)
     assert tried(first) == 0
     house.control("kill", 3, 4)
     house.clock += 1_000
-    house.do(ForgetIdleQueues(house.live))
+    house.do(Change(forget_idle_queues, house.live))
     assert tried(first) == 0
     assert sizes(house, "task_queue") == {"task_queue": 1}
     assert tried(emptied()) == 1

@@ -3,14 +3,15 @@
 from tests.conftest import all_suspects
 
 from lodesman.answers.service import Suspects
-from lodesman.commands.upkeep import ForgetIdleQueues, Reconcile
+from lodesman.commands.upkeep import forget_idle_queues, reconcile
+from lodesman.store.journal import Change
 
 LONG = 100_000.0
 
 
 def write_claims(house):
     """Any command that writes down what follows from claims."""
-    house.do(Reconcile(house.live, Suspects()))
+    house.do(Change(reconcile, house.live, Suspects()))
 
 
 def test_a_queue_that_claims_emptied_counts_nothing_when_it_is_forgotten(house):
@@ -18,7 +19,7 @@ def test_a_queue_that_claims_emptied_counts_nothing_when_it_is_forgotten(house):
     pilot = house.pilot()
     assert len(house.claim(pilot, 3)) == 3
     house.clock += LONG
-    house.do(ForgetIdleQueues(house.live))
+    house.do(Change(forget_idle_queues, house.live))
     assert not house.live.queues.index.has(1)
     write_claims(house)
     found = all_suspects(house.reader)
@@ -33,7 +34,7 @@ def test_a_job_that_comes_back_to_a_forgotten_queue_is_the_only_one_there(house)
     pilot = house.pilot()
     first, *_ = house.claim(pilot, 3)
     house.clock += LONG
-    house.do(ForgetIdleQueues(house.live))
+    house.do(Change(forget_idle_queues, house.live))
     write_claims(house)
     house.report(pilot, first, "Released", cause="pilot-shutdown")
     assert house.live.queues.index.waiting(1) == 1
@@ -47,5 +48,5 @@ def test_a_queue_that_is_not_empty_stays(house):
     house.submit(3)
     house.claim(house.pilot(), 2)
     house.clock += LONG
-    house.do(ForgetIdleQueues(house.live))
+    house.do(Change(forget_idle_queues, house.live))
     assert house.live.queues.index.waiting(1) == 1

@@ -6,10 +6,11 @@ from tests.contract.test_jobs_walk import parked
 from lodesman.answers.jobs import Count
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.submit import NewPool
-from lodesman.commands.upkeep import ForgetIdleQueues
+from lodesman.commands.upkeep import forget_idle_queues
 from lodesman.matching import spelled_requirements, submit_pool_id
 from lodesman.matching.policy import Policy
 from lodesman.resources import compile_requirements, load_resources
+from lodesman.store.journal import Change
 from lodesman.store.read.job_lists import JobQuery, list_jobs
 from lodesman.store.read.jobs import events_of_job
 from lodesman.store.read.usage import count_jobs
@@ -309,7 +310,7 @@ def test_holds_survive_a_restart_and_idle_task_queues(house):
     assert house.claim(house.pilot(), 3) == []
     sound(house)
     house.clock += 10_000
-    house.do(ForgetIdleQueues(house.live))
+    house.do(Change(forget_idle_queues, house.live))
     more = house.submit(2).first
     assert house.counts() == {"Held": 5}
     assert house.job(more).held_by == "impossible"

@@ -5,14 +5,14 @@ import threading
 import pytest
 
 from lodesman.answers.vocabulary import PilotState
-from lodesman.commands.claim import Unpark
-from lodesman.commands.pilots import Join, hash_token
-from lodesman.commands.sandboxes import RegisterSandbox
+from lodesman.commands.claim import unpark
+from lodesman.commands.pilots import hash_token, join_pilot
+from lodesman.commands.sandboxes import register_input
 from lodesman.commands.sessions import FreeResources
-from lodesman.commands.upkeep import ForgetIdleQueues
+from lodesman.commands.upkeep import forget_idle_queues
 from lodesman.errors import Conflict, InvalidRequest, NotFound, Unauthorized
 from lodesman.store.accounts import principal_of
-from lodesman.store.journal import Transaction
+from lodesman.store.journal import Change, Transaction
 from lodesman.store.read.task_queues import queues_with_jobs
 
 CLEAN = {"waiting_without_queue": 0, "active_without_attempt": 0, "wrong_counters": 0}
@@ -77,7 +77,7 @@ def test_a_request_id_is_not_taken_for_other_jobs(house):
 
 def test_a_request_id_is_not_taken_for_other_files(house):
     for sha256 in ("a" * 64, "b" * 64):
-        house.do(RegisterSandbox("ann", sha256, 5))
+        house.do(Change(register_input, "ann", sha256, 5))
     house.submit(1, request_id="r1", inputs=["a" * 64])
     assert house.submit(1, request_id="r1", inputs=["a" * 64]).repeated
     with pytest.raises(Conflict):
@@ -210,7 +210,7 @@ def test_the_longest_waiting_pilots_are_served_first(house):
 
 def test_patience_ends_with_nothing(house):
     command, answer = parked(house, house.pilot())
-    house.do(Unpark(command))
+    house.do(Change(unpark, command))
     assert answer() == []
     house.submit()
     assert house.state(1) == "Waiting"
@@ -356,18 +356,18 @@ def test_a_join_token_is_good_once(house):
     pilot = house.pilot()
     stamp = house.sessions[pilot].stamp
     with pytest.raises(Unauthorized, match="used before"):
-        house.do(Join(house.live, stamp + "-join", "another nonce", {}))
-    again = house.do(Join(house.live, stamp + "-join", "nonce", {}))
+        house.do(Change(join_pilot, house.live, stamp + "-join", "another nonce", {}))
+    again = house.do(Change(join_pilot, house.live, stamp + "-join", "nonce", {}))
     assert again.row.id == pilot
     with pytest.raises(Unauthorized, match="unknown"):
-        house.do(Join(house.live, "no such token", "nonce", {}))
+        house.do(Change(join_pilot, house.live, "no such token", "nonce", {}))
 
 
 def test_a_pilot_that_ended_cannot_join(house):
     pilot = house.pilot()
     house.end_pilot(pilot)
     with pytest.raises((Unauthorized, Conflict)):
-        house.do(Join(house.live, house.sessions[pilot].stamp + "-join", "nonce", {}))
+        house.do(Change(join_pilot, house.live, house.sessions[pilot].stamp + "-join", "nonce", {}))
 
 
 def test_a_pilot_ends_once(house):
@@ -410,12 +410,12 @@ def test_a_task_queue_forgotten_while_empty_comes_back(house):
     pilot = house.pilot()
     (claimed,) = house.claim(pilot)
     house.clock += 400
-    house.do(ForgetIdleQueues(house.live))
+    house.do(Change(forget_idle_queues, house.live))
     assert not house.live.queues.index.has(1)
     house.report(pilot, claimed, "Released", cause="pilot-shutdown")
     assert [(c.job_id, c.attempt) for c in house.claim(pilot)] == [(1, 2)]
     house.clock += 400
-    house.do(ForgetIdleQueues(house.live))
+    house.do(Change(forget_idle_queues, house.live))
     house.submit()
     assert house.reader.execute("SELECT count(*) FROM task_queue").fetchone() == (1,)
 

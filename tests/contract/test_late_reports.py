@@ -6,9 +6,10 @@ import pytest
 
 from lodesman.answers.pilots import ReportResult
 from lodesman.answers.vocabulary import PilotState
-from lodesman.commands.pilots import LATE_SECONDS, Join, hash_token
+from lodesman.commands.pilots import LATE_SECONDS, hash_token, join_pilot
 from lodesman.errors import Unauthorized
 from lodesman.store.accounts import principal_of
+from lodesman.store.journal import Change
 from lodesman.store.read.jobs import attempts_of_job
 from lodesman.store.sandboxes import may_hand_in
 
@@ -213,7 +214,7 @@ def test_the_token_of_a_lost_pilot_is_good_for_some_days_and_its_join_token_is_n
     pilot, _ = lost(house)
     assert tokens(house, pilot) == [("pilot", house.clock + LATE_SECONDS)]
     with pytest.raises(Unauthorized, match="unknown"):
-        house.do(Join(house.live, "stamp1-join", "nonce", {}))
+        house.do(Change(join_pilot, house.live, "stamp1-join", "nonce", {}))
 
 
 @pytest.mark.parametrize("state", [PilotState.DONE, PilotState.ABORTED])
@@ -234,7 +235,7 @@ def test_a_pilot_that_was_lost_without_jobs_has_nothing_to_tell(house):
 def test_the_principal_of_a_lost_pilot_expires(house):
     house.submit()
     pilot = house.pilot()
-    joined = house.do(Join(house.live, "stamp1-join", "nonce", {"cores": 8}))
+    joined = house.do(Change(join_pilot, house.live, "stamp1-join", "nonce", {"cores": 8}))
     house.claim(pilot)
     digest = hash_token(joined.token)
     assert principal_of(house.reader, digest).expires_at is None

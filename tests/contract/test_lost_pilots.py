@@ -17,9 +17,10 @@ from lodesman.background.census import _AGAIN_SECONDS, Census
 from lodesman.batch.backend import NativeState, PilotCopy, PilotSpec
 from lodesman.batch.keeper import process_table
 from lodesman.batch.local import LocalBackend
-from lodesman.commands.pilots import EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
+from lodesman.commands.pilots import end_pilot, hash_token, join_pilot, pilots_submitted, prepare_pilots
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
+from lodesman.store.journal import Change
 
 PLACE = ("S", "c", "q")
 PATIENCE = 60.0
@@ -60,13 +61,13 @@ def census(house, backend):
 def pilot(house, backend, tmp_path):
     """A pilot that joined and runs a payload: its number, and the processes."""
     stamp = f"hangs-{os.urandom(4).hex()}"
-    (number,) = house.do(PreparePilots(house.live, [NewPilot(
+    (number,) = house.do(Change(prepare_pilots, house.live, [NewPilot(
         stamp=stamp, vo="vo", site="S", ce="c", queue="q", request={}, join_hash=hash_token("join"),
     )]))  # fmt: skip
     spec = PilotSpec(queue=PLACE, command=(sys.executable, "-I", "-S", "-c", PILOT))
     accepted = backend.submit(spec, [PilotCopy(stamp=stamp, pilot_file=b"{}")]).accepted
-    house.do(PilotSubmitted(house.live, {stamp: (accepted[stamp], "")}))
-    house.do(Join(house.live, "join", "nonce", {}))
+    house.do(Change(pilots_submitted, house.live, {stamp: (accepted[stamp], "")}))
+    house.do(Change(join_pilot, house.live, "join", "nonce", {}))
     there = Path(tmp_path / "pilots" / stamp / "work" / "there")
     wait_until(there.exists, "the pilot")
     pids = [int(pid) for pid in there.read_text().split()]
@@ -78,7 +79,7 @@ def test_a_pilot_that_hangs_is_gone_after_its_lease_ended(house, backend, census
     os.kill(pids[0], signal.SIGSTOP)
     census.tick(house.clock)
     assert backend.status([stamp])[stamp].state is NativeState.RUNNING
-    house.do(EndPilot(house.live, number, PilotState.LOST, "its lease ended", "lease-expired"))
+    house.do(Change(end_pilot, house.live, number, PilotState.LOST, "its lease ended", cause="lease-expired"))
     census.tick(house.clock + 10)
     wait_until(lambda: not set(pids) & set(process_table()), "the end of pilot and payload")
     wait_until(lambda: backend.status([stamp])[stamp].state is NativeState.ENDED, "the record of its end")

@@ -11,10 +11,10 @@ from lodesman.answers.jobs import Count
 from lodesman.answers.service import Repaired
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.live import Live
-from lodesman.commands.upkeep import Reconcile
+from lodesman.commands.upkeep import reconcile
 from lodesman.matching import wanted_of
 from lodesman.store import Reader, Writer
-from lodesman.store.journal import Journal
+from lodesman.store.journal import Change, Journal
 from lodesman.store.read.jobs import events_of_job, job_by_id
 from lodesman.store.read.submit_pools import bits_of_queues, last_pass, pass_requests, stored_pools
 from lodesman.store.read.usage import count_jobs
@@ -81,14 +81,14 @@ def test_counters_are_true_and_jobs_can_be_released(old):
     live = Live(Writer(old), rng=random.Random(1), now=100.0)
     journal = Journal(Writer(old), clock=lambda: 100.0)
     journal.start()
-    assert journal.call(Reconcile(live, all_suspects(Reader(old)))) == Repaired()
+    assert journal.call(Change(reconcile, live, all_suspects(Reader(old)))) == Repaired()
 
     class Release:
         def apply(self, tx):
             return live.queues.release(tx, 1, "now"), live.queues.release(tx, 2, "now")
 
     assert journal.call(Release()) == (1, 8)
-    assert journal.call(Reconcile(live, all_suspects(Reader(old)))) == Repaired()
+    assert journal.call(Change(reconcile, live, all_suspects(Reader(old)))) == Repaired()
     journal.close()
     assert count_jobs(old) == [Count("ann", "g", JobState.HELD, 3), Count("ann", "g", JobState.WAITING, 9)]
 

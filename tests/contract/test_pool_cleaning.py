@@ -4,10 +4,11 @@ import pytest
 
 from lodesman.answers.service import Cleaning
 from lodesman.commands.submit import NewPool
-from lodesman.commands.submit_pools import CleanPools
+from lodesman.commands.submit_pools import clean_pools
 from lodesman.matching import spelled_requirements, submit_pool_id
 from lodesman.matching.policy import Policy
 from lodesman.resources import compile_requirements, load_resources
+from lodesman.store.journal import Change
 from lodesman.store.read.submit_pools import list_pools, pass_requests, stored_pools
 
 S1 = ("S1", "ce", "q")
@@ -115,14 +116,14 @@ def test_a_pool_is_not_removed_between_the_look_and_the_removal(house):
     house.clock += 2 * GRACE
     stale = Cleaning(remove=[POOL], unused_before=house.clock - GRACE)
     job = submit(house)
-    assert house.do(CleanPools(house.live, stale)) == 0
+    assert house.do(Change(clean_pools, house.live, stale)) == 0
     assert pools(house) == [POOL]
     assert [claimed.job_id for claimed in house.claim(house.pilot())] == [job]
 
 
 def test_a_mark_that_comes_too_late_is_taken_back(house, later):
     submit(house)
-    house.do(CleanPools(house.live, Cleaning(mark=[POOL])))
+    house.do(Change(clean_pools, house.live, Cleaning(mark=[POOL])))
     assert later(10 * GRACE) == [POOL]
 
 
@@ -195,7 +196,7 @@ def test_a_removal_that_is_rolled_back_leaves_the_pool_served(house, later):
 
     class Fault:
         def apply(self, tx):
-            CleanPools(house.live, Cleaning(remove=[POOL], unused_before=house.clock)).apply(tx)
+            clean_pools(tx, house.live, Cleaning(remove=[POOL], unused_before=house.clock))
             assert house.live.pools.of_queue(S1) == ()
             raise ZeroDivisionError
 

@@ -14,8 +14,9 @@ from lodesman.answers.call import Nothing
 from lodesman.answers.service import Suspects
 from lodesman.background import upkeep
 from lodesman.background.upkeep import _RECONCILE_SECONDS, Reconciler, find_suspects
-from lodesman.commands.upkeep import Reconcile
+from lodesman.commands.upkeep import reconcile
 from lodesman.errors import Unavailable
+from lodesman.store.journal import Change
 
 CLEAN = {"waiting_without_queue": 0, "active_without_attempt": 0, "wrong_counters": 0}
 GHOSTS = {**CLEAN, "active_without_attempt": 1}
@@ -104,7 +105,7 @@ def test_a_job_that_moved_on_meanwhile_is_left_alone(house):
     claimed = house.claim(pilot, 2)
     old = Suspects(jobs=[one.job_id for one in claimed] + [77], queues=[1, 99])
     house.report(pilot, claimed[0], "Done")
-    assert asdict(house.do(Reconcile(house.live, old))) == CLEAN
+    assert asdict(house.do(Change(reconcile, house.live, old))) == CLEAN
     assert [house.state(one.job_id) for one in claimed] == ["Done", "Matched"]
 
 
@@ -160,7 +161,7 @@ class Posts:
     def __call__(self, call, body):
         self.posted.append((call, body))
         if call is calls.RECONCILE:
-            return self.house.do(Reconcile(self.house.live, body))
+            return self.house.do(Change(reconcile, self.house.live, body))
         return Nothing()
 
     def ticker(self):
@@ -239,7 +240,7 @@ def test_the_writer_looks_at_single_keys_only(house):
         return False
 
     house.writer.connection.set_progress_handler(count, 100)
-    found = house.do(Reconcile(house.live, Suspects(jobs=[claimed.job_id])))
+    found = house.do(Change(reconcile, house.live, Suspects(jobs=[claimed.job_id])))
     house.writer.connection.set_progress_handler(None)
     assert asdict(found) == GHOSTS
     assert steps < 30

@@ -9,11 +9,12 @@ from lodesman.answers.service import Difference
 from lodesman.background.refresh import _CONFLICT_SECONDS
 from lodesman.commands.pool_map import KnownPools, PoolMap
 from lodesman.commands.submit import NewPool
-from lodesman.commands.submit_pools import RefreshPools, SetShares
+from lodesman.commands.submit_pools import refresh_pools, set_shares
 from lodesman.errors import Conflict
 from lodesman.matching import GroupShare, spelled_requirements, submit_pool_id
 from lodesman.matching.policy import Policy
 from lodesman.resources import compile_requirements, load_resources
+from lodesman.store.journal import Change
 from lodesman.store.read.submit_pools import bits_of_queues
 
 SITES = """
@@ -175,7 +176,7 @@ def test_another_pass_that_came_between_refuses_the_difference(house):
         previous=0, answers=0, config=now.digest, cause="x", pools=1, seconds=0.0, masks={POOL: "0"}
     )
     with pytest.raises(Conflict, match="came between"):
-        house.do(RefreshPools(house.live, stale, now.digest))
+        house.do(Change(refresh_pools, house.live, stale, now.digest))
     assert served(house, S2) == (POOL,)
     assert len(passes(house)) == 1
 
@@ -187,7 +188,7 @@ def test_an_evaluation_by_another_configuration_is_refused(house):
         previous=0, answers=0, config=mine.digest, cause="x", pools=1, seconds=0.0, masks={POOL: "0"}
     )
     with pytest.raises(Conflict, match="another configuration") as caught:
-        house.do(RefreshPools(house.live, found, other.digest))
+        house.do(Change(refresh_pools, house.live, found, other.digest))
     assert caught.value.data == {"config": other.digest}
     assert served(house, S1) == (POOL,)
     assert passes(house) == []
@@ -308,9 +309,9 @@ def test_new_shares_hold_from_the_next_claim_on(house):
     house.submit(200, key=house.key(group="a"))
     house.submit(200, key=house.key(group="b"))
     pilot = house.pilot(cores=1000)
-    house.do(SetShares(house.live, {"a": GroupShare(share=1_000_000), "b": GroupShare(share=1)}))
+    house.do(Change(set_shares, house.live, {"a": GroupShare(share=1_000_000), "b": GroupShare(share=1)}))
     claimed = house.claim(pilot, 50)
     assert sum(c.job_id <= 200 for c in claimed) >= 48
-    house.do(SetShares(house.live, {"a": GroupShare(share=1), "b": GroupShare(share=1_000_000)}))
+    house.do(Change(set_shares, house.live, {"a": GroupShare(share=1), "b": GroupShare(share=1_000_000)}))
     claimed = house.claim(pilot, 50)
     assert sum(c.job_id > 200 for c in claimed) >= 48

@@ -5,12 +5,12 @@ import pytest
 from tests.contract.test_jobs_walk import parked
 
 from lodesman.answers.service import NewPilot
-from lodesman.commands.pilots import Join, PilotSubmitted, PreparePilots, hash_token
-from lodesman.commands.reoffer import Offers, SetOffers, offer_sessions
+from lodesman.commands.pilots import hash_token, join_pilot, pilots_submitted, prepare_pilots
+from lodesman.commands.reoffer import Offers, offer_sessions, set_offers
 from lodesman.commands.sessions import FreeResources, PilotSession, load_sessions
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.store.journal import Transaction
+from lodesman.store.journal import Change, Transaction
 from lodesman.store.read.pilots import live_pilots
 
 QUEUE = 'Platform = "el9"\nTag = ["gpu"]\nNumberOfProcessors = 8\nMemory = 16000\n'
@@ -40,7 +40,7 @@ def gone():
 
 
 def configure(house, now):
-    return house.do(SetOffers(house.live, house.sessions, now))
+    return house.do(Change(set_offers, house.live, house.sessions, now))
 
 
 def stored(house, pilot):
@@ -134,10 +134,10 @@ def test_what_waits_longest_is_served_first(house):
 
 
 def test_a_pilot_that_was_sent_to_no_known_queue_offers_what_its_node_tells(house):
-    house.do(PreparePilots(house.live, [NewPilot(
+    house.do(Change(prepare_pilots, house.live, [NewPilot(
         stamp="free", vo="vo", site="S1", ce="", queue="", request={}, join_hash=hash_token("free-join"),
     )]))  # fmt: skip
-    joined = house.do(Join(house.live, "free-join", "nonce", {"cores": 8, "platform": "el9"}))
+    joined = house.do(Change(join_pilot, house.live, "free-join", "nonce", {"cores": 8, "platform": "el9"}))
     session = house.sessions[joined.row.id] = PilotSession(joined.row, joined.node, now=house.clock)
     configure(house, gone())
     assert (session.offer.cores, session.offer.platforms) == (8, ("el9",))
@@ -158,13 +158,13 @@ def test_what_is_stored_is_what_is_offered_and_survives_a_restart(house):
 
 
 def test_a_pilot_on_its_way_joins_with_what_its_queue_is_then(house):
-    house.do(PreparePilots(house.live, [NewPilot(
+    house.do(Change(prepare_pilots, house.live, [NewPilot(
         stamp="late", vo="vo", site="S1", ce="ce", queue="q", join_hash=hash_token("late-join"),
         request={"vo": "vo", "owner": "ann", "tags": ["gpu"], "cores": 8, "memory_mb": 1, "norm_cpu_seconds": 1},
     )]))  # fmt: skip
-    house.do(PilotSubmitted(house.live, {"late": ("native", "")}))
+    house.do(Change(pilots_submitted, house.live, {"late": ("native", "")}))
     configure(house, offers(QUEUE.replace('"gpu"', '"ssd"')))
-    joined = house.do(Join(house.live, "late-join", "nonce", {"cores": 4}))
+    joined = house.do(Change(join_pilot, house.live, "late-join", "nonce", {"cores": 4}))
     session = PilotSession(joined.row, joined.node, now=0.0)
     assert (session.offer.tags, session.offer.memory_mb, session.offer.cores) == (("ssd",), 16_000, 4)
     assert stored(house, joined.row.id)["owner"] == "ann"
@@ -193,7 +193,7 @@ def test_nothing_is_written_of_pilots_whose_queue_did_not_change(house):
     configure(house, offers(QUEUE))
     here, there = house.pilot("S1"), house.pilot("S2")
     before = {pilot: house.sessions[pilot].offer for pilot in (here, there)}
-    house.do(SetOffers(house.live, house.sessions, offers(QUEUE)))
+    house.do(Change(set_offers, house.live, house.sessions, offers(QUEUE)))
     assert configure(house, offers(QUEUE)) == 0
     assert all(house.sessions[pilot].offer is offer for pilot, offer in before.items())
     assert configure(house, offers(QUEUE.replace("el9", "el8"))) == 1
@@ -225,7 +225,7 @@ def test_a_change_that_is_rolled_back_leaves_everything_as_it_was(house):
     house.journal.close()
     house.writer.execute("BEGIN")
     tx = Transaction(house.writer, house.clock)
-    SetOffers(live, house.sessions, offers(QUEUE)).apply(tx)
+    set_offers(tx, live, house.sessions, offers(QUEUE))
     assert live.parked.of_pilot(pilot) is None
     assert tx.answers
     tx.flush()

@@ -6,8 +6,8 @@ from tests.conftest import query_plan
 from lodesman.answers.jobs import Event, NotChanged
 from lodesman.answers.pilots import ReportResult
 from lodesman.answers.vocabulary import PilotState
-from lodesman.commands.report import Heard, NoteSilence
-from lodesman.store.journal import Transaction
+from lodesman.commands.report import note_heartbeat, note_silence
+from lodesman.store.journal import Change, Transaction
 from lodesman.store.read.jobs import events_of_job
 from lodesman.store.read.pilots import pilots_with_stalled_jobs
 
@@ -302,10 +302,10 @@ def test_what_is_rolled_back_leaves_no_trace_in_memory(house):
         house.writer.execute("ROLLBACK")
         tx.roll_back_memory()
 
-    rolled_back(NoteSilence(house.live, {pilot: 1.0}))
+    rolled_back(Change(note_silence, house.live, {pilot: 1.0}))
     assert house.live.pilots.silent == set()
     house.silence(pilot)
-    rolled_back(Heard(house.live, pilot, {(1, 1): False}))
+    rolled_back(Change(note_heartbeat, house.live, pilot, {(1, 1): False}))
     assert (house.live.pilots.silent, house.state(1)) == ({pilot}, "Stalled")
     assert house.hear(pilot, *claimed) == 1
 

@@ -8,8 +8,8 @@ from tests.contract.conftest import OFFER
 from lodesman.answers.nodes import Closing
 from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
-from lodesman.commands.pilots import Join, PilotSubmitted, PreparePilots, hash_token
-from lodesman.commands.site_mask import CloseSite, KnownMask, OpenSite
+from lodesman.commands.pilots import hash_token, join_pilot, pilots_submitted, prepare_pilots
+from lodesman.commands.site_mask import KnownMask, close_site, open_site
 from lodesman.errors import Conflict, InvalidRequest, Unavailable
 from lodesman.store.director import delete_old_closings
 from lodesman.store.journal import Change
@@ -37,11 +37,11 @@ def closing_of(site="S1", ce="", queue="", **more):
 
 def close(house, site="S1", ce="", queue="", **more):
     dry_run = more.pop("dry_run", False)
-    return house.do(CloseSite(house.live, closing_of(site, ce, queue, **more), dry_run=dry_run))
+    return house.do(Change(close_site, house.live, closing_of(site, ce, queue, **more), dry_run=dry_run))
 
 
 def reopen(house, *node, by="ann"):
-    return house.do(OpenSite((*node, "", "")[:3], by))
+    return house.do(Change(open_site, (*node, "", "")[:3], by))
 
 
 def mask(house):
@@ -55,13 +55,13 @@ def sent(house, site="S1"):
     new = NewPilot(
         stamp=stamp, vo="vo", site=site, ce="ce", queue="q", request=OFFER, join_hash=hash_token(stamp + "-j")
     )
-    house.do(PreparePilots(house.live, [new]))
-    house.do(PilotSubmitted(house.live, {stamp: ("native" + stamp, "")}))
+    house.do(Change(prepare_pilots, house.live, [new]))
+    house.do(Change(pilots_submitted, house.live, {stamp: ("native" + stamp, "")}))
     return stamp
 
 
 def join(house, stamp):
-    return house.do(Join(house.live, stamp + "-j", "nonce", {"cores": 8})).row
+    return house.do(Change(join_pilot, house.live, stamp + "-j", "nonce", {"cores": 8})).row
 
 
 def test_what_is_closed_is_known_to_every_reader_with_who_and_why(house):
@@ -232,7 +232,7 @@ def test_a_batch_that_fails_closes_nothing(house):
 
     class Faulty:
         def apply(self, tx):
-            CloseSite(house.live, closing_of("S1", reason="x")).apply(tx)
+            close_site(tx, house.live, closing_of("S1", reason="x"))
             raise OSError("the disk is gone")
 
     with pytest.raises(Unavailable):

@@ -6,9 +6,9 @@ from tests.conftest import query_plan
 
 from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.control import Control
-from lodesman.commands.pilots import EndPilot
+from lodesman.commands.pilots import end_pilot
 from lodesman.store import Reader
-from lodesman.store.journal import Transaction
+from lodesman.store.journal import Change, Transaction
 from lodesman.store.read.pilots import stop_orders
 from lodesman.store.sqlite import load_scripts, migrate
 from lodesman.store.write.jobs import submissions_between
@@ -103,7 +103,7 @@ def test_an_order_of_a_batch_that_failed_is_none_and_one_that_stood_stands(house
     before = {pilot: {(1, 1): "rescheduled: again"}}
     rolled_back(house, Control(house.live, "kill", (range(1, 2),), "no", lambda *_: True))
     assert house.live.pilots.stop_orders == before
-    rolled_back(house, EndPilot(house.live, pilot, PilotState.LOST, "gone"))
+    rolled_back(house, Change(end_pilot, house.live, pilot, PilotState.LOST, "gone"))
     assert house.live.pilots.stop_orders == before
     assert house.state(1) == "Running"
 

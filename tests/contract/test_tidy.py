@@ -13,9 +13,10 @@ import pytest
 
 from lodesman.answers.service import UnusedInputs
 from lodesman.background.upkeep import DAY
-from lodesman.commands.sandboxes import RegisterSandbox, TidyInputs
+from lodesman.commands.sandboxes import register_input
 from lodesman.errors import InvalidJob, TooLarge
-from lodesman.store.sandboxes import uploaded_size, used_by
+from lodesman.store.journal import Change
+from lodesman.store.sandboxes import tidy_inputs, uploaded_size, used_by
 from lodesman.store.shelf import Shelf
 
 KEEP = 10.0
@@ -38,7 +39,7 @@ class Uploads:
             asyncio.run(self.shelf.store(parts(content), path, sha))
             os.utime(path, (self.house.clock, self.house.clock))
             if register:
-                self.house.do(RegisterSandbox(owner, sha, len(content)))
+                self.house.do(Change(register_input, owner, sha, len(content)))
         return sha
 
     def output(self, job_id, attempt=1):
@@ -165,7 +166,7 @@ def test_a_file_is_removed_only_if_nobody_stored_it_anew(house, uploads):
     later(house, 1.1)
     uploads.tidy()
     later(house, 1.1)
-    removed = house.do(TidyInputs(UnusedInputs(before=house.clock - DAY, remove=[("ann", sha)])))
+    removed = house.do(Change(tidy_inputs, UnusedInputs(before=house.clock - DAY, remove=[("ann", sha)])))
     assert removed == [("ann", sha)]
     uploads.put("data")
     for owner, gone in removed:
@@ -178,19 +179,26 @@ def test_marks_and_removals_are_checked_again(house, uploads):
     house.submit(inputs=[sha], body=body(sha))
     later(house, 5)
     key = ("ann", sha)
-    assert house.do(TidyInputs(UnusedInputs(before=house.clock, mark=[key], remove=[key]))) == []
+    assert house.do(Change(tidy_inputs, UnusedInputs(before=house.clock, mark=[key], remove=[key]))) == []
     assert uploaded_size(house.reader, "ann", sha, to_stay=True) == 4
     other = uploads.put("fresh")
     marked = uploads.put("marked")
     later(house, 1.1)
-    house.do(TidyInputs(UnusedInputs(before=house.clock, mark=[("ann", marked)])))
+    house.do(Change(tidy_inputs, UnusedInputs(before=house.clock, mark=[("ann", marked)])))
     assert (
-        house.do(TidyInputs(UnusedInputs(before=house.clock - DAY, remove=[("ann", marked), ("ann", other)])))
+        house.do(
+            Change(
+                tidy_inputs, UnusedInputs(before=house.clock - DAY, remove=[("ann", marked), ("ann", other)])
+            )
+        )
         == []
     )
-    house.do(RegisterSandbox("ann", other, 5))
+    house.do(Change(register_input, "ann", other, 5))
     house.do(
-        TidyInputs(UnusedInputs(before=house.clock - DAY, mark=[("ann", other)], unmark=[("ann", other)]))
+        Change(
+            tidy_inputs,
+            UnusedInputs(before=house.clock - DAY, mark=[("ann", other)], unmark=[("ann", other)]),
+        )
     )
     assert uploaded_size(house.reader, "ann", other, to_stay=True) == 5
 
@@ -374,17 +382,17 @@ def test_killed_between_the_commit_and_the_removal(house, uploads):
 
 def test_a_quota_is_kept_to_the_byte(house):
     quota = 3 * MB
-    house.do(RegisterSandbox("ann", "a", 2 * MB, quota))
-    house.do(RegisterSandbox("bob", "a", 3 * MB, quota))
+    house.do(Change(register_input, "ann", "a", 2 * MB, quota))
+    house.do(Change(register_input, "bob", "a", 3 * MB, quota))
     with pytest.raises(TooLarge) as refused:
-        house.do(RegisterSandbox("ann", "b", MB + 1, quota))
+        house.do(Change(register_input, "ann", "b", MB + 1, quota))
     assert "would take 3.0 MB: 2.0 MB are there, 3.0 MB allowed" in refused.value.message
     assert "lode delete" in refused.value.hint
     assert refused.value.data == {"limit": quota, "used": 2 * MB, "size": MB + 1}
-    house.do(RegisterSandbox("ann", "b", MB, quota))
-    house.do(RegisterSandbox("ann", "b", MB, quota))  # it is there already
+    house.do(Change(register_input, "ann", "b", MB, quota))
+    house.do(Change(register_input, "ann", "b", MB, quota))  # it is there already
     assert (used_by(house.reader, "ann").files, used_by(house.reader, "ann").bytes) == (2, quota)
-    house.do(RegisterSandbox("ann", "c", MB, 0))
+    house.do(Change(register_input, "ann", "c", MB, 0))
     assert used_by(house.reader, "eve").bytes == 0
 
 
@@ -394,4 +402,4 @@ def test_what_is_removed_counts_no_more(house, uploads):
         later(house, 1.1)
         uploads.tidy()
     assert (used_by(house.reader, "ann").files, used_by(house.reader, "ann").bytes) == (0, 0)
-    house.do(RegisterSandbox("ann", "b", 1_000, 1_000))
+    house.do(Change(register_input, "ann", "b", 1_000, 1_000))

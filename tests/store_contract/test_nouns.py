@@ -7,7 +7,7 @@ import json
 import pytest
 
 from lodesman.answers.nodes import Closing, QueueId
-from lodesman.answers.service import NewPilot
+from lodesman.answers.service import Cleaning, NewPilot, UnusedInputs
 from lodesman.answers.vocabulary import JobState, PilotState
 from lodesman.errors import NotFound
 from lodesman.matching import TaskQueueKey
@@ -80,9 +80,9 @@ def add_pilot(store, stamp="p1", **changes):
 
 def test_users_and_tokens(store):
     store.do(accounts.put_user, "ann", "lab", ("g", "h"), admin=True)
-    token = accounts.NewToken(b"\x11" * 32, "ann", ("jobs",), "laptop", None, None)
-    store.do(accounts.insert_token, token)
-    store.do(accounts.insert_token, token._replace(digest=b"\x12" * 32, parent=b"\x11" * 32))
+    laptop = {"note": "laptop", "expires_at": None}
+    store.do(accounts.insert_token, b"\x11" * 32, "ann", ("jobs",), **laptop, parent=None)
+    store.do(accounts.insert_token, b"\x12" * 32, "ann", ("jobs",), **laptop, parent=b"\x11" * 32)
     who = accounts.principal_of(store.db, b"\x12" * 32)
     assert (who.name, who.vo, who.groups, who.admin, who.scopes) == ("ann", "lab", ("g", "h"), True, {"jobs"})
     assert [row.note for row in accounts.list_tokens(store.db)] == ["laptop", "laptop"]
@@ -114,12 +114,13 @@ def test_input_files(store):
     assert sandboxes.used_by(store.db, "ann") == (1, 10)
     assert sandboxes.inputs_of_submission(store.db, 7) == {"a" * 64}
     key = [("ann", "a" * 64)]
-    store.do(sandboxes.mark_unused, key, 2_000.0)
+    mark = UnusedInputs(before=2_000.0, mark=key)
+    store.do(sandboxes.tidy_inputs, mark)
     assert sandboxes.uploaded_size(store.db, "ann", "a" * 64, to_stay=True) == 10, "a submission names it"
-    store.do(sandboxes.drop_uses, [7], 10)
-    store.do(sandboxes.mark_unused, key, 2_000.0)
+    store.do(sandboxes.tidy_inputs, UnusedInputs(done=[7]))
+    store.do(sandboxes.tidy_inputs, mark)
     assert sandboxes.uploaded_size(store.db, "ann", "a" * 64, to_stay=True) is None
-    assert store.do(sandboxes.remove_unused, key, 2_000.0) == key
+    assert store.do(sandboxes.tidy_inputs, UnusedInputs(before=2_000.0, remove=key)) == key
     assert sandboxes.used_by(store.db, "ann") == (0, 0)
 
 
@@ -192,8 +193,9 @@ def test_submit_pools(store):
     assert submit_pools.bits_of_queues(store.db) == {PLACE: 0}
     assert why.queues_of_pool(store.db, "req1:a") == {PLACE}
     assert [pool.id for pool in submit_pools.list_pools(store.db, "lab", limit=5).pools] == ["req1:a"]
-    store.do(write_pools.mark_unused, ["req1:a"])
-    assert store.do(write_pools.remove_unused, ["req1:a"], unused_before=2_000.0) == ["req1:a"]
+    assert store.do(write_pools.clean_pools, Cleaning(mark=["req1:a"])) == []
+    gone = store.do(write_pools.clean_pools, Cleaning(remove=["req1:a"], unused_before=2_000.0))
+    assert gone == ["req1:a"]
 
 
 def test_pilots(store):

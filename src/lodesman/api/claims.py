@@ -23,9 +23,10 @@ from lodesman.api.auth import authenticate, authorise
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, failed, serves
 from lodesman.api.wire import Answer, Disconnected, Headers, Scope, decode, error_answer, json_answer
-from lodesman.commands.claim import Claim, Unpark
+from lodesman.commands.claim import Claim, unpark
 from lodesman.commands.sessions import UNLIMITED, FreeResources, LastClaim, PilotSession
 from lodesman.errors import LodesmanError, Unavailable
+from lodesman.store.journal import Change
 from lodesman.store.write.attempts import Claimed
 
 _CLAIM = msgspec.json.Decoder(ClaimBody)
@@ -75,7 +76,7 @@ class AskedClaim:
         if claim is not None:
             self._stop_waiting()
             try:
-                self.core.journal.post(Unpark(claim), _ignored)
+                self.core.journal.post(Change(unpark, claim), _ignored)
             except LodesmanError as ending:
                 self.reply(*error_answer(ending))
 

@@ -14,10 +14,11 @@ from lodesman.answers.vocabulary import PilotState
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.commands.accounts import JOINING
-from lodesman.commands.pilots import DrainPilots, EndPilot, Join, believed, hash_token, presented
-from lodesman.commands.report import Heard, TakeReports
+from lodesman.commands.pilots import believed, drain_pilots, end_pilot, hash_token, join_pilot, presented
+from lodesman.commands.report import TakeReports, note_heartbeat
 from lodesman.commands.sessions import PilotSession
 from lodesman.errors import Forbidden, LodesmanError, TooLarge, Unauthorized
+from lodesman.store.journal import Change
 from lodesman.store.read.pilots import pilot_by_id, pilot_of_join_token
 from lodesman.store.write.attempts import AttemptReport
 
@@ -42,7 +43,9 @@ async def _join(core: Core, request: Request[Nothing, asks.JoinBody]) -> pilots.
         found_queue = None if row is None else believed(row, place, core.policy)
         served = core.live.pools.of_queue(found_queue.place if found_queue else place)
         node = {**node, "submit_pools": presented(body.pools_pass, body.submit_pools, served)}
-    joined = await core.command(Join(core.live, body.join_token, body.nonce, node, found_queue))
+    joined = await core.command(
+        Change(join_pilot, core.live, body.join_token, body.nonce, node, found_queue=found_queue)
+    )
     core.joined(joined.row, hash_token(joined.token), joined.node)
     return pilots.PilotJoined(
         pilot=joined.row.id,
@@ -68,7 +71,7 @@ async def _heartbeat(core: Core, request: Request[Nothing, asks.HeartbeatBody]) 
     try:
         # A pilot is back, or hands in what ran.
         if completing - session.completing or session.id in core.live.pilots.silent:
-            await core.command(Heard(core.live, session.id, attempts))
+            await core.command(Change(note_heartbeat, core.live, session.id, attempts))
         session.completing = completing
     except LodesmanError:
         pass  # the next heartbeat is stored
@@ -122,7 +125,7 @@ async def _leave(core: Core, request: Request[Nothing, asks.LeaveBody]) -> Nothi
     core.session(pilot_id)
     state = PilotState.DONE if body.reason in _GOOD_ENDS else PilotState.ABORTED
     reason = f"{body.reason}: {body.message}" if body.message else body.reason
-    await core.command(EndPilot(core.live, pilot_id, state, reason))
+    await core.command(Change(end_pilot, core.live, pilot_id, state, reason))
     core.forget_pilot(pilot_id)
     return Nothing()
 
@@ -132,7 +135,7 @@ async def _drain(core: Core, request: Request[Nothing, asks.DrainBody]) -> pilot
     """Let pilots finish what they run and leave."""
     numbers = request.body.pilots
     core.drain(core.sessions[number] for number in numbers if number in core.sessions)
-    return pilots.PilotsDrained(await core.command(DrainPilots(core.live, numbers)))
+    return pilots.PilotsDrained(await core.command(Change(drain_pilots, core.live, numbers)))
 
 
 @serves(calls.SERVED_POOLS)

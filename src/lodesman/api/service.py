@@ -12,16 +12,17 @@ from lodesman.answers import calls, server, service
 from lodesman.answers.call import Call, Nothing
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Endpoint, Request, serves
-from lodesman.commands.claim import ExaminePilot
-from lodesman.commands.pilots import EndPilot, PilotSubmitted, PreparePilots
-from lodesman.commands.sandboxes import RegisterSandbox, TidyInputs
+from lodesman.commands.claim import examine_pilot
+from lodesman.commands.pilots import end_pilot, pilots_submitted, prepare_pilots
+from lodesman.commands.sandboxes import register_input
 from lodesman.commands.sessions import PilotSession
-from lodesman.commands.submit_pools import CleanPools, JudgeQueues, NameQueues, RefreshPools, RekeyPools
-from lodesman.commands.upkeep import ForgetIdleQueues, Purge, Reconcile
+from lodesman.commands.submit_pools import clean_pools, judge_queues, name_queues, refresh_pools, rekey_pools
+from lodesman.commands.upkeep import forget_idle_queues, purge, reconcile
 from lodesman.errors import NotFound, Unavailable
 from lodesman.store.director import delete_old_closings, insert_iteration
 from lodesman.store.journal import Change, Command
 from lodesman.store.read.pilots import pilot_by_id
+from lodesman.store.sandboxes import tidy_inputs
 from lodesman.store.write.task_queues import store_reasons
 
 _A = TypeVar("_A")
@@ -77,7 +78,7 @@ async def _alive(core: Core, request: Request[Nothing, service.Alive]) -> Nothin
 async def _pilot_ended(core: Core, request: Request[Nothing, service.PilotEnd]) -> service.Rescued:
     """A pilot is gone."""
     end = request.body
-    rescued = await core.command(EndPilot(core.live, end.pilot, end.state, end.reason))
+    rescued = await core.command(Change(end_pilot, core.live, end.pilot, end.state, end.reason))
     core.forget_pilot(end.pilot)
     return service.Rescued(rescued)
 
@@ -93,14 +94,16 @@ async def _pilot_now(core: Core, request: Request[Nothing, service.PilotLoad]) -
         session = PilotSession(row, msgspec.json.decode(row.node), now=core.ticks())
     else:
         raise NotFound("There is no such pilot.", pilot=number)
-    command = ExaminePilot(core.live, session, request.body.used, joined=joined, silent_seconds=silent)
+    command = Change(
+        examine_pilot, core.live, session, request.body.used, joined=joined, silent_seconds=silent
+    )
     return Raw(msgspec.json.encode(await core.command(command)))
 
 
 @serves(calls.FORGET_IDLE)
 async def _forget_idle(core: Core, _request: Request[Nothing, Nothing]) -> Nothing:
     """Free the slots of task queues that have been empty for long."""
-    await core.command(ForgetIdleQueues(core.live))
+    await core.command(Change(forget_idle_queues, core.live))
     await core.command(Change(delete_old_closings))
     return Nothing()
 
@@ -132,27 +135,33 @@ def _as_it_is(answer: Any) -> Any:
     return answer
 
 
-_prepare_pilots = _posts(calls.PREPARE_PILOTS, lambda core, new: PreparePilots(core.live, new), _done)
+_prepare_pilots = _posts(
+    calls.PREPARE_PILOTS, lambda core, new: Change(prepare_pilots, core.live, new), _done
+)
 _pilots_submitted = _posts(
-    calls.PILOTS_SUBMITTED, lambda core, outcomes: PilotSubmitted(core.live, outcomes), _done
+    calls.PILOTS_SUBMITTED, lambda core, outcomes: Change(pilots_submitted, core.live, outcomes), _done
 )
 _iteration = _posts(
     calls.ITERATION, lambda _, body: Change(insert_iteration, bytes(body.plan).decode()), _done
 )
-_name_queues = _posts(calls.NAME_QUEUES, lambda core, queues: NameQueues(core.live, queues), _done)
+_name_queues = _posts(calls.NAME_QUEUES, lambda core, queues: Change(name_queues, core.live, queues), _done)
 _rekey_pools = _posts(
-    calls.REKEY_POOLS, lambda core, body: RekeyPools(core.live, body, core.policy.digest), _done
+    calls.REKEY_POOLS, lambda core, body: Change(rekey_pools, core.live, body, core.policy.digest), _done
 )
 _pool_pass = _posts(
     calls.POOL_PASS,
-    lambda core, difference: RefreshPools(core.live, difference, core.policy.digest),
+    lambda core, difference: Change(refresh_pools, core.live, difference, core.policy.digest),
     lambda row: service.PassDone(row.id, row.at),
 )
-_judge_queues = _posts(calls.JUDGE_QUEUES, lambda core, body: JudgeQueues(core.live, body), _done)
-_clean_pools = _posts(calls.CLEAN_POOLS, lambda core, body: CleanPools(core.live, body), service.Removed)
-_uploaded = _posts(
-    calls.UPLOADED, lambda _, file: RegisterSandbox(file.owner, file.sha256, file.size, file.quota), _done
+_judge_queues = _posts(calls.JUDGE_QUEUES, lambda core, body: Change(judge_queues, core.live, body), _done)
+_clean_pools = _posts(
+    calls.CLEAN_POOLS, lambda core, body: Change(clean_pools, core.live, body), service.Removed
 )
-_purge = _posts(calls.PURGE, lambda core, old: Purge(core.live, old), _as_it_is)
-_tidy = _posts(calls.TIDY, lambda _, unused: TidyInputs(unused), service.Tidied)
-_reconcile = _posts(calls.RECONCILE, lambda core, suspects: Reconcile(core.live, suspects), _as_it_is)
+_uploaded = _posts(
+    calls.UPLOADED,
+    lambda _, file: Change(register_input, file.owner, file.sha256, file.size, file.quota),
+    _done,
+)
+_purge = _posts(calls.PURGE, lambda core, old: Change(purge, core.live, old), _as_it_is)
+_tidy = _posts(calls.TIDY, lambda _, unused: Change(tidy_inputs, unused), service.Tidied)
+_reconcile = _posts(calls.RECONCILE, lambda core, suspects: Change(reconcile, core.live, suspects), _as_it_is)

@@ -11,11 +11,12 @@ from lodesman.answers.requests import CloseSiteBody, OpenSiteBody
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.background.sites import exact_node, find_node
-from lodesman.commands.pilots import DrainPilots
-from lodesman.commands.site_mask import Closed, CloseSite, OpenSite, check_closing, not_closed
+from lodesman.commands.pilots import drain_pilots
+from lodesman.commands.site_mask import Closed, check_closing, close_site, not_closed, open_site
 from lodesman.errors import InvalidRequest, LodesmanError
 from lodesman.resources import NodePath, QueueId, ResourceTree
 from lodesman.store.director import closings
+from lodesman.store.journal import Change, Command
 
 
 @serves(calls.CLOSE_SITE)
@@ -28,7 +29,7 @@ async def _close_site(core: Core, request: Request[Nothing, CloseSiteBody]) -> S
         until=body.until, keep_pilots=body.keep_pilots,
     )  # fmt: skip
     closing = check_closing(wanted, now)
-    command = CloseSite(core.live, closing, dry_run=body.dry_run)
+    command = Change(close_site, core.live, closing, dry_run=body.dry_run)
     drains = not (body.dry_run or body.keep_pilots)
     done: Closed = await (_drain(core, command, closing) if drains else core.command(command))
     return SiteClosed(
@@ -37,7 +38,7 @@ async def _close_site(core: Core, request: Request[Nothing, CloseSiteBody]) -> S
     )  # fmt: skip
 
 
-async def _drain(core: Core, command: CloseSite, closing: Closing) -> Closed:
+async def _drain(core: Core, command: Command, closing: Closing) -> Closed:
     """Close, and let no pilot there claim from now on, whether or not its claim is on its way already."""
     leave = [one for one in core.sessions.values() if _is_in(one.queue, closing.node) and not one.drain]
     core.drain(leave)
@@ -52,7 +53,7 @@ async def _drain(core: Core, command: CloseSite, closing: Closing) -> Closed:
     ]
     core.drain(late)
     if late:
-        await core.command(DrainPilots(core.live, [session.id for session in late]))
+        await core.command(Change(drain_pilots, core.live, [session.id for session in late]))
     return done
 
 
@@ -60,7 +61,7 @@ async def _drain(core: Core, command: CloseSite, closing: Closing) -> Closed:
 async def _open_site(core: Core, request: Request[Nothing, OpenSiteBody]) -> SiteOpened:
     """Open what was closed."""
     node = _closed(core, request.body)
-    before, others = await core.command(OpenSite(node, request.who.name))
+    before, others = await core.command(Change(open_site, node, request.who.name))
     queues = _queues(core.policy.config.tree, node)
     return SiteOpened(**asdict(before), queues=queues, still_closed=list(others))
 

@@ -11,12 +11,13 @@ from lodesman.answers.requests import AccountBody, ControlBody, JobAt, SubmitBod
 from lodesman.api.auth import authorise, may_touch
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
-from lodesman.commands.accounts import AddAccount, IssueToken, RevokeToken, check_membership
+from lodesman.commands.accounts import add_account, check_membership, issue_token, revoke_token
 from lodesman.commands.control import Control, ControlOutcome, no_longer_known
 from lodesman.commands.prepare import prepare
 from lodesman.commands.submit import Submit, Submitted
 from lodesman.errors import Conflict, InvalidRequest, LodesmanError, NotFound
 from lodesman.store.accounts import RevokedTokens
+from lodesman.store.journal import Change
 from lodesman.store.read.jobs import job_by_id, last_output, was_given_out
 
 # Bytes of a submission above which its checks would keep all others waiting.
@@ -95,9 +96,9 @@ async def _add_user(core: Core, request: Request[Nothing, AccountBody]) -> accou
     """Make or change a user."""
     body = request.body
     check_membership(core.policy.config, body.vo, body.groups)
-    name = await core.command(AddAccount(body.name, body.vo, tuple(body.groups), body.admin))
-    core.principals = {digest: who for digest, who in core.principals.items() if who.name != name}
-    return accounts.UserMade(name)
+    await core.command(Change(add_account, body.name, body.vo, body.groups, admin=body.admin))
+    core.principals = {digest: who for digest, who in core.principals.items() if who.name != body.name}
+    return accounts.UserMade(body.name)
 
 
 @serves(calls.ISSUE_TOKEN)
@@ -113,14 +114,16 @@ async def _issue_token(core: Core, request: Request[Nothing, TokenBody]) -> acco
         # A token cannot outlive itself by making another.
         left = max(0.0, who.expires_at - core.clock())
         seconds = left if seconds is None else min(seconds, left)
-    command = IssueToken(body.account, tuple(body.scopes), seconds, body.note, parent=who.token or None)
+    command = Change(
+        issue_token, body.account, body.scopes, seconds=seconds, note=body.note, parent=who.token or None
+    )
     return accounts.Token(await core.command(command))
 
 
 @serves(calls.REVOKE_TOKEN)
 async def _revoke_token(core: Core, request: Request[TokenAt, Nothing]) -> accounts.Revoked:
     """Revoke a token, and those that it made for the same user."""
-    done: RevokedTokens = await core.command(RevokeToken(request.query.prefix))
+    done: RevokedTokens = await core.command(Change(revoke_token, request.query.prefix))
     for digest in done.hashes:
         core.principals.pop(digest, None)
     return accounts.Revoked(len(done.hashes), done.kept)

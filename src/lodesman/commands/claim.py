@@ -24,7 +24,7 @@ class Claim:
     """A pilot asks for up to `count` jobs that fit what its session has free.
 
     Answered with a list of Claimed. If nothing fits and `wait` is set, the command parks and is answered by
-    a later batch, or by `Unpark`.
+    a later batch, or by `unpark`.
     """
 
     brief = True
@@ -104,16 +104,10 @@ class Claim:
         return claimed_with(tx, self.pilot_id, self.claim_token) or None
 
 
-@dataclass(slots=True)
-class Unpark:
-    """The pilot waits no longer, or went away: answer its parked claim with nothing."""
-
-    claim: Claim
-
-    def apply(self, tx: Transaction) -> None:
-        """Does nothing if the claim is not parked any more."""
-        if self.claim.live.parked.unpark(tx, self.claim):
-            tx.answers.append((self.claim.answer, []))
+def unpark(tx: Transaction, claim: Claim) -> None:
+    """The pilot waits no longer, or went away: answer its claim with nothing, if that is parked."""
+    if claim.live.parked.unpark(tx, claim):
+        tx.answers.append((claim.answer, []))
 
 
 def serve_parked(live: Live, tx: Transaction) -> None:
@@ -124,41 +118,34 @@ def serve_parked(live: Live, tx: Transaction) -> None:
     live.queues.write_claims(tx, only_if_due=True)
 
 
-@dataclass(slots=True)
-class ExaminePilot:
-    """Answers PilotNow, with the request that the pilot's next claim would make; changes nothing.
+def examine_pilot(
+    tx: Transaction, live: Live, session: PilotSession, promised: Sequence[tuple[int, int]], *,
+    joined: bool, silent_seconds: float | None,
+) -> PilotNow:  # fmt: skip
+    """A pilot as it is now, with the request that its next claim would make; reads memory only.
 
     `promised`: (cores, memory_mb; 0: its cores' part) of each job that the pilot has.
     """
-
-    live: Live
-    session: PilotSession
-    promised: Sequence[tuple[int, int]]
-    joined: bool
-    silent_seconds: float | None
-
-    def apply(self, tx: Transaction) -> PilotNow:
-        """Reads memory only."""
-        claim = self.live.parked.of_pilot(self.session.id)
-        whole, asked = self.session.whole(tx.now), self.session.last_claim
-        if claim is not None:
-            request, free_by = claim.request, FreeBy.WAITING
-        else:
-            free_by = FreeBy.ASKED if asked and not self.promised else FreeBy.RECKONED
-            request = self.session.request(reckon(whole, asked, self.promised), self.live.pools)
-        return PilotNow(
-            at=tx.now,
-            joined=self.joined,
-            whole=amounts(whole.cores, whole.memory_mb, whole.norm_cpu_seconds),
-            request=request,
-            free_by=free_by,
-            asked_at=None if asked is None else asked.at,
-            asked_jobs=None if asked is None else asked.jobs,
-            waits_since=None if claim is None else claim.since,
-            silent_seconds=self.silent_seconds,
-            is_silent=(self.silent_seconds or 0.0) > SILENT_SECONDS,
-            chances=self.live.queues.matcher.chances(request),
-        )
+    claim = live.parked.of_pilot(session.id)
+    whole, asked = session.whole(tx.now), session.last_claim
+    if claim is not None:
+        request, free_by = claim.request, FreeBy.WAITING
+    else:
+        free_by = FreeBy.ASKED if asked and not promised else FreeBy.RECKONED
+        request = session.request(reckon(whole, asked, promised), live.pools)
+    return PilotNow(
+        at=tx.now,
+        joined=joined,
+        whole=amounts(whole.cores, whole.memory_mb, whole.norm_cpu_seconds),
+        request=request,
+        free_by=free_by,
+        asked_at=None if asked is None else asked.at,
+        asked_jobs=None if asked is None else asked.jobs,
+        waits_since=None if claim is None else claim.since,
+        silent_seconds=silent_seconds,
+        is_silent=(silent_seconds or 0.0) > SILENT_SECONDS,
+        chances=live.queues.matcher.chances(request),
+    )
 
 
 def reckon(

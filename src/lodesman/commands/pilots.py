@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.live import Live
-from lodesman.commands.report import end_all_attempts
+from lodesman.commands.report import LOST, end_all_attempts
 from lodesman.commands.sessions import configured_part
 from lodesman.commands.site_mask import why_drained
 from lodesman.errors import Conflict, Unauthorized
@@ -37,63 +37,40 @@ def hash_token(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
-@dataclass(slots=True)
-class PreparePilots:
+def prepare_pilots(tx: Transaction, live: Live, new: Sequence[NewPilot]) -> list[int]:
     """Store pilots and their join tokens before they are submitted; answers their ids."""
-
-    live: Live
-    new: list[NewPilot]
-
-    def apply(self, tx: Transaction) -> list[int]:
-        """Insert all."""
-        numbers = []
-        leaving: dict[QueueId, str] = {}
-        for place in {QueueId(one.site, one.ce, one.queue) for one in self.new}:
-            leaving[place] = why_drained(tx, place)
-        for pilot in self.new:
-            number = self.live.ids.pilot()
-            numbers.append(number)
-            place = QueueId(pilot.site, pilot.ce, pilot.queue)
-            # As its queue is now, which the director may not know yet.
-            known = None if self.live.pilots.offers is None else self.live.pilots.offers(pilot.vo, place)
-            request = pilot.request if known is None else {**pilot.request, **configured_part(known)}
-            pilots.insert_pilot(tx, number, pilot, request)
-            if leaving[place]:
-                pilots.drain_pilots_for(tx, [number], leaving[place])
-        return numbers
+    numbers = []
+    places = {QueueId(one.site, one.ce, one.queue) for one in new}
+    leaving = {place: why_drained(tx, place) for place in places}
+    for pilot in new:
+        number = live.ids.pilot()
+        numbers.append(number)
+        place = QueueId(pilot.site, pilot.ce, pilot.queue)
+        # As its queue is now, which the director may not know yet.
+        known = None if live.pilots.offers is None else live.pilots.offers(pilot.vo, place)
+        request = pilot.request if known is None else {**pilot.request, **configured_part(known)}
+        pilots.insert_pilot(tx, number, pilot, request)
+        if leaving[place]:
+            pilots.drain_pilots_for(tx, [number], leaving[place])
+    return numbers
 
 
-@dataclass(slots=True)
-class PilotSubmitted:
-    """The batch system's answers: stamp -> native id, or None with the reason of a refusal.
+def pilots_submitted(tx: Transaction, live: Live, outcome: Mapping[str, tuple[str | None, str]]) -> None:
+    """Store the batch system's answers: stamp -> native id, or None with the reason of a refusal.
 
-    A refusal ends only a pilot of which nothing else was heard: a submission that took too long is taken for refused,
+    A refusal aborts only a pilot of which nothing else was heard: a submission that took too long is taken for refused,
     and its pilot may be there all the same.
     """
-
-    live: Live
-    outcome: dict[str, tuple[str | None, str]]
-
-    def apply(self, tx: Transaction) -> int:
-        """Store references; pilots that were refused are Aborted. Returns how many were accepted."""
-        accepted = 0
-        for stamp, (native_id, reason) in self.outcome.items():
-            row = pilots.need_pilot(tx, stamp=stamp)
-            if native_id is None:
-                self._refused(tx, row, reason)
-                continue
-            accepted += 1
+    for stamp, (native_id, reason) in outcome.items():
+        row = pilots.need_pilot(tx, stamp=stamp)
+        if native_id is not None:
             pilots.set_native_id(tx, row.id, native_id)
             pilots.set_state(tx, row, PilotState.SUBMITTED)
-        return accepted
-
-    def _refused(self, tx: Transaction, row: PilotRow, reason: str) -> None:
-        if row.state is PilotState.PREPARED:
-            EndPilot(self.live, row.id, PilotState.ABORTED, reason).apply(tx)
-            return
-        log.warning(
-            "a pilot was refused that is known already", extra={"stamp": row.stamp, "state": row.state.value}
-        )
+        elif row.state is PilotState.PREPARED:
+            end_pilot(tx, live, row.id, PilotState.ABORTED, reason)
+        else:
+            details = {"stamp": row.stamp, "state": row.state.value}
+            log.warning("a pilot was refused that is known already", extra=details)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,106 +90,74 @@ class Joined:
     node: Mapping[str, Any]
 
 
-@dataclass(slots=True)
-class Join:
+def join_pilot(
+    tx: Transaction, live: Live, token: str, nonce: str, node: Mapping[str, Any], *,
+    found_queue: _FoundQueue | None = None,
+) -> Joined:  # fmt: skip
     """A pilot exchanges its one-time join token for a token bound to its lease.
 
     The same join token with the same nonce may be used again: the answer was lost. `found_queue`: the queue that it
-    found itself in, for a pilot that was sent to none.
+    found itself in, for a pilot that was sent to none. Raises Unauthorized for an unknown, used or expired join token,
+    Conflict if the pilot ended.
     """
-
-    live: Live
-    join_token: str
-    nonce: str
-    node: Mapping[str, Any]
-    found_queue: _FoundQueue | None = None
-
-    def apply(self, tx: Transaction) -> Joined:
-        """Raises Unauthorized for an unknown, used or expired join token; Conflict if the pilot ended."""
-        digest = hash_token(self.join_token)
-        found = pilots.join_token(tx, digest)
-        if found is None:
-            raise Unauthorized(
-                "This join token is unknown.", hint="It was used up, or the pilot is an old one."
-            )
-        if found.is_used and (not self.nonce or found.nonce != self.nonce):
-            raise Unauthorized("This join token was used before by another process.")
-        if found.expires_at < tx.now:
-            raise Unauthorized("This join token has expired.")
-        row = pilots.need_pilot(tx, pilot_id=found.pilot_id)
-        if row.state is not PilotState.RUNNING and not pilots.set_state(tx, row, PilotState.RUNNING):
-            raise Conflict(f"Pilot {row.stamp} is {row.state} already.", pilot=row.id)
-        token = secrets.token_urlsafe(32)
-        pilots.set_joined(
-            tx, row.id, node=msgspec.json.encode(self.node).decode(), digest=digest, nonce=self.nonce,
-            token=hash_token(token),
-        )  # fmt: skip
-        tx.add(self.live.pilots.running, row.id)
-        placed = self._placed(tx, replace(row, joined_at=tx.now))
-        return Joined(_drained_if_closed(tx, placed), token, self.node)
-
-    def _placed(self, tx: Transaction, row: PilotRow) -> PilotRow:
-        if self.found_queue is None or (row.site and row.ce and row.queue):
-            return row
-        site, ce, queue = self.found_queue.place
-        placed = replace(row, site=site, ce=ce, queue=queue, request=self.found_queue.request)
-        pilots.set_place(tx, placed)
-        return placed
+    digest = hash_token(token)
+    found = pilots.join_token(tx, digest)
+    if found is None:
+        raise Unauthorized("This join token is unknown.", hint="It was used up, or the pilot is an old one.")
+    if found.is_used and (not nonce or found.nonce != nonce):
+        raise Unauthorized("This join token was used before by another process.")
+    if found.expires_at < tx.now:
+        raise Unauthorized("This join token has expired.")
+    row = pilots.need_pilot(tx, pilot_id=found.pilot_id)
+    if row.state is not PilotState.RUNNING and not pilots.set_state(tx, row, PilotState.RUNNING):
+        raise Conflict(f"Pilot {row.stamp} is {row.state} already.", pilot=row.id)
+    bound_token = secrets.token_urlsafe(32)
+    report = msgspec.json.encode(node).decode()
+    pilots.set_joined(tx, row.id, node=report, digest=digest, nonce=nonce, token=hash_token(bound_token))
+    tx.add(live.pilots.running, row.id)
+    row = replace(row, joined_at=tx.now)
+    if found_queue is not None and not all(row.queue_id):
+        row = replace(row, **found_queue.place._asdict(), request=found_queue.request)
+        pilots.set_place(tx, row)
+    # A pilot that joins where pilots have to leave, leaves.
+    reason = why_drained(tx, row.queue_id)
+    if reason:
+        pilots.drain_pilots_for(tx, [row.id], reason)
+        row = replace(row, drain=1, drain_reason=reason)
+    return Joined(row, bound_token, node)
 
 
-def _drained_if_closed(tx: Transaction, row: PilotRow) -> PilotRow:
-    """A pilot that joins where pilots have to leave, leaves."""
-    reason = why_drained(tx, QueueId(row.site, row.ce, row.queue))
-    if not reason:
-        return row
-    pilots.drain_pilots_for(tx, [row.id], reason)
-    return replace(row, drain=1, drain_reason=reason)
-
-
-@dataclass(slots=True)
-class EndPilot:
+def end_pilot(
+    tx: Transaction, live: Live, pilot_id: int, state: PilotState, reason: str, *, cause: str = LOST
+) -> int:
     """A pilot is gone: it left, its batch system says so, or its lease ended. Its live attempts go back.
 
     One that was lost with attempts may be alive behind a broken network: its token stays good for a while, for the
     results of these attempts (`report.TakeReports`, `sandboxes.check_attempt`) and nothing else. One that had ended
-    before stays as it ended; leftovers from then are searched for once more.
+    before stays as it ended; leftovers from then are searched for once more. Returns how many attempts were ended.
     """
-
-    live: Live
-    pilot_id: int
-    state: PilotState
-    reason: str
-    cause: str = "pilot-lost"
-
-    def apply(self, tx: Transaction) -> int:
-        """Returns how many attempts were ended."""
-        row = pilots.need_pilot(tx, pilot_id=self.pilot_id)
-        before = row.state in PILOT_ENDED
-        if not before and not pilots.set_state(tx, row, self.state, self.reason):
-            return 0
-        self.live.parked.end_of_pilot(tx, self.pilot_id)
-        ended = end_all_attempts(self.live, tx, self.pilot_id, self.cause)
-        lost = (row.state if before else self.state) is PilotState.LOST
-        pilots.end_tokens(tx, self.pilot_id, keep_working=lost and bool(before or ended))
-        if ended:
-            pilots.limit_token(tx, self.pilot_id, tx.now + LATE_SECONDS)
-        return ended
+    row = pilots.need_pilot(tx, pilot_id=pilot_id)
+    before = row.state in PILOT_ENDED
+    if not before and not pilots.set_state(tx, row, state, reason):
+        return 0
+    live.parked.end_of_pilot(tx, pilot_id)
+    ended = end_all_attempts(live, tx, pilot_id, cause)
+    lost = (row.state if before else state) is PilotState.LOST
+    expires = tx.now + LATE_SECONDS if ended else None
+    pilots.end_tokens(tx, pilot_id, keep_working=lost and bool(before or ended), expires_at=expires)
+    return ended
 
 
-@dataclass(slots=True)
-class DrainPilots:
-    """Ask pilots to finish what they run and leave; those that wait for jobs are answered now."""
+def drain_pilots(tx: Transaction, live: Live, pilot_ids: Iterable[int]) -> int:
+    """Ask pilots to finish what they run and leave; those that wait for jobs are answered now.
 
-    live: Live
-    pilot_ids: list[int]
-
-    def apply(self, tx: Transaction) -> int:
-        """Returns how many were still there."""
-        changed = 0
-        for pilot_id in self.pilot_ids:
-            changed += pilots.drain_pilot(tx, pilot_id)
-            self.live.parked.end_of_pilot(tx, pilot_id)
-        return changed
+    Returns how many were still there.
+    """
+    changed = 0
+    for pilot_id in pilot_ids:
+        changed += pilots.drain_pilot(tx, pilot_id)
+        live.parked.end_of_pilot(tx, pilot_id)
+    return changed
 
 
 def believed(row: PilotRow, told: QueueId, policy: Policy) -> _FoundQueue | None:

@@ -22,8 +22,8 @@ from lodesman.resources import QueueId
 from lodesman.store.journal import Transaction
 from lodesman.store.write import pilots
 
+# What a queue offers that is configured no more, or not for this VO: no job asks for no core.
 NOTHING: Final = ConfiguredOffer(platforms=(), cores=0, memory_mb=0, norm_cpu_seconds=0)
-"""What a queue offers that is configured no more, or not for this VO: no job asks for no core."""
 
 
 @dataclass(slots=True)
@@ -65,39 +65,27 @@ def offer_sessions(sessions: Iterable[PilotSession], offers: Offers) -> list[tup
     return found
 
 
-@dataclass(slots=True)
-class SetOffers:
-    """Pilots offer what their queues are now, from the next claim on. `sessions` are those that joined."""
+def set_offers(tx: Transaction, live: Live, sessions: Mapping[int, PilotSession], offers: Offers) -> int:
+    """Pilots offer what their queues are now, from the next claim on. `sessions` are those that joined.
 
-    live: Live
-    sessions: Mapping[int, PilotSession]
-    offers: Offers
-
-    def apply(self, tx: Transaction) -> int:
-        """Returns how many pilots that joined are concerned. Of those that wait, whom a job fits now gets it."""
-        live = self.live
-        tx.undo.append(partial(setattr, live.pilots, "offers", live.pilots.offers))
-        live.pilots.offers = self.offers
-        self._store(tx)
-        changed: list[int] = []
-        # Undone last, when the offers are what they were.
-        tx.undo.append(partial(live.parked.present_anew, changed))
-        for session, made in offer_sessions(list(self.sessions.values()), self.offers):
-            changed.append(session.id)
-            tx.undo.append(partial(session.put_back, made))
-        live.parked.serve(tx, live.parked.present_anew(changed))
-        return len(changed)
-
-    def _store(self, tx: Transaction) -> None:
-        """Many pilots are alike: each kind is judged once."""
-        kinds: dict[tuple[str, QueueId, str], list[int]] = {}
-        for one in pilots.live_offers(tx):
-            kinds.setdefault((one.vo, one.queue_id, one.request), []).append(one.id)
-        for (vo, place, request), numbers in kinds.items():
-            known = self.offers(vo, place)
-            text = None if known is None else rewritten(request, known)
-            if text is not None:
-                pilots.set_requests(tx, numbers, text)
+    Returns how many pilots that joined are concerned. Of those that wait, whom a job fits now gets it.
+    """
+    tx.undo.append(partial(setattr, live.pilots, "offers", live.pilots.offers))
+    live.pilots.offers = offers
+    # Many pilots are alike: each kind is judged once.
+    for (vo, place, request), numbers in pilots.live_offers(tx).items():
+        known = offers(vo, place)
+        text = None if known is None else rewritten(request, known)
+        if text is not None:
+            pilots.set_requests(tx, numbers, text)
+    changed: list[int] = []
+    # Undone last, when the offers are what they were.
+    tx.undo.append(partial(live.parked.present_anew, changed))
+    for session, made in offer_sessions(list(sessions.values()), offers):
+        changed.append(session.id)
+        tx.undo.append(partial(session.put_back, made))
+    live.parked.serve(tx, live.parked.present_anew(changed))
+    return len(changed)
 
 
 def rewritten(request: str, known: ConfiguredOffer) -> str | None:

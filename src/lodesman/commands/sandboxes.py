@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from lodesman.answers.service import FileKey, UnusedInputs
 from lodesman.errors import InvalidJob, TooLarge
 from lodesman.store import sandboxes
 from lodesman.store.journal import Transaction
 from lodesman.store.sandboxes import InputUsage, used_by
 
-# Rows that one command deletes.
-_MOST_ROWS = 500
 
+def register_input(tx: Transaction, owner: str, sha256: str, size: int, quota: int = 0) -> None:
+    """Record that an owner has uploaded a file; idempotent. `quota`: bytes of all its files together, 0 for none.
 
-@dataclass(slots=True)
-class RegisterSandbox:
-    """Record that an owner has uploaded a file. `quota` in bytes of all its files together, 0 for none."""
-
-    owner: str
-    sha256: str
-    size: int
-    quota: int = 0
-
-    def apply(self, tx: Transaction) -> None:
-        """Idempotent. Raises TooLarge beyond the quota."""
-        if sandboxes.renew_input(tx, self.owner, self.sha256):
-            return
-        need_room(used_by(tx.reader(), self.owner), self.size, self.quota)
-        sandboxes.insert_input(tx, self.owner, self.sha256, self.size)
+    Raises TooLarge beyond the quota.
+    """
+    if not sandboxes.renew_input(tx, owner, sha256):
+        need_room(used_by(tx.reader(), owner), size, quota)
+        sandboxes.insert_input(tx, owner, sha256, size)
 
 
 def need_room(used: InputUsage, size: int, quota: int) -> None:
@@ -51,33 +39,9 @@ def _mb(size: int) -> str:
 
 def need_all(tx: Transaction, owner: str, inputs: Sequence[str]) -> None:
     """Raises InvalidJob unless all these files are there: one may have been removed since they were asked for."""
-    if inputs and not sandboxes.are_all_there(tx, owner, inputs):
+    if inputs and not sandboxes.known_inputs(tx.reader(), owner, inputs).issuperset(inputs):
         raise InvalidJob(
             "InputSandbox: a file that was uploaded long ago is not there any more.",
             hint="Submit again: it is uploaded anew.",
             attribute="InputSandbox",
         )
-
-
-@dataclass(slots=True)
-class TidyInputs:
-    """Mark and remove input files that no job names, each checked again; the files themselves go after the commit.
-
-    They are removed some time after the mark: a client asks whether a file is there, and submits a job that names it
-    later. A marked file is not there for who asks; uploading it again takes the mark off.
-    """
-
-    found: UnusedInputs
-
-    def apply(self, tx: Transaction) -> list[FileKey]:
-        """Returns the files that are not known any more."""
-        found = self.found
-        if found.done:
-            sandboxes.drop_uses(tx, found.done, _MOST_ROWS)
-        for submission, files in found.some:
-            sandboxes.drop_some_uses(tx, submission, files)
-        if found.mark:
-            sandboxes.mark_unused(tx, found.mark, found.before)
-        if found.unmark:
-            sandboxes.mark_used(tx, found.unmark)
-        return sandboxes.remove_unused(tx, found.remove, found.before) if found.remove else []

@@ -77,56 +77,39 @@ class Closed:
     renewed: bool
 
 
-@dataclass(slots=True)
-class CloseSite:
-    """Close a site, CE or queue. Of one that is closed already the time stays, all else is as this one says.
+def close_site(tx: Transaction, live: Live, closing: Closing, *, dry_run: bool = False) -> Closed:
+    """Close a site, CE or queue, and drain the pilots that are there, unless they may stay. Raises InvalidRequest.
 
-    `dry_run`: change nothing.
+    Of one that is closed already the time stays, all else is as this one says. `dry_run`: change nothing.
     """
-
-    live: Live
-    closing: Closing
-    dry_run: bool = False
-
-    def apply(self, tx: Transaction) -> Closed:
-        """Drain the pilots that are there, unless they may stay. Raises InvalidRequest."""
-        closing = check_closing(self.closing, tx.now)
-        before = _holding(tx, closing.node)
-        closing = replace(closing, since=tx.now if before is None else before.since)
-        drained = () if closing.keep_pilots else tuple(director.pilots_there(tx, closing.node))
-        if not self.dry_run:
-            self._close(tx, closing, drained)
-        return Closed(closing=closing, drained=drained, renewed=before is not None)
-
-    def _close(self, tx: Transaction, closing: Closing, drained: tuple[int, ...]) -> None:
+    closing = check_closing(closing, tx.now)
+    before = _holding(tx, closing.node)
+    closing = replace(closing, since=tx.now if before is None else before.since)
+    drained = () if closing.keep_pilots else tuple(director.pilots_there(tx, closing.node))
+    if not dry_run:
         director.put_closing(tx, closing)
         drain_pilots_for(tx, drained, leaving(closing))
         for pilot_id in drained:
-            self.live.parked.end_of_pilot(tx, pilot_id)
+            live.parked.end_of_pilot(tx, pilot_id)
         details = {**asdict(closing), "drained": len(drained)}
         tx.afterwards.append(partial(log.info, "a site was closed", extra=details))
+    return Closed(closing=closing, drained=drained, renewed=before is not None)
 
 
-@dataclass(slots=True)
-class OpenSite:
-    """Open exactly what was closed; answers the closing that ends, and those that still concern the same queues."""
+def open_site(tx: Transaction, node: NodePath, opened_by: str) -> tuple[Closing, tuple[Closing, ...]]:
+    """Open exactly what was closed; answers the closing that ends, and those that still concern the same queues.
 
-    node: NodePath
-    opened_by: str
-
-    def apply(self, tx: Transaction) -> tuple[Closing, tuple[Closing, ...]]:
-        """Raises Conflict if it is not closed."""
-        mask = closings_of_site(tx.reader(), self.node[0])
-        others = tuple(
-            one for one in mask.active(tx.now) if one.concerns(self.node) and one.node != self.node
-        )
-        before = _holding(tx, self.node)
-        if before is None:
-            raise not_closed("/".join(filter(None, self.node)), others)
-        director.delete_closing(tx, self.node)
-        details = {**asdict(before), "opened_by": self.opened_by}
-        tx.afterwards.append(partial(log.info, "a site was opened", extra=details))
-        return before, others
+    Raises Conflict if it is not closed.
+    """
+    active = closings_of_site(tx.reader(), node[0]).active(tx.now)
+    others = tuple(one for one in active if one.concerns(node) and one.node != node)
+    before = _holding(tx, node)
+    if before is None:
+        raise not_closed("/".join(filter(None, node)), others)
+    director.delete_closing(tx, node)
+    details = {**asdict(before), "opened_by": opened_by}
+    tx.afterwards.append(partial(log.info, "a site was opened", extra=details))
+    return before, others
 
 
 def not_closed(path: str, others: tuple[Closing, ...]) -> Conflict:

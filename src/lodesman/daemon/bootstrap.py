@@ -23,7 +23,7 @@ from pathlib import Path
 import msgspec
 
 from lodesman.answers.accounts import SCOPES
-from lodesman.commands.accounts import AddAccount, IssueToken
+from lodesman.commands.accounts import add_account, issue_token
 from lodesman.commands.pilots import hash_token
 from lodesman.config import ServerConfig
 from lodesman.errors import Conflict, Unavailable
@@ -91,8 +91,8 @@ def _first_user(tx: Transaction, config: ServerConfig) -> None:
     if is_user(tx.reader(), config.admin.name) and (config.data / _TOKEN_FILE).exists():
         return
     vo, groups = _first_place(config)
-    AddAccount(config.admin.name, vo, groups, admin=True).apply(tx)
-    token = IssueToken(config.admin.name, SCOPES, None, "made at the first start").apply(tx)
+    add_account(tx, config.admin.name, vo, groups, admin=True)
+    token = issue_token(tx, config.admin.name, SCOPES, seconds=None, note="made at the first start")
     write_secret(config.data / _TOKEN_FILE, token)
 
 

@@ -22,10 +22,10 @@ from lodesman.api.core import Core
 from lodesman.api.hot import HotApp, forward
 from lodesman.commands.claim import serve_parked
 from lodesman.commands.live import Live
-from lodesman.commands.pilots import EndPilot
-from lodesman.commands.reoffer import Offers, SetOffers, offer_sessions
-from lodesman.commands.report import NoteSilence
-from lodesman.commands.submit_pools import SetShares
+from lodesman.commands.pilots import end_pilot
+from lodesman.commands.reoffer import Offers, offer_sessions, set_offers
+from lodesman.commands.report import note_silence
+from lodesman.commands.submit_pools import set_shares
 from lodesman.config import ServerConfig
 from lodesman.daemon import bootstrap
 from lodesman.daemon.bootstrap import Load
@@ -175,7 +175,7 @@ class Server:
         for begun in range(0, len(silent), _SILENT_AT_ONCE):
             since = dict(silent[begun : begun + _SILENT_AT_ONCE])
             with contextlib.suppress(LodesmanError):
-                stalled = await self.core.command(NoteSilence(self.core.live, since))
+                stalled = await self.core.command(Change(note_silence, self.core.live, since))
                 log.warning("pilots are silent", extra={"pilots": sorted(since), "stalled": stalled})
 
     async def _watch_config(self) -> None:
@@ -185,7 +185,7 @@ class Server:
             await asyncio.to_thread(keep, kept_file(self.config), config)
             self.core.policy = await asyncio.to_thread(self._policy, config)
             with contextlib.suppress(LodesmanError):
-                await self.core.command(SetShares(self.core.live, self.core.policy.shares()))
+                await self.core.command(Change(set_shares, self.core.live, self.core.policy.shares()))
             self._offered = await self._offer_anew(config.resources.vos)
             self._changed = None
         elif not self._offered:
@@ -200,7 +200,7 @@ class Server:
         used = {*vos, *(session.vo for session in core.sessions.values())}
         offers = await asyncio.to_thread(Offers, core.policy, used)
         try:
-            await core.command(SetOffers(core.live, core.sessions, offers))
+            await core.command(Change(set_offers, core.live, core.sessions, offers))
         except LodesmanError as fault:
             log.warning("pilots do not have the new offers of their queues yet: %s", fault)
             return False
@@ -212,7 +212,9 @@ class Server:
         if not self.core.has_expired(pilot_id):
             return  # a heartbeat came, or it ended, meanwhile
         log.warning("the heartbeat of a pilot is lost", extra={"pilot": pilot_id})
-        end = EndPilot(self.core.live, pilot_id, PilotState.LOST, "its lease ended", "lease-expired")
+        end = Change(
+            end_pilot, self.core.live, pilot_id, PilotState.LOST, "its lease ended", cause="lease-expired"
+        )
         try:
             await self.core.command(end)
         except LodesmanError as fault:

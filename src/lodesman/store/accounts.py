@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -83,17 +83,6 @@ JOIN line l ON t.parent = l.hash AND t.account != l.account"""
 _HASH_DIGITS = 64
 
 
-class NewToken(NamedTuple):
-    """A token of a user. `expires_at` None: never; `parent`: the hash of the token that it is made with."""
-
-    digest: bytes
-    account: str
-    scopes: Sequence[str]
-    note: str
-    expires_at: float | None
-    parent: bytes | None
-
-
 class RevokedTokens(NamedTuple):
     """The hashes of deleted tokens, and the number of tokens that they made for other users, which are `kept`."""
 
@@ -112,15 +101,13 @@ def is_admin(tx: Transaction, name: str) -> bool | None:
     return bool(found[0][0]) if found else None
 
 
-def is_token(tx: Transaction, digest: bytes) -> bool:
-    """Whether there is a token with this hash."""
-    return bool(tx.read("SELECT 1 FROM token WHERE hash = ?", (digest,)))
-
-
-def insert_token(tx: Transaction, new: NewToken) -> None:
-    """Store a token of a user."""
-    scopes = msgspec.json.encode(sorted(new.scopes)).decode()
-    tx.later(_INSERT_TOKEN, (new.digest, new.account, scopes, new.note, tx.now, new.expires_at, new.parent))
+def insert_token(
+    tx: Transaction, digest: bytes, account: str, scopes: Iterable[str], *, note: str, expires_at: float | None,
+    parent: bytes | None,
+) -> None:  # fmt: skip
+    """Store a token of a user. `expires_at` None: never; `parent`: the hash of the token that it is made with."""
+    text = msgspec.json.encode(sorted(scopes)).decode()
+    tx.later(_INSERT_TOKEN, (digest, account, text, note, tx.now, expires_at, parent))
 
 
 def set_service_token(tx: Transaction, digest: bytes) -> None:

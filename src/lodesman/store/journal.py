@@ -157,12 +157,16 @@ class Transaction:
 
 
 class Change(Generic[P]):
-    """A command that has nothing to check: a function of the store, with its values."""
+    """A command that is one function of the transaction and these values."""
 
     def __init__(
         self, change: Callable[Concatenate[Transaction, P], object], *values: P.args, **named: P.kwargs
     ) -> None:
-        self.apply = lambda tx: change(tx, *values, **named)
+        self.change, self.values, self.named = change, values, named
+
+    def apply(self, tx: Transaction) -> Any:
+        """Call it."""
+        return self.change(tx, *self.values, **self.named)
 
 
 class Journal:
@@ -292,8 +296,10 @@ class Journal:
                 self._apply(batch[:middle])
                 self._apply(batch[middle:])
                 return
-            log.exception("a command failed in the database", extra={"command": type(batch[0][0]).__name__})
-            out = [(batch[0][1], _refusal(fault))]
+            command, answer = batch[0]
+            name = command.change.__name__ if isinstance(command, Change) else type(command).__name__
+            log.exception("a command failed in the database", extra={"command": name})
+            out = [(answer, _refusal(fault))]
         self._held += out
         if self._queue.empty():
             self._release()

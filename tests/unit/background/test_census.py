@@ -19,10 +19,11 @@ from lodesman.background.census import (
     LostPilots,
 )
 from lodesman.batch.backend import CancelOutcome, NativeState, NativeStatus
-from lodesman.commands.pilots import EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
+from lodesman.commands.pilots import end_pilot, hash_token, join_pilot, pilots_submitted, prepare_pilots
 from lodesman.errors import BackendFault
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId, load_resources
+from lodesman.store.journal import Change
 from lodesman.store.read.pilots import lost_pilots
 
 SHORT, LONG = QueueId("North", "cn", "short"), QueueId("South", "cs", "long")  # local, and Slurm's
@@ -78,14 +79,14 @@ class World:
 
     def pilot(self, stamp, *, submitted=True, joined=False, queue=SHORT, native=None):
         base = self.base
-        (number,) = base.do(PreparePilots(base.live, [NewPilot(
+        (number,) = base.do(Change(prepare_pilots, base.live, [NewPilot(
             stamp=stamp, vo="lab", site=queue.site, ce=queue.ce, queue=queue.queue, request={},
             join_hash=hash_token(f"join-{stamp}"),
         )]))  # fmt: skip
         if submitted:
-            base.do(PilotSubmitted(base.live, {stamp: (native or f"native-{stamp}", "")}))
+            base.do(Change(pilots_submitted, base.live, {stamp: (native or f"native-{stamp}", "")}))
         if joined:
-            base.do(Join(base.live, f"join-{stamp}", "nonce", {}))
+            base.do(Change(join_pilot, base.live, f"join-{stamp}", "nonce", {}))
         return number
 
     def tick(self, after=0.0):
@@ -150,9 +151,9 @@ def test_a_pilot_that_joined_or_left_while_its_batch_system_was_asked_did_so(wor
 
     def slow(native_ids):
         if joins:
-            base.do(Join(base.live, "join-a", "nonce", {}))
+            base.do(Change(join_pilot, base.live, "join-a", "nonce", {}))
         else:
-            base.do(EndPilot(base.live, number, PilotState.DONE, "idle"))
+            base.do(Change(end_pilot, base.live, number, PilotState.DONE, "idle"))
         return ask(native_ids)
 
     world.batch.status = slow
@@ -165,7 +166,7 @@ def test_a_pilot_that_joined_or_left_while_its_batch_system_was_asked_did_so(wor
 
 def test_pilots_whose_end_is_known_are_asked_no_more(world):
     world.pilot("a", joined=True)
-    world.base.do(PilotSubmitted(world.base.live, {"a": (None, "refused")}))
+    world.base.do(Change(pilots_submitted, world.base.live, {"a": (None, "refused")}))
     world.tick()
     world.batch.asked.clear()
     world.base.writer.execute("UPDATE pilot SET ended_at = 1 WHERE stamp = 'a'")
@@ -229,7 +230,7 @@ def lose(world, stamp, **more):
     """A pilot that joined and whose lease ended."""
     number = world.pilot(stamp, joined=True, **more)
     world.batch.known[stamp] = f"native-{stamp}"
-    world.base.do(EndPilot(world.base.live, number, PilotState.LOST, "its lease ended"))
+    world.base.do(Change(end_pilot, world.base.live, number, PilotState.LOST, "its lease ended"))
     return number
 
 
@@ -294,7 +295,7 @@ def test_only_pilots_that_were_lost_are_cancelled(world):
     world.pilot("runs", joined=True)
     world.batch.known |= {name: f"native-{name}" for name in ("Done", "Aborted", "waits", "runs")}
     for state, number in ids.items():
-        world.base.do(EndPilot(world.base.live, number, state, ""))
+        world.base.do(Change(end_pilot, world.base.live, number, state, ""))
     world.tick()
     assert world.batch.cancelled == []
 

@@ -20,7 +20,14 @@ from lodesman.background.census import UNKNOWN_TIMES
 from lodesman.background.direct import _EMPTY_SECONDS, Director
 from lodesman.background.snapshot import KnownQueues
 from lodesman.batch.backend import BatchLoad, CancelOutcome
-from lodesman.commands.pilots import DrainPilots, EndPilot, Join, PilotSubmitted, PreparePilots, hash_token
+from lodesman.commands.pilots import (
+    drain_pilots,
+    end_pilot,
+    hash_token,
+    join_pilot,
+    pilots_submitted,
+    prepare_pilots,
+)
 from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.director.excess import Excess
@@ -31,6 +38,7 @@ from lodesman.director.site_mask import SiteMask
 from lodesman.errors import BackendFault, Unavailable
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
+from lodesman.store.journal import Change
 from lodesman.store.read.task_queues import queues_with_jobs
 from lodesman.why.facts import fresh_seconds
 
@@ -86,14 +94,14 @@ class World:
     def pilot(self, *, joined=False, drain=False):
         self.pilots += 1
         stamp, base = f"stamp{self.pilots}", self.base
-        (number,) = base.do(PreparePilots(base.live, [NewPilot(
+        (number,) = base.do(Change(prepare_pilots, base.live, [NewPilot(
             stamp=stamp, vo="lab", site="North", ce="cn", queue="short", request=OFFER, join_hash=hash_token(stamp),
         )]))  # fmt: skip
-        base.do(PilotSubmitted(base.live, {stamp: (f"native-{stamp}", "")}))
+        base.do(Change(pilots_submitted, base.live, {stamp: (f"native-{stamp}", "")}))
         if joined:
-            base.do(Join(base.live, stamp, "nonce", {}))
+            base.do(Change(join_pilot, base.live, stamp, "nonce", {}))
         if drain:
-            base.do(DrainPilots(base.live, [number]))
+            base.do(Change(drain_pilots, base.live, [number]))
         return number
 
     def cancel(self, *numbers, too_old=()):
@@ -278,7 +286,7 @@ def test_a_pilot_that_joins_while_it_is_cancelled_is_not_aborted(world, outcome)
     number = world.pilot()
 
     def joins(native_ids):
-        world.base.do(Join(world.base.live, "stamp1", "nonce", {}))
+        world.base.do(Change(join_pilot, world.base.live, "stamp1", "nonce", {}))
         return dict.fromkeys(native_ids, outcome)
 
     world.director._unknown = {number: 9}
@@ -358,7 +366,7 @@ def test_pilots_that_do_not_start_do_not_shut_a_queue_for_ever(world, outcome):
         ("Aborted", "it waited longer than maxPilotWaitingHours")
     }
     for one in ends:
-        world.base.do(EndPilot(world.base.live, one["pilot"], PilotState.ABORTED, one["reason"]))
+        world.base.do(Change(end_pilot, world.base.live, one["pilot"], PilotState.ABORTED, one["reason"]))
     assert fill(world, late + 120) == 0
     assert "longer than maxPilotWaitingHours" in world.director.breakers[SHORT].reason
     assert fill(world, late + 120 + 301) == 1  # its breaker lets one try
@@ -468,7 +476,7 @@ def test_a_pilot_is_added_to_a_load_that_is_older_than_its_submission(world):
 
 def test_a_submission_under_way_is_added_whatever_the_load_says(world):
     base = world.base
-    base.do(PreparePilots(base.live, [NewPilot(
+    base.do(Change(prepare_pilots, base.live, [NewPilot(
         stamp="under-way", vo="lab", site="North", ce="cn", queue="short", request=OFFER, join_hash=b"x",
     )]))  # fmt: skip
     own = world.snapshot().queues[0].own

@@ -9,11 +9,12 @@ from lodesman.answers.vocabulary import PilotState, PilotVerdict
 from lodesman.answers.why_jobs import QueuePosition
 from lodesman.commands.claim import Claim
 from lodesman.commands.control import Control
-from lodesman.commands.pilots import EndPilot, Join, PreparePilots, hash_token
+from lodesman.commands.pilots import end_pilot, hash_token, join_pilot, prepare_pilots
 from lodesman.commands.sessions import FreeResources, PilotSession
 from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
 from lodesman.errors import NotFound
 from lodesman.matching import TaskQueueKey, key_to_json
+from lodesman.store.journal import Change
 from lodesman.store.read import why as module
 from lodesman.store.read.why import pilot_facts, position
 from lodesman.why.pilot import explain_ended
@@ -41,10 +42,10 @@ def stand(base, job_id):
 
 def claim(base, count):
     request = {"platforms": [], "tags": [], "cores": 8, "memory_mb": 8_000, "norm_cpu_seconds": 1_000}
-    base.do(PreparePilots(base.live, [NewPilot(
+    base.do(Change(prepare_pilots, base.live, [NewPilot(
         stamp="s", vo="lab", site="North", ce="cn", queue="short", request=request, join_hash=hash_token("join"),
     )]))  # fmt: skip
-    session = PilotSession(base.do(Join(base.live, "join", "nonce", {})).row, {}, now=0.0)
+    session = PilotSession(base.do(Change(join_pilot, base.live, "join", "nonce", {})).row, {}, now=0.0)
     free = FreeResources(8, 10**9, 10**9)
     base.do(Claim(base.live, session=session, free=free, count=count, claim_token="t" * 8, wait=False,
                   answer=lambda _: None))  # fmt: skip
@@ -82,7 +83,7 @@ def test_a_task_queue_that_is_gone(base):
 
 def prepared(base, stamp="s1"):
     new = NewPilot(stamp=stamp, vo="lab", site="N", ce="c", queue="q", request={}, join_hash=stamp.encode())
-    return base.do(PreparePilots(base.live, [new]))[0]
+    return base.do(Change(prepare_pilots, base.live, [new]))[0]
 
 
 def test_a_pilot_is_found_by_its_number_and_by_its_stamp(base):
@@ -106,5 +107,5 @@ def test_what_its_jobs_were_promised_is_known_until_they_end(base):
     assert pilot_facts(base.db, "1").promised == [(2, 500)]
     base.writer.execute("UPDATE attempt SET ended_at = 5")
     assert pilot_facts(base.db, "1").promised == []
-    base.do(EndPilot(base.live, number, PilotState.LOST, "gone"))
+    base.do(Change(end_pilot, base.live, number, PilotState.LOST, "gone"))
     assert explain_ended(pilot_facts(base.db, "1"), 1_000.0).verdict is PilotVerdict.ENDED

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from lodesman.api.core import Core
-from lodesman.commands.report import NoteSilence
+from lodesman.commands import report
 from lodesman.commands.sessions import SILENT_SECONDS, PilotSession, silent_seconds
 from lodesman.daemon import server as server_module
 from lodesman.daemon.server import Server
@@ -40,13 +40,15 @@ class Quiet:
         return 1_000_000.0 + self.now
 
     async def command(self, command: Any) -> int:
-        if isinstance(command, NoteSilence):
-            self.noted.append(dict(command.since))
+        if command.change is report.note_silence:
+            since = command.values[1]
+            self.noted.append(dict(since))
             self.meanwhile.get(0, lambda: None)()
-            self.live.pilots.silent |= set(command.since)
-            return len(command.since)
-        self.meanwhile.get(command.pilot_id, lambda: None)()
-        self.ended.append(command.pilot_id)
+            self.live.pilots.silent |= set(since)
+            return len(since)
+        pilot_id = command.values[1]
+        self.meanwhile.get(pilot_id, lambda: None)()
+        self.ended.append(pilot_id)
         return 0
 
     def forget_pilot(self, pilot_id: int) -> None:

@@ -62,15 +62,6 @@ class _JoinToken(NamedTuple):
     is_used: bool
 
 
-class _StoredOffer(NamedTuple):
-    """What a live pilot presents, as JSON."""
-
-    id: int
-    vo: str
-    queue_id: QueueId
-    request: str
-
-
 def need_pilot(tx: Transaction, *, pilot_id: int | None = None, stamp: str = "") -> PilotRow:
     """One pilot by id or stamp. Raises NotFound."""
     db = tx.reader()
@@ -109,11 +100,12 @@ def set_place(tx: Transaction, row: PilotRow) -> None:
     tx.write(_SET_PLACE, (row.site, row.ce, row.queue, row.request, row.id))
 
 
-def live_offers(tx: Transaction) -> list[_StoredOffer]:
-    """What all live pilots present."""
-    return [
-        _StoredOffer(number, vo, QueueId(*queue), request) for number, vo, *queue, request in tx.read(_OFFERS)
-    ]
+def live_offers(tx: Transaction) -> dict[tuple[str, QueueId, str], list[int]]:
+    """The live pilots, by VO, queue and what they present, as JSON."""
+    found: dict[tuple[str, QueueId, str], list[int]] = {}
+    for number, vo, *queue, request in tx.read(_OFFERS):
+        found.setdefault((vo, QueueId(*queue), request), []).append(number)
+    return found
 
 
 def set_requests(tx: Transaction, pilots: Iterable[int], request: str) -> None:
@@ -161,11 +153,11 @@ def set_joined(tx: Transaction, pilot_id: int, *, node: str, digest: bytes, nonc
     tx.write(_SET_JOINED, (tx.now, tx.now, node, pilot_id))
 
 
-def end_tokens(tx: Transaction, pilot_id: int, *, keep_working: bool) -> None:
-    """Delete the tokens of a pilot that has ended; `keep_working`: but for the one that it works with."""
+def end_tokens(tx: Transaction, pilot_id: int, *, keep_working: bool, expires_at: float | None) -> None:
+    """Delete the tokens of a pilot that has ended; `keep_working`: but for the one that it works with.
+
+    `expires_at`: that one is good until then (UNIX seconds); None: as before.
+    """
     tx.write(_DELETE_OTHER_TOKENS, (pilot_id, "pilot" if keep_working else ""))
-
-
-def limit_token(tx: Transaction, pilot_id: int, expires_at: float) -> None:
-    """The token that a pilot works with is good until then."""
-    tx.write(_LIMIT_PILOT_TOKEN, (expires_at, pilot_id))
+    if expires_at is not None:
+        tx.write(_LIMIT_PILOT_TOKEN, (expires_at, pilot_id))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from msgspec import Struct
-
+from lodesman.answers.service import Cleaning, Difference
 from lodesman.store.dialect import GIVEN, greatest, keys, member
 from lodesman.store.journal import Transaction
-from lodesman.store.read.submit_pools import PassRow
 
 # A pool that is known keeps its text. Its queues are those that the writer has in memory, perhaps from this very job.
 _STORE = """INSERT INTO submit_pool_bits (id, vo, requirements, queues, created_at, evaluated_at) VALUES (?,?,?,?,?,?)
@@ -42,15 +40,6 @@ _COUNT_JOBS = "UPDATE submit_pool_pass SET held = held + ?, released = released 
 _PASSES_KEPT = 1_000
 
 
-class NewPass(Struct, frozen=True, kw_only=True):
-    """A pass over all pools: its cause, how many there were and how many changed, how many seconds it took."""
-
-    cause: str
-    pools: int
-    changed: int
-    seconds: float
-
-
 def store_pool(tx: Transaction, pool: str, vo: str, requirements: str, mask: int) -> None:
     """Store a pool that a job needs, with its queues."""
     tx.later(_STORE, (pool, vo, requirements, _bitmap(mask), tx.now, tx.now))
@@ -71,11 +60,6 @@ def delete_pools(tx: Transaction, pools: Iterable[str]) -> None:
     tx.write(_DELETE, (keys(pools),))
 
 
-def set_queues(tx: Transaction, masks: Mapping[str, int]) -> None:
-    """Store the queues of pools that a pass found."""
-    tx.later_many(_SET_QUEUES, [(_bitmap(mask), tx.now, pool) for pool, mask in masks.items()])
-
-
 def insert_bit(tx: Transaction, bit: int, site: str, ce: str, queue: str) -> None:
     """Give a CE queue its bit."""
     tx.later(_INSERT_QUEUE, (bit, site, ce, queue))
@@ -86,19 +70,11 @@ def delete_bit(tx: Transaction, bit: int) -> None:
     tx.later(_DELETE_QUEUE, (bit,))
 
 
-def mark_unused(tx: Transaction, pools: Iterable[str]) -> None:
-    """No job needs these pools from now on."""
-    tx.later_many(_MARK, [(tx.now, pool) for pool in pools])
-
-
-def mark_used(tx: Transaction, pools: Iterable[str]) -> None:
-    """Jobs need these pools again."""
-    tx.later_many(_UNMARK, [(pool,) for pool in pools])
-
-
-def remove_unused(tx: Transaction, pools: Iterable[str], *, unused_before: float) -> list[str]:
-    """Remove those of the pools that are still marked as unused since then; returns their ids."""
-    return [row[0] for row in tx.read(_REMOVE, (keys(pools), unused_before))]
+def clean_pools(tx: Transaction, found: Cleaning) -> list[str]:
+    """Mark pools that no job needs, or needs again; returns those that were removed, since they were still marked."""
+    tx.later_many(_MARK, [(tx.now, pool) for pool in found.mark])
+    tx.later_many(_UNMARK, [(pool,) for pool in found.unmark])
+    return [row[0] for row in tx.read(_REMOVE, (keys(found.remove), found.unused_before))]
 
 
 def ask_for_pass(tx: Transaction) -> None:
@@ -106,20 +82,19 @@ def ask_for_pass(tx: Transaction) -> None:
     tx.last(_ASK, 1, ())
 
 
-def answer_passes(tx: Transaction, count: int) -> None:
-    """The first `count` requests for a pass are answered."""
-    tx.later(_ANSWER, (count,))
-
-
 def pools_changed(tx: Transaction) -> None:
     """Let those who keep a copy of the pools read them again."""
     tx.last(_CHANGED, 1, ())
 
 
-def insert_pass(tx: Transaction, row: PassRow, new: NewPass) -> None:
-    """Store a pass. Very old ones are deleted."""
-    tx.later(_INSERT_PASS, (row.id, tx.now, new.cause, row.config, new.pools, new.changed, new.seconds))
-    tx.later(_DELETE_PASSES, (row.id - _PASSES_KEPT,))
+def insert_pass(tx: Transaction, number: int, found: Difference, masks: Mapping[str, int]) -> None:
+    """Store a pass and the masks that it changed; the requests that it answers are done, very old passes are deleted."""
+    tx.later_many(_SET_QUEUES, [(_bitmap(mask), tx.now, pool) for pool, mask in masks.items()])
+    tx.later(
+        _INSERT_PASS, (number, tx.now, found.cause, found.config, found.pools, len(masks), found.seconds)
+    )
+    tx.later(_DELETE_PASSES, (number - _PASSES_KEPT,))
+    tx.later(_ANSWER, (found.answers,))
 
 
 def count_judged_jobs(tx: Transaction, pass_id: int, *, held: int, released: int) -> None:
