@@ -13,11 +13,11 @@ from typing import Any, TextIO
 import click
 
 from lodesman.answers import calls
-from lodesman.answers.accounts import SCOPES, USER_SCOPES, Me, TokenRow
+from lodesman.answers.accounts import SCOPES, USER_SCOPES, TokenRow
 from lodesman.answers.requests import AccountBody, TokenAt, TokenBody
 from lodesman.cli.arguments import FILE, number_option, several
 from lodesman.cli.session import Session, with_session
-from lodesman.cli.tables import Cell, emit_json, note, say, show_fields, show_table
+from lodesman.cli.tables import Cell, note, say, show_fields, show_table
 from lodesman.cli.words import age, counted, joined, size, span
 from lodesman.errors import Conflict
 
@@ -40,8 +40,8 @@ def user() -> None:
 def _add_user(session: Session, /, *, name: str, vo: str, groups: tuple[str, ...], admin: bool) -> None:
     """Make a user, or change the VO, groups and rights of one."""
     body = AccountBody(name, vo, list(groups), admin)
-    words = "User {0} is known. Now: lode token issue {0}"
-    session.show(calls.ADD_USER, body=body, text=lambda made: say(words.format(made.name)))
+    made = session.answer(calls.ADD_USER, body=body)
+    say(f"User {made.name} is known. Now: lode token issue {made.name}")
 
 
 @click.group()
@@ -66,14 +66,12 @@ def _issue(
         raise click.BadParameter("nan is not a number of days.", param_hint="'--days'")
     body = TokenBody(name, list(scopes or USER_SCOPES), options["days"] * _DAY_SECONDS, options["remark"])
     if file is None:
-        session.show(calls.ISSUE_TOKEN, body=body, text=lambda made: click.echo(made.token))
+        click.echo(session.answer(calls.ISSUE_TOKEN, body=body).token)
         return
     with _new_file(file) as sink:
         sink.write(session.call(calls.ISSUE_TOKEN, body=body).token + "\n")
-    if session.as_json:
-        emit_json({"file": str(file)})
-    else:
-        note(f"The token is in {file}.")
+    session.exit_if_json({"file": str(file)})
+    note(f"The token is in {file}.")
 
 
 @contextmanager
@@ -97,7 +95,7 @@ def _new_file(path: Path) -> Iterator[TextIO]:
 @with_session
 def _list_tokens(session: Session, /) -> None:
     """List all tokens by the first characters of their hash (administrators)."""
-    session.show(calls.TOKENS, text=lambda answer: show_table(_TOKENS, map(_token, answer.tokens)))
+    show_table(_TOKENS, map(_token, session.answer(calls.TOKENS).tokens))
 
 
 def _token(row: TokenRow) -> list[Cell]:
@@ -119,9 +117,7 @@ def _revoke(session: Session, /, *, prefix: str) -> None:
     if not prefix.isascii() or not prefix.isalnum():
         raise click.UsageError("HASH is the beginning of a hash, as lode token ls shows it.")
     done = session.call(calls.REVOKE_TOKEN, TokenAt(prefix.lower()))
-    if session.as_json:
-        emit_json({"revoked": prefix.lower(), "tokens": done.revoked, "kept": done.kept})
-        return
+    session.exit_if_json({"revoked": prefix.lower(), "tokens": done.revoked, "kept": done.kept})
     more = f", and {done.revoked - 1:,} that it made for the same user" if done.revoked > 1 else ""
     note(f"The token {prefix} is revoked{more}.")
     if done.kept:
@@ -133,16 +129,13 @@ def _revoke(session: Session, /, *, prefix: str) -> None:
 @with_session
 def whoami(session: Session, /) -> None:
     """Show whose token is used, and what it allows."""
-    session.show(calls.ME, text=lambda me: _show_me(me, session.address))
-
-
-def _show_me(me: Me, address: str) -> None:
+    me = session.answer(calls.ME)
     inputs = me.inputs
     limit = f" of {size(inputs.limit)}" if inputs.limit else ""
     show_fields(
         (
             ("user", me.name),
-            ("server", address),
+            ("server", session.address),
             ("VO", me.vo),
             ("groups", joined(me.groups)),
             ("scopes", joined(me.scopes)),

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import click
 
+from lodesman.cli.words import ELSEWHERE
 from lodesman.errors import InvalidRequest, LodesmanError
 
 T = TypeVar("T")
@@ -90,6 +91,17 @@ class Parsed(click.ParamType[T, Any]):
             return self._read(value)
         except (LodesmanError, ValueError) as fault:
             self.fail(str(fault), param, ctx)
+
+
+class StateWord(click.Choice[str]):
+    """A state of a job; for DIRAC's other words the error names the state here."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Raises BadParameter for other words."""
+        name = value.capitalize()
+        if name in ELSEWHERE:
+            self.fail(f"{name} is a state of DIRAC, not of this program: {ELSEWHERE[name]}.", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def read_job(word: str) -> int:

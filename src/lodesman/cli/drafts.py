@@ -20,7 +20,6 @@ from lodesman.errors import InvalidJob, InvalidRequest, LodesmanError, TooLarge,
 
 if TYPE_CHECKING:
     from lodesman.answers.jobs import Notice
-    from lodesman.jobs import ParsedRecord
 
 A = TypeVar("A")
 _STDIN = "-"
@@ -116,25 +115,18 @@ def _read(name: str) -> bytes:
     return data
 
 
-def _parse(data: bytes, form: Form | None) -> ParsedRecord:
-    """Read the text. Raises SyntaxFault, TooLarge."""
-    from lodesman.jobs import ARRAY_LIMITS, read_description
-
-    return read_description(data, form=form, limits=ARRAY_LIMITS)
-
-
 def _prepare(name: str, wanted: Wanted) -> ReadyFile:
     """Read and check one description. Raises SyntaxFault, InvalidJob, TooLarge."""
-    from lodesman.jobs import input_names, locate, read_job, write_description
+    from lodesman.jobs import ARRAY_LIMITS, input_names, locate, read_description, read_job, write_description
 
     data = _read(name)
-    parsed = _parse(data, wanted.form)
+    parsed = read_description(data, form=wanted.form, limits=ARRAY_LIMITS)
     description = read_job(parsed.record, parsed.positions)
     text = data.decode("utf-8-sig")
     if wanted.name:
         record = {key: value for key, value in parsed.record.items() if key.lower() != "jobname"}
         text = write_description({"JobName": wanted.name, **record}, parsed.form)
-        renamed = _parse(text.encode(), parsed.form)
+        renamed = read_description(text.encode(), form=parsed.form, limits=ARRAY_LIMITS)
         read_job(renamed.record, renamed.positions)
     base = Path() if name == _STDIN else Path(name).parent
     try:
@@ -186,11 +178,11 @@ def convert(*, file: str, target: Form, form: Form | None, checked: bool) -> int
 
     FILE is '-' for standard input.
     """
-    from lodesman.jobs import read_job, write_description
+    from lodesman.jobs import ARRAY_LIMITS, read_description, read_job, write_description
 
     label = _label(file)
     try:
-        parsed = _parse(_read(file), form)
+        parsed = read_description(_read(file), form=form, limits=ARRAY_LIMITS)
         warnings = read_job(parsed.record, parsed.positions).warnings if checked else ()
         text = write_description(parsed.record, target)
     except LodesmanError as fault:

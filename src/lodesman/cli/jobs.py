@@ -8,42 +8,20 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, get_args
+from typing import Any
 
 import click
 import msgspec
 
 from lodesman.answers import calls
-from lodesman.answers.jobs import Attempt, Controlled, Event, Job, JobDescription, JobInFull
+from lodesman.answers.jobs import Attempt, Event, Job, JobInFull
 from lodesman.answers.requests import MOST_ID, Action, ControlBody, CountsQuery, JobAt, JobInForm, JobsQuery
 from lodesman.answers.vocabulary import FORMS, Form, JobState
-from lodesman.cli.arguments import JOB, JOB_RANGES, Range, limit_option, merged, several, total
+from lodesman.cli.arguments import JOB, JOB_RANGES, Range, StateWord, limit_option, merged, several, total
 from lodesman.cli.faults import CONFLICT
 from lodesman.cli.session import Session, with_session
-from lodesman.cli.tables import (
-    Cell,
-    emit_json,
-    is_terminal,
-    note,
-    rich_table,
-    say,
-    show_fields,
-    show_table,
-    state,
-)
-from lodesman.cli.words import (
-    ELSEWHERE,
-    FINAL,
-    STATES,
-    age,
-    counted,
-    joined,
-    plain_lines,
-    shown,
-    size,
-    span,
-    states,
-)
+from lodesman.cli.tables import Cell, is_terminal, note, rich_table, say, show_fields, show_table, state
+from lodesman.cli.words import FINAL, STATES, age, counted, joined, plain_lines, shown, size, span, states
 
 _ASK_ABOVE = 100
 _WATCH_SECONDS = 2.0
@@ -77,17 +55,6 @@ class Question:
         return bool(self.states or self.group or self.reason)
 
 
-class StateWord(click.Choice[str]):
-    """A state of a job; for DIRAC's other words the error names the state here."""
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Raises BadParameter for other words."""
-        name = value.capitalize()
-        if name in ELSEWHERE:
-            self.fail(f"{name} is a state of DIRAC, not of this program: {ELSEWHERE[name]}.", param, ctx)
-        return super().convert(value, param, ctx)
-
-
 @click.command()
 @click.argument("ranges", nargs=-1, type=JOB_RANGES, metavar="[JOB|RANGE]...")
 @several(
@@ -107,7 +74,7 @@ class StateWord(click.Choice[str]):
 @limit_option(100, 1_000_000)
 @click.option("--watch", is_flag=True, help="Show again every two seconds until all have ended.")
 @with_session
-def status(session: Session, /, *, ranges: tuple[Any, ...], watch: bool, **options: Any) -> int:
+def status(session: Session, /, *, ranges: tuple[Any, ...], watch: bool, **options: Any) -> None:
     """Show the states of jobs.
 
     Without an argument: your own jobs, the newest first, and how many are in which state. A RANGE is 12-40 or
@@ -117,18 +84,26 @@ def status(session: Session, /, *, ranges: tuple[Any, ...], watch: bool, **optio
     if watch:
         if session.as_json or not is_terminal(sys.stdout):
             raise click.UsageError("--watch needs a terminal.")
-        return _watch(session, question)
+        _watch(session, question)
+        return
     rows, more = fetch(session, question)
-    counts = None if question.ranges else _fetch_counts(session, question)
-    if session.as_json:
-        emit_json({"jobs": rows, "more": more, **({} if counts is None else {"counts": counts})})
-        return 0
+    if question.ranges:
+        session.exit_if_json({"jobs": rows, "more": more})
+        _show_jobs(rows, question)
+        if more:
+            rest = Range(rows[-1].id + 1, question.ranges[-1].last)
+            note(f"There are more: lode status {rest}, or --limit {question.limit * 10}.")
+        return
+    # One's own jobs, or all that one may see.
+    counts: Counter[str] = Counter()
+    for row in session.call(calls.JOB_COUNTS, CountsQuery(own=not question.everyone)).counts:
+        if question.group in ("", row.group):
+            counts[row.state] += row.jobs
+    session.exit_if_json({"jobs": rows, "more": more, "counts": counts})
     _show_jobs(rows, question)
-    if counts is not None:
-        say(f"In all: {states(counts)}.")
+    say(f"In all: {states(counts)}.")
     if more:
-        _note_more(rows, question)
-    return 0
+        note(f"There are older ones: --limit {question.limit * 10}.")
 
 
 def fetch(session: Session, question: Question) -> tuple[list[Job], bool]:
@@ -144,15 +119,6 @@ def fetch(session: Session, question: Question) -> tuple[list[Job], bool]:
         if len(rows) >= wanted:
             break
     return rows[: question.limit], len(rows) > question.limit
-
-
-def _fetch_counts(session: Session, question: Question) -> dict[str, int]:
-    """Jobs by state: one's own, or of all that one may see."""
-    counts: Counter[str] = Counter()
-    for row in session.call(calls.JOB_COUNTS, CountsQuery(own=not question.everyone)).counts:
-        if question.group in ("", row.group):
-            counts[row.state] += row.jobs
-    return dict(counts)
 
 
 def _show_jobs(rows: Sequence[Job], question: Question) -> None:
@@ -187,15 +153,7 @@ def _ending(row: Job | Attempt) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _note_more(rows: Sequence[Job], question: Question) -> None:
-    if question.ranges:
-        rest = Range(rows[-1].id + 1, question.ranges[-1].last)
-        note(f"There are more: lode status {rest}, or --limit {question.limit * 10}.")
-    else:
-        note(f"There are older ones: --limit {question.limit * 10}.")
-
-
-def _watch(session: Session, question: Question) -> int:
+def _watch(session: Session, question: Question) -> None:
     """Draw again and again; ends when every job shown has ended."""
     from rich.live import Live
 
@@ -204,7 +162,7 @@ def _watch(session: Session, question: Question) -> int:
             rows, _ = fetch(session, question)
             live.update(rich_table(_TITLES, list(map(_cells, rows))), refresh=True)
             if all(row.state in FINAL for row in rows):
-                return 0
+                return
             time.sleep(_WATCH_SECONDS)
 
 
@@ -221,21 +179,15 @@ def show(session: Session, /, *, job: int, description: bool, form: Form | None)
     A description has the SubmitPool that its Requirements made; it can be submitted again as it is.
     """
     if description or form:
-        session.show(calls.JOB_DESCRIPTION, JobInForm(job, form), text=_show_description)
-    else:
-        session.show(calls.JOB, JobAt(job), text=_show_job)
-
-
-def _show_description(found: JobDescription) -> None:
-    text = plain_lines(found.text)
-    click.echo(text, nl=not text.endswith("\n"))
-    if found.jobs > 1:
-        note(f"It is the description of {found.jobs:,} jobs.")
-
-
-def _show_job(job: JobInFull) -> None:
-    show_fields(_fields(job))
-    show_table(_ATTEMPTS, map(_attempt, job.attempts), apart=True)
+        found = session.answer(calls.JOB_DESCRIPTION, JobInForm(job, form))
+        text = plain_lines(found.text)
+        click.echo(text, nl=not text.endswith("\n"))
+        if found.jobs > 1:
+            note(f"It is the description of {found.jobs:,} jobs.")
+        return
+    whole = session.answer(calls.JOB, JobAt(job))
+    show_fields(_fields(whole))
+    show_table(_ATTEMPTS, map(_attempt, whole.attempts), apart=True)
 
 
 def _fields(job: JobInFull) -> Iterator[tuple[str, Cell]]:
@@ -270,40 +222,21 @@ def _attempt(one: Attempt) -> list[Cell]:
 def events(session: Session, /, *, job: int) -> None:
     """Show what happened to a job, oldest first."""
     found = session.call(calls.JOB, JobAt(job)).events
-    if session.as_json:
-        emit_json({"events": found})
-        return
-    show_table(
-        (">age", "event", "details"), ([age(one.at), state(one.event), _details(one)] for one in found)
-    )
+    session.exit_if_json({"events": found})
+    show_table((">age", "event", "details"), map(_event, found))
 
 
-def _details(event: Event) -> str:
-    values = msgspec.to_builtins(event)
-    return shown({name: value for name, value in values.items() if name not in ("at", "event")})
+def _event(one: Event) -> list[Cell]:
+    values = msgspec.to_builtins(one)
+    details = {name: value for name, value in values.items() if name not in ("at", "event")}
+    return [age(one.at), state(one.event), shown(details)]
 
 
 # --- actions ------------------------------------------------------------------------------------------------------------
 
-DONE: dict[Action, str] = {
-    "kill": "killed",
-    "hold": "held",
-    "release": "released",
-    "reschedule": "rescheduled",
-    "delete": "deleted",
-}
-_HELP: dict[Action, str] = {
-    "kill": "Kill jobs, waiting or running.\n\nA running payload is ended with its whole process tree.",
-    "hold": "Hold waiting jobs until they are released.",
-    "release": "Let held jobs wait for a pilot again.",
-    "reschedule": "Send failed, killed or running jobs back to their task queue for another attempt.",
-    "delete": "Delete jobs that have ended, or that have not begun.",
-}
 
-
-def _command(action: Action) -> click.Command:
-
-    @click.command(action, help=_HELP[action])
+def _command(action: Action, done: str, description: str) -> click.Command:
+    @click.command(action, help=description)
     @click.argument("ranges", nargs=-1, required=True, type=JOB_RANGES, metavar="JOB|RANGE...")
     @click.option("--reason", default="", metavar="TEXT", help="Why; it is kept with the job.")
     @click.option("-y", "--yes", is_flag=True, help=f"Do not ask, also for more than {_ASK_ABOVE} jobs.")
@@ -314,11 +247,16 @@ def _command(action: Action) -> click.Command:
             confirm(action, wanted)
         body = ControlBody(action, [(one.first, one.last) for one in wanted], reason)
         answer = session.call(calls.CONTROL, body=body)
-        if session.as_json:
-            emit_json(answer)
-        else:
-            _show(action, answer)
-        return CONFLICT if answer.refused and not answer.changed else 0
+        code = CONFLICT if answer.refused and not answer.changed else 0
+        session.exit_if_json(answer, code)
+        if not code:
+            click.echo(f"{counted(answer.changed, 'job')} {done}.")
+        examples = answer.examples[:5]
+        for one in examples:
+            note(f"job {one.id} was not {done}: {one.reason}.")
+        if answer.refused > len(examples):
+            note(f"In all {counted(answer.refused, 'job')} could not be {done}.")
+        return code
 
     return command
 
@@ -331,14 +269,16 @@ def confirm(action: str, wanted: tuple[Range, ...]) -> None:
         click.confirm(f"{action.capitalize()} up to {counted(count, 'job')} ({name})?", abort=True, err=True)
 
 
-def _show(action: Action, answer: Controlled) -> None:
-    done, examples = DONE[action], answer.examples[:5]
-    if answer.changed or not answer.refused:
-        click.echo(f"{counted(answer.changed, 'job')} {done}.")
-    for one in examples:
-        note(f"job {one.id} was not {done}: {one.reason}.")
-    if answer.refused > len(examples):
-        note(f"In all {counted(answer.refused, 'job')} could not be {done}.")
-
-
-kill, hold, release, reschedule, delete = map(_command, get_args(Action))
+kill = _command(
+    "kill",
+    "killed",
+    "Kill jobs, waiting or running.\n\nA running payload is ended with its whole process tree.",
+)
+hold = _command("hold", "held", "Hold waiting jobs until they are released.")
+release = _command("release", "released", "Let held jobs wait for a pilot again.")
+reschedule = _command(
+    "reschedule",
+    "rescheduled",
+    "Send failed, killed or running jobs back to their task queue for another attempt.",
+)
+delete = _command("delete", "deleted", "Delete jobs that have ended, or that have not begun.")

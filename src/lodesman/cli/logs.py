@@ -30,11 +30,8 @@ def logs(session: Session, /, *, job: int, follow: bool) -> None:
         raise click.UsageError("--follow and --json do not go together.")
     if follow:
         _follow(session, job)
-    else:
-        session.show(calls.JOB_LOGS, JobAt(job), text=_show)
-
-
-def _show(answer: Logs) -> None:
+        return
+    answer = session.answer(calls.JOB_LOGS, JobAt(job))
     _write(answer.tail)
     if not answer.tail:
         yet = "" if answer.state in FINAL else " yet"
@@ -44,7 +41,12 @@ def _show(answer: Logs) -> None:
 def _follow(session: Session, job: int) -> None:
     attempt, state, tail = 0, "", ""
     while True:
-        answer = _ask(session, job)
+        try:
+            answer = session.call(calls.JOB_LOGS, JobAt(job))
+        except NotFound:
+            # Of a job that has written nothing yet; for one that is not there this raises again.
+            row = session.call(calls.JOB, JobAt(job))
+            answer = Logs(job, row.state, row.attempt, live=False, tail="")
         if answer.state not in (state, JobState.RUNNING, *FINAL):
             note(f"Job {job} is {answer.state}.")
         if answer.attempt != attempt:
@@ -56,15 +58,6 @@ def _follow(session: Session, job: int) -> None:
         if answer.state in FINAL:
             return
         time.sleep(_FOLLOW_SECONDS)
-
-
-def _ask(session: Session, job: int) -> Logs:
-    """The log, empty as long as the job has none. Raises NotFound for a job that is not there."""
-    try:
-        return session.call(calls.JOB_LOGS, JobAt(job))
-    except NotFound:
-        row = session.call(calls.JOB, JobAt(job))
-        return Logs(job, row.state, row.attempt, live=False, tail="")
 
 
 def fresh(before: str, now: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain, starmap
 from typing import Any
 
@@ -12,7 +12,7 @@ import click
 from lodesman.answers import calls
 from lodesman.answers.pilots import Pilot
 from lodesman.answers.requests import DrainBody, PilotsQuery
-from lodesman.answers.server import Faulty, GroupClaims, PilotCount, SiteOutcomes, Usage
+from lodesman.answers.server import Faulty, GroupClaims, PilotCount, SiteOutcomes
 from lodesman.cli.arguments import MOST_LISTED, PILOT_RANGES, limit_option, merged, total
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, emit_json, note, say, show_table, state
@@ -38,9 +38,9 @@ def pilot() -> None:
 def _list_pilots(session: Session, /, *, everything: bool, limit: int) -> None:
     """List live pilots, the newest first."""
     rows = session.call(calls.PILOTS, PilotsQuery(all=everything, limit=limit + 1)).pilots
-    session.show_some("pilots", rows, limit, _PILOTS, _pilot)
     if not rows:
         note("There is no pilot." if everything else "There is no live pilot; --all shows those that ended.")
+    session.show_some("pilots", rows, limit, _PILOTS, _pilot)
 
 
 def _pilot(row: Pilot) -> list[Cell]:
@@ -82,97 +82,61 @@ def director() -> None:
 @with_session
 def _show_director(session: Session, /, *, task_queues: tuple[int, ...], limit: int) -> None:
     """Show the director's last iteration; for a task queue TQ (lode tq ls) with all its arithmetic."""
+    from lodesman.director.record import Stories, of_queues
+
     answer = session.raw(calls.DIRECTOR)
     plan = answer["plan"]
     if plan is None:
-        if session.as_json:
-            emit_json(answer)
-        else:
-            note("The director has not decided anything yet.")
+        session.exit_if_json(answer)
+        note("The director has not decided anything yet.")
         return
-    rows = _chosen(_rows(plan), task_queues)
-    if session.as_json:
-        emit_json({**answer, "plan": _narrowed(plan, {row["tq_id"] for row in rows[:limit]}, limit)})
-        return
-    for line in _head(answer["at"], plan):
-        say(line)
+    # The rows with their names; they are stored as bare lists.
+    known = [dict(zip(plan["row_fields"], values, strict=True)) for values in plan["rows"]]
+    rows = _chosen({row["tq_id"]: row for row in known}, task_queues)
+    rooms = sorted(plan["rooms"].items())[:limit]
+    narrowed = of_queues(plan, {row["tq_id"] for row in rows[:limit]})
+    session.exit_if_json({**answer, "plan": {**narrowed, "rooms": dict(rooms)}})
+    _show_head(answer["at"], plan, sum(row["asked"] for row in known))
+    stories = Stories(plan)
     if task_queues:
-        _show_arithmetic(plan, rows)
-    else:
-        _show_rows(plan, rows, limit)
-        rooms = starmap(_room, sorted(plan["rooms"].items())[:limit])
-        show_table(("queue", ">wanted", ">free capacity", "limited by"), rooms, apart=True)
+        for row in rows:
+            first, *lines = stories.lines(row["tq_id"])
+            say(f"Task queue {row['tq_id']}: {first}")
+            for line in lines:
+                say(f"  {line}")
+        return
+    placed = {ask["tq_id"]: ask["placed"] for ask in plan["asks"]}
+    show_table(_ROWS, (_row(row, placed, stories.lines(row["tq_id"])[0]) for row in rows[:limit]))
+    if len(rows) > limit:
+        note(f"There are {len(rows) - limit:,} more task queues: --limit {limit * 10}.")
+    show_table(("queue", ">wanted", ">free capacity", "limited by"), starmap(_room, rooms), apart=True)
 
 
-def _rows(plan: Record) -> list[Record]:
-    """The rows with their names; they are stored as bare lists."""
-    return [dict(zip(plan["row_fields"], values, strict=True)) for values in plan["rows"]]
-
-
-def _chosen(rows: list[Record], task_queues: Sequence[int]) -> list[Record]:
+def _chosen(known: Mapping[int, Record], task_queues: Sequence[int]) -> list[Record]:
     """The rows of these task queues; if none is named all, those with most jobs first. Raises NotFound."""
-    known = {row["tq_id"]: row for row in rows}
     for tq_id in task_queues:
         if tq_id not in known:
             raise NotFound(f"The last iteration had no task queue {tq_id}.", hint="See: lode tq ls")
-    if task_queues:
-        return [known[tq_id] for tq_id in task_queues]
-    return sorted(rows, key=lambda row: (-row["waiting_jobs"], row["tq_id"]))
+    by_jobs = sorted(known.values(), key=lambda row: (-row["waiting_jobs"], row["tq_id"]))
+    return [known[tq_id] for tq_id in task_queues] or by_jobs
 
 
-def _narrowed(plan: Record, keep: set[int], limit: int) -> Record:
-    """The record with what it says of these task queues, and of the first CE queues, only."""
-    place = plan["row_fields"].index("tq_id")
-    return {
-        **plan,
-        "rows": [row for row in plan["rows"] if row[place] in keep],
-        "asks": [one for one in plan["asks"] if one["tq_id"] in keep],
-        "no_pool": [one for one in plan["no_pool"] if one["tq_id"] in keep],
-        "placements": [one for one in plan.get("placements", ()) if one[0] in keep],
-        "borrowed": {tq_id: n for tq_id, n in plan["borrowed"].items() if int(tq_id) in keep},
-        "rooms": dict(sorted(plan["rooms"].items())[:limit]),
-    }
-
-
-def _head(at: float, plan: Record) -> Iterator[str]:
+def _show_head(at: float, plan: Record, asked: int) -> None:
     whole = plan["plan"]
     placed = sum(ask["placed"] for ask in plan["asks"])
-    asked = sum(row["asked"] for row in _rows(plan))
     vo = f" for VO {plan['vo']}" if plan.get("vo") else ""
-    yield f"Decided {age(at)} ago{vo}."
-    yield (
+    say(f"Decided {age(at)} ago{vo}.")
+    say(
         f"Target {number(whole['target'])} pilots for {counted(whole['waiting_jobs'], 'waiting job')} "
         f"in {counted(len(plan['rows']), 'task queue')}: {asked:,} asked, {placed:,} placed, "
         f"{len(plan['cancel']):,} cancelled, {plan['spare']:,} to spare."
     )
 
 
-def _show_arithmetic(plan: Record, rows: Iterable[Record]) -> None:
-    from lodesman.director.record import Stories
-
-    stories = Stories(plan)
-    for row in rows:
-        first, *lines = stories.lines(row["tq_id"])
-        say(f"Task queue {row['tq_id']}: {first}")
-        for line in lines:
-            say(f"  {line}")
-
-
-def _show_rows(plan: Record, rows: Sequence[Record], limit: int) -> None:
-    from lodesman.director.record import Stories
-
-    stories = Stories(plan)
-    placed = {ask["tq_id"]: ask["placed"] for ask in plan["asks"]}
-    cells: list[list[Cell]] = [
-        [
-            str(row["tq_id"]), row["waiting_jobs"], f"{row['mean']:.2f}", str(row["drawn"]), str(row["asked"]),
-            str(placed.get(row["tq_id"], 0)), stories.lines(row["tq_id"])[0],
-        ]
-        for row in rows[:limit]
-    ]  # fmt: skip
-    show_table(_ROWS, cells)
-    if len(rows) > limit:
-        note(f"There are {len(rows) - limit:,} more task queues: --limit {limit * 10}.")
+def _row(row: Record, placed: Mapping[int, int], verdict: str) -> list[Cell]:
+    tq_id = row["tq_id"]
+    counts = (str(row["drawn"]), str(row["asked"]), str(placed.get(tq_id, 0)))
+    return [str(tq_id), row["waiting_jobs"], f"{row['mean']:.2f}", *counts, verdict]
 
 
 def _room(name: str, room: Record) -> list[Cell]:
@@ -188,10 +152,7 @@ def _room(name: str, room: Record) -> list[Cell]:
 @with_session
 def usage(session: Session, /) -> None:
     """Show job states, actual and target shares, sites, times, failures."""
-    session.show(calls.USAGE, text=_show_usage)
-
-
-def _show_usage(answer: Usage) -> None:
+    answer = session.answer(calls.USAGE)
     say(f"Jobs: {states(answer.states)}.")
     for word, times in (("Waited", answer.waiting_seconds), ("Ran", answer.running_seconds)):
         say(f"{word}: half at most {span(times.p50)}, 95 % at most {span(times.p95)}.")
@@ -227,12 +188,10 @@ def _show_sites(sites: Sequence[SiteOutcomes], pilots: Sequence[PilotCount]) -> 
 
 def _show_faulty(faulty: Sequence[Faulty]) -> None:
     counts: Counter[tuple[str, str]] = Counter()
-    example: dict[tuple[str, str], int] = {}
     for row in faulty:
-        kind = (row.state, row.reason)
-        counts[kind] += row.count
-        example.setdefault(kind, row.id)
+        counts[row.state, row.reason] += row.count
+    example: dict[tuple[str, str], str] = {(row.state, row.reason): str(row.id) for row in reversed(faulty)}
     rows: list[list[Cell]] = [
-        [count, state(kind[0]), str(example[kind]), kind[1]] for kind, count in counts.most_common(20)
+        [count, state(name), example[name, why], why] for (name, why), count in counts.most_common(20)
     ]
     show_table((">jobs", "state", ">for instance", "reason"), rows, apart=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import click
 from msgspec import to_builtins
 
 from lodesman.answers import calls
-from lodesman.answers.plans import JobPlan, PlannedCohort, SharedPlaces, SharesPlan, WaitingGroup
+from lodesman.answers.plans import JobPlan, PlannedCohort, SharedPlaces, WaitingGroup
 from lodesman.answers.requests import PlanSharesBody
 from lodesman.answers.vocabulary import FORMS
 from lodesman.cli.arguments import Parsed
@@ -78,23 +78,21 @@ def _show_job(label: str, answer: JobPlan) -> None:
     click.echo(_first_line(label, answer))
     cohorts = answer.cohorts
     if len(cohorts) == 1:
-        click.echo(_joins(cohorts[0]))
+        who, queue = "It" if cohorts[0].jobs == 1 else "They", cohorts[0].task_queue
+        there = counted(queue.waiting_before, "waiting job")
+        which = "a new task queue" if queue.new else f"task queue {queue.id}, which has {there}"
+        click.echo(f"{who} would join {which}.")
         show_explained(cohorts[0], _members(cohorts[0], answer.count))
         return
     show_table(_COHORTS, map(_cohort, cohorts))
     if answer.more_cohorts:
         note(f"and {counted(answer.more_cohorts, 'more cohort')}.")
-    for one in _problems(cohorts):
+    # The first few that are not `now`, one for each different summary.
+    problems = {one.summary: one for one in reversed(cohorts) if one.verdict != "now"}
+    for one in islice(reversed(problems.values()), _FEW):
         click.echo()
-        title = _members(one, answer.count)
-        show_verdict(one, title)
-        show_suggestions(one)
-
-
-def _problems(cohorts: Sequence[PlannedCohort]) -> list[PlannedCohort]:
-    """The first few that are not `now`, one for each different summary."""
-    found = {one.summary: one for one in reversed(cohorts) if one.verdict != "now"}
-    return list(reversed(found.values()))[:_FEW]
+        show_verdict(one, _members(one, answer.count))
+        show_suggestions(one.queues.nearest, one.queues.total)
 
 
 def _first_line(label: str, answer: JobPlan) -> str:
@@ -104,14 +102,6 @@ def _first_line(label: str, answer: JobPlan) -> str:
         return f"{what} would be refused, since {'no queue could run it' if answer.count == 1 else many}."
     held = f", {answer.held:,} of them Held" if answer.held else ""
     return f"{what} would be submitted{held}, for group {plain(answer.group)}."
-
-
-def _joins(cohort: PlannedCohort) -> str:
-    who, queue = "It" if cohort.jobs == 1 else "They", cohort.task_queue
-    if queue.new:
-        return f"{who} would join a new task queue."
-    there = counted(queue.waiting_before, "waiting job")
-    return f"{who} would join task queue {queue.id}, which has {there}."
 
 
 def _members(one: PlannedCohort, count: int) -> str:
@@ -161,17 +151,13 @@ def _plan_share(session: Session, /, *, shares: tuple[tuple[str, float], ...]) -
     if len({group for group, _ in shares}) < len(shares):
         raise click.UsageError("A group is named twice.")
     with patience("The server holds all task queues against all queues."):
-        session.show(calls.PLAN_SHARES, body=PlanSharesBody(dict(shares)), text=_show_shares)
-
-
-def _show_shares(answer: SharesPlan) -> None:
+        answer = session.answer(calls.PLAN_SHARES, body=PlanSharesBody(dict(shares)))
     note_all(answer.notices)
     show_table(_GROUPS, map(_waiting, answer.groups))
     if not answer.groups:
         say("No job waits: shares matter only among groups that have waiting jobs.")
     if answer.places:
-        click.echo()
-        click.echo("Where they compete:")
+        click.echo("\nWhere they compete:")
         show_table(_PLACES, chain.from_iterable(map(_place, answer.places)))
     if answer.without_waiting_jobs:
         names = joined(answer.without_waiting_jobs)

@@ -52,7 +52,8 @@ def plan_resources(session: Session, /, *, files: tuple[Path, ...], add: bool, l
     """
     body = PlanResourcesBody([_file(path) for path in files], add=add, limit=limit)
     with patience("The server holds all task queues against both configurations."):
-        session.show(calls.PLAN_RESOURCES, body=body, text=lambda answer: _show_resources(answer, limit))
+        answer = session.answer(calls.PLAN_RESOURCES, body=body)
+    _show_resources(answer, limit)
 
 
 def _file(path: Path) -> PlanFileBody:
@@ -69,7 +70,12 @@ def _file(path: Path) -> PlanFileBody:
 
 def _show_resources(answer: ResourcesPlan, limit: int) -> None:
     note_all(answer.notices)
-    _show_changes(answer)
+    queues = answer.queues
+    click.echo(
+        f"Queues: {queues.before:,} before, {queues.after:,} after; {queues.added.count:,} added, "
+        f"{queues.removed.count:,} removed, {queues.changed.count:,} changed."
+    )
+    show_table(_CHANGES, _changes(answer))
     if any(_differ(row.share) or _differ(row.part) for row in answer.parts):
         parts = ([row.group, row.vo, row.jobs, *both(row.share), *percents(row.part)] for row in answer.parts)
         show_table(_PARTS, parts)
@@ -80,24 +86,18 @@ def _show_resources(answer: ResourcesPlan, limit: int) -> None:
         ("SubmitPool", "vo", *_EFFECT), ([row.id, row.vo, *_effect(row)] for row in pools.changed.rows)
     )
     lists: list[Cut[Any]] = [
-        answer.queues.added, answer.queues.removed, answer.queues.changed, answer.task_queues.changed, pools.changed,
-    ]  # fmt: skip
-    if answer.director:
-        _show_director(answer.director)
-        director = answer.director
+        queues.added,
+        queues.removed,
+        queues.changed,
+        answer.task_queues.changed,
+        pools.changed,
+    ]
+    if director := answer.director:
+        _show_director(director)
         lists += [director.groups, director.queues, director.only_after, director.only_before]
     longest = max(one.count for one in lists)
     if longest > limit:
         note(f"There is more: --limit {min(_MOST_LISTED, longest)}.")
-
-
-def _show_changes(answer: ResourcesPlan) -> None:
-    queues = answer.queues
-    click.echo(
-        f"Queues: {queues.before:,} before, {queues.after:,} after; {queues.added.count:,} added, "
-        f"{queues.removed.count:,} removed, {queues.changed.count:,} changed."
-    )
-    show_table(_CHANGES, _changes(answer))
 
 
 def _changes(answer: ResourcesPlan) -> Iterator[list[Cell]]:

@@ -40,9 +40,6 @@ B = TypeVar("B")
 Q = TypeVar("Q")
 R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
-# How an answer is printed for people, and the cells of a row.
-Show = Callable[[A], object]
-Cells = Callable[[R], list[Cell]]
 
 
 @dataclass(slots=True)
@@ -90,15 +87,18 @@ class Session:
         """The answer to a call in JSON values."""
         return json.loads(self._fetch(call, None, None))
 
-    def show(
-        self, call: Call[Q, B, A], query: Q | None = None, body: B | None = None, *, text: Show[A]
-    ) -> None:
-        """Print the answer to a call: with `--json` as it came, else as `text` does."""
+    def answer(self, call: Call[Q, B, A], query: Q | None = None, body: B | None = None) -> A:
+        """The answer to a call, for people; `--json` prints it as it came and ends the command, by Exit."""
         raw = self._fetch(call, query, body)
         if self.as_json:
-            emit_json(json.loads(raw))
-        else:
-            text(call.read(raw))
+            self.exit_if_json(json.loads(raw))
+        return call.read(raw)
+
+    def exit_if_json(self, value: Any, code: int = 0) -> None:
+        """`--json`: print this value, all that a program gets, and end the command with this exit code, by Exit."""
+        if self.as_json:
+            emit_json(value)
+            raise click.exceptions.Exit(code)
 
     def _fetch(self, call: Call[Q, B, A], query: Q | None, body: B | None) -> bytes:
         """All answers are objects. Raises LodesmanError for what another program said."""
@@ -112,13 +112,16 @@ class Session:
         return raw
 
     def show_some(
-        self, name: str, rows: Sequence[R], limit: int, titles: Sequence[str], cells: Cells[R]
+        self,
+        name: str,
+        rows: Sequence[R],
+        limit: int,
+        titles: Sequence[str],
+        cells: Callable[[R], list[Cell]],
     ) -> None:
         """Print at most `limit` of the rows, and whether there are more of them."""
         some, more = rows[:limit], len(rows) > limit
-        if self.as_json:
-            emit_json({name: some, "more": more})
-            return
+        self.exit_if_json({name: some, "more": more})
         show_table(titles, map(cells, some))
         if more:
             note(f"There are more: --limit {min(limit * 10, MOST_LISTED)}.")

@@ -11,21 +11,11 @@ from typing import Any
 import click
 
 from lodesman.answers import calls
-from lodesman.answers.nodes import (
-    Closing,
-    NodeBelow,
-    Parameter,
-    SiteClosed,
-    SiteOpened,
-    SiteRow,
-    Sites,
-    UsableQueue,
-    utc,
-)
+from lodesman.answers.nodes import Closing, NodeBelow, Parameter, SiteRow, UsableQueue, utc
 from lodesman.answers.requests import CloseSiteBody, NodeQuery, OpenSiteBody, QueuesQuery
 from lodesman.cli.arguments import Parsed
 from lodesman.cli.session import Session, with_session
-from lodesman.cli.tables import Cell, emit_json, note, say, show_table
+from lodesman.cli.tables import Cell, note, say, show_table
 from lodesman.cli.words import counted, path_of, shown, states
 from lodesman.errors import InvalidRequest
 
@@ -59,10 +49,7 @@ def site() -> None:
 @with_session
 def _list_sites(session: Session, /) -> None:
     """List the sites with their queues, live pilots and running jobs, and what is closed."""
-    session.show(calls.SITES, text=_show_sites)
-
-
-def _show_sites(answer: Sites) -> None:
+    answer = session.answer(calls.SITES)
     titles = ("site", ">ces", ">queues", ">running jobs", "pilots", "closed")
     shown_titles = titles if answer.closed else titles[:-1]
     show_table(shown_titles, (_site(row)[: len(shown_titles)] for row in answer.sites))
@@ -73,14 +60,9 @@ def _show_sites(answer: Sites) -> None:
 
 def _site(row: SiteRow) -> list[Cell]:
     numbers: list[Cell] = [str(row.ces), str(row.queues), row.running_jobs]
-    return [row.site, *numbers, states(row.pilots), _closed_of_site(row)]
-
-
-def _closed_of_site(row: SiteRow) -> str:
-    """`all`, or which parts of it are closed."""
-    if any(not one.ce for one in row.closed):
-        return "all"
-    return ", ".join("/".join(filter(None, (one.ce, one.queue))) for one in row.closed)
+    parts = ", ".join("/".join(filter(None, (one.ce, one.queue))) for one in row.closed)
+    closed = parts if all(one.ce for one in row.closed) else "all"
+    return [row.site, *numbers, states(row.pilots), closed]
 
 
 @site.command("show")
@@ -111,9 +93,7 @@ def _list_queues(session: Session, /, *, origin: bool, site_name: str, vo: str) 
     """List the queues that your VO may use, with their effective parameters."""
     found = session.call(calls.QUEUES, QueuesQuery(vo, origin)).queues
     found = [row for row in found if site_name in ("", row.site)]
-    if session.as_json:
-        emit_json({"queues": found})
-        return
+    session.exit_if_json({"queues": found})
     if origin:
         _show_origins(found)
     else:
@@ -177,9 +157,7 @@ def _show_node(session: Session, query: NodeQuery, *, origin: bool, kind: str = 
     found = session.call(calls.RESOURCES, query)
     if kind not in ("", found.kind):
         raise click.UsageError(f"{query.path or query.site} is a {found.kind}; see: lode site show")
-    if session.as_json:
-        emit_json(found)
-        return
+    session.exit_if_json(found)
     rows = [(path_of(found), one) for one in found.parameters]
     rows += [row for child in found.below for row in _rows_below(child, found.site)]
     directory = directory_of(said.file for _, one in rows for said in one.said)
@@ -284,17 +262,14 @@ def _close_site(session: Session, /, *, names: tuple[str, ...], reason: str, **o
         keep_pilots=options["keep_pilots"],
         dry_run=options["dry_run"],
     )
-    session.show(calls.CLOSE_SITE, body=body, text=_show_closed)
-
-
-def _show_closed(answer: SiteClosed) -> None:
-    until = "" if answer.until is None else f" until {utc(answer.until)}"
+    answer = session.answer(calls.CLOSE_SITE, body=body)
+    ends = "" if answer.until is None else f" until {utc(answer.until)}"
     is_so = "would be closed" if answer.dry_run else "is closed"
     will = "would" if answer.dry_run else "will"
     pilots = f"{counted(answer.drained, 'pilot')} {will} finish and leave"
     pilots = "pilots that are there stay" if answer.keep_pilots else pilots
     before = f" It was closed before, since {utc(answer.since)}." if answer.renewed else ""
-    say(f"{path_of(answer)} {is_so}{until}: {counted(answer.queues, 'queue')}, {pilots}.{before}")
+    say(f"{path_of(answer)} {is_so}{ends}: {counted(answer.queues, 'queue')}, {pilots}.{before}")
 
 
 @site.command("open", epilog=_OPEN_EXAMPLES)
@@ -305,10 +280,7 @@ def _open_site(session: Session, /, *, names: tuple[str, ...]) -> None:
 
     Pilots that were ordered to leave leave all the same; the director sends new ones.
     """
-    session.show(calls.OPEN_SITE, body=OpenSiteBody(**_named(names)), text=_show_opened)
-
-
-def _show_opened(answer: SiteOpened) -> None:
+    answer = session.answer(calls.OPEN_SITE, body=OpenSiteBody(**_named(names)))
     say(f"{path_of(answer)} is open: {counted(answer.queues, 'queue')}.")
     for one in answer.still_closed:
         note(f"{path_of(one)} stays {_closing_text(one)}")

@@ -8,18 +8,10 @@ import click
 
 from lodesman.answers import calls
 from lodesman.answers.requests import PoolAt, PoolsQuery, TaskQueuesQuery
-from lodesman.answers.task_queues import Pool as PoolRow
-from lodesman.answers.task_queues import (
-    PoolInFull,
-    PoolPass,
-    Required,
-    TaskQueueFacts,
-    TaskQueueRow,
-    WaitingReasons,
-)
+from lodesman.answers.task_queues import Pool, PoolInFull, PoolPass, Required, TaskQueueFacts, TaskQueueRow
 from lodesman.cli.arguments import MOST_LISTED, limit_option
 from lodesman.cli.session import Session, with_session
-from lodesman.cli.tables import Cell, emit_json, note, show_fields, show_table
+from lodesman.cli.tables import Cell, note, show_fields, show_table
 from lodesman.cli.words import age, counted, joined, number, path_of, shown, span
 
 _SHORT = 17
@@ -43,9 +35,9 @@ def _list_task_queues(session: Session, /, *, limit: int, reason: str) -> None:
     Jobs that no configured queue can run are Held, not waiting.
     """
     rows = session.call(calls.TASK_QUEUES, TaskQueuesQuery(limit + 1, reason)).task_queues
-    session.show_some("task_queues", rows, limit, _TASK_QUEUES, _task_queue)
     if not rows:
         note("No job waits.")
+    session.show_some("task_queues", rows, limit, _TASK_QUEUES, _task_queue)
 
 
 def _because(reason: str | None, detail: str | None) -> str:
@@ -79,10 +71,7 @@ def _task_queue(row: TaskQueueRow) -> list[Cell]:
 @with_session
 def _list_reasons(session: Session, /) -> None:
     """Show why jobs wait, counted over all task queues: one pending reason each, judged every few seconds."""
-    session.show(calls.WAITING_REASONS, text=_show_reasons)
-
-
-def _show_reasons(found: WaitingReasons) -> None:
+    found = session.answer(calls.WAITING_REASONS)
     rows: list[list[Cell]] = [
         [row.verdict, _because(row.reason, row.detail), row.jobs, row.task_queues, age(row.since)]
         for row in found.reasons
@@ -109,9 +98,7 @@ def _list_pools(session: Session, /, *, vo: str, limit: int) -> None:
     """List SubmitPools, those that most jobs need first."""
     found = session.call(calls.POOLS, PoolsQuery(vo, limit))
     rows, more = found.pools, found.total > len(found.pools)
-    if session.as_json:
-        emit_json({"pools": rows, "more": more, "last_pass": found.last_pass})
-        return
+    session.exit_if_json({"pools": rows, "more": more, "last_pass": found.last_pass})
     show_table(_POOLS, map(_pool, rows))
     if not rows:
         note("There is no SubmitPool: no known job has Requirements.")
@@ -128,7 +115,7 @@ def _wanted(one: Required) -> str:
     return joined(map(shown, one.wanted)) + (f" {one.unit}" if one.unit else "")
 
 
-def _pool(row: PoolRow) -> list[Cell]:
+def _pool(row: Pool) -> list[Cell]:
     jobs = (row.jobs.waiting, row.jobs.held, row.jobs.running)
     ages = (age(row.created_at), age(row.refreshed_at))
     return [row.id[:_SHORT], row.vo, number(row.queues), *jobs, *ages, asked(row.requirements)]
@@ -141,10 +128,7 @@ def _show_pool(session: Session, /, *, pool_id: str) -> None:
     """Show one SubmitPool, named by the beginning of its id: what it asks for, who serves it, who needs it."""
     if not pool_id.strip():
         raise click.UsageError("ID is the beginning of a pool's id, as lode pool ls shows it.")
-    session.show(calls.POOL, PoolAt(pool_id), text=_show)
-
-
-def _show(found: PoolInFull) -> None:
+    found = session.answer(calls.POOL, PoolAt(pool_id))
     show_fields(_fields(found))
     show_table(_PASSES, map(_pass, found.passes), apart=True)
 

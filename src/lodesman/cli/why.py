@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import click
 
 from lodesman.answers import calls
 from lodesman.answers.requests import JobInQueue, NodeQuery, PilotAt
-from lodesman.answers.why_jobs import (
-    JobChange,
-    JobDirector,
-    JobExplained,
-    JobWaits,
-    JobWaitsNot,
-    Option,
-    QueueForJob,
-    Step,
-)
+from lodesman.answers.why_jobs import JobChange, JobExplained, JobWaits, Option, QueueForJob, Step
 from lodesman.answers.why_pilots import PilotWhy, ResourceChange, ResourceOption
-from lodesman.answers.why_queues import QueueDirector, QueueExplained, SentPilot
+from lodesman.answers.why_queues import QueueExplained, SentPilot
 from lodesman.cli.arguments import Parsed, read_job
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, coloured, say, show_table, state
@@ -39,9 +30,6 @@ Examples:
   lode why 42 --json                    for programs: .verdict, .main_reason, .chain[], .queues.nearest[]
   lode why pilot:7                      why pilot 7 got nothing; or --pilot 7, or its stamp
   lode why LCG.North/ce.north/short     why no pilots go there; or --queue SITE/CE/QUEUE"""
-
-C = TypeVar("C", JobChange, ResourceChange)
-
 
 # --- what is asked about ---------------------------------------------------------------------------------
 
@@ -61,27 +49,13 @@ def _subject(word: str) -> _Subject:
         kind = "queue" if word.count("/") >= 2 else "pilot" if is_pilot else "job"
     if kind == "job":
         return _Subject("job", str(read_job(name)))
-    if kind == "queue" and not _may_be_queue(name):
+    parts = name.split("/")
+    # Names may hold slashes themselves: the server knows which do.
+    if kind == "queue" and not (parts[0] and parts[-1] and any(parts[1:-1])):
         raise ValueError(f"{name[:60]!r} is not a queue; write SITE/CE/QUEUE.")
     if not name or (kind == "pilot" and "/" in name):
         raise ValueError(f"{name[:60]!r} is not a {kind}.")
     return _Subject(kind, name)
-
-
-def _may_be_queue(name: str) -> bool:
-    """Whether there are three names. They may hold slashes themselves: the server knows which do."""
-    parts = name.split("/")
-    return bool(parts[0] and parts[-1] and any(parts[1:-1]))
-
-
-def _the_one(what: _Subject | None, pilot: str | None, queue: str | None) -> _Subject:
-    """The one subject; beside a job the queue only says where. Raises UsageError for none or several."""
-    is_job = what is not None and what.kind == "job"
-    asked = [what, pilot and _Subject("pilot", pilot), queue and not is_job and _Subject("queue", queue)]
-    found = [one for one in asked if one]
-    if len(found) != 1:
-        raise click.UsageError("Name one job, one pilot or one queue.", click.get_current_context())
-    return found[0]
 
 
 @click.command(epilog=_EXAMPLES)
@@ -105,64 +79,60 @@ def why(
     it), not now (something must change first) or now (it is expected next). For a queue the same: may pilots be sent
     there never, not now, or now. A step that says NO is in the way; the age says how old the fact is.
     """
-    subject = _the_one(what, pilot, queue)
-    if vo and subject.kind != "queue":
+    # Beside a job the queue only says where.
+    is_job = what is not None and what.kind == "job"
+    asked = (what, pilot and _Subject("pilot", pilot), queue and not is_job and _Subject("queue", queue))
+    subjects = [one for one in asked if one]
+    if len(subjects) != 1:
+        raise click.UsageError("Name one job, one pilot or one queue.", click.get_current_context())
+    kind, name = subjects[0]
+    if vo and kind != "queue":
         raise click.UsageError("--vo belongs to a queue.", click.get_current_context())
-    if subject.kind == "queue":
-        session.show(calls.QUEUE_WHY, NodeQuery(path=subject.name, vo=vo or ""), text=_show_queue)
-    elif subject.kind == "pilot":
-        session.show(calls.PILOT_WHY, PilotAt(subject.name), text=_show_pilot)
+    if kind == "queue":
+        of_queue = session.answer(calls.QUEUE_WHY, NodeQuery(path=name, vo=vo or ""))
+        show_verdict(of_queue, f"Queue {path_of(of_queue)} for VO {of_queue.vo}", of_queue.chain)
+        show_suggestions(of_queue.work.nearest if of_queue.work else ())
+        _show_director(of_queue)
+        show_table(_LATELY, map(_sent, of_queue.lately), apart=True)
+    elif kind == "pilot":
+        of_pilot = session.answer(calls.PILOT_WHY, PilotAt(name))
+        show_verdict(of_pilot, f"Pilot {of_pilot.id}", of_pilot.chain)
+        show_suggestions(of_pilot.task_queues.nearest if of_pilot.task_queues else ())
     else:
-        session.show(calls.JOB_WHY, JobInQueue(int(subject.name), queue=queue or ""), text=_show_job)
+        of_job = session.answer(calls.JOB_WHY, JobInQueue(int(name), queue=queue or ""))
+        if isinstance(of_job, JobWaits):
+            show_explained(of_job, f"Job {of_job.id}", of_job.queue or None)
+        else:
+            click.echo(f"Job {of_job.id}: {of_job.state}. {plain(of_job.summary)}")
 
 
 # --- what is shown ---------------------------------------------------------------------------------------
 
 
-def _show_job(answer: JobWaits | JobWaitsNot) -> None:
-    title = f"Job {answer.id}"
-    if isinstance(answer, JobWaits):
-        show_explained(answer, title, answer.queue or None)
-    else:
-        click.echo(f"{title}: {answer.state}. {plain(answer.summary)}")
-
-
 def show_explained(answer: JobExplained, title: str, queue: QueueForJob | None = None) -> None:
     """Why a job waits, and all that one queue has against it."""
-    show_verdict(answer, title)
-    show_table(_STEPS, map(_step, answer.chain), apart=True)
-    show_suggestions(answer)
+    show_verdict(answer, title, answer.chain)
+    show_suggestions(answer.queues.nearest, answer.queues.total)
     if queue:
-        _show(_in_queue(queue))
-    _show(_director(answer.director))
+        click.echo()
+        say(f"Queue {path_of(queue)}: {'could run it' if queue.eligible else 'cannot run it'}.")
+        for reason in queue.reasons:
+            say(f"  {reason}")
+        if queue.room is not None:
+            gate = f" ({queue.gate})" if queue.gate else ""
+            say(f"  free capacity for {counted(queue.room, 'pilot')}{gate}")
+    _show_director(answer)
 
 
-def show_verdict(answer: JobExplained | PilotWhy | QueueExplained, title: str) -> None:
-    """The verdict, the summary, and who can change it."""
+def show_verdict(
+    answer: JobExplained | PilotWhy | QueueExplained, title: str, chain: Sequence[Step] = ()
+) -> None:
+    """The verdict, the summary, who can change it, and the steps that lead to it."""
     verdict, style = state(answer.verdict)
     click.echo(f"{plain(title)}: {coloured(plain(verdict).upper(), style)}. {plain(answer.summary)}")
     if answer.verdict != "now" and not answer.who.startswith("no "):
         click.echo(f"Who can change that: {plain(answer.who)}.")
-
-
-def show_suggestions(answer: JobExplained) -> None:
-    """The changes of the job that would let it run."""
-    total = answer.queues.total
-    _show(_suggestions(answer.queues.nearest, lambda one: _job_change(one, total)))
-
-
-def _show_pilot(answer: PilotWhy) -> None:
-    show_verdict(answer, f"Pilot {answer.id}")
-    show_table(_STEPS, map(_step, answer.chain), apart=True)
-    _show(_suggestions(answer.task_queues.nearest if answer.task_queues else (), _resource_change))
-
-
-def _show_queue(answer: QueueExplained) -> None:
-    show_verdict(answer, f"Queue {path_of(answer)} for VO {answer.vo}")
-    show_table(_STEPS, map(_step, answer.chain), apart=True)
-    _show(_suggestions(answer.work.nearest if answer.work else (), _resource_change))
-    _show(_director(answer.director))
-    show_table(_LATELY, map(_sent, answer.lately), apart=True)
+    show_table(_STEPS, map(_step, chain), apart=True)
 
 
 def _step(one: Step) -> list[Cell]:
@@ -170,22 +140,20 @@ def _step(one: Step) -> list[Cell]:
     return [one.step, _HOLDS[one.holds], one.text, known_for]
 
 
-def _show(lines: Iterable[str]) -> None:
-    """Lines below the table, apart from what stands above; nothing if there are none."""
-    for number, line in enumerate(lines):
-        if not number:
-            click.echo()
-        say(line)
-
-
-def _suggestions(changes: Sequence[C], effect: Callable[[C], str]) -> Iterator[str]:
+def show_suggestions(changes: Sequence[JobChange | ResourceChange], queues: int = 0) -> None:
+    """The smallest changes that would help, of a resource, or of a job open to `queues`."""
     if changes:
-        yield "Suggestions:"
+        click.echo("\nSuggestions:")
     for one in changes:
-        yield f"  {one.text}: {effect(one)}"
+        if isinstance(one, JobChange):
+            effect = f"{one.queues:,} of {counted(queues, 'queue')}, for instance {path_of(one.example)}"
+        else:
+            effect = f"{counted(one.task_queues, 'task queue')}, {counted(one.jobs, 'job')}, for instance "
+            effect += f"task queue {one.example.task_queue} of {one.example.owner} ({one.example.group})"
+        say(f"  {one.text}: {effect}")
         for step in one.steps:
             if len(step.options) > 1:
-                yield f"    {step.criterion}: {', '.join(map(_option, step.options))}"
+                say(f"    {step.criterion}: {', '.join(map(_option, step.options))}")
 
 
 def _option(one: Option | ResourceOption) -> str:
@@ -193,28 +161,11 @@ def _option(one: Option | ResourceOption) -> str:
     return f"{one.value} ({count:,})"
 
 
-def _job_change(one: JobChange, total: int) -> str:
-    return f"{one.queues:,} of {counted(total, 'queue')}, for instance {path_of(one.example)}"
-
-
-def _resource_change(one: ResourceChange) -> str:
-    jobs = f"{counted(one.task_queues, 'task queue')}, {counted(one.jobs, 'job')}"
-    example = one.example
-    return f"{jobs}, for instance task queue {example.task_queue} of {example.owner} ({example.group})"
-
-
-def _in_queue(found: QueueForJob) -> Iterator[str]:
-    yield f"Queue {path_of(found)}: {'could run it' if found.eligible else 'cannot run it'}."
-    yield from (f"  {reason}" for reason in found.reasons)
-    if found.room is not None:
-        gate = f" ({found.gate})" if found.gate else ""
-        yield f"  free capacity for {counted(found.room, 'pilot')}{gate}"
-
-
-def _director(director: JobDirector | QueueDirector) -> Iterator[str]:
-    at = director.decided_seconds_ago
-    yield f"Director ({'never decided' if at is None else f'decided {span(at)} ago'}):"
-    yield from (f"  {line}" for line in director.lines)
+def _show_director(answer: JobExplained | QueueExplained) -> None:
+    at = answer.director.decided_seconds_ago
+    click.echo(f"\nDirector ({'never decided' if at is None else f'decided {span(at)} ago'}):")
+    for line in answer.director.lines:
+        say(f"  {line}")
 
 
 def _sent(one: SentPilot) -> list[Cell]:

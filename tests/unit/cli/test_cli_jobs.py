@@ -13,8 +13,8 @@ from lodesman.answers.jobs import Job
 from lodesman.answers.vocabulary import JobState
 from lodesman.answers.why_jobs import JobWaits
 from lodesman.cli import jobs, logs
-from lodesman.cli.arguments import Range
-from lodesman.cli.jobs import Question, StateWord
+from lodesman.cli.arguments import Range, StateWord
+from lodesman.cli.jobs import Question
 from lodesman.cli.logs import fresh
 from lodesman.cli.session import Session
 from lodesman.cli.words import ELSEWHERE, FINAL, STATES
@@ -194,7 +194,7 @@ def test_watching_ends_when_all_have_ended(row, monkeypatch, capsys):
     waits: list[float] = []
     monkeypatch.setattr(jobs, "fetch", lambda *_: (rounds.pop(0), False))
     monkeypatch.setattr("lodesman.cli.jobs.time.sleep", waits.append)
-    assert jobs._watch(Session(), Question(ranges=(Range(1, 1),))) == 0
+    jobs._watch(Session(), Question(ranges=(Range(1, 1),)))
     assert waits == [jobs._WATCH_SECONDS]
     assert "Done" in capsys.readouterr().out
 
@@ -459,10 +459,16 @@ def obeying(server):
     return server
 
 
-@pytest.mark.parametrize("action", sorted(jobs.DONE))
-def test_an_action_on_ranges(at, obeying, action):
+@pytest.mark.parametrize(
+    ("action", "done"),
+    [
+        ("kill", "killed"), ("hold", "held"), ("release", "released"),
+        ("reschedule", "rescheduled"), ("delete", "deleted"),
+    ],
+)  # fmt: skip
+def test_an_action_on_ranges(at, obeying, action, done):
     result = at(action, "12,15", "20-22", "--reason", "because")
-    assert (result.code, result.out) == (0, f"3 jobs {jobs.DONE[action]}.\n")
+    assert (result.code, result.out) == (0, f"3 jobs {done}.\n")
     assert obeying.asked[-1].json == {
         "action": action, "ranges": [[12, 12], [15, 15], [20, 22]], "reason": "because",
     }  # fmt: skip
