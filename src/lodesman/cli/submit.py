@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +65,7 @@ def submit(
 def _send_all(session: Session, ready: Sequence[ReadyFile], outcome: Outcome, request_id: str) -> None:
     files = measure(path for one in ready for path in one.inputs.values())
     for number, one in enumerate(ready, 1):
-        one.body.sandboxes = {
-            name: FileBody(files[path].sha256, files[path].size) for name, path in one.inputs.items()
-        }
+        one.body.sandboxes = {name: files[path] for name, path in one.inputs.items()}
         # A repeated call does no harm then.
         one.body.request_id = f"{request_id}/{number}" if request_id else str(uuid.uuid4())
     # A mistake in one of many files must not leave the jobs of the others behind, to be made twice by the next call.
@@ -81,87 +78,50 @@ def _send_all(session: Session, ready: Sequence[ReadyFile], outcome: Outcome, re
     for one, answer in outcome.each(ready, lambda one: session.call(calls.SUBMIT, body=one.body)):
         assert isinstance(answer, Submission)  # noqa: S101 - it was no dry run
         ids = Range(answer.first, answer.first + answer.count - 1)
-        outcome.made.append(_made(one.label, answer, ids))
-        if not session.as_json:
-            _show(one.label, answer, ids)
+        outcome.made.append({
+            "file": one.label, "count": answer.count, "held": answer.held, "submission": answer.submission,
+            "first": ids.first, "last": ids.last, "jobs": str(ids), "notices": answer.notices,
+        })  # fmt: skip
+        if session.as_json:
+            continue
+        warn(one.label, answer.notices)
+        click.echo(str(ids))
+        if answer.held:
+            what = "It is" if answer.count == 1 else f"{answer.held:,} of {answer.count:,} jobs are"
+            note(f"{one.label}: {what} Held, since no queue could run it. See: lode why {ids.first}")
 
 
 def _trial(body: SubmitBody) -> SubmitBody:
     return replace(body, dry_run=True, request_id=str(uuid.uuid4()))
 
 
-def _made(label: str, answer: Submission, ids: Range) -> dict[str, object]:
-    return {
-        "file": label,
-        "count": answer.count,
-        "held": answer.held,
-        "submission": answer.submission,
-        "first": ids.first,
-        "last": ids.last,
-        "jobs": str(ids),
-        "notices": answer.notices,
-    }
-
-
-def _show(label: str, answer: Submission, ids: Range) -> None:
-    warn(label, answer.notices)
-    click.echo(str(ids))
-    if answer.held:
-        what = "It is" if answer.count == 1 else f"{answer.held:,} of {answer.count:,} jobs are"
-        note(f"{label}: {what} Held, since no queue could run it. See: lode why {ids.first}")
-
-
 # --- input files --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LocalFile:
-    """A local file with its digest and size in bytes."""
-
-    path: Path
-    sha256: str
-    size: int
-
-
-def measure(paths: Iterable[Path]) -> dict[Path, LocalFile]:
+def measure(paths: Iterable[Path]) -> dict[Path, FileBody]:
     """Digest and size of each file. Raises OSError."""
     from lodesman.client import sha256_of
 
-    return {
-        path: LocalFile(path=path, sha256=sha256_of(path), size=path.stat().st_size)
-        for path in dict.fromkeys(paths)
-    }
+    return {path: FileBody(sha256_of(path), path.stat().st_size) for path in dict.fromkeys(paths)}
 
 
-def upload(session: Session, files: Mapping[Path, LocalFile]) -> int:
-    """Upload what the server does not have yet, each content once; returns how many files were sent.
-
-    Raises what the client raises, with the file named.
-    """
-    distinct = {one.sha256: one for one in files.values()}
-    size = sum(one.size for one in distinct.values())
-    sent = 0
+def upload(session: Session, files: Mapping[Path, FileBody]) -> None:
+    """Upload what the server does not have yet, each content once. Raises what the client raises, with the file."""
+    distinct = {one.sha256: (path, one) for path, one in files.items()}
+    size = sum(one.size for _, one in distinct.values())
     large = size > LARGE_BYTES or len(distinct) > MANY_FILES
     with progress("uploading", size, shown=large, of_bytes=True) as advance:
-        for one in distinct.values():
-            if not _is_there(session, one.sha256):
-                _send(session, one)
-                sent += 1
+        for path, one in distinct.values():
+            try:
+                session.call(calls.SANDBOX, SandboxAt(one.sha256))
+            except NotFound:
+                _send(session, path, one.sha256)
             advance(one.size)
-    return sent
 
 
-def _is_there(session: Session, sha256: str) -> bool:
+def _send(session: Session, path: Path, sha256: str) -> None:
     try:
-        session.call(calls.SANDBOX, SandboxAt(sha256))
-    except NotFound:
-        return False
-    return True
-
-
-def _send(session: Session, one: LocalFile) -> None:
-    try:
-        session.client.upload(calls.PUT_SANDBOX.path, one.path, one.sha256, method=calls.PUT_SANDBOX.method)
+        session.client.upload(calls.PUT_SANDBOX.path, path, sha256, method=calls.PUT_SANDBOX.method)
     except LodesmanError as fault:
-        fault.message = f"{one.path}: {fault.message}"
+        fault.message = f"{path}: {fault.message}"
         raise

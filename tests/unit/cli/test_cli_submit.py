@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from lodesman.answers.requests import FileBody
 from lodesman.cli import submit
 from lodesman.cli.session import Session
 from lodesman.client import Client
@@ -400,16 +401,12 @@ def test_large_uploads_show_a_bar_to_people_only(monkeypatch, tmp_path):
             return b'{"sha256": "", "size": 0}'
 
     (tmp_path / "big").write_bytes(b"")
-    files = {
-        tmp_path / "big": submit.LocalFile(
-            path=tmp_path / "big", sha256="0" * 64, size=submit.LARGE_BYTES + 1
-        )
-    }
+    files = {tmp_path / "big": FileBody(sha256="0" * 64, size=submit.LARGE_BYTES + 1)}
     terminal, plain = Terminal(), io.StringIO()
     monkeypatch.setenv("TERM", "xterm")
     for stream in (terminal, plain):
         monkeypatch.setattr("sys.stderr", stream)
-        assert submit.upload(Session(_client=Nothing(["http://127.0.0.1"])), files) == 0
+        submit.upload(Session(_client=Nothing(["http://127.0.0.1"])), files)
     assert "uploading" in terminal.getvalue()
     assert plain.getvalue() == ""
 
