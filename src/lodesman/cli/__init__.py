@@ -17,17 +17,13 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
     try:
-        _open_closed_streams()
+        # A closed stream (`>&-`) must not get the number of a file opened later.
+        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+            if getattr(sys, name) is None:
+                setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
         from lodesman.cli import root
 
         return root.main(arguments)
     except KeyboardInterrupt:
         sys.stderr.write("lode: interrupted\n")
         return _INTERRUPTED
-
-
-def _open_closed_streams() -> None:
-    """A closed stream (`>&-`) must not get the number of a file opened later."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))

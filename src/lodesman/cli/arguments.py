@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -106,13 +107,11 @@ class StateWord(click.Choice[str]):
 
 def read_job(word: str) -> int:
     """One job. Raises ValueError for a range and for other words."""
-    try:
+    with suppress(LodesmanError, ValueError):
         (one,) = parse_ranges([word])
-    except (LodesmanError, ValueError):
-        one = Range(1, 2)
-    if one.size != 1:
-        raise ValueError(f"{word[:60]!r} is not one job; write its number.")
-    return one.first
+        if one.size == 1:
+            return one.first
+    raise ValueError(f"{word[:60]!r} is not one job; write its number.")
 
 
 JOB = Parsed("job", read_job)

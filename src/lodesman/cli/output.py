@@ -25,7 +25,7 @@ from lodesman.answers.requests import JobAt, JobsQuery
 from lodesman.cli.arguments import DIRECTORY, JOB_RANGES, Range, merged, number_option, total
 from lodesman.cli.faults import exit_code_of
 from lodesman.cli.session import Session, with_session
-from lodesman.cli.tables import emit_json, note, progress
+from lodesman.cli.tables import note, progress
 from lodesman.cli.words import counted, plain, size
 from lodesman.errors import LodesmanError, NotFound, TooLarge, Unauthorized, Unavailable
 
@@ -105,11 +105,10 @@ def output(session: Session, /, *, ranges: tuple[Any, ...], root: Path, force: b
                 if len(wanted) == 1:
                     raise
                 outputs.faults.append((one.first, fault))
-    if session.as_json:
-        emit_json(outputs.as_json())
-    else:
-        _show(outputs)
-    return exit_code_of((fault for _, fault in outputs.faults), some_done=bool(outputs.jobs))
+    code = exit_code_of((fault for _, fault in outputs.faults), some_done=bool(outputs.jobs))
+    session.exit_if_json(outputs.as_json(), code)
+    _show(outputs)
+    return code
 
 
 def _fetch_range(outputs: _Outputs, wanted: Range) -> None:
@@ -205,7 +204,15 @@ def _take(
         out.left_out.append((member.name, "it is not a plain file"))
         return
     with _new_file(target / path, executable=bool(member.mode & 0o100)) as sink:
-        _copy(source, sink, out, most_bytes)
+        while chunk := source.read(_CHUNK):
+            out.size += len(chunk)
+            if out.size > most_bytes:
+                raise TooLarge(
+                    f"The output is more than {most_bytes >> 20} MB when unpacked.",
+                    hint="If that is right: lode output --max-mb N.",
+                    limit=most_bytes,
+                )
+            sink.write(chunk)
     out.files += 1
 
 
@@ -233,15 +240,3 @@ def _new_file(path: Path, *, executable: bool) -> IO[bytes]:
     except (FileExistsError, IsADirectoryError):
         raise DamagedArchive(f"The archive has {path.name} twice.") from None
     return os.fdopen(descriptor, "wb")
-
-
-def _copy(source: IO[bytes], sink: IO[bytes], out: _Unpacked, most_bytes: int) -> None:
-    while chunk := source.read(_CHUNK):
-        out.size += len(chunk)
-        if out.size > most_bytes:
-            raise TooLarge(
-                f"The output is more than {most_bytes >> 20} MB when unpacked.",
-                hint="If that is right: lode output --max-mb N.",
-                limit=most_bytes,
-            )
-        sink.write(chunk)

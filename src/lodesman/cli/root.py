@@ -140,7 +140,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.exceptions.Exit as end:
         return end.exit_code
     except BrokenPipeError:
-        return _pipe_closed()
+        # The reader of our output has gone; nothing more is written, also not by the interpreter's end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
     except (click.Abort, KeyboardInterrupt):
         click.echo("lode: interrupted", err=True)
         return INTERRUPTED
@@ -148,11 +150,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         fault.show()
         return USAGE
     except click.ClickException as fault:
-        return _usage(fault)
+        context = getattr(fault, "ctx", None)
+        path = context.command_path if context is not None else "lode"
+        text = plain(fault.format_message()).rstrip(".")
+        click.echo(f"lode: {text}. See: {path} --help", err=True)
+        return fault.exit_code
     except LodesmanError as fault:
         return _refused(fault, session)
     except OSError as fault:
-        return _refused(_broken(fault), session)
+        where = f"{fault.filename}: " if fault.filename else ""
+        return _refused(_SystemFault(f"{where}{fault.strerror or fault}."), session)
     finally:
         session.close()
     return answer if isinstance(answer, int) else 0
@@ -164,14 +171,6 @@ def _invoke(arguments: list[str], session: Session) -> object:
         return lode.main(arguments, prog_name="lode")
     with lode.make_context("lode", arguments, obj=session) as context:
         return lode.invoke(context)
-
-
-def _usage(fault: click.ClickException) -> int:
-    context = getattr(fault, "ctx", None)
-    path = context.command_path if context is not None else "lode"
-    text = plain(fault.format_message()).rstrip(".")
-    click.echo(f"lode: {text}. See: {path} --help", err=True)
-    return fault.exit_code
 
 
 def _refused(fault: LodesmanError, session: Session) -> int:
@@ -190,17 +189,6 @@ class _SystemFault(LodesmanError):
     """The operating system refused something."""
 
     code = "system"
-
-
-def _broken(fault: OSError) -> LodesmanError:
-    where = f"{fault.filename}: " if fault.filename else ""
-    return _SystemFault(f"{where}{fault.strerror or fault}.")
-
-
-def _pipe_closed() -> int:
-    """The reader of our output has gone; nothing more is written, also not by the interpreter's end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return PIPE_CLOSED
 
 
 def _last_words(kind: type[BaseException], fault: BaseException, _trace: TracebackType | None) -> None:

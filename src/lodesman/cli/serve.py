@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -12,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lodesman.answers import calls
-from lodesman.answers.server import Configuration
 from lodesman.cli.arguments import DIRECTORY, FILE, Parsed, several
 from lodesman.cli.faults import FAILED
 from lodesman.cli.session import Session, with_session
-from lodesman.cli.tables import Cell, emit_json, note, note_all, say, show_fields
+from lodesman.cli.tables import emit_json, note, note_all, say, show_fields
 from lodesman.cli.words import age, counted, joined, located
 from lodesman.errors import Conflict, InvalidConfig
 
@@ -36,14 +34,17 @@ def _setting(word: str) -> tuple[str, str, Any]:
         return section, name, text
 
 
-SETTING = Parsed("setting", _setting)
-
-
 @click.command()
 @click.option("--config", "file", metavar="FILE", type=FILE, help="The configuration. [default: ./lode.toml]")
 @click.option("--data", metavar="DIR", type=FILE, help="Where all data is kept.")
 @click.option("--port", type=click.IntRange(0, 65_535), help="The TCP port.")
-@several("--set", "settings", type=SETTING, metavar="SECTION.NAME=VALUE", help="Any other value of the file")
+@several(
+    "--set",
+    "settings",
+    type=Parsed("setting", _setting),
+    metavar="SECTION.NAME=VALUE",
+    help="Any other value of the file",
+)
 def server(*, file: Path | None, data: Path | None, port: int | None, settings: tuple[Any, ...]) -> None:
     """Run the server here until Ctrl-C.
 
@@ -128,12 +129,10 @@ def _check_config(session: Session, /, *, file: Path) -> None:
     notices = [notice.as_dict() for notice in resources.notices]
     files = [str(path) for path in found.resource_files]
     pools, vos = list(found.director.submission_pools), sorted(resources.vos)
-    if session.as_json:
-        emit_json({
-            "file": str(file), "url": found.url, "data": str(found.data), "resource_files": files, "vos": vos,
-            "groups": groups, "sites": sites, "submission_pools": pools, "notices": notices,
-        })  # fmt: skip
-        return
+    session.exit_if_json({
+        "file": str(file), "url": found.url, "data": str(found.data), "resource_files": files, "vos": vos,
+        "groups": groups, "sites": sites, "submission_pools": pools, "notices": notices,
+    })  # fmt: skip
     show_fields(
         (
             ("listens at", found.url),
@@ -158,28 +157,23 @@ def _configuration_status(session: Session, /) -> int:
     Exit code 1 if the files, as they are now, are refused.
     """
     found = session.call(calls.CONFIGURATION)
-    if session.as_json:
-        emit_json(found)
-    else:
-        _show_configuration(found)
-    return 0 if found.refused_at is None else FAILED
-
-
-def _show_configuration(found: Configuration) -> None:
-    show_fields(_fields(found, found.loaded_at + found.age_seconds))
+    code = 0 if found.refused_at is None else FAILED
+    session.exit_if_json(found, code)
+    now = found.loaded_at + found.age_seconds
+    fields = {
+        "files": joined(found.files),
+        "in use for": age(found.loaded_at, now),
+        "read again": counted(found.reloads, "time"),
+        "refused": counted(found.refusals, "time"),
+    }
+    if found.refused_at is not None:
+        fields["last refused"] = f"{age(found.refused_at, now)} ago; what was there before is in use"
+    if found.at_next_start:
+        fields["at the next start"] = joined(found.at_next_start)
+    show_fields(fields.items())
     note_all(found.faults)
     note_all(found.notices, "notice: ")
-
-
-def _fields(found: Configuration, now: float) -> Iterator[tuple[str, Cell]]:
-    yield "files", joined(found.files)
-    yield "in use for", age(found.loaded_at, now)
-    yield "read again", counted(found.reloads, "time")
-    yield "refused", counted(found.refusals, "time")
-    if found.refused_at is not None:
-        yield "last refused", f"{age(found.refused_at, now)} ago; what was there before is in use"
-    if found.at_next_start:
-        yield "at the next start", joined(found.at_next_start)
+    return code
 
 
 @config.command("schema")
@@ -276,9 +270,6 @@ def sites_file(root: Path = Path("/")) -> str:
 
     node = describe_node(cores=1, root=root)
     part = node.memory_total_mb // SLOTS
-    memory = (
-        f"Memory = {part:<22} # MB for each pilot"
-        if part
-        else '# Memory = "2 GB"             # for each pilot'
-    )
+    unknown = '# Memory = "2 GB"             # for each pilot'
+    memory = f"Memory = {part:<22} # MB for each pilot" if part else unknown
     return _SITES.format(slots=SLOTS, platform=json.dumps(node.platform), memory=memory)

@@ -109,7 +109,7 @@ def is_terminal(stream: TextIO) -> bool:
 def text_table(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Iterator[str]:
     """Aligned lines, two blanks between columns, nothing cut but what is wider than `_WIDEST`."""
     texts = [[title.removeprefix(">").upper() for title in titles]]
-    texts += [[_fitting(cell) for cell in row] for row in rows]
+    texts += [[_fitting(cell).text for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     for row in texts:
         cells = [
@@ -119,15 +119,16 @@ def text_table(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Iterato
         yield "  ".join(cells).rstrip()
 
 
-def _fitting(cell: Cell) -> str:
-    text = _text(cell)
-    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}..."
-
-
-def _text(cell: Cell) -> str:
+def _shown(cell: Cell) -> Styled:
     if isinstance(cell, int):
-        return f"{cell:,}"
-    return plain(cell.text if isinstance(cell, Styled) else cell) or NOTHING
+        return Styled(f"{cell:,}", "")
+    text, style = cell if isinstance(cell, Styled) else (cell, "")
+    return Styled(plain(text) or NOTHING, style)
+
+
+def _fitting(cell: Cell) -> Styled:
+    text, style = _shown(cell)
+    return Styled(text if len(text) <= _WIDEST else f"{text[: _WIDEST - 3]}...", style)
 
 
 def rich_table(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Any:
@@ -136,9 +137,10 @@ def rich_table(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Any:
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
+    fitting = [list(map(_fitting, row)) for row in rows]
     for place, marked in enumerate(titles):
         right, title = marked.startswith(">"), marked.removeprefix(">")
-        widest = max((len(_fitting(row[place])) for row in rows), default=0)
+        widest = max((len(row[place].text) for row in fitting), default=0)
         table.add_column(
             Text(title.upper()),
             justify="right" if right else "left",
@@ -146,13 +148,9 @@ def rich_table(titles: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Any:
             overflow="fold",
             min_width=max(widest, len(title)) if right else min(widest, _FOLD_ABOVE),
         )
-    for row in rows:
-        table.add_row(*(Text(_fitting(cell), style=_style(cell)) for cell in row))
+    for row in fitting:
+        table.add_row(*(Text(cell.text, style=cell.style) for cell in row))
     return table
-
-
-def _style(cell: Cell) -> str:
-    return cell.style if isinstance(cell, Styled) else ""
 
 
 def show_fields(pairs: Iterable[tuple[str, Cell]]) -> None:
@@ -160,7 +158,7 @@ def show_fields(pairs: Iterable[tuple[str, Cell]]) -> None:
     fields = list(pairs)
     width = max(len(name) for name, _ in fields)
     for name, cell in fields:
-        click.echo(f"{plain(name).ljust(width)}  {coloured(_text(cell), _style(cell))}")
+        click.echo(f"{plain(name).ljust(width)}  {coloured(*_shown(cell))}")
 
 
 def coloured(text: str, style: str) -> str:

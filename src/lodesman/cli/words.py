@@ -21,21 +21,19 @@ _MINUTE, _HOUR, _DAY = 60.0, 3_600.0, 86_400.0
 NOTHING = "-"
 
 
-def plain(text: object) -> str:
-    """One line in which nothing steers a terminal: control, format and direction marks are written out."""
+def plain(text: object, *, keep: str = "") -> str:
+    """A text in which nothing steers a terminal: control, format and direction marks are written out, but for `keep`."""
     found = str(text)
     if found.isprintable():
         return found
-    return "".join(c if c.isprintable() else _escaped(c) for c in found)
+    return "".join(
+        c if c.isprintable() or c in keep else c.encode("unicode_escape").decode("ascii") for c in found
+    )
 
 
 def plain_lines(text: str) -> str:
     """As `plain`, but line ends and tabs stay."""
-    return "".join(c if c.isprintable() or c in "\n\t" else _escaped(c) for c in text)
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    return plain(text, keep="\n\t")
 
 
 def span(seconds: float | None) -> str:

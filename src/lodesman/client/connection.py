@@ -18,22 +18,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
 
+from lodesman.client import exchange
 from lodesman.client.exchange import (
-    CHUNK,
-    NOT_NOW,
     Aborted,
     BadChecksum,
     HttpAnswer,
     HttpRequest,
     ServerAddress,
-    copy,
-    exchange,
-    fault_of,
-    is_stale,
-    open_connection,
     parse_server,
-    trusted_authorities,
-    unanswered_by,
 )
 from lodesman.errors import InvalidConfig, InvalidRequest, LodesmanError, Unavailable
 
@@ -63,7 +55,7 @@ def sha256_of(file: Path) -> str:
     """Hex digest of a file's content."""
     digest = hashlib.sha256()
     with file.open("rb") as source:
-        for chunk in iter(lambda: source.read(CHUNK), b""):
+        for chunk in iter(lambda: source.read(exchange.CHUNK), b""):
             digest.update(chunk)
     return digest.hexdigest()
 
@@ -91,7 +83,9 @@ class Client:
         self.servers = tuple(parse_server(text) for text in servers)
         self._retry = retry or Retry()
         self._authorization = {"Authorization": f"Bearer {token}"} if token else {}
-        self._trust = trusted_authorities(ca_file) if any(server.secure for server in self.servers) else None
+        self._trust = (
+            exchange.trusted_authorities(ca_file) if any(server.secure for server in self.servers) else None
+        )
         self._sleep = sleep or threading.Event().wait
         self._rng = rng or random.Random()
         self._last_good = 0
@@ -125,10 +119,13 @@ class Client:
         timeout: float = _TIMEOUT_S,
     ) -> bytes:
         """As `request`, but returns the answer's body as it came."""
-        raw = body if body is None or isinstance(body, bytes) else _encode(body)
-        headers = {} if raw is None else {"Content-Type": "application/json"}
+        if body is not None and not isinstance(body, bytes):
+            # A file name may contain surrogates, which UTF-8 cannot carry.
+            text = json.dumps(body, separators=(",", ":"), ensure_ascii=False)
+            body = text.encode("utf-8", "replace")
+        headers = {} if body is None else {"Content-Type": "application/json"}
         idempotent = idempotent or method in _READS
-        request = HttpRequest(method, path, raw, headers, idempotent=idempotent, timeout=timeout)
+        request = HttpRequest(method, path, body, headers, idempotent=idempotent, timeout=timeout)
         return bytes(self._send(request).content)
 
     def upload(self, path: str, file: Path, sha256: str, *, method: str = "PUT") -> Any:
@@ -152,7 +149,7 @@ class Client:
 
         def sink(response: http.client.HTTPResponse) -> str:
             with file.open("wb") as target:
-                return copy(response, target, limit=size)
+                return exchange.copy(response, target, limit=size)
 
         try:
             actual = self._send(HttpRequest("GET", path, sink=sink, idempotent=True)).content
@@ -202,7 +199,7 @@ class Client:
                 self._sleep(self._retry.delay(failures, self._rng, at_least=at_least))
                 continue
             if not answer.good:
-                raise fault_of(answer)
+                raise exchange.fault_of(answer)
             return answer
 
     def _round(self, request: HttpRequest) -> HttpAnswer:
@@ -217,13 +214,11 @@ class Client:
                 if fault.data["sent"] and not request.idempotent:
                     break
                 continue
-            if answer.status not in NOT_NOW:
+            if answer.status not in exchange.NOT_NOW:
                 self._last_good = index
                 return answer
-            fault = fault_of(answer)
-        if isinstance(fault, Unavailable):
-            raise fault
-        raise Unavailable(str(fault))
+            fault = exchange.fault_of(answer)
+        raise fault if isinstance(fault, Unavailable) else Unavailable(str(fault))
 
     def _ask(self, server: ServerAddress, request: HttpRequest, *, reuse: bool) -> HttpAnswer:
         """Ask one server. Raises Unavailable if no answer came."""
@@ -234,12 +229,12 @@ class Client:
             self.close()
             raise Aborted("The request was ended before it was sent.")
         try:
-            return exchange(connection, request, server.base + request.path, self._authorization)
+            return exchange.send(connection, request, server.base + request.path, self._authorization)
         except (OSError, http.client.HTTPException) as fault:
             self.close()
             if self._aborted.is_set():
                 raise Aborted("The request was ended before its answer came.") from None
-            raise unanswered_by(server, fault, sent=request.method not in _READS) from None
+            raise exchange.unanswered_by(server, fault, sent=request.method not in _READS) from None
         except LodesmanError:
             self.close()
             raise
@@ -247,22 +242,16 @@ class Client:
     def _connect(self, server: ServerAddress, *, reuse: bool) -> http.client.HTTPConnection:
         """A live connection: the kept one if it still is. Raises Unavailable."""
         kept = self._connection
-        if kept is not None and kept.sock is not None and reuse and not is_stale(kept.sock):
+        if kept is not None and kept.sock is not None and reuse and not exchange.is_stale(kept.sock):
             return kept
         self.close()
         try:
-            connection = open_connection(server, self._trust)
-            self._connection = connection
+            self._connection = connection = exchange.open_connection(server, self._trust)
             connection.connect()
         except (OSError, http.client.HTTPException) as fault:
             self.close()
-            raise unanswered_by(server, fault, sent=False) from None
+            raise exchange.unanswered_by(server, fault, sent=False) from None
         return connection
-
-
-def _encode(body: Any) -> bytes:
-    # A file name may contain surrogates, which UTF-8 cannot carry.
-    return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _decode(raw: bytes, what: str) -> Any:

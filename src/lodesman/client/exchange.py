@@ -14,7 +14,6 @@ import socket
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Callable
 from urllib.parse import urlsplit
@@ -116,8 +115,8 @@ def parse_server(text: str) -> ServerAddress:
     if parts.scheme not in ("http", "https") or not parts.hostname or odd or " " in text:
         raise InvalidConfig(f"The server address {text!r} is unusable.", hint="Write http://host:port.")
     secure = parts.scheme == "https"
-    default = 443 if secure else 80
-    return ServerAddress(secure, parts.hostname, default if port is None else port, parts.path.rstrip("/"))
+    port = (443 if secure else 80) if port is None else port
+    return ServerAddress(secure, parts.hostname, port, parts.path.rstrip("/"))
 
 
 def trusted_authorities(ca_file: str | None) -> ssl.SSLContext:
@@ -134,10 +133,10 @@ def trusted_authorities(ca_file: str | None) -> ssl.SSLContext:
 
 def open_connection(server: ServerAddress, trust: ssl.SSLContext | None) -> http.client.HTTPConnection:
     """A connection object for the server, not connected yet."""
-    kind = (
-        partial(http.client.HTTPSConnection, context=trust) if server.secure else http.client.HTTPConnection
-    )
-    return kind(server.host, server.port, timeout=_CONNECT_TIMEOUT_S, blocksize=CHUNK)
+    options: dict[str, Any] = {"timeout": _CONNECT_TIMEOUT_S, "blocksize": CHUNK}
+    if server.secure:
+        return http.client.HTTPSConnection(server.host, server.port, context=trust, **options)
+    return http.client.HTTPConnection(server.host, server.port, **options)
 
 
 def is_stale(sock: socket.socket) -> bool:
@@ -147,7 +146,7 @@ def is_stale(sock: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
-def exchange(
+def send(
     connection: http.client.HTTPConnection, request: HttpRequest, path: str, headers: Mapping[str, str]
 ) -> HttpAnswer:
     """Send the request to `path` and read the answer. Raises OSError, HTTPException and TooLarge."""
@@ -222,7 +221,10 @@ def fault_of(answer: HttpAnswer) -> LodesmanError:
 
     `data` is what the server sent, with `status` and, if the answer has it, `retry_after` in seconds.
     """
-    status, error = answer.status, _error_in(answer.content)
+    status, error = answer.status, {}
+    with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+        found = json.loads(answer.content)["error"]
+        error = found if isinstance(found, dict) else {}
     kind = _by_code(LodesmanError).get(str(error.get("code")), _BY_STATUS.get(status, LodesmanError))
     message = error.get("message") or f"The server answered with HTTP status {status}."
     # Constructors of some classes put a message together; this one is complete already.
@@ -249,11 +251,3 @@ def unanswered_by(server: ServerAddress, fault: Exception, *, sent: bool) -> Una
     elif not server.secure and isinstance(fault, (ConnectionResetError, http.client.BadStatusLine)):
         hint = "The server there may want https."
     return Unavailable(f"{server} does not answer ({reason}).", hint=hint, sent=sent)
-
-
-def _error_in(body: bytes) -> dict[str, Any]:
-    try:
-        error = json.loads(body)["error"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return {}
-    return error if isinstance(error, dict) else {}
