@@ -241,7 +241,7 @@ def _starts_an_hour(state: LiveState) -> dict[str, float]:
 
 def _masks(state: LiveState) -> dict[tuple[str, str], int]:
     """The queues that can run some waiting job of each (VO, group)."""
-    pools = evaluate(state.policy, stored_pools(state.db))
+    pools = evaluate(state.policy, list(stored_pools(state.db)))
     found: dict[tuple[str, str], int] = {}
     for number, (_, key, _) in enumerate(state.keeper.snapshot.waiting):
         if number % _OFTEN == 0:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,7 +22,7 @@ from lodesman.answers.service import Cleaning, Difference, Holds, Judgement, Ren
 from lodesman.background import portions
 from lodesman.commands.submit_pools import CONFIG, PoolIds
 from lodesman.errors import Conflict, InvalidJob
-from lodesman.masks.bits import bits
+from lodesman.masks.bits import Renumbering, bits
 from lodesman.matching import wanted_of, wanted_values
 from lodesman.matching.policy import Policy, VOConfig
 from lodesman.resources import QueueId, QueueTable, compile_requirements
@@ -98,21 +98,21 @@ class PoolKeeper:
         cause = self._due(policy, now)
         if not cause:
             return ""
-        try:
-            self._refresh(policy, cause)
-        except Conflict as fault:
-            if CONFIG in fault.data and self._may_differ(now):
-                return ""
-            raise
+        for left in reversed(range(_TRIES)):
+            try:
+                self._refresh(policy, cause)
+                break
+            except Conflict as fault:
+                differs = CONFIG in fault.data
+                if differs:
+                    self._differs_since = min(now, self._differs_since or now)
+                    if now - self._differs_since < _CONFLICT_SECONDS:
+                        return ""
+                if differs or not left:
+                    raise
         self._policy, self._at, self._differs_since = policy, now, None
         self.clean(now)
         return cause
-
-    def _may_differ(self, now: float) -> bool:
-        """Whether the two processes have not differed for long."""
-        if self._differs_since is None or now < self._differs_since:
-            self._differs_since = now
-        return now - self._differs_since < _CONFLICT_SECONDS
 
     def _due(self, policy: Policy, now: float) -> str:
         """The cause: the writer asks for a refresh when a job needs a pool that was removed, or was judged by an older
@@ -127,15 +127,6 @@ class PoolKeeper:
         return "request" if pass_requests(self._db).is_due else ""
 
     def _refresh(self, policy: Policy, cause: str) -> None:
-        for left in reversed(range(_TRIES)):
-            try:
-                self._try(policy, cause)
-                return
-            except Conflict as fault:
-                if not left or CONFIG in fault.data:
-                    raise
-
-    def _try(self, policy: Policy, cause: str) -> None:
         begun = time.perf_counter()
         stored = self._read(policy)
         masks = evaluate(policy, stored.pools)
@@ -147,10 +138,10 @@ class PoolKeeper:
             self._post(calls.JUDGE_QUEUES, Judgement(number=done.number, hold=part))
         for part in portions(release, _AT_ONCE):
             self._post(calls.JUDGE_QUEUES, Judgement(number=done.number, release=part))
-        counts = {
-            "pools": found.pools, "changed": len(found.masks), "held": len(hold), "released": len(release),
+        extra = {
+            "cause": cause, "seconds": round(seconds, 3), "pools": found.pools, "changed": len(found.masks),
+            "held": len(hold), "released": len(release),
         }  # fmt: skip
-        extra = {"cause": cause, "seconds": round(seconds, 3), **counts}
         log.info("the SubmitPools were evaluated", extra=extra)
 
     def _read(self, policy: Policy) -> RefreshInput:
@@ -192,27 +183,17 @@ class PoolKeeper:
 
 def unnamed(policy: Policy, stored: RefreshInput) -> list[QueueId]:
     """Configured queues without a bit, though there are pools that may need one."""
-    return [place for place in _configured(policy) if place not in stored.bits] if stored.pools else []
+    queues = policy.config.tree.queue_ids() if stored.pools else ()
+    return [place for place in queues if place not in stored.bits]
 
 
-def _configured(policy: Policy) -> list[QueueId]:
-    """The configured queues; a queue's place in the list is its bit in masks of the configuration."""
-    return list(policy.config.tree.queue_ids())
-
-
-def evaluate(policy: Policy, pools: Iterable[PoolRow]) -> dict[str, int]:
+def evaluate(policy: Policy, pools: Sequence[PoolRow]) -> dict[str, int]:
     """For every pool the queues that fulfil its Requirements as things are configured, by ordinal.
 
     Requirements that the declared types cannot read any more have no queue.
     """
-    by_vo: dict[str, _Evaluator] = {}
-    found: dict[str, int] = {}
-    for pool in pools:
-        evaluator = by_vo.get(pool.vo)
-        if evaluator is None:
-            evaluator = by_vo[pool.vo] = _Evaluator(policy.vo_config(pool.vo).table)
-        found[pool.id] = evaluator.mask(pool.requirements)
-    return found
+    evaluators = {vo: _Evaluator(policy.vo_config(vo).table) for vo in {pool.vo for pool in pools}}
+    return {pool.id: evaluators[pool.vo].mask(pool.requirements) for pool in pools}
 
 
 class _Evaluator:
@@ -248,7 +229,7 @@ class _Evaluator:
 
 def difference(policy: Policy, stored: RefreshInput, masks: Mapping[str, int], *, cause: str) -> Difference:
     """What is to be changed so that the stored pools are as they were evaluated. `seconds` is left open."""
-    order = _configured(policy)
+    order = list(policy.config.tree.queue_ids())
     moved = Renumbering([stored.bits[place] for place in order] if stored.pools else [])
     changed = {}
     for pool in stored.pools:
@@ -305,30 +286,3 @@ def runnable(queue: JudgedQueue, policy: Policy, masks: Mapping[str, int]) -> in
 def _can_run(mask: int, config: VOConfig) -> str:
     first = "/".join(config.table.queues[next(bits(mask))])
     return f"{first} can run it now ({mask.bit_count()} of {config.table.open_to_vo.bit_count()} queues)"
-
-
-class Renumbering:
-    """Moves the bits of masks from ordinals of the configuration to the numbers that stored masks have.
-
-    Queues that follow each other in both are moved together: one step, unless queues were reordered.
-    """
-
-    def __init__(self, numbers: Sequence[int]) -> None:
-        """`numbers`: that of each ordinal."""
-        self._runs: list[tuple[int, int, int]] = []
-        begin = 0
-        for at in range(1, len(numbers) + 1):
-            if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
-                self._runs.append((begin, (1 << at - begin) - 1, numbers[begin]))
-                begin = at
-        self._known: dict[int, int] = {}
-
-    def of(self, mask: int) -> int:
-        """The mask in stored numbers."""
-        known = self._known.get(mask)
-        if known is None:
-            known = 0
-            for begin, ones, number in self._runs:
-                known |= (mask >> begin & ones) << number
-            self._known[mask] = known
-        return known

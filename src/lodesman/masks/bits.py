@@ -201,6 +201,33 @@ class Tally:
             self.positive |= plane
 
 
+class Renumbering:
+    """Moves the bits of masks from one numbering to another.
+
+    Members that follow each other in both are moved together: one step, unless members were reordered.
+    """
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        """`numbers`: the new number of each bit."""
+        self._runs: list[tuple[int, int, int]] = []
+        begin = 0
+        for at in range(1, len(numbers) + 1):
+            if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
+                self._runs.append((begin, (1 << at - begin) - 1, numbers[begin]))
+                begin = at
+        self._known: dict[Mask, Mask] = {}
+
+    def of(self, mask: Mask) -> Mask:
+        """The mask in the new numbering."""
+        known = self._known.get(mask)
+        if known is None:
+            known = 0
+            for begin, ones, number in self._runs:
+                known |= (mask >> begin & ones) << number
+            self._known[mask] = known
+        return known
+
+
 # --- what stands between a thing and many members ------------------------------------------------------------
 
 

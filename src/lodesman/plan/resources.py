@@ -25,6 +25,7 @@ from lodesman.answers.plans import (
     PlannedTaskQueues,
     TaskQueuesAndJobs,
 )
+from lodesman.masks.bits import Renumbering
 from lodesman.matching import GroupShare, TaskQueueKey, parts_of
 from lodesman.resources import GroupConfig, ParameterType, QueueId, ResourceConfig, ResourceTree, TypeTable
 from lodesman.resources.inherit import EffectiveParams, all_queues
@@ -59,27 +60,11 @@ class QueueMap:
         # Queues that go are moved behind the others, where they are cut off.
         self._full = (1 << len(new)) - 1
         behind = count(len(new))
-        self._runs = list(_runs([places[queue] if queue in places else next(behind) for queue in old]))
-        self._known: dict[int, int] = {}
+        self._moved = Renumbering([places[queue] if queue in places else next(behind) for queue in old])
 
     def move(self, mask: int) -> int:
         """A mask of the old tree as one of the new, without the queues that go."""
-        moved = self._known.get(mask)
-        if moved is None:
-            moved = 0
-            for begin, ones, number in self._runs:
-                moved |= (mask >> begin & ones) << number
-            moved = self._known[mask] = moved & self._full
-        return moved
-
-
-def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """(first bit, a mask of its length, new first bit) of bits that follow each other in both orders."""
-    begin = 0
-    for at in range(1, len(numbers) + 1):
-        if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
-            yield begin, (1 << at - begin) - 1, numbers[begin]
-            begin = at
+        return self._moved.of(mask) & self._full
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

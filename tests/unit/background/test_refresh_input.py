@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from lodesman.background.refresh import (
     RefreshInput,
-    Renumbering,
     difference,
     evaluate,
     judge,
@@ -19,6 +18,7 @@ from lodesman.background.refresh import (
 )
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.jobs import JobSpec
+from lodesman.masks.bits import Renumbering
 from lodesman.matching import spelled_requirements, submit_pool_id
 from lodesman.matching.policy import Policy
 from lodesman.resources import compile_requirements, load_resources
