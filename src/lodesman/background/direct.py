@@ -14,19 +14,11 @@ from dataclasses import dataclass, field, replace
 
 from msgspec import Raw
 
-from lodesman.answers import calls
+from lodesman.answers import calls, why_queues
 from lodesman.answers.call import Post, encode
 from lodesman.answers.nodes import NodePath, QueueId
 from lodesman.answers.service import Iteration, PilotEnd
 from lodesman.answers.vocabulary import BreakerState, PilotState
-from lodesman.answers.why_queues import (
-    GateLoad,
-    QueueBreaker,
-    QueueGate,
-    QueueLimit,
-    QueueOwn,
-    QueueSubmissionPool,
-)
 from lodesman.background.candidates import CandidateMaker, OwnQueue, own_queues
 from lodesman.background.census import GONE, UNKNOWN_TIMES, cancel_by_stamp
 from lodesman.background.launch import Offers
@@ -35,22 +27,13 @@ from lodesman.batch.backend import Backend, CancelOutcome
 from lodesman.commands.pool_map import KnownPools
 from lodesman.commands.sessions import is_silent, presented_by
 from lodesman.commands.site_mask import KnownMask
+from lodesman.director import limits
 from lodesman.director.iteration import Decision, DirectorInput, decide
-from lodesman.director.limits import (
-    Breaker,
-    Limit,
-    TokenBucket,
-    failed,
-    refill,
-    settle,
-    succeeded,
-    whole_tokens,
-)
 from lodesman.director.options import DirectorOptions
 from lodesman.director.orders import PoolState
 from lodesman.director.places import PoolServing
 from lodesman.director.plan import TaskQueueDemand
-from lodesman.director.queues import CandidateQueue, QueueGates, queue_limits
+from lodesman.director.queues import QueueGates, queue_limits
 from lodesman.director.record import to_record
 from lodesman.director.site_mask import SiteMask
 from lodesman.director.supply import PilotStanding, PilotView
@@ -58,13 +41,7 @@ from lodesman.matching import QueueOffer, director_weights
 from lodesman.matching.policy import Policy
 from lodesman.matching.tables import KeyTable
 from lodesman.store import Reader
-from lodesman.store.read.pilots import (
-    LivePilot,
-    drained_waiting_pilots,
-    pilots_for_director,
-    running_jobs,
-    waiting_pilots,
-)
+from lodesman.store.read import pilots as read
 from lodesman.why.facts import Waiting
 
 log = logging.getLogger(__name__)
@@ -92,8 +69,8 @@ class Director:
     launch: Callable[[Decision, Offers], None]
     rng: random.Random
     suspects: Mapping[int, float] = field(default_factory=dict)
-    breakers: dict[QueueId, Breaker] = field(default_factory=dict)
-    buckets: dict[NodePath, TokenBucket] = field(default_factory=dict)
+    breakers: dict[QueueId, limits.Breaker] = field(default_factory=dict)
+    buckets: dict[NodePath, limits.TokenBucket] = field(default_factory=dict)
     vos: Sequence[str] = ()
     _unknown: dict[int, int] = field(init=False, default_factory=dict)
     _answers: deque[tuple[QueueId, bool, str, float]] = field(init=False, default_factory=deque)
@@ -152,7 +129,7 @@ class Director:
         now: float,
     ) -> DirectorInput:
         """What there is. `table` has the waiting task queues."""
-        pilots = pilots_for_director(self.db)
+        pilots = read.pilots_for_director(self.db)
         own = own_queues((one.state, one.queue_id, one.submitted_at or one.created_at) for one in pilots)
         maker = self._candidates(own, self._mask.look(self.db), now)
         return DirectorInput(
@@ -162,7 +139,7 @@ class Director:
             pilots=[pilot_view(one, now) for one in pilots],
             queues=maker.make(vos),
             pools=self.pools(),
-            running_jobs=running_jobs(self.db),
+            running_jobs=read.running_jobs(self.db),
             suspects=self.suspects,
             breakers=self.breakers,
             buckets=self.buckets,
@@ -184,12 +161,12 @@ class Director:
         """
         excess, before = decision.excess, self._unknown
         self._unknown = {}
-        leaving = drained_waiting_pilots(self.db, _MOST_LEAVING)
+        leaving = read.drained_waiting_pilots(self.db, _MOST_LEAVING)
         numbers = [*excess.cancel, *leaving]
-        stamps = [stamp for _, stamp, _ in waiting_pilots(self.db, numbers)]
+        stamps = [stamp for _, stamp, _ in read.waiting_pilots(self.db, numbers)]
         outcomes = cancel_by_stamp(self.backends, stamps) if stamps else {}
         # One that has joined while the batch systems were asked has not ended.
-        for pilot_id, stamp, queue_id in waiting_pilots(self.db, numbers):
+        for pilot_id, stamp, queue_id in read.waiting_pilots(self.db, numbers):
             outcome = outcomes.get(stamp, CancelOutcome.FAILED)
             too_old = pilot_id in excess.too_old
             if (too_old or pilot_id in leaving) and outcome is CancelOutcome.UNKNOWN:
@@ -228,27 +205,53 @@ class Director:
             mask=mask,
         )
 
-    def candidate(
+    def gate(
         self, vo: str, offer: QueueOffer, own: OwnQueue, *, mask: SiteMask, now: float
-    ) -> CandidateQueue:
-        """A queue as an iteration would see it now; asks the batch system for its load. `own`: our live pilots there."""
-        return self._candidates({offer.queue: own}, mask, now).one(vo, offer, self.vos)
-
-    def gate(self, vo: str, offer: QueueOffer, own: OwnQueue, *, mask: SiteMask, now: float) -> QueueGate:
-        """What stands before new pilots in a queue now, between two iterations. Any thread may ask."""
-        queue_id, options = offer.queue, self.options
-        candidate = self.candidate(vo, offer, own, mask=mask, now=now)
-        breaker = settle(self.breakers.get(queue_id, Breaker()), now=now)
-        tokens = whole_tokens(refill(self.buckets.get(queue_id.ce_path), now=now, rules=options.rate))
+    ) -> why_queues.QueueGate:
+        """What stands before new pilots in a queue now, between two iterations; asks the batch system for its load. `own`:
+        our live pilots there. Any thread may ask.
+        """
+        queue_id, options, states = offer.queue, self.options, self.pools()
+        candidate = self._candidates({queue_id: own}, mask, now).one(vo, offer, self.vos)
+        breaker = limits.settle(self.breakers.get(queue_id, limits.Breaker()), now=now)
+        bucket = limits.refill(self.buckets.get(queue_id.ce_path), now=now, rules=options.rate)
         gates = QueueGates(
             breakers={queue_id: breaker},
-            tokens={queue_id.ce_path: tokens},
+            tokens={queue_id.ce_path: limits.whole_tokens(bucket)},
             max_load_age_s=options.max_load_age_s,
         )
-        limits = list(queue_limits(candidate, gates=gates, now=now))
-        states = self.pools()
-        pools = [states[name] for name in options.submission_pools if name in states]
-        return _gate(candidate, limits, breaker, pools, now)
+        found = list(queue_limits(candidate, gates=gates, now=now))
+        is_closed, load, pilots = breaker.state is BreakerState.CLOSED, candidate.load, candidate.own
+        return why_queues.QueueGate(
+            room=max(0, min(one.limit for one in found)) if found else None,
+            limits=[
+                why_queues.QueueLimit(clamp=one.name, limit=one.limit, text=one.detail, shut=one.limit <= 0)
+                for one in found
+            ],
+            breaker=why_queues.QueueBreaker(
+                state=breaker.state,
+                failures=breaker.failures,
+                retry_seconds=None if is_closed else max(0.0, breaker.retry_at - now),
+                probing=breaker.probing,
+                reason=breaker.reason,
+            ),
+            load=why_queues.GateLoad(
+                waiting=load.waiting,
+                running=load.running,
+                slots=candidate.slots,
+                source=load.source,
+                age_seconds=load.age_s(now),
+            ),
+            own=why_queues.QueueOwn(
+                waiting=pilots.waiting, running=pilots.running, since_load=pilots.since_load
+            ),
+            submission_pools=[
+                why_queues.QueueSubmissionPool(
+                    name=one.name, threads=one.max, busy=one.running, queued=one.queued, full=one.is_full
+                )
+                for one in (states[name] for name in options.submission_pools if name in states)
+            ],
+        )
 
     def rehearse(
         self, *, db: Reader, backends: Mapping[str, Backend], pools: Mapping[str, PoolState]
@@ -267,66 +270,29 @@ class Director:
         """Let what the batch systems said move the breakers of their queues."""
         while self._answers:
             queue_id, accepted, reason, now = self._answers.popleft()
-            breaker = self.breakers.get(queue_id, Breaker())
+            breaker = self.breakers.get(queue_id, limits.Breaker())
             if accepted:
-                self.breakers[queue_id] = succeeded(breaker)
+                self.breakers[queue_id] = limits.succeeded(breaker)
             else:
-                self.breakers[queue_id] = failed(breaker, now=now, rules=self.options.breaker, reason=reason)
+                self.breakers[queue_id] = limits.failed(
+                    breaker, now=now, rules=self.options.breaker, reason=reason
+                )
 
 
-def _gate(
-    candidate: CandidateQueue,
-    limits: Sequence[Limit],
-    breaker: Breaker,
-    pools: Sequence[PoolState],
-    now: float,
-) -> QueueGate:
-    closed, load, own = breaker.state is BreakerState.CLOSED, candidate.load, candidate.own
-    return QueueGate(
-        room=max(0, min(one.limit for one in limits)) if limits else None,
-        limits=[
-            QueueLimit(clamp=one.name, limit=one.limit, text=one.detail, shut=one.limit <= 0)
-            for one in limits
-        ],
-        breaker=QueueBreaker(
-            state=breaker.state,
-            failures=breaker.failures,
-            retry_seconds=None if closed else max(0.0, breaker.retry_at - now),
-            probing=breaker.probing,
-            reason=breaker.reason,
-        ),
-        load=GateLoad(
-            waiting=load.waiting,
-            running=load.running,
-            slots=candidate.slots,
-            source=load.source,
-            age_seconds=load.age_s(now),
-        ),
-        own=QueueOwn(waiting=own.waiting, running=own.running, since_load=own.since_load),
-        submission_pools=[
-            QueueSubmissionPool(
-                name=one.name, threads=one.max, busy=one.running, queued=one.queued, full=one.is_full
-            )
-            for one in pools
-        ],
-    )
-
-
-def pilot_view(pilot: LivePilot, now: float) -> PilotView:
+def pilot_view(pilot: read.LivePilot, now: float) -> PilotView:
     """A pilot as it would claim now. It serves the SubmitPools of its queue as they are now."""
-    silent = pilot.state == "Running" and not pilot.drain and is_silent(pilot.last_seen, now)
+    if pilot.drain:
+        standing = PilotStanding.DRAINING
+    elif pilot.state != "Running":
+        standing = PilotStanding.SUBMITTING if pilot.state == "Prepared" else PilotStanding.WAITING
+    elif is_silent(pilot.last_seen, now):
+        standing = PilotStanding.SILENT
+    else:
+        standing = PilotStanding.BUSY if pilot.is_busy else PilotStanding.IDLE
     return PilotView(
         pilot_id=pilot.id,
-        standing=PilotStanding.SILENT if silent else _standing(pilot),
+        standing=standing,
         request=presented_by(pilot.request, pilot.node, pilot.queue_id, joined_at=pilot.joined_at, now=now),
         submitted_at=pilot.submitted_at or pilot.created_at,
         tq_id=pilot.tq_id,
     )
-
-
-def _standing(pilot: LivePilot) -> PilotStanding:
-    if pilot.drain:
-        return PilotStanding.DRAINING
-    if pilot.state == "Running":
-        return PilotStanding.BUSY if pilot.is_busy else PilotStanding.IDLE
-    return PilotStanding.SUBMITTING if pilot.state == "Prepared" else PilotStanding.WAITING

@@ -14,18 +14,11 @@ from typing import Final
 
 import msgspec
 
+from lodesman.answers import plans as answers
 from lodesman.answers.accounts import Principal
 from lodesman.answers.call import ErrorBody
 from lodesman.answers.jobs import Notice
 from lodesman.answers.nodes import Remark
-from lodesman.answers.plans import (
-    ChangedShare,
-    JobPlan,
-    JobVerdicts,
-    PlannedCohort,
-    PlannedPosition,
-    SharesPlan,
-)
 from lodesman.answers.requests import SubmitBody
 from lodesman.answers.task_queues import TaskQueueFacts
 from lodesman.answers.why_jobs import Holding, QueuePosition
@@ -92,7 +85,7 @@ class _Cohort:
         return sum(stop - start for start, stop in self.runs)
 
 
-def plan_job(body: SubmitBody, who: Principal, state: LiveState) -> JobPlan:
+def plan_job(body: SubmitBody, who: Principal, state: LiveState) -> answers.JobPlan:
     """What would become of a submission. Raises what it would be refused with, but for Impossible, which is answered."""
     refusal = None
     try:
@@ -116,11 +109,13 @@ def plan_job(body: SubmitBody, who: Principal, state: LiveState) -> JobPlan:
     for _, cohort in judged[:_MOST_COHORTS]:
         state.tick()
         cohorts.append(_planned(cohort, pools, explainer))
-    return JobPlan(
+    return answers.JobPlan(
         count=prepared.count,
         group=prepared.group,
         vo=prepared.vo,
-        verdicts=JobVerdicts(never=verdicts["never"], not_now=verdicts["not now"], now=verdicts["now"]),
+        verdicts=answers.JobVerdicts(
+            never=verdicts["never"], not_now=verdicts["not now"], now=verdicts["now"]
+        ),
         refusal=refusal,
         held=0 if refusal else verdicts["never"],
         cohorts=cohorts,
@@ -163,11 +158,11 @@ def _facts(
     )
 
 
-def _planned(cohort: _Cohort, pools: Mapping[str, NewPool], explainer: Explainer) -> PlannedCohort:
+def _planned(cohort: _Cohort, pools: Mapping[str, NewPool], explainer: Explainer) -> answers.PlannedCohort:
     db = explainer.db
     number = task_queue_of_key(db, key_to_json(cohort.key))
     before = position(db, number, _AFTER_ALL)
-    place = PlannedPosition(
+    place = answers.PlannedPosition(
         id=number,
         waiting=before.waiting + cohort.jobs,
         ahead=before.ahead,
@@ -177,7 +172,7 @@ def _planned(cohort: _Cohort, pools: Mapping[str, NewPool], explainer: Explainer
         key=TaskQueueFacts(**asdict(cohort.key)),
     )
     explained = explain_job(_facts(cohort, pools, explainer, number, place))
-    return PlannedCohort(
+    return answers.PlannedCohort(
         **msgspec.structs.asdict(explained),
         members=[(start, stop - 1) for start, stop in cohort.runs[:_MOST_RUNS]],
         more_members=max(0, len(cohort.runs) - _MOST_RUNS),
@@ -189,7 +184,7 @@ def _planned(cohort: _Cohort, pools: Mapping[str, NewPool], explainer: Explainer
 # --- shares ----------------------------------------------------------------------------------------------
 
 
-def plan_shares(wanted: Mapping[str, float], state: LiveState) -> SharesPlan:
+def plan_shares(wanted: Mapping[str, float], state: LiveState) -> answers.SharesPlan:
     """What other shares would change. Raises NotFound for an unknown group, InvalidConfig for an impossible share."""
     policy, snapshot = state.policy, state.keeper.snapshot
     with_jobs = {group for (_, group), jobs in snapshot.groups.items() if jobs}
@@ -198,9 +193,10 @@ def plan_shares(wanted: Mapping[str, float], state: LiveState) -> SharesPlan:
     before = policy.shares()
     new = {name: replace(before.get(name, GroupShare()), share=share) for name, share in shares.items()}
     change = ShareChange(before=before, after={**before, **new})
-    return SharesPlan(
+    return answers.SharesPlan(
         changed=[
-            ChangedShare(policy.share_of(name), share, group=name) for name, share in sorted(shares.items())
+            answers.ChangedShare(policy.share_of(name), share, group=name)
+            for name, share in sorted(shares.items())
         ],
         groups=waiting_groups(change, snapshot.waiting, _starts_an_hour(state)),
         without_waiting_jobs=sorted(shares.keys() - with_jobs),

@@ -27,16 +27,7 @@ from lodesman.matching import wanted_of, wanted_values
 from lodesman.matching.policy import Policy, VOConfig
 from lodesman.resources import QueueId, QueueTable, compile_requirements
 from lodesman.store import Reader
-from lodesman.store.read.submit_pools import (
-    PassRequests,
-    PassRow,
-    PoolRow,
-    bits_of_queues,
-    last_pass,
-    pass_requests,
-    pools_needed,
-    stored_pools,
-)
+from lodesman.store.read import submit_pools as read
 from lodesman.store.read.task_queues import JudgedQueue, queues_to_judge
 from lodesman.submission import find_exclusions, never_text
 
@@ -53,9 +44,9 @@ _REQUIREMENTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 class RefreshInput:
     """What a refresh is held against: one moment of the database."""
 
-    last: PassRow
-    state: PassRequests
-    pools: Sequence[PoolRow]
+    last: read.PassRow
+    state: read.PassRequests
+    pools: Sequence[read.PoolRow]
     bits: Mapping[QueueId, int]
     queues: Sequence[JudgedQueue]
 
@@ -64,10 +55,10 @@ def read_refresh_input(db: Reader) -> RefreshInput:
     """Everything as it is at one moment."""
     with db:
         return RefreshInput(
-            last=last_pass(db),
-            state=pass_requests(db),
-            pools=list(stored_pools(db)),
-            bits=bits_of_queues(db),
+            last=read.last_pass(db),
+            state=read.pass_requests(db),
+            pools=list(read.stored_pools(db)),
+            bits=read.bits_of_queues(db),
             queues=list(queues_to_judge(db)),
         )
 
@@ -124,7 +115,7 @@ class PoolKeeper:
             return "configuration"
         if not 0.0 <= now - self._at < self.refresh_seconds:
             return "interval"
-        return "request" if pass_requests(self._db).is_due else ""
+        return "request" if read.pass_requests(self._db).is_due else ""
 
     def _refresh(self, policy: Policy, cause: str) -> None:
         begun = time.perf_counter()
@@ -160,9 +151,9 @@ class PoolKeeper:
 
     def clean(self, now: float) -> int:
         """Mark pools that no job needs, and remove those that none has needed for long; returns how many went."""
-        needed, before = pools_needed(self._db), now - self.grace_seconds
+        needed, before = read.pools_needed(self._db), now - self.grace_seconds
         mark, unmark, old = [], [], []
-        for pool in stored_pools(self._db):
+        for pool in read.stored_pools(self._db):
             if pool.id in needed:
                 if pool.unused_since is not None:
                     unmark.append(pool.id)
@@ -187,7 +178,7 @@ def unnamed(policy: Policy, stored: RefreshInput) -> list[QueueId]:
     return [place for place in queues if place not in stored.bits]
 
 
-def evaluate(policy: Policy, pools: Sequence[PoolRow]) -> dict[str, int]:
+def evaluate(policy: Policy, pools: Sequence[read.PoolRow]) -> dict[str, int]:
     """For every pool the queues that fulfil its Requirements as things are configured, by ordinal.
 
     Requirements that the declared types cannot read any more have no queue.

@@ -28,18 +28,8 @@ from lodesman.director.options import DirectorOptions
 from lodesman.director.supply import PilotView
 from lodesman.matching.policy import Policy
 from lodesman.matching.tables import KeyTable
+from lodesman.plan import resources as plan
 from lodesman.plan.iteration import PlannedDecision, compare
-from lodesman.plan.resources import (
-    JudgedPool,
-    JudgedTaskQueue,
-    QueueMap,
-    changed_groups,
-    changed_types,
-    group_parts,
-    planned_pools,
-    planned_queues,
-    planned_task_queues,
-)
 from lodesman.resources import Numbering, ResourceConfig
 from lodesman.store.read.pilots import pilots_for_director
 from lodesman.why.facts import RecordedIteration, Waiting
@@ -82,19 +72,19 @@ def plan_resources(
     renewed = {pool: new_id for pool, new_id, _ in PoolIds().changed(after.types, seen.pools)}
     task_queues = list(_task_queues(old, new, seen, state))
     pools = [
-        JudgedPool(one.id, renewed.get(one.id), one.vo, old.pools[one.id], new.pools[one.id])
+        plan.JudgedPool(one.id, renewed.get(one.id), one.vo, old.pools[one.id], new.pools[one.id])
         for one in seen.pools
     ]
     state.tick()
-    queues = QueueMap(before.tree, after.tree)
+    queues = plan.QueueMap(before.tree, after.tree)
     return ResourcesPlan(
         files=list(files),
-        queues=planned_queues(before, after, queues, limit, state.tick),
-        groups=changed_groups(before, after),
-        parts=group_parts(task_queues, state.policy.shares(), policy.shares()),
-        types=changed_types(before.types, after.types),
-        task_queues=planned_task_queues(task_queues, queues, limit),
-        submit_pools=planned_pools(pools, queues, limit),
+        queues=plan.planned_queues(before, after, queues, limit, state.tick),
+        groups=plan.changed_groups(before, after),
+        parts=plan.group_parts(task_queues, state.policy.shares(), policy.shares()),
+        types=plan.changed_types(before.types, after.types),
+        task_queues=plan.planned_task_queues(task_queues, queues, limit),
+        submit_pools=plan.planned_pools(pools, queues, limit),
         director=_director(state, old, new, task_queues, limit),
         notices=[Remark(**notice.as_dict()) for notice in after.notices],
     )
@@ -102,7 +92,7 @@ def plan_resources(
 
 def _task_queues(
     old: Configured, new: Configured, seen: RefreshInput, state: LiveState
-) -> Iterator[JudgedTaskQueue]:
+) -> Iterator[plan.JudgedTaskQueue]:
     """The task queues with jobs, by id."""
     held, released = map(dict, judge(new.policy, seen, new.pools))
     rows = sorted((row for row in seen.queues if row.jobs), key=lambda row: row.id)
@@ -110,7 +100,7 @@ def _task_queues(
         if number % _OFTEN == 0:
             state.tick()
         holds, frees = row.held is None and row.id in held, row.id in released
-        yield JudgedTaskQueue(
+        yield plan.JudgedTaskQueue(
             id=row.id,
             key=row.key,
             jobs=row.jobs,
@@ -192,7 +182,7 @@ class _Rehearsal:
 
 
 def _director(
-    state: LiveState, old: Configured, new: Configured, found: Sequence[JudgedTaskQueue], limit: int
+    state: LiveState, old: Configured, new: Configured, found: Sequence[plan.JudgedTaskQueue], limit: int
 ) -> PlannedIteration | None:
     """What the director would do next, before and after; None if there is none."""
     running, last = state.director, state.keeper.snapshot.iteration

@@ -9,17 +9,7 @@ from itertools import pairwise
 
 from msgspec.structs import asdict
 
-from lodesman.answers.nodes import (
-    Closing,
-    EffectiveValue,
-    LevelValue,
-    NodeBelow,
-    Parameter,
-    ResourceNode,
-    SiteRow,
-    UsableQueue,
-    Value,
-)
+from lodesman.answers import nodes
 from lodesman.director.queues import QueueCaps
 from lodesman.errors import InvalidRequest, NotFound
 from lodesman.matching.policy import Policy
@@ -48,14 +38,14 @@ _UNITS = {"CPUTime": "s", "MaxRAM": "MB"}  # in which the program counts, whatev
 # --- lists -----------------------------------------------------------------------------------------------
 
 
-def list_sites(db: Reader, policy: Policy, closings: Sequence[Closing] = ()) -> list[SiteRow]:
+def list_sites(db: Reader, policy: Policy, closings: Sequence[nodes.Closing] = ()) -> list[nodes.SiteRow]:
     """Every configured site with its queues, live pilots and running jobs, and what is closed of it."""
     pilots: dict[str, Counter[str]] = {}
     for found in pilots_by_queue(db):
         pilots.setdefault(found.queue_id.site, Counter())[found.state] += found.count
     running = running_jobs_by_site(db)
     return [
-        SiteRow(
+        nodes.SiteRow(
             site=site.name,
             ces=len(site.children),
             queues=sum(len(ce.children) for ce in site.children.values()),
@@ -72,9 +62,9 @@ def list_queues(
     policy: Policy,
     vo: str,
     *,
-    closed_by: Callable[[NodePath], Sequence[Closing]],
+    closed_by: Callable[[NodePath], Sequence[nodes.Closing]],
     origin: bool = False,
-) -> list[UsableQueue]:
+) -> list[nodes.UsableQueue]:
     """Every queue that a VO may use, with its effective parameters, their levels, its pilots, and what closes it.
 
     With `origin` also the file and the line of each parameter.
@@ -84,7 +74,7 @@ def list_queues(
         pilots.setdefault(found.queue_id, {})[found.state] = found.count
     config = policy.vo_config(vo)
     return [
-        UsableQueue(
+        nodes.UsableQueue(
             *offer.queue,
             parameters={
                 found.name: _effective(found, origin) for found in config.table.params(offer.bit).values()
@@ -96,8 +86,8 @@ def list_queues(
     ]
 
 
-def _effective(found: Effective, origin: bool) -> EffectiveValue:
-    answer = EffectiveValue(_plain(found.value), found.level)
+def _effective(found: Effective, origin: bool) -> nodes.EffectiveValue:
+    answer = nodes.EffectiveValue(_plain(found.value), found.level)
     if origin:
         answer.file, _, answer.line = _place(found.source)
     return answer
@@ -130,24 +120,24 @@ def exact_node(tree: ResourceTree, node: NodePath) -> NodePath:
 
 def _near(tree: ResourceTree, node: NodePath) -> str:
     """What might be meant: the nearest names at the first level that does not have the one that is given."""
-    above, nodes, wrong = "", tree.sites, node.site
+    above, level, wrong = "", tree.sites, node.site
     for name, below in pairwise(node):
-        if name not in nodes:
+        if name not in level:
             break
-        above, nodes, wrong = f"{above}{name}/", nodes[name].children, below
-    close = [f"{above}{name}"[:200] for name in get_close_matches(wrong[:200], nodes, n=3)]
+        above, level, wrong = f"{above}{name}/", level[name].children, below
+    close = [f"{above}{name}"[:200] for name in get_close_matches(wrong[:200], level, n=3)]
     return f"Is it one of {', '.join(close)}? See: lode site ls." if close else "See: lode site ls."
 
 
-def show_node(config: ResourceConfig, node: NodePath, vo: str) -> ResourceNode:
+def show_node(config: ResourceConfig, node: NodePath, vo: str) -> nodes.ResourceNode:
     """One node as a VO sees it ("": no VO in particular): every value with its origin, and what is below it.
 
     A node below has the values that it does not merely inherit.
     """
-    return ResourceNode(**asdict(_node(config, node, vo, is_top=True)), vo=vo)
+    return nodes.ResourceNode(**asdict(_node(config, node, vo, is_top=True)), vo=vo)
 
 
-def _node(config: ResourceConfig, node: NodePath, vo: str, *, is_top: bool = False) -> NodeBelow:
+def _node(config: ResourceConfig, node: NodePath, vo: str, *, is_top: bool = False) -> nodes.NodeBelow:
     params = effective_params(config.tree, node, vo=vo, types=config.types)
     if is_top:
         rows = [*(_parameter(config, one) for one in params.values()), *_assumed(config, node, params)]
@@ -157,7 +147,7 @@ def _node(config: ResourceConfig, node: NodePath, vo: str, *, is_top: bool = Fal
         own = (one for folded, one in params.items() if inherited.get(folded) != one)
         rows = [_parameter(config, one) for one in own if any(one.all_said())]
     configured = config.tree.find(node) or Node(name="")
-    return NodeBelow(
+    return nodes.NodeBelow(
         *_place(configured.source),
         kind=node.kind,
         site=node.site,
@@ -173,9 +163,9 @@ def _node(config: ResourceConfig, node: NodePath, vo: str, *, is_top: bool = Fal
     )
 
 
-def _parameter(config: ResourceConfig, effective: Effective) -> Parameter:
+def _parameter(config: ResourceConfig, effective: Effective) -> nodes.Parameter:
     declared = config.types.get(effective.name)
-    return Parameter(
+    return nodes.Parameter(
         *_place(effective.source),
         name=effective.name,
         value=_plain(effective.value),
@@ -185,7 +175,7 @@ def _parameter(config: ResourceConfig, effective: Effective) -> Parameter:
         levels=list(effective.levels),
         made_of="",
         said=[
-            LevelValue(
+            nodes.LevelValue(
                 *_place(one.source),
                 level=one.level,
                 value=_plain(one.said),
@@ -196,12 +186,14 @@ def _parameter(config: ResourceConfig, effective: Effective) -> Parameter:
     )
 
 
-def _assumed(config: ResourceConfig, node: NodePath, params: Mapping[str, Effective]) -> Iterator[Parameter]:
+def _assumed(
+    config: ResourceConfig, node: NodePath, params: Mapping[str, Effective]
+) -> Iterator[nodes.Parameter]:
     """What the program itself takes for what the configuration of a queue leaves out."""
     if not node.queue:
         return
     settings, caps = queue_settings(params, config.types), QueueCaps()
-    facts: dict[str, tuple[Value | None, str]] = {
+    facts: dict[str, tuple[nodes.Value | None, str]] = {
         "Backend": (settings.backend or "local", "CEType" if settings.backend else ""),
         "CPUTime": (settings.cpu_seconds, "maxCPUTime"),
         "CPUScalingFactor": (settings.cpu_scaling_factor, "SI00" if settings.cpu_scaling_factor != 1 else ""),
@@ -214,7 +206,7 @@ def _assumed(config: ResourceConfig, node: NodePath, params: Mapping[str, Effect
     for name, (value, made_of) in facts.items():
         if fold(name) not in params and value is not None:
             declared = config.types.get(name)
-            yield Parameter(
+            yield nodes.Parameter(
                 *_place(None),
                 name=name,
                 value=value,
@@ -227,7 +219,7 @@ def _assumed(config: ResourceConfig, node: NodePath, params: Mapping[str, Effect
             )
 
 
-def _plain(value: Configured) -> Value:
+def _plain(value: Configured) -> nodes.Value:
     return list(value) if isinstance(value, tuple) else value
 
 

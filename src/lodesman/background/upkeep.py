@@ -24,18 +24,10 @@ from lodesman.answers import calls
 from lodesman.answers.call import Nothing, Post
 from lodesman.answers.service import Old, Purged, Suspects, UnusedInputs
 from lodesman.background import portions
-from lodesman.store import Reader
+from lodesman.store import Reader, sandboxes
 from lodesman.store.read import upkeep as old
 from lodesman.store.read.jobs import is_any_job, known_jobs, was_given_out
 from lodesman.store.read.upkeep import SubmissionSpan, last_job, last_queue, suspect_jobs, wrong_counts
-from lodesman.store.sandboxes import (
-    InputFacts,
-    bodies_of_submission,
-    input_files,
-    inputs_of_submission,
-    known_inputs,
-    owners_of_inputs,
-)
 from lodesman.store.shelf import Shelf
 
 log = logging.getLogger(__name__)
@@ -207,8 +199,12 @@ class Retention(_Passes):
             for part in portions(found, _KEYS_AT_ONCE):
                 self._purge(Old(before=before, templates=part))
                 yield
-            named = {sha for body in bodies_of_submission(self.db, submission) for sha in _SHA.findall(body)}
-            unused = [sha for sha in inputs_of_submission(self.db, submission) if sha not in named]
+            named = {
+                sha
+                for body in sandboxes.bodies_of_submission(self.db, submission)
+                for sha in _SHA.findall(body)
+            }
+            unused = [sha for sha in sandboxes.inputs_of_submission(self.db, submission) if sha not in named]
             for some in portions(unused, _KEYS_AT_ONCE):
                 self._tidy(UnusedInputs(some=[(submission, some)]))
                 yield
@@ -225,7 +221,7 @@ class Retention(_Passes):
         while done := old.submissions_without_need(self.db, _KEYS_AT_ONCE):
             self._tidy(UnusedInputs(done=done))
             yield
-        for files in input_files(self.db, _FILES_AT_ONCE):
+        for files in sandboxes.input_files(self.db, _FILES_AT_ONCE):
             found = _sorted_out(files, before)
             if not (found.mark or found.unmark or found.remove):
                 continue
@@ -257,7 +253,7 @@ def _weighed_portions(items: Iterable[tuple[int, int]], *, most: int, weight: in
         yield portion
 
 
-def _sorted_out(files: Sequence[InputFacts], before: float) -> UnusedInputs:
+def _sorted_out(files: Sequence[sandboxes.InputFacts], before: float) -> UnusedInputs:
     """What is to be done about some input files. `before`: a time of grace ago (UNIX seconds)."""
     found = UnusedInputs(before=before)
     for file in files:
@@ -281,7 +277,7 @@ def _sweep_shelf(db: Reader, shelf: Shelf, before: float) -> Iterator[int]:
     Input files and parts of uploads only if they are older than that time: they may be on their way. The output of a
     job was stored while the job was known, and a job that is not known any more never is again.
     """
-    owners = {shelf.input_path(owner, "x").parent.name: owner for owner in owners_of_inputs(db)}
+    owners = {shelf.input_path(owner, "x").parent.name: owner for owner in sandboxes.owners_of_inputs(db)}
     for folder in _folders(shelf.root / "out"):
         for names in portions(os.listdir(folder), _FILES_AT_ONCE):
             jobs = {name: int(found[1]) for name in names if (found := _OUTPUT.fullmatch(name))}
@@ -294,7 +290,7 @@ def _sweep_shelf(db: Reader, shelf: Shelf, before: float) -> Iterator[int]:
     for folder in _folders(shelf.root / "in"):
         for names in portions(os.listdir(folder), _FILES_AT_ONCE):
             files = [name for name in names if _INPUT.fullmatch(name)]
-            known_files = known_inputs(db, owners.get(folder.name, ""), files)
+            known_files = sandboxes.known_inputs(db, owners.get(folder.name, ""), files)
             lost = [folder / name for name in files if name not in known_files]
             gone = sum(shelf.remove_older(path, before) for path in lost)
             yield gone + _remove_parts(shelf, folder, names, before)

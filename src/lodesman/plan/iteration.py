@@ -8,18 +8,8 @@ from dataclasses import dataclass, field
 from math import exp, sqrt
 from typing import Final, Literal
 
+from lodesman.answers import plans
 from lodesman.answers.nodes import QueueId
-from lodesman.answers.plans import (
-    BeforeAfter,
-    BindingLimit,
-    GroupPilots,
-    LimitExample,
-    PlannedIteration,
-    PlannedPilots,
-    QueuePilots,
-    TaskQueuePilots,
-    TaskQueuesPilots,
-)
 from lodesman.answers.vocabulary import ClampName
 from lodesman.director.iteration import Decision
 from lodesman.director.limits import Clamp
@@ -43,13 +33,13 @@ class _Bite:
 
     count: int = 0
     pilots: int = 0
-    example: LimitExample = field(default_factory=lambda: LimitExample(name="", text=""))
+    example: plans.LimitExample = field(default_factory=lambda: plans.LimitExample(name="", text=""))
 
     def add(self, name: str, clamp: Clamp) -> None:
         self.count += 1
         self.pilots += clamp.before - clamp.after
         if self.count == 1:
-            self.example = LimitExample(name=name, text=clamp.detail)
+            self.example = plans.LimitExample(name=name, text=clamp.detail)
 
 
 class PlannedDecision:
@@ -116,16 +106,15 @@ def expected(mean: float, cap: int) -> float:
 
 def compare(
     old: PlannedDecision, new: PlannedDecision, limit: int, *, load_age: float | None, assumed: list[str]
-) -> PlannedIteration:
+) -> plans.PlannedIteration:
     """What changes from one to the other; lists have at most `limit` rows."""
-    plans = old.decision.plan, new.decision.plan
-    placements = old.decision.placement, new.decision.placement
-    return PlannedIteration(
-        pilots=PlannedPilots(
-            expected=BeforeAfter(sum(old.expected.values()), sum(new.expected.values())),
-            asked=BeforeAfter(plans[0].asked, plans[1].asked),
-            without_submission_pool=BeforeAfter(old.no_pool, new.no_pool),
-            placed=BeforeAfter(placements[0].placed, placements[1].placed),
+    before, after = old.decision, new.decision
+    return plans.PlannedIteration(
+        pilots=plans.PlannedPilots(
+            expected=plans.BeforeAfter(sum(old.expected.values()), sum(new.expected.values())),
+            asked=plans.BeforeAfter(before.plan.asked, after.plan.asked),
+            without_submission_pool=plans.BeforeAfter(old.no_pool, new.no_pool),
+            placed=plans.BeforeAfter(before.placement.placed, after.placement.placed),
         ),
         groups=cut(_groups(old, new), limit),
         limits=_limits(old, new),
@@ -137,49 +126,49 @@ def compare(
     )
 
 
-def _groups(old: PlannedDecision, new: PlannedDecision) -> Iterator[GroupPilots]:
+def _groups(old: PlannedDecision, new: PlannedDecision) -> Iterator[plans.GroupPilots]:
     """The groups for which pilots may be asked, by VO and name."""
     for one in sorted({*old.asked, *new.asked}):
-        yield GroupPilots(
+        yield plans.GroupPilots(
             *one,
-            expected=BeforeAfter(old.expected.get(one, 0.0), new.expected.get(one, 0.0)),
-            asked=BeforeAfter(old.asked[one], new.asked[one]),
-            placed=BeforeAfter(old.placed[one], new.placed[one]),
+            expected=plans.BeforeAfter(old.expected.get(one, 0.0), new.expected.get(one, 0.0)),
+            asked=plans.BeforeAfter(old.asked[one], new.asked[one]),
+            placed=plans.BeforeAfter(old.placed[one], new.placed[one]),
         )
 
 
-def _limits(old: PlannedDecision, new: PlannedDecision) -> list[BindingLimit]:
+def _limits(old: PlannedDecision, new: PlannedDecision) -> list[plans.BindingLimit]:
     """The clamps that bite before or after; those that take most pilots after come first."""
     bites, found = (old.bites(), new.bites()), []
     for of, name in {**bites[1], **bites[0]}:
         before, after = (some.get((of, name), _Bite()) for some in bites)
         found.append(
-            BindingLimit(
+            plans.BindingLimit(
                 limit=name,
                 of=of,
-                count=BeforeAfter(before.count, after.count),
-                pilots=BeforeAfter(before.pilots, after.pilots),
+                count=plans.BeforeAfter(before.count, after.count),
+                pilots=plans.BeforeAfter(before.pilots, after.pilots),
                 example=after.example if after.count else before.example,
             )
         )
     return sorted(found, key=lambda one: (-one.pilots.after, -one.pilots.before, one.limit))
 
 
-def _queues(old: PlannedDecision, new: PlannedDecision) -> list[QueuePilots]:
+def _queues(old: PlannedDecision, new: PlannedDecision) -> list[plans.QueuePilots]:
     """The queues that get more or fewer pilots; those that gain or lose most come first."""
     moved = {queue: new.by_queue[queue] - old.by_queue[queue] for queue in {*old.by_queue, *new.by_queue}}
     return [
-        QueuePilots(
+        plans.QueuePilots(
             *queue,
-            pilots=BeforeAfter(old.by_queue[queue], new.by_queue[queue]),
-            room=BeforeAfter(old.room(queue), new.room(queue)),
+            pilots=plans.BeforeAfter(old.by_queue[queue], new.by_queue[queue]),
+            room=plans.BeforeAfter(old.room(queue), new.room(queue)),
         )
         for queue in sorted(moved, key=lambda queue: (-abs(moved[queue]), queue))
         if moved[queue]
     ]
 
 
-def _only(here: PlannedDecision, there: PlannedDecision, limit: int) -> TaskQueuesPilots:
+def _only(here: PlannedDecision, there: PlannedDecision, limit: int) -> plans.TaskQueuesPilots:
     """The task queues that get pilots here and none there, those with most pilots first."""
     found = [tq_id for tq_id, pilots in here.by_tq.items() if pilots and not there.by_tq[tq_id]]
     found.sort(key=lambda tq_id: (-here.by_tq[tq_id], tq_id))
@@ -192,12 +181,12 @@ def _only(here: PlannedDecision, there: PlannedDecision, limit: int) -> TaskQueu
     for tq_id in found[:limit]:
         key, jobs = here.jobs[tq_id]
         rows.append(
-            TaskQueuePilots(
+            plans.TaskQueuePilots(
                 id=tq_id, owner=key.owner, group=key.group, vo=key.vo, jobs=jobs, pilots=here.by_tq[tq_id],
                 queues=places[tq_id][:_FEW],
             )
         )  # fmt: skip
-    return TaskQueuesPilots(
+    return plans.TaskQueuesPilots(
         count=len(found),
         rows=rows,
         more=max(0, len(found) - limit),

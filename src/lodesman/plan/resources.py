@@ -8,23 +8,8 @@ from dataclasses import dataclass, fields
 from itertools import count
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
+from lodesman.answers import plans
 from lodesman.answers.nodes import Place
-from lodesman.answers.plans import (
-    AffectedPool,
-    AffectedTaskQueue,
-    BeforeAfter,
-    ChangedGroup,
-    ChangedQueue,
-    ChangedType,
-    ChangedValue,
-    ChangeKind,
-    Cut,
-    GroupPart,
-    PlannedPools,
-    PlannedQueues,
-    PlannedTaskQueues,
-    TaskQueuesAndJobs,
-)
 from lodesman.masks.bits import Renumbering
 from lodesman.matching import GroupShare, TaskQueueKey, parts_of
 from lodesman.resources import GroupConfig, ParameterType, QueueId, ResourceConfig, ResourceTree, TypeTable
@@ -38,10 +23,10 @@ T = TypeVar("T")
 _Becomes = Literal["impossible", "possible"] | None
 
 
-def cut(rows: Iterable[T], limit: int) -> Cut[T]:
+def cut(rows: Iterable[T], limit: int) -> plans.Cut[T]:
     """At most `limit` rows, how many there are, and how many of them are left out."""
     found = list(rows)
-    return Cut(count=len(found), rows=found[:limit], more=max(0, len(found) - limit))
+    return plans.Cut(count=len(found), rows=found[:limit], more=max(0, len(found) - limit))
 
 
 # --- queues and what runs there --------------------------------------------------------------------------
@@ -96,10 +81,10 @@ class JudgedPool(NamedTuple):
 
 def planned_queues(
     before: ResourceConfig, after: ResourceConfig, queues: QueueMap, limit: int, tick: Callable[[], None]
-) -> PlannedQueues:
+) -> plans.PlannedQueues:
     """The queues that come, go and change. `tick` is called now and then."""
     added, removed = ([Place(*queue) for queue in some] for some in (queues.added, queues.removed))
-    return PlannedQueues(
+    return plans.PlannedQueues(
         before=queues.before,
         after=queues.after,
         added=cut(added, limit),
@@ -108,20 +93,22 @@ def planned_queues(
     )
 
 
-def planned_task_queues(found: Sequence[JudgedTaskQueue], queues: QueueMap, limit: int) -> PlannedTaskQueues:
+def planned_task_queues(
+    found: Sequence[JudgedTaskQueue], queues: QueueMap, limit: int
+) -> plans.PlannedTaskQueues:
     """What becomes of the task queues with jobs; the worst first."""
     affected = []
     for one in found:
         effect, key = _effect(queues, one.before, one.after), one.key
         if one.becomes or effect["gained"] or effect["lost"]:
             affected.append(
-                AffectedTaskQueue(
+                plans.AffectedTaskQueue(
                     id=one.id, owner=key.owner, group=key.group, vo=key.vo, jobs=one.jobs, held=one.held, **effect,
                     becomes=one.becomes, why=one.why,
                 )
             )  # fmt: skip
     affected.sort(key=lambda one: (_RANKS[one.becomes], -(one.jobs if one.becomes else one.lost), one.id))
-    return PlannedTaskQueues(
+    return plans.PlannedTaskQueues(
         checked=len(found),
         impossible=_counted(affected, "impossible"),
         possible=_counted(affected, "possible"),
@@ -129,19 +116,19 @@ def planned_task_queues(found: Sequence[JudgedTaskQueue], queues: QueueMap, limi
     )
 
 
-def _counted(affected: Iterable[AffectedTaskQueue], kind: _Becomes) -> TaskQueuesAndJobs:
+def _counted(affected: Iterable[plans.AffectedTaskQueue], kind: _Becomes) -> plans.TaskQueuesAndJobs:
     sizes = [one.jobs for one in affected if one.becomes == kind]
-    return TaskQueuesAndJobs(task_queues=len(sizes), jobs=sum(sizes))
+    return plans.TaskQueuesAndJobs(task_queues=len(sizes), jobs=sum(sizes))
 
 
-def planned_pools(found: Sequence[JudgedPool], queues: QueueMap, limit: int) -> PlannedPools:
+def planned_pools(found: Sequence[JudgedPool], queues: QueueMap, limit: int) -> plans.PlannedPools:
     """What becomes of the SubmitPools."""
     affected = []
     for one in found:
         effect = _effect(queues, one.before, one.after)
         if effect["gained"] or effect["lost"]:
-            affected.append(AffectedPool(id=one.id, new_id=one.new_id, vo=one.vo, **effect))
-    return PlannedPools(checked=len(found), changed=cut(affected, limit))
+            affected.append(plans.AffectedPool(id=one.id, new_id=one.new_id, vo=one.vo, **effect))
+    return plans.PlannedPools(checked=len(found), changed=cut(affected, limit))
 
 
 def _effect(queues: QueueMap, before: int, after: int) -> dict[str, int]:
@@ -153,7 +140,7 @@ def _effect(queues: QueueMap, before: int, after: int) -> dict[str, int]:
 
 def group_parts(
     found: Iterable[JudgedTaskQueue], before: Mapping[str, GroupShare], after: Mapping[str, GroupShare]
-) -> list[GroupPart]:
+) -> list[plans.GroupPart]:
     """Each group's part of the starts, by VO; in each the groups that gain most come first. A group that no queue serves
     has no part.
     """
@@ -169,10 +156,10 @@ def group_parts(
             new[vo].add(group)
     rows = []
     for (vo, group), number in jobs.items():
-        share = BeforeAfter(share_of(before, group), share_of(after, group))
+        share = plans.BeforeAfter(share_of(before, group), share_of(after, group))
         parts = parts_of(old[vo], before), parts_of(new[vo], after)
-        part = BeforeAfter(*(some.get(group, 0.0) for some in parts))
-        rows.append(GroupPart(vo=vo, group=group, jobs=number, share=share, part=part))
+        part = plans.BeforeAfter(*(some.get(group, 0.0) for some in parts))
+        rows.append(plans.GroupPart(vo=vo, group=group, jobs=number, share=share, part=part))
     return sorted(rows, key=lambda row: (row.vo, row.part.before - row.part.after, row.group))
 
 
@@ -186,11 +173,11 @@ def share_of(shares: Mapping[str, GroupShare], group: str) -> float:
 
 def changed_queues(
     before: ResourceConfig, after: ResourceConfig, tick: Callable[[], None]
-) -> Iterator[ChangedQueue]:
+) -> Iterator[plans.ChangedQueue]:
     """For queues of both: the parameters whose effective values differ, once for all VOs (VO ""), and once for each VO
     that sees another difference.
     """
-    seen: dict[str, dict[QueueId, dict[str, ChangedValue]]] = {}
+    seen: dict[str, dict[QueueId, dict[str, plans.ChangedValue]]] = {}
     for vo in ("", *sorted(_overlaid(before.tree) | _overlaid(after.tree))):
         tick()
         seen[vo] = dict(_differences(before, after, vo))
@@ -198,12 +185,12 @@ def changed_queues(
         for vo, found in seen.items():
             here = found.get(queue)
             if here is not None and (not vo or here != seen[""].get(queue)):
-                yield ChangedQueue(*queue, vo=vo, parameters=here)
+                yield plans.ChangedQueue(*queue, vo=vo, parameters=here)
 
 
 def _differences(
     before: ResourceConfig, after: ResourceConfig, vo: str
-) -> Iterator[tuple[QueueId, dict[str, ChangedValue]]]:
+) -> Iterator[tuple[QueueId, dict[str, plans.ChangedValue]]]:
     old = dict(all_queues(before.tree, vo=vo, types=before.types))
     for queue, new in all_queues(after.tree, vo=vo, types=after.types):
         known = old.get(queue)
@@ -212,14 +199,14 @@ def _differences(
             yield queue, found
 
 
-def _parameters(before: EffectiveParams, after: EffectiveParams) -> dict[str, ChangedValue]:
+def _parameters(before: EffectiveParams, after: EffectiveParams) -> dict[str, plans.ChangedValue]:
     found = {}
     for folded in dict.fromkeys((*before, *after)):
         old, new = before.get(folded), after.get(folded)
         either = new or old
         if either is not None and old is not new and not (old and new and _alike(old.value, new.value)):
             values: Any = old and old.value, new and new.value
-            found[either.name] = ChangedValue(*values)
+            found[either.name] = plans.ChangedValue(*values)
     return found
 
 
@@ -233,28 +220,28 @@ def _overlaid(tree: ResourceTree) -> set[str]:
     return {vo for _, node in tree.nodes() for vo in node.overlays}
 
 
-def changed_groups(before: ResourceConfig, after: ResourceConfig) -> list[ChangedGroup]:
+def changed_groups(before: ResourceConfig, after: ResourceConfig) -> list[plans.ChangedGroup]:
     """Groups that come, go or change, by name, with the values that differ."""
     found = []
     for name, old, new, kind in _changes(before.groups, after.groups):
         pairs = {value: (getattr(old, value, None), getattr(new, value, None)) for value in _OF_A_GROUP}
-        values = {value: ChangedValue(a, b) for value, (a, b) in pairs.items() if a != b}
-        found.append(ChangedGroup(group=name, change=kind, values=values))
+        values = {value: plans.ChangedValue(a, b) for value, (a, b) in pairs.items() if a != b}
+        found.append(plans.ChangedGroup(group=name, change=kind, values=values))
     return found
 
 
-def changed_types(before: TypeTable, after: TypeTable) -> list[ChangedType]:
+def changed_types(before: TypeTable, after: TypeTable) -> list[plans.ChangedType]:
     """Declarations of parameters that come, go or change, by name."""
     tables = ({one.name: _words(one) for one in table.all()} for table in (before, after))
     return [
-        ChangedType(parameter=name, change=kind, before=old, after=new)
+        plans.ChangedType(parameter=name, change=kind, before=old, after=new)
         for name, old, new, kind in _changes(*tables)
     ]
 
 
 def _changes(
     before: Mapping[str, T], after: Mapping[str, T]
-) -> Iterator[tuple[str, T | None, T | None, ChangeKind]]:
+) -> Iterator[tuple[str, T | None, T | None, plans.ChangeKind]]:
     """What comes, goes or changes, by name."""
     for name in sorted({*before, *after}):
         old, new = before.get(name), after.get(name)

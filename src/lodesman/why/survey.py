@@ -11,14 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lodesman.answers.why_pilots import (
-    ExampleTaskQueue,
-    ResourceChange,
-    ResourceChangeStep,
-    ResourceOption,
-    TaskQueuesExcluded,
-    Work,
-)
+from lodesman.answers import why_pilots as answers
 from lodesman.masks.bits import NearMiss, bits, near_misses, passing
 from lodesman.masks.table import Values
 from lodesman.matching import ResourceRequest, TaskQueueKey, explain
@@ -51,7 +44,7 @@ _LONGEST: Final = 20
 class Survey:
     """`fitting`: the ids of the task queues that nothing excludes; `fullest`: the one of them with most waiting jobs."""
 
-    work: Work
+    work: answers.Work
     fitting: tuple[int, ...]
     fullest: int | None
 
@@ -73,30 +66,30 @@ class WaitingTaskQueues:
         nearest = near_misses(planes, of_vo)[:_MOST_CHANGES]
         counts = [(NAMES[name], mask.bit_count()) for name, mask in planes]
         counts.sort(key=lambda one: (-one[1], one[0]))
-        work = Work(
+        work = answers.Work(
             task_queues=full.bit_count(),
             jobs=sum(self.waiting.values()),
             fitting=len(fitting),
             fitting_jobs=self._jobs(fitting),
-            ruled_out_by=[TaskQueuesExcluded(name, n) for name, n in counts],
+            ruled_out_by=[answers.TaskQueuesExcluded(name, n) for name, n in counts],
             nearest=[self._change(request, change, made=criteria is ALL) for change in nearest],
         )
         return Survey(work=work, fitting=fitting, fullest=self._fullest(fitting) if fitting else None)
 
-    def _change(self, request: ResourceRequest, change: NearMiss, *, made: bool) -> ResourceChange:
+    def _change(self, request: ResourceRequest, change: NearMiss, *, made: bool) -> answers.ResourceChange:
         """`made`: the pilot is there, and whom it serves is settled."""
         ids = self._ids(change.mask)
         example = self._fullest(ids)
         key, keys = self.keys[example], [self.keys[tq_id] for tq_id in ids]
         steps = [change_step(one, request, keys) for one in CRITERIA if one.name in change.criteria]
         reasons = explain(key, request if made else as_if_made_for(key, request))
-        return ResourceChange(
+        return answers.ResourceChange(
             change=[step.criterion for step in steps],
             text=" and ".join(step.text for step in steps),
             task_queues=change.count,
             jobs=self._jobs(ids),
             steps=steps,
-            example=ExampleTaskQueue(
+            example=answers.ExampleTaskQueue(
                 task_queue=example, owner=key.owner, group=key.group, reasons=[str(one) for one in reasons]
             ),
         )
@@ -111,19 +104,19 @@ class WaitingTaskQueues:
         return sum(self.waiting.get(tq_id, 0) for tq_id in ids)
 
 
-def ruled_out(work: Work, of: str = "") -> str:
+def ruled_out(work: answers.Work, of: str = "") -> str:
     """The criteria that exclude most task queues; `of`: what follows each number. '' if none does."""
     return excluded(((one.criterion, one.task_queues) for one in work.ruled_out_by[:_CRITERIA_SHOWN]), of)
 
 
-def suggestion(work: Work) -> str:
+def suggestion(work: answers.Work) -> str:
     """The smallest change, as the end of a sentence; '' if there is none."""
     return f"; suggestion: {work.nearest[0].text}" if work.nearest else ""
 
 
 def change_step(
     criterion: MatchCriterion, request: ResourceRequest, keys: Sequence[TaskQueueKey]
-) -> ResourceChangeStep:
+) -> answers.ResourceChangeStep:
     """What the resource would have to offer for these task queues; the criterion excludes each of them."""
     name, offered = NAMES[criterion.name], criterion.of_request(request)
     asked = [criterion.of_key(key) for key in keys]
@@ -136,11 +129,11 @@ def change_step(
         options = named.most_common(_OPTIONS_SHOWN)
         offered = list(offered[:_OPTIONS_SHOWN])
         text = f"{name} {word} {joint.join(_short(value) for value, _ in options)}"
-    return ResourceChangeStep(
+    return answers.ResourceChangeStep(
         criterion=name,
         text=text,
         offered=offered,
-        options=[ResourceOption(value=value, task_queues=n) for value, n in options],
+        options=[answers.ResourceOption(value=value, task_queues=n) for value, n in options],
     )
 
 

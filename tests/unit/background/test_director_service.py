@@ -521,7 +521,8 @@ def test_why_tells_the_limits_that_the_director_uses_whoever_asks(base, make_key
     assert (decided.caps.max_waiting, decided.caps.max_total) == (30, 20)
     for vo in ("alpha", "beta"):
         (offer,) = world.director.policy.vo_config(vo).offers
-        found = world.director.candidate(vo, offer, OwnQueue(), mask=SiteMask(), now=1_000.0)
+        maker = world.director._candidates({offer.queue: OwnQueue()}, SiteMask(), 1_000.0)
+        found = maker.one(vo, offer, world.director.vos)
         assert found == decided
 
 
