@@ -82,7 +82,7 @@ async def _queue_why(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) 
     asked = request.query
     vo = vo_of(asked.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
     place, explainer = _place(side, asked), _explainer(side)
-    offer, gate = explainer.offer(place, vo), None
+    offer, gate = side.policy.vo_config(vo).offer(place), None
     if offer is not None and side.director is not None:
         queue_id, mask = QueueId(*place), side.keeper.mask(side.db)
         own = own_queues((state, queue_id, at) for state, at in pilots_of_queue(side.db, place))

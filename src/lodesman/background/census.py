@@ -31,7 +31,6 @@ _LOST_AFTER_SECONDS = 60.0
 _NEVER_CONFIRMED_SECONDS = 3_600.0
 _SETTLE_SECONDS = 10.0
 
-# Of pilots that lost their lease.
 _READ_SECONDS = 5.0
 # A batch system that ends none of them in this time will not: an administrator has to.
 _GIVEN_UP_SECONDS = 7 * 86_400.0
@@ -43,12 +42,10 @@ _MOST_AT_ONCE = 200
 UNKNOWN_TIMES = 3
 GONE = frozenset({CancelOutcome.REMOVED, CancelOutcome.ENDED})
 
-# (queue, accepted, reason): a pilot that ended without ever joining counts against its queue.
-_NoteOutcome = Callable[[QueueId, bool, str], None]
-
 
 class Census:
-    """One `tick` asks all backends about all live pilots. `note` learns of pilots that joined, and that never did.
+    """One `tick` asks all backends about all live pilots. `note` (queue, accepted, reason) learns of pilots that joined:
+    they count for their queue; and of those that never did.
 
     `policy` names the backend of each queue, and may be swapped. `started` is when this process began: submissions that
     were under way before ended with the one before it.
@@ -61,7 +58,7 @@ class Census:
         *,
         policy: Policy,
         post: Post,
-        note: _NoteOutcome,
+        note: Callable[[QueueId, bool, str], None],
         started: float = 0.0,
     ) -> None:
         self.policy = policy
@@ -76,11 +73,12 @@ class Census:
     def tick(self, now: float) -> int:
         """Returns how many pilots were found to have ended."""
         pilots = live_pilots(self._db)
-        self._note_joined(pilots)
-        configs = {vo: self.policy.vo_config(vo) for vo in {pilot.vo for pilot in pilots}}
+        before, self._joined = self._joined, {pilot.id for pilot in pilots if pilot.joined_at is not None}
         by_backend: dict[str, list[PilotRow]] = defaultdict(list)
         for pilot in pilots:
-            offer = configs[pilot.vo].offer(pilot.queue_id)
+            if pilot.id in self._joined and pilot.id not in before:
+                self._note(pilot.queue_id, True, "")
+            offer = self.policy.vo_config(pilot.vo).offer(pilot.queue_id)
             by_backend[offer.backend if offer and offer.backend in self._backends else ""].append(pilot)
         strays = by_backend.pop("", [])
         ended = sum(self._ask_one(name, found, now) for name, found in by_backend.items())
@@ -120,13 +118,6 @@ class Census:
             self._find({s: pilot for s, pilot in lost.items() if heard or s in found}, found, now)
         return ended
 
-    def _note_joined(self, pilots: Sequence[PilotRow]) -> None:
-        """Pilots that have joined since the last tick count for their queues."""
-        before, self._joined = self._joined, {pilot.id for pilot in pilots if pilot.joined_at is not None}
-        for pilot in pilots:
-            if pilot.id in self._joined and pilot.id not in before:
-                self._note(pilot.queue_id, True, "")
-
     def _lost(self, pilots: Sequence[PilotRow], now: float) -> dict[str, PilotRow]:
         """Pilots stored before a submission whose answer never came, by stamp."""
         return {
@@ -151,28 +142,21 @@ class Census:
         return orphaned or now - pilot.created_at > seconds
 
     def _ask(self, backend: Backend, pilots: Sequence[PilotRow]) -> int:
-        asked = {pilot.native_id: pilot for pilot in pilots if pilot.native_id is not None}
-        if not asked:
-            return 0
-        return sum(
-            self._end(asked[native_id], status.detail or f"ended with exit code {status.exit_code}")
-            for native_id, status in backend.status(list(asked)).items()
-            if status.state is NativeState.ENDED
-        )
-
-    def _end(self, pilot: PilotRow, reason: str) -> bool:
-        """A pilot has ended; it may have joined, or left, while its batch system was asked."""
-        now_it_is = pilot_by_id(self._db, pilot.id)
-        if now_it_is is None or now_it_is.ended_at is not None:
-            return False
-        if now_it_is.joined_at is None:
-            self._note(pilot.queue_id, False, reason)
-        state = PilotState.LOST if now_it_is.state is PilotState.RUNNING else PilotState.ABORTED
-        self._post(calls.PILOT_ENDED, PilotEnd(pilot.id, state, reason))
-        return True
-
-
-# --- pilots that lost their lease ------------------------------------------------------------------------
+        """Ask about pilots whose references are known; returns how many have ended."""
+        asked = {pilot.native_id: pilot.id for pilot in pilots if pilot.native_id is not None}
+        ended = 0
+        for native_id, status in (backend.status(list(asked)) if asked else {}).items():
+            # It may have joined, or left, while its batch system was asked.
+            pilot = pilot_by_id(self._db, asked[native_id]) if status.state is NativeState.ENDED else None
+            if pilot is None or pilot.ended_at is not None:
+                continue
+            reason = status.detail or f"ended with exit code {status.exit_code}"
+            if pilot.joined_at is None:
+                self._note(pilot.queue_id, False, reason)
+            state = PilotState.LOST if pilot.state is PilotState.RUNNING else PilotState.ABORTED
+            self._post(calls.PILOT_ENDED, PilotEnd(pilot.id, state, reason))
+            ended += 1
+        return ended
 
 
 @dataclass(slots=True)
@@ -194,7 +178,7 @@ class _LostPilot:
 
 
 class LostPilots:
-    """Keeps in memory what may be lost: after a start every pilot is asked about again."""
+    """Ends pilots that lost their lease. What it keeps in memory may be lost: all are asked about again after a start."""
 
     def __init__(self, db: Reader, backends: Mapping[str, Backend]) -> None:
         self._db = db

@@ -7,9 +7,9 @@ million jobs; of a batch each job has its name in its template.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -56,10 +56,15 @@ def describe_job(db: Reader, policy: Policy, job: Job) -> Described:
     record = msgspec.json.decode(stored.record) if stored.record else None
     if not stored.is_parametric and stored.count > 1 and record is not None:
         record = record.get(str(job.id - job.base))  # the odd ones of a batch, by their indexes
-    given = _rebuilt(db, job, key, requirements) if record is None else record
+    given = dict(_rebuilt(db, job, key, requirements) if record is None else record)
+    if key.submit_pool:
+        _put(given, "submission_pools", "SubmitPool", [*key.submission_pools, key.submit_pool])
+    sites = _sites(db, policy, key)
+    if sites:
+        _put(given, "sites", "Site", sites)
     return Described(
         form=stored.form,
-        record=_with_pool(given, key, _sites(db, policy, key)),
+        record=given,
         count=stored.count if stored.is_parametric else 1,
         rebuilt=record is None,
     )
@@ -80,27 +85,15 @@ def _sites(db: Reader, policy: Policy, key: TaskQueueKey) -> list[str]:
     return [site for site in found if (not key.sites or site in key.sites) and site not in key.banned_sites]
 
 
-def _with_pool(given: Record, key: TaskQueueKey, sites: Sequence[str]) -> Record:
-    record = dict(given)
-    if key.submit_pool:
-        _add(record, "submission_pools", "SubmitPool", [*key.submission_pools, key.submit_pool])
-    if sites:
-        _add(record, "sites", "Site", sites)
-    return record
-
-
-def _add(record: Record, field: str, name: str, values: Sequence[str]) -> None:
+def _put(record: Record, field: str, name: str, values: Sequence[str]) -> None:
     """Give an attribute another value, whatever the description calls it."""
     for given in list(record):
         attribute = by_name(given)
         if attribute is not None and attribute.field == field:
             del record[given]
-    record[name] = values[0] if len(values) == 1 and _stands_alone(values[0]) else list(values)
-
-
-def _stands_alone(name: str) -> bool:
-    """Whether a text reads as this one name: commas part names, and blanks around them fall away."""
-    return "," not in name and name == name.strip()
+    # A text reads as one name unless a comma parts it or blanks around it fall away.
+    first, *others = values
+    record[name] = list(values) if others or "," in first or first != first.strip() else first
 
 
 def _rebuilt(db: Reader, job: Job, key: TaskQueueKey, requirements: str) -> Record:
@@ -121,14 +114,10 @@ def _rebuilt(db: Reader, job: Job, key: TaskQueueKey, requirements: str) -> Reco
             for name, values in wanted_of(requirements).items()
         },
     }
-    return _given(JobSpec(**fields), key.group)
-
-
-def _given(spec: JobSpec, group: str) -> Record:
-    """What is not as if it were left out, under the names of the manual."""
+    job_spec = JobSpec(**fields)
     record: Record = {}
     for attribute in ATTRIBUTES:
-        value = group if attribute.field == "group" else getattr(spec, attribute.field, None)
+        value = key.group if attribute.field == "group" else getattr(job_spec, attribute.field, None)
         value = list(value) if isinstance(value, tuple) else value
         if value not in (None, [], _DEFAULTS.get(attribute.field)):
             record[attribute.name] = value
@@ -140,7 +129,7 @@ class MemberNames:
 
     def __init__(self, db: Reader) -> None:
         self._db = db
-        self._known: OrderedDict[int, Template | None] = OrderedDict()
+        self._template = lru_cache(_KEEP)(self._read_template)
 
     def fill(self, jobs: Iterable[Job]) -> Iterator[Job]:
         """The jobs, each with its own name; a name that cannot be filled stays as it is."""
@@ -155,20 +144,13 @@ class MemberNames:
             yield job
 
     def _name(self, job: Job) -> str:
-        number = job.submission
-        if number not in self._known:
-            self._known[number] = self._template(number, job.name)
-            if len(self._known) > _KEEP:
-                self._known.popitem(last=False)
-        template = self._known[number]
-        if template is None:
-            return job.name
+        template = self._template(job.submission, job.name)
         try:
-            return template.expand(job.id - job.base, job.id).name
+            return job.name if template is None else template.expand(job.id - job.base, job.id).name
         except LodesmanError:
             return job.name
 
-    def _template(self, submission: int, name: str) -> Template | None:
+    def _read_template(self, submission: int, name: str) -> Template | None:
         members = members_of(self._db, submission, most_bytes=_MOST_BYTES)
         if members is None:
             return None

@@ -16,7 +16,7 @@ from lodesman.answers.why_pilots import PilotWhy
 from lodesman.answers.why_queues import QueueGate, QueueSetting
 from lodesman.background.sites import show_node
 from lodesman.background.snapshot import SnapshotKeeper
-from lodesman.matching import QueueOffer, TaskQueueKey
+from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import Policy
 from lodesman.resources import FilePosition, NodePath, QueueId, access_refusal, effective_params
 from lodesman.store import Reader
@@ -98,13 +98,10 @@ class Explainer:
         work, at = self.keeper.task_queues.survey(now.request).work, self.keeper.snapshot.at
         return explain_pilot(PilotCase(facts=facts, now=now, work=work, surveyed_at=at, policy=self.policy))
 
-    def offer(self, place: QueueId, vo: str) -> QueueOffer | None:
-        """What a pilot in a queue would present; None if the VO may not use the queue or there is none such."""
-        return self.policy.vo_config(vo).offer(place)
-
     def queue_facts(self, place: QueueId, vo: str, gate: QueueGate | None) -> QueueFacts:
         """The facts of a queue for a VO; `gate`: its limits of now, None where they are not known."""
-        config, offer, served = self.policy.config, self.offer(place, vo), self.keeper.pools.of_queue(place)
+        config, served = self.policy.config, self.keeper.pools.of_queue(place)
+        offer = self.policy.vo_config(vo).offer(place)
         configured, denied, settings = None, None, list[QueueSetting]()
         node = config.tree.find(place)
         if node is not None:

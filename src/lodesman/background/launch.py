@@ -89,18 +89,17 @@ class SubmissionPools:
         with self._lock:
             before, self._pools = self._pools, {}
             for name, pool in options.pools.items():
-                known = before.pop(name, None)
+                known = before.get(name)
                 if known is None or known.max != pool.max_threads:
                     threads = ThreadPoolExecutor(max(1, pool.max_threads), thread_name_prefix=f"pool-{name}")
-                    if known is not None:
-                        known.threads.shutdown(wait=False)
                     known = _Pool(threads, pool.max_threads)
                 if pool.min_threads > known.min:
                     _start(known.threads, pool.min_threads)
                 known.min, known.total = pool.min_threads, pool.total_threads
                 self._pools[name] = known
-        for gone in before.values():
-            gone.threads.shutdown(wait=False)
+            for name, old in before.items():
+                if self._pools.get(name) is not old:
+                    old.threads.shutdown(wait=False)
 
     def states(self) -> dict[str, PoolState]:
         """How full each pool is now."""
@@ -162,20 +161,30 @@ class SubmissionPools:
     def _prepare(
         self, placement: Placement, offer: QueueOffer, served: Mapping[str, object]
     ) -> Iterator[list[PilotCopy]]:
-        """Store the pilots of a placement, in parts, each before it is submitted."""
-        pilot = _pilot_of(placement)
+        """Store the pilots of a placement, in parts, each before it is submitted.
+
+        What a pilot requires is what its task queue does: the key, in its canonical form.
+        """
+        who, place = placement.identity, placement.queue_id._asdict()
+        pilot = NewPilot(
+            stamp="", join_hash=b"", vo=who.vo, **place, request=asdict(placement.request),
+            owner=who.serves_owner, group=who.serves_group or "", pilot_type=who.pilot_type,
+            submission_pool=placement.pool, tq_id=placement.tq_id, requirements=key_to_json(placement.key),
+        )  # fmt: skip
+        common = {**self._common(offer), **place, **served}
         most = min(_MOST_PILOTS, max(1, _MOST_BYTES // len(msgspec.json.encode(pilot))))
         for part in portions(range(placement.count), most):
             copies, rows = [], []
             for _ in part:
                 stamp, join = secrets.token_hex(12), secrets.token_urlsafe(32)
-                file = self._pilot_file(stamp, join, placement.queue_id, offer)
-                copies.append(PilotCopy(stamp=stamp, pilot_file=msgspec.json.encode({**file, **served})))
+                file = msgspec.json.encode({**common, "join_token": join, "stamp": stamp})
+                copies.append(PilotCopy(stamp=stamp, pilot_file=file))
                 rows.append(msgspec.structs.replace(pilot, stamp=stamp, join_hash=hash_token(join)))
             self._post(calls.PREPARE_PILOTS, rows)
             yield copies
 
-    def _pilot_file(self, stamp: str, join: str, queue: QueueId, offer: QueueOffer) -> dict[str, object]:
+    def _common(self, offer: QueueOffer) -> dict[str, object]:
+        """What the files of all pilots of a queue say."""
         common, platforms = self._settings, offer.settings.platforms
         options = {
             "cores": offer.request.cores,
@@ -188,10 +197,7 @@ class SubmissionPools:
             # Of several, or of ANY, a node finds out its own.
             "platform": platforms[0] if len(platforms) == 1 and platforms[0] != ANY else "",
         }
-        return {
-            "servers": common.servers, "join_token": join, "stamp": stamp, "site": queue.site, "ce": queue.ce,
-            "queue": queue.queue, "options": options, "ca_file": common.ca_file,
-        }  # fmt: skip
+        return {"servers": common.servers, "options": options, "ca_file": common.ca_file}
 
     def _submit(self, pool: _Pool, placement: Placement, offer: QueueOffer, copies: list[PilotCopy]) -> None:
         with self._lock:
@@ -223,20 +229,6 @@ class SubmissionPools:
         finally:
             with self._lock:
                 pool.running -= 1
-
-
-def _pilot_of(placement: Placement) -> NewPilot:
-    """What is stored of each pilot of a placement, but for stamp and token.
-
-    Its requirements are those of the task queue: the key, in its canonical form.
-    """
-    who, queue = placement.identity, placement.queue_id
-    return NewPilot(
-        stamp="", join_hash=b"", vo=who.vo, site=queue.site, ce=queue.ce, queue=queue.queue,
-        request=asdict(placement.request), owner=who.serves_owner, group=who.serves_group or "",
-        pilot_type=who.pilot_type, submission_pool=placement.pool, tq_id=placement.tq_id,
-        requirements=key_to_json(placement.key),
-    )  # fmt: skip
 
 
 def _start(threads: ThreadPoolExecutor, count: int) -> None:

@@ -26,6 +26,6 @@ def test_that_is_what_pilots_get():
         .split("LocalBackend(")[1]
         .split(")")[0]
     )
-    told = inspect.getsource(SubmissionPools._pilot_file)
+    told = inspect.getsource(SubmissionPools._common)
     assert "kill_grace_s" not in told
     assert "flush_s" not in told
