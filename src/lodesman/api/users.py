@@ -38,7 +38,7 @@ async def _submit(
         async with core.one_large:
             prepared, notices = await asyncio.to_thread(prepare, body, who, core.policy, core.second_reader)
     if body.dry_run:
-        held = sum(stop - start for cohort in prepared.cohorts if cohort.held for start, stop in cohort.runs)
+        held = sum(cohort.jobs for cohort in prepared.cohorts if cohort.held)
         return jobs.TrialSubmission(prepared.count, held, list(notices), dry_run=True)
     done: Submitted = await core.command(Submit(core.live, prepared))
     core.submitted_jobs += 0 if done.repeated else done.count

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 import msgspec
+from msgspec import structs
 
 from lodesman.answers import plans as answers
 from lodesman.answers.accounts import Principal
@@ -27,7 +28,7 @@ from lodesman.background.explain import Explainer
 from lodesman.background.refresh import evaluate
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.commands.prepare import prepare
-from lodesman.commands.submit import NewPool, PreparedSubmission
+from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
 from lodesman.errors import Impossible, NotFound
 from lodesman.matching import GroupShare, TaskQueueKey, key_to_json, wanted_of
 from lodesman.matching.policy import Policy
@@ -71,20 +72,6 @@ class LiveState:
 # --- jobs ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Cohort:
-    """The members of a submission that would join one task queue; `held` is why no queue could run them."""
-
-    key: TaskQueueKey
-    held: str
-    runs: Sequence[tuple[int, int]]
-
-    @property
-    def jobs(self) -> int:
-        """How many there are."""
-        return sum(stop - start for start, stop in self.runs)
-
-
 def plan_job(body: SubmitBody, who: Principal, state: LiveState) -> answers.JobPlan:
     """What would become of a submission. Raises what it would be refused with, but for Impossible, which is answered."""
     refusal = None
@@ -92,7 +79,7 @@ def plan_job(body: SubmitBody, who: Principal, state: LiveState) -> answers.JobP
         prepared, notices = prepare(body, who, state.policy, None)
     except Impossible as wrong:
         refusal = msgspec.convert(wrong.as_dict(), ErrorBody)
-        held = msgspec.structs.replace(body, hold_if_impossible=True)
+        held = structs.replace(body, hold_if_impossible=True)
         prepared, notices = prepare(held, who, state.policy, None)
     pools = {pool.id: pool for pool in prepared.pools}
     explainer = Explainer(state.db, state.policy, state.keeper, state.now)
@@ -125,23 +112,21 @@ def plan_job(body: SubmitBody, who: Principal, state: LiveState) -> answers.JobP
     )
 
 
-def _cohorts(prepared: PreparedSubmission) -> Iterator[_Cohort]:
+def _cohorts(prepared: PreparedSubmission) -> Iterator[PreparedCohort]:
     """One for each task queue, whatever descriptions its members are of."""
-    runs: dict[TaskQueueKey, list[tuple[int, int]]] = {}
-    held: dict[TaskQueueKey, str] = {}
+    by_key: dict[TaskQueueKey, list[PreparedCohort]] = {}
     for cohort in prepared.cohorts:
-        runs.setdefault(cohort.key, []).extend(cohort.runs)
-        held[cohort.key] = cohort.held
-    for key, found in runs.items():
+        by_key.setdefault(cohort.key, []).append(cohort)
+    for found in by_key.values():
         joined: list[tuple[int, int]] = []
-        for start, stop in sorted(found):
+        for start, stop in sorted(run for cohort in found for run in cohort.runs):
             follows = bool(joined) and start == joined[-1][1]
             joined.append((joined.pop()[0] if follows else start, stop))
-        yield _Cohort(key=key, held=held[key], runs=joined)
+        yield structs.replace(found[-1], runs=tuple(joined))
 
 
 def _facts(
-    cohort: _Cohort, pools: Mapping[str, NewPool], explainer: Explainer, task_queue: int | None,
+    cohort: PreparedCohort, pools: Mapping[str, NewPool], explainer: Explainer, task_queue: int | None,
     place: QueuePosition,
 ) -> JobFacts:  # fmt: skip
     """The facts of a member of the cohort, as it would be stored."""
@@ -158,7 +143,9 @@ def _facts(
     )
 
 
-def _planned(cohort: _Cohort, pools: Mapping[str, NewPool], explainer: Explainer) -> answers.PlannedCohort:
+def _planned(
+    cohort: PreparedCohort, pools: Mapping[str, NewPool], explainer: Explainer
+) -> answers.PlannedCohort:
     db = explainer.db
     number = task_queue_of_key(db, key_to_json(cohort.key))
     before = position(db, number, _AFTER_ALL)
@@ -173,7 +160,7 @@ def _planned(cohort: _Cohort, pools: Mapping[str, NewPool], explainer: Explainer
     )
     explained = explain_job(_facts(cohort, pools, explainer, number, place))
     return answers.PlannedCohort(
-        **msgspec.structs.asdict(explained),
+        **structs.asdict(explained),
         members=[(start, stop - 1) for start, stop in cohort.runs[:_MOST_RUNS]],
         more_members=max(0, len(cohort.runs) - _MOST_RUNS),
         jobs=cohort.jobs,
@@ -188,7 +175,12 @@ def plan_shares(wanted: Mapping[str, float], state: LiveState) -> answers.Shares
     """What other shares would change. Raises NotFound for an unknown group, InvalidConfig for an impossible share."""
     policy, snapshot = state.policy, state.keeper.snapshot
     with_jobs = {group for (_, group), jobs in snapshot.groups.items() if jobs}
-    _check_known(wanted, {*policy.config.groups, *with_jobs})
+    known = sorted({*policy.config.groups, *with_jobs})
+    for name in wanted:
+        if name not in known:
+            near, groups = difflib.get_close_matches(name, known, 1, 0.6), ", ".join(known[:_SHOWN])
+            hint = f"Did you mean {near[0]}?" if near else f"Groups: {groups}." if groups else ""
+            raise NotFound(f"There is no group {name!r}.", hint=hint, group=name)
     shares, notices = _as_configured(wanted)
     before = policy.shares()
     new = {name: replace(before.get(name, GroupShare()), share=share) for name, share in shares.items()}
@@ -203,15 +195,6 @@ def plan_shares(wanted: Mapping[str, float], state: LiveState) -> answers.Shares
         places=shared_places(change, _masks(state), lambda vo, mask: policy.vo_config(vo).table.sites(mask)),
         notices=notices,
     )
-
-
-def _check_known(wanted: Iterable[str], known: Collection[str]) -> None:
-    for name in wanted:
-        if name not in known:
-            near = difflib.get_close_matches(name, sorted(known), 1, 0.6)
-            groups = ", ".join(sorted(known)[:_SHOWN])
-            hint = f"Did you mean {near[0]}?" if near else f"Groups: {groups}." if groups else ""
-            raise NotFound(f"There is no group {name!r}.", hint=hint, group=name)
 
 
 def _as_configured(wanted: Mapping[str, float]) -> tuple[dict[str, float], list[Remark]]:

@@ -31,6 +31,11 @@ class PreparedCohort(Struct, frozen=True, kw_only=True, gc=False):
     runs: tuple[tuple[int, int], ...]
     held: str = ""
 
+    @property
+    def jobs(self) -> int:
+        """How many members it has."""
+        return sum([stop - start for start, stop in self.runs])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPool:
@@ -155,7 +160,7 @@ class Submit:
             wanted = self._requirements.get(cohort.key.submit_pool, "")
             tq_id = self._queues[id(cohort.key)] = self.live.queues.queue_for(tx, cohort.key, wanted)
         template = self._template(tx, cohort)
-        members = sum([stop - start for start, stop in cohort.runs])
+        members = cohort.jobs
         if members == 1:
             job_id = base + cohort.runs[0][0]
             event = self._first_event(tx, cohort, job_id)
