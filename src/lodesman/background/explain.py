@@ -16,6 +16,7 @@ from lodesman.answers.why_pilots import PilotWhy
 from lodesman.answers.why_queues import QueueGate, QueueSetting
 from lodesman.background.sites import show_node
 from lodesman.background.snapshot import SnapshotKeeper
+from lodesman.commands.pool_map import PoolQueues
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import Policy
 from lodesman.resources import FilePosition, NodePath, QueueId, access_refusal, effective_params
@@ -23,7 +24,7 @@ from lodesman.store import Reader
 from lodesman.store.read import why as read
 from lodesman.store.read.task_queues import key_of_queue
 from lodesman.submission import find_exclusions
-from lodesman.why.facts import JobFacts, PoolQueues
+from lodesman.why.facts import JobFacts
 from lodesman.why.job import explain_job, explain_queue_for_job
 from lodesman.why.pilot import PilotCase, PilotFacts, PilotNow, explain_pilot
 from lodesman.why.queue import CONSIDERED, QueueFacts
@@ -66,11 +67,11 @@ class Explainer:
 
     def job_facts(
         self, key: TaskQueueKey, requirements: Mapping[str, Any] | None, position: QueuePosition, *,
-        task_queue: int | None = None, held: Holding | None = None, brought: PoolQueues | None = None,
+        task_queue: int | None = None, held: Holding | None = None, brought: frozenset[QueueId] | None = None,
     ) -> JobFacts:  # fmt: skip
         """The facts of a job; `brought`: the queues of the SubmitPool that a job not stored yet would bring."""
         config, pool, mask = self.policy.vo_config(key.vo), key.submit_pool, self.keeper.mask(self.db)
-        served: PoolQueues | None = None
+        served: PoolQueues | frozenset[QueueId] | None = None
         evaluated = None
         if pool:
             served = self.keeper.serving(self.db, pool)
@@ -83,7 +84,7 @@ class Explainer:
             task_queue=task_queue,
             position=position,
             held=held,
-            served=served,
+            served=0 if served is None else len(served),
             evaluated_at=evaluated,
             pilots=self.keeper.pilots.usable(key, served, now=self.now, drained=mask.drained(self.now)),
             snapshot=self.keeper.snapshot,

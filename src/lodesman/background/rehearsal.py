@@ -129,9 +129,11 @@ class RecordedLoads:
 
     def load(self, queue: QueueId) -> BatchLoad:
         """The load of one queue; never raises."""
-        last = self.last
-        load = None if last is None else last.loads.get("/".join(queue))
-        if load is None and last is not None and last.considered(queue):  # an older release kept no loads
+        last, name = self.last, "/".join(queue)
+        load = None if last is None else last.loads.get(name)
+        if (
+            load is None and last is not None and name in last.record["rooms"]
+        ):  # an older release kept no loads
             return BatchLoad(waiting=None, running=None, observed_at=self.now)
         sources = [] if load is None else load.source.split(_APART)
         if load is None or self.name not in sources:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import or_
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from lodesman.answers.nodes import Closing, QueueId
 from lodesman.answers.vocabulary import ClampName, MainReason
@@ -29,7 +29,6 @@ _GATES: Final = {
     "Slots": ClampName.MAX_TOTAL.value,
 }
 """What can keep all pilots away (`submission.CAUSES`) -> the clamp by which the director knows it."""
-_VOS_KEPT: Final = 64
 _FRESH_ITERATIONS: Final = 3
 _FRESH_LEAST: Final = 60.0
 _NO_TASK_QUEUE: Final = 0
@@ -89,12 +88,6 @@ class Capacity:
         return sorted(found, key=lambda one: -one[1].bit_count())
 
 
-def bit_of(config: VOConfig, place: QueueId) -> int:
-    """The bit of a queue in masks of its configuration; -1 if it is not configured."""
-    bit = config.table.bit(place)
-    return -1 if bit is None else bit
-
-
 def not_sent_gate(config: VOConfig, offer: QueueOffer) -> Gate | None:
     """The gate if no pilot of this VO is sent to a queue, whatever capacity the director has there for others."""
     closed = not_sent(offer, config.backends)
@@ -129,18 +122,14 @@ class RecordedIteration:
         """Whether the director sends any pilots at all."""
         self._stories = Stories(record)
         self._asked, self._cap = map(list(record["row_fields"]).index, ("asked", "cap"))
-        still = {} if before is None else before.still_refused(self)
-        self._refused: dict[int, Mapping[str, Any]] = {**still, **self._stories.no_pool}
-        self._capacities: dict[tuple[str, str], Capacity] = {}
-
-    def still_refused(self, later: RecordedIteration) -> dict[int, Mapping[str, Any]]:
-        """The refusals of submission pools that a later iteration did not undo."""
-        rows = later._stories.rows
-        return {
+        rows = self._stories.rows
+        still = {} if before is None else before.refused
+        self.refused: dict[int, Mapping[str, Any]] = {
             tq_id: refusal
-            for tq_id, refusal in self._refused.items()
-            if tq_id in rows and not rows[tq_id][later._asked]
-        }
+            for tq_id, refusal in still.items()
+            if tq_id in rows and not rows[tq_id][self._asked]
+        } | self._stories.no_pool
+        self._capacities: dict[tuple[str, str], Capacity] = {}
 
     def lines(self, tq_id: int | None) -> tuple[str, ...]:
         """What it did for a task queue (None: a new one) and why."""
@@ -148,35 +137,32 @@ class RecordedIteration:
 
     def no_pool(self, tq_id: int | None) -> bool:
         """Whether pilots were asked for a task queue and no submission pool took them, nor any since."""
-        return tq_id in self._refused
+        return tq_id in self.refused
 
     def refusals(self, tq_id: int | None) -> Sequence[tuple[str, str]]:
         """(submission pool, outcome) where no submission pool took the pilots of a task queue; else nothing."""
-        refusal = None if tq_id is None else self._refused.get(tq_id)
+        refusal = None if tq_id is None else self.refused.get(tq_id)
         return [] if refusal is None else [(pool, outcome) for pool, outcome in refusal["tries"]]
 
     def demands(self, task_queues: Iterable[int]) -> Counter[Demand]:
         """How many of the task queues it did what for."""
-        return Counter(map(self._demand, task_queues))
-
-    def _demand(self, tq_id: int) -> Demand:
-        row = self._stories.rows.get(tq_id)
-        if row is None:
-            return Demand.NEW
-        if self.no_pool(tq_id):
-            return Demand.NO_POOL
-        if row[self._asked] > 0:
-            return Demand.ASKED
-        return Demand.SUPPLIED if row[self._cap] <= 0 else Demand.NOT_DRAWN
+        found: Counter[Demand] = Counter()
+        for tq_id in task_queues:
+            row = self._stories.rows.get(tq_id)
+            if row is None:
+                found[Demand.NEW] += 1
+            elif self.no_pool(tq_id):
+                found[Demand.NO_POOL] += 1
+            elif row[self._asked] > 0:
+                found[Demand.ASKED] += 1
+            else:
+                found[Demand.SUPPLIED if row[self._cap] <= 0 else Demand.NOT_DRAWN] += 1
+        return found
 
     def placed(self, queue: QueueId) -> int:
         """The pilots that it placed in a CE queue."""
         name = "/".join(queue)
         return sum(count for _, place, count in self.record["placements"] if place == name)
-
-    def considered(self, queue: QueueId) -> bool:
-        """Whether it considered a CE queue."""
-        return self._room(queue) is not None
 
     def _room(self, queue: QueueId) -> Mapping[str, Any] | None:
         found: Mapping[str, Any] | None = self.record["rooms"].get("/".join(queue))
@@ -206,9 +192,9 @@ class RecordedIteration:
     def capacity(self, config: VOConfig) -> Capacity:
         """The free capacity that it left the queues of a VO."""
         key = config.vo, config.version
-        if key not in self._capacities and len(self._capacities) >= _VOS_KEPT:
-            self._capacities.clear()
-        return self._capacities.get(key) or self._capacities.setdefault(key, self._capacity(config))
+        if key not in self._capacities:
+            self._capacities[key] = self._capacity(config)
+        return self._capacities[key]
 
     def _capacity(self, config: VOConfig) -> Capacity:
         free: list[tuple[int, int]] = []
@@ -291,23 +277,19 @@ class SnapshotFacts:
         return f"the director has not decided anything{about} {'yet' if age is None else f'for {span(age)}'}"
 
 
-class PoolQueues(Sized, Container[QueueId], Protocol):
-    """The CE queues that serve a SubmitPool."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class JobFacts(SnapshotFacts):
     """One job, or one that is not stored yet, held against the config.
 
-    `task_queue`: None if it would be new. `served`: the queues that serve its SubmitPool, None without one; `evaluated_at`:
-    when they were evaluated. `competing`: the queues that can run waiting jobs of each group of its VO, None if unknown.
+    `task_queue`: None if it would be new. `served`: the number of queues that serve its SubmitPool; `evaluated_at`: when
+    they were evaluated. `competing`: the queues that can run waiting jobs of each group of its VO, None if unknown.
     """
 
     exclusions: Exclusions
     task_queue: int | None
     position: QueuePosition
     held: Holding | None
-    served: PoolQueues | None
+    served: int
     evaluated_at: float | None
     pilots: JobPilots
     mask: SiteMask

@@ -17,11 +17,9 @@ from lodesman.answers.nodes import ClosedQueues, Closing, QueuesExcluded
 from lodesman.answers.vocabulary import MainReason, PoolOutcome
 from lodesman.answers.why_jobs import (
     ClosedGate,
-    Holding,
     JobAges,
     JobDirector,
     JobExplained,
-    JobPilots,
     JobShare,
     JobStep,
     QueueForJob,
@@ -31,7 +29,7 @@ from lodesman.matching import parts_of
 from lodesman.matching.offers import CAUSES, never_sent
 from lodesman.resources import QueueId
 from lodesman.submission import never_text
-from lodesman.why.facts import JobFacts, bit_of, not_sent_gate
+from lodesman.why.facts import JobFacts, not_sent_gate
 from lodesman.why.verdict import (
     NO_ACTION,
     WHO,
@@ -93,15 +91,15 @@ def explain_job(facts: JobFacts) -> JobExplained:
 def explain_queue_for_job(facts: JobFacts, place: QueueId) -> QueueForJob:
     """All that one queue has against a job, and its free capacity."""
     config, room, gate = facts.exclusions.config, None, ""
-    bit = bit_of(config, place)
-    offer = config.by_bit.get(bit)
+    offer = config.offer(place)
     if offer is None:
-        criteria = ["VO" if bit >= 0 else "Queue"]
-        reasons = [f"VO {config.vo} may not use it" if bit >= 0 else "there is no such queue"]
+        known = config.table.bit(place) is not None
+        criteria = ["VO" if known else "Queue"]
+        reasons = [f"VO {config.vo} may not use it" if known else "there is no such queue"]
     else:
-        criteria = [name for name, mask in facts.exclusions.planes if mask >> bit & 1]
+        criteria = [name for name, mask in facts.exclusions.planes if mask >> offer.bit & 1]
         never = never_sent(offer, config.backends)
-        reasons = list(facts.exclusions.reasons(bit))
+        reasons = list(facts.exclusions.reasons(offer.bit))
         reasons += [never.text] if never and never.parameter in criteria else []
         not_sent = not_sent_gate(config, offer)
         gate = facts.mask.reason(place, facts.now) or ("" if not_sent is None else not_sent.text)
@@ -118,8 +116,14 @@ def explain_queue_for_job(facts: JobFacts, place: QueueId) -> QueueForJob:
 
 
 def _chain(facts: JobFacts, share: JobShare) -> Iterator[JobStep]:
-    yield _class(facts)
-    yield _access(facts)
+    found, configured = facts.exclusions, facts.age(facts.policy.loaded_at)
+    key, total, queues = found.key, found.total, len(found.config.table.queues)
+    named = [f"JobClass {key.job_class}"] if key.job_class else []
+    named += [f"Variant {key.variant}"] if key.variant else []
+    text = f"{' '.join(named)}: no class is configured, so that changes nothing"
+    yield JobStep("class", True, text if named else "it names no job class")
+    text = f"{key.owner} of group {key.group}, VO {key.vo}, may use {total} of {queues} configured queues"
+    yield JobStep("access", total > 0, text, configured, queues=queues, admitting=total)
     yield from _requirements(facts)
     for name, criteria in _STEPS:
         yield _criteria(facts, name, criteria, ", ".join(criteria))
@@ -128,31 +132,17 @@ def _chain(facts: JobFacts, share: JobShare) -> Iterator[JobStep]:
     yield _limits(facts)
     yield _turn(facts, share)
     pilots = facts.pilots
-    yield JobStep("pilots", pilots.any_usable, _pilots(pilots), facts.age(facts.snapshot.at))
+    silent = f"; {pilots.silent} more could but are silent" if pilots.silent else ""
+    text = (
+        f"{pilots.live} pilots of its VO live, of which can take it: {pilots.usable_idle} idle, "
+        f"{pilots.usable_busy} busy, {pilots.usable_waiting} on their way{silent}"
+    )
+    yield JobStep("pilots", pilots.any_usable, text, facts.age(facts.snapshot.at))
     yield _gates(facts)
 
 
-def _class(facts: JobFacts) -> JobStep:
-    key = facts.exclusions.key
-    named = [f"JobClass {key.job_class}"] if key.job_class else []
-    named += [f"Variant {key.variant}"] if key.variant else []
-    text = f"{' '.join(named)}: no class is configured, so that changes nothing"
-    return JobStep("class", True, text if named else "it names no job class")
-
-
-def _access(facts: JobFacts) -> JobStep:
-    key, total, queues = (
-        facts.exclusions.key,
-        facts.exclusions.total,
-        len(facts.exclusions.config.table.queues),
-    )
-    text = f"{key.owner} of group {key.group}, VO {key.vo}, may use {total} of {queues} configured queues"
-    at = facts.age(facts.policy.loaded_at)
-    return JobStep("access", total > 0, text, at, queues=queues, admitting=total)
-
-
 def _requirements(facts: JobFacts) -> Iterator[JobStep]:
-    pool, served = facts.exclusions.key.submit_pool, facts.served
+    pool, count = facts.exclusions.key.submit_pool, facts.served
     if not pool:
         yield JobStep("requirements", True, "it has no Requirements")
         return
@@ -162,7 +152,6 @@ def _requirements(facts: JobFacts) -> Iterator[JobStep]:
         text = f"the queues that serve SubmitPool {pool} are not known before the next refresh"
         yield JobStep("submit_pool", None, text, None, pool=pool, queues=None)
         return
-    count = 0 if served is None else len(served)
     text = f"SubmitPool {pool} is served by {counted(count, 'queue')}"
     yield JobStep("submit_pool", count > 0, text, facts.age(facts.evaluated_at), pool=pool, queues=count)
 
@@ -220,14 +209,6 @@ def _turn(facts: JobFacts, share: JobShare) -> JobStep:
     return JobStep("share", True, text, facts.age(facts.snapshot.at))
 
 
-def _pilots(pilots: JobPilots) -> str:
-    silent = f"; {pilots.silent} more could but are silent" if pilots.silent else ""
-    return (
-        f"{pilots.live} pilots of its VO live, of which can take it: {pilots.usable_idle} idle, "
-        f"{pilots.usable_busy} busy, {pilots.usable_waiting} on their way{silent}"
-    )
-
-
 def _gates(facts: JobFacts) -> JobStep:
     """Where a pilot could be sent: the free capacity of the eligible queues, and what closes them."""
     at = facts.decided_age
@@ -280,14 +261,15 @@ def _who(facts: JobFacts, reason: MainReason) -> str:
 
 
 def _summary(facts: JobFacts, reason: MainReason) -> str:
-    queues, busy = (
-        f"{facts.eligible.bit_count()} of {facts.exclusions.total} queues",
-        facts.pilots.usable_busy,
-    )
+    queues = f"{facts.eligible.bit_count()} of {facts.exclusions.total} queues can run it"
+    held, busy = facts.held, facts.pilots.usable_busy
     if reason is MainReason.IMPOSSIBLE:
         return sentence(never_text(facts.exclusions))
-    if facts.held is not None:
-        return _held(facts.held, queues)
+    if held is not None:
+        if held.by == "impossible":
+            return f"{queues} now; the next refresh releases it."
+        why = f": {held.reason}" if held.reason else ""
+        return f"{held.name or 'A user'} holds it{why}. Release it to let it run."
     text = _SUMMARIES.get(reason, _PILOTS_COME).format(
         pilots=facts.pilots,
         closings="; ".join(f"{one.path} is {one.text}" for one, _ in facts.closings[:2]),
@@ -296,14 +278,7 @@ def _summary(facts: JobFacts, reason: MainReason) -> str:
         undecided=facts.undecided(),
         busy="a running pilot" if busy == 1 else f"one of {busy} running pilots",
     )
-    return f"{queues} can run it{text}."
-
-
-def _held(held: Holding, queues: str) -> str:
-    if held.by == "impossible":
-        return f"{queues} can run it now; the next refresh releases it."
-    why = f": {held.reason}" if held.reason else ""
-    return f"{held.name or 'A user'} holds it{why}. Release it to let it run."
+    return f"{queues}{text}."
 
 
 def _share(facts: JobFacts) -> JobShare:

@@ -126,9 +126,14 @@ def explain_pilot(case: PilotCase) -> PilotWhy:
     facts, now, chances = case.facts, case.now, case.now.chances
     verdict, pools = judge_pilot(facts, now), now.request.submit_pools
     why = _answer(facts, verdict, _summary(case, verdict))
-    why.who = _who(case, verdict)
+    if verdict is PilotVerdict.NOT_ASKED and not now.joined:
+        why.who = "its batch system, by starting it"
+    elif verdict is PilotVerdict.WOULD_GET and now.is_silent:
+        why.who = "the administrator of its node: it should have asked long ago"
     why.chain = list(_chain(case))
-    why.offer = _offer(now)
+    offered = msgspec.to_builtins(replace(now.request, submit_pools=()))
+    del offered["submit_pools"]
+    why.offer = PilotOffer(**offered, whole=now.whole, free=now.free, free_by=now.free_by)
     why.asked = PilotAsked(since(now.asked_at, now.at), now.asked_jobs, since(now.waits_since, now.at))
     why.now = PilotChances(
         task_queues=chances.of_vo,
@@ -175,9 +180,22 @@ def _chain(case: PilotCase) -> Iterator[PilotStep]:
     yield _asks(case)
     yield _serves(case.facts.row)
     yield _offers(case.now)
-    yield from _pools_and_waiting(case)
-    yield _fits(case)
-    yield _limits(case.now.chances)
+    count, stale = len(case.now.request.submit_pools), case.facts.stale_pools
+    chances, work = case.now.chances, case.work
+    # What counts is what its queue serves now; what it presented when it joined is said beside that.
+    text = f"its queue serves {counted(count, 'SubmitPool')} now"
+    text += f"; of what it presented when it joined, {stale} differed" if stale else ""
+    yield PilotStep("submit_pools", True, text, 0.0, count=count)
+    text = (
+        f"{counted(chances.of_vo, 'task queue')} of VO {case.now.request.vo} have jobs that may be given now"
+    )
+    text += f" ({chances.elsewhere} of other VOs)" if chances.elsewhere else ""
+    yield PilotStep("waiting", chances.of_vo > 0, text, 0.0, task_queues=chances.of_vo)
+    text = f"{chances.eligible} of them fit what is free"
+    if work.ruled_out_by:
+        text += f"; of {counted(work.task_queues, 'task queue')}, all VOs: {ruled_out(work)}"
+    yield PilotStep("fits", chances.eligible > 0, text, case.surveyed, eligible=chances.eligible)
+    yield _limits(chances)
     yield _share(case)
 
 
@@ -234,26 +252,6 @@ def _offers(now: PilotNow) -> PilotStep:
     return PilotStep("offers", request.cores > 0, f"{text} ({now.free_by.value})")
 
 
-def _pools_and_waiting(case: PilotCase) -> Iterator[PilotStep]:
-    """What counts is what its queue serves now; what it presented when it joined is said beside that."""
-    count, stale, chances = len(case.now.request.submit_pools), case.facts.stale_pools, case.now.chances
-    text = f"its queue serves {counted(count, 'SubmitPool')} now"
-    text += f"; of what it presented when it joined, {stale} differed" if stale else ""
-    yield PilotStep("submit_pools", True, text, 0.0, count=count)
-    task_queues = counted(chances.of_vo, "task queue")
-    text = f"{task_queues} of VO {case.now.request.vo} have jobs that may be given now"
-    text += f" ({chances.elsewhere} of other VOs)" if chances.elsewhere else ""
-    yield PilotStep("waiting", chances.of_vo > 0, text, 0.0, task_queues=chances.of_vo)
-
-
-def _fits(case: PilotCase) -> PilotStep:
-    eligible, work = case.now.chances.eligible, case.work
-    text = f"{eligible} of them fit what is free"
-    if work.ruled_out_by:
-        text += f"; of {counted(work.task_queues, 'task queue')}, all VOs: {ruled_out(work)}"
-    return PilotStep("fits", eligible > 0, text, case.surveyed, eligible=eligible)
-
-
 def _limits(chances: Chances) -> PilotStep:
     limits = [FullLimit(limit=name, task_queues=n) for name, n in chances.blocked.items()]
     names = ", ".join(f"{_limit(one.limit)} ({one.task_queues})" for one in limits)
@@ -304,21 +302,6 @@ def _summary(case: PilotCase, verdict: PilotVerdict) -> str:
         asks=_asks(case).text,
     )
     return sentence(text)
-
-
-def _who(case: PilotCase, verdict: PilotVerdict) -> str:
-    if verdict is PilotVerdict.NOT_ASKED and not case.now.joined:
-        return "its batch system, by starting it"
-    if verdict is PilotVerdict.WOULD_GET and case.now.is_silent:
-        return "the administrator of its node: it should have asked long ago"
-    return WHO[verdict]
-
-
-def _offer(now: PilotNow) -> PilotOffer:
-    """What it offers and what is free."""
-    request = msgspec.to_builtins(replace(now.request, submit_pools=()))
-    del request["submit_pools"]
-    return PilotOffer(**request, whole=now.whole, free=now.free, free_by=now.free_by)
 
 
 def _amount(free: Amounts) -> str:

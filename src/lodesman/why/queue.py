@@ -14,7 +14,6 @@ from typing import Final
 
 from lodesman.answers.nodes import Closing
 from lodesman.answers.vocabulary import ClampName, QueueReason
-from lodesman.answers.why_pilots import Work
 from lodesman.answers.why_queues import (
     Demanded,
     QueueAges,
@@ -144,7 +143,9 @@ class QueueFacts(SnapshotFacts):
 
 def explain_queue(facts: QueueFacts) -> QueueExplained:
     """The answer."""
-    reason, gate = facts.reason, facts.gate
+    reason, gate, who = facts.reason, facts.gate, WHO[facts.reason]
+    if reason is QueueReason.NO_ROOM:
+        who = who_opens((name for name, _ in facts.limits), facts.closings)
     at = facts.age(facts.snapshot.at) or 0.0
     return QueueExplained(
         **facts.place._asdict(),
@@ -152,7 +153,7 @@ def explain_queue(facts: QueueFacts) -> QueueExplained:
         verdict=verdict_of(reason),
         main_reason=reason,
         summary=_summary(facts, reason),
-        who=_who(facts, reason),
+        who=who,
         chain=list(_chain(facts)),
         settings=facts.settings,
         work=None if facts.survey is None else facts.survey.work,
@@ -179,10 +180,15 @@ def _chain(facts: QueueFacts) -> Iterator[QueueStep]:
     if facts.offer is not None and facts.survey is not None:
         yield _possible(facts, facts.offer)
         text = "; ".join(f"{one.path} is {one.text}" for one in facts.closings)
-        rows = list(facts.closings)
+        rows, work, at = list(facts.closings), facts.survey.work, facts.age(facts.snapshot.at)
         yield QueueStep("site_mask", not rows, text or "no administrator has closed it", 0.0, closings=rows)
-        yield _work(facts, facts.survey.work)
-        text, at = f"it serves {counted(facts.served, 'SubmitPool')}", facts.age(facts.snapshot.at)
+        text = (
+            f"{work.fitting} of {counted(work.task_queues, 'task queue')} with waiting jobs could be run there "
+            f"({work.fitting_jobs} of {counted(work.jobs, 'job')})"
+        )
+        lost = ruled_out(work)
+        yield QueueStep("work", work.fitting > 0, f"{text}; {lost}" if lost else text, at)
+        text = f"it serves {counted(facts.served, 'SubmitPool')}"
         yield QueueStep("submit_pools", True, text, at, count=facts.served)
         yield _demand(facts)
         yield from _free_capacity(facts) if facts.gate is None else _gate(facts.gate)
@@ -199,15 +205,6 @@ def _possible(facts: QueueFacts, offer: QueueOffer) -> QueueStep:
     sent = "pilots there are started manually" if facts.manual else f"backend {offer.backend}"
     text = "; ".join(reasons) or f"{sent}; a job that asks for little can run there"
     return QueueStep("possible", not reasons, text)
-
-
-def _work(facts: QueueFacts, work: Work) -> QueueStep:
-    lost = ruled_out(work)
-    text = (
-        f"{work.fitting} of {counted(work.task_queues, 'task queue')} with waiting jobs could be run there "
-        f"({work.fitting_jobs} of {counted(work.jobs, 'job')}){f'; {lost}' if lost else ''}"
-    )
-    return QueueStep("work", work.fitting > 0, text, facts.age(facts.snapshot.at))
 
 
 def _demand(facts: QueueFacts) -> QueueStep:
@@ -286,12 +283,6 @@ def _summary(facts: QueueFacts, reason: QueueReason) -> str:
         possible="" if facts.offer is None else _possible(facts, facts.offer).text,
     )
     return f"{text}."
-
-
-def _who(facts: QueueFacts, reason: QueueReason) -> str:
-    if reason is not QueueReason.NO_ROOM:
-        return WHO[reason]
-    return who_opens((gate for gate, _ in facts.limits), facts.closings)
 
 
 def _director(facts: QueueFacts) -> QueueDirector:

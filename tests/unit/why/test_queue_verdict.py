@@ -26,7 +26,7 @@ from lodesman.director.site_mask import SiteMask
 from lodesman.matching.offers import never_sent
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
-from lodesman.why.facts import RecordedIteration, bit_of
+from lodesman.why.facts import RecordedIteration
 from lodesman.why.verdict import (
     WANTED,
     Demand,
@@ -66,7 +66,7 @@ POLICY = Policy(load_resources([("s.toml", SITES)]))
 
 def offer(name):
     world = POLICY.vo_config("lab")
-    return world.by_bit[bit_of(world, resources.QueueId("A", "c", name))]
+    return world.offer(resources.QueueId("A", "c", name))
 
 
 def judge(*, configured=True, missing=False, fitting=2, room=5, sends=True, **more):
