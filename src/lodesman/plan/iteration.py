@@ -74,18 +74,14 @@ class PlannedDecision:
 
     def bites(self) -> dict[tuple[Of, ClampName], _Bite]:
         """By (whose limit, name of the clamp), in the order in which they are met."""
-        found: dict[tuple[Of, ClampName], _Bite] = {}
-        for of, name, clamp in self._clamps():
-            found.setdefault((of, clamp.name), _Bite()).add(name, clamp)
-        return found
-
-    def _clamps(self) -> Iterator[tuple[Of, str, Clamp]]:
+        found: dict[tuple[Of, ClampName], _Bite] = defaultdict(_Bite)
         for row in self.decision.plan.rows:
             for clamp in row.clamps:
-                yield "task queues", str(row.tq_id), clamp
+                found["task queues", clamp.name].add(str(row.tq_id), clamp)
         for queue, room in self.decision.placement.rooms.items():
             for clamp in room.clamps if room.wanted else ():
-                yield "queues", str(queue), clamp
+                found["queues", clamp.name].add(str(queue), clamp)
+        return found
 
 
 def expected(mean: float, cap: int) -> float:
@@ -139,9 +135,9 @@ def _groups(old: PlannedDecision, new: PlannedDecision) -> Iterator[plans.GroupP
 
 def _limits(old: PlannedDecision, new: PlannedDecision) -> list[plans.BindingLimit]:
     """The clamps that bite before or after; those that take most pilots after come first."""
-    bites, found = (old.bites(), new.bites()), []
-    for of, name in {**bites[1], **bites[0]}:
-        before, after = (some.get((of, name), _Bite()) for some in bites)
+    olds, news, found = old.bites(), new.bites(), []
+    for of, name in {**news, **olds}:
+        before, after = olds[of, name], news[of, name]
         found.append(
             plans.BindingLimit(
                 limit=name,

@@ -177,26 +177,19 @@ def changed_queues(
     """For queues of both: the parameters whose effective values differ, once for all VOs (VO ""), and once for each VO
     that sees another difference.
     """
+    overlaid = {vo for tree in (before.tree, after.tree) for _, node in tree.nodes() for vo in node.overlays}
     seen: dict[str, dict[QueueId, dict[str, plans.ChangedValue]]] = {}
-    for vo in ("", *sorted(_overlaid(before.tree) | _overlaid(after.tree))):
+    for vo in ("", *sorted(overlaid)):
         tick()
-        seen[vo] = dict(_differences(before, after, vo))
+        old = dict(all_queues(before.tree, vo=vo, types=before.types))
+        new = all_queues(after.tree, vo=vo, types=after.types)
+        changes = {queue: _parameters(old[queue], params) for queue, params in new if queue in old}
+        seen[vo] = {queue: found for queue, found in changes.items() if found}
     for queue in after.tree.queue_ids():
         for vo, found in seen.items():
             here = found.get(queue)
             if here is not None and (not vo or here != seen[""].get(queue)):
                 yield plans.ChangedQueue(*queue, vo=vo, parameters=here)
-
-
-def _differences(
-    before: ResourceConfig, after: ResourceConfig, vo: str
-) -> Iterator[tuple[QueueId, dict[str, plans.ChangedValue]]]:
-    old = dict(all_queues(before.tree, vo=vo, types=before.types))
-    for queue, new in all_queues(after.tree, vo=vo, types=after.types):
-        known = old.get(queue)
-        found = {} if known is None else _parameters(known, new)
-        if found:
-            yield queue, found
 
 
 def _parameters(before: EffectiveParams, after: EffectiveParams) -> dict[str, plans.ChangedValue]:
@@ -213,11 +206,6 @@ def _parameters(before: EffectiveParams, after: EffectiveParams) -> dict[str, pl
 def _alike(old: Any, new: Any) -> bool:
     # 1 and True are equal in Python and two values here.
     return old == new and [*map(type, as_scalars(old))] == [*map(type, as_scalars(new))]
-
-
-def _overlaid(tree: ResourceTree) -> set[str]:
-    """The VOs for which some site, CE or queue has parameters of its own."""
-    return {vo for _, node in tree.nodes() for vo in node.overlays}
 
 
 def changed_groups(before: ResourceConfig, after: ResourceConfig) -> list[plans.ChangedGroup]:
