@@ -14,7 +14,7 @@ from typing import Any, Callable, TextIO
 from lodesman.client import Retry, parse_server
 from lodesman.errors import InvalidConfig, InvalidRequest
 from lodesman.pilot.node import WorkerNode
-from lodesman.pilot.protocol import read_as, read_record, read_text, read_texts
+from lodesman.pilot.protocol import read_as, read_record
 
 
 @dataclass(frozen=True)
@@ -64,15 +64,9 @@ def parse_pilot_file(text: str) -> PilotFile:
     """Read the file's JSON text; unknown names are ignored. Raises InvalidConfig."""
     try:
         record = read_record(json.loads(text), "it")
-        pools = None if record.get("submit_pools") is None else read_texts(record, "submit_pools")
-        file = read_as(
-            PilotFile,
-            record,
-            servers=_servers(record),
-            options=read_as(PilotOptions, read_record(record.get("options", {}), "`options`")),
-            submit_pools=pools,
-            ca_file=read_text(record, "ca_file", "") or None,
-        )
+        options = read_as(PilotOptions, read_record(record.get("options", {}), "`options`"))
+        file = read_as(PilotFile, record, options=options)
+        servers = [parse_server(server) for server in file.servers]
     except (ValueError, RecursionError):
         raise InvalidConfig("The pilot's file is not JSON.") from None
     except InvalidRequest as fault:
@@ -81,17 +75,10 @@ def parse_pilot_file(text: str) -> PilotFile:
         raise InvalidConfig("The pilot's file: `join_token` or `stamp` is empty.")
     if file.options.cpu_scaling_factor <= 0:
         raise InvalidConfig("The option cpu_scaling_factor must be more than 0.")
-    return file
-
-
-def _servers(record: Mapping[str, Any]) -> tuple[str, ...]:
-    """Addresses to which tokens travel encrypted, or on this machine."""
-    servers = read_texts(record, "servers")
-    for text in servers:
-        server = parse_server(text)
+    for server in servers:
         if not server.is_private:
             raise InvalidConfig(f"The pilot's tokens would travel to {server} in the clear.")
-    return servers
+    return file
 
 
 @dataclass(frozen=True)

@@ -55,8 +55,8 @@ class SandboxFile:
     name: str
     url: str
     sha256: str
-    size: int
-    unpack: bool
+    size: int = 0
+    unpack: bool = False
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def parse_join(answer: Any, default: JoinReply) -> JoinReply:
     """Read the answer to a join; numbers that are missing are those of `default`. Raises InvalidRequest."""
     record = read_record(answer, "a join's answer")
     known = {**vars(default), **{name: value for name, value in record.items() if value is not None}}
-    terms = read_as(JoinReply, known, token=read_text(record, "token"))
+    terms = read_as(JoinReply, known, token=read_value(record, "token", "str"))
     heartbeat_s, sandbox_mb = max(0.1, terms.heartbeat_s), terms.sandbox_mb or default.sandbox_mb
     return replace(terms, heartbeat_s=heartbeat_s, sandbox_mb=sandbox_mb)
 
@@ -177,10 +177,10 @@ def parse_claim(answer: Any, *, scaling: float = 1.0, sandbox_mb: float = 0) -> 
     Raises InvalidRequest if not even ids can be read.
     """
     jobs, unreadable = [], {}
-    for record in _read_records(read_record(answer, "a claim's answer"), "jobs"):
+    for record in read_records(answer, "jobs"):
         key = _key(record)
         try:
-            jobs.append(_job(key, record, _limits(record, scaling, sandbox_mb)))
+            jobs.append(_job(key, record, scaling, sandbox_mb))
         except InvalidRequest as fault:
             unreadable[key] = fault.message
     return ClaimReply(jobs, unreadable, answer.get("drain") is True)
@@ -188,45 +188,37 @@ def parse_claim(answer: Any, *, scaling: float = 1.0, sandbox_mb: float = 0) -> 
 
 def parse_heartbeat(answer: Any) -> HeartbeatReply:
     """Read the answer to a heartbeat. Raises InvalidRequest."""
-    record = read_record(answer, "a heartbeat's answer")
-    kill = {_key(order): read_text(order, "reason", "") for order in _read_records(record, "kill")}
-    return read_as(HeartbeatReply, record, kill=kill)
+    kill = {_key(order): read_value(order, "reason", "str", "") for order in read_records(answer, "kill")}
+    return read_as(HeartbeatReply, answer, kill=kill)
 
 
 def parse_refusals(answer: Any) -> dict[AttemptKey, str]:
     """Read the answer to reports: key -> why the report was refused, or "". Raises InvalidRequest."""
     refusals = {}
-    for result in _read_records(read_record(answer, "the answer to reports"), "results"):
+    for result in read_records(answer, "results"):
         accepted = result.get("accepted") is True
-        refusals[_key(result)] = "" if accepted else read_text(result, "reason", "refused")
+        refusals[_key(result)] = "" if accepted else read_value(result, "reason", "str", "refused")
     return refusals
 
 
-def _job(key: AttemptKey, record: Mapping[str, Any], limits: PayloadLimits) -> AssignedJob:
+def _job(key: AttemptKey, record: Mapping[str, Any], scaling: float, sandbox_mb: float) -> AssignedJob:
     spec = read_record(record.get("spec"), "spec")
+    limits = read_record(record.get("limits") or {}, "limits")
+    cpu_seconds = read_value(limits, "cpu_seconds", "float", 0.0)
+    cpu_seconds = cpu_seconds or read_value(limits, "norm_cpu_seconds", "float", 0.0) / scaling
     return read_as(
         AssignedJob,
         spec,
         key=key,
-        cores=max(1, int(read_number(spec, "cores"))),
-        inputs=tuple(read_as(SandboxFile, item) for item in _read_records(record, "input")),
-        limits=limits,
+        cores=max(1, read_value(spec, "cores", "int", 1)),
+        inputs=tuple(read_as(SandboxFile, item) for item in read_records(record, "input")),
+        limits=read_as(PayloadLimits, limits, cpu_seconds=cpu_seconds, sandbox_mb=sandbox_mb),
         exclusive=record.get("exclusive") is True,
     )
 
 
-def _limits(record: Mapping[str, Any], scaling: float, sandbox_mb: float) -> PayloadLimits:
-    limits = read_record(record.get("limits") or {}, "limits")
-    cpu_seconds = read_number(limits, "cpu_seconds") or read_number(limits, "norm_cpu_seconds") / scaling
-    return read_as(PayloadLimits, limits, cpu_seconds=cpu_seconds, sandbox_mb=sandbox_mb)
-
-
 def _key(record: Mapping[str, Any]) -> AttemptKey:
-    numbers = (record.get("id"), record.get("attempt"))
-    for number in numbers:
-        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**63:
-            raise InvalidRequest("`id` and `attempt` must be whole numbers.")
-    return AttemptKey(*numbers)  # type: ignore[arg-type]
+    return AttemptKey(read_value(record, "id", "int"), read_value(record, "attempt", "int"))
 
 
 # --- JSON into values -----------------------------------------------------------------------------------
@@ -235,13 +227,27 @@ def _key(record: Mapping[str, Any]) -> AttemptKey:
 def read_as(kind: type[T], record: Mapping[str, Any], **given: Any) -> T:
     """A value of a dataclass from a JSON record: each field by its type, except those that are `given`.
 
-    A field that is missing gets its default; only texts without one must be there. Raises InvalidRequest.
+    A field that is missing or empty gets its default. Raises InvalidRequest.
     """
     for one in fields(kind):  # type: ignore[arg-type]
-        if one.name not in given:
-            default = None if one.default is MISSING else one.default
-            given[one.name] = _READERS[str(one.type)](record, one.name, default)
+        has_default = one.default is not MISSING or one.default_factory is not MISSING
+        if one.name not in given and not (has_default and record.get(one.name) in (None, "")):
+            given[one.name] = read_value(record, one.name, str(one.type).partition(" | ")[0])
     return kind(**given)
+
+
+def read_value(record: Mapping[str, Any], name: str, kind: str, default: Any = None) -> Any:
+    """A value of a type in `_KINDS`; if it is missing or empty, the default unless that is None.
+
+    Raises InvalidRequest, which does not show the value: it may be a token.
+    """
+    value = record.get(name)
+    if default is not None and value in (None, ""):
+        return default
+    fits, words, convert = _KINDS[kind]
+    if not fits(value):
+        raise InvalidRequest(f"`{name}` must {words}.")
+    return convert(value)
 
 
 def read_record(value: Any, what: str) -> Mapping[str, Any]:
@@ -251,62 +257,32 @@ def read_record(value: Any, what: str) -> Mapping[str, Any]:
     return value
 
 
-def _read_list(record: Mapping[str, Any], name: str) -> list[Any]:
-    """A list, empty if it is missing. Raises InvalidRequest."""
-    value = record.get(name)
-    if value is None:
-        return []
-    if not isinstance(value, list):
+def read_records(value: Any, name: str) -> list[Mapping[str, Any]]:
+    """The records that a record has under this name; none if it is missing. Raises InvalidRequest."""
+    items = read_record(value, "the answer").get(name)
+    if items is not None and not isinstance(items, list):
         raise InvalidRequest(f"`{name}` must be a list.")
-    return value
+    return [read_record(item, f"each of `{name}`") for item in items or ()]
 
 
-def _read_records(record: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    return [read_record(item, f"each of `{name}`") for item in _read_list(record, name)]
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= _MAX_NUMBER
 
 
-def read_text(record: Mapping[str, Any], name: str, default: str | None = None) -> str:
-    """A text; the default for a missing or empty one. Raises InvalidRequest, which does not show the value: it may be a
-    token.
-    """
-    value = record.get(name)
-    if default is not None and value in (None, ""):
-        return default
-    if not isinstance(value, str):
-        raise InvalidRequest(f"`{name}` must be a text.")
-    return value
+def _are_texts(values: Any) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
-def read_texts(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """A list of texts, empty if it is missing. Raises InvalidRequest."""
-    values = _read_list(record, name)
-    if not all(isinstance(value, str) for value in values):
-        raise InvalidRequest(f"`{name}` must be a list of texts.")
-    return tuple(values)
-
-
-def read_number(record: Mapping[str, Any], name: str, default: float | None = 0) -> float:
-    """A number from 0 on. Raises InvalidRequest."""
-    value = record.get(name)
-    if value is None:
-        return default or 0
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= _MAX_NUMBER:
-        raise InvalidRequest(f"`{name}` must be a number from 0 to 2^53.")
-    return value
-
-
-def _read_named_texts(record: Mapping[str, Any], name: str) -> dict[str, str]:
-    values = read_record(record.get(name) or {}, name)
-    if not all(isinstance(value, str) for value in values.values()):
-        raise InvalidRequest(f"`{name}` must map names to texts.")
-    return dict(values)
-
-
-_READERS: Mapping[str, Callable[[Mapping[str, Any], str, Any], Any]] = {
-    "str": read_text,
-    "int": lambda record, name, default: int(read_number(record, name, default)),
-    "float": read_number,
-    "bool": lambda record, name, _: record.get(name) is True,
-    "tuple[str, ...]": lambda record, name, _: read_texts(record, name),
-    "Mapping[str, str]": lambda record, name, _: _read_named_texts(record, name),
-}
+# For the type of a field: which JSON values fit, the words for others, and the conversion.
+_KINDS: Mapping[str, tuple[Callable[[Any], bool], str, Callable[[Any], Any]]] = {
+    "str": (lambda value: isinstance(value, str), "be a text", str),
+    "int": (_is_number, "be a number from 0 to 2^53", int),
+    "float": (_is_number, "be a number from 0 to 2^53", float),
+    "bool": (lambda _: True, "be a truth value", lambda value: value is True),
+    "tuple[str, ...]": (
+        lambda value: isinstance(value, list) and _are_texts(value), "be a list of texts", tuple
+    ),
+    "Mapping[str, str]": (
+        lambda value: isinstance(value, dict) and _are_texts(value.values()), "map names to texts", dict
+    ),
+}  # fmt: skip

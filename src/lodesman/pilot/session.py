@@ -7,6 +7,7 @@ LODESMAN_CE and LODESMAN_QUEUE; batch systems set a variable with the name of th
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -90,7 +91,7 @@ class ServerSession:
                 if wait(self._context.delay(failures)):
                     raise Unavailable("The pilot was ended before it joined.") from None
         self.lease_s = self._terms.lease_s
-        self._heard()
+        self.last_contact = self._context.ticker()
         return self._terms
 
     def _join_once(self, body: Mapping[str, Any], queue: BatchQueue | None) -> JoinReply:
@@ -115,25 +116,23 @@ class ServerSession:
         except LodesmanError:
             return
         try:
-            number, (row,) = answer["pass"], answer["queues"]
-            pools = tuple(row["pools"])
-        except (KeyError, TypeError, ValueError):
-            number, pools = None, ()
-        if not isinstance(number, int) or not all(isinstance(pool, str) for pool in pools):
-            raise Unavailable("The answer about SubmitPools cannot be read.")
+            (row,) = protocol.read_records(answer, "queues")
+            pools = protocol.read_value(row, "pools", "tuple[str, ...]")
+            number = protocol.read_value(answer, "pass", "int")
+        except (InvalidRequest, ValueError):
+            raise Unavailable("The answer about SubmitPools cannot be read.") from None
         self.file = replace(self.file, submit_pools=pools, pools_pass=number)
 
     def _request_once(self, token: str, path: str, body: Mapping[str, Any]) -> Any:
         """A request before the join, on a connection of its own."""
-        client = self._client(token)
-        try:
+        with contextlib.closing(self.client(token=token)) as client:
             return client.request("POST", path, body, idempotent=True)
-        finally:
-            client.close()
 
-    def client(self, *, rounds: int = 1) -> Client:
-        """A connection for one thread, with the pilot's token."""
-        return self._client(self._terms.token, rounds=rounds)
+    def client(self, *, token: str | None = None, rounds: int = 1) -> Client:
+        """A connection for one thread, with the pilot's token if no other is given."""
+        file, rng = self._context.pilot_file, random.Random(self._context.rng.random())
+        token = self._terms.token if token is None else token
+        return Client(file.servers, token, ca_file=file.ca_file, retry=Retry(rounds=rounds), rng=rng)
 
     def claim(self, client: Client, request: ClaimRequest, claim_token: str) -> ClaimReply:
         """Ask for jobs. The same token again gives the same jobs: a lost answer is asked for in this way."""
@@ -164,14 +163,10 @@ class ServerSession:
 
     def leave(self, reason: str, message: str) -> bool:
         """Report that this pilot has ended and all its reports are in; false if no server answered."""
-        client = self.client(rounds=3)
-        try:
+        with contextlib.suppress(LodesmanError), contextlib.closing(self.client(rounds=3)) as client:
             self._post(client, "leave", {"reason": reason, "message": message}, timeout=_LEAVE_TIMEOUT_S)
-        except LodesmanError:
-            return False
-        finally:
-            client.close()
-        return True
+            return True
+        return False
 
     def _post(self, client: Client, name: str, body: Any, *, timeout: float = _REQUEST_TIMEOUT_S) -> Any:
         """Every request of a pilot may be repeated: the server answers by what it knows already."""
@@ -186,17 +181,10 @@ class ServerSession:
             self._on_lost()
             raise
         except _REFUSED:
-            self._heard()
+            self.last_contact = self._context.ticker()
             raise
-        self._heard()
-        return answer
-
-    def _heard(self) -> None:
         self.last_contact = self._context.ticker()
-
-    def _client(self, token: str, *, rounds: int = 1) -> Client:
-        file, rng = self._context.pilot_file, random.Random(self._context.rng.random())
-        return Client(file.servers, token, ca_file=file.ca_file, retry=Retry(rounds=rounds), rng=rng)
+        return answer
 
 
 def find_queue(file: PilotFile, environment: Mapping[str, str]) -> BatchQueue | None:
