@@ -38,6 +38,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         log("unusable", fault=str(fault))
         return EXIT_USAGE
     log = Log(sys.stderr, time.time, stamp=pilot_file.stamp)
+    # Descriptors and memory of the pilot are none of its payloads' business.
+    os.closerange(3, 4096)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    hidden, adopts = hide_memory(), become_subreaper()
+    if not hidden or not adopts:
+        log("weak-isolation", hidden=hidden, adopts=adopts)
     features, chosen = read_features(os.environ), pilot_file.options
     node = describe_node(
         cores=chosen.cores, memory_mb=chosen.memory_mb, platform_name=chosen.platform, features=features
@@ -49,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         environment=dict(os.environ),
         log=log,
         slot_ends=features.slot_ends(time.time()),
-        adopts=_isolate(log),
+        adopts=adopts,
     )
     pilot = PilotProcess(context)
     _connect(pilot, log)
@@ -73,16 +79,6 @@ def _usable(directory: Path) -> Path:
     probe.write_bytes(b"")
     probe.unlink()
     return directory.resolve()
-
-
-def _isolate(log: Log) -> bool:
-    """Keep descriptors and memory of the pilot from its payloads. True if it adopts their orphans."""
-    os.closerange(3, 4096)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    hidden, adopts = hide_memory(), become_subreaper()
-    if not hidden or not adopts:
-        log("weak-isolation", hidden=hidden, adopts=adopts)
-    return adopts
 
 
 def _connect(pilot: PilotProcess, log: Log) -> None:

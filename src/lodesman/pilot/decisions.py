@@ -87,10 +87,6 @@ class ClaimRequest:
     norm_cpu_seconds: int
     wait_s: float
 
-    def same_capacity(self, other: ClaimRequest) -> bool:
-        """Whether the other asks for as much; times left aside."""
-        return (self.count, self.cores, self.memory_mb) == (other.count, other.cores, other.memory_mb)
-
 
 def reserve_s(life_s: float) -> float:
     """The part of a life of that length that is kept for packing and reporting: 2 %, 2 s to a minute."""

@@ -6,17 +6,15 @@ import os
 import secrets
 import select
 import threading
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from lodesman.errors import Unavailable
-from lodesman.pilot import protocol
 from lodesman.pilot.context import PilotContext
 from lodesman.pilot.decisions import DRAINED, ERROR, SIGTERM, Slot, Stop, contact_lost, reserve_s, why_leave
 from lodesman.pilot.outbox import Outbox
 from lodesman.pilot.payload import PayloadContext, remove_tree
-from lodesman.pilot.protocol import AttemptKey, JoinReply, report_end
+from lodesman.pilot.protocol import PILOT_SHUTDOWN, JoinReply
 from lodesman.pilot.reaper import Reaper
 from lodesman.pilot.roster import Roster, Watch
 from lodesman.pilot.server_threads import Claimer, Heartbeat
@@ -59,15 +57,6 @@ class _Wake:
 class PilotProcess:
     """Joins, runs jobs, leaves. `run` belongs to the main thread; `terminate` may come from a signal."""
 
-    # These come with the join.
-    _terms: JoinReply
-    _reaper: Reaper
-    _outbox: Outbox
-    _roster: Roster
-    _claimer: Claimer
-    _heartbeat: Heartbeat
-    _watch: Watch
-
     def __init__(self, context: PilotContext) -> None:
         self._context = context
         self._options = context.options
@@ -109,7 +98,9 @@ class PilotProcess:
         ):
             threading.Thread(target=target, args=arguments, name=target.__qualname__, daemon=True).start()
         try:
-            return self._end(self._supervise())
+            while (code := self.tick(now := context.ticker())) is None:
+                self._wake.wait(self._due - now)
+            return self._end(code)
         finally:
             self._reaper.kill_rest()
 
@@ -153,14 +144,6 @@ class PilotProcess:
         self._wake.wait(seconds)
         return self._signals > 0
 
-    def _supervise(self) -> int:
-        while True:
-            now = self._context.ticker()
-            code = self.tick(now)
-            if code is not None:
-                return code
-            self._wake.wait(self._due - now)
-
     def _decide_to_stop(self, now: float) -> None:
         signals = self._signals
         if signals > self._signals_seen:
@@ -182,20 +165,7 @@ class PilotProcess:
         self._context.log("stopping", reason=why, message=message)
         self._claimer.close()
         self._outbox.hurry()
-        for job in self._roster.stop_all(Stop(protocol.PILOT_SHUTDOWN, message), grace_s=grace_s):
-            self._report_unstarted(job.key, protocol.PILOT_SHUTDOWN, message)
-
-    def _kill_one(self, key: AttemptKey, stop: Stop) -> None:
-        if self._roster.stop_one(key, stop, grace_s=self._options.kill_grace_s):
-            self._report_unstarted(key, stop.cause, stop.message)
-        self._wake.ring()
-
-    def _report_unreadable(self, jobs: Mapping[AttemptKey, str]) -> None:
-        for key, fault in jobs.items():
-            self._report_unstarted(key, protocol.NOT_STARTED, f"The pilot cannot read this job: {fault}")
-
-    def _report_unstarted(self, key: AttemptKey, cause: str, message: str) -> None:
-        self._outbox.put(report_end(key, cause, message, ended=self._context.clock()))
+        self._roster.stop_all(Stop(PILOT_SHUTDOWN, message), grace_s=grace_s)
 
     def _assemble(self, terms: JoinReply) -> None:
         context, session = self._context, self._session
@@ -205,12 +175,8 @@ class PilotProcess:
         payloads = PayloadContext(context, self._reaper, self._outbox, lambda: session.client(rounds=10))
         self._roster = Roster(self._slot, payloads, on_change=self._on_change)
         self._watch = Watch(context, self._reaper, session)
-        self._claimer = Claimer(
-            context, session, self._roster, idle_s=terms.idle_s, on_unreadable=self._report_unreadable
-        )
-        self._heartbeat = Heartbeat(
-            context, session, self._roster, every_s=terms.heartbeat_s, on_kill=self._kill_one
-        )
+        self._claimer = Claimer(context, session, self._roster, idle_s=terms.idle_s)
+        self._heartbeat = Heartbeat(context, session, self._roster, every_s=terms.heartbeat_s)
 
     def _on_change(self) -> None:
         self._claimer.renew()

@@ -82,8 +82,8 @@ class Outbox:
 
     def close(self) -> None:
         """End both threads; what is unsent stays."""
-        self._closed.set()
         with self._changed:
+            self._closed.set()
             self._changed.notify_all()
 
     def hurry(self) -> None:
@@ -167,17 +167,13 @@ class Outbox:
             reason = refusals.get(item.report.key, "no answer")
             if reason:
                 self._log("report-refused", job=str(item.report.key), reason=reason)
-            self._drop(item)
+            if item.final:
+                self._file(item.report.key).unlink(missing_ok=True)
+            with self._changed:
+                if self._items.get((item.report.key, item.final)) is item:
+                    del self._items[item.report.key, item.final]
+                self._changed.notify_all()
         return True
-
-    def _drop(self, item: _Item) -> None:
-        name = (item.report.key, item.final)
-        if item.final:
-            self._file(item.report.key).unlink(missing_ok=True)
-        with self._changed:
-            if self._items.get(name) is item:
-                del self._items[name]
-            self._changed.notify_all()
 
     def _file(self, key: AttemptKey) -> Path:
         return self._directory / f"{key}.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -53,6 +54,8 @@ class PayloadRun:
         self.abandoned = threading.Event()
         # Set when it has ended and its output is not wanted: ends the packing.
         self.output_unwanted = threading.Event()
+        # The version of the streams whose tail the server has.
+        self.delivered: StreamVersion = ()
         self._context = context
         self._home = context.pilot.directory / "work" / str(job.key)
         self._lock = threading.Lock()
@@ -61,7 +64,6 @@ class PayloadRun:
         self._stop: Stop | None = None
         self._started = 0.0
         self._ended = 0.0
-        self._delivered: StreamVersion = ()
 
     def run(self, on_free: Callable[[], None], on_done: Callable[[], None]) -> None:
         """Run the attempt to its end. `on_free`: its tree is gone; `on_done`: the outbox has its report."""
@@ -107,13 +109,9 @@ class PayloadRun:
         """The version of its streams, and their tail if the version is not the one last delivered."""
         with self._lock:
             if self._launch is None:
-                return self._delivered, None
+                return self.delivered, None
             version = self._stream_version()
-            return version, None if version == self._delivered else read_tail(self._launch.outputs)
-
-    def tail_delivered(self, version: StreamVersion) -> None:
-        """The server has the tail of this version."""
-        self._delivered = version
+            return version, None if version == self.delivered else read_tail(self._launch.outputs)
 
     def _stream_version(self) -> StreamVersion:
         """With the lock held; empty before the start and after the end."""
@@ -251,9 +249,6 @@ def remove_tree(directory: Path) -> None:
 
 
 def _unlock(directory: Path) -> None:
-    try:
-        mode = directory.lstat().st_mode
-        if stat.S_ISDIR(mode) and mode & 0o700 != 0o700:
+    with contextlib.suppress(OSError):
+        if stat.S_ISDIR(directory.lstat().st_mode):
             directory.chmod(0o700)
-    except OSError:
-        return

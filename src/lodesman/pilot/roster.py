@@ -10,7 +10,14 @@ from typing import Callable
 from lodesman.pilot.context import PilotContext
 from lodesman.pilot.decisions import ClaimRequest, Load, Slot, Stop, excess, fits, next_check_s, next_claim
 from lodesman.pilot.payload import PayloadContext, PayloadRun
-from lodesman.pilot.protocol import MEMORY_LIMIT, OUTPUT_LIMIT, PILOT_SHUTDOWN, AssignedJob, AttemptKey
+from lodesman.pilot.protocol import (
+    MEMORY_LIMIT,
+    OUTPUT_LIMIT,
+    PILOT_SHUTDOWN,
+    AssignedJob,
+    AttemptKey,
+    report_end,
+)
 from lodesman.pilot.reaper import Reaper
 from lodesman.pilot.session import ServerSession
 
@@ -82,8 +89,8 @@ class Roster:
         if not known:
             self._changed()
 
-    def stop_all(self, stop: Stop, *, grace_s: float) -> list[AssignedJob]:
-        """End everything; returns the jobs that were never started."""
+    def stop_all(self, stop: Stop, *, grace_s: float) -> None:
+        """End everything; jobs that wait never start."""
         with self.changed:
             self._stopping = True
             dropped, self._backlog = self._backlog, []
@@ -91,19 +98,26 @@ class Roster:
         for payload in payloads:
             payload.stop(stop, grace_s=grace_s)
         self._changed()
-        return dropped
+        for job in dropped:
+            self.report_unstarted(job.key, stop.cause, stop.message)
 
-    def stop_one(self, key: AttemptKey, stop: Stop, *, grace_s: float) -> bool:
-        """End one attempt; returns whether it waited and so will never start."""
+    def stop_one(self, key: AttemptKey, stop: Stop) -> None:
+        """End one attempt; if it waits it never starts."""
         with self.changed:
             payload, finishing = self._running.get(key), self._finishing.get(key)
             waited = any(job.key == key for job in self._backlog)
             self._backlog = [job for job in self._backlog if job.key != key]
         if payload is not None:
-            payload.stop(stop, grace_s=grace_s)
+            payload.stop(stop, grace_s=self._context.pilot.options.kill_grace_s)
         if finishing is not None:
             finishing.output_unwanted.set()
-        return waited
+        if waited:
+            self.report_unstarted(key, stop.cause, stop.message)
+        self._on_change()
+
+    def report_unstarted(self, key: AttemptKey, cause: str, message: str) -> None:
+        """Report an attempt that will never start."""
+        self._context.outbox.put(report_end(key, cause, message, ended=self._context.pilot.clock()))
 
     def _fill(self) -> None:
         """Start what fits, in order; with the lock held."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
 from lodesman.client import Aborted
 from lodesman.errors import LodesmanError, Unauthorized, Unavailable
 from lodesman.pilot.context import PilotContext
 from lodesman.pilot.decisions import ClaimRequest, Stop
-from lodesman.pilot.payload import PayloadRun, StreamVersion
-from lodesman.pilot.protocol import KILLED, AssignedJob, AttemptKey, ClaimReply, parse_key
+from lodesman.pilot.protocol import KILLED, NOT_STARTED, AssignedJob, AttemptKey, ClaimReply, parse_key
 from lodesman.pilot.roster import Roster
 from lodesman.pilot.session import ServerSession
 
@@ -55,20 +55,13 @@ class Claimer:
     """
 
     def __init__(
-        self,
-        context: PilotContext,
-        session: ServerSession,
-        roster: Roster,
-        *,
-        idle_s: float,
-        on_unreadable: Callable[[Mapping[AttemptKey, str]], Any],
+        self, context: PilotContext, session: ServerSession, roster: Roster, *, idle_s: float
     ) -> None:
         self._context = context
         self._session = session
         self._roster = roster
         self._journal = _AttemptJournal(context.directory / "attempts.journal")
         self._idle_s = idle_s
-        self._on_unreadable = on_unreadable
         self._client = session.client()
         self._token = ""
         self._closed = False
@@ -94,7 +87,8 @@ class Claimer:
             if asked is None:
                 return
             now = self._roster.next_claim(self._idle_s)
-        if now is None or not now.same_capacity(asked):
+        # The same capacity, for a shorter time: the poll goes on.
+        if now is None or replace(now, norm_cpu_seconds=asked.norm_cpu_seconds, wait_s=asked.wait_s) != asked:
             self._client.abort()
 
     def close(self) -> None:
@@ -154,8 +148,8 @@ class Claimer:
             if job not in jobs:
                 self._context.log("attempt-seen-before", job=str(job.key))
         self._roster.admit(jobs)
-        if reply.unreadable:
-            self._on_unreadable(reply.unreadable)
+        for key, why in reply.unreadable.items():
+            self._roster.report_unstarted(key, NOT_STARTED, f"The pilot cannot read this job: {why}")
         if reply.drain:
             self._roster.drain()
         return True
@@ -165,19 +159,12 @@ class Heartbeat:
     """Beats every `every_s` seconds, at least every 15 s while payloads run, and sooner, with jitter, after a failure."""
 
     def __init__(
-        self,
-        context: PilotContext,
-        session: ServerSession,
-        roster: Roster,
-        *,
-        every_s: float,
-        on_kill: Callable[[AttemptKey, Stop], Any],
+        self, context: PilotContext, session: ServerSession, roster: Roster, *, every_s: float
     ) -> None:
         self._context = context
         self._session = session
         self._roster = roster
         self._every_s = every_s
-        self._on_kill = on_kill
         self._client = session.client()
         self._closed = threading.Event()
         self._stirred = threading.Event()
@@ -198,20 +185,28 @@ class Heartbeat:
     def beat(self) -> None:
         """One beat. Raises what the session raises."""
         now = self._context.ticker()
-        running = [(payload, *_usage_of(payload, now)) for payload in self._roster.payloads()]
-        entries = [entry for _, entry, _ in running]
-        keys = {payload.job.key for payload, _, _ in running}
+        entries: dict[AttemptKey, dict[str, Any]] = {}
+        tails = {}
+        for payload in self._roster.payloads():
+            measured = payload.measured(now)
+            tails[payload], tail = payload.new_tail()
+            entries[payload.job.key] = {
+                "cpu_seconds": round(measured.cpu_seconds, 3),
+                "wall_seconds": round(measured.wall_seconds, 3),
+                "rss_mb": round(measured.rss_mb, 1),
+                **({} if tail is None else {"tail": tail}),
+            }
         for key, ended in self._roster.unreported().items():
-            if key not in keys:
-                entries.append({**key._asdict(), **({"state": "completing"} if ended else {})})
+            entries.setdefault(key, {"state": "completing"} if ended else {})
         load = self._roster.load()
         state = "draining" if load.draining or load.stopping else "running" if load.running else "idle"
-        reply = self._session.beat(self._client, entries, state)
-        for payload, _, version in running:
-            payload.tail_delivered(version)
+        jobs = [{**key._asdict(), **entry} for key, entry in entries.items()]
+        reply = self._session.beat(self._client, jobs, state)
+        for payload, version in tails.items():
+            payload.delivered = version
         for key, reason in reply.kill.items():
             self._context.log("kill-ordered", job=str(key), reason=reason)
-            self._on_kill(key, Stop(KILLED, reason or "The server ended the job."))
+            self._roster.stop_one(key, Stop(KILLED, reason or "The server ended the job."))
         if reply.drain:
             self._roster.drain()
 
@@ -235,18 +230,3 @@ class Heartbeat:
         if not self._roster.payloads() and not self._stirred.wait(self._every_s):
             return True
         return not self._closed.wait(min(self._every_s, _BUSY_S))
-
-
-def _usage_of(payload: PayloadRun, now: float) -> tuple[dict[str, Any], StreamVersion]:
-    """The entry of a running payload, and the version of its tail."""
-    measured = payload.measured(now)
-    version, tail = payload.new_tail()
-    entry = {
-        **payload.job.key._asdict(),
-        "cpu_seconds": round(measured.cpu_seconds, 3),
-        "wall_seconds": round(measured.wall_seconds, 3),
-        "rss_mb": round(measured.rss_mb, 1),
-    }
-    if tail is not None:
-        entry["tail"] = tail
-    return entry, version

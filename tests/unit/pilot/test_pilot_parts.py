@@ -32,7 +32,7 @@ class Puppet:
         self.kill_at: float | None = None
         self.began = 0.0
         self.tail: str | None = "text"
-        self.delivered: list[Any] = []
+        self.delivered: Any = ()
         self.over = PayloadUsage(0, 0, 0, 0)
         self.ended = threading.Event()
         self.started = threading.Event()
@@ -61,13 +61,14 @@ class Puppet:
     def new_tail(self):
         return "version", self.tail
 
-    def tail_delivered(self, version):
-        self.delivered.append(version)
-
 
 class NoOutbox:
     def __init__(self):
         self.kept: list[Any] = []
+        self.reports: list[Any] = []
+
+    def put(self, report):
+        self.reports.append(report)
 
     def keys(self):
         return self.kept
@@ -148,15 +149,16 @@ def test_room_is_free_before_the_result_is_packed(roster, puppets, make_job, clo
     until(lambda: roster.load().unsent == 0)
 
 
-def test_an_order_to_end_what_is_being_packed_ends_the_packing(roster, puppets, make_job):
+def test_an_order_to_end_what_is_being_packed_ends_the_packing(roster, puppets, make_job, bench):
     roster.admit([make_job(1), make_job(2)])
     puppets[0].handed_in.clear()
     puppets[0].ended.set()
     until(lambda: roster.load().running == 1)
-    assert roster.stop_one(AttemptKey(1, 1), STOP, grace_s=3) is False
+    roster.stop_one(AttemptKey(1, 1), STOP)
     assert (puppets[0].output_unwanted.is_set(), puppets[0].stops) == (True, [])
-    roster.stop_one(AttemptKey(2, 1), STOP, grace_s=3)
-    assert (puppets[1].output_unwanted.is_set(), puppets[1].stops) == (False, [(STOP, 3)])
+    roster.stop_one(AttemptKey(2, 1), STOP)
+    assert (puppets[1].output_unwanted.is_set(), puppets[1].stops) == (False, [(STOP, 10)])
+    assert bench.outbox.reports == []
     puppets[0].handed_in.set()
 
 
@@ -175,9 +177,10 @@ def test_an_empty_answer_is_remembered_until_something_ran(roster, puppets, make
     assert not roster.load().no_job_fits
 
 
-def test_stop_all(roster, puppets, make_job):
+def test_stop_all(roster, puppets, make_job, bench):
     roster.admit([make_job(1, cores=2), make_job(2)])
-    assert [job.key.id for job in roster.stop_all(STOP, grace_s=3)] == [2]
+    roster.stop_all(STOP, grace_s=3)
+    assert [(report.key, report.cause) for report in bench.outbox.reports] == [((2, 1), "killed")]
     assert puppets[0].stops == [(STOP, 3)]
     until(lambda: not roster.load().running)
     assert roster.load().stopping
@@ -185,12 +188,16 @@ def test_stop_all(roster, puppets, make_job):
     assert len(puppets) == 1
 
 
-def test_stop_one(roster, puppets, make_job):
+def test_stop_one(roster, puppets, make_job, bench, changes):
     roster.admit([make_job(1, cores=2), make_job(2), make_job(3)])
-    assert roster.stop_one(AttemptKey(2, 1), STOP, grace_s=3)
-    assert not roster.stop_one(AttemptKey(9, 9), STOP, grace_s=3)
-    assert not roster.stop_one(AttemptKey(1, 1), STOP, grace_s=3)
-    assert puppets[0].stops == [(STOP, 3)]
+    changes.clear()
+    for key in (AttemptKey(2, 1), AttemptKey(9, 9), AttemptKey(1, 1)):
+        roster.stop_one(key, STOP)
+    assert len(changes) >= 3
+    assert puppets[0].stops == [(STOP, 10)]
+    assert [(report.key, report.cause, report.message) for report in bench.outbox.reports] == [
+        ((2, 1), "killed", "why")
+    ]
     until(lambda: len(puppets) == 2)
     assert puppets[1].job.key.id == 3
 
@@ -254,9 +261,7 @@ def mouth(clock):
 
 @pytest.fixture
 def claimer(context, mouth, roster):
-    unreadable: dict[AttemptKey, str] = {}
-    made: Any = Claimer(context, mouth, roster, idle_s=600, on_unreadable=unreadable.update)
-    made.unreadable = unreadable
+    made: Any = Claimer(context, mouth, roster, idle_s=600)
     threads: list[threading.Thread] = []
 
     def start():
@@ -342,11 +347,13 @@ def test_attempts_seen_before_are_not_run(claimer, mouth, puppets, make_job, lin
     assert ("attempt-seen-before", {"job": "1.1"}) in lines
 
 
-def test_jobs_that_cannot_be_read_are_reported(claimer, mouth):
+def test_jobs_that_cannot_be_read_are_reported(claimer, mouth, bench):
     mouth.answers = [ClaimReply(unreadable={AttemptKey(1, 1): "odd"})]
     claimer.start()
-    until(lambda: claimer.unreadable)
-    assert claimer.unreadable == {(1, 1): "odd"}
+    until(lambda: bench.outbox.reports)
+    (report,) = bench.outbox.reports
+    assert (report.key, report.cause) == ((1, 1), "not-started")
+    assert "odd" in report.message
 
 
 def test_a_journal_that_fails_runs_nothing_and_drains(claimer, mouth, roster, puppets, make_job, monkeypatch):
@@ -398,13 +405,8 @@ def ear():
 
 
 @pytest.fixture
-def kills():
-    return []
-
-
-@pytest.fixture
-def heartbeat(context, ear, roster, kills):
-    return Heartbeat(context, ear, roster, every_s=0.01, on_kill=lambda key, stop: kills.append((key, stop)))
+def heartbeat(context, ear, roster):
+    return Heartbeat(context, ear, roster, every_s=0.01)
 
 
 def test_a_beat_tells_all(heartbeat, ear, roster, puppets, make_job, bench):
@@ -428,7 +430,7 @@ def test_a_beat_tells_all(heartbeat, ear, roster, puppets, make_job, bench):
     assert "tail" not in jobs[1]
     assert jobs[2:] == [{"id": 3, "attempt": 1}, {"id": 9, "attempt": 1, "state": "completing"}]
     assert not any("state" in one for one in jobs[:2])
-    assert puppets[0].delivered == ["version"]
+    assert puppets[0].delivered == "version"
     roster.drain()
     heartbeat.beat()
     assert ear.beats[2][1] == "draining"
@@ -456,14 +458,15 @@ def test_a_tail_that_nobody_heard_is_told_again(heartbeat, ear, roster, puppets,
     ear.orders = [Unavailable("Away.")]
     with pytest.raises(Unavailable):
         heartbeat.beat()
-    assert puppets[0].delivered == []
+    assert puppets[0].delivered == ()
 
 
-def test_orders_are_obeyed(heartbeat, ear, roster, kills):
-    ear.orders = [HeartbeatReply({AttemptKey(1, 2): "why", AttemptKey(3, 1): ""}, drain=True)]
+def test_orders_are_obeyed(heartbeat, ear, roster, puppets, make_job):
+    roster.admit([make_job(1), make_job(2)])
+    ear.orders = [HeartbeatReply({AttemptKey(1, 1): "why", AttemptKey(2, 1): ""}, drain=True)]
     heartbeat.beat()
-    assert kills[0] == ((1, 2), Stop("killed", "why"))
-    assert kills[1][1].message
+    assert puppets[0].stops[0][0] == Stop("killed", "why")
+    assert puppets[1].stops[0][0].message
     assert roster.load().draining
 
 
@@ -500,7 +503,7 @@ class Rests:
 
 @pytest.mark.parametrize("usual", [60.0, 5.0])
 def test_a_busy_pilot_beats_often_enough_to_hear_orders(context, ear, roster, make_job, usual):
-    heartbeat = Heartbeat(context, ear, roster, every_s=usual, on_kill=lambda *_: None)
+    heartbeat = Heartbeat(context, ear, roster, every_s=usual)
     stirred: Any = Rests()
     closed: Any = Rests()
     heartbeat._stirred, heartbeat._closed = stirred, closed
@@ -517,7 +520,7 @@ def test_a_busy_pilot_beats_often_enough_to_hear_orders(context, ear, roster, ma
 
 def test_a_payload_that_starts_brings_the_next_beat_nearer(context, ear, roster, monkeypatch):
     monkeypatch.setattr("lodesman.pilot.server_threads._BUSY_S", 0.01)
-    heartbeat = Heartbeat(context, ear, roster, every_s=3_600.0, on_kill=lambda *_: None)
+    heartbeat = Heartbeat(context, ear, roster, every_s=3_600.0)
     thread = threading.Thread(target=heartbeat.run)
     thread.start()
 

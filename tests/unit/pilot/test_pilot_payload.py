@@ -264,7 +264,7 @@ def test_news_only_when_there_are_some(context, make_job):
     until(lambda: payload.new_tail()[1] == "one\n")
     stamp, tail = payload.new_tail()
     assert tail == "one\n"
-    payload.tail_delivered(stamp)
+    payload.delivered = stamp
     assert payload.new_tail()[1] is None
     assert payload.measured(time.monotonic()).stream_bytes == 4
     payload.stop(Stop("killed", ""), grace_s=0)
