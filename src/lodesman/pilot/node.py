@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import re
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -93,7 +94,7 @@ def describe_node(
     root: Path = Path("/"),
 ) -> WorkerNode:
     """Describe this machine; arguments other than 0 and "" are taken as they are."""
-    release = _parse_pairs(_read(root / "etc/os-release") or _read(root / "usr/lib/os-release"), "=")
+    release = _parse_release(_read(root / "etc/os-release") or _read(root / "usr/lib/os-release"))
     total_kb, available_kb = _parse_meminfo(_read(root / "proc/meminfo"))
     return WorkerNode(
         host=socket.gethostname(),
@@ -112,18 +113,17 @@ def _platform_of(machine: str, release: Mapping[str, str]) -> str:
     return f"{machine}-{release.get('ID') or 'linux'}{release.get('VERSION_ID', '')}"
 
 
-def _parse_pairs(text: str, sign: str) -> dict[str, str]:
-    """The names and values of lines as in os-release (`=`) and /proc/meminfo (`:`), without quotes."""
-    parts = [line.strip().partition(sign) for line in text.splitlines()]
+def _parse_release(text: str) -> dict[str, str]:
+    """The names and values of os-release, without quotes."""
+    parts = [line.strip().partition("=") for line in text.splitlines()]
     return {name: value.strip(" \"'") for name, found, value in parts if found}
 
 
 def _parse_meminfo(text: str) -> tuple[int, int]:
     """(MemTotal, MemAvailable) of /proc/meminfo in kB; 0 if unknown."""
-    words = {name: value.split() for name, value in _parse_pairs(text, ":").items()}
-    values = {name: int(found[0]) for name, found in words.items() if found and found[0].isdigit()}
-    total = values.get("MemTotal", 0)
-    return total, values.get("MemAvailable", values.get("MemFree", total))
+    values: dict[str, str] = dict(re.findall(r"^(\w+):\s*([0-9]+)", text, re.MULTILINE))
+    total = int(values.get("MemTotal", 0))
+    return total, int(values.get("MemAvailable", values.get("MemFree", total)))
 
 
 def _parse_cgroups(text: str) -> dict[str, str]:
@@ -152,30 +152,19 @@ def _parse_bytes(text: str) -> int | None:
 
 def _cores(root: Path, features: Features) -> int:
     """The least of affinity, cgroup quota and what the site allots; at least 1."""
-    counts = [len(os.sched_getaffinity(0))]
-    if features.allocated_cpu is not None:
-        counts.append(features.allocated_cpu)
+    counts: list[float | None] = [len(os.sched_getaffinity(0)), features.allocated_cpu]
     for directory in _directories(root, "cpu"):
-        quota = _parse_cpu_max(_read(directory / "cpu.max"))
-        if quota is None:
-            v1 = [_read(directory / name) for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")]
-            quota = _parse_cpu_max(" ".join(v1))
-        if quota is not None:
-            counts.append(int(quota))
-    return max(1, min(counts))
+        v1 = [_read(directory / name) for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us")]
+        counts += map(_parse_cpu_max, (_read(directory / "cpu.max"), " ".join(v1)))
+    return max(1, int(min(count for count in counts if count is not None)))
 
 
 def _memory_mb(root: Path, available_kb: int, features: Features) -> int:
     """The least of what is free now, what the cgroups allow and what the site allots."""
-    amounts = [available_kb * 1024]
-    if features.max_rss_bytes is not None:
-        amounts.append(features.max_rss_bytes)
+    amounts = [available_kb * 1024, features.max_rss_bytes]
     for directory in _directories(root, "memory"):
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            limit = _parse_bytes(_read(directory / name))
-            if limit is not None:
-                amounts.append(limit)
-    return min(amounts) // _MB
+        amounts += [_parse_bytes(_read(directory / name)) for name in ("memory.max", "memory.limit_in_bytes")]
+    return min(amount for amount in amounts if amount is not None) // _MB
 
 
 def _directories(root: Path, controller: str) -> list[Path]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -215,29 +215,6 @@ def descendants(table: Mapping[int, ProcessStat], ancestor: int) -> list[Process
         below += found
         todo += [process.pid for process in found]
     return below
-
-
-@dataclass
-class Suspicion:
-    """Strays without a mark: each belongs to one of the payloads that ran when it was first seen."""
-
-    _may_be: dict[ProcessId, frozenset[AttemptKey]] = field(default_factory=dict)
-
-    def settle(
-        self, unmarked: Collection[ProcessId], running: Collection[AttemptKey]
-    ) -> dict[ProcessId, AttemptKey]:
-        """Those for which one payload is left; the rest is settled when the other payloads have ended."""
-        settled = {}
-        kept = {}
-        for ident in unmarked:
-            before = self._may_be.get(ident, frozenset(running))
-            still = before & frozenset(running)
-            if len(still) == 1 or (not still and before):
-                settled[ident] = min(still or before)
-            else:
-                kept[ident] = still
-        self._may_be = kept
-        return settled
 
 
 # --- what has a payload used? -------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Callable
 
 from lodesman.pilot import processes
 from lodesman.pilot.launch import Launch
-from lodesman.pilot.processes import ZOMBIE, Account, ProcessId, ProcessStat, Suspicion
+from lodesman.pilot.processes import ZOMBIE, Account, ProcessId, ProcessStat
 from lodesman.pilot.protocol import AttemptKey, PayloadUsage
 
 # A tree that forks faster than it is scanned is stopped first; the number of scans is bounded.
@@ -39,7 +39,8 @@ class Reaper:
         self._sessions: dict[int, AttemptKey] = {}
         self._accounts: dict[AttemptKey, Account] = {}
         self._known: dict[ProcessId, AttemptKey] = {}
-        self._suspicion = Suspicion()
+        # Strays without a mark: the payloads that ran when each was first seen, and run still.
+        self._suspects: dict[ProcessId, frozenset[AttemptKey]] = {}
         self._strangers: set[ProcessId] = set()
         self._pause = threading.Event()
 
@@ -179,15 +180,19 @@ class Reaper:
 
     def _settle(self, unmarked: Mapping[ProcessId, ProcessStat], owned: dict[int, AttemptKey]) -> None:
         """Own children without a mark: by elimination; what belongs to no living payload is killed."""
-        settled = self._suspicion.settle(list(unmarked), list(self._accounts))
+        running, kept = frozenset(self._accounts), {}
         for ident, process in unmarked.items():
-            key = settled.get(ident)
-            if key in self._accounts:
-                owned[process.pid] = key
-            elif key is not None:
+            before = self._suspects.get(ident, running)
+            still = before & running
+            if len(still) == 1:
+                owned[process.pid] = min(still)
+            elif before and not still:
                 _send(process, signal.SIGKILL)
-            elif process.state == ZOMBIE:
-                self._reap(process, None)
+            else:
+                kept[ident] = still
+                if process.state == ZOMBIE:
+                    self._reap(process, None)
+        self._suspects = kept
 
     def _reap(self, process: ProcessStat, key: AttemptKey | None) -> bool:
         """Wait for a dead orphan that came to this process, and book its CPU time."""

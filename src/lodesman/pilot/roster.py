@@ -170,25 +170,22 @@ class Watch:
             self._next = now + self._context.options.watch_s
             return self._next
         if now >= self._next:
-            self._next = now + self._check(payloads, now)
+            used, usual_s = self._reaper.measure(), self._context.options.watch_s
+            waits = [usual_s]
+            for payload in payloads:
+                job = payload.job
+                payload.usage = used.get(job.key, payload.usage)
+                if not payload.stopping:
+                    self._hold(payload, now)
+                waits.append(
+                    next_check_s(payload.measured(now), job.limits, cores=job.cores, usual_s=usual_s)
+                )
+            self._next = now + min(waits)
         kills = [(payload.kill_at, payload) for payload in payloads if payload.kill_at is not None]
         for at, payload in kills:
             if now >= at:
                 self._reaper.kill(payload.job.key)
         return min([self._next, *(at for at, _ in kills if at > now)])
-
-    def _check(self, payloads: Sequence[PayloadRun], now: float) -> float:
-        """Seconds until the next check."""
-        used = self._reaper.measure()
-        usual_s = self._context.options.watch_s
-        waits = [usual_s]
-        for payload in payloads:
-            job = payload.job
-            payload.usage = used.get(job.key, payload.usage)
-            if not payload.stopping:
-                self._hold(payload, now)
-            waits.append(next_check_s(payload.measured(now), job.limits, cores=job.cores, usual_s=usual_s))
-        return min(waits)
 
     def _hold(self, payload: PayloadRun, now: float) -> None:
         """Stop a payload that is over a limit, or that must not run twice when the lease is nearly over."""

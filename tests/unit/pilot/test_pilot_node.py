@@ -14,7 +14,7 @@ from lodesman.pilot.node import (
     _parse_cgroups,
     _parse_cpu_max,
     _parse_meminfo,
-    _parse_pairs,
+    _parse_release,
     _platform_of,
     describe_node,
     read_features,
@@ -55,7 +55,7 @@ def root(tmp_path, monkeypatch):
     ],
 )
 def test_platform(text, platform):
-    assert _platform_of("x86_64", _parse_pairs(text, "=")) == platform
+    assert _platform_of("x86_64", _parse_release(text)) == platform
 
 
 def test_meminfo():

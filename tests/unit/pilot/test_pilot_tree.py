@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.pilot import processes
+from lodesman.pilot import processes, reaper
 from lodesman.pilot.processes import (
     ZOMBIE,
     Account,
     ProcessId,
     ProcessStat,
-    Suspicion,
     _parse_stat,
     descendants,
     owners,
@@ -129,23 +128,39 @@ def test_owned_are_exactly_those_with_an_owned_ancestor_or_session(shape):
     assert {pid for pid in seen if expected(pid)} == set(owned)
 
 
-def test_suspicion_is_settled_by_exclusion():
-    suspicion = Suspicion()
-    stray = (9, 90)
-    assert suspicion.settle([stray], [A, B]) == {}
-    assert suspicion.settle([stray], [A, B, (3, 1)]) == {}  # it was there before the third
-    assert suspicion.settle([stray], [B, (3, 1)]) == {stray: B}
+@pytest.fixture
+def settle(monkeypatch):
+    """A reaper's owner of a stray without a mark, while these payloads run; `killed` if it has to go."""
+    stray, killed = process(9, ME), []
+    monkeypatch.setattr(reaper, "_send", lambda one, number: killed.append(one.pid))
+    own = reaper.Reaper("s", adopts=True)
+
+    def settle(*running):
+        own._accounts = {key: Account() for key in running}
+        owned = {}
+        own._settle({stray.ident: stray}, owned)
+        return "killed" if killed else owned.get(stray.pid)
+
+    return settle
 
 
-def test_suspicion_falls_on_the_only_one():
-    assert Suspicion().settle([(9, 90)], [A]) == {(9, 90): A}
+def test_suspicion_is_settled_by_exclusion(settle):
+    assert settle(A, B) is None
+    assert settle(A, B, (3, 1)) is None  # it was there before the third
+    assert settle(B, (3, 1)) == B
 
 
-def test_suspicion_when_all_have_ended_at_once():
-    suspicion = Suspicion()
-    suspicion.settle([(9, 90)], [A, B])
-    assert suspicion.settle([(9, 90)], []) == {(9, 90): A}  # whoever it is, it has to go
-    assert Suspicion().settle([(9, 90)], []) == {}
+def test_suspicion_falls_on_the_only_one(settle):
+    assert settle(A) == A
+
+
+def test_suspicion_when_all_have_ended_at_once(settle):
+    assert settle(A, B) is None
+    assert settle() == "killed"  # whichever it belongs to
+
+
+def test_suspicion_where_no_payload_runs(settle):
+    assert settle() is None
 
 
 # --- what was used ----------------------------------------------------------------------------------
