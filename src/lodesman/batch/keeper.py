@@ -251,7 +251,11 @@ class _Keeper:
 
     def run(self, guard: Process, keeper: Process) -> None:
         """From the record that the pilot may have started to the record that its tree is gone."""
-        self.listen()
+        # Signals arrive as bytes in a pipe: no race, no work inside handlers.
+        self.wake, wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
+        for signum in (*_STOP_ORDERS, KILL_ORDER, signal.SIGCHLD):
+            signal.signal(signum, lambda *_: None)
         self.record = {"keeper": keeper[:3:2], "guard": guard[:3:2], "started_at": time.time()}
         self.record["cgroup"] = self.cgroup
         write_json("keeper.json", self.record)
@@ -262,14 +266,13 @@ class _Keeper:
             return
         self.start(keeper.pid)
         self.watch()
-        self.finish()
-
-    def listen(self) -> None:
-        """Signals arrive as bytes in a pipe: no race, no work inside handlers."""
-        self.wake, wake_in = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
-        for signum in (*_STOP_ORDERS, KILL_ORDER, signal.SIGCHLD):
-            signal.signal(signum, lambda *_: None)
+        _kill_tree(self.cgroup, self.note)
+        for output in self.outputs:
+            while output.pump():
+                pass
+        code = None if self.status is None else os.waitstatus_to_exitcode(self.status)
+        cause = self.cause or ("exit" if (code or 0) >= 0 else "signal")
+        _write_end(cause=cause, code=code, started_at=self.record["started_at"])
 
     def start(self, keeper: int) -> None:
         """Start the pilot in its own session; a fork of this small process is cheap."""
@@ -348,16 +351,6 @@ class _Keeper:
             self.kill_at = time.monotonic() + self.entry["grace_seconds"]
         if self.status is None:
             os.kill(self.pilot, signal.SIGTERM)
-
-    def finish(self) -> None:
-        """Kill what is left, save the last output, and only then say that the pilot has ended."""
-        _kill_tree(self.cgroup, self.note)
-        for output in self.outputs:
-            while output.pump():
-                pass
-        code = None if self.status is None else os.waitstatus_to_exitcode(self.status)
-        cause = self.cause or ("exit" if (code or 0) >= 0 else "signal")
-        _write_end(cause=cause, code=code, started_at=self.record["started_at"])
 
 
 def _guard(keeper: int, cgroup: str | None) -> int:

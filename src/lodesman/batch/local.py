@@ -20,19 +20,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Final
 
-from lodesman.batch import keeper
-from lodesman.batch.backend import (
-    PILOT_FILE,
-    BatchLoad,
-    CancelOutcome,
-    NativeState,
-    NativeStatus,
-    PilotCopy,
-    PilotSpec,
-    SubmitRefusal,
-    SubmitResult,
-    unusable,
-)
+from lodesman.batch import backend, keeper
+from lodesman.batch.backend import CancelOutcome, NativeState, NativeStatus, SubmitRefusal, SubmitResult
 from lodesman.batch.pilot_directory import STAMP, Entry, PilotDirectory, remove_tree
 from lodesman.batch.processes import MARK, launch, limit_open_files, stop_kept, sweep
 from lodesman.errors import BackendFault
@@ -80,9 +69,10 @@ class LocalBackend:
 
     # --- the protocol -----------------------------------------------------------------------------
 
-    def submit(self, spec: PilotSpec, copies: Sequence[PilotCopy]) -> SubmitResult:
+    def submit(self, spec: backend.PilotSpec, copies: Sequence[backend.PilotCopy]) -> SubmitResult:
         """Store the copies, then start what has a slot. A full disk refuses copies for now only."""
-        reason = unusable(spec) if spec.queue in self.slots else f"no local queue {'/'.join(spec.queue)!r}"
+        known = spec.queue in self.slots
+        reason = backend.unusable(spec) if known else f"no local queue {'/'.join(spec.queue)!r}"
         if reason:
             return SubmitResult(refused={copy.stamp: _refusal(reason) for copy in copies})
         accepted: dict[str, str] = {}
@@ -120,15 +110,15 @@ class LocalBackend:
             known = self._stamps()
         return {stamp: stamp for stamp in (known if stamps is None else known.intersection(stamps))}
 
-    def load(self, queue: QueueId) -> BatchLoad:
+    def load(self, queue: QueueId) -> backend.BatchLoad:
         """The load of one queue; a pilot whose keeper is lost still fills its slot."""
         now = self.clock()
         try:
             states = Counter(pilot.state() for pilot, entry in self._pilots() if entry.queue == queue)
         except OSError:
-            return BatchLoad(waiting=None, running=None, observed_at=now)
+            return backend.BatchLoad(waiting=None, running=None, observed_at=now)
         running = states[NativeState.RUNNING] + states[NativeState.UNKNOWN]
-        return BatchLoad(waiting=states[NativeState.WAITING], running=running, observed_at=now)
+        return backend.BatchLoad(waiting=states[NativeState.WAITING], running=running, observed_at=now)
 
     # --- upkeep -----------------------------------------------------------------------------------
 
@@ -136,7 +126,9 @@ class LocalBackend:
         """Sweep after lost keepers and start waiting pilots where slots are free; their stamps. Raises BackendFault."""
         with _as_backend_fault(), self._exclusive():
             self._reap()
-            self._drop_drafts()
+            for path in self.root.iterdir():
+                if path.name.startswith((".new-", ".gone-")):  # a submit or purge that was killed
+                    remove_tree(path)
             pilots = [(pilot, entry, pilot.state()) for pilot, entry in self._pilots()]
             swept = self._sweep([pilot for pilot, _, state in pilots if state is NativeState.UNKNOWN])
             taken: Counter[QueueId] = Counter()
@@ -219,7 +211,7 @@ class LocalBackend:
             return False
         return True
 
-    def _store(self, spec: PilotSpec, copy: PilotCopy) -> SubmitRefusal | None:
+    def _store(self, spec: backend.PilotSpec, copy: backend.PilotCopy) -> SubmitRefusal | None:
         """Write one pilot's directory."""
         if not STAMP.fullmatch(copy.stamp):
             return _refusal("a stamp has 1 to 64 letters, digits, '-' and '_'")
@@ -231,7 +223,7 @@ class LocalBackend:
             stamp=copy.stamp,
             queue=spec.queue,
             order=self._last_order,
-            argv=tuple(part.replace(PILOT_FILE, pilot_file) for part in spec.command),
+            argv=tuple(part.replace(backend.PILOT_FILE, pilot_file) for part in spec.command),
             environment={**inherited, **spec.environment, MARK: copy.stamp},
             wall_seconds=spec.wall_seconds,
             grace_seconds=self.grace_seconds,
@@ -257,7 +249,8 @@ class LocalBackend:
             if state is NativeState.WAITING:
                 pilot.write_end("cancelled")
                 return CancelOutcome.REMOVED
-            pilot.forbid_start()
+            # A keeper reads this order before it starts the pilot.
+            (pilot.path / "cancel").touch(mode=0o600)
         except OSError:
             return CancelOutcome.FAILED
         for process in pilot.processes()[:1]:
@@ -306,12 +299,6 @@ class LocalBackend:
                 ended = pid
             if ended:
                 self._keepers.discard(pid)
-
-    def _drop_drafts(self) -> None:
-        """Remove what a killed submit or purge left half done."""
-        for path in self.root.iterdir():
-            if path.name.startswith((".new-", ".gone-")):
-                remove_tree(path)
 
 
 @contextlib.contextmanager

@@ -180,10 +180,6 @@ class PilotDirectory:
         finally:
             os.close(lock)
 
-    def forbid_start(self) -> None:
-        """Leave the order that a keeper reads before it starts the pilot."""
-        (self.path / "cancel").touch(mode=0o600)
-
     def write_end(self, cause: str, message: str = "") -> None:
         """Record an end that no keeper can record."""
         end = {"cause": cause, "exit_code": None, "ended_at": time.time(), "message": message}

@@ -20,17 +20,17 @@ import resource
 import select
 import signal
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from lodesman.batch import keeper
-from lodesman.batch.keeper import Process, descendants, process_table, read_process, signal_process
+from lodesman.batch.keeper import Process, descendants, process_table, signal_process
 from lodesman.batch.pilot_directory import PilotDirectory
 
 MARK: Final = "LODESMAN_STAMP"
 _LOCK_NUMBER: Final = 3
-# A keeper that was just started has not written its record yet: check again after this time.
+# How often keepers are checked that are about to end.
 _CHECK_AGAIN_SECONDS: Final = 0.02
 _SWEEP_SECONDS: Final = 5.0
 
@@ -41,10 +41,12 @@ def launch(directory: PilotDirectory, *, python: str, cgroups: bool) -> int | No
     The keeper inherits the lock without a gap: if this process is killed before, the pilot still waits; if after, it
     is kept. Raises OSError.
     """
+    # Unique even if another server on this machine has a pilot of the same stamp.
+    digest = hashlib.sha256(os.fsencode(directory.path)).hexdigest()[:12]
     with directory.locked() as lock:
         if lock is None or directory.was_started():
             return None
-        cgroup = make_cgroup(_cgroup_name(directory)) if cgroups else None
+        cgroup = make_cgroup(f"lodesman-{directory.stamp}-{digest}") if cgroups else None
         try:
             return _spawn(directory, lock, python, cgroup)
         except OSError:
@@ -59,12 +61,6 @@ def limit_open_files(pid: int, soft: int) -> None:
         with contextlib.suppress(OSError, ValueError):  # it has ended
             _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
             resource.prlimit(pid, resource.RLIMIT_NOFILE, (min(soft, hard) if hard >= 0 else soft, hard))
-
-
-def _cgroup_name(directory: PilotDirectory) -> str:
-    """Unique even if another server on this machine has a pilot of the same stamp."""
-    digest = hashlib.sha256(os.fsencode(directory.path)).hexdigest()[:12]
-    return f"lodesman-{directory.stamp}-{digest}"
 
 
 def _spawn(directory: PilotDirectory, lock: int, python: str, cgroup: str | None) -> int:
@@ -119,13 +115,10 @@ def _own_directory(own: str, mounts: str) -> Path | None:
             continue
         root, point = fields[3].rstrip("/"), fields[4]
         if path == root or path.startswith(root + "/"):
-            return Path(_unescaped(point) + path.removeprefix(root))
+            # The kernel writes blanks and backslashes as octal numbers.
+            point = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), point)
+            return Path(point + path.removeprefix(root))
     return None
-
-
-def _unescaped(text: str) -> str:
-    """A mountinfo field as it was; the kernel writes blanks and backslashes as octal numbers."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), text)
 
 
 def stop_kept(pilots: Sequence[PilotDirectory], *, grace_seconds: float, deadline_seconds: float) -> None:
@@ -167,15 +160,12 @@ def sweep(pilots: Sequence[PilotDirectory], *, roots: Collection[int] = (), time
 
 def marked(paths: Mapping[str, Path], table: Mapping[int, Process]) -> dict[int, str]:
     """Number -> stamp of the processes that carry a mark of these pilots (stamp -> directory)."""
-    spared = set(_lineage(os.getpid(), table))
+    spared, pid = set(), os.getpid()
+    while pid in table:
+        spared.add(pid)
+        pid = table[pid].parent
     stamps = {pid: _stamp_of(process, paths) for pid, process in table.items() if pid not in spared}
     return {pid: stamp for pid, stamp in stamps.items() if stamp is not None}
-
-
-def _lineage(pid: int, table: Mapping[int, Process]) -> Iterator[int]:
-    while pid in table:
-        yield pid
-        pid = table[pid].parent
 
 
 def _stamp_of(process: Process, paths: Mapping[str, Path]) -> str | None:
@@ -202,23 +192,4 @@ def _wait_until_free(pilots: Sequence[PilotDirectory], until: float) -> list[Pil
         rest = until - time.monotonic()
         if not left or rest <= 0:
             return left
-        families = [pilot.processes() for pilot in left]
-        processes = [process for family in families for process in family]
-        _wait_for_any(processes, rest if all(families) else min(rest, _CHECK_AGAIN_SECONDS))
-
-
-def _wait_for_any(processes: Sequence[Process], seconds: float) -> None:
-    """Wait until one of these processes has ended."""
-    poll = select.poll()
-    with contextlib.ExitStack() as stack:
-        for process in processes:
-            try:
-                handle = os.pidfd_open(process.pid)
-            except ProcessLookupError:
-                return
-            stack.callback(os.close, handle)
-            now = read_process(process.pid)
-            if now is None or now.start != process.start:
-                return
-            poll.register(handle, select.POLLIN)
-        poll.poll(seconds * 1000)
+        select.select([], [], [], min(rest, _CHECK_AGAIN_SECONDS))
