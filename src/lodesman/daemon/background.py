@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -64,7 +64,7 @@ _MANY_FAILURES: Final = 3
 _STUCK_SECONDS: Final = 300.0
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Loop:
     """One step and its record: `begun_at` while it runs, the last `fault` ('' after a success).
 
@@ -85,12 +85,14 @@ class Loop:
         self.begun_at = time.monotonic()
         try:
             self.step()
-        except LodesmanError as fault:
-            self._failed(fault)
-            log.warning("a step of upkeep failed: %s", fault, extra={"step": self.name})
         except Exception as fault:
-            self._failed(fault)
-            log.exception("a step of upkeep failed", extra={"step": self.name})
+            self.failures += 1
+            self.in_a_row += 1
+            self.fault = f"{type(fault).__name__}: {fault}"[:500]
+            if isinstance(fault, LodesmanError):
+                log.warning("a step of upkeep failed: %s", fault, extra={"step": self.name})
+            else:
+                log.exception("a step of upkeep failed", extra={"step": self.name})
         else:
             self.in_a_row, self.fault, self.succeeded_at = 0, "", time.time()
         finally:
@@ -104,11 +106,6 @@ class Loop:
                 async with asyncio.timeout(self.seconds):
                     await stop.wait()
 
-    def _failed(self, fault: Exception) -> None:
-        self.failures += 1
-        self.in_a_row += 1
-        self.fault = f"{type(fault).__name__}: {fault}"[:500]
-
     def trouble(self, ticks: float) -> str:
         """Its fault, '' if there is none."""
         begun = self.begun_at
@@ -121,11 +118,7 @@ class Loop:
 class Loops:
     """All loops of a process."""
 
-    loops: list[Loop] = field(default_factory=list)
-
-    def add(self, name: str, seconds: float, step: Callable[[], Any]) -> None:
-        """One more, before they are started."""
-        self.loops.append(Loop(name=name, seconds=seconds, step=step))
+    loops: list[Loop]
 
     def failing(self) -> Mapping[str, str]:
         """The faults by the names of the steps."""
@@ -223,7 +216,7 @@ class BackgroundProcess:
             keeper=SnapshotKeeper(
                 open_reader(config.database), fresh_seconds=fresh_seconds(config.polling_seconds)
             ),
-            ask_hot=self._ask,
+            ask_hot=lambda call, body: asyncio.to_thread(self.post, call, body),
             director=self.director,
             configuration=lambda: self._watch.state,
             quota_bytes=config.server.sandbox_quota_mb << 20,
@@ -232,15 +225,10 @@ class BackgroundProcess:
 
     def post(self, call: Call[Nothing, B, A], body: B) -> A:
         """A call of the hot process. Raises LodesmanError."""
+        if not hasattr(self._clients, "own"):  # by this thread
+            self._clients.own = self._new_client()
         raw = encode(body) if call.has_body else None
-        return call.read(self._client().fetch(call.method, call.path, raw))
-
-    def _client(self) -> Client:
-        """The client of this thread."""
-        found: Client | None = getattr(self._clients, "client", None)
-        if found is None:
-            found = self._clients.client = self._new_client()
-        return found
+        return call.read(self._clients.own.fetch(call.method, call.path, raw))
 
     def _reload(self) -> None:
         """Take in a changed configuration: all of it or, when something fails, nothing; it is tried again."""
@@ -263,10 +251,6 @@ class BackgroundProcess:
         """Take in what changed, and keep SubmitPools true to it."""
         self._reload()
         self.submit_pools.tick(self.policy, time.time())
-
-    async def _ask(self, call: Call[Nothing, B, A], body: B) -> A:
-        """A call of the hot process, for the event loop."""
-        return await asyncio.to_thread(self.post, call, body)
 
     def _note_outcome(self, queue_id: Any, accepted: bool, reason: str) -> None:
         self.director.note_outcome(queue_id, accepted=accepted, reason=reason, now=time.time())
@@ -300,18 +284,18 @@ class BackgroundProcess:
                 log.error("pilots could not be stopped", extra={"stamps": left})
 
     def _loops(self) -> Loops:
-        loops = Loops()
-        loops.add("backend", 0.5, self.local.tick)
-        loops.add("census", 2.0, lambda: self.census.tick(time.time()))
-        loops.add("director", self.config.polling_seconds, lambda: self.director.tick(time.time()))
-        loops.add("snapshot", 0.5, lambda: self.side.keeper.refresh(time.time()))
-        loops.add("reasons", 2.0, lambda: self.reasons.tick(self.policy, time.time(), self.post))
-        loops.add("purge", 600.0, lambda: self.local.purge(time.time() - _KEEP_PILOT_FILES_SECONDS))
-        loops.add("retention", 1.0, lambda: self.retention.tick(time.time()))
-        loops.add("configuration", bootstrap.CONFIG_SECONDS, self._refresh)
-        loops.add("reconciler", 1.0, self.reconciler.tick)
-        loops.add("alive", 5.0, lambda: self.post(calls.ALIVE, Alive(dict(self.loops.failing()))))
-        return loops
+        return Loops([
+            Loop("backend", 0.5, self.local.tick),
+            Loop("census", 2.0, lambda: self.census.tick(time.time())),
+            Loop("director", self.config.polling_seconds, lambda: self.director.tick(time.time())),
+            Loop("snapshot", 0.5, lambda: self.side.keeper.refresh(time.time())),
+            Loop("reasons", 2.0, lambda: self.reasons.tick(self.policy, time.time(), self.post)),
+            Loop("purge", 600.0, lambda: self.local.purge(time.time() - _KEEP_PILOT_FILES_SECONDS)),
+            Loop("retention", 1.0, lambda: self.retention.tick(time.time())),
+            Loop("configuration", bootstrap.CONFIG_SECONDS, self._refresh),
+            Loop("reconciler", 1.0, self.reconciler.tick),
+            Loop("alive", 5.0, lambda: self.post(calls.ALIVE, Alive(dict(self.loops.failing())))),
+        ])  # fmt: skip
 
     def _figures(self) -> UpkeepFigures:
         """What upkeep counts, for /metrics."""
@@ -326,11 +310,8 @@ class BackgroundProcess:
 class _Reads(uvicorn.Server):
     """Signals belong to the background process, not to its web server."""
 
-    def install_signal_handlers(self) -> None:
-        """Nothing: `BackgroundProcess.run` has them."""
-
     def capture_signals(self) -> Any:
-        """Nothing to capture."""
+        """Nothing to capture: `BackgroundProcess.run` has them."""
         return contextlib.nullcontext()
 
 

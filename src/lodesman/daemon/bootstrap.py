@@ -80,20 +80,16 @@ def prepare(db: Writer, config: ServerConfig, *, now: float) -> None:
         folder.chmod(0o700)
     with db:
         tx = Transaction(db, now)
-        _first_user(tx, config)
+        if not (is_user(tx.reader(), config.admin.name) and (config.data / _TOKEN_FILE).exists()):
+            vo, groups = _first_place(config)
+            add_account(tx, config.admin.name, vo, groups, admin=True)
+            note = "made at the first start"
+            first = issue_token(tx, config.admin.name, SCOPES, seconds=None, note=note)
+            write_secret(config.data / _TOKEN_FILE, first)
         token = secrets.token_urlsafe(32)
         set_service_token(tx, hash_token(token))
         tx.flush()
     write_secret(run_directory(config) / SERVICE_FILE, token)
-
-
-def _first_user(tx: Transaction, config: ServerConfig) -> None:
-    if is_user(tx.reader(), config.admin.name) and (config.data / _TOKEN_FILE).exists():
-        return
-    vo, groups = _first_place(config)
-    add_account(tx, config.admin.name, vo, groups, admin=True)
-    token = issue_token(tx, config.admin.name, SCOPES, seconds=None, note="made at the first start")
-    write_secret(config.data / _TOKEN_FILE, token)
 
 
 def _first_place(config: ServerConfig) -> tuple[str, tuple[str, ...]]:
@@ -170,7 +166,9 @@ def build_pilot(target: Path) -> str:
         sink.write(b"#!/usr/bin/env python3\n")
         with zipfile.ZipFile(sink, "w", zipfile.ZIP_STORED) as archive:
             for name, content in sorted(pilot_sources().items()):
-                archive.writestr(_zip_entry(name), content)
+                entry = zipfile.ZipInfo(name, _ZIP_TIME)
+                entry.external_attr = 0o644 << 16
+                archive.writestr(entry, content)
     spare.chmod(0o755)
     digest = hashlib.sha256(spare.read_bytes()).hexdigest()
     spare.replace(target)
@@ -183,13 +181,6 @@ def pilot_sources() -> dict[str, bytes]:
     files += [file for part in ("client", "pilot") for file in (_PACKAGE / part).glob("*.py")]
     sources = {f"lodesman/{file.relative_to(_PACKAGE).as_posix()}": file.read_bytes() for file in files}
     return {"__main__.py": _START.encode(), **sources}
-
-
-def _zip_entry(name: str) -> zipfile.ZipInfo:
-    entry = zipfile.ZipInfo(name, _ZIP_TIME)
-    entry.create_system = 3  # Unix, wherever it is built
-    entry.external_attr = 0o644 << 16
-    return entry
 
 
 # --- what both processes do ------------------------------------------------------------------------------

@@ -115,13 +115,7 @@ def load_or_kept(load: Load, kept: Path | None) -> tuple[ServerConfig, RefusedCo
     try:
         return load(), None
     except RefusedConfig as refused:
-        texts = None if kept is None else _read_texts(kept)
-        if texts is None:
-            raise
-        return load(texts=texts), refused
-
-
-def _read_texts(kept: Path) -> Texts | None:
-    with contextlib.suppress(OSError, msgspec.MsgspecError):
-        return msgspec.json.decode(kept.read_bytes(), type=Texts)
-    return None
+        if kept is not None:
+            with contextlib.suppress(OSError, msgspec.MsgspecError):
+                return load(texts=msgspec.json.decode(kept.read_bytes(), type=Texts)), refused
+        raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -63,30 +64,23 @@ class _OneWrite:
         self._transport.close()
 
 
+@dataclass(slots=True, eq=False)
 class _DirectCycle:
     """A direct call on its way, in the place where the web server keeps the request that it answers.
 
     `message_event` and `disconnected` are what the web server expects there.
     """
 
-    __slots__ = (
-        "asked", "body", "call", "disconnected", "keep_alive", "message_event", "more_body", "protocol",
-        "response_complete", "scope",
-    )  # fmt: skip
-
-    def __init__(
-        self, protocol: GuardedProtocol, call: DirectCall, scope: Scope, *, keep_alive: bool
-    ) -> None:
-        self.protocol = protocol
-        self.call = call
-        self.scope = scope
-        self.keep_alive = keep_alive
-        self.body = b""
-        self.more_body = True
-        self.response_complete = False
-        self.disconnected = False
-        self.message_event = _NO_READER
-        self.asked: AskedClaim | None = None
+    protocol: GuardedProtocol
+    call: DirectCall
+    scope: Scope
+    keep_alive: bool
+    body: bytes = b""
+    more_body: bool = True
+    response_complete: bool = False
+    disconnected: bool = False
+    message_event: asyncio.Event = _NO_READER
+    asked: AskedClaim | None = None
 
     @property
     def response_started(self) -> bool:
@@ -191,7 +185,7 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         scope = cast("Scope", self.scope)
         scope["path"] = self.url.decode("ascii")
-        direct = _DirectCycle(self, call, scope, keep_alive=self.parser.should_keep_alive())
+        direct = _DirectCycle(self, call, scope, self.parser.should_keep_alive())
         self.cycle = self._answering = direct
 
     def on_body(self, body: bytes) -> None:
@@ -276,18 +270,15 @@ class GuardedProtocol(HttpToolsProtocol):
         """End the connection; with a word, unless an answer is on its way."""
         if self.transport.is_closing():
             return
-        answering = self._answering
-        if answering is None or answering.response_complete or self._is_only(answering):
-            self._say(words)
+        asked = self._answering
+        if (
+            asked is None
+            or asked.response_complete
+            or (asked is self.cycle and asked.more_body and not asked.response_started)
+        ):
+            status, headers, body = error_answer(InvalidRequest(words))
+            self.transport.write(_answer_bytes(status, [*headers, _CLOSE], body))
         self.transport.close()
-
-    def _is_only(self, cycle: RequestResponseCycle | _DirectCycle) -> bool:
-        """Whether this request is the one that came last, and has no answer yet."""
-        return cycle is self.cycle and cycle.more_body and not cycle.response_started
-
-    def _say(self, words: str) -> None:
-        status, headers, body = error_answer(InvalidRequest(words))
-        self.transport.write(_answer_bytes(status, [*headers, _CLOSE], body))
 
 
 def _answer_bytes(status: int, headers: Headers, body: bytes) -> bytes:

@@ -129,7 +129,16 @@ class Server:
         """
         self._stopping = True
         self.core.ending = True
-        await self._stop_background()
+        process = self._background
+        if process is None or process.returncode is not None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(_STOP_SECONDS):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
 
     async def stop(self) -> None:
         """After the last request: write what is left."""
@@ -244,18 +253,6 @@ class Server:
                 extra={"exit_code": code, "in_seconds": self._rest},
             )
             await asyncio.sleep(self._rest)
-
-    async def _stop_background(self) -> None:
-        process = self._background
-        if process is None or process.returncode is not None:
-            return
-        process.send_signal(signal.SIGTERM)
-        try:
-            async with asyncio.timeout(_STOP_SECONDS):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
 
 
 class Web(uvicorn.Server):

@@ -36,6 +36,12 @@ def run(loops):
 class Steps(Loops):
     """Loops of which a step may end all."""
 
+    def __init__(self):
+        super().__init__([])
+
+    def add(self, *given):
+        self.loops.append(Loop(*given))
+
 
 def failing_then_stop(loops, faults):
     left = list(faults)
@@ -111,15 +117,13 @@ def test_no_step_begins_after_the_end():
     async def main():
         stop = asyncio.Event()
         stop.set()
-        loops = Loops()
-        loops.add("late", 0.0, lambda: pytest.fail("a step began"))
-        await loops.run(stop)
+        await Loops([Loop("late", 0.0, lambda: pytest.fail("a step began"))]).run(stop)
 
     asyncio.run(main())
 
 
 def test_what_fails_again_and_again_is_named():
-    loops = Loops()
+    loops = Steps()
     loops.add("fine", 1.0, lambda: None)
     loops.add("broken", 1.0, failing_then_stop(loops, [apsw.IOError("disk")] * 9))
     for _ in range(_MANY_FAILURES - 1):
