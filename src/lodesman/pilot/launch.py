@@ -236,9 +236,7 @@ def fetch(client: Client, item: SandboxFile, directory: Path, *, spare: Path) ->
         spare.unlink(missing_ok=True)
 
 
-def unpack(
-    archive: Path, directory: Path, *, max_members: int = _MAX_MEMBERS, max_bytes: int = _MAX_BYTES
-) -> None:
+def unpack(archive: Path, directory: Path) -> None:
     """Unpack a tar archive (plain or gzip) into `directory`. Raises BadSandbox and OSError.
 
     Files, directories and symbolic links that stay inside are accepted; owners and times are dropped.
@@ -249,7 +247,7 @@ def unpack(
             raw.seek(0)
             stream = cast("BinaryIO", gzip.GzipFile(fileobj=raw)) if packed else raw
             with tarfile.open(fileobj=cast("BinaryIO", GuardedReads(stream, _check_size)), mode="r:") as tar:
-                _unpack_all(tar, directory, max_members, max_bytes)
+                _unpack_all(tar, directory)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError) as fault:
         raise BadSandbox(f"The input sandbox is not a readable archive: {_plain(str(fault))}.") from None
 
@@ -274,11 +272,11 @@ def _check_size(size: int) -> None:
         raise BadSandbox("The input sandbox has a header that is too long.")
 
 
-def _unpack_all(tar: tarfile.TarFile, directory: Path, max_members: int, max_bytes: int) -> None:
+def _unpack_all(tar: tarfile.TarFile, directory: Path) -> None:
     size = 0
     for members, member in enumerate(tar, start=1):
         size += max(0, member.size)
-        if members > max_members or size > max_bytes:
+        if members > _MAX_MEMBERS or size > _MAX_BYTES:
             raise BadSandbox("The input sandbox becomes too large when it is unpacked.")
         _unpack_one(tar, member, directory)
         tar.members.clear()  # type: ignore[attr-defined]  # it would keep them all
@@ -296,7 +294,11 @@ def _unpack_one(tar: tarfile.TarFile, member: tarfile.TarInfo, directory: Path) 
     if member.issym():
         _link(member, target)
     elif member.isreg():
-        _write(tar, member, target)
+        source = cast("BinaryIO", tar.extractfile(member))  # None for other members only
+        mode = 0o700 if member.mode & 0o100 else 0o600
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with source, os.fdopen(os.open(target, flags, mode), "wb") as sink:
+            shutil.copyfileobj(source, sink, _CHUNK)
     else:
         message = "in the input sandbox is not a file, directory or symbolic link."
         raise BadSandbox(f"{_plain(member.name)!r} {message}")
@@ -313,16 +315,6 @@ def _link(member: tarfile.TarInfo, target: Path) -> None:
     if goal.is_absolute() or ".." in parts or depth < 0 or "\0" in member.linkname or not goal.parts:
         raise BadSandbox(f"The symbolic link {_plain(member.name)!r} leads out of the job's directory.")
     target.symlink_to(member.linkname)
-
-
-def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
-    source = tar.extractfile(member)
-    if source is None:
-        raise BadSandbox(f"{_plain(member.name)!r} in the input sandbox cannot be read.")
-    mode = 0o700 if member.mode & 0o100 else 0o600
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with source, os.fdopen(os.open(target, flags, mode), "wb") as sink:
-        shutil.copyfileobj(source, sink, _CHUNK)
 
 
 def _plain(name: str) -> str:

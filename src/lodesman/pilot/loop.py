@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
+import queue
 import secrets
-import select
 import threading
 from dataclasses import replace
 from typing import Any
@@ -33,25 +33,22 @@ EXIT_UNDELIVERED = 6  # the pilot ended with results that no server accepted
 class _Wake:
     """A wait of the main thread that any thread, and a signal handler, may end.
 
-    An Event would not do: the code that the signal interrupts may hold its lock.
+    An Event would not do: the code that the signal interrupts may hold its lock. A SimpleQueue may be used there.
     """
 
     def __init__(self) -> None:
-        self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._rings: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def ring(self) -> None:
         """End the wait under way, or the next one."""
-        try:
-            os.write(self._writer, b"x")
-        except BlockingIOError:
-            return  # it rings already
+        self._rings.put(None)
 
     def wait(self, timeout: float) -> None:
         """Wait for `ring`, at most `timeout` seconds."""
-        poll = select.poll()
-        poll.register(self._reader, select.POLLIN)
-        if poll.poll(max(0.0, timeout) * 1000):
-            os.read(self._reader, 4096)
+        with contextlib.suppress(queue.Empty):
+            self._rings.get(timeout=max(0.0, timeout))
+            while True:
+                self._rings.get_nowait()
 
 
 class PilotProcess:
@@ -73,20 +70,20 @@ class PilotProcess:
     def run(self) -> int:
         """Run the pilot to its end; returns the exit code."""
         context = self._context
-        queue = find_queue(context.pilot_file, context.environment)
+        place = find_queue(context.pilot_file, context.environment)
         left, nonce = self._slot.life_left(context.ticker()), secrets.token_urlsafe(18)
         node = replace(context.node, life_s=left, cpu_scaling_factor=self._slot.scaling)
         try:
-            terms = self._session.join(node, nonce=nonce, wait=self._wait_to_join, queue=queue)
+            terms = self._session.join(node, nonce=nonce, wait=self._wait_to_join, queue=place)
         except JoinRefused as fault:
             context.log("join-refused", fault=str(fault))
             return EXIT_REFUSED
         except Unavailable as fault:
             context.log("no-server", fault=str(fault), **fault.data)
             return EXIT_IN_ORDER if self._signals else EXIT_NO_SERVER
-        facts: dict[str, Any] = {} if queue is None else {"queue": "/".join(queue)}
+        facts: dict[str, Any] = {} if place is None else {"queue": "/".join(place)}
         file = self._session.file
-        if queue is not None and file.submit_pools is not None:
+        if place is not None and file.submit_pools is not None:
             facts.update(submit_pools=len(file.submit_pools), pools_pass=file.pools_pass)
         context.log("joined", pilot=terms.pilot, lease_s=terms.lease_s, **facts)
         self._assemble(terms)

@@ -638,7 +638,7 @@ def test_exclusive_payloads_end_with_the_lease(watch, make_job):
 def test_wake():
     wake = _Wake()
     for _ in range(100_000):
-        wake.ring()  # its pipe is full long before
+        wake.ring()
     began = time.monotonic()
     wake.wait(200)
     assert time.monotonic() - began < 100

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.client import BadChecksum
+from lodesman.pilot import launch
 from lodesman.pilot.launch import BadSandbox, fetch, make_place, safe_name, unpack
 from lodesman.pilot.protocol import SandboxFile
 
@@ -44,10 +45,10 @@ def here(tmp_path):
 
 @pytest.fixture
 def unpacked(here, tmp_path):
-    def run(*entries, raw=None, packed=True, **limits):
+    def run(*entries, raw=None, packed=True):
         file = tmp_path / "archive"
         file.write_bytes(tar_of(*entries, packed=packed) if raw is None else raw)
-        unpack(file, here, **limits)
+        unpack(file, here)
         return {str(path.relative_to(here)): path for path in here.rglob("*")}
 
     return run
@@ -170,11 +171,13 @@ def test_broken_archives(unpacked, raw):
         unpacked(raw=raw)
 
 
-def test_bombs(unpacked):
+def test_bombs(unpacked, monkeypatch):
+    monkeypatch.setattr(launch, "_MAX_BYTES", 1000)
+    monkeypatch.setattr(launch, "_MAX_MEMBERS", 10)
     with pytest.raises(BadSandbox, match="too large"):
-        unpacked(entry("zeros", bytes(2000)), max_bytes=1000)
+        unpacked(entry("zeros", bytes(2000)))
     with pytest.raises(BadSandbox, match="too large"):
-        unpacked(*[entry(str(number)) for number in range(20)], max_members=10)
+        unpacked(*[entry(str(number)) for number in range(20)])
 
 
 def test_a_header_that_would_fill_the_memory(unpacked):
