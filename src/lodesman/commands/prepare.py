@@ -31,7 +31,6 @@ from lodesman.jobs import (
     locate,
     read_description,
     read_job,
-    read_jobs,
     spec_to_json,
 )
 from lodesman.matching.policy import Policy, VOConfig
@@ -263,8 +262,7 @@ def _positions(body: SubmitBody, wrong: LodesmanError) -> Mapping[str, tuple[int
 def _batch(work: _Preparation, count: int) -> list[PreparedCohort]:
     """The cohorts of several descriptions, each read as it comes."""
     body = work.body
-    texts = body.texts or ()
-    descriptions = read_jobs(body.jobs) if body.jobs else (_read(text, body.form)[0] for text in texts)
+    descriptions = (_read(entry, body.form)[0] for entry in _entries(body))
     parts: list[PreparedCohort] = []
     for position in range(count):
         try:

@@ -6,7 +6,7 @@ The way of a description: `read_description` (text to record), `read_job` (recor
 
 from lodesman.jobs.attributes import ATTRIBUTES, by_name, locate
 from lodesman.jobs.cohorts import cohorts
-from lodesman.jobs.description import read_description, read_job, read_jobs, write_description
+from lodesman.jobs.description import read_description, read_job, write_description
 from lodesman.jobs.members import Template, input_names
 from lodesman.jobs.record import ARRAY_LIMITS, ParsedRecord, Record
 from lodesman.jobs.spec import Description, JobSpec, ParametricMembers, spec_from_json, spec_to_json
@@ -28,7 +28,6 @@ __all__ = [
     "locate",
     "read_description",
     "read_job",
-    "read_jobs",
     "spec_from_json",
     "spec_to_json",
     "write_description",

@@ -7,7 +7,7 @@ a suggestion; a wrong value is an InvalidJob with `attribute`, `line` and `colum
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -37,7 +37,6 @@ from lodesman.jobs.values import Mistake
 
 _MAX_UNKNOWN = 256
 _MAX_SUGGESTED = 16
-_REMEMBERED = 256
 _LOWER = {spelling.lower(): spelling for spelling in (*BY_SPELLING, *PARAMETERS) if not spelling.islower()}
 _PARAMETERS = frozenset(name.lower() for name in PARAMETERS)
 
@@ -66,7 +65,16 @@ def read_description(
 
     Raises SyntaxFault with line and column, TooLarge, or InvalidRequest for an unknown form.
     """
-    _check_size(text, limits)
+    size = len(text)
+    if size <= limits.text_bytes and isinstance(text, str) and not text.isascii():
+        size = len(text.encode("utf-8", "replace"))
+    if size > limits.text_bytes:
+        raise TooLarge(
+            f"The description has {size} bytes; at most {limits.text_bytes} are read.",
+            hint="Send large data as an input sandbox; write many similar jobs as one with Parameters.",
+            limit=limits.text_bytes,
+            size=size,
+        )
     text = _as_text(text)
     read, _ = _language(form or _detect_form(text))
     return read(text, limits)
@@ -98,20 +106,6 @@ def _language(form: str) -> tuple[_Reader, Callable[[Record], str]]:
     return _LANGUAGES[form]
 
 
-def _check_size(text: str | bytes, limits: TextLimits) -> None:
-    """Refuse a text over the limit before it is read."""
-    size = len(text)
-    if size <= limits.text_bytes and isinstance(text, str) and not text.isascii():
-        size = len(text.encode("utf-8", "replace"))
-    if size > limits.text_bytes:
-        raise TooLarge(
-            f"The description has {size} bytes; at most {limits.text_bytes} are read.",
-            hint="Send large data as an input sandbox; write many similar jobs as one with Parameters.",
-            limit=limits.text_bytes,
-            size=size,
-        )
-
-
 def _as_text(text: str | bytes) -> str:
     """The text without a byte order mark. Raises SyntaxFault for what is not UTF-8 and for NUL."""
     if isinstance(text, bytes):
@@ -130,65 +124,18 @@ def _as_text(text: str | bytes) -> str:
     return text
 
 
-def read_jobs(records: Iterable[Record]) -> Iterator[Description]:
-    """Check the records of a batch, each when it is asked for. Raises InvalidJob."""
-    memory: dict[str, dict[Any, Any]] = {}
-    for record in records:
-        fields = _read_from_memory(record, memory)
-        if fields is None:
-            yield read_job(record)
-        else:
-            group = fields.pop("group", "")
-            yield Description(record=record, spec=JobSpec(**fields), group=group)
-
-
-def _read_from_memory(record: Record, memory: dict[str, dict[Any, Any]]) -> dict[str, Any] | None:
-    """The fields of a job that has only known attributes; None for any other, and for a wrong one.
-
-    Jobs of a batch have most values in common: `memory` has what was read, by attribute name and value (a list as a
-    tuple).
-    """
-    fields: dict[str, Any] = {}
-    for name, value in record.items():
-        attribute = BY_SPELLING.get(name)
-        if attribute is None or attribute.field in fields:
-            return None
-        known = memory.get(name)
-        if known is None:
-            known = memory[name] = {}
-        try:
-            if len(known) >= _REMEMBERED:  # it varies: looking up would cost more than reading
-                read = attribute.read(value)
-            else:
-                kind = type(value)
-                key = value if kind is str or kind is int else tuple(value) if kind is list else None
-                read = known.get(key)
-                if read is None:
-                    read = attribute.read(value)
-                    if _can_be_compared(key):
-                        known[key] = read
-        except (Mistake, TypeError):  # a list of records cannot be looked up
-            return None
-        fields[attribute.field] = read
-    return fields if "executable" in fields else None
-
-
-def _can_be_compared(key: Any) -> bool:
-    """Whether what equals it is the same to a reader (1, 1.0 and true are equal)."""
-    return key is not None and (type(key) is not tuple or all(type(item) is str for item in key))
-
-
 def read_job(record: Record, positions: PositionMap | None = None) -> Description:
     """Check a record; `positions` are for its errors. Raises InvalidJob."""
     places = NO_POSITIONS if positions is None else positions
     given, unknown, parameters = _sort_out(record, places)
+    kept = _notices_of_unknown(unknown, places) if unknown else []
     members: ParametricMembers | None = None
+    fields: dict[str, Any] = {}
     warnings: Sequence[Notice] = ()
     if parameters:
         members = read_members(parameters, places)
         fields, warnings = split_fields(given, members, places)
     else:
-        fields = {}
         for field, (attribute, name, value) in given.items():
             try:
                 fields[field] = attribute.read(value)
@@ -199,8 +146,8 @@ def read_job(record: Record, positions: PositionMap | None = None) -> Descriptio
         raise InvalidJob("Executable is missing.", hint=hint, attribute="Executable")
     if unknown:
         fields["extra"] = unknown
-        warnings = (*warnings, *_warnings(unknown, places))
     group = fields.pop("group", "")
+    warnings = (*warnings, *kept)
     return Description(record=record, spec=JobSpec(**fields), members=members, warnings=warnings, group=group)
 
 
@@ -229,8 +176,6 @@ def _sort_out(
             parameters[lower] = (name, value)
         else:
             unknown[name] = value
-    if unknown:
-        _check_unknown(unknown, places)
     return given, unknown, parameters
 
 
@@ -239,19 +184,19 @@ def _refuse_second(name: str, first: str, places: PositionMap) -> None:
     raise invalid(name, f"is {same} {shown(first)}", places, right="only one of them")
 
 
-def _check_unknown(unknown: Mapping[str, Any], places: PositionMap) -> None:
+def _notices_of_unknown(unknown: Record, places: PositionMap) -> list[Notice]:
+    """A notice for each unknown attribute. Raises InvalidJob if they cannot be kept."""
     if len(unknown) > _MAX_UNKNOWN:
         message = f"is one of {len(unknown)} unknown attributes"
         raise invalid(next(iter(unknown)), message, places, right=f"at most {_MAX_UNKNOWN} of your own")
-    problem = find_problem(dict(unknown))
+    problem = find_problem(unknown)
     if problem:
         name = problem.path.partition("/")[0].partition("[")[0]
         raise invalid(name, f"cannot be kept: {problem.message}", places, right="plain values")
-
-
-def _warnings(unknown: Mapping[str, Any], places: PositionMap) -> Iterator[Notice]:
+    notices = []
     for index, name in enumerate(unknown):
         message = f"{shown(name)} is not an attribute that the program knows; it is kept."
         if index < _MAX_SUGGESTED and (near := get_close_matches(name.lower(), _LOWER, n=1, cutoff=0.8)):
             message += f" Did you mean {_LOWER[near[0]]}?"
-        yield Notice(name[:NAME_LENGTH], message, *places.get(name, (0, 0)))
+        notices.append(Notice(name[:NAME_LENGTH], message, *places.get(name, (0, 0))))
+    return notices

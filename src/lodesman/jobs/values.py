@@ -222,7 +222,7 @@ def arguments(value: Any) -> tuple[str, ...]:
             raise Mistake(f"has {len(value)} characters; at most {_ARGUMENTS_MAX}")
         found = _split_words(value)
     else:
-        found = [str(part) if _is_whole(part) else part for part in _listed(value)]
+        found = [part if type(part) is str or not _is_whole(part) else str(part) for part in _listed(value)]
     for part in found:
         if not isinstance(part, str):
             raise Mistake(f"has {kind_of(part)} among its items")
@@ -266,6 +266,7 @@ def environment(value: Any) -> dict[str, str]:
         parts = value.split(";") if isinstance(value, str) else _listed(value)
         pairs = [_pair(part) for part in parts if part != ""]
     found: dict[str, str] = {}
+    characters = 0
     for variable, content in pairs:
         if not isinstance(variable, str) or not _VARIABLE.match(variable):
             raise Mistake(f"has {shown(str(variable))!r}, which names no variable")
@@ -274,9 +275,10 @@ def environment(value: Any) -> dict[str, str]:
         if not (isinstance(content, (str, float)) or _is_whole(content)):
             raise Mistake(f"gives {shown(variable)} {kind_of(content)}, not text", below=variable)
         found[variable] = str(content)
+        characters += len(variable) + len(found[variable])
         if _NO_ARGUMENT.search(found[variable]):
             raise Mistake(f"gives {shown(variable)} a NUL or half of a surrogate pair", below=variable)
-    if len(found) > _LIST_MAX or sum(len(v) + len(c) for v, c in found.items()) > _ENVIRONMENT_MAX:
+    if len(found) > _LIST_MAX or characters > _ENVIRONMENT_MAX:
         raise Mistake(f"has more than {_ENVIRONMENT_MAX} characters or {_LIST_MAX} variables in all")
     return found
 

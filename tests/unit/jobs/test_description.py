@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.errors import InvalidJob, LodesmanError
-from lodesman.jobs import JobSpec, cohorts, read_description, read_job, read_jobs
+from lodesman.jobs import JobSpec, cohorts, read_description, read_job
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -304,44 +304,3 @@ def test_a_typical_job_is_read_fast():
     for _ in range(1_000):
         read_job(record)
     assert time.process_time() - started < 1  # 60 times slower than measured when quiet
-
-
-# --- batches ----------------------------------------------------------------------------------------------
-
-ODD = [1, 1.0, True, "1", "a", "", None, ["a"], ["a", "b"], [1], [True], [["a"]], [{"A": "b"}], {"A": "b"}]
-JOBS = st.lists(
-    st.dictionaries(
-        st.sampled_from(
-            ["Executable", "executable", "Arguments", "Site", "BannedSite", "CPUTime", "Priority", "Exclusive",
-             "Environment", "OutputSandbox", "OwnerGroup", "Own", "Parameters", "Requirements", "Tag", "Tags"]
-        ),
-        st.sampled_from(ODD),
-        max_size=6,
-    ).map(lambda job: {"Executable": "x", **job}),
-    max_size=8,
-)  # fmt: skip
-
-
-def outcome(read):
-    try:
-        return read()
-    except InvalidJob as wrong:
-        return wrong.as_dict()
-
-
-@given(JOBS)
-def test_a_job_of_a_batch_is_read_as_it_would_be_alone(records):
-    alone = []
-    for record in records:
-        alone.append(outcome(lambda record=record: read_job(record)))
-        if isinstance(alone[-1], dict):
-            break
-    batch = read_jobs(records)
-    assert [outcome(lambda: next(batch)) for _ in alone] == alone
-
-
-def test_a_batch_is_read_one_by_one():
-    batch = read_jobs([{"Executable": "x"}, {"Executable": ""}])
-    assert next(batch).spec.executable == "x"
-    with pytest.raises(InvalidJob, match="is empty"):
-        next(batch)
