@@ -68,7 +68,12 @@ def _record(
     record: Record = {}
     all_plain = path.lower() in PLAIN_TEXT
     for entry in section.entries:
-        name = _read_name(entry)
+        name = entry.name
+        if name.startswith('"'):
+            found = _QUOTED.match(name)
+            if found is None:
+                _fault(entry, f"the name {shown(name)} starts with a quote and does not end with one")
+            name = _unescaped(entry, found[1])
         at = child_path(path, name)
         if name in record:
             line, column = positions[at]
@@ -82,19 +87,14 @@ def _record(
     return record
 
 
-def _read_name(entry: CfgOption | CfgSection) -> str:
-    if not entry.name.startswith('"'):
-        return entry.name
-    found = _QUOTED.match(entry.name)
-    if found is None:
-        _fault(entry, f"the name {shown(entry.name)} starts with a quote and does not end with one")
-    return _unescaped(entry, found[1])
-
-
 def _read_value(entry: CfgOption, plain: bool, limits: TextLimits) -> Any:
     value = entry.value
     if value.startswith(_IN_JDL):
-        return _read_in_jdl(entry, value[len(_IN_JDL) :], limits)
+        try:
+            return read_jdl_value(value[len(_IN_JDL) :], limits)
+        except SyntaxFault as fault:
+            detail = fault.message.partition(": ")[2]
+            _fault(entry, f"the JDL value of {shown(entry.name)} is wrong: {detail}".removesuffix("."))
     quoted = _QUOTED.match(value)
     if quoted:
         return _unescaped(entry, quoted[1])
@@ -105,14 +105,6 @@ def _read_value(entry: CfgOption, plain: bool, limits: TextLimits) -> Any:
     if value.startswith('"'):
         _fault(entry, f"the value of {shown(entry.name)} starts with a quote and does not end with one")
     return _scalar(value)
-
-
-def _read_in_jdl(entry: CfgOption, text: str, limits: TextLimits) -> Any:
-    try:
-        return read_jdl_value(text, limits)
-    except SyntaxFault as fault:
-        detail = fault.message.partition(": ")[2]
-        _fault(entry, f"the JDL value of {shown(entry.name)} is wrong: {detail}".removesuffix("."))
 
 
 def _read_list(entry: CfgOption) -> list[Any]:
@@ -156,33 +148,26 @@ def _fault(entry: CfgOption | CfgSection, message: str, hint: str = "") -> NoRet
 def _section(name: str, record: Record, *, plain: bool) -> CfgSection:
     entries: list[CfgOption | CfgSection] = []
     for key, value in record.items():
-        written = _written_name(key)
-        is_plain = plain or (not name and key.lower() in PLAIN_TEXT)
+        bare = _BARE_NAME.match(key) and key.isprintable()
+        written = key if bare else quote(key).translate(_IN_NAME)
+        is_plain = not name and key.lower() in PLAIN_TEXT
         if isinstance(value, dict):
-            entries.append(_section(written, value, plain=not name and key.lower() in PLAIN_TEXT))
+            entries.append(_section(written, value, plain=is_plain))
         else:
-            entries.append(CfgOption(name=written, value=_written(value, plain=is_plain)))
+            entries.append(CfgOption(name=written, value=_written(value, plain=plain or is_plain)))
     return CfgSection(name=name, entries=tuple(entries))
-
-
-def _written_name(name: str) -> str:
-    bare = _BARE_NAME.match(name) and name.isprintable()
-    return name if bare else quote(name).translate(_IN_NAME)
 
 
 def _written(value: Any, *, plain: bool) -> str:
     if isinstance(value, str):
         return value if _stands_bare(value, plain=plain) else quote(value)
-    if plain or not _is_simple(value):
+    nested = isinstance(value, list) and any(isinstance(item, (list, dict)) for item in value)
+    if plain or nested:
         return _IN_JDL + write_jdl_value(value)
     if not isinstance(value, list):
         return written_scalar(value)
     items = ", ".join(_written(item, plain=False) if item != "" else quote(item) for item in value)
     return items if len(value) > 1 else f"{items},"
-
-
-def _is_simple(value: Any) -> bool:
-    return not isinstance(value, list) or not any(isinstance(item, (list, dict)) for item in value)
 
 
 def _stands_bare(text: str, *, plain: bool) -> bool:

@@ -7,6 +7,7 @@ are sorted by the values that their key attributes use, and each distinct set is
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -14,8 +15,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from lodesman.errors import InvalidJob
-from lodesman.jobs.attributes import BY_SPELLING, KEY_FIELDS, Attribute
-from lodesman.jobs.members import Compiled, Scope, read_filled, value_at
+from lodesman.jobs.attributes import BY_SPELLING, KEY_FIELDS
+from lodesman.jobs.members import Scope, read_filled, value_at
 from lodesman.jobs.record import NO_POSITIONS, PositionMap
 from lodesman.jobs.spec import Description, JobSpec, ParametricMembers
 
@@ -37,11 +38,15 @@ def cohorts(description: Description, *, positions: PositionMap | None = None) -
     if members is None:
         return [CohortSpec(spec=spec, runs=((0, 1),))]
     scope = Scope(members)
-    keys = _compiled_keys(spec, scope)
+    attributes = ((BY_SPELLING[name], raw) for name, raw in spec.deferred.items())
+    compiled = ((one, scope.compile_of(one, raw)) for one, raw in attributes if one.use == "key")
+    keys = [(attribute, value) for attribute, value in compiled if value]
     if not keys:
         return [CohortSpec(spec=spec, runs=((0, members.count),))]
     tokens = sorted(frozenset[str]().union(*(value.tokens for _attribute, value in keys)))
-    groups = _grouped(_columns(tokens, members)) if tokens else {(): [(0, members.count)]}
+    # For each member the values of the tokens decide its cohort.
+    columns = zip(*(_column(token, members) for token in tokens), strict=True)
+    groups = _grouped(columns) if tokens else {(): [(0, members.count)]}
     if groups is None:
         names = [attribute.name for attribute, _value in keys]
         raise InvalidJob(
@@ -63,18 +68,8 @@ def cohorts(description: Description, *, positions: PositionMap | None = None) -
     return _merged(found)
 
 
-def _compiled_keys(spec: JobSpec, scope: Scope) -> list[tuple[Attribute, Compiled]]:
-    keys = ((BY_SPELLING[name], raw) for name, raw in spec.deferred.items())
-    compiled = ((one, scope.compile_of(one, raw)) for one, raw in keys if one.use == "key")
-    return [(attribute, value) for attribute, value in compiled if value]
-
-
-def _columns(tokens: list[str], members: ParametricMembers) -> Iterator[tuple[Any, ...]]:
-    """For each member the values of the tokens, types kept apart: they decide its cohort."""
-    return zip(*(_column(token, members) for token in tokens), strict=True)
-
-
 def _column(token: str, members: ParametricMembers) -> Iterable[Any]:
+    """For each member the value of a token, types kept apart."""
     if token == "n":
         return range(members.count)
     sequence = Scope(members).sequence(token) or members
@@ -89,8 +84,7 @@ def _grouped(columns: Iterator[tuple[Any, ...]]) -> dict[tuple[Any, ...], list[t
     """Runs of members by what decides their cohort; None as soon as there are too many cohorts."""
     groups: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
     start, last = 0, None
-    index = -1
-    for index, values in enumerate(columns):
+    for index, values in enumerate(chain(columns, (None,))):
         if values == last:
             continue
         if last is not None:
@@ -98,9 +92,7 @@ def _grouped(columns: Iterator[tuple[Any, ...]]) -> dict[tuple[Any, ...], list[t
             if len(groups) > _MAX_COHORTS:
                 return None
         start, last = index, values
-    if last is not None:
-        groups.setdefault(last, []).append((start, index + 1))
-    return groups if len(groups) <= _MAX_COHORTS else None
+    return groups
 
 
 def _merged(found: list[tuple[JobSpec, list[tuple[int, int]]]]) -> list[CohortSpec]:

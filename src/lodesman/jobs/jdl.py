@@ -16,17 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lodesman.errors import SyntaxFault
-from lodesman.jobs.jdl_tokens import (
-    TOKEN,
-    expression_fault,
-    fault_after_name,
-    fault_of_junk,
-    fault_of_quoted_name,
-    number,
-    quote,
-    unescape,
-    written_name,
-)
+from lodesman.jobs import jdl_tokens as tokens
 from lodesman.jobs.record import (
     DEFAULT_LIMITS,
     EXACT_CASE,
@@ -40,6 +30,7 @@ from lodesman.jobs.record import (
     line_column,
     name_problem,
     shown,
+    text_of,
 )
 
 _Match = re.Match[str]
@@ -72,7 +63,7 @@ class _JdlReader:
         self.limits = limits
         self.left = limits.nodes
         self.offsets: dict[str, int] = {}
-        self.take: Callable[[], _Match] = TOKEN.finditer(text).__next__
+        self.take: Callable[[], _Match] = tokens.TOKEN.finditer(text).__next__
 
     def whole(self) -> Record:
         first = self.take()
@@ -98,7 +89,9 @@ class _JdlReader:
                     name = self.odd_name(token, name)
                 key = name if exact else name.lower()
                 if key in seen:
-                    raise self.twice(token, name, seen[key])
+                    line, column = line_column(self.text, seen[key])
+                    message = f"{shown(name)} is given twice, first at line {line}, column {column}"
+                    raise self.fault(token, message, "Keep one of them; names do not depend on case.")
                 seen[key] = self.offsets[prefix + name] = token.start(kind)
                 record[name] = value_of(take(), prefix + name, depth)
                 token = take()
@@ -122,11 +115,11 @@ class _JdlReader:
         if kind == "text":
             return token["text"]
         if kind == "number":
-            return number(self.text, token.start("number"), token["number"])
+            return tokens.number(self.text, token.start("number"), token["number"])
         if kind == "punct":
             return self.nested(token, path, depth + 1)
         if kind == "quoted":
-            return unescape(self.text, token.start("quoted"), token.end("quoted"))
+            return tokens.unescape(self.text, token.start("quoted"), token.end("quoted"))
         return self.truth(token)
 
     def nested(self, token: _Match, path: str, depth: int) -> Any:
@@ -158,24 +151,20 @@ class _JdlReader:
                 raise self.unexpected(token, "',' or '}' in the list")
 
     def truth(self, token: _Match) -> bool:
-        word = (token["word"] or "").lower()
-        if word in ("true", "false"):
-            return word == "true"
-        if token.lastgroup == "word":
-            raise self.bare_word(token)
-        raise self.unexpected(token, "a value")
-
-    def bare_word(self, token: _Match) -> SyntaxFault:
         word = token["word"]
+        if not word:
+            raise self.unexpected(token, "a value")
+        if word.lower() in ("true", "false"):
+            return bool(word.lower() == "true")
         after = self.text[token.end() :].lstrip(" \t")[:1]
         if "." in word or (after and after in "(<>=!&|+-*/?"):
-            return expression_fault(self.text, token.start("word"))
+            raise tokens.expression_fault(self.text, token.start("word"))
         message = f"{word[:40]} stands without quotes"
-        return self.fault(token, message, f'Text stands in double quotes: "{word[:40]}".')
+        raise self.fault(token, message, f'Text stands in double quotes: "{word[:40]}".')
 
     def odd_name(self, token: _Match, name: str | None) -> str:
         if name is None:
-            name = unescape(self.text, token.start("odd"), token.end("odd"))
+            name = tokens.unescape(self.text, token.start("odd"), token.end("odd"))
         message = name_problem(name)
         if message:
             raise self.fault(token, message, "Names are 1 to 255 printable characters.")
@@ -190,19 +179,15 @@ class _JdlReader:
             return
         elif token.lastgroup == "end":
             raise self.unclosed(opened)
-        if not after:
-            self.check_name(token)
-        wanted = f"';' after the value of {shown(after)}" if after else 'an attribute, as in Name = "value";'
-        raise self.unexpected(token, wanted)
-
-    def check_name(self, token: _Match) -> None:
-        """A word was meant as a name: the fault stands after it."""
-        if token.lastgroup == "word":
-            raise fault_after_name(self.text, token.start("word"), token.end("word"))
-        if token.lastgroup == "text":
-            fault = fault_of_quoted_name(self.text, token.start("text"), token.end("text"))
+        # A word was meant as a name: the fault stands after it.
+        if not after and token.lastgroup == "word":
+            raise tokens.fault_after_name(self.text, token.start("word"), token.end("word"))
+        if not after and token.lastgroup == "text":
+            fault = tokens.fault_of_quoted_name(self.text, token.start("text"), token.end("text"))
             if fault:
                 raise fault
+        wanted = f"';' after the value of {shown(after)}" if after else 'an attribute, as in Name = "value";'
+        raise self.unexpected(token, wanted)
 
     def unclosed(self, opened: _Match) -> SyntaxFault:
         mark = opened["punct"]
@@ -211,22 +196,14 @@ class _JdlReader:
     def unexpected(self, token: _Match, wanted: str) -> SyntaxFault:
         kind = token.lastgroup
         if kind == "junk":
-            return fault_of_junk(self.text, token.start("junk"))
+            return tokens.fault_of_junk(self.text, token.start("junk"))
         if kind == "end":
-            return self.fault(token, f"the text ends where {wanted} is needed", "")
+            return self.fault(token, f"the text ends where {wanted} is needed")
         group = kind or "punct"
         what = shown(token[group]) or '""'
-        return self.fault(token, f"{what} stands where {wanted} is needed", "")
+        return self.fault(token, f"{what} stands where {wanted} is needed")
 
-    def twice(self, token: _Match, name: str, first: int) -> SyntaxFault:
-        line, column = line_column(self.text, first)
-        return self.fault(
-            token,
-            f"{shown(name)} is given twice, first at line {line}, column {column}",
-            "Keep one of them; names do not depend on case.",
-        )
-
-    def fault(self, token: _Match, message: str, hint: str) -> SyntaxFault:
+    def fault(self, token: _Match, message: str, hint: str = "") -> SyntaxFault:
         return fault_at(self.text, token.start(token.lastgroup or 0), message, hint=hint)
 
 
@@ -244,22 +221,18 @@ def write_jdl_value(value: Any, indent: str | None = None) -> str:
     if not value:
         return "[]"
     if indent is None:
-        entries = (f"{written_name(name)} = {write_jdl_value(item)};" for name, item in value.items())
+        entries = (f"{tokens.written_name(name)} = {write_jdl_value(item)};" for name, item in value.items())
         return f"[ {' '.join(entries)} ]"
     return f"[\n{_lines(value, indent + '  ')}{indent}]"
 
 
 def _lines(record: Record, indent: str) -> str:
     return "".join(
-        f"{indent}{written_name(name)} = {write_jdl_value(value, indent)};\n"
+        f"{indent}{tokens.written_name(name)} = {write_jdl_value(value, indent)};\n"
         for name, value in record.items()
     )
 
 
 def written_scalar(value: Any) -> str:
     """A string, number or truth value as JDL writes it."""
-    if isinstance(value, str):
-        return quote(value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return repr(value)
+    return tokens.quote(value) if isinstance(value, str) else text_of(value)

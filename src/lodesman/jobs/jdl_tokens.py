@@ -61,12 +61,8 @@ def unescape(text: str, start: int, stop: int) -> str:
         if what in _LETTERS:
             return _LETTERS[what]
         shown = match[0] if what.isprintable() else "(a backslash at the end of a line)"
-        raise fault_at(
-            text,
-            start + match.start(),
-            f"unknown escape {shown}",
-            hint=r"Known are \" \\ \n \t \r \b \f and three octal digits; a backslash is written \\.",
-        )
+        hint = r"Known are \" \\ \n \t \r \b \f and three octal digits; a backslash is written \\."
+        raise fault_at(text, start + match.start(), f"unknown escape {shown}", hint=hint)
 
     return _ESCAPE.sub(letter, text[start:stop])
 
@@ -83,41 +79,35 @@ def written_name(name: str) -> str:
 
 def number(text: str, offset: int, literal: str) -> int | float:
     """The value of a number token. Raises SyntaxFault for overflow and for a leading zero."""
-    if literal.lstrip("+-").isdecimal():
-        return _whole(text, offset, literal)
-    value = float(literal)
-    if not math.isfinite(value):
-        raise fault_at(text, offset, f"the number {_short(literal)} is too large", hint="At most 1.79e308.")
-    if value == 0.0 and literal.lower().partition("e")[0].strip("+-0."):
-        raise fault_at(text, offset, f"the number {_short(literal)} is too small", hint="Write 0.0.")
-    return value
-
-
-def _whole(text: str, offset: int, literal: str) -> int:
     digits = literal.lstrip("+-")
+    if not digits.isdecimal():
+        value = float(literal)
+        if not math.isfinite(value):
+            raise fault_at(
+                text, offset, f"the number {_short(literal)} is too large", hint="At most 1.79e308."
+            )
+        if value == 0.0 and literal.lower().partition("e")[0].strip("+-0."):
+            raise fault_at(text, offset, f"the number {_short(literal)} is too small", hint="Write 0.0.")
+        return value
     if len(digits) > 1 and digits[0] == "0":
-        raise fault_at(
-            text,
-            offset,
-            f"the number {_short(literal)} starts with 0, which may mean octal",
-            hint=f'Write {_short(digits.lstrip("0") or "0")}, or "{_short(literal)}" if it is a text.',
-        )
-    value = int(literal) if len(digits) < 20 else INT_MAX + 1
-    if not INT_MIN <= value <= INT_MAX:
-        raise fault_at(
-            text,
-            offset,
-            f"the whole number {_short(literal)} is beyond 64 bits",
-            hint=f"At most {INT_MAX}; longer ones can be written as text in quotes.",
-        )
-    return value
+        message = f"the number {_short(literal)} starts with 0, which may mean octal"
+        hint = f'Write {_short(digits.lstrip("0") or "0")}, or "{_short(literal)}" if it is a text.'
+        raise fault_at(text, offset, message, hint=hint)
+    whole = int(literal) if len(digits) < 20 else INT_MAX + 1
+    if not INT_MIN <= whole <= INT_MAX:
+        hint = f"At most {INT_MAX}; longer ones can be written as text in quotes."
+        raise fault_at(text, offset, f"the whole number {_short(literal)} is beyond 64 bits", hint=hint)
+    return whole
 
 
 def fault_of_junk(text: str, offset: int) -> SyntaxFault:
     """What is wrong with a piece of text that is not a token."""
     mark = text[offset]
     if mark in "\"'":
-        return _unclosed(text, offset)
+        if _SINGLE_QUOTED.match(text, offset):
+            return fault_at(text, offset, "text in single quotes", hint="Values stand in double quotes.")
+        hint = r"Close it on the same line; a line break inside is written \n, a quote \"."
+        return fault_at(text, offset, "a string that is never closed", hint=hint)
     if text.startswith("/*", offset):
         return fault_at(text, offset, "a comment that is never closed", hint="Close it with */.")
     found = _HEX.match(text, offset)
@@ -162,19 +152,8 @@ def fault_of_quoted_name(text: str, start: int, stop: int) -> SyntaxFault | None
 
 def expression_fault(text: str, offset: int) -> SyntaxFault:
     """An expression where only a value can stand."""
-    return fault_at(
-        text,
-        offset,
-        "an expression, where a value is needed",
-        hint='Requirements hold values: Requirements = [ Memory = 4000; Tag = { "a", "b" }; ].',
-    )
-
-
-def _unclosed(text: str, offset: int) -> SyntaxFault:
-    if _SINGLE_QUOTED.match(text, offset):
-        return fault_at(text, offset, "text in single quotes", hint="Values stand in double quotes.")
-    hint = r"Close it on the same line; a line break inside is written \n, a quote \"."
-    return fault_at(text, offset, "a string that is never closed", hint=hint)
+    hint = 'Requirements hold values: Requirements = [ Memory = 4000; Tag = { "a", "b" }; ].'
+    return fault_at(text, offset, "an expression, where a value is needed", hint=hint)
 
 
 def _short(literal: str) -> str:

@@ -36,7 +36,11 @@ def read_json(text: str, limits: TextLimits) -> ParsedRecord:
     """Read one description. Raises SyntaxFault."""
     record = _decoded(text, limits)
     if not isinstance(record, dict):
-        raise _no_object(text, record)
+        what, hint = "a description is one JSON object", '{"Executable": ...}'
+        if isinstance(record, list):
+            what = f"{what}, and this is a list"
+            hint = "Write each job into a file of its own, or jobs that are alike as one, with Parameters."
+        raise fault_at(text, len(text) - len(text.lstrip()), what, hint=hint)
     positions = Positions(text, _offsets)
     check_record(record, positions, limits)
     if len(_NAME_END.findall(text)) != _count_names(record):
@@ -49,21 +53,11 @@ def write_json(record: Record) -> str:
     return msgspec.json.format(msgspec.json.encode(record), indent=2).decode() + "\n"
 
 
-def _no_object(text: str, value: Any) -> SyntaxFault:
-    what, hint = "a description is one JSON object", '{"Executable": ...}'
-    if isinstance(value, list):
-        what = f"{what}, and this is a list"
-        hint = "Write each job into a file of its own, or jobs that are alike as one, with Parameters."
-    return fault_at(text, len(text) - len(text.lstrip()), what, hint=hint)
-
-
 def _decoded(text: str, limits: TextLimits) -> Any:
     try:
         return msgspec.json.decode(text)
     except RecursionError:
-        raise fault_at(
-            text, _too_deep(text, limits.depth), f"nested deeper than {limits.depth} levels"
-        ) from None
+        raise _too_deep(text, limits.depth) from None
     except msgspec.MsgspecError:
         return _read_again(text)
 
@@ -83,13 +77,13 @@ def _read_again(text: str) -> Any:
         raise fault_at(text, at, "a whole number beyond 64 bits") from None
 
 
-def _too_deep(text: str, depth: int) -> int:
+def _too_deep(text: str, depth: int) -> SyntaxFault:
     level = 0
     for match in _TOKEN.finditer(text):
         level += (match[0] in "[{") - (match[0] in "]}")
         if level > depth:
-            return match.start()
-    return 0
+            break
+    return fault_at(text, match.start(), f"nested deeper than {depth} levels")
 
 
 def _count_names(record: Record) -> int:

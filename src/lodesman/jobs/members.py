@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from lodesman.errors import InvalidJob, InvalidRequest
 from lodesman.jobs.attributes import BY_SPELLING, TEXT_FIELDS, Attribute, invalid
-from lodesman.jobs.record import NO_POSITIONS, PositionMap, shown
+from lodesman.jobs.record import NO_POSITIONS, PositionMap, shown, text_of
 from lodesman.jobs.spec import JobSpec, ParametricMembers, ValueSequence
 from lodesman.jobs.values import Mistake
 
@@ -43,26 +43,20 @@ def value_at(sequence: ValueSequence, index: int) -> Any:
         return sequence.values[index]
     start, step, factor = sequence.start, sequence.step, sequence.factor
     if isinstance(start, int) and isinstance(step, int) and isinstance(factor, int):
-        return _whole_at(start, step, factor, index)
-    return start if index == 0 else _fraction_at(start, step, factor, index)
-
-
-def _whole_at(start: int, step: int, factor: int, index: int) -> int:
-    if factor == 1:
-        return start + index * step
-    if start * factor + step == start:
+        if factor == 1:
+            return start + index * step
+        if start * factor + step == start:
+            return start
+        power: int = factor**index
+        return start * power + step * (power - 1) // (factor - 1)
+    if index == 0:
         return start
-    power: int = factor**index
-    return start * power + step * (power - 1) // (factor - 1)
-
-
-def _fraction_at(start: float, step: float, factor: float, index: int) -> float:
     first, add, times = (Decimal(repr(part)) for part in (start, step, factor))
     if times == 1:
         return float(_DECIMAL.add(first, _DECIMAL.multiply(add, Decimal(index))))
-    power = _DECIMAL.power(times, index)
-    steps = _DECIMAL.divide(_DECIMAL.subtract(power, Decimal(1)), _DECIMAL.subtract(times, Decimal(1)))
-    return float(_DECIMAL.add(_DECIMAL.multiply(first, power), _DECIMAL.multiply(add, steps)))
+    growth = _DECIMAL.power(times, index)
+    steps = _DECIMAL.divide(_DECIMAL.subtract(growth, Decimal(1)), _DECIMAL.subtract(times, Decimal(1)))
+    return float(_DECIMAL.add(_DECIMAL.multiply(first, growth), _DECIMAL.multiply(add, steps)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +70,6 @@ class Compiled:
 def _no_member(index: int, count: int) -> InvalidRequest:
     """The error for a member that a description does not have."""
     return InvalidRequest(f"There is no member {index}; they are 0 to {count - 1}.", count=count)
-
-
-def text_of(value: Any) -> str:
-    """A parameter's value as it stands in a text."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return value if isinstance(value, str) else repr(value)
 
 
 class Scope:
@@ -105,13 +92,10 @@ class Scope:
         """What fills the tokens for one member. Raises InvalidRequest if there is no such member."""
         if not 0 <= index < self.members.count:
             raise _no_member(index, self.members.count)
-        return {token: source(index, job_id) for token, source in self.sources(tokens)}
+        return {token: self.source(token)(index, job_id) for token in tokens}
 
-    def sources(self, tokens: Iterable[str]) -> list[tuple[str, _Source]]:
-        """Where each token comes from, ready to be asked for any member that exists."""
-        return [(token, self._source(token)) for token in tokens]
-
-    def _source(self, token: str) -> _Source:
+    def source(self, token: str) -> _Source:
+        """What fills a token, ready to be asked for any member that exists."""
         sequence = self.sequence(token)
         if sequence is None:
             width = self.width
@@ -146,7 +130,14 @@ class Scope:
             return None
         fills = [part.fill if part else _constant(item) for part, item in zip(parts, items, strict=True)]
         tokens = frozenset[str]().union(*(part.tokens for part in used))
-        return Compiled(fill=_container(value, fills), tokens=tokens)
+        if isinstance(value, dict):
+            names = list(value)
+            return Compiled(
+                fill=lambda member: {name: fill(member) for name, fill in zip(names, fills, strict=True)},
+                tokens=tokens,
+            )
+        kind = type(value)
+        return Compiled(fill=lambda member: kind(fill(member) for fill in fills), tokens=tokens)
 
     def _compile_text(self, text: str, *, keep_type: bool) -> Compiled | None:
         tokens: set[str] = set()
@@ -189,14 +180,6 @@ def _constant(value: Any) -> _Filler:
     return lambda _member: value
 
 
-def _container(value: Any, fills: list[_Filler]) -> _Filler:
-    if isinstance(value, dict):
-        names = list(value)
-        return lambda member: {name: fill(member) for name, fill in zip(names, fills, strict=True)}
-    kind = type(value)
-    return lambda member: kind(fill(member) for fill in fills)
-
-
 class Template:
     """One spec with placeholders, made ready; `expand` fills it for a member.
 
@@ -217,7 +200,8 @@ class Template:
             self._deferred += [(attribute, value)] if value else []
         used = [value for value in compiled.values() if value] + [value for _, value in self._deferred]
         self._count = members.count
-        self._sources = scope.sources(frozenset[str]().union(*(value.tokens for value in used)))
+        tokens = frozenset[str]().union(*(value.tokens for value in used))
+        self._sources = [(token, scope.source(token)) for token in tokens]
         self._base = {field: getattr(spec, field) for field in _FIELD_NAMES} | {"deferred": {}}
         self.varies = bool(used)
 

@@ -20,8 +20,8 @@ import msgspec
 from lodesman.answers.jobs import Notice
 from lodesman.errors import InvalidJob
 from lodesman.jobs.attributes import Attribute, invalid
-from lodesman.jobs.members import Compiled, Scope, text_of, value_at
-from lodesman.jobs.record import INT_MAX, INT_MIN, PositionMap, shown
+from lodesman.jobs.members import Compiled, Scope, value_at
+from lodesman.jobs.record import INT_MAX, INT_MIN, PositionMap, shown, text_of
 from lodesman.jobs.spec import ParametricMembers, ValueSequence
 from lodesman.jobs.values import Mistake, kind_of, whole
 

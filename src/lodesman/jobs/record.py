@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -53,18 +54,13 @@ ARRAY_LIMITS = TextLimits(text_bytes=8 << 20, nodes=2_500_000)
 class Positions(PositionMap):
     """Positions in a text. Offsets are found, and turned into lines, at the first question."""
 
-    __slots__ = ("_find", "_found", "_text")
-
     def __init__(self, text: str, find: Callable[[str], Mapping[str, int]]) -> None:
         self._text = text
         self._find = find
-        self._found: Mapping[str, int] | None = None
 
-    @property
+    @cached_property
     def _offsets(self) -> Mapping[str, int]:
-        if self._found is None:
-            self._found = self._find(self._text)
-        return self._found
+        return self._find(self._text)
 
     def __getitem__(self, path: str) -> tuple[int, int]:
         return line_column(self._text, self._offsets[path])
@@ -161,6 +157,13 @@ def shown(text: str, length: int = 40) -> str:
     """Text from outside as an error may show it: short, with unprintable characters escaped."""
     short = text if len(text) <= length else f"{text[: length - 3]}..."
     return short if short.isprintable() else ascii(short)[1:-1]
+
+
+def text_of(value: Any) -> str:
+    """A text, number or truth value as it stands in a text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else repr(value)
 
 
 def _scalar_problem(value: Any) -> str:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.errors import InvalidRequest
-from lodesman.jobs.members import Scope, text_of
+from lodesman.jobs.members import Scope
+from lodesman.jobs.record import text_of
 from lodesman.jobs.spec import ParametricMembers, ValueSequence
 from lodesman.jobs.values import Mistake
 
