@@ -85,7 +85,8 @@ def write_description(record: Record, form: Form) -> str:
     _, write = _language(form)
     problem = find_problem(record, ARRAY_LIMITS)
     if problem:
-        raise problem.as_invalid_job()
+        sentence = problem.sentence if problem.path else problem.sentence[:1].upper() + problem.sentence[1:]
+        raise InvalidJob(sentence, hint=problem.hint, attribute=shown(problem.path, 80))
     return write(record)
 
 

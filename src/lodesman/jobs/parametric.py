@@ -63,10 +63,11 @@ def read_members(parameters: Parameters, places: PositionMap) -> ParametricMembe
     count = _common_count(labels, places)
     named: dict[str, ValueSequence] = {}
     for label, sequence in sequences.items():
-        spelling = next(labels[label][base][0] for base in _BASES if base in labels[label])
-        _check_range(spelling.partition(".")[2], sequence, count, places)
-        if label:
-            named[spelling.partition(".")[2]] = sequence
+        name = next(labels[label][base][0] for base in _BASES if base in labels[label]).partition(".")[2]
+        if sequence.values is None:
+            _check_range(f"Parameters.{name}" if name else "Parameters", sequence, count, places)
+        if name:
+            named[name] = sequence
     plain = msgspec.structs.asdict(sequences.get("", ValueSequence()))
     return ParametricMembers(count=count, **plain, named=named, unnamed="parameters" in parameters)
 
@@ -111,9 +112,8 @@ def _number(name: str, value: Any, places: PositionMap) -> int | float:
     number = value
     if isinstance(value, str):
         try:
-            number = (
-                int(value) if value.strip().lstrip("+-").isdecimal() and len(value) < 20 else float(value)
-            )
+            is_whole = value.strip().lstrip("+-").isdecimal() and len(value) < 20
+            number = int(value) if is_whole else float(value)
         except ValueError:
             number = None
     if isinstance(number, bool) or not isinstance(number, (int, float)):
@@ -142,23 +142,15 @@ def _common_count(labels: Mapping[str, Mapping[str, tuple[str, Any]]], places: P
 
 
 def _check_range(name: str, sequence: ValueSequence, count: int, places: PositionMap) -> None:
-    """Every member must have a 64-bit or finite value; listed ones are checked where they are used."""
-    wrong = None if sequence.values is not None else _first_out_of_range(sequence, count)
+    """Every member must have a 64-bit or finite value."""
+    whole_numbers = all(isinstance(part, int) for part in (sequence.start, sequence.step, sequence.factor))
+    # Of fractions, and with a factor of 1, the last value is the largest; with another, what has not left
+    # 64 bits after 200 steps stands still or alternates.
+    members = range(min(count, _STEPS)) if whole_numbers and sequence.factor != 1 else [count - 1]
+    wrong = next((k for k in members if not _is_scalar(value_at(sequence, k))), None)
     if wrong is not None:
         message = f"leaves the range of numbers at member {wrong}"
-        full = f"Parameters.{name}" if name else "Parameters"
-        raise invalid(full, message, places, right="a smaller count, step or factor")
-
-
-def _first_out_of_range(sequence: ValueSequence, count: int) -> int | None:
-    """The first member whose value is out of range (for fractions: the last member, if any is)."""
-    whole_numbers = all(isinstance(part, int) for part in (sequence.start, sequence.step, sequence.factor))
-    if not whole_numbers:
-        return None if math.isfinite(value_at(sequence, count - 1)) else count - 1
-    # With a factor of 1 the last value is the largest; with another, what has not left 64 bits after 200
-    # steps stands still or alternates.
-    members = [count - 1] if sequence.factor == 1 else range(min(count, _STEPS))
-    return next((k for k in members if not INT_MIN <= value_at(sequence, k) <= INT_MAX), None)
+        raise invalid(name, message, places, right="a smaller count, step or factor")
 
 
 def split_fields(
@@ -233,19 +225,19 @@ class _Splitter:
 
     def kind_of_values(self, token: str) -> _ValueKind:
         """What is known of the values of a token."""
-        if token not in self._kinds:
+        known = self._kinds.get(token)
+        if known is None:
             values = getattr(self.scope.sequence(token), "values", None)
-            self._kinds[token] = self._kind_of(values) if values else _ValueKind(_LONGEST_NUMBER, True, True)
-        return self._kinds[token]
-
-    def _kind_of(self, values: tuple[Any, ...]) -> _ValueKind:
-        texts = [text_of(value) for value in values]
-        # Joined, so that one match reads a million values.
-        lines = "\n".join(texts)
-        one_line_each = lines.count("\n") == len(texts) - 1
-        harmless = one_line_each and "" not in texts and _HARMLESS.match(lines) is not None
-        unquoted = one_line_each and _UNQUOTED.match(lines) is not None
-        return _ValueKind(max(map(len, texts)), harmless, unquoted)
+            texts = [text_of(value) for value in values] if values else ["1"]
+            # Joined, so that one match reads a million values.
+            lines = "\n".join(texts)
+            one_line_each = lines.count("\n") == len(texts) - 1
+            known = self._kinds[token] = _ValueKind(
+                longest=max(map(len, texts)) if values else _LONGEST_NUMBER,
+                harmless=one_line_each and "" not in texts and _HARMLESS.match(lines) is not None,
+                unquoted=one_line_each and _UNQUOTED.match(lines) is not None,
+            )
+        return known
 
     def check_each(self, attribute: Attribute, compiled: Compiled) -> None:
         for index in range(self.scope.members.count):

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from lodesman.answers.vocabulary import Form
-from lodesman.errors import InvalidJob, SyntaxFault
+from lodesman.errors import SyntaxFault
 
 # Attribute name -> value, order and spelling kept.
 Record = dict[str, Any]
@@ -35,15 +35,13 @@ _BAD_IN_TEXT = re.compile(r"[\x00\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextLimits:
-    """How large a description may be: bytes of text, depth of nesting (at most 100), values in all."""
+    """How large a description may be: bytes of text, depth of nesting (at most 100, as the readers
+    recurse), values in all.
+    """
 
     text_bytes: int = 1 << 20
     depth: int = 32
     nodes: int = 250_000
-
-    def __post_init__(self) -> None:
-        if self.depth > 100:
-            raise ValueError("depth: the readers recurse; at most 100")
 
 
 DEFAULT_LIMITS = TextLimits()
@@ -93,11 +91,6 @@ class _Problem:
     def sentence(self) -> str:
         """Where and what."""
         return f"{shown(self.path, 80)}: {self.message}." if self.path else f"{self.message}."
-
-    def as_invalid_job(self) -> InvalidJob:
-        """The error for a record that was not read from a text."""
-        sentence = self.sentence if self.path else self.sentence[:1].upper() + self.sentence[1:]
-        return InvalidJob(sentence, hint=self.hint, attribute=shown(self.path, 80))
 
 
 def line_column(text: str, offset: int) -> tuple[int, int]:

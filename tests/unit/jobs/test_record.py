@@ -9,14 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.errors import InvalidJob, SyntaxFault, TooLarge
-from lodesman.jobs.description import read_description
+from lodesman.jobs.description import read_description, write_description
 from lodesman.jobs.record import (
     ARRAY_LIMITS,
     INT_MAX,
     INT_MIN,
     Positions,
     TextLimits,
-    _Problem,
     child_path,
     fault_at,
     find_problem,
@@ -85,11 +84,6 @@ def test_ten_megabytes_are_over_every_limit():
     for limits in (TextLimits(), ARRAY_LIMITS):
         with pytest.raises(TooLarge):
             read_description(b" " * 10_000_000, limits=limits)
-
-
-def test_the_depth_that_may_be_asked_for_is_bounded():
-    with pytest.raises(ValueError, match="at most 100"):
-        TextLimits(depth=101)
 
 
 def test_bytes_are_utf8_and_a_byte_order_mark_is_dropped():
@@ -165,7 +159,8 @@ def test_depth_is_counted_in_containers():
     limits = TextLimits(depth=3)
     assert find_problem({"A": {"B": [1]}}, limits) is None
     problem = find_problem({"A": {"B": [[1]]}}, limits)
-    assert problem == _Problem(path="A/B[0]", message="nested deeper than 3 levels")
+    assert problem is not None
+    assert (problem.path, problem.message) == ("A/B[0]", "nested deeper than 3 levels")
 
 
 def test_values_are_counted():
@@ -186,10 +181,12 @@ def test_a_python_value_of_any_depth_is_judged_without_recursion():
 
 
 def test_a_problem_of_a_record_without_text_becomes_an_invalid_job():
-    error = _Problem(path="A/B\n", message="is odd", hint="Leave it.").as_invalid_job()
-    assert isinstance(error, InvalidJob)
-    assert error.data == {"attribute": "A/B\\n"}
-    assert str(error) == "A/B\\n: is odd. Leave it."
+    with pytest.raises(InvalidJob) as caught:
+        write_description({"A": {"B\n": 1}}, "json")
+    assert caught.value.data == {"attribute": "A/B\\n"}
+    assert str(caught.value) == "A/B\\n: a control character in an attribute name."
+    with pytest.raises(InvalidJob, match=r"^An empty attribute name\.$"):
+        write_description({"": 1}, "json")
 
 
 def test_paths_are_short_whatever_the_names():
