@@ -132,18 +132,15 @@ def refuse(faults: Iterable[Fault]) -> InvalidConfig:
     """All faults as one error, in the order of the files; `data["faults"]` has every one."""
     listed = sorted(dict.fromkeys(faults), key=lambda fault: (fault.source.file, fault.source.line))
     first = listed[0].source
+    message = f"{listed[0]}."
+    if len(listed) > 1:
+        lines = "".join(f"\n- {fault}" for fault in listed[:_SHOWN_FAULTS])
+        more = f"\n- and {len(listed) - _SHOWN_FAULTS} more" if len(listed) > _SHOWN_FAULTS else ""
+        message = f"The configuration has {len(listed)} faults:{lines}{more}"
     return InvalidConfig(
-        _sentence(listed),
+        message,
         source=first.file,
         section=first.section,
         line=first.line,
         faults=[fault.as_dict() for fault in listed],
     )
-
-
-def _sentence(listed: list[Fault]) -> str:
-    if len(listed) == 1:
-        return f"{listed[0]}."
-    shown = "".join(f"\n- {fault}" for fault in listed[:_SHOWN_FAULTS])
-    more = f"\n- and {len(listed) - _SHOWN_FAULTS} more" if len(listed) > _SHOWN_FAULTS else ""
-    return f"The configuration has {len(listed)} faults:{shown}{more}"

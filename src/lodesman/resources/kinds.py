@@ -82,7 +82,9 @@ class TypeTable:
     def __init__(self, types: Iterable[ParameterType] = (), *, well_known: bool = True) -> None:
         base = WELL_KNOWN if well_known else ()
         self._types = {fold(item.name): item for item in (*base, *types)}
-        self.version = _version_of(self._types)
+        # `merge` is left out: it changes what resources offer, never what a requirement is.
+        rows = [[name, one.kind.value, one.unit, one.operator] for name, one in sorted(self._types.items())]
+        self.version = hashlib.sha256(json.dumps(rows).encode("ascii")).hexdigest()[:16]
         """Changes whenever the identity of a requirement set could change."""
 
     def get(self, name: str) -> ParameterType | None:
@@ -263,12 +265,6 @@ def spelled_number(value: Scalar) -> Number | None:
     if isinstance(value, bool):
         return None
     return plain_number(value) if isinstance(value, str) else value
-
-
-def _version_of(types: Mapping[str, ParameterType]) -> str:
-    # `merge` is left out: it changes what resources offer, never what a requirement is.
-    rows = [[name, types[name].kind.value, types[name].unit, types[name].operator] for name in sorted(types)]
-    return hashlib.sha256(json.dumps(rows).encode("ascii")).hexdigest()[:16]
 
 
 def _number(name: str, unit: str = "") -> ParameterType:

@@ -77,18 +77,14 @@ def load_resources(
                 fillers.append(partial(fill_from_cfg, draft, root, file=file))
         except (SyntaxFault, TooLarge) as fault:
             draft.faults.append(fault_of(fault, file))
-        draft.faults.extend(fault_of(slip, file) for slip in slips if _concerns_us(slip))
+        for slip in slips:
+            # DIRAC's own files, of which most is for other programs, give options twice in sections not read here.
+            section = slip.data.get("section", "").strip("/").partition("/")[0]
+            if not section or section in CFG_SECTIONS:
+                draft.faults.append(fault_of(slip, file))
     for fill in fillers:
         fill()
     return build(draft)
-
-
-def _concerns_us(slip: SyntaxFault) -> bool:
-    """Whether it stands where something is read. DIRAC's own files, of which most is for other programs, give options
-    twice there.
-    """
-    first = str(slip.data.get("section", "")).strip("/").partition("/")[0]
-    return not first or first in CFG_SECTIONS
 
 
 def fault_of(error: LodesmanError, file: str) -> Fault:
@@ -101,10 +97,19 @@ def fault_of(error: LodesmanError, file: str) -> Fault:
 
 def build(draft: ConfigDraft) -> ResourceConfig:
     """The configuration. Raises InvalidConfig with `faults`, each with file, section and line."""
-    types = _types(draft)
+    declared: list[ParameterType] = []
+    for raw in draft.declarations.values():
+        try:
+            declared.append(parse_type(raw.name, raw.value))
+        except BadValue as fault:
+            draft.fault(f"{raw.name}: {fault}", raw.source)
+    types = TypeTable(declared)
     for repeated in draft.repeated:
         if not _alike(repeated, types):
-            draft.fault(_conflict(repeated), repeated.again.source)
+            first, again = repeated.first, repeated.again
+            place = Fault(message=f"{first.name} = {_written(first.value)}", source=first.source)
+            message = f"{again.name} is given twice: {_written(again.value)} here, and {place}"
+            draft.fault(message, again.source)
     maker = _NodeMaker(draft, types)
     tree = ResourceTree(
         sites=maker.nodes(draft.sites),
@@ -127,16 +132,6 @@ def build(draft: ConfigDraft) -> ResourceConfig:
     )
 
 
-def _types(draft: ConfigDraft) -> TypeTable:
-    declared: list[ParameterType] = []
-    for raw in draft.declarations.values():
-        try:
-            declared.append(parse_type(raw.name, raw.value))
-        except BadValue as fault:
-            draft.fault(f"{raw.name}: {fault}", raw.source)
-    return TypeTable(declared)
-
-
 def _alike(repeated: Repeated, types: TypeTable) -> bool:
     """Whether a parameter that is given twice says the same both times: "4 GB" and 4096 of a number MB do."""
     raws = (repeated.first, repeated.again)
@@ -149,12 +144,6 @@ def _alike(repeated: Repeated, types: TypeTable) -> bool:
         return False
     # 1 and True are equal in Python and two values here.
     return values[0] == values[1] and len({tuple(map(type, as_scalars(value))) for value in values}) == 1
-
-
-def _conflict(repeated: Repeated) -> str:
-    first, again = repeated.first, repeated.again
-    place = Fault(message=f"{first.name} = {_written(first.value)}", source=first.source)
-    return f"{again.name} is given twice: {_written(again.value)} here, and {place}"
 
 
 def _written(value: object) -> str:
@@ -244,12 +233,12 @@ def _group(draft: ConfigDraft, name: str, raw: Mapping[str, RawParam]) -> GroupC
     if share < _LEAST_SHARE:
         given = raw["share"]
         draft.notice(f"{given.name}: a share below {_LEAST_SHARE} counts as that", given.source)
-    job_sharing = "jobsharing" in value("properties", _folded_texts, ())
+    properties = value("properties", _texts_of, [])
     return GroupConfig(
         name=name,
         vo=value("vo", _text, "") or draft.vo_of_all,
         share=max(share, _LEAST_SHARE),
-        job_sharing=value("job_sharing", boolean_of, False) or job_sharing,
+        job_sharing=value("job_sharing", boolean_of, False) or "jobsharing" in map(fold, properties),
         background=value("background", boolean_of, False),
     )
 
@@ -267,9 +256,9 @@ def _share(value: object) -> float:
     return share
 
 
-def _folded_texts(value: object) -> list[str]:
-    texts = split_list(value) if isinstance(value, str) else value if isinstance(value, list) else ()
-    return [fold(item) for item in texts if isinstance(item, str)]
+def _texts_of(value: object) -> list[str]:
+    texts = split_list(value) if isinstance(value, str) else value if isinstance(value, list) else []
+    return [item for item in texts if isinstance(item, str)]
 
 
 # --- RequiredTag within Tag -------------------------------------------------------------------------------

@@ -63,17 +63,12 @@ def parse_toml(text: str, *, source: str = "") -> dict[str, object]:
         end = text.count("\n") + 1, len(text) - text.rfind("\n")
         line, column = (int(place[1]), int(place[2])) if place and place[1] else end
         sentence = f"{_POSITION.sub('', message)}."
-        section = _table_before(text, line)
-        more = {"section": section} if section else {}
+        # The table in which the line stands, as far as lines show it: the text is not well formed.
+        heads = [found[1] for row in text.splitlines()[:line] if (found := _TABLE.match(row))]
+        more = {"section": heads[-1].strip()} if heads else {}
         raise SyntaxFault(sentence, line=line, column=column, source=source, **more) from fault
     except RecursionError as fault:
         raise SyntaxFault("values are nested too deep.", line=1, column=1, source=source) from fault
-
-
-def _table_before(text: str, line: int) -> str:
-    """The table in which a line stands, as far as lines show it: the text is not well formed."""
-    heads = [found[1] for row in text.splitlines()[:line] if (found := _TABLE.match(row))]
-    return heads[-1].strip() if heads else ""
 
 
 def fill_from_toml(draft: ConfigDraft, root: _Table, *, text: str, file: str) -> None:
@@ -167,11 +162,8 @@ class _TomlFiller:
 
 
 def _head(path: _Path) -> str:
-    return ".".join(map(_quoted, path))
-
-
-def _quoted(part: str) -> str:
-    return part if _BARE.fullmatch(part) else '"' + part.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    escaped = (part.replace("\\", "\\\\").replace('"', '\\"') for part in path)
+    return ".".join(part if _BARE.fullmatch(part) else f'"{part}"' for part in escaped)
 
 
 # --- the lines of tables and keys ---------------------------------------------------------------------------

@@ -80,7 +80,11 @@ class QueueTable:
         self.full = mask_of(self.queues)
         """The mask of all queues."""
         self._columns = _columns(self._params, self.types)
-        self.open_to_vo = self._admitting()
+        access = self._columns.get(ACCESS)
+        lists = access.offered if access and vo else ()
+        self.open_to_vo = self.full & ~reduce(
+            or_, (mask for admitted, mask in lists if vo not in admitted), 0
+        )
         """The queues whose access list admits the VO."""
 
     def bit(self, queue: QueueId) -> int | None:
@@ -120,11 +124,6 @@ class QueueTable:
     def reasons(self, bit: int, criteria: tuple[Requirement, ...]) -> tuple[Mismatch, ...]:
         """All that speaks against one queue."""
         return mismatches(criteria, self._params[bit], vo=self.vo)
-
-    def _admitting(self) -> Mask:
-        column = self._columns.get(ACCESS)
-        lists = column.offered if column and self.vo else ()
-        return self.full & ~reduce(or_, (mask for admitted, mask in lists if self.vo not in admitted), 0)
 
 
 # --- one parameter of all queues -------------------------------------------------------------------------
@@ -179,14 +178,12 @@ def _columns(params: Mapping[int, EffectiveParams], types: TypeTable) -> dict[st
 
 
 def _declared(offered: Sequence[_Offer], declared: ParameterType) -> _MetBy:
-    if declared.kind is not Kind.VERSION:
-        return _met_by(_masks(offered), declared.operator)
-    met_by = _met_by(_masks((version_key(str(value)), mask) for value, mask in offered), declared.operator)
-    return lambda wanted: met_by(version_key(str(wanted)))
-
-
-def _met_by(masks: Mapping[Any, Mask], operator: str) -> Callable[[Any], Mask]:
-    return _at_least(masks) if operator == AT_LEAST else lambda wanted: masks.get(wanted, 0)
+    if declared.kind is Kind.VERSION:
+        masks = _masks((version_key(str(value)), mask) for value, mask in offered)
+    else:
+        masks = _masks(offered)
+    met_by = _at_least(masks) if declared.operator == AT_LEAST else lambda wanted: masks.get(wanted, 0)
+    return (lambda wanted: met_by(version_key(str(wanted)))) if declared.kind is Kind.VERSION else met_by
 
 
 def _masks(offered: Iterable[tuple[Any, Mask]]) -> dict[Any, Mask]:

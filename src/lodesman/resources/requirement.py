@@ -121,13 +121,17 @@ def _compiled(name: str, folded: str, value: object, declared: ParameterType | N
         raise _invalid(name, "it is an empty list, which nothing can fulfil", _right(kind, unit))
     if kind in _NUMBER_KINDS and _any_negative(scalars):
         raise _invalid(name, "it is negative", _right(kind, unit))
+    if len(scalars) > 1:
+        # 1 and True are equal in Python and two values here: truth values first, texts last.
+        unique = {(isinstance(item, str), not isinstance(item, bool), item): item for item in scalars}
+        scalars = [unique[key] for key in sorted(unique)]
     return Requirement(
         parameter=declared.name if declared else name,
         folded=folded,
         kind=kind,
         operator=declared.operator if declared else OPERATORS[kind][0],
         unit=unit,
-        wanted=_sorted_once(scalars) if len(scalars) > 1 else (scalars[0],),
+        wanted=tuple(scalars),
     )
 
 
@@ -164,14 +168,6 @@ def _given_scalars(value: object, kind: Kind) -> Sequence[Scalar]:
         else:
             out.extend(_given_scalars(item, kind))
     return out
-
-
-def _sorted_once(scalars: list[Scalar]) -> tuple[Scalar, ...]:
-    if len(set(map(type, scalars))) == 1:
-        return tuple(sorted(set(scalars)))
-    # 1 and True are equal in Python and two values here: truth values first, texts last.
-    unique = {(isinstance(item, str), not isinstance(item, bool), item): item for item in scalars}
-    return tuple(unique[key] for key in sorted(unique))
 
 
 def _invalid(name: str, message: str, hint: str) -> InvalidJob:
@@ -218,9 +214,6 @@ def capacities(requirement: Requirement, offered: Sequence[tuple[Scalar, ...]]) 
     ]
 
 
-_Numbers = list[int | float]
-
-
 def judge(requirement: Requirement, effective: Effective | None) -> Mismatch | None:
     """Why the resource value does not fulfil the requirement; None if it does.
 
@@ -251,25 +244,17 @@ def _compared(requirement: Requirement, offered: tuple[Scalar, ...]) -> tuple[st
     if requirement.kind is Kind.VERSION and requirement.operator == AT_LEAST:
         least = min(map(str, requirement.wanted), key=version_key)
         return f"at least {least}", max(map(str, offered), key=version_key, default="")
-    numbers = _as_numbers(requirement, offered)
-    if numbers is None:
+    if requirement.kind not in _NUMBER_KINDS or requirement.operator == EQUAL:
         return _listed(requirement.wanted), _listed(offered)
-    wanted, have = numbers
-    unit = f" {requirement.unit}" if requirement.unit else ""
-    return f"at least {as_text(min(wanted))}{unit}", as_text(max(have)) if have else ""
-
-
-def _as_numbers(requirement: Requirement, offered: tuple[Scalar, ...]) -> tuple[_Numbers, _Numbers] | None:
-    """Both sides as numbers if they were compared as capacities, else None."""
-    if requirement.operator == EQUAL or requirement.kind not in _NUMBER_KINDS:
-        return None
     wanted = [number for item in requirement.wanted if (number := spelled_number(item)) is not None]
     have = [number for item in offered if (number := spelled_number(item)) is not None]
-    if requirement.kind is Kind.NUMBER:
-        return wanted, have
-    all_numbers = len(wanted) == len(requirement.wanted) and len(have) == len(offered)
-    all_texts = all(isinstance(item, str) for item in (*requirement.wanted, *offered))
-    return (wanted, have) if all_numbers and have and not all_texts else None
+    if requirement.kind is Kind.DEDUCED:
+        all_numbers = len(wanted) == len(requirement.wanted) and len(have) == len(offered)
+        all_texts = all(isinstance(item, str) for item in (*requirement.wanted, *offered))
+        if not (all_numbers and have) or all_texts:
+            return _listed(requirement.wanted), _listed(offered)
+    unit = f" {requirement.unit}" if requirement.unit else ""
+    return f"at least {as_text(min(wanted))}{unit}", as_text(max(have)) if have else ""
 
 
 def _listed(values: Iterable[Scalar]) -> str:
