@@ -17,6 +17,10 @@ class LodesmanError(Exception):
 
     code: ClassVar[str] = "error"
 
+    def __init_subclass__(cls, *, code: str = "") -> None:
+        super().__init_subclass__()
+        cls.code = code or cls.code
+
     def __init__(self, message: str, *, hint: str = "", **data: Any) -> None:
         super().__init__(message)
         self.message = message
@@ -36,77 +40,53 @@ class LodesmanError(Exception):
         return out
 
 
-class SyntaxFault(LodesmanError):
+class SyntaxFault(LodesmanError, code="syntax"):
     """A text cannot be read; `data` has `line` and `column` (both from 1) and maybe `source`."""
-
-    code = "syntax"
 
     def __init__(self, message: str, *, line: int, column: int, hint: str = "", **data: Any) -> None:
         where = f"line {line}, column {column}: "
         super().__init__(where + message, hint=hint, line=line, column=column, **data)
 
 
-class InvalidJob(LodesmanError):
+class InvalidJob(LodesmanError, code="invalid-job"):
     """A job description is well formed and wrong; `data` has `attribute` and, if known, a position."""
 
-    code = "invalid-job"
 
-
-class InvalidConfig(LodesmanError):
+class InvalidConfig(LodesmanError, code="invalid-config"):
     """A configuration value is wrong; `data` has `source`, `section`, `line` where known."""
 
-    code = "invalid-config"
 
-
-class InvalidRequest(LodesmanError):
+class InvalidRequest(LodesmanError, code="invalid-request"):
     """A request to the server is malformed."""
 
-    code = "invalid-request"
 
-
-class Impossible(LodesmanError):
+class Impossible(LodesmanError, code="impossible"):
     """A job that no configured queue could ever run; `data` has the reasons."""
 
-    code = "impossible"
 
-
-class NotFound(LodesmanError):
+class NotFound(LodesmanError, code="not-found"):
     """The named thing does not exist, or the caller may not know that it does."""
 
-    code = "not-found"
 
-
-class Unauthorized(LodesmanError):
+class Unauthorized(LodesmanError, code="unauthorized"):
     """No token, an unknown token or an expired one."""
 
-    code = "unauthorized"
 
-
-class Forbidden(LodesmanError):
+class Forbidden(LodesmanError, code="forbidden"):
     """The token is good and does not allow this."""
 
-    code = "forbidden"
 
-
-class Conflict(LodesmanError):
+class Conflict(LodesmanError, code="conflict"):
     """A precondition does not hold any more (a state moved, an attempt is stale)."""
 
-    code = "conflict"
 
-
-class TooLarge(LodesmanError):
+class TooLarge(LodesmanError, code="too-large"):
     """An input is over its limit; `data` has `limit` and, if known, `size`."""
 
-    code = "too-large"
 
-
-class Unavailable(LodesmanError):
+class Unavailable(LodesmanError, code="unavailable"):
     """The server or a batch system cannot answer now; trying again later makes sense."""
 
-    code = "unavailable"
 
-
-class BackendFault(LodesmanError):
+class BackendFault(LodesmanError, code="backend"):
     """A batch system refused; `data['transient']` says whether a retry makes sense."""
-
-    code = "backend"

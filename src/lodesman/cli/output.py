@@ -48,10 +48,8 @@ class _Unpacked:
         return {"files": self.files, "bytes": self.size, "left_out": left_out}
 
 
-class DamagedArchive(LodesmanError):
+class DamagedArchive(LodesmanError, code="damaged-archive"):
     """An archive that cannot be read to its end."""
-
-    code = "damaged-archive"
 
 
 @dataclass(slots=True, kw_only=True)

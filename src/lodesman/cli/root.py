@@ -185,10 +185,8 @@ def _refused(fault: LodesmanError, session: Session) -> int:
     return exit_code(fault)
 
 
-class _SystemFault(LodesmanError):
+class _SystemFault(LodesmanError, code="system"):
     """The operating system refused something."""
-
-    code = "system"
 
 
 def _last_words(kind: type[BaseException], fault: BaseException, _trace: TracebackType | None) -> None:

@@ -196,16 +196,12 @@ def copy(response: http.client.HTTPResponse, target: BinaryIO, *, limit: int) ->
 # --- errors -------------------------------------------------------------------------------------------------------------
 
 
-class BadChecksum(LodesmanError):
+class BadChecksum(LodesmanError, code="checksum"):
     """The content transferred has another checksum; `data` has `expected` and `actual`."""
 
-    code = "checksum"
 
-
-class Aborted(LodesmanError):
+class Aborted(LodesmanError, code="aborted"):
     """Another thread ended the request by `Client.abort`; the server may have carried it out."""
-
-    code = "aborted"
 
 
 def _by_code(root: type[LodesmanError]) -> dict[str, type[LodesmanError]]:

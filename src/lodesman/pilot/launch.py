@@ -53,10 +53,8 @@ _CHUNK = 1 << 18
 _MAX_READ = 4 << 20
 
 
-class NotStarted(LodesmanError):
+class NotStarted(LodesmanError, code="not-started"):
     """The payload cannot be started; the message says what is missing."""
-
-    code = "not-started"
 
 
 @dataclass(frozen=True)
@@ -185,10 +183,8 @@ def _open_output(name: str, directory: Path) -> int:
 # --- the input sandbox ----------------------------------------------------------------------------------
 
 
-class BadSandbox(LodesmanError):
+class BadSandbox(LodesmanError, code="sandbox"):
     """An input sandbox, or a name that a job gives, cannot be accepted."""
-
-    code = "sandbox"
 
 
 def safe_name(name: str) -> PurePosixPath:

@@ -45,10 +45,8 @@ class BatchQueue(NamedTuple):
     queue: str
 
 
-class JoinRefused(LodesmanError):
+class JoinRefused(LodesmanError, code="join-refused"):
     """The server knows no such pilot, or its join token was used before."""
-
-    code = "join-refused"
 
 
 class ServerSession:
