@@ -108,9 +108,13 @@ def _job_change(demand: JobDemand, change: NearMiss) -> JobChange:
     steps = []
     for name in change.criteria:
         if name in demand.unread:
-            steps.append(_left_out(name))
-            continue
-        step, case = _step(case, name, by_name.get(name))
+            step = _left_out(name)
+        elif name in by_name:
+            step, case = _required(case, name, by_name[name])
+        elif name in _STEPS:
+            step, case = _STEPS[name](case, name)
+        else:
+            step = _step_of(name, name)
         steps.append(step)
     mask = config.places.narrow(case.mask, case.key)
     bit = next(bits(mask))
@@ -131,13 +135,6 @@ def _job_change(demand: JobDemand, change: NearMiss) -> JobChange:
 
 def _left_out(name: str, asked: Any = None) -> JobChangeStep:
     return _step_of(name, f"{name} left out", asked=asked)
-
-
-def _step(case: _ChangedJob, name: str, criterion: Requirement | None) -> Made:
-    if criterion is not None:
-        return _required(case, name, criterion)
-    make = _STEPS.get(name)
-    return (_step_of(name, name), case) if make is None else make(case, name)
 
 
 def _number(field: str) -> Callable[[_ChangedJob, str], Made]:
@@ -167,7 +164,7 @@ def _one_of(
     def make(case: _ChangedJob, name: str) -> Made:
         options = tuple(offered(case).most_common(SHOWN))
         instead = tuple(value for value, _ in options)
-        text = f"{name} -> {_or(options)}" if options else f"{name} left out"
+        text = f"{name} -> {' or '.join(instead)}" if options else f"{name} left out"
         asked = getattr(case.key, field)
         step = _step_of(name, text, asked=asked, instead=instead or None, options=options)
         return step, case.changed(rule, **{field: instead})
@@ -184,26 +181,25 @@ def _banned(case: _ChangedJob, name: str) -> Made:
     return step, case.changed("banned_site", banned_sites=instead)
 
 
-def _tags(
-    field: str, lacking: Callable[[TaskQueueKey, Sequence[str]], frozenset[str]], text: str
-) -> Callable[..., Made]:
+def _tags(field: str, text: str) -> Callable[[_ChangedJob, str], Made]:
     """Tags that are too many, or missing: the set of one of the queues that admits most of them. Tags are both what a
     queue must offer and what it may require, so the last step about them concerns both.
     """
 
     def make(case: _ChangedJob, name: str) -> Made:
         rules = _TAG_RULES[:1] if name == "Tag" and "RequiredTag" in case.names else _TAG_RULES
+        asked = frozenset(case.key.tags)
         sets: Counter[frozenset[str]] = Counter()
-        for offered, n in Counter(case.offered(field)).items():
-            sets[lacking(case.key, offered)] += n
+        for found, n in Counter(case.offered(field)).items():
+            sets[asked.difference(found) if field == "tags" else frozenset(found) - asked] += n
         tried = []
         for tags, _ in sets.most_common(_TRIED):
-            instead = tuple(sorted(tags.symmetric_difference(case.key.tags)))
-            tried.append((case.changed(*rules, tags=instead), tags))
+            tried.append((case.changed(*rules, tags=tuple(sorted(tags ^ asked))), tags))
         tried.sort(key=lambda one: (-one[0].mask.bit_count(), len(one[1]), sorted(one[1])))
         options = tuple((", ".join(sorted(tags)), left.mask.bit_count()) for left, tags in tried[:SHOWN])
-        best = tried[0][0]
-        words = f"{text} {_few(sorted(tried[0][1]))}"
+        best, names = tried[0][0], sorted(tried[0][1])
+        more = f" and {len(names) - _SHOWN_NAMES} more" if len(names) > _SHOWN_NAMES else ""
+        words = f"{text} {', '.join(names[:_SHOWN_NAMES])}{more}"
         step = _step_of(name, words, asked=case.key.tags, instead=best.key.tags or None, options=options)
         return step, best
 
@@ -252,16 +248,6 @@ def _instead(
         yield options, tuple(value for value, _ in options[:shown])
 
 
-def _few(names: Sequence[str]) -> str:
-    """The first names, and how many more."""
-    more = len(names) - _SHOWN_NAMES
-    return ", ".join(names[:_SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
-
-
-def _or(options: Sequence[tuple[Any, int]]) -> str:
-    return " or ".join(str(value) for value, _ in options)
-
-
 def _shown(asked: Any) -> str:
     return " or ".join(map(str, asked[:SHOWN])) if isinstance(asked, tuple) else str(asked)
 
@@ -283,21 +269,13 @@ def _platforms(case: _ChangedJob) -> Counter[str]:
     return found
 
 
-def _too_many(key: TaskQueueKey, tags: Sequence[str]) -> frozenset[str]:
-    return frozenset(key.tags).difference(tags)
-
-
-def _missing(key: TaskQueueKey, required: Sequence[str]) -> frozenset[str]:
-    return frozenset(required).difference(key.tags)
-
-
 _STEPS: Final[Mapping[str, Callable[[_ChangedJob, str], Made]]] = {
     "Site": _one_of("sites", "site", _names("site")),
     "BannedSite": _banned,
     "GridCE": _one_of("grid_ces", "ce", _names("ce")),
     "Platform": _one_of("platforms", "platform", _platforms),
-    "Tag": _tags("tags", _too_many, "Tag without"),
-    "RequiredTag": _tags("required_tags", _missing, "Tag with"),
+    "Tag": _tags("tags", "Tag without"),
+    "RequiredTag": _tags("required_tags", "Tag with"),
     "SubmitPool": _one_of("submission_pools", "", _pools),
     "NumberOfProcessors": _number("cores"),
     "Memory": _number("memory_mb"),

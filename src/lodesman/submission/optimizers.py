@@ -74,7 +74,8 @@ def _check(attribute: str, names: Sequence[str], known: frozenset[str], sentence
     """Raises InvalidJob for the first name that is not known, with what to do."""
     for name in names:
         if name not in known:
-            suggestion = _nearest(name, known) or _known(attribute, known)
+            there_are = _LISTED.get(attribute) or f"There are {', '.join(sorted(known)[:_SHOWN])}."
+            suggestion = _nearest(name, known) or there_are
             action = _WAIT if attribute in _WAITED_FOR and is_plain_name(name) else _CORRECT
             raise InvalidJob(
                 f"{attribute}: there is {sentence.format(repr(name))}.",
@@ -90,25 +91,6 @@ def _nearest(name: str, known: frozenset[str]) -> str:
     return f"Did you mean {folded[near[0]]}?" if near else ""
 
 
-def _known(attribute: str, known: frozenset[str]) -> str:
-    if attribute != "SubmitPool":
-        return _LISTED[attribute]
-    return f"There are {', '.join(sorted(known)[:_SHOWN])}."
-
-
-def _make_submit_pool(draft: JobDraft, config: VOConfig) -> JobDraft:
-    """Requirements become a SubmitPool: a hash of their canonical form, and its eligible queues (RFC #7)."""
-    if not draft.spec.requirements:
-        return draft
-    criteria = compile_requirements(draft.spec.requirements, config.table.types)
-    return replace(
-        draft,
-        requirements=spelled_requirements(criteria),
-        submit_pool=submit_pool_id(criteria, config.vo),
-        pool_mask=config.table.eligible_mask(criteria),
-    )
-
-
 def optimize(
     draft: JobDraft, config: VOConfig, verdicts: Mapping[TaskQueueKey, str] | None = None
 ) -> JobDraft:
@@ -117,7 +99,15 @@ def optimize(
     `verdicts`: what was found before for other keys of the same configuration. Raises InvalidJob.
     """
     _check_names(draft, config)
-    draft = _make_submit_pool(draft, config)
+    if draft.spec.requirements:
+        # They become a SubmitPool: a hash of their canonical form, and its eligible queues (RFC #7).
+        criteria = compile_requirements(draft.spec.requirements, config.table.types)
+        draft = replace(
+            draft,
+            requirements=spelled_requirements(criteria),
+            submit_pool=submit_pool_id(criteria, config.vo),
+            pool_mask=config.table.eligible_mask(criteria),
+        )
     key = key_of(draft.spec, owner=draft.owner, group=draft.group, vo=draft.vo, submit_pool=draft.submit_pool)
     never = None if verdicts is None else verdicts.get(key)
     if never is None:
