@@ -19,10 +19,11 @@ from lodesman.config.sections import (
     PilotSection,
     Place,
     Polling,
+    ServerFile,
     ServerSection,
     SubmitPoolSection,
     listening_faults,
-    read_sections,
+    read_table,
 )
 from lodesman.director.options import DirectorOptions, read_options
 from lodesman.errors import InvalidConfig, SyntaxFault
@@ -186,10 +187,14 @@ class _ConfigReader:
 
     def read(self) -> ServerConfig:
         """The configuration. Raises InvalidConfig with the faults of all files."""
-        sections = read_sections(self._raw(), self._complain)
+        sections = read_table(ServerFile, self._raw(), (), self._complain)
         self.sources = self.sources.naming(sections.resources.files)
         files = self._resource_texts() if self._texts is None else self._texts.files
-        server = _with_absolute_paths(sections.server, self.sources.base)
+        server = sections.server
+        # Files count from the configuration file, wherever the server is started.
+        pair = {name: getattr(server, name) for name in ("tls_certificate", "tls_key")}
+        absolute = {name: str(self.sources.base / path) for name, path in pair.items() if path}
+        server = msgspec.structs.replace(server, **absolute)
         for option, message in listening_faults(server):
             self._complain(("server", option), message)
         polling, options = self._director(sections.director)
@@ -269,9 +274,3 @@ class _ConfigReader:
 def _unreadable(file: Path, fault: OSError | UnicodeDecodeError) -> Fault:
     why = fault.strerror if isinstance(fault, OSError) else f"it is not UTF-8 ({fault.reason})"
     return Fault(message=f"it cannot be read: {why}", source=FilePosition(file=str(file)))
-
-
-def _with_absolute_paths(server: ServerSection, base: Path) -> ServerSection:
-    """Files of the server section count from the configuration file, wherever the server is started."""
-    certificate, key = (str(base / name) if name else "" for name in (server.tls_certificate, server.tls_key))
-    return msgspec.structs.replace(server, tls_certificate=certificate, tls_key=key)

@@ -89,12 +89,8 @@ Place = tuple[str, ...]
 _Complain = Callable[[Place, str], None]
 
 
-def read_sections(raw: dict[str, Any], complain: _Complain) -> ServerFile:
-    """The sections. A wrong value is reported with its path and has its default in the answer."""
-    return _read(ServerFile, raw, (), complain)
-
-
-def _read(kind: type[S], table: object, path: Place, complain: _Complain) -> S:
+def read_table(kind: type[S], table: object, path: Place, complain: _Complain) -> S:
+    """A section, or the whole file. A wrong value is reported with its path and has its default in the answer."""
     if not isinstance(table, dict):
         complain(path, f"a table [{'.'.join(path)}] is expected")
         return kind()
@@ -105,12 +101,13 @@ def _read(kind: type[S], table: object, path: Place, complain: _Complain) -> S:
         if name not in fields:
             complain(here, _unknown(name, fields, path))
         elif isinstance(fields[name], type) and issubclass(fields[name], Struct):
-            values[name] = _read(fields[name], value, here, complain)
+            values[name] = read_table(fields[name], value, here, complain)
         else:
             try:
                 values[name] = msgspec.convert(value, fields[name])
             except msgspec.ValidationError as wrong:
-                complain(here, f"{name}: {_lowered(str(wrong))}")
+                message = str(wrong)
+                complain(here, f"{name}: {message[:1].lower()}{message[1:]}")
     return kind(**values)
 
 
@@ -119,10 +116,6 @@ def _unknown(name: str, fields: dict[str, Any], path: Place) -> str:
     close = get_close_matches(name, fields, n=1)
     hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(fields)}"
     return f"{name[:80]} is not {what} of the configuration; {hint}"
-
-
-def _lowered(message: str) -> str:
-    return message[:1].lower() + message[1:]
 
 
 def listening_faults(server: ServerSection) -> Iterator[tuple[str, str]]:
@@ -141,18 +134,14 @@ def listening_faults(server: ServerSection) -> Iterator[tuple[str, str]]:
         message = f"the server would listen on {where} without TLS, and tokens would travel in the clear"
         yield "host", f"{message}; set tls_certificate and tls_key, or listen on 127.0.0.1"
     if server.public_url:
-        yield from _public_url_faults(server.public_url)
-
-
-def _public_url_faults(url: str) -> Iterator[tuple[str, str]]:
-    """The address for pilots must be one that they can use, and keep their tokens private."""
-    try:
-        server = parse_server(url)
-    except InvalidConfig as fault:
-        yield "public_url", fault.message
-        return
-    if not server.is_private:
-        yield "public_url", f"pilots would send their tokens to {server} in the clear; it must be https://"
+        try:
+            public = parse_server(server.public_url)
+        except InvalidConfig as fault:
+            yield "public_url", fault.message
+        else:
+            if not public.is_private:
+                clear = f"pilots would send their tokens to {public} in the clear; it must be https://"
+                yield "public_url", clear
 
 
 def _pair_faults(certificate: str, key: str) -> Iterator[tuple[str, str]]:
