@@ -10,7 +10,7 @@ from typing import Any
 
 from lodesman.masks.bits import Plane, bits, mask_of
 from lodesman.matching.offers import BACKENDS, QueueOffer, never_sent, offers_of
-from lodesman.matching.request import ANY, ResourceRequest
+from lodesman.matching.request import ANY
 from lodesman.matching.shares import DEFAULT_SHARE, GroupShare
 from lodesman.matching.tables import PLACE, RequestTable
 from lodesman.matching.task_queue import TaskQueueKey
@@ -62,7 +62,11 @@ class VOConfig:
     @cached_property
     def hopeless(self) -> int:
         """The queues that require a tag which they do not offer: no job can run there, however it is changed."""
-        return mask_of(one.bit for one in self.offers if not _offers_what_it_requires(one.request))
+        return mask_of(
+            one.bit
+            for one in self.offers
+            if ANY not in one.request.tags and not set(one.request.required_tags) <= set(one.request.tags)
+        )
 
     @cached_property
     def _columns(self) -> dict[str, list[Any]]:
@@ -109,18 +113,6 @@ class VOConfig:
             mask &= ~closed
         return self.places.narrow(mask, key)
 
-    def seeing(self, inhabited: Container[QueueId]) -> VOConfig:
-        """The same configuration where pilots live in these queues."""
-        mask = 0
-        for _, closed in self.never_sent:
-            for bit in bits(closed):
-                mask |= (self.by_bit[bit].queue in inhabited) << bit
-        return self if mask == self.inhabited else replace(self, inhabited=mask)
-
-
-def _offers_what_it_requires(offered: ResourceRequest) -> bool:
-    return ANY in offered.tags or set(offered.required_tags) <= set(offered.tags)
-
 
 @dataclass
 class Policy:
@@ -158,18 +150,18 @@ class Policy:
             known = self._of_vo[vo] = VOConfig(
                 vo=vo, offers=offers, table=table, pools=self.submission_pools, version=self.digest
             )
-        return self._seeing(known) if known.never_sent else known
-
-    def _seeing(self, known: VOConfig) -> VOConfig:
-        """The configuration with the pilots that live now."""
-        queues = self.inhabited()
-        if self._seen.get(known.vo) is queues:
+        if not known.never_sent:
             return known
-        now = known.seeing(queues)
-        if now is not known:
-            self._of_vo[known.vo], self.verdicts = now, {}
-        self._seen[known.vo] = queues
-        return now
+        queues = self.inhabited()
+        if self._seen.get(vo) is not queues:
+            self._seen[vo] = queues
+            inhabited = 0
+            for _, closed in known.never_sent:
+                inhabited |= mask_of(bit for bit in bits(closed) if known.by_bit[bit].queue in queues)
+            if inhabited != known.inhabited:
+                known = self._of_vo[vo] = replace(known, inhabited=inhabited)
+                self.verdicts = {}
+        return known
 
     def shares(self) -> Mapping[str, GroupShare]:
         """Shares and settings of all configured groups."""
