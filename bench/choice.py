@@ -127,7 +127,7 @@ class Run:
         self.ids = list(range(queues))
         self.next_id = queues
         self.requests = [self.world.request() for _ in range(KINDS)]
-        self.matcher.set_shares(
+        self.matcher.lottery.set_shares(
             {f"group{n:02}": GroupShare(share=self.rng.choice(SHARES)) for n in range(GROUPS)}
         )
         self.latencies: list[float] = []

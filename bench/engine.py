@@ -32,7 +32,7 @@ class Engine:
         self._writer = open_writer(path)
         self.reader = open_reader(path)
         self.live = Live(self._writer, rng=random.Random(seed), now=time.time())
-        self.live.queues.matcher.set_shares(shares)
+        self.live.queues.matcher.lottery.set_shares(shares)
         self.sessions: list[PilotSession] = list(load_sessions(self.reader, now=0.0).values())
         self._checkpoints = Checkpointer(self._writer, path)
         self.journal = Journal(self._writer, deliver=self._deliver, at_end=partial(serve_parked, self.live))

@@ -46,7 +46,7 @@ def starts(groups: int, *, seed: int, choices: int) -> tuple[StartsTest, int]:
     queues = _queues(rng, list(shares))
     for tq_id, key in queues.items():
         matcher.index.put(tq_id, key, ENOUGH, now=0.0)
-    matcher.set_shares(shares)
+    matcher.lottery.set_shares(shares)
     requests = [_request(rng) for _ in range(KINDS)]
     waiting = [(tq_id, key, ENOUGH) for tq_id, key in queues.items()]
     allowed = [eligible(waiting, request) for request in requests]

@@ -236,7 +236,7 @@ class House:
         list(self._writer.execute("PRAGMA synchronous=OFF"))  # durability is not what is tested here
         live = Live(self._writer, rng=random.Random(5), now=self.now)
         policy = Policy(resources())
-        live.queues.matcher.set_shares(policy.shares())
+        live.queues.matcher.lottery.set_shares(policy.shares())
         self.core = Core(
             writer=self._writer, path=path, live=live, policy=policy, lease_seconds=lease,
             heartbeat_seconds=60.0, idle_seconds=120.0, sandbox_mb=7, clock=lambda: self.now, ticks=lambda: self.ticks,

@@ -163,7 +163,7 @@ def test_the_parts_are_those_of_the_draws(crowd, share, where):
     shares = Policy(load_resources([("g.toml", text)])).shares()
     drawn, rng, draws = Counter(), random.Random(11), 400
     matcher = Matcher()
-    matcher.set_shares(shares)
+    matcher.lottery.set_shares(shares)
     for tq_id, key, waiting in crowd.side.keeper.snapshot.waiting:
         matcher.index.put(tq_id, key, waiting, now=0.0)
     offer = next(one for one in crowd.side.policy.vo_config("lab").offers if one.queue.site == where)

@@ -272,7 +272,7 @@ def test_a_private_pilot_and_whom_it_serves(house):
 
 def test_groups_without_a_share_are_served_if_no_other_has_what_fits(house):
     house.claim(house.pilot())
-    house.core.live.queues.matcher.set_shares({"bio": GroupShare(share=0.0)})
+    house.core.live.queues.matcher.lottery.set_shares({"bio": GroupShare(share=0.0)})
     house.submitted(token="bob")
     told = why(house, 1)
     assert told["verdict"] == "would get a job now"

@@ -80,7 +80,7 @@ def clean_pools(tx: Transaction, live: Live, found: Cleaning) -> int:
 
 def set_shares(_tx: Transaction, live: Live, shares: Mapping[str, GroupShare]) -> None:
     """Use these shares from the next claim on. Changes memory only: shares live in the configuration."""
-    live.queues.matcher.set_shares(shares)
+    live.queues.matcher.lottery.set_shares(shares)
 
 
 class PoolIds:

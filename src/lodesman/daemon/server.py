@@ -67,7 +67,7 @@ class Server:
         keep(kept_file(config), config)
         policy = self._policy(config)
         live = Live(writer, rng=random.Random(), now=time.time())
-        live.queues.matcher.set_shares(policy.shares())
+        live.queues.matcher.lottery.set_shares(policy.shares())
         self._checkpoints = Checkpointer(writer, config.database)
         self._writer = writer
         self.core = Core(

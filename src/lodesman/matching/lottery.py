@@ -14,7 +14,6 @@ import random
 from bisect import bisect
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
-from types import MappingProxyType
 from typing import Final
 
 from lodesman.masks.bits import nth_bit
@@ -27,31 +26,32 @@ _TRIES: Final = 8
 
 
 class Lottery:
-    """Draws task queues by the shares set last; groups without a setting have the default share."""
+    """Draws task queues by the `shares` set last; groups without a setting have the default share."""
 
-    __slots__ = ("_ballots", "_index", "_made_for", "_shares")
+    __slots__ = ("_ballots", "_index", "_made_for", "shares")
 
     def __init__(self, index: Index) -> None:
         self._index = index
-        self._shares: Mapping[str, GroupShare] = {}
+        self.shares: Mapping[str, GroupShare] = {}
         self._ballots: dict[tuple[str, tuple[str, ...] | None], Ballot] = {}
         self._made_for = -1
 
-    @property
-    def shares(self) -> Mapping[str, GroupShare]:
-        """The shares as set last, by group."""
-        return MappingProxyType(self._shares)
-
     def set_shares(self, shares: Mapping[str, GroupShare]) -> None:
         """Use these shares from the next draw on."""
-        self._shares = dict(shares)
+        self.shares = dict(shares)
         self._index.version += 1
 
     def look(self, view: View) -> Ballot:
         """The ballot of a view, made anew if groups or shares changed."""
         index = self._index
         if view.version != index.version:
-            ballot = self._ballot(view.vo, view.group_names)
+            if self._made_for != index.version:
+                self._ballots.clear()
+                self._made_for = index.version
+            asked = view.vo, view.group_names
+            ballot = self._ballots.get(asked)
+            if ballot is None:
+                ballot = self._ballots[asked] = self._ballot(index.groups_for(*asked))
             view.renew(ballot, version=index.version, group_numbers=index.group_numbers())
         return view.ballot
 
@@ -89,30 +89,16 @@ class Lottery:
             shares = [1.0] * len(groups)
         return Shortlist(self._index.changes, numbers, groups, list(accumulate(shares)))
 
-    def _ballot(self, vo: str, names: tuple[str, ...] | None) -> Ballot:
-        if self._made_for != self._index.version:
-            self._ballots.clear()
-            self._made_for = self._index.version
-        ballot = self._ballots.get((vo, names))
-        if ballot is None:
-            ballot = self._ballots[vo, names] = self._make_ballot(self._index.groups_for(vo, names))
-        return ballot
-
-    def _make_ballot(self, groups: Sequence[GroupIndex]) -> Ballot:
-        with_share = []
-        without = []
-        for group in groups:
-            setting = self._shares.get(group.name, DEFAULT_GROUP)
+    def _ballot(self, groups: Sequence[GroupIndex]) -> Ballot:
+        settings = [(group, self.shares.get(group.name, DEFAULT_GROUP)) for group in groups]
+        for group, setting in settings:
             group.set_job_sharing(setting.job_sharing)
-            if setting.share > 0:
-                with_share.append((group, setting.share))
-            else:
-                without.append(group)
+        shares = tuple(setting.share for _, setting in settings if setting.share > 0)
         return Ballot(
-            groups=tuple(group for group, _ in with_share),
-            shares=tuple(share for _, share in with_share),
-            cumulative=tuple(accumulate(share for _, share in with_share)),
-            without_share=tuple(without),
+            groups=tuple(group for group, setting in settings if setting.share > 0),
+            shares=shares,
+            cumulative=tuple(accumulate(shares)),
+            without_share=tuple(group for group, setting in settings if setting.share <= 0),
         )
 
 

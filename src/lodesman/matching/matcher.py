@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from lodesman.matching.criteria import WHERE
-from lodesman.matching.group_index import GroupIndex
 from lodesman.matching.index import Index
 from lodesman.matching.lottery import Lottery
 from lodesman.matching.request import ResourceRequest
-from lodesman.matching.shares import GroupShare
 from lodesman.matching.views import View, Views, numbers_of
 
 
@@ -49,10 +47,6 @@ class Matcher:
         self.lottery = Lottery(self.index)
         self._views = Views(self.index)
         self._last: tuple[View, Sequence[int]] | None = None
-
-    def set_shares(self, shares: Mapping[str, GroupShare]) -> None:
-        """Use these shares from the next choice on."""
-        self.lottery.set_shares(shares)
 
     def choose(
         self,
@@ -123,24 +117,20 @@ class Matcher:
             tuple((one.name, n) for one in some if (n := view.mask(one, numbers).bit_count()))
             for some in (ballot.groups, ballot.without_share)
         )
+        blocked: Counter[str] = Counter()
+        where = [criterion.of_request(request) for criterion in WHERE]
+        for group in (*ballot.groups, *ballot.without_share):
+            closed = group.alive & ~group.open
+            if closed:
+                for queue in group.queues(group.fitting(closed, where, numbers)):
+                    blocked.update(queue.limits)
         return Chances(
             of_vo=of_vo,
             elsewhere=elsewhere,
             groups=groups,
             without_share=without_share,
-            blocked=self._blocked((*ballot.groups, *ballot.without_share), request),
+            blocked=blocked,
         )
-
-    def _blocked(self, groups: Iterable[GroupIndex], request: ResourceRequest) -> Counter[str]:
-        found: Counter[str] = Counter()
-        numbers = numbers_of(request)
-        where = [criterion.of_request(request) for criterion in WHERE]
-        for group in groups:
-            closed = group.alive & ~group.open
-            if closed:
-                for queue in group.queues(group.fitting(closed, where, numbers)):
-                    found.update(queue.limits)
-        return found
 
 
 def _give_back(index: Index, chosen: list[int], now: float) -> None:

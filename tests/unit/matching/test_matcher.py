@@ -93,7 +93,7 @@ def test_the_second_claim_of_a_batch_sees_the_first(matcher):
 def test_each_job_of_one_request_is_drawn_anew(matcher):
     for n in range(4):
         put(matcher, n, 10_000, group=f"g{n}")
-    matcher.set_shares({"g0": GroupShare(share=3000), "g1": GroupShare(share=1000)})
+    matcher.lottery.set_shares({"g0": GroupShare(share=3000), "g1": GroupShare(share=1000)})
     got = Counter(choose(matcher, count=6000))
     assert got[0] == pytest.approx(3000, abs=200)
     assert got[3] == pytest.approx(1000, abs=150)
@@ -129,7 +129,7 @@ def test_a_group_whose_last_job_was_taken_took_part(matcher):
 
 
 def test_groups_without_share_are_named_too(matcher):
-    matcher.set_shares({"a": GroupShare(share=0)})
+    matcher.lottery.set_shares({"a": GroupShare(share=0)})
     put(matcher, 1, 5, group="a")
     put(matcher, 2, 5, group="b")
     assert set(json.loads(matcher.eligible_groups(choose(matcher)))) == {"a", "b"}
