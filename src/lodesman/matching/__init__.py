@@ -4,7 +4,7 @@
 takes jobs, `parked` holds the requests that wait.
 """
 
-from lodesman.matching.criteria import explain, fits
+from lodesman.matching.criteria import explain
 from lodesman.matching.matcher import Matcher
 from lodesman.matching.offers import QueueOffer, offers_of
 from lodesman.matching.parked import Parked
@@ -32,7 +32,6 @@ __all__ = [
     "canonical_requirements",
     "director_weights",
     "explain",
-    "fits",
     "key_from_json",
     "key_of",
     "key_to_json",

@@ -71,7 +71,10 @@ AT_MOST: Final = Relation(holds=le, of_keys=AtMost, of_requests=AtLeast)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchCriterion:
-    """One condition. Values are tuples (None: anything goes) or, for AT_MOST, integers of 0 or more."""
+    """One condition. Values are tuples (None: anything goes) or, for AT_MOST, integers of 0 or more.
+
+    A key whose list is empty mostly asks for nothing: None.
+    """
 
     name: str
     relation: Relation
@@ -84,11 +87,6 @@ class MatchCriterion:
         wanted = self.of_key(key)
         offered = self.of_request(request)
         return wanted is None or offered is None or self.relation.holds(wanted, offered)
-
-
-def _asked(values: Values) -> Values | None:
-    """What a key lists; an empty list asks for nothing."""
-    return values or None
 
 
 def _one(value: str) -> Values:
@@ -157,14 +155,14 @@ WHERE: Final = (
     MatchCriterion(
         name="site",
         relation=OVERLAP,
-        of_key=lambda k: _asked(k.sites),
+        of_key=lambda k: k.sites or None,
         of_request=lambda r: _one_or_any(r.site),
         sentence=lambda k, r: f"the job runs only at {_some(k.sites)}, not at {r.site or 'an unnamed site'}",
     ),
     MatchCriterion(
         name="platform",
         relation=OVERLAP,
-        of_key=lambda k: _asked(k.platforms),
+        of_key=lambda k: k.platforms or None,
         of_request=lambda r: _many_or_any(r.platforms),
         sentence=_platform_text,
     ),
@@ -178,7 +176,7 @@ WHERE: Final = (
     MatchCriterion(
         name="submit_pool",
         relation=OVERLAP,
-        of_key=lambda k: _asked(_one(k.submit_pool)),
+        of_key=lambda k: _one(k.submit_pool) or None,
         of_request=lambda r: r.submit_pools,
         sentence=lambda k, _: (
             f"the queue does not meet the job's Requirements (SubmitPool {k.submit_pool[:12]})"
@@ -194,7 +192,7 @@ WHERE: Final = (
     MatchCriterion(
         name="ce",
         relation=OVERLAP,
-        of_key=lambda k: _asked(k.grid_ces),
+        of_key=lambda k: k.grid_ces or None,
         of_request=lambda r: _one_or_any(r.ce),
         sentence=lambda k, r: (
             f"the job runs only on CE {_some(k.grid_ces)}, not on {r.ce or 'an unnamed CE'}"
@@ -204,13 +202,13 @@ WHERE: Final = (
         name="owner",
         relation=OVERLAP,
         of_key=lambda k: (k.owner,),
-        of_request=lambda r: _asked(_one(r.owner)),
+        of_request=lambda r: _one(r.owner) or None,
         sentence=lambda k, r: f"the pilot runs only jobs of {r.owner}, not of {k.owner}",
     ),
     MatchCriterion(
         name="pilot_type",
         relation=OVERLAP,
-        of_key=lambda k: _asked(_one(k.pilot_type)),
+        of_key=lambda k: _one(k.pilot_type) or None,
         of_request=lambda r: _one(r.pilot_type),
         sentence=lambda k, r: (
             f"the job needs a {k.pilot_type} pilot, this one is {r.pilot_type or 'generic'}"
@@ -219,7 +217,7 @@ WHERE: Final = (
     MatchCriterion(
         name="submission_pool",
         relation=OVERLAP,
-        of_key=lambda k: _asked(k.submission_pools),
+        of_key=lambda k: k.submission_pools or None,
         of_request=lambda r: _one(r.submission_pool),
         sentence=lambda k, r: (
             f"the job wants a pilot of submission pool {_some(k.submission_pools)}, "
@@ -280,11 +278,6 @@ def explain(key: TaskQueueKey, request: ResourceRequest) -> tuple[Reason, ...]:
     return tuple(
         Reason(one.name, one.sentence(key, request)) for one in CRITERIA if not one.holds(key, request)
     )
-
-
-def fits(key: TaskQueueKey, request: ResourceRequest) -> bool:
-    """True if `explain` would find nothing; stops at the first reason."""
-    return all(one.holds(key, request) for one in CRITERIA)
 
 
 def wanted_of(key: TaskQueueKey, criteria: Sequence[MatchCriterion] = CRITERIA) -> tuple[Any, ...]:

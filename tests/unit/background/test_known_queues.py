@@ -8,7 +8,7 @@ import pytest
 
 from lodesman.background.snapshot import KnownQueues
 from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
-from lodesman.matching import ResourceRequest, fits
+from lodesman.matching import ResourceRequest, explain
 from lodesman.store.read.task_queues import queues_with_jobs
 
 SITES = ("A", "B", "C")
@@ -81,5 +81,5 @@ def test_after_any_changes_it_is_what_the_database_says(base, submit):
         assert found == sorted(queues_with_jobs(base.db), key=lambda one: one[0])
         mask = known.table.narrow(known.table.full, here)
         assert [bool(mask >> known.table.bit(tq_id) & 1) for tq_id, _, _ in found] == [
-            fits(key, here) for _, key, _ in found
+            not explain(key, here) for _, key, _ in found
         ]

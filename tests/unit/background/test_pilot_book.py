@@ -10,7 +10,7 @@ from lodesman.answers.nodes import Closing
 from lodesman.background.snapshot import _NO_POOLS, PilotBook
 from lodesman.commands.sessions import PilotSession
 from lodesman.director.site_mask import SiteMask
-from lodesman.matching import fits
+from lodesman.matching import explain
 from lodesman.store.read.pilots import live_pilots
 
 OFFER = (
@@ -240,6 +240,6 @@ def test_usable_is_what_the_claim_would_say(base, add, make_key, world, wish):
     key = make_key(**wish)
     expected = 0
     for row in live_pilots(base.db):
-        expected += not row.drain and fits(key, _whole(PilotSession(row, {}, now=0.0)))
+        expected += not row.drain and not explain(key, _whole(PilotSession(row, {}, now=0.0)))
     found = book.usable(key, None, now=NOW)
     assert found.usable_idle + found.usable_busy + found.usable_waiting == expected

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.sessions import FreeResources, PilotSession, presented_by
-from lodesman.matching import TaskQueueKey, fits
+from lodesman.matching import TaskQueueKey, explain
 from lodesman.matching.offers import UNLIMITED, as_if_made_for
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId, load_resources
@@ -114,7 +114,7 @@ def test_what_is_called_never_no_pilot_is_given(params, key, node, life, now):
     assert eligible == find_exclusions(key, {}, world).eligible
     for place in places(world, key):
         for request in place.asks(node, now):
-            if fits(key, request):
+            if not explain(key, request):
                 assert eligible >> place.ordinal & 1
 
 
@@ -126,7 +126,7 @@ def test_what_is_not_called_never_a_pilot_that_is_what_its_queue_declares_is_giv
         has = place.offer.request
         node = {"cores": has.cores, "memory_mb": has.memory_mb, "platform": "whatever"}
         asks = place.asks({name: value for name, value in node.items() if value})
-        assert all(fits(key, request) == bool(eligible >> place.ordinal & 1) for request in asks)
+        assert all((explain(key, request) == ()) == bool(eligible >> place.ordinal & 1) for request in asks)
 
 
 @given(queues, keys, nodes, lives, st.floats(0.0, 3_000.0))
@@ -134,7 +134,7 @@ def test_claim_why_and_director_agree_of_every_pilot(params, key, node, life, no
     (place,) = places(world_of([params], life), key)
     claim, why, director = place.asks(node, now)
     assert why == director
-    assert fits(key, claim) == fits(key, why)
+    assert (explain(key, claim) == ()) == (explain(key, why) == ())
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_the_faults_that_there_were(params, asks, node):
     world = world_of([params], 0)
     assert world.possible_queues(key, 0) == 0
     (place,) = places(world, key)
-    assert not any(fits(key, request) for request in place.asks(node))
+    assert not any(not explain(key, request) for request in place.asks(node))
 
 
 def test_no_job_that_outlives_every_pilot_is_waited_for():

@@ -16,7 +16,7 @@ from lodesman.director.options import DirectorOptions
 from lodesman.director.plan import TaskQueueDemand, allowance
 from lodesman.director.supply import PilotStanding, PilotView, _Needy, count_supply
 from lodesman.masks.bits import mask_of
-from lodesman.matching.criteria import fits
+from lodesman.matching.criteria import explain
 from lodesman.matching.request import ResourceRequest
 from lodesman.matching.tables import KeyTable
 from lodesman.matching.task_queue import TaskQueueKey
@@ -38,7 +38,7 @@ class Pairwise:
     def fits(self, key: TaskQueueKey, request: ResourceRequest) -> bool:
         """As at a claim: with the SubmitPools of the pilot's queue."""
         served = self.pools.of(QueueId(request.site, request.ce, request.queue))
-        return fits(key, replace(request, submit_pools=served))
+        return not explain(key, replace(request, submit_pools=served))
 
     def fill(
         self, groups: dict[tuple[int | None, ResourceRequest], list[int]], levels: dict[int, int]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.matching.criteria import CRITERIA, explain, fits
+from lodesman.matching.criteria import CRITERIA, explain
 from lodesman.matching.matcher import Matcher
 from lodesman.matching.request import ANY, PRIVATE, ResourceRequest
 from lodesman.matching.shares import GroupShare
@@ -75,10 +75,10 @@ def filled(world):
 @given(WORLDS, st.lists(REQUESTS, min_size=1, max_size=2), st.sampled_from([0.0, 500.0]))
 def test_eligible_are_those_without_a_reason(world, requests, share):
     matcher = filled(world)
-    matcher.set_shares({"g": GroupShare(share=share)})
+    matcher.lottery.set_shares({"g": GroupShare(share=share)})
     for request in requests:
         told = matcher.chances(request)
-        fitting = [number for number, (key, *_) in enumerate(world) if fits(key, request)]
+        fitting = [number for number, (key, *_) in enumerate(world) if not explain(key, request)]
         free = [tq_id for tq_id in fitting if matcher.index.is_open(tq_id)]
         assert told.eligible == len(free) == len(matcher.eligible(request))
         by_group: dict[str, int] = {}

@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from lodesman.matching.criteria import CRITERIA, explain, fits
+from lodesman.matching.criteria import CRITERIA, explain
 from lodesman.matching.request import ANY, PRIVATE, ResourceRequest
 from lodesman.matching.task_queue import TaskQueueKey
 
@@ -28,12 +28,12 @@ def criteria(key_, request_):
 
 def served(keys, request_):
     """The numbers of the keys that fit, from 1 as in the matrix."""
-    return [number for number, one in enumerate(keys, 1) if fits(one, request_)]
+    return [number for number, one in enumerate(keys, 1) if not explain(one, request_)]
 
 
 def test_a_plain_job_fits_a_plain_resource():
     assert explain(KEY, REQUEST) == ()
-    assert fits(KEY, REQUEST)
+    assert not explain(KEY, REQUEST)
 
 
 # --- the matrix ---------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ REASONS = [
 def test_each_reason_and_its_sentence(key_, request_, criterion, sentence):
     (reason,) = explain(key_, request_)
     assert (reason.criterion, str(reason)) == (criterion, sentence)
-    assert not fits(key_, request_)
+    assert explain(key_, request_)
 
 
 def test_every_criterion_has_its_row_above():
