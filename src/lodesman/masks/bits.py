@@ -173,10 +173,8 @@ class Tally:
         """A member of the mask, each with the chance of its number; one of them must be above 0."""
         # The very draw of `Random.choices`; rounding may reach the total itself.
         total = self.total(mask)
-        return self._at(mask, min(int(rng.random() * total), total - 1))
-
-    def _at(self, mask: Mask, place: int) -> int:
-        """The first bit at which the sum of the numbers up to it is above `place`."""
+        place = min(int(rng.random() * total), total - 1)
+        # The first bit at which the sum of the numbers up to it is above `place`.
         planes = [plane & mask for plane in self._planes]
         base, width = 0, mask.bit_length()
         while width > 1:

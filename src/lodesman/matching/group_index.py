@@ -5,7 +5,7 @@ The lottery settles the group first, so masks are only as wide as one group, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -71,13 +71,14 @@ class OwnerQueues:
 class GroupIndex:
     """All task queues of a group of a VO.
 
-    `open` are the slots that may be drawn: a job waits and no limit blocks. `number` is the place of this group in the
-    lists of a view. `arrived` counts arrivals of task queues, `recent` are the last ones: a remembered mask catches up by
-    them (not by departures: `open` has no bit for a free slot). `birth` makes `arrived` different for each group.
+    `occupied` are the slots of task queues, `open` those that may be drawn: a job waits and no limit blocks. `number` is
+    the place of this group in the lists of a view. `arrived` counts arrivals of task queues, `recent` are the last ones: a
+    remembered mask catches up by them (not by departures: `open` has no bit for a free slot). `birth` makes `arrived`
+    different for each group.
     """
 
     __slots__ = (
-        "_numbers", "_occupied", "_where", "alive", "arrived", "job_sharing", "name", "number",
+        "_numbers", "_where", "alive", "arrived", "job_sharing", "name", "number", "occupied",
         "open", "owners", "owners_drawn", "recent", "slots", "vo",
     )  # fmt: skip
 
@@ -93,26 +94,24 @@ class GroupIndex:
         self.slots = Slots[IndexedQueue]()
         self.owners: dict[str, OwnerQueues] = {}
         self.owners_drawn: list[OwnerQueues] = []
-        self._occupied = 0
+        self.occupied = 0
         self._where = Table(one.relation.of_keys() for one in WHERE)
         self._numbers = Table(one.relation.of_keys() for one in HOW_MUCH)
-
-    @property
-    def is_empty(self) -> bool:
-        """True if no slot has a task queue."""
-        return not self._occupied
 
     def add(self, queue: IndexedQueue) -> int:
         """Give a task queue the lowest free slot."""
         slot = queue.slot = self.slots.put(queue)
-        self._occupied |= 1 << slot
+        self.occupied |= 1 << slot
         wanted = wanted_of(queue.key, WHERE)
         self._where.add(slot, wanted)
         self._numbers.add(slot, wanted_of(queue.key, HOW_MUCH))
         self._plant(queue)
         self.refresh(queue)
         self.arrived += 1
-        self.recent.append((slot, _for_one(wanted)))
+        asked = ((place, values) for place, values in enumerate(wanted) if values is not None)
+        self.recent.append(
+            (slot, tuple((place, frozenset(v) if len(v) > _LONG else v) for place, v in asked))
+        )
         if len(self.recent) > _RECENT:
             del self.recent[: _RECENT // 2]
         return slot
@@ -122,7 +121,7 @@ class GroupIndex:
         slot = queue.slot
         bit = 1 << slot
         self.slots.free(slot)
-        self._occupied ^= bit
+        self.occupied ^= bit
         self.alive &= ~bit
         self.open &= ~bit
         self._where.remove(slot, wanted_of(queue.key, WHERE))
@@ -137,17 +136,19 @@ class GroupIndex:
         if bool(self.open & bit) != (queue.waiting > 0 and not queue.limits):
             self.open ^= bit
 
-    def static_mask(self, where: Sequence[Any]) -> int:
-        """The slots whose task queues a resource may serve, but for numbers, emptiness and limits."""
-        return self._where.narrow(self._occupied, where)
-
     def catch_up(self, mask: int, missed: int, where: Sequence[Any]) -> int:
-        """What `static_mask` says now, given what it said `missed` arrivals ago, but for free slots."""
+        """The slots whose task queues a resource may serve, but for numbers, emptiness and limits.
+
+        `mask` is what this said `missed` arrivals ago; slots that were freed since may still be in it.
+        """
         if missed > len(self.recent) or missed > _CATCH_UP + len(self.slots) // _WIDE:
-            return self.static_mask(where)
+            return self._where.narrow(self.occupied, where)
         for slot, wanted in self.recent[-missed:]:
             bit = 1 << slot
-            if bool(mask & bit) != _passes(wanted, where):
+            passes = all(
+                where[place] is None or _HOLDS[place](values, where[place]) for place, values in wanted
+            )
+            if bool(mask & bit) != passes:
                 mask ^= bit
         return mask
 
@@ -175,7 +176,7 @@ class GroupIndex:
         self.job_sharing = job_sharing
         self.owners = {}
         self.owners_drawn = []
-        for queue in self.queues(self._occupied):
+        for queue in self.queues(self.occupied):
             self._plant(queue)
 
     def _owner_of(self, queue: IndexedQueue) -> str:
@@ -200,21 +201,3 @@ class GroupIndex:
         if last is not owner:
             self.owners_drawn[owner.place] = last
             last.place = owner.place
-
-
-def _passes(wanted: Iterable[tuple[int, Any]], where: Sequence[Any]) -> bool:
-    """What a table says of one task queue; `wanted` as `_for_one` makes it."""
-    for place, values in wanted:
-        offered = where[place]
-        if offered is not None and not _HOLDS[place](values, offered):
-            return False
-    return True
-
-
-def _for_one(wanted: Sequence[Any]) -> tuple[tuple[int, Any], ...]:
-    """What a task queue asks, made ready to be asked one by one."""
-    return tuple(
-        (place, frozenset(values) if len(values) > _LONG else values)
-        for place, values in enumerate(wanted)
-        if values is not None
-    )

@@ -48,10 +48,22 @@ class Index:
             raise ValueError(f"task queue {tq_id} or its key is in the index already")
         if waiting < 0:
             raise ValueError(f"task queue {tq_id} cannot have {waiting} waiting jobs")
-        _check_canonical(key)
+        for values in (
+            key.sites,
+            key.banned_sites,
+            key.grid_ces,
+            key.platforms,
+            key.tags,
+            key.submission_pools,
+        ):
+            if len(values) > 1 and len(set(values)) != len(values):  # a bit would be set twice
+                raise ValueError("the lists of a task-queue key have no duplicates")
         group = self._groups.get((key.vo, key.group))
         if group is None:
-            group = self._new_group(key.vo, key.group)
+            number = self._free_numbers.pop() if self._free_numbers else len(self._groups)
+            group = GroupIndex(key.vo, key.group, number=number, birth=next(self._births))
+            self._groups[key.vo, key.group] = group
+            self.version += 1
         queue = IndexedQueue(tq_id, key, group, waiting)
         self._queues[tq_id] = queue
         self._by_key[key] = tq_id
@@ -68,7 +80,7 @@ class Index:
         self.changes += 1
         group = queue.group
         group.remove(queue)
-        if group.is_empty:
+        if not group.occupied:
             del self._groups[group.vo, group.name]
             self._free_numbers.append(group.number)
             self.version += 1
@@ -140,14 +152,14 @@ class Index:
 
     def block(self, tq_id: int, limit: str = "") -> None:
         """A limit is full for the task queue: it is not drawn until the limit frees it."""
-        self._limit(self._queues[tq_id], self._queues[tq_id].limits | {limit})
+        queue = self._queues[tq_id]
+        queue.limits |= {limit}
+        self._refresh(queue)
 
     def unblock(self, tq_id: int, limit: str = "") -> None:
         """The limit has room again; other limits still block."""
-        self._limit(self._queues[tq_id], self._queues[tq_id].limits - {limit})
-
-    def _limit(self, queue: IndexedQueue, limits: frozenset[str]) -> None:
-        queue.limits = limits
+        queue = self._queues[tq_id]
+        queue.limits -= {limit}
         self._refresh(queue)
 
     def _refresh(self, queue: IndexedQueue) -> None:
@@ -172,20 +184,6 @@ class Index:
         found = (self._groups.get((vo, name)) for name in dict.fromkeys(names))
         return [group for group in found if group is not None]
 
-    def _new_group(self, vo: str, name: str) -> GroupIndex:
-        number = self._free_numbers.pop() if self._free_numbers else len(self._groups)
-        group = GroupIndex(vo, name, number=number, birth=next(self._births))
-        self._groups[vo, name] = group
-        self.version += 1
-        return group
-
     def group_numbers(self) -> int:
         """One more than the greatest number of a group."""
         return len(self._groups) + len(self._free_numbers)
-
-
-def _check_canonical(key: TaskQueueKey) -> None:
-    """Refuse a key whose lists have duplicates: a bit would be set twice."""
-    for values in (key.sites, key.banned_sites, key.grid_ces, key.platforms, key.tags, key.submission_pools):
-        if len(values) > 1 and len(set(values)) != len(values):
-            raise ValueError("the lists of a task-queue key have no duplicates")

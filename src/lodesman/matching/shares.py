@@ -78,12 +78,12 @@ def director_weights(
         share = max(group_share.share, 0.0) / len(owners[vo, group])
         weights.update(_within_entity(members, share=share, background=group_share.background))
         for tq_id, key in members:
-            twins[_but_for_sites(key)].append(tq_id)
-    return _summed(weights, twins.values())
-
-
-def _but_for_sites(key: TaskQueueKey) -> TaskQueueKey:
-    return replace(key, sites=(), banned_sites=()) if key.sites or key.banned_sites else key
+            twin = replace(key, sites=(), banned_sites=()) if key.sites or key.banned_sites else key
+            twins[twin].append(tq_id)
+    for alike in twins.values():
+        together = sum(weights[tq_id] for tq_id in alike)
+        weights.update(dict.fromkeys(alike, together))
+    return weights
 
 
 def _within_entity(
@@ -96,14 +96,6 @@ def _within_entity(
         tq_id: _LEAST_WEIGHT if tq_id in behind else max(share * weight / total, _LEAST_WEIGHT)
         for tq_id, weight in asked.items()
     }
-
-
-def _summed(weights: Mapping[int, float], twins: Iterable[Collection[int]]) -> dict[int, float]:
-    summed = {}
-    for members in twins:
-        together = sum(weights[tq_id] for tq_id in members)
-        summed.update(dict.fromkeys(members, together))
-    return summed
 
 
 def parts_of(groups: Collection[str], shares: Mapping[str, GroupShare]) -> dict[str, float]:

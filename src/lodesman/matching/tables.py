@@ -65,7 +65,7 @@ class RequestTable:
 class KeyTable:
     """Task queues as bits. Bits are given out again when a task queue is dropped; their order means nothing."""
 
-    __slots__ = ("_bits", "_names", "_pools", "_table", "_wanted", "full")
+    __slots__ = ("_bits", "_names", "_table", "_wanted", "full", "pools")
 
     def __init__(self, keys: Mapping[int, TaskQueueKey] | None = None) -> None:
         """`keys` by the ids of their task queues."""
@@ -73,7 +73,8 @@ class KeyTable:
         self._bits: dict[int, int] = {}
         self._names = Slots[int]()
         self._wanted: dict[int, tuple[Any, ...]] = {}
-        self._pools: dict[int, str] = {}
+        self.pools: dict[int, str] = {}
+        """The SubmitPools of those that have one, by bit."""
         self.full = 0
         """The mask of all task queues."""
         for tq_id, key in (keys or {}).items():
@@ -88,14 +89,14 @@ class KeyTable:
         self._wanted[tq_id] = wanted = wanted_of(key)
         self._table.add(bit, wanted)
         if key.submit_pool:
-            self._pools[bit] = key.submit_pool
+            self.pools[bit] = key.submit_pool
         self.full |= 1 << bit
 
     def drop(self, tq_id: int) -> None:
         """A task queue that is there goes."""
         bit = self._bits.pop(tq_id)
         self._table.remove(bit, self._wanted.pop(tq_id))
-        self._pools.pop(bit, None)
+        self.pools.pop(bit, None)
         self._names.free(bit)
         self.full ^= 1 << bit
 
@@ -106,11 +107,6 @@ class KeyTable:
     def tq_id(self, bit: int) -> int:
         """The task queue with that bit, which is set in `full`."""
         return cast("int", self._names[bit])
-
-    @property
-    def pools(self) -> Mapping[int, str]:
-        """The SubmitPools of those that have one, by bit."""
-        return self._pools
 
     def narrow(self, mask: Mask, request: ResourceRequest) -> Mask:
         """The task queues of `mask` whose jobs the resource may run."""

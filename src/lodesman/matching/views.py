@@ -166,12 +166,9 @@ class Views:
         view = self._young.get(described)
         if view is None:
             view = self._old.pop(described, None) or View(request)
-            if len(self._young) >= self._limit():
+            each = len(self._index) // 8 + 64 * self._index.group_numbers() + 1024
+            if len(self._young) >= max(64, min(_VIEWS_AT_MOST, _VIEW_BYTES // each)):
                 self._old = self._young
                 self._young = {}
             self._young[described] = view
         return view
-
-    def _limit(self) -> int:
-        each = len(self._index) // 8 + 64 * self._index.group_numbers() + 1024
-        return max(64, min(_VIEWS_AT_MOST, _VIEW_BYTES // each))
