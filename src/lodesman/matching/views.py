@@ -75,18 +75,7 @@ class Found:
 class View:
     """One description against the index. `version`: when the ballot was made."""
 
-    __slots__ = (
-        "_found",
-        "_masks",
-        "_pools",
-        "_seen",
-        "_where",
-        "ballot",
-        "group_names",
-        "shortlist",
-        "version",
-        "vo",
-    )
+    __slots__ = ("_found", "_masks", "_seen", "_where", "ballot", "group_names", "shortlist", "version", "vo")
 
     def __init__(self, request: ResourceRequest) -> None:
         self.vo = request.vo
@@ -94,7 +83,7 @@ class View:
         self.version = -1
         self.ballot = _EMPTY_BALLOT
         self.shortlist: Shortlist | None = None
-        self._pools = request.submit_pools  # as long as it is here, no other object has its id
+        # The SubmitPools are in it: as long as they are here, no other object has their id.
         self._where: Sequence[Any] = tuple(criterion.of_request(request) for criterion in WHERE)
         self._masks: list[int] = []
         self._seen: list[int] = []
