@@ -123,7 +123,7 @@ class World:
 
     def _launch(self, decision, _offers):
         for one in decision.placement.placements:
-            self.placed.setdefault(one.tq_id, tuple(one.queue_id))
+            self.placed.setdefault(one.order.tq_id, tuple(one.queue_id))
 
     def _pilot(self, offer, kind):
         if kind == "coming":

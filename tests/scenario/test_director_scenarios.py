@@ -132,7 +132,7 @@ class World:
         self.suspects = dict(decision.excess.suspects)
         for placed in decision.placement.placements:
             for _ in range(placed.count):
-                self._submit(placed.queue_id, placed.request, placed.tq_id, options.breaker)
+                self._submit(placed.queue_id, placed.request, placed.order.tq_id, options.breaker)
         for pilot in self.pilots:
             if pilot.pilot_id in decision.excess.cancel:
                 pilot.ended, pilot.recorded = True, None

@@ -149,7 +149,7 @@ class Director:
         """Have the pilots submitted, each with the settings that its queue has for its VO."""
         placements = decision.placement.placements
         if placements:
-            vos = {one.identity.vo for one in placements}
+            vos = {one.request.vo for one in placements}
             offers = {(vo, one.queue): one for vo in vos for one in self.policy.vo_config(vo).offers}
             self.launch(decision, offers)
 

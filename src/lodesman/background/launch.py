@@ -113,7 +113,7 @@ class SubmissionPools:
         """Store the pilots of a decision and hand them to their pools, with the settings that their VO has there."""
         served = self._served(list({one.queue_id: None for one in decision.placement.placements}))
         for placement in decision.placement.placements:
-            offer = offers.get((placement.identity.vo, placement.queue_id))
+            offer = offers.get((placement.request.vo, placement.queue_id))
             if offer is None:
                 log.warning("a queue is configured no more", extra={"queue": str(placement.queue_id)})
                 continue
@@ -122,16 +122,16 @@ class SubmissionPools:
 
     def _hand_over(self, placement: Placement, offer: QueueOffer, copies: list[PilotCopy]) -> None:
         with self._lock:  # so that the threads are not shut down in between
-            pool = self._pools.get(placement.pool)
+            pool = self._pools.get(placement.order.pool)
             if pool is not None:
                 pool.queued += 1
                 try:
                     pool.threads.submit(self._submit, pool, placement, offer, copies)
                 except RuntimeError:  # no thread could be started: the next one that can be does it
-                    log.exception("a submission waits for a thread", extra={"pool": placement.pool})
+                    log.exception("a submission waits for a thread", extra={"pool": placement.order.pool})
                 return
         # The configuration has changed since the decision.
-        reason = f"there is no submission pool {placement.pool!r} any more"
+        reason = f"there is no submission pool {placement.order.pool!r} any more"
         refused: Outcomes = {copy.stamp: (None, reason) for copy in copies}
         self._post(calls.PILOTS_SUBMITTED, refused)
 
@@ -165,11 +165,11 @@ class SubmissionPools:
 
         What a pilot requires is what its task queue does: the key, in its canonical form.
         """
-        who, place = placement.identity, placement.queue_id._asdict()
+        order, who, place = placement.order, placement.order.identity, placement.queue_id._asdict()
         pilot = NewPilot(
-            stamp="", join_hash=b"", vo=who.vo, **place, request=asdict(placement.request),
+            stamp="", join_hash=b"", vo=placement.request.vo, **place, request=asdict(placement.request),
             owner=who.serves_owner, group=who.serves_group or "", pilot_type=who.pilot_type,
-            submission_pool=placement.pool, tq_id=placement.tq_id, requirements=key_to_json(placement.key),
+            submission_pool=order.pool, tq_id=order.tq_id, requirements=key_to_json(order.key),
         )  # fmt: skip
         common = {**self._common(offer), **place, **served}
         most = min(_MOST_PILOTS, max(1, _MOST_BYTES // len(msgspec.json.encode(pilot))))

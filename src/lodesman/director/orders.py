@@ -82,7 +82,7 @@ class TypeReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PilotIdentity:
-    """Who the pilots run as (owner, group, VO) and whom they serve.
+    """Who the pilots run as (owner and group, in the VO of their task queue) and whom they serve.
 
     serves_owner: empty for a whole group; serves_group: None for every group of the VO. pilot_type: what
     they present. draw: the random number used, None if none was needed.
@@ -91,7 +91,6 @@ class PilotIdentity:
     private: bool
     owner: str
     group: str
-    vo: str
     serves_owner: str = ""
     serves_group: str | None = None
     pilot_type: str = GENERIC
@@ -101,24 +100,18 @@ class PilotIdentity:
 
 def choose_identity(demand: TaskQueueDemand, *, options: PoolOptions, rng: Random) -> PilotIdentity:
     """The identity of the pilots of one submission; `options` are those of the pool drawn for it."""
-    key, reason, draw = demand.key, TypeReason.TASK_QUEUE, None
-    pilot_type = PRIVATE if key.pilot_type.lower() == PRIVATE else GENERIC
-    if pilot_type != PRIVATE:
-        reason, draw = TypeReason.DRAWN, rng.random()
+    key = demand.key
+    if key.pilot_type.lower() == PRIVATE:
+        pilot_type, reason, draw = PRIVATE, TypeReason.TASK_QUEUE, None
+    else:
+        pilot_type, reason, draw = GENERIC, TypeReason.DRAWN, rng.random()
         if not wants_private(options.private_fraction, draw, legacy=options.legacy_fraction):
-            return PilotIdentity(
-                private=False,
-                owner=options.generic_owner,
-                group=options.generic_group,
-                vo=key.vo,
-                reason=reason,
-                draw=draw,
-            )
+            owner, group = options.generic_owner, options.generic_group
+            return PilotIdentity(private=False, owner=owner, group=group, reason=reason, draw=draw)
     return PilotIdentity(
         private=True,
         owner=key.owner,
         group=key.group,
-        vo=key.vo,
         serves_owner="" if demand.job_sharing else key.owner,
         serves_group=key.group,
         pilot_type=pilot_type,

@@ -15,26 +15,22 @@ from random import Random
 
 from lodesman.answers.vocabulary import RefusalKind
 from lodesman.director.limits import Clamp
-from lodesman.director.orders import PilotIdentity, PilotOrder
+from lodesman.director.orders import PilotOrder
 from lodesman.director.places import Places
 from lodesman.director.queues import CandidateQueue, QueueGates, Room, free_slots, room_of
 from lodesman.masks.bits import Tally, bits, mask_of
 from lodesman.matching.criteria import Reason
 from lodesman.matching.request import ResourceRequest
-from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.resources import NodePath, QueueId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """`count` pilots go to that CE queue, each presenting `request`, for the task queue with that key."""
+    """`count` pilots of an order go to that CE queue, each presenting `request`."""
 
-    tq_id: int
-    key: TaskQueueKey
+    order: PilotOrder
     queue_id: QueueId
     count: int
-    pool: str
-    identity: PilotIdentity
     request: ResourceRequest
 
 
@@ -169,16 +165,9 @@ def _placements(
     orders: Sequence[PilotOrder], places: Places, taken: Mapping[tuple[int, int], int]
 ) -> Iterator[Placement]:
     for number, queue_id, bit in sorted((number, places.queues[bit].queue_id, bit) for number, bit in taken):
-        order = orders[number]
-        yield Placement(
-            tq_id=order.tq_id,
-            key=order.key,
-            queue_id=queue_id,
-            count=taken[number, bit],
-            pool=order.pool,
-            identity=order.identity,
-            request=places.request(bit, order),
-        )
+        order, count = orders[number], taken[number, bit]
+        request = places.request(bit, order)
+        yield Placement(order=order, queue_id=queue_id, count=count, request=request)
 
 
 def _outcomes(

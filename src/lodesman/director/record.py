@@ -52,7 +52,9 @@ def to_record(decision: Decision, *, examples: int = 5) -> Record:
             {"tq_id": one.tq_id, "asked": one.asked, "tries": [[t.pool, t.outcome.value] for t in one.tries]}
             for one in decision.pool_refusals[:_MOST_ASKS]
         ],
-        "placements": [[one.tq_id, str(one.queue_id), one.count] for one in placement.placements[:MOST_ROWS]],
+        "placements": [
+            [one.order.tq_id, str(one.queue_id), one.count] for one in placement.placements[:MOST_ROWS]
+        ],
         "load_fields": list(_LOAD_FIELDS),
         "rooms": {
             str(queue.queue_id): _room(queue, placement.rooms[queue.queue_id])

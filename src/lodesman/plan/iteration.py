@@ -52,7 +52,7 @@ class PlannedDecision:
         self.by_tq: Counter[int] = Counter()
         for one in decision.placement.placements:
             self.by_queue[one.queue_id] += one.count
-            self.by_tq[one.tq_id] += one.count
+            self.by_tq[one.order.tq_id] += one.count
         self.no_pool = sum(one.asked for one in decision.pool_refusals)
         self.expected: defaultdict[_Group, float] = defaultdict(float)
         self.asked: Counter[_Group] = Counter()
@@ -171,8 +171,8 @@ def _only(here: PlannedDecision, there: PlannedDecision, limit: int) -> plans.Ta
     places: defaultdict[int, list[str]] = defaultdict(list)
     shown = set(found[:limit])
     for one in here.decision.placement.placements:
-        if one.tq_id in shown:
-            places[one.tq_id].append(str(one.queue_id))
+        if one.order.tq_id in shown:
+            places[one.order.tq_id].append(str(one.queue_id))
     rows = []
     for tq_id in found[:limit]:
         key, jobs = here.jobs[tq_id]

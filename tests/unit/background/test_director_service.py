@@ -507,9 +507,9 @@ def test_pilots_get_the_settings_that_their_queue_has_for_their_vo(base, make_ke
     ((decision, offers),) = world.launched
     found = {}
     for one in decision.placement.placements:
-        settings = offers[one.identity.vo, one.queue_id].settings
+        settings = offers[one.request.vo, one.queue_id].settings
         assert (settings.processors, settings.memory_mb) == (one.request.cores, one.request.memory_mb)
-        found[one.identity.vo] = (settings.processors, settings.memory_mb)
+        found[one.request.vo] = (settings.processors, settings.memory_mb)
     assert found == {"alpha": (8, 16_000), "beta": (1, 2_000)}
 
 
@@ -534,4 +534,4 @@ def test_every_platform_of_a_queue_counts_for_placement_and_claim(base, make_key
     assert {one.request.platforms for one in world.placements} == {("el8", "el9")}
     world.submit(3, platforms=("el7",), norm_cpu_seconds=100)
     world.tick()
-    assert {one.key.platforms for one in world.placements} == {("el9",)}
+    assert {one.order.key.platforms for one in world.placements} == {("el9",)}

@@ -20,7 +20,7 @@ from lodesman.background import launch
 from lodesman.background.launch import PilotSettings, SubmissionPools
 from lodesman.batch.backend import SubmitRefusal, SubmitResult
 from lodesman.director.options import read_options
-from lodesman.director.orders import PilotIdentity, TypeReason
+from lodesman.director.orders import PilotIdentity, PilotOrder, TypeReason
 from lodesman.director.placement import Placement
 from lodesman.errors import BackendFault, Unavailable
 from lodesman.matching import TaskQueueKey, key_from_json
@@ -82,13 +82,13 @@ class World:
 
     def launch(self, count=2, *, private=True, queue=SHORT, pool="Local", vo="lab"):
         identity = PilotIdentity(
-            private=private, owner="ann", group="physics", vo=vo, serves_owner="ann" if private else "",
+            private=private, owner="ann", group="physics", serves_owner="ann" if private else "",
             serves_group="physics" if private else None, pilot_type="private" if private else "",
             reason=TypeReason.DRAWN,
         )  # fmt: skip
         placement = Placement(
-            tq_id=5, key=KEY, queue_id=queue, count=count, pool=pool, identity=identity,
-            request=self.offers[vo, queue].request,
+            order=PilotOrder(tq_id=5, key=KEY, count=count, pool=pool, identity=identity),
+            queue_id=queue, count=count, request=self.offers[vo, queue].request,
         )  # fmt: skip
         decision = SimpleNamespace(placement=SimpleNamespace(placements=(placement,)))
         self.pools.launch(decision, self.offers)  # type: ignore[arg-type]
@@ -375,12 +375,13 @@ def test_a_queue_that_a_change_took_away_gets_no_pilots_and_stops_no_others(worl
     placements = []
     for vo, queue in (("lab", SHORT), ("other", LONG)):
         identity = PilotIdentity(
-            private=False, owner="ann", group="physics", vo=vo, serves_owner="", serves_group=None, pilot_type="",
+            private=False, owner="ann", group="physics", serves_owner="", serves_group=None, pilot_type="",
             reason=TypeReason.DRAWN,
         )  # fmt: skip
-        request = world.offers["other", LONG].request
+        request = replace(world.offers["other", LONG].request, vo=vo)
         placements.append(Placement(
-            tq_id=5, key=KEY, queue_id=queue, count=1, pool="Local", identity=identity, request=request,
+            order=PilotOrder(tq_id=5, key=KEY, count=1, pool="Local", identity=identity),
+            queue_id=queue, count=1, request=request,
         ))  # fmt: skip
     decision = SimpleNamespace(placement=SimpleNamespace(placements=placements))
     world.pools.launch(cast("Any", decision), world.offers)

@@ -58,7 +58,7 @@ def test_jobs_that_wait_get_pilots_on_a_queue_that_fits(run, demand, queue):
     decision = run(snapshot([demand(1, waiting_jobs=10, sites=("A",))], [queue("A"), queue("B")]))
     assert decision.plan.asked == 16
     (placed,) = decision.placement.placements
-    assert (placed.queue_id, placed.count, placed.tq_id) == (A, 16, 1)
+    assert (placed.queue_id, placed.count, placed.order.tq_id) == (A, 16, 1)
     assert decision.orders[0].identity.owner == "generic"
 
 

@@ -84,7 +84,7 @@ def test_the_draw_is_recorded(demand):
 
 def test_a_generic_pilot_runs_as_the_generic_identity_of_its_pool(demand):
     chosen = identity(demand(), private_fraction=0.0, generic_owner="/CN=pilot", generic_group="lab_pilot")
-    assert (chosen.owner, chosen.group, chosen.vo) == ("/CN=pilot", "lab_pilot", "lab")
+    assert (chosen.owner, chosen.group) == ("/CN=pilot", "lab_pilot")
     assert (chosen.serves_owner, chosen.serves_group, chosen.pilot_type) == ("", None, "")
 
 

@@ -76,7 +76,7 @@ def test_pilots_go_where_the_predicate_lets_them_run(ask, put, queue):
 
 def test_a_placement_says_what_its_pilots_will_present(ask, put, queue):
     (placed,) = put([ask(fraction=1.0, count=2)], [queue("A")]).placements
-    assert (placed.tq_id, placed.count, placed.pool) == (1, 2, "Local")
+    assert (placed.order.tq_id, placed.count, placed.order.pool) == (1, 2, "Local")
     assert (placed.request.site, placed.request.owner, placed.request.groups) == ("A", "ann", ("users",))
     assert placed.request.submission_pool == "Local"
 
@@ -85,8 +85,12 @@ def test_pilots_of_one_owner_and_of_two_kinds_present_different_things(ask, put,
     """In one queue, so that what was made for one is not taken for the other."""
     asks = [ask(1, fraction=1.0), ask(2, fraction=1.0, pilot_type="private"), ask(3, fraction=0.0)]
     result = put(asks, [queue("A")])
-    assert {one.tq_id: one.request.pilot_type for one in result.placements} == {1: "", 2: "private", 3: ""}
-    assert {one.tq_id: one.request.owner for one in result.placements} == {1: "ann", 2: "ann", 3: ""}
+    assert {one.order.tq_id: one.request.pilot_type for one in result.placements} == {
+        1: "",
+        2: "private",
+        3: "",
+    }
+    assert {one.order.tq_id: one.request.owner for one in result.placements} == {1: "ann", 2: "ann", 3: ""}
 
 
 def test_a_queue_whose_pilots_do_not_live_long_enough_gets_none(ask, put, queue):
@@ -172,7 +176,7 @@ def test_a_slot_is_free_for_one_pilot_only(ask, put, queue):
 def test_placements_are_in_the_order_of_asks_and_queues(ask, put, queue):
     queues = [queue("C"), queue("A"), queue("B")]
     result = put([ask(2, count=30), ask(1, count=30)], queues)
-    assert [(one.tq_id, one.queue_id) for one in result.placements] == [
+    assert [(one.order.tq_id, one.queue_id) for one in result.placements] == [
         (tq_id, queue_id) for tq_id in (2, 1) for queue_id in (A, B, C)
     ]
 
@@ -283,9 +287,9 @@ def test_no_bound_is_ever_exceeded_and_no_room_left_unused(
         assert count <= max(0, (one.caps.max_waiting or 0) - max(one.own.waiting, one.load.waiting or 0))
         assert count <= left.get(one.queue_id.ce_path, count)
     for placed in result.placements:
-        assert not explain(asks[placed.tq_id].key, placed.request)
+        assert not explain(asks[placed.order.tq_id].key, placed.request)
     for k, outcome in enumerate(result.outcomes):
-        assert outcome.placed == sum(one.count for one in result.placements if one.tq_id == k)
+        assert outcome.placed == sum(one.count for one in result.placements if one.order.tq_id == k)
         assert outcome.placed <= outcome.order.count
         told = list(result.refusals(outcome))
         if outcome.placed < outcome.order.count:

@@ -140,7 +140,7 @@ def by_masks(asks: list[PilotOrder], world: Pairwise, rng: random.Random) -> Any
         (one.placed, [(r.kind, r.queue_id, r.reasons, r.clamps) for r in result.refusals(one)])
         for one in result.outcomes
     ]
-    placements = [(one.tq_id, one.queue_id, one.count, one.request) for one in result.placements]
+    placements = [(one.order.tq_id, one.queue_id, one.count, one.request) for one in result.placements]
     return placements, answers, dict(result.rooms)
 
 
@@ -182,7 +182,6 @@ def identities(draw, key: TaskQueueKey) -> PilotIdentity:
         private=private,
         owner="who",
         group="which",
-        vo=key.vo,
         serves_owner=draw(st.sampled_from(["", key.owner])) if private else "",
         serves_group=key.group if private else None,
         pilot_type=PRIVATE if private and draw(st.booleans()) else "",
