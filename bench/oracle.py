@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from lodesman.matching import ResourceRequest, TaskQueueKey, explain
+from lodesman.matching import ResourceRequest, TaskQueueKey
+from lodesman.matching.criteria import explain
 
 
 class WrongAnswer(AssertionError):

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from lodesman.matching import canonical_requirements, submit_pool_id
+from lodesman.matching.submit_pool import canonical_requirements, submit_pool_id
 from lodesman.resources import TypeTable, compile_requirements
 from lodesman.store.read.submit_pools import PoolRow
 

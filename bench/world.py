@@ -26,8 +26,9 @@ from lodesman.commands.accounts import add_account, issue_token
 from lodesman.commands.live import Live
 from lodesman.commands.pilots import hash_token, join_pilot, prepare_pilots
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
-from lodesman.matching import GroupShare, TaskQueueKey, canonical_requirements, submit_pool_id
+from lodesman.matching import GroupShare, TaskQueueKey
 from lodesman.matching.policy import Policy
+from lodesman.matching.submit_pool import canonical_requirements, submit_pool_id
 from lodesman.resources import compile_requirements, load_resources
 from lodesman.store import open_writer
 from lodesman.store.journal import Change, Transaction

@@ -20,7 +20,7 @@ from lodesman.batch.backend import Backend, BatchLoad
 from lodesman.director.iteration import Decision
 from lodesman.director.options import read_options
 from lodesman.director.orders import PoolState
-from lodesman.matching import explain
+from lodesman.matching.criteria import explain
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.store import open_reader

@@ -11,7 +11,8 @@ from bench.figures import Figure
 from bench.oracle import check_answer, eligible
 from bench.stats import StartsTest
 
-from lodesman.matching import GroupShare, Matcher, ResourceRequest, TaskQueueKey, parts_of
+from lodesman.matching import GroupShare, ResourceRequest, TaskQueueKey, parts_of
+from lodesman.matching.matcher import Matcher
 
 SITES, QUEUES_OF_A_GROUP, KINDS, OWNERS = 40, 30, 100, 6
 CHOICES = 10_000

@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from lodesman.background import plans
-from lodesman.matching import Matcher
+from lodesman.matching.matcher import Matcher
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 

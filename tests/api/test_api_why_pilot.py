@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from lodesman.commands.pilots import hash_token
 from lodesman.commands.sessions import FreeResources
-from lodesman.matching import GroupShare, explain
+from lodesman.matching import GroupShare
+from lodesman.matching.criteria import explain
 
 
 def why(house, pilot, token="ann"):

@@ -13,8 +13,9 @@ from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.submit import NewPool
 from lodesman.commands.submit_pools import PoolIds, judge_queues, rekey_pools
 from lodesman.errors import Conflict
-from lodesman.matching import key_to_json, spelled_requirements, submit_pool_id
+from lodesman.matching import key_to_json
 from lodesman.matching.policy import Policy
+from lodesman.matching.submit_pool import spelled_requirements, submit_pool_id
 from lodesman.resources import compile_requirements, load_resources
 from lodesman.store.journal import Change
 from lodesman.store.read.submit_pools import PoolRow, stored_pools

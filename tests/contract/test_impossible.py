@@ -7,8 +7,8 @@ from lodesman.answers.jobs import Count
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.submit import NewPool
 from lodesman.commands.upkeep import forget_idle_queues
-from lodesman.matching import spelled_requirements, submit_pool_id
 from lodesman.matching.policy import Policy
+from lodesman.matching.submit_pool import spelled_requirements, submit_pool_id
 from lodesman.resources import compile_requirements, load_resources
 from lodesman.store.journal import Change
 from lodesman.store.read.job_lists import JobQuery, list_jobs

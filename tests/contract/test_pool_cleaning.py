@@ -5,8 +5,8 @@ import pytest
 from lodesman.answers.service import Cleaning
 from lodesman.commands.submit import NewPool
 from lodesman.commands.submit_pools import clean_pools
-from lodesman.matching import spelled_requirements, submit_pool_id
 from lodesman.matching.policy import Policy
+from lodesman.matching.submit_pool import spelled_requirements, submit_pool_id
 from lodesman.resources import compile_requirements, load_resources
 from lodesman.store.journal import Change
 from lodesman.store.read.submit_pools import list_pools, pass_requests, stored_pools

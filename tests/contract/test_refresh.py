@@ -11,8 +11,9 @@ from lodesman.commands.pool_map import KnownPools, PoolMap
 from lodesman.commands.submit import NewPool
 from lodesman.commands.submit_pools import refresh_pools, set_shares
 from lodesman.errors import Conflict
-from lodesman.matching import GroupShare, spelled_requirements, submit_pool_id
+from lodesman.matching import GroupShare
 from lodesman.matching.policy import Policy
+from lodesman.matching.submit_pool import spelled_requirements, submit_pool_id
 from lodesman.resources import compile_requirements, load_resources
 from lodesman.store.journal import Change
 from lodesman.store.read.submit_pools import bits_of_queues

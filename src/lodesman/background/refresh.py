@@ -23,8 +23,9 @@ from lodesman.background import portions
 from lodesman.commands.submit_pools import CONFIG, PoolIds
 from lodesman.errors import Conflict, InvalidJob
 from lodesman.masks.bits import Renumbering, bits
-from lodesman.matching import wanted_of, wanted_values
+from lodesman.matching import wanted_of
 from lodesman.matching.policy import Policy, VOConfig
+from lodesman.matching.submit_pool import wanted_values
 from lodesman.resources import QueueId, QueueTable, compile_requirements
 from lodesman.store import Reader
 from lodesman.store.read import submit_pools as read

@@ -10,7 +10,8 @@ from lodesman.answers.service import Cleaning, Difference, Judgement, Renewal, R
 from lodesman.commands.live import Live
 from lodesman.commands.waiting import TaskQueues
 from lodesman.errors import Conflict, InvalidJob
-from lodesman.matching import GroupShare, key_to_json, read_again
+from lodesman.matching import GroupShare, key_to_json
+from lodesman.matching.submit_pool import read_again
 from lodesman.resources import QueueId, TypeTable
 from lodesman.store.journal import Transaction
 from lodesman.store.read.submit_pools import PassRow, PoolRow

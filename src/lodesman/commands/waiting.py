@@ -8,8 +8,10 @@ from functools import partial
 from typing import Any, Protocol, cast
 
 from lodesman.commands.pool_map import PoolMap
-from lodesman.matching import Matcher, Parked, ResourceRequest, TaskQueueKey
+from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.matching.index import Index
+from lodesman.matching.matcher import Matcher
+from lodesman.matching.parked import Parked
 from lodesman.store import Reader
 from lodesman.store.claim_log import ClaimLog, claims_at
 from lodesman.store.fronts import Fronts

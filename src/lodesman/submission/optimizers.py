@@ -9,8 +9,10 @@ from typing import Final
 
 from lodesman.errors import InvalidJob
 from lodesman.jobs import JobSpec, is_plain_name
-from lodesman.matching import TaskQueueKey, key_of, spelled_requirements, submit_pool_id
+from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import VOConfig
+from lodesman.matching.submit_pool import spelled_requirements, submit_pool_id
+from lodesman.matching.task_queue import key_of
 from lodesman.resources import compile_requirements
 from lodesman.submission.exclusions import find_exclusions, never_text
 

@@ -14,8 +14,8 @@ from typing import Any, Final
 from lodesman.answers import why_pilots as answers
 from lodesman.masks.bits import NearMiss, bits, near_misses, passing
 from lodesman.masks.table import Values
-from lodesman.matching import ResourceRequest, TaskQueueKey, explain
-from lodesman.matching.criteria import AT_MOST, CONTAINS, CRITERIA, DISJOINT, WITHIN, MatchCriterion
+from lodesman.matching import ResourceRequest, TaskQueueKey
+from lodesman.matching.criteria import AT_MOST, CONTAINS, CRITERIA, DISJOINT, WITHIN, MatchCriterion, explain
 from lodesman.matching.offers import as_if_made_for
 from lodesman.matching.tables import PLACE, KeyTable
 from lodesman.submission.exclusions import ATTRIBUTES

@@ -8,7 +8,8 @@ import pytest
 
 from lodesman.background.snapshot import KnownQueues
 from lodesman.commands.submit import PreparedCohort, PreparedSubmission, Submit
-from lodesman.matching import ResourceRequest, explain
+from lodesman.matching import ResourceRequest
+from lodesman.matching.criteria import explain
 from lodesman.store.read.task_queues import queues_with_jobs
 
 SITES = ("A", "B", "C")

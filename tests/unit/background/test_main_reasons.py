@@ -13,8 +13,8 @@ from lodesman.background.reasons import MainReasons, _Served
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.errors import Unavailable
-from lodesman.matching import spelled_requirements
 from lodesman.matching.policy import Policy
+from lodesman.matching.submit_pool import spelled_requirements
 from lodesman.resources import compile_requirements, load_resources
 from lodesman.store.journal import Change
 from lodesman.store.read.why import waiting_by_reason

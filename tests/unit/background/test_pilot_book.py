@@ -10,7 +10,7 @@ from lodesman.answers.nodes import Closing
 from lodesman.background.snapshot import _NO_POOLS, PilotBook
 from lodesman.commands.sessions import PilotSession
 from lodesman.director.site_mask import SiteMask
-from lodesman.matching import explain
+from lodesman.matching.criteria import explain
 from lodesman.store.read.pilots import live_pilots
 
 OFFER = (

@@ -19,8 +19,8 @@ from lodesman.background.refresh import (
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.jobs import JobSpec
 from lodesman.masks.bits import Renumbering
-from lodesman.matching import spelled_requirements, submit_pool_id
 from lodesman.matching.policy import Policy
+from lodesman.matching.submit_pool import spelled_requirements, submit_pool_id
 from lodesman.resources import compile_requirements, load_resources
 from lodesman.store.read.submit_pools import PassRequests, PassRow, PoolRow
 from lodesman.store.read.task_queues import JudgedQueue

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.sessions import FreeResources, PilotSession, presented_by
-from lodesman.matching import TaskQueueKey, explain
+from lodesman.matching import TaskQueueKey
+from lodesman.matching.criteria import explain
 from lodesman.matching.offers import UNLIMITED, as_if_made_for
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId, load_resources

@@ -7,7 +7,7 @@ import re
 import pytest
 from examples.demo.workload import EXAMPLES, describe, load_workload
 
-from lodesman.matching import offers_of
+from lodesman.matching.offers import offers_of
 from lodesman.matching.policy import VOConfig
 from lodesman.resources import QueueTable, load_resources
 from lodesman.submission import JobDraft, optimize

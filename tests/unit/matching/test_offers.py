@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.matching import TaskQueueKey, offers_of
-from lodesman.matching.offers import CPU_STEP, JOIN_SECONDS, UNLIMITED, kept_seconds
+from lodesman.matching import TaskQueueKey
+from lodesman.matching.offers import CPU_STEP, JOIN_SECONDS, UNLIMITED, kept_seconds, offers_of
 from lodesman.pilot.decisions import _LEAST_LIFE_S, Load, Slot, next_claim, reserve_s
 from lodesman.resources import QueueTable, load_resources
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lodesman.errors import InvalidJob
 from lodesman.jobs import JobSpec
-from lodesman.matching import offers_of
+from lodesman.matching.offers import offers_of
 from lodesman.matching.policy import VOConfig
 from lodesman.resources import QueueTable, load_resources
 from lodesman.submission import JobDraft, optimize

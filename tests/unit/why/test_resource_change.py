@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.matching import PRIVATE, ResourceRequest, TaskQueueKey
+from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.matching.criteria import CRITERIA
+from lodesman.matching.request import PRIVATE
 from lodesman.why.survey import NAMES, change_step
 
 KEY = TaskQueueKey(owner="ann", group="g", vo="v")

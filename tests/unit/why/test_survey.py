@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.background.snapshot import KnownQueues
-from lodesman.matching import ANY, PRIVATE, ResourceRequest, TaskQueueKey, explain
-from lodesman.matching.criteria import CRITERIA
+from lodesman.matching import ANY, ResourceRequest, TaskQueueKey
+from lodesman.matching.criteria import CRITERIA, explain
 from lodesman.matching.offers import as_if_made_for
+from lodesman.matching.request import PRIVATE
 from lodesman.matching.tables import KeyTable
 from lodesman.store import open_reader, open_writer
 from lodesman.why.survey import ALL, NAMES, SENDABLE, WaitingTaskQueues
