@@ -52,6 +52,7 @@ def test_room_comes_back_when_they_are_small_again(house, monkeypatch):
     assert kept(house) == [2, 3, 4, 5, 6]
 
 
+@pytest.mark.slow
 def test_all_that_is_kept_is_a_few_tens_of_megabytes(house):
     assert director.KEEP_BYTES <= 64 << 20
     for number in range(12):

@@ -356,6 +356,7 @@ for _ in house.retention({keep!r}).run(house.clock):
 """
 
 
+@pytest.mark.slow
 def test_killed_between_the_commit_and_the_removal(house, uploads):
     """Really: kill -9 at the first file that would be removed."""
     pilot = house.pilot()

@@ -311,6 +311,7 @@ def world(sites: list[Site], *task_queues: TaskQueueDemand, **section) -> World:
 # --- demand is served ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_all_jobs_run_at_sites_of_different_shape():
     three = [
         site("A"),

@@ -85,6 +85,7 @@ def test_a_limit_is_not_more_than_asked_for(at, listing):
     assert result.err == ""
 
 
+@pytest.mark.slow
 def test_long_lists_come_in_pages(at, listing, row):
     listing.jobs = [row(number) for number in range(1, 2_501)]
     found = at("status", "--limit", "2500", "--json").json

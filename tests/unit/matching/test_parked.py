@@ -286,6 +286,7 @@ def test_after_waking_no_job_waits_beside_a_ticket_that_fits(waiting, queues, se
             )
 
 
+@pytest.mark.slow
 def test_twenty_thousand_parked_and_one_job(house):
     """The right one is found among all; the benchmark tells how fast."""
     for n in range(20_000):
