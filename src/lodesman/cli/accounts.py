@@ -26,9 +26,7 @@ _SHOWN_HASH = 12
 _TOKENS = ("hash", "user", "scopes", ">age", ">ends in", "made by", "note")
 
 
-@click.group()
-def user() -> None:
-    """Make users (administrators)."""
+user = click.Group("user", help="Make users (administrators).")
 
 
 @user.command("add")
@@ -44,9 +42,7 @@ def _add_user(session: Session, /, *, name: str, vo: str, groups: tuple[str, ...
     say(f"User {made.name} is known. Now: lode token issue {made.name}")
 
 
-@click.group()
-def token() -> None:
-    """Issue, list and revoke tokens."""
+token = click.Group("token", help="Issue, list and revoke tokens.")
 
 
 @token.command("issue")

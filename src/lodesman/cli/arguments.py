@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import click
 
-from lodesman.cli.words import ELSEWHERE
+from lodesman.cli.words import ELSEWHERE, STATES
 from lodesman.errors import InvalidRequest, LodesmanError
 
 T = TypeVar("T")
@@ -117,8 +117,7 @@ def read_job(word: str) -> int:
 JOB = Parsed("job", read_job)
 JOB_RANGES = Parsed("job", lambda word: parse_ranges([word]))
 PILOT_RANGES = Parsed("pilot", lambda word: parse_ranges([word], what="pilot"))
-
-
+STATE = StateWord(STATES, case_sensitive=False)
 FILE = click.Path(path_type=Path)
 DIRECTORY = click.Path(path_type=Path, file_okay=False)
 

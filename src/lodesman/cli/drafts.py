@@ -163,9 +163,6 @@ def warn(label: str, notices: Iterable[Notice]) -> None:
         note(plain(f"{label}{place}: warning: {one.message}"))
 
 
-# --- lode convert -------------------------------------------------------------------------------------------------------
-
-
 @click.command()
 @click.argument("file")
 @click.option("--to", "target", required=True, type=click.Choice(FORMS), help="The language to write.")

@@ -17,7 +17,7 @@ from lodesman.answers import calls
 from lodesman.answers.jobs import Attempt, Event, Job, JobInFull
 from lodesman.answers.requests import MOST_ID, Action, ControlBody, CountsQuery, JobAt, JobInForm, JobsQuery
 from lodesman.answers.vocabulary import FORMS, Form, JobState
-from lodesman.cli.arguments import JOB, JOB_RANGES, Range, StateWord, limit_option, merged, several, total
+from lodesman.cli.arguments import JOB, JOB_RANGES, STATE, Range, limit_option, merged, several, total
 from lodesman.cli.faults import CONFLICT
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, is_terminal, note, rich_table, say, show_fields, show_table, state
@@ -57,13 +57,7 @@ class Question:
 
 @click.command()
 @click.argument("ranges", nargs=-1, type=JOB_RANGES, metavar="[JOB|RANGE]...")
-@several(
-    "--state",
-    "states",
-    type=StateWord(STATES, case_sensitive=False),
-    metavar="STATE",
-    help="Only jobs in this state",
-)
+@several("--state", "states", type=STATE, metavar="STATE", help="Only jobs in this state")
 @click.option("--group", default="", metavar="NAME", help="Only jobs of this group.")
 @click.option(
     "--reason", default="", metavar="WORD", help="Only jobs with this pending reason (see: lode tq reasons)."

@@ -12,7 +12,7 @@ import tarfile
 import tempfile
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -36,16 +36,11 @@ MOST_FILES = 1_000_000
 
 @dataclass(slots=True)
 class _Unpacked:
-    """What came out: files and their bytes, and the names left out with the reason."""
+    """What came out, as programs get it: files and their bytes, and what was left out, with `name` and `reason`."""
 
     files: int = 0
-    size: int = 0
-    left_out: list[tuple[str, str]] = field(default_factory=list)
-
-    def as_json(self) -> dict[str, object]:
-        """For programs."""
-        left_out = [{"name": name, "reason": reason} for name, reason in self.left_out]
-        return {"files": self.files, "bytes": self.size, "left_out": left_out}
+    bytes: int = 0
+    left_out: list[dict[str, str]] = field(default_factory=list)
 
 
 class DamagedArchive(LodesmanError, code="damaged-archive"):
@@ -66,16 +61,6 @@ class _Outputs:
     jobs: list[tuple[int, Path, _Unpacked | None]] = field(default_factory=list)
     without: int = 0
     faults: list[tuple[int, LodesmanError]] = field(default_factory=list)
-
-    def as_json(self) -> dict[str, object]:
-        """For programs."""
-        rows = [
-            {"id": job, "directory": str(directory), "fetched": done is not None}
-            | (done.as_json() if done else {})
-            for job, directory, done in self.jobs
-        ]
-        errors = [{"id": job, **fault.as_dict()} for job, fault in self.faults]
-        return {"jobs": rows, "without_output": self.without, "errors": errors}
 
 
 @click.command()
@@ -104,7 +89,17 @@ def output(session: Session, /, *, ranges: tuple[Any, ...], root: Path, force: b
                     raise
                 outputs.faults.append((one.first, fault))
     code = exit_code_of((fault for _, fault in outputs.faults), some_done=bool(outputs.jobs))
-    session.exit_if_json(outputs.as_json(), code)
+    rows = [
+        {
+            "id": job,
+            "directory": str(directory),
+            "fetched": done is not None,
+            **(asdict(done) if done else {}),
+        }
+        for job, directory, done in outputs.jobs
+    ]
+    errors = [{"id": job, **fault.as_dict()} for job, fault in outputs.faults]
+    session.exit_if_json({"jobs": rows, "without_output": outputs.without, "errors": errors}, code)
     _show(outputs)
     return code
 
@@ -161,9 +156,9 @@ def _show(outputs: _Outputs) -> None:
         if done is None:
             note(f"{directory} is there already; --force fetches it again.")
             continue
-        click.echo(f"{plain(directory)}: {counted(done.files, 'file')}, {size(done.size)}")
-        for name, reason in done.left_out[:5]:
-            note(f"job {job}: {name} was left out: {reason}.")
+        click.echo(f"{plain(directory)}: {counted(done.files, 'file')}, {size(done.bytes)}")
+        for one in done.left_out[:5]:
+            note(f"job {job}: {one['name']} was left out: {one['reason']}.")
     if len(outputs.jobs) > 1_000:
         click.echo(f"In all {counted(len(outputs.jobs), 'job')}.")
     if outputs.without:
@@ -192,19 +187,19 @@ def _take(
 ) -> None:
     path = safe_path(member.name)
     if path is None:
-        out.left_out.append((member.name, "its name leads out of the directory"))
+        out.left_out.append({"name": member.name, "reason": "its name leads out of the directory"})
         return
     if member.isdir():
         _make_directory(target / path)
         return
     source = tar.extractfile(member) if member.isreg() else None
     if source is None:
-        out.left_out.append((member.name, "it is not a plain file"))
+        out.left_out.append({"name": member.name, "reason": "it is not a plain file"})
         return
     with _new_file(target / path, executable=bool(member.mode & 0o100)) as sink:
         while chunk := source.read(_CHUNK):
-            out.size += len(chunk)
-            if out.size > most_bytes:
+            out.bytes += len(chunk)
+            if out.bytes > most_bytes:
                 raise TooLarge(
                     f"The output is more than {most_bytes >> 20} MB when unpacked.",
                     hint="If that is right: lode output --max-mb N.",

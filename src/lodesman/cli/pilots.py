@@ -26,9 +26,7 @@ _ROWS = (">tq", ">waiting", ">mean", ">drawn", ">asked", ">placed", "in words")
 Record = Mapping[str, Any]
 
 
-@click.group()
-def pilot() -> None:
-    """List pilots, and let them leave."""
+pilot = click.Group("pilot", help="List pilots, and let them leave.")
 
 
 @pilot.command("ls")
@@ -71,9 +69,7 @@ def _drain(session: Session, /, *, ids: tuple[Any, ...]) -> None:
 # --- the director -------------------------------------------------------------------------------------------------------
 
 
-@click.group()
-def director() -> None:
-    """Show the director, which decides how many pilots go where."""
+director = click.Group("director", help="Show the director, which decides how many pilots go where.")
 
 
 @director.command("show")
@@ -165,12 +161,10 @@ def usage(session: Session, /) -> None:
 def _show_groups(groups: Sequence[GroupClaims]) -> None:
     compared = sum(group.compared for group in groups)
     target = sum(group.target for group in groups)
-    rows: list[list[Cell]] = [
-        [
-            one.group, number(one.share), one.claims, percent(one.compared, compared), percent(one.target, target),
-        ]
-        for one in groups
-    ]  # fmt: skip
+    rows: list[list[Cell]] = []
+    for one in groups:
+        shares = (percent(one.compared, compared), percent(one.target, target))
+        rows.append([one.group, number(one.share), one.claims, *shares])
     show_table(("group", ">share", ">job starts", ">actual", ">target"), rows, apart=True)
 
 

@@ -29,15 +29,11 @@ _GROUPS = ("group", "vo", ">waiting", ">share", ">then", ">starts", ">then", ">a
 _PLACES = (">queues", "at", "group", ">starts", ">then")
 
 
-@click.group()
-def plan() -> None:
-    """Show what would happen to jobs, or through other resources or shares.
-
-    Worked out by the server on its live state; nothing is stored.
-    """
-
-
-# --- jobs ------------------------------------------------------------------------------------------------
+plan = click.Group(
+    "plan",
+    help="Show what would happen to jobs, or through other resources or shares.\n\n"
+    "Worked out by the server on its live state; nothing is stored.",
+)
 
 
 @plan.command("job")
@@ -120,9 +116,6 @@ def _cohort(one: PlannedCohort) -> list[Cell]:
     queue, queues = one.task_queue, one.queues
     first: list[Cell] = [_ranges(one), one.jobs, state(one.verdict), queues.eligible, queues.total]
     return [*first, "new" if queue.new else str(queue.id), queue.waiting_before]
-
-
-# --- shares ----------------------------------------------------------------------------------------------
 
 
 def _group_share(word: str) -> tuple[str, float]:

@@ -8,16 +8,7 @@ from typing import Any
 
 import click
 
-from lodesman.answers import calls
-from lodesman.answers.plans import (
-    BeforeAfter,
-    BindingLimit,
-    Cut,
-    PlannedIteration,
-    QueueEffect,
-    ResourcesPlan,
-    TaskQueuesPilots,
-)
+from lodesman.answers import calls, plans
 from lodesman.answers.requests import PlanFileBody, PlanResourcesBody
 from lodesman.cli.arguments import FILE, limit_option
 from lodesman.cli.session import Session, with_session
@@ -68,7 +59,7 @@ def _file(path: Path) -> PlanFileBody:
         raise InvalidRequest(f"{path} is not UTF-8: {fault.reason}.") from None
 
 
-def _show_resources(answer: ResourcesPlan, limit: int) -> None:
+def _show_resources(answer: plans.ResourcesPlan, limit: int) -> None:
     note_all(answer.notices)
     queues = answer.queues
     click.echo(
@@ -85,7 +76,7 @@ def _show_resources(answer: ResourcesPlan, limit: int) -> None:
     show_table(
         ("SubmitPool", "vo", *_EFFECT), ([row.id, row.vo, *_effect(row)] for row in pools.changed.rows)
     )
-    lists: list[Cut[Any]] = [
+    lists: list[plans.Cut[Any]] = [
         queues.added,
         queues.removed,
         queues.changed,
@@ -100,7 +91,7 @@ def _show_resources(answer: ResourcesPlan, limit: int) -> None:
         note(f"There is more: --limit {min(_MOST_LISTED, longest)}.")
 
 
-def _changes(answer: ResourcesPlan) -> Iterator[list[Cell]]:
+def _changes(answer: plans.ResourcesPlan) -> Iterator[list[Cell]]:
     for change, places in (("added", answer.queues.added), ("removed", answer.queues.removed)):
         for place in places.rows:
             yield [change, path_of(place), "", "", ""]
@@ -117,7 +108,7 @@ def _changes(answer: ResourcesPlan) -> Iterator[list[Cell]]:
         yield [one.change, f"parameter {one.parameter}", "type", shown(one.before), shown(one.after)]
 
 
-def _show_task_queues(answer: ResourcesPlan) -> None:
+def _show_task_queues(answer: plans.ResourcesPlan) -> None:
     found = answer.task_queues
     changed = found.changed
     click.echo(f"Task queues: {found.checked:,} with jobs; the eligible queues of {changed.count:,} change.")
@@ -136,24 +127,21 @@ def _show_task_queues(answer: ResourcesPlan) -> None:
                     say(f"  tq {row.id}, {counted(row.jobs, 'job')}: {row.why}")
 
 
-def _effect(row: QueueEffect) -> list[Cell]:
+def _effect(row: plans.QueueEffect) -> list[Cell]:
     return [row.before, row.after, row.gained, row.lost]
 
 
-def both(pair: BeforeAfter[Any]) -> list[Cell]:
+def both(pair: plans.BeforeAfter[Any]) -> list[Cell]:
     """Before and after; means to a tenth."""
     return [number(round(one, 1) if isinstance(one, float) else one) for one in (pair.before, pair.after)]
 
 
-def percents(pair: BeforeAfter[float]) -> list[Cell]:
+def percents(pair: plans.BeforeAfter[float]) -> list[Cell]:
     """Two parts of the whole."""
     return [percent(pair.before), percent(pair.after)]
 
 
-# --- what the director would do --------------------------------------------------------------------------
-
-
-def _show_director(found: PlannedIteration) -> None:
+def _show_director(found: plans.PlannedIteration) -> None:
     """In few words if it would do the same."""
     pilots = found.pilots
     if _changes_anything(found):
@@ -180,9 +168,9 @@ def _show_director(found: PlannedIteration) -> None:
         note(f"Assumed: {line}.")
 
 
-def _changes_anything(found: PlannedIteration) -> bool:
+def _changes_anything(found: plans.PlannedIteration) -> bool:
     pilots = found.pilots
-    pairs: list[BeforeAfter[Any]] = [
+    pairs: list[plans.BeforeAfter[Any]] = [
         pilots.expected,
         pilots.asked,
         pilots.without_submission_pool,
@@ -202,12 +190,12 @@ def _show_first(titles: Sequence[str], rows: Sequence[Sequence[Cell]], count: in
         note(f"{count - min(len(rows), _FEW):,} more: --json.")
 
 
-def _limit(row: BindingLimit) -> list[Cell]:
+def _limit(row: plans.BindingLimit) -> list[Cell]:
     name = f"tq {row.example.name}" if row.of == "task queues" else row.example.name
     return [row.limit, row.of, *both(row.count), *both(row.pilots), f"{name}: {row.example.text}"]
 
 
-def _show_only(some: TaskQueuesPilots, when: str) -> None:
+def _show_only(some: plans.TaskQueuesPilots, when: str) -> None:
     if not some.count:
         return
     who = f"{counted(some.count, 'task queue')} {'gets' if some.count == 1 else 'get'} pilots"
@@ -217,5 +205,5 @@ def _show_only(some: TaskQueuesPilots, when: str) -> None:
         say(f"  tq {row.id} of {row.owner}, {jobs}: {pilots} to {', '.join(row.queues)}")
 
 
-def _differ(pair: BeforeAfter[Any]) -> bool:
+def _differ(pair: plans.BeforeAfter[Any]) -> bool:
     return bool(pair.before != pair.after)

@@ -54,21 +54,20 @@ def server(*, file: Path | None, data: Path | None, port: int | None, settings: 
     from lodesman.config import load_config
     from lodesman.daemon import run_server
 
+    if data is not None:
+        settings += (("server", "data", str(data.resolve())),)
+    if port is not None:
+        settings += (("server", "port", port),)
     given: dict[str, dict[str, Any]] = {}
     for section, name, value in settings:
         given.setdefault(section, {})[name] = value
-    if data is not None:
-        given.setdefault("server", {})["data"] = str(data.resolve())
-    if port is not None:
-        given.setdefault("server", {})["port"] = port
     here = Path("lode.toml")
     path = file or (here if here.is_file() else None)
     load = partial(load_config, path, overrides=given)
     # What leads the server's second process to the same configuration (lodesman.daemon.__main__).
     same = [] if path is None else ["--config", str(path.resolve())]
-    for section, values in given.items():
-        for name, value in values.items():
-            same += ["--set", f"{section}.{name}={json.dumps(value)}"]
+    for section, name, value in settings:
+        same += ["--set", f"{section}.{name}={json.dumps(value)}"]
     # Ctrl-C is how it ends.
     with suppress(KeyboardInterrupt):
         run_server(load(), same, load, _greet)
@@ -100,9 +99,7 @@ def init(*, directory: Path) -> None:
     note("Larger examples are in the examples folder of the source.")
 
 
-@click.group()
-def config() -> None:
-    """Check a configuration, or show what one may hold."""
+config = click.Group("config", help="Check a configuration, or show what one may hold.")
 
 
 @config.command("check")

@@ -40,9 +40,7 @@ _VO = click.option(
 )
 
 
-@click.group()
-def site() -> None:
-    """List sites, close and open them."""
+site = click.Group("site", help="List sites, close and open them.")
 
 
 @site.command("ls")
@@ -79,9 +77,7 @@ def _show_site(session: Session, /, *, names: tuple[str, ...], origin: bool, vo:
     _show_node(session, NodeQuery(**_named(names, most=2), vo=vo), origin=origin)
 
 
-@click.group()
-def queue() -> None:
-    """List the queues of CEs."""
+queue = click.Group("queue", help="List the queues of CEs.")
 
 
 @queue.command("ls")

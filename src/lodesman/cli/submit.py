@@ -95,9 +95,6 @@ def _trial(body: SubmitBody) -> SubmitBody:
     return replace(body, dry_run=True, request_id=str(uuid.uuid4()))
 
 
-# --- input files --------------------------------------------------------------------------------------------------------
-
-
 def measure(paths: Iterable[Path]) -> dict[Path, FileBody]:
     """Digest and size of each file. Raises OSError."""
     from lodesman.client import sha256_of

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _FOLD_ABOVE = 10
 # A longer text in a table is cut: it is one of many rows, and --json has all of it.
 _WIDEST = 240
-_PATIENCE_SECONDS = 2.0
 
 
 class Styled(NamedTuple):
@@ -169,7 +168,7 @@ def coloured(text: str, style: str) -> str:
 
 
 @contextmanager
-def patience(what: str, *, seconds: float = _PATIENCE_SECONDS) -> Iterator[None]:
+def patience(what: str, *, seconds: float = 2.0) -> Iterator[None]:
     """Say what goes on after that time, if a person waits and it is not done by then."""
     if not is_terminal(sys.stderr):
         yield

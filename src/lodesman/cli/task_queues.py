@@ -20,9 +20,7 @@ _POOLS = ("pool", "vo", ">queues", ">waiting", ">held", ">running", ">age", ">pa
 _PASSES = (">pass", ">age", "cause", ">took", ">pools", ">changed", ">jobs held", ">released")
 
 
-@click.group()
-def tq() -> None:
-    """List task queues: jobs that can be matched alike."""
+tq = click.Group("tq", help="List task queues: jobs that can be matched alike.")
 
 
 @tq.command("ls")
@@ -85,9 +83,7 @@ def _list_reasons(session: Session, /) -> None:
         note(f"Judged {age(found.at)} ago, {known}.")
 
 
-@click.group()
-def pool() -> None:
-    """List SubmitPools: sets of Requirements and the queues that meet them."""
+pool = click.Group("pool", help="List SubmitPools: sets of Requirements and the queues that meet them.")
 
 
 @pool.command("ls")

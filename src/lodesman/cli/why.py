@@ -31,8 +31,6 @@ Examples:
   lode why pilot:7                      why pilot 7 got nothing; or --pilot 7, or its stamp
   lode why LCG.North/ce.north/short     why no pilots go there; or --queue SITE/CE/QUEUE"""
 
-# --- what is asked about ---------------------------------------------------------------------------------
-
 
 class _Subject(NamedTuple):
     """`kind` is job, pilot or queue; `name` a number, a number or stamp, or SITE/CE/QUEUE."""
@@ -104,9 +102,6 @@ def why(
             show_explained(of_job, f"Job {of_job.id}", of_job.queue or None)
         else:
             click.echo(f"Job {of_job.id}: {of_job.state}. {plain(of_job.summary)}")
-
-
-# --- what is shown ---------------------------------------------------------------------------------------
 
 
 def show_explained(answer: JobExplained, title: str, queue: QueueForJob | None = None) -> None:

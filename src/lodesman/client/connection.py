@@ -19,14 +19,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 from lodesman.client import exchange
-from lodesman.client.exchange import (
-    Aborted,
-    BadChecksum,
-    HttpAnswer,
-    HttpRequest,
-    ServerAddress,
-    parse_server,
-)
+from lodesman.client.exchange import Aborted, BadChecksum, HttpAnswer, HttpRequest, ServerAddress
 from lodesman.errors import InvalidConfig, InvalidRequest, LodesmanError, Unavailable
 
 # Methods that change nothing.
@@ -80,7 +73,7 @@ class Client:
             raise InvalidConfig("No server address is given.", hint="Write http://host:port.")
         if not _TOKEN.fullmatch(token):
             raise InvalidConfig("The token contains invalid characters.")
-        self.servers = tuple(parse_server(text) for text in servers)
+        self.servers = tuple(exchange.parse_server(text) for text in servers)
         self._retry = retry or Retry()
         self._authorization = {"Authorization": f"Bearer {token}"} if token else {}
         self._trust = (

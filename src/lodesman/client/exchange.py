@@ -193,9 +193,6 @@ def copy(response: http.client.HTTPResponse, target: BinaryIO, *, limit: int) ->
     return digest.hexdigest()
 
 
-# --- errors -------------------------------------------------------------------------------------------------------------
-
-
 class BadChecksum(LodesmanError, code="checksum"):
     """The content transferred has another checksum; `data` has `expected` and `actual`."""
 

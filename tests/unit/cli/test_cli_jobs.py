@@ -13,7 +13,7 @@ from lodesman.answers.jobs import Job
 from lodesman.answers.vocabulary import JobState
 from lodesman.answers.why_jobs import JobWaits
 from lodesman.cli import jobs, logs
-from lodesman.cli.arguments import Range, StateWord
+from lodesman.cli.arguments import STATE, Range
 from lodesman.cli.jobs import Question
 from lodesman.cli.logs import fresh
 from lodesman.cli.session import Session
@@ -207,7 +207,7 @@ def test_the_states_are_those_of_the_state_machine():
 
 @pytest.mark.parametrize(("word", "here"), sorted(ELSEWHERE.items()))
 def test_of_a_state_of_dirac_it_is_told_what_it_is_here(word, here):
-    kind = StateWord(STATES, case_sensitive=False)
+    kind = STATE
     assert kind.convert("sTALLED", None, None) == "Stalled"
     for spelled in (word, word.upper()):
         with pytest.raises(click.BadParameter, match=f"{word} is a state of DIRAC.*: {re.escape(here)}"):
@@ -217,7 +217,7 @@ def test_of_a_state_of_dirac_it_is_told_what_it_is_here(word, here):
 
 def test_a_word_that_is_no_state_anywhere_is_refused_with_those_that_are():
     with pytest.raises(click.BadParameter, match="'waiting'"):
-        StateWord(STATES, case_sensitive=False).convert("Resting", None, None)
+        STATE.convert("Resting", None, None)
 
 
 # --- show and events

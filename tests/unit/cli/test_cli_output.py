@@ -58,7 +58,7 @@ def contents(folder):
 def test_files_and_directories_come_out(unpacked):
     done, out = unpacked(archive(("std.out", b"hello\n"), ("plots/a/b.png", b"png"), ("empty", b"")))
     assert contents(out) == {"std.out": b"hello\n", "plots/a/b.png": b"png", "empty": b""}
-    assert (done.files, done.size, done.left_out) == (3, 9, [])
+    assert (done.files, done.bytes, done.left_out) == (3, 9, [])
 
 
 def test_a_program_stays_one_and_nothing_gets_more_rights(unpacked):
@@ -79,7 +79,7 @@ def _umask():
 def test_names_that_lead_out_are_left_out(unpacked, tmp_path, name):
     done, out = unpacked(archive((name, b"evil"), ("good", b"good")))
     assert contents(out) == {"good": b"good"}
-    assert done.left_out == [(name, "its name leads out of the directory")]
+    assert done.left_out == [{"name": name, "reason": "its name leads out of the directory"}]
     assert not (tmp_path / "evil").exists()
 
 
@@ -89,7 +89,7 @@ def test_names_that_lead_out_are_left_out(unpacked, tmp_path, name):
 def test_what_is_no_plain_file_is_left_out(unpacked, kind):
     done, out = unpacked(archive(special("odd", kind, "/etc/passwd"), ("good", b"good")))
     assert contents(out) == {"good": b"good"}
-    assert done.left_out == [("odd", "it is not a plain file")]
+    assert done.left_out == [{"name": "odd", "reason": "it is not a plain file"}]
     assert not (out / "odd").is_symlink()
 
 
