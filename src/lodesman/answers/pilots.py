@@ -114,8 +114,8 @@ class ReportsAnswer(Struct):
     results: list[ReportResult]
 
 
-class Pilot(Struct):
-    """A pilot, sent for `task_queue`. Empty `owner` and `group`: for all of its VO. `drain` 1: it has to leave."""
+class StoredPilot(Struct, frozen=True):
+    """A pilot. Empty `owner` and `group`: for all of its VO. `reason`: why it ended."""
 
     id: int
     stamp: str
@@ -125,19 +125,24 @@ class Pilot(Struct):
     group: str
     pilot_type: str
     submission_pool: str
-    task_queue: int | None
     site: str
     ce: str
     queue: str
     native_id: str | None
+    reason: str
+    jobs_done: int
+
+
+class Pilot(StoredPilot, frozen=True):
+    """A pilot, sent for `task_queue`. `drain` 1: it has to leave."""
+
+    task_queue: int | None
     created_at: float
     submitted_at: float | None
     joined_at: float | None
     last_seen: float | None
     ended_at: float | None
     drain: Literal[0, 1]
-    reason: str
-    jobs_done: int
 
 
 class Pilots(Struct):

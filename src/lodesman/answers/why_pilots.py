@@ -6,7 +6,8 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from lodesman.answers.vocabulary import FreeBy, PilotState, PilotVerdict
+from lodesman.answers.pilots import StoredPilot
+from lodesman.answers.vocabulary import FreeBy, PilotVerdict
 from lodesman.answers.why_jobs import Step
 
 
@@ -155,29 +156,13 @@ class PilotAges(Struct):
     heard: float | None
 
 
-class StoredPilot(Struct):
-    """A pilot. Empty owner and group: for all. `reason`: why it ended; `drain_reason`: why it has to leave."""
+class PilotWhy(StoredPilot, frozen=True):
+    """Why a pilot gets nothing, or what it would get, and who can change that. An ended one has no chain.
 
-    id: int
-    stamp: str
-    state: PilotState
-    reason: str
+    `drain_reason`: why it has to leave.
+    """
+
     drain_reason: str
-    site: str
-    ce: str
-    queue: str
-    native_id: str | None
-    vo: str
-    owner: str
-    group: str
-    pilot_type: str
-    submission_pool: str
-    jobs_done: int
-
-
-class PilotWhy(StoredPilot):
-    """Why a pilot gets nothing, or what it would get, and who can change that. An ended one has no chain."""
-
     standing: Literal["on its way", "idle", "busy", "draining", "ended"]
     jobs_now: int
     verdict: PilotVerdict

@@ -66,12 +66,12 @@ async def _job_why(side: ReadSide, request: Request[asks.JobInQueue, Nothing]) -
 async def _pilot_why(side: ReadSide, request: Request[asks.PilotAt, Nothing]) -> PilotWhy:
     """Why a pilot, by number or stamp, got nothing."""
     facts = pilot_facts(side.db, request.query.pilot)
-    if facts.ended_at is None:
+    if facts.row.ended_at is None:
         found = await side.ask_hot(calls.PILOT_NOW, PilotLoad(facts.row.id, facts.promised))
         now = msgspec.json.decode(found, type=PilotNow)
         if not now.joined and facts.row.state is PilotState.RUNNING:
             facts = pilot_facts(side.db, str(facts.row.id))  # it ended in between
-        if facts.ended_at is None:
+        if facts.row.ended_at is None:
             return _explainer(side).pilot(facts, now)
     return explain_ended(facts, side.clock())
 

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from lodesman.answers.pilots import Pilot, StoredPilot
 from lodesman.answers.vocabulary import FreeBy, MainReason, PilotState, PilotVerdict
 from lodesman.answers.why_pilots import (
     Amounts,
@@ -23,7 +24,6 @@ from lodesman.answers.why_pilots import (
     PilotOffer,
     PilotStep,
     PilotWhy,
-    StoredPilot,
     Work,
 )
 from lodesman.matching import ANY, ResourceRequest
@@ -48,15 +48,12 @@ _SUMMARIES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PilotFacts:
-    """What is stored of a pilot. `promised`: (cores, memory_mb) of each job that it has; `stale_pools`: how many of the
-    SubmitPools that it presented when it joined differed.
+    """What is stored of a pilot. `drain_reason`: why it has to leave, '' if a user said so. `promised`: (cores, memory_mb)
+    of each job that it has; `stale_pools`: how many of the SubmitPools that it presented when it joined differed.
     """
 
-    row: StoredPilot
-    drain: bool
-    sent_at: float
-    joined_at: float | None
-    ended_at: float | None
+    row: Pilot
+    drain_reason: str
     promised: list[tuple[int, int]]
     stale_pools: int = 0
 
@@ -110,7 +107,7 @@ def judge_pilot(facts: PilotFacts, now: PilotNow) -> PilotVerdict:
     """Why a live pilot gets nothing: the first that holds."""
     silent_asker = now.asked_at is None and now.waits_since is None and not facts.promised
     in_order = (
-        (facts.drain, PilotVerdict.DRAINING),
+        (facts.row.drain, PilotVerdict.DRAINING),
         (now.whole.cores == 0, PilotVerdict.NOT_CONFIGURED),
         (not now.joined or silent_asker, PilotVerdict.NOT_ASKED),
         (now.request.cores < 1, PilotVerdict.FULL),
@@ -125,32 +122,36 @@ def explain_pilot(case: PilotCase) -> PilotWhy:
     """The answer for a live pilot."""
     facts, now, chances = case.facts, case.now, case.now.chances
     verdict, pools = judge_pilot(facts, now), now.request.submit_pools
-    why = _answer(facts, verdict, _summary(case, verdict))
+    who = WHO[verdict]
     if verdict is PilotVerdict.NOT_ASKED and not now.joined:
-        why.who = "its batch system, by starting it"
+        who = "its batch system, by starting it"
     elif verdict is PilotVerdict.WOULD_GET and now.is_silent:
-        why.who = "the administrator of its node: it should have asked long ago"
-    why.chain = list(_chain(case))
+        who = "the administrator of its node: it should have asked long ago"
     offered = msgspec.to_builtins(replace(now.request, submit_pools=()))
     del offered["submit_pools"]
-    why.offer = PilotOffer(**offered, whole=now.whole, free=now.free, free_by=now.free_by)
-    why.asked = PilotAsked(since(now.asked_at, now.at), now.asked_jobs, since(now.waits_since, now.at))
-    why.now = PilotChances(
-        task_queues=chances.of_vo,
-        elsewhere=chances.elsewhere,
-        eligible=chances.eligible,
-        limited=dict(chances.blocked),
-        submit_pools=len(pools),
-        first_submit_pools=list(pools[:_MOST_POOLS]),
+    return msgspec.structs.replace(
+        _answer(facts, verdict, _summary(case, verdict)),
+        who=who,
+        chain=list(_chain(case)),
+        offer=PilotOffer(**offered, whole=now.whole, free=now.free, free_by=now.free_by),
+        asked=PilotAsked(since(now.asked_at, now.at), now.asked_jobs, since(now.waits_since, now.at)),
+        now=PilotChances(
+            task_queues=chances.of_vo,
+            elsewhere=chances.elsewhere,
+            eligible=chances.eligible,
+            limited=dict(chances.blocked),
+            submit_pools=len(pools),
+            first_submit_pools=list(pools[:_MOST_POOLS]),
+        ),
+        task_queues=case.work,
+        ages=PilotAges(now=0.0, task_queues=case.surveyed, heard=now.silent_seconds),
     )
-    why.task_queues = case.work
-    why.ages = PilotAges(now=0.0, task_queues=case.surveyed, heard=now.silent_seconds)
-    return why
 
 
 def explain_ended(facts: PilotFacts, at: float) -> PilotWhy:
     """The answer for a pilot that has ended."""
-    row, ago = facts.row, since(facts.ended_at, at)
+    row = facts.row
+    ago = since(row.ended_at, at)
     when = "" if ago is None else f" {span(ago)} ago"
     how = f"{row.state}: {row.reason}" if row.reason else row.state
     summary = f"It ended{when} ({how}) after {counted(row.jobs_done, 'job')}."
@@ -160,9 +161,10 @@ def explain_ended(facts: PilotFacts, at: float) -> PilotWhy:
 def _answer(facts: PilotFacts, verdict: PilotVerdict, summary: str) -> PilotWhy:
     row, jobs = facts.row, len(facts.promised)
     waiting = row.state in (PilotState.PREPARED, PilotState.SUBMITTED)
-    standing = "draining" if facts.drain else "on its way" if waiting else "busy" if jobs else "idle"
+    standing = "draining" if row.drain else "on its way" if waiting else "busy" if jobs else "idle"
     return PilotWhy(
-        **msgspec.structs.asdict(row),
+        **{name: getattr(row, name) for name in StoredPilot.__struct_fields__},
+        drain_reason=facts.drain_reason,
         standing="ended" if verdict is PilotVerdict.ENDED else standing,  # type: ignore[arg-type]
         jobs_now=jobs,
         verdict=verdict,
@@ -202,15 +204,15 @@ def _chain(case: PilotCase) -> Iterator[PilotStep]:
 def _life(case: PilotCase) -> PilotStep:
     facts, row, now = case.facts, case.facts.row, case.now
     where = "/".join(filter(None, (row.site, row.ce, row.queue))) or "a queue that it did not name"
-    why = f", since {row.drain_reason}" if row.drain_reason else ""
-    if facts.joined_at is None or not now.joined:
-        sent = max(0.0, now.at - facts.sent_at)
+    why = f", since {facts.drain_reason}" if facts.drain_reason else ""
+    if row.joined_at is None or not now.joined:
+        sent = max(0.0, now.at - (row.submitted_at or row.created_at))
         what = "it is being submitted to" if row.state is PilotState.PREPARED else "it waits in"
         leaves = f"; it will leave at once{why}" if why else ""
         text = f"{what} {where}, since {span(sent)}{leaves}"
         return PilotStep("pilot", False, text, sent)
-    text = f"it runs in {where}, joined {span(max(0.0, now.at - facts.joined_at))} ago"
-    if facts.drain:
+    text = f"it runs in {where}, joined {span(max(0.0, now.at - row.joined_at))} ago"
+    if row.drain:
         text += f"; it finishes what it runs and leaves (pilot drain{why})"
         return PilotStep("pilot", False, text)
     text += f"; its last heartbeat was {span(now.silent_seconds or 0.0)} ago" if now.is_silent else ""
@@ -230,7 +232,7 @@ def _asks(case: PilotCase) -> PilotStep:
     return PilotStep("asks", None, text, ago)
 
 
-def _serves(row: StoredPilot) -> PilotStep:
+def _serves(row: Pilot) -> PilotStep:
     whose = f"jobs of every group of VO {row.vo}"
     if row.owner:
         whose = f"only jobs of {row.owner}, group {row.group}, VO {row.vo}"
@@ -290,7 +292,7 @@ def _summary(case: PilotCase, verdict: PilotVerdict) -> str:
     if verdict is PilotVerdict.NOT_ASKED and not now.joined:
         return f"It is on its way and has not asked yet: {_life(case).text}."
     text = _SUMMARIES.get(verdict, "{asks}").format(
-        drain=f", since {facts.row.drain_reason}" if facts.row.drain_reason else "",
+        drain=f", since {facts.drain_reason}" if facts.drain_reason else "",
         jobs=counted(len(facts.promised), "job"),
         fits=counted(now.chances.eligible, "task queue"),
         when="" if now.waits_since is not None else " when it asks",

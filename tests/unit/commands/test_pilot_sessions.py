@@ -28,8 +28,8 @@ QUEUE = QueueId("North", "cn", "short")
 
 def row(**request) -> PilotRow:
     return PilotRow(
-        1, "stamp", PilotState.RUNNING, "lab", "ann", "physics", "private", "Local", 5, *QUEUE, "{}",
-        json.dumps(request), "{}", "native", 0.0, 0.0, 0.0, 0.0, None, 0, "", 0,
+        1, "stamp", PilotState.RUNNING, "lab", "ann", "physics", "private", "Local", *QUEUE, "native", "", 0,
+        5, 0.0, 0.0, 0.0, 0.0, None, 0, json.dumps(request), "{}",
     )  # fmt: skip
 
 

@@ -73,9 +73,9 @@ class Place:
         """One for the key, that joined at 0 on such a node; what it presents was stored before as JSON."""
         queue, request = self.offer.queue, as_if_made_for(self.key, self.offer.request)
         row = PilotRow(
-            1, "stamp", PilotState.RUNNING, "lab", self.key.owner, self.key.group, "", "", 1,
-            queue.site, queue.ce, queue.queue, "{}", json.dumps(asdict(request)), json.dumps(node),
-            None, 0.0, 0.0, 0.0, 0.0, None, 0, "", 0,
+            1, "stamp", PilotState.RUNNING, "lab", self.key.owner, self.key.group, "", "",
+            queue.site, queue.ce, queue.queue, None, "", 0, 1, 0.0, 0.0, 0.0, 0.0, None, 0,
+            json.dumps(asdict(request)), json.dumps(node),
         )  # fmt: skip
         return PilotSession(row, node, now=0.0)
 

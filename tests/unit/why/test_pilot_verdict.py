@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from lodesman.answers.pilots import Pilot
 from lodesman.answers.vocabulary import FreeBy, PilotState, PilotVerdict
-from lodesman.answers.why_pilots import Amounts, StoredPilot
+from lodesman.answers.why_pilots import Amounts
 from lodesman.commands.claim import reckon
 from lodesman.commands.sessions import FreeResources, LastClaim
 from lodesman.matching import ResourceRequest
@@ -21,9 +22,10 @@ from lodesman.resources import load_resources
 from lodesman.why.pilot import PilotCase, PilotFacts, PilotNow, explain_ended, explain_pilot, judge_pilot
 from lodesman.why.survey import WaitingTaskQueues
 
-ROW = StoredPilot(
-    id=7, stamp="s7", state=PilotState.RUNNING, reason="", drain_reason="", site="N", ce="c", queue="q", native_id="n7",
-    vo="lab", owner="", group="", pilot_type="", submission_pool="Local", jobs_done=0,
+ROW = Pilot(
+    id=7, stamp="s7", state=PilotState.RUNNING, reason="", site="N", ce="c", queue="q", native_id="n7", vo="lab",
+    owner="", group="", pilot_type="", submission_pool="Local", jobs_done=0, task_queue=None, created_at=1.0,
+    submitted_at=2.0, joined_at=3.0, last_seen=3.0, ended_at=None, drain=0,
 )  # fmt: skip
 NOTHING = Chances(of_vo=0, elsewhere=0, groups=(), without_share=(), blocked={})
 SOME = replace(NOTHING, of_vo=3, groups=(("g", 2),))
@@ -32,14 +34,14 @@ NOW = PilotNow(
     free_by=FreeBy.ASKED, asked_at=90.0, asked_jobs=1, waits_since=None, silent_seconds=1.0, is_silent=False,
     chances=NOTHING,
 )  # fmt: skip
-FACTS = PilotFacts(row=ROW, drain=False, sent_at=2.0, joined_at=3.0, ended_at=None, promised=[])
+FACTS = PilotFacts(row=ROW, drain_reason="", promised=[])
 NO_WORK = WaitingTaskQueues(table=KeyTable(), keys={}, waiting={}).survey(NOW.request).work
 
 
 @pytest.mark.parametrize(
     ("facts", "now", "verdict"),
     [
-        ({"drain": True}, {"chances": SOME}, PilotVerdict.DRAINING),
+        ({"drain": 1}, {"chances": SOME}, PilotVerdict.DRAINING),
         ({}, {"joined": False, "chances": SOME}, PilotVerdict.NOT_ASKED),
         ({}, {"asked_at": None, "chances": SOME}, PilotVerdict.NOT_ASKED),
         ({}, {"asked_at": None, "waits_since": 95.0, "chances": SOME}, PilotVerdict.WOULD_GET),
@@ -53,7 +55,7 @@ NO_WORK = WaitingTaskQueues(table=KeyTable(), keys={}, waiting={}).survey(NOW.re
     ],
 )
 def test_the_first_that_holds(facts, now, verdict):
-    assert judge_pilot(replace(FACTS, **facts), replace(NOW, **now)) is verdict
+    assert judge_pilot(replace(FACTS, row=structs.replace(ROW, **facts)), replace(NOW, **now)) is verdict
 
 
 def test_a_pilot_that_has_jobs_has_asked_before_the_server_started():
@@ -68,26 +70,26 @@ def test_a_pilot_that_has_jobs_has_asked_before_the_server_started():
 def test_would_get_a_job_only_if_something_is_eligible(drain, joined, cores, of_vo, eligible):
     chances = replace(NOTHING, of_vo=of_vo, groups=(("g", eligible),) if eligible else ())
     now = replace(NOW, joined=joined, request=ResourceRequest(vo="lab", cores=cores), chances=chances)
-    verdict = judge_pilot(replace(FACTS, drain=drain), now)
+    verdict = judge_pilot(replace(FACTS, row=structs.replace(ROW, drain=int(drain))), now)
     takes = not drain and joined and cores > 0
     assert (verdict is PilotVerdict.WOULD_GET) == (takes and eligible > 0)
 
 
 @pytest.mark.parametrize(
-    ("state", "changes", "standing"),
+    ("state", "changes", "promised", "standing"),
     [
-        (PilotState.PREPARED, {}, "on its way"),
-        (PilotState.SUBMITTED, {}, "on its way"),
-        (PilotState.RUNNING, {}, "idle"),
-        (PilotState.RUNNING, {"promised": [(2, 500)]}, "busy"),
-        (PilotState.RUNNING, {"promised": [(2, 500)], "drain": True}, "draining"),
-        (PilotState.LOST, {"drain": True, "ended_at": 90.0}, "ended"),
+        (PilotState.PREPARED, {}, [], "on its way"),
+        (PilotState.SUBMITTED, {}, [], "on its way"),
+        (PilotState.RUNNING, {}, [], "idle"),
+        (PilotState.RUNNING, {}, [(2, 500)], "busy"),
+        (PilotState.RUNNING, {"drain": 1}, [(2, 500)], "draining"),
+        (PilotState.LOST, {"drain": 1, "ended_at": 90.0}, [], "ended"),
     ],
 )
-def test_where_it_is_in_its_life(state, changes, standing):
-    facts = replace(FACTS, row=structs.replace(ROW, state=state), **changes)
+def test_where_it_is_in_its_life(state, changes, promised, standing):
+    facts = replace(FACTS, row=structs.replace(ROW, state=state, **changes), promised=promised)
     case = PilotCase(facts=facts, now=NOW, work=NO_WORK, surveyed_at=99.0, policy=Policy(load_resources([])))
-    found = explain_pilot(case) if facts.ended_at is None else explain_ended(facts, 100.0)
+    found = explain_pilot(case) if facts.row.ended_at is None else explain_ended(facts, 100.0)
     assert found.standing == standing
 
 
@@ -119,4 +121,4 @@ def test_a_pilot_that_its_queue_shut_out_has_nothing_to_divide():
 def test_a_pilot_whose_queue_is_gone_gets_nothing_whatever_waits():
     now = replace(NOW, whole=Amounts(0, 0, 0), request=ResourceRequest(vo="lab", cores=0), chances=SOME)
     assert judge_pilot(FACTS, now) is PilotVerdict.NOT_CONFIGURED
-    assert judge_pilot(replace(FACTS, drain=True), now) is PilotVerdict.DRAINING
+    assert judge_pilot(replace(FACTS, row=structs.replace(ROW, drain=1)), now) is PilotVerdict.DRAINING

@@ -13,13 +13,9 @@ from lodesman.answers.vocabulary import PilotState
 from lodesman.store import Reader
 from lodesman.store.dialect import GIVEN, JOIN_IN_ORDER, by_index, keys
 
-# In the order of the members of `PilotRow`.
-_COLUMNS = """id, stamp, state, vo, owner, grp, pilot_type, submission_pool, tq_id, site, ce, queue,
-requirements, request, node, native_id, created_at, submitted_at, joined_at, last_seen, ended_at, drain, reason,
-jobs_done, drain_reason"""
 # In the order of the members of `Pilot`.
-_SHOWN = """SELECT id, stamp, state, vo, owner, grp, pilot_type, submission_pool, tq_id, site, ce, queue, native_id,
-created_at, submitted_at, joined_at, last_seen, ended_at, drain, reason, jobs_done FROM pilot"""
+_SHOWN = """id, stamp, state, vo, owner, grp, pilot_type, submission_pool, site, ce, queue, native_id, reason, jobs_done,
+tq_id, created_at, submitted_at, joined_at, last_seen, ended_at, drain"""
 _OF_JOIN_TOKEN = "id = (SELECT pilot_id FROM token WHERE hash = ? AND kind IN ('join', 'joined'))"
 _LOST = "SELECT id, stamp FROM pilot WHERE state = 'Lost' AND ended_at > ? ORDER BY ended_at"
 _FOR_DIRECTOR = """SELECT p.id, p.state, p.site, p.ce, p.queue, p.request, p.node, p.created_at, p.submitted_at, p.joined_at,
@@ -37,33 +33,11 @@ _STALLED = f"""SELECT DISTINCT a.pilot_id FROM attempt a {by_index("attempt_live
 {JOIN_IN_ORDER} job j ON j.last_attempt = a.id AND j.id = a.job_id WHERE a.ended_at IS NULL AND j.state = 'Stalled'"""
 
 
-class PilotRow(Struct, frozen=True):
+class PilotRow(Pilot, frozen=True):
     """One row of `pilot`; `request` and `node` are JSON texts. `drain_reason`: why it leaves, '' if a user said so."""
 
-    id: int
-    stamp: str
-    state: PilotState
-    vo: str
-    owner: str
-    group: str
-    pilot_type: str
-    submission_pool: str
-    tq_id: int | None
-    site: str
-    ce: str
-    queue: str
-    requirements: str
     request: str
     node: str
-    native_id: str | None
-    created_at: float
-    submitted_at: float | None
-    joined_at: float | None
-    last_seen: float | None
-    ended_at: float | None
-    drain: int
-    reason: str
-    jobs_done: int
     drain_reason: str = ""
 
     @property
@@ -114,7 +88,7 @@ class _StopOrder(NamedTuple):
 
 
 def _pilots(db: Reader, which: str, *values: object) -> list[PilotRow]:
-    rows = db.execute(f"SELECT {_COLUMNS} FROM pilot WHERE {which}", values)
+    rows = db.execute(f"SELECT {_SHOWN}, request, node, drain_reason FROM pilot WHERE {which}", values)
     return [PilotRow(number, stamp, PilotState(state), *more) for number, stamp, state, *more in rows]
 
 
@@ -122,7 +96,7 @@ def list_pilots(db: Reader, *, alive_only: bool, limit: int, vo: str = "") -> li
     """Pilots, newest first; `vo`: only those of one VO."""
     # Those alive are few: sorting them costs less than walking through all that ended.
     which = f"{by_index('pilot_live')} WHERE ended_at IS NULL" if alive_only else "WHERE true"
-    sql = f"{_SHOWN} {which} AND (? = '' OR vo = ?) ORDER BY id DESC LIMIT ?"
+    sql = f"SELECT {_SHOWN} FROM pilot {which} AND (? = '' OR vo = ?) ORDER BY id DESC LIMIT ?"
     return [
         Pilot(number, stamp, PilotState(state), *more)
         for number, stamp, state, *more in db.execute(sql, (vo, vo, limit))

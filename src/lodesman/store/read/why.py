@@ -12,12 +12,12 @@ from lodesman.answers.nodes import QueueId
 from lodesman.answers.task_queues import WaitingFor, WaitingReasons
 from lodesman.answers.vocabulary import MainReason, PilotState
 from lodesman.answers.why_jobs import QueuePosition
-from lodesman.answers.why_pilots import StoredPilot
 from lodesman.answers.why_queues import SentPilot
 from lodesman.errors import NotFound
 from lodesman.matching import key_from_json, wanted_of
 from lodesman.store import Reader
 from lodesman.store.dialect import member
+from lodesman.store.read.pilots import pilot_by_id, pilot_by_stamp
 from lodesman.why.pilot import PilotFacts
 from lodesman.why.verdict import since, verdict_of
 
@@ -42,8 +42,6 @@ _POOL = "SELECT requirements, refreshed_at FROM submit_pool WHERE id = ?"
 _LIVE = """SELECT p.id, p.state, p.vo, p.site, p.ce, p.queue, p.drain, p.last_seen, p.joined_at IS NOT NULL, p.request,
 EXISTS (SELECT 1 FROM attempt a WHERE a.pilot_id = p.id AND a.ended_at IS NULL)
 FROM pilot p WHERE p.ended_at IS NULL"""
-_PILOT = """SELECT id, stamp, state, reason, drain_reason, site, ce, queue, native_id, vo, owner, grp, pilot_type,
-submission_pool, jobs_done, node, drain, coalesce(submitted_at, created_at), joined_at, ended_at FROM pilot WHERE """
 _RUNNING = """SELECT q.key FROM attempt a JOIN task_queue q ON q.id = a.tq_id
 WHERE a.pilot_id = ? AND a.ended_at IS NULL ORDER BY a.id"""
 _OF_QUEUE = """SELECT state, coalesce(submitted_at, created_at) FROM pilot
@@ -182,20 +180,14 @@ def pilot_statuses(db: Reader) -> list[PilotStatus]:
 def pilot_facts(db: Reader, name: str) -> PilotFacts:
     """A pilot by its number or its stamp. Raises NotFound."""
     is_id = name.isascii() and name.isdigit() and len(name) <= _LONGEST_ID
-    found = db.execute(f"{_PILOT} id = ?", (int(name),)).fetchone() if is_id else None
-    found = found or db.execute(f"{_PILOT} stamp = ?", (name,)).fetchone()
-    if found is None:
+    row = (pilot_by_id(db, int(name)) if is_id else None) or pilot_by_stamp(db, name)
+    if row is None:
         raise NotFound(f"There is no pilot {name[:100]}.", hint="See: lode pilot ls --all.", pilot=name[:100])
-    number, stamp, state, *others = found[:15]
-    node, drain, sent_at, joined_at, ended_at = found[15:]
-    pools = msgspec.json.decode(node).get("submit_pools")
-    keys = [key_from_json(key) for (key,) in db.execute(_RUNNING, (number,))]
+    pools = msgspec.json.decode(row.node).get("submit_pools")
+    keys = [key_from_json(key) for (key,) in db.execute(_RUNNING, (row.id,))]
     return PilotFacts(
-        row=StoredPilot(number, stamp, PilotState(state), *others),
-        drain=bool(drain),
-        sent_at=sent_at,
-        joined_at=joined_at,
-        ended_at=ended_at,
+        row=row,
+        drain_reason=row.drain_reason,
         promised=[(key.cores, key.memory_mb) for key in keys],
         stale_pools=pools.get("stale") or 0 if isinstance(pools, dict) else 0,
     )
