@@ -169,8 +169,8 @@ _RowValues = tuple[
 _LoadValues = tuple[int | None, int | None, float, str]
 
 
-class DirectorTarget(Struct):
-    """The target number of pilots: value = base x waiting_factor x running_factor."""
+class DirectorTarget(Struct, frozen=True):
+    """The target number of pilots of an iteration: value = base x waiting_factor x running_factor."""
 
     base: float
     value: float
@@ -180,7 +180,7 @@ class DirectorTarget(Struct):
     running_factor: float
 
 
-class DirectorPlan(Struct):
+class DirectorPlan(Struct, frozen=True):
     """Sums and options of every row; `max_cpu` and `lowest_cpu_boost` in seconds on the reference machine."""
 
     target: float

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from lodesman.answers.pilots import DirectorTarget
 from lodesman.director.excess import Excess, choose_excess
 from lodesman.director.limits import Breaker, TokenBucket, refill, settle, submitting, take, whole_tokens
 from lodesman.director.options import DirectorOptions
 from lodesman.director.orders import PilotOrder, PoolRefusal, PoolState, make_orders
 from lodesman.director.placement import PlacementResult, place
 from lodesman.director.places import Places, PoolServing
-from lodesman.director.plan import Plan, Target, TaskQueueDemand, adapt, make_plan
+from lodesman.director.plan import Plan, TaskQueueDemand, adapt, make_plan
 from lodesman.director.queues import CandidateQueue, QueueGates
 from lodesman.director.supply import PilotView, Supply, count_supply
 from lodesman.matching.tables import KeyTable
@@ -49,7 +50,7 @@ class Decision:
     """
 
     now: float
-    target: Target
+    target: DirectorTarget
     supply: Supply
     plan: Plan
     orders: tuple[PilotOrder, ...]

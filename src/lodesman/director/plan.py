@@ -16,6 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
+import msgspec
+
+from lodesman.answers.pilots import DirectorPlan, DirectorTarget
 from lodesman.answers.vocabulary import ClampName
 from lodesman.director.limits import Clamp, Limit, clamp
 from lodesman.director.options import DirectorOptions
@@ -57,19 +60,7 @@ def allowance(waiting_jobs: int, options: DirectorOptions) -> int:
     return int((1.0 + options.extra_pilot_fraction) * waiting_jobs) + options.extra_pilots
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """Pilots aimed at in one iteration: value = base x waiting_factor x running_factor."""
-
-    base: float
-    value: float
-    waiting_jobs: int
-    running_jobs: int
-    waiting_factor: float = 1.0
-    running_factor: float = 1.0
-
-
-def adapt(options: DirectorOptions, *, waiting_jobs: int, running_jobs: int) -> Target:
+def adapt(options: DirectorOptions, *, waiting_jobs: int, running_jobs: int) -> DirectorTarget:
     """The target of this iteration, from pilotsPerIteration.
 
     The more jobs wait with respect to their target, the more pilots; the nearer the running jobs come to theirs, the fewer.
@@ -80,7 +71,7 @@ def adapt(options: DirectorOptions, *, waiting_jobs: int, running_jobs: int) -> 
         more = min(waiting_jobs / rules.target_waiting_jobs, rules.max_factor)
         if rules.target_running_jobs > 0:
             less = max(0.0, 1.0 - running_jobs / rules.target_running_jobs)
-    return Target(
+    return DirectorTarget(
         base=base,
         value=base * more * less,
         waiting_jobs=waiting_jobs,
@@ -115,19 +106,9 @@ class PlanRow:
     clamps: tuple[Clamp, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(DirectorPlan, frozen=True, kw_only=True):
     """One iteration's arithmetic. With these numbers every row can be computed again, but for the draw."""
 
-    target: float
-    priority_sum: float
-    waiting_jobs: int
-    pilots_per_priority: float
-    pilots_per_job: float
-    max_cpu: int
-    lowest_cpu_boost: int
-    extra_fraction: float
-    extra_pilots: int
     rows: tuple[PlanRow, ...] = ()
 
     @property
@@ -168,7 +149,7 @@ def make_plan(
         _row(demand, head, waiting=usable_waiting.get(demand.tq_id, 0), options=options, rng=rng)
         for demand in sorted(demands, key=lambda one: one.tq_id)
     ]
-    return replace(head, rows=_capped(rows, cap=options.max_pilots_per_iteration, rng=rng))
+    return msgspec.structs.replace(head, rows=_capped(rows, cap=options.max_pilots_per_iteration, rng=rng))
 
 
 def _row(

@@ -7,10 +7,13 @@ and some examples are kept, and of very many task queues those that got pilots f
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 from operator import attrgetter, itemgetter
 from typing import Any
 
+from msgspec.structs import asdict
+
+from lodesman.answers.pilots import DirectorPlan
 from lodesman.answers.vocabulary import ClampName, RefusalKind
 from lodesman.director.iteration import Decision
 from lodesman.director.limits import Clamp
@@ -23,7 +26,6 @@ Record = dict[str, Any]
 _PLAIN_FIELDS = tuple(one.name for one in fields(PlanRow) if one.name != "clamps")
 _ROW_VALUES = attrgetter(*_PLAIN_FIELDS)
 _CLAMP_FIELDS = tuple(one.name for one in fields(Clamp))
-_HEAD_FIELDS = tuple(one.name for one in fields(Plan) if one.name != "rows")
 _LOAD_FIELDS = ("waiting", "running", "observed_at", "told_by")
 
 MOST_ROWS = 20_000
@@ -39,7 +41,7 @@ def to_record(decision: Decision, *, examples: int = 5) -> Record:
     return {
         "now": decision.now,
         "target": asdict(decision.target),
-        "plan": {name: getattr(plan, name) for name in _HEAD_FIELDS},
+        "plan": {name: getattr(plan, name) for name in DirectorPlan.__struct_fields__},
         "row_fields": [*_PLAIN_FIELDS, "clamps"],
         "rows": [[*_ROW_VALUES(row), [_clamp_values(bite) for bite in row.clamps]] for row in rows],
         "left_out": len(plan.rows) - len(rows) + len(placement.outcomes) - len(outcomes),
