@@ -75,14 +75,7 @@ def vo_of(wanted: str, principal: Principal, *, usual: str, known: Collection[st
 
 def may_touch(principal: Principal, sharing: frozenset[str]) -> Callable[[str, str, str], bool]:
     """The rule for jobs: one's own, those of groups that share jobs, all for an administrator."""
-
-    def may(owner: str, group: str, vo: str) -> bool:
-        if sees_all(principal):
-            return True
-        if principal.kind != "user":
-            return False
-        return owner == principal.name or (
-            group in sharing and group in principal.groups and vo == principal.vo
-        )
-
-    return may
+    if principal.kind != "user" or sees_all(principal):
+        return lambda *_: sees_all(principal)
+    shared = sharing.intersection(principal.groups)
+    return lambda owner, group, vo: owner == principal.name or (group in shared and vo == principal.vo)

@@ -27,7 +27,6 @@ from lodesman.commands.claim import Claim, unpark
 from lodesman.commands.sessions import UNLIMITED, FreeResources, LastClaim, PilotSession
 from lodesman.errors import LodesmanError, Unavailable
 from lodesman.store.journal import Change
-from lodesman.store.write.attempts import Claimed
 
 _CLAIM = msgspec.json.Decoder(ClaimBody)
 # The most seconds that a request waits at the server: jitter keeps pilots from asking again all at once.
@@ -76,30 +75,26 @@ class AskedClaim:
         if claim is not None:
             self._stop_waiting()
             try:
-                self.core.journal.post(Change(unpark, claim), _ignored)
+                self.core.journal.post(Change(unpark, claim), lambda _: None)
             except LodesmanError as ending:
                 self.reply(*error_answer(ending))
 
     def _answered(self, result: Any) -> None:
-        self._claim = None
+        core, self._claim = self.core, None
         self._stop_waiting()
         if isinstance(result, LodesmanError):
             self.reply(*error_answer(result))
         elif result or not self._left:
             try:
-                answer = json_answer(self._render(result))
+                self.session.last_seen = core.ticks()
+                core.claims += 1
+                core.claimed_jobs += len(result)
+                answer = json_answer(core.templates.render(result, drain=self.session.drain))
             except LodesmanError as fault:
                 answer = error_answer(fault)
             except Exception as bug:  # the claim is committed; the pilot asks again
                 answer = failed(calls.CLAIM.path, bug)
             self.reply(*answer)
-
-    def _render(self, claimed: list[Claimed]) -> bytes:
-        core, session = self.core, self.session
-        session.last_seen = core.ticks()
-        core.claims += 1
-        core.claimed_jobs += len(claimed)
-        return core.templates.render(claimed, drain=session.drain)
 
     def _stop_waiting(self) -> None:
         if self._timer is not None:
@@ -165,7 +160,3 @@ async def _claim(core: Core, request: Request[Nothing, ClaimBody]) -> ClaimAnswe
         raise Disconnected
     status, headers, text = done.result()
     return Response(text, status, {name.decode(): value.decode() for name, value in headers})
-
-
-def _ignored(_result: Any) -> None:
-    """The answer to a command whose outcome matters to no caller."""

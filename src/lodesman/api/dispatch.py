@@ -138,7 +138,10 @@ class Dispatcher(Generic[_S]):
             if endpoint is None:
                 await self.otherwise(scope, receive, send)
                 return
-            who = self._admit(scope, endpoint.call)
+            who = _NOBODY
+            if endpoint.call.who != "none":
+                who = self.authenticate(scope, endpoint.call)
+                authorise(who, endpoint.call.who)
             answer = await endpoint.function(self.state, await endpoint.request(who, names, scope, receive))
             if isinstance(answer, Response):
                 await answer(scope, receive, send)
@@ -161,13 +164,6 @@ class Dispatcher(Generic[_S]):
             if found is not None:
                 return endpoint, found.groups()
         return None, ()
-
-    def _admit(self, scope: Scope, call: Call[Any, Any, Any]) -> Principal:
-        if call.who == "none":
-            return _NOBODY
-        who = self.authenticate(scope, call)
-        authorise(who, call.who)
-        return who
 
     async def _refuse(self, send: Send, answer: Answer) -> None:
         status, headers, body = answer

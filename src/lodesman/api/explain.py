@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -96,7 +96,6 @@ async def _queue_why(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) 
 
 
 def _place(side: ReadSide, asked: asks.NodeQuery) -> QueueId:
-    """Raises InvalidRequest, NotFound."""
     parts = (asked.site, asked.ce, asked.queue)
     if all(parts):
         return QueueId(*parts)
@@ -124,21 +123,18 @@ def _named_queue(policy: Policy, path: str, parameter: str) -> QueueId:
 
 @serves(calls.PLAN_JOB)
 async def _plan_job(side: ReadSide, request: Request[Nothing, asks.PlanJobBody]) -> JobPlan:
-    """What would become of a submission."""
     wanted = asks.SubmitBody(**msgspec.structs.asdict(request.body))
     return await _plan(side, side.job_plans, partial(plan_job, wanted, request.who))
 
 
 @serves(calls.PLAN_RESOURCES)
 async def _plan_resources(side: ReadSide, request: Request[Nothing, asks.PlanResourcesBody]) -> ResourcesPlan:
-    """What another resource configuration would change."""
     files = side.configuration().resource_files if request.body.add else ()
     return await _plan(side, side.large_plans, partial(_resources, request.body, files))
 
 
 @serves(calls.PLAN_SHARES)
 async def _plan_shares(side: ReadSide, request: Request[Nothing, asks.PlanSharesBody]) -> SharesPlan:
-    """What other shares would change."""
     return await _plan(side, side.large_plans, partial(plan_shares, request.body.shares))
 
 
@@ -157,31 +153,28 @@ async def _plan(side: ReadSide, room: asyncio.Semaphore, make: Callable[[LiveSta
 
 def _work(side: ReadSide, make: Callable[[LiveState], _T]) -> _T:
     with closing(open_reader(side.db.path)) as db:
-        tick = partial(_tick, time.monotonic() + _PLAN_SECONDS)
+        deadline = time.monotonic() + _PLAN_SECONDS
+
+        def tick() -> None:
+            if time.monotonic() > deadline:
+                words = f"This plan takes more than {_PLAN_SECONDS:g} s to work out."
+                raise TooLarge(words, hint="Ask again when the server has less to do.", seconds=_PLAN_SECONDS)
+
         keeper, now, director = side.fresh(), side.clock(), side.director
         return make(
             LiveState(db=db, policy=side.policy, keeper=keeper, now=now, tick=tick, director=director)
         )
 
 
-def _tick(deadline: float) -> None:
-    if time.monotonic() > deadline:
-        words = f"This plan takes more than {_PLAN_SECONDS:g} s to work out."
-        raise TooLarge(words, hint="Ask again when the server has less to do.", seconds=_PLAN_SECONDS)
-
-
 def _resources(body: asks.PlanResourcesBody, files: tuple[str, ...], state: LiveState) -> ResourcesPlan:
-    """`files`: those that are read as well."""
+    """`files`: the server's own, which are read as well; one that cannot be read is a fault."""
     faults: list[Fault] = []
-    texts = [*_read(files, faults), *((file.name, file.text) for file in body.files)]
-    config = load_resources(texts, faults=faults)
-    return plan_resources(config, [name for name, _ in texts], state, limit=body.limit)
-
-
-def _read(files: tuple[str, ...], faults: list[Fault]) -> Iterator[tuple[str, str]]:
-    """(name, text) of the server's own files; one that cannot be read is a fault."""
+    texts: list[tuple[str, str]] = []
     for name in files:
         try:
-            yield name, Path(name).read_text(encoding="utf-8")
+            texts.append((name, Path(name).read_text(encoding="utf-8")))
         except (OSError, UnicodeDecodeError) as fault:
             faults.append(Fault(message=f"it cannot be read: {fault}", source=FilePosition(file=name)))
+    texts += [(file.name, file.text) for file in body.files]
+    config = load_resources(texts, faults=faults)
+    return plan_resources(config, [name for name, _ in texts], state, limit=body.limit)

@@ -35,7 +35,6 @@ async def _job_output(side: ReadSide, request: Request[JobAt, Nothing]) -> FileR
 
 @serves(calls.PUT_OUTPUT)
 async def _put_output(side: ReadSide, request: Request[AttemptAt, Nothing]) -> Stored:
-    """Store what a pilot uploads."""
     job, attempt = request.query.job, request.query.attempt
     if not may_hand_in(side.db, request.who.pilot_id, job, attempt):
         raise Forbidden("This attempt is not this pilot's, or it has ended.", job=job, attempt=attempt)

@@ -61,12 +61,9 @@ def render_metrics(
     return generate_latest(_Gathered(found))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Gathered(Collector):
-    found: Iterable[Metric]
-
+class _Gathered(list[Metric], Collector):
     def collect(self) -> Iterable[Metric]:
-        return self.found
+        return self
 
 
 def _family(name: str, words: str, values: Mapping[Any, float], *labels: str) -> Metric:

@@ -143,17 +143,11 @@ def _parameters(call: _AnyCall) -> list[JsonObject]:
             "name": name,
             "in": "path" if name in call.names else "query",
             "required": name in call.names,
-            "schema": _parameter(schema),
+            # One that may be left out is not null then.
+            "schema": next((one for one in schema.get("anyOf", ()) if one["type"] != "null"), schema),
         }
         for name, schema in _plain(components)[call.query.__name__]["properties"].items()
     ]
-
-
-def _parameter(schema: JsonObject) -> JsonObject:
-    """A parameter that may be left out is not null then."""
-    options = [one for one in schema.pop("anyOf", []) if one.get("type") != "null"]
-    found = {**schema, **(options[0] if options else {})}
-    return {name: value for name, value in found.items() if name != "default" or value is not None}
 
 
 def _responses(call: _AnyCall, schemas: Mapping[Any, JsonObject]) -> JsonObject:

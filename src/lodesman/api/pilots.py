@@ -120,7 +120,6 @@ def _report(one: asks.ReportBody) -> AttemptReport:
 
 @serves(calls.LEAVE)
 async def _leave(core: Core, request: Request[Nothing, asks.LeaveBody]) -> Nothing:
-    """A pilot ends by itself."""
     pilot_id, body = request.who.pilot_id, request.body
     core.session(pilot_id)
     state = PilotState.DONE if body.reason in _GOOD_ENDS else PilotState.ABORTED
@@ -132,7 +131,6 @@ async def _leave(core: Core, request: Request[Nothing, asks.LeaveBody]) -> Nothi
 
 @serves(calls.DRAIN)
 async def _drain(core: Core, request: Request[Nothing, asks.DrainBody]) -> pilots.PilotsDrained:
-    """Let pilots finish what they run and leave."""
     numbers = request.body.pilots
     core.drain(core.sessions[number] for number in numbers if number in core.sessions)
     return pilots.PilotsDrained(await core.command(Change(drain_pilots, core.live, numbers)))

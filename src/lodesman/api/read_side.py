@@ -41,12 +41,12 @@ _KEPT_RESULTS: Final = 256
 
 @dataclass(slots=True)
 class _Kept:
-    """A result that is kept; `begun` and `cost` in seconds. It is read again by one request at a time."""
+    """A result that is kept for `use_seconds` from `begun`. It is read again by one request at a time."""
 
     reading: asyncio.Lock = field(default_factory=asyncio.Lock)
     result: Any = None
     begun: float | None = None
-    cost: float = 0.0
+    use_seconds: float = 0.0
 
 
 @dataclass(eq=False)
@@ -74,10 +74,13 @@ class CostlyReads:
             self._kept.popitem(last=False)
         async with kept.reading:
             # A request that waited while another one began to read takes that result.
-            if kept.begun is None or kept.begun < asked - self._use_seconds(kept):
+            if kept.begun is None or kept.begun < asked - kept.use_seconds:
                 begun = self.ticks()
-                kept.result = await self.run(read)
-                kept.begun, kept.cost = begun, self.ticks() - begun
+                kept.result, kept.begun = await self.run(read), begun
+                cost = self.ticks() - begun
+                kept.use_seconds = (
+                    min(_MOST_SECONDS, cost * _REST * self.patience) if cost >= _CHEAP_SECONDS else 0.0
+                )
             result: _T = kept.result
             return result
 
@@ -89,9 +92,6 @@ class CostlyReads:
         if not hasattr(self._thread, "db"):
             self._thread.db = open_reader(self.path)
         return read(self._thread.db)
-
-    def _use_seconds(self, kept: _Kept) -> float:
-        return 0.0 if kept.cost < _CHEAP_SECONDS else min(_MOST_SECONDS, kept.cost * _REST * self.patience)
 
 
 @dataclass(slots=True)

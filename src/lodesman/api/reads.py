@@ -67,7 +67,6 @@ async def _jobs(side: ReadSide, request: Request[asks.JobsQuery, Nothing]) -> jo
 
 @serves(calls.JOB_COUNTS)
 async def _job_counts(side: ReadSide, request: Request[asks.CountsQuery, Nothing]) -> jobs.Counts:
-    """Jobs by owner, group and state."""
     who = request.who
     may = may_touch(who, side.policy.sharing_groups())
     owner = who.name if request.query.own else None
@@ -79,7 +78,6 @@ async def _job_counts(side: ReadSide, request: Request[asks.CountsQuery, Nothing
 
 @serves(calls.JOB)
 async def _job(side: ReadSide, request: Request[asks.JobAt, Nothing]) -> jobs.JobInFull:
-    """One job with its attempts and events."""
     db, found = side.db, side.job(request.query.job, request.who)
     return jobs.JobInFull(
         **asdict(found), sites=eligible_sites(db, side.policy, found), attempts=attempts_of_job(db, found),
@@ -100,7 +98,6 @@ async def _job_description(side: ReadSide, request: Request[asks.JobInForm, Noth
 
 @serves(calls.PILOTS)
 async def _pilots(side: ReadSide, request: Request[asks.PilotsQuery, Nothing]) -> pilots.Pilots:
-    """Pilots, the newest first."""
     asked = request.query
     found = list_pilots(side.db, alive_only=not asked.all, limit=asked.limit, vo=own_vo(request.who))
     return pilots.Pilots(found)
@@ -110,7 +107,6 @@ async def _pilots(side: ReadSide, request: Request[asks.PilotsQuery, Nothing]) -
 async def _task_queues(
     side: ReadSide, request: Request[asks.TaskQueuesQuery, Nothing]
 ) -> task_queues.TaskQueueList:
-    """Task queues with waiting jobs."""
     asked = request.query
     found = list_task_queues(side.db, limit=asked.limit, reason=asked.reason, vo=own_vo(request.who))
     return task_queues.TaskQueueList(found)
@@ -118,7 +114,6 @@ async def _task_queues(
 
 @serves(calls.WAITING_REASONS)
 async def _waiting_reasons(side: ReadSide, request: Request[Nothing, Nothing]) -> task_queues.WaitingReasons:
-    """Why jobs wait, counted."""
     return waiting_by_reason(side.db, own_vo(request.who))
 
 
@@ -131,21 +126,18 @@ async def _pools(side: ReadSide, request: Request[asks.PoolsQuery, Nothing]) -> 
 
 @serves(calls.POOL)
 async def _pool(side: ReadSide, request: Request[asks.PoolAt, Nothing]) -> task_queues.PoolInFull:
-    """A SubmitPool, known by the beginning of its id."""
     vo = vo_of(request.query.vo, request.who, usual=own_vo(request.who))
     return pool_by_prefix(side.db, vo, request.query.pool)
 
 
 @serves(calls.SITES)
 async def _sites(side: ReadSide, _request: Request[Nothing, Nothing]) -> nodes.Sites:
-    """Sites, and all that is closed."""
     closings = list(side.keeper.mask(side.db).active(side.clock()))
     return nodes.Sites(list_sites(side.db, side.policy, closings), closings)
 
 
 @serves(calls.QUEUES)
 async def _queues(side: ReadSide, request: Request[asks.QueuesQuery, Nothing]) -> nodes.Queues:
-    """CE queues as a VO sees them."""
     vo = vo_of(request.query.vo, request.who, usual=request.who.vo, known=side.policy.config.vos)
     mask, now = side.keeper.mask(side.db), side.clock()
     found = list_queues(
@@ -156,7 +148,6 @@ async def _queues(side: ReadSide, request: Request[asks.QueuesQuery, Nothing]) -
 
 @serves(calls.RESOURCES)
 async def _resource(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) -> nodes.ResourceNode:
-    """A site, CE or queue with all origins."""
     asked, config = request.query, side.policy.config
     named = NodePath(asked.site, asked.ce, asked.queue)
     node = find_node(config.tree, asked.path) if asked.path else exact_node(config.tree, named)
@@ -166,13 +157,11 @@ async def _resource(side: ReadSide, request: Request[asks.NodeQuery, Nothing]) -
 
 @serves(calls.CONFIGURATION)
 async def _configuration(side: ReadSide, _request: Request[Nothing, Nothing]) -> server.Configuration:
-    """The files in use, since when, and why a change of them was refused."""
     return side.configuration().in_full(side.clock())
 
 
 @serves(calls.USAGE)
 async def _usage(side: ReadSide, request: Request[Nothing, Nothing]) -> server.Usage:
-    """Job states, sites, actual and target shares, times, failures."""
     may = may_touch(request.who, side.policy.sharing_groups())
     vo = own_vo(request.who)
     facts = await side.costly.get(("usage", vo), partial(usage_facts, vo=vo))
@@ -183,20 +172,17 @@ async def _usage(side: ReadSide, request: Request[Nothing, Nothing]) -> server.U
 async def _last_iteration(
     side: ReadSide, request: Request[Nothing, Nothing]
 ) -> pilots.DirectorAnswer | Response:
-    """The director's last iteration with its arithmetic."""
     at, plan = await side.costly.run(partial(last_iteration, vo=own_vo(request.who)))
     return Response(msgspec.json.encode({"at": at, "plan": plan}), media_type="application/json")
 
 
 @serves(calls.TOKENS)
 async def _tokens(side: ReadSide, _request: Request[Nothing, Nothing]) -> accounts.Tokens:
-    """Whose tokens they are and when they end; never the tokens themselves."""
     return accounts.Tokens(list_tokens(side.db))
 
 
 @serves(calls.ME)
 async def _me(side: ReadSide, request: Request[Nothing, Nothing]) -> accounts.Me:
-    """Who this token belongs to, and what their input files take."""
     who = request.who
     used = used_by(side.db, who.name)
     inputs = accounts.Inputs(used.files, used.bytes, side.quota_bytes or None)
@@ -207,13 +193,11 @@ async def _me(side: ReadSide, request: Request[Nothing, Nothing]) -> accounts.Me
 
 @serves(calls.OPENAPI)
 async def _openapi(_side: ReadSide, _request: Request[Nothing, Nothing]) -> dict[str, Any]:
-    """The OpenAPI document."""
     return document()
 
 
 @serves(calls.METRICS)
 async def _metrics(side: ReadSide, _request: Request[Nothing, Nothing]) -> Response:
-    """Prometheus metrics of both processes."""
     database = await side.costly.get("metrics", database_metrics)
     hot = asdict(await side.ask_hot(calls.HOT_METRICS, Nothing()))
     queues = Numbering.of(side.policy.config.tree.queue_ids())

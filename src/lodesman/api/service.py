@@ -49,7 +49,6 @@ async def _is_well(core: Core, _request: Request[Nothing, Nothing]) -> server.He
 
 @serves(calls.HOT_METRICS)
 async def _hot_metrics(core: Core, _request: Request[Nothing, Nothing]) -> server.HotMetrics:
-    """Counters of the hot process, for the reading process's /metrics."""
     configuration, background, ticks = core.configuration(), core.background, core.ticks()
     return server.HotMetrics(
         background_heard_seconds_ago=ticks - background.at,
@@ -69,14 +68,12 @@ async def _hot_metrics(core: Core, _request: Request[Nothing, Nothing]) -> serve
 
 @serves(calls.ALIVE)
 async def _alive(core: Core, request: Request[Nothing, service.Alive]) -> Nothing:
-    """The background process lives."""
     core.background.reported(core.ticks(), request.body.failing)
     return Nothing()
 
 
 @serves(calls.PILOT_ENDED)
 async def _pilot_ended(core: Core, request: Request[Nothing, service.PilotEnd]) -> service.Rescued:
-    """A pilot is gone."""
     end = request.body
     rescued = await core.command(Change(end_pilot, core.live, end.pilot, end.state, end.reason))
     core.forget_pilot(end.pilot)
@@ -108,60 +105,46 @@ async def _forget_idle(core: Core, _request: Request[Nothing, Nothing]) -> Nothi
     return Nothing()
 
 
-@serves(calls.REASONS)
-async def _reasons(core: Core, request: Request[Nothing, service.Reasons]) -> Nothing:
-    """Why the jobs of task queues wait now."""
-    body = request.body
-    await core.command(Change(store_reasons, body.changed, body.facts_at))
-    return Nothing()
-
-
-def _posts(
-    call: Call[Nothing, _B, _A], command: Callable[[Core, _B], Command], answer: Callable[[Any], _A]
-) -> Endpoint[Core]:
-    """A call that posts one command; `answer` makes the answer from the command's."""
-
-    async def post(core: Core, request: Request[Nothing, _B]) -> _A:
-        return answer(await core.command(command(core, request.body)))
-
-    return Endpoint(call, post)
-
-
 def _done(_answer: Any) -> Nothing:
     return Nothing()
 
 
-def _as_it_is(answer: Any) -> Any:
-    return answer
+def _posts(
+    call: Call[Nothing, _B, _A], command: Callable[[Core, _B], Command], answer: Callable[[Any], Any] = _done
+) -> Endpoint[Core]:
+    """A call that posts one command; `answer` makes the answer from the command's."""
+
+    async def post(core: Core, request: Request[Nothing, _B]) -> _A:
+        found: _A = answer(await core.command(command(core, request.body)))
+        return found
+
+    return Endpoint(call, post)
 
 
-_prepare_pilots = _posts(
-    calls.PREPARE_PILOTS, lambda core, new: Change(prepare_pilots, core.live, new), _done
-)
+_prepare_pilots = _posts(calls.PREPARE_PILOTS, lambda core, new: Change(prepare_pilots, core.live, new))
 _pilots_submitted = _posts(
-    calls.PILOTS_SUBMITTED, lambda core, outcomes: Change(pilots_submitted, core.live, outcomes), _done
+    calls.PILOTS_SUBMITTED, lambda core, outcomes: Change(pilots_submitted, core.live, outcomes)
 )
-_iteration = _posts(
-    calls.ITERATION, lambda _, body: Change(insert_iteration, bytes(body.plan).decode()), _done
-)
-_name_queues = _posts(calls.NAME_QUEUES, lambda core, queues: Change(name_queues, core.live, queues), _done)
+_reasons = _posts(calls.REASONS, lambda _, body: Change(store_reasons, body.changed, body.facts_at))
+_iteration = _posts(calls.ITERATION, lambda _, body: Change(insert_iteration, bytes(body.plan).decode()))
+_name_queues = _posts(calls.NAME_QUEUES, lambda core, queues: Change(name_queues, core.live, queues))
 _rekey_pools = _posts(
-    calls.REKEY_POOLS, lambda core, body: Change(rekey_pools, core.live, body, core.policy.digest), _done
+    calls.REKEY_POOLS, lambda core, body: Change(rekey_pools, core.live, body, core.policy.digest)
 )
 _pool_pass = _posts(
     calls.POOL_PASS,
     lambda core, difference: Change(refresh_pools, core.live, difference, core.policy.digest),
     lambda row: service.PassDone(row.id, row.at),
 )
-_judge_queues = _posts(calls.JUDGE_QUEUES, lambda core, body: Change(judge_queues, core.live, body), _done)
+_judge_queues = _posts(calls.JUDGE_QUEUES, lambda core, body: Change(judge_queues, core.live, body))
 _clean_pools = _posts(
     calls.CLEAN_POOLS, lambda core, body: Change(clean_pools, core.live, body), service.Removed
 )
 _uploaded = _posts(
-    calls.UPLOADED,
-    lambda _, file: Change(register_input, file.owner, file.sha256, file.size, file.quota),
-    _done,
+    calls.UPLOADED, lambda _, file: Change(register_input, file.owner, file.sha256, file.size, file.quota)
 )
-_purge = _posts(calls.PURGE, lambda core, old: Change(purge, core.live, old), _as_it_is)
+_purge = _posts(calls.PURGE, lambda core, old: Change(purge, core.live, old), lambda done: done)
 _tidy = _posts(calls.TIDY, lambda _, unused: Change(tidy_inputs, unused), service.Tidied)
-_reconcile = _posts(calls.RECONCILE, lambda core, suspects: Change(reconcile, core.live, suspects), _as_it_is)
+_reconcile = _posts(
+    calls.RECONCILE, lambda core, suspects: Change(reconcile, core.live, suspects), lambda done: done
+)

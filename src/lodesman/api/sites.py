@@ -21,7 +21,6 @@ from lodesman.store.journal import Change, Command
 
 @serves(calls.CLOSE_SITE)
 async def _close_site(core: Core, request: Request[Nothing, CloseSiteBody]) -> SiteClosed:
-    """Close it, and let the pilots there leave."""
     body, now, tree = request.body, core.clock(), core.policy.config.tree
     node = find_node(tree, body.path) if body.path else exact_node(tree, NodePath(*_names(body)))
     wanted = Closing(
@@ -59,7 +58,6 @@ async def _drain(core: Core, command: Command, closing: Closing) -> Closed:
 
 @serves(calls.OPEN_SITE)
 async def _open_site(core: Core, request: Request[Nothing, OpenSiteBody]) -> SiteOpened:
-    """Open what was closed."""
     node = _closed(core, request.body)
     before, others = await core.command(Change(open_site, node, request.who.name))
     queues = _queues(core.policy.config.tree, node)

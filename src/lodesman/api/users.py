@@ -47,7 +47,6 @@ async def _submit(
 
 @serves(calls.CONTROL)
 async def _control(core: Core, request: Request[Nothing, ControlBody]) -> jobs.Controlled:
-    """Kill, hold, release, reschedule or delete jobs."""
     body, who = request.body, request.who
     backwards = next((f"{first}-{last}" for first, last in body.ranges if first > last), None)
     if backwards is not None:
@@ -61,16 +60,12 @@ async def _control(core: Core, request: Request[Nothing, ControlBody]) -> jobs.C
         try:
             out.go_on(await core.command(act(out.rest, goes_on=True)))
         except LodesmanError as fault:
-            raise _half_done(fault, body.action, out) from fault
+            changed, left = f"{body.action} had changed {out.changed} jobs", out.rest[0].start
+            message = f"{fault.message} Until then {changed}; from job {left} on nothing was done."
+            rest = [(ids[0], ids[-1]) for ids in out.rest]
+            done = {**fault.data, "changed": out.changed, "refused": out.refused, "rest": rest}
+            raise type(fault)(message, hint=fault.hint, **done) from fault
     return jobs.Controlled(out.changed, out.refused, out.examples)
-
-
-def _half_done(fault: LodesmanError, action: str, out: ControlOutcome) -> LodesmanError:
-    """The fault that ended an action on many jobs, with what was done before it."""
-    begins = out.rest[0].start
-    message = f"{fault.message} Until then {action} had changed {out.changed} jobs; from job {begins} on nothing was done."
-    done = {"changed": out.changed, "refused": out.refused, "rest": [(ids[0], ids[-1]) for ids in out.rest]}
-    return type(fault)(message, hint=fault.hint, **{**fault.data, **done})
 
 
 @serves(calls.JOB_LOGS)
@@ -93,7 +88,6 @@ async def _job_logs(core: Core, request: Request[JobAt, Nothing]) -> jobs.Logs:
 
 @serves(calls.ADD_USER)
 async def _add_user(core: Core, request: Request[Nothing, AccountBody]) -> accounts.UserMade:
-    """Make or change a user."""
     body = request.body
     check_membership(core.policy.config, body.vo, body.groups)
     await core.command(Change(add_account, body.name, body.vo, body.groups, admin=body.admin))

@@ -109,10 +109,7 @@ async def _read(receive: Receive, limit: int) -> bytes:
 
 def header(scope: Scope, name: bytes) -> bytes:
     """One header, b'' if absent."""
-    for key, value in scope["headers"]:
-        if key == name:
-            return bytes(value)
-    return b""
+    return next((bytes(value) for key, value in scope["headers"] if key == name), b"")
 
 
 def content_length(scope: Scope) -> int | None:
