@@ -76,7 +76,7 @@ class QueuesExcluded(Struct):
 # --- what is asked about them
 
 # A `Level`, or what the program itself takes where none says anything.
-AnyLevel = Literal[
+_AnyLevel = Literal[
     "default", "CE type", "site", "site(VO)", "CE", "CE(VO)", "queue", "queue(VO)", "built-in"
 ]  # fmt: skip
 # A `Kind`, or nothing of parameters that are not declared.
@@ -192,19 +192,21 @@ class LevelValue(Written):
     counts: bool
 
 
-class Parameter(Written):
-    """A value that holds, in `unit`, given by `levels`, of which `level` is the strongest.
-
-    `made_of`: the source of a built-in value. `said`: the values of all levels, the strongest first.
-    """
+class QueueSetting(Written):
+    """A value that holds, from its strongest `level`; `made_of`: the source of a built-in one."""
 
     name: str
     value: Value
+    level: _AnyLevel
+    made_of: str
+
+
+class Parameter(QueueSetting):
+    """A value that holds, in `unit`, given by `levels`. `said`: the values of all levels, the strongest first."""
+
     type: _DeclaredKind
     unit: str
-    level: AnyLevel
     levels: list[Level]
-    made_of: str
     said: list[LevelValue]
 
 

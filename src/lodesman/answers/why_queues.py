@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from lodesman.answers.nodes import AnyLevel, Closing, Place, Value, Written
+from lodesman.answers.nodes import Closing, Place, QueueSetting
 from lodesman.answers.vocabulary import BreakerState, ClampName, PilotState, QueueReason
 from lodesman.answers.why_jobs import Step, Verdict
 from lodesman.answers.why_pilots import Work
@@ -36,15 +36,6 @@ class QueueStep(Step):
     count: int | UnsetType = UNSET
     demand: Demanded | UnsetType = UNSET
     closings: list[Closing] | UnsetType = UNSET
-
-
-class QueueSetting(Written):
-    """An effective value; `made_of`: the parameter that a built-in one was made of."""
-
-    name: str
-    value: Value
-    level: AnyLevel
-    made_of: str
 
 
 class QueueClamp(Struct):

@@ -10,10 +10,11 @@ from typing import Any, Final
 import msgspec
 
 from lodesman.answers.jobs import Job
+from lodesman.answers.nodes import QueueSetting
 from lodesman.answers.vocabulary import JobState
 from lodesman.answers.why_jobs import Holding, JobPosition, JobWaits, JobWaitsNot, QueuePosition
 from lodesman.answers.why_pilots import PilotWhy
-from lodesman.answers.why_queues import QueueGate, QueueSetting
+from lodesman.answers.why_queues import QueueGate
 from lodesman.background.sites import show_node
 from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.commands.pool_map import PoolQueues

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from lodesman.answers.nodes import Closing
+from lodesman.answers.nodes import Closing, QueueSetting
 from lodesman.answers.vocabulary import ClampName, QueueReason
 from lodesman.answers.why_queues import (
     Demanded,
@@ -20,7 +20,6 @@ from lodesman.answers.why_queues import (
     QueueDirector,
     QueueExplained,
     QueueGate,
-    QueueSetting,
     QueueStep,
     SentPilot,
 )
