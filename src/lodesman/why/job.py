@@ -13,33 +13,18 @@ from typing import Final, Literal
 
 from msgspec.structs import asdict
 
+from lodesman.answers import why_jobs as answers
 from lodesman.answers.nodes import ClosedQueues, Closing, QueuesExcluded
 from lodesman.answers.vocabulary import MainReason, PoolOutcome
-from lodesman.answers.why_jobs import (
-    ClosedGate,
-    JobAges,
-    JobDirector,
-    JobExplained,
-    JobShare,
-    JobStep,
-    QueueForJob,
-)
+from lodesman.answers.why_jobs import JobShare, JobStep
 from lodesman.masks.bits import bits, passing
 from lodesman.matching import parts_of
 from lodesman.matching.offers import CAUSES, never_sent
 from lodesman.resources import QueueId
 from lodesman.submission import never_text
+from lodesman.why import verdict
 from lodesman.why.facts import JobFacts, not_sent_gate
-from lodesman.why.verdict import (
-    NO_ACTION,
-    WHO,
-    counted,
-    excluded,
-    sentence,
-    span,
-    verdict_of,
-    who_opens,
-)
+from lodesman.why.verdict import counted, excluded, sentence, span
 
 _SHOWN: Final = 5
 _CriteriaStep = Literal["requirements", "site", "platform", "size", "sending"]
@@ -67,12 +52,12 @@ _PILOTS_COME: Final = (
 )
 
 
-def explain_job(facts: JobFacts) -> JobExplained:
+def explain_job(facts: JobFacts) -> answers.JobExplained:
     """Why it waits, or is Held."""
     reason, share, load = facts.reason, _share(facts), _oldest_load(facts, facts.eligible)
     at = facts.age(facts.snapshot.at) or 0.0
-    return JobExplained(
-        verdict=verdict_of(reason),
+    return answers.JobExplained(
+        verdict=verdict.verdict_of(reason),
         main_reason=reason,
         summary=_summary(facts, reason),
         who=_who(facts, reason),
@@ -81,14 +66,14 @@ def explain_job(facts: JobFacts) -> JobExplained:
         share=share,
         pilots=facts.pilots,
         director=_director(facts),
-        ages=JobAges(
+        ages=answers.JobAges(
             configuration=facts.age(facts.policy.loaded_at), pilots=at, groups=at,
             submit_pool=facts.age(facts.evaluated_at), director=facts.decided_age, load=load[0],
         ),
     )  # fmt: skip
 
 
-def explain_queue_for_job(facts: JobFacts, place: QueueId) -> QueueForJob:
+def explain_queue_for_job(facts: JobFacts, place: QueueId) -> answers.QueueForJob:
     """All that one queue has against a job, and its free capacity."""
     config, room, gate = facts.exclusions.config, None, ""
     offer = config.offer(place)
@@ -109,7 +94,7 @@ def explain_queue_for_job(facts: JobFacts, place: QueueId) -> QueueForJob:
         elif facts.decision is not None and decided is not None:
             room = decided.room
             gate = "" if room > 0 else facts.decision.gate(place).text
-    return QueueForJob(*place, not criteria, criteria, reasons, room, gate)
+    return answers.QueueForJob(*place, not criteria, criteria, reasons, room, gate)
 
 
 # --- the steps -------------------------------------------------------------------------------------------
@@ -227,12 +212,12 @@ def _refusals(facts: JobFacts) -> str:
     return ", ".join(f"{pool} is {outcome}" for pool, outcome in facts.refusals)
 
 
-def _closed(facts: JobFacts) -> list[ClosedGate]:
+def _closed(facts: JobFacts) -> list[answers.ClosedGate]:
     """What closes the eligible queues: limits of the director, breakers among them, commonest first."""
     queues, closed = facts.exclusions.config.table.queues, []
     for gate, mask in facts.gates[:_SHOWN]:
         example = "/".join(queues[next(bits(mask))])
-        closed.append(ClosedGate(*gate, mask.bit_count(), example, *_oldest_load(facts, mask)))
+        closed.append(answers.ClosedGate(*gate, mask.bit_count(), example, *_oldest_load(facts, mask)))
     return closed
 
 
@@ -248,16 +233,16 @@ def _oldest_load(facts: JobFacts, queues: int) -> tuple[float | None, str | None
 def _who(facts: JobFacts, reason: MainReason) -> str:
     closings = [one for one, _ in facts.closings]
     if reason is MainReason.HELD and facts.held and facts.held.by == "impossible":
-        return f"{NO_ACTION}: the next refresh releases it"
+        return f"{verdict.NO_ACTION}: the next refresh releases it"
     if reason is MainReason.CLOSED:
-        return who_opens((), closings)
+        return verdict.who_opens((), closings)
     if reason is MainReason.NO_ROOM:
-        return who_opens((gate.name for gate, _ in facts.gates), closings)
+        return verdict.who_opens((gate.name for gate, _ in facts.gates), closings)
     named = facts.exclusions.key.submission_pools
     unknown = named and all(outcome == PoolOutcome.UNKNOWN for _, outcome in facts.refusals)
     if reason is MainReason.NO_SUBMISSION_POOL and unknown:
         return "you, by naming other submission pools; or the server administrator, by configuring them"
-    return WHO[reason]
+    return verdict.WHO[reason]
 
 
 def _summary(facts: JobFacts, reason: MainReason) -> str:
@@ -301,9 +286,11 @@ def _share(facts: JobFacts) -> JobShare:
     )
 
 
-def _director(facts: JobFacts) -> JobDirector:
+def _director(facts: JobFacts) -> answers.JobDirector:
     at, decision = facts.decided_age, facts.decision
     if decision is None or facts.capacity is None:
-        return JobDirector(decided_seconds_ago=at, lines=[sentence(facts.undecided())], room=None)
+        return answers.JobDirector(decided_seconds_ago=at, lines=[sentence(facts.undecided())], room=None)
     lines = list(decision.lines(facts.task_queue))
-    return JobDirector(decided_seconds_ago=at, lines=lines, room=facts.capacity.pilots(facts.open_here))
+    return answers.JobDirector(
+        decided_seconds_ago=at, lines=lines, room=facts.capacity.pilots(facts.open_here)
+    )

@@ -12,20 +12,10 @@ from typing import Final
 
 import msgspec
 
+from lodesman.answers import why_pilots as answers
 from lodesman.answers.pilots import Pilot, StoredPilot
 from lodesman.answers.vocabulary import FreeBy, MainReason, PilotState, PilotVerdict
-from lodesman.answers.why_pilots import (
-    Amounts,
-    FullLimit,
-    GroupDrawn,
-    PilotAges,
-    PilotAsked,
-    PilotChances,
-    PilotOffer,
-    PilotStep,
-    PilotWhy,
-    Work,
-)
+from lodesman.answers.why_pilots import Amounts, PilotStep, PilotWhy
 from lodesman.matching import ANY, ResourceRequest
 from lodesman.matching.matcher import Chances
 from lodesman.matching.offers import UNLIMITED
@@ -93,7 +83,7 @@ class PilotCase:
 
     facts: PilotFacts
     now: PilotNow
-    work: Work
+    work: answers.Work
     surveyed_at: float
     policy: Policy
 
@@ -133,9 +123,9 @@ def explain_pilot(case: PilotCase) -> PilotWhy:
         _answer(facts, verdict, _summary(case, verdict)),
         who=who,
         chain=list(_chain(case)),
-        offer=PilotOffer(**offered, whole=now.whole, free=now.free, free_by=now.free_by),
-        asked=PilotAsked(since(now.asked_at, now.at), now.asked_jobs, since(now.waits_since, now.at)),
-        now=PilotChances(
+        offer=answers.PilotOffer(**offered, whole=now.whole, free=now.free, free_by=now.free_by),
+        asked=answers.PilotAsked(since(now.asked_at, now.at), now.asked_jobs, since(now.waits_since, now.at)),
+        now=answers.PilotChances(
             task_queues=chances.of_vo,
             elsewhere=chances.elsewhere,
             eligible=chances.eligible,
@@ -144,7 +134,7 @@ def explain_pilot(case: PilotCase) -> PilotWhy:
             first_submit_pools=list(pools[:_MOST_POOLS]),
         ),
         task_queues=case.work,
-        ages=PilotAges(now=0.0, task_queues=case.surveyed, heard=now.silent_seconds),
+        ages=answers.PilotAges(now=0.0, task_queues=case.surveyed, heard=now.silent_seconds),
     )
 
 
@@ -255,7 +245,7 @@ def _offers(now: PilotNow) -> PilotStep:
 
 
 def _limits(chances: Chances) -> PilotStep:
-    limits = [FullLimit(limit=name, task_queues=n) for name, n in chances.blocked.items()]
+    limits = [answers.FullLimit(limit=name, task_queues=n) for name, n in chances.blocked.items()]
     names = ", ".join(f"{_limit(one.limit)} ({one.task_queues})" for one in limits)
     text = f"task queues that would fit are limited: {names}"
     text = text if limits else "no limit keeps a fitting task queue from it"
@@ -271,7 +261,7 @@ def _limit(name: str) -> str:
 def _share(case: PilotCase) -> PilotStep:
     chances = case.now.chances
     groups = [
-        GroupDrawn(group=name, share=case.policy.share_of(name), task_queues=n)
+        answers.GroupDrawn(group=name, share=case.policy.share_of(name), task_queues=n)
         for name, n in (*chances.groups, *chances.without_share)
     ]
     names = ", ".join(one.group for one in groups[: min(_SHOWN, len(chances.groups) or _SHOWN)])

@@ -12,34 +12,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from lodesman.answers import why_queues as answers
 from lodesman.answers.nodes import Closing, QueueSetting
 from lodesman.answers.vocabulary import ClampName, QueueReason
-from lodesman.answers.why_queues import (
-    Demanded,
-    QueueAges,
-    QueueDirector,
-    QueueExplained,
-    QueueGate,
-    QueueStep,
-    SentPilot,
-)
+from lodesman.answers.why_queues import QueueGate, QueueStep
 from lodesman.matching import QueueOffer
 from lodesman.matching.offers import MANUAL, never_sent
 from lodesman.resources import FilePosition, Mismatch, QueueId
+from lodesman.why import verdict
 from lodesman.why.facts import QueueDecision, SnapshotFacts
 from lodesman.why.survey import Survey, ruled_out, suggestion
-from lodesman.why.verdict import (
-    WANTED,
-    WHO,
-    Demand,
-    counted,
-    judge_offer,
-    judge_work,
-    least_job_refused,
-    span,
-    verdict_of,
-    who_opens,
-)
+from lodesman.why.verdict import counted, span
 
 CONSIDERED: Final = 10_000
 """Number of the pilots sent last anywhere; of these, those of a queue are shown."""
@@ -81,7 +64,7 @@ class QueueFacts(SnapshotFacts):
     served: int
     gate: QueueGate | None
     live: Mapping[str, int]
-    sent: Sequence[SentPilot]
+    sent: Sequence[answers.SentPilot]
     closings: Sequence[Closing]
 
     @cached_property
@@ -90,7 +73,7 @@ class QueueFacts(SnapshotFacts):
         return None if self.decision is None else self.decision.queue(self.place)
 
     @cached_property
-    def demand(self) -> Counter[Demand] | None:
+    def demand(self) -> Counter[verdict.Demand] | None:
         """What the last iteration did for the task queues that fit; None if that was long ago."""
         if self.decision is None or self.survey is None:
             return None
@@ -131,25 +114,25 @@ class QueueFacts(SnapshotFacts):
     @cached_property
     def reason(self) -> QueueReason:
         """The judgement."""
-        never = judge_offer(
+        never = verdict.judge_offer(
             self.offer, configured=self.configured is not None, backend_missing=bool(self.no_backend)
         )
         if never is not None or self.offer is None:
             return never or QueueReason.NOT_OPEN
         sends = self.decision is None or self.decision.sends
-        return judge_work(self.offer, self.fitting, self.demand, self.capacity, sends=sends)
+        return verdict.judge_work(self.offer, self.fitting, self.demand, self.capacity, sends=sends)
 
 
-def explain_queue(facts: QueueFacts) -> QueueExplained:
+def explain_queue(facts: QueueFacts) -> answers.QueueExplained:
     """The answer."""
-    reason, gate, who = facts.reason, facts.gate, WHO[facts.reason]
+    reason, gate, who = facts.reason, facts.gate, verdict.WHO[facts.reason]
     if reason is QueueReason.NO_ROOM:
-        who = who_opens((name for name, _ in facts.limits), facts.closings)
+        who = verdict.who_opens((name for name, _ in facts.limits), facts.closings)
     at = facts.age(facts.snapshot.at) or 0.0
-    return QueueExplained(
+    return answers.QueueExplained(
         **facts.place._asdict(),
         vo=facts.vo,
-        verdict=verdict_of(reason),
+        verdict=verdict.verdict_of(reason),
         main_reason=reason,
         summary=_summary(facts, reason),
         who=who,
@@ -160,7 +143,7 @@ def explain_queue(facts: QueueFacts) -> QueueExplained:
         gate=gate,
         pilots=dict(facts.live),
         lately=list(facts.sent),
-        ages=QueueAges(work=at, director=facts.decided_age, gate=None if gate is None else 0.0),
+        ages=answers.QueueAges(work=at, director=facts.decided_age, gate=None if gate is None else 0.0),
     )
 
 
@@ -199,7 +182,11 @@ def _chain(facts: QueueFacts) -> Iterator[QueueStep]:
 def _possible(facts: QueueFacts, offer: QueueOffer) -> QueueStep:
     """Whether any job at all could run there, and any pilot be sent."""
     never = never_sent(offer)
-    texts = [facts.no_backend, *map(str, least_job_refused(offer)), "" if never is None else never.text]
+    texts = [
+        facts.no_backend,
+        *map(str, verdict.least_job_refused(offer)),
+        "" if never is None else never.text,
+    ]
     reasons = list(dict.fromkeys(filter(None, texts)))
     sent = "pilots there are started manually" if facts.manual else f"backend {offer.backend}"
     text = "; ".join(reasons) or f"{sent}; a job that asks for little can run there"
@@ -209,7 +196,7 @@ def _possible(facts: QueueFacts, offer: QueueOffer) -> QueueStep:
 def _demand(facts: QueueFacts) -> QueueStep:
     found, decided, at = facts.demand, facts.decided, facts.decided_age
     if found is None:
-        return QueueStep("director", None, facts.undecided(), at, demand=Demanded())
+        return QueueStep("director", None, facts.undecided(), at, demand=answers.Demanded())
     counts = ", ".join(f"{one.value}: {n}" for one, n in found.most_common())
     text = f"at its last iteration, for these task queues: {counts}"
     text = text if counts else "no task queue concerns this queue"
@@ -218,8 +205,8 @@ def _demand(facts: QueueFacts) -> QueueStep:
     else:
         wanted = counted(decided.wanted, "pilot")
         text += f"; {wanted} of theirs could have come here, free capacity was {decided.room}"
-    demand = Demanded(**{one.name.lower(): n for one, n in found.items()})
-    return QueueStep("director", any(found[one] for one in WANTED), text, at, demand=demand)
+    demand = answers.Demanded(**{one.name.lower(): n for one, n in found.items()})
+    return QueueStep("director", any(found[one] for one in verdict.WANTED), text, at, demand=demand)
 
 
 def _gate(gate: QueueGate) -> Iterator[QueueStep]:
@@ -284,14 +271,14 @@ def _summary(facts: QueueFacts, reason: QueueReason) -> str:
     return f"{text}."
 
 
-def _director(facts: QueueFacts) -> QueueDirector:
+def _director(facts: QueueFacts) -> answers.QueueDirector:
     """What the last iteration did for the queue, and the arithmetic of the fullest task queue that fits."""
     iteration, decided, survey = facts.snapshot.iteration, facts.decided, facts.survey
     lines: list[str] = []
     if iteration is not None and survey is not None and survey.fullest is not None:
         first, *rest = iteration.lines(survey.fullest)
         lines = [f"Task queue {survey.fullest}: {first}", *(f"  {line}" for line in rest)]
-    return QueueDirector(
+    return answers.QueueDirector(
         decided_seconds_ago=facts.decided_age,
         considered=decided is not None,
         wanted=None if decided is None else decided.wanted,
