@@ -89,11 +89,11 @@ async def _job(side: ReadSide, request: Request[asks.JobAt, Nothing]) -> jobs.Jo
 async def _job_description(side: ReadSide, request: Request[asks.JobInForm, Nothing]) -> jobs.JobDescription:
     """The text of a description. Who may see a job may read it."""
     row = side.job(request.query.job, request.who)
-    found = describe_job(side.db, side.policy, row)
-    form = request.query.form or found.form
+    record, found = describe_job(side.db, side.policy, row)
+    found.form = request.query.form or found.form
     # That of an array may list a value for each of a million members.
-    text = await asyncio.to_thread(write_description, found.record, form)
-    return jobs.JobDescription(row.id, form, text, found.count, found.rebuilt)
+    found.text = await asyncio.to_thread(write_description, record, found.form)
+    return found
 
 
 @serves(calls.PILOTS)

@@ -8,14 +8,12 @@ million jobs; of a batch each job has its name in its template.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
-from lodesman.answers.jobs import Job
-from lodesman.answers.vocabulary import Form
+from lodesman.answers.jobs import Job, JobDescription
 from lodesman.errors import LodesmanError
 from lodesman.jobs import ATTRIBUTES, JobSpec, ParametricMembers, Record, Template, by_name
 from lodesman.matching import TaskQueueKey, wanted_of
@@ -36,21 +34,8 @@ _DEFAULTS: Final[Mapping[str, Any]] = {
 _IN_KEY: Final = frozenset(TaskQueueKey.__dataclass_fields__) & frozenset(JobSpec.__struct_fields__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
-    """A description; `form` is the language it was given in, `count` how many jobs it is of.
-
-    `rebuilt`: it was made again.
-    """
-
-    form: Form
-    record: Record
-    count: int = 1
-    rebuilt: bool = False
-
-
-def describe_job(db: Reader, policy: Policy, job: Job) -> Described:
-    """The description of a job that is there."""
+def describe_job(db: Reader, policy: Policy, job: Job) -> tuple[Record, JobDescription]:
+    """The record of a job that is there, and its description in the language it was given in, without the text."""
     key, requirements = key_and_requirements(db, job.task_queue)
     stored = description_of(db, job.submission)
     record = msgspec.json.decode(stored.record) if stored.record else None
@@ -59,29 +44,21 @@ def describe_job(db: Reader, policy: Policy, job: Job) -> Described:
     given = dict(_rebuilt(db, job, key, requirements) if record is None else record)
     if key.submit_pool:
         _put(given, "submission_pools", "SubmitPool", [*key.submission_pools, key.submit_pool])
-    sites = _sites(db, policy, key)
+    sites = _sites(db, key) if policy.add_eligible_sites else []
     if sites:
         _put(given, "sites", "Site", sites)
-    return Described(
-        form=stored.form,
-        record=given,
-        count=stored.count if stored.is_parametric else 1,
-        rebuilt=record is None,
-    )
+    jobs = stored.count if stored.is_parametric else 1
+    return given, JobDescription(id=job.id, form=stored.form, text="", jobs=jobs, rebuilt=record is None)
 
 
 def eligible_sites(db: Reader, policy: Policy, job: Job) -> list[str]:
     """The sites that a job's description names since it has Requirements (option `add_eligible_sites`)."""
-    return (
-        _sites(db, policy, key_and_requirements(db, job.task_queue)[0]) if policy.add_eligible_sites else []
-    )
+    return _sites(db, key_and_requirements(db, job.task_queue)[0]) if policy.add_eligible_sites else []
 
 
-def _sites(db: Reader, policy: Policy, key: TaskQueueKey) -> list[str]:
+def _sites(db: Reader, key: TaskQueueKey) -> list[str]:
     """Those of the queues that served its SubmitPool in the last pass, as far as the job may go there."""
-    if not (policy.add_eligible_sites and key.submit_pool):
-        return []
-    found = sites_of_pool(db, key.submit_pool)
+    found = sites_of_pool(db, key.submit_pool) if key.submit_pool else ()
     return [site for site in found if (not key.sites or site in key.sites) and site not in key.banned_sites]
 
 

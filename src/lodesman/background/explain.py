@@ -97,8 +97,10 @@ class Explainer:
 
     def pilot(self, facts: PilotFacts, now: PilotNow) -> PilotWhy:
         """Why a live pilot gets nothing."""
-        work, at = self.keeper.task_queues.survey(now.request).work, self.keeper.snapshot.at
-        return explain_pilot(PilotCase(facts=facts, now=now, work=work, surveyed_at=at, policy=self.policy))
+        work, age = self.keeper.task_queues.survey(now.request).work, now.at - self.keeper.snapshot.at
+        return explain_pilot(
+            PilotCase(facts=facts, now=now, work=work, surveyed=max(0.0, age), policy=self.policy)
+        )
 
     def queue_facts(self, place: QueueId, vo: str, gate: QueueGate | None) -> QueueFacts:
         """The facts of a queue for a VO; `gate`: its limits of now, None where they are not known."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Hashable, Iterator
+from functools import cached_property
 from typing import Final
 
 from lodesman.answers import calls
@@ -40,20 +41,18 @@ Judged = tuple[str, str]
 class _Served:
     """The queues that fulfil the Requirements of a task queue, as places; listed when the first is asked for."""
 
-    __slots__ = ("_config", "_places", "mask")
-
     def __init__(self, found: Exclusions) -> None:
         self._config = found.config
-        self._places: frozenset[QueueId] | None = None
         self.mask = found.full
         for name, lost in found.planes:
             if name.startswith(REQUIREMENTS):
                 self.mask &= ~lost
 
+    @cached_property
+    def _places(self) -> frozenset[QueueId]:
+        return frozenset(map(self._config.table.queues.__getitem__, bits(self.mask)))
+
     def __contains__(self, place: object) -> bool:
-        if self._places is None:
-            queues = map(self._config.table.queues.__getitem__, bits(self.mask))
-            self._places = frozenset(queues)
         return place in self._places
 
 
@@ -106,11 +105,6 @@ class MainReasons:
         """When the oldest of the facts was true; None if one of them is not known."""
         decided, at = self._keeper.snapshot.decided_at, self._keeper.at
         return None if decided is None or at is None else min(decided, at)
-
-    @property
-    def remembered(self) -> int:
-        """Of how many task queues the exclusions are kept: of those with waiting jobs."""
-        return len(self._found)
 
     def _judge_all(self, policy: Policy) -> Iterator[tuple[int, Judged]]:
         keeper, snapshot, now = self._keeper, self._keeper.snapshot, self._now

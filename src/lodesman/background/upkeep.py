@@ -22,7 +22,7 @@ from msgspec.structs import asdict
 
 from lodesman.answers import calls
 from lodesman.answers.call import Nothing, Post
-from lodesman.answers.service import Old, Purged, Suspects, UnusedInputs
+from lodesman.answers.service import Old, Suspects, UnusedInputs
 from lodesman.background import portions
 from lodesman.store import Reader, sandboxes
 from lodesman.store.read import upkeep as old
@@ -158,8 +158,9 @@ class Retention(_Passes):
         if self._swept is None or at - self._swept >= DAY:
             self._swept = at
             for gone in _sweep_shelf(self.db, self.shelf, now - _GRACE_SECONDS):
-                self._count("lost_files", gone)
+                self.done["lost_files"] += gone
                 yield
+        self.done = +self.done  # without what is 0
         if self.done:
             log.info("what was old is purged", extra=dict(self.done))
 
@@ -168,36 +169,33 @@ class Retention(_Passes):
             for purge in (self._jobs, self._members, self._templates, self._submissions):
                 yield from purge(span, before)
         for pilots in old.old_pilots(self.db, before, _KEYS_AT_ONCE):
-            self._purge(Old(before=before, pilots=pilots))
-            self._count("pilots", len(pilots))
+            self.post(calls.PURGE, Old(before=before, pilots=pilots))
+            self.done["pilots"] += len(pilots)
             yield
         for part in portions(old.old_queues(self.db, before), _KEYS_AT_ONCE):
-            self._count("task_queues", self._purge(Old(before=before, queues=part)).queues)
+            self.done["task_queues"] += self.post(calls.PURGE, Old(before=before, queues=part)).queues
             yield
-
-    def _purge(self, what: Old) -> Purged:
-        return self.post(calls.PURGE, what)
 
     def _jobs(self, span: SubmissionSpan, before: float) -> Iterator[None]:
         for found in old.old_jobs(self.db, span, before, _KEYS_AT_ONCE):
             for ids in _weighed_portions(found, most=_PURGED_AT_ONCE, weight=_BYTES_AT_ONCE):
-                gone = self._purge(Old(before=before, jobs=ids)).jobs
+                gone = self.post(calls.PURGE, Old(before=before, jobs=ids)).jobs
                 for job_id, attempts in gone:
                     self.shelf.remove_outputs(job_id, attempts)
-                self._count("jobs", len(gone))
+                self.done["jobs"] += len(gone)
                 yield
 
     def _members(self, span: SubmissionSpan, before: float) -> Iterator[None]:
         """Members that were killed or deleted before any pilot took them."""
         while found := old.old_holes(self.db, span, before, _KEYS_AT_ONCE):
-            self._purge(Old(before=before, holes=found))
-            self._count("runs", len(found))
+            self.post(calls.PURGE, Old(before=before, holes=found))
+            self.done["runs"] += len(found)
             yield
 
     def _templates(self, span: SubmissionSpan, before: float) -> Iterator[None]:
         for submission, found in old.left_templates(self.db, span):
             for part in portions(found, _KEYS_AT_ONCE):
-                self._purge(Old(before=before, templates=part))
+                self.post(calls.PURGE, Old(before=before, templates=part))
                 yield
             named = {
                 sha
@@ -206,37 +204,30 @@ class Retention(_Passes):
             }
             unused = [sha for sha in sandboxes.inputs_of_submission(self.db, submission) if sha not in named]
             for some in portions(unused, _KEYS_AT_ONCE):
-                self._tidy(UnusedInputs(some=[(submission, some)]))
+                self.post(calls.TIDY, UnusedInputs(some=[(submission, some)]))
                 yield
 
     def _submissions(self, span: SubmissionSpan, before: float) -> Iterator[None]:
         for part in portions(old.finished_submissions(self.db, span, before), _KEYS_AT_ONCE):
-            while self._purge(Old(before=before, submissions=part)).more:
+            while self.post(calls.PURGE, Old(before=before, submissions=part)).more:
                 yield
-            self._count("submissions", len(part))
+            self.done["submissions"] += len(part)
             yield
 
     def _inputs(self, before: float) -> Iterator[None]:
         """Input files that no job needs: also if jobs are kept for ever. `before`: a time of grace ago."""
         while done := old.submissions_without_need(self.db, _KEYS_AT_ONCE):
-            self._tidy(UnusedInputs(done=done))
+            self.post(calls.TIDY, UnusedInputs(done=done))
             yield
         for files in sandboxes.input_files(self.db, _FILES_AT_ONCE):
             found = _sorted_out(files, before)
             if not (found.mark or found.unmark or found.remove):
                 continue
-            gone = self._tidy(found)
+            gone = self.post(calls.TIDY, found).gone
             for owner, sha256 in gone:
                 self.shelf.remove_older(self.shelf.input_path(owner, sha256), before)
-            self._count("inputs", len(gone))
+            self.done["inputs"] += len(gone)
             yield
-
-    def _tidy(self, found: UnusedInputs) -> list[tuple[str, str]]:
-        return self.post(calls.TIDY, found).gone
-
-    def _count(self, what: str, number: int) -> None:
-        if number:
-            self.done[what] += number
 
 
 def _weighed_portions(items: Iterable[tuple[int, int]], *, most: int, weight: int) -> Iterator[list[int]]:

@@ -79,18 +79,13 @@ def amounts(*values: int) -> Amounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PilotCase:
-    """A live pilot, and a survey of waiting task queues as of `surveyed_at`."""
+    """A live pilot, and a survey of waiting task queues that is `surveyed` seconds old."""
 
     facts: PilotFacts
     now: PilotNow
     work: answers.Work
-    surveyed_at: float
+    surveyed: float
     policy: Policy
-
-    @property
-    def surveyed(self) -> float:
-        """The age of the survey in seconds."""
-        return max(0.0, self.now.at - self.surveyed_at)
 
 
 def judge_pilot(facts: PilotFacts, now: PilotNow) -> PilotVerdict:

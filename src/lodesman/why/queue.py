@@ -80,15 +80,6 @@ class QueueFacts(SnapshotFacts):
         return self.decision.demands(self.survey.fitting)
 
     @property
-    def capacity(self) -> int | None:
-        """Pilots that may be sent now at most; -1 if nothing limits them, None if unknown."""
-        if self.closings:
-            return 0
-        if self.gate is not None:
-            return _UNLIMITED if self.gate.room is None else self.gate.room
-        return None if self.decided is None else self.decided.room
-
-    @property
     def manual(self) -> bool:
         """Whether pilots there are started by people."""
         return self.offer is not None and self.offer.backend == MANUAL
@@ -119,8 +110,13 @@ class QueueFacts(SnapshotFacts):
         )
         if never is not None or self.offer is None:
             return never or QueueReason.NOT_OPEN
+        capacity = None if self.decided is None else self.decided.room
+        if self.closings:
+            capacity = 0
+        elif self.gate is not None:
+            capacity = _UNLIMITED if self.gate.room is None else self.gate.room
         sends = self.decision is None or self.decision.sends
-        return verdict.judge_work(self.offer, self.fitting, self.demand, self.capacity, sends=sends)
+        return verdict.judge_work(self.offer, self.fitting, self.demand, capacity, sends=sends)
 
 
 def explain_queue(facts: QueueFacts) -> answers.QueueExplained:

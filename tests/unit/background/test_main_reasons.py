@@ -249,7 +249,7 @@ def test_requirements_are_not_remembered_for_pools_that_go(judge, submit, base):
     with base.writer:
         base.writer.execute("UPDATE task_queue_count SET waiting = 0")
     judge.store()
-    assert judge.reasons.remembered == 0
+    assert judge.reasons._found == {}
 
 
 def test_the_last_iteration_of_a_director_that_stopped_says_nothing(judge, submit, decide):

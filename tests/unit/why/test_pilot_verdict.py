@@ -88,7 +88,7 @@ def test_would_get_a_job_only_if_something_is_eligible(drain, joined, cores, of_
 )
 def test_where_it_is_in_its_life(state, changes, promised, standing):
     facts = replace(FACTS, row=structs.replace(ROW, state=state, **changes), promised=promised)
-    case = PilotCase(facts=facts, now=NOW, work=NO_WORK, surveyed_at=99.0, policy=Policy(load_resources([])))
+    case = PilotCase(facts=facts, now=NOW, work=NO_WORK, surveyed=1.0, policy=Policy(load_resources([])))
     found = explain_pilot(case) if facts.row.ended_at is None else explain_ended(facts, 100.0)
     assert found.standing == standing
 
