@@ -39,9 +39,7 @@ class OwnQueue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateMaker:
-    """Makes the candidates of one iteration. `pools` are the director's submission pools: they serve every queue.
-    `mask`: what is closed.
-    """
+    """Makes the candidates of an iteration. `pools`: submission pools, which serve every queue; `mask`: what is closed."""
 
     policy: Policy
     backends: Mapping[str, Backend]

@@ -141,10 +141,7 @@ class SubmissionPools:
             pool.threads.shutdown(wait=True, cancel_futures=True)
 
     def _served(self, queues: list[QueueId]) -> dict[QueueId, dict[str, object]]:
-        """getSubmitPoolsForQueue, once for a bunch of pilots: what their files say of the pools of their queue.
-
-        When the server does not answer, pilots ask for themselves.
-        """
+        """What queues serve (`getSubmitPoolsForQueue`). When the server does not answer, pilots ask for themselves."""
         found: dict[QueueId, dict[str, object]] = {}
         for part in portions(queues, _QUEUES_AT_ONCE):
             try:
@@ -161,10 +158,7 @@ class SubmissionPools:
     def _prepare(
         self, placement: Placement, offer: QueueOffer, served: Mapping[str, object]
     ) -> Iterator[list[PilotCopy]]:
-        """Store the pilots of a placement, in parts, each before it is submitted.
-
-        What a pilot requires is what its task queue does: the key, in its canonical form.
-        """
+        """Store the pilots of a placement, in parts, before they are submitted. They require what their task queue does."""
         order, who, place = placement.order, placement.order.identity, placement.queue_id._asdict()
         pilot = NewPilot(
             stamp="", join_hash=b"", vo=placement.request.vo, **place, request=asdict(placement.request),

@@ -65,10 +65,8 @@ def read_refresh_input(db: Reader) -> RefreshInput:
 
 
 class PoolKeeper:
-    """`tick` is called every few seconds. Holds a read connection: one thread at a time.
-
-    `refresh_seconds` between refreshes; a pool is removed when no job has needed it for `grace_seconds`. Both may be
-    changed at any time.
+    """Refreshes every `refresh_seconds`, and removes pools that no job has needed for `grace_seconds`. Has a read
+    connection: one thread at a time.
     """
 
     def __init__(self, db: Reader, post: Post, *, refresh_seconds: float, grace_seconds: float) -> None:
@@ -107,9 +105,7 @@ class PoolKeeper:
         return cause
 
     def _due(self, policy: Policy, now: float) -> str:
-        """The cause: the writer asks for a refresh when a job needs a pool that was removed, or was judged by an older
-        configuration.
-        """
+        """The cause; request: a job needs a pool that was removed, or was judged by an older configuration."""
         if self._policy is None:
             return "start"
         if policy is not self._policy:  # the files were read again, be they equal or not
@@ -180,10 +176,7 @@ def unnamed(policy: Policy, stored: RefreshInput) -> list[QueueId]:
 
 
 def evaluate(policy: Policy, pools: Sequence[read.PoolRow]) -> dict[str, int]:
-    """For every pool the queues that fulfil its Requirements as things are configured, by ordinal.
-
-    Requirements that the declared types cannot read any more have no queue.
-    """
+    """For every pool the queues that fulfil its Requirements, by ordinal; none if the declared types cannot read them."""
     evaluators = {vo: _Evaluator(policy.vo_config(vo).table) for vo in {pool.vo for pool in pools}}
     return {pool.id: evaluators[pool.vo].mask(pool.requirements) for pool in pools}
 
@@ -263,9 +256,8 @@ def judge(policy: Policy, stored: RefreshInput, masks: Mapping[str, int]) -> tup
 
 
 def runnable(queue: JudgedQueue, policy: Policy, masks: Mapping[str, int]) -> int:
-    """The configured queues, by ordinal, that can run a task queue; `masks` are those of the SubmitPools.
-
-    If its SubmitPool is gone, its own Requirements count.
+    """The configured queues, by ordinal, that can run a task queue; `masks` are those of the SubmitPools. If its
+    SubmitPool is gone, its own Requirements count.
     """
     config = policy.vo_config(queue.key.vo)
     pool = queue.key.submit_pool

@@ -35,9 +35,6 @@ _ACCESS = "vo"
 _UNITS = {"CPUTime": "s", "MaxRAM": "MB"}  # in which the program counts, whatever is declared
 
 
-# --- lists -----------------------------------------------------------------------------------------------
-
-
 def list_sites(db: Reader, policy: Policy, closings: Sequence[nodes.Closing] = ()) -> list[nodes.SiteRow]:
     """Every configured site with its queues, live pilots and running jobs, and what is closed of it."""
     pilots: dict[str, Counter[str]] = {}
@@ -65,10 +62,7 @@ def list_queues(
     closed_by: Callable[[NodePath], Sequence[nodes.Closing]],
     origin: bool = False,
 ) -> list[nodes.UsableQueue]:
-    """Every queue that a VO may use, with its effective parameters, their levels, its pilots, and what closes it.
-
-    With `origin` also the file and the line of each parameter.
-    """
+    """Every queue that a VO may use, with values, pilots and closings; with `origin` also file and line of each value."""
     pilots: dict[QueueId, dict[str, int]] = {}
     for found in pilots_by_queue(db):
         pilots.setdefault(found.queue_id, {})[found.state] = found.count
@@ -91,9 +85,6 @@ def _effective(found: Effective, origin: bool) -> nodes.EffectiveValue:
     if origin:
         answer.file, _, answer.line = _place(found.source)
     return answer
-
-
-# --- one site, CE or queue -------------------------------------------------------------------------------
 
 
 def find_node(tree: ResourceTree, path: str) -> NodePath:
@@ -130,10 +121,7 @@ def _near(tree: ResourceTree, node: NodePath) -> str:
 
 
 def show_node(config: ResourceConfig, node: NodePath, vo: str) -> nodes.ResourceNode:
-    """One node as a VO sees it ("": no VO in particular): every value with its origin, and what is below it.
-
-    A node below has the values that it does not merely inherit.
-    """
+    """One node as a VO sees it ("": no VO in particular); of a node below, the values that it does not merely inherit."""
     return nodes.ResourceNode(**asdict(_node(config, node, vo, is_top=True)), vo=vo)
 
 

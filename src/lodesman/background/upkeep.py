@@ -56,10 +56,7 @@ _SUSPECTS_AT_ONCE = 100
 
 @dataclass(slots=True, kw_only=True)
 class _Passes:
-    """Passes through everything, in steps: a tick takes about `work_seconds`, and the next one goes on.
-
-    `ticker`: seconds of a clock that is never set.
-    """
+    """Passes through everything, in steps of about `work_seconds`. `ticker`: seconds of a clock that is never set."""
 
     work_seconds: float = 0.05
     ticker: Callable[[], float] = time.monotonic
@@ -85,10 +82,7 @@ class _Passes:
 
 @dataclass(slots=True)
 class Reconciler(_Passes):
-    """Reads every job and every counter; the writer checks the suspects again by key (`commands.upkeep`).
-
-    `repaired` counts faults by kind.
-    """
+    """Reads all jobs and counters; the writer checks suspects again by key. `repaired` counts faults by kind."""
 
     db: Reader
     post: Post
@@ -129,10 +123,7 @@ def find_suspects(db: Reader) -> Iterator[Suspects]:
 
 @dataclass(slots=True)
 class Retention(_Passes):
-    """Purges jobs `keep_days` (0: never) after their end, with all that only they needed.
-
-    A pass goes through everything once; passes come every hour, more often if jobs are kept for less than a day.
-    """
+    """Purges jobs `keep_days` (0: never) after their end, with all that only they needed. `done`: of the last pass."""
 
     db: Reader
     post: Post

@@ -141,9 +141,7 @@ def _effect(queues: QueueMap, before: int, after: int) -> dict[str, int]:
 def group_parts(
     found: Iterable[JudgedTaskQueue], before: Mapping[str, GroupShare], after: Mapping[str, GroupShare]
 ) -> list[plans.GroupPart]:
-    """Each group's part of the starts, by VO; in each the groups that gain most come first. A group that no queue serves
-    has no part.
-    """
+    """Each group's part of the starts, by VO, greatest gain first; a group that no queue serves has no part."""
     jobs: Counter[tuple[str, str]] = Counter()
     old: defaultdict[str, set[str]] = defaultdict(set)
     new: defaultdict[str, set[str]] = defaultdict(set)

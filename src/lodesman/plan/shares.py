@@ -1,7 +1,5 @@
-"""Which part of the starts each group would get if shares were changed. Pure.
-
-Parts are those of the lottery (`parts_of`) and of the director (`director_weights`), over the groups that have waiting
-jobs now.
+"""Which part of the starts each group with waiting jobs would get if shares were changed: in the lottery (`parts_of`), and
+in the weights of the director (`director_weights`). Pure.
 """
 
 from __future__ import annotations

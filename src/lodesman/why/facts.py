@@ -74,9 +74,7 @@ class Capacity:
         return next(((at, source) for at, source, found in self.loads if found & queues), None)
 
     def gates(self, eligible: int, closings: Iterable[tuple[Closing, int]]) -> list[tuple[Gate, int]]:
-        """What leaves these queues no free capacity, with the queues, most queues first: `closings` as they hold now; for
-        the others what the iteration found.
-        """
+        """What leaves these queues no free capacity, most queues first: `closings` of now, else what the iteration found."""
         gates: Counter[Gate] = Counter()
         left = eligible
         for closing, mask in closings:

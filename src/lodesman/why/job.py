@@ -97,9 +97,6 @@ def explain_queue_for_job(facts: JobFacts, place: QueueId) -> answers.QueueForJo
     return answers.QueueForJob(*place, not criteria, criteria, reasons, room, gate)
 
 
-# --- the steps -------------------------------------------------------------------------------------------
-
-
 def _chain(facts: JobFacts, share: JobShare) -> Iterator[JobStep]:
     found, configured = facts.exclusions, facts.age(facts.policy.loaded_at)
     key, total, queues = found.key, found.total, len(found.config.table.queues)
@@ -225,9 +222,6 @@ def _oldest_load(facts: JobFacts, queues: int) -> tuple[float | None, str | None
     """The age and the source of the oldest load of these queues that the director went by."""
     found = None if facts.capacity is None else facts.capacity.oldest_load(queues)
     return (None, None) if found is None else (facts.age(found[0]), found[1])
-
-
-# --- the parts of the answer -----------------------------------------------------------------------------
 
 
 def _who(facts: JobFacts, reason: MainReason) -> str:

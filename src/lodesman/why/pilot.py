@@ -159,9 +159,6 @@ def _answer(facts: PilotFacts, verdict: PilotVerdict, summary: str) -> PilotWhy:
     )
 
 
-# --- the steps -------------------------------------------------------------------------------------------
-
-
 def _chain(case: PilotCase) -> Iterator[PilotStep]:
     yield _life(case)
     yield _asks(case)
@@ -267,9 +264,6 @@ def _share(case: PilotCase) -> PilotStep:
     else:
         text = "no group has anything for it, so shares decide nothing"
     return PilotStep("share", True, text, 0.0, groups=groups)
-
-
-# --- the parts of the answer -----------------------------------------------------------------------------
 
 
 def _summary(case: PilotCase, verdict: PilotVerdict) -> str:

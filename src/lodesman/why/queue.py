@@ -143,9 +143,6 @@ def explain_queue(facts: QueueFacts) -> answers.QueueExplained:
     )
 
 
-# --- the steps -------------------------------------------------------------------------------------------
-
-
 def _chain(facts: QueueFacts) -> Iterator[QueueStep]:
     source = facts.configured
     text = "there is no such queue in the configuration"
@@ -245,9 +242,6 @@ def _lately(facts: QueueFacts) -> QueueStep:
     text += f"; the last: {newest.reason}" if newest else ""
     holds = unused < len(ended) if ended else True
     return QueueStep("lately", holds, text, facts.sent[0].sent_seconds_ago)
-
-
-# --- the parts of the answer -----------------------------------------------------------------------------
 
 
 def _summary(facts: QueueFacts, reason: QueueReason) -> str:

@@ -109,9 +109,6 @@ def _who_reopens(closing: Closing) -> str:
     return f"{closing.closed_by} or another administrator: {command}{time}"
 
 
-# --- jobs ------------------------------------------------------------------------------------------------
-
-
 def judge_job(
     eligible: int, open_queues: int | None, pilots: JobPilots, *, closed: int = 0, refused: bool = False,
     sends: bool = True,
@@ -135,9 +132,6 @@ def judge_job(
     return next((reason for holds, reason in in_order if holds), MainReason.NO_ROOM)
 
 
-# --- CE queues -------------------------------------------------------------------------------------------
-
-
 class Demand(StrEnum):
     """What the director's last iteration did for a task queue."""
 
@@ -153,9 +147,8 @@ WANTED: Final = frozenset({Demand.NEW, Demand.ASKED, Demand.NOT_DRAWN})
 
 
 def least_job_refused(offer: QueueOffer) -> tuple[Reason, ...]:
-    """Why not even the job that asks for least could run in a queue; () if it could.
-
-    It asks for one core and one second, and has just the tags that the queue requires.
+    """Why not even a job of one core and one second, with just the tags that a queue requires, could run there; () if one
+    could.
     """
     tags = tuple(sorted(set(offer.request.required_tags)))
     key = TaskQueueKey(owner="-", group="-", vo=offer.request.vo, tags=tags, norm_cpu_seconds=1)
