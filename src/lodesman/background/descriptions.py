@@ -8,6 +8,7 @@ million jobs; of a batch each job has its name in its template.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
 
@@ -116,16 +117,11 @@ class MemberNames:
         for job in found:
             if not job.name:
                 job.name = own.get(job.template) or ""
-            if "%" in job.name:
-                job.name = self._name(job)
+            template = self._template(job.submission, job.name) if "%" in job.name else None
+            if template is not None:
+                with suppress(LodesmanError):
+                    job.name = template.expand(job.id - job.base, job.id).name
             yield job
-
-    def _name(self, job: Job) -> str:
-        template = self._template(job.submission, job.name)
-        try:
-            return job.name if template is None else template.expand(job.id - job.base, job.id).name
-        except LodesmanError:
-            return job.name
 
     def _read_template(self, submission: int, name: str) -> Template | None:
         members = members_of(self._db, submission, most_bytes=_MOST_BYTES)

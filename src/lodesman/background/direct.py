@@ -10,7 +10,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from msgspec import Raw
 
@@ -251,19 +251,6 @@ class Director:
                 )
                 for one in (states[name] for name in options.submission_pools if name in states)
             ],
-        )
-
-    def rehearse(
-        self, *, db: Reader, backends: Mapping[str, Backend], pools: Mapping[str, PoolState]
-    ) -> Director:
-        """One that knows what this one knows, for `snapshot`s in another thread: it shares nothing that changes."""
-        return replace(
-            self,
-            db=db,
-            backends=backends,
-            pools=lambda: dict(pools),
-            breakers=dict(self.breakers),
-            buckets=dict(self.buckets),
         )
 
     def _hear(self) -> None:

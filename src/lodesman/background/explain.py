@@ -80,6 +80,7 @@ class Explainer:
             evaluated = read.evaluated_at(self.db, pool)
             if brought is not None and not served:  # the SubmitPool is new, or was not evaluated yet
                 served, evaluated = brought, evaluated or self.now
+        version, competing = self.keeper.competing.get(config.vo, ("", None))
         return JobFacts(
             exclusions=find_exclusions(key, requirements, config),
             task_queue=task_queue,
@@ -91,7 +92,7 @@ class Explainer:
             snapshot=self.keeper.snapshot,
             mask=mask,
             policy=self.policy,
-            competing=self.keeper.competing(config),
+            competing=competing if version == config.version else None,
             now=self.now,
         )
 

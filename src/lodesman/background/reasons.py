@@ -128,8 +128,7 @@ class MainReasons:
                 sends=iteration is None or iteration.sends,
             )
             yield tq_id, (reason.value, self._detail(reason, found, iteration, mask))
-        for vo, config in configs.items():
-            keeper.set_competing(config, competing[vo])
+        keeper.competing |= {vo: (config.version, competing[vo]) for vo, config in configs.items()}
 
     def _exclusions(self, tq_id: int, key: TaskQueueKey, config: VOConfig) -> Exclusions:
         """As found before in an equal config."""

@@ -118,29 +118,28 @@ def _task_queues(
 @dataclass(slots=True)
 class RecordedLoads:
     """Stands for one batch system: reports what it reported for the last iteration. A queue that it reported nothing of
-    is taken for empty: it is then one of `empty`. `oldest`: when the oldest load was observed.
+    is taken for empty: it is then one of `empty`. `observed`: when the loads that it reported were.
     """
 
     name: str
     last: RecordedIteration | None
     now: float
     empty: set[QueueId] = field(default_factory=set)
-    oldest: float | None = None
+    observed: list[float] = field(default_factory=list)
 
     def load(self, queue: QueueId) -> BatchLoad:
         """The load of one queue; never raises."""
         last, name = self.last, "/".join(queue)
         load = None if last is None else last.loads.get(name)
-        if (
-            load is None and last is not None and name in last.record["rooms"]
-        ):  # an older release kept no loads
+        # An older release kept no loads.
+        if load is None and last is not None and name in last.record["rooms"]:
             return BatchLoad(waiting=None, running=None, observed_at=self.now)
         sources = [] if load is None else load.source.split(_APART)
         if load is None or self.name not in sources:
             self.empty.add(QueueId(*queue))
             return BatchLoad(waiting=0, running=0, observed_at=self.now)
         if load.is_known:
-            self.oldest = min(load.observed_at, self.oldest or load.observed_at)
+            self.observed.append(load.observed_at)
         if self.name != sources[0]:  # all of them together are reported once
             return BatchLoad(waiting=0, running=0, observed_at=load.observed_at)
         return BatchLoad(waiting=load.waiting, running=load.running, observed_at=load.observed_at)
@@ -191,12 +190,25 @@ def _director(
     if running is None:
         return None
     decided = since(None if last is None else last.at, state.now)
-    loads = {name: RecordedLoads(name=name, last=last, now=state.now) for name in running.backends}
-    backends = cast("Mapping[str, Backend]", loads)
+    empty, observed = set[QueueId](), list[float]()
+    loads = {
+        name: RecordedLoads(name=name, last=last, now=state.now, empty=empty, observed=observed)
+        for name in running.backends
+    }
+    pools = running.pools()
+    # What it knows; nothing that changes is shared with it.
+    director = replace(
+        running,
+        db=state.db,
+        backends=cast("Mapping[str, Backend]", loads),
+        pools=lambda: dict(pools),
+        breakers=dict(running.breakers),
+        buckets=dict(running.buckets),
+    )
     # Loads are as old as they were when the director went by them: the next iteration has newer ones.
     max_age = running.options.max_load_age_s + (decided or 0.0)
     rehearsal = _Rehearsal(
-        director=running.rehearse(db=state.db, backends=backends, pools=running.pools()),
+        director=director,
         options=replace(running.options, max_load_age_s=max_age),
         state=state,
     )
@@ -210,11 +222,7 @@ def _director(
         before = rehearsal.decide(old, waiting)
         state.tick()
         after = rehearsal.decide(new, then, list(rehearsal.pilots(Offers(new.policy))))
-    oldest = [one.oldest for one in loads.values() if one.oldest is not None]
-    age, empty = (
-        since(min(oldest, default=None), state.now),
-        set().union(*(one.empty for one in loads.values())),
-    )
+    age = since(min(observed, default=None), state.now)
     return compare(before, after, limit, load_age=age, assumed=_assumed(decided, sorted(empty)))
 
 

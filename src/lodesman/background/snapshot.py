@@ -23,7 +23,6 @@ from lodesman.commands.site_mask import KnownMask
 from lodesman.director.site_mask import DrainedNodes, SiteMask
 from lodesman.masks.bits import mask_of
 from lodesman.matching import ResourceRequest, TaskQueueKey
-from lodesman.matching.policy import VOConfig
 from lodesman.matching.tables import KeyTable, RequestTable
 from lodesman.store import Reader
 from lodesman.store.director import iteration_after
@@ -233,7 +232,8 @@ class SnapshotKeeper:
         self.snapshot = Snapshot(at=0.0, fresh_seconds=fresh_seconds, waiting=(), groups={}, iteration=None)
         self.at: float | None = None
         """When the last refresh was; None before the first."""
-        self._competing: dict[str, tuple[str, Mapping[str, int]]] = {}
+        self.competing: dict[str, tuple[str, Mapping[str, int] | None]] = {}
+        """VO -> version of its configuration, and the queues that can run waiting jobs of each group, as last judged."""
         self._db = db
         self.task_queues = KnownQueues(db)
         self._known_pools = KnownPools(db)
@@ -282,15 +282,6 @@ class SnapshotKeeper:
     def mask(self, db: Reader) -> SiteMask:
         """What is closed now, not as of the last refresh. `db`: the connection of the thread that asks."""
         return self._mask.look(db)
-
-    def competing(self, config: VOConfig) -> Mapping[str, int] | None:
-        """The queues that can run waiting jobs of each group of a VO, as last judged; None if not in this configuration."""
-        version, groups = self._competing.get(config.vo, ("", None))
-        return groups if version == config.version else None
-
-    def set_competing(self, config: VOConfig, groups: Mapping[str, int]) -> None:
-        """What `competing` answers from now on."""
-        self._competing[config.vo] = config.version, groups
 
     @property
     def is_cheap(self) -> bool:

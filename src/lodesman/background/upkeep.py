@@ -294,7 +294,4 @@ def _remove_parts(shelf: Shelf, folder: Path, names: list[str], before: float) -
 
 
 def _folders(root: Path) -> list[Path]:
-    try:
-        return [Path(entry.path) for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False)]
-    except FileNotFoundError:
-        return []
+    return [path for path in root.glob("*") if path.is_dir() and not path.is_symlink()]

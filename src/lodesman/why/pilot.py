@@ -179,7 +179,11 @@ def _chain(case: PilotCase) -> Iterator[PilotStep]:
     if work.ruled_out_by:
         text += f"; of {counted(work.task_queues, 'task queue')}, all VOs: {ruled_out(work)}"
     yield PilotStep("fits", chances.eligible > 0, text, case.surveyed, eligible=chances.eligible)
-    yield _limits(chances)
+    limits = [answers.FullLimit(limit=name, task_queues=n) for name, n in chances.blocked.items()]
+    names = ", ".join(f"{_limit(one.limit)} ({one.task_queues})" for one in limits)
+    text = f"task queues that would fit are limited: {names}"
+    text = text if limits else "no limit keeps a fitting task queue from it"
+    yield PilotStep("limits", not limits or chances.eligible > 0, text, 0.0, limits=limits)
     yield _share(case)
 
 
@@ -234,14 +238,6 @@ def _offers(now: PilotNow) -> PilotStep:
     memory = "" if now.whole.memory_mb != 0 else " (its queue declares none)"
     text = f"it offers {_amount(now.whole)}{memory}; {platform}{tags}{only}; free now: {_amount(now.free)}"
     return PilotStep("offers", request.cores > 0, f"{text} ({now.free_by.value})")
-
-
-def _limits(chances: Chances) -> PilotStep:
-    limits = [answers.FullLimit(limit=name, task_queues=n) for name, n in chances.blocked.items()]
-    names = ", ".join(f"{_limit(one.limit)} ({one.task_queues})" for one in limits)
-    text = f"task queues that would fit are limited: {names}"
-    text = text if limits else "no limit keeps a fitting task queue from it"
-    return PilotStep("limits", not limits or chances.eligible > 0, text, 0.0, limits=limits)
 
 
 def _limit(name: str) -> str:

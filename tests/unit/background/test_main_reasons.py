@@ -312,11 +312,11 @@ def test_each_pass_tells_where_groups_compete(judge, submit):
     submit(group="bio", sites=("North",), owner="other")
     judge.store()
     world = judge.policy.vo_config("lab")
-    masks = judge.keeper.competing(world)
+    version, masks = judge.keeper.competing["lab"]
     north, south = (1 << world.table.bit(place) for place in (NORTH, SOUTH))
     assert masks == {"physics": north, "bio": north | south}
     other = Policy(load_resources([("s.toml", SHUT)])).vo_config("lab")
-    assert judge.keeper.competing(other) is None
+    assert version == world.version != other.version
 
 
 def test_pilots_are_looked_up_once_for_all_task_queues_with_the_same_queues(judge, submit, monkeypatch):

@@ -42,13 +42,13 @@ def numbers(load):
 def test_a_batch_system_tells_what_it_told():
     batch = backend("slurm", recorded("slurm"))
     assert numbers(batch.load(HERE)) == (3, 4, 990.0)
-    assert (batch.empty, batch.oldest) == (set(), 990.0)
+    assert (batch.empty, batch.observed) == (set(), [990.0])
 
 
 def test_what_could_not_be_told_stays_unknown():
     batch = backend("slurm", recorded("slurm", waiting=None))
     assert numbers(batch.load(HERE)) == (None, 4, 990.0)
-    assert (batch.empty, batch.oldest) == (set(), None)
+    assert (batch.empty, batch.observed) == (set(), [])
 
 
 def test_a_queue_that_nobody_has_looked_at_is_taken_for_empty():
