@@ -90,12 +90,7 @@ def output(session: Session, /, *, ranges: tuple[Any, ...], root: Path, force: b
                 outputs.faults.append((one.first, fault))
     code = exit_code_of((fault for _, fault in outputs.faults), some_done=bool(outputs.jobs))
     rows = [
-        {
-            "id": job,
-            "directory": str(directory),
-            "fetched": done is not None,
-            **(asdict(done) if done else {}),
-        }
+        {"id": job, "directory": str(directory), "fetched": bool(done)} | (asdict(done) if done else {})
         for job, directory, done in outputs.jobs
     ]
     errors = [{"id": job, **fault.as_dict()} for job, fault in outputs.faults]

@@ -80,24 +80,21 @@ def say(text: str) -> None:
     click.echo(plain(text))
 
 
-def show_table(
-    titles: Sequence[str], rows: Iterable[Sequence[Cell]], *, apart: bool = False, out: TextIO | None = None
-) -> None:
+def show_table(titles: Sequence[str], rows: Iterable[Sequence[Cell]], *, apart: bool = False) -> None:
     """Print a table, `apart` from what stands above; nothing without rows. `>` before a title puts numbers to the right.
 
-    With colours and fitted if `out` is a terminal, as plain text of any width if not.
+    With colours and fitted on a terminal, as plain text of any width elsewhere.
     """
-    stream, cells = out or sys.stdout, list(rows)
+    cells = list(rows)
     if cells and apart:
-        click.echo(file=stream)
-    if cells and is_terminal(stream):
+        click.echo()
+    if cells and is_terminal(sys.stdout):
         from rich.console import Console
 
-        console = Console(file=stream, highlight=False, markup=False, emoji=False)
-        console.print(rich_table(titles, cells))
+        Console(highlight=False, markup=False, emoji=False).print(rich_table(titles, cells))
     elif cells:
         for line in text_table(titles, cells):
-            click.echo(line, file=stream)
+            click.echo(line)
 
 
 def is_terminal(stream: TextIO) -> bool:

@@ -25,7 +25,7 @@ from lodesman.errors import InvalidConfig, InvalidRequest, LodesmanError, Unavai
 # Methods that change nothing.
 _READS = ("GET", "HEAD")
 # Seconds without a byte.
-_TIMEOUT_S = 30.0
+_IDLE_S = 30.0
 _PATH = re.compile(r"/[!-~]*")
 _TOKEN = re.compile(r"[!-~]*")
 
@@ -86,13 +86,7 @@ class Client:
         self._aborted = threading.Event()
 
     def request(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        *,
-        idempotent: bool = False,
-        timeout: float = _TIMEOUT_S,
+        self, method: str, path: str, body: Any = None, *, idempotent: bool = False, timeout: float = _IDLE_S
     ) -> Any:
         """Send `body` (bytes as they are, all else as JSON) and return the JSON value answered, if any.
 
@@ -103,13 +97,7 @@ class Client:
         return _decode(raw, f"{method} {path}")
 
     def fetch(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        *,
-        idempotent: bool = False,
-        timeout: float = _TIMEOUT_S,
+        self, method: str, path: str, body: Any = None, *, idempotent: bool = False, timeout: float = _IDLE_S
     ) -> bytes:
         """As `request`, but returns the answer's body as it came."""
         if body is not None and not isinstance(body, bytes):

@@ -78,11 +78,12 @@ def test_a_narrow_terminal_folds_texts_and_never_numbers():
     assert (body.count("n"), body.count("r")) == (100, 100)
 
 
-def test_only_a_terminal_gets_colours():
+def test_only_a_terminal_gets_colours(monkeypatch):
     rows: list[list[Cell]] = [["1", tables.state("Failed"), ""]]
     plain, terminal = io.StringIO(), Terminal()
-    tables.show_table(COLUMNS, rows, out=plain)
-    tables.show_table(COLUMNS, rows, out=terminal)
+    for stream in (plain, terminal):
+        monkeypatch.setattr("sys.stdout", stream)
+        tables.show_table(COLUMNS, rows)
     assert "\x1b" not in plain.getvalue()
     assert "\x1b[31m" in terminal.getvalue()
 
