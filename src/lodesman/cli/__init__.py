@@ -1,7 +1,4 @@
-"""The command line `lode`. What is slow to load is imported by the command that needs it: start-up time matters.
-
-What happens while the rest is still being loaded ends in order, too.
-"""
+"""The command line `lode`. What is slow to load is imported by the command that needs it: start-up time matters."""
 
 from __future__ import annotations
 

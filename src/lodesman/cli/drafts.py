@@ -91,7 +91,6 @@ def read_all(files: Sequence[str], wanted: Wanted, outcome: Outcome) -> list[Rea
 
 
 def _label(name: str) -> str:
-    """How a file is called in messages."""
     return "standard input" if name == _STDIN else name
 
 

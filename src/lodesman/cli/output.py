@@ -1,8 +1,7 @@
 """`lode output`: the output sandboxes of jobs, downloaded and unpacked, one directory per job.
 
-An output may be meant to harm, by links that lead out, names with `..`, devices, bombs: only plain files and directories
-below the target are unpacked, up to a size. The filters of tarfile are not in every Python 3.11, so the members are judged
-here.
+An output may be meant to harm: only plain files and directories below the target are unpacked, up to a size. The members
+are judged here, since not every Python 3.11 has the filters of tarfile.
 """
 
 from __future__ import annotations

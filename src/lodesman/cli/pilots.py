@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import chain, starmap
+from itertools import starmap
 from typing import Any
 
 import click
@@ -56,7 +56,7 @@ def _drain(session: Session, /, *, ids: tuple[Any, ...]) -> None:
     ranges = merged(ids)
     if total(ranges) > _MOST_DRAINED:
         raise InvalidRequest(f"The maximum number of pilots is {_MOST_DRAINED:,} at once.")
-    numbers = list(chain.from_iterable(range(one.first, one.last + 1) for one in ranges))
+    numbers = [pilot_id for one in ranges for pilot_id in range(one.first, one.last + 1)]
     answer = session.call(calls.DRAIN, body=DrainBody(numbers))
     if session.as_json:
         emit_json(answer)

@@ -136,7 +136,7 @@ def _step(one: Step) -> list[Cell]:
 
 
 def show_suggestions(changes: Sequence[JobChange | ResourceChange], queues: int = 0) -> None:
-    """The smallest changes that would help, of a resource, or of a job open to `queues`."""
+    """The smallest changes that would help: of a resource, or of a job to which `queues` CE queues are open."""
     if changes:
         click.echo("\nSuggestions:")
     for one in changes:

@@ -1,7 +1,6 @@
 """Texts for people: what came from outside made harmless, times as ages, counts with their noun.
 
-A job's name, a reason or a host can hold anything, and a terminal obeys what it is shown: every such text
-goes through `plain` before it is printed.
+A terminal obeys what it is shown: every name, reason or host goes through `plain` before it is printed.
 """
 
 from __future__ import annotations
