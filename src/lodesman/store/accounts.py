@@ -76,8 +76,6 @@ _BETWEEN = "SELECT hash FROM token WHERE hash BETWEEN ? AND ?"
 _LINE = """WITH RECURSIVE line (hash, account) AS (SELECT hash, account FROM token WHERE hash = ?
 UNION SELECT t.hash, t.account FROM token t JOIN line l ON t.parent = l.hash AND t.account = l.account)
 """
-_FIND_LINE = f"{_LINE} SELECT hash FROM line"
-_DELETE_LINE = f"{_LINE} DELETE FROM token WHERE hash IN (SELECT hash FROM line)"
 _MADE_FOR_OTHERS = f"""{_LINE} SELECT count(*) FROM token t
 JOIN line l ON t.parent = l.hash AND t.account != l.account"""
 _HASH_DIGITS = 64
@@ -127,7 +125,7 @@ def tokens_with_prefix(tx: Transaction, prefix: str) -> list[bytes]:
 
 def delete_token(tx: Transaction, digest: bytes) -> RevokedTokens:
     """Delete a token and all that were made with it for the same user."""
-    hashes = tuple(bytes(row[0]) for row in tx.read(_FIND_LINE, (digest,)))
+    hashes = tuple(bytes(row[0]) for row in tx.read(f"{_LINE} SELECT hash FROM line", (digest,)))
     kept = tx.read(_MADE_FOR_OTHERS, (digest,))[0][0]
-    tx.write(_DELETE_LINE, (digest,))
+    tx.write(f"{_LINE} DELETE FROM token WHERE hash IN (SELECT hash FROM line)", (digest,))
     return RevokedTokens(hashes, kept)

@@ -16,7 +16,6 @@ from lodesman.store.journal import Transaction
 from lodesman.store.write.task_queues import set_waiting
 
 _SET_CURSOR = f"UPDATE cohort SET cursor = {greatest('cursor', '?')} WHERE id = ?"
-_SET_CLAIMS_AT = "UPDATE leadership SET claims_at = ? WHERE one = 1"
 _LAST_ATTEMPT = "(SELECT coalesce(max(id), 0) FROM attempt)"
 _REPLAY = (
     """UPDATE task_queue_count
@@ -98,7 +97,7 @@ class ClaimLog:
         self._queues, self._written = set(), self.last_attempt
         for tq_id, n in waiting.items():
             set_waiting(tx, tq_id, n, as_of=self.last_attempt)
-        tx.later(_SET_CLAIMS_AT, (self.last_attempt,))
+        tx.later("UPDATE leadership SET claims_at = ? WHERE one = 1", (self.last_attempt,))
 
     def queues(self) -> frozenset[int]:
         """The task queues that were claimed from."""

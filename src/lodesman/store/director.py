@@ -68,14 +68,11 @@ KEEP_BYTES: Final = 64 << 20
 _KEEP_ANYWAY: Final = 3
 _INSERT = "INSERT INTO director_iteration (at, bytes, plan) VALUES (?,?,?) RETURNING id"
 _SIZES = "SELECT id, bytes FROM director_iteration ORDER BY id DESC"
-_DELETE = "DELETE FROM director_iteration WHERE id <= ?"
 
 _CLOSE = """INSERT INTO site_mask (site, ce, queue, reason, closed_by, since, until, keep_pilots) VALUES (?,?,?,?,?,?,?,?)
 ON CONFLICT (site, ce, queue) DO UPDATE SET reason = excluded.reason, closed_by = excluded.closed_by,
 since = excluded.since, until = excluded.until, keep_pilots = excluded.keep_pilots"""
 _CHANGED = "UPDATE site_mask_state SET version = version + 1"
-_OPEN = "DELETE FROM site_mask WHERE site = ? AND ce = ? AND queue = ?"
-_OPEN_OLD = "DELETE FROM site_mask WHERE until <= ?"
 # Of a site, or of the CE or queue of it that is named.
 _PILOTS_THERE = """SELECT id FROM pilot WHERE ended_at IS NULL AND drain = 0
 AND site = ? AND ? IN ('', ce) AND ? IN ('', queue)"""
@@ -88,7 +85,7 @@ def insert_iteration(tx: Transaction, plan: str) -> int:
     for kept, (one, plan_bytes) in enumerate(tx.read(_SIZES)):
         size += plan_bytes
         if kept >= KEEP_ITERATIONS or (size > KEEP_BYTES and kept >= _KEEP_ANYWAY):
-            tx.write(_DELETE, (one,))
+            tx.write("DELETE FROM director_iteration WHERE id <= ?", (one,))
             break
     return number
 
@@ -105,13 +102,13 @@ def put_closing(tx: Transaction, closing: Closing) -> None:
 
 def delete_closing(tx: Transaction, node: NodePath) -> None:
     """Open a node again."""
-    tx.write(_OPEN, node)
+    tx.write("DELETE FROM site_mask WHERE site = ? AND ce = ? AND queue = ?", node)
     tx.write(_CHANGED)
 
 
 def delete_old_closings(tx: Transaction) -> int:
     """Delete the closings whose time has passed; returns how many there were."""
-    gone = tx.write(_OPEN_OLD, (tx.now,))
+    gone = tx.write("DELETE FROM site_mask WHERE until <= ?", (tx.now,))
     if gone:
         tx.write(_CHANGED)
     return gone

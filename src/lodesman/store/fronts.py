@@ -26,7 +26,6 @@ _RUNS = """SELECT c.id, c.submission_id, c.base, c.cursor, c.stop, c.template_id
 FROM cohort c JOIN template t ON t.id = c.template_id
 WHERE c.tq_id = ? AND c.cursor < c.stop AND (c.first, c.id) > (?, ?) ORDER BY c.first, c.id LIMIT ?"""
 _HOLES = "SELECT start, stop FROM hole WHERE cohort_id = ? AND stop > ? ORDER BY start"
-_ROW_CURSOR = "SELECT row_cursor FROM task_queue_count WHERE tq_id = ?"
 _NOTHING: frozenset[str] = frozenset()
 
 
@@ -141,7 +140,7 @@ def _take_member(tx: Transaction, front: _Front, claims: ClaimLog) -> WaitingJob
 
 
 def _read_rows(tx: Transaction, tq_id: int, front: _Front, past: frozenset[str]) -> None:
-    stored = tx.read(_ROW_CURSOR, (tq_id,), past=past)
+    stored = tx.read("SELECT row_cursor FROM task_queue_count WHERE tq_id = ?", (tq_id,), past=past)
     cursor = stored[0][0] if stored else 0
     found = tx.read(_ROWS, (tq_id, cursor, _ROW_CHUNK), past=past)
     front.rows.extend(WaitingJob(*row) for row in found)

@@ -106,7 +106,6 @@ _USE = "INSERT INTO sandbox_use (owner, sha256, submission_id) VALUES (?,?,?) ON
 _THESE = f"(owner, sha256) IN {GIVEN_PAIRS}"
 _NAMED = "EXISTS (SELECT 1 FROM sandbox_use u WHERE u.owner = sandbox.owner AND u.sha256 = sandbox.sha256)"
 _MARK = f"UPDATE sandbox SET unused_since = ? WHERE {_THESE} AND unused_since IS NULL AND created_at < ? AND NOT {_NAMED}"
-_UNMARK = f"UPDATE sandbox SET unused_since = NULL WHERE {_THESE} AND {_NAMED}"
 _REMOVE = (
     f"DELETE FROM sandbox WHERE {_THESE} AND unused_since < ? AND NOT {_NAMED} RETURNING owner, sha256, size"
 )
@@ -143,7 +142,7 @@ def tidy_inputs(tx: Transaction, found: UnusedInputs) -> list[FileKey]:
     for submission, files in found.some:
         tx.write(_DROP_SOME, (submission, keys(files)))
     tx.write(_MARK, (tx.now, keys(found.mark), found.before))
-    tx.write(_UNMARK, (keys(found.unmark),))
+    tx.write(f"UPDATE sandbox SET unused_since = NULL WHERE {_THESE} AND {_NAMED}", (keys(found.unmark),))
     gone = tx.read(_REMOVE, (keys(found.remove), found.before))
     for owner, _, size in gone:
         tx.later(_ADD_USED, (owner, -1, -size))

@@ -26,7 +26,6 @@ _LEAVING = """SELECT id, CASE WHEN drain_reason = '' THEN 'it was drained' ELSE 
 WHERE ended_at IS NULL AND state = 'Submitted' AND drain = 1 ORDER BY random() LIMIT ?"""
 _BY_QUEUE = """SELECT site, ce, queue, state, count(*) FROM pilot
 WHERE ended_at IS NULL GROUP BY site, ce, queue, state"""
-_RUNNING_BY_SITE = "SELECT site, count(*) FROM attempt WHERE ended_at IS NULL GROUP BY site"
 _ORDERS = f"""SELECT pilot_id, job_id, number, stop_reason FROM attempt {by_index("attempt_live")}
 WHERE ended_at IS NULL AND stop_reason IS NOT NULL"""
 _STALLED = f"""SELECT DISTINCT a.pilot_id FROM attempt a {by_index("attempt_live")}
@@ -174,7 +173,7 @@ def pilots_by_queue(db: Reader) -> list[_PilotsThere]:
 
 def running_jobs_by_site(db: Reader) -> dict[str, int]:
     """Live attempts by site."""
-    return dict(db.execute(_RUNNING_BY_SITE))
+    return dict(db.execute("SELECT site, count(*) FROM attempt WHERE ended_at IS NULL GROUP BY site"))
 
 
 # --- for the writer's start ------------------------------------------------------------------------------

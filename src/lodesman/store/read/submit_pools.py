@@ -34,7 +34,6 @@ _JOBS = (
 )
 _STORED = """SELECT id, vo, requirements, queues, created_at, unused_since, evaluated_at IS NOT NULL
 FROM submit_pool_bits ORDER BY id"""
-_LAST_PASS = "SELECT id, at, config FROM submit_pool_pass ORDER BY id DESC LIMIT 1"
 # In the order of the members of `PoolPass`.
 _PASSES = """SELECT id, at, cause, pools, changed, held, released, seconds FROM submit_pool_pass
 ORDER BY id DESC LIMIT ?"""
@@ -102,7 +101,7 @@ def bits_of_queues(db: Reader) -> dict[QueueId, int]:
 
 def last_pass(db: Reader) -> PassRow:
     """The last pass."""
-    found = db.execute(_LAST_PASS).fetchone()
+    found = db.execute("SELECT id, at, config FROM submit_pool_pass ORDER BY id DESC LIMIT 1").fetchone()
     return PassRow() if found is None else PassRow(*found)
 
 

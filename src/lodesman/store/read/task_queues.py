@@ -24,7 +24,6 @@ _LIST = f"""SELECT * FROM (
 _WITH_JOBS = (
     "SELECT q.id, q.key, c.jobs FROM task_queue q JOIN queue_jobs c ON c.tq_id = q.id WHERE c.jobs > 0"
 )
-_WAITING = "SELECT tq_id, waiting FROM queue_waiting WHERE waiting > 0"
 _KEYS = f"SELECT id, key FROM task_queue WHERE id IN {GIVEN}"
 _OF_VO = f"SELECT id FROM task_queue WHERE {member('key', 'vo')} = ?"
 _JUDGED = """SELECT q.id, q.key, q.requirements, c.jobs, h.reason, r.tq_id IS NOT NULL
@@ -74,7 +73,7 @@ def queues_with_jobs(db: Reader) -> Iterator[tuple[int, TaskQueueKey, int]]:
 
 def waiting_by_queue(db: Reader) -> dict[int, int]:
     """Waiting jobs of each task queue that has some."""
-    return dict(db.execute(_WAITING))
+    return dict(db.execute("SELECT tq_id, waiting FROM queue_waiting WHERE waiting > 0"))
 
 
 def held_queues(db: Reader) -> dict[int, str]:

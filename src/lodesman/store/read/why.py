@@ -34,7 +34,6 @@ _RUNS_AHEAD = """SELECT id, base, cursor, stop FROM cohort
 WHERE tq_id = ? AND cursor < stop AND first < ? ORDER BY first LIMIT ?"""
 _HOLES = """SELECT coalesce(sum(CASE WHEN stop < ? THEN stop ELSE ? END - CASE WHEN start > ? THEN start ELSE ? END), 0)
 FROM hole WHERE cohort_id = ? AND stop > ? AND start < ?"""
-_EVENT = "SELECT data FROM event WHERE id = ?"
 # Members without a row: the hole that they are in is as old as the event. Nearest first: ranges are rarely long.
 _RANGE_EVENT = """SELECT data FROM event WHERE last_job IS NOT NULL AND job_id BETWEEN ? AND ? AND last_job >= ?
 AND kind = 'Held' AND at = ? ORDER BY job_id DESC, id DESC LIMIT 1"""
@@ -91,7 +90,7 @@ def holder_name(db: Reader, job: Job) -> str | None:
     if job.held_by != "user":
         return None
     if job.last_event is not None:
-        data = db.only(_EVENT, (job.last_event,))[0]
+        data = db.only("SELECT data FROM event WHERE id = ?", (job.last_event,))[0]
     else:
         ids = job.base, job.id, job.id
         data = next(iter(db.execute(_RANGE_EVENT, (*ids, job.since))), (None,))[0]

@@ -21,20 +21,16 @@ _INSERT_ATTEMPT = """INSERT INTO attempt
 VALUES (?,?,?,?,?,?,?,?,?,?,?)"""
 _OF_CLAIM = """SELECT a.job_id, a.number, j.template_id, j.submission_id FROM attempt a JOIN job j ON j.id = a.job_id
 WHERE a.pilot_id = ? AND a.ended_at IS NULL AND a.claim_token = ?"""
-_START = "UPDATE attempt SET started_at = ? WHERE id = ? AND started_at IS NULL"
 _END = """UPDATE attempt SET ended_at = ?, outcome = ?, cause = ?, exit_code = ?, signal = ?, cpu_seconds = ?,
 wall_seconds = ?, max_rss_mb = ?, output_sha256 = ?, output_size = ?, message = ?, tail = ?,
 started_at = coalesce(started_at, ?) WHERE id = ? AND ended_at IS NULL"""
-_REOPEN = "UPDATE attempt SET ended_at = NULL WHERE id = ?"
 _NOTE_LATE = """UPDATE attempt SET message = ?, cpu_seconds = ?, wall_seconds = ?, max_rss_mb = ?
 WHERE id = ? AND wall_seconds IS NULL"""
-_LIVE_OF_PILOT = "SELECT job_id, number FROM attempt WHERE pilot_id = ? AND ended_at IS NULL"
 _BY_ID = "SELECT id, pilot_id, ended_at, outcome, cause, stop_reason FROM attempt WHERE id = ?"
 _EARLIER = """WITH RECURSIVE chain(id) AS (SELECT ? UNION ALL
 SELECT a.previous FROM chain c JOIN attempt a ON a.id = c.id WHERE a.previous IS NOT NULL AND a.number > ?)
 SELECT a.id, a.pilot_id, a.ended_at, a.outcome, a.cause, a.stop_reason FROM chain c JOIN attempt a ON a.id = c.id
 WHERE a.number = ?"""
-_STORE_ORDER = "UPDATE attempt SET stop_reason = ? WHERE id = ?"
 
 MAX_TEXT = 2_000
 
@@ -143,12 +139,12 @@ def last_attempt(tx: Transaction, job: JobRow) -> AttemptRow | None:
 
 def live_attempts_of(tx: Transaction, pilot_id: int) -> list[tuple[int, int]]:
     """(job, number) of the attempts that a pilot has."""
-    return tx.read(_LIVE_OF_PILOT, (pilot_id,))
+    return tx.read("SELECT job_id, number FROM attempt WHERE pilot_id = ? AND ended_at IS NULL", (pilot_id,))
 
 
 def start_attempt(tx: Transaction, attempt_id: int | None, at: float) -> None:
     """The payload of an attempt runs."""
-    tx.later(_START, (at, attempt_id))
+    tx.later("UPDATE attempt SET started_at = ? WHERE id = ? AND started_at IS NULL", (at, attempt_id))
 
 
 def end_attempt(tx: Transaction, attempt_id: int | None, end: AttemptReport) -> None:
@@ -162,7 +158,7 @@ def end_attempt(tx: Transaction, attempt_id: int | None, end: AttemptReport) -> 
 
 def end_again(tx: Transaction, attempt_id: int | None, end: AttemptReport) -> None:
     """Replace the end of a lost attempt by what its pilot reports after all."""
-    tx.write(_REOPEN, (attempt_id,))
+    tx.write("UPDATE attempt SET ended_at = NULL WHERE id = ?", (attempt_id,))
     end_attempt(tx, attempt_id, end)
 
 
@@ -174,4 +170,4 @@ def note_late_report(tx: Transaction, attempt_id: int, late: AttemptReport) -> N
 
 def order_stop(tx: Transaction, attempt_id: int, reason: str) -> None:
     """Store the order to stop a live attempt."""
-    tx.later(_STORE_ORDER, (reason, attempt_id))
+    tx.later("UPDATE attempt SET stop_reason = ? WHERE id = ?", (reason, attempt_id))

@@ -20,7 +20,6 @@ max_attempts) VALUES (?,?,?,?,'Waiting',1,?,?,?)"""
 _MOVE_ROW = """UPDATE job SET state = ?, pilot_id = ?, queued = coalesce(?, queued), since = ?, last_event = ?,
 reason = ? WHERE id = ?"""
 _REQUEUE = "UPDATE job SET queued = 1 WHERE id = ? AND state = 'Waiting' AND queued IS NULL"
-_SET_LAST_EVENT = "UPDATE job SET last_event = ? WHERE id = ?"
 _SELECT_ROW = """SELECT j.id, j.submission_id, j.tq_id, j.template_id, j.state, j.attempt, j.pilot_id, j.since,
 j.last_event, j.last_attempt, j.max_attempts, j.reason, s.owner, s.grp, s.vo
 FROM job j JOIN submission s ON s.id = j.submission_id"""
@@ -174,7 +173,7 @@ def add_range_event(tx: Transaction, ids: Ids, jobs: range, kind: str, **data: A
 def note_event(tx: Transaction, ids: Ids, row: JobRow, kind: str, **data: Any) -> None:
     """Append an event of a job that stays in its state."""
     event = add_event(tx, ids, row.id, kind, previous=row.last_event, **data)
-    tx.later(_SET_LAST_EVENT, (event, row.id))
+    tx.later("UPDATE job SET last_event = ? WHERE id = ?", (event, row.id))
 
 
 def move(tx: Transaction, ids: Ids, row: JobRow, new: JobState, *, reason: str = "", **data: Any) -> None:
@@ -236,7 +235,6 @@ _OVERLAPPING = """SELECT id, submission_id, tq_id, base, start, stop, cursor, te
 WHERE submission_id = ? AND start < ? AND stop > ? ORDER BY id"""
 _HOLES = "SELECT start, stop, state, reason, at FROM hole WHERE cohort_id = ? AND start < ? AND stop > ? ORDER BY start"
 _INSERT_HOLE = "INSERT INTO hole (cohort_id, start, stop, state, reason, at) VALUES (?,?,?,?,?,?)"
-_DELETE_HOLE = "DELETE FROM hole WHERE cohort_id = ? AND start = ?"
 _INSERT_COHORT = """INSERT INTO cohort (id, submission_id, tq_id, base, start, stop, cursor, template_id)
 VALUES (?,?,?,?,?,?,?,?)"""
 
@@ -298,7 +296,7 @@ def add_hole(tx: Transaction, cohort_id: int, run: range, *, state: str, reason:
 
 def change_hole(tx: Transaction, cohort_id: int, hole: Hole, run: range, *, state: str, reason: str) -> None:
     """Give a part of a hole another state; the rest on both sides keeps its state, time and reason."""
-    tx.write(_DELETE_HOLE, (cohort_id, hole.start))
+    tx.write("DELETE FROM hole WHERE cohort_id = ? AND start = ?", (cohort_id, hole.start))
     for left in (range(hole.start, run.start), range(run.stop, hole.stop)):
         if left:
             tx.later(_INSERT_HOLE, (cohort_id, left.start, left.stop, hole.state, hole.reason, hole.at))

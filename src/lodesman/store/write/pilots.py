@@ -29,13 +29,9 @@ PILOT_ENDED = frozenset({_P.DONE, _P.ABORTED, _P.LOST})
 _INSERT_PILOT = """INSERT INTO pilot (id, stamp, state, vo, owner, grp, pilot_type, submission_pool, tq_id, site,
 ce, queue, requirements, request, created_at) VALUES (?,?,'Prepared',?,?,?,?,?,?,?,?,?,?,?,?)"""
 _SET_STATE = "UPDATE pilot SET state = ?, reason = ?, ended_at = ? WHERE id = ?"
-_SET_NATIVE = "UPDATE pilot SET native_id = ?, submitted_at = ? WHERE id = ?"
 _SET_JOINED = "UPDATE pilot SET joined_at = ?, last_seen = ?, node = ? WHERE id = ?"
 _SET_PLACE = "UPDATE pilot SET site = ?, ce = ?, queue = ?, request = ? WHERE id = ?"
-_SET_REQUEST = "UPDATE pilot SET request = ? WHERE id = ?"
 _SET_SEEN = "UPDATE pilot SET last_seen = ? WHERE id = ?"
-_JOB_DONE = "UPDATE pilot SET jobs_done = jobs_done + 1 WHERE id = ?"
-_DRAIN = "UPDATE pilot SET drain = 1 WHERE id = ? AND ended_at IS NULL"
 _DRAIN_FOR = "UPDATE pilot SET drain = 1, drain_reason = ? WHERE id = ? AND drain = 0"
 _OFFERS = "SELECT id, vo, site, ce, queue, request FROM pilot WHERE ended_at IS NULL"
 
@@ -47,8 +43,6 @@ _INSERT_PILOT_TOKEN = (
 _JOIN_TOKEN = (
     "SELECT pilot_id, expires_at, nonce, kind FROM token WHERE hash = ? AND kind IN ('join', 'joined')"
 )
-_USE_JOIN_TOKEN = "UPDATE token SET kind = 'joined', nonce = ? WHERE hash = ?"
-_DELETE_PILOT_TOKEN = "DELETE FROM token WHERE pilot_id = ? AND kind = 'pilot'"
 _DELETE_OTHER_TOKENS = "DELETE FROM token WHERE pilot_id = ? AND kind != ?"
 _LIMIT_PILOT_TOKEN = "UPDATE token SET expires_at = ? WHERE pilot_id = ? AND kind = 'pilot'"
 
@@ -92,7 +86,7 @@ def set_state(tx: Transaction, row: PilotRow, new: PilotState, reason: str = "")
 
 def set_native_id(tx: Transaction, pilot_id: int, native_id: str) -> None:
     """Its batch system has accepted a pilot."""
-    tx.write(_SET_NATIVE, (native_id, tx.now, pilot_id))
+    tx.write("UPDATE pilot SET native_id = ?, submitted_at = ? WHERE id = ?", (native_id, tx.now, pilot_id))
 
 
 def set_place(tx: Transaction, row: PilotRow) -> None:
@@ -110,7 +104,7 @@ def live_offers(tx: Transaction) -> dict[tuple[str, QueueId, str], list[int]]:
 
 def set_requests(tx: Transaction, pilots: Iterable[int], request: str) -> None:
     """These pilots present something else from now on."""
-    tx.later_many(_SET_REQUEST, [(request, pilot_id) for pilot_id in pilots])
+    tx.later_many("UPDATE pilot SET request = ? WHERE id = ?", [(request, pilot_id) for pilot_id in pilots])
 
 
 def set_last_seen(tx: Transaction, seen: Mapping[int, float]) -> None:
@@ -120,12 +114,12 @@ def set_last_seen(tx: Transaction, seen: Mapping[int, float]) -> None:
 
 def count_job(tx: Transaction, pilot_id: int) -> None:
     """A pilot has ended one more job."""
-    tx.later(_JOB_DONE, (pilot_id,))
+    tx.later("UPDATE pilot SET jobs_done = jobs_done + 1 WHERE id = ?", (pilot_id,))
 
 
 def drain_pilot(tx: Transaction, pilot_id: int) -> bool:
     """A pilot takes no more jobs, since an administrator said so; says whether it was still there."""
-    return bool(tx.write(_DRAIN, (pilot_id,)))
+    return bool(tx.write("UPDATE pilot SET drain = 1 WHERE id = ? AND ended_at IS NULL", (pilot_id,)))
 
 
 def drain_pilots_for(tx: Transaction, pilots: Sequence[int], reason: str) -> None:
@@ -147,8 +141,8 @@ def join_token(tx: Transaction, digest: bytes) -> _JoinToken | None:
 
 def set_joined(tx: Transaction, pilot_id: int, *, node: str, digest: bytes, nonce: str, token: bytes) -> None:
     """A pilot has exchanged the join token `digest` for another one (`token` is its hash)."""
-    tx.write(_USE_JOIN_TOKEN, (nonce, digest))
-    tx.write(_DELETE_PILOT_TOKEN, (pilot_id,))
+    tx.write("UPDATE token SET kind = 'joined', nonce = ? WHERE hash = ?", (nonce, digest))
+    tx.write("DELETE FROM token WHERE pilot_id = ? AND kind = 'pilot'", (pilot_id,))
     tx.later(_INSERT_PILOT_TOKEN, (token, pilot_id, tx.now))
     tx.write(_SET_JOINED, (tx.now, tx.now, node, pilot_id))
 

@@ -22,20 +22,14 @@ ON CONFLICT (id) DO UPDATE SET unused_since = NULL WHERE submit_pool_bits.unused
 _RENAME = """INSERT INTO submit_pool_bits (id, vo, requirements, queues, created_at, evaluated_at)
 SELECT ?, vo, ?, queues, created_at, evaluated_at FROM submit_pool_bits WHERE id = ?
 ON CONFLICT (id) DO UPDATE SET unused_since = NULL"""
-_DELETE = f"DELETE FROM submit_pool_bits WHERE id IN {GIVEN}"
 _SET_QUEUES = "UPDATE submit_pool_bits SET queues = ?, evaluated_at = ? WHERE id = ?"
-_INSERT_QUEUE = "INSERT INTO pool_queue (bit, site, ce, queue) VALUES (?,?,?,?)"
-_DELETE_QUEUE = "DELETE FROM pool_queue WHERE bit = ?"
 _MARK = "UPDATE submit_pool_bits SET unused_since = ? WHERE id = ? AND unused_since IS NULL"
 _UNMARK = "UPDATE submit_pool_bits SET unused_since = NULL WHERE id = ?"
 _REMOVE = f"""DELETE FROM submit_pool_bits WHERE id IN {GIVEN}
 AND unused_since IS NOT NULL AND unused_since <= ? RETURNING id"""
-_ASK = "UPDATE submit_pool_state SET asked = asked + 1 WHERE one = 1"
 _ANSWER = f"UPDATE submit_pool_state SET answered = {greatest('answered', '?')} WHERE one = 1"
-_CHANGED = "UPDATE submit_pool_state SET version = version + 1 WHERE one = 1"
 _INSERT_PASS = """INSERT INTO submit_pool_pass (id, at, cause, config, pools, changed, held, released, seconds)
 VALUES (?,?,?,?,?,?,0,0,?)"""
-_DELETE_PASSES = "DELETE FROM submit_pool_pass WHERE id <= ?"
 _COUNT_JOBS = "UPDATE submit_pool_pass SET held = held + ?, released = released + ? WHERE id = ?"
 _PASSES_KEPT = 1_000
 
@@ -57,17 +51,17 @@ def rename_pool(tx: Transaction, old: str, new: str, requirements: str) -> None:
 
 def delete_pools(tx: Transaction, pools: Iterable[str]) -> None:
     """Remove pools that no task queue names any more."""
-    tx.write(_DELETE, (keys(pools),))
+    tx.write(f"DELETE FROM submit_pool_bits WHERE id IN {GIVEN}", (keys(pools),))
 
 
 def insert_bit(tx: Transaction, bit: int, site: str, ce: str, queue: str) -> None:
     """Give a CE queue its bit."""
-    tx.later(_INSERT_QUEUE, (bit, site, ce, queue))
+    tx.later("INSERT INTO pool_queue (bit, site, ce, queue) VALUES (?,?,?,?)", (bit, site, ce, queue))
 
 
 def delete_bit(tx: Transaction, bit: int) -> None:
     """Free the bit of a CE queue."""
-    tx.later(_DELETE_QUEUE, (bit,))
+    tx.later("DELETE FROM pool_queue WHERE bit = ?", (bit,))
 
 
 def clean_pools(tx: Transaction, found: Cleaning) -> list[str]:
@@ -79,12 +73,12 @@ def clean_pools(tx: Transaction, found: Cleaning) -> list[str]:
 
 def ask_for_pass(tx: Transaction) -> None:
     """Let the background process evaluate all pools soon."""
-    tx.last(_ASK, 1, ())
+    tx.last("UPDATE submit_pool_state SET asked = asked + 1 WHERE one = 1", 1, ())
 
 
 def pools_changed(tx: Transaction) -> None:
     """Let those who keep a copy of the pools read them again."""
-    tx.last(_CHANGED, 1, ())
+    tx.last("UPDATE submit_pool_state SET version = version + 1 WHERE one = 1", 1, ())
 
 
 def insert_pass(tx: Transaction, number: int, found: Difference, masks: Mapping[str, int]) -> None:
@@ -93,7 +87,7 @@ def insert_pass(tx: Transaction, number: int, found: Difference, masks: Mapping[
     tx.later(
         _INSERT_PASS, (number, tx.now, found.cause, found.config, found.pools, len(masks), found.seconds)
     )
-    tx.later(_DELETE_PASSES, (number - _PASSES_KEPT,))
+    tx.later("DELETE FROM submit_pool_pass WHERE id <= ?", (number - _PASSES_KEPT,))
     tx.later(_ANSWER, (found.answers,))
 
 

@@ -12,17 +12,12 @@ from lodesman.store.journal import Transaction
 
 SET_ROW_CURSOR = "UPDATE task_queue_count SET row_cursor = ? WHERE tq_id = ?"
 _INSERT_QUEUE = "INSERT INTO task_queue (id, key, created_at, requirements) VALUES (?,?,?,?)"
-_INSERT_COUNT = "INSERT INTO task_queue_count (tq_id, waiting) VALUES (?, ?)"
 _SET_WAITING = "UPDATE task_queue_count SET waiting = ?, emptied_at = ?, as_of = ? WHERE tq_id = ?"
 _LOWER_CURSOR = f"UPDATE task_queue_count SET row_cursor = {least('row_cursor', '?')} WHERE tq_id = ?"
-_INSERT_HOLD = "INSERT INTO task_queue_hold (tq_id, reason, since) VALUES (?,?,?)"
-_SET_HOLD_REASON = "UPDATE task_queue_hold SET reason = ? WHERE tq_id = ?"
-_DELETE_HOLD = "DELETE FROM task_queue_hold WHERE tq_id = ?"
 _INSERT_EVENT = "INSERT INTO task_queue_event (id, at, tq_id, kind, reason) VALUES (?,?,?,?,?)"
 _PUT_REASON = """INSERT INTO task_queue_reason (tq_id, reason, detail, since) VALUES (?,?,?,?)
 ON CONFLICT (tq_id) DO UPDATE SET reason = excluded.reason, detail = excluded.detail,
 since = CASE WHEN task_queue_reason.reason = excluded.reason THEN task_queue_reason.since ELSE excluded.since END"""
-_DELETE_REASON = "DELETE FROM task_queue_reason WHERE tq_id = ?"
 _REASONS_JUDGED = """INSERT INTO reason_pass (one, at, facts_at) VALUES (1, ?, ?)
 ON CONFLICT (one) DO UPDATE SET at = excluded.at, facts_at = excluded.facts_at"""
 
@@ -38,13 +33,8 @@ _TABLES = (
 )
 
 _OF_POOLS = f"SELECT id, key, pool_id FROM task_queue WHERE pool_id IN {GIVEN} AND pool_id != '' ORDER BY id"
-_WITH_KEYS = f"SELECT key, id FROM task_queue WHERE key IN {GIVEN}"
-_SET_KEY = "UPDATE task_queue SET key = ?, requirements = ? WHERE id = ?"
-_REKEYED = "UPDATE submit_pool_state SET rekeyed = rekeyed + 1 WHERE one = 1"
 # What refers to a task queue and is more than history: single jobs, taken members of arrays, runs, what lives.
 _MOVE_ROWS = "UPDATE job SET tq_id = ? WHERE tq_id = ? AND queued IS NOT NULL"
-_RUNS = "SELECT base + start, base + stop FROM cohort WHERE tq_id = ?"
-_MOVE_MEMBERS = "UPDATE job SET tq_id = ? WHERE id >= ? AND id < ? AND tq_id = ?"
 _MOVES = (
     _MOVE_ROWS,
     "UPDATE cohort SET tq_id = ? WHERE tq_id = ?",
@@ -73,7 +63,7 @@ def queue_with_key(tx: Transaction, key: TaskQueueKey) -> int | None:
 def insert_queue(tx: Transaction, number: int, key: TaskQueueKey, requirements: str = "") -> None:
     """Store a new task queue with nothing waiting. `requirements`: the canonical text behind its SubmitPool."""
     tx.later(_INSERT_QUEUE, (number, key_to_json(key), tx.now, requirements))
-    tx.later(_INSERT_COUNT, (number, 0))
+    tx.later("INSERT INTO task_queue_count (tq_id, waiting) VALUES (?, ?)", (number, 0))
 
 
 def set_waiting(tx: Transaction, tq_id: int, waiting: int, *, as_of: int) -> None:
@@ -96,18 +86,18 @@ def row_came_back(tx: Transaction, tq_id: int, job_id: int) -> None:
 
 def hold_queue(tx: Transaction, event: int, tq_id: int, reason: str) -> None:
     """All waiting jobs of a task queue are Held from now on."""
-    tx.later(_INSERT_HOLD, (tq_id, reason, tx.now))
+    tx.later("INSERT INTO task_queue_hold (tq_id, reason, since) VALUES (?,?,?)", (tq_id, reason, tx.now))
     tx.later(_INSERT_EVENT, (event, tx.now, tq_id, "Held", reason))
 
 
 def set_hold_reason(tx: Transaction, tq_id: int, reason: str) -> None:
     """The reason of a hold has changed."""
-    tx.later(_SET_HOLD_REASON, (reason, tq_id))
+    tx.later("UPDATE task_queue_hold SET reason = ? WHERE tq_id = ?", (reason, tq_id))
 
 
 def release_queue(tx: Transaction, event: int | None, tq_id: int, reason: str) -> None:
     """Its jobs wait again; without an event if there are none."""
-    tx.write(_DELETE_HOLD, (tq_id,))
+    tx.write("DELETE FROM task_queue_hold WHERE tq_id = ?", (tq_id,))
     if event is not None:
         tx.later(_INSERT_EVENT, (event, tx.now, tq_id, "Waiting", reason))
 
@@ -118,7 +108,7 @@ def store_reasons(
     """Store the (reason, detail) of task queues that changed, None for one whose jobs wait no more."""
     for tq_id, reason in changed.items():
         if reason is None:
-            tx.later(_DELETE_REASON, (tq_id,))
+            tx.later("DELETE FROM task_queue_reason WHERE tq_id = ?", (tq_id,))
         else:
             tx.later(_PUT_REASON, (tq_id, *reason, tx.now))
     tx.later(_REASONS_JUDGED, (tx.now, facts_at))
@@ -148,17 +138,17 @@ def queues_of_pools(tx: Transaction, pools: Iterable[str]) -> list[_KeyedQueue]:
 
 def queues_with_keys(tx: Transaction, texts: Iterable[str]) -> dict[str, int]:
     """Key text -> task queue, for those of the keys that one has."""
-    return dict(tx.read(_WITH_KEYS, (keys(texts),)))
+    return dict(tx.read(f"SELECT key, id FROM task_queue WHERE key IN {GIVEN}", (keys(texts),)))
 
 
 def set_key(tx: Transaction, tq_id: int, key: str, requirements: str) -> None:
     """Give a task queue another key, which no other has."""
-    tx.write(_SET_KEY, (key, requirements, tq_id))
+    tx.write("UPDATE task_queue SET key = ?, requirements = ? WHERE id = ?", (key, requirements, tq_id))
 
 
 def keys_changed(tx: Transaction) -> None:
     """Let those who keep keys of task queues read them again."""
-    tx.last(_REKEYED, 1, ())
+    tx.last("UPDATE submit_pool_state SET rekeyed = rekeyed + 1 WHERE one = 1", 1, ())
 
 
 def join_queues(tx: Transaction, gone: int, keep: int) -> None:
@@ -166,8 +156,8 @@ def join_queues(tx: Transaction, gone: int, keep: int) -> None:
 
     Counters and cursors must have been written: else they follow from attempts of the old one.
     """
-    for start, stop in tx.read(_RUNS, (gone,)):
-        tx.write(_MOVE_MEMBERS, (keep, start, stop, gone))
+    for start, stop in tx.read("SELECT base + start, base + stop FROM cohort WHERE tq_id = ?", (gone,)):
+        tx.write("UPDATE job SET tq_id = ? WHERE id >= ? AND id < ? AND tq_id = ?", (keep, start, stop, gone))
     for statement in _MOVES:
         tx.write(statement, (keep, gone))
     tx.write(_JOIN_CURSORS, (gone, keep))

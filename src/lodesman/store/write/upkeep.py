@@ -15,10 +15,8 @@ WHERE j.id IN {GIVEN} AND {ENDED_BEFORE}"""
 _CHAIN = f"""WITH RECURSIVE chain (id) AS (SELECT * FROM {GIVEN} given
 UNION SELECT t.previous FROM chain c JOIN {{0}} t ON t.id = c.id WHERE t.previous IS NOT NULL)
 DELETE FROM {{0}} WHERE id IN (SELECT id FROM chain)"""
-_JOBS = f"DELETE FROM job WHERE id IN {GIVEN}"
 _HOLES = f"""UPDATE hole SET state = 'Moved', reason = '' WHERE (cohort_id, start) IN {GIVEN_PAIRS}
 AND state IN ({ENDED_STATES}) AND at < ?"""
-_TEMPLATES = f"DELETE FROM template WHERE id IN {GIVEN}"
 _EMPTY = f"""SELECT s.id FROM submission s WHERE s.id IN {GIVEN}
 AND NOT EXISTS (SELECT 1 FROM job j WHERE j.id BETWEEN s.base AND s.base + s.count - 1)"""
 # What belongs to a submission, in the order in which it goes; a limited number of rows at once.
@@ -33,11 +31,9 @@ _BELONGINGS = (
     f"""DELETE FROM sandbox_use WHERE (owner, sha256, submission_id) IN (SELECT owner, sha256, submission_id
     FROM sandbox_use WHERE submission_id IN {GIVEN} LIMIT ?)""",
 )
-_SUBMISSIONS = f"DELETE FROM submission WHERE id IN {GIVEN}"
 _PILOT_TOKENS = (
     f"DELETE FROM token WHERE pilot_id IN (SELECT id FROM pilot WHERE id IN {GIVEN} AND ended_at < ?)"
 )
-_PILOTS = f"DELETE FROM pilot WHERE id IN {GIVEN} AND ended_at < ?"
 
 
 def old_jobs(tx: Transaction, ids: Sequence[int], before: float) -> list[OldJob]:
@@ -53,7 +49,7 @@ def delete_jobs(tx: Transaction, jobs: Sequence[OldJob]) -> None:
         ("attempt", [job.last_attempt for job in jobs]),
     ):
         tx.write(_CHAIN.format(table), (keys(head for head in heads if head is not None),))
-    tx.write(_JOBS, (keys(job.id for job in jobs),))
+    tx.write(f"DELETE FROM job WHERE id IN {GIVEN}", (keys(job.id for job in jobs),))
 
 
 def close_holes(tx: Transaction, holes: Sequence[tuple[int, int]], before: float) -> None:
@@ -64,7 +60,7 @@ def close_holes(tx: Transaction, holes: Sequence[tuple[int, int]], before: float
 def delete_templates(tx: Transaction, ids: Sequence[int]) -> None:
     """Delete templates that nothing refers to; nothing ever will again."""
     mark_ids(tx, "template")
-    tx.write(_TEMPLATES, (keys(ids),))
+    tx.write(f"DELETE FROM template WHERE id IN {GIVEN}", (keys(ids),))
 
 
 def delete_submissions(tx: Transaction, ids: Sequence[int], most: int) -> bool:
@@ -77,7 +73,7 @@ def delete_submissions(tx: Transaction, ids: Sequence[int], most: int) -> bool:
     for statement in _BELONGINGS:
         if tx.write(statement, (empty, most)) >= most:
             return False
-    tx.write(_SUBMISSIONS, (empty,))
+    tx.write(f"DELETE FROM submission WHERE id IN {GIVEN}", (empty,))
     return True
 
 
@@ -85,4 +81,4 @@ def delete_pilots(tx: Transaction, ids: Sequence[int], before: float) -> None:
     """Delete pilots that ended before that time, with tokens that they never used."""
     mark_ids(tx, "pilot")
     tx.write(_PILOT_TOKENS, (keys(ids), before))
-    tx.write(_PILOTS, (keys(ids), before))
+    tx.write(f"DELETE FROM pilot WHERE id IN {GIVEN} AND ended_at < ?", (keys(ids), before))
