@@ -178,7 +178,7 @@ def test_task_queues(store):
     assert [event.event for event in read_jobs.events_of_job(store.db, read_jobs.job_by_id(store.db, 1))] == [
         "Waiting", "Held", "Waiting",
     ]  # fmt: skip
-    assert store.do(write_queues.queue_with_key, KEY) == queue
+    assert task_queues.queue_with_key(store.db, KEY) == queue
     assert task_queues.keys_by_id(store.db, [queue]) == {queue: KEY}
     assert list(task_queues.queues_with_jobs(store.db)) == [(queue, KEY, 3)]
 
@@ -208,7 +208,7 @@ def test_pilots(store):
     assert accounts.principal_of(store.db, b"work").pilot_id == number
     assert [pilot.id for pilot in read_pilots.joined_pilots(store.db)] == [number]
     store.do(pilots.drain_pilots_for, [number], "closed")
-    (pilot,) = read_pilots.pilots_for_director(store.db)
+    (pilot,) = read_pilots.pilots_in_short(store.db)
     assert (pilot.drain, pilot.queue_id, pilot.is_busy) == (1, PLACE, 0)
     ended = store.do(lambda tx: pilots.set_state(tx, pilots.need_pilot(tx, stamp="p1"), PilotState.SUBMITTED))
     assert not ended, "a pilot that runs is not submitted any more"

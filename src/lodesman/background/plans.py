@@ -30,7 +30,7 @@ from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.commands.prepare import prepare
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
 from lodesman.errors import Impossible, NotFound
-from lodesman.matching import GroupShare, TaskQueueKey, key_to_json, wanted_of
+from lodesman.matching import GroupShare, TaskQueueKey, wanted_of
 from lodesman.matching.policy import Policy
 from lodesman.plan.shares import ShareChange, shared_places, waiting_groups
 from lodesman.resources import FilePosition
@@ -38,7 +38,8 @@ from lodesman.resources.draft import ConfigDraft, RawParam
 from lodesman.resources.load import build
 from lodesman.store import Reader
 from lodesman.store.read.submit_pools import stored_pools
-from lodesman.store.read.why import position, starts_by_vo, task_queue_of_key
+from lodesman.store.read.task_queues import queue_with_key
+from lodesman.store.read.why import position, starts_by_vo
 from lodesman.why.facts import JobFacts
 from lodesman.why.job import explain_job
 from lodesman.why.verdict import verdict_of
@@ -147,7 +148,7 @@ def _planned(
     cohort: PreparedCohort, pools: Mapping[str, NewPool], explainer: Explainer
 ) -> answers.PlannedCohort:
     db = explainer.db
-    number = task_queue_of_key(db, key_to_json(cohort.key))
+    number = queue_with_key(db, cohort.key)
     before = position(db, number, _AFTER_ALL)
     place = answers.PlannedPosition(
         id=number,

@@ -31,7 +31,7 @@ from lodesman.matching.tables import KeyTable
 from lodesman.plan import resources as plan
 from lodesman.plan.iteration import PlannedDecision, compare
 from lodesman.resources import Numbering, ResourceConfig
-from lodesman.store.read.pilots import pilots_for_director
+from lodesman.store.read.pilots import pilots_in_short
 from lodesman.why.facts import RecordedIteration, Waiting
 from lodesman.why.verdict import counted, since, span
 
@@ -174,7 +174,7 @@ class _Rehearsal:
     def pilots(self, offers: Offers) -> Iterator[PilotView]:
         """Our live pilots, each with what its queue offers then (ADR 0024)."""
         known: dict[tuple[Any, ...], str] = {}
-        for pilot in pilots_for_director(self.state.db):
+        for pilot in pilots_in_short(self.state.db):
             place, text = pilot.queue_id, pilot.request
             if (place, text) not in known:
                 offer = offers(msgspec.json.decode(text).get("vo", ""), place)

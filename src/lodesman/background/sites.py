@@ -38,8 +38,8 @@ _UNITS = {"CPUTime": "s", "MaxRAM": "MB"}  # in which the program counts, whatev
 def list_sites(db: Reader, policy: Policy, closings: Sequence[nodes.Closing] = ()) -> list[nodes.SiteRow]:
     """Every configured site with its queues, live pilots and running jobs, and what is closed of it."""
     pilots: dict[str, Counter[str]] = {}
-    for found in pilots_by_queue(db):
-        pilots.setdefault(found.queue_id.site, Counter())[found.state] += found.count
+    for queue, state, count in pilots_by_queue(db):
+        pilots.setdefault(queue.site, Counter())[state] += count
     running = running_jobs_by_site(db)
     return [
         nodes.SiteRow(
@@ -64,8 +64,8 @@ def list_queues(
 ) -> list[nodes.UsableQueue]:
     """Every queue that a VO may use, with values, pilots and closings; with `origin` also file and line of each value."""
     pilots: dict[QueueId, dict[str, int]] = {}
-    for found in pilots_by_queue(db):
-        pilots.setdefault(found.queue_id, {})[found.state] = found.count
+    for queue, state, count in pilots_by_queue(db):
+        pilots.setdefault(queue, {})[state] = count
     config = policy.vo_config(vo)
     return [
         nodes.UsableQueue(

@@ -26,10 +26,9 @@ from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.matching.tables import KeyTable, RequestTable
 from lodesman.store import Reader
 from lodesman.store.director import iteration_after
-from lodesman.store.read.pilots import PilotRow, pilots_by_id
+from lodesman.store.read.pilots import LivePilot, PilotRow, pilots_by_id, pilots_in_short
 from lodesman.store.read.submit_pools import pass_requests
 from lodesman.store.read.task_queues import keys_by_id, keys_version, waiting_by_queue
-from lodesman.store.read.why import PilotStatus, pilot_statuses
 from lodesman.why.facts import RecordedIteration, Snapshot, Waiting, fresh_seconds
 from lodesman.why.survey import ALL, Survey, WaitingTaskQueues
 from lodesman.why.verdict import since
@@ -93,7 +92,7 @@ class PilotBook:
         self._lock = Lock()
         self._table = RequestTable()
         # pilot -> (slot, whether it had joined, the hash of its stored request)
-        self._slots: dict[int, tuple[int, int, int]] = {}
+        self._slots: dict[int, tuple[int, bool, int]] = {}
         self._requests: dict[int, ResourceRequest] = {}
         self._mortal: dict[int, PilotSession] = {}
         self._free: list[int] = []
@@ -108,11 +107,11 @@ class PilotBook:
 
     def refresh(self, db: Reader, now: float) -> None:
         """Read who lives; only pilots that are new, have joined since or whose queue has changed are read whole."""
-        rows, known = pilot_statuses(db), self._slots
+        rows, known = pilots_in_short(db), self._slots
         changed = [
             row.id
             for row in rows
-            if row.id not in known or known[row.id][1:] != (row.joined, hash(row.request))
+            if row.id not in known or known[row.id][1:] != (row.joined_at is not None, hash(row.request))
         ]
         found = pilots_by_id(db, changed) if changed else []
         alive = {row.id for row in rows}
@@ -189,7 +188,7 @@ class PilotBook:
                 self._table.add(slot, request)
                 self._requests[number] = request
 
-    def _sort(self, rows: Sequence[PilotStatus], now: float) -> None:
+    def _sort(self, rows: Sequence[LivePilot], now: float) -> None:
         """Who is what and where, anew: a few appends for each pilot."""
         kinds: dict[str, list[int]] = {kind: [] for kind in _KINDS}
         by_place: dict[QueueId, list[int]] = {}
@@ -200,7 +199,7 @@ class PilotBook:
                 continue
             slot = self._slots[row.id][0]
             kinds[_kind(row, now)].append(slot)
-            by_place.setdefault(QueueId(row.site, row.ce, row.queue), []).append(slot)
+            by_place.setdefault(row.queue_id, []).append(slot)
             by_vo.setdefault(row.vo, []).append(slot)
             if row.last_seen is not None:
                 self._heard[row.vo] = max(row.last_seen, self._heard.get(row.vo, row.last_seen))
@@ -213,14 +212,14 @@ class PilotBook:
         self._by_vo = {vo: mask_of(slots) for vo, slots in by_vo.items()}
 
 
-def _kind(row: PilotStatus, now: float) -> str:
+def _kind(row: LivePilot, now: float) -> str:
     if row.drain:
         return "draining"
     if row.state != "Running":
         return "coming"
     if is_silent(row.last_seen, now):
         return "silent"
-    return "busy" if row.busy else "idle"
+    return "busy" if row.is_busy else "idle"
 
 
 class SnapshotKeeper:

@@ -242,7 +242,8 @@ class Control:
     def _changed(self, tx: Transaction, out: ControlOutcome, cohort: CohortRow, run: range) -> None:
         data = {"reason": self.reason} if self.reason else {}
         state = TARGET[self.action].value
-        jobs.add_range_event(tx, self.live.ids, cohort.ids(run), state, **self._by(), **data)
+        ids = range(cohort.base + run.start, cohort.base + run.stop)
+        jobs.add_range_event(tx, self.live.ids, ids, state, **self._by(), **data)
         out.changed += len(run)
 
 

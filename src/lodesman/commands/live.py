@@ -75,8 +75,8 @@ class _LivePilots:
         self.stop_orders: dict[int, dict[Attempt, str]] = {}
         self.last_claims: dict[int, tuple[str, list[Claimed]]] = {}
         self.offers: Callable[[str, QueueId], ConfiguredOffer | None] | None = None
-        for order in stop_orders(db):
-            self.stop_orders.setdefault(order.pilot_id, {})[order.job_id, order.attempt] = order.reason
+        for pilot, job, number, reason in stop_orders(db):
+            self.stop_orders.setdefault(pilot, {})[job, number] = reason
 
     def order_stop(
         self, tx: Transaction, pilot_id: int, attempt: Attempt, *, attempt_id: int, reason: str

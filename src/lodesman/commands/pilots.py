@@ -104,11 +104,12 @@ def join_pilot(
     found = pilots.join_token(tx, digest)
     if found is None:
         raise Unauthorized("This join token is unknown.", hint="It was used up, or the pilot is an old one.")
-    if found.is_used and (not nonce or found.nonce != nonce):
+    pilot_id, expires_at, is_used, used_nonce = found
+    if is_used and (not nonce or used_nonce != nonce):
         raise Unauthorized("This join token was used before by another process.")
-    if found.expires_at < tx.now:
+    if expires_at < tx.now:
         raise Unauthorized("This join token has expired.")
-    row = pilots.need_pilot(tx, pilot_id=found.pilot_id)
+    row = pilots.need_pilot(tx, pilot_id=pilot_id)
     if row.state is not PilotState.RUNNING and not pilots.set_state(tx, row, PilotState.RUNNING):
         raise Conflict(f"Pilot {row.stamp} is {row.state} already.", pilot=row.id)
     bound_token = secrets.token_urlsafe(32)

@@ -122,13 +122,12 @@ def rekey_pools(tx: Transaction, live: Live, found: Renewals, config: str) -> in
     if not pools:
         return 0
     masks: dict[str, int] = {}
-    for old, (new, text) in pools.items():
-        submit_pools.rename_pool(tx, old, new, text)
+    for old, (new, _) in pools.items():
         if new not in live.pools.known:
             masks.setdefault(new, live.pools.mask(old) or 0)
+    submit_pools.rename_pools(tx, pools)
     live.queues.serve(tx, masks)
     count = _rekey_queues(tx, live.queues, pools)
-    submit_pools.delete_pools(tx, pools)
     live.pools.forget_pools(tx, pools)
     return count
 
@@ -136,20 +135,20 @@ def rekey_pools(tx: Transaction, live: Live, found: Renewals, config: str) -> in
 def _rekey_queues(tx: Transaction, queues: TaskQueues, pools: Mapping[str, tuple[str, str]]) -> int:
     """Two task queues that have one key now become one with all jobs: that with waiting jobs, else the older."""
     found = task_queues.queues_of_pools(tx, pools)
-    keys = [replace(queue.key, submit_pool=pools[queue.pool][0]) for queue in found]
+    keys = [replace(key, submit_pool=pools[pool][0]) for _, key, pool in found]
     texts = list(map(key_to_json, keys))
     taken = task_queues.queues_with_keys(tx, texts)
-    for queue, key, text in zip(found, keys, texts, strict=True):
+    for (tq_id, _, pool), key, text in zip(found, keys, texts, strict=True):
         other = taken.get(text)
-        keep, waiting = queue.id, 0
+        keep, waiting = tq_id, 0
         if other is not None:
-            keep, gone = sorted((queue.id, other), key=lambda tq_id: (not queues.index.waiting(tq_id), tq_id))
+            keep, gone = sorted((tq_id, other), key=lambda one: (not queues.index.waiting(one), one))
             queues.write_claims(tx)
             queues.forget_front(tx, keep)
             waiting = queues.remove(tx, gone)
             task_queues.join_queues(tx, gone, keep)
-        if keep == queue.id:
-            task_queues.set_key(tx, keep, text, pools[queue.pool][1])
+        if keep == tq_id:
+            task_queues.set_key(tx, keep, text, pools[pool][1])
             queues.rekey(tx, keep, key)
         if waiting:
             queues.known_again(tx, keep)

@@ -17,7 +17,7 @@ from lodesman.store.claim_log import ClaimLog, claims_at
 from lodesman.store.fronts import Fronts
 from lodesman.store.ids import Ids
 from lodesman.store.journal import Transaction
-from lodesman.store.read.task_queues import held_queues, key_of_queue, queues_with_jobs
+from lodesman.store.read.task_queues import held_queues, key_of_queue, queue_with_key, queues_with_jobs
 from lodesman.store.write import submit_pools, task_queues
 from lodesman.store.write.attempts import Claimed
 from lodesman.store.write.jobs import WaitingJob
@@ -154,7 +154,7 @@ class TaskQueues:
         known = self.index.find(key)
         if known is not None:
             return known
-        stored = task_queues.queue_with_key(tx, key)
+        stored = queue_with_key(tx.reader(), key)
         tq_id = self._ids.task_queue() if stored is None else stored
         if stored is None:
             task_queues.insert_queue(tx, tq_id, key, requirements)
@@ -251,7 +251,7 @@ class TaskQueues:
         """Hold the waiting jobs of a task queue. Returns how many were not held before."""
         if tq_id in self.held:
             tx.put(self.held, tq_id, reason)
-            task_queues.set_hold_reason(tx, tq_id, reason)
+            task_queues.hold_queue(tx, None, tq_id, reason)
             return 0
         self.known_again(tx, tq_id)
         tx.undo.append(partial(self._unblock, tq_id))

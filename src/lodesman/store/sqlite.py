@@ -12,13 +12,13 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from importlib import resources
 from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import apsw
 
@@ -26,6 +26,7 @@ from lodesman.errors import Conflict, Unavailable
 
 log = logging.getLogger(__name__)
 
+_T = TypeVar("_T")
 _PAGE_CACHE_KIB = 65_536
 _READ_CACHE_KIB = 16_384
 _BUSY_MS = 5_000
@@ -73,6 +74,11 @@ class Reader:
         if row is None:
             raise LookupError(sql)
         return tuple(row)
+
+    def find(self, make: Callable[..., _T], sql: str, values: Sequence[Any] = ()) -> _T | None:
+        """What `make` makes of the columns of the first row of a query; None if there is none."""
+        row = self.execute(sql, values).fetchone()
+        return None if row is None else make(*row)
 
     @property
     def path(self) -> Path:

@@ -8,7 +8,7 @@ import pytest
 
 from lodesman.background.direct import pilot_view
 from lodesman.director.supply import PilotStanding
-from lodesman.store.read.pilots import pilots_for_director
+from lodesman.store.read.pilots import pilots_in_short
 
 OFFER = {
     "vo": "lab", "site": "North", "ce": "cn", "queue": "q", "groups": ["physics"], "platforms": ["el9"], "tags": ["gpu"],
@@ -38,7 +38,7 @@ def view(base):
                     """INSERT INTO attempt (id, job_id, number, tq_id, pilot_id, claim_token, site, claimed_at)
                     VALUES (1, 1, 1, 1, 1, 't', 'North', 60)"""
                 )
-        (pilot,) = pilots_for_director(base.db)
+        (pilot,) = pilots_in_short(base.db)
         return pilot_view(pilot, now)
 
     return make

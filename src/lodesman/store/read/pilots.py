@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -18,7 +17,7 @@ _SHOWN = """id, stamp, state, vo, owner, grp, pilot_type, submission_pool, site,
 tq_id, created_at, submitted_at, joined_at, last_seen, ended_at, drain"""
 _OF_JOIN_TOKEN = "id = (SELECT pilot_id FROM token WHERE hash = ? AND kind IN ('join', 'joined'))"
 _LOST = "SELECT id, stamp FROM pilot WHERE state = 'Lost' AND ended_at > ? ORDER BY ended_at"
-_FOR_DIRECTOR = """SELECT p.id, p.state, p.site, p.ce, p.queue, p.request, p.node, p.created_at, p.submitted_at, p.joined_at,
+_LIVE = """SELECT p.id, p.state, p.vo, p.site, p.ce, p.queue, p.request, p.node, p.created_at, p.submitted_at, p.joined_at,
 p.last_seen, p.tq_id, p.drain, EXISTS (SELECT 1 FROM attempt a WHERE a.pilot_id = p.id AND a.ended_at IS NULL)
 FROM pilot p WHERE p.ended_at IS NULL"""
 _WAITS = "SELECT stamp, site, ce, queue FROM pilot WHERE id = ? AND state = 'Submitted'"
@@ -46,10 +45,11 @@ class PilotRow(Pilot, frozen=True):
 
 
 class LivePilot(Struct, frozen=True):
-    """A live pilot as the director needs it; `is_busy`: it has a live attempt."""
+    """What changes of a live pilot, and what it presents; `is_busy`: it has a live attempt."""
 
     id: int
     state: str
+    vo: str
     site: str
     ce: str
     queue: str
@@ -67,23 +67,6 @@ class LivePilot(Struct, frozen=True):
     def queue_id(self) -> QueueId:
         """Where it was sent."""
         return QueueId(self.site, self.ce, self.queue)
-
-
-class _PilotsThere(Struct, frozen=True):
-    """`count` live pilots of a CE queue in one state."""
-
-    queue_id: QueueId
-    state: str
-    count: int
-
-
-class _StopOrder(NamedTuple):
-    """A live attempt that its pilot must stop."""
-
-    pilot_id: int
-    job_id: int
-    attempt: int
-    reason: str
 
 
 def _pilots(db: Reader, which: str, *values: object) -> list[PilotRow]:
@@ -140,9 +123,9 @@ def lost_pilots(db: Reader, since: float) -> dict[int, str]:
 # --- for the director and the lists of sites -------------------------------------------------------------
 
 
-def pilots_for_director(db: Reader) -> list[LivePilot]:
-    """All live pilots."""
-    return [LivePilot(*row) for row in db.execute(_FOR_DIRECTOR)]
+def pilots_in_short(db: Reader) -> list[LivePilot]:
+    """All pilots that have not ended."""
+    return [LivePilot(*row) for row in db.execute(_LIVE)]
 
 
 def running_jobs(db: Reader) -> int:
@@ -163,12 +146,9 @@ def drained_waiting_pilots(db: Reader, limit: int) -> dict[int, str]:
     return dict(db.execute(_LEAVING, (limit,)))
 
 
-def pilots_by_queue(db: Reader) -> list[_PilotsThere]:
-    """Live pilots by CE queue and state."""
-    return [
-        _PilotsThere(QueueId(site, ce, queue), state, n)
-        for site, ce, queue, state, n in db.execute(_BY_QUEUE)
-    ]
+def pilots_by_queue(db: Reader) -> list[tuple[QueueId, str, int]]:
+    """(CE queue, state, number) of live pilots."""
+    return [(QueueId(site, ce, queue), state, n) for site, ce, queue, state, n in db.execute(_BY_QUEUE)]
 
 
 def running_jobs_by_site(db: Reader) -> dict[str, int]:
@@ -179,9 +159,9 @@ def running_jobs_by_site(db: Reader) -> dict[str, int]:
 # --- for the writer's start ------------------------------------------------------------------------------
 
 
-def stop_orders(db: Reader) -> list[_StopOrder]:
-    """The orders that pilots have not carried out yet."""
-    return [_StopOrder(*row) for row in db.execute(_ORDERS)]
+def stop_orders(db: Reader) -> list[tuple[int, int, int, str]]:
+    """(pilot, job, number of the attempt, reason) of live attempts that pilots must stop."""
+    return list(db.execute(_ORDERS))
 
 
 def pilots_with_stalled_jobs(db: Reader) -> set[int]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from lodesman.answers.task_queues import TaskQueueRow
-from lodesman.matching import TaskQueueKey, key_from_json
+from lodesman.matching import TaskQueueKey, key_from_json, key_to_json
 from lodesman.store import Reader
 from lodesman.store.dialect import GIVEN, keys, member
 
@@ -79,6 +79,11 @@ def waiting_by_queue(db: Reader) -> dict[int, int]:
 def held_queues(db: Reader) -> dict[int, str]:
     """The task queues that no configured queue can run, with the reason."""
     return dict(db.execute("SELECT tq_id, reason FROM task_queue_hold"))
+
+
+def queue_with_key(db: Reader, key: TaskQueueKey) -> int | None:
+    """The id of the task queue with this key, if it was ever made."""
+    return db.find(int, "SELECT id FROM task_queue WHERE key = ?", (key_to_json(key),))
 
 
 def keys_by_id(db: Reader, ids: Iterable[int]) -> dict[int, TaskQueueKey]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -38,9 +38,6 @@ FROM hole WHERE cohort_id = ? AND stop > ? AND start < ?"""
 _RANGE_EVENT = """SELECT data FROM event WHERE last_job IS NOT NULL AND job_id BETWEEN ? AND ? AND last_job >= ?
 AND kind = 'Held' AND at = ? ORDER BY job_id DESC, id DESC LIMIT 1"""
 _POOL = "SELECT requirements, refreshed_at FROM submit_pool WHERE id = ?"
-_LIVE = """SELECT p.id, p.state, p.vo, p.site, p.ce, p.queue, p.drain, p.last_seen, p.joined_at IS NOT NULL, p.request,
-EXISTS (SELECT 1 FROM attempt a WHERE a.pilot_id = p.id AND a.ended_at IS NULL)
-FROM pilot p WHERE p.ended_at IS NULL"""
 _RUNNING = """SELECT q.key FROM attempt a JOIN task_queue q ON q.id = a.tq_id
 WHERE a.pilot_id = ? AND a.ended_at IS NULL ORDER BY a.id"""
 _OF_QUEUE = """SELECT state, coalesce(submitted_at, created_at) FROM pilot
@@ -107,16 +104,9 @@ def requirements_of(db: Reader, pool: str, tq_id: int) -> Mapping[str, Any] | No
     return wanted_of(text) if text else None
 
 
-def task_queue_of_key(db: Reader, key: str) -> int | None:
-    """The task queue with this key text, if there is one."""
-    found = db.execute("SELECT id FROM task_queue WHERE key = ?", (key,)).fetchone()
-    return None if found is None else int(found[0])
-
-
 def evaluated_at(db: Reader, pool: str) -> float | None:
     """When the queues of a SubmitPool were evaluated; None if they are not known, or it is gone."""
-    found = db.execute(_POOL, (pool,)).fetchone()
-    return None if found is None else found[1]
+    return db.find(lambda _, at: at, _POOL, (pool,))
 
 
 def queues_of_pool(db: Reader, pool: str) -> frozenset[QueueId]:
@@ -153,27 +143,6 @@ def starts_by_vo(db: Reader, *, most: int, after: float) -> list[tuple[str, int,
 
 
 # --- pilots ----------------------------------------------------------------------------------------------
-
-
-class PilotStatus(NamedTuple):
-    """What changes of a live pilot; `request` as it is stored."""
-
-    id: int
-    state: str
-    vo: str
-    site: str
-    ce: str
-    queue: str
-    drain: int
-    last_seen: float | None
-    joined: int
-    request: str
-    busy: int
-
-
-def pilot_statuses(db: Reader) -> list[PilotStatus]:
-    """Every pilot that has not ended."""
-    return list(map(PilotStatus._make, db.execute(_LIVE)))
 
 
 def pilot_facts(db: Reader, name: str) -> PilotFacts:

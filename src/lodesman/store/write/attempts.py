@@ -123,18 +123,14 @@ def attempt_by_number(tx: Transaction, job: JobRow, number: int) -> AttemptRow |
     """The attempt of a job with this number, None if it has none."""
     if job.last_attempt is None or number > job.attempt:
         return None
-    found = (
-        tx.read(_BY_ID, (job.last_attempt,))
-        if number == job.attempt
-        else tx.read(_EARLIER, (job.last_attempt, number, number))
-    )
-    return AttemptRow(*found[0]) if found else None
+    if number == job.attempt:
+        return last_attempt(tx, job)
+    return tx.reader().find(AttemptRow, _EARLIER, (job.last_attempt, number, number))
 
 
 def last_attempt(tx: Transaction, job: JobRow) -> AttemptRow | None:
     """The last attempt of a job, None if it has none."""
-    found = tx.read(_BY_ID, (job.last_attempt,))
-    return AttemptRow(*found[0]) if found else None
+    return tx.reader().find(AttemptRow, _BY_ID, (job.last_attempt,))
 
 
 def live_attempts_of(tx: Transaction, pilot_id: int) -> list[tuple[int, int]]:

@@ -111,14 +111,13 @@ class IdBlock(Struct, frozen=True):
 
 def row_by_id(tx: Transaction, job_id: int) -> JobRow | None:
     """The row of a job, None if it has none (never submitted, or an untouched member)."""
-    found = tx.read(f"{_SELECT_ROW} WHERE j.id = ?", (job_id,))
-    return _row_of(found[0]) if found else None
+    return tx.reader().find(_row_of, f"{_SELECT_ROW} WHERE j.id = ?", (job_id,))
 
 
 def rows_between(tx: Transaction, first: int, last: int, *, most: int) -> list[JobRow]:
     """The rows with first <= id <= last, ascending, at most `most`."""
     found = tx.read(f"{_SELECT_ROW} WHERE j.id BETWEEN ? AND ? ORDER BY j.id LIMIT ?", (first, last, most))
-    return list(map(_row_of, found))
+    return [_row_of(*row) for row in found]
 
 
 def need_row(tx: Transaction, job_id: int) -> JobRow:
@@ -129,10 +128,8 @@ def need_row(tx: Transaction, job_id: int) -> JobRow:
     return row
 
 
-def _row_of(values: tuple[Any, ...]) -> JobRow:
-    found: list[Any] = list(values)
-    found[4] = JobState(found[4])
-    return JobRow(*found)
+def _row_of(job_id: int, submission: int, tq_id: int, template: int, state: str, *more: Any) -> JobRow:
+    return JobRow(job_id, submission, tq_id, template, JobState(state), *more)
 
 
 def insert_waiting(tx: Transaction, tq_id: int, job: WaitingJob) -> None:
@@ -221,8 +218,7 @@ def insert_template(tx: Transaction, number: int, body: str, *, expand: bool, ma
 
 def submission_of_request(tx: Transaction, owner: str, request_id: str) -> _EarlierSubmission | None:
     """The submission that this owner made with this request id."""
-    found = tx.read(_OF_REQUEST, (owner, request_id))
-    return _EarlierSubmission(*found[0]) if found else None
+    return tx.reader().find(_EarlierSubmission, _OF_REQUEST, (owner, request_id))
 
 
 def submissions_between(tx: Transaction, first: int, last: int) -> Iterator[IdBlock]:
@@ -250,10 +246,6 @@ class CohortRow(Struct, frozen=True):
     stop: int
     cursor: int
     template_id: int
-
-    def ids(self, run: range) -> range:
-        """The ids of the jobs of a run."""
-        return range(self.base + run.start, self.base + run.stop)
 
 
 class Hole(Struct, frozen=True):
@@ -307,5 +299,6 @@ def insert_run(
     tx: Transaction, ids: Ids, run: range, *, submission: int, tq_id: int, base: int, template: int
 ) -> None:
     """Members that wait as one."""
-    row = (ids.cohort(), submission, tq_id, base, run.start, run.stop, run.start, template)
-    tx.later(_INSERT_COHORT, row)
+    tx.later(
+        _INSERT_COHORT, (ids.cohort(), submission, tq_id, base, run.start, run.stop, run.start, template)
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -40,20 +40,10 @@ VALUES (?,'join','',?,?,?)"""
 _INSERT_PILOT_TOKEN = (
     "INSERT INTO token (hash, kind, account, pilot_id, created_at) VALUES (?,'pilot','',?,?)"
 )
-_JOIN_TOKEN = (
-    "SELECT pilot_id, expires_at, nonce, kind FROM token WHERE hash = ? AND kind IN ('join', 'joined')"
-)
+_JOIN_TOKEN = """SELECT pilot_id, expires_at, kind = 'joined', nonce FROM token
+WHERE hash = ? AND kind IN ('join', 'joined')"""
 _DELETE_OTHER_TOKENS = "DELETE FROM token WHERE pilot_id = ? AND kind != ?"
 _LIMIT_PILOT_TOKEN = "UPDATE token SET expires_at = ? WHERE pilot_id = ? AND kind = 'pilot'"
-
-
-class _JoinToken(NamedTuple):
-    """A join token. `is_used`: a pilot has joined with it, and gave this nonce."""
-
-    pilot_id: int
-    expires_at: float
-    nonce: str
-    is_used: bool
 
 
 def need_pilot(tx: Transaction, *, pilot_id: int | None = None, stamp: str = "") -> PilotRow:
@@ -130,13 +120,9 @@ def drain_pilots_for(tx: Transaction, pilots: Sequence[int], reason: str) -> Non
 # --- tokens ----------------------------------------------------------------------------------------------
 
 
-def join_token(tx: Transaction, digest: bytes) -> _JoinToken | None:
-    """The join token with this hash, None if there is none."""
-    found = tx.read(_JOIN_TOKEN, (digest,))
-    if not found:
-        return None
-    pilot_id, expires, nonce, kind = found[0]
-    return _JoinToken(pilot_id, expires, nonce, kind == "joined")
+def join_token(tx: Transaction, digest: bytes) -> tuple[int, float, bool, str] | None:
+    """(pilot, until when it is good, whether a pilot has joined with it, and the nonce which that gave) of a join token."""
+    return tx.reader().execute(_JOIN_TOKEN, (digest,)).fetchone()
 
 
 def set_joined(tx: Transaction, pilot_id: int, *, node: str, digest: bytes, nonce: str, token: bytes) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from lodesman.answers.service import Cleaning, Difference
 from lodesman.store.dialect import GIVEN, greatest, keys, member
@@ -44,13 +44,9 @@ def store_pool_of_queue(tx: Transaction, tq_id: int) -> None:
     tx.later(_STORE_AGAIN, (_bitmap(0), tx.now, tq_id))
 
 
-def rename_pool(tx: Transaction, old: str, new: str, requirements: str) -> None:
-    """Store a pool once more, under its new identifier."""
-    tx.later(_RENAME, (new, requirements, old))
-
-
-def delete_pools(tx: Transaction, pools: Iterable[str]) -> None:
-    """Remove pools that no task queue names any more."""
+def rename_pools(tx: Transaction, pools: Mapping[str, tuple[str, str]]) -> None:
+    """Store pools under other identifiers: old one -> new one and text of the Requirements."""
+    tx.later_many(_RENAME, [(new, requirements, old) for old, (new, requirements) in pools.items()])
     tx.write(f"DELETE FROM submit_pool_bits WHERE id IN {GIVEN}", (keys(pools),))
 
 

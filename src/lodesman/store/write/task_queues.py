@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from lodesman.matching import TaskQueueKey, key_from_json, key_to_json
 from lodesman.store.dialect import GIVEN, by_index, keys, least
@@ -14,6 +13,8 @@ SET_ROW_CURSOR = "UPDATE task_queue_count SET row_cursor = ? WHERE tq_id = ?"
 _INSERT_QUEUE = "INSERT INTO task_queue (id, key, created_at, requirements) VALUES (?,?,?,?)"
 _SET_WAITING = "UPDATE task_queue_count SET waiting = ?, emptied_at = ?, as_of = ? WHERE tq_id = ?"
 _LOWER_CURSOR = f"UPDATE task_queue_count SET row_cursor = {least('row_cursor', '?')} WHERE tq_id = ?"
+_HOLD = """INSERT INTO task_queue_hold (tq_id, reason, since) VALUES (?,?,?)
+ON CONFLICT (tq_id) DO UPDATE SET reason = excluded.reason"""
 _INSERT_EVENT = "INSERT INTO task_queue_event (id, at, tq_id, kind, reason) VALUES (?,?,?,?,?)"
 _PUT_REASON = """INSERT INTO task_queue_reason (tq_id, reason, detail, since) VALUES (?,?,?,?)
 ON CONFLICT (tq_id) DO UPDATE SET reason = excluded.reason, detail = excluded.detail,
@@ -24,19 +25,11 @@ ON CONFLICT (one) DO UPDATE SET at = excluded.at, facts_at = excluded.facts_at""
 # Whoever joins a task queue changes its counter and the time when it was emptied.
 _STILL_EMPTY = """SELECT 1 FROM task_queue_count c WHERE c.tq_id = ? AND c.waiting = 0 AND c.emptied_at = ?
 AND NOT EXISTS (SELECT 1 FROM job j WHERE j.tq_id = c.tq_id AND j.queued IS NOT NULL)"""
-_TABLES = (
-    ("task_queue", "id"),
-    ("task_queue_count", "tq_id"),
-    ("task_queue_hold", "tq_id"),
-    ("task_queue_event", "tq_id"),
-    ("task_queue_reason", "tq_id"),
-)
 
 _OF_POOLS = f"SELECT id, key, pool_id FROM task_queue WHERE pool_id IN {GIVEN} AND pool_id != '' ORDER BY id"
 # What refers to a task queue and is more than history: single jobs, taken members of arrays, runs, what lives.
-_MOVE_ROWS = "UPDATE job SET tq_id = ? WHERE tq_id = ? AND queued IS NOT NULL"
 _MOVES = (
-    _MOVE_ROWS,
+    "UPDATE job SET tq_id = ? WHERE tq_id = ? AND queued IS NOT NULL",
     "UPDATE cohort SET tq_id = ? WHERE tq_id = ?",
     f"UPDATE attempt {by_index('attempt_live')} SET tq_id = ? WHERE tq_id = ? AND ended_at IS NULL",
     "UPDATE pilot SET tq_id = ? WHERE tq_id = ? AND ended_at IS NULL",
@@ -44,20 +37,6 @@ _MOVES = (
 _JOIN_CURSORS = f"""UPDATE task_queue_count SET row_cursor = {
     least("row_cursor", "(SELECT row_cursor FROM task_queue_count WHERE tq_id = ?)")
 } WHERE tq_id = ?"""
-
-
-class _KeyedQueue(NamedTuple):
-    """A task queue whose jobs need the SubmitPool `pool`."""
-
-    id: int
-    key: TaskQueueKey
-    pool: str
-
-
-def queue_with_key(tx: Transaction, key: TaskQueueKey) -> int | None:
-    """The id of the task queue with this key, if it was ever made."""
-    found = tx.read("SELECT id FROM task_queue WHERE key = ?", (key_to_json(key),))
-    return found[0][0] if found else None
 
 
 def insert_queue(tx: Transaction, number: int, key: TaskQueueKey, requirements: str = "") -> None:
@@ -84,15 +63,11 @@ def row_came_back(tx: Transaction, tq_id: int, job_id: int) -> None:
 # --- holds -----------------------------------------------------------------------------------------------
 
 
-def hold_queue(tx: Transaction, event: int, tq_id: int, reason: str) -> None:
-    """All waiting jobs of a task queue are Held from now on."""
-    tx.later("INSERT INTO task_queue_hold (tq_id, reason, since) VALUES (?,?,?)", (tq_id, reason, tx.now))
-    tx.later(_INSERT_EVENT, (event, tx.now, tq_id, "Held", reason))
-
-
-def set_hold_reason(tx: Transaction, tq_id: int, reason: str) -> None:
-    """The reason of a hold has changed."""
-    tx.later("UPDATE task_queue_hold SET reason = ? WHERE tq_id = ?", (reason, tq_id))
+def hold_queue(tx: Transaction, event: int | None, tq_id: int, reason: str) -> None:
+    """All waiting jobs of a task queue are Held from now on; without an event if only the reason has changed."""
+    tx.later(_HOLD, (tq_id, reason, tx.now))
+    if event is not None:
+        tx.later(_INSERT_EVENT, (event, tx.now, tq_id, "Held", reason))
 
 
 def release_queue(tx: Transaction, event: int | None, tq_id: int, reason: str) -> None:
@@ -126,14 +101,15 @@ def delete_queues(tx: Transaction, ids: Iterable[int]) -> None:
     """Delete task queues with all that is known of them."""
     mark_ids(tx, "task_queue", "event")
     given = keys(ids)
-    for table, column in _TABLES:
-        tx.write(f"DELETE FROM {table} WHERE {column} IN {GIVEN}", (given,))
+    tx.write(f"DELETE FROM task_queue WHERE id IN {GIVEN}", (given,))
+    for what in ("count", "hold", "event", "reason"):
+        tx.write(f"DELETE FROM task_queue_{what} WHERE tq_id IN {GIVEN}", (given,))
 
 
-def queues_of_pools(tx: Transaction, pools: Iterable[str]) -> list[_KeyedQueue]:
-    """All task queues of these SubmitPools, empty ones too, oldest first."""
+def queues_of_pools(tx: Transaction, pools: Iterable[str]) -> list[tuple[int, TaskQueueKey, str]]:
+    """(id, key, SubmitPool) of all task queues of these SubmitPools, empty ones too, oldest first."""
     rows = tx.read(_OF_POOLS, (keys(pools),))
-    return [_KeyedQueue(number, key_from_json(key), pool) for number, key, pool in rows]
+    return [(number, key_from_json(key), pool) for number, key, pool in rows]
 
 
 def queues_with_keys(tx: Transaction, texts: Iterable[str]) -> dict[str, int]:
