@@ -5,7 +5,7 @@ Nothing is stored before all of it is good; a batch with one bad job names that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, cast
 
@@ -37,12 +37,7 @@ from lodesman.matching.policy import Policy, VOConfig
 from lodesman.resources import GroupConfig
 from lodesman.store import Reader
 from lodesman.store.sandboxes import uploaded_size
-from lodesman.submission import (
-    Exclusions,
-    JobDraft,
-    find_exclusions,
-    optimize,
-)
+from lodesman.submission import Exclusions, JobDraft, find_exclusions, optimize
 
 _FEW_RUNS = 5
 _VERDICTS_KEPT = 100_000
@@ -70,7 +65,7 @@ class _Preparation:
         self.pools: dict[str, NewPool] = {}
         self.odd: dict[str, Mapping[str, Any]] = {}
         self.group = ""
-        self._uploads: dict[str, tuple[str, int]] = {}
+        self.uploads: dict[str, tuple[str, int]] = {}
         self._config: VOConfig | None = None
         self._drafts: dict[tuple[Any, ...], JobDraft] = {}
 
@@ -104,7 +99,7 @@ class _Preparation:
             self.odd[str(offset)] = description.record
         config = self.config(description.group)
         for cohort in cohorts(description, positions=positions):
-            draft = self._optimized(cohort.spec, config)
+            draft = self._optimize(cohort.spec, config)
             assert draft.key is not None  # noqa: S101
             if draft.never and not self.body.hold_if_impossible:
                 found = find_exclusions(draft.key, cohort.spec.requirements, config)
@@ -119,29 +114,25 @@ class _Preparation:
                 held=draft.never,
             )
 
-    def _optimized(self, spec: JobSpec, config: VOConfig) -> JobDraft:
-        """The draft of a spec, less its payload; jobs that can be matched alike share it."""
+    def _optimize(self, spec: JobSpec, config: VOConfig) -> JobDraft:
+        """The draft of a spec, less its payload; jobs that can be matched alike share it.
+
+        The verdict on a key that was judged before in this configuration is remembered.
+        """
         wanted = _ENCODER.encode(spec.requirements) if spec.requirements else b""
         alike = (*_KEY_VALUES(spec), wanted)
         known = self._drafts.get(alike)
-        if known is None:
-            known = self._drafts[alike] = self._optimize(spec, config)
-        return known
-
-    def _optimize(self, spec: JobSpec, config: VOConfig) -> JobDraft:
-        """Optimize; the verdict on a key that was judged before in this configuration is remembered."""
+        if known is not None:
+            return known
         hold = self.body.hold_if_impossible
         draft = JobDraft(spec=spec, owner=self.who.name, group=self.group, vo=self.who.vo, hold=hold)
-        draft = optimize(draft, config, self.policy.verdicts)
+        draft = self._drafts[alike] = optimize(draft, config, self.policy.verdicts)
         if draft.key is not None and len(self.policy.verdicts) < _VERDICTS_KEPT:
             self.policy.verdicts[draft.key] = draft.never
         if draft.submit_pool and draft.submit_pool not in self.pools:
             queues = self.policy.queues_of_mask(config.vo, draft.pool_mask)
             self.pools[draft.submit_pool] = NewPool(
-                id=draft.submit_pool,
-                requirements=draft.requirements,
-                vo=config.vo,
-                queues=queues,
+                id=draft.submit_pool, requirements=draft.requirements, vo=config.vo, queues=queues
             )
         return draft
 
@@ -153,29 +144,22 @@ class _Preparation:
         stored = {"spec": spec_to_json(spec), "uploads": self._uploads_of(names)}
         return _ENCODER.encode(stored).decode(), True
 
-    def _uploads_of(self, names: Iterable[str]) -> dict[str, tuple[str, int]]:
+    def _uploads_of(self, names: Collection[str]) -> dict[str, tuple[str, int]]:
         """The uploaded files of these names. Raises InvalidJob for one that is not there."""
-        return {name: self._upload(name) for name in names}
-
-    def _upload(self, name: str) -> tuple[str, int]:
-        known = self._uploads.get(name)
-        if known is not None:
-            return known
         if self.db is None:
-            return "", 0
-        announced = self.body.sandboxes.get(name)
-        if announced is None or uploaded_size(self.db, self.who.name, announced.sha256) != announced.size:
-            raise InvalidJob(
-                f"InputSandbox: the file {name!r} was not uploaded.",
-                hint="lode submit uploads local files by itself; other clients use POST /v1/sandboxes first.",
-                attribute="InputSandbox",
-            )
-        self._uploads[name] = announced.sha256, announced.size
-        return self._uploads[name]
-
-    def inputs(self) -> tuple[str, ...]:
-        """The checksums of all uploaded files that are named, each once."""
-        return tuple({sha256 for sha256, _ in self._uploads.values()})
+            return dict.fromkeys(names, ("", 0))
+        for name in names:
+            if name in self.uploads:
+                continue
+            announced = self.body.sandboxes.get(name)
+            if announced is None or uploaded_size(self.db, self.who.name, announced.sha256) != announced.size:
+                raise InvalidJob(
+                    f"InputSandbox: the file {name!r} was not uploaded.",
+                    hint="lode submit uploads local files by itself; other clients use POST /v1/sandboxes first.",
+                    attribute="InputSandbox",
+                )
+            self.uploads[name] = announced.sha256, announced.size
+        return {name: self.uploads[name] for name in names}
 
 
 def group_of(who: Principal, policy: Policy, wanted: str) -> GroupConfig:
@@ -222,7 +206,7 @@ def prepare(
         count=len(entries) if members is None else members.count,
         cohorts=tuple(parts),
         pools=tuple(work.pools.values()),
-        inputs=work.inputs(),
+        inputs=tuple({sha256 for sha256, _ in work.uploads.values()}),
         request_id=body.request_id,
         config=policy.digest,
     )
@@ -292,7 +276,10 @@ def _refusal(never: str, runs: Runs, members: ParametricMembers | None, found: E
         more = ", ..." if len(runs) > _FEW_RUNS else ""
         who = f"Member{'' if lost == 1 else 's'} {shown}{more} ({lost} of {members.count})"
         which = {"members": ranges, "jobs": lost}
-    attribute = _in_the_way(found)
+    # What the smallest change begins with, as a description calls it.
+    best = found.job_changes(1)
+    criterion = best[0].steps[0].criterion if best else ""
+    attribute = _OF_JOBS.get(criterion, criterion)
     return Impossible(
         f"{who} can never run: {never}.",
         hint="Change it, or submit it with --hold-if-impossible to keep it Held until a queue appears.",
@@ -300,9 +287,3 @@ def _refusal(never: str, runs: Runs, members: ParametricMembers | None, found: E
         **which,
         **({"attribute": attribute} if attribute else {}),
     )
-
-
-def _in_the_way(found: Exclusions) -> str:
-    """The attribute that the smallest change begins with, as a description calls it; '' if no change helps."""
-    best = found.job_changes(1)
-    return _OF_JOBS.get(best[0].steps[0].criterion, best[0].steps[0].criterion) if best else ""

@@ -53,16 +53,13 @@ class TakeReports:
         if attempt.ended_at is not None:
             return self._after_end(tx, row, report, attempt)
         if report.state == "Running":
-            self._started(tx, row, report)
+            attempts.start_attempt(tx, row.last_attempt, report.started or tx.now)
+            if row.state in (JobState.MATCHED, JobState.STALLED):
+                jobs.move(tx, self.live.ids, row, JobState.RUNNING, attempt=row.attempt)
         else:
             end_attempt(self.live, tx, row, report, pilot_id=self.pilot_id)
             count_job(tx, self.pilot_id)
         return _accepted(report)
-
-    def _started(self, tx: Transaction, row: JobRow, report: AttemptReport) -> None:
-        attempts.start_attempt(tx, row.last_attempt, report.started or tx.now)
-        if row.state in (JobState.MATCHED, JobState.STALLED):
-            jobs.move(tx, self.live.ids, row, JobState.RUNNING, attempt=row.attempt)
 
     def _after_end(
         self, tx: Transaction, row: JobRow, report: AttemptReport, attempt: AttemptRow
@@ -74,28 +71,21 @@ class TakeReports:
         stale = attempt.id != row.last_attempt
         counts = is_lost and attempt.stop_reason is None and row.state in _STILL_OPEN and not stale
         if report.state == "Done" and counts:
-            self._late_success(tx, row, report)
+            if row.state is JobState.WAITING:
+                self.live.queues.left(tx, row.tq_id, 1)
+            jobs.force_move(tx, self.live.ids, row, JobState.DONE, attempt=row.attempt, late=True)
+            attempts.end_attempt(tx, row.last_attempt, report, again=True)
+            count_job(tx, self.pilot_id)
             return _accepted(report, "late")
         if report.state != "Running":
             if is_lost:
                 attempts.note_late_report(tx, attempt.id, report)
-            self._log_too_late(row, report)
+            log.warning(
+                "a report came too late and was refused",
+                extra={"job": row.id, "attempt": report.attempt, "pilot": self.pilot_id, "state": report.state,
+                       "cause": report.cause, "job_state": row.state.value, "job_attempt": row.attempt},
+            )  # fmt: skip
         return _refused(report, "stale attempt" if stale else "already ended")
-
-    def _late_success(self, tx: Transaction, row: JobRow, report: AttemptReport) -> None:
-        """The job is Done after all."""
-        if row.state is JobState.WAITING:
-            self.live.queues.left(tx, row.tq_id, 1)
-        jobs.force_move(tx, self.live.ids, row, JobState.DONE, attempt=row.attempt, late=True)
-        attempts.end_again(tx, row.last_attempt, report)
-        count_job(tx, self.pilot_id)
-
-    def _log_too_late(self, row: JobRow, report: AttemptReport) -> None:
-        log.warning(
-            "a report came too late and was refused",
-            extra={"job": row.id, "attempt": report.attempt, "pilot": self.pilot_id, "state": report.state,
-                   "cause": report.cause, "job_state": row.state.value, "job_attempt": row.attempt},
-        )  # fmt: skip
 
 
 def _accepted(report: AttemptReport, reason: str | UnsetType = UNSET) -> ReportResult:

@@ -163,20 +163,23 @@ class Submit:
         members = cohort.jobs
         if members == 1:
             job_id = base + cohort.runs[0][0]
-            event = self._first_event(tx, cohort, job_id)
+            # A single job has an event of its own; those of a batch have one together, unless they are held.
+            event = None
+            if cohort.held:
+                event = jobs.add_event(tx, self.live.ids, job_id, "Held", previous=None, reason=cohort.held)
+            elif self.prepared.count == 1:
+                event = jobs.add_event(tx, self.live.ids, job_id, "Waiting", previous=None)
             job = WaitingJob(job_id, number, template, 0, event, None, cohort.max_attempts)
             jobs.insert_waiting(tx, tq_id, job)
             if self.prepared.count == 1:
                 self.live.queues.row_joined(tx, tq_id, job)
         else:
             for start, stop in cohort.runs:
-                run = range(start, stop)
-                insert_run(
-                    tx, self.live.ids, run, submission=number, tq_id=tq_id, base=base, template=template
-                )
+                run, ids = range(start, stop), self.live.ids
+                insert_run(tx, ids, run, submission=number, tq_id=tq_id, base=base, template=template)
                 if cohort.held:
                     held = range(base + start, base + stop)
-                    jobs.add_range_event(tx, self.live.ids, held, "Held", reason=cohort.held)
+                    jobs.add_range_event(tx, ids, held, "Held", reason=cohort.held)
         self._joining[tq_id] += members
         if cohort.held:
             self._never[tq_id] = cohort.held
@@ -192,11 +195,3 @@ class Submit:
             tx, number, cohort.template, expand=cohort.expand, max_attempts=cohort.max_attempts
         )
         return number
-
-    def _first_event(self, tx: Transaction, cohort: PreparedCohort, job_id: int) -> int | None:
-        """The event of a single job; those of a batch have one together, unless they are held."""
-        if cohort.held:
-            return jobs.add_event(tx, self.live.ids, job_id, "Held", previous=None, reason=cohort.held)
-        if self.prepared.count == 1:
-            return jobs.add_event(tx, self.live.ids, job_id, "Waiting", previous=None)
-        return None

@@ -29,13 +29,13 @@ def payload(spec: JobSpec, uploads: Uploads) -> AttemptWork:
         memory_mb=spec.memory_mb,
         output_mb=spec.max_output_mb,
     )
-    inputs = [_input(name, *uploads[name]) for name in spec.input_sandbox]
+    inputs = []
+    for name in spec.input_sandbox:
+        sha256, size = uploads[name]
+        file = name.rsplit("/", 1)[-1]
+        inputs.append(PayloadFile(file, f"/v1/sandboxes/{sha256}", sha256, size, unpack=False))
     run = Payload(**{name: getattr(spec, name) for name in Payload.__struct_fields__})
     return AttemptWork(run, inputs, limits, spec.exclusive)
-
-
-def _input(name: str, sha256: str, size: int) -> PayloadFile:
-    return PayloadFile(name.rsplit("/", 1)[-1], f"/v1/sandboxes/{sha256}", sha256, size, unpack=False)
 
 
 # Bytes of text: of templates, and of the members of arrays (which take several times as much when they are read).

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Protocol, cast
@@ -21,8 +20,6 @@ from lodesman.store.read.task_queues import held_queues, key_of_queue, queue_wit
 from lodesman.store.write import submit_pools, task_queues
 from lodesman.store.write.attempts import Claimed
 from lodesman.store.write.jobs import WaitingJob
-
-log = logging.getLogger(__name__)
 
 _FEW_GROUPS = 4
 _SHARE_SAMPLE = 64

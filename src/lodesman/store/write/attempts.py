@@ -143,19 +143,15 @@ def start_attempt(tx: Transaction, attempt_id: int | None, at: float) -> None:
     tx.later("UPDATE attempt SET started_at = ? WHERE id = ? AND started_at IS NULL", (at, attempt_id))
 
 
-def end_attempt(tx: Transaction, attempt_id: int | None, end: AttemptReport) -> None:
-    """Store the end of a live attempt."""
+def end_attempt(tx: Transaction, attempt_id: int | None, end: AttemptReport, *, again: bool = False) -> None:
+    """Store the end of a live attempt. `again`: that of a lost one is replaced by what its pilot reports after all."""
+    if again:
+        tx.write("UPDATE attempt SET ended_at = NULL WHERE id = ?", (attempt_id,))
     values: tuple[Any, ...] = (
         end.ended or tx.now, end.state, end.cause, end.exit_code, end.signal, end.cpu_seconds, end.wall_seconds,
         end.max_rss_mb, end.output_sha256, end.output_size, end.message[:MAX_TEXT], end.tail, end.started, attempt_id,
     )  # fmt: skip
     tx.later(_END, values)
-
-
-def end_again(tx: Transaction, attempt_id: int | None, end: AttemptReport) -> None:
-    """Replace the end of a lost attempt by what its pilot reports after all."""
-    tx.write("UPDATE attempt SET ended_at = NULL WHERE id = ?", (attempt_id,))
-    end_attempt(tx, attempt_id, end)
 
 
 def note_late_report(tx: Transaction, attempt_id: int, late: AttemptReport) -> None:
