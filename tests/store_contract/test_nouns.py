@@ -89,8 +89,8 @@ def test_users_and_tokens(store):
     assert store.do(accounts.tokens_with_prefix, "11") == [b"\x11" * 32]
     assert len(store.do(accounts.delete_token, b"\x11" * 32).hashes) == 2
     assert accounts.principals(store.db) == {}
-    assert accounts.is_user(store.db, "ann")
-    assert not accounts.is_user(store.db, "bob")
+    assert accounts.is_admin(store.db, "ann")
+    assert accounts.is_admin(store.db, "bob") is None
 
 
 def test_closings_and_iterations(store):

@@ -23,7 +23,7 @@ from lodesman.matching.policy import Policy
 from lodesman.resources import FilePosition, NodePath, QueueId, access_refusal, effective_params
 from lodesman.store import Reader
 from lodesman.store.read import why as read
-from lodesman.store.read.task_queues import key_of_queue
+from lodesman.store.read.task_queues import key_and_requirements
 from lodesman.submission import find_exclusions
 from lodesman.why.facts import JobFacts
 from lodesman.why.job import explain_job, explain_queue_for_job
@@ -54,7 +54,8 @@ class Explainer:
         if job.held_by is not None:
             name, seconds = read.holder_name(self.db, job), max(0.0, self.now - job.since)
             held = Holding(limit="held", by=job.held_by, name=name, reason=reason, seconds=seconds)
-        key, position = key_of_queue(self.db, tq_id), read.position(self.db, tq_id, number)
+        key, _ = key_and_requirements(self.db, tq_id)
+        position = read.position(self.db, tq_id, number)
         requirements = read.requirements_of(self.db, key.submit_pool, tq_id)
         facts = self.job_facts(key, requirements, position, task_queue=tq_id, held=held)
         return JobWaits(

@@ -26,8 +26,8 @@ from lodesman.answers.service import Old, Suspects, UnusedInputs
 from lodesman.background import portions
 from lodesman.store import Reader, sandboxes
 from lodesman.store.read import upkeep as old
-from lodesman.store.read.jobs import is_any_job, known_jobs, was_given_out
-from lodesman.store.read.upkeep import SubmissionSpan, last_job, last_queue, suspect_jobs, wrong_counts
+from lodesman.store.read.jobs import known_jobs, was_given_out
+from lodesman.store.read.upkeep import SubmissionSpan, last_of_portion, suspect_jobs, wrong_counts
 from lodesman.store.shelf import Shelf
 
 log = logging.getLogger(__name__)
@@ -106,15 +106,15 @@ class Reconciler(_Passes):
 def find_suspects(db: Reader) -> Iterator[Suspects]:
     """One pass, a portion a step."""
     done = 0
-    while (last := last_job(db, done, _JOBS_AT_ONCE)) is not None:
+    while (last := last_of_portion(db, "job", done, _JOBS_AT_ONCE)) is not None:
         while len(found := suspect_jobs(db, done, last, _SUSPECTS_AT_ONCE)) == _SUSPECTS_AT_ONCE:
             yield Suspects(jobs=found)
             done = found[-1]
         yield Suspects(jobs=found)
         done = last
     done = 0
-    while (last := last_queue(db, done, _QUEUES_AT_ONCE)) is not None:
-        wrong = [one.tq_id for one in wrong_counts(db, done + 1, last)]
+    while (last := last_of_portion(db, "task_queue_count", done, _QUEUES_AT_ONCE)) is not None:
+        wrong = [tq_id for tq_id, _, _ in wrong_counts(db, done + 1, last)]
         for part in portions(wrong, _SUSPECTS_AT_ONCE):
             yield Suspects(queues=part)
         yield Suspects()
@@ -283,7 +283,7 @@ def _remove_if_over(db: Reader, folder: Path) -> None:
     if not folder.name.isdecimal() or len(folder.name) > 15:
         return
     first, last = int(folder.name) * 1_000, int(folder.name) * 1_000 + 999
-    if was_given_out(db, last) and not is_any_job(db, first, last):
+    if was_given_out(db, last) and not known_jobs(db, range(first, last + 1)):
         with contextlib.suppress(OSError):  # it is not empty
             folder.rmdir()
 

@@ -42,7 +42,7 @@ def issue_token(
     unknown = set(scopes) - set(SCOPES)
     if unknown:
         raise InvalidRequest(f"There is no scope {min(unknown)!r}.", hint=f"Scopes: {', '.join(SCOPES)}.")
-    is_admin = accounts.is_admin(tx, account)
+    is_admin = accounts.is_admin(tx.reader(), account)
     if is_admin is None:
         raise NotFound(f"There is no user {account}.", hint="Make it with: lode user add")
     if "admin" in scopes and not is_admin:

@@ -46,12 +46,12 @@ class _LivePools(PoolMap):
         bit = self.bit(queue)
         if bit is not None and not in_use >> bit & 1:
             self.forget_queue(queue)
-            tx.undo.append(partial(self.name_queue_again, queue, bit))
+            tx.undo.append(partial(self.name_queue, queue, bit))
             submit_pools.delete_bit(tx, bit)
 
     def forget_pools(self, tx: Transaction, gone: Iterable[str]) -> None:
         """No job needs these SubmitPools any more."""
-        tx.undo.append(partial(self.put_back, self.remove(gone)))
+        tx.undo.append(partial(self.put, self.put(dict.fromkeys(gone))))
         submit_pools.pools_changed(tx)
 
     def passed(self, tx: Transaction, config: str) -> PassRow:

@@ -7,9 +7,8 @@ for, and kept until it changes. Changed by the writer, read by all threads.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterable, Iterator, KeysView, Mapping
+from collections.abc import Iterator, KeysView, Mapping
 from functools import reduce
-from heapq import heapify, heappop, heappush
 from operator import or_
 from threading import Lock
 from typing import Self, cast
@@ -32,7 +31,7 @@ class PoolMap:
         self.version = 0
         self._lock = Lock()
         self._bits: dict[QueueId, int] = {}
-        self._free: list[int] = []  # bits below the number of queues that no queue has; a heap
+        self._free: set[int] = set()  # bits below the greatest that no queue has
         self._masks: dict[str, int] = {}
         self._matrix: tuple[list[str], Transposed] | None = None
         # Queue -> (the age of the map when it was read, what it serves). Each new pool makes the map older by one.
@@ -46,8 +45,7 @@ class PoolMap:
         found = cls()
         found._bits = bits_of_queues(db)
         taken = set(found._bits.values())
-        found._free = [bit for bit in range(max(taken, default=-1) + 1) if bit not in taken]
-        heapify(found._free)
+        found._free = set(range(max(taken, default=0))) - taken
         found._masks = masks_of_pools(db)
         return found
 
@@ -90,55 +88,42 @@ class PoolMap:
 
     # --- changes: the writer's ----------------------------------------------------------------------------
 
-    def name_queue(self, place: QueueId) -> int:
-        """Give a queue the lowest free bit; one that has a bit keeps it."""
-        bit = self._bits.get(place)
-        if bit is None:
-            with self._lock:
-                bit = heappop(self._free) if self._free else len(self._bits)
-                self._bits[place] = bit
-                self._served.pop(place, None)
-        return bit
+    def name_queue(self, place: QueueId, bit: int | None = None) -> int:
+        """Give a queue this bit, else the lowest that is free; one that has a bit keeps it."""
+        known = self._bits.get(place)
+        if known is not None:
+            return known
+        with self._lock:
+            found = min(self._free, default=len(self._bits)) if bit is None else bit
+            self._free.discard(found)
+            self._bits[place] = found
+            self._served.pop(place, None)
+        return found
 
     def forget_queue(self, place: QueueId) -> None:
         """Free the bit of a queue, which serves no pool any more."""
         with self._lock:
-            heappush(self._free, self._bits.pop(place))
+            self._free.add(self._bits.pop(place))
             self._served.pop(place, None)
 
-    def name_queue_again(self, place: QueueId, bit: int) -> None:
-        """Undo `forget_queue`."""
-        with self._lock:
-            self._free.remove(bit)
-            heapify(self._free)
-            self._bits[place] = bit
-            self._served.pop(place, None)
-
-    def put(self, masks: Mapping[str, int]) -> dict[str, int | None]:
-        """These pools are served by these queues and no others; returns what `put_back` takes to undo that."""
+    def put(self, masks: Mapping[str, int | None]) -> dict[str, int | None]:
+        """These pools are served by these queues and no others; None: the pool is gone. Returns what undoes it."""
         before = {pool: self._masks.get(pool) for pool in masks}
         with self._lock:
-            self._change(masks)
-        return before
-
-    def put_back(self, before: Mapping[str, int | None]) -> None:
-        """Undo `put` or `remove`."""
-        with self._lock:
-            self._forget({pool for pool, mask in before.items() if mask is None})
-            self._change({pool: mask for pool, mask in before.items() if mask is not None})
-
-    def remove(self, pools: Iterable[str]) -> dict[str, int | None]:
-        """No job needs these pools any more; returns what `put_back` takes to undo that."""
-        before: dict[str, int | None] = {pool: self._masks[pool] for pool in pools if pool in self._masks}
-        with self._lock:
-            self._forget(set(before))
+            gone = [pool for pool, mask in masks.items() if mask is None and pool in self._masks]
+            for pool in gone:
+                del self._masks[pool]
+            if gone or len(self._new) > _MANY_NEW:
+                # Forget what every queue serves.
+                self._age += 1
+                self._served, self._new = {}, []
+            self._change({pool: mask for pool, mask in masks.items() if mask is not None})
+            self._matrix = None
             self.version += 1
         return before
 
     def _change(self, masks: Mapping[str, int]) -> None:
         lost = 0
-        if len(self._new) > _MANY_NEW:
-            self._start_anew()
         for pool, mask in masks.items():
             old = self._masks.get(pool)
             if old is None:
@@ -147,27 +132,10 @@ class PoolMap:
             else:
                 lost |= old ^ mask
             self._masks[pool] = mask
-        self._matrix = None
-        self._stale(lost)
-        self.version += 1
-
-    def _forget(self, pools: set[str]) -> None:
-        if pools:
-            for pool in pools:
-                del self._masks[pool]
-            self._start_anew()
-
-    def _start_anew(self) -> None:
-        """Forget what every queue serves."""
-        self._age += 1
-        self._served, self._new, self._matrix = {}, [], None
-
-    def _stale(self, mask: int) -> None:
-        """Drop what is kept of these queues."""
-        if mask:
+        if lost:
             bits = self._bits
             self._served = {
-                place: known for place, known in self._served.items() if not mask >> bits.get(place, 0) & 1
+                place: known for place, known in self._served.items() if not lost >> bits.get(place, 0) & 1
             }
 
     # --- what a queue serves ------------------------------------------------------------------------------

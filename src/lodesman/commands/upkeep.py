@@ -104,13 +104,8 @@ def purge(tx: Transaction, live: Live, old: Old) -> Purged:
             # Counters and cursors follow from these attempts: write them while the attempts are there.
             live.queues.write_claims(tx)
         upkeep.delete_jobs(tx, found)
-    if old.holes:
-        upkeep.close_holes(tx, old.holes, old.before)
-    if old.templates:
-        upkeep.delete_templates(tx, old.templates)
+    upkeep.delete_left(tx, old)
     done = not old.submissions or upkeep.delete_submissions(tx, old.submissions, _MOST_ROWS)
-    if old.pilots:
-        upkeep.delete_pilots(tx, old.pilots, old.before)
     gone = [
         tq_id
         for tq_id, emptied_at in old.queues

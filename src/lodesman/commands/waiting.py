@@ -16,7 +16,12 @@ from lodesman.store.claim_log import ClaimLog, claims_at
 from lodesman.store.fronts import Fronts
 from lodesman.store.ids import Ids
 from lodesman.store.journal import Transaction
-from lodesman.store.read.task_queues import held_queues, key_of_queue, queue_with_key, queues_with_jobs
+from lodesman.store.read.task_queues import (
+    held_queues,
+    key_and_requirements,
+    queue_with_key,
+    queues_with_jobs,
+)
 from lodesman.store.write import submit_pools, task_queues
 from lodesman.store.write.attempts import Claimed
 from lodesman.store.write.jobs import WaitingJob
@@ -199,7 +204,7 @@ class TaskQueues:
         Its SubmitPool is made again if it was removed meanwhile; the next pass, which is asked for, finds its queues.
         """
         if not self.index.has(tq_id):
-            self._put(tx, tq_id, key_of_queue(tx.reader(), tq_id))
+            self._put(tx, tq_id, key_and_requirements(tx.reader(), tq_id)[0])
         pool = self.index.key(tq_id).submit_pool
         if pool:
             submit_pools.store_pool_of_queue(tx, tq_id)
@@ -211,7 +216,7 @@ class TaskQueues:
         """These SubmitPools are served by these queues from now on; what waits on either side sees it at once."""
         pools = self._pools
         winners = {pool for pool, mask in masks.items() if mask & ~(pools.mask(pool) or 0)}
-        tx.undo.append(partial(pools.put_back, pools.put(masks)))
+        tx.undo.append(partial(pools.put, pools.put(masks)))
         submit_pools.pools_changed(tx)
         if winners and self.parked:
             # Jobs that wait count as new: parked claims may be served by them now.

@@ -30,7 +30,7 @@ from lodesman.errors import Conflict, Unavailable
 from lodesman.matching.policy import Policy
 from lodesman.resources import QueueId
 from lodesman.store import Writer
-from lodesman.store.accounts import is_user, set_service_token
+from lodesman.store.accounts import is_admin, set_service_token
 from lodesman.store.journal import Transaction
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,8 @@ def prepare(db: Writer, config: ServerConfig, *, now: float) -> None:
         folder.chmod(0o700)
     with db:
         tx = Transaction(db, now)
-        if not (is_user(tx.reader(), config.admin.name) and (config.data / _TOKEN_FILE).exists()):
+        known = is_admin(tx.reader(), config.admin.name) is not None
+        if not (known and (config.data / _TOKEN_FILE).exists()):
             vo, groups = _first_place(config)
             add_account(tx, config.admin.name, vo, groups, admin=True)
             note = "made at the first start"

@@ -20,13 +20,12 @@ FROM token t LEFT JOIN token p ON p.hash = t.parent WHERE t.kind = 'user'"""
 
 def principals(db: Reader) -> dict[bytes, Principal]:
     """Every token that can be used, by its hash."""
-    return {bytes(row[0]): _principal(row) for row in db.execute(_TOKENS)}
+    return {bytes(row[0]): _principal(*row) for row in db.execute(_TOKENS)}
 
 
 def principal_of(db: Reader, digest: bytes) -> Principal | None:
     """The owner of one token, None if it is unknown."""
-    row = db.execute(f"{_TOKENS} AND t.hash = ?", (digest,)).fetchone()
-    return None if row is None else _principal(row)
+    return db.find(_principal, f"{_TOKENS} AND t.hash = ?", (digest,))
 
 
 def joining_pilot(db: Reader, digest: bytes) -> Principal | None:
@@ -37,21 +36,19 @@ def joining_pilot(db: Reader, digest: bytes) -> Principal | None:
 
 def list_tokens(db: Reader) -> list[TokenRow]:
     """The tokens of users; never the tokens themselves."""
-    return [_token(list(row)) for row in db.execute(_SHOWN)]
+    return [
+        TokenRow(digest.hex(), kind, account, msgspec.json.decode(scopes), note, made, until,
+                 parent.hex() if parent else None, by)
+        for digest, kind, account, scopes, note, made, until, parent, by in db.execute(_SHOWN)
+    ]  # fmt: skip
 
 
-def _token(values: list[Any]) -> TokenRow:
-    values[0], values[7] = values[0].hex(), values[7].hex() if values[7] else None
-    values[3] = msgspec.json.decode(values[3])
-    return TokenRow(*values)
+def is_admin(db: Reader, name: str) -> bool | None:
+    """Whether a user administers this server; None if there is no such user."""
+    return db.find(bool, "SELECT admin FROM account WHERE name = ?", (name,))
 
 
-def is_user(db: Reader, name: str) -> bool:
-    """Whether there is a user of this name."""
-    return bool(db.execute("SELECT 1 FROM account WHERE name = ?", (name,)).fetchone())
-
-
-def _principal(row: tuple[Any, ...]) -> Principal:
+def _principal(*row: Any) -> Principal:
     digest, kind, account, pilot_id, scopes, expires, vo, groups, admin = row
     return Principal(
         kind=kind,
@@ -91,12 +88,6 @@ class RevokedTokens(NamedTuple):
 def put_user(tx: Transaction, name: str, vo: str, groups: Sequence[str], *, admin: bool) -> None:
     """Store a user, or what has changed of one."""
     tx.write(_PUT_USER, (name, vo, msgspec.json.encode(groups).decode(), admin, tx.now))
-
-
-def is_admin(tx: Transaction, name: str) -> bool | None:
-    """Whether a user administers this server; None if there is no such user."""
-    found = tx.read("SELECT admin FROM account WHERE name = ?", (name,))
-    return bool(found[0][0]) if found else None
 
 
 def insert_token(

@@ -17,8 +17,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from concurrent.futures import Future
 from functools import partial
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar
 
 from lodesman.errors import LodesmanError, Unavailable
 from lodesman.store import Reader, Writer
@@ -44,11 +45,8 @@ class Command(Protocol):
         """Check, write through `tx`, and return the answer. Raises LodesmanError to refuse."""
 
 
-class _Parked:
-    """The answer of a command that will be answered later (a long poll)."""
-
-
-PARKED = _Parked()
+# The answer of a command that will be answered later (a long poll).
+PARKED: Final = object()
 
 Answer = Callable[[Any], None]
 
@@ -220,19 +218,15 @@ class Journal:
 
     def call(self, command: Command, wait_seconds: float = 60.0) -> Any:
         """Post and wait for the answer (for threads, not for the event loop)."""
-        done = threading.Event()
-        box: list[Any] = []
-
-        def answer(result: Any) -> None:
-            box.append(result)
-            done.set()
-
-        self.post(command, answer)
-        if not done.wait(wait_seconds):
-            raise Unavailable("The database did not answer in time.")
-        if isinstance(box[0], Exception):
-            raise box[0]
-        return box[0]
+        done: Future[Any] = Future()
+        self.post(command, done.set_result)
+        try:
+            result = done.result(wait_seconds)
+        except TimeoutError:
+            raise Unavailable("The database did not answer in time.") from None
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     def close(self) -> None:
         """Apply what waits and end the thread."""
@@ -290,7 +284,9 @@ class Journal:
         try:
             out = self._attempt(tx, batch)
         except Exception as fault:
-            self._abandon(tx)
+            if self._writer.connection.in_transaction:
+                self._writer.execute("ROLLBACK")
+            tx.roll_back_memory()
             if len(batch) > 1:
                 middle = len(batch) // 2
                 self._apply(batch[:middle])
@@ -316,7 +312,7 @@ class Journal:
 
     def _attempt(self, tx: Transaction, batch: list[tuple[Command, Answer]]) -> list[tuple[Answer, Any]]:
         out: list[tuple[Answer, Any]] = []
-        self._writer.begin()
+        self._writer.execute("BEGIN IMMEDIATE")
         for command, answer in batch:
             if not getattr(command, "brief", False):
                 self._release()
@@ -332,17 +328,13 @@ class Journal:
         if self._writer.change(_FENCE, (self._epoch,)) != 1:
             raise Unavailable("Another server took over this database; nothing was stored.")
         self._release()
-        self._writer.commit()
+        self._writer.execute("COMMIT")
         for step in tx.afterwards:
             _surely(step)
         self.commits += 1
         self.commands += len(batch)
         out.extend(tx.answers)
         return out
-
-    def _abandon(self, tx: Transaction) -> None:
-        self._writer.roll_back()
-        tx.roll_back_memory()
 
 
 def _surely(step: Callable[..., object], *values: object) -> None:

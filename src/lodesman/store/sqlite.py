@@ -95,19 +95,6 @@ class Writer(Reader):
 
     __slots__ = ()
 
-    def begin(self) -> None:
-        """Begin a transaction that will write."""
-        self.connection.execute("BEGIN IMMEDIATE")
-
-    def commit(self) -> None:
-        """Make the transaction durable."""
-        self.connection.execute("COMMIT")
-
-    def roll_back(self) -> None:
-        """End the transaction, if there is one, as if it had not been."""
-        if self.connection.in_transaction:
-            self.connection.execute("ROLLBACK")
-
     def change(self, sql: str, values: Sequence[Any] = ()) -> int:
         """Run one statement; returns the number of rows changed."""
         self.connection.execute(sql, values)

@@ -135,9 +135,9 @@ def test_as_long_as_a_queue_serves_the_same_pools_the_request_is_the_same():
     first = found.request(FREE, pools)
     pools.add("req1:b", [("South", "cs", "long")])
     assert found.request(FREE, pools) is first
-    pools.remove(["req1:b"])
+    pools.put({"req1:b": None})
     assert found.request(FREE, pools) == first
-    pools.remove(["req1:a"])
+    pools.put({"req1:a": None})
     assert found.request(FREE, pools).submit_pools == ()
 
 

@@ -62,7 +62,7 @@ def test_bits_of_queues_that_are_gone_are_given_out_again_lowest_first():
     pools.forget_queue(PLACES[0])
     assert [pools.name_queue(place) for place in PLACES[3:]] == [3, 0, 2]
     pools.forget_queue(PLACES[5])
-    pools.name_queue_again(PLACES[5], 2)
+    pools.name_queue(PLACES[5], 2)
     assert pools.name_queue(PLACES[0]) == 4
 
 
@@ -140,7 +140,7 @@ class Maps(RuleBasedStateMachine):
 
     @rule(gone=st.frozensets(st.sampled_from("abcdefgh")))
     def remove(self, gone):
-        self.pools.remove(gone)
+        self.pools.put(dict.fromkeys(gone))
         for pool in gone:
             self.wanted.pop(pool, None)
 
@@ -151,11 +151,11 @@ class Maps(RuleBasedStateMachine):
     )
     def put_and_put_back(self, masks, gone, look):
         put = self.pools.put({pool: self.mask(names) for pool, names in masks.items()})
-        removed = self.pools.remove(gone)
+        removed = self.pools.put(dict.fromkeys(gone))
         if look:
             self.pools.of_queue(Q)
-        self.pools.put_back(removed)
-        self.pools.put_back(put)
+        self.pools.put(removed)
+        self.pools.put(put)
 
     @rule(name=st.sampled_from(NAMES))
     def look(self, name):

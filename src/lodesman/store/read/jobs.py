@@ -264,8 +264,3 @@ def members_of(db: Reader, submission: int, *, most_bytes: int) -> str | None:
 def known_jobs(db: Reader, ids: Iterable[int]) -> set[int]:
     """Those of the ids that a row has."""
     return {row[0] for row in db.execute(f"SELECT id FROM job WHERE id IN {GIVEN}", (keys(ids),))}
-
-
-def is_any_job(db: Reader, first: int, last: int) -> bool:
-    """Whether there is a row of a job with first <= id <= last."""
-    return bool(db.execute("SELECT 1 FROM job WHERE id BETWEEN ? AND ? LIMIT 1", (first, last)).fetchone())

@@ -102,11 +102,6 @@ def key_and_requirements(db: Reader, tq_id: int) -> tuple[TaskQueueKey, str]:
     return key_from_json(key), requirements
 
 
-def key_of_queue(db: Reader, tq_id: int) -> TaskQueueKey:
-    """The key of a task queue."""
-    return key_from_json(db.only("SELECT key FROM task_queue WHERE id = ?", (tq_id,))[0])
-
-
 def queues_of_vo(db: Reader, vo: str) -> set[int]:
     """The task queues of a VO."""
     return {tq_id for (tq_id,) in db.execute(_OF_VO, (vo,))}

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from lodesman.jobs.states import ACTIVE, TERMINAL
 from lodesman.store import Reader
 from lodesman.store.dialect import GIVEN, greatest, keys
 
-_NEXT_JOBS = "SELECT max(id) FROM (SELECT id FROM job WHERE id > ? ORDER BY id LIMIT ?) portion"
 _ON_A_NODE = ", ".join(f"'{state}'" for state in sorted(ACTIVE))
 _SUSPECT_JOBS = f"""SELECT j.id FROM job j WHERE j.id > ? AND j.id <= ?
 AND ((j.state = 'Waiting' AND j.queued IS NULL) OR (j.state IN ({_ON_A_NODE})
 AND NOT EXISTS (SELECT 1 FROM attempt a WHERE a.id = j.last_attempt AND a.ended_at IS NULL))) ORDER BY j.id LIMIT ?"""
-_NEXT_QUEUES = """SELECT max(tq_id) FROM
-(SELECT tq_id FROM task_queue_count WHERE tq_id > ? ORDER BY tq_id LIMIT ?) portion"""
 # What waits in some task queues as rows, and as members of runs that nobody touched.
 _WAITING_ROWS = """SELECT tq_id, count(*) AS n FROM job
 WHERE queued IS NOT NULL AND tq_id BETWEEN ? AND ? AND state = 'Waiting' GROUP BY tq_id"""
@@ -33,17 +30,13 @@ _WRONG_COUNTS = f"""SELECT q.tq_id, q.jobs, coalesce(n.jobs, 0) FROM queue_jobs 
 ) n ON n.tq_id = q.tq_id WHERE q.tq_id BETWEEN ? AND ? AND q.jobs != coalesce(n.jobs, 0)"""
 
 
-class _WrongCount(NamedTuple):
-    """A task queue whose stored counter is not what it counts."""
-
-    tq_id: int
-    stored: int
-    counted: int
-
-
-def last_job(db: Reader, after: int, portion: int) -> int | None:
-    """The last row of the next portion; None if there are no more."""
-    number: int | None = db.only(_NEXT_JOBS, (after, portion))[0]
+def last_of_portion(
+    db: Reader, table: Literal["job", "task_queue_count"], after: int, portion: int
+) -> int | None:
+    """The greatest id of the next portion of a table; None if there are no more."""
+    column = "id" if table == "job" else "tq_id"
+    ids = f"SELECT {column} AS id FROM {table} WHERE {column} > ? ORDER BY {column} LIMIT ?"
+    number: int | None = db.only(f"SELECT max(id) FROM ({ids}) portion", (after, portion))[0]
     return number
 
 
@@ -52,15 +45,9 @@ def suspect_jobs(db: Reader, after: int, last: int, limit: int) -> list[int]:
     return [row[0] for row in db.execute(_SUSPECT_JOBS, (after, last, limit))]
 
 
-def last_queue(db: Reader, after: int, portion: int) -> int | None:
-    """The last task queue of the next portion; None if there are no more."""
-    number: int | None = db.only(_NEXT_QUEUES, (after, portion))[0]
-    return number
-
-
-def wrong_counts(db: Reader, first: int, last: int) -> list[_WrongCount]:
-    """The task queues with first <= id <= last whose counter is not what it counts."""
-    return [_WrongCount(*row) for row in db.execute(_WRONG_COUNTS, (first, last) * 3)]
+def wrong_counts(db: Reader, first: int, last: int) -> list[tuple[int, int, int]]:
+    """(id, stored, counted) of task queues with first <= id <= last whose counter is not what it counts."""
+    return list(db.execute(_WRONG_COUNTS, (first, last) * 3))
 
 
 # Ids and times rise together unless a clock was set back; rows this much beyond the time are read, too.

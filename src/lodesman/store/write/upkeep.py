@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lodesman.answers.service import Old
 from lodesman.store.dialect import GIVEN, GIVEN_PAIRS, keys
 from lodesman.store.ids import mark_ids
 from lodesman.store.journal import Transaction
@@ -31,9 +32,6 @@ _BELONGINGS = (
     f"""DELETE FROM sandbox_use WHERE (owner, sha256, submission_id) IN (SELECT owner, sha256, submission_id
     FROM sandbox_use WHERE submission_id IN {GIVEN} LIMIT ?)""",
 )
-_PILOT_TOKENS = (
-    f"DELETE FROM token WHERE pilot_id IN (SELECT id FROM pilot WHERE id IN {GIVEN} AND ended_at < ?)"
-)
 
 
 def old_jobs(tx: Transaction, ids: Sequence[int], before: float) -> list[OldJob]:
@@ -52,15 +50,23 @@ def delete_jobs(tx: Transaction, jobs: Sequence[OldJob]) -> None:
     tx.write(f"DELETE FROM job WHERE id IN {GIVEN}", (keys(job.id for job in jobs),))
 
 
-def close_holes(tx: Transaction, holes: Sequence[tuple[int, int]], before: float) -> None:
-    """Purge members that were killed or deleted before they were taken: (cohort, start) of their holes."""
-    tx.write(_HOLES, (keys(holes), before))
-
-
-def delete_templates(tx: Transaction, ids: Sequence[int]) -> None:
-    """Delete templates that nothing refers to; nothing ever will again."""
-    mark_ids(tx, "template")
-    tx.write(f"DELETE FROM template WHERE id IN {GIVEN}", (keys(ids),))
+def delete_left(tx: Transaction, old: Old) -> None:
+    """Purge members that were killed or deleted before they were taken, templates that nothing refers to any more,
+    and pilots that ended before that time, with tokens that they never used.
+    """
+    if old.holes:
+        tx.write(_HOLES, (keys(old.holes), old.before))
+    if old.templates:
+        mark_ids(tx, "template")
+        tx.write(f"DELETE FROM template WHERE id IN {GIVEN}", (keys(old.templates),))
+    if old.pilots:
+        mark_ids(tx, "pilot")
+        ended = f"SELECT id FROM pilot WHERE id IN {GIVEN} AND ended_at < ?"
+        for sql in (
+            f"DELETE FROM token WHERE pilot_id IN ({ended})",
+            f"DELETE FROM pilot WHERE id IN ({ended})",
+        ):
+            tx.write(sql, (keys(old.pilots), old.before))
 
 
 def delete_submissions(tx: Transaction, ids: Sequence[int], most: int) -> bool:
@@ -75,10 +81,3 @@ def delete_submissions(tx: Transaction, ids: Sequence[int], most: int) -> bool:
             return False
     tx.write(f"DELETE FROM submission WHERE id IN {GIVEN}", (empty,))
     return True
-
-
-def delete_pilots(tx: Transaction, ids: Sequence[int], before: float) -> None:
-    """Delete pilots that ended before that time, with tokens that they never used."""
-    mark_ids(tx, "pilot")
-    tx.write(_PILOT_TOKENS, (keys(ids), before))
-    tx.write(f"DELETE FROM pilot WHERE id IN {GIVEN} AND ended_at < ?", (keys(ids), before))
