@@ -131,15 +131,20 @@ class LocalBackend:
                     remove_tree(path)
             pilots = [(pilot, entry, pilot.state()) for pilot, entry in self._pilots()]
             swept = self._sweep([pilot for pilot, _, state in pilots if state is NativeState.UNKNOWN])
-            taken: Counter[QueueId] = Counter()
-            waiting: list[tuple[Entry, PilotDirectory]] = []
-            for pilot, entry, state in pilots:
-                if state is NativeState.WAITING:
-                    waiting.append((entry, pilot))
-                elif state is not NativeState.ENDED and pilot.stamp not in swept:
-                    taken[entry.queue] += 1
-            waiting.sort(key=lambda pair: pair[0].order)
-            return self._start_waiting(waiting, taken)
+            idle = (NativeState.WAITING, NativeState.ENDED)
+            taken = Counter(
+                entry.queue
+                for pilot, entry, state in pilots
+                if state not in idle and pilot.stamp not in swept
+            )
+            started = []
+            for pilot, entry, state in sorted(pilots, key=lambda found: found[1].order):
+                if state is NativeState.WAITING and taken[entry.queue] < self.slots.get(entry.queue, 0):
+                    with contextlib.suppress(OSError):  # it is tried again at a later tick
+                        if self._start(pilot):
+                            taken[entry.queue] += 1
+                            started.append(entry.stamp)
+            return tuple(started)
 
     def purge(self, before: float) -> tuple[str, ...]:
         """Remove the pilots that ended before this time (UNIX seconds), files and all; their stamps."""
@@ -198,18 +203,14 @@ class LocalBackend:
                 self._ended.add(stamp)
                 self._entries.pop(stamp, None)
                 self._launches.pop(stamp, None)
-            elif stamp in self._entries or self._read_entry(pilot):
-                yield pilot, self._entries[stamp]
-
-    def _read_entry(self, pilot: PilotDirectory) -> bool:
-        """Read what was submitted; a pilot that a power cut left half written has ended."""
-        try:
-            self._entries[pilot.stamp] = pilot.entry()
-        except (FileNotFoundError, ValueError):
-            with contextlib.suppress(FileNotFoundError):  # purged meanwhile
-                pilot.write_end("not-started", "its stored submission is damaged")
-            return False
-        return True
+                continue
+            try:
+                entry = self._entries[stamp] = self._entries.get(stamp) or pilot.entry()
+            except (FileNotFoundError, ValueError):  # a power cut left it half written
+                with contextlib.suppress(FileNotFoundError):  # purged meanwhile
+                    pilot.write_end("not-started", "its stored submission is damaged")
+            else:
+                yield pilot, entry
 
     def _store(self, spec: backend.PilotSpec, copy: backend.PilotCopy) -> SubmitRefusal | None:
         """Write one pilot's directory."""
@@ -264,19 +265,6 @@ class LocalBackend:
         for pilot in clean:
             pilot.write_end("keeper-lost", "its keeper was killed; all that it left was removed")
         return {pilot.stamp for pilot in clean}
-
-    def _start_waiting(
-        self, waiting: Sequence[tuple[Entry, PilotDirectory]], taken: Counter[QueueId]
-    ) -> tuple[str, ...]:
-        """Start in order while a queue has slots; a start that fails is tried again at a later tick."""
-        started = []
-        for entry, pilot in waiting:
-            if taken[entry.queue] < self.slots.get(entry.queue, 0):
-                with contextlib.suppress(OSError):
-                    if self._start(pilot):
-                        taken[entry.queue] += 1
-                        started.append(entry.stamp)
-        return tuple(started)
 
     def _start(self, pilot: PilotDirectory) -> bool:
         """Hand the pilot and its lock to a keeper; false if it is given up. Raises OSError."""

@@ -143,11 +143,10 @@ def listen(config: ServerConfig, arguments: list[str], load: Load) -> Listening:
     if wanted:
         return Listening(config, arguments, load, [taken])
     port = taken.getsockname()[1]
-
-    def load_again(**more: object) -> ServerConfig:
-        return _at(load(**more), port)
-
-    return Listening(_at(config, port), [*arguments, "--set", f"server.port={port}"], load_again, [taken])
+    more = ["--set", f"server.port={port}"]
+    return Listening(
+        _at(config, port), [*arguments, *more], lambda **given: _at(load(**given), port), [taken]
+    )
 
 
 def _at(config: ServerConfig, port: int) -> ServerConfig:

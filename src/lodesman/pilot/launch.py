@@ -146,14 +146,14 @@ def _is_inside(path: Path, directory: Path) -> bool:
 
 def _open_streams(job: AssignedJob, directory: Path) -> tuple[int, dict[str, int]]:
     """Descriptors of the input, and of the outputs by name."""
+    is_one = os.path.normpath(job.std_error) == os.path.normpath(job.std_output)
+    names = (job.std_output,) if is_one else (job.std_output, job.std_error)
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     opened: list[int] = []
     try:
         opened.append(_open_input(job.std_input, directory))
-        opened.append(_open_output(job.std_output, directory))
-        if os.path.normpath(job.std_error) == os.path.normpath(job.std_output):
-            return opened[0], {job.std_output: opened[1]}
-        opened.append(_open_output(job.std_error, directory))
-        return opened[0], {job.std_output: opened[1], job.std_error: opened[2]}
+        for name in names:
+            opened.append(os.open(make_place(directory, name), flags, 0o600))  # noqa: PERF401 - closed below
     except (OSError, ValueError, BadSandbox, NotStarted) as fault:
         for descriptor in opened:
             os.close(descriptor)
@@ -161,6 +161,7 @@ def _open_streams(job: AssignedJob, directory: Path) -> tuple[int, dict[str, int
             raise
         reason = str(fault).replace(f"{directory}{os.sep}", "")
         raise NotStarted(f"A standard stream of the job cannot be opened: {reason}") from None
+    return opened[0], dict(zip(names, opened[1:]))
 
 
 def _open_input(name: str, directory: Path) -> int:
@@ -173,11 +174,6 @@ def _open_input(name: str, directory: Path) -> int:
     if not stat.S_ISREG(mode) and not stat.S_ISCHR(mode):
         raise NotStarted(f"The StdInput {name[:200]!r} is not a file.")
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-
-def _open_output(name: str, directory: Path) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.open(make_place(directory, name), flags, 0o600)
 
 
 # --- the input sandbox ----------------------------------------------------------------------------------

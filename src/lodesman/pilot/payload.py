@@ -148,15 +148,13 @@ class PayloadRun:
     def _stage(self) -> None:
         if not self.job.inputs:
             return
-        with self._lock:
-            self._client = self._context.new_client()
-            if self._stop is not None:
-                self._client.abort()
-        try:
+        with contextlib.closing(self._context.new_client()) as client:
+            with self._lock:
+                self._client = client
+                if self._stop is not None:
+                    client.abort()
             for item in self.job.inputs:
-                fetch(self._client, item, self._home, spare=self._home.with_suffix(".input"))
-        finally:
-            self._client.close()
+                fetch(client, item, self._home, spare=self._home.with_suffix(".input"))
 
     def _start(self) -> int:
         """Start the first process; returns its pid. Raises NotStarted, and Aborted if it was stopped before."""
