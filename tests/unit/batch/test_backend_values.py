@@ -15,7 +15,6 @@ from lodesman.batch.backend import (
     NativeStatus,
     PilotCopy,
     PilotSpec,
-    SubmitRefusal,
     SubmitResult,
     unusable,
 )
@@ -53,7 +52,6 @@ def test_an_exit_code_is_unknown_unless_told():
 
 def test_results_are_empty_unless_told():
     assert SubmitResult() == SubmitResult(accepted={}, refused={})
-    assert SubmitRefusal(reason="full", transient=True) != SubmitRefusal(reason="full", transient=False)
 
 
 def test_nothing_is_asked_by_default():
