@@ -52,7 +52,7 @@ def server(*, file: Path | None, data: Path | None, port: int | None, settings: 
     administrator's token is in lode-data/admin.token.
     """
     from lodesman.config import load_config
-    from lodesman.daemon import run_server
+    from lodesman.daemon.server import run_server
 
     if data is not None:
         settings += (("server", "data", str(data.resolve())),)

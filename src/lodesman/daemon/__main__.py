@@ -1,6 +1,4 @@
-"""`python -m lodesman.daemon server|background [--config FILE] [--set SECTION.NAME=JSON ...] [--kept FILE]`: one process
-of the server. `--kept` is for the background process. Exit codes: 2 for other arguments than these, 1 for an error.
-"""
+"""One process of the server, by its arguments. Exit codes: 2 for wrong arguments, 1 for an error."""
 
 from __future__ import annotations
 
@@ -14,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from lodesman.config import load_config
-from lodesman.daemon import run_background, run_server
+from lodesman.daemon.background import run_background
 from lodesman.daemon.bootstrap import start_logging
+from lodesman.daemon.server import run_server
 from lodesman.errors import InvalidConfig, LodesmanError
 
 _USAGE = (

@@ -1,7 +1,6 @@
 """The background process: reading, director, local pilots and upkeep, beside the hot process.
 
-It dies with the hot process (its standard input closes) and may be killed at any time: what it has to know it
-finds in the database and in the pilots' directories.
+It ends with the hot process (its standard input closes) and may be killed at any time: what it needs is stored.
 """
 
 from __future__ import annotations
@@ -66,10 +65,7 @@ _STUCK_SECONDS: Final = 300.0
 
 @dataclass(slots=True)
 class Loop:
-    """One step and its record: `begun_at` while it runs, the last `fault` ('' after a success).
-
-    `succeeded_at` is in UNIX seconds.
-    """
+    """One step and its record: `begun_at` (monotonic) while it runs, the last `fault` ('' after a success)."""
 
     name: str
     seconds: float
@@ -78,7 +74,7 @@ class Loop:
     in_a_row: int = 0
     fault: str = ""
     begun_at: float | None = None
-    succeeded_at: float | None = None
+    succeeded_at: float | None = None  # UNIX seconds
 
     def once(self) -> None:
         """Run the step; its faults are logged."""

@@ -1,7 +1,6 @@
 """Live reload: the configuration files are read again when they change; a bad change keeps the old configuration.
 
-The last good configuration is kept beside the database: the server's second process uses it when it starts while the
-files are refused. A server that is started by a person needs files without a fault.
+The last good one is kept beside the database: the background process uses it when it starts while the files are refused.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Connections that end when a request does not come in time, or when its head is too large.
 
-The web server itself waits for ever and keeps all that comes; `api.wire` limits a body where it is read. An answer
-leaves in one piece: a system call costs as much as a tenth of a claim. A direct call (`api.claims`) goes from the parser
-to the answer without the web server's task and messages for each request (ADR 0021).
+The web server itself waits for ever and keeps all that comes. An answer leaves in one piece: a system call costs as much
+as a tenth of a claim. A direct call goes from the parser to the answer without the web server's task (ADR 0021).
 """
 
 from __future__ import annotations

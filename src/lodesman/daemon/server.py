@@ -84,10 +84,7 @@ class Server:
             configuration=lambda: self._watch.state,
         )
         self.app = HotApp(
-            self.core,
-            partial(forward, bootstrap.socket_path(config)),
-            on_start=self.start,
-            on_stop=self.stop,
+            self.core, partial(forward, bootstrap.socket_path(config)), on_start=self.start, on_stop=self.stop
         )
         self._tasks: list[asyncio.Task[None]] = []
         self._background: asyncio.subprocess.Process | None = None
@@ -201,10 +198,7 @@ class Server:
             self._offered = await self._offer_anew()
 
     async def _offer_anew(self, vos: Iterable[str] = ()) -> bool:
-        """Let live pilots offer what their queues are now; `vos` will have pilots soon. False if storing failed.
-
-        It is tried again then.
-        """
+        """Let live pilots offer what their queues are now; `vos` will have pilots soon. False: try again, storing failed."""
         core = self.core
         used = {*vos, *(session.vo for session in core.sessions.values())}
         offers = await asyncio.to_thread(Offers, core.policy, used)

@@ -146,7 +146,7 @@ def served(monkeypatch):
     """What `lodesman.daemon` is asked to run."""
     calls = []
     monkeypatch.setattr(
-        "lodesman.daemon.run_server",
+        "lodesman.daemon.server.run_server",
         lambda config, arguments, load, greet: (greet(config), calls.append((config, arguments, load))),
     )
     return calls
@@ -192,7 +192,7 @@ def test_a_data_directory_in_use(lode, monkeypatch):
     def busy(*_arguments):
         raise Unavailable("Another server owns the data directory.", hint="Stop it first.")
 
-    monkeypatch.setattr("lodesman.daemon.run_server", busy)
+    monkeypatch.setattr("lodesman.daemon.server.run_server", busy)
     result = lode("server")
     assert (result.code, result.err.splitlines()[-1]) == (
         5,
@@ -204,7 +204,7 @@ def test_interrupting_the_server_is_its_ordinary_end(lode, monkeypatch):
     def interrupted(*_arguments):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lodesman.daemon.run_server", interrupted)
+    monkeypatch.setattr("lodesman.daemon.server.run_server", interrupted)
     assert lode("server").code == 0
 
 

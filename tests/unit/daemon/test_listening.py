@@ -9,10 +9,11 @@ import msgspec
 import pytest
 
 from lodesman.config import Texts, load_config
-from lodesman.daemon import bootstrap, run_server
+from lodesman.daemon import bootstrap
 from lodesman.daemon.__main__ import parse
 from lodesman.daemon.bootstrap import listen
 from lodesman.daemon.config_watch import changed_options
+from lodesman.daemon.server import run_server
 from lodesman.errors import Conflict, Unavailable
 
 
