@@ -1,11 +1,8 @@
 """The protocol of a batch system: submit copies of a pilot, ask for their states, cancel them.
 
-All calls block and are safe from several threads. Two rules hold for every backend:
-
-* *not listed is UNKNOWN*: an id that the batch system does not know is neither ended nor failed;
-* *a failing command changes nothing*: `status`, `cancel` and `census` raise `BackendFault` with
-  `transient=True` when the system cannot be asked, and the caller keeps what it knew; `load` then
-  answers None for its numbers.
+All calls block and are safe from several threads. For every backend, an id that the batch system does not know is
+UNKNOWN, neither ended nor failed; and when the system cannot be asked, the caller keeps what it knew: `status`, `cancel`
+and `census` raise `BackendFault` with `transient=True`, and the numbers of `load` are None.
 """
 
 from __future__ import annotations
@@ -18,15 +15,13 @@ from typing import Final, Protocol
 
 from lodesman.resources import QueueId
 
+# Stands in a command for the absolute path of the copy's own pilot file on the worker node.
 PILOT_FILE: Final = "{pilot_file}"
-"""Stands in a command for the absolute path of the copy's own pilot file on the worker node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PilotCopy:
-    """One pilot to be submitted. Its file contains a secret: it is never printed, passed as an argument
-    or put in an environment, and lies on disk with mode 0600 only.
-    """
+    """One pilot to be submitted. Its file holds a secret: no argument, environment or log shows it, and its mode is 0600."""
 
     stamp: str
     pilot_file: bytes = field(repr=False)
@@ -129,10 +124,7 @@ class Backend(Protocol):
         """Order waiting and running pilots to end; asking twice does no harm. Raises BackendFault."""
 
     def census(self, stamps: Sequence[str] | None = None) -> dict[str, str]:
-        """Stamp -> native id of the pilots that the system remembers, ended ones too; None asks for all.
-
-        A stamp that is missing in the answer was never submitted or is purged. Raises BackendFault.
-        """
+        """Stamp -> native id of the pilots that the system remembers, ended ones too; None: of all. Raises BackendFault."""
 
     def load(self, queue: QueueId) -> BatchLoad:
         """The load of one queue, None where it is unknown. Does not raise."""

@@ -1,17 +1,14 @@
 """The keeper of one local pilot: starts it, and ends when the last process of its tree is gone.
 
-Run as `python3 -I -S keeper.py DIRECTORY LOCK_FD [CGROUP]` in a session of its own; the open file description
-lock says "this pilot is kept" as long as the keeper or its guard lives. Standard library only, Python 3.9+,
-Linux 5.3+; it imports nothing of this package, so it can be shipped alone.
+Run as `python3 -I -S keeper.py DIRECTORY LOCK_FD [CGROUP]` in a session of its own; the open file description lock is
+held as long as the keeper or its guard lives. Standard library only, Python 3.9+, Linux 5.3+; it can be shipped alone.
 
-Two processes keep a pilot, both of them subreapers: orphans of the tree become their children, however often
-they fork or call setsid. The *keeper* starts the pilot and waits; the *guard*, its parent, only waits for the
-keeper, and does its work if it is killed. If both are killed, the kernel kills the pilot
-(PR_SET_PDEATHSIG), and the backend sweeps what carries the mark `LODESMAN_STAMP`.
+Two processes keep a pilot, both of them subreapers: orphans of the tree become their children. The *keeper* starts the
+pilot and waits; the *guard*, its parent, waits for the keeper, and does its work if it is killed. If both are killed, the
+kernel kills the pilot (PR_SET_PDEATHSIG), and the backend sweeps what carries the mark `LODESMAN_STAMP`.
 
-Files: `entry.json` and `cancel` are read, `keeper.json` is written before the pilot starts and
-`ended.json` when its tree is gone; `std.out` and `std.err` hold the last of the pilot's own output.
-Signals: TERM, INT or HUP order the pilot to end and kill it after a time of grace; USR1 kills it at once.
+Files are those of `pilot_directory`; `std.out` and `std.err` hold the last of the pilot's own output. TERM, INT or HUP
+order the pilot to end and kill it after a time of grace; USR1 kills it at once.
 """
 
 # pathlib would cost each keeper a quarter of its start.

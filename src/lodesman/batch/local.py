@@ -1,9 +1,8 @@
 """The local backend: this machine's own processes as a batch system with queues and slots.
 
-Each queue runs at most `slots` pilots at once and keeps the others waiting, first come, first served. All
-state is in the directories of the pilots (`pilot_directory`), each running pilot has a keeper that outlives
-this process, and one file lock makes several backends on one root safe. `submit` and `tick` start what may
-start; the daemon calls `tick` regularly.
+Each queue runs at most `slots` pilots at once, first come, first served. All state is in the directories of the pilots
+(`pilot_directory`), each running pilot has a keeper that outlives this process, and one file lock makes several backends
+on one root safe. `submit` and `tick` start what may start.
 """
 
 from __future__ import annotations
@@ -159,9 +158,8 @@ class LocalBackend:
         return tuple(gone)
 
     def stop_all(self, *, grace_seconds: float = 5.0, deadline_seconds: float = 15.0) -> tuple[str, ...]:
-        """End everything, for a Ctrl-C: waiting pilots never start; running ones are ordered to end, killed
-        after `grace_seconds`, and swept after `deadline_seconds` whatever became of their keepers.
-        Returns the stamps of which something is left even then (only a dead disk can do that).
+        """End everything: waiting pilots never start; running ones are ordered to end, killed after `grace_seconds`, and
+        swept after `deadline_seconds`. Returns the stamps whose processes are left even then (by a dead disk).
         """
         self.slots = {}  # nothing starts any more
         with _as_backend_fault():

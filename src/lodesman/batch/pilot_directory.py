@@ -2,13 +2,11 @@
 
 All state of a pilot is in its directory, so that a backend that was killed finds everything again:
 
-* the directory exists: it was submitted (it is written under another name and then renamed);
-* `lock` is locked: its keeper or its guard lives, or is being started (an open file description lock,
-  inherited from the backend without a gap, and freed by the kernel whatever kills the last of them);
+* the directory, named by the stamp: it was submitted (it is written under another name and then renamed);
+* `lock` is locked: its keeper or its guard lives, or is being started (an open file description lock, inherited
+  without a gap, and freed by the kernel); `entry.json`: what was submitted;
 * `keeper.json`: the pilot may have been started, so it is never started again;
-* `cancel`: it must not start; * `ended.json`: no process of it is left. This is final.
-
-It is named by the stamp alone; names of sites and queues are data inside `entry.json`.
+* `cancel`: it must not start; `ended.json`: no process of it is left. This is final.
 """
 
 from __future__ import annotations
@@ -115,15 +113,10 @@ class PilotDirectory:
 
     def kept(self) -> bool:
         """Whether a keeper, a guard or a starting backend holds the lock. Changes nothing."""
-        try:
-            lock = os.open(self.path / "lock", os.O_RDONLY)
-        except FileNotFoundError:
-            return False
-        try:
+        with contextlib.suppress(FileNotFoundError), (self.path / "lock").open("rb", 0) as lock:
             answer = fcntl.fcntl(lock, fcntl.F_OFD_GETLK, _WHOLE_FILE)
-        finally:
-            os.close(lock)
-        return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
+            return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
+        return False
 
     def is_ended(self) -> bool:
         """Whether no process of it is left and none will ever start."""
@@ -164,12 +157,9 @@ class PilotDirectory:
     @contextlib.contextmanager
     def locked(self) -> Iterator[int | None]:
         """Hold the pilot's lock, or None if it is kept. What inherits the descriptor goes on holding it."""
-        first = os.open(self.path / "lock", os.O_RDWR)
-        try:
+        with (self.path / "lock").open("r+b", 0) as file:
             # A high number, so that a keeper can inherit it beside the standard streams.
-            lock = fcntl.fcntl(first, fcntl.F_DUPFD_CLOEXEC, 10)
-        finally:
-            os.close(first)
+            lock = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 10)
         try:
             held: int | None = lock
             try:

@@ -1,13 +1,9 @@
 """Starts the keepers of local pilots, ends pilots in steps, and kills what is left of those whose keepers were killed.
 
-A keeper outlives this process and starts nothing twice. Where the system lets this process make one, each pilot gets a
-cgroup v2. It is an addition: a process can leave its cgroup, and most machines delegate none. The keeper kills by
-descent in any case.
-
-Normally nothing is left: the keeper ends after the last process of its tree. A left-over process is known by the
-mark that the backend puts in a pilot's environment, or by a working directory inside the pilot's own (a
-payload may have a clean environment); their descendants go with them. Never this process or its ancestors,
-and never by directory alone a process with a terminal: a person may be reading the files.
+Where the system lets this process make one, each pilot gets a cgroup v2; the keeper kills by descent in any case. A
+left-over process is known by the mark that the backend puts in a pilot's environment, or by a working directory inside the
+pilot's own; its descendants go with it. Never this process or its ancestors, and never by directory alone a process
+with a terminal: a person may be reading the files.
 """
 
 from __future__ import annotations
@@ -38,8 +34,7 @@ _SWEEP_SECONDS: Final = 5.0
 def launch(directory: PilotDirectory, *, python: str, cgroups: bool) -> int | None:
     """Hand the pilot and its lock to a new keeper; its number, or None if the pilot is kept or was started.
 
-    The keeper inherits the lock without a gap: if this process is killed before, the pilot still waits; if after, it
-    is kept. Raises OSError.
+    The keeper inherits the lock without a gap: whenever this process is killed, the pilot waits or is kept. Raises OSError.
     """
     # Unique even if another server on this machine has a pilot of the same stamp.
     digest = hashlib.sha256(os.fsencode(directory.path)).hexdigest()[:12]

@@ -1,8 +1,4 @@
-"""The pilot's command: `python3 pilot.pyz --file pilot.json [--dir DIRECTORY]`.
-
-Exit codes: 0 left in order (idle, drained, SIGTERM); 1 a fault of the pilot; 2 arguments, file or
-directory unusable; 3 join refused; 4 no server found; 5 disowned by the server; 6 results undelivered.
-"""
+"""The pilot's command: `python3 pilot.pyz --file pilot.json [--dir DIRECTORY]`; exit codes stand in `loop`."""
 
 from __future__ import annotations
 
@@ -33,7 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     log = Log(sys.stderr, time.time)
     try:
         pilot_file = _take_file(options.file)
-        directory = _usable(options.dir)
+        directory = options.dir.resolve()
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (directory / ".probe").write_bytes(b"")
+        (directory / ".probe").unlink()
     except (InvalidConfig, OSError) as fault:
         log("unusable", fault=str(fault))
         return EXIT_USAGE
@@ -58,7 +57,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         adopts=adopts,
     )
     pilot = PilotProcess(context)
-    _connect(pilot, log)
+
+    def on_fault(what: threading.ExceptHookArgs) -> None:
+        name = what.thread.name if what.thread is not None else ""
+        log("thread-died", thread=name, fault=f"{what.exc_type.__name__}: {what.exc_value}")
+        pilot.crash()
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: pilot.terminate())
+    threading.excepthook = on_fault
     return pilot.run()
 
 
@@ -71,27 +78,6 @@ def _take_file(file: Path) -> PilotFile:
             target.write(b" " * len(content))
         file.unlink()
     return parse_pilot_file(content.decode("utf-8", "replace"))
-
-
-def _usable(directory: Path) -> Path:
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    probe = directory / ".probe"
-    probe.write_bytes(b"")
-    probe.unlink()
-    return directory.resolve()
-
-
-def _connect(pilot: PilotProcess, log: Log) -> None:
-    """Signals, and threads that die of a fault, end the pilot in good order."""
-
-    def on_fault(what: threading.ExceptHookArgs) -> None:
-        name = what.thread.name if what.thread is not None else ""
-        log("thread-died", thread=name, fault=f"{what.exc_type.__name__}: {what.exc_value}")
-        pilot.crash()
-
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: pilot.terminate())
-    threading.excepthook = on_fault
 
 
 if __name__ == "__main__":

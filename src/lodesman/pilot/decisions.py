@@ -1,7 +1,6 @@
 """What a pilot decides: when to claim, wait or leave; whether a payload is over a limit; why an attempt ended. Pure.
 
-Times are monotonic seconds. Limits hold for what is measured over the whole process tree; the kernel's limits per
-process (`launch`) lie above them.
+Times are monotonic seconds. Limits hold for the whole process tree; the kernel's, per process, lie above them (`launch`).
 """
 
 from __future__ import annotations
@@ -61,10 +60,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Load:
-    """What the pilot has in hand: `running` payloads with their cores and memory, jobs that wait, unsent results.
-
-    `no_job_fits`: since `idle_since` the server has answered so.
-    """
+    """What the pilot has in hand. `no_job_fits`: since `idle_since` the server has answered so."""
 
     running: int = 0
     cores: int = 0
@@ -131,10 +127,9 @@ def why_leave(slot: Slot, load: Load, now: float, *, idle_s: float) -> str:
 
 
 def contact_lost(slot: Slot, now: float, *, last_contact: float, last_end: float, lease_s: float) -> bool:
-    """Whether results need not be kept any longer: the server is silent, and no result is newer.
+    """Whether results are given up: the server is silent until the slot ends, or for several leases if its end is unknown.
 
-    A server that comes back gives its pilots a whole new lease, so one lease of silence loses nothing: results are kept
-    until the slot ends, or for several leases where its end is not known.
+    A server that comes back gives its pilots a whole new lease, so one lease of silence loses nothing.
     """
     silent_s = now - max(last_contact, last_end)
     if slot.ends is None:

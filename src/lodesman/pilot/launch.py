@@ -1,8 +1,7 @@
 """How a payload is started: its input sandbox, its command, its environment, its streams, and the kernel's limits.
 
-Names stay inside the job's directory, and archives are unpacked member by member, so that nothing gets out: the standard
-library's own filters for this are younger than Python 3.9. Limits are set by a shell that then becomes the payload; there
-is no preexec_fn, so no fork of the pilot.
+Archives are unpacked member by member: the standard library's own filters are younger than Python 3.9. A shell sets the
+limits and then becomes the payload; there is no preexec_fn, so no fork of the pilot.
 """
 
 from __future__ import annotations
@@ -27,17 +26,7 @@ from lodesman.pilot.protocol import MB, AssignedJob, PayloadLimits, SandboxFile
 # The job's own temporary files; never part of its output.
 TEMPORARY = ".tmp"
 # Nothing else of the pilot's environment reaches a payload.
-_PASSED_ON = (
-    "PATH",
-    "LANG",
-    "LC_ALL",
-    "LC_CTYPE",
-    "TZ",
-    "USER",
-    "LOGNAME",
-    "MACHINEFEATURES",
-    "JOBFEATURES",
-)
+_PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "USER", "LOGNAME", "MACHINEFEATURES", "JOBFEATURES")
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 _RESERVED = frozenset({MARK, STAMP, "JOBID"})
 
@@ -108,10 +97,7 @@ def _environment_for(
 
 
 def _kernel_limits(limits: PayloadLimits) -> tuple[str, str, str]:
-    """Soft and hard CPU seconds and blocks of 512 bytes, each for one process alone.
-
-    They lie above the limits of the whole tree, so that the pilot can end a payload in good order.
-    """
+    """Soft and hard CPU seconds and blocks of 512 bytes per process, above the limits of the tree, which the pilot holds."""
     soft = hard = blocks = "unlimited"
     if limits.cpu_seconds:
         soft, hard = (str(math.ceil(limits.cpu_seconds) + more) for more in (5, 15))
@@ -194,10 +180,7 @@ def safe_name(name: str) -> PurePosixPath:
 
 
 def make_place(directory: Path, name: str) -> Path:
-    """The path for a file of that name in `directory`; makes the directories before it.
-
-    Raises BadSandbox if the name leads out, also by a symbolic link.
-    """
+    """The path for a file in `directory`, whose parents are made. Raises BadSandbox if it leads out, also by a link."""
     relative = safe_name(name)
     at = directory
     for part in relative.parts[:-1]:
@@ -214,7 +197,7 @@ def make_place(directory: Path, name: str) -> Path:
 def fetch(client: Client, item: SandboxFile, directory: Path, *, spare: Path) -> None:
     """Download one part of the input sandbox into `directory`; `spare` is a path for an archive.
 
-    Raises BadSandbox, BadChecksum, what the client raises, and OSError.
+    Raises BadSandbox, OSError, and what the client raises.
     """
     if not item.unpack:
         target = make_place(directory, item.name)

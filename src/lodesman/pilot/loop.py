@@ -31,10 +31,7 @@ EXIT_UNDELIVERED = 6  # the pilot ended with results that no server accepted
 
 
 class _Wake:
-    """A wait of the main thread that any thread, and a signal handler, may end.
-
-    An Event would not do: the code that the signal interrupts may hold its lock. A SimpleQueue may be used there.
-    """
+    """A wait of the main thread that any thread may end, and a signal handler, which may not use an Event."""
 
     def __init__(self) -> None:
         self._rings: queue.SimpleQueue[None] = queue.SimpleQueue()

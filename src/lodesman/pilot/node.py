@@ -25,10 +25,7 @@ _FEATURES = {
 
 @dataclass(frozen=True)
 class Features:
-    """What the site declares about machine and slot; None is unknown. Times are UNIX seconds.
-
-    Of the keys `shutdowntime` (machine) and `shutdowntime_job` (slot) the earlier one counts.
-    """
+    """What the site declares about machine and slot; None is unknown. Times are UNIX seconds."""
 
     allocated_cpu: int | None = None
     max_rss_bytes: int | None = None
@@ -67,10 +64,7 @@ class WorkerNode:
 
 
 def read_features(environment: Mapping[str, str]) -> Features:
-    """Read the directories that the environment names; what cannot be read is unknown.
-
-    Web addresses in place of directories are ignored: they belong to virtual machines.
-    """
+    """Read the directories (not the web addresses) that the environment names; what cannot be read is unknown."""
     found: dict[str, int] = {}
     for variable, names in _FEATURES.items():
         directory = environment.get(variable, "")
@@ -79,7 +73,9 @@ def read_features(environment: Mapping[str, str]) -> Features:
                 value = int(float(_read(Path(directory, name), 64)))
                 if value > 0:
                     found[name] = value
-    slot_ends = found.pop("shutdowntime_job", None)
+    slot_ends = found.pop(
+        "shutdowntime_job", None
+    )  # of the machine's and the slot's end the earlier one counts
     if slot_ends is not None:
         found["shutdowntime"] = min(slot_ends, found.get("shutdowntime", slot_ends))
     return Features(**found)

@@ -1,7 +1,6 @@
 """Results on their way to the server; they lie on disk until it has them.
 
-Two threads: one uploads archives, one sends reports in batches. While the server does not answer, both try again
-with jitter; what the server refuses for good is dropped, with a line in the log.
+One thread uploads archives, one sends reports in batches. What the server refuses for good is dropped, and logged.
 """
 
 from __future__ import annotations

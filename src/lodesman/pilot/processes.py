@@ -1,11 +1,11 @@
 """Processes: what /proc shows, to which payload each one belongs, and what each payload's tree has used.
 
-A payload's processes are found by descent, by session, by what was known of them before, and by the
-mark in their environment (`LODESMAN_JOB`). Orphans come to the pilot, which is their subreaper.
+They are found by descent, session, what was known of them before, and the mark in their environment (`LODESMAN_JOB`).
 """
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -117,10 +117,7 @@ def has_no_child_but(known: Collection[int]) -> bool:
 
 
 def environment_of(pid: int) -> list[str] | None:
-    """All entries of a process's environment; None if it is hidden or gone.
-
-    Empty for a moment while the process becomes another program, and for ever if it has none.
-    """
+    """All entries of a process's environment; None if it is hidden or gone. Empty while it becomes another program."""
     try:
         content = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
@@ -148,17 +145,12 @@ def proportional_mb(pids: Collection[int]) -> float | None:
 
 
 def _read(path: str) -> str:
-    # One read gives a consistent content: these files fit into one piece.
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        with io.FileIO(path) as file:
+            # One read gives a consistent content: these files fit into one piece.
+            return (file.read(8192) or b"").decode("utf-8", "surrogateescape")
     except OSError:
         return ""
-    try:
-        return os.read(descriptor, 8192).decode("utf-8", "surrogateescape")
-    except OSError:
-        return ""
-    finally:
-        os.close(descriptor)
 
 
 def _prctl(option: int, value: int) -> bool:
@@ -223,9 +215,8 @@ def descendants(table: Mapping[int, ProcessStat], ancestor: int) -> list[Process
 class Account:
     """CPU time and memory of one payload's tree, over all measurements; CPU time never falls.
 
-    Two counts are kept and the larger is used. One trusts what the kernel gives parents about the children
-    they waited for (exact, unless a parent ignores its children); the other adds what was last seen of
-    processes that are gone (it misses what happened between two measurements).
+    The larger of two counts is used: what the kernel gives parents about the children they waited for (some ignore
+    them), and what was last seen of processes that are gone (it misses what came after).
     """
 
     def __init__(self) -> None:

@@ -61,10 +61,7 @@ class SandboxFile:
 
 @dataclass(frozen=True)
 class PayloadLimits:
-    """What a payload may use; 0 means no limit. `cpu_seconds` are those of this node, of all cores together.
-
-    `output_mb` is the limit of the job, `sandbox_mb` the limit of the server for every job.
-    """
+    """What a payload may use on this node; 0 means no limit. `sandbox_mb`: the server's limit for the output of any job."""
 
     cpu_seconds: float = 0
     wall_seconds: float = 0
@@ -225,9 +222,9 @@ def _key(record: Mapping[str, Any]) -> AttemptKey:
 
 
 def read_as(kind: type[T], record: Mapping[str, Any], **given: Any) -> T:
-    """A value of a dataclass from a JSON record: each field by its type, except those that are `given`.
+    """A dataclass from a JSON record: each field that is not `given` by its type; missing or empty ones have their defaults.
 
-    A field that is missing or empty gets its default. Raises InvalidRequest.
+    Raises InvalidRequest.
     """
     for one in fields(kind):  # type: ignore[arg-type]
         has_default = one.default is not MISSING or one.default_factory is not MISSING
@@ -237,16 +234,13 @@ def read_as(kind: type[T], record: Mapping[str, Any], **given: Any) -> T:
 
 
 def read_value(record: Mapping[str, Any], name: str, kind: str, default: Any = None) -> Any:
-    """A value of a type in `_KINDS`; if it is missing or empty, the default unless that is None.
-
-    Raises InvalidRequest, which does not show the value: it may be a token.
-    """
+    """A value of a type in `_KINDS`; if it is missing or empty, the default unless that is None. Raises InvalidRequest."""
     value = record.get(name)
     if default is not None and value in (None, ""):
         return default
     fits, words, convert = _KINDS[kind]
     if not fits(value):
-        raise InvalidRequest(f"`{name}` must {words}.")
+        raise InvalidRequest(f"`{name}` must {words}.")  # without the value: it may be a token
     return convert(value)
 
 

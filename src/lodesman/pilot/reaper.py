@@ -1,8 +1,4 @@
-"""Starts payloads, waits for them, and ends their trees.
-
-Payloads are started without preexec_fn, so that a large pilot does not pay for a fork. One lock keeps a
-scan of the processes, what is booked from it, and the start of new ones apart.
-"""
+"""Starts payloads, waits for them, and ends their trees. One lock keeps scans of the processes and new starts apart."""
 
 from __future__ import annotations
 
@@ -26,8 +22,7 @@ _CLEAR_WAIT_S = 0.005
 class Reaper:
     """All processes of all payloads of this pilot. Every method may be called by any thread.
 
-    `stamp` names this pilot in the environment of its payloads. `adopts`: this process is a subreaper, so
-    what a payload leaves behind becomes its own child.
+    `stamp` names this pilot in its payloads' environment. `adopts`: it is a subreaper, so their orphans become its own.
     """
 
     def __init__(self, stamp: str, *, adopts: bool) -> None:

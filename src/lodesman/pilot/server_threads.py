@@ -20,8 +20,7 @@ from lodesman.pilot.session import ServerSession
 
 _LONG_PAUSE_S = 30.0
 _SHORT_PAUSE_S = 1.0
-# While payloads run, users may want to see their output or to end them: both travel with heartbeats. Ten thousand busy
-# pilots make under 700 small requests a second; a tail of 64 kB in each heartbeat is 4 kB/s per pilot.
+# Output to show and orders to end travel with heartbeats. Ten thousand busy pilots make under 700 requests a second.
 _BUSY_S = 15.0
 
 
@@ -48,10 +47,10 @@ class _AttemptJournal:
 
 
 class Claimer:
-    """Claims jobs, writes them into the journal, and hands them to the roster.
+    """Claims jobs, writes them into the journal, and hands them to the roster. `idle_s`: how long an idle pilot waits.
 
-    A claim token is kept until its answer has come: a lost answer is asked for again, and a poll that was ended
-    because capacity became free is repeated with the new capacity. `idle_s`: how long an idle pilot waits for jobs.
+    A claim token is kept until its answer has come: a lost answer is asked for again, and so is a poll that was ended
+    because capacity became free.
     """
 
     def __init__(

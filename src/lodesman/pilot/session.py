@@ -1,8 +1,7 @@
 """The pilot's session with the server: joined by its one-time token, kept by a lease, left in order.
 
-The join presents the queue that the pilot runs in, and the SubmitPools that this queue serves (RFC #7). A pilot that
-was sent to no particular queue (through a broker, or by hand) finds it in its environment: a site sets LODESMAN_SITE,
-LODESMAN_CE and LODESMAN_QUEUE; batch systems set a variable with the name of the queue.
+The join presents the pilot's queue and the SubmitPools that it serves (RFC #7). A pilot that was sent to no particular
+queue finds it in its environment: LODESMAN_SITE, LODESMAN_CE and LODESMAN_QUEUE, or a variable of the batch system.
 """
 
 from __future__ import annotations
@@ -102,10 +101,7 @@ class ServerSession:
             raise Unavailable(f"The answer to the join cannot be read: {fault.message}") from None
 
     def _ask_pools(self, queue: BatchQueue) -> None:
-        """Ask for the SubmitPools of the queue by the join token; a server that refuses leaves them unknown.
-
-        Raises Unavailable, also for an answer that cannot be read.
-        """
+        """Ask for the SubmitPools of the queue; a server that refuses leaves them unknown. Raises Unavailable."""
         body = {"queues": [list(queue)]}
         try:
             answer = self._request_once(self.file.join_token, "/v1/submit-pools/for-queues", body)
