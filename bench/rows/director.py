@@ -97,8 +97,8 @@ def _check(decision: Decision) -> Iterator[int]:
     """The oracle: the predicate, pair by pair. Yields how many pairs it saw; raises WrongAnswer."""
     placement: Any = decision.placement
     for one in placement.placements:
-        if explain(one.key, one.request):
-            raise WrongAnswer(f"a pilot in {one.queue_id} cannot run jobs of task queue {one.tq_id}")
+        if explain(one.order.key, one.request):
+            raise WrongAnswer(f"a pilot in {one.queue_id} cannot run jobs of task queue {one.order.tq_id}")
         yield 1
     for outcome in placement.outcomes[:CHECKED]:
         unfit = {r.queue_id for r in placement.refusals(outcome) if r.kind is RefusalKind.INELIGIBLE}
