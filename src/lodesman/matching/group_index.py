@@ -145,11 +145,13 @@ class GroupIndex:
             return self._where.narrow(self.occupied, where)
         for slot, wanted in self.recent[-missed:]:
             bit = 1 << slot
-            passes = all(
-                where[place] is None or _HOLDS[place](values, where[place]) for place, values in wanted
-            )
-            if bool(mask & bit) != passes:
-                mask ^= bit
+            for place, values in wanted:
+                offered = where[place]
+                if offered is not None and not _HOLDS[place](values, offered):
+                    mask &= ~bit
+                    break
+            else:
+                mask |= bit
         return mask
 
     def narrow_numbers(self, mask: int, numbers: Sequence[int]) -> int:
