@@ -213,7 +213,7 @@ class _Pools:
             canonical_requirements(compile_requirements(wanted, types)),
         )
         (mask,) = evaluate(policy, [PoolRow(pool, key.vo, text, 0, 0.0, None)]).values()
-        queues = policy.queues_of_mask(key.vo, mask)
+        queues = tuple(one.queue for one in policy.vo_config(key.vo).offers if mask >> one.bit & 1)
         return replace(key, submit_pool=pool), (
             NewPool(id=pool, requirements=text, vo=key.vo, queues=queues),
         )

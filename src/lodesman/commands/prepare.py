@@ -130,7 +130,7 @@ class _Preparation:
         if draft.key is not None and len(self.policy.verdicts) < _VERDICTS_KEPT:
             self.policy.verdicts[draft.key] = draft.never
         if draft.submit_pool and draft.submit_pool not in self.pools:
-            queues = self.policy.queues_of_mask(config.vo, draft.pool_mask)
+            queues = tuple(one.queue for one in config.offers if draft.pool_mask >> one.bit & 1)
             self.pools[draft.submit_pool] = NewPool(
                 id=draft.submit_pool, requirements=draft.requirements, vo=config.vo, queues=queues
             )

@@ -178,7 +178,3 @@ class Policy:
     def sharing_groups(self) -> frozenset[str]:
         """The groups whose members share their jobs."""
         return frozenset(name for name, group in self.config.groups.items() if group.job_sharing)
-
-    def queues_of_mask(self, vo: str, mask: int) -> tuple[QueueId, ...]:
-        """The queues whose bits are set."""
-        return tuple(offer.queue for offer in self.vo_config(vo).offers if mask >> offer.bit & 1)

@@ -25,13 +25,6 @@ def test_a_vo_that_nobody_knows_has_an_empty_world(policy):
     assert policy.vo_config("nobody").offers == ()
 
 
-def test_masks_name_queues(policy):
-    everything = sum(1 << offer.bit for offer in policy.vo_config("lab").offers)
-    assert [queue.queue for queue in policy.queues_of_mask("lab", everything)] == ["short", "long"]
-    assert policy.queues_of_mask("lab", 0) == ()
-    assert [queue.queue for queue in policy.queues_of_mask("other", everything)] == ["long"]
-
-
 def test_shares_and_groups_that_share(policy):
     shares = policy.shares()
     assert shares["physics"].share == 3000
