@@ -7,6 +7,8 @@ import random
 import pytest
 
 from lodesman.commands.live import Live
+from lodesman.director.plan import Plan
+from lodesman.director.record import _row
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
@@ -83,3 +85,14 @@ def make_key():
         )
 
     return make
+
+
+@pytest.fixture(scope="session")
+def plan_of():
+    """The plan inside a stored iteration."""
+
+    def read(record) -> Plan:
+        rows = tuple(_row(record["row_fields"], values) for values in record["rows"])
+        return Plan(**record["plan"], rows=rows)
+
+    return read

@@ -36,7 +36,11 @@ _MOST_EXAMPLES = 5_000
 def to_record(decision: Decision, *, examples: int = 5) -> Record:
     """JSON values of a decision; up to `examples` CE queues with their reasons per task queue and kind."""
     plan, placement = decision.plan, decision.placement
-    rows, outcomes = _most_rows(plan), placement.outcomes[:_MOST_ASKS]
+    outcomes = placement.outcomes[:_MOST_ASKS]
+    rows: Sequence[PlanRow] = plan.rows
+    if len(rows) > MOST_ROWS:  # those that ask are kept before others
+        kept = sorted(rows, key=lambda row: (row.asked == 0, row.tq_id))[:MOST_ROWS]
+        rows = sorted(kept, key=lambda row: row.tq_id)
     each = min(examples, _MOST_EXAMPLES // max(1, len(outcomes)))
     return {
         "now": decision.now,
@@ -101,13 +105,6 @@ def of_queues(record: Mapping[str, Any], seen: Collection[int]) -> Record:
     return found
 
 
-def plan_of(record: Mapping[str, Any]) -> Plan:
-    """The plan inside a stored record; fields that another release had beside ours are left out."""
-    names = record["row_fields"]
-    rows = tuple(_row(dict(zip(names, values, strict=True))) for values in record["rows"])
-    return Plan(**record["plan"], rows=rows)
-
-
 class Stories:
     """A stored record, ready to be asked about single task queues.
 
@@ -131,7 +128,7 @@ class Stories:
             return ("pilots: not recorded, the iteration had too many task queues to keep them all",)
         if values is None:
             return ("pilots: none asked because the task queue was not there at that iteration",)
-        row = _row(dict(zip(self._names, values, strict=True)))
+        row = _row(self._names, values)
         ask, no_pool = self.asks.get(tq_id), self.no_pool.get(tq_id)
         lines = list(arithmetic(Plan(**self._record["plan"]), row))
         if no_pool is not None:
@@ -170,14 +167,6 @@ def _ask_lines(ask: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _most_rows(plan: Plan) -> Sequence[PlanRow]:
-    """The rows that are kept: all, or those that ask before others, in their order."""
-    if len(plan.rows) <= MOST_ROWS:
-        return plan.rows
-    kept = sorted(plan.rows, key=lambda row: (row.asked == 0, row.tq_id))[:MOST_ROWS]
-    return sorted(kept, key=lambda row: row.tq_id)
-
-
 def _ask(outcome: OrderOutcome, placement: PlacementResult, examples: int) -> Record:
     order = outcome.order
     return {
@@ -208,7 +197,9 @@ def _clamp_values(bite: Clamp) -> list[Any]:
     return [getattr(bite, name) for name in _CLAMP_FIELDS]
 
 
-def _row(values: dict[str, Any]) -> PlanRow:
+def _row(names: Sequence[str], row: Sequence[Any]) -> PlanRow:
+    """A stored row; fields that another release had beside ours are left out."""
+    values = dict(zip(names, row, strict=True))
     bites = [dict(zip(_CLAMP_FIELDS, bite, strict=True)) for bite in values.pop("clamps", ())]
     clamps = tuple(Clamp(**(bite | {"name": ClampName(bite["name"])})) for bite in bites)
     return PlanRow(**{name: values[name] for name in _PLAIN_FIELDS if name in values}, clamps=clamps)

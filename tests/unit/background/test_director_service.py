@@ -33,7 +33,6 @@ from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
 from lodesman.director.excess import Excess
 from lodesman.director.options import read_options
 from lodesman.director.orders import PoolState
-from lodesman.director.record import plan_of
 from lodesman.director.site_mask import SiteMask
 from lodesman.errors import BackendFault, Unavailable
 from lodesman.matching.policy import Policy
@@ -160,7 +159,7 @@ def test_iterations_with_jobs_are_stored_each(world):
         assert [name for name, _ in world.posted] == ["iteration"]
 
 
-def test_jobs_that_wait_bring_pilots_to_a_queue_that_can_run_them(world):
+def test_jobs_that_wait_bring_pilots_to_a_queue_that_can_run_them(world, plan_of):
     world.submit()
     placed = world.tick()
     assert placed > 0
@@ -418,7 +417,7 @@ def test_task_queues_are_read_once_and_forgotten_when_they_are_empty(world):
     assert known.read()[0][1] is first[1]
 
 
-def test_a_pilot_serves_the_submit_pools_of_its_queue_as_they_are_now(world):
+def test_a_pilot_serves_the_submit_pools_of_its_queue_as_they_are_now(world, plan_of):
     """A SubmitPool that came after the pilot was sent counts: the matcher takes them from the queue, too."""
     world.pilot(joined=True)
     pool = "req1:memory"

@@ -15,7 +15,7 @@ from lodesman.director.options import read_options
 from lodesman.director.orders import PoolState
 from lodesman.director.plan import PlanRow
 from lodesman.director.queues import QueueCaps, QueueLoad
-from lodesman.director.record import Stories, loads_of, plan_of, to_record
+from lodesman.director.record import Stories, loads_of, to_record
 from lodesman.director.supply import PilotStanding
 from lodesman.matching.tables import KeyTable
 
@@ -59,7 +59,7 @@ def stored(decision_for):
     return make
 
 
-def test_the_plan_comes_back_as_it_was(decision_for, demand, queue, pilot):
+def test_the_plan_comes_back_as_it_was(plan_of, decision_for, demand, queue, pilot):
     decision = decision_for(
         [demand(k, waiting_jobs=10 * k) for k in range(1, 5)] + [demand(9, waiting_jobs=0)],
         [queue("A")],
@@ -69,7 +69,7 @@ def test_the_plan_comes_back_as_it_was(decision_for, demand, queue, pilot):
     assert plan_of(json.loads(json.dumps(to_record(decision)))) == decision.plan
 
 
-def test_a_record_of_an_older_release_is_read(stored, demand, queue):
+def test_a_record_of_an_older_release_is_read(plan_of, stored, demand, queue):
     record = stored([demand(1)], [queue("A")])
     (as_it_was,) = plan_of(record).rows
     place = record["row_fields"].index("clamps")
@@ -214,7 +214,7 @@ def test_ten_thousand_task_queues_stay_small(decision_for, demand, queue):
 
 
 @pytest.mark.slow
-def test_a_record_stays_within_a_few_megabytes(decision_for, demand, queue, monkeypatch):
+def test_a_record_stays_within_a_few_megabytes(plan_of, decision_for, demand, queue, monkeypatch):
     """A tenth of all sizes. Half of the task queues have lines; those that ask come before the others."""
     for name in ("MOST_ROWS", "_MOST_ASKS", "_MOST_EXAMPLES"):
         monkeypatch.setattr(records, name, getattr(records, name) // 10)
