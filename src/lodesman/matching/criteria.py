@@ -77,7 +77,7 @@ class MatchCriterion:
     """
 
     name: str
-    relation: Relation
+    relation: Relation = OVERLAP
     of_key: Callable[[TaskQueueKey], Any]
     of_request: Callable[[ResourceRequest], Any]
     sentence: Callable[[TaskQueueKey, ResourceRequest], str]
@@ -136,14 +136,12 @@ def _lacking(wanted: Values, offered: Values) -> list[str]:
 WHOSE: Final = (
     MatchCriterion(
         name="vo",
-        relation=OVERLAP,
         of_key=lambda k: (k.vo,),
         of_request=lambda r: (r.vo,),
         sentence=lambda k, r: f"the resource serves VO {r.vo}, not {k.vo}",
     ),
     MatchCriterion(
         name="group",
-        relation=OVERLAP,
         of_key=lambda k: (k.group,),
         of_request=_groups,
         sentence=lambda k, r: f"the resource takes jobs of {_some(r.groups)}, not of group {k.group}",
@@ -154,14 +152,12 @@ WHOSE: Final = (
 WHERE: Final = (
     MatchCriterion(
         name="site",
-        relation=OVERLAP,
         of_key=lambda k: k.sites or None,
         of_request=lambda r: _one_or_any(r.site),
         sentence=lambda k, r: f"the job runs only at {_some(k.sites)}, not at {r.site or 'an unnamed site'}",
     ),
     MatchCriterion(
         name="platform",
-        relation=OVERLAP,
         of_key=lambda k: k.platforms or None,
         of_request=lambda r: _many_or_any(r.platforms),
         sentence=_platform_text,
@@ -175,7 +171,6 @@ WHERE: Final = (
     ),
     MatchCriterion(
         name="submit_pool",
-        relation=OVERLAP,
         of_key=lambda k: _one(k.submit_pool) or None,
         of_request=lambda r: r.submit_pools,
         sentence=lambda k, _: (
@@ -191,7 +186,6 @@ WHERE: Final = (
     ),
     MatchCriterion(
         name="ce",
-        relation=OVERLAP,
         of_key=lambda k: k.grid_ces or None,
         of_request=lambda r: _one_or_any(r.ce),
         sentence=lambda k, r: (
@@ -200,14 +194,12 @@ WHERE: Final = (
     ),
     MatchCriterion(
         name="owner",
-        relation=OVERLAP,
         of_key=lambda k: (k.owner,),
         of_request=lambda r: _one(r.owner) or None,
         sentence=lambda k, r: f"the pilot runs only jobs of {r.owner}, not of {k.owner}",
     ),
     MatchCriterion(
         name="pilot_type",
-        relation=OVERLAP,
         of_key=lambda k: _one(k.pilot_type) or None,
         of_request=lambda r: _one(r.pilot_type),
         sentence=lambda k, r: (
@@ -216,7 +208,6 @@ WHERE: Final = (
     ),
     MatchCriterion(
         name="submission_pool",
-        relation=OVERLAP,
         of_key=lambda k: k.submission_pools or None,
         of_request=lambda r: _one(r.submission_pool),
         sentence=lambda k, r: (
@@ -226,7 +217,6 @@ WHERE: Final = (
     ),
     MatchCriterion(
         name="job_type",
-        relation=OVERLAP,
         of_key=lambda k: (k.job_type,),
         of_request=lambda r: _many_or_any(r.job_types),
         sentence=lambda k, r: f"the resource takes jobs of type {_some(r.job_types)}, not {k.job_type}",
