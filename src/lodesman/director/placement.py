@@ -153,21 +153,21 @@ def place(
     rng.shuffle(pending)
     for number in pending:
         seats.put(number, eligible[number], rng)
+    seated = sorted((number, places.queues[bit].queue_id, bit) for number, bit in seats.taken)
     return PlacementResult(
-        placements=tuple(_placements(orders, places, seats.taken)),
+        placements=tuple(
+            Placement(
+                order=orders[number],
+                queue_id=queue_id,
+                count=seats.taken[number, bit],
+                request=places.request(bit, orders[number]),
+            )
+            for number, queue_id, bit in seated
+        ),
         outcomes=tuple(_outcomes(orders, eligible, places, seats)),
         rooms={queue.queue_id: room for queue, room in zip(places.queues, rooms, strict=True)},
         places=places,
     )
-
-
-def _placements(
-    orders: Sequence[PilotOrder], places: Places, taken: Mapping[tuple[int, int], int]
-) -> Iterator[Placement]:
-    for number, queue_id, bit in sorted((number, places.queues[bit].queue_id, bit) for number, bit in taken):
-        order, count = orders[number], taken[number, bit]
-        request = places.request(bit, order)
-        yield Placement(order=order, queue_id=queue_id, count=count, request=request)
 
 
 def _outcomes(

@@ -26,11 +26,9 @@ def poisson(mean: float, rng: Random) -> int:
         raise ValueError(f"a Poisson mean must be a number up to {MAX_MEAN:g}, not {mean!r}")
     if mean <= 0.0:
         return 0
-    return _product(mean, rng) if mean < _PTRS_FROM else _transformed_rejection(mean, rng)
-
-
-def _product(mean: float, rng: Random) -> int:
-    """Arrivals in one unit of time: uniforms are multiplied until they fall under exp(-mean)."""
+    if mean >= _PTRS_FROM:
+        return _transformed_rejection(mean, rng)
+    # Arrivals in one unit of time: uniforms are multiplied until they fall under exp(-mean).
     floor = math.exp(-mean)
     product, count = rng.random(), 0
     while product > floor:

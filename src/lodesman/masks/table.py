@@ -127,12 +127,10 @@ class _OneValue:
         self.by_value = Cells()
 
     def add(self, bit: int, value: Any) -> None:
-        """A member with this value; its bit is free."""
         self.everyone.add(bit)
         self.by_value.add(bit, (value,))
 
     def remove(self, bit: int, value: Any) -> None:
-        """The inverse of `add`."""
         self.everyone.remove(bit)
         self.by_value.remove(bit, (value,))
 
@@ -148,7 +146,6 @@ class _ByValue:
         self._choosy = 0  # members that do not take anything
 
     def add(self, bit: int, values: Values | None) -> None:
-        """A member with these values; its bit is free."""
         if values is None:
             self._anything.add(bit)
         else:
@@ -156,7 +153,6 @@ class _ByValue:
             self._by_value.add(bit, values)
 
     def remove(self, bit: int, values: Values | None) -> None:
-        """The inverse of `add`."""
         if values is None:
             self._anything.remove(bit)
         else:

@@ -183,26 +183,22 @@ class Parked:
         if kind is not None:
             self._idle.pop(described, None)
             return kind
-        self._forget_kinds()
+        while len(self._idle) > _IDLE_SIGNATURES:
+            oldest = next(iter(self._idle))  # longest unused
+            del self._idle[oldest]
+            slot = self._kinds.pop(oldest).slot
+            self._masks.remove(slot, oldest)
+            place = _place(oldest)
+            self._at_place[place] ^= 1 << slot
+            if not self._at_place[place]:
+                del self._at_place[place]
+            self._slots.free(slot)
         kind = self._kinds[described] = _Kind(described)
         slot = kind.slot = self._slots.put(kind)
         self._masks.add(slot, described)
         place = _place(described)
         self._at_place[place] = self._at_place.get(place, 0) | 1 << slot
         return kind
-
-    def _forget_kinds(self) -> None:
-        """Forget kinds without tickets beyond a number, longest unused first."""
-        while len(self._idle) > _IDLE_SIGNATURES:
-            oldest = next(iter(self._idle))
-            del self._idle[oldest]
-            kind = self._kinds.pop(oldest)
-            self._masks.remove(kind.slot, oldest)
-            place = _place(oldest)
-            self._at_place[place] ^= 1 << kind.slot
-            if not self._at_place[place]:
-                del self._at_place[place]
-            self._slots.free(kind.slot)
 
 
 def _place(request: ResourceRequest) -> QueueId:
