@@ -50,16 +50,11 @@ async def _jobs(side: ReadSide, request: Request[asks.JobsQuery, Nothing]) -> jo
     who, asked = request.who, request.query
     shared = side.policy.sharing_groups().intersection(who.groups)
     query = JobQuery(
-        first=asked.first,
-        last=asked.last,
-        limit=asked.limit,
-        newest=asked.newest,
+        **asdict(asked),
         owner=None if asked.all and sees_all(who) else who.name,
         shared=sorted(shared) if asked.all else (),
         vo=who.vo,
-        group=asked.group,
         states=tuple(filter(None, asked.state.split(",")))[:_MOST_STATES],
-        reason=asked.reason,
     )
     found = await side.costly.run(partial(list_jobs, query=query))
     return jobs.Jobs(list(side.names.fill(found)))

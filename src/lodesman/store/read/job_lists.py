@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any
 
 from lodesman.answers.jobs import Job
+from lodesman.answers.requests import JobsQuery
 from lodesman.store import Reader
 from lodesman.store.dialect import JOIN_IN_ORDER, by_index, greatest, least
 from lodesman.store.read.jobs import (
@@ -49,24 +50,16 @@ WHERE c.submission_id = ? AND c.start < ? AND c.stop > ?"""
 _HOLES = "SELECT start, stop, state, reason, at FROM hole WHERE cohort_id = ? AND start < ? AND stop > ? ORDER BY start"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobQuery:
-    """Jobs with first <= id <= last, at most `limit`, the smallest or the greatest ids first.
+class JobQuery(JobsQuery, kw_only=True):
+    """What a user asks for, at most `limit` jobs, in some `states`.
 
     `owner` None: of all owners; else of this owner, and of the groups `shared` of `vo`, which share their jobs.
-    Empty `states`, `group` and `reason` (the pending reason why a job waits): all.
     """
 
-    first: int
-    last: int
-    limit: int
-    newest: bool = False
     owner: str | None = None
     shared: Sequence[str] = ()
     vo: str = ""
-    group: str = ""
     states: Sequence[str] = ()
-    reason: str = ""
 
     @property
     def is_own(self) -> bool:
