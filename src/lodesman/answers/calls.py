@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, TypeVar
 
 from msgspec import Raw
 
@@ -29,30 +29,24 @@ A = TypeVar("A")
 _PLAN_SECONDS = 180.0
 
 
-class _More(TypedDict, total=False):
-    """Members of `Call` that most calls leave alone."""
-
-    process: Process
-    most_bytes: int
-    upload: str
-    raw: str
-    repeatable: bool
-    refused: tuple[int, ...]
-    timeout: float
-
-
+# `more`: members of `Call` that most calls leave alone.
 def _get(
-    path: str, query: type[Q], answer: Answer[A], who: Who, summary: str, **more: Unpack[_More]
+    path: str, query: type[Q], answer: Answer[A], who: Who, summary: str, **more: Any
 ) -> Call[Q, Nothing, A]:
     return Call("GET", path, query, Nothing, answer, who, summary=summary, **more)
 
 
 def _post(
-    path: str, body: type[B], answer: Answer[A], who: Who, summary: str, **more: Unpack[_More]
+    path: str,
+    body: type[B],
+    answer: Answer[A],
+    who: Who,
+    summary: str,
+    *,
+    process: Process = "hot",
+    **more: Any,
 ) -> Call[Nothing, B, A]:
-    """A change: the hot process makes it, unless `more` says otherwise."""
-    more.setdefault("process", "hot")
-    return Call("POST", path, Nothing, body, answer, who, summary=summary, **more)
+    return Call("POST", path, Nothing, body, answer, who, process, summary, **more)
 
 
 # fmt: off

@@ -8,7 +8,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -80,10 +80,10 @@ class BackgroundHealth:
 class Core:
     """Belongs to the event loop's thread, except `live`, which belongs to the journal's."""
 
-    writer: InitVar[Writer]
-    path: InitVar[Path]
-    at_end: InitVar[Callable[[Any], None] | None] = None
-    died: InitVar[Callable[[], None] | None] = None
+    writer: Writer
+    path: Path
+    at_end: Callable[[Any], None] | None = None
+    died: Callable[[], None] | None = None
     live: Live
     policy: Policy
     lease_seconds: float
@@ -100,21 +100,17 @@ class Core:
     claimed_jobs: int = 0
     submitted_jobs: int = 0
 
-    def __post_init__(
-        self,
-        writer: Writer,
-        path: Path,
-        at_end: Callable[[Any], None] | None,
-        died: Callable[[], None] | None,
-    ) -> None:
+    def __post_init__(self) -> None:
         self.silent_seconds = silent_seconds(self.lease_seconds)
         self.jitter = random.Random()
         # Checks of large submissions, one at a time.
         self.one_large = asyncio.Lock()
-        self.journal = Journal(writer, clock=self.clock, deliver=self._deliver, at_end=at_end, died=died)
-        self.reader = open_reader(path)
+        self.journal = Journal(
+            self.writer, clock=self.clock, deliver=self._deliver, at_end=self.at_end, died=self.died
+        )
+        self.reader = open_reader(self.path)
         # For one thread at a time beside the loop.
-        self.second_reader = open_reader(path)
+        self.second_reader = open_reader(self.path)
         self.templates = Templates(self.reader)
         self.principals = principals(self.reader)
         self.sessions = load_sessions(self.reader, now=self.ticks())
