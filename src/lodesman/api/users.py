@@ -14,7 +14,7 @@ from lodesman.api.dispatch import Request, serves
 from lodesman.commands.accounts import add_account, check_membership, issue_token, revoke_token
 from lodesman.commands.control import Control, ControlOutcome, no_longer_known
 from lodesman.commands.prepare import prepare
-from lodesman.commands.submit import Submit, Submitted
+from lodesman.commands.submit import Submit
 from lodesman.errors import Conflict, InvalidRequest, LodesmanError, NotFound
 from lodesman.store.accounts import RevokedTokens
 from lodesman.store.journal import Change
@@ -40,9 +40,10 @@ async def _submit(
     if body.dry_run:
         held = sum(cohort.jobs for cohort in prepared.cohorts if cohort.held)
         return jobs.TrialSubmission(prepared.count, held, list(notices), dry_run=True)
-    done: Submitted = await core.command(Submit(core.live, prepared))
+    done: jobs.Submission = await core.command(Submit(core.live, prepared))
     core.submitted_jobs += 0 if done.repeated else done.count
-    return jobs.Submission(done.submission, done.first, done.count, done.held, done.repeated, list(notices))
+    done.notices = list(notices)
+    return done
 
 
 @serves(calls.CONTROL)

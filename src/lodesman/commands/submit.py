@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
+from lodesman.answers.jobs import Submission
 from lodesman.commands.live import Live
 from lodesman.commands.sandboxes import need_all
 from lodesman.errors import Conflict, InvalidRequest
@@ -60,17 +61,6 @@ class PreparedSubmission(NewSubmission, frozen=True, kw_only=True):
     config: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Submitted:
-    """The answer: a contiguous block of job ids from `first`."""
-
-    submission: int
-    first: int
-    count: int
-    held: int
-    repeated: bool = False
-
-
 @dataclass(slots=True)
 class Submit:
     """Store a prepared submission. A request id that this owner used before gets the first answer again."""
@@ -85,7 +75,7 @@ class Submit:
     _never: dict[int, str] = field(default_factory=dict)
     _requirements: dict[str, str] = field(default_factory=dict)
 
-    def apply(self, tx: Transaction) -> Submitted:
+    def apply(self, tx: Transaction) -> Submission:
         """Store all or nothing."""
         what = self.prepared
         before = self._before(tx)
@@ -116,9 +106,9 @@ class Submit:
         if what.config != self.live.pools.last_pass.config:
             # It was judged by another configuration than all others: judge them together.
             submit_pools.ask_for_pass(tx)
-        return Submitted(number, base, what.count, held)
+        return Submission(number, base, what.count, held, repeated=False, notices=[])
 
-    def _before(self, tx: Transaction) -> Submitted | None:
+    def _before(self, tx: Transaction) -> Submission | None:
         """What was answered to the same request before. Raises Conflict if that was about something else."""
         what = self.prepared
         if what.request_id is None:
@@ -138,7 +128,7 @@ class Submit:
                 first=first,
                 count=count,
             )
-        return Submitted(found.id, first, count, found.held, repeated=True)
+        return Submission(found.id, first, count, found.held, repeated=True, notices=[])
 
     def _store_pools(self, tx: Transaction) -> None:
         """Store pools that are new. One that is known keeps its queues, which its last pass has found."""
