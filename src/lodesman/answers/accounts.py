@@ -14,9 +14,8 @@ USER_SCOPES = ("jobs:read", "jobs:write", "pilots:read")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Who asks: a user, a service (the background process), a pilot, or `join` (a pilot that has not joined).
-
-    `token` is the hash of the token that was used.
+    """Who asks: a user, a service (the background process), a pilot, or `join` (a pilot that has not joined). `token`
+    is the hash of the token that was used.
     """
 
     kind: str

@@ -211,9 +211,8 @@ class Parameter(QueueSetting):
 
 
 class NodeBelow(Written):
-    """A site, CE or queue with the parameters that it does not merely inherit; names that it has not are empty.
-
-    `grid`: the section of a DIRAC configuration with the site. `allowed`: the VO may use it.
+    """A site, CE or queue with the parameters that it does not merely inherit; names that it has not are empty. `grid`:
+    the section of a DIRAC configuration with the site. `allowed`: the VO may use it.
     """
 
     kind: Literal["Site", "CE", "Queue"]

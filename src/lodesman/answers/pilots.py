@@ -203,9 +203,8 @@ class DirectorRefused(Struct):
 
 
 class DirectorAsk(Struct):
-    """Pilots asked for a task queue through a submission pool, and those placed.
-
-    `private`: for their owner and group alone, by the `reason` and the random number drawn, None if none was needed.
+    """Pilots asked for a task queue through a submission pool, and those placed. `private`: for their owner and group
+    alone, by the `reason` and the random number drawn, None if none was needed.
     """
 
     tq_id: int

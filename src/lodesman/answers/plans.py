@@ -62,9 +62,8 @@ class PlannedCohort(JobExplained):
 
 
 class JobPlan(Struct):
-    """The plan of a submission of `count` jobs. `refusal` None: it would be taken, `held` of them Held.
-
-    `cohorts`: the worst first; `more_cohorts` are left out. `limits`: none are known.
+    """The plan of a submission of `count` jobs. `refusal` None: it would be taken, `held` of them Held. `cohorts`: the
+    worst first; `more_cohorts` are left out. `limits`: none are known.
     """
 
     count: int
@@ -246,7 +245,6 @@ class TaskQueuesPilots(Cut[TaskQueuePilots]):
 
 class PlannedIteration(Struct):
     """The next iteration of the director, before and after, on the jobs and pilots of now; largest changes first.
-
     `load_seconds_ago`: the age of the oldest load used, None without any. `assumed`: the assumptions, in words.
     """
 
@@ -261,9 +259,8 @@ class PlannedIteration(Struct):
 
 
 class ResourcesPlan(Struct):
-    """The effect of other resources. `parts`: groups with jobs, by VO, those that gain most first.
-
-    `director` None: there is none.
+    """The effect of other resources. `parts`: groups with jobs, by VO, those that gain most first. `director` None:
+    there is none.
     """
 
     files: list[str]
@@ -287,9 +284,8 @@ class ChangedShare(BeforeAfter[float]):
 
 
 class WaitingGroup(Struct):
-    """A group with `waiting` jobs, its share, and its part of the job starts of its VO.
-
-    `director`: its part of the pilots sent by priority. `starts_an_hour`: at the rate of the last hour; None: none.
+    """A group with `waiting` jobs, its share, and its part of the job starts of its VO. `director`: its part of the
+    pilots sent by priority. `starts_an_hour`: at the rate of the last hour; None: none.
     """
 
     vo: str

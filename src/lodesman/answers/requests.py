@@ -171,9 +171,8 @@ class PlanJobBody(_Sent):
 
 
 class SubmitBody(PlanJobBody):
-    """Jobs to submit. `sandboxes` maps each local InputSandbox entry to the uploaded file.
-
-    `request_id` makes the call safe to repeat: the same id of the same owner gets the first answer again.
+    """Jobs to submit. `sandboxes` maps each local InputSandbox entry to the uploaded file. `request_id` makes the call
+    safe to repeat: the same id of the same owner gets the first answer again.
     """
 
     dry_run: bool = False
@@ -235,9 +234,8 @@ class OpenSiteBody(_Sent):
 
 
 class CloseSiteBody(OpenSiteBody, kw_only=True):
-    """A site, CE or queue to close: by names, or by `path`, SITE[/CE[/QUEUE]]. `until` in UNIX seconds.
-
-    `keep_pilots`: pilots there take jobs as before. `dry_run`: nothing is changed.
+    """A site, CE or queue to close: by names, or by `path`, SITE[/CE[/QUEUE]]. `until` in UNIX seconds. `keep_pilots`:
+    pilots there take jobs as before. `dry_run`: nothing is changed.
     """
 
     reason: Annotated[str, Meta(min_length=1, max_length=1_000)]
@@ -277,7 +275,6 @@ class PlaceBody(Struct):
 
 class JoinBody(Struct):
     """A pilot introduces itself with its one-time join token; `place` is for pilots that were sent to no queue.
-
     `submit_pools` are what that queue served as of pass `pools_pass`; the server finds them itself at each claim.
     """
 

@@ -156,7 +156,6 @@ class UploadedFile(Struct):
 
 class Old(Struct, frozen=True, kw_only=True):
     """What ended before that time. `holes`: (cohort, start). `templates`, `submissions`: those without references.
-
     `queues`: (task queue, when it was emptied).
     """
 
@@ -178,9 +177,8 @@ class Purged(Struct, frozen=True, kw_only=True):
 
 
 class UnusedInputs(Struct, frozen=True, kw_only=True):
-    """Input files to mark as unused, to unmark, and to remove (marked before the time `before`).
-
-    `done`: submissions whose jobs need their files no longer; `some`: files of a submission that it needs no longer.
+    """Input files to mark as unused, to unmark, and to remove (marked before the time `before`). `done`: submissions
+    whose jobs need their files no longer; `some`: files of a submission that it needs no longer.
     """
 
     before: float = 0.0

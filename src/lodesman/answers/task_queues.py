@@ -11,9 +11,8 @@ from lodesman.answers.vocabulary import Kind, MainReason
 
 
 class TaskQueueFacts(Struct):
-    """What the jobs of one task queue have in common; empty lists and texts ask for nothing.
-
-    `submission_pools`: of the director; `submit_pool`: that of its Requirements.
+    """What the jobs of one task queue have in common; empty lists and texts ask for nothing. `submission_pools`: of the
+    director; `submit_pool`: that of its Requirements.
     """
 
     owner: str

@@ -104,9 +104,8 @@ class Amounts(Struct, frozen=True):
 
 
 class PilotOffer(Struct):
-    """The request of its next claim: the `whole` offer, and what is `free`.
-
-    `groups` None: every group of its VO; `job_types` None: jobs of every type.
+    """The request of its next claim: the `whole` offer, and what is `free`. `groups` None: every group of its VO;
+    `job_types` None: jobs of every type.
     """
 
     vo: str
@@ -158,7 +157,6 @@ class PilotAges(Struct):
 
 class PilotWhy(StoredPilot, frozen=True):
     """Why a pilot gets nothing, or what it would get, and who can change that. An ended one has no chain.
-
     `drain_reason`: why it has to leave.
     """
 

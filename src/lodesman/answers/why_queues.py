@@ -142,9 +142,8 @@ class QueueAges(Struct):
 
 
 class QueueExplained(Place):
-    """Why no pilots are sent to a CE queue for a VO, or that they are, and who can change that.
-
-    `work` None: the VO may not use it. `gate` None: unknown now. `lately`: the last pilots sent, the newest first.
+    """Why no pilots are sent to a CE queue for a VO, or that they are, and who can change that. `work` None: the VO may
+    not use it. `gate` None: unknown now. `lately`: the last pilots sent, the newest first.
     """
 
     vo: str

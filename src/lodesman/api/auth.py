@@ -63,7 +63,6 @@ def own_vo(principal: Principal) -> str:
 
 def vo_of(wanted: str, principal: Principal, *, usual: str, known: Collection[str] | None = None) -> str:
     """The VO that a request asks about: `usual`, or the one that is wanted, which only administrators may choose.
-
     Raises NotFound for another, and for one that is not `known`.
     """
     vo = wanted or usual

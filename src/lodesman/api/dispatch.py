@@ -37,9 +37,8 @@ _NUMBER, _WORD = "([0-9]{1,18})", "([^/]+)"
 
 @dataclass(slots=True)
 class Request(Generic[_Q, _B]):
-    """A request that may be made: who makes it, what path, query and body hold. `size`: bytes of the body.
-
-    `scope` and `receive` are for functions that read a file.
+    """A request that may be made: who makes it, what path, query and body hold. `size`: bytes of the body. `scope` and
+    `receive` are for functions that read a file.
     """
 
     who: Principal

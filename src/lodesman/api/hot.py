@@ -111,9 +111,8 @@ async def _answer_head(reader: asyncio.StreamReader, length: int) -> tuple[int, 
 
 
 async def _answer_body(reader: asyncio.StreamReader, send: Send, left: int) -> None:
-    """Pass on `left` bytes (-1: all that comes), as fast as the client takes them.
-
-    Raises Disconnected if they break off: the client must see that, and does by a connection that ends.
+    """Pass on `left` bytes (-1: all that comes), as fast as the client takes them. Raises Disconnected if they break
+    off: the client must see that, and does by a connection that ends.
     """
     try:
         while left and (chunk := await reader.read(_CHUNK)):

@@ -51,9 +51,8 @@ class _Kept:
 
 @dataclass(eq=False)
 class CostlyReads:
-    """Reads of the database that go through all jobs: made in a thread, one at a time for each key, and shared.
-
-    The event loop of the reading process answers all requests, and a crowd that asks for the same costs one read.
+    """Reads of the database that go through all jobs: made in a thread, one at a time for each key, and shared. The
+    event loop of the reading process answers all requests, and a crowd that asks for the same costs one read.
     """
 
     path: Path
