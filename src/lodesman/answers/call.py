@@ -19,7 +19,6 @@ A = TypeVar("A")
 # The type of an answer, or the types that it may have; none of a call whose answers are all raw.
 Answer = type[A] | tuple[type[A], ...]
 
-_Method = Literal["GET", "POST", "PUT", "DELETE"]
 Process = Literal["hot", "reading"]
 # A scope admits users whose token has it; `service` is the server's own background process, which may do what users may.
 Who = Literal[
@@ -71,7 +70,7 @@ class Call(Generic[Q, B, A]):
     `timeout`: seconds that a client waits without a byte.
     """
 
-    method: _Method
+    method: Literal["GET", "POST", "PUT", "DELETE"]
     path: str
     query: type[Q]
     body: type[B]

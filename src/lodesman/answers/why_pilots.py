@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from lodesman.answers.nodes import Place
 from lodesman.answers.pilots import StoredPilot
 from lodesman.answers.vocabulary import FreeBy, PilotVerdict
 from lodesman.answers.why_jobs import Step
@@ -103,7 +104,7 @@ class Amounts(Struct, frozen=True):
     norm_cpu_seconds: int | None
 
 
-class PilotOffer(Struct):
+class PilotOffer(Place):
     """The request of its next claim: the `whole` offer, and what is `free`. `groups` None: every group of its VO;
     `job_types` None: jobs of every type.
     """
@@ -112,9 +113,6 @@ class PilotOffer(Struct):
     groups: list[str] | None
     owner: str
     pilot_type: str
-    site: str
-    ce: str
-    queue: str
     platforms: list[str]
     tags: list[str]
     required_tags: list[str]

@@ -8,7 +8,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from lodesman.answers.nodes import Closing, Place, QueueSetting
 from lodesman.answers.vocabulary import BreakerState, ClampName, PilotState, QueueReason
-from lodesman.answers.why_jobs import Step, Verdict
+from lodesman.answers.why_jobs import JobDirector, Step, Verdict
 from lodesman.answers.why_pilots import Work
 
 
@@ -48,18 +48,15 @@ class QueueClamp(Struct):
     text: str
 
 
-class QueueDirector(Struct):
+class QueueDirector(JobDirector):
     """The director's last iteration for the queue: pilots wanted, room for them, placed. None: not considered, or not
     recently. `lines`: the arithmetic of the fullest task queue that fits.
     """
 
-    decided_seconds_ago: float | None
     considered: bool
     wanted: int | None
-    room: int | None
     clamps: list[QueueClamp]
     placed: int
-    lines: list[str]
 
 
 class QueueLimit(Struct, frozen=True):

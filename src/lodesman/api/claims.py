@@ -1,8 +1,7 @@
 """A pilot's claim over HTTP: posted to the journal, answered when it is committed.
 
-Pilots claim thousands of times a second, so a claim is a direct call (ADR 0021): the web server's protocol
-(`daemon.connections`) makes it straight from the parser, with the whole body and a place for the answer. Where something
-about the request is unusual, `claim` serves it behind plain ASGI.
+Pilots claim thousands of times a second, so the web server's protocol (`daemon.connections`) makes a claim straight from
+the parser, as a direct call (ADR 0021). Unusual requests are served behind plain ASGI.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """`why` of jobs, pilots and CE queues, and `plan` of jobs, resources and shares, in the reading process.
 
-A plan is worked out in a thread, on a read connection of its own, beside the requests that are quick; one that takes too
-long is given up. Nothing is stored.
+A plan is worked out in a thread, on a read connection of its own; one that takes too long is given up.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The hot process's ASGI application: what changes something and what pilots ask often; all else is forwarded.
 
-Requests are forwarded to the reading process over a Unix socket, streamed both ways, with one connection for each: these
-are lists, pages and files, not the hot path. It is closed from here: a server that closes it while a body still comes
-would lose its answer.
+Requests are forwarded to the reading process over a Unix socket, streamed both ways, with one connection for each. It is
+closed from here: a server that closes it while a body still comes would lose its answer.
 """
 
 from __future__ import annotations
