@@ -26,17 +26,14 @@ from lodesman.answers.why_jobs import Holding, QueuePosition
 from lodesman.background.direct import Director
 from lodesman.background.explain import Explainer
 from lodesman.background.refresh import evaluate
-from lodesman.background.snapshot import SnapshotKeeper
 from lodesman.commands.prepare import prepare
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
 from lodesman.errors import Impossible, NotFound
 from lodesman.matching import GroupShare, TaskQueueKey, wanted_of
-from lodesman.matching.policy import Policy
 from lodesman.plan.shares import ShareChange, shared_places, waiting_groups
 from lodesman.resources import FilePosition
 from lodesman.resources.draft import ConfigDraft, RawParam
 from lodesman.resources.load import build
-from lodesman.store import Reader
 from lodesman.store.read.submit_pools import stored_pools
 from lodesman.store.read.task_queues import queue_with_key
 from lodesman.store.read.why import position, starts_by_vo
@@ -57,15 +54,11 @@ _SHOWN: Final = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LiveState:
-    """What plans are held against. `tick` is called now and then while a plan is made; it raises when that takes too long.
-    `director`: the one that runs, None where there is none.
+class LiveState(Explainer):
+    """What plans are held against and explained by. `tick` is called now and then while a plan is made; it raises when that
+    takes too long. `director`: the one that runs, None where there is none.
     """
 
-    db: Reader
-    policy: Policy
-    keeper: SnapshotKeeper
-    now: float
     tick: Callable[[], None]
     director: Director | None = None
 
@@ -83,11 +76,10 @@ def plan_job(body: SubmitBody, who: Principal, state: LiveState) -> answers.JobP
         held = structs.replace(body, hold_if_impossible=True)
         prepared, notices = prepare(held, who, state.policy, None)
     pools = {pool.id: pool for pool in prepared.pools}
-    explainer = Explainer(state.db, state.policy, state.keeper, state.now)
     judged = []
     for cohort in _cohorts(prepared):
         state.tick()
-        verdict = verdict_of(_facts(cohort, pools, explainer, None, _NOWHERE).reason)
+        verdict = verdict_of(_facts(cohort, pools, state, None, _NOWHERE).reason)
         judged.append((verdict, cohort))
     judged.sort(key=lambda one: (_ORDER[one[0]], one[1].runs[0]))
     verdicts: Counter[str] = Counter()
@@ -96,7 +88,7 @@ def plan_job(body: SubmitBody, who: Principal, state: LiveState) -> answers.JobP
     cohorts = []
     for _, cohort in judged[:_MOST_COHORTS]:
         state.tick()
-        cohorts.append(_planned(cohort, pools, explainer))
+        cohorts.append(_planned(cohort, pools, state))
     return answers.JobPlan(
         count=prepared.count,
         group=prepared.group,
@@ -127,14 +119,14 @@ def _cohorts(prepared: PreparedSubmission) -> Iterator[PreparedCohort]:
 
 
 def _facts(
-    cohort: PreparedCohort, pools: Mapping[str, NewPool], explainer: Explainer, task_queue: int | None,
+    cohort: PreparedCohort, pools: Mapping[str, NewPool], state: LiveState, task_queue: int | None,
     place: QueuePosition,
 ) -> JobFacts:  # fmt: skip
     """The facts of a member of the cohort, as it would be stored."""
     pool, held = pools.get(cohort.key.submit_pool), None
     if cohort.held:
         held = Holding(limit="held", by="impossible", name=None, reason=cohort.held, seconds=0.0)
-    return explainer.job_facts(
+    return state.job_facts(
         cohort.key,
         {} if pool is None else wanted_of(pool.requirements),
         place,
@@ -144,12 +136,9 @@ def _facts(
     )
 
 
-def _planned(
-    cohort: PreparedCohort, pools: Mapping[str, NewPool], explainer: Explainer
-) -> answers.PlannedCohort:
-    db = explainer.db
-    number = queue_with_key(db, cohort.key)
-    before = position(db, number, _AFTER_ALL)
+def _planned(cohort: PreparedCohort, pools: Mapping[str, NewPool], state: LiveState) -> answers.PlannedCohort:
+    number = queue_with_key(state.db, cohort.key)
+    before = position(state.db, number, _AFTER_ALL)
     place = answers.PlannedPosition(
         id=number,
         waiting=before.waiting + cohort.jobs,
@@ -159,7 +148,7 @@ def _planned(
         waiting_before=before.waiting,
         key=TaskQueueFacts(**asdict(cohort.key)),
     )
-    explained = explain_job(_facts(cohort, pools, explainer, number, place))
+    explained = explain_job(_facts(cohort, pools, state, number, place))
     return answers.PlannedCohort(
         **structs.asdict(explained),
         members=[(start, stop - 1) for start, stop in cohort.runs[:_MOST_RUNS]],

@@ -24,7 +24,6 @@ from lodesman.batch.backend import Backend, BatchLoad
 from lodesman.commands.reoffer import Offers, rewritten
 from lodesman.commands.submit_pools import PoolIds
 from lodesman.director.iteration import decide
-from lodesman.director.options import DirectorOptions
 from lodesman.director.supply import PilotView
 from lodesman.matching.policy import Policy
 from lodesman.matching.tables import KeyTable
@@ -145,41 +144,37 @@ class RecordedLoads:
         return BatchLoad(waiting=load.waiting, running=load.running, observed_at=load.observed_at)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Rehearsal:
-    """Iterations on the jobs, pilots and loads of one moment, with the same chance."""
+def _decide(
+    director: Director,
+    state: LiveState,
+    side: Configured,
+    waiting: Sequence[Waiting],
+    pilots: Sequence[PilotView] | None = None,
+) -> PlannedDecision:
+    """An iteration with one configuration, and always the same chance. `pilots`: None for those that there are."""
+    director.policy, options, now = side.policy, director.options, state.now
+    table = KeyTable({tq_id: key for tq_id, key, _ in waiting})
+    seen = director.snapshot(waiting, director.vos_of(waiting), table=table, serving=side, now=now)
+    found = replace(
+        seen,
+        # The order in which queues are written shall change nothing.
+        queues=sorted(seen.queues, key=lambda queue: queue.queue_id),
+        pilots=seen.pilots if pilots is None else pilots,
+    )
+    state.tick()
+    decision = decide(found, options=options, now=now, rng=random.Random(_SEED))
+    return PlannedDecision(decision, waiting, options.max_pilots_per_iteration)
 
-    director: Director
-    options: DirectorOptions
-    state: LiveState
 
-    def decide(
-        self, side: Configured, waiting: Sequence[Waiting], pilots: Sequence[PilotView] | None = None
-    ) -> PlannedDecision:
-        """With one configuration; `pilots`: those that there would be, None for the present ones."""
-        director, now = self.director, self.state.now
-        director.policy = side.policy
-        table = KeyTable({tq_id: key for tq_id, key, _ in waiting})
-        seen = director.snapshot(waiting, director.vos_of(waiting), table=table, serving=side, now=now)
-        found = replace(
-            seen,
-            # The order in which queues are written shall change nothing.
-            queues=sorted(seen.queues, key=lambda queue: queue.queue_id),
-            pilots=seen.pilots if pilots is None else pilots,
-        )
-        self.state.tick()
-        decision = decide(found, options=self.options, now=now, rng=random.Random(_SEED))
-        return PlannedDecision(decision, waiting, self.options.max_pilots_per_iteration)
-
-    def pilots(self, offers: Offers) -> Iterator[PilotView]:
-        """Our live pilots, each with what its queue offers then (ADR 0024)."""
-        known: dict[tuple[Any, ...], str] = {}
-        for pilot in pilots_in_short(self.state.db):
-            place, text = pilot.queue_id, pilot.request
-            if (place, text) not in known:
-                offer = offers(msgspec.json.decode(text).get("vo", ""), place)
-                known[place, text] = (offer and rewritten(text, offer)) or text
-            yield pilot_view(structs.replace(pilot, request=known[place, text]), self.state.now)
+def _pilots(state: LiveState, offers: Offers) -> Iterator[PilotView]:
+    """Our live pilots, each with what its queue offers then (ADR 0024)."""
+    known: dict[tuple[Any, ...], str] = {}
+    for pilot in pilots_in_short(state.db):
+        place, text = pilot.queue_id, pilot.request
+        if (place, text) not in known:
+            offer = offers(msgspec.json.decode(text).get("vo", ""), place)
+            known[place, text] = (offer and rewritten(text, offer)) or text
+        yield pilot_view(structs.replace(pilot, request=known[place, text]), state.now)
 
 
 def _director(
@@ -195,22 +190,18 @@ def _director(
         name: RecordedLoads(name=name, last=last, now=state.now, empty=empty, observed=observed)
         for name in running.backends
     }
+    # Loads are as old as they were when the director went by them: the next iteration has newer ones.
+    max_age = running.options.max_load_age_s + (decided or 0.0)
     pools = running.pools()
-    # What it knows; nothing that changes is shared with it.
+    # It knows what the running one does, and shares nothing that changes with it.
     director = replace(
         running,
+        options=replace(running.options, max_load_age_s=max_age),
         db=state.db,
         backends=cast("Mapping[str, Backend]", loads),
         pools=lambda: dict(pools),
         breakers=dict(running.breakers),
         buckets=dict(running.buckets),
-    )
-    # Loads are as old as they were when the director went by them: the next iteration has newer ones.
-    max_age = running.options.max_load_age_s + (decided or 0.0)
-    rehearsal = _Rehearsal(
-        director=director,
-        options=replace(running.options, max_load_age_s=max_age),
-        state=state,
     )
     waiting = [(one.id, one.key, one.jobs) for one in found if not one.held]
     then = [
@@ -219,9 +210,9 @@ def _director(
         if one.becomes == "possible" or not (one.held or one.becomes)
     ]
     with state.db:  # one moment for both
-        before = rehearsal.decide(old, waiting)
+        before = _decide(director, state, old, waiting)
         state.tick()
-        after = rehearsal.decide(new, then, list(rehearsal.pilots(Offers(new.policy))))
+        after = _decide(director, state, new, then, list(_pilots(state, Offers(new.policy))))
     age = since(min(observed, default=None), state.now)
     return compare(before, after, limit, load_age=age, assumed=_assumed(decided, sorted(empty)))
 

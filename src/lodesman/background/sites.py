@@ -9,23 +9,12 @@ from itertools import pairwise
 
 from msgspec.structs import asdict
 
+from lodesman import resources
 from lodesman.answers import nodes
 from lodesman.director.queues import QueueCaps
 from lodesman.errors import InvalidRequest, NotFound
 from lodesman.matching.policy import Policy
-from lodesman.resources import (
-    Effective,
-    FilePosition,
-    Node,
-    NodePath,
-    QueueId,
-    ResourceConfig,
-    ResourceTree,
-    access_refusal,
-    effective_params,
-    fold,
-    queue_settings,
-)
+from lodesman.resources import Effective, NodePath, QueueId, ResourceConfig, ResourceTree
 from lodesman.resources.model import Value as Configured
 from lodesman.store import Reader
 from lodesman.store.read.pilots import pilots_by_queue, running_jobs_by_site
@@ -126,15 +115,15 @@ def show_node(config: ResourceConfig, node: NodePath, vo: str) -> nodes.Resource
 
 
 def _node(config: ResourceConfig, node: NodePath, vo: str, *, is_top: bool = False) -> nodes.NodeBelow:
-    params = effective_params(config.tree, node, vo=vo, types=config.types)
+    params = resources.effective_params(config.tree, node, vo=vo, types=config.types)
     if is_top:
         rows = [*(_parameter(config, one) for one in params.values()), *_assumed(config, node, params)]
     else:
         above = NodePath(node.site, node.ce if node.queue else "")
-        inherited = effective_params(config.tree, above, vo=vo, types=config.types)
+        inherited = resources.effective_params(config.tree, above, vo=vo, types=config.types)
         own = (one for folded, one in params.items() if inherited.get(folded) != one)
         rows = [_parameter(config, one) for one in own if any(one.all_said())]
-    configured = config.tree.find(node) or Node(name="")
+    configured = config.tree.find(node) or resources.Node(name="")
     return nodes.NodeBelow(
         *_place(configured.source),
         kind=node.kind,
@@ -142,8 +131,8 @@ def _node(config: ResourceConfig, node: NodePath, vo: str, *, is_top: bool = Fal
         ce=node.ce,
         queue=node.queue,
         grid=config.tree.sites[node.site].grid,
-        allowed=access_refusal(params.get(_ACCESS), vo) is None,
-        parameters=sorted(rows, key=lambda row: fold(row.name)),
+        allowed=resources.access_refusal(params.get(_ACCESS), vo) is None,
+        parameters=sorted(rows, key=lambda row: resources.fold(row.name)),
         below=[
             _node(config, NodePath(node.site, node.ce or name, node.ce and name), vo)
             for name in configured.children
@@ -180,7 +169,7 @@ def _assumed(
     """What the program itself takes for what the configuration of a queue leaves out."""
     if not node.queue:
         return
-    settings, caps = queue_settings(params, config.types), QueueCaps()
+    settings, caps = resources.queue_settings(params, config.types), QueueCaps()
     facts: dict[str, tuple[nodes.Value | None, str]] = {
         "Backend": (settings.backend or "local", "CEType" if settings.backend else ""),
         "CPUTime": (settings.cpu_seconds, "maxCPUTime"),
@@ -192,7 +181,7 @@ def _assumed(
         "WaitingToRunningRatio": (caps.waiting_to_running, ""),
     }
     for name, (value, made_of) in facts.items():
-        if fold(name) not in params and value is not None:
+        if resources.fold(name) not in params and value is not None:
             declared = config.types.get(name)
             yield nodes.Parameter(
                 *_place(None),
@@ -211,6 +200,6 @@ def _plain(value: Configured) -> nodes.Value:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _place(source: FilePosition | None) -> tuple[str, str, int]:
-    place = source or FilePosition()
+def _place(source: resources.FilePosition | None) -> tuple[str, str, int]:
+    place = source or resources.FilePosition()
     return place.file, place.section, place.line
