@@ -122,25 +122,17 @@ class RecordedIteration:
         self._asked, self._cap = map(list(record["row_fields"]).index, ("asked", "cap"))
         rows = self._stories.rows
         still = {} if before is None else before.refused
-        self.refused: dict[int, Mapping[str, Any]] = {
-            tq_id: refusal
-            for tq_id, refusal in still.items()
-            if tq_id in rows and not rows[tq_id][self._asked]
-        } | self._stories.no_pool
+        self.refused: dict[int, list[tuple[str, str]]] = {
+            tq: tries for tq, tries in still.items() if tq in rows and not rows[tq][self._asked]
+        }
+        """Task queue -> (submission pool, outcome) where none took its pilots, and none was asked for since."""
+        for tq_id, refusal in self._stories.no_pool.items():
+            self.refused[tq_id] = [(pool, outcome) for pool, outcome in refusal["tries"]]
         self._capacities: dict[tuple[str, str], Capacity] = {}
 
     def lines(self, tq_id: int | None) -> tuple[str, ...]:
         """What it did for a task queue (None: a new one) and why."""
-        return self._stories.lines(_NO_TASK_QUEUE if tq_id is None else tq_id)
-
-    def no_pool(self, tq_id: int | None) -> bool:
-        """Whether pilots were asked for a task queue and no submission pool took them, nor any since."""
-        return tq_id in self.refused
-
-    def refusals(self, tq_id: int | None) -> Sequence[tuple[str, str]]:
-        """(submission pool, outcome) where no submission pool took the pilots of a task queue; else nothing."""
-        refusal = None if tq_id is None else self.refused.get(tq_id)
-        return [] if refusal is None else [(pool, outcome) for pool, outcome in refusal["tries"]]
+        return self._stories.lines(tq_id or _NO_TASK_QUEUE)
 
     def demands(self, task_queues: Iterable[int]) -> Counter[Demand]:
         """How many of the task queues it did what for."""
@@ -149,7 +141,7 @@ class RecordedIteration:
             row = self._stories.rows.get(tq_id)
             if row is None:
                 found[Demand.NEW] += 1
-            elif self.no_pool(tq_id):
+            elif tq_id in self.refused:
                 found[Demand.NO_POOL] += 1
             elif row[self._asked] > 0:
                 found[Demand.ASKED] += 1
@@ -327,7 +319,9 @@ class JobFacts(SnapshotFacts):
     @cached_property
     def refusals(self) -> Sequence[tuple[str, str]]:
         """(submission pool, outcome) if no submission pool takes its pilots; else nothing."""
-        return () if self.decision is None else self.decision.refusals(self.task_queue)
+        return (
+            () if self.decision is None else self.decision.refused.get(self.task_queue or _NO_TASK_QUEUE, ())
+        )
 
     @cached_property
     def reason(self) -> MainReason:
@@ -338,7 +332,7 @@ class JobFacts(SnapshotFacts):
             None if capacity is None else capacity.open,
             self.pilots,
             closed=self.closed,
-            refused=decision is not None and decision.no_pool(self.task_queue),
+            refused=decision is not None and self.task_queue in decision.refused,
             sends=decision is None or decision.sends,
         )
         return MainReason.HELD if self.held and reason is not MainReason.IMPOSSIBLE else reason

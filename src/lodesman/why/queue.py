@@ -80,14 +80,10 @@ class QueueFacts(SnapshotFacts):
         return self.decision.demands(self.survey.fitting)
 
     @property
-    def manual(self) -> bool:
-        """Whether pilots there are started by people."""
-        return self.offer is not None and self.offer.backend == MANUAL
-
-    @property
     def no_backend(self) -> str:
         """Why there is no batch system to send pilots to; '' if there is one, or need not be."""
-        limits = () if self.gate is None or self.manual else self.gate.limits
+        manual = self.offer is not None and self.offer.backend == MANUAL
+        limits = () if self.gate is None or manual else self.gate.limits
         return next((one.text for one in limits if one.clamp is ClampName.NO_BACKEND), "")
 
     @cached_property
@@ -181,7 +177,7 @@ def _possible(facts: QueueFacts, offer: QueueOffer) -> QueueStep:
         "" if never is None else never.text,
     ]
     reasons = list(dict.fromkeys(filter(None, texts)))
-    sent = "pilots there are started manually" if facts.manual else f"backend {offer.backend}"
+    sent = "pilots there are started manually" if offer.backend == MANUAL else f"backend {offer.backend}"
     text = "; ".join(reasons) or f"{sent}; a job that asks for little can run there"
     return QueueStep("possible", not reasons, text)
 

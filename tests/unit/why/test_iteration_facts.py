@@ -131,12 +131,10 @@ def test_room_that_is_there_for_another_vo_is_none_for_one_to_which_no_pilot_is_
 def test_a_task_queue_that_no_pool_took_stays_so_until_pilots_are_asked_for_it_again():
     first = RecordedIteration(1, 5.0, record(rows=[(1, 2, 2), (2, 2, 2), (3, 2, 2)], no_pool=[1, 2, 3]))
     second = RecordedIteration(2, 6.0, record(rows=[(1, 0, 2), (2, 1, 2)]), before=first)
-    assert [second.no_pool(n) for n in (1, 2, 3, None)] == [True, False, False, False]
-    assert second.refusals(1) == [("Nowhere", "unknown")]
-    assert second.refusals(2) == []
+    assert second.refused == {1: [("Nowhere", "unknown")]}
     third = RecordedIteration(3, 7.0, record(rows=[(1, 0, 2)]), before=second)
-    assert third.no_pool(1)
-    assert not RecordedIteration(4, 8.0, record(rows=[(1, 1, 2)]), before=third).no_pool(1)
+    assert 1 in third.refused
+    assert not RecordedIteration(4, 8.0, record(rows=[(1, 1, 2)]), before=third).refused
 
 
 @pytest.mark.parametrize(
