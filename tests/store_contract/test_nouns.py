@@ -102,7 +102,7 @@ def test_closings_and_iterations(store):
     assert list(director.closings(store.db).active(2.0)) == [closing]
     assert director.closings_version(store.db) > before
     store.do(director.delete_closing, closing.node)
-    assert list(director.closings_of_site(store.db, "S").active(2.0)) == []
+    assert list(director.closings(store.db, "S").active(2.0)) == []
     first, second = (store.do(director.insert_iteration, plan) for plan in ('{"n": 1}', '{"n": 2}'))
     assert director.iteration_after(store.db, first) == (second, store.now, '{"n": 2}')
     assert director.iteration_after(store.db, second) is None

@@ -72,7 +72,12 @@ class _Preparation:
     def config(self, group: str) -> VOConfig:
         """The configuration of the submission's VO; all its jobs have one group."""
         if self._config is None:
-            self.group = self._group(group).name
+            try:
+                self.group = group_of(self.who, self.policy, self.body.group or group).name
+            except LodesmanError as wrong:
+                if group and not self.body.group:
+                    wrong.data = {**wrong.data, "attribute": "OwnerGroup"}
+                raise
             self._config = self.policy.vo_config(self.who.vo)
         elif group and not self.body.group and group != self.group:
             raise InvalidJob(
@@ -81,14 +86,6 @@ class _Preparation:
                 attribute="OwnerGroup",
             )
         return self._config
-
-    def _group(self, wanted: str) -> GroupConfig:
-        try:
-            return group_of(self.who, self.policy, self.body.group or wanted)
-        except LodesmanError as wrong:
-            if wanted and not self.body.group:
-                wrong.data = {**wrong.data, "attribute": "OwnerGroup"}
-            raise
 
     def cohorts_of(
         self, description: Description, offset: int, positions: Positions = None

@@ -93,9 +93,6 @@ def configured_part(offer: ConfiguredOffer | ResourceRequest) -> Mapping[str, An
     return {name: getattr(offer, name) for name in _CONFIGURED}
 
 
-# --- what a pilot presents ---------------------------------------------------------------------------------
-
-
 def _offer_of(offer: ConfiguredOffer, node: _NodeReport, queue: QueueId, **who: Any) -> ResourceRequest:
     """All that a pilot can ever present, but for the SubmitPools that its queue serves.
 

@@ -19,7 +19,7 @@ from lodesman.director.site_mask import SiteMask
 from lodesman.errors import Conflict, InvalidRequest
 from lodesman.resources import NodePath
 from lodesman.store import Reader, director
-from lodesman.store.director import closings, closings_of_site, closings_version
+from lodesman.store.director import closings, closings_version
 from lodesman.store.journal import Transaction
 from lodesman.store.write.pilots import drain_pilots_for
 
@@ -47,7 +47,7 @@ class KnownMask:
 
 def why_drained(tx: Transaction, place: NodePath) -> str:
     """Why pilots of a queue have to leave now; '' if they may stay."""
-    found = closings_of_site(tx.reader(), place[0]).drains(place, tx.now)
+    found = closings(tx.reader(), place[0]).drains(place, tx.now)
     return "" if found is None else leaving(found)
 
 
@@ -101,7 +101,7 @@ def open_site(tx: Transaction, node: NodePath, opened_by: str) -> tuple[Closing,
 
     Raises Conflict if it is not closed.
     """
-    active = closings_of_site(tx.reader(), node[0]).active(tx.now)
+    active = closings(tx.reader(), node[0]).active(tx.now)
     others = tuple(one for one in active if one.concerns(node) and one.node != node)
     before = _holding(tx, node)
     if before is None:
@@ -122,5 +122,5 @@ def not_closed(path: str, others: tuple[Closing, ...]) -> Conflict:
 
 def _holding(tx: Transaction, node: NodePath) -> Closing | None:
     """The closing of exactly this node, if it holds."""
-    found = closings_of_site(tx.reader(), node[0])
+    found = closings(tx.reader(), node[0])
     return next((one for one in found.active(tx.now) if one.node == node), None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +14,8 @@ from lodesman.store.journal import Transaction
 from lodesman.store.read.task_queues import queues_of_vo
 
 _LAST = "SELECT id, at, plan FROM director_iteration WHERE id > ? ORDER BY id DESC LIMIT 1"
-_CLOSINGS = "SELECT site, ce, queue, reason, closed_by, since, until, keep_pilots FROM site_mask"
+_CLOSINGS = """SELECT site, ce, queue, reason, closed_by, since, until, keep_pilots FROM site_mask
+WHERE ? IN ('', site)"""
 
 
 def iteration_after(db: Reader, number: int) -> tuple[int, float, str] | None:
@@ -37,29 +37,19 @@ def last_iteration(db: Reader, vo: str = "") -> tuple[float | None, Any]:
     return at, of_queues(msgspec.json.decode(plan), queues_of_vo(db, vo))
 
 
-def closings(db: Reader) -> SiteMask:
-    """All sites, CEs and queues that are closed."""
-    return _mask(db.execute(_CLOSINGS))
-
-
-def closings_of_site(db: Reader, site: str) -> SiteMask:
-    """What is closed of a site."""
-    return _mask(db.execute(f"{_CLOSINGS} WHERE site = ?", (site,)))
+def closings(db: Reader, site: str = "") -> SiteMask:
+    """The sites, CEs and queues that are closed: all, or those of one site."""
+    return SiteMask(
+        Closing(
+            site, ce, queue, reason=reason, closed_by=by, since=since, until=until, keep_pilots=bool(keep)
+        )
+        for site, ce, queue, reason, by, since, until, keep in db.execute(_CLOSINGS, (site,))
+    )
 
 
 def closings_version(db: Reader) -> int:
     """Changes whenever something is closed or opened."""
     return int(db.only("SELECT version FROM site_mask_state")[0])
-
-
-def _mask(rows: Iterable[Any]) -> SiteMask:
-    return SiteMask(
-        Closing(
-            site=site, ce=ce, queue=queue, reason=reason, closed_by=by, since=since, until=until,
-            keep_pilots=bool(keep),
-        )
-        for site, ce, queue, reason, by, since, until, keep in rows
-    )  # fmt: skip
 
 
 KEEP_ITERATIONS: Final = 200

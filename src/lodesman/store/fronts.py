@@ -7,6 +7,7 @@ and runs are taken in the order of their ids. A front is a cache: it may be drop
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
 from typing import Any
@@ -50,17 +51,15 @@ class _OpenRun:
         return bool(self.cursor < self.stop)
 
 
+@dataclass(slots=True)
 class _Front:
     """`runs` is a heap by the id of the next member; `last_run` is the last run read, (first id, cohort)."""
 
-    __slots__ = ("last_run", "more_rows", "more_runs", "rows", "runs")
-
-    def __init__(self) -> None:
-        self.rows: deque[WaitingJob] = deque()
-        self.runs: list[tuple[int, int, _OpenRun]] = []
-        self.more_rows = True
-        self.more_runs = True
-        self.last_run = (-1, -1)
+    rows: deque[WaitingJob] = field(default_factory=deque)
+    runs: list[tuple[int, int, _OpenRun]] = field(default_factory=list)
+    more_rows: bool = True
+    more_runs: bool = True
+    last_run: tuple[int, int] = (-1, -1)
 
     def add_run(self, run: _OpenRun) -> None:
         """A run with something left joins."""

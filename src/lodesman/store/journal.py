@@ -254,11 +254,8 @@ class Journal:
         """Refuse whatever waits for an answer, also what comes while this runs, and inform the server."""
         self._closed = True
         waiting = [answer for _, answer in batch]
-        while True:
-            try:
-                item = self._queue.get_nowait()
-            except queue.Empty:
-                break
+        while not self._queue.empty():
+            item = self._queue.get_nowait()
             waiting += [item[1]] if item is not None else []
         held, self._held = self._held, []
         _surely(self._deliver, [*held, *((answer, _ending()) for answer in waiting)])
@@ -270,12 +267,9 @@ class Journal:
         item = first
         while item is not None:
             batch.append(item)
-            if len(batch) >= MAX_BATCH:
+            if len(batch) >= MAX_BATCH or self._queue.empty():
                 return batch, True
-            try:
-                item = self._queue.get_nowait()
-            except queue.Empty:
-                return batch, True
+            item = self._queue.get_nowait()
         return batch, False
 
     def _apply(self, batch: list[tuple[Command, Answer]]) -> None:

@@ -47,7 +47,7 @@ class InputFacts(NamedTuple):
 
 def used_by(db: Reader, owner: str) -> InputUsage:
     """What the input files of an owner take."""
-    return InputUsage(*(db.execute(_USED, (owner,)).fetchone() or (0, 0)))
+    return db.find(InputUsage, _USED, (owner,)) or InputUsage(0, 0)
 
 
 def uploaded_size(db: Reader, owner: str, sha256: str, *, to_stay: bool = False) -> int | None:
@@ -61,8 +61,7 @@ def uploaded_size(db: Reader, owner: str, sha256: str, *, to_stay: bool = False)
 
 def owner_of_input(db: Reader, pilot_id: int, sha256: str) -> str | None:
     """The owner of a file that a pilot may read, since a job that it has names it; None if there is none."""
-    row = db.execute(_OWNER_OF_INPUT, (pilot_id, sha256)).fetchone()
-    return None if row is None else row[0]
+    return db.find(str, _OWNER_OF_INPUT, (pilot_id, sha256))
 
 
 def may_hand_in(db: Reader, pilot_id: int, job_id: int, attempt: int) -> bool:

@@ -120,9 +120,6 @@ def lost_pilots(db: Reader, since: float) -> dict[int, str]:
     return dict(db.execute(_LOST, (since,)))
 
 
-# --- for the director and the lists of sites -------------------------------------------------------------
-
-
 def pilots_in_short(db: Reader) -> list[LivePilot]:
     """All pilots that have not ended."""
     return [LivePilot(*row) for row in db.execute(_LIVE)]
@@ -154,9 +151,6 @@ def pilots_by_queue(db: Reader) -> list[tuple[QueueId, str, int]]:
 def running_jobs_by_site(db: Reader) -> dict[str, int]:
     """Live attempts by site."""
     return dict(db.execute("SELECT site, count(*) FROM attempt WHERE ended_at IS NULL GROUP BY site"))
-
-
-# --- for the writer's start ------------------------------------------------------------------------------
 
 
 def stop_orders(db: Reader) -> list[tuple[int, int, int, str]]:

@@ -78,9 +78,6 @@ class PassRequests(NamedTuple):
         return self.asked > self.answered
 
 
-# --- for passes and the writer ---------------------------------------------------------------------------
-
-
 def stored_pools(db: Reader) -> Iterator[PoolRow]:
     """Every pool, by id."""
     for number, vo, requirements, queues, created_at, unused_since, evaluated in db.execute(_STORED):
@@ -101,8 +98,9 @@ def bits_of_queues(db: Reader) -> dict[QueueId, int]:
 
 def last_pass(db: Reader) -> PassRow:
     """The last pass."""
-    found = db.execute("SELECT id, at, config FROM submit_pool_pass ORDER BY id DESC LIMIT 1").fetchone()
-    return PassRow() if found is None else PassRow(*found)
+    return (
+        db.find(PassRow, "SELECT id, at, config FROM submit_pool_pass ORDER BY id DESC LIMIT 1") or PassRow()
+    )
 
 
 def pass_requests(db: Reader) -> PassRequests:
@@ -115,9 +113,6 @@ def pools_needed(db: Reader) -> set[str]:
     return {row[0] for row in db.execute(_NEEDED)}
 
 
-# --- for people ------------------------------------------------------------------------------------------
-
-
 def _last_passes(db: Reader, limit: int) -> list[PoolPass]:
     """The last passes, the youngest first, with what each did."""
     return [PoolPass(*row) for row in db.execute(_PASSES, (limit,))]
@@ -127,7 +122,7 @@ def list_pools(db: Reader, vo: str, *, limit: int) -> Pools:
     """The pools of a VO ('': of all), those that most jobs need first, and the last pass."""
     jobs = _jobs_by_pool(db)
     pools = [_pool(row, jobs) for row in db.execute(_POOLS, (vo, vo, "", ""))]
-    pools.sort(key=lambda one: (-_sum(one.jobs), -one.created_at, one.id))
+    pools.sort(key=lambda one: (-sum(structs.astuple(one.jobs)), -one.created_at, one.id))
     passes = _last_passes(db, 1)
     return Pools(pools[:limit], len(pools), passes[0] if passes else None)
 
@@ -167,7 +162,3 @@ def _jobs_by_pool(db: Reader) -> defaultdict[str, PoolJobs]:
             jobs = found[pool]
             setattr(jobs, what, getattr(jobs, what) + count)
     return found
-
-
-def _sum(jobs: PoolJobs) -> int:
-    return jobs.waiting + jobs.held + jobs.running

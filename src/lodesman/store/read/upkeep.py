@@ -54,18 +54,15 @@ def wrong_counts(db: Reader, first: int, last: int) -> list[tuple[int, int, int]
 _CLOCK_SLACK_SECONDS = 3_600.0
 
 ENDED_STATES = ", ".join(f"'{state.value}'" for state in sorted(TERMINAL))
-# Of a job `j` with its last attempt `a`.
-ENDED_BEFORE = (
-    f"j.state IN ({ENDED_STATES}) AND j.since < ? AND (j.last_attempt IS NULL OR a.ended_at IS NOT NULL)"
-)
 _SUBMISSIONS = "SELECT id, base, count, created_at FROM submission WHERE id > ? ORDER BY id LIMIT ?"
-_JOBS = f"""SELECT j.id, j.attempt, j.last_event, j.last_attempt FROM job j LEFT JOIN attempt a ON a.id = j.last_attempt
-WHERE j.id BETWEEN ? AND ? AND {ENDED_BEFORE} ORDER BY j.id LIMIT ?"""
-_EVENTS = f"""WITH RECURSIVE chain (id) AS (SELECT * FROM {GIVEN} given
-UNION SELECT e.previous FROM chain c JOIN event e ON e.id = c.id WHERE e.previous IS NOT NULL)
-SELECT count(*) FROM event WHERE id IN (SELECT id FROM chain)"""
-_TAILS = f"""WITH RECURSIVE chain (id) AS (SELECT * FROM {GIVEN} given
-UNION SELECT a.previous FROM chain c JOIN attempt a ON a.id = c.id WHERE a.previous IS NOT NULL)
+# A job that was killed while it ran has ended before its attempt has: its pilot still speaks of it.
+OLD_JOBS = f"""SELECT j.id, j.attempt, j.last_event, j.last_attempt FROM job j LEFT JOIN attempt a ON a.id = j.last_attempt
+WHERE j.state IN ({ENDED_STATES}) AND j.since < ? AND (j.last_attempt IS NULL OR a.ended_at IS NOT NULL)"""
+# The events or attempts of jobs, given the last of each.
+CHAIN = f"""WITH RECURSIVE chain (id) AS (SELECT * FROM {GIVEN} given
+UNION SELECT t.previous FROM chain c JOIN {{0}} t ON t.id = c.id WHERE t.previous IS NOT NULL)"""
+_EVENTS = f"{CHAIN.format('event')} SELECT count(*) FROM event WHERE id IN (SELECT id FROM chain)"
+_TAILS = f"""{CHAIN.format("attempt")}
 SELECT job_id, sum(coalesce(length(tail), 0)) FROM attempt WHERE id IN (SELECT id FROM chain) GROUP BY job_id"""
 _HOLES = f"""SELECT h.cohort_id, h.start FROM cohort c JOIN hole h ON h.cohort_id = c.id
 WHERE c.submission_id BETWEEN ? AND ? AND h.state IN ({ENDED_STATES}) AND h.at < ? LIMIT ?"""
@@ -134,9 +131,10 @@ def old_jobs(
     db: Reader, span: SubmissionSpan, before: float, portion: int
 ) -> Iterator[list[tuple[int, int]]]:
     """(job, bytes of output that the database has of it) of those that ended before that time, in portions."""
-    first = span.first_job
+    sql, first = f"{OLD_JOBS} AND j.id BETWEEN ? AND ? ORDER BY j.id LIMIT ?", span.first_job
     while True:
-        rows = [OldJob(*row) for row in db.execute(_JOBS, (first, span.last_job, before, portion))]
+        found = db.execute(sql, (before, first, span.last_job, portion))
+        rows = [OldJob(*row) for row in found]
         if rows:
             yield _weighed(db, rows)
         if len(rows) < portion:
@@ -147,7 +145,7 @@ def old_jobs(
 def _weighed(db: Reader, jobs: Sequence[OldJob]) -> list[tuple[int, int]]:
     events = keys(job.last_event for job in jobs if job.last_event is not None)
     attempts = keys(job.last_attempt for job in jobs if job.last_attempt is not None)
-    db.only(_EVENTS, (events,))
+    db.only(_EVENTS, (events,))  # brings their pages into memory (ADR 0020)
     tails = dict(db.execute(_TAILS, (attempts,)))
     return [(job.id, int(tails.get(job.id, 0))) for job in jobs]
 

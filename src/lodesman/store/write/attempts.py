@@ -87,9 +87,6 @@ class ClaimFacts(NamedTuple):
     eligible: str | None
 
 
-# --- claims ----------------------------------------------------------------------------------------------
-
-
 def append_claim(tx: Transaction, ids: Ids, claim: ClaimFacts, tq_id: int, job: WaitingJob) -> int:
     """Give a waiting job to a pilot; returns the id of the attempt."""
     number = job.attempt + 1
@@ -114,9 +111,6 @@ def append_claim(tx: Transaction, ids: Ids, claim: ClaimFacts, tq_id: int, job: 
 def claimed_with(tx: Transaction, pilot_id: int, token: str) -> list[Claimed]:
     """The live attempts that a pilot claimed with this token."""
     return [Claimed(*row) for row in tx.read(_OF_CLAIM, (pilot_id, token), past=CLAIM_STATEMENTS)]
-
-
-# --- reports ---------------------------------------------------------------------------------------------
 
 
 def attempt_by_number(tx: Transaction, job: JobRow, number: int) -> AttemptRow | None:

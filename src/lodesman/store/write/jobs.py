@@ -106,9 +106,6 @@ class IdBlock(Struct, frozen=True):
     vo: str
 
 
-# --- rows ----------------------------------------------------------------------------------------------
-
-
 def row_by_id(tx: Transaction, job_id: int) -> JobRow | None:
     """The row of a job, None if it has none (never submitted, or an untouched member)."""
     return tx.reader().find(_row_of, f"{_SELECT_ROW} WHERE j.id = ?", (job_id,))

@@ -117,9 +117,6 @@ def drain_pilots_for(tx: Transaction, pilots: Sequence[int], reason: str) -> Non
     tx.later_many(_DRAIN_FOR, [(reason, pilot_id) for pilot_id in pilots])
 
 
-# --- tokens ----------------------------------------------------------------------------------------------
-
-
 def join_token(tx: Transaction, digest: bytes) -> tuple[int, float, bool, str] | None:
     """(pilot, until when it is good, whether a pilot has joined with it, and the nonce which that gave) of a join token."""
     return tx.reader().execute(_JOIN_TOKEN, (digest,)).fetchone()

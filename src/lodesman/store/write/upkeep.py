@@ -8,14 +8,8 @@ from lodesman.answers.service import Old
 from lodesman.store.dialect import GIVEN, GIVEN_PAIRS, keys
 from lodesman.store.ids import mark_ids
 from lodesman.store.journal import Transaction
-from lodesman.store.read.upkeep import ENDED_BEFORE, ENDED_STATES, OldJob
+from lodesman.store.read.upkeep import CHAIN, ENDED_STATES, OLD_JOBS, OldJob
 
-# A job that was killed while it ran has ended before its attempt has: its pilot still speaks of it.
-_OLD_JOBS = f"""SELECT j.id, j.attempt, j.last_event, j.last_attempt FROM job j LEFT JOIN attempt a ON a.id = j.last_attempt
-WHERE j.id IN {GIVEN} AND {ENDED_BEFORE}"""
-_CHAIN = f"""WITH RECURSIVE chain (id) AS (SELECT * FROM {GIVEN} given
-UNION SELECT t.previous FROM chain c JOIN {{0}} t ON t.id = c.id WHERE t.previous IS NOT NULL)
-DELETE FROM {{0}} WHERE id IN (SELECT id FROM chain)"""
 _HOLES = f"""UPDATE hole SET state = 'Moved', reason = '' WHERE (cohort_id, start) IN {GIVEN_PAIRS}
 AND state IN ({ENDED_STATES}) AND at < ?"""
 _EMPTY = f"""SELECT s.id FROM submission s WHERE s.id IN {GIVEN}
@@ -36,17 +30,16 @@ _BELONGINGS = (
 
 def old_jobs(tx: Transaction, ids: Sequence[int], before: float) -> list[OldJob]:
     """Those of the jobs that ended before that time, and their attempts, too."""
-    return [OldJob(*row) for row in tx.read(_OLD_JOBS, (keys(ids), before))]
+    return [OldJob(*row) for row in tx.read(f"{OLD_JOBS} AND j.id IN {GIVEN}", (before, keys(ids)))]
 
 
 def delete_jobs(tx: Transaction, jobs: Sequence[OldJob]) -> None:
     """Delete jobs with all their events and attempts."""
     mark_ids(tx, "event", "attempt")
-    for table, heads in (
-        ("event", [job.last_event for job in jobs]),
-        ("attempt", [job.last_attempt for job in jobs]),
-    ):
-        tx.write(_CHAIN.format(table), (keys(head for head in heads if head is not None),))
+    last = {"event": [job.last_event for job in jobs], "attempt": [job.last_attempt for job in jobs]}
+    for table, heads in last.items():
+        sql = f"{CHAIN.format(table)} DELETE FROM {table} WHERE id IN (SELECT id FROM chain)"
+        tx.write(sql, (keys(head for head in heads if head is not None),))
     tx.write(f"DELETE FROM job WHERE id IN {GIVEN}", (keys(job.id for job in jobs),))
 
 
