@@ -19,7 +19,7 @@ from lodesman.commands.claim import Claim, serve_parked
 from lodesman.commands.control import Control
 from lodesman.commands.live import Live
 from lodesman.commands.pilots import end_pilot, hash_token, join_pilot, pilots_submitted, prepare_pilots
-from lodesman.commands.report import TakeReports, note_heartbeat, note_silence
+from lodesman.commands.report import note_heartbeat, note_silence, take_reports
 from lodesman.commands.sessions import FreeResources, PilotSession
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.commands.submit_pools import clean_pools, judge_queues, name_queues, refresh_pools, rekey_pools
@@ -125,7 +125,7 @@ class House:
         )]))  # fmt: skip
         self.do(Change(pilots_submitted, self.live, {stamp: ("native" + stamp, "")}))
         joined = self.do(Change(join_pilot, self.live, stamp + "-join", "nonce", {"cores": 8}))
-        self.sessions[joined.row.id] = PilotSession(joined.row, joined.node, now=self.clock)
+        self.sessions[joined.row.id] = PilotSession(joined.row, now=self.clock)
         return joined.row.id
 
     def claim_command(self, pilot, count=1, *, token=None, wait=False, answer=lambda _: None, free=None):
@@ -140,7 +140,7 @@ class House:
 
     def report(self, pilot, claimed, state="Done", *, cause="ok", **more):
         one = AttemptReport(id=claimed.job_id, attempt=claimed.attempt, state=state, cause=cause, **more)
-        return self.do(TakeReports(self.live, pilot, [one]))[0]
+        return self.do(Change(take_reports, self.live, pilot, [one]))[0]
 
     def keeper(self, policy, *, refresh=900.0, grace=3_600.0):
         """What keeps SubmitPools true in the background process; the hot process has this policy, too."""

@@ -138,7 +138,7 @@ def test_a_pilot_that_was_sent_to_no_known_queue_offers_what_its_node_tells(hous
         stamp="free", vo="vo", site="S1", ce="", queue="", request={}, join_hash=hash_token("free-join"),
     )]))  # fmt: skip
     joined = house.do(Change(join_pilot, house.live, "free-join", "nonce", {"cores": 8, "platform": "el9"}))
-    session = house.sessions[joined.row.id] = PilotSession(joined.row, joined.node, now=house.clock)
+    session = house.sessions[joined.row.id] = PilotSession(joined.row, now=house.clock)
     configure(house, gone())
     assert (session.offer.cores, session.offer.platforms) == (8, ("el9",))
 
@@ -165,7 +165,7 @@ def test_a_pilot_on_its_way_joins_with_what_its_queue_is_then(house):
     house.do(Change(pilots_submitted, house.live, {"late": ("native", "")}))
     configure(house, offers(QUEUE.replace('"gpu"', '"ssd"')))
     joined = house.do(Change(join_pilot, house.live, "late-join", "nonce", {"cores": 4}))
-    session = PilotSession(joined.row, joined.node, now=0.0)
+    session = PilotSession(joined.row, now=0.0)
     assert (session.offer.tags, session.offer.memory_mb, session.offer.cores) == (("ssd",), 16_000, 4)
     assert stored(house, joined.row.id)["owner"] == "ann"
 

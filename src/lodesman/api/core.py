@@ -141,11 +141,11 @@ class Core:
         session.last_seen = self.ticks()
         return session
 
-    def joined(self, row: PilotRow, token: bytes, node: dict[str, Any]) -> None:
+    def joined(self, row: PilotRow, token: bytes) -> None:
         """Remember a pilot that has just joined; an earlier token of its own is good no more."""
         if row.id in self.sessions:
             self.forget_pilot(row.id)
-        self.sessions[row.id] = PilotSession(row, node, now=self.ticks())
+        self.sessions[row.id] = PilotSession(row, now=self.ticks())
         self.principals[token] = Principal(kind="pilot", pilot_id=row.id)
         self._inhabited = None
 

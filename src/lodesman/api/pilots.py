@@ -15,7 +15,7 @@ from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.commands.accounts import JOINING
 from lodesman.commands.pilots import believed, drain_pilots, end_pilot, hash_token, join_pilot, presented
-from lodesman.commands.report import TakeReports, note_heartbeat
+from lodesman.commands.report import note_heartbeat, take_reports
 from lodesman.commands.sessions import PilotSession
 from lodesman.errors import Forbidden, LodesmanError, TooLarge, Unauthorized
 from lodesman.store.journal import Change
@@ -46,7 +46,7 @@ async def _join(core: Core, request: Request[Nothing, asks.JoinBody]) -> pilots.
     joined = await core.command(
         Change(join_pilot, core.live, body.join_token, body.nonce, node, found_queue=found_queue)
     )
-    core.joined(joined.row, hash_token(joined.token), joined.node)
+    core.joined(joined.row, hash_token(joined.token))
     return pilots.PilotJoined(
         pilot=joined.row.id,
         stamp=joined.row.stamp,
@@ -100,7 +100,7 @@ async def _take_reports(core: Core, request: Request[Nothing, asks.ReportsBody])
     """Apply reports. A pilot that was lost has no session any more, and may report how its last attempts ended."""
     pilot_id, reports = request.who.pilot_id, request.body.reports
     session = core.session(pilot_id) if pilot_id in core.sessions else None
-    results = await core.command(TakeReports(core.live, pilot_id, [_report(one) for one in reports]))
+    results = await core.command(Change(take_reports, core.live, pilot_id, [_report(one) for one in reports]))
     for one in reports:
         if session is not None and one.state != "Running":
             session.tails.pop((one.id, one.attempt), None)

@@ -87,7 +87,7 @@ async def _pilot_now(core: Core, request: Request[Nothing, service.PilotLoad]) -
     if session is not None:
         silent = max(0.0, core.ticks() - session.last_seen)
     elif (row := pilot_by_id(core.reader, number)) is not None:
-        session = PilotSession(row, msgspec.json.decode(row.node), now=core.ticks())
+        session = PilotSession(row, now=core.ticks())
     else:
         raise NotFound("There is no such pilot.", pilot=number)
     command = Change(

@@ -169,7 +169,7 @@ class PilotBook:
     def _put(self, row: PilotRow, now: float) -> None:
         if row.id in self._slots:
             self._drop(row.id)
-        session = PilotSession(row, msgspec.json.decode(row.node), now=now)
+        session = PilotSession(row, now=now)
         request = session.request(session.whole(now), _NO_POOLS)
         slot = self._free.pop() if self._free else len(self._slots)
         self._slots[row.id] = slot, row.joined_at is not None, hash(row.request)

@@ -6,8 +6,8 @@ import hashlib
 import logging
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -73,21 +73,18 @@ def pilots_submitted(tx: Transaction, live: Live, outcome: Mapping[str, tuple[st
             log.warning("a pilot was refused that is known already", extra=details)
 
 
-@dataclass(frozen=True, slots=True)
-class _FoundQueue:
+class _FoundQueue(NamedTuple):
     """The queue (site, CE, queue) of a pilot that found it out itself, and what is configured of it, as JSON."""
 
     place: QueueId
     request: str
 
 
-@dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(NamedTuple):
     """The answer to a pilot that joined: its row and its new token."""
 
     row: PilotRow
     token: str
-    node: Mapping[str, Any]
 
 
 def join_pilot(
@@ -116,7 +113,7 @@ def join_pilot(
     report = msgspec.json.encode(node).decode()
     pilots.set_joined(tx, row.id, node=report, digest=digest, nonce=nonce, token=hash_token(bound_token))
     tx.add(live.pilots.running, row.id)
-    row = replace(row, joined_at=tx.now)
+    row = replace(row, joined_at=tx.now, node=report)
     if found_queue is not None and not all(row.queue_id):
         row = replace(row, **found_queue.place._asdict(), request=found_queue.request)
         pilots.set_place(tx, row)
@@ -125,7 +122,7 @@ def join_pilot(
     if reason:
         pilots.drain_pilots_for(tx, [row.id], reason)
         row = replace(row, drain=1, drain_reason=reason)
-    return Joined(row, bound_token, node)
+    return Joined(row, bound_token)
 
 
 def end_pilot(
@@ -134,7 +131,7 @@ def end_pilot(
     """A pilot is gone: it left, its batch system says so, or its lease ended. Its live attempts go back.
 
     One that was lost with attempts may be alive behind a broken network: its token stays good for a while, for the
-    results of these attempts (`report.TakeReports`, `sandboxes.check_attempt`) and nothing else. One that had ended
+    results of these attempts (`report.take_reports`, `sandboxes.check_attempt`) and nothing else. One that had ended
     before stays as it ended; leftovers from then are searched for once more. Returns how many attempts were ended.
     """
     row = pilots.need_pilot(tx, pilot_id=pilot_id)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from msgspec import UNSET, UnsetType
@@ -31,61 +30,57 @@ _LEASE_EXPIRED = "lease-expired"
 _STILL_OPEN = frozenset({JobState.WAITING, JobState.HELD, JobState.FAILED})
 
 
-@dataclass(slots=True)
-class TakeReports:
-    """Apply the reports of one pilot, in order; answers one result per report."""
+def take_reports(
+    tx: Transaction, live: Live, pilot_id: int, reports: Iterable[AttemptReport]
+) -> list[ReportResult]:
+    """Apply the reports of one pilot, in order: each is accepted or refused on its own."""
+    return [_take_report(tx, live, pilot_id, report) for report in reports]
 
-    live: Live
-    pilot_id: int
-    reports: list[AttemptReport]
 
-    def apply(self, tx: Transaction) -> list[ReportResult]:
-        """Each report is accepted or refused on its own."""
-        return [self._one(tx, report) for report in self.reports]
+def _take_report(tx: Transaction, live: Live, pilot_id: int, report: AttemptReport) -> ReportResult:
+    row = jobs.row_by_id(tx, report.id)
+    attempt = None if row is None else attempts.attempt_by_number(tx, row, report.attempt)
+    if row is None or attempt is None:
+        return _refused(report, "no such attempt")
+    if attempt.pilot_id != pilot_id:
+        return _refused(report, "not your attempt")
+    if attempt.ended_at is not None:
+        return _after_end(tx, live, row, report, attempt)
+    if report.state == "Running":
+        attempts.start_attempt(tx, row.last_attempt, report.started or tx.now)
+        if row.state in (JobState.MATCHED, JobState.STALLED):
+            jobs.move(tx, live.ids, row, JobState.RUNNING, attempt=row.attempt)
+    else:
+        end_attempt(live, tx, row, report, pilot_id=pilot_id)
+        count_job(tx, pilot_id)
+    return _accepted(report)
 
-    def _one(self, tx: Transaction, report: AttemptReport) -> ReportResult:
-        row = jobs.row_by_id(tx, report.id)
-        attempt = None if row is None else attempts.attempt_by_number(tx, row, report.attempt)
-        if row is None or attempt is None:
-            return _refused(report, "no such attempt")
-        if attempt.pilot_id != self.pilot_id:
-            return _refused(report, "not your attempt")
-        if attempt.ended_at is not None:
-            return self._after_end(tx, row, report, attempt)
-        if report.state == "Running":
-            attempts.start_attempt(tx, row.last_attempt, report.started or tx.now)
-            if row.state in (JobState.MATCHED, JobState.STALLED):
-                jobs.move(tx, self.live.ids, row, JobState.RUNNING, attempt=row.attempt)
-        else:
-            end_attempt(self.live, tx, row, report, pilot_id=self.pilot_id)
-            count_job(tx, self.pilot_id)
-        return _accepted(report)
 
-    def _after_end(
-        self, tx: Transaction, row: JobRow, report: AttemptReport, attempt: AttemptRow
-    ) -> ReportResult:
-        """The attempt has ended already: the same report again, a late success, or one that comes too late."""
-        is_lost = attempt.outcome == "Released" and attempt.cause in (LOST, _LEASE_EXPIRED)
-        if report.state == attempt.outcome or (report.state == "Running" and not is_lost):
-            return _accepted(report, "already ended")
-        stale = attempt.id != row.last_attempt
-        counts = is_lost and attempt.stop_reason is None and row.state in _STILL_OPEN and not stale
-        if report.state == "Done" and counts:
-            if row.state is JobState.WAITING:
-                self.live.queues.left(tx, row.tq_id, 1)
-            jobs.force_move(tx, self.live.ids, row, JobState.DONE, attempt=row.attempt, late=True)
-            attempts.end_attempt(tx, row.last_attempt, report, again=True)
-            count_job(tx, self.pilot_id)
-            return _accepted(report, "late")
-        if report.state != "Running":
-            if is_lost:
-                attempts.note_late_report(tx, attempt.id, report)
-            log.warning(
-                "a report came too late and was refused",
-                extra={"job": row.id, "attempt": report.attempt, "pilot": self.pilot_id, "state": report.state,
-                       "cause": report.cause, "job_state": row.state.value, "job_attempt": row.attempt},
-            )  # fmt: skip
-        return _refused(report, "stale attempt" if stale else "already ended")
+def _after_end(
+    tx: Transaction, live: Live, row: JobRow, report: AttemptReport, attempt: AttemptRow
+) -> ReportResult:
+    """The attempt has ended already: the same report again, a late success, or one that comes too late."""
+    is_lost = attempt.outcome == "Released" and attempt.cause in (LOST, _LEASE_EXPIRED)
+    if report.state == attempt.outcome or (report.state == "Running" and not is_lost):
+        return _accepted(report, "already ended")
+    stale = attempt.id != row.last_attempt
+    counts = is_lost and attempt.stop_reason is None and row.state in _STILL_OPEN and not stale
+    if report.state == "Done" and counts:
+        if row.state is JobState.WAITING:
+            live.queues.left(tx, row.tq_id, 1)
+        jobs.force_move(tx, live.ids, row, JobState.DONE, attempt=row.attempt, late=True)
+        attempts.end_attempt(tx, row.last_attempt, report, again=True)
+        count_job(tx, attempt.pilot_id)
+        return _accepted(report, "late")
+    if report.state != "Running":
+        if is_lost:
+            attempts.note_late_report(tx, attempt.id, report)
+        log.warning(
+            "a report came too late and was refused",
+            extra={"job": row.id, "attempt": report.attempt, "pilot": attempt.pilot_id, "state": report.state,
+                   "cause": report.cause, "job_state": row.state.value, "job_attempt": row.attempt},
+        )  # fmt: skip
+    return _refused(report, "stale attempt" if stale else "already ended")
 
 
 def _accepted(report: AttemptReport, reason: str | UnsetType = UNSET) -> ReportResult:

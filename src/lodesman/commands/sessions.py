@@ -177,7 +177,7 @@ Made = tuple[ResourceRequest, dict[tuple[int, int, int], ResourceRequest]]
 class PilotSession:
     """One pilot that joined."""
 
-    def __init__(self, row: PilotRow, node: Mapping[str, Any], *, now: float) -> None:
+    def __init__(self, row: PilotRow, *, now: float) -> None:
         self.id = row.id
         self.stamp = row.stamp
         self.vo = row.vo
@@ -189,7 +189,7 @@ class PilotSession:
             "pilot_type": row.pilot_type,
             "submission_pool": row.submission_pool,
         }
-        self._node = _NodeReport(**{name: node.get(name) for name in _NodeReport.__struct_fields__})
+        self._node = _REPORT.decode(row.node)
         self.joined_at = row.joined_at
         # The offer, and the requests that were made of it: always changed together, by whichever thread.
         self._made: Made = (self._offer(OFFER.decode(row.request)), {})
@@ -246,4 +246,4 @@ class PilotSession:
 
 def load_sessions(db: Reader, *, now: float) -> dict[int, PilotSession]:
     """The pilots that had joined and not ended when the server stopped; each gets a full lease."""
-    return {row.id: PilotSession(row, msgspec.json.decode(row.node), now=now) for row in joined_pilots(db)}
+    return {row.id: PilotSession(row, now=now) for row in joined_pilots(db)}

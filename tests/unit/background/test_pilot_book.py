@@ -240,6 +240,6 @@ def test_usable_is_what_the_claim_would_say(base, add, make_key, world, wish):
     key = make_key(**wish)
     expected = 0
     for row in live_pilots(base.db):
-        expected += not row.drain and not explain(key, _whole(PilotSession(row, {}, now=0.0)))
+        expected += not row.drain and not explain(key, _whole(PilotSession(row, now=0.0)))
     found = book.usable(key, None, now=NOW)
     assert found.usable_idle + found.usable_busy + found.usable_waiting == expected

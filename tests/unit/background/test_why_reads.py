@@ -45,7 +45,7 @@ def claim(base, count):
     base.do(Change(prepare_pilots, base.live, [NewPilot(
         stamp="s", vo="lab", site="North", ce="cn", queue="short", request=request, join_hash=hash_token("join"),
     )]))  # fmt: skip
-    session = PilotSession(base.do(Change(join_pilot, base.live, "join", "nonce", {})).row, {}, now=0.0)
+    session = PilotSession(base.do(Change(join_pilot, base.live, "join", "nonce", {})).row, now=0.0)
     free = FreeResources(8, 10**9, 10**9)
     base.do(Claim(base.live, session=session, free=free, count=count, claim_token="t" * 8, wait=False,
                   answer=lambda _: None))  # fmt: skip

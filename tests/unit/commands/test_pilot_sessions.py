@@ -26,15 +26,15 @@ from lodesman.store.read.pilots import PilotRow
 QUEUE = QueueId("North", "cn", "short")
 
 
-def row(**request) -> PilotRow:
+def row(node=None, **request) -> PilotRow:
     return PilotRow(
         1, "stamp", PilotState.RUNNING, "lab", "ann", "physics", "private", "Local", *QUEUE, "native", "", 0,
-        5, 0.0, 0.0, 0.0, 0.0, None, 0, json.dumps(request), "{}",
+        5, 0.0, 0.0, 0.0, 0.0, None, 0, json.dumps(request), json.dumps(node or {}),
     )  # fmt: skip
 
 
 def session(node=None, **request) -> PilotSession:
-    return PilotSession(row(**request), node or {}, now=0.0)
+    return PilotSession(row(node, **request), now=0.0)
 
 
 FREE = FreeResources(4, 2_000, 1_000)
@@ -143,7 +143,7 @@ def test_as_long_as_a_queue_serves_the_same_pools_the_request_is_the_same():
 
 @pytest.mark.parametrize("drain", [0, 1])
 def test_a_drain_survives_a_restart(drain):
-    assert PilotSession(structs.replace(row(), drain=drain), {}, now=0.0).drain is bool(drain)
+    assert PilotSession(structs.replace(row(), drain=drain), now=0.0).drain is bool(drain)
 
 
 # --- what is left of its life ----------------------------------------------------------------------------
@@ -152,7 +152,7 @@ MORTAL = {"life_s": 1_000.0, "cpu_scaling_factor": 2.0}
 
 
 def joined(node, at=0.0, **request) -> PilotSession:
-    return PilotSession(structs.replace(row(**request), joined_at=at), node, now=0.0)
+    return PilotSession(structs.replace(row(node, **request), joined_at=at), now=0.0)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_no_more_is_left_than_the_queue_allows():
 
 
 def test_before_it_joins_a_pilot_has_all_its_life_before_it():
-    found = PilotSession(structs.replace(row(norm_cpu_seconds=700), joined_at=None), MORTAL, now=0.0)
+    found = PilotSession(structs.replace(row(MORTAL, norm_cpu_seconds=700), joined_at=None), now=0.0)
     assert found.whole(10.0**6).norm_cpu_seconds == 700
 
 

@@ -77,7 +77,7 @@ class Place:
             queue.site, queue.ce, queue.queue, None, "", 0, 1, 0.0, 0.0, 0.0, 0.0, None, 0,
             json.dumps(asdict(request)), json.dumps(node),
         )  # fmt: skip
-        return PilotSession(row, node, now=0.0)
+        return PilotSession(row, now=0.0)
 
     def asks(self, node, now=0.0):
         """The requests of that pilot: as it claims, as `why` reckons, as the director reads it."""
