@@ -1,7 +1,6 @@
 """Which waiting pilots to cancel, since demand fell or since they wait too long: slowly, and only what was seen twice.
 
-A single odd snapshot must never empty the queues of a site, and a pilot whose submission is under way is never
-cancelled. Pilots older than maxPilotWaitingHours count nowhere; while they stay they fill their queue's MaxWaitingJobs.
+A single odd snapshot must never empty the queues of a site; a pilot whose submission is under way is never cancelled.
 """
 
 from __future__ import annotations
@@ -26,17 +25,8 @@ class Excess:
     tolerated: int = 0
 
 
-def choose_excess(
-    supply: Supply,
-    *,
-    suspects: Mapping[int, float],
-    rules: ExcessRules,
-    now: float,
-) -> Excess:
-    """Pilots to cancel among the spare and the aged ones.
-
-    `suspects` comes from the iteration before; a pilot that had a use in between starts anew.
-    """
+def choose_excess(supply: Supply, *, suspects: Mapping[int, float], rules: ExcessRules, now: float) -> Excess:
+    """Pilots to cancel among the spare and the aged ones. A pilot that had a use between two iterations starts anew."""
     waiting = [one for one in supply.spare if one.standing is PilotStanding.WAITING]
     stuck = [one for one in supply.aged if one.standing is PilotStanding.WAITING]
     seen = {one.pilot_id: min(suspects.get(one.pilot_id, now), now) for one in (*waiting, *stuck)}

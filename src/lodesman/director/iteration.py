@@ -1,7 +1,6 @@
 """One iteration of the director, from a snapshot to a decision.
 
-Supply, target, plan, then for each task queue a pool and an identity, then placement on CE queues; beside it, which
-waiting pilots to cancel. The service takes the snapshot, calls `decide`, stores the decision, and only then acts.
+Supply, target and plan, then for each task queue a pool, an identity and CE queues; beside it, which pilots to cancel.
 """
 
 from __future__ import annotations
@@ -45,9 +44,7 @@ class DirectorInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What to do and how it came about; `breakers`, `buckets` and `excess.suspects` go into the next
-    snapshot (breakers after the answers of the batch systems).
-    """
+    """What to do and how it came about; `breakers`, `buckets` and `excess.suspects` go into the next snapshot."""
 
     now: float
     target: DirectorTarget

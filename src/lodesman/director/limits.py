@@ -1,8 +1,4 @@
-"""What limits the number of pilots: clamps, the token bucket of a CE and the breaker of a CE queue.
-
-Clamps stand around the seed's formula. Those of a task queue: usable supply, pilots per iteration. Those of a CE queue:
-closed, no backend, unknown load, breaker, MaxWaitingJobs, MaxTotalJobs, token bucket.
-"""
+"""Limits on the number of pilots: clamps around the seed's formula, token buckets of CEs, breakers of CE queues."""
 
 from __future__ import annotations
 
@@ -65,9 +61,7 @@ class TokenBucket:
 
 
 def refill(bucket: TokenBucket | None, *, now: float, rules: RateRules) -> TokenBucket:
-    """The bucket at `now`, full if there was none (None); a clock that went back adds nothing, a lowered burst takes
-    effect at once.
-    """
+    """The bucket at `now`, full if there was none. A clock that went back adds nothing; a lowered burst counts at once."""
     if bucket is None:
         return TokenBucket(tokens=float(rules.burst), updated_at=now)
     elapsed_s = max(0.0, now - bucket.updated_at)
@@ -96,9 +90,8 @@ def take(bucket: TokenBucket, count: int) -> TokenBucket:
 class Breaker:
     """The state of one queue's breaker.
 
-    failures: in a row since the last success. trips: openings since it was last closed. retry_at: when
-    an open one may be tried, or when a probe that never answered is given up. probing: a probe is under
-    way. reason: what the last failure said.
+    failures: in a row since the last success. trips: openings since it was last closed. retry_at: when an open one may
+    be tried, or an unanswered probe (`probing`) is given up. reason: what the last failure said.
     """
 
     state: BreakerState = BreakerState.CLOSED
@@ -131,10 +124,7 @@ def submitting(breaker: Breaker, *, now: float, rules: BreakerRules) -> Breaker:
 
 
 def succeeded(breaker: Breaker) -> Breaker:
-    """A submission was taken.
-
-    In a breaker that opened meanwhile this is a late answer and proves nothing: only a probe closes it.
-    """
+    """A submission was taken. A late answer, in a breaker that opened meanwhile, proves nothing: only a probe closes it."""
     return Breaker() if breaker.state is BreakerState.CLOSED or breaker.probing else breaker
 
 

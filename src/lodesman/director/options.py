@@ -152,10 +152,9 @@ class RateRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExcessRules:
-    """How eager cancelling is.
+    """How eager cancelling is: at most `max_cancels` in an iteration, of pilots spare for `confirm_s` seconds.
 
-    tolerated_fraction: the surplus pilots that may stay, as a fraction of the counted ones; those that no task queue
-    could use may not. max_cancels: per iteration. confirm_s: seconds for which a pilot must have been spare.
+    tolerated_fraction: the surplus pilots that may stay, as a fraction of the counted ones; useless ones may not.
     """
 
     enabled: bool = _option("cancelExcess", truth, True)

@@ -1,9 +1,6 @@
 """What is ordered for a task queue that gets pilots: through which submission pool, and whose pilots.
 
-The pools of the task queue, or DefaultSubmitPools, in random order: the first one that is enabled and takes the work
-gets it; a full one is disabled until the next cycle. When none takes it, nothing is submitted.
-
-A private pilot runs as the owner and group of its task queue and serves no one else (with JobSharing: its whole group);
+A private pilot runs as owner and group of its task queue and serves no one else (with JobSharing: its whole group);
 a generic one runs as the pool's generic identity and serves all groups of the VO. PrivatePilotFraction is the fraction of
 *private* pilots; the inequality of the seed yields the complement (`LegacyPrivatePilotFraction`, ADR 0004).
 """
@@ -25,10 +22,7 @@ from lodesman.matching.task_queue import TaskQueueKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolState:
-    """A submission pool now: threads at work, tasks waiting for one, and their limits.
-
-    `max` threads (maxThreadsInPool), `total` tasks that may wait (totalThreadsInPool).
-    """
+    """A submission pool now: threads at work of `max` (maxThreadsInPool), waiting tasks of `total` (totalThreadsInPool)."""
 
     name: str
     enabled: bool = True
@@ -53,7 +47,10 @@ class PoolTry(NamedTuple):
 def choose_pool(
     wanted: Sequence[str], states: dict[str, PoolState], rng: Random
 ) -> tuple[str | None, tuple[PoolTry, ...]]:
-    """Draw a pool (None: no pool, no pilot), and all that were asked. The choice counts as one task in `states`."""
+    """Draw a pool, and all that were asked: the first in random order that is enabled and takes the work (None: no pilots).
+
+    A full one is disabled until the next cycle. The choice counts as one task in `states`.
+    """
     order = list(wanted)
     rng.shuffle(order)
     tries: list[PoolTry] = []

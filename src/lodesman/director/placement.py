@@ -1,8 +1,6 @@
-"""On which CE queue each pilot goes.
+"""On which CE queue each pilot goes: one of its pool's queues where the matcher would give it a job of its task queue.
 
-A pilot may go to a queue that its submission pool serves and where the matcher would give it a job of its task queue.
-Among those with room one is drawn, weighted by free room. Each placement counts at once, so that no queue is flooded
-between two observations.
+One with room is drawn, weighted by free room. Each placement counts at once, so no queue is flooded between observations.
 """
 
 from __future__ import annotations

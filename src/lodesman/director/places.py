@@ -1,8 +1,7 @@
 """The CE queues of one iteration as bits: which of them could serve a task queue, and why not the others.
 
-Queue i of the snapshot is bit i. Every answer is the matcher's (`lodesman.matching`): the place is judged for all
-queues at once, the identity of the pilots once for all queues that are open to the same groups. Which queue serves which
-SubmitPool (RFC #7) comes as masks in another numbering (`Serving`); no queue's list of pools is ever walked.
+Queue i of the snapshot is bit i. The matcher judges the place of all queues at once, and the identity of the pilots once
+for all queues that are open to the same groups. Which queue serves which SubmitPool comes as masks (`PoolServing`).
 """
 
 from __future__ import annotations
@@ -146,10 +145,7 @@ class Places:
         return known.table.narrow(mask, key) if mask else 0
 
     def request(self, bit: int, order: PilotOrder) -> ResourceRequest:
-        """What a pilot of the order would present in that queue, which must serve the order's VO.
-
-        Of the SubmitPools that the queue serves only the task queue's own is named.
-        """
+        """What a pilot of the order would present in that queue of its VO; of the SubmitPools only the task queue's own."""
         who, pool = order.identity, order.key.submit_pool
         if pool and not self._serving.of(pool) >> bit & 1:
             pool = ""

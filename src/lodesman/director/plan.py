@@ -31,10 +31,8 @@ _NO_PRIORITY = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskQueueDemand:
-    """A task queue with jobs waiting.
-
-    weight: its director weight, derived from the shares (the seed's TQ Priority). job_sharing: its group shares
-    jobs, so a private pilot serves the whole group. Raises ValueError for a weight or a job count that is not one.
+    """A task queue with jobs waiting. weight: its director weight (the seed's TQ Priority). job_sharing: a private pilot
+    serves the whole group. Raises ValueError for a weight or a job count that is not one.
     """
 
     tq_id: int
@@ -61,10 +59,7 @@ def allowance(waiting_jobs: int, options: DirectorOptions) -> int:
 
 
 def adapt(options: DirectorOptions, *, waiting_jobs: int, running_jobs: int) -> DirectorTarget:
-    """The target of this iteration, from pilotsPerIteration.
-
-    The more jobs wait with respect to their target, the more pilots; the nearer the running jobs come to theirs, the fewer.
-    """
+    """The target of this iteration: the more jobs wait the more pilots, the more run (of their target) the fewer."""
     base, rules = options.pilots_per_iteration, options.adaptive
     more = less = 1.0
     if rules.enabled:
@@ -127,9 +122,8 @@ def make_plan(
 ) -> Plan:
     """The plan of one iteration; rows in the order of the task queues' ids, so a seed replays it.
 
-    `target` is pilotsPerIteration (or what `adapt` made of it); `usable_waiting` is the supply counted for
-    each task queue. Task queues that have no job waiting take no part in the sums and get nothing; a
-    zero sum makes its contribution zero.
+    `target`: what `adapt` made of pilotsPerIteration. Task queues without waiting jobs take no part in the sums and get
+    nothing; a zero sum makes its contribution zero.
     """
     taking_part = [demand for demand in demands if demand.waiting_jobs > 0]
     priority_sum = sum(demand.weight for demand in taking_part)
@@ -188,10 +182,7 @@ def _row(
 
 
 def _capped(rows: Sequence[PlanRow], *, cap: int, rng: Random) -> tuple[PlanRow, ...]:
-    """The rows under `cap` pilots together (0: no cap): a random part of what all rows ask for.
-
-    Each pilot asked for has the same chance, so the proportions of the formula stay.
-    """
+    """The rows under `cap` pilots together (0: no cap): each pilot asked for has the same chance, so proportions stay."""
     total = sum(row.asked for row in rows)
     if cap <= 0 or total <= cap:
         return tuple(rows)

@@ -18,10 +18,7 @@ _MAX_TRIES = 10_000
 
 
 def poisson(mean: float, rng: Random) -> int:
-    """One draw with that mean; 0 for a mean <= 0.
-
-    Raises ValueError for NaN, infinity and means over `MAX_MEAN`.
-    """
+    """One draw with that mean; 0 for a mean <= 0. Raises ValueError for NaN, infinity and means over `MAX_MEAN`."""
     if not math.isfinite(mean) or mean > MAX_MEAN:
         raise ValueError(f"a Poisson mean must be a number up to {MAX_MEAN:g}, not {mean!r}")
     if mean <= 0.0:

@@ -1,7 +1,6 @@
 """A CE queue as the director sees it, and the limits on new pilots there.
 
-Unknown or stale loads let nothing through. What the program itself submitted counts whether the batch system shows it or
-not, so a backend that hides pilots cannot be flooded.
+Unknown or stale loads let nothing through. What the program submitted counts whether the batch system shows it or not.
 """
 
 from __future__ import annotations
@@ -103,10 +102,9 @@ class QueueGates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """Pilots wanted in a CE queue, pilots it would take at most, and what its clamps took away: of the wanted ones, or
-    of a single one where none is wanted, so that what shuts a queue is always known.
+    """Pilots wanted in a CE queue, pilots it would take at most (without any limit: the wanted ones), and its clamps.
 
-    Without any limit the room is what is wanted.
+    These are for the wanted pilots, or for a single one where none is wanted: what shuts a queue is always known.
     """
 
     wanted: int

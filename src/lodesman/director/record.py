@@ -26,6 +26,7 @@ Record = dict[str, Any]
 _PLAIN_FIELDS = tuple(one.name for one in fields(PlanRow) if one.name != "clamps")
 _ROW_VALUES = attrgetter(*_PLAIN_FIELDS)
 _CLAMP_FIELDS = tuple(one.name for one in fields(Clamp))
+_CLAMP_VALUES = attrgetter(*_CLAMP_FIELDS)
 _LOAD_FIELDS = ("waiting", "running", "observed_at", "told_by")
 
 MOST_ROWS = 20_000
@@ -47,7 +48,7 @@ def to_record(decision: Decision, *, examples: int = 5) -> Record:
         "target": asdict(decision.target),
         "plan": {name: getattr(plan, name) for name in DirectorPlan.__struct_fields__},
         "row_fields": [*_PLAIN_FIELDS, "clamps"],
-        "rows": [[*_ROW_VALUES(row), [_clamp_values(bite) for bite in row.clamps]] for row in rows],
+        "rows": [[*_ROW_VALUES(row), [*map(_CLAMP_VALUES, row.clamps)]] for row in rows],
         "left_out": len(plan.rows) - len(rows) + len(placement.outcomes) - len(outcomes),
         "borrowed": {str(tq_id): n for tq_id, n in decision.supply.borrowed.items() if n},
         "aside": {reason.value: n for reason, n in decision.supply.aside.items()},
@@ -70,15 +71,12 @@ def to_record(decision: Decision, *, examples: int = 5) -> Record:
 
 
 def _room(queue: CandidateQueue, room: Room) -> Record:
-    """What a queue was allowed, and the load that this came from, in the order of `load_fields`.
-
-    Times are rounded to a tenth of a second: queues that were observed together are shown together.
-    """
+    """What a queue was allowed, and the load that this came from, its time rounded to a tenth of a second."""
     load = queue.load
     return {
         "wanted": room.wanted,
         "room": room.room,
-        "clamps": [_clamp_values(bite) for bite in room.clamps],
+        "clamps": [*map(_CLAMP_VALUES, room.clamps)],
         "load": [load.waiting, load.running, round(load.observed_at, 1), load.source],
     }
 
@@ -191,10 +189,6 @@ def _refused(outcome: OrderOutcome, placement: PlacementResult, examples: int) -
     return [
         {"kind": one.kind.value, "count": one.count, "examples": shown[one.kind]} for one in outcome.refused
     ]
-
-
-def _clamp_values(bite: Clamp) -> list[Any]:
-    return [getattr(bite, name) for name in _CLAMP_FIELDS]
 
 
 def _row(names: Sequence[str], row: Sequence[Any]) -> PlanRow:

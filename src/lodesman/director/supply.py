@@ -1,8 +1,8 @@
 """Which pilots count as waiting for which task queue.
 
-The seed counts the pilots that were submitted for a task queue and still wait. Here a pilot counts where the matcher would
-let it run a job, and once only: first where it was submitted for, so that 100 small queues that share their pilots are
-not served by the pilots of one.
+The seed counts the pilots that were submitted for a task queue and still wait. Here a pilot counts where the matcher
+would let it run a job, and once only: first where it was submitted for, so that 100 small queues that share their
+pilots are not served by the pilots of one.
 """
 
 from __future__ import annotations
@@ -55,9 +55,8 @@ _SET_ASIDE = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PilotView:
-    """A live pilot: what it presents (or will present) to the matcher, and for whom it was submitted.
-
-    The request of an idle pilot says what is *left* of it, norm_cpu_seconds above all.
+    """A live pilot: for whom it was submitted, and what it presents (or will present) to the matcher. The request of an
+    idle pilot says what is *left* of it, norm_cpu_seconds above all.
     """
 
     pilot_id: int
@@ -94,9 +93,8 @@ def count_supply(
 ) -> Supply:
     """Give each usable pilot to one task queue: its own first, then the one in most need.
 
-    Needs are filled in two rounds, first up to the jobs that wait, then up to what the formula allows to
-    wait; pilots beyond that are spare. A pilot serves the SubmitPools of its queue. `table` has the task queues of
-    the demands.
+    Needs are filled up to the jobs that wait, then up to what the formula allows to wait; pilots beyond that are spare. A
+    pilot serves the SubmitPools of its queue. `table` has the task queues of the demands.
     """
     max_waiting_s = options.max_pilot_waiting_hours * 3600.0
     aside: Counter[SetAside] = Counter()

@@ -51,10 +51,7 @@ def bits(mask: Mask) -> Iterator[int]:
 
 
 def nth_bit(mask: Mask, n: int) -> int:
-    """The n-th member, n from 0; the mask has more than n.
-
-    Halves the width until it is small: about twice the work of one count of bits.
-    """
+    """The n-th member, n from 0; the mask has more than n. Halves the width: about twice the work of one count of bits."""
     base = 0
     width = mask.bit_length()
     while n > 3 and width > _NARROW_BITS:

@@ -1,8 +1,4 @@
-"""Matching: which task queue gives its next job to a resource that asks.
-
-`criteria` says who may run what, `index` keeps the task queues as bits, `lottery` draws by share, `matcher`
-takes jobs, `parked` holds the requests that wait.
-"""
+"""Matching: which task queue gives its next job to a resource that asks."""
 
 from lodesman.matching.offers import QueueOffer
 from lodesman.matching.request import ANY, ResourceRequest

@@ -1,7 +1,6 @@
 """Who may run what: the criteria, each stated once.
 
-A criterion says what the task-queue key asks, what the resource offers, and the relation between the two. From these come
-the reason for one pair, and the tables in which resources ask task queues or task queues ask resources.
+From what the key asks, what the resource offers, and the relation of the two come reasons for one pair, and tables.
 """
 
 from __future__ import annotations
@@ -30,10 +29,9 @@ class Reason(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """A relation between what a key asks and what a resource offers.
+    """A relation between what a key asks and what a resource offers; None on either side always holds.
 
-    `holds` judges one pair; neither value is None (which always holds). `of_keys` makes a column whose members are keys,
-    `of_requests` one whose members are resources.
+    `of_keys` makes a column whose members are keys, `of_requests` one whose members are resources.
     """
 
     holds: Callable[[Any, Any], bool]

@@ -72,9 +72,8 @@ class GroupIndex:
     """All task queues of a group of a VO.
 
     `occupied` are the slots of task queues, `open` those that may be drawn: a job waits and no limit blocks. `number` is
-    the place of this group in the lists of a view. `arrived` counts arrivals of task queues, `recent` are the last ones: a
-    remembered mask catches up by them (not by departures: `open` has no bit for a free slot). `birth` makes `arrived`
-    different for each group.
+    its place in the lists of a view. `arrived` counts arrivals (`birth` makes it different for each group), `recent` are
+    the last ones: remembered masks catch up by them (not by departures: `open` has no bit for a free slot).
     """
 
     __slots__ = (

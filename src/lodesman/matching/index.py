@@ -40,8 +40,6 @@ class Index:
     def __len__(self) -> int:
         return len(self._queues)
 
-    # --- task queues -----------------------------------------------------------------------------------
-
     def put(self, tq_id: int, key: TaskQueueKey, waiting: int, *, now: float) -> int:
         """Add a task queue; returns its slot in its group. Its id and its key must both be new."""
         if tq_id in self._queues or key in self._by_key:
@@ -107,8 +105,6 @@ class Index:
         for queue in self._queues.values():
             yield queue.tq_id, queue.key, queue.waiting
 
-    # --- jobs come and go ------------------------------------------------------------------------------
-
     def add_waiting(self, tq_id: int, n: int, *, now: float) -> None:
         """`n` jobs joined; the inverse of `take`. KeyError if the task queue is not known."""
         if n < 0:
@@ -135,8 +131,8 @@ class Index:
     def forget_idle(self, now: float) -> list[int]:
         """Remove task queues that have been empty for more than 300 s; returns their ids.
 
-        If very many are empty (over 1,024 and a quarter of the index), the ones empty longest go after 1 s. To be called
-        between transactions: an undo must find its task queues.
+        If over 1,024 and a quarter of the index are empty, the ones empty longest go after 1 s. Not to be called within a
+        transaction: an undo must find its task queues.
         """
         surplus = len(self._idle) - max(_IDLE_AT_LEAST, (len(self._queues) - len(self._idle)) // _IDLE_PART)
         gone: list[int] = []
@@ -147,8 +143,6 @@ class Index:
         for tq_id in gone:
             self.remove(tq_id)
         return gone
-
-    # --- limits ----------------------------------------------------------------------------------------
 
     def block(self, tq_id: int, limit: str = "") -> None:
         """A limit is full for the task queue: it is not drawn until the limit frees it."""
@@ -170,8 +164,6 @@ class Index:
         """Whether the task queue is known, has waiting jobs and no limit blocks it."""
         queue = self._queues.get(tq_id)
         return queue is not None and queue.waiting > 0 and not queue.limits
-
-    # --- groups ----------------------------------------------------------------------------------------
 
     def groups(self) -> Iterable[GroupIndex]:
         """All groups that have a task queue."""

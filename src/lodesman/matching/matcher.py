@@ -20,9 +20,8 @@ from lodesman.matching.views import View, Views, numbers_of
 class Chances:
     """What a request may draw from now, counted: about as much work as a claim that finds nothing.
 
-    `of_vo`: task queues of its VO with waiting jobs and no full limit, `elsewhere`: those of other VOs. `groups`:
-    (group, eligible task queues), in two lists: those with a share, and those that are served only when none of the
-    first is eligible. `blocked`: by full limit, the task queues that it might draw from otherwise.
+    `of_vo`: open task queues of its VO, `elsewhere`: those of other VOs. `groups`: (group, eligible task queues) with a
+    share; `without_share` is served only when none of these is eligible. `blocked`: by full limit, how many it blocks.
     """
 
     of_vo: int
@@ -59,8 +58,7 @@ class Matcher:
     ) -> list[int]:
         """Take up to `count` jobs for a resource, each by its own draw; returns their task queues in order.
 
-        The jobs have left the index when this returns; the inverse operation is on `undo`, to be called
-        last first. Fewer than `count` come back only if nothing more is eligible.
+        Fewer come back only if nothing more is eligible. The inverse operation is on `undo`, to be called last first.
         """
         view = self._views.of(request)
         numbers = numbers_of(request)
@@ -81,8 +79,7 @@ class Matcher:
     def eligible_groups(self, chosen: Collection[int]) -> str | None:
         """The groups that took part in the last choice, as a JSON list; None if nothing was chosen.
 
-        `chosen` is what that choice returned: a group whose last job it
-        took is counted in. Call it right after the choice.
+        `chosen` is what that choice returned: a group whose last job it took is counted in.
         """
         if self._last is None or not chosen:
             return None
@@ -125,11 +122,7 @@ class Matcher:
                 for queue in group.queues(group.fitting(closed, where, numbers)):
                     blocked.update(queue.limits)
         return Chances(
-            of_vo=of_vo,
-            elsewhere=elsewhere,
-            groups=groups,
-            without_share=without_share,
-            blocked=blocked,
+            of_vo=of_vo, elsewhere=elsewhere, groups=groups, without_share=without_share, blocked=blocked
         )
 
 

@@ -54,10 +54,9 @@ class QueueOffer:
         return self.settings.backend.lower() or _LOCAL
 
     def reasons(self, key: TaskQueueKey, pool_mask: int) -> tuple[Reason, ...]:
-        """Why a pilot here could never take jobs of this key; () if it could.
+        """Why a pilot made for this key could never take its jobs here; () if it could.
 
-        `pool_mask`: the queues that serve the key's SubmitPool. Owner, group and kind of pilot are the
-        director's choice, so a pilot made for this key is assumed.
+        `pool_mask`: the queues that serve the key's SubmitPool.
         """
         served = (key.submit_pool,) if key.submit_pool and pool_mask >> self.bit & 1 else ()
         return explain(key, as_if_made_for(key, replace(self.request, submit_pools=served)))
@@ -76,10 +75,7 @@ def as_if_made_for(key: TaskQueueKey, request: ResourceRequest) -> ResourceReque
 
 
 def offers_of(table: QueueTable, vo: str, *, life_seconds: int = 0) -> tuple[QueueOffer, ...]:
-    """Every queue of a table that the VO may use, in its order; bits are those of its masks.
-
-    `life_seconds`: how long pilots live at most, 0 for no such limit.
-    """
+    """Every queue of a table that the VO may use. `life_seconds`: how long pilots live at most, 0 for any time."""
     found = []
     for bit, queue in table.queues.items():
         if table.open_to_vo >> bit & 1:

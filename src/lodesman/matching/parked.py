@@ -27,10 +27,7 @@ _FIRST: Final[Order] = (float("-inf"), 0, 0)
 
 
 def signature(request: ResourceRequest) -> ResourceRequest:
-    """The request as its kind waits: lists sorted, remaining life rounded down to 60 s.
-
-    Rounding down never makes a task queue eligible that is not.
-    """
+    """The request as its kind waits: lists sorted, life rounded down to 60 s, which makes nothing eligible."""
     return replace(
         request,
         groups=_sorted(request.groups),
@@ -69,9 +66,8 @@ class _Ticket:
 class Parked:
     """The parked requests. Tickets are whatever the caller knows them by. Used from one thread only.
 
-    `serves` says whether a place (site, CE, queue) serves a SubmitPool now. With it, the SubmitPools of a request do
-    not count, so that pools may come and go while thousands wait; a woken request presents those of its place anew.
-    Without it, a request waits for the pools that it names.
+    `serves` says whether a place serves a SubmitPool now; then the pools of a request do not count: they may come and go
+    while thousands wait. Without it, a request waits for the pools that it names.
     """
 
     __slots__ = (
@@ -100,10 +96,7 @@ class Parked:
         return ticket in self._tickets
 
     def park(self, ticket: Hashable, request: ResourceRequest, count: int, since: float) -> None:
-        """Let a request for up to `count` jobs wait; `since` decides its turn.
-
-        Raises ValueError if the ticket waits already. Not to be called while `wake` is being iterated.
-        """
+        """Let a request for up to `count` jobs wait; `since` decides its turn. Raises ValueError if it waits already."""
         if ticket in self._tickets:
             raise ValueError(f"ticket {ticket!r} is parked already")
         if self._serves is not None and request.submit_pools:
@@ -131,11 +124,11 @@ class Parked:
         return True
 
     def wake(self, filled: Mapping[int, int]) -> Iterator[Hashable]:
-        """The tickets to serve for task queues that filled, for each the longest waiting first.
+        """The tickets to serve for task queues that filled, for each the longest waiting first; none comes twice.
 
-        `filled` maps ids to the numbers of jobs that joined. The caller lets each ticket claim, and leave if it got
-        something, before it asks for the next: no job of these task queues stays while a ticket that fits it waits. A
-        ticket that is still parked afterwards counts for the jobs that it asked for. No ticket comes twice.
+        `filled` maps ids to the numbers of jobs that joined. The caller parks none meanwhile, and lets each ticket claim,
+        and leave if it got something, before it asks for the next: no job of these task queues stays while a ticket that
+        fits it waits. A ticket that is still parked afterwards counts for the jobs that it asked for.
         """
         woken: set[Order] = set()
         for tq_id, jobs in filled.items():

@@ -99,10 +99,9 @@ class VOConfig:
                 yield name, mask & ~self.inhabited
 
     def possible_queues(self, key: TaskQueueKey, pool_mask: int) -> int:
-        """The queues whose pilots could ever take jobs of the key: the one predicate of submission and of each pass.
+        """The queues whose pilots, made for this key, could ever take its jobs: the predicate of submission and passes.
 
-        Owner, group and kind of pilot are the director's choice, so pilots made for this key are assumed. `pool_mask`:
-        the queues that fulfil its Requirements; it does not count without Requirements.
+        `pool_mask`: the queues that fulfil its Requirements; it does not count without Requirements.
         """
         mask = self.table.open_to_vo
         if key.submit_pool:

@@ -1,8 +1,4 @@
-"""Shares of groups, weights of UserPriority, and what follows from them.
-
-The lottery uses the tree group > owner > task queue claim by claim; the director wants one number per task queue for a
-whole cycle. Both come from the same shares.
-"""
+"""Shares of groups and weights of UserPriority: what the lottery draws by, and one weight per task queue from them."""
 
 from __future__ import annotations
 
@@ -57,10 +53,9 @@ def director_weights(
 ) -> dict[int, float]:
     """The director weight of each task queue with waiting jobs (DIRAC's TQ Priority, consolidated by AVG).
 
-    `queues` are (id, key, waiting). The share of a group is parted equally among its owners (not with job
-    sharing), an owner's by UserPriority weight among task queues; nothing is below 0.001. Task queues that
-    differ only in sites and banned sites get the sum of their weights: at one site mostly one of them
-    competes.
+    `queues` are (id, key, waiting). A group's share is parted equally among its owners (not with job sharing), an
+    owner's by UserPriority among task queues; nothing is below 0.001. Task queues that differ only in sites and banned
+    sites get the sum of their weights: at one site mostly one of them competes.
     """
     entities: dict[tuple[str, str, str], list[tuple[int, TaskQueueKey]]] = defaultdict(list)
     owners: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -99,10 +94,7 @@ def _within_entity(
 
 
 def parts_of(groups: Collection[str], shares: Mapping[str, GroupShare]) -> dict[str, float]:
-    """What each of these groups deserves of one claim; the parts sum to 1.
-
-    Groups without a share get nothing beside one that has a share, and equal parts among themselves.
-    """
+    """What each group deserves of one claim; parts sum to 1. Without any share all parts are equal."""
     known = {group: max(shares.get(group, DEFAULT_GROUP).share, 0.0) for group in groups}
     total = sum(known.values())
     if total <= 0:

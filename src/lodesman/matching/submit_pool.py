@@ -33,10 +33,7 @@ def canonical_requirements(criteria: Iterable[Requirement]) -> str:
 
 
 def spelled_requirements(criteria: Iterable[Requirement]) -> str:
-    """As `canonical_requirements`, but with names and units as they were written: what is stored, and for people.
-
-    Read again (`wanted_of`), both mean the same.
-    """
+    """As `canonical_requirements`, but with names and units as they were written: what is stored, and for people."""
     rows = {item.parameter: _row(item, item.unit) for item in criteria}
     return json.dumps(rows, separators=(",", ":"), allow_nan=False)
 
@@ -62,21 +59,22 @@ def wanted_of(requirements: str) -> dict[str, list[Any]]:
 
 
 def wanted_values(row: Sequence[Any]) -> list[Any]:
-    """The same for one parameter: [kind, operator, unit, values]. Without a unit a number is in that of today."""
+    """The same for one parameter: [kind, operator, unit, values]. A number is in the unit of today if it has none, or if
+    it cannot be read in a text.
+    """
     kind, _, unit, values = row
     if kind != Kind.NUMBER or not unit:
         return list(values)
-    return [_with_unit(value, unit) for value in values]
-
-
-def _with_unit(value: float, unit: str) -> str | float:
-    """A number that cannot be read in a text (hundreds of digits) stays one, in the unit of today."""
-    text = f"{value} {unit}"
-    try:
-        number_in(text, unit)
-    except BadValue:
-        return value
-    return text
+    found: list[Any] = []
+    for value in values:
+        text = f"{value} {unit}"
+        try:
+            number_in(text, unit)
+        except BadValue:  # a number of hundreds of digits
+            found.append(value)
+        else:
+            found.append(text)
+    return found
 
 
 def read_again(requirements: str, types: TypeTable, vo: str) -> tuple[str, str]:

@@ -52,8 +52,7 @@ class RequestTable:
     def narrow(self, mask: Mask, key: TaskQueueKey, names: Collection[str] | None = None) -> Mask:
         """The resources of `mask` that may run jobs of the task queue; `names`: by these criteria alone."""
         return self._table.narrow(
-            mask,
-            (one.of_key(key) if names is None or one.name in names else None for one in self._criteria),
+            mask, (one.of_key(key) if names is None or one.name in names else None for one in self._criteria)
         )
 
     def lost(self, mask: Mask, key: TaskQueueKey) -> Iterator[tuple[str, Mask]]:
@@ -113,10 +112,7 @@ class KeyTable:
         return self._table.narrow(mask, offered_of(request))
 
     def narrow_served(self, mask: Mask, request: ResourceRequest) -> Mask:
-        """As `narrow`, where `mask` has only task queues whose SubmitPools the resource serves, if any.
-
-        The list of SubmitPools in the request does not count: it may be thousands long, and the caller has masks.
-        """
+        """As `narrow`, but for SubmitPools: the request may list thousands, and the caller has masks of them."""
         return self._table.narrow(
             mask, [None if one.name == "submit_pool" else one.of_request(request) for one in CRITERIA]
         )

@@ -63,9 +63,8 @@ def key_to_json(key: TaskQueueKey) -> str:
 
 
 def key_from_json(text: str) -> TaskQueueKey:
-    """The inverse of `key_to_json`. Names are interned: thousands of keys may list the same sites.
-
-    Raises ValueError if the text is not the text of a key.
+    """The inverse of `key_to_json`. Names are interned: thousands of keys may list the same sites. Raises ValueError if the
+    text is not the text of a key.
     """
     try:
         values: dict[str, Any] = json.loads(text)

@@ -1,7 +1,7 @@
 """What a kind of resource may draw from, remembered as masks.
 
-Pilots on nodes of one kind ask with the same description again and again; what is left of cores, memory and life differs.
-A view remembers the mask of the description for each group; numbers, emptiness and limits are applied at each claim.
+Pilots on nodes of one kind ask with the same description again and again. A view remembers its mask for each group;
+numbers, emptiness and limits are applied at each claim.
 """
 
 from __future__ import annotations
@@ -45,9 +45,6 @@ class Ballot:
     without_share: tuple[GroupIndex, ...]
 
 
-_EMPTY_BALLOT: Final = Ballot((), (), (), ())
-
-
 @dataclass(slots=True)
 class Shortlist:
     """The groups among which one is drawn, and the running sums of their shares, as of `changes` of the index."""
@@ -81,7 +78,7 @@ class View:
         self.vo = request.vo
         self.group_names: tuple[str, ...] | None = _groups_of(request)
         self.version = -1
-        self.ballot = _EMPTY_BALLOT
+        self.ballot = Ballot((), (), (), ())
         self.shortlist: Shortlist | None = None
         # The SubmitPools are in it: as long as they are here, no other object has their id.
         self._where: Sequence[Any] = tuple(criterion.of_request(request) for criterion in WHERE)
@@ -132,11 +129,7 @@ class View:
 
 
 class Views:
-    """Views by description; the ones not used for long are dropped.
-
-    Two halves: a view found in the old half moves to the young one; when the young one is full it becomes
-    the old.
-    """
+    """Views by description. A view found in the old half moves to the young one; a full young half becomes the old one."""
 
     __slots__ = ("_index", "_old", "_young")
 
