@@ -1,14 +1,13 @@
 """JSON as a form of job descriptions: one object; what JSON knows and the other forms do not is refused.
 
-msgspec does the reading. It keeps the last of two equal names and reports no positions; a scan of its own finds
-the positions of names, and only when they are needed.
+A scan of its own finds the positions of names, and only when they are needed.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -27,14 +26,19 @@ from lodesman.jobs.record import (
 )
 
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|[][{}:,]|[^][{}:,"\s]++', re.DOTALL)
-# What ends a name: a quote before a colon. Inside a string it stands behind a backslash, and then the
-# count is too high, never too low.
-_NAME_END = re.compile(r'"\s*+:')
 
 
 def read_json(text: str, limits: TextLimits) -> ParsedRecord:
     """Read one description. Raises SyntaxFault."""
-    record = _decoded(text, limits)
+    any_twice = False
+
+    def record_of(pairs: list[tuple[str, Any]]) -> Record:
+        nonlocal any_twice
+        record = dict(pairs)
+        any_twice |= len(record) < len(pairs)
+        return record
+
+    record = _decoded(text, record_of, limits)
     if not isinstance(record, dict):
         what, hint = "a description is one JSON object", '{"Executable": ...}'
         if isinstance(record, list):
@@ -43,7 +47,7 @@ def read_json(text: str, limits: TextLimits) -> ParsedRecord:
         raise fault_at(text, len(text) - len(text.lstrip()), what, hint=hint)
     positions = Positions(text, _offsets)
     check_record(record, positions, limits)
-    if len(_NAME_END.findall(text)) != _count_names(record):
+    if any_twice:
         _offsets(text, refuse_twice=True)
     return ParsedRecord(record=record, positions=positions, form="json")
 
@@ -53,21 +57,12 @@ def write_json(record: Record) -> str:
     return msgspec.json.format(msgspec.json.encode(record), indent=2).decode() + "\n"
 
 
-def _decoded(text: str, limits: TextLimits) -> Any:
+def _decoded(text: str, record_of: Callable[[list[tuple[str, Any]]], Record], limits: TextLimits) -> Any:
+    """The value of a text; `find_problem` finds what Python lets pass."""
     try:
-        return msgspec.json.decode(text)
+        return json.loads(text, object_pairs_hook=record_of)
     except RecursionError:
         raise _too_deep(text, limits.depth) from None
-    except msgspec.MsgspecError:
-        return _read_again(text)
-
-
-def _read_again(text: str) -> Any:
-    """Read what msgspec refused, for a better message; `find_problem` finds what Python lets pass."""
-    try:
-        return json.loads(text)
-    except RecursionError:
-        raise fault_at(text, 0, "nested too deep") from None
     except json.JSONDecodeError as error:
         message = f"{error.msg[:1].lower()}{error.msg[1:].removesuffix(' at')}"
         raise fault_at(text, error.pos, message, hint="This is not JSON.") from None
@@ -84,18 +79,6 @@ def _too_deep(text: str, depth: int) -> SyntaxFault:
         if level > depth:
             break
     return fault_at(text, match.start(), f"nested deeper than {depth} levels")
-
-
-def _count_names(record: Record) -> int:
-    count = 0
-    todo: list[Any] = [record]
-    while todo:
-        container = todo.pop()
-        if isinstance(container, dict):
-            count += len(container)
-            container = container.values()
-        todo += [child for child in container if isinstance(child, (dict, list))]
-    return count
 
 
 def _offsets(text: str, *, refuse_twice: bool = False) -> dict[str, int]:

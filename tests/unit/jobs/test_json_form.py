@@ -81,7 +81,7 @@ def test_text_and_bytes(text):
         ('{"r": [{"b": 1}, {"b": 2, "b": 3}]}', 1, 27, "given twice"),
         ('{"x\\":": 1, "a": "\\":", "a": 2}', 1, 25, "given twice"),
         (b'{"a": "\xff"}', 1, 8, "UTF-8"),
-        ('{"\\ud800": ' + "[" * 100_000, 1, 1, "nested too deep"),
+        ('{"\\ud800": ' + "[" * 100_000, 1, 43, "nested deeper than 32"),
         ("[" * 100_000, 1, 33, "nested deeper than 32"),
         ('{"a":' * 5_000, 1, 161, "nested deeper than 32"),
     ],
