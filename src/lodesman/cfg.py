@@ -16,7 +16,7 @@ that the caller gives gets all of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lodesman.errors import InvalidConfig, SyntaxFault, TooLarge
@@ -45,40 +45,33 @@ class CfgOption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CfgSection:
-    """A section, or a whole file (then without a name); `entries` are in the order of the text."""
+    """A section, or a whole file (then without a name); `entries` by name, in the order of the text."""
 
     name: str = ""
-    entries: tuple[CfgOption | CfgSection, ...] = ()
+    entries: Mapping[str, CfgOption | CfgSection] = field(default_factory=dict)
     line: int = field(default=0, compare=False)
     column: int = field(default=0, compare=False)
-    _by_name: dict[str, CfgOption | CfgSection] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_by_name", {entry.name: entry for entry in self.entries})
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._by_name
 
     def get(self, name: str) -> str:
         """The text of an option, "" if there is none."""
-        found = self._by_name.get(name)
+        found = self.entries.get(name)
         return found.value if isinstance(found, CfgOption) else ""
 
     def section(self, path: str) -> CfgSection:
         """The section at a path such as `/Resources/Sites/LCG`; an empty one if there is none."""
         here = self
         for name in filter(None, path.split("/")):
-            found = here._by_name.get(name)
+            found = here.entries.get(name)
             here = found if isinstance(found, CfgSection) else CfgSection()
         return here
 
     def options(self) -> Iterator[CfgOption]:
         """The options, in order."""
-        return (entry for entry in self.entries if isinstance(entry, CfgOption))
+        return (entry for entry in self.entries.values() if isinstance(entry, CfgOption))
 
     def sections(self) -> Iterator[CfgSection]:
         """The sub-sections, in order."""
-        return (entry for entry in self.entries if isinstance(entry, CfgSection))
+        return (entry for entry in self.entries.values() if isinstance(entry, CfgSection))
 
 
 def parse_cfg(
@@ -116,11 +109,9 @@ class _OpenSection:
     def frozen(self) -> CfgSection:
         for name, pieces in self.appended.items():
             old = self.entries[name]
-            self.entries[name] = CfgOption(
-                name=name, value=", ".join(pieces), line=old.line, column=old.column
-            )
-        entries = tuple(self.entries.values())
-        return CfgSection(name=self.name, entries=entries, line=self.line, column=self.column)
+            value = ", ".join(pieces)
+            self.entries[name] = CfgOption(name=name, value=value, line=old.line, column=old.column)
+        return CfgSection(name=self.name, entries=self.entries, line=self.line, column=self.column)
 
 
 class _CfgReader:
@@ -264,7 +255,7 @@ def write_cfg(section: CfgSection) -> str:
 def _write(section: CfgSection, indent: str, lines: list[str]) -> None:
     if len(indent) > 2 * _MAX_DEPTH:
         raise InvalidConfig(f"CFG writes at most {_MAX_DEPTH} levels of sections.", section=section.name)
-    for entry in section.entries:
+    for entry in section.entries.values():
         if not entry.name or len(entry.name) > _MAX_NAME or _BAD_NAME.search(entry.name):
             raise InvalidConfig(f"CFG cannot write the name {entry.name[:40]!r}.", section=section.name)
         if isinstance(entry, CfgSection):

@@ -243,7 +243,7 @@ def test_examples_are_well_written():
         if kind in ("jdl", "json") and not name.startswith("wrong"):
             parsed = read_description(text)
             assert not read_job(parsed.record, parsed.positions).warnings, place
-        elif kind == "cfg" and "Resources" in parse_cfg(text):
+        elif kind == "cfg" and "Resources" in parse_cfg(text).entries:
             assert load_resources([("sites.cfg", text)]).notices == (), place
         elif kind == "cfg":
             assert read_description(text).form == "cfg", place

@@ -19,8 +19,12 @@ def plain(section):
     """A section as nested dicts, for comparison."""
     return {
         entry.name: plain(entry) if isinstance(entry, CfgSection) else entry.value
-        for entry in section.entries
+        for entry in section.entries.values()
     }
+
+
+def section_of(*entries, name=""):
+    return CfgSection(name=name, entries={entry.name: entry for entry in entries})
 
 
 def parsed(text):
@@ -112,7 +116,7 @@ def test_the_hint_of_a_one_line_section_says_how_to_write_it():
 
 def test_positions_of_options_and_sections():
     root = parse_cfg("a = 1\nS\n{\n  b = 2\n  b += 3\n}\n  T {  c = 4\n}")
-    assert [(entry.name, entry.line, entry.column) for entry in root.entries] == [
+    assert [(entry.name, entry.line, entry.column) for entry in root.entries.values()] == [
         ("a", 1, 1),
         ("S", 2, 1),
         ("T", 7, 3),
@@ -125,8 +129,8 @@ def test_positions_of_options_and_sections():
 
 def test_looking_things_up():
     root = parse_cfg("a = 1, 2,, 3\nS {\n b = x\n T {\n }\n}")
-    assert "a" in root
-    assert "b" not in root
+    assert "a" in root.entries
+    assert "b" not in root.entries
     assert root.get("a") == "1, 2,, 3"
     assert root.get("S") == ""
     assert root.get("nothing") == ""
@@ -147,7 +151,7 @@ def test_the_resources_of_a_grid():
         "nordugrid-slurm-short",
         "nordugrid-slurm-long",
     ]
-    assert root.section("/Operations/Defaults/JobScheduling/RunningLimit").entries == ()
+    assert root.section("/Operations/Defaults/JobScheduling/RunningLimit").entries == {}
 
 
 def test_writing_is_readable():
@@ -158,7 +162,7 @@ def test_writing_is_readable():
 @pytest.mark.parametrize("name", ["", "a=b", "a{", "}", "#a", " a", "a ", "a\nb", "x" * 2_000, "a\x85"])
 def test_a_name_that_cannot_be_read_back_is_not_written(name):
     with pytest.raises(InvalidConfig, match="cannot write the name"):
-        write_cfg(CfgSection(entries=(CfgOption(name=name, value="1"),)))
+        write_cfg(section_of(CfgOption(name=name, value="1")))
 
 
 def test_the_number_of_entries_is_limited(monkeypatch):
@@ -171,11 +175,11 @@ def test_the_number_of_entries_is_limited(monkeypatch):
 @pytest.mark.parametrize("value", [" a", "a ", "a\nb", "a\rb", "\x00", "\ud800"])
 def test_a_value_that_cannot_be_read_back_is_not_written(value):
     with pytest.raises(InvalidConfig, match="cannot write the value of x"):
-        write_cfg(CfgSection(entries=(CfgOption(name="x", value=value),)))
+        write_cfg(section_of(CfgOption(name="x", value=value)))
 
 
 def test_a_byte_order_mark_in_a_name_is_no_byte_order_mark():
-    section = CfgSection(entries=(CfgOption(name="\ufeff", value="\ufeff"),))
+    section = section_of(CfgOption(name="\ufeff", value="\ufeff"))
     assert parse_cfg(write_cfg(section)) == section
 
 
@@ -187,7 +191,7 @@ def test_depth_and_size_are_limited_both_ways():
     parse_cfg("S { " * _MAX_DEPTH + "} " * _MAX_DEPTH)
     section = CfgSection(name="S")
     for _ in range(_MAX_DEPTH + 2):
-        section = CfgSection(name="S", entries=(section,))
+        section = section_of(section, name="S")
     with pytest.raises(InvalidConfig, match="levels"):
         write_cfg(section)
     with pytest.raises(TooLarge) as too_large:
@@ -238,7 +242,7 @@ def built(name, tree):
         built(key, value) if isinstance(value, dict) else CfgOption(name=key, value=value)
         for key, value in tree.items()
     ]
-    return CfgSection(name=name, entries=tuple(entries))
+    return section_of(*entries, name=name)
 
 
 @given(TREES)

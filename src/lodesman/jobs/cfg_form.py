@@ -67,7 +67,7 @@ def _record(
 ) -> Record:
     record: Record = {}
     all_plain = path.lower() in PLAIN_TEXT
-    for entry in section.entries:
+    for entry in section.entries.values():
         name = entry.name
         if name.startswith('"'):
             found = _QUOTED.match(name)
@@ -146,16 +146,16 @@ def _fault(entry: CfgOption | CfgSection, message: str, hint: str = "") -> NoRet
 
 
 def _section(name: str, record: Record, *, plain: bool) -> CfgSection:
-    entries: list[CfgOption | CfgSection] = []
+    entries: dict[str, CfgOption | CfgSection] = {}
     for key, value in record.items():
         bare = _BARE_NAME.match(key) and key.isprintable()
         written = key if bare else quote(key).translate(_IN_NAME)
         is_plain = not name and key.lower() in PLAIN_TEXT
         if isinstance(value, dict):
-            entries.append(_section(written, value, plain=is_plain))
+            entries[written] = _section(written, value, plain=is_plain)
         else:
-            entries.append(CfgOption(name=written, value=_written(value, plain=plain or is_plain)))
-    return CfgSection(name=name, entries=tuple(entries))
+            entries[written] = CfgOption(name=written, value=_written(value, plain=plain or is_plain))
+    return CfgSection(name=name, entries=entries)
 
 
 def _written(value: Any, *, plain: bool) -> str:

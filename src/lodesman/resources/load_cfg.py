@@ -82,7 +82,7 @@ class _CfgFiller:
     def sites(self, sites: CfgSection, base: str) -> None:
         for section in sites.sections():
             path = f"{base}/{section.name}"
-            if any(name in section for name in (*_BELOW[0], *_NOT_FOR_JOBS)):
+            if any(name in section.entries for name in (*_BELOW[0], *_NOT_FOR_JOBS)):
                 self._site(section, path, grid="")
                 continue
             for site in section.sections():
