@@ -27,17 +27,8 @@ from lodesman.config.sections import (
 )
 from lodesman.director.options import DirectorOptions, read_options
 from lodesman.errors import InvalidConfig, SyntaxFault
-from lodesman.resources import (
-    Fault,
-    FilePosition,
-    ResourceConfig,
-    fault_of,
-    line_of,
-    lines_of,
-    load_resources,
-    parse_toml,
-    refuse,
-)
+from lodesman.resources import Fault, FilePosition, ResourceConfig, fault_of, load_resources, refuse
+from lodesman.resources.load_toml import line_of, lines_of, parse_toml
 
 _POLLING_SECONDS = 60.0
 _MAGIC = frozenset("*?[")

@@ -97,11 +97,7 @@ def flag(value: Any) -> bool:
 
 def name(default: str = "") -> Reader:
     """A name; empty text stands for the default."""
-
-    def read(value: Any) -> str:
-        return _name(value) if value != "" else default
-
-    return read
+    return lambda value: _name(value) if value != "" else default
 
 
 def _name(value: Any) -> str:
@@ -180,11 +176,7 @@ def text(value: Any) -> str:
 
 def file_name(default: str = "", *, absolute: bool = False) -> Reader:
     """A file of the job's own directory; empty text stands for the default."""
-
-    def read(value: Any) -> str:
-        return _path(value, absolute=absolute) if value != "" else default
-
-    return read
+    return lambda value: _path(value, absolute=absolute) if value != "" else default
 
 
 def files(*, absolute: bool) -> Reader:

@@ -5,17 +5,9 @@ from lodesman.resources.draft import Fault, refuse
 from lodesman.resources.inherit import Effective, effective_params
 from lodesman.resources.kinds import ParameterType, TypeTable
 from lodesman.resources.load import ResourceConfig, fault_of, load_resources
-from lodesman.resources.load_toml import line_of, lines_of, parse_toml
 from lodesman.resources.model import ANY, FilePosition, GroupConfig, Node, ResourceTree, fold
 from lodesman.resources.queue_table import Numbering, QueueTable
-from lodesman.resources.requirement import (
-    Mismatch,
-    Requirement,
-    access_refusal,
-    capacities,
-    capacity_order,
-    compile_requirements,
-)
+from lodesman.resources.requirement import Mismatch, Requirement, access_refusal, compile_requirements
 from lodesman.resources.settings import QueueSettings, queue_settings
 
 __all__ = [
@@ -37,16 +29,11 @@ __all__ = [
     "ResourceTree",
     "TypeTable",
     "access_refusal",
-    "capacities",
-    "capacity_order",
     "compile_requirements",
     "effective_params",
     "fault_of",
     "fold",
-    "line_of",
-    "lines_of",
     "load_resources",
-    "parse_toml",
     "queue_settings",
     "refuse",
 ]

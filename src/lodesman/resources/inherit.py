@@ -14,17 +14,9 @@ from dataclasses import dataclass, field
 
 from lodesman.answers.nodes import NodePath, QueueId
 from lodesman.answers.vocabulary import Level
+from lodesman.resources import model
 from lodesman.resources.kinds import TypeTable
-from lodesman.resources.model import (
-    FilePosition,
-    Node,
-    ResourceTree,
-    Value,
-    as_scalars,
-    as_text,
-    fold,
-    without_repetition,
-)
+from lodesman.resources.model import Node, Value, fold
 
 ACCESS = "vo"  # folded name of the access list
 # By depth: the levels of a node and of its overlay, and the parameter that its name is.
@@ -49,7 +41,7 @@ class Effective:
     level: Level
     levels: tuple[Level, ...]
     said: Value
-    source: FilePosition | None = None
+    source: model.FilePosition | None = None
     implied: bool = False
     above: Effective | None = field(default=None, compare=False, repr=False)
 
@@ -66,7 +58,7 @@ EffectiveParams = dict[str, Effective]  # by folded name
 
 
 def effective_params(
-    tree: ResourceTree, node: NodePath, *, vo: str = "", types: TypeTable | None = None
+    tree: model.ResourceTree, node: NodePath, *, vo: str = "", types: TypeTable | None = None
 ) -> Mapping[str, Effective]:
     """Every parameter of a node for a VO, by folded name: of (site, CE, queue), or with empty names of what is above.
 
@@ -84,7 +76,7 @@ def effective_params(
 
 
 def all_queues(
-    tree: ResourceTree, *, vo: str = "", types: TypeTable
+    tree: model.ResourceTree, *, vo: str = "", types: TypeTable
 ) -> Iterator[tuple[QueueId, EffectiveParams]]:
     """Every queue with its parameters; siblings share the values they inherit."""
     inheritance = _Inheritance(tree, vo, types)
@@ -99,7 +91,7 @@ def all_queues(
 class _Inheritance:
     """Lays the layers of nodes over each other, for one VO ("": none in particular)."""
 
-    def __init__(self, tree: ResourceTree, vo: str, types: TypeTable) -> None:
+    def __init__(self, tree: model.ResourceTree, vo: str, types: TypeTable) -> None:
         self._tree = tree
         self._vo = vo
         self._types = types
@@ -153,7 +145,7 @@ class _Inheritance:
             source = node.sources.get((vo, folded))
             united, levels = value, [level]
             if above is not None and declared is not None and declared.merge:
-                united = without_repetition((*as_scalars(above.value), *as_scalars(value)))
+                united = model.without_repetition((*model.as_scalars(above.value), *model.as_scalars(value)))
                 levels = [*above.levels, level]
             params[folded] = Effective(
                 name=name,
@@ -169,4 +161,4 @@ class _Inheritance:
 def _ce_type(params: Mapping[str, Effective]) -> str:
     """The type of a CE with these parameters, "" if they name none."""
     named = (params[name].value for name in _CE_TYPE if name in params)
-    return next((text for value in named for text in map(as_text, as_scalars(value)) if text), "")
+    return next((text for value in named for text in map(model.as_text, model.as_scalars(value)) if text), "")

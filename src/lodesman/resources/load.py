@@ -13,30 +13,18 @@ from typing import Any
 from lodesman.answers.vocabulary import Kind
 from lodesman.cfg import parse_cfg
 from lodesman.errors import LodesmanError, SyntaxFault, TooLarge
+from lodesman.resources import model
 from lodesman.resources.draft import ConfigDraft, DraftNode, Fault, RawParam, Repeated, refuse
 from lodesman.resources.inherit import Effective, all_queues
 from lodesman.resources.kinds import ParameterType, TypeTable, boolean_of, parse_type, typed_value
 from lodesman.resources.load_cfg import CFG_SECTIONS, fill_from_cfg, note_vos
 from lodesman.resources.load_toml import fill_from_toml, parse_toml
-from lodesman.resources.model import (
-    ANY,
-    DEFAULT_SHARE,
-    BadValue,
-    FilePosition,
-    GroupConfig,
-    Node,
-    ResourceTree,
-    Value,
-    as_scalars,
-    as_text,
-    fold,
-    split_list,
-)
+from lodesman.resources.model import BadValue, FilePosition
 from lodesman.resources.settings import check_value
 from lodesman.resources.units import number_in
 
 _LEAST_SHARE = 0.001  # DIRAC's floor of a priority: a share of 0 would mean "never"
-_TAG, _REQUIRED_TAG = fold("Tag"), fold("RequiredTag")
+_TAG, _REQUIRED_TAG = model.fold("Tag"), model.fold("RequiredTag")
 _SHOWN_TEXT = 80
 _POSITION = re.compile(r"\Aline [0-9]+, (?=column )")
 
@@ -45,9 +33,9 @@ _POSITION = re.compile(r"\Aline [0-9]+, (?=column )")
 class ResourceConfig:
     """What the configuration says of resources and groups. `notices`: odd things that did not stop it."""
 
-    tree: ResourceTree = field(default_factory=ResourceTree)
+    tree: model.ResourceTree = field(default_factory=model.ResourceTree)
     types: TypeTable = field(default_factory=TypeTable)
-    groups: Mapping[str, GroupConfig] = field(default_factory=dict)
+    groups: Mapping[str, model.GroupConfig] = field(default_factory=dict)
     vos: tuple[str, ...] = ()
     notices: tuple[Fault, ...] = ()
 
@@ -111,7 +99,7 @@ def build(draft: ConfigDraft) -> ResourceConfig:
             message = f"{again.name} is given twice: {_written(again.value)} here, and {place}"
             draft.fault(message, again.source)
     maker = _NodeMaker(draft, types)
-    tree = ResourceTree(
+    tree = model.ResourceTree(
         sites=maker.nodes(draft.sites),
         ce_defaults=maker.node(draft.ce_defaults),
         ce_types=MappingProxyType({name: maker.node(node) for name, node in draft.ce_types.items()}),
@@ -143,7 +131,9 @@ def _alike(repeated: Repeated, types: TypeTable) -> bool:
     except BadValue:
         return False
     # 1 and True are equal in Python and two values here.
-    return values[0] == values[1] and len({tuple(map(type, as_scalars(value))) for value in values}) == 1
+    return (
+        values[0] == values[1] and len({tuple(map(type, model.as_scalars(value))) for value in values}) == 1
+    )
 
 
 def _written(value: object) -> str:
@@ -168,9 +158,9 @@ class _NodeMaker:
         drafts: Mapping[str, DraftNode],
         shared: Mapping[str, RawParam] = MappingProxyType({}),
         kinds: tuple[str, ...] = ("site", "CE", "queue"),
-    ) -> Mapping[str, Node]:
+    ) -> Mapping[str, model.Node]:
         """The nodes under one, with what it shares among them. A site or CE without children gets a notice."""
-        made: dict[str, Node] = {}
+        made: dict[str, model.Node] = {}
         for name, node in drafts.items():
             children = self.nodes(node.children, node.for_children, kinds[1:])
             if not children and len(kinds) > 1:
@@ -182,13 +172,13 @@ class _NodeMaker:
         self,
         node: DraftNode,
         shared: Mapping[str, RawParam] = MappingProxyType({}),
-        children: Mapping[str, Node] = MappingProxyType({}),
-    ) -> Node:
+        children: Mapping[str, model.Node] = MappingProxyType({}),
+    ) -> model.Node:
         """A node with its own parameters (those that it shares with its siblings among them), overlays and sources."""
         layers = {**node.layers, "": {**shared, **node.layers.get("", {})}}
         values = {vo: MappingProxyType(self._values(layer)) for vo, layer in layers.items()}
         sources = {(vo, folded): raw.source for vo, layer in layers.items() for folded, raw in layer.items()}
-        return Node(
+        return model.Node(
             name=node.name,
             params=values.pop(""),
             overlays=MappingProxyType(values),
@@ -198,8 +188,8 @@ class _NodeMaker:
             children=children,
         )
 
-    def _values(self, layer: Mapping[str, RawParam]) -> dict[str, Value]:
-        out: dict[str, Value] = {}
+    def _values(self, layer: Mapping[str, RawParam]) -> dict[str, model.Value]:
+        out: dict[str, model.Value] = {}
         for folded, raw in layer.items():
             declared = self._types.get_folded(folded)
             if raw.value == "" and declared is not None and declared.kind not in (Kind.STRING, Kind.LIST):
@@ -218,7 +208,7 @@ class _NodeMaker:
 # --- groups ---------------------------------------------------------------------------------------------
 
 
-def _group(draft: ConfigDraft, name: str, raw: Mapping[str, RawParam]) -> GroupConfig:
+def _group(draft: ConfigDraft, name: str, raw: Mapping[str, RawParam]) -> model.GroupConfig:
     def value(key: str, read: Callable[[Any], Any], default: Any) -> Any:
         found = raw.get(key)
         if found is None:
@@ -229,16 +219,16 @@ def _group(draft: ConfigDraft, name: str, raw: Mapping[str, RawParam]) -> GroupC
             draft.fault(f"{found.name}: {fault}", found.source)
             return default
 
-    share = value("share", _share, DEFAULT_SHARE)
+    share = value("share", _share, model.DEFAULT_SHARE)
     if share < _LEAST_SHARE:
         given = raw["share"]
         draft.notice(f"{given.name}: a share below {_LEAST_SHARE} counts as that", given.source)
     properties = value("properties", _texts_of, [])
-    return GroupConfig(
+    return model.GroupConfig(
         name=name,
         vo=value("vo", _text, "") or draft.vo_of_all,
         share=max(share, _LEAST_SHARE),
-        job_sharing=value("job_sharing", boolean_of, False) or "jobsharing" in map(fold, properties),
+        job_sharing=value("job_sharing", boolean_of, False) or "jobsharing" in map(model.fold, properties),
         background=value("background", boolean_of, False),
     )
 
@@ -257,27 +247,27 @@ def _share(value: object) -> float:
 
 
 def _texts_of(value: object) -> list[str]:
-    texts = split_list(value) if isinstance(value, str) else value if isinstance(value, list) else []
+    texts = model.split_list(value) if isinstance(value, str) else value if isinstance(value, list) else []
     return [item for item in texts if isinstance(item, str)]
 
 
 # --- RequiredTag within Tag -------------------------------------------------------------------------------
 
 
-def _lacking_tags(tree: ResourceTree, types: TypeTable) -> Iterator[tuple[str, FilePosition]]:
+def _lacking_tags(tree: model.ResourceTree, types: TypeTable) -> Iterator[tuple[str, FilePosition]]:
     """What is wrong and where, if a queue requires a tag that it does not offer: no job can have it.
 
     Once for each place, as queues inherit. DIRAC loads such a configuration and refuses the request of each such pilot.
     """
     nodes = [tree.ce_defaults, *tree.ce_types.values(), *(node for _, node in tree.nodes())]
     names = chain.from_iterable(chain(node.params, *node.overlays.values()) for node in nodes)
-    if not any(fold(name) == _REQUIRED_TAG for name in names):
+    if not any(model.fold(name) == _REQUIRED_TAG for name in names):
         return
     found: set[object] = set()
     for vo in dict.fromkeys(("", *(vo for node in nodes for vo in node.overlays))):
         for queue, params in all_queues(tree, vo=vo, types=types):
             required, offered = params.get(_REQUIRED_TAG), _texts(params.get(_TAG))
-            if required is None or ANY in offered:
+            if required is None or model.ANY in offered:
                 continue
             lacking = tuple(tag for tag in _texts(required) if tag not in offered)
             place = required.source or queue
@@ -292,4 +282,4 @@ def _lacking_tags(tree: ResourceTree, types: TypeTable) -> Iterator[tuple[str, F
 
 
 def _texts(found: Effective | None) -> tuple[str, ...]:
-    return () if found is None else tuple(map(as_text, as_scalars(found.value)))
+    return () if found is None else tuple(map(model.as_text, model.as_scalars(found.value)))

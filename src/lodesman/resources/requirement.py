@@ -14,18 +14,9 @@ from typing import Any
 
 from lodesman.answers.vocabulary import Kind
 from lodesman.errors import InvalidJob
+from lodesman.resources import kinds
 from lodesman.resources.inherit import ACCESS, Effective
-from lodesman.resources.kinds import (
-    AT_LEAST,
-    EQUAL,
-    OPERATORS,
-    ParameterType,
-    TypeTable,
-    admits,
-    scalar_of,
-    spelled_number,
-    version_key,
-)
+from lodesman.resources.kinds import TypeTable, spelled_number
 from lodesman.resources.model import ANY, BadValue, Scalar, Value, as_scalars, as_text, fold, split_list
 
 _TEXT_KINDS = (Kind.STRING, Kind.LIST)  # tuples: hashing an enum member is slower than comparing two
@@ -106,13 +97,14 @@ def compile_requirements(requirements: Mapping[str, object], types: TypeTable) -
     return tuple(criteria[folded] for folded in sorted(criteria))
 
 
-def _compiled(name: str, folded: str, value: object, declared: ParameterType | None) -> Requirement:
+def _compiled(name: str, folded: str, value: object, declared: kinds.ParameterType | None) -> Requirement:
     kind, unit = (declared.kind, declared.unit) if declared else (Kind.DEDUCED, "")
     try:
         given = _given_scalars(value, kind)
         plain = kind in _PLAIN_KINDS
         scalars = [
-            item.strip() if plain and isinstance(item, str) else scalar_of(item, kind, unit) for item in given
+            item.strip() if plain and isinstance(item, str) else kinds.scalar_of(item, kind, unit)
+            for item in given
         ]
     except BadValue as fault:
         expected = "something plain" if kind is Kind.DEDUCED else f"a {kind.value}"
@@ -129,7 +121,7 @@ def _compiled(name: str, folded: str, value: object, declared: ParameterType | N
         parameter=declared.name if declared else name,
         folded=folded,
         kind=kind,
-        operator=declared.operator if declared else OPERATORS[kind][0],
+        operator=declared.operator if declared else kinds.OPERATORS[kind][0],
         unit=unit,
         wanted=tuple(scalars),
     )
@@ -187,14 +179,14 @@ def offers(value: Value, kind: Kind, unit: str) -> tuple[Scalar, ...] | None:
         return None
     if kind is Kind.LIST:
         texts = [part for item in scalars for part in (split_list(item) if isinstance(item, str) else [item])]
-        return tuple(scalar_of(item, kind) for item in texts)
-    return tuple(scalar_of(item, kind, unit) for item in scalars)
+        return tuple(kinds.scalar_of(item, kind) for item in texts)
+    return tuple(kinds.scalar_of(item, kind, unit) for item in scalars)
 
 
 def capacity_order(requirement: Requirement) -> Callable[[Any], Any]:
     """What orders offers of which as much or more will do."""
     is_version = requirement.kind is Kind.VERSION
-    return lambda offer: version_key(str(offer)) if is_version else offer
+    return lambda offer: kinds.version_key(str(offer)) if is_version else offer
 
 
 def capacities(requirement: Requirement, offered: Sequence[tuple[Scalar, ...]]) -> list[Scalar | None]:
@@ -204,7 +196,9 @@ def capacities(requirement: Requirement, offered: Sequence[tuple[Scalar, ...]]) 
     """
     if requirement.kind is not Kind.DEDUCED:
         order = capacity_order(requirement)
-        return [max(values, key=order) if requirement.operator == AT_LEAST else None for values in offered]
+        return [
+            max(values, key=order) if requirement.operator == kinds.AT_LEAST else None for values in offered
+        ]
     wants_numbers = not any(isinstance(item, str | bool) for item in requirement.wanted)
     if not wants_numbers and any(isinstance(item, str | bool) for values in offered for item in values):
         return [None] * len(offered)
@@ -234,17 +228,17 @@ def _fulfilled(requirement: Requirement, offered: tuple[Scalar, ...]) -> bool:
     if requirement.kind in _TEXT_KINDS:  # what `admits` says of texts, in one step
         return not set(requirement.wanted).isdisjoint(offered)
     return any(
-        admits(requirement.kind, requirement.operator, wanted, item)
+        kinds.admits(requirement.kind, requirement.operator, wanted, item)
         for wanted, item in product(requirement.wanted, offered)
     )
 
 
 def _compared(requirement: Requirement, offered: tuple[Scalar, ...]) -> tuple[str, str]:
     """What is wanted and what is offered, in words; of capacities the least and the most."""
-    if requirement.kind is Kind.VERSION and requirement.operator == AT_LEAST:
-        least = min(map(str, requirement.wanted), key=version_key)
-        return f"at least {least}", max(map(str, offered), key=version_key, default="")
-    if requirement.kind not in _NUMBER_KINDS or requirement.operator == EQUAL:
+    if requirement.kind is Kind.VERSION and requirement.operator == kinds.AT_LEAST:
+        least = min(map(str, requirement.wanted), key=kinds.version_key)
+        return f"at least {least}", max(map(str, offered), key=kinds.version_key, default="")
+    if requirement.kind not in _NUMBER_KINDS or requirement.operator == kinds.EQUAL:
         return _listed(requirement.wanted), _listed(offered)
     wanted = [number for item in requirement.wanted if (number := spelled_number(item)) is not None]
     have = [number for item in offered if (number := spelled_number(item)) is not None]

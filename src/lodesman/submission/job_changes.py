@@ -17,7 +17,7 @@ from lodesman.masks.bits import NearMiss, bits
 from lodesman.matching import ANY, TaskQueueKey
 from lodesman.matching.offers import CAUSES, never_sent
 from lodesman.matching.policy import VOConfig
-from lodesman.resources import Requirement, capacities, capacity_order
+from lodesman.resources.requirement import Requirement, capacities, capacity_order
 
 _SHOWN_NAMES: Final = 8
 SHOWN: Final = 3
