@@ -1,10 +1,7 @@
-"""One root for every error of the program; each carries a stable code and data.
+"""One root for every error of the program. This module runs on Python 3.9: it travels in the pilot.
 
-An error is a value: `code` never changes between releases, `message` is one sentence for people,
-`hint` says what to do, `data` holds what a program needs (attribute, position, identifiers).
-Only `api` knows HTTP statuses and only `cli` knows exit codes; both map from `code`.
-
-This module runs on Python 3.9: it travels in the pilot.
+`code` never changes between releases, `message` is one sentence for people, `hint` says what to do, `data` holds what
+a program needs. Only `api` knows HTTP statuses and only `cli` knows exit codes; both map from `code`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Reading the server's configuration: one TOML file and the resource files that it names, checked as a whole.
-
-Every fault of all files is reported at once, each with file, line and section.
-"""
+"""Reading the server's configuration: one TOML file and the resource files that it names, checked as a whole."""
 
 from __future__ import annotations
 

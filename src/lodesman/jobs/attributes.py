@@ -1,7 +1,4 @@
-"""The attributes of a job description, as data: spelling, field of JobSpec, check, and what would be right.
-
-A wrong value becomes an InvalidJob here, which names the attribute, its position and what would be right.
-"""
+"""The attributes of a job description, as data: spelling, field of JobSpec, check, and what would be right."""
 
 from __future__ import annotations
 

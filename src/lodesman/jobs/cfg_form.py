@@ -1,17 +1,13 @@
 """How a record is written as DIRAC CFG, and what a natural CFG file means.
 
-Reading one value, as it stands after `name =`:
-
     3600, -1.5         a number, if it is written just as Python writes it; 007, 1.10 and 1e3 stay text
     true, False        a truth value, whatever its case
     A, B    A,    ,    a list: a comma makes it one, of two items, one, none; empty items are dropped
     "A, B"             text, with the escapes of JDL; also for an item and for a name
     jdl:{1, {2}}       a value in JDL, for what CFG cannot say (lists in lists, records in lists)
-    anything else      text as it stands
 
-A section is a nested record. Attributes whose value is one text (`Arguments`, `JobName`, all of
-`Environment`: `attributes.PLAIN_TEXT`) are read without guessing: only the quotes around a whole value and
-`jdl:` have a meaning there. Writing uses the shortest form that reads back as the same value.
+In attributes whose value is one text (`attributes.PLAIN_TEXT`) only quotes around the whole and `jdl:` have a meaning.
+Writing uses the shortest form that reads back as the same value.
 """
 
 from __future__ import annotations

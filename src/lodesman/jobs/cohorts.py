@@ -1,7 +1,6 @@
 """Cohorts: the members of a description that share one value of everything that decides where they run.
 
-If nothing of that kind varies there is one cohort, found without reading the members. Else the members
-are sorted by the values that their key attributes use, and each distinct set is checked once.
+Members are sorted by the values that their key attributes use, and each distinct set is checked once.
 """
 
 from __future__ import annotations

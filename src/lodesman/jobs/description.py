@@ -1,7 +1,6 @@
 """Descriptions: text in one of three languages to a record and back, and from a record to a checked job.
 
-Nothing is corrected silently. An unknown attribute is kept in `extra` with a warning and, where a known name is near,
-a suggestion; a wrong value is an InvalidJob with `attribute`, `line` and `column`.
+Nothing is corrected silently: an unknown attribute is kept in `extra` with a warning, a wrong value is an InvalidJob.
 """
 
 from __future__ import annotations

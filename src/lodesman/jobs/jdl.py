@@ -1,12 +1,9 @@
 """JDL, the language in which jobs of DIRAC and the EGEE grids are described (reference: RFC #7 example).
 
     text   = [ "[" ] { name "=" value ";" } [ "]" ]       the last ";" may be missing
-    value  = string | number | true | false | list | record
-    list   = "{" [ value { "," value } [","] ] "}"
-    record = "[" { name "=" value ";" } "]"
+    value  = string | number | true | false | "{" [ value { "," value } [","] ] "}" | "[" { name "=" value ";" } "]"
 
-Names do not depend on case: one given twice is refused, except inside `Environment`. Expressions are no
-part of this language. Every error is a SyntaxFault with line and column; TooLarge comes before reading.
+Names do not depend on case: one given twice is refused, except inside `Environment`. Expressions are not read.
 """
 
 from __future__ import annotations

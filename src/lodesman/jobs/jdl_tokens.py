@@ -1,7 +1,6 @@
 """The words of JDL: one regular expression cuts a text into tokens, and says what a wrong piece is.
 
-Blanks and the three kinds of comment (`//`, `/* */`, `#`) stand before any token. Nothing can be matched in
-two ways, so the work is linear in the text. What no token fits is reported by `fault_of_junk`.
+Nothing can be matched in two ways, so the work is linear in the text.
 """
 
 from __future__ import annotations

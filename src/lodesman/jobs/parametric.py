@@ -1,11 +1,9 @@
 """Reading parametric descriptions: the sequences, and what of the template is filled for each member.
 
-A text field (name, arguments, files, environment) keeps its placeholders in place. A field that decides
-where the job runs, and a number, cannot: the value as written waits in `JobSpec.deferred` and is checked
-when it is filled, for keys once per cohort (`cohorts`), for the rest here, before anything is stored.
-
-`Arguments` written as one text is split as DIRAC does, after filling. If no value can change the split (no
-blanks, quotes, backslashes, nothing empty), it is split once; else the text waits in `deferred` too.
+A text field keeps its placeholders in place. A field that decides where the job runs, and a number, cannot: the value
+as written waits in `JobSpec.deferred` and is checked when it is filled, for keys once per cohort, for the rest here.
+`Arguments` written as one text is split as DIRAC does, after filling; if no value can change the split, it is split
+once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Records: what the readers of all three languages return, the limits they share, and positions in the text.
 
-A `Record` holds text, 64-bit integers, finite floats, truth values, lists and nested records; nothing else
-travels between JDL, CFG and JSON. Positions are paths: `Memory`, `Requirements/Memory`, `Steps[2]/Name`.
+A `Record` holds text, 64-bit integers, finite floats, truth values, lists and nested records. Positions are paths:
+`Memory`, `Requirements/Memory`, `Steps[2]/Name`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The moves between the states of a job: DIRAC's table as far as its states exist here (ADR 0026).
-
-A claim is the move Waiting -> Matched. A job that goes back to its task queue becomes Waiting again, with an event that
-says why.
-"""
+"""The moves between the states of a job: DIRAC's table as far as its states exist here (ADR 0026)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Readers of attribute values: a value as written becomes the value of a JobSpec field, or a Mistake.
 
-Each public function makes (or is) a reader: one argument in, the checked value out. What DIRAC accepts is accepted
-where it is unambiguous: a number as text, a single value for a list of one, names separated by commas in one text.
+What DIRAC accepts is accepted where it is unambiguous: a number as text, a single value for a list of one, names
+separated by commas in one text.
 """
 
 from __future__ import annotations

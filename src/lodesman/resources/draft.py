@@ -1,11 +1,7 @@
-"""What the configuration files say, before it is believed: raw values with their places, and faults.
+"""What the configuration files say, before it is checked: raw values with their places, and faults.
 
-Both readers (`load_cfg`, `load_toml`) write into one draft, so a tree may be spread over many files; `load.build`
-checks the draft as a whole.
-
-What is given twice, in one file or in two, must be the same both times, as the parameter's type reads it; otherwise
-it is a fault that names both places. (DIRAC lets the later file win: which one that is depends on the order of
-the files, and a slip of the pen would move pilots.)
+What is given twice, in one file or in two, must be the same both times, as the parameter's type reads it. (DIRAC lets
+the later file win: which one that is depends on the order of the files, and a slip of the pen would move pilots.)
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Effective values: queue(VO) > queue > CE(VO) > CE > site(VO) > site > CE type > default, the level remembered.
 
-Scalars and lists of a deeper level replace those above; a parameter whose type says `merge` unites the values
-of all levels. An empty VO access list says nothing: the list above it stands (RFC #5).
-
-The two weakest levels are DIRAC's defaults for all CEs and for CEs of a type (`/Resources/Computing`); they hold for CEs
-and queues, not for sites. The type of a CE is its effective `CEType`, else its `Backend`; a queue cannot change it.
+A deeper level replaces what is above; a parameter whose type says `merge` unites the values of all levels. An empty VO
+access list says nothing: the list above it stands (RFC #5). The two weakest levels are DIRAC's defaults
+(`/Resources/Computing`); they hold for CEs and queues, not for sites. The type of a CE is its effective `CEType`, else
+its `Backend`; a queue cannot change it.
 """
 
 from __future__ import annotations

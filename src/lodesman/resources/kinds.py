@@ -1,23 +1,9 @@
-"""Parameter types: what a parameter is and how a requirement is held against a resource.
+"""Parameter types: what a parameter is and how a requirement is held against a resource (docs/how-to/sites.md).
 
-| kind    | fulfilled when                                                    | declared operators |
-|---------|-------------------------------------------------------------------|--------------------|
-| number  | capacity >= requirement, both in the declared unit                | >= (default), ==   |
-| string  | equal, letter case counts                                         | ==                 |
-| list    | any of the wanted is among the offered                            | any                |
-| version | at least as new (`version_key`)                                   | >= (default), ==   |
-| boolean | equal; true/false, yes/no, on/off, 1/0 are read                   | ==                 |
-
-A requirement that is a list is fulfilled by any of its values, and a resource may offer several values,
-whatever the kind. Missing in the resource: not eligible. `ANY` in the resource fits all.
-
-A declaration in the configuration's JobDescription section is short (`Memory = number MB`, `Tag = list
-merge`, `Root = version ==`) or a section of its own with `type`, `unit`, `operator` and `merge`. Well-known
-names are declared from the start (`WELL_KNOWN`); a declaration replaces them.
-
-An undeclared parameter is deduced value by value: if one side is a true number, the other must be a number or
-a text that spells one, and capacity >= requirement; if one side is a truth value, the other must be the
-same or the text true/false; otherwise texts are equal, letter case counting.
+A requirement that is a list is fulfilled by any of its values, and a resource may offer several. An undeclared
+parameter is deduced value by value: if one side is a true number, the other must be a number or a text that spells
+one, and capacity >= requirement; if one side is a truth value, the other must be the same or spell it; otherwise texts
+are equal, letter case counting.
 Source: seed rfc7-job-requirements ("The parameter type can be deduced from ... JobDescription").
 """
 

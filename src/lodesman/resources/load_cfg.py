@@ -1,18 +1,8 @@
-"""Resources and groups from DIRAC's CFG.
-
-Read are
-
-- `/Resources/Sites/<Grid>/<Site>/CEs/<CE>/Queues/<Queue>`; a site may also stand under Sites directly;
-- `/Resources/Sites/<Site>/Computing/<CE>/Queues/<Queue>`, the layout of RFC #5, and `/Resources_new`, as DIRAC called
-  the tree of that layout while both were in use;
-- `/Resources/Computing/CEDefaults` and `/Resources/Computing/<CEType>`: what CEs have by default;
-- `/Operations/JobDescription` and `/Operations/Defaults/JobDescription` (type declarations only);
-- `/Registry/VO` (the names), `/Registry/Groups`, and `/DIRAC/VirtualOrganization`, the VO of groups that name none.
+"""Resources and groups from DIRAC's CFG, in its own layout and that of RFC #5 (docs/how-to/sites.md).
 
 A section inside a site, CE or queue that is called as a VO is, or stands in a section `VOs`, is the overlay of that VO
 (RFC #5). Options that stand in `CEs` itself are for all CEs of the site that have none of their own; so with `Queues`.
-`Communities` is RFC #5's word for the access list `VO`. Sections that have nothing to do with jobs are passed over,
-unknown ones with a notice.
+`Communities` is RFC #5's word for the access list `VO`.
 """
 
 from __future__ import annotations

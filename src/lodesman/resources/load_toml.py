@@ -1,19 +1,4 @@
-"""Resources and groups from TOML.
-
-    [site."LCG.CERN.ch"]                    # parameters of the site (names with dots need quotes)
-    Country = "ch"
-    [site."LCG.CERN.ch".vo.lhcb]            # what holds for one VO only; CEs and queues have `vo` as well
-    [site."LCG.CERN.ch".ce."ce1.cern.ch"]
-    [site."LCG.CERN.ch".ce."ce1.cern.ch".queue.long]
-    CPUTime = "2 d"
-
-    [ce_defaults]                           # what CEs have if neither they nor their site say otherwise
-    [ce_type.HTCondorCE]                    # the same for CEs of a type (CEType, else Backend)
-
-    [group.lhcb_prod]                       # vo, share, job_sharing, background
-    [vo.lhcb]                               # optional: a VO that no group names
-    [job_description]                       # parameter types
-    SoftwareTag = "list merge"
+"""Resources and groups from TOML (docs/how-to/sites.md).
 
 Other top-level tables belong to other parts of the program and are passed over. On which line a table or key stands
 `tomllib` does not say: `lines_of` finds it.

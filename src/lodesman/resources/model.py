@@ -1,7 +1,6 @@
 """The resource tree: Site > ComputingElement > Queue, each with parameters and overlays for VOs.
 
-Names may hold any character: a queue is known by the triple (site, ce, queue), never by a joined string.
-Parameter names keep the configured spelling and are compared without regard to case (`fold`).
+Names may hold any character. Parameter names keep the configured spelling and are compared without case (`fold`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""Requirements held against all queues at once, by masks of queues.
+"""Requirements held against all queues at once, by masks of queues: a few AND and OR instead of a loop.
 
-A `QueueTable` is made once per VO and configuration. A set of Requirements is then a few AND and OR of masks instead of a
-loop over the queues; reasons are made only for the queues in question, by the very predicate of `requirement.judge`. A
-property test holds: a bit is set <=> `requirement.mismatches` finds nothing.
+A property test holds: a bit is set <=> `requirement.mismatches` finds nothing.
 """
 
 from __future__ import annotations

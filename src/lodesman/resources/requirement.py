@@ -1,8 +1,7 @@
 """Criteria: a set of requirements compiled under a type table, and the judgement of one against one resource.
 
-A requirement is canonical: the spellings of one requirement ("4000", 4000.0, "4000 MB"; order and repetition in
-lists; letter case of the name) compile to equal criteria. `matching.submit_pool` makes the identifier of
-them. Source: seed rfc7-job-requirements.
+A requirement is canonical: all spellings of one ("4000", 4000.0, "4000 MB"; order and repetition in lists; letter case
+of the name) compile to equal criteria. Source: seed rfc7-job-requirements.
 """
 
 from __future__ import annotations

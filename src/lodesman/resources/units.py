@@ -1,9 +1,8 @@
 """Numbers with units: "4000", 4000, 4000.0 and "4000 MB" are one number of a parameter in MB.
 
-Three families of units are known. Sizes are binary, as batch systems count memory: 1 MB is 2^20 bytes, the
-same as 1 MiB (glossary: memory_mb). Times and frequencies are what they are. Letter case does not matter, and
-`m` is a minute among times and a megabyte among sizes. Any other declared unit (say, "HS06") is a word of its
-own: a bare number or a number with that very word is accepted, nothing is converted.
+Sizes are binary, as batch systems count memory: 1 MB is 2^20 bytes, the same as 1 MiB. Letter case does not matter:
+`m` is a minute among times and a megabyte among sizes. Any other declared unit (say, "HS06") is a word of its own: a
+bare number or a number with that very word is accepted, nothing is converted.
 """
 
 from __future__ import annotations

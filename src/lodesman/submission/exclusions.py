@@ -1,7 +1,6 @@
 """What stands between a job and each configured queue of its VO: the material of `never` and of `lode why`.
 
-All queues at once, as masks, by the criteria of the matcher and of the Requirements. A queue is eligible exactly if
-neither has a reason against it, and pilots are there or may be sent.
+A queue is eligible exactly if no criterion is against it, and pilots are there or may be sent.
 """
 
 from __future__ import annotations
