@@ -29,7 +29,7 @@ from lodesman.background.sites import exact_node, find_node, list_queues, list_s
 from lodesman.background.usage import usage_for
 from lodesman.errors import NotFound
 from lodesman.jobs import write_description
-from lodesman.resources import NodePath, Numbering
+from lodesman.resources import NodePath
 from lodesman.store.accounts import list_tokens, principal_of
 from lodesman.store.director import last_iteration
 from lodesman.store.read.job_lists import JobQuery, list_jobs
@@ -195,7 +195,7 @@ async def _openapi(_side: ReadSide, _request: Request[Nothing, Nothing]) -> dict
 async def _metrics(side: ReadSide, _request: Request[Nothing, Nothing]) -> Response:
     database = await side.costly.get("metrics", database_metrics)
     hot = asdict(await side.ask_hot(calls.HOT_METRICS, Nothing()))
-    queues = Numbering.of(side.policy.config.tree.queue_ids())
+    queues = dict(enumerate(side.policy.config.tree.queue_ids()))
     closed = side.keeper.mask(side.db).closed(queues, side.clock()).bit_count()
     text = render_metrics(database, hot, side.upkeep(), closed_queues=closed)
     return Response(text, media_type="text/plain; version=0.0.4")

@@ -111,7 +111,7 @@ class MainReasons:
         iteration, mask = snapshot.decision(now), keeper.mask(self._db)
         configs = {vo: policy.vo_config(vo) for vo in {key.vo for _, key, _ in snapshot.waiting}}
         drained = mask.drained(now)
-        closed = {vo: mask.closed(config.table.numbering, now) for vo, config in configs.items()}
+        closed = {vo: mask.closed(config.table.queues, now) for vo, config in configs.items()}
         competing: dict[str, dict[str, int]] = {vo: {} for vo in configs}
         for tq_id, key, _ in snapshot.waiting:
             found = self._exclusions(tq_id, key, configs[key.vo])
@@ -146,7 +146,7 @@ class MainReasons:
             return found.counts()[0][0] if found.total else ""
         if reason not in (MainReason.NO_ROOM, MainReason.CLOSED):
             return ""
-        closings = mask.hits(found.config.table.numbering, found.eligible, self._now)
+        closings = mask.hits(found.config.table.queues, found.eligible, self._now)
         if reason is MainReason.CLOSED or iteration is None:
             return closings[0][0].path
         about = (iteration.number, found.config.vo, found.eligible, tuple(one.node for one, _ in closings))

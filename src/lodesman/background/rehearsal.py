@@ -29,7 +29,7 @@ from lodesman.matching.policy import Policy
 from lodesman.matching.tables import KeyTable
 from lodesman.plan import resources as plan
 from lodesman.plan.iteration import PlannedDecision, compare
-from lodesman.resources import Numbering, ResourceConfig
+from lodesman.resources import ResourceConfig
 from lodesman.store.read.pilots import pilots_in_short
 from lodesman.why.facts import RecordedIteration, Waiting
 from lodesman.why.verdict import counted, since, span
@@ -46,7 +46,7 @@ class Configured:
     def __init__(self, policy: Policy, seen: RefreshInput) -> None:
         self.policy = policy
         self.pools = evaluate(policy, seen.pools)
-        self._bits = Numbering.of(policy.config.tree.queue_ids()).bits
+        self._bits = {queue: bit for bit, queue in enumerate(policy.config.tree.queue_ids())}
 
     def mask(self, pool: str, /) -> int | None:
         """The queues that serve a pool, as bits; None if it is not known."""

@@ -5,7 +5,7 @@ No pilot is sent where something is closed. Pilots that are there leave, unless 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
@@ -13,7 +13,10 @@ from typing import cast
 
 from lodesman.answers.nodes import Closing
 from lodesman.masks.bits import Mask, mask_of
-from lodesman.resources import NodePath, Numbering
+from lodesman.resources import NodePath, QueueId
+
+_Queues = Mapping[int, QueueId]
+"""The queues by their bits in the masks (`QueueTable.queues`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,8 @@ class SiteMask:
     def __init__(self, closings: Iterable[Closing] = ()) -> None:
         self.closings = tuple(sorted(closings, key=lambda one: one.node))
         self._by_node = {one.node: one for one in self.closings}
-        self._planes: dict[Numbering, tuple[tuple[Closing, Mask], ...]] = {}
+        # For the queues that were last asked about.
+        self._planes: tuple[_Queues, tuple[tuple[Closing, Mask], ...]] = ({}, ())
 
     def active(self, now: float) -> Iterator[Closing]:
         """Those that hold, by site, CE and queue."""
@@ -56,31 +60,31 @@ class SiteMask:
         """What makes the pilots of a queue leave; None if they may stay."""
         return next((one for one in self.of(node, now) if not one.keep_pilots), None)
 
-    def hits(self, numbering: Numbering, among: Mask, now: float) -> list[tuple[Closing, Mask]]:
+    def hits(self, queues: _Queues, among: Mask, now: float) -> list[tuple[Closing, Mask]]:
         """What closes queues among these, with these queues; most queues first."""
-        found = [(one, hit) for one, mask in self._active(numbering, now) if (hit := mask & among)]
+        found = [(one, hit) for one, mask in self._active(queues, now) if (hit := mask & among)]
         return sorted(found, key=lambda one: -one[1].bit_count())
 
-    def closed(self, numbering: Numbering, now: float) -> Mask:
+    def closed(self, queues: _Queues, now: float) -> Mask:
         """The queues that are closed."""
-        return reduce(or_, (mask for _, mask in self._active(numbering, now)), 0)
+        return reduce(or_, (mask for _, mask in self._active(queues, now)), 0)
 
     def drained(self, now: float) -> DrainedNodes | None:
         """Where pilots leave; None if that is nowhere."""
         closings = tuple(one for one in self.active(now) if not one.keep_pilots)
         return DrainedNodes(frozenset(one.node for one in closings), closings) if closings else None
 
-    def _active(self, numbering: Numbering, now: float) -> Iterator[tuple[Closing, Mask]]:
+    def _active(self, queues: _Queues, now: float) -> Iterator[tuple[Closing, Mask]]:
         """The closings that hold, with the queues that each closes."""
-        known = self._planes.get(numbering)
-        if known is None:
-            known = tuple(self._masks(numbering)) if self.closings else ()
-            self._planes = {numbering: known}
-        return (one for one in known if one[0].holds(now))
+        known = self._planes
+        # By value; items of lists are compared fast if they are the same object.
+        if [known[0]] != [queues]:
+            known = self._planes = queues, tuple(self._masks(queues)) if self.closings else ()
+        return (one for one in known[1] if one[0].holds(now))
 
-    def _masks(self, numbering: Numbering) -> Iterator[tuple[Closing, Mask]]:
+    def _masks(self, queues: _Queues) -> Iterator[tuple[Closing, Mask]]:
         bits: dict[NodePath, list[int]] = {node: [] for node in self._by_node}
-        for queue, bit in numbering.bits.items():
+        for bit, queue in queues.items():
             for node in _around(queue):
                 if node in bits:
                     bits[node].append(bit)

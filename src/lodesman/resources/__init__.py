@@ -6,7 +6,7 @@ from lodesman.resources.inherit import Effective, effective_params
 from lodesman.resources.kinds import ParameterType, TypeTable
 from lodesman.resources.load import ResourceConfig, fault_of, load_resources
 from lodesman.resources.model import ANY, FilePosition, GroupConfig, Node, ResourceTree, fold
-from lodesman.resources.queue_table import Numbering, QueueTable
+from lodesman.resources.queue_table import QueueTable
 from lodesman.resources.requirement import Mismatch, Requirement, access_refusal, compile_requirements
 from lodesman.resources.settings import QueueSettings, queue_settings
 
@@ -19,7 +19,6 @@ __all__ = [
     "Mismatch",
     "Node",
     "NodePath",
-    "Numbering",
     "ParameterType",
     "QueueId",
     "QueueSettings",

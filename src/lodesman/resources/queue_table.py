@@ -6,9 +6,9 @@ A property test holds: a bit is set <=> `requirement.mismatches` finds nothing.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
-from itertools import accumulate, count
+from itertools import accumulate
 from operator import or_
 from typing import Any
 
@@ -22,60 +22,18 @@ from lodesman.resources.model import Scalar, Value
 from lodesman.resources.requirement import Mismatch, Requirement, mismatches, offers
 
 
-class Numbering:
-    """The bit of each CE queue in every mask of queues (ADR 0028). Frozen; equal ones have equal bits."""
-
-    __slots__ = ("_hash", "bits")
-
-    def __init__(self, bits: Mapping[QueueId, int]) -> None:
-        self.bits = bits
-        self._hash = hash(frozenset(bits.items()))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Numbering) and self.bits == other.bits
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    @classmethod
-    def of(cls, queues: Iterable[QueueId]) -> Numbering:
-        """The queues in their order."""
-        return cls({queue: bit for bit, queue in enumerate(queues)})
-
-    def extended(self, queues: Iterable[QueueId]) -> Numbering:
-        """The same with these queues, too: new ones get the lowest free bits."""
-        new = [queue for queue in dict.fromkeys(queues) if queue not in self.bits]
-        if not new:
-            return self
-        taken = frozenset(self.bits.values())
-        free = (bit for bit in count() if bit not in taken)
-        return Numbering({**self.bits, **dict(zip(new, free, strict=False))})
-
-    def mask(self, queues: Iterable[QueueId]) -> Mask:
-        """The mask of these queues; one without a bit is in no mask."""
-        return mask_of({self.bits[queue] for queue in queues if queue in self.bits})
-
-    def queues(self, mask: Mask) -> Iterator[QueueId]:
-        """The queues of a mask."""
-        return (queue for queue, bit in self.bits.items() if mask >> bit & 1)
-
-
 class QueueTable:
     """All queues of a tree as one VO sees them ("": no VO in particular)."""
 
-    def __init__(self, config: ResourceConfig, vo: str = "", numbering: Numbering | None = None) -> None:
-        """`numbering` has every queue; without one they are numbered in configured order."""
+    def __init__(self, config: ResourceConfig, vo: str = "") -> None:
         self.types = config.types
         self.vo = vo
-        self.numbering = numbering or Numbering.of(config.tree.queue_ids())
-        self.queues: dict[int, QueueId] = {}
+        self.queues = dict(enumerate(config.tree.queue_ids()))
         """The queues by their bits, in configured order."""
-        self._params: dict[int, EffectiveParams] = {}
-        for queue, params in all_queues(config.tree, vo=vo, types=self.types):
-            bit = self.numbering.bits[queue]
-            self.queues[bit] = queue
-            self._params[bit] = params
-        self.full = mask_of(self.queues)
+        self._bits = {queue: bit for bit, queue in self.queues.items()}
+        inherited = all_queues(config.tree, vo=vo, types=self.types)
+        self._params = {bit: params for bit, (_, params) in enumerate(inherited)}
+        self.full = (1 << len(self.queues)) - 1
         """The mask of all queues."""
         self._columns = _columns(self._params, self.types)
         access = self._columns.get(ACCESS)
@@ -87,8 +45,7 @@ class QueueTable:
 
     def bit(self, queue: QueueId) -> int | None:
         """The bit of a queue of this table."""
-        bit = self.numbering.bits.get(queue)
-        return bit if bit in self.queues else None
+        return self._bits.get(queue)
 
     def params(self, bit: int) -> Mapping[str, Effective]:
         """The effective values of a queue by folded name; raises KeyError if there is no such queue."""

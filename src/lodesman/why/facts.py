@@ -299,12 +299,12 @@ class JobFacts(SnapshotFacts):
     @cached_property
     def closings(self) -> list[tuple[Closing, int]]:
         """What administrators closed of the eligible queues, with these queues; most queues first."""
-        return self.mask.hits(self.exclusions.config.table.numbering, self.eligible, self.now)
+        return self.mask.hits(self.exclusions.config.table.queues, self.eligible, self.now)
 
     @cached_property
     def closed(self) -> int:
         """The queues that administrators closed."""
-        return self.mask.closed(self.exclusions.config.table.numbering, self.now)
+        return self.mask.closed(self.exclusions.config.table.queues, self.now)
 
     @cached_property
     def open_here(self) -> int:

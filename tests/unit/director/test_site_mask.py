@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from lodesman.answers.nodes import Closing, utc
 from lodesman.director.site_mask import SiteMask
-from lodesman.resources import Numbering, QueueId
+from lodesman.resources import QueueId
 
 NAMES = ("A", "B", "a/b")
 QUEUES = tuple(QueueId(site, ce, queue) for site in NAMES for ce in NAMES for queue in NAMES)
-NUMBERS = Numbering.of(QUEUES)
+NUMBERS = dict(enumerate(QUEUES))
 NODES = sorted({node for s, c, q in QUEUES for node in ((s, "", ""), (s, c, ""), (s, c, q))})
 
 
@@ -151,7 +151,7 @@ def test_masks_of_queues_are_what_each_queue_is_told(found, now):
 
 
 def test_what_closes_some_queues_is_told_by_how_many_of_them():
-    queues = Numbering.of([QueueId("A", "c", "q"), QueueId("A", "c", "r"), QueueId("B", "c", "q")])
+    queues = dict(enumerate([QueueId("A", "c", "q"), QueueId("A", "c", "r"), QueueId("B", "c", "q")]))
     one, site, other = (
         closing(site, ce, queue, reason="x")
         for site, ce, queue in (("A", "c", "q"), ("A", "", ""), ("C", "", ""))

@@ -9,7 +9,6 @@ from lodesman.answers.vocabulary import Kind
 from lodesman.errors import InvalidJob
 from lodesman.resources import (
     Node,
-    Numbering,
     ParameterType,
     QueueId,
     QueueTable,
@@ -92,13 +91,9 @@ def requirement_sets(draw):
     return {name: draw(some_of(VALUES.get(name, st.sampled_from(["s0", "s1"])))) for name in names}
 
 
-@given(worlds(), requirement_sets(), st.sampled_from(["vo", "other", ""]), st.randoms())
-def test_a_bit_is_set_exactly_if_no_reason_is_found(config, requirements, vo, rng):
-    """Whatever the numbering of the queues."""
-    queues = list(config.tree.queue_ids())
-    rng.shuffle(queues)
-    numbering = Numbering({queue: 3 * place for place, queue in enumerate(queues)})
-    table = QueueTable(config, vo, numbering)
+@given(worlds(), requirement_sets(), st.sampled_from(["vo", "other", ""]))
+def test_a_bit_is_set_exactly_if_no_reason_is_found(config, requirements, vo):
+    table = QueueTable(config, vo)
     criteria = compile_requirements(requirements, config.types)
     mask, failing = table.eligible_mask(criteria), table.failing(criteria)
     found = reasons(config, requirements, vo)
@@ -154,27 +149,6 @@ def test_queues_and_bits(table):
     assert table.open_to_vo == 0b10111
     assert table.params(2)["memory"].value == 8000
     assert table.bit(QueueId("A", "c", "none")) is None
-
-
-def test_a_numbering_keeps_its_bits_and_gives_new_queues_the_lowest_free_ones():
-    a, b, c, d = (QueueId("S", "c", name) for name in "abcd")
-    numbering = Numbering({a: 2, b: 0})
-    more = numbering.extended([c, a, d, c])
-    assert more.bits == {a: 2, b: 0, c: 1, d: 3}
-    assert numbering.bits == {a: 2, b: 0}
-    assert more.extended([b, d]) is more
-    assert (more.mask([a, c, c]), numbering.mask([a, c])) == (0b110, 0b100)
-    assert list(more.queues(0b1011)) == [b, c, d]
-    assert (numbering == Numbering({b: 0, a: 2}), numbering == more) == (True, False)
-    assert hash(numbering) == hash(Numbering({b: 0, a: 2}))
-
-
-def test_a_table_may_be_numbered_as_another_one(table):
-    queues = list(table.queues.values())
-    other = QueueTable(load_toml(CONFIG), "vo", Numbering.of(["gone", *reversed(queues)]))
-    assert (table.eligible_mask(()), other.eligible_mask(())) == (0b10111, 0b111010)
-    assert named(other, eligible_mask(other, {"Memory": 4000})) == [queues[2], queues[1]]
-    assert other.bit("gone") is None
 
 
 def test_masks(table):
