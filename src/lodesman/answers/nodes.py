@@ -73,8 +73,6 @@ class QueuesExcluded(Struct):
     queues: int
 
 
-# --- what is asked about them
-
 # A `Level`, or what the program itself takes where none says anything.
 _AnyLevel = Literal[
     "default", "CE type", "site", "site(VO)", "CE", "CE(VO)", "queue", "queue(VO)", "built-in"

@@ -259,9 +259,7 @@ class PlannedIteration(Struct):
 
 
 class ResourcesPlan(Struct):
-    """The effect of other resources. `parts`: groups with jobs, by VO, those that gain most first. `director` None:
-    there is none.
-    """
+    """The effect of other resources. `parts`: groups with jobs, by VO, those that gain most first."""
 
     files: list[str]
     queues: PlannedQueues

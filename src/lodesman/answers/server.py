@@ -100,9 +100,6 @@ class HotMetrics(Struct):
     pilots_joined: int
 
 
-# --- usage --------------------------------------------------------------------------------------------------------------
-
-
 class SiteOutcomes(Struct):
     """The attempts that ended at a site, by outcome, and their CPU time in seconds."""
 

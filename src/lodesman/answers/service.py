@@ -22,9 +22,6 @@ class Alive(Struct):
     failing: dict[str, str]
 
 
-# --- pilots -------------------------------------------------------------------------------------------------------------
-
-
 class NewPilot(Struct, frozen=True, kw_only=True):
     """A pilot about to be submitted. `request`: the resource as configured; `join_hash`: the hash of its join token."""
 
@@ -69,9 +66,6 @@ class PilotLoad(Struct):
     used: list[tuple[int, int]]
 
 
-# --- the director and pending reasons -----------------------------------------------------------------------------------
-
-
 class Iteration(Struct):
     """One iteration of the director, with inputs and clamps: megabytes that are kept as they come."""
 
@@ -83,9 +77,6 @@ class Reasons(Struct):
 
     changed: dict[int, tuple[str, str] | None]
     facts_at: float | None
-
-
-# --- SubmitPools --------------------------------------------------------------------------------------------------------
 
 
 class Renewals(Struct, frozen=True, kw_only=True):
@@ -140,9 +131,6 @@ class Removed(Struct):
     """How many pools were removed."""
 
     removed: int
-
-
-# --- upkeep -------------------------------------------------------------------------------------------------------------
 
 
 class UploadedFile(Struct):

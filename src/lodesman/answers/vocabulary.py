@@ -154,9 +154,7 @@ class QueueReason(StrEnum):
 
 
 class FreeBy(StrEnum):
-    """Who says what a pilot has free: the claim that waits, its last claim while nothing ran, or what is reckoned
-    from its offer and the jobs that it has.
-    """
+    """Who says what a pilot has free. RECKONED: from its offer and the jobs that it has."""
 
     WAITING = "what it asks for"
     ASKED = "its last claim"

@@ -105,9 +105,7 @@ class Amounts(Struct, frozen=True):
 
 
 class PilotOffer(Place):
-    """The request of its next claim: the `whole` offer, and what is `free`. `groups` None: every group of its VO;
-    `job_types` None: jobs of every type.
-    """
+    """The request of its next claim: the `whole` offer, and what is `free`. `groups`, `job_types` None: all."""
 
     vo: str
     groups: list[str] | None
@@ -154,9 +152,7 @@ class PilotAges(Struct):
 
 
 class PilotWhy(StoredPilot, frozen=True):
-    """Why a pilot gets nothing, or what it would get, and who can change that. An ended one has no chain.
-    `drain_reason`: why it has to leave.
-    """
+    """Why a pilot gets nothing, or what it would get, and who can change that. `drain_reason`: why it has to leave."""
 
     drain_reason: str
     standing: Literal["on its way", "idle", "busy", "draining", "ended"]

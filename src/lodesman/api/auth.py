@@ -62,9 +62,7 @@ def own_vo(principal: Principal) -> str:
 
 
 def vo_of(wanted: str, principal: Principal, *, usual: str, known: Collection[str] | None = None) -> str:
-    """The VO that a request asks about: `usual`, or the one that is wanted, which only administrators may choose.
-    Raises NotFound for another, and for one that is not `known`.
-    """
+    """The VO asked about: `usual`, or the one `wanted`. Raises NotFound if it is not `known`, or not for the caller."""
     vo = wanted or usual
     strange = known is not None and vo not in known
     if vo not in (usual, principal.vo) and (strange or not sees_all(principal)):

@@ -204,9 +204,7 @@ class Core:
         return await waiter
 
     def post_together(self, command: Command, answer: Answer) -> None:
-        """Post with all that came in the same turn of the loop, so that they share a commit. `answer` gets Unavailable
-        if the server is ending.
-        """
+        """Post with all of this turn of the loop: they share a commit. `answer` may get Unavailable."""
         if not self._together:
             self._loop.call_soon(self._post_all)
         self._together.append((command, answer))

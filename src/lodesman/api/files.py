@@ -45,9 +45,7 @@ async def _put_output(side: ReadSide, request: Request[AttemptAt, Nothing]) -> S
 
 @serves(calls.PUT_SANDBOX)
 async def _put_sandbox(side: ReadSide, request: Request[Nothing, Nothing]) -> Stored:
-    """Store an input file and make it known, unless it is there. Raises TooLarge beyond the owner's quota, if possible
-    before the file comes.
-    """
+    """Store an input file unless it is there. Raises TooLarge beyond the quota, if possible before the file comes."""
     owner, sha = request.who.name, _sha(request)
     size = _known(side, owner, sha)
     if size is not None:

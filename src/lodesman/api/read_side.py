@@ -95,9 +95,7 @@ class CostlyReads:
 
 @dataclass(slots=True)
 class ReadSide:
-    """What the reading process has. `ask_hot` makes a call of the hot process; `director`: the one that runs, None where
-    there is none.
-    """
+    """What the reading process has. `ask_hot` makes a call of the hot process; `director` None: there is none."""
 
     db: Reader
     policy: Policy

@@ -31,9 +31,7 @@ _B = TypeVar("_B")
 
 @serves(calls.HEALTH)
 async def _is_well(core: Core, _request: Request[Nothing, Nothing]) -> server.Health:
-    """200 while the writer takes commands; `degraded` while the background process does not do its part. Raises
-    Unavailable.
-    """
+    """200 while the writer takes commands; `degraded`: the background process fails. Raises Unavailable."""
     if not core.journal.is_open:
         raise Unavailable("The server takes no changes: its writer has ended.")
     now, ticks = core.clock(), core.ticks()
