@@ -22,10 +22,10 @@ from lodesman.answers.vocabulary import BreakerState, PilotState
 from lodesman.background.candidates import CandidateMaker, OwnQueue, own_queues
 from lodesman.background.census import GONE, UNKNOWN_TIMES, cancel_by_stamp
 from lodesman.background.launch import Offers
-from lodesman.background.snapshot import KnownQueues
+from lodesman.background.snapshot import KnownQueues, standing_of
 from lodesman.batch.backend import Backend, CancelOutcome
 from lodesman.commands.pool_map import KnownPools
-from lodesman.commands.sessions import is_silent, presented_by
+from lodesman.commands.sessions import presented_by
 from lodesman.commands.site_mask import KnownMask
 from lodesman.director import limits
 from lodesman.director.iteration import Decision, DirectorInput, decide
@@ -36,7 +36,7 @@ from lodesman.director.plan import TaskQueueDemand
 from lodesman.director.queues import QueueGates, queue_limits
 from lodesman.director.record import to_record
 from lodesman.director.site_mask import SiteMask
-from lodesman.director.supply import PilotStanding, PilotView
+from lodesman.director.supply import PilotView
 from lodesman.matching import QueueOffer, director_weights
 from lodesman.matching.policy import Policy
 from lodesman.matching.tables import KeyTable
@@ -268,17 +268,9 @@ class Director:
 
 def pilot_view(pilot: read.LivePilot, now: float) -> PilotView:
     """A pilot as it would claim now. It serves the SubmitPools of its queue as they are now."""
-    if pilot.drain:
-        standing = PilotStanding.DRAINING
-    elif pilot.state != "Running":
-        standing = PilotStanding.SUBMITTING if pilot.state == "Prepared" else PilotStanding.WAITING
-    elif is_silent(pilot.last_seen, now):
-        standing = PilotStanding.SILENT
-    else:
-        standing = PilotStanding.BUSY if pilot.is_busy else PilotStanding.IDLE
     return PilotView(
         pilot_id=pilot.id,
-        standing=standing,
+        standing=standing_of(pilot, now),
         request=presented_by(pilot.request, pilot.node, pilot.queue_id, joined_at=pilot.joined_at, now=now),
         submitted_at=pilot.submitted_at or pilot.created_at,
         tq_id=pilot.tq_id,

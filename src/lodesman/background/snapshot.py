@@ -21,6 +21,7 @@ from lodesman.commands.pool_map import KnownPools, PoolMap, PoolQueues
 from lodesman.commands.sessions import PilotSession, is_silent
 from lodesman.commands.site_mask import KnownMask
 from lodesman.director.site_mask import DrainedNodes, SiteMask
+from lodesman.director.supply import PilotStanding
 from lodesman.masks.bits import mask_of
 from lodesman.matching import ResourceRequest, TaskQueueKey
 from lodesman.matching.tables import KeyTable, RequestTable
@@ -38,7 +39,6 @@ _LEAST_SECONDS: Final = 0.1
 _CHEAP_SECONDS: Final = 0.015
 _REST: Final = 200.0  # seconds between refreshes, for each second that one takes
 _NO_POOLS = PoolMap()
-_KINDS: Final = ("idle", "busy", "coming", "draining", "silent")
 
 
 class KnownQueues:
@@ -96,7 +96,7 @@ class PilotBook:
         self._requests: dict[int, ResourceRequest] = {}
         self._mortal: dict[int, PilotSession] = {}
         self._free: list[int] = []
-        self._kinds = dict.fromkeys(_KINDS, 0)
+        self._standing = dict.fromkeys(PilotStanding, 0)
         self._by_place: dict[QueueId, int] = {}
         # Places that were asked about, by a value that stands for them -> the pilots there.
         self._there: dict[Hashable, int] = {}
@@ -132,8 +132,11 @@ class PilotBook:
         """
         place = replace(key, submit_pool="") if key.submit_pool else key
         with self._lock:
-            kinds = self._kinds
-            alive = kinds["idle"] | kinds["busy"] | kinds["coming"] | kinds["silent"]
+            standing = self._standing
+            coming = standing[PilotStanding.SUBMITTING] | standing[PilotStanding.WAITING]
+            idle, busy = standing[PilotStanding.IDLE], standing[PilotStanding.BUSY]
+            silent, draining = standing[PilotStanding.SILENT], standing[PilotStanding.DRAINING]
+            alive = idle | busy | coming | silent
             leave = 0 if drained is None else alive & self._pilots_in(drained, drained)
             fit = self._table.narrow(alive & ~leave, place)
             if served is not None:
@@ -141,11 +144,11 @@ class PilotBook:
             mine = self._by_vo.get(key.vo, 0)
             return JobPilots(
                 live=mine.bit_count(),
-                usable_idle=(fit & kinds["idle"]).bit_count(),
-                usable_busy=(fit & kinds["busy"]).bit_count(),
-                usable_waiting=(fit & kinds["coming"]).bit_count(),
-                draining=(mine & (kinds["draining"] | leave)).bit_count(),
-                silent=(fit & kinds["silent"]).bit_count(),
+                usable_idle=(fit & idle).bit_count(),
+                usable_busy=(fit & busy).bit_count(),
+                usable_waiting=(fit & coming).bit_count(),
+                draining=(mine & (draining | leave)).bit_count(),
+                silent=(fit & silent).bit_count(),
                 seen_seconds_ago=since(self._heard.get(key.vo), now),
             )
 
@@ -190,7 +193,7 @@ class PilotBook:
 
     def _sort(self, rows: Sequence[LivePilot], now: float) -> None:
         """Who is what and where, anew: a few appends for each pilot."""
-        kinds: dict[str, list[int]] = {kind: [] for kind in _KINDS}
+        slots: dict[PilotStanding, list[int]] = {one: [] for one in PilotStanding}
         by_place: dict[QueueId, list[int]] = {}
         by_vo: dict[str, list[int]] = {}
         self._heard = {}
@@ -198,28 +201,29 @@ class PilotBook:
             if row.id not in self._slots:  # it joined between the two queries: next time
                 continue
             slot = self._slots[row.id][0]
-            kinds[_kind(row, now)].append(slot)
+            slots[standing_of(row, now)].append(slot)
             by_place.setdefault(row.queue_id, []).append(slot)
             by_vo.setdefault(row.vo, []).append(slot)
             if row.last_seen is not None:
                 self._heard[row.vo] = max(row.last_seen, self._heard.get(row.vo, row.last_seen))
-        self._kinds = {kind: mask_of(slots) for kind, slots in kinds.items()}
-        self._by_place = {place: mask_of(slots) for place, slots in by_place.items()}
+        self._standing = {one: mask_of(found) for one, found in slots.items()}
+        self._by_place = {place: mask_of(found) for place, found in by_place.items()}
         self._there = {}
-        takers = self._kinds["idle"] | self._kinds["busy"] | self._kinds["coming"]
-        places = frozenset(place for place, mask in self._by_place.items() if mask & takers)
+        away = self._standing[PilotStanding.SILENT] | self._standing[PilotStanding.DRAINING]
+        places = frozenset(place for place, mask in self._by_place.items() if mask & ~away)
         self.places = self.places if places == self.places else places
-        self._by_vo = {vo: mask_of(slots) for vo, slots in by_vo.items()}
+        self._by_vo = {vo: mask_of(found) for vo, found in by_vo.items()}
 
 
-def _kind(row: LivePilot, now: float) -> str:
-    if row.drain:
-        return "draining"
-    if row.state != "Running":
-        return "coming"
-    if is_silent(row.last_seen, now):
-        return "silent"
-    return "busy" if row.is_busy else "idle"
+def standing_of(pilot: LivePilot, now: float) -> PilotStanding:
+    """Whether a live pilot takes jobs now or later."""
+    if pilot.drain:
+        return PilotStanding.DRAINING
+    if pilot.state != "Running":
+        return PilotStanding.SUBMITTING if pilot.state == "Prepared" else PilotStanding.WAITING
+    if is_silent(pilot.last_seen, now):
+        return PilotStanding.SILENT
+    return PilotStanding.BUSY if pilot.is_busy else PilotStanding.IDLE
 
 
 class SnapshotKeeper:
