@@ -17,15 +17,15 @@ from lodesman.daemon.bootstrap import start_logging
 from lodesman.daemon.server import run_server
 from lodesman.errors import InvalidConfig, LodesmanError
 
-_USAGE = (
-    "python -m lodesman.daemon server|background [--config FILE] [--set SECTION.NAME=JSON ...] [--kept FILE]"
-)
+_USAGE = "server|background [--config FILE] [--set SECTION.NAME=JSON ...] [--kept FILE]"
 log = logging.getLogger(__name__)
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """The arguments; `overrides` has the values of `--set`. Raises SystemExit, InvalidConfig for one that is not JSON."""
-    parser = argparse.ArgumentParser(usage=_USAGE, add_help=False, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        usage=f"python -m lodesman.daemon {_USAGE}", add_help=False, allow_abbrev=False
+    )
     parser.add_argument("process", choices=("server", "background"))
     parser.add_argument("--config", type=Path)
     parser.add_argument("--set", action="append", default=[])

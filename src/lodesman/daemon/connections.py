@@ -218,7 +218,15 @@ class GuardedProtocol(HttpToolsProtocol):
         cycle = self.cycle
         if cycle is not None and cycle.scope is self.scope:
             if cycle.more_body and not cycle.response_complete:
-                self._more_body(len(data))
+                # The head is complete, the body is not: it has its own time from here on.
+                if not self._body_bytes:
+                    self._stop_waiting()
+                    self._body_since = self.loop.time()
+                    self._late = self.loop.call_later(BODY_SECONDS, self._body_too_late)
+                self._body_bytes += len(data)
+                if self._body_bytes > SMALL_BODY and isinstance(cycle, _DirectCycle):
+                    too_large = TooLarge(f"The request is larger than {SMALL_BODY} bytes.", limit=SMALL_BODY)
+                    cycle.reply(*error_answer(too_large))
             elif self._late is not None:
                 self._stop_waiting()
         elif self._head_bytes + len(data) > _HEAD_BYTES and self._head_bytes:
@@ -235,18 +243,6 @@ class GuardedProtocol(HttpToolsProtocol):
             self._late.cancel()
         self._late = None
         self._head_bytes = self._body_bytes = 0
-
-    def _more_body(self, size: int) -> None:
-        """The head is complete, the body is not: it has its own time from here on."""
-        if not self._body_bytes:
-            self._stop_waiting()
-            self._body_since = self.loop.time()
-            self._late = self.loop.call_later(BODY_SECONDS, self._body_too_late)
-        self._body_bytes += size
-        if self._body_bytes > SMALL_BODY and isinstance(self.cycle, _DirectCycle):
-            self.cycle.reply(
-                *error_answer(TooLarge(f"The request is larger than {SMALL_BODY} bytes.", limit=SMALL_BODY))
-            )
 
     def _body_too_late(self) -> None:
         taken = self.loop.time() - self._body_since

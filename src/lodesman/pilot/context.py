@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import threading
@@ -123,9 +124,7 @@ class Log:
         """Write one event; `facts` are JSON values."""
         line = {"time": round(self._clock(), 3), "event": event, **self._always, **facts}
         text = json.dumps(line, default=str) + "\n"
-        with self._lock:
-            try:
-                self._stream.write(text)
-                self._stream.flush()
-            except (OSError, ValueError):
-                return  # the batch system closed the stream; the pilot goes on
+        # The batch system may close the stream; the pilot goes on.
+        with self._lock, contextlib.suppress(OSError, ValueError):
+            self._stream.write(text)
+            self._stream.flush()

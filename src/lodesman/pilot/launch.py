@@ -6,6 +6,7 @@ limits and then becomes the payload; there is no preexec_fn, so no fork of the p
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import math
 import os
@@ -124,10 +125,9 @@ def _find_executable(name: str, directory: Path, path: str) -> str:
 
 
 def _is_inside(path: Path, directory: Path) -> bool:
-    try:
+    with contextlib.suppress(OSError, RuntimeError):
         return directory.resolve() in path.resolve().parents
-    except (OSError, RuntimeError):
-        return False
+    return False
 
 
 def _open_streams(job: AssignedJob, directory: Path) -> tuple[int, dict[str, int]]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from lodesman import __version__
+from lodesman.pilot.protocol import MB
 
-_MB = 1 << 20
 # cgroup v1 writes "no limit" as a number near 2^63.
 _ENDLESS = 1 << 60
 # The variables that name directories, and the files that are read there.
@@ -160,7 +160,7 @@ def _memory_mb(root: Path, available_kb: int, features: Features) -> int:
     amounts = [available_kb * 1024, features.max_rss_bytes]
     for directory in _directories(root, "memory"):
         amounts += [_parse_bytes(_read(directory / name)) for name in ("memory.max", "memory.limit_in_bytes")]
-    return min(amount for amount in amounts if amount is not None) // _MB
+    return min(amount for amount in amounts if amount is not None) // MB
 
 
 def _directories(root: Path, controller: str) -> list[Path]:
@@ -181,8 +181,6 @@ def _directories(root: Path, controller: str) -> list[Path]:
 
 
 def _read(file: Path, most: int = 1 << 16) -> str:
-    try:
-        with file.open("rb") as source:
-            return source.read(most).decode("utf-8", "replace").strip()
-    except OSError:
-        return ""
+    with contextlib.suppress(OSError), file.open("rb") as source:
+        return source.read(most).decode("utf-8", "replace").strip()
+    return ""

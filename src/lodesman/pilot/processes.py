@@ -5,6 +5,7 @@ They are found by descent, session, what was known of them before, and the mark 
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from collections.abc import Collection, Mapping
@@ -118,11 +119,10 @@ def has_no_child_but(known: Collection[int]) -> bool:
 
 def environment_of(pid: int) -> list[str] | None:
     """All entries of a process's environment; None if it is hidden or gone. Empty while it becomes another program."""
-    try:
+    with contextlib.suppress(OSError):
         content = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
-        return None
-    return content.decode("utf-8", "surrogateescape").split("\0") if content else []
+        return content.decode("utf-8", "surrogateescape").split("\0") if content else []
+    return None
 
 
 def mark_in(entries: Collection[str], stamp: str) -> AttemptKey | None:
@@ -145,19 +145,16 @@ def proportional_mb(pids: Collection[int]) -> float | None:
 
 
 def _read(path: str) -> str:
-    try:
-        with io.FileIO(path) as file:
-            # One read gives a consistent content: these files fit into one piece.
-            return (file.read(8192) or b"").decode("utf-8", "surrogateescape")
-    except OSError:
-        return ""
+    # One read gives a consistent content: these files fit into one piece.
+    with contextlib.suppress(OSError), io.FileIO(path) as file:
+        return (file.read(8192) or b"").decode("utf-8", "surrogateescape")
+    return ""
 
 
 def _prctl(option: int, value: int) -> bool:
-    try:
+    with contextlib.suppress(OSError, AttributeError, TypeError):
         return bool(CDLL(None).prctl(option, value, 0, 0, 0) == 0)
-    except (OSError, AttributeError, TypeError):
-        return False
+    return False
 
 
 # --- whose process is this? ---------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -203,9 +204,6 @@ class Reaper:
 
 
 def _send(process: ProcessStat, number: int) -> None:
-    if process.state == ZOMBIE:
-        return
-    try:
-        os.kill(process.pid, number)
-    except (ProcessLookupError, PermissionError):
-        return
+    if process.state != ZOMBIE:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(process.pid, number)
