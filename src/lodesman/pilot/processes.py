@@ -117,12 +117,11 @@ def has_no_child_but(known: Collection[int]) -> bool:
     return True
 
 
-def environment_of(pid: int) -> list[str] | None:
-    """All entries of a process's environment; None if it is hidden or gone. Empty while it becomes another program."""
+def environment_of(pid: int) -> list[str]:
+    """All entries of a process's environment; empty if it is hidden or gone, or becomes another program."""
     with contextlib.suppress(OSError):
-        content = Path(f"/proc/{pid}/environ").read_bytes()
-        return content.decode("utf-8", "surrogateescape").split("\0") if content else []
-    return None
+        return Path(f"/proc/{pid}/environ").read_bytes().decode("utf-8", "surrogateescape").split("\0")
+    return []
 
 
 def mark_in(entries: Collection[str], stamp: str) -> AttemptKey | None:

@@ -37,7 +37,6 @@ class Reaper:
         self._known: dict[ProcessId, AttemptKey] = {}
         # Strays without a mark: the payloads that ran when each was first seen, and run still.
         self._suspects: dict[ProcessId, frozenset[AttemptKey]] = {}
-        self._strangers: set[ProcessId] = set()
         self._pause = threading.Event()
 
     def spawn(self, key: AttemptKey, launch: Launch) -> int:
@@ -156,23 +155,16 @@ class Reaper:
         """Find the payloads of processes that neither descent nor session explains."""
         # Orphans are children of a pilot that adopts them; else they may be anywhere.
         parent = self._me if self._adopts else None
-        found = [one for one in table.values() if one.pid not in owned and parent in (None, one.ppid)]
-        may_change: set[ProcessId] = set()
-        for process in found:
-            if process.ident not in self._strangers:
-                environment = processes.environment_of(process.pid)
-                key = processes.mark_in(environment or [], self._stamp)
+        unmarked = {}
+        for process in table.values():
+            if process.pid not in owned and parent in (None, process.ppid):
+                key = processes.mark_in(processes.environment_of(process.pid), self._stamp)
                 if key in self._accounts:
                     owned[process.pid] = key
-                elif environment == [] and process.session:
-                    may_change.add(process.ident)
-        unmarked = {process.ident: process for process in found if process.pid not in owned}
+                else:
+                    unmarked[process.ident] = process
         if self._adopts:
             self._settle(unmarked, owned)
-        else:
-            # Any process of the machine: without a mark it is not a payload's. One with no environment may be on
-            # its way to another program and is asked again; one in no session belongs to no payload.
-            self._strangers = set(unmarked) - may_change
 
     def _settle(self, unmarked: Mapping[ProcessId, ProcessStat], owned: dict[int, AttemptKey]) -> None:
         """Own children without a mark: by elimination; what belongs to no living payload is killed."""

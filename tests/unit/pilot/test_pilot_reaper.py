@@ -306,16 +306,6 @@ def test_a_process_without_an_environment_is_asked_again(reaper, leave_one, monk
     assert reaper.clear(KEY, lambda: False)
 
 
-def test_strangers_are_asked_once(reaper, monkeypatch):
-    asked = []
-    monkeypatch.setattr(processes, "environment_of", lambda pid: asked.append(pid) or ["A=1"])
-    with subprocess.Popen(["sleep", "600"]) as stranger:
-        reaper.measure()
-        reaper.measure()
-        stranger.kill()
-    assert asked.count(stranger.pid) == 1
-
-
 def test_nothing_is_left_at_the_very_end():
     adopting(
         "from lodesman.pilot.processes import descendants\n"
