@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import errno
 import gc
-import hashlib
 import json
 import logging
 import os
@@ -156,11 +155,8 @@ def _at(config: ServerConfig, port: int) -> ServerConfig:
     return msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, port=port))
 
 
-def build_pilot(target: Path) -> str:
-    """Write the zipapp to `target`, in one step; returns its sha256. Raises OSError.
-
-    The same sources give the same bytes on every machine: entries are stored, not compressed.
-    """
+def build_pilot(target: Path) -> None:
+    """Write the zipapp to `target`, in one step. The same sources give the same bytes everywhere. Raises OSError."""
     spare = target.with_name(f".{target.name}.{os.getpid()}")
     with spare.open("wb") as sink:
         sink.write(b"#!/usr/bin/env python3\n")
@@ -170,9 +166,7 @@ def build_pilot(target: Path) -> str:
                 entry.external_attr = 0o644 << 16
                 archive.writestr(entry, content)
     spare.chmod(0o755)
-    digest = hashlib.sha256(spare.read_bytes()).hexdigest()
     spare.replace(target)
-    return digest
 
 
 def pilot_sources() -> dict[str, bytes]:

@@ -93,30 +93,24 @@ class Outbox:
 
     def run_uploads(self, session: ServerSession) -> None:
         """The upload thread."""
-        client = session.client()
-        self._run(
-            lambda items: [item for item in items if item.archive][:1],
-            lambda items: self._upload(items[0], partial(session.upload, client)),
-        )
+        post = partial(session.upload, session.client())
+        self._run(lambda item: item.archive is not None, lambda items: self._upload(items[0], post))
 
     def run_reports(self, session: ServerSession) -> None:
         """The report thread."""
-        client = session.client()
-        self._run(
-            lambda items: [item for item in items if not item.archive][:_MAX_BATCH],
-            lambda items: self._report(items, partial(session.report, client)),
-        )
+        post = partial(session.report, session.client())
+        self._run(lambda item: item.archive is None, lambda items: self._report(items[:_MAX_BATCH], post))
 
-    def _run(self, choose: Callable[[list[_Item]], list[_Item]], send: Callable[[list[_Item]], bool]) -> None:
+    def _run(self, is_due: Callable[[_Item], bool], send: Callable[[list[_Item]], bool]) -> None:
         """Send what is there, with pauses after failures, until the outbox is closed."""
         failures = 0
         while True:
             with self._changed:
-                while not (chosen := choose(list(self._items.values()))) and not self._closed.is_set():
+                while not (due := list(filter(is_due, self._items.values()))) and not self._closed.is_set():
                     self._changed.wait()
             if self._closed.is_set():
                 return
-            failures = 0 if send(chosen) else failures + 1
+            failures = 0 if send(due) else failures + 1
             if failures:
                 self._pause(failures)
 

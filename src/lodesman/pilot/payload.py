@@ -65,19 +65,19 @@ class PayloadRun:
         self._started = 0.0
         self._ended = 0.0
 
-    def run(self, on_free: Callable[[], None], on_done: Callable[[], None]) -> None:
+    def run(self, on_free: Callable[[PayloadRun], None], on_done: Callable[[PayloadRun], None]) -> None:
         """Run the attempt to its end. `on_free`: its tree is gone; `on_done`: the outbox has its report."""
         end: PayloadReport | None = self._unstarted(protocol.PILOT_SHUTDOWN, "The pilot failed.")
         try:
             end = self._play()
             self._ended = self._context.pilot.clock()
         finally:
-            on_free()
+            on_free(self)
             try:
                 if end is not None:
                     self._hand_in(end)
             finally:
-                on_done()
+                on_done(self)
 
     def stop(self, stop: Stop, *, grace_s: float) -> None:
         """End the payload: SIGTERM, and SIGKILL after `grace_s`. The first cause given stays."""

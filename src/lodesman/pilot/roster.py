@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from functools import partial
 from typing import Callable
 
 from lodesman.pilot.context import PilotContext
@@ -124,12 +123,8 @@ class Roster:
         while self._backlog and not self._stopping and fits(self._slot, self.load(), self._backlog[0]):
             payload = PayloadRun(self._backlog.pop(0), self._context)
             self._running[payload.job.key] = payload
-            threading.Thread(
-                target=payload.run,
-                args=(partial(self._free, payload), partial(self._done, payload)),
-                name=str(payload.job.key),
-                daemon=True,
-            ).start()
+            ends, name = (self._free, self._done), str(payload.job.key)
+            threading.Thread(target=payload.run, args=ends, name=name, daemon=True).start()
 
     def _free(self, payload: PayloadRun) -> None:
         """Its tree is gone: its capacity is free."""

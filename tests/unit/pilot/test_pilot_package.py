@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import stat
@@ -48,9 +47,8 @@ def test_what_travels():
 
 def test_the_same_bytes_every_time(archive, tmp_path):
     again = tmp_path / "again.pyz"
-    digest = build_pilot(again)
+    build_pilot(again)
     assert again.read_bytes() == archive.read_bytes()
-    assert digest == hashlib.sha256(again.read_bytes()).hexdigest()
     assert stat.S_IMODE(again.stat().st_mode) == 0o755
     assert [path.name for path in tmp_path.iterdir()] == ["again.pyz"]
 

@@ -43,9 +43,9 @@ class Puppet:
     def run(self, on_free, on_done):
         self.started.set()
         assert self.ended.wait(60)
-        on_free()
+        on_free(self)
         assert self.handed_in.wait(60)
-        on_done()
+        on_done(self)
 
     def stop(self, stop, *, grace_s):
         self.stops.append((stop, grace_s))

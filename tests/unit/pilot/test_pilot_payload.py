@@ -64,7 +64,7 @@ def play(context, make_job):
     def run(*command, payload=None, **more):
         payload = payload or PayloadRun(make_job(1, *command, **more), context)
         calls: list[str] = []
-        payload.run(lambda: calls.append("free"), lambda: calls.append("done"))
+        payload.run(lambda _: calls.append("free"), lambda _: calls.append("done"))
         assert calls == ["free", "done"]
         ends = [item.report.as_json() for item in context.outbox._items.values() if item.final]
         return payload, ends[0] if ends else None
@@ -73,7 +73,7 @@ def play(context, make_job):
 
 
 def start(payload):
-    thread = threading.Thread(target=payload.run, args=(lambda: None, lambda: None))
+    thread = threading.Thread(target=payload.run, args=(lambda _: None, lambda _: None))
     thread.start()
     return thread
 
@@ -293,7 +293,7 @@ def test_a_fault_of_the_pilot_gives_the_job_back(context, make_job, monkeypatch)
     monkeypatch.setattr("lodesman.pilot.payload.prepare", fail)
     calls: list[str] = []
     with pytest.raises(ZeroDivisionError):
-        PayloadRun(make_job(), context).run(lambda: calls.append("free"), lambda: calls.append("done"))
+        PayloadRun(make_job(), context).run(lambda _: calls.append("free"), lambda _: calls.append("done"))
     assert calls == ["free", "done"]
     assert (end_of(context)["state"], end_of(context)["cause"]) == ("Released", "pilot-shutdown")
 

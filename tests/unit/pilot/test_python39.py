@@ -226,7 +226,7 @@ outbox = Outbox(pilot)
 context = PayloadContext(pilot, Reaper(stamp, adopts=adopts), outbox, None)
 spec = {"executable": "/bin/sh", "arguments": ["-c", "echo hello; (setsid sleep 60 &); exit 3"]}
 (job,) = parse_claim({"jobs": [{"id": 1, "attempt": 1, "spec": spec, "limits": {"cpu_seconds": 5}}]}).jobs
-PayloadRun(job, context).run(lambda: None, lambda: None)
+PayloadRun(job, context).run(lambda _: None, lambda _: None)
 sent = []
 class Session:
     def client(self):
