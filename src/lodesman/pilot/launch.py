@@ -16,6 +16,7 @@ import tarfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Callable, cast
 
@@ -282,12 +283,9 @@ def _unpack_one(tar: tarfile.TarFile, member: tarfile.TarInfo, directory: Path) 
 def _link(member: tarfile.TarInfo, target: Path) -> None:
     """`..` may only stand first: from a real directory it leads where it seems to lead."""
     goal = PurePosixPath(member.linkname)
-    parts = list(goal.parts)
-    depth = len(safe_name(member.name).parts) - 1
-    while parts and parts[0] == "..":
-        parts.pop(0)
-        depth -= 1
-    if goal.is_absolute() or ".." in parts or depth < 0 or "\0" in member.linkname or not goal.parts:
+    ups = len(list(takewhile("..".__eq__, goal.parts)))
+    leaves = ups >= len(safe_name(member.name).parts) or ".." in goal.parts[ups:]
+    if goal.is_absolute() or leaves or "\0" in member.linkname or not goal.parts:
         raise BadSandbox(f"The symbolic link {_plain(member.name)!r} leads out of the job's directory.")
     target.symlink_to(member.linkname)
 

@@ -125,19 +125,15 @@ def _parse_meminfo(text: str) -> tuple[int, int]:
 def _parse_cgroups(text: str) -> dict[str, str]:
     """Controller -> path out of /proc/self/cgroup; the unified hierarchy is called ""."""
     paths = {}
-    for line in text.splitlines():
-        _, _, rest = line.partition(":")
-        controllers, found, path = rest.partition(":")
-        paths.update(dict.fromkeys(controllers.split(",") if found else (), path))
+    for controllers, path in re.findall(r"^\w+:([^:\n]*):(.*)$", text, re.MULTILINE):
+        paths.update(dict.fromkeys(controllers.split(","), path))
     return paths
 
 
 def _parse_cpu_max(text: str) -> float | None:
     """Cores granted by `cpu.max` ("max 100000" or "150000 100000"); None for no limit."""
-    words = text.split()
-    if len(words) != 2 or not words[0].isdigit() or not words[1].isdigit() or words[1] == "0":
-        return None
-    return int(words[0]) / int(words[1])
+    found = re.fullmatch(r"([0-9]+) ([1-9][0-9]*)", text)
+    return int(found[1]) / int(found[2]) if found else None
 
 
 def _parse_bytes(text: str) -> int | None:

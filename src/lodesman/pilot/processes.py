@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -134,12 +135,10 @@ def proportional_mb(pids: Collection[int]) -> float | None:
     """Memory of some processes, pages that they share counted once; None if unknown."""
     total_kb = 0
     for pid in pids:
-        for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
-            if line.startswith("Pss:"):
-                total_kb += int(line.split()[1])
-                break
-        else:
+        found = re.search(r"^Pss:\s*([0-9]+)", _read(f"/proc/{pid}/smaps_rollup"), re.MULTILINE)
+        if found is None:
             return None
+        total_kb += int(found[1])
     return total_kb / 1024
 
 
