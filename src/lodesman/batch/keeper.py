@@ -319,21 +319,18 @@ class _Keeper:
             rest = min(self.stop_at, self.kill_at) - time.monotonic()
             ready = {fd for fd, _ in poll.poll(max(0, min(rest, 3600)) * 1000 + 1)}
             if self.wake in ready:
-                self.obey(os.read(self.wake, 512))
+                signals = os.read(self.wake, 512)  # a child's end, or orders
+                _reap(self.note)
+                if any(signum in _STOP_ORDERS for signum in signals):
+                    self.stop("stopped")
+                if KILL_ORDER in signals:
+                    self.cause = self.cause or "stopped"
+                    self.kill_at = 0.0
             for output in self.outputs:
                 if output.source in ready and not output.pump():
                     poll.unregister(output.source)
             if time.monotonic() >= self.stop_at:
                 self.stop("wall")
-
-    def obey(self, signals: bytes) -> None:
-        """Handle the signals that came: a child's end, or an order."""
-        _reap(self.note)
-        if any(signum in _STOP_ORDERS for signum in signals):
-            self.stop("stopped")
-        if KILL_ORDER in signals:
-            self.cause = self.cause or "stopped"
-            self.kill_at = 0.0
 
     def note(self, pid: int, status: int) -> None:
         """Keep the pilot's own wait status; other children are orphans of its tree."""

@@ -91,22 +91,18 @@ def describe_node(
 ) -> WorkerNode:
     """Describe this machine; arguments other than 0 and "" are taken as they are."""
     release = _parse_release(_read(root / "etc/os-release") or _read(root / "usr/lib/os-release"))
+    system = release.get("ID") or "linux"
     total_kb, available_kb = _parse_meminfo(_read(root / "proc/meminfo"))
     return WorkerNode(
         host=socket.gethostname(),
         os=release.get("PRETTY_NAME", "") or platform.system(),
-        platform=platform_name or _platform_of(platform.machine(), release),
+        platform=platform_name or f"{platform.machine()}-{system}{release.get('VERSION_ID', '')}",
         cores=cores or _cores(root, features),
         memory_mb=memory_mb or _memory_mb(root, available_kb, features),
         memory_total_mb=total_kb // 1024,
         python=platform.python_version(),
         pilot_version=__version__,
     )
-
-
-def _platform_of(machine: str, release: Mapping[str, str]) -> str:
-    """`<machine>-<ID><VERSION_ID>`, as in x86_64-debian12, without what is unknown."""
-    return f"{machine}-{release.get('ID') or 'linux'}{release.get('VERSION_ID', '')}"
 
 
 def _parse_release(text: str) -> dict[str, str]:
