@@ -38,9 +38,9 @@ _IN_KEY: Final = frozenset(TaskQueueKey.__dataclass_fields__) & frozenset(JobSpe
 def describe_job(db: Reader, policy: Policy, job: Job) -> tuple[Record, JobDescription]:
     """The record of a job that is there, and its description in the language it was given in, without the text."""
     key, requirements = key_and_requirements(db, job.task_queue)
-    stored = description_of(db, job.submission)
-    record = msgspec.json.decode(stored.record) if stored.record else None
-    if not stored.is_parametric and stored.count > 1 and record is not None:
+    form, text, count, is_parametric = description_of(db, job.submission)
+    record = msgspec.json.decode(text) if text else None
+    if not is_parametric and count > 1 and record is not None:
         record = record.get(str(job.id - job.base))  # the odd ones of a batch, by their indexes
     given = dict(_rebuilt(db, job, key, requirements) if record is None else record)
     if key.submit_pool:
@@ -48,8 +48,8 @@ def describe_job(db: Reader, policy: Policy, job: Job) -> tuple[Record, JobDescr
     sites = _sites(db, key) if policy.add_eligible_sites else []
     if sites:
         _put(given, "sites", "Site", sites)
-    jobs = stored.count if stored.is_parametric else 1
-    return given, JobDescription(id=job.id, form=stored.form, text="", jobs=jobs, rebuilt=record is None)
+    jobs = count if is_parametric else 1
+    return given, JobDescription(id=job.id, form=form, text="", jobs=jobs, rebuilt=record is None)
 
 
 def eligible_sites(db: Reader, policy: Policy, job: Job) -> list[str]:
@@ -76,8 +76,8 @@ def _put(record: Record, field: str, name: str, values: Sequence[str]) -> None:
 
 def _rebuilt(db: Reader, job: Job, key: TaskQueueKey, requirements: str) -> Record:
     """The description of a job of a batch, without what is as if it were not given."""
-    template = stored_template(db, job.template)
-    given = msgspec.json.decode(template.body)
+    _, max_attempts, body = stored_template(db, job.template)
+    given = msgspec.json.decode(body)
     spec = given["spec"]
     fields = {name: spec[name] for name in spec if name not in _IN_KEY}
     fields |= {name: getattr(key, name) for name in _IN_KEY}
@@ -86,7 +86,7 @@ def _rebuilt(db: Reader, job: Job, key: TaskQueueKey, requirements: str) -> Reco
         "wall_seconds": given["limits"]["wall_seconds"],
         "max_output_mb": given["limits"]["output_mb"],
         "exclusive": given["exclusive"],
-        "max_attempts": template.max_attempts,
+        "max_attempts": max_attempts,
         "requirements": {
             name: values[0] if len(values) == 1 else values
             for name, values in wanted_of(requirements).items()

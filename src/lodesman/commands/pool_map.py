@@ -86,8 +86,6 @@ class PoolMap:
         with self._lock:
             return self._serve(place)
 
-    # --- changes: the writer's ----------------------------------------------------------------------------
-
     def name_queue(self, place: QueueId, bit: int | None = None) -> int:
         """Give a queue this bit, else the lowest that is free; one that has a bit keeps it."""
         known = self._bits.get(place)
@@ -137,8 +135,6 @@ class PoolMap:
             self._served = {
                 place: known for place, known in self._served.items() if not lost >> bits.get(place, 0) & 1
             }
-
-    # --- what a queue serves ------------------------------------------------------------------------------
 
     def _serve(self, place: QueueId) -> Served:
         bit = self._bits.get(place)

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
+from lodesman import jobs
 from lodesman.answers.accounts import Principal
 from lodesman.answers.jobs import Notice
 from lodesman.answers.requests import SubmitBody
@@ -18,21 +19,6 @@ from lodesman.answers.vocabulary import Form
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
 from lodesman.commands.templates import payload
 from lodesman.errors import Forbidden, Impossible, InvalidJob, InvalidRequest, LodesmanError
-from lodesman.jobs import (
-    ARRAY_LIMITS,
-    Description,
-    JobSpec,
-    ParametricMembers,
-    ParsedRecord,
-    Record,
-    Template,
-    cohorts,
-    input_names,
-    locate,
-    read_description,
-    read_job,
-    spec_to_json,
-)
 from lodesman.matching.policy import Policy, VOConfig
 from lodesman.resources import GroupConfig
 from lodesman.store import Reader
@@ -88,14 +74,14 @@ class _Preparation:
         return self._config
 
     def cohorts_of(
-        self, description: Description, offset: int, positions: Positions = None
+        self, description: jobs.Description, offset: int, positions: Positions = None
     ) -> Iterator[PreparedCohort]:
         """The cohorts of one description whose first member has index `offset` in the submission."""
         if description.warnings:
             self.notices.extend(description.warnings)
             self.odd[str(offset)] = description.record
         config = self.config(description.group)
-        for cohort in cohorts(description, positions=positions):
+        for cohort in jobs.cohorts(description, positions=positions):
             draft = self._optimize(cohort.spec, config)
             assert draft.key is not None  # noqa: S101
             if draft.never and not self.body.hold_if_impossible:
@@ -111,7 +97,7 @@ class _Preparation:
                 held=draft.never,
             )
 
-    def _optimize(self, spec: JobSpec, config: VOConfig) -> JobDraft:
+    def _optimize(self, spec: jobs.JobSpec, config: VOConfig) -> JobDraft:
         """The draft of a spec, less its payload; jobs that can be matched alike share it.
 
         The verdict on a key that was judged before in this configuration is remembered.
@@ -133,12 +119,14 @@ class _Preparation:
             )
         return draft
 
-    def _stored(self, spec: JobSpec, members: ParametricMembers | None, runs: Runs) -> tuple[str, bool]:
+    def _stored(
+        self, spec: jobs.JobSpec, members: jobs.ParametricMembers | None, runs: Runs
+    ) -> tuple[str, bool]:
         """The template as it is stored, and whether it must be filled in at the claim."""
-        if members is None or not Template(spec, members).varies:
+        if members is None or not jobs.Template(spec, members).varies:
             return _ENCODER.encode(payload(spec, self._uploads_of(spec.input_sandbox))).decode(), False
-        names = input_names(spec, members, runs)
-        stored = {"spec": spec_to_json(spec), "uploads": self._uploads_of(names)}
+        names = jobs.input_names(spec, members, runs)
+        stored = {"spec": jobs.spec_to_json(spec), "uploads": self._uploads_of(names)}
         return _ENCODER.encode(stored).decode(), True
 
     def _uploads_of(self, names: Collection[str]) -> dict[str, tuple[str, int]]:
@@ -187,7 +175,7 @@ def prepare(
     try:
         parts = _batch(work, len(entries)) if single is None else list(work.cohorts_of(single, 0, positions))
     except LodesmanError as wrong:
-        locate(wrong, positions or _positions(body, wrong))
+        jobs.locate(wrong, positions or _positions(body, wrong))
         raise
     members = None if single is None else single.members
     # Of a batch only odd descriptions, by their indexes: the others follow from what else is stored of its jobs.
@@ -210,7 +198,7 @@ def prepare(
     return prepared, work.notices
 
 
-def _entries(body: SubmitBody) -> Sequence[str | Record]:
+def _entries(body: SubmitBody) -> Sequence[str | jobs.Record]:
     """The descriptions as they were given."""
     given = [x for x in (body.text, body.texts, body.jobs) if x is not None]
     if len(given) != 1:
@@ -220,16 +208,16 @@ def _entries(body: SubmitBody) -> Sequence[str | Record]:
     return [body.text] if body.text is not None else body.texts or body.jobs or []
 
 
-def _read(entry: str | Record, form: str) -> tuple[Description, Positions, str]:
+def _read(entry: str | jobs.Record, form: str) -> tuple[jobs.Description, Positions, str]:
     """A description, where its attributes stand in the text, and its language."""
     if not isinstance(entry, str):
-        return read_job(entry), None, "json"
+        return jobs.read_job(entry), None, "json"
     parsed = _parsed(entry, form)
-    return read_job(parsed.record, parsed.positions), parsed.positions, parsed.form
+    return jobs.read_job(parsed.record, parsed.positions), parsed.positions, parsed.form
 
 
-def _parsed(text: str, form: str) -> ParsedRecord:
-    return read_description(text, form=cast("Form", form) if form else None, limits=ARRAY_LIMITS)
+def _parsed(text: str, form: str) -> jobs.ParsedRecord:
+    return jobs.read_description(text, form=cast("Form", form) if form else None, limits=jobs.ARRAY_LIMITS)
 
 
 def _positions(body: SubmitBody, wrong: LodesmanError) -> Mapping[str, tuple[int, int]]:
@@ -262,7 +250,7 @@ def _batch(work: _Preparation, count: int) -> list[PreparedCohort]:
     return parts
 
 
-def _refusal(never: str, runs: Runs, members: ParametricMembers | None, found: Exclusions) -> Impossible:
+def _refusal(never: str, runs: Runs, members: jobs.ParametricMembers | None, found: Exclusions) -> Impossible:
     """What a submission is refused with of which no queue can run these members."""
     lost = sum(stop - start for start, stop in runs)
     who = "The job"

@@ -8,8 +8,7 @@ that are made by it; claims that wait are matched with the task queues once more
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Final
 
@@ -26,17 +25,12 @@ from lodesman.store.write import pilots
 NOTHING: Final = ConfiguredOffer(platforms=(), cores=0, memory_mb=0, norm_cpu_seconds=0)
 
 
-@dataclass(slots=True)
 class Offers:
     """What each queue offers a VO, by a configuration. `vos` are worked out at once, others when they are asked for."""
 
-    policy: Policy
-    vos: Collection[str] = ()
-    _known: dict[str, dict[QueueId, ConfiguredOffer]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for vo in self.vos:
-            self._known[vo] = self._of(vo)
+    def __init__(self, policy: Policy, vos: Iterable[str] = ()) -> None:
+        self.policy = policy
+        self._known = {vo: self._of(vo) for vo in vos}
 
     def __call__(self, vo: str, place: QueueId) -> ConfiguredOffer | None:
         """What is configured of a queue; None if the place is not a whole queue."""

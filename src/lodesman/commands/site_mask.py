@@ -38,11 +38,10 @@ class KnownMask:
     def look(self, db: Reader) -> SiteMask:
         """The same object until something is closed or opened."""
         version = closings_version(db)
-        known = self._known
-        if known[0] != version:
+        if version != self._known[0]:
             # Should it change in between, the next look reads it again.
-            known = self._known = version, closings(db)
-        return known[1]
+            self._known = version, closings(db)
+        return self._known[1]
 
 
 def why_drained(tx: Transaction, place: NodePath) -> str:

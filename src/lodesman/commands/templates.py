@@ -123,9 +123,9 @@ class Templates:
         return msgspec.json.encode(payload(spec, uploads))
 
     def _read_body(self, template_id: int) -> tuple[tuple[bool, bytes], int]:
-        template = stored_template(self._db, template_id)
-        body = template.body.encode()
-        return (bool(template.expand), body), len(body)
+        expand, _, text = stored_template(self._db, template_id)
+        body = text.encode()
+        return (bool(expand), body), len(body)
 
     def _read_array(self, submission_id: int) -> tuple[_Array, int]:
         base, text = stored_members(self._db, submission_id)

@@ -16,12 +16,7 @@ from lodesman.store.claim_log import ClaimLog, claims_at
 from lodesman.store.fronts import Fronts
 from lodesman.store.ids import Ids
 from lodesman.store.journal import Transaction
-from lodesman.store.read.task_queues import (
-    held_queues,
-    key_and_requirements,
-    queue_with_key,
-    queues_with_jobs,
-)
+from lodesman.store.read import task_queues as stored
 from lodesman.store.write import submit_pools, task_queues
 from lodesman.store.write.attempts import Claimed
 from lodesman.store.write.jobs import WaitingJob
@@ -135,10 +130,10 @@ class TaskQueues:
         self.parked = _ParkedClaims(self.index, pools)
         self.claims = ClaimLog(claims_at(db))
         self.fronts = Fronts(self.claims)
-        self.held = held_queues(db)
+        self.held = stored.held_queues(db)
         self.filled: dict[int, int] = {}
         self._observed = 0
-        for tq_id, key, waiting in queues_with_jobs(db):
+        for tq_id, key, waiting in stored.queues_with_jobs(db):
             self._enter(tq_id, key, waiting, now)
 
     def observes_shares(self) -> bool:
@@ -156,9 +151,9 @@ class TaskQueues:
         known = self.index.find(key)
         if known is not None:
             return known
-        stored = queue_with_key(tx.reader(), key)
-        tq_id = self._ids.task_queue() if stored is None else stored
-        if stored is None:
+        tq_id = stored.queue_with_key(tx.reader(), key)
+        if tq_id is None:
+            tq_id = self._ids.task_queue()
             task_queues.insert_queue(tx, tq_id, key, requirements)
         self._put(tx, tq_id, key)
         return tq_id
@@ -204,7 +199,7 @@ class TaskQueues:
         Its SubmitPool is made again if it was removed meanwhile; the next pass, which is asked for, finds its queues.
         """
         if not self.index.has(tq_id):
-            self._put(tx, tq_id, key_and_requirements(tx.reader(), tq_id)[0])
+            self._put(tx, tq_id, stored.key_and_requirements(tx.reader(), tq_id)[0])
         pool = self.index.key(tq_id).submit_pool
         if pool:
             submit_pools.store_pool_of_queue(tx, tq_id)
@@ -251,16 +246,14 @@ class TaskQueues:
 
     def hold(self, tx: Transaction, tq_id: int, reason: str) -> int:
         """Hold the waiting jobs of a task queue. Returns how many were not held before."""
-        if tq_id in self.held:
-            tx.put(self.held, tq_id, reason)
-            task_queues.hold_queue(tx, None, tq_id, reason)
-            return 0
-        self.known_again(tx, tq_id)
-        tx.undo.append(partial(self._unblock, tq_id))
-        self.index.block(tq_id, _IMPOSSIBLE)
+        is_new = tq_id not in self.held
+        if is_new:
+            self.known_again(tx, tq_id)
+            tx.undo.append(partial(self._unblock, tq_id))
+            self.index.block(tq_id, _IMPOSSIBLE)
         tx.put(self.held, tq_id, reason)
-        task_queues.hold_queue(tx, self._ids.event(), tq_id, reason)
-        return self.index.waiting(tq_id)
+        task_queues.hold_queue(tx, self._ids.event() if is_new else None, tq_id, reason)
+        return self.index.waiting(tq_id) if is_new else 0
 
     def release(self, tx: Transaction, tq_id: int, reason: str) -> int:
         """A queue can run the task queue again; returns how many jobs wait in it now.

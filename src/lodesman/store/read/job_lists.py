@@ -18,18 +18,7 @@ from lodesman.answers.jobs import Job
 from lodesman.answers.requests import JobsQuery
 from lodesman.store import Reader
 from lodesman.store.dialect import JOIN_IN_ORDER, by_index, greatest, least
-from lodesman.store.read.jobs import (
-    JOB_FACTS,
-    MAIN_REASON,
-    OF_JOBS,
-    STATE,
-    WITH_FACTS,
-    MemberState,
-    hole_state,
-    job_of,
-    run_state,
-    untaken,
-)
+from lodesman.store.read import jobs
 
 # Where members without a row can be.
 _MEMBER_STATES = frozenset({"Waiting", "Held", "Killed", "Deleted"})
@@ -78,7 +67,7 @@ class _AlikeMembers:
 
     start: int
     stop: int
-    state: MemberState
+    state: jobs.MemberState
     task_queue: int
     template: int
 
@@ -105,19 +94,19 @@ def _with_members(db: Reader, query: JobQuery, rows: list[Job]) -> list[Job]:
 def _rows(db: Reader, query: JobQuery) -> Iterator[Job]:
     where, values = _whose(query)
     if query.states:
-        where += f" AND {STATE} IN ({', '.join('?' * len(query.states))})"
+        where += f" AND {jobs.STATE} IN ({', '.join('?' * len(query.states))})"
         values += tuple(query.states)
     if query.reason:
-        where += f" AND {MAIN_REASON} = ?"
+        where += f" AND {jobs.MAIN_REASON} = ?"
         values += (query.reason,)
     order, span = query.order, (query.first, query.last)
     if query.is_own:
         # Submissions in the order of their blocks, and in each its jobs: that is the order of the jobs.
         from_, by, values = _OF_OWN_JOBS, f"s.base {order}, j.id {order}", (*span, *span, *values)
     else:
-        from_, by, values = f"{OF_JOBS} AND {_BY_ID}", f"j.id {order}", (*span, *values)
-    sql = f"{JOB_FACTS} {from_} {WITH_FACTS} WHERE true{where} ORDER BY {by} LIMIT ?"
-    return map(job_of, db.execute(sql, (*values, query.limit)))
+        from_, by, values = f"{jobs.OF_JOBS} AND {_BY_ID}", f"j.id {order}", (*span, *values)
+    sql = f"{jobs.JOB_FACTS} {from_} {jobs.WITH_FACTS} WHERE true{where} ORDER BY {by} LIMIT ?"
+    return map(jobs.job_of, db.execute(sql, (*values, query.limit)))
 
 
 def _whose(query: JobQuery) -> tuple[str, tuple[Any, ...]]:
@@ -146,15 +135,13 @@ def _members(db: Reader, query: JobQuery, first: int, last: int) -> Iterator[Job
     ):
         base, count = submission[1:3]
         start, stop = max(first - base, 0), min(last - base + 1, count)
-        found = list(_alike(db, submission, start, stop, reached))
-        for run in sorted(found, key=lambda run: run.start, reverse=query.newest):
-            if _is_wanted(query, run.state):
+        runs = _alike(db, submission, start, stop, reached)
+        for run in sorted(runs, key=lambda run: run.start, reverse=query.newest):
+            found = run.state
+            if query.states and found.state not in query.states:
+                continue
+            if not query.reason or found.main_reason == query.reason:
                 yield from _each(submission, run, newest=query.newest)
-
-
-def _is_wanted(query: JobQuery, state: MemberState) -> bool:
-    by_state = not query.states or state.state in query.states
-    return by_state and (not query.reason or state.main_reason == query.reason)
 
 
 def _alike(
@@ -165,21 +152,23 @@ def _alike(
     for number, tq_id, cursor, template, begin, end, *hold in db.execute(
         _COHORTS, (submission[0], stop, start)
     ):
-        waits = run_state(created, *hold)
+        waits = jobs.run_state(created, *hold)
         at, until = max(cursor, reached.get(number, 0) - base, start), min(end, stop)
         for left, right, *hole in db.execute(_HOLES, (number, until, max(begin, start))):
             if at < min(left, until):
                 yield _AlikeMembers(at, min(left, until), waits, tq_id, template)
             at = max(at, right)
             if hole[0] != "Moved":
-                yield _AlikeMembers(max(left, start), min(right, stop), hole_state(*hole), tq_id, template)
+                yield _AlikeMembers(
+                    max(left, start), min(right, stop), jobs.hole_state(*hole), tq_id, template
+                )
         if at < until:
             yield _AlikeMembers(at, until, waits, tq_id, template)
 
 
 def _each(submission: tuple[Any, ...], run: _AlikeMembers, *, newest: bool) -> Iterator[Job]:
     number, base, _, owner, group, vo, name, created = submission
-    alike = untaken(
+    alike = jobs.untaken(
         base, run.state, owner=owner, group=group, vo=vo, name=name, submitted_at=created,
         task_queue=run.task_queue, template=run.template, submission=number, base=base,
     )  # fmt: skip

@@ -74,23 +74,6 @@ class _LastOutput(Struct, frozen=True):
     ended: bool
 
 
-class _StoredDescription(Struct, frozen=True):
-    """The description of a submission of `count` jobs as it was given. `record` is '' if none is stored."""
-
-    form: Form
-    record: str
-    count: int
-    is_parametric: bool
-
-
-class StoredTemplate(NamedTuple):
-    """What pilots are given, as JSON. `expand`: it holds placeholders."""
-
-    expand: int
-    max_attempts: int
-    body: str
-
-
 def was_given_out(db: Reader, job_id: int) -> bool:
     """Whether there ever was a job with this id."""
     return 0 < job_id < int(db.only("SELECT next_job FROM leadership")[0])
@@ -233,21 +216,19 @@ def last_output(db: Reader, job_id: int) -> _LastOutput | None:
 # --- descriptions ----------------------------------------------------------------------------------------
 
 
-def description_of(db: Reader, submission: int) -> _StoredDescription:
-    """What was submitted."""
-    form, record, count, parametric = db.only(_DESCRIPTION, (submission,))
-    return _StoredDescription(form, record, count, bool(parametric))
+def description_of(db: Reader, submission: int) -> tuple[Form, str, int, int]:
+    """(language, description as it was given or '' if none is stored, number of jobs, whether it is parametric)."""
+    return db.only(_DESCRIPTION, (submission,))
 
 
-def stored_template(db: Reader, number: int) -> StoredTemplate:
-    """The template with this number."""
-    return StoredTemplate(*db.only("SELECT expand, max_attempts, body FROM template WHERE id = ?", (number,)))
+def stored_template(db: Reader, number: int) -> tuple[int, int, str]:
+    """(whether it holds placeholders, most attempts, what pilots are given as JSON) of a template."""
+    return db.only("SELECT expand, max_attempts, body FROM template WHERE id = ?", (number,))
 
 
 def stored_members(db: Reader, submission: int) -> tuple[int, str]:
     """The first id of a parametric submission and its members as JSON."""
-    base, members = db.only("SELECT base, members FROM submission WHERE id = ?", (submission,))
-    return base, members
+    return db.only("SELECT base, members FROM submission WHERE id = ?", (submission,))
 
 
 def names_in_templates(db: Reader, templates: Collection[int]) -> dict[int, str | None]:

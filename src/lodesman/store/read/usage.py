@@ -124,8 +124,7 @@ def count_pilots(db: Reader, vo: str = "") -> list[PilotCount]:
 
 def count_waiting(db: Reader) -> tuple[int, int]:
     """Task queues with waiting jobs, and these jobs."""
-    queues, waiting = db.only(_QUEUES)
-    return queues, waiting
+    return db.only(_QUEUES)
 
 
 def usage_facts(db: Reader, vo: str = "") -> UsageFacts:

@@ -56,9 +56,6 @@ WHERE a.id >= coalesce((SELECT id FROM attempt ORDER BY id DESC LIMIT 1 OFFSET ?
 GROUP BY s.vo"""
 
 
-# --- jobs and their task queues --------------------------------------------------------------------------
-
-
 def position(db: Reader, tq_id: int | None, job_id: int) -> QueuePosition:
     """Where a job stands in its task queue; counting ends early, and then `more_ahead` is set."""
     found = db.execute(_COUNT, (tq_id,)).fetchone()
@@ -115,9 +112,6 @@ def queues_of_pool(db: Reader, pool: str) -> frozenset[QueueId]:
     return frozenset(QueueId(*row) for row in rows)
 
 
-# --- pending reasons ----------------------------------------------------------------------------------------
-
-
 def stored_reasons(db: Reader) -> dict[int, tuple[str, str]]:
     """The stored reason and detail of each task queue."""
     rows = db.execute("SELECT tq_id, reason, detail FROM task_queue_reason")
@@ -140,9 +134,6 @@ def waiting_by_reason(db: Reader, vo: str = "") -> WaitingReasons:
 def starts_by_vo(db: Reader, *, most: int, after: float) -> list[tuple[str, int, float]]:
     """(VO, job starts, the first of them) after a time, among the last `most` starts."""
     return list(db.execute(_STARTS, (most - 1, after)))
-
-
-# --- pilots ----------------------------------------------------------------------------------------------
 
 
 def pilot_facts(db: Reader, name: str) -> PilotFacts:

@@ -60,9 +60,6 @@ def row_came_back(tx: Transaction, tq_id: int, job_id: int) -> None:
     tx.write(_LOWER_CURSOR, (job_id, tq_id))
 
 
-# --- holds -----------------------------------------------------------------------------------------------
-
-
 def hold_queue(tx: Transaction, event: int | None, tq_id: int, reason: str) -> None:
     """All waiting jobs of a task queue are Held from now on; without an event if only the reason has changed."""
     tx.later(_HOLD, (tq_id, reason, tx.now))
@@ -87,9 +84,6 @@ def store_reasons(
         else:
             tx.later(_PUT_REASON, (tq_id, *reason, tx.now))
     tx.later(_REASONS_JUDGED, (tx.now, facts_at))
-
-
-# --- deleting and joining --------------------------------------------------------------------------------
 
 
 def is_still_empty(tx: Transaction, tq_id: int, emptied_at: float) -> bool:
