@@ -173,10 +173,9 @@ class Control:
         held_back = self.action == "reschedule" and row.state is JobState.HELD
         if row.state is not only or held_back or not may_move(row.state, TARGET[self.action]):
             return self._waits(row.tq_id) if row.state is JobState.WAITING else f"it is {row.state}"
-        return self._still_stopping(tx, row) if self.action == "reschedule" else ""
-
-    def _still_stopping(self, tx: Transaction, row: JobRow) -> str:
-        """Between attempts at most one runs: the next may not begin before this one is gone."""
+        if self.action != "reschedule":
+            return ""
+        # Between attempts at most one runs: the next may not begin before this one is gone.
         attempt = attempts.last_attempt(tx, row)
         if attempt is None or attempt.ended_at is not None:
             return ""

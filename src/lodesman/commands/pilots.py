@@ -163,8 +163,7 @@ def believed(row: PilotRow, told: QueueId, policy: Policy) -> _FoundQueue | None
     known = (row.site, row.ce, row.queue)
     if all(known) or any(part not in ("", said) for part, said in zip(known, told, strict=True)):
         return None
-    world = policy.vo_config(row.vo)
-    offer = world.offer(told)
+    offer = policy.vo_config(row.vo).offer(told)
     if offer is None:  # its access list does not admit the VO
         return None
     return _FoundQueue(told, msgspec.json.encode(asdict(offer.request)).decode())

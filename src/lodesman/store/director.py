@@ -82,11 +82,7 @@ def insert_iteration(tx: Transaction, plan: str) -> int:
 
 def put_closing(tx: Transaction, closing: Closing) -> None:
     """Store a closing, instead of the one that was there."""
-    tx.write(
-        _CLOSE,
-        (closing.site, closing.ce, closing.queue, closing.reason, closing.closed_by, closing.since, closing.until,
-         int(closing.keep_pilots)),
-    )  # fmt: skip
+    tx.write(_CLOSE, msgspec.structs.astuple(closing))
     tx.write(_CHANGED)
 
 

@@ -163,6 +163,7 @@ def _with_task_queue(db: Reader, tq_id: int, events: list[tuple[int, Event]]) ->
         for number, at, kind, reason in db.execute(_QUEUE_EVENTS, (tq_id,))
     }
     out: list[Event] = []
+    # Whether the job waits: Waiting, Held with its task queue, or '' for neither.
     state, held = "", None
     # By number, not by time: clocks jump.
     for number, event in sorted([*events, *of_queue.items()], key=lambda pair: pair[0]):
@@ -173,20 +174,15 @@ def _with_task_queue(db: Reader, tq_id: int, events: list[tuple[int, Event]]) ->
             state = event.event
         elif event.event == "Held" and state == "Held" and not event.by:
             continue
+        elif event.event in ("Submitted", "Waiting"):
+            state = "Waiting"
         else:
-            state = _state_after(event)
+            state = "Held" if event.event == "Held" and not event.by else ""
         out.append(event)
         if state == "Waiting" and held is not None:
             out.append(msgspec.structs.replace(held, at=event.at))
             state = "Held"
     return out
-
-
-def _state_after(event: Event) -> str:
-    """Whether a job waits after an event of its own: Waiting, Held with its task queue, or '' for neither."""
-    if event.event in ("Submitted", "Waiting"):
-        return "Waiting"
-    return "Held" if event.event == "Held" and not event.by else ""
 
 
 def _event(at: float, kind: str, data: str | None) -> Event:
