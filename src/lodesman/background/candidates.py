@@ -60,8 +60,8 @@ class CandidateMaker:
         """A single queue as a VO sees it, with the limits that it shares with the other `vos`."""
         offers = {vo: offer}
         for other in vos:
-            found = self.policy.vo_config(other).by_bit.get(offer.bit)
-            if found is not None and found.queue == offer.queue:
+            found = self.policy.vo_config(other).offer(offer.queue)
+            if found is not None:
                 offers.setdefault(other, found)
         sent = self._sent(offers)
         return self._candidate(offer.queue, sent if vo in sent else {vo: offer})

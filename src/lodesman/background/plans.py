@@ -180,7 +180,7 @@ def plan_shares(wanted: Mapping[str, float], state: LiveState) -> answers.Shares
             answers.ChangedShare(policy.share_of(name), share, group=name)
             for name, share in sorted(shares.items())
         ],
-        groups=waiting_groups(change, snapshot.waiting, _starts_an_hour(state)),
+        groups=waiting_groups(change, snapshot, _starts_an_hour(state)),
         without_waiting_jobs=sorted(shares.keys() - with_jobs),
         places=shared_places(change, _masks(state), lambda vo, mask: policy.vo_config(vo).table.sites(mask)),
         notices=notices,

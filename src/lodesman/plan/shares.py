@@ -14,7 +14,7 @@ from typing import Final
 from lodesman.answers.plans import BeforeAfter, SharedPlaces, WaitingGroup
 from lodesman.matching import GroupShare, director_weights, parts_of
 from lodesman.plan.resources import share_of
-from lodesman.why.facts import Waiting
+from lodesman.why.facts import Snapshot, Waiting
 
 _FEW_SITES: Final = 20
 _MOST_PLACES: Final = 200
@@ -37,13 +37,11 @@ class ShareChange:
 
 
 def waiting_groups(
-    change: ShareChange, waiting: Sequence[Waiting], starts_an_hour: Mapping[str, float]
+    change: ShareChange, snapshot: Snapshot, starts_an_hour: Mapping[str, float]
 ) -> list[WaitingGroup]:
     """Every group with waiting jobs; the ones that gain most come first. `starts_an_hour`: job starts of each VO."""
-    jobs: defaultdict[tuple[str, str], int] = defaultdict(int)
-    for _, key, number in waiting:
-        jobs[key.vo, key.group] += number
-    before, after = (_weights(waiting, shares) for shares in (change.before, change.after))
+    jobs = snapshot.groups
+    before, after = (_weights(snapshot.waiting, shares) for shares in (change.before, change.after))
     rows = []
     for vo, groups in competing(jobs).items():
         rate = starts_an_hour.get(vo)
