@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.contract.conftest import OFFER
 
-from lodesman.answers.nodes import Closing
+from lodesman.answers.nodes import Closing, NodePath
 from lodesman.answers.service import NewPilot
 from lodesman.answers.vocabulary import PilotState
 from lodesman.commands.pilots import hash_token, join_pilot, pilots_submitted, prepare_pilots
@@ -41,7 +41,7 @@ def close(house, site="S1", ce="", queue="", **more):
 
 
 def reopen(house, *node, by="ann"):
-    return house.do(Change(open_site, (*node, "", "")[:3], by))
+    return house.do(Change(open_site, NodePath(*node), by))
 
 
 def mask(house):

@@ -24,6 +24,10 @@ class NodePath(NamedTuple):
     def __str__(self) -> str:
         return "/".join(filter(None, self))
 
+    def covers(self, node: NodePath) -> bool:
+        """Whether it is that node, or that one is in it; names that are empty stand for any."""
+        return all(mine in ("", theirs) for mine, theirs in zip(self, node, strict=True))
+
     @property
     def kind(self) -> Literal["Site", "CE", "Queue"]:
         """What it is."""
@@ -101,13 +105,7 @@ class Closing(Place):
 
     def concerns(self, node: NodePath) -> bool:
         """Whether it closes a node, a part of it, or all around it."""
-        pairs = zip(self.node, node, strict=True)
-        return all(mine == theirs or not mine or not theirs for mine, theirs in pairs)
-
-    @property
-    def path(self) -> str:
-        """SITE, SITE/CE or SITE/CE/QUEUE."""
-        return str(self.node)
+        return self.node.covers(node) or node.covers(self.node)
 
     @property
     def text(self) -> str:

@@ -153,14 +153,15 @@ async def _served_pools(core: Core, request: Request[Nothing, asks.QueuesBody]) 
     return PoolsOfQueues(last.id, last.at, found)
 
 
-def _check_place(core: Core, who: Principal, queues: Sequence[tuple[str, str, str]]) -> None:
+def _check_place(core: Core, who: Principal, queues: Sequence[QueueId]) -> None:
     """A pilot asks for the queue that it was sent to, or, if it was sent to none, for those that it may be in."""
     if who.kind not in ("pilot", JOINING):
         return
     pilot = pilot_by_id(core.reader, who.pilot_id)
     if pilot is None:
         raise Unauthorized("There is no such pilot.")
-    row = (pilot.site, pilot.ce, pilot.queue)
     for place in queues:
-        if any(known not in ("", named) for known, named in zip(row, place, strict=True)):
-            raise Forbidden(f"This pilot was sent to {'/'.join(row)} and asks for {'/'.join(place)}.")
+        if not pilot.queue_id.covers(place):
+            raise Forbidden(
+                f"This pilot was sent to {'/'.join(pilot.queue_id)} and asks for {'/'.join(place)}."
+            )

@@ -14,7 +14,7 @@ from lodesman.background.sites import exact_node, find_node
 from lodesman.commands.pilots import drain_pilots
 from lodesman.commands.site_mask import Closed, check_closing, close_site, not_closed, open_site
 from lodesman.errors import InvalidRequest, LodesmanError
-from lodesman.resources import NodePath, QueueId, ResourceTree
+from lodesman.resources import NodePath
 from lodesman.store.director import closings
 from lodesman.store.journal import Change, Command
 
@@ -22,7 +22,7 @@ from lodesman.store.journal import Change, Command
 @serves(calls.CLOSE_SITE)
 async def _close_site(core: Core, request: Request[Nothing, CloseSiteBody]) -> SiteClosed:
     body, now, tree = request.body, core.clock(), core.policy.config.tree
-    node = find_node(tree, body.path) if body.path else exact_node(tree, NodePath(*_names(body)))
+    node = find_node(tree, body.path) if body.path else exact_node(tree, _names(body))
     wanted = Closing(
         site=node.site, ce=node.ce, queue=node.queue, reason=body.reason, closed_by=request.who.name, since=now,
         until=body.until, keep_pilots=body.keep_pilots,
@@ -32,14 +32,14 @@ async def _close_site(core: Core, request: Request[Nothing, CloseSiteBody]) -> S
     drains = not (body.dry_run or body.keep_pilots)
     done: Closed = await (_drain(core, command, closing) if drains else core.command(command))
     return SiteClosed(
-        **asdict(done.closing), queues=_queues(tree, closing.node), drained=len(done.drained),
+        **asdict(done.closing), queues=sum(map(closing.node.covers, tree.queue_ids())), drained=len(done.drained),
         renewed=done.renewed, dry_run=body.dry_run,
     )  # fmt: skip
 
 
 async def _drain(core: Core, command: Command, closing: Closing) -> Closed:
     """Close, and let no pilot there claim from now on, whether or not its claim is on its way already."""
-    leave = [one for one in core.sessions.values() if _is_in(one.queue, closing.node) and not one.drain]
+    leave = [one for one in core.sessions.values() if closing.node.covers(one.queue) and not one.drain]
     core.drain(leave)
     try:
         done: Closed = await core.command(command)
@@ -60,7 +60,7 @@ async def _drain(core: Core, command: Command, closing: Closing) -> Closed:
 async def _open_site(core: Core, request: Request[Nothing, OpenSiteBody]) -> SiteOpened:
     node = _closed(core, request.body)
     before, others = await core.command(Change(open_site, node, request.who.name))
-    queues = _queues(core.policy.config.tree, node)
+    queues = sum(map(node.covers, core.policy.config.tree.queue_ids()))
     return SiteOpened(**asdict(before), queues=queues, still_closed=list(others))
 
 
@@ -70,31 +70,22 @@ def _closed(core: Core, body: OpenSiteBody) -> NodePath:
         return _names(body)
     mask = closings(core.reader)
     active = list(mask.active(core.clock()))
-    found = [one.node for one in active if one.path == body.path]
+    found = [one.node for one in active if str(one.node) == body.path]
     if len(found) > 1:
         raise InvalidRequest(
             f"{body.path[:200]} may be {len(found)} things.", hint="Give site, CE and queue apart.",
             choices=[list(node) for node in found],
         )  # fmt: skip
     if not found:
-        near = [one for one in active if f"{one.path}/".startswith(f"{body.path}/")]
-        near += [one for one in active if f"{body.path}/".startswith(f"{one.path}/")]
+        near = [one for one in active if f"{one.node}/".startswith(f"{body.path}/")]
+        near += [one for one in active if f"{body.path}/".startswith(f"{one.node}/")]
         raise not_closed(body.path, tuple(near))
     return found[0]
 
 
-def _queues(tree: ResourceTree, node: NodePath) -> int:
-    """How many configured queues that concerns."""
-    return sum(_is_in(queue, node) for queue in tree.queue_ids())
-
-
-def _names(body: CloseSiteBody | OpenSiteBody) -> NodePath:
+def _names(body: OpenSiteBody) -> NodePath:
     node = NodePath(body.site, body.ce, body.queue)
     if not node[0] or (node[2] and not node[1]):
         words = "Name a site, a site and a CE, or site, CE and queue; or path."
         raise InvalidRequest(words, parameter="site")
     return node
-
-
-def _is_in(queue: QueueId, node: NodePath) -> bool:
-    return all(closed in ("", its) for closed, its in zip(node, queue, strict=True))

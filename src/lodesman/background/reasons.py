@@ -148,7 +148,7 @@ class MainReasons:
             return ""
         closings = mask.hits(found.config.table.queues, found.eligible, self._now)
         if reason is MainReason.CLOSED or iteration is None:
-            return closings[0][0].path
+            return str(closings[0][0].node)
         about = (iteration.number, found.config.vo, found.eligible, tuple(one.node for one, _ in closings))
         known = self._gates.get(about)
         if known is None:

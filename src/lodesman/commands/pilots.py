@@ -160,8 +160,7 @@ def drain_pilots(tx: Transaction, live: Live, pilot_ids: Iterable[int]) -> int:
 
 def believed(row: PilotRow, told: QueueId, policy: Policy) -> _FoundQueue | None:
     """The queue that a pilot named, if it is believed; None if not, or if the pilot was sent to a queue."""
-    known = (row.site, row.ce, row.queue)
-    if all(known) or any(part not in ("", said) for part, said in zip(known, told, strict=True)):
+    if all(row.queue_id) or not row.queue_id.covers(told):
         return None
     offer = policy.vo_config(row.vo).offer(told)
     if offer is None:  # its access list does not admit the VO

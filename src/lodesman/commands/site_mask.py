@@ -52,7 +52,7 @@ def why_drained(tx: Transaction, place: NodePath) -> str:
 
 def leaving(closing: Closing) -> str:
     """The reason given to a pilot that leaves because its queue was closed."""
-    return f"{closing.path} is {closing.text}"
+    return f"{closing.node} is {closing.text}"
 
 
 def check_closing(closing: Closing, now: float) -> Closing:
@@ -104,7 +104,7 @@ def open_site(tx: Transaction, node: NodePath, opened_by: str) -> tuple[Closing,
     others = tuple(one for one in active if one.concerns(node) and one.node != node)
     before = _holding(tx, node)
     if before is None:
-        raise not_closed("/".join(filter(None, node)), others)
+        raise not_closed(str(node), others)
     director.delete_closing(tx, node)
     details = {**asdict(before), "opened_by": opened_by}
     tx.afterwards.append(partial(log.info, "a site was opened", extra=details))
@@ -113,7 +113,7 @@ def open_site(tx: Transaction, node: NodePath, opened_by: str) -> tuple[Closing,
 
 def not_closed(path: str, others: tuple[Closing, ...]) -> Conflict:
     """The refusal to open what is not closed: it names what is closed there, or anywhere."""
-    shown = ", ".join(one.path for one in others[:_MOST_SHOWN])
+    shown = ", ".join(str(one.node) for one in others[:_MOST_SHOWN])
     more = f" and {len(others) - _MOST_SHOWN} more" if len(others) > _MOST_SHOWN else ""
     hint = f"Closed there: {shown}{more}." if others else "Nothing is closed there; see: lode site ls."
     return Conflict(f"{path[:200]} is not closed.", hint=hint, closed=[list(one.node) for one in others])

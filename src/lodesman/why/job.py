@@ -157,7 +157,7 @@ def closings_step(found: Sequence[tuple[Closing, int]], eligible: int, *, may_ru
     """How many of the eligible queues are closed, by whom, why and since when. `may_run`: a pilot that is there can."""
     count, total = reduce(or_, (mask for _, mask in found), 0).bit_count(), eligible.bit_count()
     shown, more = found[:_SHOWN], max(0, len(found) - _SHOWN)
-    parts = [f"{one.path} is {one.text} ({counted(mask.bit_count(), 'queue')})" for one, mask in shown]
+    parts = [f"{one.node} is {one.text} ({counted(mask.bit_count(), 'queue')})" for one, mask in shown]
     parts += [f"and {more} more"] if more else []
     text = f"{count} of {counted(total, 'eligible queue')} closed by administrators"
     return JobStep(
@@ -251,7 +251,7 @@ def _summary(facts: JobFacts, reason: MainReason) -> str:
         return f"{held.name or 'A user'} holds it{why}. Release it to let it run."
     text = _SUMMARIES.get(reason, _PILOTS_COME).format(
         pilots=facts.pilots,
-        closings="; ".join(f"{one.path} is {one.text}" for one, _ in facts.closings[:2]),
+        closings="; ".join(f"{one.node} is {one.text}" for one, _ in facts.closings[:2]),
         gates="; ".join(f"{one.text} ({one.queues} queues)" for one in _closed(facts)[:2]),
         refusals=_refusals(facts),
         undecided=facts.undecided(),

@@ -150,7 +150,7 @@ def _chain(facts: QueueFacts) -> Iterator[QueueStep]:
         yield QueueStep("access", facts.denied is None, text)
     if facts.offer is not None and facts.survey is not None:
         yield _possible(facts, facts.offer)
-        text = "; ".join(f"{one.path} is {one.text}" for one in facts.closings)
+        text = "; ".join(f"{one.node} is {one.text}" for one in facts.closings)
         rows, work, at = list(facts.closings), facts.survey.work, facts.age(facts.snapshot.at)
         yield QueueStep("site_mask", not rows, text or "no administrator has closed it", 0.0, closings=rows)
         text = (

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.answers.nodes import Closing, utc
+from lodesman.answers.nodes import Closing, NodePath, utc
 from lodesman.director.site_mask import SiteMask
 from lodesman.resources import QueueId
 
@@ -50,7 +50,7 @@ def test_a_closing_closes_what_is_below_it_and_nothing_else(node, closed):
 def test_names_with_slashes_are_names():
     mask = SiteMask([closing("a", "b")])
     assert mask.of(("a/b", "A", "A"), 1.0) == ()
-    assert closing("a/b", "c").path == closing("a", "b/c").path == "a/b/c"
+    assert str(closing("a/b", "c").node) == str(closing("a", "b/c").node) == "a/b/c"
 
 
 def test_it_opens_by_itself_at_its_time_and_not_before():
@@ -104,8 +104,7 @@ def test_a_pilot_of_no_known_queue_leaves_with_its_site():
     ],
 )
 def test_what_concerns_what(mine, theirs, concerned):
-    node = (*theirs, "", "")[:3]
-    assert closing(*mine).concerns(node) is concerned
+    assert closing(*mine).concerns(NodePath(*theirs)) is concerned
 
 
 def test_nothing_is_closed():
