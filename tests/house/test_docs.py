@@ -42,6 +42,16 @@ def test_architecture_names_every_part(root, package):
     assert unnamed == set()
 
 
+def test_the_walks_of_the_architecture_name_files_that_exist_and_count_them(root):
+    text = (root / "docs" / "architecture.md").read_text(encoding="utf-8")
+    walks = re.findall(r"\*\*([^*]+)\*\*, (\d+) files(.*?)\n\n", text, re.DOTALL)
+    assert len(walks) == 3
+    for name, count, story in walks:
+        files = re.findall(r"`(\w+/[\w/]+\.py)`", story)
+        assert [file for file in files if not find_module(root, file)] == [], name
+        assert (len(files), len(set(files))) == (int(count), int(count)), name
+
+
 def seed_rows(root: Path) -> Iterator[tuple[int, list[str]]]:
     """The table rows `| clause | module | test |` with their line numbers; headings and rules left out."""
     lines = (root / "docs" / "seeds.md").read_text(encoding="utf-8").splitlines()
