@@ -175,7 +175,10 @@ def prepare(
     try:
         parts = _batch(work, len(entries)) if single is None else list(work.cohorts_of(single, 0, positions))
     except LodesmanError as wrong:
-        jobs.locate(wrong, positions or _positions(body, wrong))
+        job = wrong.data.get("job")
+        if body.texts is not None and job is not None and "attribute" in wrong.data:
+            positions = _parsed(body.texts[job], body.form).positions
+        jobs.locate(wrong, positions or {})
         raise
     members = None if single is None else single.members
     # Of a batch only odd descriptions, by their indexes: the others follow from what else is stored of its jobs.
@@ -218,14 +221,6 @@ def _read(entry: str | jobs.Record, form: str) -> tuple[jobs.Description, Positi
 
 def _parsed(text: str, form: str) -> jobs.ParsedRecord:
     return jobs.read_description(text, form=cast("Form", form) if form else None, limits=jobs.ARRAY_LIMITS)
-
-
-def _positions(body: SubmitBody, wrong: LodesmanError) -> Mapping[str, tuple[int, int]]:
-    """Where the attributes stand in the text of the batch's job that is wrong."""
-    job = wrong.data.get("job")
-    if body.texts is None or job is None or "attribute" not in wrong.data:
-        return {}
-    return _parsed(body.texts[job], body.form).positions
 
 
 def _batch(work: _Preparation, count: int) -> list[PreparedCohort]:

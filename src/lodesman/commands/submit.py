@@ -117,9 +117,8 @@ class Submit:
         if found is None:
             return None
         first, count = found.base, found.count
-        alike = (found.record, found.members, found.group, found.name, count) == (
-            what.record, what.members, what.group, what.name, what.count,
-        )  # fmt: skip
+        names = ("record", "members", "group", "name", "count")
+        alike = all(getattr(found, name) == getattr(what, name) for name in names)
         files = inputs_of_submission(tx.reader(), found.id)
         if not alike or (files and not files.issuperset(what.inputs)):
             raise Conflict(

@@ -27,7 +27,6 @@ _RUNS = """SELECT c.id, c.submission_id, c.base, c.cursor, c.stop, c.template_id
 FROM cohort c JOIN template t ON t.id = c.template_id
 WHERE c.tq_id = ? AND c.cursor < c.stop AND (c.first, c.id) > (?, ?) ORDER BY c.first, c.id LIMIT ?"""
 _HOLES = "SELECT start, stop FROM hole WHERE cohort_id = ? AND stop > ? ORDER BY start"
-_NOTHING: frozenset[str] = frozenset()
 
 
 class _OpenRun:
@@ -96,12 +95,13 @@ class Fronts:
         If the transaction is rolled back, the front is dropped.
         """
         if tx is not self._tx:
-            self._begin(tx)
+            self._tx, self._taken_from = tx, set()
+            tx.undo.append(partial(self._forget_all, self._taken_from))
         # What claims from other task queues collect changes nothing that is read for this one. If it were written for
         # the sake of such a read, it would go to the database in small portions.
         past = CLAIM_STATEMENTS
         if tq_id in self._taken_from:
-            past = _NOTHING
+            past = frozenset()
         else:
             self._taken_from.add(tq_id)
         front = self._fronts.get(tq_id)
@@ -115,11 +115,6 @@ class Fronts:
         if front.runs and (not front.rows or front.runs[0][0] < front.rows[0].id):
             return _take_member(tx, front, self._claims)
         return front.rows.popleft() if front.rows else None
-
-    def _begin(self, tx: Transaction) -> None:
-        self._tx = tx
-        self._taken_from = set()
-        tx.undo.append(partial(self._forget_all, self._taken_from))
 
     def _forget_all(self, tq_ids: set[int]) -> None:
         self._tx = None

@@ -50,9 +50,7 @@ class LivePilot(Struct, frozen=True):
     id: int
     state: str
     vo: str
-    site: str
-    ce: str
-    queue: str
+    queue_id: QueueId
     request: str
     node: str
     created_at: float
@@ -62,11 +60,6 @@ class LivePilot(Struct, frozen=True):
     tq_id: int | None
     drain: int
     is_busy: int
-
-    @property
-    def queue_id(self) -> QueueId:
-        """Where it was sent."""
-        return QueueId(self.site, self.ce, self.queue)
 
 
 def _pilots(db: Reader, which: str, *values: object) -> list[PilotRow]:
@@ -122,7 +115,10 @@ def lost_pilots(db: Reader, since: float) -> dict[int, str]:
 
 def pilots_in_short(db: Reader) -> list[LivePilot]:
     """All pilots that have not ended."""
-    return [LivePilot(*row) for row in db.execute(_LIVE)]
+    return [
+        LivePilot(number, state, vo, QueueId(site, ce, queue), *more)
+        for number, state, vo, site, ce, queue, *more in db.execute(_LIVE)
+    ]
 
 
 def running_jobs(db: Reader) -> int:
