@@ -208,7 +208,7 @@ class SubmissionPools:
         try:
             done = self._backends[offer.backend].submit(spec, copies)
             outcome: Outcomes = {s: (native, "") for s, native in done.accepted.items()}
-            outcome |= {stamp: (None, reason) for stamp, reason in done.refused.items()}
+            outcome |= {stamp: (None, refusal.reason) for stamp, refusal in done.refused.items()}
             self._post(calls.PILOTS_SUBMITTED, outcome)
             if not done.accepted:
                 # That a submission was taken proves little; a pilot that joins proves the queue (census).

@@ -58,13 +58,22 @@ def unusable(spec: PilotSpec) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitRefusal:
+    """Why one copy was not submitted; `transient`: the same call may succeed later."""
+
+    reason: str
+    transient: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitResult:
-    """Each stamp of a submission is a key of exactly one of the two: `refused` gives the reason, `accepted` the
-    native id, a text that the same backend understands after a restart too.
+    """Each stamp of a submission is a key of exactly one of the two.
+
+    `accepted` gives the native id, a text that the same backend understands after a restart too.
     """
 
     accepted: Mapping[str, str] = field(default_factory=dict)
-    refused: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, SubmitRefusal] = field(default_factory=dict)
 
 
 class NativeState(StrEnum):

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from lodesman.batch import backend, keeper
-from lodesman.batch.backend import CancelOutcome, NativeState, NativeStatus, SubmitResult
+from lodesman.batch.backend import CancelOutcome, NativeState, NativeStatus, SubmitRefusal, SubmitResult
 from lodesman.batch.pilot_directory import STAMP, Entry, PilotDirectory, remove_tree
 from lodesman.batch.processes import MARK, launch, limit_open_files, stop_kept, sweep
 from lodesman.errors import BackendFault
@@ -73,19 +73,19 @@ class LocalBackend:
         known = spec.queue in self.slots
         reason = backend.unusable(spec) if known else f"no local queue {'/'.join(spec.queue)!r}"
         if reason:
-            return SubmitResult(refused={copy.stamp: reason for copy in copies})
+            return SubmitResult(refused={copy.stamp: _refusal(reason) for copy in copies})
         accepted: dict[str, str] = {}
-        refused: dict[str, str] = {}
+        refused: dict[str, SubmitRefusal] = {}
         try:
             with self._exclusive():
                 for copy in copies:
-                    reason = self._store(spec, copy)
-                    if reason:
-                        refused.setdefault(copy.stamp, reason)
-                    else:
+                    fault = self._store(spec, copy)
+                    if fault is None:
                         accepted[copy.stamp] = copy.stamp
+                    else:
+                        refused.setdefault(copy.stamp, fault)
         except OSError as fault:
-            refused |= {copy.stamp: _reason(fault) for copy in copies if copy.stamp not in accepted}
+            refused |= {copy.stamp: _refusal(fault) for copy in copies if copy.stamp not in accepted}
         with contextlib.suppress(BackendFault):  # the copies are safe and start at a later tick
             self.tick()
         return SubmitResult(accepted=accepted, refused=refused)
@@ -210,10 +210,10 @@ class LocalBackend:
             else:
                 yield pilot, entry
 
-    def _store(self, spec: backend.PilotSpec, copy: backend.PilotCopy) -> str:
-        """Write one pilot's directory; returns why that is not possible."""
+    def _store(self, spec: backend.PilotSpec, copy: backend.PilotCopy) -> SubmitRefusal | None:
+        """Write one pilot's directory."""
         if not STAMP.fullmatch(copy.stamp):
-            return "a stamp has 1 to 64 letters, digits, '-' and '_'"
+            return _refusal("a stamp has 1 to 64 letters, digits, '-' and '_'")
         pilot = PilotDirectory(self.root / copy.stamp)
         pilot_file = str(pilot.path / "pilot.json")
         inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
@@ -231,10 +231,10 @@ class LocalBackend:
         try:
             pilot.create(entry, copy.pilot_file)
         except FileExistsError:
-            return "this stamp was submitted before"
+            return _refusal("this stamp was submitted before")
         except OSError as fault:
-            return _reason(fault)
-        return ""
+            return _refusal(fault)
+        return None
 
     def _cancel(self, native_id: str) -> CancelOutcome:
         """Under the backend's lock, so that nothing starts meanwhile."""
@@ -294,6 +294,12 @@ def _as_backend_fault() -> Iterator[None]:
         yield
     except OSError as fault:
         raise BackendFault(f"The local backend cannot be used: {_reason(fault)}.", transient=True) from fault
+
+
+def _refusal(why: str | OSError) -> SubmitRefusal:
+    """Only a fault of the system may be gone later."""
+    transient = isinstance(why, OSError)
+    return SubmitRefusal(reason=_reason(why) if isinstance(why, OSError) else why, transient=transient)
 
 
 def _reason(fault: OSError) -> str:

@@ -18,7 +18,7 @@ from lodesman.answers import calls
 from lodesman.answers.task_queues import PoolsOfQueues, ServedQueue
 from lodesman.background import launch
 from lodesman.background.launch import PilotSettings, SubmissionPools
-from lodesman.batch.backend import SubmitResult
+from lodesman.batch.backend import SubmitRefusal, SubmitResult
 from lodesman.director.options import read_options
 from lodesman.director.orders import PilotIdentity, PilotOrder, TypeReason
 from lodesman.director.placement import Placement
@@ -202,7 +202,9 @@ def test_the_wall_time_of_a_queue_reaches_batch_system_and_pilot(world, wall, li
 def test_refused_copies_are_told_with_the_reason(world):
     world.batch.answer = lambda copies: SubmitResult(
         accepted={copies[0].stamp: "native"},
-        refused={one.stamp: "the queue is closed" for one in copies[1:]},
+        refused={
+            one.stamp: SubmitRefusal(reason="the queue is closed", transient=True) for one in copies[1:]
+        },
     )
     world.launch(3)
     world.end()
@@ -213,7 +215,9 @@ def test_refused_copies_are_told_with_the_reason(world):
 
 
 def test_a_submission_that_is_refused_as_a_whole_speaks_against_the_queue(world):
-    world.batch.answer = lambda copies: SubmitResult(refused={one.stamp: "no such queue" for one in copies})
+    world.batch.answer = lambda copies: SubmitResult(
+        refused={one.stamp: SubmitRefusal(reason="no such queue", transient=False) for one in copies}
+    )
     world.launch(2)
     world.end()
     assert world.told == [(SHORT, False, "no such queue")]

@@ -15,6 +15,7 @@ from lodesman.batch.backend import (
     NativeStatus,
     PilotCopy,
     PilotSpec,
+    SubmitRefusal,
     SubmitResult,
     unusable,
 )
@@ -52,6 +53,7 @@ def test_an_exit_code_is_unknown_unless_told():
 
 def test_results_are_empty_unless_told():
     assert SubmitResult() == SubmitResult(accepted={}, refused={})
+    assert SubmitRefusal(reason="full", transient=True) != SubmitRefusal(reason="full", transient=False)
 
 
 def test_nothing_is_asked_by_default():

@@ -73,7 +73,7 @@ class TestSubmit:
     def test_a_hostile_stamp_is_refused_alone(self, backend, root, stamp):
         result = backend.submit(SPEC, copies("s1", stamp, "s2"))
         assert sorted(result.accepted) == ["s1", "s2"]
-        assert "a stamp has" in result.refused[stamp]
+        assert not result.refused[stamp].transient
         assert {path.name for path in root.iterdir()} == {".lock", "s1", "s2"}
 
     @given(st.builds(QueueId, st.text(), st.text(), st.text()))
@@ -87,15 +87,20 @@ class TestSubmit:
 
     def test_an_unknown_queue_never_works(self, backend):
         spec = PilotSpec(queue=QueueId("a", "b", "c"), command=("true",))
-        assert "a/b/c" in backend.submit(spec, copies("s1")).refused["s1"]
+        refusal = backend.submit(spec, copies("s1")).refused["s1"]
+        assert not refusal.transient
+        assert "a/b/c" in refusal.reason
 
     def test_a_command_that_never_works(self, backend):
         result = backend.submit(PilotSpec(queue=QUEUE, command=()), copies("s1", "s2"))
-        assert result.refused == {"s1": "the command is empty", "s2": "the command is empty"}
+        assert {stamp: refusal.transient for stamp, refusal in result.refused.items()} == {
+            "s1": False,
+            "s2": False,
+        }
 
     def test_a_stamp_is_taken_once(self, backend):
         backend.submit(SPEC, copies("s1"))
-        assert "before" in backend.submit(SPEC, copies("s1")).refused["s1"]
+        assert not backend.submit(SPEC, copies("s1")).refused["s1"].transient
         twice = backend.submit(SPEC, copies("s2", "s2"))
         assert twice.accepted == {"s2": "s2"}
 
@@ -107,8 +112,11 @@ class TestSubmit:
         backend = LocalBackend(tmp_path / "file" / "pilots", {QUEUE: 1})
         result = backend.submit(SPEC, copies("s1", "s2"))
         assert result.accepted == {}
-        assert set(result.refused) == {"s1", "s2"}
-        assert all("Not a directory" in reason for reason in result.refused.values())
+        assert {stamp: refusal.transient for stamp, refusal in result.refused.items()} == {
+            "s1": True,
+            "s2": True,
+        }
+        assert "Not a directory" in result.refused["s1"].reason
 
     def test_a_full_disk_refuses_each_copy_for_now(self, backend, monkeypatch):
         real = PilotDirectory.create
@@ -121,7 +129,8 @@ class TestSubmit:
         monkeypatch.setattr(PilotDirectory, "create", full)
         result = backend.submit(SPEC, copies("s1", "s2", "s3"))
         assert sorted(result.accepted) == ["s1", "s3"]
-        assert "No space left" in result.refused["s2"]
+        assert result.refused["s2"].transient
+        assert "No space left" in result.refused["s2"].reason
         monkeypatch.undo()
         assert backend.submit(SPEC, copies("s2")).accepted == {"s2": "s2"}
 
