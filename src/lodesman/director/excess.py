@@ -16,13 +16,12 @@ from lodesman.director.supply import PilotStanding, Supply
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excess:
     """cancel: pilots to cancel now; too_old are those of them that wait too long. suspects: spare pilots and when each
-    was first seen so; the caller gives them back at the next iteration. tolerated: surplus pilots that may stay.
+    was first seen so; the caller gives them back at the next iteration.
     """
 
     cancel: tuple[int, ...] = ()
     too_old: frozenset[int] = frozenset()
     suspects: Mapping[int, float]
-    tolerated: int = 0
 
 
 def choose_excess(supply: Supply, *, suspects: Mapping[int, float], rules: ExcessRules, now: float) -> Excess:
@@ -47,4 +46,4 @@ def choose_excess(supply: Supply, *, suspects: Mapping[int, float], rules: Exces
     cancel = tuple(ripe[: rules.max_cancels])
     # Those stay suspects: if cancelling fails, the next iteration tries again at once.
     too_old = frozenset(cancel).intersection(one.pilot_id for one in stuck)
-    return Excess(cancel=cancel, too_old=too_old, suspects=seen, tolerated=tolerated)
+    return Excess(cancel=cancel, too_old=too_old, suspects=seen)

@@ -9,7 +9,6 @@ lowestCPUBoost, as the page says in words.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -31,8 +30,9 @@ _NO_PRIORITY = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskQueueDemand:
-    """A task queue with jobs waiting. weight: its director weight (the seed's TQ Priority). job_sharing: a private pilot
-    serves the whole group. Raises ValueError for a weight or a job count that is not one.
+    """A task queue with jobs waiting.
+
+    weight: its director weight (the seed's TQ Priority). job_sharing: a private pilot serves the whole group.
     """
 
     tq_id: int
@@ -40,12 +40,6 @@ class TaskQueueDemand:
     weight: float
     waiting_jobs: int
     job_sharing: bool = False
-
-    def __post_init__(self) -> None:
-        if not math.isfinite(self.weight) or self.weight < 0.0:
-            raise ValueError(f"task queue {self.tq_id}: the weight {self.weight!r} is none")
-        if self.waiting_jobs < 0:
-            raise ValueError(f"task queue {self.tq_id}: {self.waiting_jobs} jobs cannot wait")
 
 
 def cpu_bucket(norm_cpu_seconds: int, buckets: Sequence[int]) -> int:

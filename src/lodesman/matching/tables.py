@@ -107,12 +107,11 @@ class KeyTable:
         """The task queue with that bit, which is set in `full`."""
         return cast("int", self._names[bit])
 
-    def narrow(self, mask: Mask, request: ResourceRequest) -> Mask:
-        """The task queues of `mask` whose jobs the resource may run."""
-        return self._table.narrow(mask, offered_of(request))
-
     def narrow_served(self, mask: Mask, request: ResourceRequest) -> Mask:
-        """As `narrow`, but for SubmitPools: the request may list thousands, and the caller has masks of them."""
+        """The task queues of `mask` whose jobs the resource may run; the caller has seen to their SubmitPools.
+
+        The request may list thousands of these.
+        """
         return self._table.narrow(
             mask, [None if one.name == "submit_pool" else one.of_request(request) for one in CRITERIA]
         )

@@ -80,7 +80,7 @@ def test_after_any_changes_it_is_what_the_database_says(base, submit):
         found = known.read()
         assert sorted(found, key=lambda one: one[0]) == found
         assert found == sorted(queues_with_jobs(base.db), key=lambda one: one[0])
-        mask = known.table.narrow(known.table.full, here)
+        mask = known.table.narrow_served(known.table.full, here)
         assert [bool(mask >> known.table.bit(tq_id) & 1) for tq_id, _, _ in found] == [
             not explain(key, here) for _, key, _ in found
         ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,14 +33,3 @@ def test_a_bucket_is_never_smaller_but_at_the_end(cpu):
 def test_the_allowance_is_the_formula_of_the_seed(jobs, fraction, extra, allowed):
     options = DirectorOptions(extra_pilot_fraction=fraction, extra_pilots=extra)
     assert allowance(jobs, options) == allowed
-
-
-@pytest.mark.parametrize("weight", [-0.1, math.nan, math.inf])
-def test_a_weight_that_is_none_is_refused(demand, weight):
-    with pytest.raises(ValueError, match="task queue 5: the weight"):
-        demand(5, weight=weight)
-
-
-def test_a_negative_number_of_jobs_is_refused(demand):
-    with pytest.raises(ValueError, match="-1 jobs cannot wait"):
-        demand(5, waiting_jobs=-1)
