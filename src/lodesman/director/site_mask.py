@@ -6,7 +6,7 @@ No pilot is sent where something is closed. Pilots that are there leave, unless 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from typing import cast
@@ -21,10 +21,9 @@ _Queues = Mapping[int, QueueId]
 
 @dataclass(frozen=True, slots=True)
 class DrainedNodes:
-    """The places whose pilots leave; equal if these are."""
+    """The places whose pilots leave."""
 
     nodes: frozenset[NodePath]
-    closings: tuple[Closing, ...] = field(compare=False)
 
     def __contains__(self, place: object) -> bool:
         return not self.nodes.isdisjoint(_around(cast("NodePath", place)))
@@ -71,8 +70,8 @@ class SiteMask:
 
     def drained(self, now: float) -> DrainedNodes | None:
         """Where pilots leave; None if that is nowhere."""
-        closings = tuple(one for one in self.active(now) if not one.keep_pilots)
-        return DrainedNodes(frozenset(one.node for one in closings), closings) if closings else None
+        nodes = frozenset(one.node for one in self.active(now) if not one.keep_pilots)
+        return DrainedNodes(nodes) if nodes else None
 
     def _active(self, queues: _Queues, now: float) -> Iterator[tuple[Closing, Mask]]:
         """The closings that hold, with the queues that each closes."""
