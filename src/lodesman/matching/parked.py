@@ -89,12 +89,6 @@ class Parked:
         self._orders: list[Order] = []
         self._number = 0
 
-    def __len__(self) -> int:
-        return len(self._tickets)
-
-    def __contains__(self, ticket: Hashable) -> bool:
-        return ticket in self._tickets
-
     def park(self, ticket: Hashable, request: ResourceRequest, count: int, since: float) -> None:
         """Let a request for up to `count` jobs wait; `since` decides its turn. Raises ValueError if it waits already."""
         if ticket in self._tickets:

@@ -79,9 +79,6 @@ class KeyTable:
         for tq_id, key in (keys or {}).items():
             self.put(tq_id, key)
 
-    def __contains__(self, tq_id: int) -> bool:
-        return tq_id in self._bits
-
     def put(self, tq_id: int, key: TaskQueueKey) -> None:
         """A task queue that is not there yet."""
         bit = self._bits[tq_id] = self._names.put(tq_id)

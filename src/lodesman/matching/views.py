@@ -138,9 +138,6 @@ class Views:
         self._young: dict[Any, View] = {}
         self._old: dict[Any, View] = {}
 
-    def __len__(self) -> int:
-        return len(self._young.keys() | self._old.keys())
-
     def of(self, request: ResourceRequest) -> View:
         """The view of what the request describes."""
         pools = request.submit_pools

@@ -73,7 +73,7 @@ def test_rows_and_columns_are_one_table(pools, numbers, queues, asked, dropped):
     found = pools(dict(zip(IDS, numbers, strict=True)), queues)
     table = KeyTable({k: key_of(pool, owner=f"o{k}") for k, pool in enumerate(asked)})
     for tq_id in dropped:
-        if tq_id in table:
+        if tq_id in table._bits:
             table.drop(tq_id)
     by_pool, by_queue = ServingQueues(IDS, found), ServedTaskQueues(table, found)
     for name in NAMES[:3]:
@@ -81,6 +81,6 @@ def test_rows_and_columns_are_one_table(pools, numbers, queues, asked, dropped):
     for one in IDS:
         wanted = {
             tq_id for tq_id, pool in enumerate(asked)
-            if tq_id in table and (not pool or one in queues.get(pool, ()))
+            if tq_id in table._bits and (not pool or one in queues.get(pool, ()))
         }  # fmt: skip
         assert {table.tq_id(bit) for bit in members(by_queue.by(one))} == wanted

@@ -81,14 +81,14 @@ def test_requests_that_say_the_same_have_one_signature():
 
 def test_park_and_leave(house):
     house.park("t1")
-    assert "t1" in house.parked
-    assert len(house.parked) == 1
+    assert "t1" in house.parked._tickets
+    assert len(house.parked._tickets) == 1
     with pytest.raises(ValueError, match="parked already"):
         house.park("t1")
     assert house.parked.leave("t1")
     assert not house.parked.leave("t1")
-    assert "t1" not in house.parked
-    assert len(house.parked) == 0
+    assert "t1" not in house.parked._tickets
+    assert len(house.parked._tickets) == 0
 
 
 def test_a_ticket_that_left_is_not_woken(house):
@@ -280,7 +280,7 @@ def test_after_waking_no_job_waits_beside_a_ticket_that_fits(waiting, queues, se
     assert all(got.values()), "who is woken gets something"
     assert claimed == jobs_before - sum(jobs for _, _, jobs in house.matcher.index.queues())
     for number, (request, _) in enumerate(waiting):
-        if number in house.parked:
+        if number in house.parked._tickets:
             assert not any(
                 jobs and not explain(key, signature(request)) for _, key, jobs in house.matcher.index.queues()
             )

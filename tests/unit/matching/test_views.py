@@ -138,7 +138,7 @@ def test_requests_alike_but_for_numbers_and_names_of_queues_share_a_view():
     one = views.of(REQUEST)
     assert views.of(replace(REQUEST, cores=8, memory_mb=1, norm_cpu_seconds=77, queue="short")) is one
     assert views.of(replace(REQUEST, site="B")) is not one
-    assert len(views) == 2
+    assert len(views._young.keys() | views._old.keys()) == 2
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_views_are_dropped_when_not_used():
         views.of(replace(REQUEST, site=f"S{n}"))
         if n % 100 == 0:
             assert views.of(REQUEST) is first
-    assert len(views) <= 2 * _VIEWS_AT_MOST
+    assert len(views._young.keys() | views._old.keys()) <= 2 * _VIEWS_AT_MOST
     for n in range(3 * _VIEWS_AT_MOST):
         views.of(replace(REQUEST, site=f"T{n}"))
     assert views.of(REQUEST) is not first
