@@ -65,7 +65,7 @@ def values_jdl(count: int) -> bytes:
 
 
 def array(members: int) -> bytes:
-    """One description of so many members alike (their number is all that differs)."""
+    """One description of `members` equal members, which differ only in their number."""
     record: dict[str, Any] = {"Executable": "/usr/bin/simulate", "Arguments": ["--events", "1000"]}
     record |= {"Parameters": members} if members > 1 else {}
     return json.dumps({"jobs": [record]}, separators=(",", ":")).encode()

@@ -2,11 +2,11 @@
 
     PYTHONPATH=src python bench/choice.py --queues 10000 --seconds 10 [--churn 1000] [--pools] [--json FILE]
 
-1,000 sites, 300 tags, 50 groups, 60 platforms; 2,000 kinds of resources ask in turn. With --churn so many
-task queues a second come (with a new key) and go (emptied, later forgotten). Samples are checked by an
-oracle that reads every task queue and uses only `explain`: what was chosen was eligible, and "no job" is
-said only when none is. With --pools three task queues in ten have one of 3,000 SubmitPools, of which a queue
-serves a ninth.
+1,000 sites, 300 tags, 50 groups, 60 platforms; 2,000 kinds of resources ask in turn. --churn is the
+number of task queues a second that come (with a new key) and go (emptied, later removed). An oracle that reads
+every task queue and uses only `explain` checks samples: the choice was eligible, and the answer was "no job"
+only when none was. With --pools three task queues in ten have one of 3,000 SubmitPools; a queue serves a
+ninth of them.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from lodesman.matching.matcher import Matcher
 
 SITES, TAGS, GROUPS, PLATFORMS, OWNERS = 1_000, 300, 50, 60, 20
 KINDS, JOBS_PER_QUEUE, SAMPLES = 2_000, 100, 24
-SLICE = 64  # choices between two looks at the clock
+SLICE = 64  # choices between two readings of the clock
 CHURN_EVERY = 0.01  # seconds between two helpings of new task queues
-LATENCY_EVERY = 8  # one choice in so many is timed on its own
+LATENCY_EVERY = 8  # one choice in this number is timed on its own
 
 SITE = [f"LCG.Site{n:04}.org" for n in range(SITES)]
 TAG = [f"tag{n:03}" for n in range(TAGS)]
@@ -43,7 +43,7 @@ SHARES = [100.0, 300.0, 1000.0, 1000.0, 3000.0, 5000.0]
 
 @dataclass
 class Result:
-    """What was measured, and what the oracle saw."""
+    """The measurement, and what the oracle found."""
 
     queues: int
     groups: int
@@ -71,7 +71,7 @@ class World:
         self.serial = 0
 
     def key(self) -> TaskQueueKey:
-        """A task queue that no other has: the project counts."""
+        """A key that no other task queue has: the project is a counter."""
         rng = self.rng
         self.serial += 1
         group = min(int(rng.paretovariate(0.6)) - 1, self.groups - 1)
@@ -157,7 +157,7 @@ class Run:
         return chosen[0]
 
     def come_and_go(self, due: int) -> None:
-        """So many new task queues arrive and so many old ones lose their last job."""
+        """New task queues arrive, and as many old ones lose their last job."""
         index = self.matcher.index
         for _ in range(min(due, len(self.fresh))):
             place = self.rng.randrange(len(self.ids))
@@ -170,7 +170,7 @@ class Run:
         index.forget_idle(self.now)
 
     def measure(self, seconds: float) -> tuple[int, float, float]:
-        """Choose until the time is over; the choices, the seconds and the CPU seconds, all work included."""
+        """Choose until the time is over. Returns the choices, seconds and CPU seconds, all work included."""
         clock, choose, requests = time.perf_counter, self.choose, self.requests
         choices, place, next_churn = 0, 0, CHURN_EVERY
         cpu_begun, begun = time.thread_time(), clock()

@@ -31,23 +31,23 @@ class Context:
 
     @property
     def seconds(self) -> float:
-        """How long a load is kept up."""
+        """How long a load runs."""
         return 2.0 if self.quick else 10.0
 
     @property
     def warm_seconds(self) -> float:
-        """How long it is kept up before, unmeasured."""
+        """How long the load runs before the measurement."""
         return 1.0 if self.quick else 3.0
 
     def size(self, **given: int) -> Size:
-        """The size of the issue (1,000,000 jobs in 10,000 task queues), or a tenth of it if it shall be quick."""
+        """The full size (1,000,000 jobs in 10,000 task queues), or a tenth of it with --quick."""
         chosen = {"queues": 10_000, "jobs": 1_000_000, "rows": 100_000, **given}
         if self.quick:
             chosen |= {name: chosen[name] // 10 for name in ("queues", "jobs", "rows")}
         return Size(**chosen)
 
     def world(self, size: Size, workload: Workload = GRID) -> Path:
-        """A copy of a world, to be changed at will."""
+        """A copy of a world, which the row may change."""
         original = self._built.get((size, workload.name))
         if original is None:
             original = self.home / f"world-{len(self._built)}"
@@ -78,5 +78,5 @@ class Context:
         )
 
     def drop(self, data: Path) -> None:
-        """A copy is not needed any more."""
+        """Remove a copy."""
         shutil.rmtree(data, ignore_errors=True)

@@ -22,7 +22,7 @@ STEP = re.compile(r"match_(\d+)p")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """What DIRAC did. `rates`: claims per second by number of processes. `same_run`: just before ours, on this machine."""
+    """The figures of DIRAC. `rates`: claims per second by number of processes. `same_run`: measured just before ours."""
 
     rates: dict[int, float]
     jobs: int
@@ -66,7 +66,7 @@ def measure(given: Path, home: Path, *, quick: bool) -> Peer:
             given, ["venv/bin/python", "bench_match.py", "run", *options, "--out", str(report)], RUN_SECONDS
         )
     finally:
-        # Beside our side nothing of it may run.
+        # None of its processes may run during our measurement.
         _call(given, ["./servers.sh", "stop"], START_SECONDS)
     return read_report(json.loads(report.read_text()), same_run=True)
 
@@ -77,7 +77,7 @@ def _call(folder: Path, command: list[str], seconds: float) -> None:
             command, cwd=folder, timeout=seconds, check=True, capture_output=True, stdin=subprocess.DEVNULL
         )
     except subprocess.CalledProcessError as failed:
-        told = failed.stderr.decode(errors="replace")[-1_000:]
-        raise ValueError(f"{' '.join(command)} ended with {failed.returncode}: {told}") from None
+        reported = failed.stderr.decode(errors="replace")[-1_000:]
+        raise ValueError(f"{' '.join(command)} ended with {failed.returncode}: {reported}") from None
     except subprocess.TimeoutExpired:
         raise ValueError(f"{' '.join(command)} did not end within {seconds:.0f} s") from None

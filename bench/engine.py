@@ -1,4 +1,4 @@
-"""The durable road of a claim without HTTP: journal, index, fronts and database in this process."""
+"""The durable path of a claim without HTTP: journal, index, fronts and database in this process."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ class Engine:
         self._writer.close()
 
     def run(self, claims: int, *, clients: int) -> float:
-        """So many claims of one job each, by clients that each wait for their answer; the seconds it took.
+        """Make `claims` claims of one job each, by clients that each wait for their answer. Returns the seconds.
 
-        The clients ask again from the writer's own thread, as soon as they are answered: with one client
+        The clients claim again on the writer's thread, as soon as they are answered: with one client
         each claim has a commit of its own, with many they share commits. Fills `latencies` and `empty`.
         """
         self.latencies, self.empty = [], 0
@@ -70,7 +70,7 @@ class Engine:
         )  # fmt: skip
 
     def check(self, samples: int, rng: random.Random) -> int:
-        """The oracle: claim as some pilots and hold the answer against every task queue. Raises WrongAnswer."""
+        """The oracle: claim as some pilots and compare the answers with every task queue. Raises WrongAnswer."""
         for session in rng.sample(self.sessions, min(samples, len(self.sessions))):
             queues = list(self.live.queues.index.queues())
             box: list[list[Claimed]] = []
@@ -93,7 +93,7 @@ class Engine:
 
 
 class _Loop:
-    """Closed loop: each answer brings the next question until all are asked."""
+    """Closed loop: each answer starts the next claim until all are made."""
 
     def __init__(self, engine: Engine, claims: int, clients: int) -> None:
         self.engine = engine
@@ -104,13 +104,13 @@ class _Loop:
         self.fault: Exception | None = None
 
     def start(self) -> None:
-        """The first question of every client."""
+        """The first claim of every client."""
         self.left -= self.clients
         for number in range(self.clients):
             self._ask(number)
 
     def finish(self) -> None:
-        """Wait for the last answer. Raises what a claim was answered with, if it was an error."""
+        """Wait for the last answer. Raises the error that a claim was answered with."""
         assert self.done.wait(WAIT_SECONDS), "the journal did not answer"
         if self.fault is not None:
             raise self.fault

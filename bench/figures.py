@@ -9,9 +9,9 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One measured number. `floor` is what the bare machine does of the same unit in the same run.
+    """One measured number. `floor` is the figure of the bare machine in the same run and unit.
 
-    less: a time or a size, which shall be at most its target; otherwise a rate, which shall be at least that.
+    less: a time or a size, to be at most its target; otherwise a rate, to be at least its target.
     """
 
     row: str
@@ -50,12 +50,12 @@ class Figure:
 
 
 def best(samples: Sequence[dict[str, Any]], by: str, *, less: bool = False) -> dict[str, Any]:
-    """The best of some samples: others on the machine can only make a figure worse."""
+    """The best of some samples: other load can only make a figure worse."""
     return (min if less else max)(samples, key=lambda one: float(one[by]))
 
 
 def shown(value: float) -> str:
-    """A number with as many digits as mean something."""
+    """A number with its significant digits."""
     if value >= 100:
         return f"{value:,.0f}"
     if value >= 10:

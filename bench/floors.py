@@ -1,4 +1,4 @@
-"""What the bare machine does, measured in the same run: absolute figures swing between hours, ratios do not."""
+"""The speed of the bare machine, measured in the same run: absolute figures change by the hour, ratios do not."""
 
 from __future__ import annotations
 

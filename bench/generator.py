@@ -23,7 +23,7 @@ class NoGenerator(RuntimeError):
 
 
 class LoadFault(RuntimeError):
-    """The generator did not do what it was told."""
+    """The generator failed or sent something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def parse_wrk(output: str, cpu_seconds: float = 0.0) -> Load:
 
 
 def need_wrk() -> str:
-    """The path of wrk. Raises NoGenerator that says how to get it."""
+    """The path of wrk. Raises NoGenerator, which says how to install it."""
     found = shutil.which("wrk")
     if found is None:
         raise NoGenerator("wrk is missing; install it with: apt-get install -y wrk")
@@ -144,7 +144,7 @@ class Connection:
 
 @dataclass(slots=True)
 class Replay:
-    """What happened to encoded requests: seconds of each, and of all together."""
+    """The results of encoded requests: seconds of each, and of all together."""
 
     seconds: float = 0.0
     latencies: list[float] = field(default_factory=list)
@@ -154,7 +154,7 @@ class Replay:
 
 def replay(port: int, requests: Sequence[bytes], *, connections: int = 1,
            check: Callable[[int, bytes], bool] = lambda status, _body: status == 200) -> Replay:  # fmt: skip
-    """Send all requests over so many connections, each waiting for its answer before the next."""
+    """Send all requests over some connections. Each waits for its answer before the next."""
     out = Replay()
     waiting = list(reversed(requests))
 

@@ -1,4 +1,4 @@
-"""What the machine is and how busy it is: CPU time of processes, and what others use meanwhile (Linux)."""
+"""The machine and its load: CPU time of our processes and of all others (Linux)."""
 
 from __future__ import annotations
 

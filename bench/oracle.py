@@ -1,6 +1,6 @@
 """The oracle: which task queues a resource may be served from, by reading every one of them. Pure.
 
-It knows nothing of bitsets and lotteries: only keys, waiting counts, and the predicate `explain`.
+It uses no bitsets and no lottery, only keys, waiting counts, and the predicate `explain`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class WrongAnswer(AssertionError):
 
 
 def eligible(queues: Iterable[tuple[int, TaskQueueKey, int]], request: ResourceRequest) -> set[int]:
-    """The task queues (id, key, waiting) with a waiting job for which nothing speaks against the request."""
+    """The task queues (id, key, waiting) with a waiting job that the request fits."""
     return {tq_id for tq_id, key, waiting in queues if waiting > 0 and not explain(key, request)}
 
 

@@ -1,4 +1,4 @@
-"""The workload that DIRAC's TaskQueueDB is measured with, in our words.
+"""The workload that DIRAC's TaskQueueDB is measured with, in the terms of this program.
 
 4 VOs of 5 groups (two share their jobs), 60 owners, 100 sites with 3 CEs each, 8 platforms, DIRAC's 13 steps of CPU
 time, tags of processors and of features, floors of memory; every set of requirements differs from all others.

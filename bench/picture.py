@@ -71,7 +71,7 @@ def png(figures: Sequence[Figure]) -> bytes:
 
 
 def draw(figures: Sequence[Figure], path: Path, title: str) -> None:
-    """Write the picture in the form that the file's name asks for. Raises ValueError for another one."""
+    """Write the picture in the form that the file's name asks for. Raises ValueError for an unknown form."""
     if path.suffix == ".svg":
         path.write_text(svg(figures, title))
     elif path.suffix == ".png":

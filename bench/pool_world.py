@@ -19,7 +19,7 @@ MEMORY = (1_000, 2_000, 3_000, 4_000, 6_000, 8_000)
 
 
 def parameters(rng: random.Random) -> str:
-    """What one queue declares beside what jobs always ask for, in TOML."""
+    """The further parameters that one queue declares, in TOML."""
     software = sorted({f"app{rng.randrange(APPLICATIONS)}" for _ in range(20)})
     return (
         f"Memory = {rng.choice((2_000, 4_000, 8_000, 16_000, 64_000))}\n"
@@ -43,7 +43,7 @@ def resources(seed: int = 3, *, sites: int = SITES) -> str:
 
 
 def make_requirements(rng: random.Random) -> dict[str, Any]:
-    """A set of one to seven."""
+    """A set of one to seven requirements."""
     wanted: dict[str, Any] = {}
     if rng.random() < 0.7:
         wanted["Memory"] = rng.choice(MEMORY)
@@ -63,7 +63,7 @@ def make_requirements(rng: random.Random) -> dict[str, Any]:
 
 
 def make_pools(count: int, types: TypeTable, seed: int = 5) -> Iterator[PoolRow]:
-    """So many different pools, not evaluated yet."""
+    """`count` different pools, not evaluated yet."""
     rng = random.Random(seed)
     seen: set[str] = set()
     while len(seen) < count:

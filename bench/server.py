@@ -19,7 +19,7 @@ from examples.demo.grid import free_port
 
 START_SECONDS, STOP_SECONDS = 120.0, 60.0
 QUIET_CORES, QUIET_SECONDS = 0.05, 120.0
-# No pilots of its own: the benchmark plays them. The director still works out its first iteration.
+# No pilots of its own: the benchmark acts as the pilots. The director still computes its first iteration.
 HABITS = {"pilots.lease_seconds": 36_000, "director.PollingTime": 3_600, "director.pilotsPerIteration": 0}
 
 
@@ -51,7 +51,7 @@ class Server:
         self.start_seconds = 0.0
 
     def __enter__(self) -> Self:
-        """Start it and wait until it is well."""
+        """Start it and wait until it is healthy."""
         program = "import sys\nfrom lodesman.daemon.__main__ import main\nsys.exit(main())"
         pinned = ["taskset", "-c", ",".join(map(str, self._cores))] if self._cores else []
         begun = time.perf_counter()
@@ -113,7 +113,7 @@ class Server:
         return counted
 
     def wait_for_calm(self) -> None:
-        """Until the background process has worked out its first iteration and rests."""
+        """Wait until the background process has finished its first iteration and is idle."""
         end = time.monotonic() + QUIET_SECONDS
         quiet = 0
         while time.monotonic() < end and quiet < 3:
@@ -124,7 +124,7 @@ class Server:
             quiet = quiet + 1 if used <= QUIET_CORES else 0
 
     def stop(self) -> None:
-        """End it; its data stay."""
+        """Stop it and keep its data."""
         process = self._process
         if process is None or process.poll() is not None:
             return

@@ -1,4 +1,4 @@
-"""Percentiles, chi-square and the test of starts received against starts deserved. Pure."""
+"""Percentiles, chi-square and the test of actual against target starts. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The value that `percent` of all do not exceed (nearest rank). Raises ValueError if there is none."""
+    """The value that `percent` of all do not exceed (nearest rank). Raises ValueError without values."""
     if not values:
         raise ValueError("no values")
     ordered = sorted(values)
@@ -16,7 +16,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def chi_square_tail(statistic: float, freedom: int) -> float:
-    """The probability of a larger chi-square than `statistic` with so many degrees of freedom."""
+    """The probability of a larger chi-square than `statistic` with `freedom` degrees of freedom."""
     if freedom < 1:
         raise ValueError("no degree of freedom")
     if statistic <= 0:
@@ -55,11 +55,11 @@ def _fraction(a: float, x: float) -> float:
 
 
 class StartsTest:
-    """Starts received against starts deserved, when each claim has chances of its own.
+    """Actual against target starts, when each claim has its own probabilities.
 
-    Claims in which different groups took part are no single multinomial, so the plain sum of squares would be
-    too kind. Here the covariance of the counts is added up claim by claim, and the statistic is the
-    squared distance in that metric: exactly chi-square for many claims.
+    Claims with different groups are not a single multinomial, so the plain sum of squares would be too lenient.
+    The covariance of the counts is summed claim by claim. The statistic is the squared distance in that metric:
+    exactly chi-square for many claims.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class StartsTest:
         self._covariance: dict[tuple[str, str], float] = {}
 
     def add(self, parts: Mapping[str, float], winner: str, times: int = 1) -> None:
-        """A claim that deserved to go to each group with these chances, and went to `winner`."""
+        """A claim with these probabilities of the groups, which went to `winner`."""
         self.received[winner] = self.received.get(winner, 0) + times
         self.claims += times
         for group, part in parts.items():

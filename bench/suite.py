@@ -1,4 +1,4 @@
-"""The rows, in order, and what comes out: a table, JSON, a picture."""
+"""The rows, in order, and their results: a table, JSON, a picture."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _lacking_wrk(rows: list[str]) -> list[str]:
-    """The rows that cannot be measured without wrk, which is not there."""
+    """The rows that need wrk, if it is not installed."""
     try:
         need_wrk()
     except NoGenerator as lacking:

@@ -34,5 +34,5 @@ def markdown(figures: Sequence[Figure]) -> str:
 
 
 def missed(figures: Sequence[Figure]) -> list[Figure]:
-    """The figures that stay behind their targets."""
+    """The figures that miss their targets."""
     return [figure for figure in figures if figure.met is False]

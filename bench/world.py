@@ -53,7 +53,7 @@ BODY = json.dumps(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a pilot woke up, and what it presents."""
+    """The queue where a pilot started, and what it presents."""
 
     vo: str
     site: str
@@ -117,7 +117,7 @@ def make_key(rng: random.Random, number: int) -> TaskQueueKey:
 
 
 def make_wish(rng: random.Random, key: TaskQueueKey) -> dict[str, Any] | None:
-    """Half of the jobs that do not care where they run care what is there: three in ten of all."""
+    """Requirements for half of the jobs that name no site: three in ten of all."""
     return pool_world.make_requirements(rng) if not key.sites and rng.random() < 0.75 else None
 
 
@@ -194,7 +194,7 @@ class _Writer:
 
 
 class _Pools:
-    """The SubmitPools of a workload, as the program would find them when a job with such Requirements is submitted."""
+    """The SubmitPools of a workload, as a submission of a job with such Requirements would evaluate them."""
 
     def __init__(self, workload: Workload, seed: int) -> None:
         self._rng = random.Random(seed)
@@ -202,7 +202,7 @@ class _Pools:
         self._policy = Policy(load_resources([("grid.toml", resources(workload))])) if workload.wish else None
 
     def of(self, key: TaskQueueKey) -> tuple[TaskQueueKey, tuple[NewPool, ...]]:
-        """The key with its SubmitPool, and that pool; as it was without Requirements."""
+        """The key with its SubmitPool, and that pool. Without Requirements the key is unchanged."""
         workload, policy = self._workload, self._policy
         wanted = workload.wish(self._rng, key) if workload.wish else None
         if wanted is None or policy is None:

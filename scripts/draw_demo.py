@@ -1,7 +1,7 @@
 """Draw docs/images from a run: `./demo --json > report.json; .venv/bin/python -m scripts.draw_demo report.json`.
 
 `demo.svg` is the summary as a terminal shows it, `picture.png` the picture that the jobs rendered, at half its
-size. The summary's text goes to standard output, for the README. Results are named `demo-results`, wherever they lay.
+size. The summary's text goes to standard output, for the README. Results are named `demo-results`, wherever they were.
 """
 
 from __future__ import annotations

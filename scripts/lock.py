@@ -1,6 +1,6 @@
 """Write requirements/*.txt: exact versions with the hashes of every published file, no address.
 
-`python3 scripts/lock.py` keeps what is locked and adds what pyproject.toml newly needs;
+`python3 scripts/lock.py` keeps the locked versions and adds what pyproject.toml newly needs;
 `python3 scripts/lock.py --upgrade` takes the newest versions that pyproject.toml allows.
 The resolver (uv) is installed for the run into a temporary virtual environment (ADR 0001).
 """
@@ -28,7 +28,7 @@ def main() -> int:
         python = _resolver_environment(Path(scratch))
         runtime = ROOT / "requirements" / "runtime.txt"
         _lock(python, output=runtime, options=_options(upgrade=upgrade))
-        # The developer's set contains the runtime set at the very same versions.
+        # The developer's set contains the runtime set at the same versions.
         dev_options = [*_options(upgrade=upgrade), "--extra", "dev", "--constraint", str(runtime)]
         _lock(python, output=ROOT / "requirements" / "dev.txt", options=dev_options)
     return 0

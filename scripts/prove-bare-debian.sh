@@ -1,5 +1,5 @@
 #!/bin/sh
-# Proves the two commands of the README in a Debian 12 that has nothing but its smallest base: no Python, no
+# Proves the two commands of the README in a minimal Debian 12: no Python, no
 # locale, no ps. Needs root, debootstrap and git; takes some minutes and 1 GB of temporary space.
 #
 #   scripts/prove-bare-debian.sh                what is committed
@@ -10,7 +10,7 @@
 # Options may be given together. ./demo must have its first result within 180 s of its start, installation included.
 # Packages come from the Debian mirror that this machine is set up for. LODESMAN_PROVE_PIP_CONF=FILE gives the
 # bare system that pip configuration (and the certificate file it names), for places with a package mirror.
-# Prints what each step did and took; exit code 0 only if every step ended as it should.
+# Prints the output and time of each step; exit code 0 only if every step ended as expected.
 set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P)
 suite=bookworm
@@ -66,7 +66,7 @@ copy_checkout() {
 }
 
 # inside USER COMMAND...: runs in the bare system with an empty environment, in process and mount namespaces of
-# its own, so that nothing it leaves running outlives it; what it leaves is counted and is a failure.
+# its own, so that no process outlives it. Processes that it leaves are counted and are a failure.
 inside() {
     user=$1
     shift
@@ -77,7 +77,7 @@ inside() {
         chroot --userspec="$user" "$bare" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin TERM=dumb \
             sh -c "cd \"\$0\" && exec \"\$@\"" "$place" "$@" </dev/null
         code=$?
-        # ls and grep of the count are two processes, its subshell is one more. Who is just ending gets 2 s.
+        # ls and grep of the count are two processes, its subshell is one more. A process that is ending gets 2 s.
         for try in 1 2 3 4 5 6 7 8 9 10; do
             left=$(($(ls -d "$bare"/proc/[0-9]* | grep -cv "/1$") - 3))
             [ "$left" -gt 0 ] || break
@@ -107,7 +107,7 @@ echo "first result: ${first:-never} (seconds after the start of ./demo; at most 
 [ -n "$first" ] && [ "$first" -le "$1" ]
 '
 
-# ./demo, interrupted after so many seconds: it must end soon, and leave no data; `inside` counts its processes.
+# ./demo, interrupted after a number of seconds: it must end soon and leave no data; `inside` counts its processes.
 # The signal goes to the whole group, as from a terminal. A shell lets what it starts in its background ignore SIGINT,
 # and no shell can undo that: env can.
 interrupted_demo='

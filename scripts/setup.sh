@@ -2,8 +2,8 @@
 # Sourced by ./demo and ./check, which set `root` (the checkout) first. Makes .venv once and then finds it.
 #
 # `set_up runtime` or `set_up dev` leaves a virtual environment in $venv with the locked packages and the
-# command `lode`, which runs the sources in place. A stamp with a checksum of all that went in makes the
-# next call take milliseconds. Nothing outside the checkout changes, but for one Debian package
+# command `lode`, which runs the sources in place. A stamp with a checksum of all inputs makes the
+# next call take milliseconds. Nothing outside the checkout changes, except one Debian package
 # (python3-venv) when the machine has no usable Python and the caller is root.
 
 venv=$root/.venv
@@ -41,7 +41,7 @@ find_python() {
 }
 
 install_python() {
-    # An unreachable extra source must not stop what the others can give.
+    # An unreachable extra source must not stop the others.
     apt-get -q update || true
     DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=120 \
         install --no-install-recommends "$missing_package"

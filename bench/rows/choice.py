@@ -19,7 +19,7 @@ PROGRAM = Path(__file__).parent.parent / "choice.py"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What is chosen from: task queues, of which `churn` a second come and go; `pools`: some have Requirements."""
+    """The task queues of a measurement; `churn` of them a second come and go. `pools`: some have Requirements."""
 
     row: str
     queues: int

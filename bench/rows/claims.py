@@ -136,7 +136,7 @@ def _load(server: Server, data: Path, *, seconds: float, count: int, seed: str) 
 def check_over_http(context: Context, server: Server, data: Path, asked: int) -> int:
     """The oracle: claims of some pilots against every task queue in the database. Raises WrongAnswer.
 
-    Nothing was submitted meanwhile, so a pilot for which something fits now had something all the time.
+    No job was submitted meanwhile, so a pilot that a job fits now had one all the time.
     """
     db = open_reader(data / "lode.db")
     try:

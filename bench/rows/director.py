@@ -32,7 +32,7 @@ OPTIONS = {"totalThreadsInPool": 1_000_000}
 
 
 def measure(context: Context) -> list[Figure]:
-    """CPU seconds without what writes: storing the decision and the pilots is the hot process's work."""
+    """CPU seconds without writing: the hot process stores the decision and the pilots."""
     size = context.size(rows=0, pilots=PILOTS // 10 if context.quick else PILOTS)
     data = context.world(size)
     ticks = _Ticks(data)
@@ -56,14 +56,14 @@ def measure(context: Context) -> list[Figure]:
 
 
 class _Idle:
-    """A batch system with nothing in it."""
+    """An empty batch system."""
 
     def load(self, _queue: object) -> BatchLoad:
         return BatchLoad(waiting=0, running=0, observed_at=time.time())
 
 
 class _Ticks:
-    """A director over a world; nothing that it decides is carried out, so every iteration is alike."""
+    """A director over a world; its decisions are not carried out, so all iterations are equal."""
 
     def __init__(self, data: Path) -> None:
         self.last: Decision | None = None
@@ -94,7 +94,7 @@ class _Ticks:
 
 
 def _check(decision: Decision) -> Iterator[int]:
-    """The oracle: the predicate, pair by pair. Yields how many pairs it saw; raises WrongAnswer."""
+    """The oracle: the predicate, pair by pair. Yields the number of pairs checked; raises WrongAnswer."""
     placement: Any = decision.placement
     for one in placement.placements:
         if explain(one.order.key, one.request):

@@ -1,4 +1,4 @@
-"""Starts received against starts deserved, for groups of which pilots see parts; the oracle says what they see."""
+"""Actual against target starts, for pilots that see some of the groups; the oracle finds these."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lodesman.matching.matcher import Matcher
 SITES, QUEUES_OF_A_GROUP, KINDS, OWNERS = 40, 30, 100, 6
 CHOICES = 10_000
 NUMBERS_OF_GROUPS = (2, 5, 20, 50)
-SURE = 0.001  # a probability under this is taken for a fault
+SURE = 0.001  # a probability under this counts as a fault
 ENOUGH = 1_000_000  # jobs in each task queue: none runs dry
 
 
@@ -40,7 +40,7 @@ def measure(_context: Context) -> list[Figure]:
 
 
 def starts(groups: int, *, seed: int, choices: int) -> tuple[StartsTest, int]:
-    """Choose so often as pilots of many kinds. Returns the test and how many kinds see every group."""
+    """Choose jobs for pilots of many kinds. Returns the test and the number of kinds that see every group."""
     rng = random.Random(seed)
     shares = {f"g{n:02}": GroupShare(share=rng.choice([100.0, 500.0, 1000.0, 3000.0])) for n in range(groups)}
     matcher = Matcher()

@@ -30,7 +30,7 @@ CPUTime = "1 d"
 [group.users]
 vo = "bench"
 """
-# The program that tells the time with the least start of its own.
+# The program that prints the time and starts fastest.
 JOB = {"Executable": "/bin/date", "Arguments": ["+%s.%N"], "StdOutput": "std.out", "CPUTime": 3600}
 BODY = json.dumps({"jobs": [JOB]}).encode()
 PATIENCE, POLL, REST = 60.0, 0.004, 0.05

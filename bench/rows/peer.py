@@ -21,7 +21,7 @@ MANY, ONE = 256, 1  # clients
 
 
 def measure(context: Context) -> list[Figure]:
-    """As fast as either side can be made to go; and one client on each side, which waits for the disk at each claim."""
+    """The highest rate of each side, and that of one client, which waits for the disk at each claim."""
     peer = None
     if context.dirac is None:
         context.say("peer: DIRAC was not given (--dirac FOLDER); only our side is measured")

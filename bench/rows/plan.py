@@ -18,7 +18,7 @@ JOBS, WHOLE = 200, 5
 
 
 def measure(context: Context) -> list[Figure]:
-    """Plans one after the other. A job counts with its share of the tail, the large ones with their best."""
+    """Plans one after the other. A job plan counts with its percentile, the large plans with their best."""
     size = context.size()
     data = context.world(size)
     token = context.tokens(data)["admin"]
@@ -33,8 +33,8 @@ def measure(context: Context) -> list[Figure]:
         }
         connection.close()
     context.drop(data)
-    told = {name: answers[0][1] for name, answers in large.items()}
-    if not told["resources"]["queues"]:
+    shown = {name: answers[0][1] for name, answers in large.items()}
+    if not shown["resources"]["queues"]:
         raise WrongAnswer("a plan with changed queues names none")
     shared: dict[str, Any] = {"less": True, "size": str(size)}
     seconds = {name: [taken for taken, _ in answers] for name, answers in large.items()}

@@ -1,6 +1,6 @@
-"""SubmitPools: all sets of Requirements against all queues, the writing apart, and one very long set with its reasons.
+"""SubmitPools: all sets of Requirements against all queues, the write alone, and one very long set with its reasons.
 
-The best of a few rounds counts: others on the machine can only make a figure worse.
+The best of a few rounds counts: other load can only make a figure worse.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _evaluate(policy: Policy, pools: Sequence[PoolRow]) -> float:
 
 
 def _check(policy: Policy, pools: Sequence[PoolRow], masks: Mapping[str, int]) -> int:
-    """The oracle: reasons, queue by queue. Returns how many pairs it saw; raises WrongAnswer."""
+    """The oracle: reasons, queue by queue. Returns the number of pairs checked; raises WrongAnswer."""
     table = policy.vo_config(VO).table
     for pool in random.Random(1).sample(pools, CHECKED):
         criteria = compile_requirements(wanted_of(pool.requirements), table.types)
@@ -108,7 +108,7 @@ def _write(path: Path, policy: Policy, pools: Sequence[PoolRow]) -> dict[str, fl
 
 
 def _long_set() -> list[float]:
-    """Seconds to compile one long set, hold it against every queue and tell what rules out how many."""
+    """Seconds to compile one long set, compare it with every queue and count what each key excludes."""
     text, wanted = many_keys(KEYS)
     table = Policy(load_resources([("keys.toml", text)])).vo_config(VO).table
     samples = []

@@ -19,7 +19,7 @@ def measure(context: Context) -> list[Figure]:
 
 
 def _claims(context: Context, large: Size, small: Size) -> list[Figure]:
-    """Both worlds are open at once and asked in turn, so that the machine's moods meet both."""
+    """Both worlds are open at once and measured in turn, so that changes of the machine affect both."""
     folders = [context.world(large), context.world(small)]
     engines = [Engine(data, shares=GRID.shares, seed=3) for data in folders]
     warm, claims = (500, 500) if context.quick else (4_000, 4_000)

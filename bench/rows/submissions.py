@@ -1,4 +1,4 @@
-"""Submissions over HTTP: single ones by wrk, bulk by raw sockets with bodies encoded beforehand."""
+"""Submissions over HTTP: single ones by wrk, bulk by raw sockets with bodies that are encoded beforehand."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _bulk(context: Context, kind: _Kind) -> Figure:
         with context.server(data) as server:
             server.wait_for_calm()
             requests = [encode("POST", "/v1/jobs", token, body) for body in batches]
-            # What is the same in all jobs of a kind is learnt from the first: a small batch goes before.
+            # The server caches the common parts of jobs: a small batch is sent first.
             warm_up(server, token)
             samples.append(_bulk_sample(server, kind, requests))
         context.drop(data)

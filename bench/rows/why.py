@@ -1,4 +1,4 @@
-"""`why` of single waiting jobs: over HTTP, and the explanation alone. Each holds every queue against the job.
+"""`why` of single waiting jobs: over HTTP, and the explanation alone. Each compares every queue with the job.
 
 Three task queues in ten have Requirements. The director decides about all task queues and queues as it does in
 production; only the pilots that it asks for are not started.
@@ -73,7 +73,7 @@ def measure(context: Context) -> list[Figure]:
 
 
 def _alone(data: Path, resources: Path, jobs: list[int]) -> list[float]:
-    """Seconds of each explanation, without HTTP, on a snapshot that is there and in a memory kept as the server's is."""
+    """Seconds of each explanation, without HTTP, on an existing snapshot, with the memory settings of the server."""
     db = open_reader(data / "lode.db")
     policy = Policy(load_resources([(str(resources), resources.read_text())]))
     keeper = SnapshotKeeper(open_reader(data / "lode.db"))

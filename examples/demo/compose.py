@@ -1,4 +1,4 @@
-"""Read what the jobs of the example workload brought back, and put it together.
+"""Read the results of the example workload and combine them.
 
 A result directory holds one directory per job, named by its id: `results/17/tile_003.png`. A file
 that is unusable is reported with its job and the reason, and left out.
@@ -32,7 +32,7 @@ _P = TypeVar("_P")
 
 
 class Picture(Struct, frozen=True, kw_only=True):
-    """The joined picture; `path` is None if no tile came, `missing` are numbers of tiles."""
+    """The joined picture; `path` is None without any tile, `missing` are numbers of tiles."""
 
     path: Path | None
     width: int = 0

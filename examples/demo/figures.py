@@ -1,4 +1,4 @@
-"""Numbers, durations and foreign texts as short plain words: None is "unknown". Pure."""
+"""Numbers, durations and untrusted texts in short form; None is "unknown". Pure."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def percent(part: float | None, whole: float) -> str:
 
 
 def plain(text: str) -> str:
-    """One line without anything that could steer a terminal: other white space is a blank, the rest `?`."""
+    """One line without control characters: other white space becomes a blank, the rest `?`."""
     return "".join(c if c.isprintable() else " " if c.isspace() else "?" for c in text)
 
 
 def clip(text: str, width: int, *, keep: Literal["start", "ends", "end"] = "start") -> str:
-    """A plain text cut to `width`, three dots in place of what went.
+    """A plain text cut to `width`, with three dots for the part that was cut.
 
     `start` keeps the start, `end` the end, `ends` both.
     """

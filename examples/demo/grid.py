@@ -1,4 +1,4 @@
-"""The demo's own grid: a server in a process of its own, its users, and its end without a trace.
+"""The demo's own grid: a server process, its users, and its complete removal.
 
 A server that dies is started again on the same data; requests wait meanwhile.
 """
@@ -32,9 +32,9 @@ STOP_SECONDS = 30.0
 # The processes of a dead server see its end and end themselves.
 ORPHAN_SECONDS = 5.0
 KILLED_SECONDS = 5.0
-# No server takes the last results of pilots any more: there is no use in waiting for them.
+# No server accepts the last results of pilots: waiting for them is useless.
 GRACE_SECONDS = 1.0
-# For this time a request is repeated while the server is away.
+# A request is repeated for this time while the server is away.
 AWAY_SECONDS = 120.0
 POLL_SECONDS = 0.1
 # A server that ends by itself this number of times in a row will not run.
@@ -76,7 +76,7 @@ class Grid:
             "resources.files": [str(resources)],
             "director.PollingTime": 1,
             "director.pilotsPerIteration": 8,
-            # Private pilots serve one user: with few slots and short idle times they would stand in the way.
+            # Private pilots serve one user: with few slots and short idle times they would block others.
             "director.PrivatePilotFraction": 0.2,
         }
         self._arguments = [
@@ -89,7 +89,7 @@ class Grid:
     # --- its life -------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the server and wait until all of it answers.
+        """Start the server and wait until both processes answer.
 
         Raises NoStart with the end of its log if it gives up, Unavailable if it is killed or takes too long.
         """
@@ -113,7 +113,7 @@ class Grid:
         return self._process is not None and self._process.poll() is None
 
     def steadily(self, ask: Callable[[], T]) -> T:
-        """What `ask` returns. While the server is away it is started again and asked again.
+        """What `ask` returns. A server that is gone is started again, and `ask` repeated.
 
         Raises Unavailable when that takes too long.
         """
@@ -156,7 +156,7 @@ class Grid:
     def _end_group(self, timeout: float) -> None:
         """Wait for the end of the server's own processes; kill what is left of them then.
 
-        Zombies that are never reaped (where process 1 is no init) do not hold this up.
+        Zombies that are never reaped (where process 1 is not an init) do not delay this.
         """
         assert self._process is not None  # noqa: S101
         end = time.monotonic() + timeout
@@ -229,7 +229,7 @@ class Grid:
 
 @contextlib.contextmanager
 def running(grid: Grid, interrupts: Interrupts) -> Iterator[Grid]:
-    """The grid while it runs; it is always stopped, and nothing interrupts that."""
+    """The grid while it runs. It is always stopped, and signals do not interrupt the stop."""
     try:
         try:
             grid.call(calls.ME)

@@ -35,12 +35,12 @@ class Interrupts:
             signal.signal(number, signal.SIG_IGN if self.came else before)
 
     def ignore(self) -> None:
-        """From now on nothing is raised: what is under way is the end."""
+        """From now on nothing is raised: the program is already ending."""
         self._over = True
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """A signal that comes meanwhile is raised afterwards: nothing inside is left half done."""
+        """A signal that comes meanwhile is raised afterwards, so that the body is never left half done."""
         self._held = True
         try:
             yield

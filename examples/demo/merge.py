@@ -1,7 +1,7 @@
 """The results of many jobs together: one picture, one estimate, one table. Pure.
 
-A missing part is named: a missing tile stays a grey chequered field, a missing seed or piece is counted. A part that
-came twice counts once, and differing twins are a fault.
+A missing part is named: a missing tile stays a grey chequered field, a missing seed or piece is counted. A repeated
+part counts once; repeated parts that differ are a fault.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Canvas:
         self._tiles: dict[int, Tile] = {}
 
     def add(self, tile: Tile) -> None:
-        """Add a tile. Raises UnfitPart for one of another picture or a differing twin."""
+        """Add a tile. Raises UnfitPart for a tile of another picture, or a repeated tile that differs."""
         first = next(iter(self._tiles.values()), tile)
         if (tile.picture, tile.tiles) != (first.picture, first.tiles):
             raise UnfitPart(f"tile {tile.index} belongs to another picture")
@@ -71,7 +71,7 @@ class Canvas:
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """The numbers of the missing tiles; empty if none came at all."""
+        """The numbers of the missing tiles; empty if there is no tile at all."""
         tiles = max((tile.tiles for tile in self._tiles.values()), default=0)
         return tuple(k for k in range(tiles) if k not in self._tiles)
 
@@ -156,7 +156,7 @@ class WordTable(Struct, frozen=True, kw_only=True):
 def merge_words(parts: Iterable[WordPart]) -> WordTable | None:
     """One table from the pieces of one text, each piece once; None without parts.
 
-    Raises UnfitPart when the parts are not of one text cut alike.
+    Raises UnfitPart unless the parts are pieces of one text, cut in the same way.
     """
     by_piece = {part.piece: part for part in parts}
     kinds = {(part.text, part.pieces) for part in by_piece.values()}

@@ -16,7 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-# What users watch, and the job states that belong to it.
+# The stages that users see, and the job states of each.
 STAGES: dict[str, tuple[str, ...]] = {
     "waiting": ("Waiting",),
     "matched": ("Matched",),

@@ -29,7 +29,7 @@ class SiteRow(Struct, frozen=True, kw_only=True):
 class GroupShare(Struct, frozen=True, kw_only=True):
     """One group's starts: `actual`, and the `target` by its share; None if it cannot be known.
 
-    `deviation` is their distance in standard deviations of a fair lottery (0 if there was never a choice).
+    `deviation` is their distance in standard deviations of a fair lottery (0 if no claim had a choice).
     """
 
     group: str
@@ -154,7 +154,7 @@ def report_json(report: DemoReport) -> str:
 
 
 def read_report(text: str) -> DemoReport:
-    """The report that this JSON was made of."""
+    """Read the report from its JSON."""
     return msgspec.json.decode(text, type=DemoReport, dec_hook=lambda kind, value: kind(value))
 
 

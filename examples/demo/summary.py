@@ -1,6 +1,6 @@
 """The demo's report on one screen of 80 x 40: pure functions from a DemoReport to lines.
 
-Plain and coloured text are the same lines, clipped to the width; what could steer a terminal is removed.
+Plain and coloured text are the same lines, clipped to the width; control characters are removed.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def _words(words: WordTable | None) -> str:
 def _attempts(check: AttemptCheck | None) -> Text:
     if check is None:
         return _labelled("Attempts", UNKNOWN)
-    # A pilot that was killed may have started what the server does not know, and the other way round.
+    # A killed pilot may have started attempts that the server does not know, and vice versa.
     seen, jobs = "", " jobs"
     if check.seen not in (None, check.attempts):
         seen, jobs = f" (pilots saw {number(check.seen, 12)})", ""

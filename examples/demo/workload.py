@@ -22,7 +22,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent
 class Submission(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One description to submit, for which group, and how many of its jobs should end in each state.
 
-    `composer` names what joins the results, empty for nothing.
+    `composer` names what combines the results; empty if nothing does.
     """
 
     path: Path = field(name="file")
