@@ -23,7 +23,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 _E2E = Path(__file__).parent / "e2e"
 _CALM = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-# `default` looks further with each run on a developer's machine; `ci` repeats the same examples, so
+# `default` tries new examples with each run on a developer's machine; `ci` repeats the same examples, so
 # that a change is judged by what it changed; `fast` goes with `-m 'not slow'`; `long` is for a night.
 settings.register_profile("default", _CALM, max_examples=100)
 settings.register_profile("ci", _CALM, max_examples=100, derandomize=True, print_blob=True)
@@ -84,7 +84,7 @@ def new_database(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], P
 
 
 def all_suspects(db) -> Suspects:
-    """Everything that one pass of the reconciler finds; empty if nothing is wrong."""
+    """All faults that one run of the reconciler finds."""
     found = list(find_suspects(db))
     return Suspects(
         jobs=[n for one in found for n in one.jobs], queues=[n for one in found for n in one.queues]

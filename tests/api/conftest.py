@@ -179,12 +179,12 @@ class Connection:
         self._takes.set()
 
     def stall_after(self, parts: int) -> None:
-        """The client sends nothing more after so many parts, and stays."""
+        """The client stops sending after this number of parts, and stays connected."""
         self._chunks[parts:] = []
         self._stalls = True
 
     async def stop_taking(self, *, after: int) -> None:
-        """From now on the client takes no more; returns when the server has sent so many messages."""
+        """From now on the client reads nothing; returns when the server has sent this number of messages."""
         self._takes.clear()
         while len(self.sent) < after:
             self._said.clear()
@@ -203,7 +203,7 @@ class Connection:
         return {"type": "http.disconnect"}
 
     def break_off_after(self, parts: int) -> None:
-        """The client goes away when it has sent so many parts of its body; more were announced."""
+        """The client disconnects after this number of parts of its body; more were announced."""
         self._chunks[parts:] = [None]
 
     async def send(self, message: Any) -> None:
@@ -421,7 +421,7 @@ class House:
         return self.call("POST", "/v1/jobs/control", body, token=more.get("token", "ann"))
 
     def reconcile(self) -> dict[str, int]:
-        """A whole pass of the reconciler: how many of each fault it mended."""
+        """A complete run of the reconciler: the number of repairs of each kind."""
         body = msgspec.to_builtins(all_suspects(self.side.db))
         answer = self.call("POST", "/v1/service/reconcile", body, token="service")
         assert answer.status == 200, answer.body

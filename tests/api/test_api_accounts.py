@@ -49,7 +49,7 @@ def test_a_user_s_groups_belong_to_the_vo(house):
     assert add(house, vo="other", groups=("guests",)).status == 200
 
 
-def test_names_that_the_configuration_does_not_tell_are_taken_if_they_are_names(house):
+def test_unconfigured_names_are_accepted_if_they_are_valid(house):
     house.core.policy = Policy(load_resources([]))
     assert add(house, vo="any.vo", groups=("any_group",)).status == 200
     for vo, groups in (("a b", ("g",)), ("é", ("g",)), ("v", ("g\n",)), ("v", ("g", "a/b"))):
@@ -67,7 +67,7 @@ def test_names_that_the_configuration_does_not_tell_are_taken_if_they_are_names(
         ({"groups": [""]}, "groups[0]: at least 1 character."),
     ],
 )
-def test_a_refused_user_is_told_in_words(house, body, told):
+def test_the_refusal_of_a_user_is_a_sentence(house, body, told):
     whole = {"name": "eve", "vo": "lab", "groups": ["physics"], **body}
     assert refusal(house.call("POST", "/v1/users", whole, token="admin")) == told
 
@@ -89,11 +89,11 @@ def test_a_refused_user_is_told_in_words(house, body, told):
         ("/v1/tokens", {"account": "ann", "seconds": -1}, "seconds: at least 0."),
     ],
 )  # fmt: skip
-def test_bounds_and_patterns_are_told_in_words(house, path, body, told):
+def test_bounds_and_patterns_are_explained_in_words(house, path, body, told):
     assert refusal(house.call("POST", path, body, token="ann")) == told
 
 
-def test_what_is_of_another_kind_is_told_as_before(house):
+def test_a_value_of_another_kind_keeps_its_message(house):
     answer = house.call("POST", "/v1/users", {"name": 5}, token="admin")
     assert (
         refusal(answer)
@@ -130,7 +130,7 @@ def test_a_revoked_token_takes_along_what_it_made_for_the_same_user(house):
     assert house.submit(token="beside").status == 200
 
 
-def test_what_an_administrator_s_token_made_for_others_stays_and_is_told(house):
+def test_tokens_that_an_administrator_issued_to_others_stay_and_are_listed(house):
     scopes = ["admin", "jobs:read"]
     house.tokens["second"] = issue(house, "admin", "admin", note="second", scopes=scopes)
     house.tokens["third"] = issue(house, "admin", "second", note="third", scopes=scopes)
@@ -142,7 +142,7 @@ def test_what_an_administrator_s_token_made_for_others_stays_and_is_told(house):
     assert house.get("/v1/me", "of bob 2")["name"] == "bob"
 
 
-def test_a_list_of_tokens_tells_which_made_which(house):
+def test_a_list_of_tokens_shows_the_issuing_token(house):
     house.tokens["parent"] = issue(house, "bob", "admin", note="parent")
     issue(house, "bob", "parent", note="child")
     rows = {row["note"]: row for row in house.get("/v1/tokens", "admin")["tokens"]}
@@ -162,7 +162,7 @@ def test_a_token_that_was_revoked_meanwhile_makes_none(house):
         house.do(Change(issue_token, "bob", parent=b"\0" * 32))
 
 
-# --- paths that nobody serves
+# --- paths without an endpoint
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def jobs_of_all_kinds(house):
 
 
 def a_pilot_s_life(house):
-    """It joins, gets all that waits, runs job 1 to its end, and is told to kill another."""
+    """It joins, gets all waiting jobs, runs job 1 to its end, and is ordered to kill another."""
     token = house.prepare_pilot()
     ok(house, "GET", f"/v1/pilots/{token.removeprefix('join-')}/why")
     joined = ok(house, "POST", "/v1/pilots/join", {"join_token": token, "nonce": "n", "node": {}}, "")

@@ -64,7 +64,7 @@ def ask(house, call, token):
 
 
 @named(ALL_CALLS)
-def test_nothing_is_told_or_done_without_a_token(house, call):
+def test_nothing_is_answered_or_done_without_a_token(house, call):
     house.submitted()
     for token in ("", "not-a-token", "\xff\xfe", "x" * 10_000):
         answer = ask(house, call, token)
@@ -74,7 +74,7 @@ def test_nothing_is_told_or_done_without_a_token(house, call):
 
 
 @pytest.mark.parametrize("value", ["", "Bearer", "Bearer ", "Basic YW5uOmFubg==", "bearertoken"])
-def test_other_ways_to_say_who_one_is_are_no_tokens(house, value):
+def test_other_kinds_of_credentials_are_refused(house, value):
     for path in ("/v1/jobs/control", "/v1/me"):
         method = "POST" if path.endswith("control") else "GET"
         assert house.call(method, path, headers={"authorization": value}).status == 401
@@ -200,7 +200,7 @@ def test_one_may_issue_tokens_for_oneself_with_no_more_rights(house):
     assert house.call("POST", "/v1/tokens", {"account": "bob"}, token="ann").status == 403
 
 
-def test_an_administrator_issues_for_all_but_gives_nobody_admin_rights_by_a_token(house):
+def test_an_administrator_issues_tokens_for_all_but_never_admin_rights(house):
     assert house.call("POST", "/v1/tokens", {"account": "bob"}, token="admin").status == 200
     answer = house.call("POST", "/v1/tokens", {"account": "bob", "scopes": ["admin"]}, token="admin")
     assert answer.status == 409
@@ -277,7 +277,7 @@ def test_counts_are_one_s_own(house):
     assert len(house.get("/v1/jobs/counts", "admin")["counts"]) == 2
 
 
-def test_failures_of_others_are_not_told(house):
+def test_failures_of_others_are_not_shown(house):
     house.submitted({"Executable": "/bin/true", "CPUTime": 10**6}, token="ann", hold_if_impossible=True)
     house.submitted(token="ann")
     house.control("kill", 2, reason="a secret of ann", token="ann")
@@ -360,14 +360,14 @@ def test_a_join_token_opens_nothing_else(house):
         assert ask(house, call, join).status == 401
 
 
-def test_a_pilot_that_left_is_nobody(house):
+def test_a_pilot_that_left_is_not_authenticated(house):
     pilot = house.pilot()
     assert house.call("POST", "/v1/pilots/leave", {"reason": "idle"}, token=pilot).status == 200
     for call in PILOT_CALLS:
         assert ask(house, call, pilot).status == 401
 
 
-def test_a_pilot_whose_end_was_reported_is_nobody_and_its_jobs_go_back(house):
+def test_a_pilot_whose_end_was_reported_is_refused_and_its_jobs_go_back(house):
     job = house.submitted()
     pilot = house.pilot()
     house.claim(pilot)
@@ -403,7 +403,7 @@ def test_a_pilot_does_not_touch_another_pilot_s_attempt(house):
     assert (logs["state"], logs["tail"]) == ("Matched", "")
 
 
-def test_a_pilot_hears_of_kills_of_its_own_jobs_only(house):
+def test_a_pilot_gets_kill_orders_for_its_own_jobs_only(house):
     house.submitted()
     owner, other = house.pilot(), house.pilot()
     (job,) = house.claim(owner)

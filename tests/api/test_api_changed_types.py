@@ -55,10 +55,10 @@ def test_what_a_job_asks_for_keeps_its_unit(house):
     assert [one["id"] for one in house.claim(house.pilot("North"), 2)] == [job, same]
 
 
-def test_two_task_queues_that_became_one_are_told_as_one(house):
+def test_two_joined_task_queues_are_shown_as_one(house):
     configure(house, text("GB", "60 GB"))
     old = house.submitted({"Requirements": {"Disk": 50}, "Parameters": 3})
-    # The hot process has the new types at once, the pass comes a moment later.
+    # The hot process has the new types at once, the refresh comes a moment later.
     house.core.policy = Policy(load_resources([("s.toml", text("MB", "60 GB"))]))
     new = house.submitted({"Requirements": {"Disk": "50 GB"}})
     assert house.get("/v1/submit-pools")["total"] == 2
@@ -69,7 +69,7 @@ def test_two_task_queues_that_became_one_are_told_as_one(house):
     assert house.get(f"/v1/jobs/{old + 1}")["task_queue"] == told["task_queue"]["id"]
 
 
-def test_the_queues_of_a_pool_that_was_made_again_are_not_known_before_a_pass(house):
+def test_the_queues_of_a_recreated_pool_are_unknown_before_a_refresh(house):
     job = house.submitted({"Requirements": {"Software": "root"}})
     house.control("kill", job)
     keeper = keep(house)

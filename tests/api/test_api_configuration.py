@@ -65,7 +65,7 @@ def test_a_path_of_two_meanings(house):
     assert house.get("/v1/resources?site=A/B&ce=C&queue=D")["site"] == "A/B"
 
 
-def test_lists_of_queues_tell_files_and_lines_if_asked(house):
+def test_lists_of_queues_show_files_and_lines_on_request(house):
     (short, _long) = house.get("/v1/queues")["queues"]
     assert set(short["parameters"]["CPUTime"]) == {"value", "level"}
     (short, _long) = house.get("/v1/queues?origin=true")["queues"]
@@ -82,12 +82,12 @@ def test_the_configuration_in_use(house):
 
 
 @pytest.mark.parametrize("path", ["/v1/configuration", "/v1/resources?path=North"])
-def test_strangers_and_pilots_are_not_told(house, path):
+def test_strangers_and_pilots_get_no_configuration(house, path):
     assert house.call("GET", path).status == 401
     assert house.call("GET", path, token=house.pilot()).status == 403
 
 
-def test_health_tells_how_old_it_is_and_not_what_is_in_it(house):
+def test_health_has_the_age_of_the_configuration_and_not_its_content(house):
     house.core.configuration = lambda: REFUSED
     answer = house.call("GET", "/health")
     assert answer.status == 200

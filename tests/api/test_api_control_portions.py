@@ -76,7 +76,7 @@ def test_only_what_the_caller_may_touch_in_every_command(house, commands):
 
 
 @pytest.mark.parametrize("at", [2, 3])
-def test_a_failure_in_the_middle_tells_what_was_done(house, commands, at):
+def test_a_failure_in_the_middle_reports_what_was_done(house, commands, at):
     house.submitted(*[{}] * 7)
     house.fail_at = at
     answer = house.control("kill", 1, 7)

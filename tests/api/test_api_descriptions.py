@@ -52,7 +52,7 @@ def test_submission_pools_stay_beside_the_pool(house):
     assert found["SubmitPool"][1].startswith("req")
 
 
-def test_sites_are_those_of_the_last_pass_if_that_is_wanted(house):
+def test_sites_are_those_of_the_last_refresh_on_request(house):
     job = house.submitted(
         {"Requirements": {"CPUTime": 100}, "bannedsites": "South", "Sites": ["North", "South"]}
     )
@@ -79,7 +79,7 @@ def test_members_of_an_array_share_theirs(house):
     assert record(house, job + 2)["Parameters"] == ["a", "b", "c"]
 
 
-def test_odd_jobs_of_a_batch_are_kept_and_the_others_told_again(house):
+def test_odd_jobs_of_a_batch_are_stored_and_the_others_rebuilt(house):
     first = house.submitted({"Arguments": "1"}, {"Arguments": "2", "Colour": "red"}, {"arguments": "3"})
     told = [(described(house, first + k)["rebuilt"], record(house, first + k)) for k in range(3)]
     assert told == [
@@ -120,7 +120,7 @@ jobs = st.fixed_dictionaries(
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(one=jobs, form=st.sampled_from(["jdl", "cfg", "json"]))
-def test_a_job_of_a_batch_told_again_is_the_same_job(house, one, form):
+def test_a_rebuilt_job_of_a_batch_is_the_same_job(house, one, form):
     answer = house.submit(one, one, hold_if_impossible=True)
     assert answer.status == 200, answer.body
     job = answer.json["first"] + 1
@@ -128,7 +128,7 @@ def test_a_job_of_a_batch_told_again_is_the_same_job(house, one, form):
     assert told["rebuilt"]
     parsed = read_description(told["text"], form=form)
     again, before = read_job(parsed.record).spec, read_job({"CPUTime": 500, **one}).spec
-    alike = {"sites", "tags", "requirements"}  # told sorted, or as their types read them
+    alike = {"sites", "tags", "requirements"}  # sorted, or as their types read them
     for name in before.__struct_fields__:
         if name not in alike:
             assert getattr(again, name) == getattr(before, name), name
@@ -136,14 +136,14 @@ def test_a_job_of_a_batch_told_again_is_the_same_job(house, one, form):
     assert house.get(f"/v1/jobs/{other}")["task_queue"] == house.get(f"/v1/jobs/{job}")["task_queue"]
 
 
-def test_input_files_are_told_by_the_names_that_the_job_sees(house):
+def test_input_files_have_the_names_that_the_job_sees(house):
     sandbox = house.upload(b"data").json
     boxes = {"in/data": {"sha256": sandbox["sha256"], "size": sandbox["size"]}}
     job = house.submitted(*[{"InputSandbox": ["in/data"]}] * 2, sandboxes=boxes)
     assert record(house, job)["InputSandbox"] == ["data"]
 
 
-def test_only_who_may_see_a_job_reads_its_description(house):
+def test_a_description_is_visible_only_with_its_job(house):
     job = house.submitted()
     assert house.call("GET", f"/v1/jobs/{job}/description", token="bob").status == 404
     assert house.call("GET", f"/v1/jobs/{job}/description").status == 401

@@ -292,8 +292,8 @@ def test_parts_of_a_file(house):
     assert [(one.status, one.body[:3]) for one in asked] == [(206, b"789"), (416, b""), (400, b"Onl")]
 
 
-def test_who_may_call_is_as_the_document_says(house):
-    """Calls for nobody in particular need no token, calls for pilots refuse users, and so on."""
+def test_permissions_agree_with_the_document(house):
+    """Calls that are open to all need no token, calls for pilots refuse users, and so on."""
     house.pilot()
     for call in described_calls():
         path = re.sub(r"{(\w+)}", lambda name: ANY_ID[name[1]], call.path)

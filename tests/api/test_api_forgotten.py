@@ -1,4 +1,4 @@
-"""Over HTTP: jobs that were forgotten, files that nobody names, and what one user's files may take."""
+"""Over HTTP: purged jobs, input files that no job names, and the quota of a user."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def forget(house, *jobs):
 
 @pytest.mark.parametrize("who", ["ann", "bob", "admin"])
 @pytest.mark.parametrize("path", ["", "/why", "/output", "/logs"])
-def test_a_forgotten_job_is_no_longer_known(house, who, path):
+def test_a_purged_job_is_no_longer_known(house, who, path):
     job = finished(house)
     assert forget(house, job) == {"jobs": [[job, 1]], "queues": 0, "more": False}
     answer = house.call("GET", f"/v1/jobs/{job}{path}", token=who)
@@ -41,7 +41,7 @@ def test_a_forgotten_job_is_no_longer_known(house, who, path):
     assert "keep_days" in answer.json["error"]["hint"]
 
 
-def test_a_job_that_never_was_is_not_called_forgotten(house):
+def test_a_job_that_never_existed_is_not_called_purged(house):
     finished(house)
     answer = house.call("GET", "/v1/jobs/2", token="ann")
     assert answer.json["error"]["message"] == "Job 2 was not found, or you may not see it."
@@ -49,13 +49,13 @@ def test_a_job_that_never_was_is_not_called_forgotten(house):
     assert "no longer" not in house.call("GET", "/v1/jobs/0", token="ann").json["error"]["message"]
 
 
-def test_another_s_job_that_is_there_is_not_called_forgotten(house):
+def test_an_existing_job_of_another_user_is_not_called_purged(house):
     house.submitted({"Parameters": 3}, token="bob")
     for path in ("/v1/jobs/2", "/v1/jobs/2/logs"):
         assert "no longer" not in house.call("GET", path, token="ann").json["error"]["message"]
 
 
-def test_only_the_server_itself_may_forget(house):
+def test_only_the_server_itself_may_purge(house):
     for name in ("purge", "tidy"):
         for token in ("ann", "admin", house.pilot()):
             assert house.call("POST", f"/v1/service/{name}", {"before": 0}, token=token).status == 403
@@ -64,7 +64,7 @@ def test_only_the_server_itself_may_forget(house):
 @pytest.mark.parametrize(
     "body", [{}, {"before": "x"}, {"before": 1, "jobs": ["a"]}, [], {"before": 1, "holes": [[1]]}]
 )
-def test_what_cannot_be_read_forgets_nothing(house, body):
+def test_an_unreadable_request_purges_nothing(house, body):
     job = finished(house)
     assert house.call("POST", "/v1/service/purge", body, token="service").status == 400
     assert house.get(f"/v1/jobs/{job}")["state"] == "Done"
@@ -76,7 +76,7 @@ def tidy(house, **what):
     return answer.json["gone"]
 
 
-def test_a_marked_file_is_not_there_for_those_who_ask_and_is_uploaded_again(house):
+def test_a_marked_file_is_absent_for_clients_and_is_uploaded_again(house):
     path, key = f"/v1/sandboxes/{digest(CONTENT)}", ["ann", digest(CONTENT)]
     house.upload(CONTENT)
     house.now += 10
@@ -140,7 +140,7 @@ def test_jobs_of_a_batch_are_listed_by_name(house):
     assert house.get(f"/v1/jobs/{first + 1}", "ann")["name"] == "two"
 
 
-def test_requirements_are_told_as_they_were_written(house):
+def test_requirements_are_shown_as_they_were_written(house):
     """Two spellings are one pool; the first one is shown."""
     wanted = {"Requirements": {"softWare": "root"}}
     house.submitted({**wanted, "OwnerGroup": "physics"})

@@ -30,7 +30,7 @@ class Upstream:
                 self.heads.append(await reader.readuntil(b"\r\n\r\n"))
                 await answer(reader, writer)
             except (ConnectionError, asyncio.IncompleteReadError):
-                pass  # the test looks at what came before
+                pass  # the test checks what came before
             finally:
                 self.seen_end.set()
                 writer.close()

@@ -31,7 +31,7 @@ def test_an_empty_server_can_be_scraped(house):
     assert found["lodesman_task_queues",] == 0
 
 
-def test_jobs_are_counted_by_group_and_state_whoever_owns_them(house):
+def test_jobs_are_counted_by_group_and_state_over_all_owners(house):
     house.user("cleo", "physics")
     for name in ("ann", "cleo", "bob"):
         house.submitted({"Parameters": 3}, token=name)
@@ -67,7 +67,7 @@ def test_names_that_need_escaping_do_not_break_the_text(house):
     assert scrape(house)["lodesman_jobs", ("group", 'a"b\\c\n{d}'), ("state", "Waiting")] == 1
 
 
-def test_metrics_need_a_token_that_may_look_at_pilots(house):
+def test_metrics_need_the_scope_to_read_pilots(house):
     assert house.call("GET", "/metrics").status == 401
     house.user("cleo", "physics", scopes=("jobs:read",))
     assert house.call("GET", "/metrics", token="cleo").status == 403
@@ -104,7 +104,7 @@ def alive(house, **failing):
     assert answer.status == 200
 
 
-def test_health_tells_of_the_background_process(house):
+def test_health_includes_the_background_process(house):
     def told():
         answer = house.get("/health", "")
         return answer["status"], answer["background"]["standing"]
@@ -195,7 +195,7 @@ def test_a_server_whose_writer_ended_is_not_well(house):
 
 
 class Fatal(BaseException):
-    """What no command may raise, and nobody catches."""
+    """An exception that no command may raise and no code catches."""
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

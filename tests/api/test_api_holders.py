@@ -25,7 +25,7 @@ def house_with_root(house):
 
 
 @pytest.mark.parametrize("array", [False, True], ids=["row", "member"])
-def test_who_holds_a_job_is_named(house_with_root, array):
+def test_the_holder_of_a_job_is_named(house_with_root, array):
     house = house_with_root
     job = house.submitted({"Parameters": 3} if array else {})
     hold(house, "root", job)
@@ -65,6 +65,6 @@ def test_before_names_were_kept_a_user_held_it(house, array):
     assert house.get(f"/v1/jobs/{job}/why")["summary"] == "A user holds it. Release it to let it run."
 
 
-def test_what_nothing_can_run_nobody_holds(house):
+def test_an_impossible_job_has_no_holder(house):
     house.submit({"Memory": 9_000}, hold_if_impossible=True)
     assert held(house, 1) == ("no queue could run it", "impossible", None)

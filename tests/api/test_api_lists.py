@@ -1,4 +1,4 @@
-"""What can be looked at: jobs in lists and ranges, counts, sites, queues, task queues, pilots, how things stand."""
+"""Lists: jobs in lists and ranges, counts, sites, queues, task queues, pilots, usage."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_paging_backwards_shows_each_job_once(mixed):
     first=st.integers(0, 20), last=st.integers(0, 20), limit=st.integers(0, 20), newest=st.booleans(),
     held=st.booleans(),
 )  # fmt: skip
-def test_a_list_is_the_same_as_looking_at_each_job(mixed, first, last, limit, newest, held):
+def test_a_list_agrees_with_each_job(mixed, first, last, limit, newest, held):
     state = "&state=Held" if held else ""
     query = f"first={first}&last={last}&limit={limit}&newest={str(newest).lower()}&all=true{state}"
     wanted = [job for job in range(first, last + 1) if job in ({5, 6, 7} if held else set(range(1, 15)))]
@@ -158,7 +158,7 @@ def test_a_path_or_method_that_is_not_there_has_an_error_of_our_shape(house, met
     assert answer.headers["content-type"] == "application/json"
 
 
-def test_a_bug_costs_one_request_and_tells_nothing(house, monkeypatch):
+def test_a_bug_costs_one_request_and_discloses_nothing(house, monkeypatch):
     def broken(*_):
         raise KeyError("an inner detail")
 
@@ -204,7 +204,7 @@ def test_queues_with_the_level_that_gave_each_value(house):
     assert parameters["CPUTime"]["level"] != parameters["Platform"]["level"]
 
 
-def test_queues_of_a_vo_that_nobody_knows_are_none_and_are_not_remembered(house):
+def test_an_unknown_vo_has_no_queues_and_is_not_cached(house):
     assert [row["queue"] for row in house.get("/v1/queues?vo=other", "admin")["queues"]] == ["q"]
     for k in range(50):
         answer = house.call("GET", f"/v1/queues?vo=nothing{k}", token="admin" if k % 2 else "ann")
@@ -309,7 +309,7 @@ def test_the_director_s_last_iteration(house):
     assert house.get("/v1/director") == {"at": house.now, "plan": {"number": 2}}
 
 
-def test_who_am_i(house):
+def test_whoami(house):
     assert house.get("/v1/me", "ann") == {
         "name": "ann", "kind": "user", "vo": "lab", "groups": ["physics"], "admin": False,
         "scopes": ["jobs:read", "jobs:write", "pilots:read"], "inputs": {"files": 0, "bytes": 0, "limit": None},

@@ -1,4 +1,4 @@
-"""What a pilot may still say when the server has given it up, and what it is told."""
+"""What a lost pilot may still report, and how it is answered."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_pilot_that_left_by_itself_may_say_nothing_more(house, had_a_job):
     assert house.get("/v1/jobs/1")["state"] == "Waiting"
 
 
-def test_what_a_lost_payload_used_is_told_as_unknown(house, lost):
+def test_the_usage_of_a_lost_payload_is_unknown(house, lost):
     (one,) = house.get("/v1/jobs/1")["attempts"]
     assert (one["cpu_seconds"], one["wall_seconds"], one["max_rss_mb"]) == (None, None, None)
     (site,) = house.get("/v1/usage", "admin")["sites"]

@@ -11,7 +11,7 @@ def start(house, pilot, *, wait=30.0, count=1, **more):
     """A claim that waits: (task, connection); it has parked when this returns."""
     body = house.claim_body(count, wait_s=wait, **more)
     asked = house.open("POST", "/v1/pilots/claim", body, token=pilot)
-    # The writer works in order: a command after the claim tells that the claim was looked at.
+    # The writer works in order: once a command after the claim is answered, the claim was tried.
     house.run(asyncio.sleep(0))
     house.call("POST", "/v1/service/forget-idle", {}, token="service")
     return asked
@@ -26,7 +26,7 @@ def jobs(house, asked):
 # --- join -----------------------------------------------------------------------------------------------
 
 
-def test_a_join_tells_the_pilot_its_terms(house):
+def test_a_join_answers_with_the_terms_of_the_pilot(house):
     answer = house.call(
         "POST", "/v1/pilots/join", {"join_token": house.prepare_pilot(), "nonce": "n", "node": {"cores": 4}}
     )
@@ -200,7 +200,7 @@ def test_a_claim_that_waits_is_answered_by_the_submission_before_its_patience_en
 
 
 def test_a_claim_that_waits_is_answered_before_the_submitter_is_asked_again(house):
-    """The claim rides in the same commit as the submission: one look after the answer shows it."""
+    """The claim rides in the same commit as the submission: one read after the answer shows it."""
     asked = start(house, house.pilot())
     submission = house.open(
         "POST", "/v1/jobs", {"jobs": [{"Executable": "/bin/true", "CPUTime": 5}]}, token="ann"
@@ -261,7 +261,7 @@ def test_a_new_claim_ends_the_old_one(house):
     assert jobs(house, second) == [1]
 
 
-def test_released_jobs_wake_those_who_wait(house):
+def test_released_jobs_wake_parked_requests(house):
     house.submitted()
     house.control("hold", 1)
     asked = start(house, house.pilot())
@@ -269,7 +269,7 @@ def test_released_jobs_wake_those_who_wait(house):
     assert jobs(house, asked) == [1]
 
 
-def test_jobs_of_a_pilot_that_left_wake_those_who_wait(house):
+def test_jobs_of_a_pilot_that_left_wake_parked_requests(house):
     house.submitted()
     leaving = house.pilot()
     house.claim(leaving)
@@ -279,7 +279,7 @@ def test_jobs_of_a_pilot_that_left_wake_those_who_wait(house):
     assert house.get("/v1/jobs/1")["attempt"] == 2
 
 
-def test_a_new_submit_pool_reaches_those_who_wait(house):
+def test_a_new_submit_pool_reaches_parked_requests(house):
     asked = start(house, house.pilot())
     house.submitted({"Requirements": {"Software": "root"}})
     assert jobs(house, asked) == [1]
@@ -345,7 +345,7 @@ def test_a_pilot_cannot_fill_the_server_s_memory_with_news(house):
     assert sum(map(len, session.tails.values())) <= 8 << 20
 
 
-def test_news_of_jobs_that_the_pilot_no_longer_has_are_forgotten(house):
+def test_news_of_jobs_that_the_pilot_no_longer_has_are_dropped(house):
     pilot = house.pilot()
     beat(house, pilot, {"id": 1, "attempt": 1, "tail": "a"}, {"id": 2, "attempt": 1, "tail": "b"})
     beat(house, pilot, {"id": 2, "attempt": 1})
@@ -367,7 +367,7 @@ def test_kill_orders_are_repeated_until_the_end_is_reported(house):
     assert house.get("/v1/jobs/1")["state"] == "Killed"
 
 
-def test_a_draining_pilot_is_told_so_and_gets_nothing_more(house):
+def test_a_draining_pilot_is_notified_and_gets_no_more_jobs(house):
     house.submitted()
     pilot = house.pilot()
     assert house.call("POST", "/v1/pilots/drain", {"pilots": [1, 77]}, token="admin").json == {"changed": 1}
@@ -390,7 +390,7 @@ def test_a_server_that_is_about_to_end_hands_out_nothing_more(house):
     assert len(house.claim(pilot)) == 1
 
 
-def test_a_claim_that_waits_ends_when_its_pilot_is_told_to_drain(house):
+def test_a_parked_claim_ends_when_its_pilot_is_drained(house):
     asked = start(house, house.pilot(), wait=30.0)
     house.call("POST", "/v1/pilots/drain", {"pilots": [1]}, token="admin")
     house.submitted()
@@ -538,7 +538,7 @@ def test_a_late_census_does_not_change_how_a_pilot_left(house):
 @pytest.mark.parametrize(
     "body", [{"pilot": 99, "state": "Lost", "reason": ""}, {"pilot": 1, "state": "Flying", "reason": ""}]
 )
-def test_the_service_is_told_what_it_asked_wrongly(house, body):
+def test_a_wrong_call_of_the_service_is_explained(house, body):
     house.pilot()
     assert house.call("POST", "/v1/service/ended", body, token="service").status in (400, 404)
 

@@ -53,7 +53,7 @@ def test_what_is_read_can_be_submitted_again(odd_house, form):
 
 
 @pytest.mark.parametrize("form", ["jdl", "cfg", "json"])
-def test_so_can_what_is_told_again_of_a_batch(odd_house, form):
+def test_so_can_the_rebuilt_description_of_a_batch(odd_house, form):
     job = odd_house.submitted({"Site": [ODD], "BannedSite": []}, {"Site": [ODD], "GridCE": ["c,1"]})
     text, record = described(odd_house, job + 1, form)
     assert (record["Site"], record["GridCE"]) == ([ODD], ["c,1"])

@@ -128,9 +128,7 @@ def without_ages(told):
     share=st.sampled_from([0, 1, 3_000]),
     load=st.sampled_from([None, 0, 0, 10**4]),
 )
-def test_a_plan_tells_what_why_tells_right_after_the_submission(
-    house, backend, world, job, pilots, share, load
-):
+def test_a_plan_agrees_with_why_right_after_the_submission(house, backend, world, job, pilots, share, load):
     """Over random worlds, pilots and states of the batch systems: verdict, eligible queues, and all the rest."""
     if "cleo" not in house.tokens:
         house.user("cleo", "physics", "bio")
@@ -200,7 +198,7 @@ def test_a_plan_is_refused_with_the_words_of_the_submission(house, job):
 # --- cohorts --------------------------------------------------------------------------------------------
 
 
-def test_an_array_is_told_by_cohort_the_worst_first(house):
+def test_an_array_is_planned_by_cohort_the_worst_first(house):
     told = plan(house, {"text": ARRAY})
     assert [(one["members"], one["jobs"], one["verdict"]) for one in told["cohorts"]] == [
         ([[1, 1]], 1, "never"), ([[0, 0], [3, 3]], 2, "not now"), ([[2, 2]], 1, "not now"),
@@ -228,7 +226,7 @@ def test_jobs_of_a_batch_that_join_one_task_queue_are_one_cohort(house):
     assert texts["cohorts"][0]["members"] == [[0, 1]]
 
 
-def test_the_task_queue_is_told_new_or_not_with_its_key(house):
+def test_the_task_queue_is_new_or_not_and_has_its_key(house):
     told = plan_of(house)["cohorts"][0]["task_queue"]
     assert (told["new"], told["id"], told["waiting_before"], told["waiting"], told["ahead"]) == (
         True,
@@ -243,7 +241,7 @@ def test_the_task_queue_is_told_new_or_not_with_its_key(house):
     assert (told["new"], told["waiting_before"], told["waiting"], told["ahead"]) == (False, 3, 13, 3)
 
 
-def test_many_cohorts_are_all_counted_and_some_told(house):
+def test_many_cohorts_are_all_counted_and_some_listed(house):
     text = '[ Executable = "x"; CPUTime = "%s"; Parameters = 300; ParameterStart = 1; ParameterStep = 400; ]'
     told = plan(house, {"text": text})
     assert len(told["cohorts"]) == 100
@@ -329,7 +327,7 @@ def test_what_is_wrong_is_refused_as_a_submission_is(house, body, code):
     assert plan(house, body, status=400)["code"] == code
 
 
-def test_who_may_plan_jobs(house):
+def test_permission_to_plan_jobs(house):
     assert house.call("POST", "/v1/plan/job", {"text": HELLO}).status == 401
     assert house.call("POST", "/v1/plan/job", {"text": HELLO}, token=house.pilot()).status == 403
     house.user("seer", "physics", scopes=("pilots:read",))
@@ -389,8 +387,8 @@ def test_a_plan_waits_for_those_before_it_and_not_for_long(house, monkeypatch):
     assert connection.answer().status == 200
 
 
-def test_the_limits_that_would_bind_are_told_even_where_no_pilot_was_wanted(house, backend):
-    """The director looked at the queue; nobody wanted pilots there, and it was full."""
+def test_the_binding_limits_are_reported_even_where_no_pilot_was_wanted(house, backend):
+    """The director considered the queue; no task queue wanted pilots there, and it was full."""
     house.submitted({"Site": "North"})
     backend.waiting = 25
     house.director(backend).tick(house.now)

@@ -82,7 +82,7 @@ def limits(found):
     return {row["limit"]: row for row in found["limits"]}
 
 
-def test_without_a_director_nothing_is_told(house):
+def test_without_a_director_there_are_no_limits(house):
     answer = house.call(
         "POST", "/v1/plan/resources", {"files": [{"name": "a.toml", "text": BASE}]}, token="admin"
     )
@@ -118,7 +118,7 @@ def test_planning_the_same_again_changes_nothing_and_stores_nothing(there, found
     assert there.plan("".join(parts)) == told
 
 
-def test_it_tells_what_the_director_then_does(there):
+def test_it_predicts_the_decision_of_the_director(there):
     house = there.house
     house.submitted({"Parameters": 30}, token="ann")
     house.submitted({"Parameters": 20, "CPUTime": 50_000}, token="bob")
@@ -135,7 +135,7 @@ def test_it_tells_what_the_director_then_does(there):
     assert sum(ask["asked"] for ask in record["asks"]) == told["pilots"]["asked"]["before"]
 
 
-def test_a_queue_that_does_not_exist_yet_is_taken_for_empty_and_that_is_said(there):
+def test_a_new_queue_is_assumed_empty_with_a_notice(there):
     there.batch.loads = {"North/cn/short": (10, 0), "South/cs/long": (10, 0)}
     there.house.submitted({"Parameters": 30, "Platform": "el9"})
     there.tick()
@@ -283,7 +283,7 @@ def test_pilots_offer_what_their_queue_is_then(there):
     assert there.plan(BASE)["pilots"]["asked"]["before"] < there.plan(BASE)["pilots"]["asked"]["after"]
 
 
-def test_task_queue_limits_are_told_too(there):
+def test_task_queue_limits_are_reported_too(there):
     there.director.options = replace(there.director.options, max_pilots_per_iteration=3)
     there.house.submitted({"Parameters": 40})
     told = there.plan(BASE)

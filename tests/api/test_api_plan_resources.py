@@ -26,7 +26,7 @@ BASE = HEAD + NORTH + SOUTH
 
 
 def configure(house, *texts):
-    """A changed configuration is taken in: policies, and the pass that follows."""
+    """A changed configuration is loaded: policies, and the refresh that follows."""
     files = [(f"{n}.toml", text) for n, text in enumerate(texts)]
     house.core.policy = house.side.policy = Policy(load_resources(files))
     keeper = PoolKeeper(house.side.db, house.post, refresh_seconds=900.0, grace_seconds=900.0)
@@ -129,7 +129,7 @@ def loads(text):
 @pytest.mark.slow
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(old=TREES, new=TREES, jobs=st.lists(JOBS, min_size=1, max_size=4), disks=st.tuples(DISK, DISK))
-def test_a_plan_tells_what_happens_when_the_configuration_changes(house, old, new, jobs, disks):
+def test_a_plan_predicts_the_change_of_the_configuration(house, old, new, jobs, disks):
     """Held and released jobs, eligible queues of each task queue, and SubmitPools, over random configurations."""
     before, after = text_of(old, disks[0]), text_of(new, disks[1])
     if not (loads(before) and loads(after)):
@@ -359,7 +359,7 @@ def test_what_two_files_say_differently_is_a_fault(base, files):
     assert str(files["south.toml"]) in fault["message"]
 
 
-def test_every_fault_is_told_with_file_line_and_section(base):
+def test_every_fault_has_file_line_and_section(base):
     told = plan(
         base, '[site.A.ce.c.queue.q]\nCPUTime = "soon"\nMemory = -1\n', "[group.g]\nshare = -5\n", status=400
     )

@@ -95,7 +95,7 @@ def test_vos_do_not_compete(crowd):
     assert parts(found)["bio"] == 0.6
 
 
-def test_an_unknown_group_is_told_what_was_meant(crowd):
+def test_an_unknown_group_gets_a_suggestion(crowd):
     told = plan(crowd, {"phisics": 5}, status=404)
     assert (told["code"], told["data"]["group"], told["hint"]) == (
         "not-found",

@@ -8,7 +8,7 @@ def pools(house, token="ann", query=""):
     return house.get(f"/v1/submit-pools{query}", token)
 
 
-def test_what_is_told_of_a_pool(house):
+def test_the_answer_about_a_pool(house):
     wanted = {"Requirements": {"Software": ["root", "gate"], "Memory": "1 GB"}}
     house.submitted(wanted, wanted, {**wanted, "OwnerGroup": "physics"})
     held = house.submitted(wanted)
@@ -80,7 +80,7 @@ def test_a_limit_that_makes_no_sense(house, limit):
 
 
 def test_sites_that_a_description_names(house):
-    """They are told when it is read, by the last pass; nothing of them is stored."""
+    """They are computed when it is read, from the last refresh; none is stored."""
     job = house.submitted({"Requirements": {"Memory": 1_000}})
     assert house.get(f"/v1/jobs/{job}")["sites"] == []
     house.side.policy.add_eligible_sites = True

@@ -28,7 +28,7 @@ MANUAL = "pilots there are started manually"
 
 @pytest.fixture
 def told(house, backend):
-    """What is told of a waiting job of VO lab, its queue and that queue itself, after an iteration."""
+    """The answers about a waiting job of VO lab, its task queue and the CE queue, after an iteration."""
     director = house.director(backend)
     house.side.director = director
     house.user("olaf", "guests", vo="other")

@@ -76,7 +76,7 @@ def test_a_pilot_that_waits_is_answered_when_its_queue_begins_to_serve_a_pool(ho
     assert [one["id"] for one in connection.answer().json["jobs"]] == [job]
 
 
-def test_a_changed_configuration_judges_new_submissions_and_forgets_old_verdicts(house):
+def test_a_changed_configuration_judges_new_submissions_and_drops_old_verdicts(house):
     assert house.submit({"CPUTime": 10**7}).status == 422
     text = '[site.North]\nVO = ["lab"]\n[site.North.ce.c.queue.q]\nCPUTime = 100000000\n[group.physics]\nvo = "lab"\n'
     house.core.policy = Policy(load_resources([("s.toml", text)]))
@@ -84,7 +84,7 @@ def test_a_changed_configuration_judges_new_submissions_and_forgets_old_verdicts
     assert house.submit({"Site": "South"}).status == 400
 
 
-def test_another_configuration_is_told_from_other_conflicts(house):
+def test_another_configuration_is_distinguished_from_other_conflicts(house):
     """By that the background process knows that it need only wait."""
     found = {"previous": 0, "answers": 0, "cause": "x", "pools": 0, "seconds": 0.0}
     for name, body in (("pool-pass", found), ("pool-renewals", {})):
@@ -165,7 +165,7 @@ def test_an_evaluation_by_another_configuration_is_refused(house):
     assert keeper.tick(house.side.policy, house.now) == "configuration"
 
 
-def test_a_job_that_was_judged_by_another_configuration_asks_for_a_pass(house):
+def test_a_job_that_was_judged_by_another_configuration_asks_for_a_refresh(house):
     keeper = keep(house)
     house.submitted()
     assert keeper.tick(house.side.policy, house.now) == ""
@@ -199,7 +199,7 @@ def test_one_call_for_a_bunch_of_queues(house):
     assert ask(house, "ann", NORTH, SOUTH, NORTH, ["No", "such", "queue"]).json == told
 
 
-def test_the_time_stamp_is_that_of_the_last_pass(house):
+def test_the_time_stamp_is_that_of_the_last_refresh(house):
     keep(house)
     house.now += 900
     keep(house)
@@ -226,7 +226,7 @@ def test_a_pilot_may_ask_before_it_joins_by_its_join_token_and_ask_nothing_else(
 
 
 def unplaced(house, *, site="", ce="", queue=""):
-    """A pilot that was sent to nobody knows which queue; its join token."""
+    """A pilot that was sent to an unknown queue; returns its join token."""
     stamp = f"free{house.claims}{site}{ce}{queue}"
     row = {
         "stamp": stamp, "vo": "lab", "site": site, "ce": ce, "queue": queue, "request": {"vo": "lab"},
@@ -251,7 +251,7 @@ def test_a_question_that_makes_no_sense(house, body):
     assert house.call("POST", "/v1/submit-pools/for-queues", body, token="ann").code == "invalid-request"
 
 
-def test_who_may_ask(house):
+def test_permissions(house):
     assert ask(house, "", NORTH).code == "unauthorized"
     assert ask(house, "nobody's", NORTH).code == "unauthorized"
     house.user("eve", "physics", scopes=("jobs:read",))

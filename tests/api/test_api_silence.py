@@ -25,7 +25,7 @@ def running(house):
 
 
 def fall_silent(house, seconds=301.0):
-    """Time passes without a word; what the daemon does then."""
+    """Time passes without a heartbeat; then the daemon checks the leases."""
     house.ticks += seconds
     house.now += seconds
     return house.do(Change(note_silence, house.core.live, house.core.newly_silent()))
@@ -92,7 +92,7 @@ def test_any_request_keeps_a_pilot_from_falling_silent(house):
     assert house.core.newly_silent() == {}
 
 
-def test_a_pilot_that_hands_in_is_completing_and_tells_it_once(house, posted):
+def test_a_pilot_that_uploads_is_completing_and_reports_it_once(house, posted):
     pilot = running(house)
     posted.clear()
     for _ in range(3):
@@ -106,7 +106,7 @@ def test_a_pilot_that_hands_in_is_completing_and_tells_it_once(house, posted):
     assert [event["event"] for event in house.get("/v1/jobs/1")["events"]][-2:] == ["Completing", "Done"]
 
 
-def test_each_attempt_that_a_pilot_hands_in_is_told(house, posted):
+def test_each_attempt_that_a_pilot_uploads_is_reported(house, posted):
     pilot = running(house)
     house.submitted()
     (second,) = house.claim(pilot)

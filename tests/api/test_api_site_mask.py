@@ -199,7 +199,7 @@ def test_pilots_that_stay_go_on_taking_jobs(house):
     assert house.claim(pilot)
 
 
-def test_a_pilot_that_joins_while_it_is_closed_is_told_to_leave(house):
+def test_a_pilot_that_joins_a_closed_queue_is_drained(house):
     closed(house)
     pilot = house.pilot()
     house.submitted(NORTH)
@@ -214,7 +214,7 @@ def test_a_pilot_that_joins_while_it_is_closed_is_told_to_leave(house):
 
 
 def test_a_pilot_that_joined_while_the_site_was_being_closed_is_drained_all_the_same(house, monkeypatch):
-    """Its session was not there yet when the sessions were looked at, and it waits for a job already."""
+    """Its session did not exist when the sessions were drained, and it waits for a job already."""
     pilot = house.pilot()
     session = house.core.sessions.pop(1)
     command = house.core.command
@@ -230,7 +230,7 @@ def test_a_pilot_that_joined_while_the_site_was_being_closed_is_drained_all_the_
     assert house.call("POST", "/v1/pilots/claim", house.claim_body(), token=pilot).json["drain"]
 
 
-def test_what_could_not_be_stored_drains_nobody(house, monkeypatch):
+def test_a_closing_that_is_not_stored_drains_no_pilot(house, monkeypatch):
     pilot = house.pilot()
     monkeypatch.setattr(
         "lodesman.store.director._CLOSE", "INSERT INTO no_such_table VALUES (?,?,?,?,?,?,?,?)"
@@ -279,7 +279,7 @@ def test_a_batch_system_that_cannot_take_them_back_is_asked_again(house, batch):
     assert house.get("/v1/pilots", "admin")["pilots"] == []
 
 
-def test_one_that_no_batch_system_knows_any_more_has_ended(house, batch):
+def test_a_pilot_that_no_batch_system_knows_has_ended(house, batch):
     house.prepare_pilot()
     closed(house)
     batch.census = lambda _: {}
@@ -319,7 +319,7 @@ def test_no_pilot_is_sent_to_what_is_closed_and_the_record_says_why(house, batch
 # --- why ---------------------------------------------------------------------------------------------------
 
 
-def test_a_job_whose_queues_are_all_closed_is_told_who_opens_them(house, batch):
+def test_a_job_whose_queues_are_all_closed_names_who_opens_them(house, batch):
     house.submitted(NORTH)
     decide(house, house.director(batch))
     assert house.get("/v1/jobs/1/why")["verdict"] == "now"
@@ -381,7 +381,7 @@ def test_some_closed_queues_leave_the_others(house, batch):
     )
 
 
-def test_closed_and_full_queues_name_both_who_can_open_them(house, batch):
+def test_closed_and_full_queues_name_both_actors(house, batch):
     house.submitted({"CPUTime": 500})
     batch.load = lambda _: BatchLoad(waiting=1_000, running=0, observed_at=house.now)
     decide(house, house.director(batch))
@@ -414,7 +414,7 @@ def test_a_pilot_that_was_drained_counts_for_nothing_at_once(house):
     house.prepare_pilot()
     house.submitted(NORTH)
     assert house.get("/v1/jobs/1/why")["main_reason"] == "next"
-    house.side.patience = 1e9  # the picture of the world stays as it was
+    house.side.patience = 1e9  # the snapshot stays as it was
     closed(house)
     told = house.get("/v1/jobs/1/why")
     assert told["main_reason"] == "closed-by-administrator"
@@ -441,7 +441,7 @@ def test_main_reasons_of_task_queues_agree(house, batch):
     }  # fmt: skip
 
 
-def test_the_gate_that_closes_most_is_told_of_a_task_queue(house, batch):
+def test_a_task_queue_has_the_limit_that_closes_most_queues(house, batch):
     house.submitted({"CPUTime": 500})
     batch.load = lambda _: BatchLoad(waiting=1_000, running=0, observed_at=house.now)
     decide(house, house.director(batch))
@@ -521,7 +521,7 @@ def test_closed_queues_are_counted_in_the_metrics(house):
     assert gauge() == "2.0"
 
 
-def test_upkeep_forgets_closings_whose_time_has_passed(house):
+def test_upkeep_removes_closings_whose_time_has_passed(house):
     closed(house, until=house.now + 5.0)
     house.now += 5.0
     assert house.call("POST", "/v1/service/forget-idle", {}, token="service").status == 200

@@ -381,7 +381,7 @@ def test_a_site_that_is_not_there_may_be_waited_for(house):
     )
 
 
-def test_a_submission_pool_that_nobody_configured(house):
+def test_an_unconfigured_submission_pool(house):
     house.core.policy.submission_pools = house.side.policy.submission_pools = frozenset({"Local", "Grid"})
     told = error(house.submit({"SubmitPool": "Gird"}), 400)
     assert told["data"]["attribute"] == "SubmitPool"

@@ -18,7 +18,7 @@ ADMIN = Principal(kind="user", name="root", vo="lab", admin=True, scopes=frozens
 SERVICE = Principal(kind="service")
 
 
-def test_who_sees_all():
+def test_administrators_see_all_vos():
     assert sees_all(ADMIN)
     assert sees_all(SERVICE)
     assert not sees_all(ANN)
@@ -95,7 +95,7 @@ def test_main_reasons_are_those_of_one_s_vo(two):
     assert "lab" in told("root")
 
 
-def test_how_things_stand_is_told_of_one_s_vo(two):
+def test_usage_is_limited_to_the_vo_of_the_user(two):
     two.pilot()
     two.claim("pilot1", 4)
     ann, olaf, root = (two.get("/v1/usage", name) for name in ("ann", "olaf", "root"))
@@ -116,7 +116,7 @@ def test_pilots_are_those_of_one_s_vo(two):
     assert len(two.get("/v1/pilots", "ann")["pilots"]) == len(two.get("/v1/pilots", "root")["pilots"]) == 1
 
 
-def test_the_director_tells_of_one_s_vo(two):
+def test_the_director_record_is_limited_to_the_vo_of_the_user(two):
     two.made_up = True
     rows = two.get("/v1/task-queues", "root")["task_queues"]
     plan = {

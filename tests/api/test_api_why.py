@@ -82,7 +82,7 @@ def take(house, pilot):
     return found
 
 
-def test_never_tells_what_rules_out_the_queues_and_the_smallest_change(house):
+def test_never_names_what_excludes_the_queues_and_the_smallest_change(house):
     house.submit({"Memory": 9_000, "Platform": "el8"}, hold_if_impossible=True)
     told = why(house, 1)
     assert told["verdict"] == "never"
@@ -102,7 +102,7 @@ def test_never_tells_what_rules_out_the_queues_and_the_smallest_change(house):
     assert [step["step"] for step in told["chain"] if step["holds"] is False] == ["size", "limits", "pilots"]
 
 
-def test_requirements_are_told_one_by_one(house):
+def test_requirements_are_explained_one_by_one(house):
     house.submit({"Requirements": {"Software": "fluka", "Slots": 99}}, hold_if_impossible=True)
     names = {row["criterion"] for row in why(house, 1)["queues"]["ruled_out_by"]}
     assert {"Requirements.Software", "Requirements.Slots"} <= names
@@ -303,7 +303,7 @@ def test_no_submission_pool_takes_its_pilots(house, backend, wanted, pools, said
     assert told["who"].startswith(who)
 
 
-def test_who_can_open_what_is_closed_depends_on_what_closes_it(house, backend):
+def test_the_actor_who_opens_depends_on_the_limit(house, backend):
     house.submitted({"Parameters": 100})
     director = house.director(backend)
     south = QueueId("South", "ce.south", "long")
@@ -323,7 +323,7 @@ def test_who_can_open_what_is_closed_depends_on_what_closes_it(house, backend):
     assert why(house, 1)["who"] == "the administrator of the batch system, by making it report its load"
 
 
-# --- what is told truthfully ------------------------------------------------------------------------------
+# --- answers agree with the facts -------------------------------------------------------------------------
 
 
 def test_what_is_configured_is_as_old_as_the_configuration(house):
@@ -371,7 +371,7 @@ def test_what_holds_a_job_and_since_when(house):
     assert step(why(house, 2), "limits")["text"] == "Held for 0 s: no queue could run it"
 
 
-def test_what_nothing_could_run_is_released_by_the_next_pass_not_by_its_owner(house):
+def test_an_impossible_job_is_released_by_the_next_refresh_not_by_its_owner(house):
     house.submit({"Memory": 9_000}, hold_if_impossible=True)
     text = '[site.New]\nVO = ["lab"]\n[site.New.ce.c.queue.q]\nMemory = 9000\nCPUTime = 1000\n'
     house.side.policy = Policy(load_resources([("new.toml", text)]))
@@ -442,7 +442,7 @@ def test_what_is_no_queue_is_refused(house, queue, status):
     assert (answer.status, answer.json["error"]["data"]["parameter"]) == (status, "queue")
 
 
-def test_a_stored_requirement_that_cannot_be_read_any_more_is_named(house):
+def test_a_stored_requirement_that_is_no_longer_readable_is_named(house):
     house.submitted({"Requirements": {"Memory": 9_999_999, "Nonsense": 1}}, hold_if_impossible=True)
     stored = '{"Memory": ["string", "==", "", ["perhaps"]], "Nonsense": ["deduced", "any", "", [1]]}'
     house._writer.execute("UPDATE task_queue SET requirements = ?", (stored,))

@@ -55,7 +55,7 @@ offers = st.fixed_dictionaries(
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(wanted=st.lists(jobs, max_size=4), offer=offers, site=st.sampled_from(["North", "South"]))
-def test_what_is_told_is_what_a_claim_gives(house, wanted, offer, site):
+def test_why_pilot_agrees_with_the_claim(house, wanted, offer, site):
     """would get a job now <=> a claim gives one; eligible = task queues for which the index has no reason."""
     pilot = house.pilot(site, **offer)
     assert house.claim(pilot, resource=FREE) == []
@@ -72,7 +72,7 @@ def test_what_is_told_is_what_a_claim_gives(house, wanted, offer, site):
     if not free and told["now"]["task_queues"]:
         held = any(not found and not index.is_open(tq_id) for tq_id, found in reasons.items())
         assert told["verdict"] == ("limited" if held else "nothing fits")
-    # Held task queues are nobody's next.
+    # No pilot gets jobs of held task queues.
     others = [found for tq_id, found in reasons.items() if index.is_open(tq_id)]
     if told["verdict"] == "nothing fits" and others:
         assert told["task_queues"]["ruled_out_by"]
@@ -285,7 +285,7 @@ def test_groups_without_a_share_are_served_if_no_other_has_what_fits(house):
     assert why(house, 1)["now"]["eligible"] == 2
 
 
-def test_who_ended_between_two_looks_is_told_as_ended(house):
+def test_a_pilot_that_ends_between_two_reads_is_shown_as_ended(house):
     pilot = house.pilot()
     ask = house.side.ask_hot
 
@@ -299,7 +299,7 @@ def test_who_ended_between_two_looks_is_told_as_ended(house):
     assert why(house, 1)["verdict"] == "ended"
 
 
-def test_a_silent_pilot_is_told_as_silent(house):
+def test_a_silent_pilot_has_the_verdict_silent(house):
     house.claim(house.pilot())
     house.submitted()
     house.ticks += 1_000.0
@@ -329,12 +329,12 @@ def test_submit_pools_are_those_of_now(house):
         ({"submit_pools": {"stale": 2}}, "; of what it presented when it joined, 2 differed"),
     ],
 )
-def test_stale_submit_pools_are_told_and_do_not_count(house, node, told):
+def test_stale_submit_pools_are_reported_and_do_not_count(house, node, told):
     house.pilot(node={"cores": 4, **node})
     assert step(why(house, 1), "submit_pools")["text"] == f"its queue serves 0 SubmitPools now{told}"
 
 
-def test_who_may_ask_is_as_for_the_list_of_pilots(house):
+def test_permissions_are_those_of_the_list_of_pilots(house):
     house.pilot()
     house.user("cleo", "physics", scopes=("jobs:read",))
     assert house.call("GET", "/v1/pilots/1/why", token="cleo").status == 403

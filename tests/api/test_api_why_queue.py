@@ -112,7 +112,7 @@ def test_before_the_first_iteration_and_after_it(house, director):
     assert step(told, "director")["demand"] == {"asked": 1}
 
 
-def test_full_of_others_work_it_tells_the_arithmetic_of_each_limit(house, director, backend):
+def test_a_queue_full_of_other_work_shows_the_arithmetic_of_each_limit(house, director, backend):
     house.submitted()
     director.tick(house.now)
     backend.waiting, backend.running = 9, 8
@@ -129,7 +129,7 @@ def test_full_of_others_work_it_tells_the_arithmetic_of_each_limit(house, direct
     assert [one["step"] for one in told["chain"] if one["holds"] is False] == ["room"]
 
 
-def test_a_load_that_nobody_tells_closes_it(house, director, backend):
+def test_an_unknown_load_closes_the_queue(house, director, backend):
     house.submitted()
     director.tick(house.now)
     backend.waiting = None
@@ -307,7 +307,7 @@ def test_pilots_sent_there_and_how_they_ended(house, director):
     assert step(told, "pilots")["text"] == "our live pilots there: 1 Submitted"
 
 
-def test_only_the_last_few_are_told(house, director):
+def test_only_the_last_few_are_listed(house, director):
     for _ in range(9):
         house.prepare_pilot()
     assert [one["id"] for one in why(house)["lately"]] == [9, 8, 7, 6, 5]
@@ -323,7 +323,7 @@ def test_a_queue_that_is_configured_no_more_and_has_pilots(house, director):
 
 
 def test_without_a_director_the_last_iteration_is_what_is_known(house, backend):
-    """Another process than the director's can tell as much."""
+    """Another process than the director's gives the same answer."""
     house.submitted()
     assert why(house)["main_reason"] == "director-has-not-decided"
     director = house.director(backend)
@@ -354,7 +354,7 @@ def test_what_is_not_there(house, query):
     assert (answer.status, answer.code) == (404, "not-found")
 
 
-def test_who_may_ask_is_as_for_the_list_of_queues(house):
+def test_permissions_are_those_of_the_list_of_queues(house):
     house.user("cleo", "physics", scopes=("jobs:read",))
     assert house.call("GET", f"/v1/queues/why?{urlencode(NORTH)}", token="cleo").status == 403
     assert why(house, "admin")["vo"] == "lab"

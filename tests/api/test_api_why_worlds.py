@@ -1,6 +1,6 @@
-"""The verdicts of `lode why` held against what happens then, over random worlds.
+"""The verdicts of `lode why` compared with what happens then, over random worlds.
 
-now: somebody is given the job, a free pilot or one that the director sends next. never: nobody that lives or may be sent.
+now: a free pilot gets the job, or one that the director sends next. never: no pilot that lives or may be sent.
 not now: no pilot that is free. Sites are closed before the director decides, or after, and some opened again.
 """
 
@@ -107,7 +107,7 @@ class World:
                 self._pilot(self.offers[number], kind)
 
     def policies(self, config):
-        """As each process has its own, told by its own means where pilots live; and the pass that follows."""
+        """Each process has its own policy and finds live pilots by its own means; a refresh follows."""
         house = self.house
         house.core.policy = Policy(config, inhabited=house.core.inhabited)
         house.side.policy = Policy(config, inhabited=lambda: house.side.fresh().pilots.places)
@@ -217,7 +217,7 @@ class World:
 
 
 def happens(world, job, tq_id):
-    """Whether somebody is given the job: who is free, who comes, or who the director sends."""
+    """Whether a pilot gets the job: a free one, one on its way, or one that the director sends."""
     if any(world.gets(token, job) for token in world.free):
         return True
     if any(world.gets(world.join(token), job) for token in world.coming):
@@ -306,13 +306,13 @@ def held_against_what_happens(world):
         assert world.gets(world.join(world.send(eligible[0])), job)
     else:
         assert not happens(world, job, tq_id)
-        # Before the next pass holds it, a pilot would take it that nothing sends.
+        # Before the next refresh holds it, a pilot would take it that nothing sends.
         held = told["state"] == "Held"
         assert not (held and any(world.gets(world.join(world.send(offer)), job) for offer in world.offers))
 
 
 def reaches(house, job, offer):
-    """Whether `lode why JOB --queue` says that the queue could run it; the reasons are told if it cannot."""
+    """Whether `lode why JOB --queue` says that the queue could run it; if it cannot, there are reasons."""
     queue = house.get(f"/v1/jobs/{job}/why?{urlencode({'queue': '/'.join(offer.queue)})}")["queue"]
     assert queue["eligible"] == (not queue["reasons"]) == (not queue["ruled_out_by"])
     return queue["eligible"]

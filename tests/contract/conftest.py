@@ -103,7 +103,7 @@ class House:
         )))  # fmt: skip
 
     def retention(self, keep_days, shelf=None):
-        """What forgets in the background process; its commands travel as they do there."""
+        """The purging part of the background process; its commands travel as they do there."""
         commands = {
             calls.PURGE: lambda body: self.do(Change(purge, self.live, body)),
             calls.TIDY: lambda body: Tidied(self.do(Change(tidy_inputs, body))),
@@ -161,11 +161,11 @@ class House:
         return PoolKeeper(self.reader, post, refresh_seconds=refresh, grace_seconds=grace)
 
     def reconcile(self):
-        """A whole pass of the reconciler: how many of each fault it mended."""
+        """A complete run of the reconciler: the number of repairs of each kind."""
         return asdict(self.do(Change(reconcile, self.live, all_suspects(self.reader))))
 
     def refresh(self, policy):
-        """One pass with this configuration."""
+        """One refresh with this configuration."""
         return self.keeper(policy).tick(policy, self.clock)
 
     def control(self, action, first, last=None, *, may=lambda *_: True, reason="because"):

@@ -130,7 +130,7 @@ def test_asking_about_nothing(kit):
     assert (result.accepted, result.refused) == ({}, {})
 
 
-def test_the_pilots_file_reaches_it_and_nobody_else(kit, tmp_path):
+def test_only_the_pilot_can_read_its_file(kit, tmp_path):
     out = tmp_path / "out"
     script = f'cat "$1" > {out}.part; stat -c %a "$1" >> {out}.part; env >> {out}.part; mv {out}.part {out}'
     ids = kit.submit("a", script=script)

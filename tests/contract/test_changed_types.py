@@ -106,7 +106,7 @@ def test_fifty_gigabytes_stay_fifty_gigabytes(house, rows):
 
 
 @pytest.mark.parametrize("rows", [False, True], ids=["array", "rows"])
-def test_who_asks_for_the_same_after_the_change_joins_the_same_task_queue(house, rows):
+def test_an_equal_job_after_the_change_joins_the_same_task_queue(house, rows):
     first = submit(house, GB, 3, rows=rows)
     house.refresh(GB)
     house.refresh(MB)
@@ -147,7 +147,7 @@ def test_a_change_of_kind(house, words, offer, same):
     assert run_all(house, house.pilot("S1")) == [job]
 
 
-def test_what_cannot_be_read_any_more_is_held_until_it_can(house):
+def test_unreadable_requirements_are_held_until_they_are_readable(house):
     job = submit(house, GB)
     house.refresh(policy("boolean", "true", "true"))
     assert house.state(job) == "Held"
@@ -161,7 +161,7 @@ def test_what_cannot_be_read_any_more_is_held_until_it_can(house):
 
 
 def both(house, older, younger, **more):
-    """Jobs of both, where `MB` has the same set under its own identifier before the pass has come."""
+    """Jobs of both, where `MB` has the same set under its own identifier before the refresh."""
     first = submit(house, older, 4, disk="50 GB", **more)
     second = submit(house, younger, 3, disk="50 GB", **more)
     assert len(queues(house)) == len(pools(house)) == 2
@@ -236,7 +236,7 @@ def test_a_held_task_queue_that_is_joined(house):
     assert run_all(house) == [first, second, second + 1, second + 2]
 
 
-def test_a_task_queue_that_the_index_had_forgotten_gets_its_key_and_its_jobs(house):
+def test_a_task_queue_that_the_index_had_dropped_gets_its_key_and_its_jobs(house):
     job = submit(house, GB)
     house.control("kill", job)
     house.live.queues.index.remove(1)
@@ -393,7 +393,7 @@ def test_another_configuration_refuses_it(house):
     assert pools(house) == [wants(GB).id]
 
 
-def test_who_keeps_keys_reads_them_anew(house):
+def test_cached_keys_are_read_again(house):
     known = KnownQueues(house.reader)
     both(house, GB, MB)
     submit(house, GB, owner="bob")

@@ -39,7 +39,7 @@ def queues(house, count, jobs=2):
         house.submit(jobs, key=house.key(owner=f"owner{number}"), rows=number % 2 == 1)
 
 
-def test_first_looks_at_many_task_queues_do_not_write_in_small_portions(house):
+def test_first_claims_of_many_task_queues_do_not_write_in_small_portions(house):
     queues(house, 40)
     pilots = [house.pilot() for _ in range(40)]
     claims = Together([house.claim_command(pilot) for pilot in pilots])
@@ -50,7 +50,7 @@ def test_first_looks_at_many_task_queues_do_not_write_in_small_portions(house):
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_no_job_is_handed_out_twice_when_fronts_are_forgotten_between_claims(house, seed):
+def test_no_job_is_claimed_twice_when_fronts_are_dropped_between_claims(house, seed):
     """A front that is read again in the same transaction sees what was claimed before it."""
     queues(house, 6, jobs=5)
     rng = random.Random(seed)

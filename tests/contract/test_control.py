@@ -67,7 +67,7 @@ def test_killed_members_can_be_rescheduled(house):
     assert [c.job_id for c in house.claim(house.pilot(), 5)] == [2]
 
 
-def test_a_running_job_is_killed_and_its_pilot_told(house):
+def test_a_running_job_is_killed_and_its_pilot_gets_a_stop_order(house):
     house.submit()
     pilot = house.pilot()
     (claimed,) = house.claim(pilot)
@@ -133,7 +133,7 @@ def test_a_killed_job_is_not_waiting_after_a_restart(house):
     assert [c.job_id for c in house.claim(house.pilot(), 9)] == [1, 4, 5, 7]
 
 
-def test_events_of_a_member_tell_of_its_slice(house):
+def test_events_of_a_member_include_those_of_its_slice(house):
     house.submit(10)
     house.control("hold", 3, 5, reason="x")
     house.control("release", 4)

@@ -24,7 +24,7 @@ def parts(house, action, *ranges, may=lambda *_: True):
 
 
 def finished(house, count, **more):
-    """So many jobs with rows, all Done."""
+    """`count` jobs with rows, all Done."""
     house.submit(count, rows=True, **more)
     pilot = house.pilot()
     for claimed in house.claim(pilot, count):

@@ -1,4 +1,4 @@
-"""A held task queue that was empty when a pass looked at it: whoever joins it before the pass's word comes stays Held."""
+"""A held task queue that was empty at a refresh: jobs that join before the refresh is applied stay Held."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def emptied(house):
 
 
 def word(house, tq_id, reason=""):
-    """What a pass says of the picture that it took when the task queue was empty."""
+    """The result of a refresh whose snapshot is from when the task queue was empty."""
     return Change(
         judge_queues, house.live, Judgement(number=house.live.pools.last_pass.id, release=[(tq_id, reason)])
     )
@@ -43,7 +43,7 @@ def test_an_empty_task_queue_is_released(house, emptied):
 
 
 @pytest.mark.parametrize("rows", [False, True])
-def test_who_joined_between_picture_and_word_stays_held(house, emptied, rows):
+def test_a_job_that_joined_between_snapshot_and_command_stays_held(house, emptied, rows):
     job = house.submit(3, rows=rows).first
     assert house.do(word(house, emptied)) == {"held": 0, "released": 0}
     assert house.counts() == {"Killed": 2, "Held": 3}
@@ -54,7 +54,7 @@ def test_who_joined_between_picture_and_word_stays_held(house, emptied, rows):
     assert set(house.reconcile().values()) == {0}
 
 
-def test_the_next_pass_judges_who_joined(house, emptied):
+def test_the_next_refresh_judges_the_jobs_that_joined(house, emptied):
     house.submit(3)
     house.do(word(house, emptied))
     house.refresh(SLOW)
@@ -64,13 +64,13 @@ def test_the_next_pass_judges_who_joined(house, emptied):
     assert len(house.claim(house.pilot(), 9)) == 3
 
 
-def test_a_job_that_comes_back_between_picture_and_word_stays_held_too(house, emptied):
+def test_a_job_that_comes_back_between_snapshot_and_command_stays_held_too(house, emptied):
     house.control("reschedule", 1)
     house.do(word(house, emptied))
     assert house.state(1) == "Held"
 
 
-def test_a_queue_that_can_run_it_releases_whoever_waits(house, emptied):
+def test_a_queue_that_can_run_it_releases_all_its_jobs(house, emptied):
     house.submit(3)
     assert house.do(word(house, emptied, "S1/ce/q can run it now")) == {"held": 0, "released": 3}
     assert house.counts() == {"Killed": 2, "Waiting": 3}

@@ -1,4 +1,4 @@
-"""A pilot that has ended is given nothing any more, whatever was on its way; and what it had is nobody's any more."""
+"""An ended pilot gets no more jobs, whatever was on its way, and its jobs go back."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_claim_token_of_before_the_end_is_not_answered_again(house):
         house.claim(pilot, token="the same token")
 
 
-def test_a_pilot_that_was_never_heard_of_claims_nothing(house):
+def test_an_unknown_pilot_claims_nothing(house):
     house.submit()
     prepare(house, "quiet")
     assert house.live.pilots.running == set()
@@ -129,7 +129,7 @@ def test_a_pilot_that_was_never_heard_of_claims_nothing(house):
     assert house.live.pilots.running == {pilot}
 
 
-def test_who_may_claim_survives_a_restart(house):
+def test_permission_to_claim_survives_a_restart(house):
     house.submit(2)
     there, gone, left = house.pilot(), house.pilot(), house.pilot()
     prepare(house, "quiet")
@@ -180,13 +180,13 @@ def test_what_an_ended_pilot_left_behind_is_cleared(house, state):
     assert house.end_pilot(pilot) == 0
 
 
-def test_what_a_lost_pilot_left_behind_is_cleared_and_it_may_still_tell(house):
+def test_a_lost_pilot_is_cleaned_up_and_may_still_report(house):
     pilot, _ = left_behind(house, PilotState.LOST)
     assert house.end_pilot(pilot, PilotState.ABORTED) == 1
     assert tokens(house, pilot) == [("pilot", house.clock + LATE_SECONDS)]
 
 
-def test_a_second_end_does_not_take_or_renew_the_last_words(house):
+def test_a_second_end_neither_revokes_nor_renews_the_late_token(house):
     house.submit()
     pilot = house.pilot()
     house.claim(pilot)

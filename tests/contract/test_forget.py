@@ -43,7 +43,7 @@ REFERENCES = (
 
 
 def forget_all(house, *, reconciled=True, keep=KEEP):
-    """One whole pass now; returns what it says that it did. A server reconciles every few minutes."""
+    """One complete run now; returns its report. A server reconciles every few minutes."""
     if reconciled:
         assert house.reconcile() == CLEAN
         house.do(Change(forget_idle_queues, house.live))
@@ -83,7 +83,7 @@ def later(house, days):
 # --- single jobs -----------------------------------------------------------------------------------------
 
 
-def test_a_job_is_forgotten_with_all_that_it_had(house):
+def test_a_job_is_purged_with_all_its_rows(house):
     pilot = house.pilot()
     house.submit()
     (claimed,) = house.claim(pilot)
@@ -119,7 +119,7 @@ def test_the_time_counts_from_the_end(house):
     assert house.job(1) is None
 
 
-def test_nothing_is_forgotten_if_jobs_are_kept_for_ever(house):
+def test_nothing_is_purged_if_jobs_are_kept_for_ever(house):
     house.submit()
     run_one(house, house.pilot())
     later(house, 10_000)
@@ -158,7 +158,7 @@ def test_a_job_that_was_killed_stays_until_its_attempt_has_ended(house):
     assert house.job(1) is None
 
 
-def test_a_job_that_came_back_meanwhile_is_not_forgotten(house):
+def test_a_job_that_came_back_meanwhile_is_not_purged(house):
     house.submit()
     house.control("kill", 1)
     later(house, KEEP + 1)
@@ -169,7 +169,7 @@ def test_a_job_that_came_back_meanwhile_is_not_forgotten(house):
     assert house.reconcile() == CLEAN
 
 
-def test_the_writer_looks_again_at_what_a_reader_found(house):
+def test_the_writer_checks_again_what_a_reader_found(house):
     """What was named is not old, or its attempt still runs."""
     pilot = house.pilot()
     house.submit(3)
@@ -189,7 +189,7 @@ def test_the_writer_looks_again_at_what_a_reader_found(house):
     assert house.do(Change(purge, house.live, old)).jobs == []
 
 
-def test_a_report_about_a_forgotten_job_changes_nothing(house):
+def test_a_report_about_a_purged_job_changes_nothing(house):
     pilot = house.pilot()
     house.submit()
     (claimed,) = house.claim(pilot)
@@ -199,7 +199,7 @@ def test_a_report_about_a_forgotten_job_changes_nothing(house):
     assert house.report(pilot, claimed) == ReportResult(1, 1, accepted=False, reason="no such attempt")
 
 
-def test_actions_on_forgotten_jobs_say_so(house):
+def test_actions_on_purged_jobs_say_so(house):
     house.submit()
     house.submit(3)
     house.control("kill", 1, 3)
@@ -240,7 +240,7 @@ def test_ids_are_never_given_out_again(house):
 
 
 def test_attempts_that_are_still_to_be_replayed_are_written_down_first(house):
-    """Counters and cursors follow from attempts: one that is forgotten may not be missing after a crash."""
+    """Counters and cursors follow from attempts: a purged one may not be missing after a crash."""
     pilot = house.pilot()
     house.submit(4)
     for _ in range(2):
@@ -255,7 +255,7 @@ def test_attempts_that_are_still_to_be_replayed_are_written_down_first(house):
 
 
 def test_the_replay_never_goes_back(house):
-    """The newest attempt is forgotten; an older one lives: what was replayed once is not replayed again."""
+    """The newest attempt is purged; an older one lives: what was replayed once is not replayed again."""
     pilot = house.pilot()
     house.submit(3)
     (kept,) = house.claim(pilot)
@@ -271,7 +271,7 @@ def test_the_replay_never_goes_back(house):
     assert house.reconcile() == CLEAN
 
 
-def test_a_batch_that_fails_forgets_nothing(house):
+def test_a_batch_that_fails_purges_nothing(house):
     house.submit()
     house.control("kill", 1)
     later(house, KEEP + 1)
@@ -362,7 +362,7 @@ def test_a_task_queue_stays_as_long_as_a_job_names_it(house):
     assert run_one(house, house.pilot()) == 1
 
 
-def test_a_task_queue_that_somebody_joined_meanwhile_stays(house):
+def test_a_task_queue_with_a_new_job_stays(house):
     def tried(emptied):
         return house.do(Change(purge, house.live, Old(before=house.clock, queues=[(1, emptied)]))).queues
 
@@ -385,7 +385,7 @@ def test_a_task_queue_that_somebody_joined_meanwhile_stays(house):
     assert tried(emptied()) == 1
 
 
-def test_a_task_queue_that_was_emptied_before_a_restart_is_forgotten(house):
+def test_a_task_queue_that_was_emptied_before_a_restart_is_removed(house):
     """Its counter follows from the attempts then, and the time from them, too."""
     house.submit()
     pilot = house.pilot()
@@ -450,13 +450,13 @@ def test_work_is_done_in_small_steps_and_goes_on(house):
     house.control("kill", 151)
     later(house, KEEP + 1)
     found.tick(house.clock)
-    assert sizes(house, "job") == {"job": 1}  # the next pass comes in an hour
+    assert sizes(house, "job") == {"job": 1}  # the next run comes in an hour
     now[0] += 3_601.0
     found.tick(house.clock)
     assert sizes(house, "job") == {"job": 0}
 
 
-def test_a_step_that_fails_is_done_by_the_next_pass(house):
+def test_a_step_that_fails_is_done_by_the_next_run(house):
     house.submit()
     house.control("kill", 1)
     later(house, KEEP + 1)
@@ -541,7 +541,7 @@ class Story:
             first = self.rng.randint(1, self.jobs)
             last = min(self.jobs, first + self.rng.choice([0, 0, 2, 6]))
             action = self.rng.choice(["kill", "kill", "hold", "release", "reschedule", "delete"])
-            # Forgotten ones are refused: with an error if nothing else is named.
+            # Purged ones are refused: with an error if nothing else is named.
             with suppress(NotFound):
                 self.house.control(action, first, last)
 
@@ -593,7 +593,7 @@ class Story:
         return made >= self.house.clock - KEEP * DAY
 
     def finish(self):
-        """All that waits is handed out once, after a last restart; all forgotten, nothing is left."""
+        """All waiting jobs are claimed once, after a last restart; all purged, nothing is left."""
         house = self.house
         house.restart()
         waiting = {job_id for job_id, (_, job, _, _) in self.seen().items() if job.state == "Waiting"}
@@ -612,7 +612,7 @@ class Story:
 @pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32), steps=st.integers(5, 40))
-def test_what_is_forgotten_is_what_the_model_says(seed, steps, house_of):
+def test_purging_agrees_with_the_model(seed, steps, house_of):
     folder = Path(tempfile.mkdtemp())
     house = house_of(folder / "lode.db")
     try:

@@ -1,4 +1,4 @@
-"""Task queues that are forgotten in the index while they are empty: what claims took from them is not forgotten."""
+"""Task queues that the index drops while they are empty: the claims of their jobs still count."""
 
 from tests.conftest import all_suspects
 
@@ -14,7 +14,7 @@ def write_claims(house):
     house.do(Change(reconcile, house.live, Suspects()))
 
 
-def test_a_queue_that_claims_emptied_counts_nothing_when_it_is_forgotten(house):
+def test_a_task_queue_that_claims_emptied_has_a_zero_count_when_it_is_dropped(house):
     house.submit(3)
     pilot = house.pilot()
     assert len(house.claim(pilot, 3)) == 3
@@ -29,7 +29,7 @@ def test_a_queue_that_claims_emptied_counts_nothing_when_it_is_forgotten(house):
     assert house.counts() == {"Matched": 3}
 
 
-def test_a_job_that_comes_back_to_a_forgotten_queue_is_the_only_one_there(house):
+def test_a_job_that_comes_back_to_a_dropped_task_queue_is_its_only_one(house):
     house.submit(3)
     pilot = house.pilot()
     first, *_ = house.claim(pilot, 3)

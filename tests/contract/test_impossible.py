@@ -72,7 +72,7 @@ def test_jobs_that_become_impossible_are_held_and_released_when_a_queue_appears(
     sound(house)
 
 
-def test_what_happened_to_the_task_queue_is_told_with_each_job(house):
+def test_events_of_the_task_queue_are_shown_with_each_job(house):
     first = house.submit(2).first
     one = house.submit().first
     house.refresh(SLOW)
@@ -121,7 +121,7 @@ def test_a_job_that_was_impossible_from_the_start(house):
     assert house.events(single) == ["Held", "Waiting"]
 
 
-def test_requirements_that_no_queue_fulfils_any_more(house):
+def test_requirements_that_no_queue_fulfils_after_a_change(house):
     job = big(house)
     other = house.submit().first
     house.refresh(SMALL)
@@ -135,7 +135,7 @@ def test_requirements_that_no_queue_fulfils_any_more(house):
     assert len(house.claim(house.pilot(), 5)) == 2
 
 
-def test_who_is_held_by_a_person_is_not_released(house):
+def test_a_job_that_a_person_holds_is_not_released(house):
     first = house.submit(4).first
     row = house.submit().first
     house.control("hold", first, first + 1)
@@ -199,7 +199,7 @@ def test_a_hold_ends_without_a_word_when_its_last_job_is_gone(house):
 
 
 def ticked(house, now):
-    """A keeper that has had its first pass."""
+    """A keeper after its first refresh."""
     keeper = house.keeper(now)
     keeper.tick(now, house.clock)
     return keeper
@@ -267,7 +267,7 @@ def test_ended_jobs_that_come_back_to_an_empty_task_queue_are_judged_at_once(hou
     assert house.counts() == {"Held": count}
     assert house.job(first).held_by == "impossible"
     house.control("kill", first)
-    house.control("reschedule", first)  # it is held already: nobody has to look
+    house.control("reschedule", first)  # it is held already: no refresh is needed
     assert keeper.tick(SLOW, house.clock + 3) == ""
 
 

@@ -1,4 +1,4 @@
-"""Lists of jobs: whatever was done to arrays and single jobs, a list is what looking at each job gives."""
+"""Lists of jobs: whatever was done to arrays and single jobs, a list agrees with each job."""
 
 import random
 
@@ -67,7 +67,7 @@ def test_a_limit_takes_the_first(lively):
 
 
 @pytest.mark.parametrize("newest", [False, True])
-def test_filters_agree_with_looking_at_each_job(lively, newest):
+def test_filters_agree_with_each_job(lively, newest):
     jobs = one_by_one(lively)[:: -1 if newest else 1]
     for state in sorted({job.state for job in jobs}):
         assert ids(ask(lively, states=(state,), newest=newest)) == ids(j for j in jobs if j.state == state)
@@ -119,7 +119,7 @@ def test_an_array_of_a_million_is_not_walked_through(house):
 
 
 def work(house, look):
-    """How much of SQLite's work a look takes, in hundreds of instructions."""
+    """SQLite's work for a read, in hundreds of instructions."""
     steps = 0
 
     def count():
@@ -151,7 +151,7 @@ def test_one_s_own_many_jobs_are_read_up_to_the_limit(house):
     assert ids(ask(house, owner="ann", newest=True, limit=3)) == [2_000, 1_999, 1_998]
 
 
-def test_arrays_before_the_range_are_not_looked_at(house):
+def test_arrays_before_the_range_are_not_read(house):
     for _ in range(300):
         house.submit(2)
     house.submit(5)
@@ -159,7 +159,7 @@ def test_arrays_before_the_range_are_not_looked_at(house):
     assert work(house, lambda: ask(house, first=602)) < 20
 
 
-def test_members_are_not_looked_for_where_they_cannot_be(house):
+def test_members_are_not_searched_where_they_cannot_be(house):
     for _ in range(300):
         house.submit(2)
     assert work(house, lambda: ask(house, states=("Running", "Done"))) < 5
@@ -167,7 +167,7 @@ def test_members_are_not_looked_for_where_they_cannot_be(house):
 
 
 def statements(house, look):
-    """What a look asks the database."""
+    """The queries of a read."""
     found = []
     house.reader.connection.set_exec_trace(lambda _cursor, sql, values: found.append((sql, values)) or True)
     look()
@@ -214,7 +214,7 @@ def judged(house, **reasons):
         )
 
 
-def test_waiting_jobs_tell_the_main_reason_of_their_task_queue(lively):
+def test_waiting_jobs_have_the_pending_reason_of_their_task_queue(lively):
     judged(lively, tq3="no-room-for-pilots", tq2="pilots-busy")
     jobs = one_by_one(lively)
     assert ask(lively) == jobs

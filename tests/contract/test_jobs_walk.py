@@ -84,7 +84,7 @@ def test_a_request_id_is_not_taken_for_other_files(house):
         house.submit(1, request_id="r1", inputs=["b" * 64])
 
 
-def test_a_repeated_request_id_tells_again_how_many_were_held(house):
+def test_a_repeated_request_id_reports_the_held_jobs_again(house):
     first = house.submit(3, request_id="r1", held="no queue")
     again = house.submit(3, request_id="r1", held="no queue")
     assert (first.held, again.held, again.repeated) == (3, 3, True)
@@ -124,7 +124,7 @@ def test_waiting_survives_a_restart(house):
     assert [c.job_id for c in house.claim(pilot, 10)] == [4, 5, 6]
 
 
-def test_a_front_that_is_forgotten_goes_on_where_it_was(house):
+def test_a_dropped_front_continues_where_it_was(house):
     """What was claimed is not in the stored cursor yet."""
     house.submit(6)
     house.submit(2)
@@ -387,7 +387,7 @@ def test_held_at_submission_with_its_reason(house):
     assert (house.state(3), house.job(3).reason) == ("Held", "no queue")
 
 
-def test_the_reconciler_mends_a_wrong_counter(house):
+def test_the_reconciler_repairs_a_wrong_counter(house):
     house.submit(5)
     house.writer.execute("UPDATE task_queue_count SET waiting = 9")
     house.restart()
@@ -405,7 +405,7 @@ def test_a_ghost_is_never_handed_out(house):
     assert house.reconcile() == CLEAN
 
 
-def test_a_task_queue_forgotten_while_empty_comes_back(house):
+def test_a_task_queue_that_was_dropped_while_empty_comes_back(house):
     house.submit()
     pilot = house.pilot()
     (claimed,) = house.claim(pilot)

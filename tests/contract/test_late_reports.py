@@ -1,4 +1,4 @@
-"""Reports that come after their attempt has ended: what still counts, what is kept of the rest, and who may tell."""
+"""Reports that come after their attempt has ended: which still count, what is kept of the others, and who may report."""
 
 import logging
 
@@ -37,7 +37,7 @@ def attempts(house, job_id=1):
 
 
 @pytest.mark.parametrize("cause", ["lease-expired", "pilot-lost"])
-def test_a_late_success_counts_with_all_that_it_tells(house, cause):
+def test_a_late_success_counts_with_all_its_report(house, cause):
     pilot, claimed = lost(house, cause)
     assert may_upload(house, pilot, claimed)
     told = house.report(pilot, claimed, exit_code=0, output_sha256="ab", output_size=3, ended=900.0, **USED)
@@ -140,7 +140,7 @@ def test_a_job_that_its_owner_ended_meanwhile_stays_so(house, action):
     assert house.state(1) == before
 
 
-def test_a_pilot_that_said_itself_how_it_ended_is_bound_to_it(house):
+def test_the_end_that_a_pilot_reported_is_final(house):
     """Failed with an exit code, then rescheduled: a second word about the same attempt does not make it Done."""
     house.submit()
     pilot = house.pilot()
@@ -226,7 +226,7 @@ def test_a_pilot_that_left_needs_no_token(house, state):
     assert tokens(house, pilot) == []
 
 
-def test_a_pilot_that_was_lost_without_jobs_has_nothing_to_tell(house):
+def test_a_pilot_that_was_lost_without_jobs_has_no_report(house):
     pilot = house.pilot()
     house.end_pilot(pilot)
     assert tokens(house, pilot) == []

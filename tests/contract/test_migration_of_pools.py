@@ -27,7 +27,7 @@ BY = '{"by":"user","reason":"mine"}'
 
 @pytest.fixture
 def old(monkeypatch):
-    """Two pools; task queue 1 has rows, task queue 2 an array of ten, both held in part by nobody and by ann."""
+    """Two pools; task queue 1 has rows, task queue 2 an array of ten, both held in part by ann."""
     db = apsw.Connection(":memory:")
     with monkeypatch.context() as patch:
         first = [script for script in load_scripts() if script[0] == 1]
@@ -67,7 +67,7 @@ def states(db, ids):
     return [(job_by_id(db, job).state, job_by_id(db, job).held_by) for job in ids]
 
 
-def test_what_nobody_held_is_held_by_its_task_queue(old):
+def test_jobs_that_no_person_held_are_held_by_their_task_queue(old):
     migrate(old)
     assert states(old, [1, 2]) == [("Held", "impossible"), ("Held", "user")]
     assert states(old, range(3, 11)) == [("Held", "impossible")] * 8
@@ -130,7 +130,7 @@ def test_requirements_are_stamped_that_their_unit_is_not_known(old, before, afte
     assert wanted_of(text) == {name: row[3] for name, row in after.items()}
 
 
-def test_the_queues_of_pools_are_not_known_before_the_first_pass(old):
+def test_the_queues_of_pools_are_unknown_before_the_first_refresh(old):
     migrate(old)
     assert [row.is_evaluated for row in stored_pools(old)] == [False, False]
     assert [row[0] for row in old.execute("SELECT refreshed_at FROM submit_pool")] == [None, None]

@@ -32,7 +32,7 @@ def submit(house, count=1, **more):
 
 
 def told(house):
-    """(queues, time of the last pass) of the only pool, as they are shown."""
+    """(queues, time of the last refresh) of the only pool, as shown."""
     (row,) = list_pools(house.reader, "", limit=9).pools
     return row.queues, row.refreshed_at
 
@@ -43,7 +43,7 @@ def pools(house):
 
 @pytest.fixture
 def later(house):
-    """Let time pass, and the agent come by twice: once to see that a pool is not needed, once to remove it."""
+    """Let time pass and refresh twice: once to mark an unused pool, once to remove it."""
     keeper = house.keeper(POLICY, grace=GRACE)
     keeper.tick(POLICY, house.clock)
 
@@ -109,7 +109,7 @@ def test_a_job_that_comes_in_time_keeps_the_pool(house, later):
     assert later() == [POOL]
 
 
-def test_a_pool_is_not_removed_between_the_look_and_the_removal(house):
+def test_a_pool_is_not_removed_if_it_is_used_after_the_check(house):
     assert finish(house, submit(house))
     keeper = house.keeper(POLICY, grace=GRACE)
     keeper.clean(house.clock)
@@ -136,7 +136,7 @@ def test_a_rescheduled_job_makes_its_pool_again(house, later, count):
     assert pools(house) == [POOL]
     assert pass_requests(house.reader).is_due
     assert house.claim(house.pilot(), 5) == []
-    assert told(house) == (None, None)  # nobody has looked which queues serve it
+    assert told(house) == (None, None)  # its queues are not evaluated yet
     keeper = house.keeper(POLICY)
     keeper._policy, keeper._at = POLICY, house.clock
     assert keeper.tick(POLICY, house.clock) == "request"

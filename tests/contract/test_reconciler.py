@@ -1,4 +1,4 @@
-"""The reconciler: found by a reader in portions, looked at again by key, mended and counted."""
+"""The reconciler: suspects found by a reader in portions, checked again by key, repaired and counted."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_ghost_without_attempts_left_has_failed(house):
     assert house.state(claimed.job_id) == "Failed"
 
 
-def test_a_ghost_whose_attempt_is_gone_can_be_claimed_and_looked_at(house):
+def test_a_ghost_whose_attempt_is_gone_can_be_claimed_and_shown(house):
     claimed = ghost(house)
     spoil(house, "DELETE FROM attempt")
     assert house.reconcile() == GHOSTS
@@ -173,7 +173,7 @@ def reconciler_of(house, posts):
     return Reconciler(house.reader, posts, ticker=posts.ticker)
 
 
-def test_a_pass_comes_at_once_and_then_now_and_then(house):
+def test_a_run_comes_at_once_and_then_at_intervals(house):
     posts = Posts(house)
     mine = reconciler_of(house, posts)
     claimed = ghost(house)
@@ -203,7 +203,7 @@ def test_a_tick_works_for_a_little_while(house, monkeypatch):
     assert ticks > 5
 
 
-def test_a_pass_that_breaks_off_begins_anew_later(house):
+def test_an_interrupted_run_starts_again_later(house):
     ghost(house)
 
     def away(name, body):
@@ -228,7 +228,7 @@ def test_no_portion_reads_all_jobs(house):
     assert not scans & {"job", "j", "attempt", "a", "cohort", "c", "hole", "h"}
 
 
-def test_the_writer_looks_at_single_keys_only(house):
+def test_the_writer_reads_single_keys_only(house):
     """However many rows there are: claims wait for the writer."""
     house.submit(3_000, rows=True)
     claimed = ghost(house, pilot=house.pilot())

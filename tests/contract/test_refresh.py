@@ -140,7 +140,7 @@ def test_the_new_mapping_survives_a_restart(house):
     assert house.live.pools.last_pass.id == 1
 
 
-def test_every_pass_tells_what_it_did_and_why(house):
+def test_every_refresh_reports_its_work_and_its_trigger(house):
     with_pool(house, 4000, [S1])
     first, second = policy(4000, 2000), policy(2000, 4000)
     keeper = house.keeper(first)
@@ -169,7 +169,7 @@ def test_a_clock_that_was_set_back_does_not_stop_the_refresh(house):
     assert keeper.tick(first, house.clock - 5_000) == "interval"
 
 
-def test_another_pass_that_came_between_refuses_the_difference(house):
+def test_a_refresh_in_between_refuses_the_difference(house):
     with_pool(house, 4000, [S1])
     now = policy(2000, 4000)
     house.refresh(now)
@@ -195,7 +195,7 @@ def test_an_evaluation_by_another_configuration_is_refused(house):
     assert passes(house) == []
 
 
-def test_a_pass_that_was_refused_is_tried_again(house):
+def test_a_refused_refresh_is_tried_again(house):
     now = policy(2000, 4000)
     with_pool(house, 4000, [S1])
     keeper = house.keeper(now)
@@ -215,7 +215,7 @@ def test_a_pass_that_was_refused_is_tried_again(house):
     assert keeper.tick(now, house.clock + 902) == "interval"
 
 
-def test_requirements_that_cannot_be_read_any_more_have_no_queue(house):
+def test_requirements_that_are_no_longer_readable_have_no_queue(house):
     unreadable = msgspec.json.encode({"memory": ["number", ">=", "", ["lots"]]}).decode()
     pool = NewPool(id="req1:x", requirements=unreadable, vo="vo", queues=(S1,))
     house.submit(key=house.key(submit_pool="req1:x"), pools=[pool])
@@ -260,7 +260,7 @@ def test_a_queue_that_is_configured_no_more_gives_its_bit_to_the_next(house):
     assert served(house, ("S3", "ce", "q")) == (POOL,)
 
 
-def test_who_keeps_a_copy_of_the_pools_sees_each_change(house):
+def test_a_copy_of_the_pools_follows_each_change(house):
     copy = KnownPools(house.reader)
     assert copy.look().of_queue(S1) == ()
     with_pool(house, 4000, [S1])
@@ -270,13 +270,13 @@ def test_who_keeps_a_copy_of_the_pools_sees_each_change(house):
     assert (copy.look().of_queue(S1), copy.look().of_queue(S2)) == ((), (POOL,))
 
 
-# With another unit stored pools have other identifiers, and these are refused before any pass is.
+# With another unit stored pools have other identifiers, and these are refused before any refresh.
 GB = '[job_description]\nMemory = "number GB"\n'
 
 
 @pytest.mark.parametrize("mine", [policy(2000, 4000), policy(2, 4, GB)], ids=["pass", "renewals"])
 def test_a_configuration_that_the_other_process_has_not_read_yet_is_waited_for(house, mine, caplog):
-    """Each process looks at the files for itself; that one is first is no failure."""
+    """Each process reads the files itself; one may be first."""
     with_pool(house, 4000, [S1])
     keeper = house.keeper(policy(4000, 4000))
     before = passes(house)

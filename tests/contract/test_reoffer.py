@@ -133,7 +133,7 @@ def test_what_waits_longest_is_served_first(house):
     assert len(answers[2]()) == 1
 
 
-def test_a_pilot_that_was_sent_to_no_known_queue_offers_what_its_node_tells(house):
+def test_a_pilot_of_no_known_queue_offers_what_its_node_reports(house):
     house.do(Change(prepare_pilots, house.live, [NewPilot(
         stamp="free", vo="vo", site="S1", ce="", queue="", request={}, join_hash=hash_token("free-join"),
     )]))  # fmt: skip
@@ -208,7 +208,7 @@ def test_a_pilot_that_ended_keeps_what_it_had(house):
     assert stored(house, pilot)["cores"] == 8
 
 
-def test_a_vo_that_nobody_configured_is_worked_out_when_it_is_asked_for(house):
+def test_an_unconfigured_vo_is_computed_on_request(house):
     now = offers(QUEUE + 'VO = ["vo"]', QUEUE)
     assert now("new", ("S1", "ce", "q")).cores == 0
     assert now("new", ("S2", "ce", "q")).cores == 8
@@ -244,7 +244,7 @@ def test_a_change_that_is_rolled_back_leaves_everything_as_it_was(house):
     house.reader.close()
 
 
-def test_many_pilots_that_are_alike_are_looked_at_once(house):
+def test_many_equal_pilots_are_computed_once(house):
     configure(house, offers(QUEUE))
     numbers = [house.pilot("S1") for _ in range(20)]
     configure(house, offers(QUEUE.replace("el9", "el8")))

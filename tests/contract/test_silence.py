@@ -85,7 +85,7 @@ def test_a_pilot_that_speaks_again_has_its_jobs_back(house):
     assert house.events(1)[-4:] == ["Stalled", "Running"] * 2
 
 
-def test_a_job_that_its_pilot_does_not_tell_of_stays_stalled_until_it_does(house):
+def test_a_job_stays_stalled_until_a_heartbeat_names_it(house):
     pilot, (first, second) = running(house, 2)
     house.silence(pilot)
     assert house.hear(pilot, first) == 1
@@ -184,7 +184,7 @@ def test_a_kill_ends_it_now_and_orders_its_pilot(house, bring):
     assert (house.state(1), house.live.pilots.stop_orders) == ("Killed", {pilot: {}})
 
 
-def test_a_kill_of_which_the_pilot_never_hears_holds(house, bring):
+def test_a_kill_that_never_reaches_the_pilot_holds(house, bring):
     pilot, _ = bring(house)
     house.control("kill", 1)
     house.end_pilot(pilot, cause="lease-expired")
@@ -208,7 +208,7 @@ def test_a_reschedule_waits_for_the_end_of_the_attempt(house, bring):
     assert (house.state(1), house.job(1).reason) == ("Waiting", "rescheduled: because")
 
 
-def test_a_reschedule_of_which_the_pilot_never_hears_goes_back_with_the_lease(house, bring):
+def test_a_reschedule_that_never_reaches_the_pilot_goes_back_with_the_lease(house, bring):
     pilot, _ = bring(house)
     house.control("reschedule", 1)
     house.end_pilot(pilot, cause="lease-expired")

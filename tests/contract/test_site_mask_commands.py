@@ -64,7 +64,7 @@ def join(house, stamp):
     return house.do(Change(join_pilot, house.live, stamp + "-j", "nonce", {"cores": 8})).row
 
 
-def test_what_is_closed_is_known_to_every_reader_with_who_and_why(house):
+def test_every_reader_knows_a_closing_with_author_and_reason(house):
     done = close(house, until=5_000.0)
     assert (done.renewed, done.drained) == (False, ())
     (found,) = mask(house).of(PLACE, house.clock)
@@ -93,7 +93,7 @@ def test_one_whose_time_has_passed_begins_anew(house):
     assert (done.renewed, done.closing.since) == (False, 1_100.0)
 
 
-def test_running_pilots_take_no_more_and_are_told_why(house):
+def test_running_pilots_are_drained_with_the_reason(house):
     mine, other = house.pilot("S1"), house.pilot("S2")
     done = close(house)
     assert done.drained == (mine,)
@@ -134,7 +134,7 @@ def test_pilots_may_stay_and_those_that_come_too(house):
     assert len(close(house).drained) == 2
 
 
-def test_waiting_pilots_are_told_to_leave_and_opening_takes_nothing_back(house):
+def test_waiting_pilots_are_drained_and_opening_reverts_nothing(house):
     stamp = sent(house)
     assert len(close(house).drained) == 1
     reopen(house, "S1")
@@ -159,7 +159,7 @@ def test_a_pilot_that_comes_when_the_time_has_passed_stays(house):
     assert join(house, sent(house)).drain == 0
 
 
-def test_a_dry_run_tells_and_does_nothing(house):
+def test_a_dry_run_reports_and_changes_nothing(house):
     pilot = house.pilot("S1")
     done = close(house, dry_run=True)
     assert done.drained == (pilot,)
@@ -188,7 +188,7 @@ def test_exactly_what_was_closed_is_opened(house):
     assert mask(house).closings == ()
 
 
-def test_opening_what_is_not_closed_tells_what_is(house):
+def test_opening_what_is_not_closed_lists_the_closings(house):
     close(house, ce="ce")
     with pytest.raises(Conflict) as fault:
         reopen(house, "S1")
@@ -200,7 +200,7 @@ def test_opening_what_is_not_closed_tells_what_is(house):
         reopen(house, "S2")
 
 
-def test_one_whose_time_has_passed_is_open_already_and_forgotten_later(house):
+def test_a_closing_whose_time_has_passed_is_open_and_removed_later(house):
     close(house, until=1_500.0)
     close(house, "S2")
     assert house.do(Change(delete_old_closings)) == 0
@@ -250,7 +250,7 @@ def test_ended_pilots_are_left_alone(house):
     assert pilot_by_id(house.reader, pilot).drain_reason == ""
 
 
-def test_the_log_says_who_did_it(house, caplog):
+def test_the_log_names_the_author(house, caplog):
     with caplog.at_level("INFO"):
         close(house)
         reopen(house, "S1", by="ann")

@@ -87,7 +87,7 @@ class Walker:
             self.house.report(self.pilot, self.claimed, state, cause=cause)
 
     def trace(self):
-        """The states that its events tell."""
+        """The states in its events."""
         job = job_by_id(self.house.reader, self.job)
         told = [event.event for event in events_of_job(self.house.reader, job)]
         return [S("Waiting" if kind == "Submitted" else kind) for kind in told]

@@ -1,4 +1,4 @@
-"""Orders to stop a running payload: stored with the kill or reschedule, gone with the attempt, whoever restarts."""
+"""Orders to stop a running payload: stored with kill or reschedule, removed with the attempt, safe from any restart."""
 
 import apsw
 import pytest
@@ -189,7 +189,7 @@ def test_a_range_finds_the_submissions_that_reach_into_it(house, first, last, ba
     assert bases_between(house, first, last) == bases
 
 
-def test_a_gap_that_forgetting_left_belongs_to_nobody(house):
+def test_a_gap_that_purging_left_belongs_to_no_submission(house):
     for count in (3, 1, 4):
         house.submit(count)
     with house.writer:

@@ -49,7 +49,7 @@ class Uploads:
         return path
 
     def tidy(self, keep=KEEP):
-        """A whole pass of a background process that has just started."""
+        """A complete run of a background process that has just started."""
         found = self.house.retention(keep, self.shelf)
         for _ in found.run(self.house.clock):
             pass
@@ -104,7 +104,7 @@ def test_a_file_that_nothing_ever_named_goes_even_if_jobs_are_kept_for_ever(hous
     uploads.put("data")
     later(house, 1.1)
     uploads.tidy(keep=0)
-    assert len(uploads.files()) == 1  # marked: whoever has asked for it may still submit
+    assert len(uploads.files()) == 1  # marked: a client that has asked for it may still submit
     later(house, 1.1)
     assert uploads.tidy(keep=0) == {"inputs": 1}
     assert uploads.files() == []
@@ -117,7 +117,7 @@ def test_a_file_is_not_marked_while_its_upload_is_fresh(house, uploads):
     assert uploaded_size(house.reader, "ann", sha, to_stay=True) == 4
 
 
-def test_who_asks_for_a_marked_file_uploads_it_again_and_it_stays(house, uploads):
+def test_a_marked_file_that_is_uploaded_again_stays(house, uploads):
     sha = uploads.put("data")
     later(house, 1.1)
     uploads.tidy()
@@ -160,7 +160,7 @@ def test_a_job_whose_file_has_just_gone_is_refused(house, uploads):
     house.submit(inputs=[other], body=body(other))
 
 
-def test_a_file_is_removed_only_if_nobody_stored_it_anew(house, uploads):
+def test_a_file_is_removed_only_if_it_was_not_stored_again(house, uploads):
     """The row goes, another upload comes, and then the file of the row would be removed."""
     sha = uploads.put("data")
     later(house, 1.1)
@@ -325,7 +325,7 @@ def test_folders_of_outputs_that_can_hold_no_more_are_removed(house, uploads):
     assert sorted(path.name for path in out.iterdir()) == ["2", "notes"]
 
 
-def test_files_of_an_owner_whom_nobody_knows_are_found(house, uploads):
+def test_files_of_an_unknown_owner_are_found(house, uploads):
     uploads.put("data", "bob", register=False)
     later(house, 1.1)
     assert uploads.tidy() == {"lost_files": 1}

@@ -1,6 +1,6 @@
 """The manuals say what happens: every console block of the documents is run, and its output compared.
 
-How a document is read (docs/how-to/README.md tells readers):
+How a document is read (for readers: docs/how-to/README.md):
 
 * `<!-- run: three-sites -->` gives the document a server with examples/three-sites.toml and a user's token,
   `<!-- run: alone -->` an empty directory; the line `$ lode server &` starts a server there.
@@ -37,7 +37,7 @@ SOURCE = str(Path(lodesman.__file__).parents[1])
 PATIENCE = 90.0
 USUAL_PORT = "127.0.0.1:7777"
 SERVER = "lode server &"
-# What makes a server of a manual quick to look at; all else is as the manual says.
+# Short times for the server of a manual; all else is as the manual says.
 HASTE = {
     "pilots.idle_seconds": 2,
     "pilots.heartbeat_seconds": 1,
@@ -231,7 +231,7 @@ def terminal(home: Path, port: int) -> Iterator[Terminal]:
 
 
 def prepare_three_sites(user: Terminal, home: Path, stack: ExitStack) -> None:
-    """A server of somebody else, and a user of group physics with a token at the usual place."""
+    """A running server, and a user of group physics with a token at the usual place."""
     server = stack.enter_context(terminal(home / "server", user.port))
     sites = json.dumps([str(ROOT / "examples" / "three-sites.toml")])
     server.start_server("--set", f"resources.files={sites}")

@@ -81,7 +81,7 @@ def test_options_of_a_section(name):
     assert all(len(row) == 3 and row[2] for row in rows)
 
 
-def test_every_section_is_told():
+def test_every_section_is_documented():
     told = set(re.findall(r"^### `\[(\w+)\]`$", (HOW_TO / "administrators.md").read_text(), re.MULTILINE))
     assert told == set(ServerFile.__struct_fields__)
 
@@ -125,7 +125,7 @@ def test_attributes_of_jobs():
             assert defaults.get(field) in (None, "", (), msgspec.NODEFAULT), row
 
 
-def test_aliases_that_are_told_exist():
+def test_documented_aliases_exist():
     aliases = {alias for one in ATTRIBUTES for alias in one.aliases}
     told = re.findall(r"Also `(\w+)`", (HOW_TO / "users.md").read_text(encoding="utf-8"))
     assert told

@@ -73,7 +73,7 @@ share = 1000
 
 
 def wait_until(happened: Callable[[], Any], what: str, *, patience: float = PATIENCE) -> Any:
-    """Look again and again; returns what was found, or fails after a deadline."""
+    """Ask repeatedly; returns what was found, or fails after a deadline."""
     deadline = time.monotonic() + patience
     while not (found := happened()):
         assert time.monotonic() < deadline, f"waited in vain for {what}"
@@ -273,7 +273,7 @@ class Server:
             raise AssertionError(f"{self.states(first, until)}\n{self.tail()}") from None
 
     def reconcile(self) -> dict[str, int]:
-        """A whole pass of the reconciler: how many of each fault it mended."""
+        """A complete run of the reconciler: the number of repairs of each kind."""
         with contextlib.closing(open_reader(self.data / "lode.db")) as db:
             doubts = msgspec.to_builtins(all_suspects(db))
         reply = self.ask("POST", "/v1/service/reconcile", doubts, token="service")
@@ -281,7 +281,7 @@ class Server:
         return dict(reply.json)
 
     def fake_pilot(self) -> FakePilot:
-        """A pilot of the site Bench that is this test: joined, and obedient to nobody."""
+        """A pilot of the site Bench that is this test: it has joined and obeys no order."""
         return FakePilot(self)
 
 

@@ -33,7 +33,7 @@ def test_the_server_knows_how_its_background_process_is(server):
     assert len(server.pids("background")) == 1
 
 
-def test_the_reconciler_of_a_running_server_mends_nothing(server):
+def test_the_reconciler_of_a_running_server_repairs_nothing(server):
     first = server.submit({"Executable": "/bin/true", "CPUTime": 60, "Parameters": 3})
     server.wait_for("Done", first, first + 2)
     assert set(server.reconcile().values()) == {0}

@@ -37,7 +37,7 @@ exit "$2"
 
 
 def wait_for(look: Callable[[], Any], what: str) -> Any:
-    """Look again and again until something is there; fail after a deadline."""
+    """Ask repeatedly until there is an answer; fail after a deadline."""
     end = time.monotonic() + PATIENCE
     while not (found := look()):
         assert time.monotonic() < end, f"waited in vain for {what}"
@@ -161,7 +161,7 @@ def test_an_array_with_files_there_and_back(shell: Shell) -> None:
         assert result.read_text() == f"data\nseen by {index}\n"
 
 
-def test_a_failure_is_told_and_can_be_tried_again(shell: Shell) -> None:
+def test_a_failure_is_reported_and_can_be_retried(shell: Shell) -> None:
     (shell.folder / "fail.json").write_text(
         json.dumps({"Executable": "/bin/sh", "Arguments": ["-c", "echo oops >&2; exit 3"], "CPUTime": 60})
     )
@@ -175,7 +175,7 @@ def test_a_failure_is_told_and_can_be_tried_again(shell: Shell) -> None:
     shell.wait(number, "Failed")
 
 
-def test_a_job_that_cannot_run_is_refused_or_held_and_why_is_told(shell: Shell) -> None:
+def test_an_impossible_job_is_refused_or_held_with_the_reason(shell: Shell) -> None:
     (shell.folder / "never.jdl").write_text(
         '[ Executable = "/bin/true"; CPUTime = 60; Requirements = [ SoftwareTag = {"Nowhere"}; ]; ]'
     )

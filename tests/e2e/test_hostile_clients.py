@@ -21,7 +21,7 @@ SECONDS = 12.0
 ROUNDS = 5  # of a good client while the others misbehave; on a slow machine they go on until these are done
 MB = 1 << 20
 GROWTH_MB = 250
-# Nobody shall lose a job because the machine is slow while the others misbehave.
+# No client may lose a job because the machine is slow while the others misbehave.
 SERVER_SETTINGS = {"pilots.lease_seconds": 600}
 # The pilots among the misbehaving offer one core: what they may take by rights is not this.
 MINE = {"Site": "Bench", "NumberOfProcessors": 2}
@@ -39,7 +39,7 @@ class Hostile:
         return socket.create_connection(("127.0.0.1", self.server.port), timeout=5)
 
     def send(self, *parts, wait=True):
-        """Send parts on a new connection and look at the first line of the answer."""
+        """Send parts on a new connection; returns the first line of the answer."""
         with self.open() as sock:
             try:
                 for part in parts:
@@ -256,7 +256,7 @@ class Good:
         self.longest, self.rounds = 0.0, 0
 
     def round(self):
-        """Submit, claim, report, look: everything must work at once."""
+        """Submit, claim, report, read: everything must work at once."""
         began = time.monotonic()
         job = self.server.submit(MINE, token="bob")
         (claimed,) = self.pilot.claim(wait=20.0)
@@ -268,7 +268,7 @@ class Good:
         self.rounds += 1
 
 
-def test_misbehaviour_of_64_clients_harms_nobody_else(server):
+def test_misbehaviour_of_64_clients_harms_no_other_client(server):
     victim = server.fake_pilot()
     held = server.submit(*[MINE] * 5, token="bob")
     others = [job["id"] for job in victim.claim(5)]
@@ -306,7 +306,7 @@ def test_misbehaviour_of_64_clients_harms_nobody_else(server):
     assert {"400", "401", "403", "404", "413"} <= set(statuses), statuses
     assert statuses["200"] < sum(statuses.values())
     assert server.ask("GET", "/health").json["status"] == "ok"
-    for job in others:  # nobody could report, kill or see the victim's jobs
+    for job in others:  # no client could report, kill or see the victim's jobs
         assert server.get(f"/v1/jobs/{job}", "bob")["state"] == "Matched"
         assert victim.report({"id": job, "attempt": 1})["accepted"]
     assert server.pids("background") == [background], "nothing had to be started again"
@@ -329,7 +329,7 @@ def wait_until_calm(pid):
         threading.Event().wait(0.1)
 
 
-def test_two_hundred_half_requests_keep_nobody_out(server):
+def test_two_hundred_half_requests_block_no_other_client(server):
     open_ones = []
     try:
         for n in range(200):
@@ -365,7 +365,7 @@ def test_a_head_without_end_does_not_fill_the_memory(server):
 
 
 def test_a_server_that_runs_out_of_descriptors_comes_back(make_server):
-    """More connections than the process may have: whoever has one is served, and then everybody is again."""
+    """More connections than the process may have: a client that has one is served, and then all are again."""
     server = make_server().start()
     server.user("bob", "bio")
     good = Good(server)

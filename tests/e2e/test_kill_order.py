@@ -9,7 +9,7 @@ import pytest
     ("action", "reason", "state"),
     [("kill", "wrong input", "Killed"), ("reschedule", "rescheduled: wrong input", "Waiting")],
 )
-def test_the_next_server_tells_the_pilot_to_stop(make_server, action, reason, state):
+def test_the_next_server_sends_the_stop_order(make_server, action, reason, state):
     server = make_server(**{"pilots.stop_at_exit": False}).start()
     server.user("ann", "physics")
     pilot = server.fake_pilot()

@@ -1,4 +1,4 @@
-"""The local backend with real processes: whatever a pilot leaves, and whoever is killed, nothing stays.
+"""The local backend with real processes: whatever a pilot leaves, and whichever process is killed, nothing stays.
 
 All waiting is for events (a file, a state, a process's end) with a deadline; `check_nothing_is_left` runs
 after each test.
@@ -38,7 +38,7 @@ S1, S2 = f"s1-{RUN}", f"s2-{RUN}"
 
 
 def wait_until(happened: Callable[[], object], what: str = "") -> None:
-    """Look again and again, and fail after a deadline."""
+    """Ask repeatedly, and fail after a deadline."""
     deadline = time.monotonic() + PATIENCE
     while not happened():
         assert time.monotonic() < deadline, f"waited in vain for {what or happened}"
@@ -174,7 +174,7 @@ os.wait()
 """
 )
 
-# Forks as fast as it can up to a size that this machine bears, and replaces at once whoever dies.
+# Forks as fast as it can up to a size that this machine bears, and replaces at once each process that dies.
 STORM = (
     READY
     + """
@@ -198,7 +198,7 @@ breed(0)
 """
 )
 
-# Each generation forks the next one and ends at once: no look through /proc sees it alive for long.
+# Each generation forks the next one and ends at once: a scan of /proc rarely finds it alive.
 COMETS = (
     READY
     + """

@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
 EXAMPLES = 2
 CHECKS: list[Any] = [content_type_conformance, response_schema_conformance, status_code_conformance]
 BROKEN = (JsonSchemaError, MissingContentType, UndefinedContentType, UndefinedStatusCode)
-# A pilot that leaves is nobody afterwards, and a user without a token gets nowhere: asked last.
+# A pilot that has left is not authenticated, nor is a user without a token: asked last.
 LAST = {("POST", "/v1/pilots/leave"), ("DELETE", "/v1/tokens/{prefix}")}
 
 

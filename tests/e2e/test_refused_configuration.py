@@ -44,7 +44,7 @@ def metrics(server):
 
 
 @pytest.mark.slow
-def test_a_refused_change_is_told_everywhere_and_the_old_tree_serves_on(make_server):
+def test_a_refused_change_is_reported_everywhere_and_the_old_tree_stays(make_server):
     server = make_server().start()
     server.user("ann", "physics")
     sites = server.home / "sites.toml"
@@ -69,7 +69,7 @@ def test_a_refused_change_is_told_everywhere_and_the_old_tree_serves_on(make_ser
     assert all(len(line["faults"]) == 2 for line in logged)
     assert [row["site"] for row in server.get("/v1/sites")["sites"]] == [row["site"] for row in before]
 
-    # The second process is killed while the files are bad: the kept configuration is used, and the fault still told.
+    # The second process is killed while the files are bad: the last good configuration is used, the fault still reported.
     (background,) = server.pids("background")
     os.kill(background, signal.SIGKILL)
     wait_until(lambda: server.pids("background") not in ([], [background]), "a new background process")

@@ -71,7 +71,7 @@ def test_an_array_on_two_sites(server):
     assert one["std.out"].split()[0] == str(first + 4).encode()
 
 
-def test_failures_tell_why(server):
+def test_failures_have_a_reason(server):
     first = server.submit(sh("exit 7"), sh("kill -9 $$"), {"Executable": "no-such-program"})
     server.wait_for("Failed", first, first + 2)
     reasons = [server.get(f"/v1/jobs/{job}")["reason"] for job in range(first, first + 3)]
@@ -159,7 +159,7 @@ class Waiting:
 
 
 def test_a_waiting_claim_is_answered_by_the_very_commit_of_the_submission(server):
-    """Within milliseconds means: no timer and no second look stand between the two."""
+    """Within milliseconds means: no timer and no polling is between the two."""
     pilot = server.fake_pilot()
     for _ in range(5):
         waiting = Waiting(pilot)

@@ -77,7 +77,7 @@ def test_a_job_that_nothing_can_run_runs_when_a_queue_appears(server):
     assert "North/cn/q can run it now" in events[2]["reason"]
     number = last_pass(server)["id"]
     assert last_pass(server)["cause"] in ("configuration", "interval", "request")
-    # The director asked once, and wrote into the file of the pilot which pools its queue serves, as of which pass.
+    # The director asked once, and wrote the pools of its queue and their refresh into the pilot's file.
     told = [node["submit_pools"] for node in nodes(server)]
     assert {"pass": number, "presented": 1, "serves": 1, "stale": 0} in told
 

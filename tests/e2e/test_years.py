@@ -1,4 +1,4 @@
-"""What lets a server run for years, in a running one: old jobs are forgotten, quotas hold, any free port will do."""
+"""What lets a server run for years, in a running one: old jobs are purged, quotas hold, any free port is used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def outputs(server):
     return sorted(path.name for path in (server.data / "sandboxes" / "out").rglob("*.tar.gz"))
 
 
-def test_old_jobs_are_forgotten_while_others_run(make_server):
+def test_old_jobs_are_purged_while_others_run(make_server):
     server = make_server(**{"server.keep_days": 6 * SECOND}).start()
     server.user("ann", "physics")
     first = server.submit({}, {}, {"Executable": "/bin/false"})
@@ -49,7 +49,7 @@ def test_old_jobs_are_forgotten_while_others_run(make_server):
     assert set(server.reconcile().values()) == {0}
 
 
-def test_forgetting_survives_kill_nine(make_server):
+def test_purging_survives_kill_nine(make_server):
     server = make_server(**{"server.keep_days": 3 * SECOND}).start()
     server.user("ann", "physics")
     for _ in range(3):

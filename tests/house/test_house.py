@@ -1,6 +1,6 @@
 """The rules of the house that no other tool holds (docs/architecture.md).
 
-Each test gathers every offender, so that one run names all that is to be mended.
+Each test gathers every offender, so that one run names all faults.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def sleeps(node: ast.AST) -> bool:
     return isinstance(node, ast.Attribute) and ast.unparse(node) == "time.sleep"
 
 
-def test_only_those_who_wait_by_the_clock_sleep(nodes):
+def test_only_listed_modules_sleep(nodes):
     others = {name: found for name, found in nodes.items() if not name.startswith(MAY_SLEEP)}
     assert [name for name, found in others.items() if any(map(sleeps, found))] == []
 

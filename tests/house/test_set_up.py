@@ -168,7 +168,7 @@ def test_a_failed_installation_is_shown_and_not_taken_for_done(machine):
     assert "Installing the locked packages" in machine.run("demo").stderr
 
 
-def test_a_system_whose_python_is_too_old_is_told(machine):
+def test_a_system_with_an_old_python_gets_a_message(machine):
     write_program(machine.tools / "apt-get", "#!/bin/sh\nexit 0\n")
     done = machine.run("demo")
     assert done.returncode == 2

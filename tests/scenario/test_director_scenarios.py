@@ -216,7 +216,7 @@ class World:
                 since_load=sum(pilot.submitted_at >= at for pilot in here),
             ),
             caps=site.caps,
-            slots=site.slots or None,  # 0: nobody knows, and nothing starts
+            slots=site.slots or None,  # 0: unknown, and nothing starts
             closed=self.mask.reason(site.queue_id, self.now),
         )
 
@@ -341,7 +341,7 @@ def test_no_more_pilots_than_jobs_and_extras_ask_for():
     assert len(one.pilots) <= 1.2 * 200 + 4
 
 
-def test_an_impossible_task_queue_gets_no_pilot_and_stops_nobody():
+def test_an_impossible_task_queue_gets_no_pilot_and_stops_no_other():
     one = world([site("A")], task_queue(1, 10), task_queue(2, 1000, cores=64, weight=100.0))
     one.run(30)
     assert one.done == {1: 10}

@@ -1,4 +1,4 @@
-"""A store without any service: what another database would have to pass, too."""
+"""A store without any service: another database has to fulfil it, too."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def writer(path):
 
 
 class Watched(Checkpointer):
-    """Tells who moved, and moves nothing."""
+    """Records who moved, and moves nothing."""
 
     def __init__(self, db, path):
         super().__init__(db, path)
@@ -34,7 +34,7 @@ class Watched(Checkpointer):
         self.by_writer += 1
 
     def commit(self, pages, *, moved):
-        """Who is asked to move after a commit that leaves a log of so many pages."""
+        """Who is asked to move after a commit that leaves a log of this number of pages."""
         self._moved, self.by_writer = moved, 0
         self._wanted.clear()
         self._committed(None, "main", pages)
@@ -60,7 +60,7 @@ class Watched(Checkpointer):
         (CHECKPOINT_PAGES + 1, LOG_PAGES, "thread"),
     ],
 )
-def test_who_moves_the_log(writer, path, pages, moved, who):
+def test_the_thread_that_moves_the_log(writer, path, pages, moved, who):
     assert Watched(writer, path).commit(pages, moved=moved) == who
 
 

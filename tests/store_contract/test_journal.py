@@ -19,7 +19,7 @@ from lodesman.store.journal import PARKED, Journal, Transaction
 
 
 class Note:
-    """Writes one row; misbehaves as told."""
+    """Writes one row; misbehaves as its parameters say."""
 
     def __init__(self, text, *, refuse=False, fault=None, undo=None, gate=None):
         self.text = text
@@ -180,7 +180,7 @@ def test_a_failing_statement_is_found_by_halving(journal, path):
 
 
 class Surprise(Exception):
-    """An exception of no class that anybody listed."""
+    """An exception of an unlisted class."""
 
 
 BUGS = [
@@ -216,7 +216,7 @@ def test_a_bug_after_a_commit_undoes_nothing(journal, path, fault):
 
 
 def test_a_writer_that_dies_answers_all_and_says_so(writer, path, caplog):
-    """What no bug raises ends the thread; nobody may wait for ever."""
+    """An exception that no bug raises ends the thread; no client may wait for ever."""
     died = threading.Event()
     journal = Journal(writer, died=died.set)
     journal.start()
@@ -281,7 +281,7 @@ def test_only_the_last_value_of_a_counter_is_written(writer):
     assert tx.read("SELECT n FROM counter") == [(9,)]
 
 
-def test_write_tells_how_many_rows_changed(writer):
+def test_write_returns_the_number_of_changed_rows(writer):
     tx = Transaction(writer, 1.0)
     tx.later_many("INSERT INTO note VALUES (?)", [("y",), ("z",)])
     assert tx.write("DELETE FROM note") == 2
@@ -306,7 +306,7 @@ def test_a_parked_command_is_answered_later(journal):
     assert answers == ["woken"]
 
 
-def test_the_end_of_each_batch_is_told(writer):
+def test_the_end_of_each_batch_is_announced(writer):
     seen = []
     journal = Journal(writer, clock=lambda: 7.0, at_end=lambda tx: seen.append(tx.now))
     journal.start()
@@ -430,7 +430,7 @@ def test_a_step_after_the_commit_that_fails_undoes_and_repeats_nothing(journal, 
 
 
 def test_answers_that_cannot_be_handed_over_do_not_end_the_writer(writer, path):
-    """The event loop may close between a look at it and the call."""
+    """The event loop may close between the check and the call."""
     handed = []
 
     def deliver(answers):

@@ -294,7 +294,7 @@ def test_a_slip_in_a_line_costs_that_line(text, places, kept):
     assert {option.name: option.value for option in root.options()} == kept
 
 
-def test_a_section_that_is_given_twice_is_left_out_and_its_own_slips_are_told():
+def test_a_repeated_section_is_left_out_and_its_faults_are_reported():
     root, found = slips_of("S {\n a = 1\n}\nS {\n a = 2\n b = 3\n b = 4\n}\nT {\n}\n")
     assert found == [(4, 1), (7, 2)]
     assert [section.name for section in root.sections()] == ["S", "T"]
@@ -318,7 +318,7 @@ def test_sections_that_do_not_close_are_raised_beside_the_slips(text):
     assert [fault.data["line"] for fault in found] == [2]
 
 
-def test_a_program_is_not_told_line_by_line():
+def test_a_program_is_not_reported_line_by_line():
     found = []
     parse_cfg("\x00\n" * 5_000, faults=found)
     assert len(found) == _MAX_FAULTS

@@ -40,7 +40,7 @@ class Scripted:
     """A server that answers by a list of steps; the last one is repeated.
 
     A step is (status, body, headers), or "cut" (close without an answer), "half" (promise more than comes)
-    or "hang" (say nothing until told to).
+    or "hang" (send nothing until released).
     """
 
     def __init__(self, *steps, tls: bool = False) -> None:
@@ -128,7 +128,7 @@ def serve():
 
 @pytest.fixture
 def dead_url():
-    """An address where nobody listens."""
+    """An address without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))  # taken until the test ends
         yield f"http://127.0.0.1:{probe.getsockname()[1]}"

@@ -242,7 +242,7 @@ def test_with_tls_it_may_listen_anywhere(write):
     assert config.url == config.pilot_url == "https://127.0.0.1:7777"
 
 
-def test_pilots_are_told_the_public_address():
+def test_pilots_get_the_public_address():
     config = load_config(None, overrides={"server": {"public_url": "https://grid.example:443"}})
     assert config.pilot_url == "https://grid.example:443"
     assert config.url == "http://127.0.0.1:7777"
@@ -274,7 +274,7 @@ def test_a_public_address_that_would_give_tokens_away_is_refused(write, url, why
     assert (fault["line"], fault["section"]) == (3, "server")
 
 
-def test_a_server_with_tls_tells_no_address_in_the_clear_either(write):
+def test_a_server_with_tls_publishes_no_plain_address(write):
     path = write(
         f'[server]\ntls_certificate = "{PAIR}"\ntls_key = "{PAIR}"\npublic_url = "http://grid.example"'
     )
@@ -331,7 +331,7 @@ def places(path, **overrides):
     ]
 
 
-def test_every_fault_of_every_file_is_told_with_its_place(write):
+def test_every_fault_of_every_file_has_its_position(write):
     write('[site.S.ce.c.queue.q]\nCPUTime = "2 parsecs"\nMaxRAM = "lots"\n', "sites.toml")
     write("Resources\n{\nSites\n{\nG\n{\nS\n{\nX = 1\nX = 2\n}\n}\n}\n}\n", "more.cfg")
     path = write(
@@ -419,12 +419,12 @@ def test_a_file_that_two_names_stand_for_is_read_once(write):
     assert [file.name for file in config.resource_files] == ["sites.toml"]
 
 
-def test_a_name_may_look_like_a_pattern(write):
+def test_a_name_may_resemble_a_pattern(write):
     write("[site.X]\n", "sites[1].toml")
     assert list(load_config(write('[resources]\nfiles = ["sites[1].toml"]')).resources.tree.sites) == ["X"]
 
 
-def test_an_absolute_pattern_in_a_directory_that_looks_like_one(tmp_path):
+def test_an_absolute_pattern_in_a_directory_that_resembles_one(tmp_path):
     odd = tmp_path / "a[b]"
     odd.mkdir()
     (odd / "s.toml").write_text("[site.X]\n")
@@ -471,7 +471,7 @@ def test_a_key_of_another_certificate(write, tmp_path):
     assert tls(write, PAIR, key) == f"{key} is not the key of {PAIR}"
 
 
-def test_a_key_with_a_password_is_refused_and_nobody_is_asked(write, tmp_path):
+def test_a_key_with_a_password_is_refused_without_a_prompt(write, tmp_path):
     key = tmp_path / "key.pem"
     subprocess.run(
         ["openssl", "ec", "-in", PAIR, "-aes128", "-passout", "pass:secret", "-out", key],

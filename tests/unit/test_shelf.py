@@ -100,7 +100,7 @@ def test_outputs_of_attempts_do_not_collide(shelf):
     assert len(found) == 8
 
 
-def test_only_the_server_s_user_may_look(shelf):
+def test_only_the_server_s_user_may_read(shelf):
     path = shelf.input_path("ann", digest(b"x"))
     store(shelf, [b"x"], path, digest(b"x"))
     assert path.parent.stat().st_mode & 0o077 == 0
@@ -130,7 +130,7 @@ def disk(monkeypatch):
     return done, threads
 
 
-def test_a_file_and_its_name_are_on_disk_before_anybody_hears_of_it(shelf, disk):
+def test_a_file_and_its_name_are_on_disk_before_the_answer(shelf, disk):
     done, _ = disk
     path = shelf.output_path(5, 1)
     store(shelf, [b"x"], path, digest(b"x"))

@@ -26,7 +26,7 @@ LONGEST_S = 60.0
 
 
 class Fake:
-    """The server. Everything that it was told is in lists; `until` waits for what they shall hold."""
+    """The server. All that it received is in lists; `until` waits for their contents."""
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
@@ -112,7 +112,7 @@ class Fake:
         return any(r["id"] == job and r["state"] == "Running" for r in self.reports)
 
     def entries(self) -> list[dict[str, Any]]:
-        """What heartbeats told about single attempts."""
+        """What heartbeats reported about single attempts."""
         return [entry for beat in self.beats for entry in beat["jobs"]]
 
     def output(self, job: int, attempt: int = 1) -> dict[str, bytes]:
@@ -187,7 +187,7 @@ class Speaker(BaseHTTPRequestHandler):
         self.server_side._sockets.append(self.connection)
 
     def log_message(self, *_):
-        """Tests look at what was said, not at a log."""
+        """Tests check what was received, not a log."""
 
     def do_POST(self):
         fake = self.server_side

@@ -199,7 +199,7 @@ def test_output_sandbox_over_its_limit_fails(fake, start, job):
 
 
 def test_without_a_limit_of_its_own_a_job_has_the_servers(fake, start, job):
-    """The server tells it at the join; standard output is watched by it, and the archive is what it takes."""
+    """The join answers with it; it limits standard output and the archive."""
     fake.terms["sandbox_mb"] = 3
     start(cores=2)
     fake.submit(

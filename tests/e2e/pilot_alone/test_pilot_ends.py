@@ -91,7 +91,7 @@ def test_server_away_payload_goes_on_and_its_result_arrives_once(fake, start, jo
     fake.start()
     assert fake.end_of(1)["state"] == "Done"
     assert fake.output(1)["std.out"] == b"done\n"
-    # The pilot is of use again, and tells nothing twice.
+    # The pilot works again, and reports nothing twice.
     fake.submit(job(2, "true"))
     fake.end_of(2)
     assert fake.accepted[1, 1, "Done"] == 1
@@ -158,12 +158,12 @@ def test_results_that_no_server_takes(fake, start, job, gate):
     fake.stop()
     gate.open()
     assert pilot.end() == 6
-    # What could not be handed in is left for those who look.
+    # Undelivered results stay on disk for a person.
     assert (pilot.directory / "outbox/1.1.json").exists()
     assert (pilot.directory / "outbox/1.1.tar.gz").exists()
 
 
-def test_refused_output_is_said_and_the_report_arrives(fake, start, job):
+def test_refused_output_is_noted_and_the_report_arrives(fake, start, job):
     fake.refuse_output = 413
     start()
     fake.submit(job(1, "echo", "x"))
@@ -171,7 +171,7 @@ def test_refused_output_is_said_and_the_report_arrives(fake, start, job):
     assert (end["state"], end["cause"], end["output"]) == ("Failed", "output-limit", None)
 
 
-def test_output_on_its_way_is_told_with_heartbeats(fake, start, job):
+def test_output_in_upload_is_reported_with_heartbeats(fake, start, job):
     fake.refuse_output = 503
     start()
     fake.submit(job(1, "echo", "x"))
@@ -232,10 +232,10 @@ def test_memory_shared_between_processes_counts_once(fake, start, job, tmp_path)
     fake.submit(job(1, sys.executable, "-c", script, str(seen), str(forked), memory_mb=300))
     from_outside(lambda: len(list(forked.iterdir())) == 6)
     told = len(fake.entries())
-    # Two heartbeats later what they tell was measured while all six were there.
+    # Two heartbeats later their figures were measured while all six ran.
     fake.until(lambda: len(fake.entries()) >= told + 3)
     seen.touch()
     end = fake.end_of(1)
     assert end["state"] == "Done"
-    # RSS, which counts shared pages for each process, was over the limit: it was seen, and looked at closer.
+    # RSS, which counts shared pages for each process, was over the limit: it was noticed and measured precisely.
     assert end["max_rss_mb"] > 300

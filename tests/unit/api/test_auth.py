@@ -35,7 +35,7 @@ def test_a_token_names_its_owner():
 
 
 @given(st.binary(max_size=40))
-def test_any_other_value_names_nobody(value):
+def test_any_other_value_names_no_user(value):
     for words in (value, b"Bearer " + value):
         if words[:7].lower() == b"bearer " and words[7:].strip() in TOKENS:
             continue

@@ -60,7 +60,7 @@ def run(what):
     return asyncio.run(main())
 
 
-def test_a_cheap_read_is_made_for_each_who_asks(path):
+def test_a_cheap_read_is_made_for_each_caller(path):
     reads = Reads(path, cost=0.01)
 
     async def ask():
@@ -165,7 +165,7 @@ def test_a_read_that_fails_is_made_again(path):
     assert run(ask) == 1
 
 
-def test_only_so_many_are_kept(path):
+def test_the_cache_has_a_maximum_size(path):
     reads = Reads(path, cost=5.0)
 
     async def ask():

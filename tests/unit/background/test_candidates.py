@@ -74,7 +74,7 @@ def test_a_queue_is_one_candidate_for_all_its_vos_and_is_asked_once(make):
     assert batch.asked == [SHORT]
 
 
-def test_closed_queues_say_who_closed_them_until_their_time(policy):
+def test_closed_queues_name_the_author_until_their_end(policy):
     closing = Closing("North", "cn", "", "power", "root", 0.0, 160.0, False)
     found = {}
     for now in (150.0, 160.0):
@@ -111,7 +111,7 @@ def test_own_pilots_are_counted_by_queue_and_against_the_age_of_the_load(make):
 @pytest.mark.parametrize(
     ("told", "slots"), [("Slots = 0", 0), ("Slots = 7", 7), ("Slots = 'ANY'", None), ("", None)]
 )
-def test_slots_as_far_as_they_are_told(make, told, slots):
+def test_slots_are_counted_where_they_are_declared(make, told, slots):
     text = f"[site.North.ce.cn.queue.short]\nNumberOfProcessors = 4\n{told}\n"
     found, _ = make(given_policy=Policy(load_resources([("s.toml", text)])))
     assert found[SHORT].slots == slots
@@ -159,7 +159,7 @@ def test_the_tightest_limit_of_all_vos_holds_for_each_of_them(views):
     assert by_vo == {"a": found, "b": found}
 
 
-def test_slots_that_one_vo_is_told_hold_for_all(views):
+def test_slots_declared_for_one_vo_hold_for_all(views):
     found, _ = views(overlay("", a="Slots = 4"))
     assert found.slots == 4
 

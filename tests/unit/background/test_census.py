@@ -31,7 +31,7 @@ GONE = QueueId("West", "cw", "old")  # configured no more
 
 
 class Batch:
-    """Knows what it was told: native id -> state, stamp -> native id."""
+    """Answers from given maps: native id -> state, stamp -> native id."""
 
     def __init__(self) -> None:
         self.states: dict[str, NativeStatus] = {}
@@ -114,7 +114,7 @@ def test_a_pilot_that_the_batch_system_does_not_list_is_not_gone(world):
     assert world.posted == []
 
 
-def test_an_ended_pilot_is_told_once_lost_if_it_had_joined(world):
+def test_an_ended_pilot_is_reported_once_as_lost_if_it_had_joined(world):
     number = world.pilot("a", joined=True)
     world.batch.says("native-a", NativeState.ENDED, exit_code=137, detail="killed by a signal")
     assert world.tick() == 1
@@ -183,7 +183,7 @@ def test_a_reference_that_was_lost_is_found_by_its_stamp(world):
     assert world.posted == [("submitted", {"a": ("native-a", "")})]
 
 
-def test_a_pilot_that_nobody_finds_is_given_up_after_long(world):
+def test_a_pilot_that_is_not_found_is_given_up_after_its_maximum_age(world):
     world.pilot("a", submitted=False)
     world.tick(after=_LOST_AFTER_SECONDS + 1)
     assert world.posted == []
@@ -194,7 +194,7 @@ def test_a_pilot_that_nobody_finds_is_given_up_after_long(world):
 
 
 def test_a_submission_that_died_with_its_process_is_given_up_soon(world):
-    """Else a pilot that nobody submits would keep its place in the queue's limits for an hour."""
+    """Else a pilot that is never submitted would count in the queue's limits for an hour."""
     world.pilot("a", submitted=False)
     world.pilot("b", submitted=False)
     world.batch.known["b"] = "native-b"
@@ -235,7 +235,7 @@ def lose(world, stamp, **more):
 
 
 def orders(world, *after):
-    """How often the local batch system was told to cancel, tick by tick."""
+    """The number of cancel calls to the local batch system, tick by tick."""
     found = []
     for seconds in after:
         world.batch.cancelled.clear()
@@ -262,7 +262,7 @@ def test_a_lost_pilot_that_is_gone_is_cancelled_no_more(world, outcome):
     assert orders(world, 60, 600, DAY) == [1, 0, 0]
 
 
-def test_a_lost_pilot_that_nobody_knows_is_looked_for_a_few_times(world):
+def test_an_unknown_lost_pilot_is_searched_a_few_times(world):
     lose(world, "a")
     del world.batch.known["a"]
     assert orders(world, 0, 60) == [0, 0]

@@ -47,7 +47,7 @@ OFFER = {"vo": "lab", "cores": 4, "memory_mb": 2_000, "norm_cpu_seconds": 1_000,
 
 
 class Batch:
-    """Tells its load and cancels."""
+    """Reports its load and cancels."""
 
     def __init__(self) -> None:
         self.now = BatchLoad(waiting=0, running=0, observed_at=1_000.0)
@@ -202,7 +202,7 @@ def test_a_queue_of_a_backend_that_is_not_there_is_closed(world):
     assert "slurm" in text
 
 
-def test_a_load_that_nobody_knows_lets_nothing_through(world):
+def test_an_unknown_load_admits_no_pilot(world):
     world.submit()
     world.batch.now = BatchLoad(waiting=None, running=None, observed_at=1_000.0)
     assert world.tick() == 0
@@ -271,8 +271,8 @@ def test_a_pilot_that_waits_too_long_is_gone_only_if_it_is_unknown_several_times
     assert found == [[]] * 5 + [[number]]
 
 
-def test_a_pilot_that_the_batch_system_has_forgotten_ends_whatever_its_queue_is_called_now(world):
-    """Nobody knows its stamp, and its queue is configured no more: it must not keep its place for ever."""
+def test_a_pilot_unknown_to_the_batch_system_ends_whatever_its_queue_is_called_now(world):
+    """Its stamp is unknown, and its queue is no longer configured: it must not count for ever."""
     number = world.pilot()
     world.director.policy = Policy(load_resources([("sites.toml", "[site.East.ce.c.queue.q]\n")]))
     world.batch.census = lambda _stamps: {}
@@ -319,7 +319,7 @@ def test_pilots_are_sent_whatever_the_other_parts_of_an_iteration_meet_with(worl
     assert world.batch.cancelled == ([] if broken == "cancel" else ["native-stamp1"])
 
 
-def test_pilots_that_cannot_be_sent_are_told_and_the_rest_is_done(world):
+def test_pilots_that_cannot_be_sent_are_reported_and_the_others_are_sent(world):
     number = world.pilot()
     world.submit(1_000)
     world.director.suspects = {number: 0.0}
@@ -373,7 +373,7 @@ def test_pilots_that_do_not_start_do_not_shut_a_queue_for_ever(world, outcome):
     assert fill(world, late + 500) == 3
 
 
-def test_so_many_pilots_that_do_not_start_are_cancelled_at_a_time_and_no_more(world):
+def test_pilots_that_do_not_start_are_cancelled_a_few_at_a_time(world):
     world.director.options = read_options({"maxCancelsPerIteration": "2", "excessConfirmSeconds": "0"})
     aged(world)
     late = 1_000.0 + 6 * HOURS
@@ -405,7 +405,7 @@ def test_weights_follow_the_shares_of_the_groups(world):
     assert weights["physics"] > weights["other"] > 0
 
 
-def test_task_queues_are_read_once_and_forgotten_when_they_are_empty(world):
+def test_task_queues_are_read_once_and_dropped_when_they_are_empty(world):
     world.submit(5)
     world.tick()
     known = world.director._known
@@ -512,7 +512,7 @@ def test_pilots_get_the_settings_that_their_queue_has_for_their_vo(base, make_ke
     assert found == {"alpha": (8, 16_000), "beta": (1, 2_000)}
 
 
-def test_why_tells_the_limits_that_the_director_uses_whoever_asks(base, make_key):
+def test_why_shows_every_user_the_limits_of_the_director(base, make_key):
     world = World(base, Policy(load_resources([("overlay.toml", OVERLAY)])), make_key)
     world.submit(5, vo="beta", group="b", owner="bob")
     world.tick()

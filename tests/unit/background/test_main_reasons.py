@@ -124,7 +124,7 @@ def test_nothing_waits(judge):
     assert waiting_by_reason(judge.base.db).reasons == []
 
 
-def test_each_task_queue_has_the_reason_that_why_would_tell(judge, submit, decide):
+def test_pending_reasons_agree_with_why(judge, submit, decide):
     fine, huge = submit(5), submit(2, norm_cpu_seconds=10**9, platforms=("vax",))
     assert judge.store() == {
         fine: (MainReason.NOT_DECIDED, ""),
@@ -139,13 +139,13 @@ def test_each_task_queue_has_the_reason_that_why_would_tell(judge, submit, decid
     assert judge.stored()[huge] == "impossible"
 
 
-def test_a_queue_that_the_director_did_not_look_at_has_no_room(judge, submit, decide):
+def test_a_queue_that_the_director_did_not_consider_has_no_free_capacity(judge, submit, decide):
     only = submit(1, sites=("South",))
     decide({NORTH: (2, [])})
     assert judge.store() == {only: (MainReason.NO_ROOM, "unknown")}
 
 
-def test_only_what_changed_is_told_and_since_when_it_holds_is_kept(judge, submit, base, decide):
+def test_only_changes_are_written_and_their_start_is_kept(judge, submit, base, decide):
     one = submit()
     judge.store()
     assert judge.store() == {}
@@ -168,7 +168,7 @@ def test_a_task_queue_whose_jobs_are_gone_has_no_reason(judge, submit, base):
     assert judge.stored() == {}
 
 
-def test_what_was_not_stored_is_told_again(judge, submit):
+def test_changes_that_were_not_stored_are_sent_again(judge, submit):
     one = submit()
     judge.keeper.refresh(judge.now)
 
@@ -190,7 +190,7 @@ def test_a_start_goes_on_from_what_is_stored(judge, submit, base, policy):
     assert again.changes() == {}
 
 
-def test_a_pass_is_not_repeated_at_once(judge, submit):
+def test_a_judgement_is_not_repeated_at_once(judge, submit):
     submit()
     judge.changes()
     assert judge.reasons.judge(judge.policy, judge.now + 1.0) is None
@@ -232,7 +232,7 @@ def pool_of(platform):
 
 
 def test_a_pool_that_is_gone_opens_nothing(judge, submit, base, decide):
-    """The Requirements are the task queue's own, as each pass reads them; unknown ones rule out every queue."""
+    """The Requirements are the task queue's own, as each refresh reads them; unknown ones exclude every queue."""
     one = submit(1, pools=(pool_of("el9"),), submit_pool="p")
     with base.writer:
         base.writer.execute("DELETE FROM submit_pool_bits")
@@ -287,7 +287,7 @@ def test_a_queue_to_which_no_pilot_is_ever_sent_counts_while_one_lives_there(jud
     assert judge.store() == {one: (MainReason.IMPOSSIBLE, "MaxTotalJobs")}
 
 
-def test_what_closes_a_queue_to_one_vo_is_not_told_of_another(judge, submit, decide):
+def test_a_limit_for_one_vo_is_not_reported_for_another(judge, submit, decide):
     text = """
 [site.West]
 VO = ["lab", "other"]
@@ -307,7 +307,7 @@ Backend = "manual"
     assert judge.store() == {theirs: (MainReason.NO_ROOM, "no-backend")}  # in the same iteration
 
 
-def test_each_pass_tells_where_groups_compete(judge, submit):
+def test_each_judgement_finds_where_groups_compete(judge, submit):
     submit(group="physics", sites=("North",)), submit(group="bio", sites=("South",))
     submit(group="bio", sites=("North",), owner="other")
     judge.store()
@@ -319,7 +319,7 @@ def test_each_pass_tells_where_groups_compete(judge, submit):
     assert version == world.version != other.version
 
 
-def test_pilots_are_looked_up_once_for_all_task_queues_with_the_same_queues(judge, submit, monkeypatch):
+def test_pilots_are_searched_once_for_all_task_queues_with_the_same_queues(judge, submit, monkeypatch):
     """Not once a task queue: that is task queues x places with pilots."""
     for number in range(20):
         submit(1, pools=(pool_of("el9"),), submit_pool="p", project=str(number))
@@ -334,8 +334,8 @@ def test_pilots_are_looked_up_once_for_all_task_queues_with_the_same_queues(judg
     assert len(asked) == 5
 
 
-def test_before_the_first_look_at_the_world_nothing_is_told_and_nothing_taken_back(judge, submit, base):
-    """A process that has just started knows of no waiting job yet; what was told since when stays."""
+def test_before_the_first_snapshot_no_reason_is_set_or_cleared(judge, submit, base):
+    """A process that has just started knows of no waiting job yet; stored reasons and their start stay."""
     submit()
     judge.store()
     stored = judge.stored()

@@ -57,7 +57,7 @@ def test_every_value_has_its_level_and_its_line(config):
         assert LINES[one.line - 1].startswith(f"{name} = ")
 
 
-def test_what_other_levels_say_is_told_and_does_not_count(config):
+def test_values_of_other_levels_are_shown_and_do_not_count(config):
     one = parameters(config, "S/c/q/1")["CPUTime"]
     assert [(said.level, said.value, said.counts) for said in one.said] == [
         ("queue", 10_800, True), ("site(VO)", 7_200, False), ("site", 3_600, False),
@@ -80,7 +80,7 @@ def test_types_and_units(config):
     assert (found["QueueName"].type, found["QueueName"].line) == ("", 0)
 
 
-def test_what_the_program_takes_for_what_is_not_told(config):
+def test_defaults_of_the_program_for_undeclared_values(config):
     found = parameters(config, "S/c/bare", vo="w")
     assumed = {name: (one.value, one.made_of) for name, one in found.items() if one.level == "built-in"}
     assert assumed == {
@@ -90,7 +90,7 @@ def test_what_the_program_takes_for_what_is_not_told(config):
         "NumberOfProcessors": (1, ""),
         "WaitingToRunningRatio": (0.0, ""),
     }
-    # A site that tells CPUTime: the queue's own maxCPUTime and SI00 have no say.
+    # A site that declares CPUTime: the queue's own maxCPUTime and SI00 have no effect.
     assert found["CPUTime"].level == "site"
 
 
@@ -103,7 +103,7 @@ def test_minutes_and_specint_are_shown_as_what_they_become():
     assert (found["MaxTotalJobs"].value, found["MaxWaitingJobs"].value) == (10, 10)
 
 
-def test_a_site_is_told_with_what_its_ces_and_queues_say_otherwise(config):
+def test_a_site_is_shown_with_the_deviating_values_of_ces_and_queues(config):
     found = show_node(config, NodePath("S"), "v")
     assert (found.kind, found.section, found.line) == ("Site", "site.S", 6)
     assert {one.name for one in found.parameters} == {"Site", "VO", "CPUTime", "Tag"}
@@ -115,7 +115,7 @@ def test_a_site_is_told_with_what_its_ces_and_queues_say_otherwise(config):
     assert {one.name for one in ce.below[1].parameters} == {"maxCPUTime", "SI00", "Memory"}
 
 
-def test_who_may_use_it(config):
+def test_a_queue_is_allowed_only_for_its_vos(config):
     for vo, allowed in (("v", True), ("w", False), ("", True)):
         assert show_node(config, NodePath("S", "c", "bare"), vo).allowed is allowed
 
@@ -146,7 +146,7 @@ def test_close_names_are_offered():
     assert "Harbour" in caught.value.hint
 
 
-def test_a_site_with_many_queues_is_told_in_good_time():
+def test_a_site_with_many_queues_is_shown_fast():
     import time  # noqa: PLC0415
 
     queues = "".join(f"[site.S.ce.c{n // 20}.queue.q{n}]\nMemory = {n}\n" for n in range(500))

@@ -54,14 +54,14 @@ def end(base, number):
         base.writer.execute("UPDATE pilot SET state = 'Done', ended_at = 90 WHERE id = ?", (number,))
 
 
-def test_nobody_lives(base, make_key):
+def test_no_live_pilots(base, make_key):
     book = PilotBook()
     book.refresh(base.db, NOW)
     found = book.usable(make_key(), None, now=NOW)
     assert (found.live, found.any_usable, found.seen_seconds_ago) == (0, False, None)
 
 
-def test_pilots_are_told_apart_by_what_they_do(base, add, make_key):
+def test_pilots_are_distinguished_by_their_state(base, add, make_key):
     add(), add(busy=True), add("Submitted"), add("Prepared"), add(drain=1), add(vo="other")
     book = PilotBook()
     book.refresh(base.db, NOW)
@@ -85,12 +85,12 @@ def test_only_what_fits_is_usable(base, add, make_key):
     assert book.usable(make_key(sites=("South",)), None, now=NOW).usable_idle == 0
 
 
-def test_pilots_leave_where_it_was_closed_since_the_last_look(base, add, make_key):
+def test_pilots_leave_queues_that_were_closed_since_the_last_snapshot(base, add, make_key):
     add(), add(busy=True), add("Submitted"), add(seen=-1_000.0), add(drain=1), add(site="South")
     book = PilotBook()
     book.refresh(base.db, NOW)
     mask = SiteMask([Closing("North", "", "", "x", "root", 0.0, 200.0, False)])
-    for _ in range(2):  # looked up once, and again
+    for _ in range(2):  # searched once, and again
         found = book.usable(make_key(), None, now=NOW, drained=mask.drained(100.0))
         assert (found.usable_idle, found.usable_busy, found.usable_waiting, found.silent, found.draining) == (
             1,
@@ -132,7 +132,7 @@ def test_a_pilot_that_joins_is_known_by_its_node(base, add, make_key):
     assert [book.usable(make_key(cores=n), None, now=NOW).usable_idle for n in (8, 16)] == [1, 0]
 
 
-def test_who_ended_is_forgotten_and_its_slot_is_used_again(base, add, make_key):
+def test_an_ended_pilot_is_dropped_and_its_slot_is_used_again(base, add, make_key):
     book = PilotBook()
     for _ in range(3):
         number = add()
@@ -175,7 +175,7 @@ def test_what_is_left_of_a_life_counts_and_gets_less(base, add, make_key):
 @pytest.mark.parametrize(("busy", "seen", "counts"), [
     (False, 100.0, (1, 0, 0)), (True, 100.0, (0, 1, 0)), (False, 99.0, (0, 0, 1)), (True, 99.0, (0, 0, 1)),
 ])  # fmt: skip
-def test_nobody_counts_on_a_pilot_that_is_silent(base, add, make_key, busy, seen, counts):
+def test_a_silent_pilot_does_not_count(base, add, make_key, busy, seen, counts):
     add(busy=busy, seen=seen)
     book = PilotBook()
     book.refresh(base.db, 400.0)

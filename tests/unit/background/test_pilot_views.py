@@ -56,7 +56,7 @@ def test_it_is_whom_it_serves_and_what_its_queue_is(view):
         8,
         8_000,
     )
-    assert request.submit_pools == ()  # looked up when the pilot is counted
+    assert request.submit_pools == ()  # read when the pilot is counted
 
 
 def test_a_node_that_has_less_counts_for_what_it_has(view):

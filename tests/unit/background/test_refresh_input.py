@@ -97,7 +97,7 @@ def test_one_set_of_two_vos_is_two_pools():
     assert pool({"Software": "root"}).id != pool({"Software": "root"}, vo="other").id
 
 
-def test_requirements_that_the_declared_types_cannot_read_any_more_have_no_queue():
+def test_requirements_that_the_declared_types_can_no_longer_read_have_no_queue():
     row = PoolRow("req1:x", "lab", json.dumps({"memory": ["number", ">=", "", ["many"]]}), 3, 0.0, None)
     assert evaluate(POLICY, [row]) == {"req1:x": 0}
 
@@ -117,7 +117,7 @@ def test_sets_are_evaluated_alike_one_by_one_and_together():
     ]
 
 
-def test_only_what_changed_is_told():
+def test_only_changes_are_sent():
     same, other = pool({"Software": "root"}, queues=0b11), pool({"Software": "geant"}, queues=0b11)
     now = stored(same, other, last=PassRow(7, 5.0, "c"), state=PassRequests(3, 1, 9))
     found = difference(POLICY, now, evaluate(POLICY, [same, other]), cause="interval")
@@ -132,7 +132,7 @@ def test_stored_bits_are_not_those_of_the_configuration():
     assert list(found.masks.values()) == ["8"]
 
 
-def test_queues_that_are_configured_no_more_are_told():
+def test_queues_that_are_no_longer_configured_are_reported():
     old = ("Old", "c", "q")
     before = stored(pool({"Software": "root"}), bits={old: 0, SHORT: 1, LONG: 2})
     found = difference(POLICY, before, evaluate(POLICY, before.pools), cause="x")
@@ -185,7 +185,7 @@ def test_a_task_queue_that_can_run_is_left_alone_or_released():
     assert (hold, release) == ([], [(1, "North/cn/short can run it now (2 of 2 queues)")])
 
 
-def test_a_hold_is_told_again_only_if_it_reads_otherwise():
+def test_a_hold_is_written_again_only_if_its_text_changes():
     impossible = draft(cores=64)
     assert judged(row(impossible, held=impossible.never)) == ([], [])
     assert judged(row(impossible, held="older words")) == ([(1, impossible.never)], [])
@@ -209,7 +209,7 @@ specs = st.fixed_dictionaries(
 
 
 @given(specs)
-def test_a_pass_judges_as_submission_does(fields):
+def test_a_refresh_judges_as_submission_does(fields):
     found = draft(**fields)
     assert judged(row(found)) == ([(1, found.never)] if found.never else [], [])
     assert judged(row(found, held=found.never or "x"))[1] == (
@@ -233,7 +233,7 @@ def test_a_task_queue_is_judged_while_a_job_may_return_to_it():
     assert judged(empty._replace(may_return=0)) == ([], [])
 
 
-def test_pools_whose_queues_are_not_known_are_told_even_if_none_fulfils_them():
+def test_pools_with_unknown_queues_are_sent_even_if_no_queue_fulfils_them():
     made_again = pool({"Software": "none"})._replace(is_evaluated=False)
     now = stored(made_again, pool({"Software": "none", "Memory": 1}))
     assert difference(POLICY, now, evaluate(POLICY, now.pools), cause="x").masks == {made_again.id: "0"}

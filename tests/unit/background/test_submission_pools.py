@@ -141,7 +141,7 @@ def test_which_pools_queues_serve_is_asked_once_for_a_bunch_of_pilots(world, mon
     assert [found[queue]["submit_pools"][0] for queue in queues] == [f"req1:q{number}" for number in range(5)]
 
 
-def test_pilots_that_are_not_told_which_pools_their_queue_serves_ask_for_themselves(world):
+def test_pilots_without_the_pools_of_their_queue_ask_for_them(world):
     world.refuse["for-queues"] = Unavailable("Away.")
     world.launch(1)
     world.end()
@@ -172,7 +172,7 @@ def test_the_secret_is_in_the_pilot_s_own_file_and_only_its_hash_is_stored(world
     assert spec.command == HABITS.command
 
 
-def test_the_pilot_s_file_tells_it_where_it_is_and_how_to_behave(world):
+def test_the_pilot_s_file_has_its_queue_and_its_settings(world):
     world.launch(1)
     world.end()
     papers = json.loads(world.batch.submitted[0][1][0].pilot_file)
@@ -199,7 +199,7 @@ def test_the_wall_time_of_a_queue_reaches_batch_system_and_pilot(world, wall, li
     assert json.loads(copies[0].pilot_file)["options"]["life_seconds"] == life
 
 
-def test_refused_copies_are_told_with_the_reason(world):
+def test_refused_copies_are_reported_with_the_reason(world):
     world.batch.answer = lambda copies: SubmitResult(
         accepted={copies[0].stamp: "native"},
         refused={
@@ -223,7 +223,7 @@ def test_a_submission_that_is_refused_as_a_whole_speaks_against_the_queue(world)
     assert world.told == [(SHORT, False, "no such queue")]
 
 
-def test_what_is_not_known_is_not_told_as_an_answer(world):
+def test_unknown_pools_are_not_an_answer(world):
     """The batch system cannot be asked: whether the pilots exist, the census finds out later."""
 
     def broken(_copies):
@@ -281,7 +281,7 @@ def test_many_pilots_are_stored_in_parts_each_before_it_is_submitted(world, monk
     assert sorted(copy.stamp for _, copies in world.batch.submitted for copy in copies) == sorted(stored)
 
 
-def test_what_is_said_of_pilots_fits_into_one_request(world, monkeypatch):
+def test_rows_of_pilots_are_split_to_fit_into_a_request(world, monkeypatch):
     monkeypatch.setattr(launch, "_MOST_BYTES", 2_500)
     world.launch(20)
     world.end()
@@ -340,7 +340,7 @@ def test_a_pool_that_a_change_took_away_gets_no_pilots_and_says_so(world):
 @pytest.mark.parametrize(
     ("told", "name"), [("'el9'", "el9"), ("['el8', 'el9']", ""), ("'ANY'", ""), ("['ANY', 'el9']", "")]
 )
-def test_a_node_is_told_its_platform_if_there_is_one_only(told, name):
+def test_a_pilot_gets_its_platform_if_there_is_only_one(told, name):
     text = f"[site.North]\nVO = ['lab']\n[site.North.ce.cn.queue.short]\nPlatform = {told}\n"
     world = World(Policy(load_resources([("s.toml", text)])))
     world.launch(1)
@@ -401,8 +401,8 @@ def test_a_queue_that_a_change_took_away_gets_no_pilots_and_stops_no_others(worl
     ],
     ids=lambda fault: type(fault).__name__,
 )
-def test_whatever_a_submission_meets_with_is_told_and_speaks_against_the_queue(world, fault, caplog):
-    """Nobody reads the futures of the pools."""
+def test_every_failure_of_a_submission_is_reported_and_counts_against_the_queue(world, fault, caplog):
+    """The futures of the pools are never read."""
 
     def broken(_copies):
         raise fault

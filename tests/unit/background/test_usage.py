@@ -88,7 +88,7 @@ def test_the_target_is_the_sum_over_claims_of_the_share_among_the_eligible(base,
     )
 
 
-def test_only_failures_of_those_who_may_be_seen_are_named(base, policy):
+def test_only_failures_of_visible_owners_are_named(base, policy):
     fill(base, [("physics", None), ("open", None)])
     with base.writer:
         base.writer.execute("UPDATE job SET state = 'Failed', reason = 'no luck ' || id")
@@ -135,7 +135,7 @@ def test_one_user_s_many_reasons_do_not_hide_another_s(base, policy, monkeypatch
     assert (found[0]["count"], found[-1]["reason"]) == (2, "no luck 9")
 
 
-def test_what_a_person_holds_without_a_reason_is_told_once(base, policy, submit):
+def test_a_hold_without_a_reason_is_listed_once(base, policy, submit):
     submit(1)
     with base.writer:
         base.writer.execute("UPDATE job SET state = 'Held' WHERE id = 1")
@@ -144,7 +144,7 @@ def test_what_a_person_holds_without_a_reason_is_told_once(base, policy, submit)
     ]
 
 
-def test_what_is_held_with_its_task_queue_is_told_once(base, policy, submit):
+def test_a_held_task_queue_is_listed_once(base, policy, submit):
     tq_id = submit(3)
     with base.writer:
         base.writer.execute("INSERT INTO task_queue_hold VALUES (?, 'nothing can run it', 5)", (tq_id,))
@@ -153,7 +153,7 @@ def test_what_is_held_with_its_task_queue_is_told_once(base, policy, submit):
     assert told["faulty"] == [{"id": 1, "count": 3, "state": "Held", "reason": "nothing can run it"}]
 
 
-def test_times_are_told_as_percentiles_of_last_attempts(base, policy):
+def test_times_are_percentiles_of_last_attempts(base, policy):
     fill(base, [("physics", None)] * 4)
     with base.writer:
         base.writer.execute(
@@ -180,7 +180,7 @@ def test_times_are_told_as_percentiles_of_last_attempts(base, policy):
 
 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=40))
-def test_a_percentile_is_a_value_that_so_many_do_not_exceed(durations):
+def test_a_percentile_is_the_nearest_rank(durations):
     found = to_builtins(spread(durations))
     real = [one for one in durations if one == one and abs(one) != float("inf")]  # noqa: PLR0124 - not a number
     assert found["count"] == len(real)

@@ -47,11 +47,11 @@ def test_states_are_their_words():
     assert {str(outcome) for outcome in CancelOutcome} == {"removed", "ordered", "ended", "unknown", "failed"}
 
 
-def test_an_exit_code_is_unknown_unless_told():
+def test_an_exit_code_is_unknown_unless_reported():
     assert NativeStatus(state=NativeState.ENDED, observed_at=2.0).exit_code is None
 
 
-def test_results_are_empty_unless_told():
+def test_results_are_empty_unless_reported():
     assert SubmitResult() == SubmitResult(accepted={}, refused={})
     assert SubmitRefusal(reason="full", transient=True) != SubmitRefusal(reason="full", transient=False)
 

@@ -1,4 +1,4 @@
-"""How long a pilot that is told to end has, against what it needs: constants of two packages that must fit."""
+"""The time that a pilot has to end, compared with what it needs: constants of two packages that must fit."""
 
 from __future__ import annotations
 

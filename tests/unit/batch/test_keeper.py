@@ -140,8 +140,8 @@ def test_freezing_gives_up_on_an_endless_family():
     assert len(looks) == 5
 
 
-def test_who_is_hidden_by_the_end_of_its_parent_is_killed_all_the_same(sleeper):
-    """Found once, below a parent that then ends: no later look finds it."""
+def test_a_process_hidden_by_the_end_of_its_parent_is_killed(sleeper):
+    """Found once, below a parent that then ends: no later scan finds it."""
     seen = read_process(sleeper.pid)
     looks = [[seen]]
     assert kill_family(lambda: looks.pop(0) if looks else [], 60.0) == []
@@ -149,7 +149,7 @@ def test_who_is_hidden_by_the_end_of_its_parent_is_killed_all_the_same(sleeper):
 
 
 def test_killing_waits_for_the_end_of_what_it_no_longer_finds():
-    """A process that fills much memory is found no more as soon as it was told to die, and takes its time."""
+    """A process that fills much memory is no longer found once it was killed, and ends slowly."""
     code = "x = bytearray(b'1') * (128 << 20); print('ready', flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -163,7 +163,7 @@ def test_killing_waits_for_the_end_of_what_it_no_longer_finds():
         assert not _lives(seen)
 
 
-def test_what_does_not_die_in_time_is_told_though_it_is_not_found_again(sleeper, monkeypatch):
+def test_a_process_that_outlives_the_timeout_is_reported_though_it_is_not_found_again(sleeper, monkeypatch):
     monkeypatch.setattr(keeper, "signal_process", lambda process, signum: True)
     seen = read_process(sleeper.pid)
     looks = [[seen]]
@@ -180,12 +180,12 @@ def test_killing_repeats_until_nothing_is_found():
     assert len(rounds) == 3
 
 
-def test_killing_tells_what_patience_did_not_end():
+def test_killing_reports_what_the_timeout_did_not_end():
     endless = [process(2**22 + 1, 1)]
     assert kill_family(lambda: endless, 0.01) == endless
 
 
-def test_reaping_tells_each_end_and_whether_a_child_is_left():
+def test_reaping_reports_each_end_and_whether_a_child_is_left():
     code = (
         "import os, json\n"
         "from lodesman.batch.keeper import _reap\n"

@@ -338,7 +338,7 @@ class TestUpkeep:
         backend.tick()
         assert {path.name for path in root.iterdir()} == {".lock", "s1"}
 
-    def test_purge_forgets_only_what_ended_long_ago(self, backend, root):
+    def test_purge_removes_only_jobs_that_ended_long_ago(self, backend, root):
         backend.submit(SPEC, copies("old", "new", "waits"))
         backend.cancel(["old", "new"])
         end = json.loads((root / "old" / "ended.json").read_text())

@@ -101,7 +101,7 @@ def test_a_stamp_is_no_path(name):
 @pytest.mark.parametrize(
     "text", ["", "null", "[]", "{}", '{"queue": 1}', '{"queue": ["a"], "argv": []}', '{"argv": [], "x": 1}']
 )
-def test_a_damaged_entry_is_told(pilot, text):
+def test_a_damaged_entry_is_reported(pilot, text):
     (pilot.path / "entry.json").write_text(text)
     with pytest.raises(ValueError, match=r"damaged|Expecting|unpack"):
         pilot.entry()

@@ -61,7 +61,7 @@ def test_a_clean_environment_is_found_by_its_place(start, stamp, tmp_path):
     assert marked({stamp: tmp_path / stamp}, process_table()) == {ours.pid: stamp}
 
 
-def test_somebody_who_looks_at_the_files_is_spared(stamp, tmp_path):
+def test_a_process_that_only_reads_the_files_is_spared(stamp, tmp_path):
     # A shell with a terminal whose directory is the pilot's.
     pid, terminal = pty.fork()
     if pid == 0:
@@ -82,13 +82,13 @@ def test_oneself_and_ones_ancestors_are_spared(stamp, tmp_path, monkeypatch):
     assert os.getppid() not in found
 
 
-def test_what_is_gone_or_anothers_is_nobodys(stamp, tmp_path):
+def test_a_process_that_is_gone_or_of_another_user_is_not_ours(stamp, tmp_path):
     table = {2**22 + 1: Process(2**22 + 1, 1, 1, "S", 0)}
     assert marked({stamp: tmp_path}, table) == {}
 
 
 def test_all_of_it_is_killed_with_its_children(start, stamp, tmp_path):
-    # The child has no mark, no place and its own session: only its parent tells whose it is.
+    # The child has no mark, no place and its own session: only its parent shows whose it is.
     orphan = "import signal; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); signal.pause()"
     code = (
         "import os, signal\n"
@@ -121,7 +121,7 @@ def test_nothing_to_sweep(stamp, tmp_path):
     assert sweep([], timeout=60.0) == set()
 
 
-def test_what_cannot_be_killed_is_told(start, stamp, tmp_path, monkeypatch):
+def test_a_process_that_cannot_be_killed_is_reported(start, stamp, tmp_path, monkeypatch):
     start(environment={MARK: stamp})
     monkeypatch.setattr(keeper, "kill_family", lambda find, timeout: find())
     assert sweep([PilotDirectory(tmp_path / name) for name in (stamp, "other")], timeout=0.0) == {stamp}

@@ -82,7 +82,7 @@ def test_in_a_hurry_the_peer_measures_little(harness, tmp_path):
     assert "--jobs 10000 --tqs 1000" in calls(harness)[1]
 
 
-def test_a_harness_that_fails_is_told_and_its_server_stopped(harness, tmp_path):
+def test_a_harness_that_fails_is_reported_and_its_server_stopped(harness, tmp_path):
     (harness / "servers.sh").write_text('#!/bin/sh\necho "$0 $*" >> calls\n')
     with pytest.raises(ValueError, match=r"bench_match.py .* ended with 3: no server"):
         measure(harness, tmp_path, quick=True)

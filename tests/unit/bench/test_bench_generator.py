@@ -35,7 +35,7 @@ def test_output_without_the_line_is_a_fault():
         parse_wrk("unable to connect to 127.0.0.1:1")
 
 
-def test_without_wrk_it_is_said_how_to_get_it(monkeypatch):
+def test_without_wrk_the_error_says_how_to_install_it(monkeypatch):
     monkeypatch.setattr(generator.shutil, "which", lambda _name: None)
     with pytest.raises(NoGenerator, match="apt-get install -y wrk"):
         need_wrk()
@@ -94,7 +94,7 @@ def test_answers_in_pieces_are_put_together(port):
     connection.close()
 
 
-def test_a_replay_sends_all_and_tells_what_failed(port):
+def test_a_replay_sends_all_and_reports_failures(port):
     good, bad = encode("POST", "/whole", "t", b"x"), encode("POST", "/bad", "t", b"x")
     out = replay(port, [good] * 9 + [bad], connections=3)
     assert len(out.latencies) == 10

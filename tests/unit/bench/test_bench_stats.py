@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 @pytest.mark.parametrize(
     ("percent", "expected"), [(0, 1), (1, 1), (50, 50), (99, 99), (99.5, 100), (100, 100)]
 )
-def test_a_percentile_is_the_value_that_so_many_do_not_exceed(percent, expected):
+def test_a_percentile_is_the_nearest_rank(percent, expected):
     values = list(range(1, 101))
     random.Random(1).shuffle(values)
     assert percentile(values, percent) == expected
@@ -95,13 +95,13 @@ def test_degrees_of_freedom_count_what_can_vary():
     assert alone.result() == (0.0, 0, 1.0)
 
 
-def test_a_start_that_nobody_deserved_is_impossible():
+def test_a_start_without_a_target_is_impossible():
     test = run(1, 400)
     test.add({"a": 1.0}, "stranger")
     assert test.result()[2] == 0.0
 
 
-def test_times_counts_as_so_many_claims():
+def test_times_multiplies_a_claim():
     once, often = StartsTest(), StartsTest()
     for _ in range(3):
         once.add(KINDS[0], "b")

@@ -1,4 +1,4 @@
-"""A server that answers what a test tells it, and a way to run one command line against it."""
+"""A server with given answers, and a way to run one command line against it."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def completed(asked: Asked, value: Any) -> Any:
 
 
 def fits(kind: Any, value: Any) -> bool:
-    """Whether a value may be of a type, as far as its outermost names tell."""
+    """Whether a value may be of a type, judged by its outermost names."""
     if isinstance(kind, inspect.StructType):
         return isinstance(value, dict) and set(value) <= {one.encode_name for one in kind.fields}
     if isinstance(kind, inspect.DictType):

@@ -110,7 +110,7 @@ def test_a_token_is_revoked_by_its_hash(at, server):
     assert at("token", "revoke", "AB12", "--json").json == {"revoked": "ab12", "tokens": 1, "kept": 0}
 
 
-def test_what_a_revoked_token_made_is_told(at, server):
+def test_tokens_of_a_revoked_token_are_listed(at, server):
     server.on("DELETE", "/v1/tokens/ab12", {"revoked": 3, "kept": 2})
     first, second = at("token", "revoke", "ab12").err.splitlines()
     assert first == "lode: The token ab12 is revoked, and 2 that it made for the same user."
@@ -288,7 +288,7 @@ def test_the_three_languages_convert_into_one_another(lode, home):
         assert json.loads(lode("convert", f"b.{form}", "--from", form, "--to", "json").out) == RECORD
 
 
-def test_conversion_tells_faults_with_their_place(lode, home):
+def test_conversion_reports_faults_with_their_position(lode, home):
     (home / "bad.jdl").write_text("[\n  A = ;\n]")
     result = lode("convert", "bad.jdl", "--to", "json")
     assert (result.code, result.out) == (1, "")

@@ -70,7 +70,7 @@ def test_missing_certificates_are_found(lode, files):
     assert "k.pem cannot be read: No such file" in result.err
 
 
-def test_a_server_does_not_start_with_faults_and_tells_all(lode, files):
+def test_a_server_with_faults_does_not_start_and_lists_all(lode, files):
     (files / "sites.toml").write_text("[site.S]\nCPUTime = 'x'\nMaxRAM = 'y'\n")
     result = lode("server")
     assert result.code == 1
@@ -110,7 +110,7 @@ def test_places(file, line, text):
         ([], ""),
     ],
 )
-def test_the_directory_of_all_files_is_told_once(files, directory):
+def test_the_directory_of_all_files_is_named_once(files, directory):
     assert directory_of(files) == directory
     assert all(written_at(file, 0, directory) == file[len(directory) :] for file in files)
 
@@ -138,7 +138,7 @@ def test_the_configuration_in_use(at, server):
     assert at("config", "status", "--json").json == STATUS
 
 
-def test_a_refused_change_is_told_and_fails(at, server):
+def test_a_refused_change_is_reported_and_fails(at, server):
     refused = {
         **STATUS,
         "refused_at": 8_170.0,
@@ -251,7 +251,7 @@ def test_names_with_slashes_are_given_apart(at, server):
     assert server.asked[-1].query == {"site": "S", "ce": "c", "queue": "q/1"}
 
 
-def test_who_may_not_use_it_is_told(at, server):
+def test_an_excluded_vo_is_reported(at, server):
     server.on("GET", "/v1/resources", {**QUEUE, "allowed": False})
     assert "lode: VO lab may not use it" in at("queue", "show", "S/c/q/1").err
 

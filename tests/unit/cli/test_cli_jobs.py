@@ -101,7 +101,7 @@ def test_ranges_ascend_and_may_name_jobs_of_others(at, listing):
     assert listing.of("GET", "/v1/jobs/counts") == []
 
 
-def test_more_of_a_range_is_told(at, listing):
+def test_the_rest_of_a_range_is_announced(at, listing):
     result = at("status", "10-200", "--limit", "5")
     assert result.out.splitlines()[-1].split()[0] == "14"
     assert "lode status 15-200" in result.err
@@ -181,7 +181,7 @@ def test_hostile_rows_are_harmless(at, listing):
         ({"state": "Done", "cause": "ok"}, ""),
     ],
 )
-def test_the_remark_tells_why_a_job_is_where_it_is(row, changes, shown):
+def test_the_remark_explains_the_state_of_a_job(row, changes, shown):
     assert jobs._remark(typed(Job, row(**changes))) == shown
 
 
@@ -206,7 +206,7 @@ def test_the_states_are_those_of_the_state_machine():
 
 
 @pytest.mark.parametrize(("word", "here"), sorted(ELSEWHERE.items()))
-def test_of_a_state_of_dirac_it_is_told_what_it_is_here(word, here):
+def test_a_state_of_dirac_is_answered_with_its_equivalent(word, here):
     kind = STATE
     assert kind.convert("sTALLED", None, None) == "Stalled"
     for spelled in (word, word.upper()):
@@ -245,7 +245,7 @@ def one_job(server, row):
     return server
 
 
-def test_show_tells_all_of_a_job(at, one_job):
+def test_show_prints_all_of_a_job(at, one_job):
     result = at("show", "5")
     assert "owner         ann, group physics, VO lab" in result.out
     assert "last attempt  2 at South, pilot 5" in result.out
@@ -267,7 +267,7 @@ def a_description(server):
     return server
 
 
-def test_show_tells_the_description_only(at, a_description):
+def test_show_prints_the_description_only(at, a_description):
     result = at("show", "5", "--description")
     assert (result.code, result.out) == (0, '[\n  JobName = "\\x1b";\n]\n')
     assert at("show", "5", "--form", "cfg").code == 0
@@ -276,7 +276,7 @@ def test_show_tells_the_description_only(at, a_description):
     assert at("show", "5", "--form", "xml").code == 2
 
 
-def test_show_tells_that_a_description_is_of_many_jobs(at, a_description):
+def test_show_says_that_a_description_is_of_many_jobs(at, a_description):
     assert "It is the description of 3,000 jobs." in at("show", "6", "--description").err
 
 
@@ -522,7 +522,7 @@ def test_people_are_not_asked_about_a_few(monkeypatch):
     jobs.confirm("kill", (Range(1, 100),))
 
 
-def test_an_unknown_outcome_is_told_as_such(at, server):
+def test_an_unknown_outcome_is_reported_as_unknown(at, server):
     server.on("POST", "/v1/jobs/control", (503, {"error": {"code": "unavailable", "message": "Not now."}}))
     result = at("kill", "5", "--json")
     assert result.code == 5

@@ -257,7 +257,7 @@ def test_an_output_that_is_too_large_when_unpacked(at, outputs, home, monkeypatc
     assert "--max-mb" in result.err
 
 
-def test_json_tells_of_each_job(at, outputs):
+def test_json_has_each_job(at, outputs):
     found = at("output", "2-6", "--json").json
     assert [job["id"] for job in found["jobs"]] == [2, 3, 4]
     assert found["jobs"][0]["left_out"] == [

@@ -1,4 +1,4 @@
-"""`lode plan`: what is asked, and what is told of the answer."""
+"""`lode plan`: its requests, and what it prints of the answers."""
 
 import threading
 from typing import Any
@@ -176,7 +176,7 @@ def test_a_job_that_would_be_refused(at, server, hello):
     assert "Memory 8000 -> 4000: 3 of 4 queues, for instance A/c/q" in result.out
 
 
-def test_an_array_is_a_table_and_what_hinders_it_is_told_once(at, server, hello):
+def test_an_array_is_a_table_with_its_obstacle_once(at, server, hello):
     cohorts = [
         {**NEVER, "members": [[1, 1], [4, 9]], "more_members": 3, "jobs": 90},
         {**NEVER, "members": [[2, 2]]},
@@ -215,7 +215,7 @@ def test_an_array_is_a_table_and_what_hinders_it_is_told_once(at, server, hello)
         ({"held": 1, "cohorts": [NEVER]}, "1 job would be submitted, 1 of them Held, for group physics."),
     ],
 )
-def test_the_first_line_tells_what_would_be(at, server, hello, changes, first):
+def test_the_first_line_is_the_outcome(at, server, hello, changes, first):
     server.on("POST", "/v1/plan/job", {**JOB, **changes})
     result = at("plan", "job", hello)
     assert result.code == 0
@@ -278,7 +278,7 @@ def test_input_files_must_exist_and_stay_here(at, server, home):
 # --- resources
 
 
-def test_resources_are_told_from_queues_to_jobs(at, server, home):
+def test_resources_are_shown_from_queues_to_jobs(at, server, home):
     (home / "new.toml").write_text("[site.A]\n")
     server.on("POST", "/v1/plan/resources", RESOURCES)
     result = at("plan", "resources", "new.toml")
@@ -376,7 +376,7 @@ def alike(director):
 
 
 @pytest.mark.parametrize("server_is_old", [False, True])
-def test_without_a_director_nothing_is_told_of_it(at, server, home, server_is_old):
+def test_without_a_director_the_plan_omits_it(at, server, home, server_is_old):
     (home / "a.toml").write_text("")
     answer = {**RESOURCES, "director": None}
     if server_is_old:
@@ -399,7 +399,7 @@ def test_of_many_queues_some_are_shown(at, server, home):
     assert "There is more: --limit 300." in result.err
 
 
-def test_lists_that_were_cut_are_said_to_be(at, server, home):
+def test_cut_lists_are_marked(at, server, home):
     (home / "a.toml").write_text("")
     cut = {
         **RESOURCES,
@@ -409,7 +409,7 @@ def test_lists_that_were_cut_are_said_to_be(at, server, home):
     assert "There is more: --limit 700." in at("plan", "resources", "a.toml").err
 
 
-def test_every_fault_of_the_files_is_told(at, server, home):
+def test_every_fault_of_the_files_is_reported(at, server, home):
     (home / "a.toml").write_text("x")
     faults = [{"message": f"wrong {n}", "source": "a.toml", "section": "site.A", "line": n} for n in (1, 2)]
     server.refuse(
@@ -453,7 +453,7 @@ def test_shares_now_and_then(at, server):
     assert server.asked[0].json == {"shares": {"bio": 3000.0, "a=b": 0.5}}
 
 
-def test_shares_that_matter_to_nobody(at, server):
+def test_shares_without_waiting_jobs(at, server):
     answer = {**SHARES, "groups": [], "places": [], "without_waiting_jobs": ["bio"],
               "notices": [{"message": "m", "source": "", "section": "group bio", "line": 0}]}  # fmt: skip
     server.on("POST", "/v1/plan/shares", answer)
@@ -509,7 +509,7 @@ def test_no_answer_steers_a_terminal(at, server, hello, words, path, answer):
 
 
 @pytest.mark.parametrize(("words", "path", "answer"), PLANS[1:], ids=["array", "resources", "share"])
-def test_json_is_what_the_server_said(at, server, hello, words, path, answer):
+def test_json_is_the_answer_of_the_server(at, server, hello, words, path, answer):
     server.on("POST", path, answer)
     found = at(*words, "--json").json
     if words[1] == "job":
@@ -518,7 +518,7 @@ def test_json_is_what_the_server_said(at, server, hello, words, path, answer):
         assert found == full(ResourcesPlan if words[1] == "resources" else SharesPlan, answer)
 
 
-def test_a_person_who_waits_is_told(monkeypatch, capfd):
+def test_a_person_who_waits_is_notified(monkeypatch, capfd):
     told = threading.Event()
     monkeypatch.setattr(tables, "note", lambda text: told.set())
     monkeypatch.setattr(tables, "is_terminal", lambda stream: True)
@@ -530,7 +530,7 @@ def test_a_person_who_waits_is_told(monkeypatch, capfd):
     assert not told.is_set()
 
 
-def test_a_program_that_waits_is_not_told(monkeypatch, capfd):
+def test_a_program_that_waits_is_not_notified(monkeypatch, capfd):
     monkeypatch.setattr(tables, "Timer", None)
     with tables.patience("It takes a while.", seconds=0.0):
         pass

@@ -61,7 +61,7 @@ def test_no_arguments_show_the_help_and_are_no_success(lode):
     [["nosuch"], ["status", "--nosuch"], ["kill"], ["why", "x"], ["why", "1-5"], ["status", "5-1"], ["--server"],
      ["status", "--state", "Odd"], ["submit", "-", "-"], ["token", "issue", "x", "--scope", "all"]],
 )  # fmt: skip
-def test_wrong_usage_is_one_line_that_says_where_to_look(lode, arguments):
+def test_wrong_usage_is_one_line_that_names_the_help(lode, arguments):
     result = lode(*arguments)
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith("lode: ")

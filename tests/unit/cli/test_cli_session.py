@@ -52,7 +52,7 @@ def test_an_address_that_others_could_have_written_is_not_taken(tmp_path):
     assert find_server(tmp_path) == DEFAULT_SERVER
 
 
-def test_without_any_it_is_said_where_to_put_one(tmp_path, environ):
+def test_without_a_token_the_error_names_its_file(tmp_path, environ):
     with pytest.raises(Unauthorized) as caught:
         find_token(None, environ, tmp_path)
     assert str(user_token_file(environ)) in str(caught.value)

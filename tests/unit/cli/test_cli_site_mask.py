@@ -1,4 +1,4 @@
-"""`lode site close`, `lode site open`, and what the lists tell of it."""
+"""`lode site close`, `lode site open`, and closings in the lists."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_closing_says_what_it_did(at, server):
         ({"ce": "ce", "queue": HOSTILE}, "North/ce/evil\\x1b[31m is closed"),
     ],
 )
-def test_each_way_of_closing_is_told(at, server, answer, said):
+def test_each_way_of_closing_is_shown(at, server, answer, said):
     server.on("POST", "/v1/sites/close", closed(**answer))
     assert said in at("site", "close", "North", "--reason", "x").out
 
@@ -94,7 +94,7 @@ def test_until_a_moment_of_any_zone(at, server, text):
         (["a", "b", "c", "d", "--reason", "x"], "4 names are given"),
     ],
 )
-def test_wrong_usage_is_told_and_nothing_is_asked(at, server, words, says):
+def test_wrong_usage_is_reported_without_a_request(at, server, words, says):
     done = at("site", "close", *words)
     assert done.code == 2
     assert says in done.err
@@ -157,7 +157,7 @@ def test_sites_that_are_closed_stand_in_the_list(at, server):
     ]
 
 
-def test_nothing_is_said_where_nothing_is_closed(at, server):
+def test_without_closings_the_lists_are_unchanged(at, server):
     server.on("GET", "/v1/sites", {"sites": [site("West")], "closed": []})
     done = at("site", "ls")
     assert "CLOSED" not in done.out

@@ -13,7 +13,7 @@ from lodesman.cli import root
 
 SOURCE = str(Path(root.__file__).parents[2])
 CONSOLE_SCRIPT = "import sys; from lodesman.cli import main; sys.exit(main())"
-# Whoever imports click is interrupted: it is the first that takes its time.
+# The import of click is interrupted: it is the first slow one.
 INTERRUPTED = """
 import sys
 class CtrlC:
@@ -40,8 +40,8 @@ def test_an_interrupt_while_modules_load_is_no_traceback(start):
     assert (result.returncode, result.stdout, result.stderr) == (130, "", "lode: interrupted\n")
 
 
-def test_an_interrupt_of_a_process_is_heard_from_its_first_moment_on():
-    """The real signal, at the moment when the first of our modules is looked for."""
+def test_an_interrupt_is_handled_from_the_first_moment_on():
+    """The real signal, at the moment when the first of our modules is searched."""
     code = (
         INTERRUPTED.replace("raise KeyboardInterrupt", "import os; os.kill(os.getpid(), 2)") + CONSOLE_SCRIPT
     )

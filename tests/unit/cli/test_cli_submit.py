@@ -160,7 +160,7 @@ def test_an_empty_input_file_is_a_file(at, accepting, home):
 
 
 @pytest.mark.parametrize("words", [[], ["--json"], ["--dry-run"]])
-def test_a_server_that_does_not_answer_is_said_as_by_every_command(lode, home, words):
+def test_an_unreachable_server_is_reported_as_by_every_command(lode, home, words):
     (home / "a.jdl").write_text('[ Executable = "/bin/true"; ]')
     result = lode("--server", "http://127.0.0.1:1", "submit", "a.jdl", *words)
     assert result.code == 5
@@ -168,7 +168,7 @@ def test_a_server_that_does_not_answer_is_said_as_by_every_command(lode, home, w
     assert (not result.out) or "lode --server URL" in result.json["errors"][0]["hint"]
 
 
-def test_an_answer_that_got_lost_is_said_once(lode, home, accepting, monkeypatch):
+def test_a_lost_answer_is_reported_once(lode, home, accepting, monkeypatch):
     fault = Unavailable("http://x does not answer (gone).", sent=True)
     monkeypatch.setattr("lodesman.cli.session.Session.call", lambda *_, **__: (_ for _ in ()).throw(fault))
     (home / "a.jdl").write_text('[ Executable = "/bin/true"; ]')
@@ -242,7 +242,7 @@ def test_an_upload_that_is_refused_names_the_file(at, accepting, home):
     assert sent(accepting) == []
 
 
-def test_a_fault_is_told_with_its_place_before_anything_is_sent(at, accepting, home):
+def test_a_fault_is_reported_with_its_position_before_anything_is_sent(at, accepting, home):
     (home / "bad.jdl").write_text('[\n  Executable = "x";\n  CPUTime = -5;\n]')
     (home / "worse.jdl").write_text("[\n  Executable = ;\n]")
     (home / "good.jdl").write_text(HELLO)
@@ -299,7 +299,7 @@ def test_many_files_are_asked_about_before_they_are_submitted(at, accepting, hom
     assert (len(asked_about(accepting)), len(sent(accepting))) == (0, 1)
 
 
-def test_a_bad_token_is_told_once(at, accepting, home):
+def test_a_bad_token_is_reported_once(at, accepting, home):
     for name in ("a.jdl", "b.jdl"):
         (home / name).write_text(HELLO)
     accepting.refuse("POST", "/v1/jobs", 401, code="unauthorized", message="This token is unknown.")
@@ -308,7 +308,7 @@ def test_a_bad_token_is_told_once(at, accepting, home):
     assert (len(asked_about(accepting)), sent(accepting)) == (1, [])
 
 
-def test_notices_and_held_jobs_are_told_on_standard_error(at, accepting, home):
+def test_notices_and_held_jobs_go_to_standard_error(at, accepting, home):
     (home / "a.jdl").write_text(HELLO)
     accepting.state.update(count=2, held=2)
     accepting.state["notices"] = [
@@ -321,7 +321,7 @@ def test_notices_and_held_jobs_are_told_on_standard_error(at, accepting, home):
     assert "lode why 12" in result.err
 
 
-def test_a_dry_run_submits_and_uploads_nothing_and_tells_what_a_plan_tells(at, accepting, home):
+def test_a_dry_run_submits_and_uploads_nothing_and_prints_a_plan(at, accepting, home):
     (home / "data").write_text("x")
     (home / "a.jdl").write_text('[ Executable = "/bin/cat"; InputSandbox = "data"; ]')
     answer = {
@@ -352,7 +352,7 @@ def test_a_dry_run_submits_and_uploads_nothing_and_tells_what_a_plan_tells(at, a
     assert len(accepting.asked) == 2
 
 
-def test_json_tells_everything(at, accepting, home):
+def test_json_has_everything(at, accepting, home):
     (home / "a.jdl").write_text(HELLO)
     accepting.state["count"] = 5
     found = at("submit", "a.jdl", "--json").json

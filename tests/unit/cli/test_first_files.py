@@ -13,7 +13,7 @@ from lodesman.resources import load_resources
 
 @pytest.fixture
 def machine(tmp_path):
-    """A machine of that memory (kB) and system; nothing is told of what is None."""
+    """A machine of that memory (kB) and system; None is omitted."""
 
     def make(total_kb=None, release=None):
         for name, text in (
@@ -45,7 +45,7 @@ def test_whatever_the_machine_calls_itself_the_file_can_be_read(machine, release
     offer = queue_of(sites_file(root))
     told = describe_node(cores=1, root=root)
     assert offer.settings.platforms == (told.platform,)
-    assert offer.settings.memory_mb is None  # not told: none is declared, and the file shows how
+    assert offer.settings.memory_mb is None  # unknown: none is declared, and the file shows how
 
 
 def test_here_a_job_that_asks_for_this_platform_and_some_memory_can_run():

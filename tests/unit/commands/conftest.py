@@ -6,7 +6,7 @@ from lodesman.commands.pool_map import PoolMap
 
 
 class Pools(PoolMap):
-    """A map that is filled by hand; `rows` are (pool, site, ce, queue)."""
+    """A map with given contents; `rows` are (pool, site, ce, queue)."""
 
     def __init__(self, rows=()):
         super().__init__()

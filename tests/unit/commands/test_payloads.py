@@ -1,4 +1,4 @@
-"""What a pilot is told to run."""
+"""The payload that a pilot gets."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_configuration_comes_before_the_node_which_may_have_less():
     assert amounts(session(node, platforms=["el9"], cores=80, memory_mb=5_000)) == (("el9",), 64, 900)
 
 
-def test_what_a_queue_does_not_declare_no_node_can_tell():
+def test_a_node_cannot_add_what_its_queue_does_not_declare():
     """Submission and `why` call it never: no pilot may be given it."""
     node = {"platform": "vax", "cores": 64, "memory_mb": 900}
     assert amounts(session(node, platforms=[], cores=1, memory_mb=0)) == ((), 1, 0)
@@ -68,7 +68,7 @@ def test_of_a_pilot_that_was_sent_to_no_known_queue_the_node_says_all():
     assert amounts(session({"platform": "vax", "cores": 64, "memory_mb": 9})) == (("vax",), 64, 9)
 
 
-def test_what_nobody_says_is_one_core_and_unlimited_memory():
+def test_undeclared_is_one_core_and_unlimited_memory():
     assert amounts(session()) == ((), 1, UNLIMITED)
 
 
@@ -175,7 +175,7 @@ def test_what_is_left_of_a_life_gets_less(now, left):
         ({"life_s": 1_000, "cpu_scaling_factor": "fast"}, 900),
     ],
 )
-def test_a_life_of_which_no_end_is_told_has_none(node, left):
+def test_a_life_without_a_reported_end_has_none(node, left):
     assert joined(node).whole(100.0).norm_cpu_seconds == left
 
 
@@ -212,7 +212,7 @@ def test_claim_why_and_director_present_the_same(now, scaling, limit, cores, mem
 
 
 @pytest.mark.parametrize(("seen", "silent"), [(None, False), (1_000.0, False), (700.0, False), (699.0, True)])
-def test_who_was_not_heard_for_five_minutes_is_silent(seen, silent):
+def test_a_pilot_without_a_heartbeat_for_five_minutes_is_silent(seen, silent):
     assert is_silent(seen, 1_000.0) == silent
 
 

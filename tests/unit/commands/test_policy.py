@@ -21,7 +21,7 @@ def test_each_vo_has_its_own_world_made_once(policy):
     assert policy.vo_config("lab") is lab
 
 
-def test_a_vo_that_nobody_knows_has_an_empty_world(policy):
+def test_an_unknown_vo_has_an_empty_configuration(policy):
     assert policy.vo_config("nobody").offers == ()
 
 

@@ -20,7 +20,7 @@ PLACES = [(name, "ce", "q") for name in NAMES]
 Q = PLACES[0]
 
 
-def test_queues_and_pools_that_nobody_knows():
+def test_unknown_queues_and_pools():
     pools = Pools()
     assert pools.of_queue(Q) == ()
     assert pools.bit(Q) is None
@@ -90,7 +90,7 @@ def test_a_map_of_a_database(tmp_path):
     db.close()
 
 
-def test_the_queues_of_a_pool_are_told_only_as_long_as_nothing_changed(tmp_path):
+def test_the_queues_of_a_pool_are_valid_only_for_their_version(tmp_path):
     db = open_writer(tmp_path / "lode.db")
     with db:
         db.execute("INSERT INTO pool_queue VALUES (0, 'u', 'ce', 'q'), (9, 'v', 'ce', 'q')")

@@ -95,7 +95,7 @@ def test_the_bad_text_of_a_batch_is_named_with_its_place(ready):
 
 def test_members_that_can_never_run_are_named_and_the_others_are_not(ready):
     job = {**TRUE, "Memory": "%s", "Parameters": [100, 10**6, 100, 10**6, 10**6]}
-    # The queue in the South tells no limit of memory.
+    # The queue in the South declares no memory.
     job["Site"] = "North"
     with pytest.raises(Impossible) as caught:
         ready(jobs=[job])
@@ -118,7 +118,7 @@ def test_an_array_of_which_no_member_can_run_is_one_thing(ready):
     assert caught.value.data["attribute"] == "CPUTime"
 
 
-def test_without_a_database_files_are_not_looked_for(policy, base):
+def test_without_a_database_files_are_not_checked(policy, base):
     job = {**TRUE, "InputSandbox": ["data"]}
     with pytest.raises(InvalidJob, match="was not uploaded"):
         prepare(body(jobs=[job]), ANN, policy, base.db)
@@ -160,7 +160,7 @@ def test_of_a_batch_only_odd_descriptions_are_stored(ready):
     assert json.loads(ready(jobs=[TRUE, odd, TRUE])[0].record) == {"1": odd}
 
 
-def test_what_is_prepared_tells_which_configuration_judged_it(ready, policy):
+def test_a_prepared_submission_names_its_configuration(ready, policy):
     assert ready(jobs=[TRUE])[0].config == policy.digest
     assert policy.digest != Policy(load_resources([("s.toml", "[site.North]\n")])).digest
 
@@ -194,7 +194,7 @@ def test_all_jobs_of_a_submission_have_one_group(ready):
     assert chosen.group == "open"
 
 
-def test_notices_of_all_jobs_are_told(ready):
+def test_notices_of_all_jobs_are_reported(ready):
     _, notices = ready(jobs=[{**TRUE, "Colour": 1}, TRUE, {**TRUE, "Size": 2}])
     assert [one.attribute for one in notices] == ["Colour", "Size"]
 

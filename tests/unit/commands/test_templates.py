@@ -1,4 +1,4 @@
-"""What pilots are told to run: filled from stored templates, of which as many are kept as there is room for."""
+"""Payloads for pilots, filled from stored templates; the cache of templates is bounded."""
 
 from __future__ import annotations
 
@@ -103,12 +103,12 @@ def trim(model, most):
         model.popitem(last=False)
 
 
-# --- what pilots are told ------------------------------------------------------------------------------------
+# --- what pilots get -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def array(base, make_key):
-    """Submit an array of `/bin/echo VALUE`, in so many cohorts, or of jobs that are all alike."""
+    """Submit an array of `/bin/echo VALUE`, in `cohorts` cohorts, or, without `expand`, of equal jobs."""
 
     def put(values, *, cohorts=1, expand=True):
         count, key = len(values), make_key()
@@ -157,7 +157,7 @@ def arguments(templates, *claimed):
     return [job["spec"]["arguments"] for job in told(templates, *claimed)["jobs"]]
 
 
-def test_each_member_is_told_its_own_value(array, read):
+def test_each_member_gets_its_own_value(array, read):
     templates, done = read
     first = array(["a", "b", "c"]).first
     claims = [Claimed(first + n, n + 1, 1, 1) for n in (2, 0, 1)]
@@ -170,7 +170,7 @@ def test_each_member_is_told_its_own_value(array, read):
     assert done == [("body", 1), ("members", 1)]
 
 
-def test_jobs_that_are_alike_are_told_what_is_stored(array, read):
+def test_claims_of_equal_jobs_share_the_stored_body(array, read):
     templates, done = read
     array(["a", "b"], expand=False)
     assert arguments(templates, Claimed(1, 1, 1, 1), Claimed(2, 1, 1, 1)) == [["%s"], ["%s"]]

@@ -96,7 +96,7 @@ def test_a_change_to_any_is_taken_in(files):
     assert (slots, rest) == ({Q: 3}, [("Other",), ("Other",), 20.0])
 
 
-def test_what_a_vo_is_told_counts_at_the_start_and_after_a_change(files):
+def test_a_declaration_for_a_vo_counts_at_the_start_and_after_a_change(files):
     background = files.start()
     assert background.local.slots == {Q: 4}
     files.write("Slots = 4\n[site.W.ce.c.queue.q.vo.local]\nSlots = 1")

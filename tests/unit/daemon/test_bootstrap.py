@@ -141,7 +141,7 @@ def test_the_socket_works_however_long_the_name_of_the_data_directory_is(tmp_pat
     assert [path.name for path in bootstrap.run_directory(config).iterdir()] == ["reads.sock"]
 
 
-def test_nobody_else_can_read_what_is_secret(config, db):
+def test_other_users_cannot_read_secrets(config, db):
     bootstrap.prepare(db, config, now=5.0)
     for name in (".", "run", "sandboxes", "admin.token", "run/service.token"):
         assert (config.data / name).stat().st_mode & 0o077 == 0, name

@@ -176,7 +176,7 @@ def test_a_large_head_in_a_few_pieces_is_taken(monkeypatch):
 
 
 @pytest.mark.parametrize("words", [b"G", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nname: value\r\n"])
-def test_a_head_that_does_not_come_in_time_is_told_so(words):
+def test_a_late_head_is_answered_with_a_timeout(words):
     async def script(served):
         answer = await served.talk(words, then_wait=connections._HEAD_SECONDS)
         assert served.seen == []
@@ -205,7 +205,7 @@ def test_trickling_does_not_win_time(monkeypatch):
 HALF = REQUEST.replace(b"content-length: 3", b"content-length: 30")
 
 
-def test_a_body_that_does_not_come_in_time_is_told_so(monkeypatch):
+def test_a_late_body_is_answered_with_a_timeout(monkeypatch):
     monkeypatch.setattr(connections, "BODY_SECONDS", 0.05)
     monkeypatch.setattr(connections, "SLOWEST_BYTES", 1e12)
 
@@ -280,7 +280,7 @@ def test_an_answer_may_take_longer_than_a_head(monkeypatch):
     assert run(script).endswith(b"ok")
 
 
-def test_a_client_that_asks_whether_to_go_on_is_told_so():
+def test_a_client_that_expects_continue_gets_it():
     asking = CLOSING.removesuffix(b"\r\n\r\nabc") + b"\r\nexpect: 100-continue\r\n\r\n"
 
     async def script(served):

@@ -86,7 +86,7 @@ def test_without_something_kept_the_fault_is_raised(load, kept, home):
         load_or_kept(load, kept)
 
 
-def test_the_watch_begins_with_the_refusal_and_takes_the_mended_files_in(load, kept, home):
+def test_the_watch_begins_with_the_refusal_and_loads_the_repaired_files(load, kept, home):
     (home / "lode.toml").write_text('[resources]\nfiles = ["sites.toml", "more.toml"]\n')
     (home / "more.toml").write_text("no TOML")
     config, refused = load_or_kept(load, kept)

@@ -17,7 +17,7 @@ from lodesman.errors import Unavailable
 
 
 class Quiet:
-    """As much of the core as leases need: silent pilots, the commands that end them, and who was forgotten."""
+    """As much of the core as leases need: silent pilots, the commands that end them, and dropped sessions."""
 
     newly_silent: Any = Core.newly_silent
     expired_pilots: Any = Core.expired_pilots
@@ -125,7 +125,7 @@ def test_one_that_cannot_be_ended_now_is_ended_the_next_time() -> None:
 
 
 @pytest.mark.parametrize("pilot", [7, 0])
-def test_who_is_not_there_is_not_silent(pilot: int) -> None:
+def test_a_pilot_that_is_gone_is_not_silent(pilot: int) -> None:
     assert not Quiet({}).has_expired(pilot)
 
 
@@ -148,7 +148,7 @@ def test_silence_is_long_well_before_the_lease_ends(lease: float, seconds: float
     assert silent_seconds(lease) == seconds
 
 
-def test_those_and_only_those_are_noted_who_said_nothing_for_long() -> None:
+def test_exactly_the_pilots_with_a_lost_heartbeat_are_noted() -> None:
     core = Quiet({1: 94.9, 2: 95.0, 3: 99.0})
     assert note_silence(core) == [{1: 1_000_094.9}]
 

@@ -37,7 +37,7 @@ def test_a_port_that_is_configured_is_taken_at_once():
     assert found.load is load
 
 
-def test_a_port_that_is_in_use_is_told():
+def test_a_port_that_is_in_use_is_reported():
     with socket.create_server(("127.0.0.1", 0)) as there:
         port = there.getsockname()[1]
         load = loader(port=port)
@@ -56,7 +56,7 @@ def test_a_server_that_cannot_listen_leaves_nothing_behind(tmp_path):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-def test_a_free_port_is_taken_and_told(host):
+def test_a_free_port_is_taken_and_reported(host):
     load = loader(port=0, host=host)
     found = listen(load(), ["--set", "server.port=0"], load)
     (taken,) = found.sockets

@@ -79,7 +79,7 @@ def test_any_leaves_the_word_to_the_next_one():
     assert local_slots(queue("MaxTotalJobs = 'ANY'\nNumberOfProcessors = 8")) == {Q: 2}
 
 
-def test_the_least_that_one_vo_is_told_counts_for_all():
+def test_the_lowest_value_of_any_vo_counts_for_all():
     assert local_slots(queue("Slots = 4", a="Slots = 1")) == {Q: 1}
     assert local_slots(queue("Slots = 4", a="Slots = 9", b="Slots = 7")) == {Q: 7}
     assert local_slots(queue("", b="Slots = 4")) == {Q: 4}
@@ -107,7 +107,7 @@ def test_pilots_that_wait_still_start_where_no_more_are_sent():
     assert local_slots(queue("Slots = 0")) == {Q: 0}
 
 
-def test_vos_that_the_configuration_does_not_name_are_told_what_all_are():
+def test_vos_that_are_not_configured_get_the_common_value():
     assert local_slots(policy("[site.W]\nVO = ['ghost']\n[site.W.ce.c.queue.q]\nSlots = 3\n")) == {Q: 3}
     text = "[site.W]\nVO = ['ghost']\n[site.W.ce.c.queue.q]\nSlots = 3\n[group.a]\nvo = 'a'\n"
     assert local_slots(policy(text)) == {Q: 3}
@@ -137,7 +137,7 @@ def test_the_backend_starts_what_the_director_counts_on(base, a, b):
         assert candidate.slots in (None, slots) or 0 in (candidate.caps.max_total, candidate.slots)
 
 
-def test_the_machine_has_room_for_so_many():
+def test_the_capacity_of_the_machine():
     def with_cores(processors):
         return slots_of([QueueSettings(processors=processors)], 8)
 

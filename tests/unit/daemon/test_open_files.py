@@ -48,7 +48,7 @@ def test_the_soft_limit_becomes_the_hard_one():
     assert run(LOW, HIGH) == [LOW, HIGH, HIGH, TOLD]
 
 
-def test_a_limit_that_is_low_is_told():
+def test_a_low_limit_is_reported():
     assert run(256, 512) == [256, 512, 512, ["few files may be open at once"]]
     assert FEW > 512
 

@@ -1,4 +1,4 @@
-"""The web server's end: what has to be heard is heard first, unless somebody is in a hurry."""
+"""The web server's end: pending data is read first, unless the end is forced."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def web_with(before_stop: Any) -> tuple[Web, Listening]:
     return web, listening
 
 
-def test_what_has_to_be_heard_is_heard_before_listening_ends():
+def test_pending_data_is_read_before_listening_ends():
     async def scene() -> None:
         told: list[bool] = []
         heard = asyncio.Event()

@@ -52,7 +52,7 @@ def test_a_good_change_is_taken_once(watch, files):
     assert watch.poll() is None
 
 
-def test_a_bad_change_keeps_the_old_and_is_told_once(watch, files, caplog):
+def test_a_bad_change_keeps_the_old_and_is_reported_once(watch, files, caplog):
     change(files / "sites.toml", "this is no TOML")
     assert watch.poll() is None
     assert "is not used" in caplog.text
@@ -93,7 +93,7 @@ def test_the_state_after_the_start(watch):
     }  # fmt: skip
 
 
-def test_the_state_tells_of_a_refused_change_until_a_good_one(watch, files, clock):
+def test_the_state_shows_a_refused_change_until_a_good_one(watch, files, clock):
     clock.now = 2_000.0
     change(files / "sites.toml", '[site.S]\nMaxRAM = "lots"\nCPUTime = "1 parsec"\n')
     assert watch.poll() is None
@@ -118,7 +118,7 @@ def test_going_back_to_what_was_is_a_good_change(watch, files):
     assert watch.state.refused_at is None
 
 
-def test_every_refused_try_is_counted_and_told(watch, files, caplog):
+def test_every_refused_try_is_counted_and_reported(watch, files, caplog):
     for count in (1, 2, 3):
         change(files / "sites.toml", f"no TOML {count}")
         assert watch.poll() is None
@@ -136,7 +136,7 @@ def test_a_file_that_only_the_refused_configuration_names_is_watched(watch, file
     assert set(watch.poll().resources.groups) == {"g", "h"}
 
 
-def test_a_broken_file_of_the_server_itself_can_be_mended(watch, files):
+def test_a_broken_file_of_the_server_itself_can_be_repaired(watch, files):
     good = (files / "lode.toml").read_text()
     change(files / "lode.toml", "[resources")
     assert watch.poll() is None
@@ -145,7 +145,7 @@ def test_a_broken_file_of_the_server_itself_can_be_mended(watch, files):
     assert watch.poll() is not None
 
 
-def test_a_file_that_comes_to_fit_a_pattern_is_taken_in_and_one_that_goes_is_forgotten(files):
+def test_a_file_that_fits_a_pattern_is_loaded_and_a_removed_one_is_dropped(files):
     (files / "lode.toml").write_text('[resources]\nfiles = ["s*.toml"]\n')
 
     def load(**more):

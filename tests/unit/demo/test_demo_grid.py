@@ -64,7 +64,7 @@ def test_a_server_that_is_away_is_asked_again(grid):
     assert grid.starts == 1
 
 
-def test_a_killed_server_is_started_again_and_that_is_told(grid, told):
+def test_a_killed_server_is_started_again_with_a_note(grid, told):
     grid.steadily(answers(1))
     grid._process.kill()
     grid._process.wait()
@@ -73,7 +73,7 @@ def test_a_killed_server_is_started_again_and_that_is_told(grid, told):
     assert told == ["The server was killed by SIGKILL; starting it again on the same data."]
 
 
-def test_other_refusals_are_told_at_once(grid):
+def test_other_refusals_are_raised_at_once(grid):
     with pytest.raises(Conflict):
         grid.steadily(answers(Conflict("no"), "never asked"))
 
@@ -108,7 +108,7 @@ def test_what_the_server_left_ends_with_it(grid):
     assert not state.exists() or state.read_text().split()[2] == "Z"
 
 
-def test_the_end_does_not_wait_for_what_nobody_reaps(grid, monkeypatch):
+def test_the_end_does_not_wait_for_unreaped_processes(grid, monkeypatch):
     """In a container without an init a killed process stays listed for ever."""
     monkeypatch.setattr(grids, "ORPHAN_SECONDS", 0.05)
     monkeypatch.setattr(grids, "KILLED_SECONDS", 0.05)

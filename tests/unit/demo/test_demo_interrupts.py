@@ -63,7 +63,7 @@ def test_what_is_held_is_done_first():
     assert steps == ["done", "and no second time"]
 
 
-def test_a_fault_inside_what_is_held_is_told():
+def test_a_fault_inside_the_held_block_is_raised():
     with Interrupts() as interrupts:
         with pytest.raises(OSError, match="no such program"), interrupts.held():
             raise OSError("no such program")

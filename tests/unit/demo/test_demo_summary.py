@@ -140,7 +140,7 @@ def test_no_jobs_at_all():
     assert line_of(report, "Pi ") == "Pi       unknown"
 
 
-def test_another_outcome_than_expected_is_said_in_red():
+def test_an_unexpected_outcome_is_red():
     report = replace(REPORT, states={"Done": 209, "Killed": 1, "Failed": 6, "Held": 4, "Odd": 1})
     assert line_of(report, "States") == (
         "States: 209 Done, 6 Failed, 1 Killed, 4 Held, 1 Odd; expected 210 Done, 6 Fai..."
@@ -173,7 +173,7 @@ def test_only_a_proven_exactly_once_is_green(check, style):
     assert style_of(replace(REPORT, attempts=check), "Attempts") == style
 
 
-def test_missing_parts_are_told():
+def test_missing_parts_are_reported():
     composition = replace(
         COMPOSITION,
         picture=replace(PICTURE, found=94, missing=(3, 17)),
@@ -311,7 +311,7 @@ def test_any_report_fits_the_screen(report):
         (215, "216 jobs started, 216 attempts (pilots saw 215), 0 ran twice, 0 lost"),
     ],
 )
-def test_what_the_pilots_saw_is_told_where_it_differs(seen, said):
+def test_differing_records_of_the_pilots_are_shown(seen, said):
     check = AttemptCheck(started=216, attempts=216, twice=0, lost=0, seen=seen)
     assert f"Attempts {said}\n" in summary_text(replace(REPORT, attempts=check))
 

@@ -103,7 +103,7 @@ def test_the_readme_shows_how_to_submit_each(shipped):
         assert ("--hold-if-impossible" in line) == submission.hold_if_impossible
 
 
-def test_no_file_of_the_workload_is_forgotten(shipped):
+def test_every_description_of_the_workload_is_listed(shipped):
     root = EXAMPLES / "workload"
     listed = {submission.path for submission in shipped.submissions}
     assert set(root.rglob("*.jdl")) == listed
@@ -157,7 +157,7 @@ def test_an_entry_that_is_no_table_is_refused(folder):
         load_workload(write(folder, body="submission = [3]\n"))
 
 
-def test_broken_toml_is_told_with_its_place(folder):
+def test_broken_toml_is_reported_with_its_position(folder):
     with pytest.raises(InvalidConfig, match="line 2"):
         load_workload(write(folder, body="what is this"))
 

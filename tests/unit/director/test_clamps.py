@@ -43,7 +43,7 @@ def test_a_negative_count_is_none():
     assert clamp(-3, [limit(ClampName.MAX_TOTAL, 5)]).count == 0
 
 
-def test_at_zero_nothing_bites_any_more():
+def test_after_zero_no_further_limit_applies():
     result = clamp(1, [limit(ClampName.CLOSED, 0), limit(ClampName.BREAKER, 0)])
     assert [bite.name for bite in result.clamps] == [ClampName.CLOSED]
 

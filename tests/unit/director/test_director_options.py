@@ -210,7 +210,7 @@ def test_a_bad_value_is_refused_with_what_would_be_right(option, raw, wanted):
     assert wanted in fault["message"]
 
 
-def test_all_faults_are_told_at_once():
+def test_all_faults_are_reported_at_once():
     found = faults_of({"extraPilots": "x", "pilotsPerIteraton": "5", "Local": {"ListMatchDelay": "-1"}})
     assert [(fault["section"], fault["option"]) for fault in found] == [
         ("Director", "extraPilots"),

@@ -1,4 +1,4 @@
-"""What is stored of an iteration: JSON and back, and the story told from it."""
+"""What is stored of an iteration: JSON and back, and the story made from it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_record_of_an_older_release_is_read(plan_of, stored, demand, queue):
     assert row == replace(as_it_was, clamps=())
 
 
-def test_it_says_who_was_placed_where(stored, demand, queue):
+def test_it_records_each_placement(stored, demand, queue):
     record = stored([demand(1, waiting_jobs=10)], [queue("A")])
     assert record["placements"] == [[1, "A/ce/q", 16]]
     (ask,) = record["asks"]
@@ -115,7 +115,7 @@ def test_loads_of_another_release(stored, demand, queue):
     assert loads_of(record) == {}
 
 
-def test_what_shuts_a_queue_is_kept_even_if_nobody_wants_it(stored, demand, queue):
+def test_the_limit_of_a_queue_is_recorded_even_without_demand(stored, demand, queue):
     shut = queue("B", norm_cpu_seconds=5, waiting=4, caps=QueueCaps(max_waiting=4))
     rooms = stored([demand(1)], [queue("A"), shut, queue("C", norm_cpu_seconds=5)])["rooms"]
     assert (rooms["B/ce/q"]["wanted"], rooms["B/ce/q"]["room"]) == (0, 0)
@@ -123,7 +123,7 @@ def test_what_shuts_a_queue_is_kept_even_if_nobody_wants_it(stored, demand, queu
     assert rooms["C/ce/q"]["clamps"] == []
 
 
-def test_loads_are_told_in_few_words(decision_for, demand, queue):
+def test_loads_are_recorded_in_short_form(decision_for, demand, queue):
     queues = [queue(f"S{n}", waiting=n, running=n, observed_at=NOW - n / 7) for n in range(2_000)]
     rooms = to_record(decision_for([demand(1)], queues))["rooms"]
     loads = sum(len(json.dumps(room["load"])) for room in rooms.values())

@@ -1,4 +1,4 @@
-"""Cancelling of waiting pilots that nobody needs: seen twice, rate limited, never what is unknown."""
+"""Cancelling of waiting pilots that no task queue needs: seen twice, rate limited, never what is unknown."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_only_pilots_known_to_wait_are_cancelled(standing):
     assert (excess.cancel, excess.suspects) == ((), {})
 
 
-def test_so_many_at_a_time_and_no_more():
+def test_a_maximum_is_cancelled_at_a_time():
     pilots = [spare(k, useless=True, at=float(k)) for k in range(10)]
     excess = choose(pilots, suspects=dict.fromkeys(range(10), 0.0))
     assert excess.cancel == (9, 8, 7)

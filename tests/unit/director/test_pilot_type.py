@@ -88,7 +88,7 @@ def test_a_generic_pilot_runs_as_the_generic_identity_of_its_pool(demand):
     assert (chosen.serves_owner, chosen.serves_group, chosen.pilot_type) == ("", None, "")
 
 
-def test_a_private_pilot_runs_as_the_owner_and_serves_nobody_else(demand):
+def test_a_private_pilot_runs_as_the_owner_and_serves_only_the_owner(demand):
     chosen = identity(demand(owner="bob", group="theory"), private_fraction=1.0)
     assert (chosen.owner, chosen.group) == ("bob", "theory")
     assert (chosen.serves_owner, chosen.serves_group) == ("bob", "theory")

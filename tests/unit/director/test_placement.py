@@ -206,7 +206,7 @@ def test_a_half_open_queue_gets_one_probe(ask, put, queue):
 # --- why not ------------------------------------------------------------------------------------------
 
 
-def test_no_room_is_told_with_the_clamps(ask, put, queue):
+def test_no_free_capacity_is_reported_with_the_limits(ask, put, queue):
     queues = [
         queue("A", waiting=None),
         queue("B", closed="banned by an operator"),
@@ -221,7 +221,7 @@ def test_no_room_is_told_with_the_clamps(ask, put, queue):
     assert names == {A: ClampName.UNKNOWN_LOAD, B: ClampName.CLOSED, C: ClampName.MAX_WAITING}
 
 
-def test_room_that_others_took_is_told_as_such(ask, put, queue):
+def test_free_capacity_that_others_took_is_reported_as_taken(ask, put, queue):
     result = put([ask(1, count=5), ask(2, count=5)], [queue("A", caps=caps(6))])
     assert sum(one.placed for one in result.outcomes) == 6
     for outcome in result.outcomes:
@@ -229,7 +229,7 @@ def test_room_that_others_took_is_told_as_such(ask, put, queue):
             assert [one.kind for one in outcome.refused] == [RefusalKind.FILLED]
 
 
-def test_who_got_all_is_not_told_about_room(ask, put, queue):
+def test_a_task_queue_that_got_all_has_no_refusal(ask, put, queue):
     (outcome,) = put([ask(count=3)], [queue("A"), queue("B", closed="x")]).outcomes
     assert (outcome.placed, outcome.refused) == (3, ())
 

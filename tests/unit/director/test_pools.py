@@ -38,7 +38,7 @@ def order(demand, states, **options):
     return make_orders([demand], plan, states, rules, random.Random(1))
 
 
-def test_the_default_pools_serve_who_names_none(demand):
+def test_the_default_pools_serve_task_queues_that_name_none(demand):
     (ordered,), refused = order(demand(), pools(A={}, B={}), default_submission_pools=("B",))
     assert (ordered.pool, refused) == ("B", [])
 
@@ -89,7 +89,7 @@ def test_a_disabled_pool_stays_so_until_the_next_cycle(demand):
     assert ordered.pool == "Local"
 
 
-def test_an_unknown_pool_takes_nothing_and_is_told():
+def test_an_unknown_pool_takes_no_pilots_and_is_reported():
     assert choose(("Nowhere",), pools(A={})) == (None, (PoolTry("Nowhere", PoolOutcome.UNKNOWN),))
 
 

@@ -95,7 +95,7 @@ def test_a_closed_queue_says_why(queue):
     assert result.clamps[0].detail == "banned by an operator"
 
 
-def test_a_queue_without_a_backend_says_so_after_who_closed_it(queue):
+def test_a_missing_backend_is_listed_after_the_closing(queue):
     (closed, missing, *_) = limits(
         queue(closed="closed by root", no_backend="there is no backend 'moon' here")
     )
@@ -182,7 +182,7 @@ def test_the_more_pilots_run_the_more_may_wait(queue, own, seen, room):
     assert granted(queue(running=seen, own=OwnPilots(running=own), caps=RATIO)).count == room
 
 
-def test_the_ratio_is_told_where_it_decides(queue):
+def test_the_ratio_is_named_where_it_decides(queue):
     one = queue(waiting=2, running=20, own=OwnPilots(running=20), caps=RATIO)
     assert limits(one)[0].detail == "WaitingToRunningRatio 0.5 x 20 running - 2 waiting"
     assert limits(queue(caps=RATIO))[0].detail == "MaxWaitingJobs 4 - 0 waiting"

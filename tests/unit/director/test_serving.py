@@ -52,7 +52,7 @@ def test_without_pools_only_task_queues_without_one_are_served():
     assert ServedTaskQueues(KeyTable(), PoolMap()).by(A) == 0
 
 
-def test_a_dropped_task_queue_is_served_by_nobody(pools):
+def test_a_dropped_task_queue_is_served_by_no_pilot(pools):
     table = KeyTable({1: key_of("one"), 2: key_of("one", owner="bob")})
     table.drop(1)
     found = pools({A: 0}, {"one": [A]})

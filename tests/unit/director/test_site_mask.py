@@ -64,7 +64,7 @@ def test_it_opens_by_itself_at_its_time_and_not_before():
     assert list(mask.active(10.0)) == []
 
 
-def test_all_that_closes_a_queue_is_told_the_widest_first():
+def test_all_closings_of_a_queue_are_listed_the_widest_first():
     queue = closing("A", "A", "A", reason="full", closed_by="ann", since=86_400.0, until=90_000.0)
     mask = SiteMask([queue, closing("A")])
     assert mask.of(("A", "A", "A"), 1.0) == (closing("A"), queue)
@@ -115,7 +115,7 @@ def test_nothing_is_closed():
     assert mask.drained(1.0) is None
 
 
-def test_times_are_told_in_one_zone():
+def test_times_are_in_one_zone():
     assert utc(1_795_383_000.0) == "2026-11-22 21:30 UTC"
 
 
@@ -136,7 +136,7 @@ def by_node(found):
 
 
 @given(closings, st.sampled_from([0.0, 5.0, 7.0, 10.0]))
-def test_masks_of_queues_are_what_each_queue_is_told(found, now):
+def test_masks_of_queues_agree_with_each_queue(found, now):
     mask = SiteMask(found)
     closed, drained = mask.closed(NUMBERS, now), mask.drained(now)
     for bit, place in enumerate(QUEUES):
@@ -149,7 +149,7 @@ def test_masks_of_queues_are_what_each_queue_is_told(found, now):
         assert (drained is not None and place in drained) is leaves
 
 
-def test_what_closes_some_queues_is_told_by_how_many_of_them():
+def test_closings_are_ordered_by_their_number_of_queues():
     queues = dict(enumerate([QueueId("A", "c", "q"), QueueId("A", "c", "r"), QueueId("B", "c", "q")]))
     one, site, other = (
         closing(site, ce, queue, reason="x")

@@ -142,7 +142,7 @@ def test_masks_give_pilots_away_as_pairs_do(demand, pilot, pools, wanted, given_
 
 @given(st.permutations(range(60)), st.sets(st.integers(0, 59)), st.lists(st.integers(0, 59), max_size=50))
 def test_the_most_needy_come_first_however_many_are_closed(order, among, closed):
-    """Few are looked up and many walked over; both ways, and after any number was closed, the order holds."""
+    """Few are searched and many walked over; both ways, and after any number was closed, the order holds."""
     needy = _Needy(order)
     left = set(order)
     for bit in closed:

@@ -280,7 +280,7 @@ def test_writing_uses_the_shortest_form_that_reads_back():
     ],
 )
 @pytest.mark.parametrize("name", ["Arguments", "Other"])
-def test_texts_that_look_like_something_else_survive(name, text):
+def test_ambiguous_texts_survive(name, text):
     record = {name: text, "List": [text], "Two": [text, text], "S": {name: text}, "Environment": {"X": text}}
     assert read_cfg(write_cfg_record(record)).record == record
 

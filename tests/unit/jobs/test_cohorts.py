@@ -54,7 +54,7 @@ def test_members_are_sorted_by_their_key_values_in_order_of_appearance():
     assert all(cohort.spec.norm_cpu_seconds == 60 for cohort in found)
 
 
-def test_all_values_together_tell_a_cohort():
+def test_all_values_together_identify_a_cohort():
     description = described(
         Parameters__a=[1, 1, 2, 2],
         Parameters__b=["x", "y", "x", "x"],
@@ -87,7 +87,7 @@ def test_values_that_read_alike_are_one_cohort():
     assert runs(cohorts(description)) == [((0, 1), (2, 4)), ((1, 2),)]
 
 
-def test_a_requirement_tells_a_number_from_a_text():
+def test_a_requirement_distinguishes_number_and_text():
     description = described(Parameters=[1, "1", 1.0, True, 1], Requirements={"R": "%s"})
     found = cohorts(description)
     assert [repr(cohort.spec.requirements["R"]) for cohort in found] == ["1", "'1'", "1.0", "True"]
@@ -135,7 +135,7 @@ def test_a_cohort_that_is_wrong_is_named_by_its_first_member(attributes, attribu
     assert words in error.message
 
 
-def test_the_place_is_told_if_it_is_known():
+def test_the_position_is_reported_if_it_is_known():
     parsed = read_description('Executable = "x"; Parameters = {"5", "x"};\n CPUTime = "%s"', form="jdl")
     with pytest.raises(InvalidJob) as caught:
         cohorts(read_job(parsed.record, parsed.positions), positions=parsed.positions)
@@ -143,7 +143,7 @@ def test_the_place_is_told_if_it_is_known():
 
 
 @pytest.mark.parametrize("name", ["cputime", "CPUTIME", "CPUTime"])
-def test_the_place_is_told_whatever_the_spelling(name):
+def test_the_position_is_reported_whatever_the_spelling(name):
     parsed = read_description(f'Executable = "x"; Parameters = {{"5", "x"}};\n {name} = "%s"', form="jdl")
     with pytest.raises(InvalidJob) as caught:
         cohorts(read_job(parsed.record, parsed.positions), positions=parsed.positions)

@@ -1,4 +1,4 @@
-"""From a record to a checked job, and what a person is told about one that is wrong."""
+"""From a record to a checked job, and the errors about a wrong one."""
 
 from __future__ import annotations
 

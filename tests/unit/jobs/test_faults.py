@@ -77,7 +77,7 @@ def test_without_positions_there_is_no_place():
     )
 
 
-def test_an_error_is_told_its_place_once():
+def test_an_error_gets_its_position_once():
     places = {"site": (3, 4)}
     wrong = InvalidJob("Site: there is none.", attribute="Site")
     for _ in range(2):

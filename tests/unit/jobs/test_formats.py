@@ -1,4 +1,4 @@
-"""The three languages carry one record to each other without loss, and a text tells its language."""
+"""The three languages carry one record to each other without loss, and the language of a text is detected."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_cfg_samples_are_taken_for_cfg(path):
         ("a += 1", "cfg"),
     ],
 )
-def test_a_text_tells_its_language(text, form):
+def test_the_language_of_a_text_is_detected(text, form):
     assert _detect_form(text) == form
 
 

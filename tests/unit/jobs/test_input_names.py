@@ -53,7 +53,7 @@ def test_names_vary_for_ten_thousand_members_at_most():
     st.lists(st.sampled_from(["a", "b%%", "c%", "d%s", "e%n", "f%(X)s"]), max_size=3, unique=True),
     st.booleans(),
 )
-def test_they_are_what_the_members_look_up(names, varies):
+def test_they_are_the_files_of_the_members(names, varies):
     more = {"Arguments": "%n"} if varies else {}
     description = described(*names, Parameters=["p", "q"], **{"Parameters.X": ["r", "s"]}, **more)
     spec, members = description.spec, description.members

@@ -231,7 +231,7 @@ def test_expressions_get_a_hint_that_shows_what_is_right():
     assert "Requirements = [ Memory = 4000;" in caught.value.hint
 
 
-def test_environment_variables_are_told_apart_by_case():
+def test_environment_variables_are_case_sensitive():
     text = 'Environment = [ http_proxy = "a"; HTTP_PROXY = "b" ]'
     assert record(text) == {"Environment": {"http_proxy": "a", "HTTP_PROXY": "b"}}
     with pytest.raises(SyntaxFault, match="given twice"):

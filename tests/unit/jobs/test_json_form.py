@@ -93,12 +93,12 @@ def test_faults_have_a_place_and_say_what_is_wrong(text, line, column, words):
     assert (caught.value.data["line"], caught.value.data["column"]) == (line, column)
 
 
-def test_names_that_only_look_like_names_do_not_count():
+def test_text_that_resembles_names_does_not_count():
     text = json.dumps({"a": 'b": 1, "a": 2', "c": ['"a":', '\\": "'], "d": "\\"})
     assert read_json(text).record == json.loads(text)
 
 
-def test_environment_variables_are_told_apart_by_case():
+def test_environment_variables_are_case_sensitive():
     record = {"Environment": {"no_proxy": "a", "NO_PROXY": "b"}}
     assert read_json(json.dumps(record)).record == record
 
@@ -185,7 +185,7 @@ def test_a_name_that_is_empty_leaves_no_colon_of_its_own():
         read_json('{"a": {"": 1}}')
 
 
-def test_a_list_of_jobs_is_told_what_would_be_right():
+def test_a_list_of_jobs_gets_a_suggestion():
     with pytest.raises(SyntaxFault) as caught:
         read_json('[{"Executable": "x"}, {"Executable": "y"}]')
     assert caught.value.hint.startswith("Write each job into a file of its own")

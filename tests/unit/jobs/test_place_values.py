@@ -1,4 +1,4 @@
-"""Names of sites and CEs: whoever configures them chooses, commas and other scripts included."""
+"""Names of sites and CEs: administrators choose them, commas and other scripts included."""
 
 from __future__ import annotations
 

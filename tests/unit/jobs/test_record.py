@@ -56,7 +56,7 @@ def test_positions_are_a_mapping_that_counts_lines_when_asked():
     assert positions.get("C") is None
 
 
-def test_fault_at_tells_line_and_column_in_message_and_data():
+def test_fault_at_gives_line_and_column_in_message_and_data():
     fault = fault_at("ab\ncd", 4, "something odd", hint="Do this.")
     assert isinstance(fault, SyntaxFault)
     assert str(fault) == "line 2, column 2: something odd. Do this."

@@ -65,7 +65,7 @@ def test_a_change_and_its_inverse_between_two_reads_leave_nothing():
     assert cell.read() == 0
 
 
-def test_changes_that_nobody_reads_do_not_pile_up():
+def test_unread_changes_do_not_accumulate():
     cell = Cell()
     for slot in range(10 * _FLUSH_AT):
         cell.add(slot)

@@ -128,7 +128,7 @@ def test_within_few_and_many_offered(offered):
     assert masks.narrow((1 << 200) - 1, tuple(names[:offered])) == (1 << offered - 1) - 1 | 1 << 199
 
 
-def test_within_forgets_the_ranks_of_long_lists():
+def test_within_drops_the_ranks_of_long_lists():
     masks = HasOnly()
     masks.add(0, ("a", "b", "c"))
     masks.add(1, ("a",))

@@ -104,7 +104,7 @@ def test_what_each_criterion_refuses_is_what_it_gives_a_reason_for(keys, request
         assert len(told) == len(explain(key, request))
 
 
-def test_only_the_task_queues_asked_about_are_told_as_lost():
+def test_only_the_requested_task_queues_are_reported_as_lost():
     key = TaskQueueKey(owner="a", group="g", vo="v", sites=("A",))
     table = KeyTable({1: key, 2: replace(key, sites=("B",)), 3: replace(key, sites=("C",))})
     here = ResourceRequest(vo="v", site="A", norm_cpu_seconds=10**9)

@@ -210,7 +210,7 @@ def test_what_fits(key_, request_):
     assert explain(key_, request_) == ()
 
 
-def test_what_a_resource_does_not_tell_is_not_there():
+def test_what_a_resource_does_not_declare_is_missing():
     asks = key(
         sites=("A",), platforms=("p",), grid_ces=("c",), tags=("t",), submit_pool="x", submission_pools=("s",),
         memory_mb=1, norm_cpu_seconds=1,
@@ -271,6 +271,6 @@ def test_every_attribute_of_a_key_that_limits_where_it_runs_has_a_criterion():
     assert len({criterion.name for criterion in CRITERIA}) == len(CRITERIA)
 
 
-def test_all_reasons_are_told_not_only_the_first():
+def test_all_reasons_are_reported_not_only_the_first():
     worst = key(vo="vo2", sites=("X",), cores=64, tags=("gpu",))
     assert criteria(worst, request()) == ["vo", "site", "tag", "cores"]

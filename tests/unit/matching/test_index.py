@@ -1,4 +1,4 @@
-"""The index: slots that stay, jobs that come and go, limits, and what is forgotten when."""
+"""The index: slots that stay, jobs that come and go, limits, and when entries are dropped."""
 
 from dataclasses import replace
 
@@ -127,7 +127,7 @@ def test_an_emptied_task_queue_keeps_its_slot_for_300_seconds(index):
     assert index.put(6, key(6), 1, now=401.0) == 0
 
 
-def test_a_task_queue_that_fills_again_is_not_forgotten(index):
+def test_a_task_queue_that_fills_again_is_not_dropped(index):
     filled(index, 1)
     index.take(0, now=0.0)
     index.add_waiting(0, 1, now=250.0)
@@ -152,7 +152,7 @@ def test_a_removed_task_queue_frees_its_slot_at_once(index):
     assert index.put(10, key(10), 1, now=0.0) == 3
 
 
-def test_many_idle_task_queues_are_forgotten_early_the_longest_idle_first(index):
+def test_many_idle_task_queues_are_dropped_early_the_longest_idle_first(index):
     count = _IDLE_AT_LEAST + 10
     filled(index, count)
     for n in range(count):

@@ -236,7 +236,7 @@ def test_job_sharing_is_switched_live():
     assert set(world.draws(times=100)) == {other, third}
 
 
-def test_an_owner_who_leaves_is_not_drawn():
+def test_an_owner_without_jobs_is_not_drawn():
     world = World()
     queues = [world.put(owner=f"o{n}") for n in range(6)]
     for gone in (queues[0], queues[5], queues[2]):

@@ -135,7 +135,7 @@ def test_groups_without_share_are_named_too(matcher):
     assert set(json.loads(matcher.eligible_groups(choose(matcher)))) == {"a", "b"}
 
 
-def test_nobody_took_part_before_the_first_choice(matcher):
+def test_no_group_took_part_before_the_first_choice(matcher):
     assert matcher.eligible_groups([1]) is None
 
 

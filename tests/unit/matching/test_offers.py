@@ -52,7 +52,7 @@ def test_a_queue_that_declares_no_memory_takes_the_jobs_that_ask_none(asked, run
     assert can_run("", memory_mb=asked) == runs
 
 
-def test_the_reason_says_that_nothing_is_told_not_that_it_is_nought():
+def test_the_reason_says_undeclared_instead_of_zero():
     (offer,) = offers("")
     key = TaskQueueKey(owner="ann", group="g", vo="lab", norm_cpu_seconds=100, memory_mb=500)
     assert [str(reason) for reason in offer.reasons(key, 0)] == [

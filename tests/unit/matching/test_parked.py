@@ -1,4 +1,4 @@
-"""Parked requests: who is woken, in which order, how many, and that nobody is forgotten."""
+"""Parked requests: who is woken, in which order, how many, and that none is missed."""
 
 import random
 from dataclasses import replace
@@ -108,7 +108,7 @@ def test_a_ticket_may_come_back(house):
     assert list(house.parked.wake(house.fill(1, 1))) == ["t1"]
 
 
-def test_signatures_without_tickets_are_forgotten_after_a_while(house):
+def test_signatures_without_tickets_are_dropped_after_a_while(house):
     for n in range(_IDLE_SIGNATURES + 100):
         house.park(n, site=f"S{n}")
         house.parked.leave(n)
@@ -121,7 +121,7 @@ def test_signatures_without_tickets_are_forgotten_after_a_while(house):
 # --- waking -------------------------------------------------------------------------------------------
 
 
-def test_nobody_parked_nobody_woken(house):
+def test_without_parked_requests_none_is_woken(house):
     house.put(1)
     assert list(house.parked.wake(house.fill(1, 3))) == []
     assert list(house.parked.wake({})) == []
@@ -152,7 +152,7 @@ def test_those_that_came_at_once_are_woken_in_order_of_coming(house):
 
 
 def test_order_holds_with_many_signatures(house):
-    """More signatures than are looked at one by one."""
+    """More signatures than are checked one by one."""
     house.put(1, sites=("odd",))
     for n in range(4 * FEW):
         house.park(n, since=float(1000 - n), cores=1 + n, site="odd" if n % 2 else "even")
@@ -186,7 +186,7 @@ def test_no_ticket_comes_twice_in_one_waking(house):
     assert list(house.parked.wake(filled)) == ["t1", "t2"]
 
 
-def test_a_blocked_empty_or_unknown_task_queue_wakes_nobody(house):
+def test_a_blocked_empty_or_unknown_task_queue_wakes_no_request(house):
     house.put(1)
     house.put(2)
     house.park("t1")
@@ -288,7 +288,7 @@ def test_after_waking_no_job_waits_beside_a_ticket_that_fits(waiting, queues, se
 
 @pytest.mark.slow
 def test_twenty_thousand_parked_and_one_job(house):
-    """The right one is found among all; the benchmark tells how fast."""
+    """The right one is found among all; the benchmark measures the speed."""
     for n in range(20_000):
         house.park(n, since=float(n), site=f"S{n % 2000:04}")
     house.put(1, sites=("S1234", "S1999"))
@@ -297,10 +297,10 @@ def test_twenty_thousand_parked_and_one_job(house):
     assert list(house.serve(house.fill(2, 2))) == [0, 1]
 
 
-# --- SubmitPools that are looked up ---------------------------------------------------------------------
+# --- SubmitPools that are read later --------------------------------------------------------------------
 
 
-def test_pools_are_looked_up_when_a_task_queue_fills(house):
+def test_pools_are_read_when_a_task_queue_fills(house):
     served: set[tuple[str, str]] = set()
     parked = Parked(house.matcher.index, lambda pool, place: (pool, place[0]) in served)
     north, south = replace(REQUEST, site="N", submit_pools=("x",)), replace(REQUEST, site="S")
@@ -318,14 +318,14 @@ def test_pools_are_looked_up_when_a_task_queue_fills(house):
     assert list(parked.wake({2: 3})) == [0, 1, 2]
 
 
-def test_requests_alike_but_for_their_pools_are_of_one_kind_if_pools_are_looked_up(house):
+def test_requests_that_differ_in_pools_are_one_kind_if_pools_are_read_later(house):
     parked = Parked(house.matcher.index, lambda _pool, _place: True)
     for number in range(10):
         parked.park(number, replace(REQUEST, submit_pools=(f"p{number}",)), 1, 0.0)
     assert len(parked._kinds) == 1
 
 
-def test_places_without_requests_are_forgotten(house):
+def test_queues_without_requests_are_dropped(house):
     parked = Parked(house.matcher.index, lambda _pool, _place: True)
     for number in range(_IDLE_SIGNATURES + 10):
         parked.park(number, replace(REQUEST, site=f"s{number}"), 1, 0.0)

@@ -52,7 +52,7 @@ def test_task_queues_without_waiting_jobs_count_for_nothing():
     assert director_weights(queues, {}) == {1: 1000.0}
 
 
-def test_with_job_sharing_owners_are_not_told_apart():
+def test_with_job_sharing_owners_are_one():
     queues = [(1, key(1), 1), (2, key(2), 1), (3, key(3, owner="bob"), 1), (4, key(4, owner="carol"), 1)]
     shares = {"bio": GroupShare(share=800, job_sharing=True)}
     assert director_weights(queues, shares) == pytest.approx(dict.fromkeys([1, 2, 3, 4], 200.0))

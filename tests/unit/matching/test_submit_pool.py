@@ -244,7 +244,7 @@ def test_a_declaration_that_is_dropped_leaves_the_number_with_its_unit():
 @pytest.mark.parametrize(("before", "wanted", "after"), [
     ("number GB", 50, "number s"), ("string", "much", "number GB"), ("number HS06", 1, "number MB"),
 ])  # fmt: skip
-def test_what_the_types_cannot_read_any_more_is_told(before, wanted, after):
+def test_values_that_the_types_can_no_longer_read_are_reported(before, wanted, after):
     stored = spelled_requirements({"disk": wanted}, declared(disk=before))
     with pytest.raises(InvalidJob, match="disk"):
         read_again(stored, declared(disk=after), "")

@@ -61,7 +61,7 @@ def test_a_mask_catches_up_with_few_and_many_arrivals(watched, arrivals):
 
 
 def test_a_wide_mask_that_missed_more_than_is_remembered_is_made_anew(watched, monkeypatch):
-    """Wide masks are mended for longer, but not beyond what the group remembers."""
+    """Wide masks are updated for longer, but not beyond the changes that the group keeps."""
     monkeypatch.setattr("lodesman.matching.group_index._WIDE", 1)
     watched.put()
     watched.seen()
@@ -70,7 +70,7 @@ def test_a_wide_mask_that_missed_more_than_is_remembered_is_made_anew(watched, m
     assert watched.seen() == watched.expected()
 
 
-def test_a_slot_that_changes_hands_between_two_looks(watched):
+def test_a_slot_that_is_reused_between_two_choices(watched):
     fitting = watched.put()
     watched.put()
     assert len(watched.seen()) == 2
@@ -150,7 +150,7 @@ def test_requests_alike_but_for_numbers_and_names_of_queues_share_a_view():
     ],
     ids=str,
 )  # fmt: skip
-def test_every_attribute_that_a_mask_depends_on_tells_views_apart(changes):
+def test_every_attribute_of_a_mask_distinguishes_views(changes):
     views = Views(Index())
     assert views.of(REQUEST) is not views.of(replace(REQUEST, **changes))
 
@@ -160,14 +160,14 @@ def pools(count, first=0):
     return tuple(f"pool{n:04}" for n in range(first, first + count))
 
 
-def test_few_pools_are_told_apart_by_what_they_are():
+def test_few_pools_are_distinguished_by_value():
     views = Views(Index())
     assert views.of(replace(REQUEST, submit_pools=pools(3))) is views.of(
         replace(REQUEST, submit_pools=pools(3))
     )
 
 
-def test_many_pools_are_told_apart_by_the_object():
+def test_many_pools_are_distinguished_by_the_object():
     views = Views(Index())
     served = pools(300)
     one = views.of(replace(REQUEST, submit_pools=served))

@@ -192,7 +192,7 @@ def test_streams_that_cannot_be_opened_leave_none_open(make_job, tmp_path, wrong
         ({"std_error": "d"}, "A standard stream of the job cannot be opened: [Errno 21] Is a directory: 'd'"),
     ],
 )
-def test_streams_that_cannot_be_opened_are_told_in_the_jobs_words(make_job, tmp_path, wrong, message):
+def test_streams_that_cannot_be_opened_are_named_as_in_the_job(make_job, tmp_path, wrong, message):
     """Where the pilot keeps the job's directory is nothing that a user knows."""
     (tmp_path / "d").mkdir()
     (tmp_path / "in").write_text("")

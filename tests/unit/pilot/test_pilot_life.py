@@ -63,7 +63,7 @@ def test_time_left_is_normalised_and_shortens_the_wait():
     assert ask == ClaimRequest(1, 1, 100, 70, 35.0)
 
 
-def test_nothing_left_is_never_told_as_unknown():
+def test_no_time_left_is_never_reported_as_unknown():
     slow = Slot(cores=1, memory_mb=100, jobs_at_once=1, scaling=0.001, ends=100.0)
     ask = next_claim(slot=slow, load=Load(), now=50.0, idle_s=600)
     assert isinstance(ask, ClaimRequest)
@@ -110,7 +110,7 @@ def test_what_fits():
     assert not fits(SLOT, load((3, 1000)), job(2))
     assert not fits(SLOT, load((1, 4000)), job(1, 4001))
     assert not fits(ONE, load((1, 0), slot=ONE), job())
-    # Alone, anything: the matcher let it in, and nobody else will ever make more room.
+    # Alone, anything: the matcher admitted it, and no other payload can free more.
     assert fits(SLOT, Load(), job(64, 10**6))
 
 
@@ -150,7 +150,7 @@ def test_idle_means_that_the_server_said_so():
     assert why_leave(SLOT, silent, 0.0, idle_s=0) == ""  # it shall ask once at least
 
 
-def test_nobody_leaves_anything_behind():
+def test_a_pilot_with_unfinished_work_does_not_leave():
     for left in (
         load((1, 0), stopping=True),
         Load(backlog=1, draining=True),

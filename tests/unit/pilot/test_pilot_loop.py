@@ -32,7 +32,7 @@ TERMS = JoinReply(pilot=7, token="tok", lease_s=600, heartbeat_s=0.05, idle_s=60
 
 
 class Thread:
-    """Stands for a client: it can be told to stop."""
+    """Stands for a client that can be stopped."""
 
     def __init__(self):
         self.ended = threading.Event()
@@ -246,7 +246,7 @@ def test_disowned_it_waits_no_longer_than_its_deadline(make, served, make_job, t
     assert (tmp_path / "outbox/1.1.json").exists()
 
 
-def test_disowned_and_not_heard_it_leaves_what_it_had_finished(make, served, make_job, tmp_path):
+def test_a_disowned_pilot_leaves_its_undelivered_results(make, served, make_job, tmp_path):
     served.claims = [ClaimReply((make_job(1),))]
     served.away = True
     later(lambda: (tmp_path / "outbox/1.1.json").exists(), lambda: setattr(served, "lost", True))
@@ -265,7 +265,7 @@ def test_end_of_the_slot_gives_jobs_back(make, served, make_job):
     assert served.left == [("drained", "")]
 
 
-def test_results_that_nobody_takes(make, served, make_job, tmp_path):
+def test_results_that_no_server_accepts(make, served, make_job, tmp_path):
     served.claims = [ClaimReply((make_job(1),))]
     pilot = make(flush_s=0.2)
 
@@ -293,7 +293,7 @@ def test_results_outlive_a_server_that_is_away_for_two_leases(make, served, make
     pilot = make(ticker=lambda: time.monotonic() + sum(passed))
 
     def come_back():
-        # Two leases have gone by and the pilot has looked at its clock: the server is there again.
+        # Two leases have gone by and the pilot has read its clock: the server is there again.
         passed.append(2 * served.lease_s)
         later(lambda: pilot._watch._next > time.monotonic() + served.lease_s, return_)
 
@@ -386,7 +386,7 @@ def test_the_first_end_counts(slot):
     assert slot(jobs_at_once=1).jobs_at_once == 1
 
 
-def test_the_server_is_told_what_is_left_of_the_life(make, served):
+def test_the_pilot_reports_its_remaining_life(make, served):
     served.join_fault = JoinRefused("No.")
     make().run()
     assert (served.node.host, served.node.life_s, served.node.cpu_scaling_factor) == ("h", None, 1.0)

@@ -105,7 +105,7 @@ def test_plain_machine(root):
     assert set(asdict(node)) >= {"host", "os", "platform", "cores", "memory_mb", "python"}
 
 
-def test_what_is_told_is_not_looked_for(root):
+def test_given_values_are_not_measured(root):
     node = node_in(root, cores=3, memory_mb=100, platform_name="p")
     assert (node.cores, node.memory_mb, node.platform) == (3, 100, "p")
 

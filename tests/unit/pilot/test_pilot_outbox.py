@@ -134,7 +134,7 @@ def test_many_reports_go_together(outbox, server, run):
     assert [len(batch) for batch in server.batches] == [_MAX_BATCH, 5]
 
 
-def test_running_is_forgotten_when_the_end_is_known(outbox, server, run):
+def test_running_is_dropped_when_the_end_is_known(outbox, server, run):
     outbox.put(done(1, "Running"))
     outbox.put(done(2, "Running"))
     assert outbox.keys() == []  # it is no end
@@ -189,7 +189,7 @@ def test_one_bad_report_does_not_hold_up_the_others(outbox, server, run, lines):
 
 
 @pytest.mark.parametrize("fault", [Conflict("Stale."), NotFound("Gone."), TooLarge("Too much.")])
-def test_a_refused_archive_is_said_in_the_report(outbox, server, run, fault):
+def test_a_refused_archive_is_noted_in_the_report(outbox, server, run, fault):
     server.upload_faults = [fault]
     outbox.put(done(output=OUTPUT, message="Fine."), archived(outbox))
     run()

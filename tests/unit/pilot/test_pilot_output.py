@@ -82,7 +82,7 @@ def test_a_name_with_signs_of_patterns_is_a_name_too(here, packed):
     assert set(packed("a[1].txt", "-rf", "new\nline")[1]) >= {"a[1].txt", "-rf", "new\nline"}
 
 
-def test_what_is_missing_is_told(here, packed):
+def test_missing_files_are_reported(here, packed):
     write(here, a=b"")
     result, content = packed("a", "b", "../job/std.out", "/etc/passwd", "", "c*")
     outside = "not a name inside the job's directory"
@@ -104,11 +104,11 @@ def test_links(here, packed, tmp_path):
     result, content = packed("*", "up/secret")
     assert content["inside"] == b"real"
     assert b"secret" not in content.values()
-    # A pattern that found something is content; a name that leads nowhere is told.
+    # A pattern that found something is content; a name without a file is reported.
     assert result.missing == ("up/secret (not found)",)
 
 
-def test_files_that_are_there_and_cannot_be_packed_are_told(here, packed, tmp_path, monkeypatch):
+def test_files_that_exist_and_cannot_be_packed_are_reported(here, packed, tmp_path, monkeypatch):
     write(here, r=b"real", locked=b"mine")
     (here / "p").symlink_to("/etc/hostname")
     (here / "up").symlink_to(tmp_path)
@@ -232,7 +232,7 @@ def test_what_is_compressed_well_may_be_as_much_as_the_limit_says(here, packed):
     assert (len(content), result.left_out) == (1002, ())
 
 
-def test_packing_ends_when_nobody_wants_it_any_more(here, tmp_path, make_job):
+def test_packing_ends_when_it_is_no_longer_needed(here, tmp_path, make_job):
     with (here / "hole").open("wb") as hole:
         hole.truncate(60 << 30)
     looks = iter(range(10))

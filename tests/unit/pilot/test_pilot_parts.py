@@ -22,7 +22,7 @@ STOP = Stop("killed", "why")
 
 
 class Puppet:
-    """A payload that runs until it is told to end, or is stopped."""
+    """A payload that runs until it is ended or stopped."""
 
     def __init__(self, job, bench=None):
         self.job = job
@@ -127,7 +127,7 @@ def test_what_fits_starts_and_the_rest_waits_in_order(roster, puppets, make_job,
     clock.now += 5
     puppets[0].ended.set()
     until(lambda: len(changes) > 1)
-    assert len(puppets) == 2  # the next one needs both cores, and nobody overtakes it
+    assert len(puppets) == 2  # the next one needs both cores, and no other overtakes it
     puppets[1].ended.set()
     until(lambda: len(puppets) == 3)
     assert roster.last_end == clock.now
@@ -202,7 +202,7 @@ def test_stop_one(roster, puppets, make_job, bench, changes):
     assert puppets[1].job.key.id == 3
 
 
-def test_drain_is_told_once(roster, changes):
+def test_drain_is_reported_once(roster, changes):
     roster.drain()
     roster.drain()
     assert roster.load().draining
@@ -409,7 +409,7 @@ def heartbeat(context, ear, roster):
     return Heartbeat(context, ear, roster, every_s=0.01)
 
 
-def test_a_beat_tells_all(heartbeat, ear, roster, puppets, make_job, bench):
+def test_a_heartbeat_reports_everything(heartbeat, ear, roster, puppets, make_job, bench):
     heartbeat.beat()
     roster.admit([make_job(1), make_job(2), make_job(3)])
     bench.outbox.kept = [AttemptKey(9, 1)]
@@ -436,7 +436,7 @@ def test_a_beat_tells_all(heartbeat, ear, roster, puppets, make_job, bench):
     assert ear.beats[2][1] == "draining"
 
 
-def test_a_beat_tells_what_is_being_handed_in(heartbeat, ear, roster, puppets, make_job, bench):
+def test_a_heartbeat_reports_uploads(heartbeat, ear, roster, puppets, make_job, bench):
     roster.admit([make_job(1)])
     puppets[0].handed_in.clear()
     heartbeat.beat()
@@ -453,7 +453,7 @@ def test_a_beat_tells_what_is_being_handed_in(heartbeat, ear, roster, puppets, m
     assert told == [[(1, None)], [(1, "completing")], [(1, "completing")], []]
 
 
-def test_a_tail_that_nobody_heard_is_told_again(heartbeat, ear, roster, puppets, make_job):
+def test_an_undelivered_tail_is_sent_again(heartbeat, ear, roster, puppets, make_job):
     roster.admit([make_job(1)])
     ear.orders = [Unavailable("Away.")]
     with pytest.raises(Unavailable):
@@ -502,7 +502,7 @@ class Rests:
 
 
 @pytest.mark.parametrize("usual", [60.0, 5.0])
-def test_a_busy_pilot_beats_often_enough_to_hear_orders(context, ear, roster, make_job, usual):
+def test_a_busy_pilot_sends_heartbeats_often_enough_for_orders(context, ear, roster, make_job, usual):
     heartbeat = Heartbeat(context, ear, roster, every_s=usual)
     stirred: Any = Rests()
     closed: Any = Rests()
@@ -602,7 +602,7 @@ def test_limits_are_held(watch, make_job, lines):
     assert len(puppet.stops) == 1
 
 
-def test_memory_is_looked_at_closer_before_a_kill(watch, eye, make_job):
+def test_memory_is_measured_precisely_before_a_kill(watch, eye, make_job):
     puppet = Puppet(make_job(1, limit_memory_mb=100))
     puppet.over = PayloadUsage(0, 0, 500, 0)
     eye.shared = 90.0
@@ -613,7 +613,7 @@ def test_memory_is_looked_at_closer_before_a_kill(watch, eye, make_job):
     assert [(stop.cause, grace_s) for stop, grace_s in puppet.stops] == [("memory-limit", 0.0)]
 
 
-def test_who_had_time_to_tidy_up_is_killed(watch, eye, make_job):
+def test_a_payload_that_does_not_stop_in_time_is_killed(watch, eye, make_job):
     puppet = Puppet(make_job(1))
     puppet.stops, puppet.kill_at = [(STOP, 1.0)], 0.4
     assert watch.tick([puppet], 0.0) == 0.4

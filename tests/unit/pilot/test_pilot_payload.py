@@ -227,7 +227,7 @@ def test_noise_as_large_as_the_limit_does_not_lose_the_small_results(play, conte
     assert files(context) == {"std.out": b"done", "std.err": b"", "z": b"small\n"}
 
 
-def test_output_that_is_there_and_cannot_be_packed_is_told(play, context):
+def test_output_that_exists_and_cannot_be_packed_is_reported(play, context):
     script = "ln -s /etc/hostname p; mkfifo q; echo real > r"
     _, report = play("/bin/sh", "-c", script, output_sandbox=("p", "q", "r"))
     assert report["state"] == "Done"
@@ -236,7 +236,7 @@ def test_output_that_is_there_and_cannot_be_packed_is_told(play, context):
     assert files(context)["r"] == b"real\n"
 
 
-def test_an_input_that_is_missing_is_told_in_the_jobs_words(play):
+def test_a_missing_input_is_named_as_in_the_job(play):
     _, report = play("/bin/cat", std_input="nope")
     assert report["cause"] == "not-started"
     assert report["message"] == "The StdInput 'nope' is not among the files of the job (InputSandbox)."
@@ -273,7 +273,7 @@ def test_news_only_when_there_are_some(context, make_job):
 
 
 def test_an_abandoned_attempt_is_not_reported(context, make_job, monkeypatch):
-    """Processes that cannot be killed: nobody can say that it ended."""
+    """Processes that cannot be killed: its end is unknown."""
     monkeypatch.setattr(Reaper, "kill", lambda self, key: None)
     payload = PayloadRun(make_job(1, "/bin/sh", "-c", "sleep 30 & exit 0"), context)
     thread = start(payload)

@@ -67,7 +67,7 @@ def test_what_is_presented():
     assert presented(QUEUE, pilot_file(submit_pools=many, pools_pass=7)) == {"place": place, "pools_pass": 7}
 
 
-def test_the_file_names_the_pools_and_the_pass_that_they_are_from():
+def test_the_file_names_the_pools_and_their_refresh():
     base = '{"servers": ["https://s"], "join_token": "t", "stamp": "s"'
     found = parse_pilot_file(base + ', "submit_pools": ["a"], "pools_pass": 9}')
     assert (found.submit_pools, found.pools_pass) == (("a",), 9)
@@ -106,7 +106,7 @@ def join(script, make_context, node):
     return go
 
 
-def test_a_pilot_that_was_not_told_asks_before_it_joins(script, join):
+def test_a_pilot_without_a_queue_asks_before_it_joins(script, join):
     script.answers = [FOUND, GRANTED]
     session = join(pilot_file(), QUEUE)
     (path, body, token), (other, joined, nobody) = script.asked
@@ -121,7 +121,7 @@ def test_a_pilot_that_was_not_told_asks_before_it_joins(script, join):
     assert (session.file.submit_pools, session.file.pools_pass) == (("req1:a", "req1:b"), 3)
 
 
-def test_a_pilot_that_was_told_does_not_ask(script, join):
+def test_a_pilot_with_a_queue_does_not_ask(script, join):
     script.answers = [GRANTED]
     join(pilot_file(submit_pools=("req1:x",), pools_pass=2), QUEUE)
     ((_, body, _),) = script.asked

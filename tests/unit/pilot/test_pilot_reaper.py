@@ -128,7 +128,7 @@ def test_what_is_left_behind_is_killed(reaper, spawn, pass_gate):
     assert alive(reaper) == 0
 
 
-def test_clear_gives_up_when_told(reaper, spawn, monkeypatch, pass_gate):
+def test_clear_stops_on_request(reaper, spawn, monkeypatch, pass_gate):
     monkeypatch.setattr(Reaper, "kill", lambda self, key: None)
     pid = spawn(f"sleep {LONG} & {AT_GATE}")
     until(lambda: alive(reaper) == 2)
@@ -149,7 +149,7 @@ def test_signals_reach_every_process(reaper, spawn, tmp_path):
     assert reaper.clear(KEY, lambda: False)
 
 
-def test_two_payloads_are_told_apart(reaper, spawn):
+def test_two_payloads_are_distinguished(reaper, spawn):
     one, two = spawn("sleep 60 & wait", key=KEY), spawn("sleep 60 & wait", key=OTHER)
     until(lambda: alive(reaper) == alive(reaper, OTHER) == 2)
     reaper.kill(KEY)
@@ -160,7 +160,7 @@ def test_two_payloads_are_told_apart(reaper, spawn):
     reaper.wait(two)
 
 
-def test_waiting_blocks_nobody(reaper, spawn):
+def test_waiting_blocks_no_other_payload(reaper, spawn):
     pid = spawn("exec sleep 60")
     ends = []
     thread = threading.Thread(target=lambda: ends.append(reaper.wait(pid)))
@@ -250,7 +250,7 @@ def test_a_clean_environment_and_a_session_of_its_own_do_not_hide(tmp_path):
     )
 
 
-def test_a_quick_end_needs_no_look_at_all_processes():
+def test_a_quick_end_needs_no_list_of_all_processes():
     adopting(
         "other = spawn((2, 1), 'exec sleep 60')\n"
         "pid = spawn((1, 1), 'exec true')\n"
@@ -279,7 +279,7 @@ def test_a_tree_that_forks_all_the_time_is_killed():
 
 @pytest.fixture
 def leave_one(spawn, reaper, tmp_path):
-    """Run a payload that leaves one process, in a session of its own, and ends; it was not looked at before."""
+    """Run a payload that leaves one process, in a session of its own, and ends; it was not scanned before."""
 
     def leave() -> None:
         hidden = f"touch hidden; exec sleep {LONG}"

@@ -142,7 +142,7 @@ def test_the_last_of_two_with_one_name_stays(unpacked):
         [entry("l", type=tarfile.SYMTYPE, linkname="../job")],
         [entry("l", type=tarfile.SYMTYPE, linkname="")],
         [entry("d/l", type=tarfile.SYMTYPE, linkname="../../x")],
-        # Through a link to itself the way up would be longer than it looks.
+        # Through a link to itself the way up would be longer than it seems.
         [
             entry("s", type=tarfile.SYMTYPE, linkname="."),
             entry("t", type=tarfile.SYMTYPE, linkname="s/s/../.."),

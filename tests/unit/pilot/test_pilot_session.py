@@ -134,7 +134,7 @@ def test_claim(joined, script):
 
 
 @pytest.mark.parametrize(("told", "most"), [({"sandbox_mb": 7}, 7), ({}, 200), ({"sandbox_mb": 0}, 200)])
-def test_the_largest_output_that_a_server_takes_is_told_at_the_join(session, script, told, most):
+def test_the_join_answers_with_the_maximum_output(session, script, told, most):
     script.answers = [{**GRANTED, **told}, {"jobs": [{"id": 1, "attempt": 1, "spec": {"executable": "x"}}]}]
     join(session, [])
     (job,) = session.claim(session.client(), ClaimRequest(1, 1, 1, 0, 0.0), "claim-1").jobs
@@ -172,7 +172,7 @@ def test_no_answer_is_none(joined, script, clock, fault):
     assert joined.last_contact == before
 
 
-def test_a_disowned_pilot_is_told_once_and_for_all(joined, script, lost):
+def test_a_disowned_pilot_is_lost_at_once(joined, script, lost):
     script.answers = [Unauthorized("Who?")]
     with pytest.raises(Unauthorized):
         joined.beat(joined.client(), [], "idle")

@@ -59,7 +59,7 @@ def test_no_text_breaks_the_reader(text):
     _parse_stat("1 (" + text)
 
 
-def test_this_process_is_in_the_picture():
+def test_this_process_is_in_the_snapshot():
     seen = processes.read_processes()
     me = seen[os.getpid()]
     assert me.ppid == os.getppid()
@@ -101,7 +101,7 @@ def test_a_pid_that_was_used_again_is_a_stranger():
     assert owned == {}
 
 
-def test_a_torn_picture_does_not_hang():
+def test_an_inconsistent_snapshot_does_not_hang():
     loop = table(process(10, 11), process(11, 10), process(12, 12))
     assert owners(loop, {200: A}, {}, me=ME) == {}
 
@@ -192,7 +192,7 @@ def test_a_waited_child_is_counted_once():
     assert usage.cpu_seconds == 4.1
 
 
-def test_a_child_that_nobody_waited_for_is_not_forgotten():
+def test_a_child_without_a_waiting_parent_is_counted():
     """A payload that ignores its children cannot hide their time."""
     book = Account()
     for number in range(2, 12):
@@ -272,6 +272,6 @@ def test_no_environment_and_none_to_be_seen_are_empty():
 
 def test_memory_of_processes():
     alone = processes.proportional_mb([os.getpid()])
-    if alone is not None:  # some kernels do not tell
+    if alone is not None:  # some kernels do not report it
         assert 1 < alone < 4000
     assert processes.proportional_mb([2**22 + 1]) is None

@@ -39,19 +39,19 @@ def numbers(load):
     return load.waiting, load.running, load.observed_at
 
 
-def test_a_batch_system_tells_what_it_told():
+def test_a_batch_system_keeps_its_reported_load():
     batch = backend("slurm", recorded("slurm"))
     assert numbers(batch.load(HERE)) == (3, 4, 990.0)
     assert (batch.empty, batch.observed) == (set(), [990.0])
 
 
-def test_what_could_not_be_told_stays_unknown():
+def test_an_unreported_load_stays_unknown():
     batch = backend("slurm", recorded("slurm", waiting=None))
     assert numbers(batch.load(HERE)) == (None, 4, 990.0)
     assert (batch.empty, batch.observed) == (set(), [])
 
 
-def test_a_queue_that_nobody_has_looked_at_is_taken_for_empty():
+def test_an_unknown_queue_is_taken_as_empty():
     batch = backend("slurm", recorded("slurm"))
     assert numbers(batch.load(THERE)) == (0, 0, NOW)
     assert batch.empty == {THERE}
@@ -70,7 +70,7 @@ def test_a_queue_of_which_an_older_release_kept_no_load_is_unknown():
     assert batch.empty == set()
 
 
-def test_what_several_batch_systems_told_together_is_told_once():
+def test_a_load_recorded_for_several_batch_systems_counts_once():
     told = [backend(name, recorded("local, slurm")).load(HERE) for name in ("local", "slurm")]
     assert [sum(numbers) for numbers in zip(*((one.waiting, one.running) for one in told), strict=True)] == [
         3,

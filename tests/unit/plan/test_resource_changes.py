@@ -95,7 +95,7 @@ def test_a_parameter_that_comes_goes_or_changes(old, new, told):
     assert changes(one, one) == changes(other, other) == []
 
 
-def test_a_vo_is_told_apart_only_where_it_sees_another_difference():
+def test_a_vo_is_listed_apart_only_where_its_difference_is_another():
     head = "[site.A.ce.c.queue.q]\nCPUTime = 5\n"
     lab = "[site.A.vo.lab]\nDisk = 1\n"
     assert [one["vo"] for one in changes(config(head), config(head + lab))] == ["lab"]

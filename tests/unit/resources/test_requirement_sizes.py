@@ -41,7 +41,7 @@ class World:
         levels = ["site", "ce", *(f"q{n}" for n in range(QUEUES))]
         for level in levels:
             for vo in VOS:
-                # Of so many keys, one or two are missing or bad in all: else no large set would ever be met.
+                # At most two keys are missing or bad in all: else no large set would ever be met.
                 chance = 1 - 0.2 / keys if level == "site" and not vo else 1 / keys
                 good = {"site": 1 - 0.2 / keys, "ce": 0.9}.get(level, 0.6)
                 told = [key for key in range(keys) if rng.random() < chance]

@@ -72,7 +72,7 @@ def test_every_queue_is_found(today):
         (LONG, "XRSLExtraString", "(runtimeenvironment=ENV/PROXY)", Level.CE_TYPE),
     ],
 )
-def test_who_says_what(today, queue, name, value, level):
+def test_the_origin_of_each_value(today, queue, name, value, level):
     assert found(today, queue, name) == (value, level)
 
 

@@ -23,7 +23,7 @@ def at(line, file="f.cfg", section="/S"):
     return FilePosition(file=file, section=section, line=line)
 
 
-def test_a_fault_tells_where():
+def test_a_fault_has_its_position():
     assert str(Fault(message="wrong", source=at(3))) == "f.cfg, line 3, /S: wrong"
     assert str(Fault(message="wrong", source=at(0, section=""))) == "f.cfg: wrong"
     assert str(Fault(message="wrong", source=FilePosition())) == "wrong"
@@ -54,7 +54,7 @@ def test_one_fault_is_one_sentence():
     assert error.message == "f.cfg, line 1, /S: m1."
 
 
-def test_a_fault_that_is_found_twice_is_told_once():
+def test_a_fault_that_is_found_twice_is_reported_once():
     again = Fault(message="m1", source=at(1))
     assert len(refuse([again, again]).data["faults"]) == 1
 
@@ -119,7 +119,7 @@ def test_an_undeclared_value_is_the_same_only_if_it_is(first, again):
         build(draft)
 
 
-def test_long_values_are_cut_where_a_conflict_is_told():
+def test_long_values_are_cut_in_conflicts():
     draft = ConfigDraft()
     node = draft.node(draft.sites, "S", at(1))
     for line, value in enumerate(("x" * 500, ["y" * 500]), 2):

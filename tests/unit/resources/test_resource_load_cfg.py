@@ -329,7 +329,7 @@ def test_the_words_of_a_declaration_stand_apart(value):
         ("bool", "bool", "boolean"),
     ],
 )
-def test_what_looks_like_a_type_is_noticed_with_what_was_meant(value, word, meant):
+def test_a_misspelt_type_gets_a_notice_with_a_suggestion(value, word, meant):
     config = declaring(value)
     assert config.types.get("Scratch") is None
     (notice,) = config.notices

@@ -139,7 +139,7 @@ def test_faults_of_the_caller_are_among_the_others():
         load_resources([], faults=[mine])
 
 
-def test_what_two_children_share_is_told_once():
+def test_a_value_of_two_children_is_reported_once():
     text = cfg("CEs\n{\nMaxRAM = lots\na\n{\n}\nb\n{\n}\n}")
     (fault,) = faults_of(("a.cfg", text))
     assert fault[:2] == ("a.cfg", 11)

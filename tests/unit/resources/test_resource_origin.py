@@ -60,7 +60,7 @@ def levels(effective):
     return [one.level for one in effective.all_said()]
 
 
-def test_every_level_that_speaks_is_told_the_strongest_first(config):
+def test_every_level_with_a_value_is_shown_the_strongest_first(config):
     found = origin(config, "maxtotaljobs")
     assert (levels(found), said(found)) == (LEVELS[::-1], [8, 7, 6, 5, 4, 3, 2, 1])
     assert (found.value, found.level) == (8, Level.QUEUE_VO)
@@ -73,13 +73,13 @@ def test_each_place_is_the_line_of_the_file(config):
         assert lines[one.source.line - 1] == f"MaxTotalJobs = {one.said}"
 
 
-def test_other_vos_and_nodes_above_hear_less(config):
+def test_other_vos_and_higher_levels_get_less(config):
     assert said(origin(config, "maxtotaljobs", vo="")) == [7, 5, 3, 2, 1]
     assert said(origin(config, "maxtotaljobs", NodePath("S", "c"))) == [6, 5, 4, 3, 2, 1]
     assert said(origin(config, "maxtotaljobs", NodePath("S"))) == [4, 3]
 
 
-def test_a_merged_list_is_made_of_all_that_is_said(config):
+def test_a_merged_list_has_the_values_of_all_levels(config):
     found = origin(config, "softwaretag")
     assert found.value == ("a", "b")
     assert found.levels == (Level.SITE, Level.CE_VO)
@@ -159,7 +159,7 @@ def of_kind(layers):
 
 
 @given(st.lists(nodes, min_size=5, max_size=5), st.sampled_from(["v", "w", "other"]))
-def test_what_holds_and_what_is_said_agree_with_a_plain_reading(layers, vo):
+def test_effective_and_declared_values_agree_with_a_plain_reading(layers, vo):
     default, of_type, site, ce, queue = layers
     q = Node(name="q", **queue)
     c = Node(name="c", children={"q": q}, **ce)

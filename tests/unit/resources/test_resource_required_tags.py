@@ -1,4 +1,4 @@
-"""A tag that a queue requires and does not offer: told with file and line, for each place where it is written."""
+"""A tag that a queue requires and does not offer: reported with file and line, for each place where it is written."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_what_is_required_and_offered_is_good(more):
     assert load(**more).tree.find(QueueId("S", "c", "q"))
 
 
-def test_file_line_and_queue_are_told():
+def test_file_line_and_queue_are_reported():
     (fault,) = faults(queue='Tag = ["a"]\nrequiredtag = ["a", "b", "c"]')
     assert (fault["source"], fault["section"], fault["line"]) == ("sites.toml", "site.S.ce.c.queue.q", 7)
     assert fault["message"] == (
@@ -56,7 +56,7 @@ def test_file_line_and_queue_are_told():
     )
 
 
-def test_one_line_is_told_once_however_many_queues_inherit_it():
+def test_one_line_is_reported_once_however_many_queues_inherit_it():
     (fault,) = faults(ce='RequiredTag = ["a"]')
     assert fault["line"] == 4
     assert "queue S/c/q" in fault["message"]

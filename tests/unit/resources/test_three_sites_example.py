@@ -68,7 +68,7 @@ def test_two_groups_of_one_vo_share_three_to_one(config):
         ({"CPUTime": "12 h"}, {SOUTH}),
     ],
 )
-def test_who_can_run_what(table, requirements, sites):
+def test_the_queues_of_each_job(table, requirements, sites):
     assert set(table.sites(eligible_mask(table, requirements))) == sites
 
 

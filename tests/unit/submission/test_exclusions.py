@@ -201,7 +201,7 @@ def make_key_of():
     return make
 
 
-def test_the_best_change_gains_most_queues_and_tells_the_value(make_key_of):
+def test_the_best_change_gains_most_queues_and_has_the_value(make_key_of):
     found = find_exclusions(make_key_of(norm_cpu_seconds=9_000, platforms=("el9",)), {}, WORLD)
     best = found.job_changes()[0]
     assert (best.text, best.queues, best.steps[0].instead) == ("CPUTime 9000 -> 1000", 3, 1_000)
@@ -240,7 +240,7 @@ def test_each_criterion_says_what_would_do(make_key_of, changes, wanted, text):
     assert find_exclusions(key, wanted, WORLD).job_changes()[0].text == text
 
 
-def test_requirements_that_cannot_be_read_any_more_rule_out_everything(make_key_of):
+def test_unreadable_requirements_exclude_everything(make_key_of):
     found = find_exclusions(make_key_of(submit_pool="req1:x"), {"Disk": "many"}, WORLD)
     assert dict(found.counts()) == {"Requirements.Disk": 5}
     assert found.eligible == 0
@@ -299,7 +299,7 @@ def told(world, key, wanted=()):
     return [(one.text, one.queues) for one in find_exclusions(key, dict(wanted), world).job_changes()]
 
 
-def test_of_tags_the_whole_set_is_told_that_gains_most(make_key_of):
+def test_of_tags_the_whole_set_that_gains_most_is_suggested(make_key_of):
     world = world_of('Tag = ["x"]', 'Tag = ["x"]', 'Tag = ["x", "e"]', "", 'Tag = ["x", "d", "e"]')
     key = make_key_of(tags=("a", "b", "c", "d", "e", "x"))
     assert told(world, key) == [("Tag without a, b, c, d, e, x", 5)]
@@ -320,7 +320,7 @@ def test_of_required_tags_too(make_key_of):
     assert options_of(step) == (("x", 1), ("a, b, c, d", 1))
 
 
-def test_of_what_must_be_equal_the_commonest_is_told(make_key_of):
+def test_of_values_that_must_be_equal_the_commonest_is_suggested(make_key_of):
     world = world_of("N = 5", "N = 6", "N = 6", "N = 7", types='[job_description]\nN = "number =="\n')
     key = make_key_of(submit_pool="req1:x")
     assert told(world, key, {"N": 9}) == [("Requirements.N 9 -> 6", 2)]
@@ -341,7 +341,7 @@ def test_of_truth_values_the_other_one(make_key_of):
     assert told(world, key, {"On": False}) == [("Requirements.On False -> True", 2)]
 
 
-def test_of_names_only_those_that_are_told_count(make_key_of):
+def test_of_names_only_the_given_ones_count(make_key_of):
     world = world_of(*[f'Platform = "p{n}"' for n in range(5)])
     assert told(world, make_key_of(platforms=("vax",))) == [("Platform -> p0 or p1 or p2", 3)]
     assert told(world, make_key_of(sites=("Moon",))) == [("Site -> S0 or S1 or S2", 3)]
@@ -350,7 +350,7 @@ def test_of_names_only_those_that_are_told_count(make_key_of):
 
 
 def test_the_change_that_gains_most_comes_first_though_fewer_fail_by_it(make_key_of):
-    """Five queues fail by five platforms, of which three are told; four by one amount of memory."""
+    """Five queues fail by five platforms, three of them reported; four by one amount of memory."""
     world = world_of(
         *[f'Platform = "p{n}"\nMemory = 100' for n in range(5)], *['Platform = "el9"\nMemory = 5'] * 4
     )
@@ -359,14 +359,14 @@ def test_the_change_that_gains_most_comes_first_though_fewer_fail_by_it(make_key
     assert find_exclusions(key, {}, world).job_changes(1)[0].text == "Memory 50 -> 5"
 
 
-def test_submission_pools_that_nobody_configured_rule_out_everything(make_key_of):
+def test_unconfigured_submission_pools_exclude_everything(make_key_of):
     found = find_exclusions(make_key_of(submission_pools=("Nowhere",)), {}, RICH)
     assert dict(found.counts())["SubmitPool"] == 5
     assert found.job_changes()[0].text == "SubmitPool -> Far or Grid or Local"
     assert find_exclusions(make_key_of(submission_pools=("Local", "Nowhere")), {}, RICH).eligible
     assert find_exclusions(
         make_key_of(submission_pools=("Nowhere",)), {}, WORLD
-    ).eligible  # nobody told of pools
+    ).eligible  # no pools are configured
 
 
 # --- queues to which no pilot is ever sent ---------------------------------------------------------------
@@ -404,8 +404,8 @@ def named(world, mask):
 
 
 @given(st.sets(st.sampled_from(NAMES)), st.integers(1, 2_000))
-def test_one_predicate_rules_out_queues_without_pilots(make_key_of, alive, cpu):
-    """What nothing is sent to counts only while a pilot lives there, for submission, pass and explanation alike."""
+def test_one_predicate_excludes_queues_without_pilots(make_key_of, alive, cpu):
+    """What nothing is sent to counts only while a pilot lives there, for submission, refresh and explanation alike."""
     world, key = closed_world(*alive), make_key_of(norm_cpu_seconds=cpu)
     found = find_exclusions(key, {}, world)
     assert world.possible_queues(key, 0) == found.eligible
@@ -417,7 +417,7 @@ def test_one_predicate_rules_out_queues_without_pilots(make_key_of, alive, cpu):
     assert world.possible_queues(with_pool, world.table.open_to_vo) == found.eligible
 
 
-def test_what_the_sites_would_have_to_change_is_said_to_be_theirs(make_key_of):
+def test_changes_by_sites_are_attributed_to_the_sites(make_key_of):
     text = '[site.A]\nVO = ["lab"]\nBackend = "moon"\n[site.A.ce.c.queue.q]\nCPUTime = 1000\n'
     world = Policy(load_resources([("s.toml", text)])).vo_config("lab")
     found = find_exclusions(make_key_of(), {}, world)
@@ -433,7 +433,7 @@ def test_what_the_sites_would_have_to_change_is_said_to_be_theirs(make_key_of):
     assert len(both.example.reasons) == 2
 
 
-def test_requirements_that_nobody_knows_open_nothing(make_key_of):
+def test_unknown_requirements_open_no_queue(make_key_of):
     found = find_exclusions(make_key_of(submit_pool="req1:x"), None, WORLD)
     assert (found.eligible, dict(found.counts())) == (0, {"Requirements": 5})
     assert found.job_changes()[0].text == "Requirements left out"

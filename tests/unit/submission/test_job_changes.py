@@ -176,7 +176,7 @@ def told(world, wanted, **changes):
     return [(one.text, one.queues) for one in find_exclusions(key, wanted, world).job_changes()]
 
 
-def test_a_number_that_texts_spell_is_told_as_a_number():
+def test_a_number_spelt_as_text_is_suggested_as_a_number():
     world = cfg_world([{"Scratch": str(n * 100)} for n in range(1, 11)])
     assert told(world, {"Scratch": 5_000}) == [("Requirements.Scratch 5000 -> 100", 10)]
     assert told(world, {"Scratch": [5_000, 6_000]}) == [("Requirements.Scratch 5000 or 6000 -> 100", 10)]
@@ -194,7 +194,7 @@ def test_a_number_that_texts_spell_is_told_as_a_number():
         (["true", "true", "3"], 9, "9 -> True", 2),
     ],
 )
-def test_where_queues_differ_in_what_an_undeclared_parameter_is_the_better_is_told(
+def test_where_queues_differ_about_an_undeclared_parameter_the_better_is_suggested(
     offered, wanted, text, queues
 ):
     world = toml_world([{"M": one} for one in offered])
@@ -213,7 +213,7 @@ def test_a_tag_that_the_queue_requires_is_not_given_up_with_the_others():
 
 
 @pytest.mark.slow
-def test_of_two_thousand_queues_the_most_the_middle_and_the_least_are_told():
+def test_of_two_thousand_queues_maximum_median_and_minimum_are_reported():
     world = toml_world([{"CPUTime": str(n)} for n in range(1, 2_001)])
     key = TaskQueueKey(owner="a", group="g", vo="lab", norm_cpu_seconds=9_999)
     (step,) = find_exclusions(key, {}, world).job_changes()[0].steps

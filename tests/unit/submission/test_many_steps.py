@@ -24,7 +24,7 @@ KEY = TaskQueueKey(owner="ann", group="g", vo="lab", norm_cpu_seconds=10)
         (200, "K000 left out and Requirements.K001 left out and Requirements.K002 left out and 197 more"),
     ],
 )
-def test_of_many_steps_the_first_few_are_told_and_how_many_more(count, text):
+def test_of_many_steps_the_first_few_are_listed_and_the_rest_counted(count, text):
     found = find_exclusions(KEY, {f"K{n:03}": 1 for n in range(count)}, WORLD)
     (best,) = found.job_changes(1)
     assert best.text == f"Requirements.{text}"
@@ -40,7 +40,7 @@ def test_of_many_steps_the_first_few_are_told_and_how_many_more(count, text):
         (5_000, "Tag without t0000, t0001, t0002, t0003, t0004, t0005, t0006, t0007 and 4992 more"),
     ],
 )
-def test_of_many_tags_the_first_few_are_told_and_how_many_more(count, text):
+def test_of_many_tags_the_first_few_are_listed_and_the_rest_counted(count, text):
     found = find_exclusions(replace(KEY, tags=tuple(f"t{n:04}" for n in range(count))), {}, WORLD)
     (best,) = found.job_changes(1)
     assert best.text == text

@@ -62,7 +62,7 @@ def test_jobs_that_are_alike_share_a_key_whatever_they_run():
 
 
 @pytest.mark.parametrize(("attribute", "field"), [("Site", "sites"), ("BannedSite", "banned_sites")])
-def test_a_site_that_nobody_configured_is_refused(attribute, field):
+def test_an_unconfigured_site_is_refused(attribute, field):
     with pytest.raises(InvalidJob) as caught:
         optimize(draft(**{field: ("Nroth",)}), WORLD)
     assert caught.value.data["attribute"] == attribute
@@ -81,7 +81,7 @@ def test_what_is_not_there_may_be_waited_for():
         optimize(replace(draft(banned_sites=("Nroth",)), hold=True), WORLD)
 
 
-def test_a_submission_pool_that_nobody_configured_is_refused_or_waited_for():
+def test_an_unconfigured_submission_pool_is_refused_or_its_job_held():
     world = replace(WORLD, pools=frozenset({"Local", "Grid"}))
     with pytest.raises(InvalidJob) as caught:
         optimize(draft(submission_pools=("Local", "Gird")), world)
@@ -90,7 +90,7 @@ def test_a_submission_pool_that_nobody_configured_is_refused_or_waited_for():
     assert optimize(draft(submission_pools=("Local",)), world).never == ""
     held = optimize(replace(draft(submission_pools=("Gird",)), hold=True), world)
     assert "SubmitPool excludes 2 of 2" in held.never
-    assert optimize(draft(submission_pools=("Gird",)), WORLD).never == ""  # nobody told which pools there are
+    assert optimize(draft(submission_pools=("Gird",)), WORLD).never == ""  # no pools are configured
 
 
 def test_a_site_that_is_banned_leaves_nothing():

@@ -1,4 +1,4 @@
-"""Names of sites, CEs and submission pools that nobody configured, and what a user is told to do then."""
+"""Names of sites, CEs and submission pools that are not configured, and the suggestion to the user."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_what_to_do_about_an_unknown_name(spec, told):
 
 
 @pytest.mark.parametrize("name", ["nowhere", "LGC", "ñ"])
-def test_no_way_out_is_told_that_is_none(name):
+def test_a_useless_option_is_not_suggested(name):
     for field in ("banned_sites", *(["sites"] if name == "ñ" else [])):
         found = refusal(**{field: (name,)})
         assert OPTION not in found.hint

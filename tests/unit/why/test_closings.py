@@ -1,4 +1,4 @@
-"""What `why` tells of closed queues: gates as they are now, a step with a few closings, and the command that opens."""
+"""Closed queues in `why`: present gates, a step with a few closings, and the command that opens."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_what_is_closed_now_counts_whatever_the_director_knew():
     assert found == [(CLOSED, 0b0011), (FULL, 0b0100)]
 
 
-def test_what_was_opened_since_is_not_said_to_be_closed():
+def test_a_closing_that_was_opened_since_is_not_shown():
     assert gates([], 0b111, {CLOSED: 0b11, FULL: 0b100}) == [(REOPENED, 0b11), (FULL, 0b100)]
     assert gates([(closing(), 0b11)], 0b11, {CLOSED: 0b11}) == [(CLOSED, 0b11)]
 
@@ -65,7 +65,7 @@ def test_every_queue_without_room_has_one_gate(eligible, closed, full):
     assert total == wanted & eligible
 
 
-def test_the_step_tells_a_few_and_counts_the_rest():
+def test_the_step_lists_a_few_and_counts_the_rest():
     found = [(closing(f"S{n}", until=3_600.0 if n else None), 1 << n) for n in range(7)]
     told = closings_step(found, 0b11111111, may_run=False)
     assert (told.step, told.holds, told.queues, told.more) == ("site_mask", True, 7, 2)
@@ -82,12 +82,12 @@ def test_the_step_tells_a_few_and_counts_the_rest():
     ("closed", "eligible", "may_run", "holds"),
     [(0b01, 0b11, False, True), (0b11, 0b11, False, False), (0b11, 0b11, True, True), (0, 0, False, True)],
 )
-def test_the_step_is_in_the_way_only_if_all_are_closed_and_nobody_stayed(closed, eligible, may_run, holds):
+def test_the_step_is_an_obstacle_only_if_all_are_closed_and_no_pilot_stayed(closed, eligible, may_run, holds):
     found = [(closing(), closed)] if closed else []
     assert closings_step(found, eligible, may_run=may_run).holds is holds
 
 
-def test_who_opens_what_is_told_of_the_first():
+def test_the_actors_of_the_first_closings_are_listed():
     found = [closing("A", until=60.0), closing("B"), closing("C"), closing("D"), closing("E")]
     assert who_opens((), found) == (
         "root or another administrator: lode site open A, or time: at 1970-01-01 00:01 UTC; "
@@ -105,5 +105,5 @@ def test_who_opens_what_is_told_of_the_first():
         (("my site", "$(rm)"), "lode site open 'my site/$(rm)'"),
     ],
 )
-def test_the_command_can_be_typed_as_it_is_told(node, words):
+def test_the_command_can_be_typed_as_shown(node, words):
     assert who_opens((), [closing(*node)]) == f"root or another administrator: {words}"

@@ -40,11 +40,11 @@ def record(rooms=None, rows=(), no_pool=()):
 bites = st.sampled_from([[], [["breaker", 5, 0, 0, "it failed"]], [["max-total", 5, 0, 0, "full"]]])
 rooms = st.dictionaries(
     st.integers(0, QUEUES - 1), st.tuples(st.integers(0, 3), bites), max_size=QUEUES
-)  # those that are left out the director did not look at
+)  # the director did not consider the omitted ones
 
 
 @given(rooms, st.integers(0, 2**QUEUES - 1))
-def test_masks_tell_what_each_queue_tells(world, found, mask):
+def test_masks_agree_with_each_queue(world, found, mask):
     told = {
         str(QueueId(*queue(n))): {"wanted": 1, "room": room, "clamps": clamps}
         for n, (room, clamps) in found.items()
@@ -75,7 +75,7 @@ def test_masks_tell_what_each_queue_tells(world, found, mask):
     st.integers(0, 2**QUEUES - 1),
 )
 def test_the_oldest_load_of_some_queues_is_that_of_the_oldest_of_them(world, found, mask):
-    """Queues without one, or whose batch system could not tell, have none."""
+    """Queues without one, or whose batch system reported none, have none."""
     told = {
         str(QueueId(*queue(n))): {
             "wanted": 1, "room": 0, "clamps": [], **({"load": [*found[n][:1], 0, *found[n][1:]]} if n in found else {}),

@@ -69,7 +69,7 @@ def test_now_if_and_only_if_a_free_pilot_or_room_for_one_are_there(
     assert verdict in ("never", "not now", "now")
 
 
-def test_every_reason_has_a_verdict_and_somebody_who_can_change_it():
+def test_every_reason_has_a_verdict_and_an_actor():
     assert set(WHO) >= {*MainReason, *QueueReason, *PilotVerdict}
     assert all(WHO.values())
     assert {verdict_of(one) for one in MainReason} == {"never", "not now", "now"}

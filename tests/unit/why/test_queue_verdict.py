@@ -82,7 +82,7 @@ def judge(*, configured=True, missing=False, fitting=2, room=5, sends=True, **mo
         ({"configured": False, "offer": None}, QueueReason.NOT_CONFIGURED),
         ({"offer": None}, QueueReason.NOT_OPEN),
         ({"missing": True, "room": 0}, QueueReason.NO_BACKEND),
-        ({"offer": offer("far"), "room": None}, QueueReason.NO_BACKEND),  # though nobody can look at the gate
+        ({"offer": offer("far"), "room": None}, QueueReason.NO_BACKEND),  # the gate is unknown
         ({"offer": offer("manual"), "room": 0}, QueueReason.MANUAL),
         ({"offer": offer("manual"), "fitting": 0}, QueueReason.NO_WORK),
         ({"offer": offer("brief")}, QueueReason.NO_JOB_FITS),
@@ -101,7 +101,7 @@ def judge(*, configured=True, missing=False, fitting=2, room=5, sends=True, **mo
         ({"room": -1}, QueueReason.PILOTS_EXPECTED),
     ],
 )
-def test_the_reason_in_the_order_in_which_somebody_would_have_to_act(changes, reason):
+def test_the_reason_follows_the_order_of_necessary_actions(changes, reason):
     assert judge(**changes) is reason
 
 
@@ -156,7 +156,7 @@ def test_what_keeps_all_pilots_away_does_so_for_ever(name, text):
         ([], "time, as pilots there start or end; or the site administrator"),
     ],
 )  # fmt: skip
-def test_who_can_open_gates_is_told_of_each_of_them_once(gates, who):
+def test_each_actor_who_can_open_gates_is_named_once(gates, who):
     assert who_opens(gates) == who
 
 
@@ -183,7 +183,7 @@ def test_what_the_last_iteration_did_for_each_task_queue():
 
 
 class Batch:
-    """A batch system that tells this load."""
+    """A batch system that reports this load."""
 
     def __init__(self, waiting, running, at=100.0):
         self.told = BatchLoad(waiting=waiting, running=running, observed_at=at)
@@ -224,7 +224,7 @@ def test_a_gate_says_why_nothing_is_sent(name, text):
     assert found.get(ClampName.NO_BACKEND, "") == text
 
 
-def test_a_gate_tells_every_limit_and_the_room():
+def test_a_gate_has_every_limit_and_the_free_capacity():
     gate = gate_of(director_of(Batch(3, 4)))
     assert gate.room == 3
     assert [(one.clamp, one.limit, one.shut) for one in gate.limits] == [
@@ -243,7 +243,7 @@ def test_a_load_that_is_old_or_unknown_shuts_the_gate():
     assert gate_of(director_of(Batch(None, 0))).room == 0
 
 
-def test_an_open_breaker_tells_until_when():
+def test_an_open_breaker_has_its_end():
     broken = Breaker(state=BreakerState.OPEN, failures=3, trips=1, retry_at=400.0, reason="no route")
     gate = gate_of(director_of(Batch(0, 0), breakers={HERE: broken}))
     assert shut(gate) == [ClampName.BREAKER]

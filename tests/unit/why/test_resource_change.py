@@ -56,14 +56,14 @@ def test_each_criterion_says_what_would_do(name, changes, here, text):
     assert [one.task_queues for one in told.options] == [1] * len(told.options)
 
 
-def test_the_most_wanted_values_come_first_and_not_all_are_told():
+def test_the_most_wanted_values_come_first_and_not_all_are_listed():
     keys = [replace(KEY, sites=sites) for sites in (("B",), ("C", "D"), ("C", "E"), ("B", "C"), ("F",))]
     told = change_step(BY_NAME["site"], HERE, keys)
     assert [(one.value, one.task_queues) for one in told.options[:2]] == [("C", 3), ("B", 2)]
     assert len(told.options) == 3
 
 
-def test_many_submit_pools_are_not_all_told():
+def test_many_submit_pools_are_not_all_listed():
     request = replace(HERE, submit_pools=tuple(f"p{n}" for n in range(1_000)))
     told = change_step(BY_NAME["submit_pool"], request, [replace(KEY, submit_pool="x")])
     assert isinstance(told.offered, list)

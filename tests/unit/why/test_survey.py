@@ -143,7 +143,7 @@ def test_an_empty_field_fits_nothing_and_refuses_nothing():
     }  # fmt: skip
 
 
-def test_nobody_is_told_to_serve_another_vo():
+def test_no_suggestion_is_to_serve_another_vo():
     found = field([replace(KEY, vo="w"), replace(KEY, vo="w", memory_mb=9_000)]).survey(HERE)
     assert counts_of(found) == {"VO": 2, "Memory": 1}
     assert found.work.nearest == []
@@ -185,7 +185,7 @@ def test_identity_does_not_count_for_a_pilot_that_is_yet_to_be_made():
     assert field([private]).survey(HERE, SENDABLE).fitting == (10,)
 
 
-def test_a_survey_and_a_look_at_the_same_time_do_not_disturb_each_other(tmp_path):
+def test_a_survey_and_a_read_at_the_same_time_do_not_disturb_each_other(tmp_path):
     writer = open_writer(tmp_path / "lode.db")
     list(writer.execute("PRAGMA synchronous=OFF"))  # durability is not what is tested here
 
