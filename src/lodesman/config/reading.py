@@ -11,17 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from lodesman.config.sections import (
-    AdminSection,
-    PilotSection,
-    Place,
-    Polling,
-    ServerFile,
-    ServerSection,
-    SubmitPoolSection,
-    listening_faults,
-    read_table,
-)
+from lodesman.config import sections
 from lodesman.director.options import DirectorOptions, read_options
 from lodesman.errors import InvalidConfig, SyntaxFault
 from lodesman.resources import Fault, FilePosition, ResourceConfig, fault_of, load_resources, refuse
@@ -108,10 +98,10 @@ class ServerConfig(Struct, frozen=True):
     """The whole configuration of the server. Paths are absolute."""
 
     path: Path | None
-    server: ServerSection
-    pilots: PilotSection
-    admin: AdminSection
-    submit_pools: SubmitPoolSection
+    server: sections.ServerSection
+    pilots: sections.PilotSection
+    admin: sections.AdminSection
+    submit_pools: sections.SubmitPoolSection
     director: DirectorOptions
     polling_seconds: float
     resources: ResourceConfig
@@ -175,23 +165,23 @@ class _ConfigReader:
 
     def read(self) -> ServerConfig:
         """The configuration. Raises InvalidConfig with the faults of all files."""
-        sections = read_table(ServerFile, self._raw(), (), self._complain)
-        self.sources = self.sources.naming(sections.resources.files)
+        stated = sections.read_table(sections.ServerFile, self._raw(), (), self._complain)
+        self.sources = self.sources.naming(stated.resources.files)
         files = self._resource_texts() if self._texts is None else self._texts.files
-        server = sections.server
+        server = stated.server
         # Files count from the configuration file, wherever the server is started.
         pair = {name: getattr(server, name) for name in ("tls_certificate", "tls_key")}
         absolute = {name: str(self.sources.base / path) for name, path in pair.items() if path}
         server = msgspec.structs.replace(server, **absolute)
-        for option, message in listening_faults(server):
+        for option, message in sections.listening_faults(server):
             self._complain(("server", option), message)
-        polling, options = self._director(sections.director)
+        polling, options = self._director(stated.director)
         return ServerConfig(
             path=self.sources.own,
             server=server,
-            pilots=sections.pilots,
-            admin=sections.admin,
-            submit_pools=sections.submit_pools,
+            pilots=stated.pilots,
+            admin=stated.admin,
+            submit_pools=stated.submit_pools,
             director=options,
             polling_seconds=polling,
             resources=load_resources(files.items(), faults=self._faults),
@@ -199,7 +189,7 @@ class _ConfigReader:
             texts=Texts(own=self._own, files=files),
         )
 
-    def _complain(self, path: Place, message: str) -> None:
+    def _complain(self, path: sections.Place, message: str) -> None:
         """A fault of the value at a path."""
         section = ".".join(path[:-1] or path)
         if len(path) > 1 and path[1] in self._overrides.get(path[0], {}):
@@ -232,7 +222,7 @@ class _ConfigReader:
         given = options.pop("PollingTime", _POLLING_SECONDS)
         polling = _POLLING_SECONDS
         try:
-            polling = msgspec.convert(given, Polling, strict=False)
+            polling = msgspec.convert(given, sections.Polling, strict=False)
         except msgspec.ValidationError:
             message = f"PollingTime must be a number from 0.1 to 86400, not {str(given)[:80]!r}"
             self._complain(("director", "PollingTime"), message)

@@ -6,17 +6,10 @@ import threading
 from collections.abc import Sequence
 from typing import Callable
 
+from lodesman.pilot import protocol
 from lodesman.pilot.context import PilotContext
 from lodesman.pilot.decisions import ClaimRequest, Load, Slot, Stop, excess, fits, next_check_s, next_claim
 from lodesman.pilot.payload import PayloadContext, PayloadRun
-from lodesman.pilot.protocol import (
-    MEMORY_LIMIT,
-    OUTPUT_LIMIT,
-    PILOT_SHUTDOWN,
-    AssignedJob,
-    AttemptKey,
-    report_end,
-)
 from lodesman.pilot.reaper import Reaper
 from lodesman.pilot.session import ServerSession
 
@@ -33,9 +26,9 @@ class Roster:
         self._context = context
         self._ticker = context.pilot.ticker
         self._on_change = on_change
-        self._running: dict[AttemptKey, PayloadRun] = {}
-        self._finishing: dict[AttemptKey, PayloadRun] = {}
-        self._backlog: list[AssignedJob] = []
+        self._running: dict[protocol.AttemptKey, PayloadRun] = {}
+        self._finishing: dict[protocol.AttemptKey, PayloadRun] = {}
+        self._backlog: list[protocol.AssignedJob] = []
         self._idle_since = self._ticker()
         self._no_job_fits = False
         self._draining = False
@@ -67,13 +60,13 @@ class Roster:
         with self.changed:
             return list(self._running.values())
 
-    def unreported(self) -> dict[AttemptKey, bool]:
+    def unreported(self) -> dict[protocol.AttemptKey, bool]:
         """Attempts that hold no capacity but whose end the server does not know: whether they are being handed in."""
         with self.changed:
             ended = dict.fromkeys([*self._finishing, *self._context.outbox.keys()], True)
             return {**{job.key: False for job in self._backlog}, **ended}
 
-    def admit(self, jobs: Sequence[AssignedJob]) -> None:
+    def admit(self, jobs: Sequence[protocol.AssignedJob]) -> None:
         """Start jobs that were claimed; those that do not fit wait, in order."""
         with self.changed:
             self._no_job_fits = not jobs
@@ -100,7 +93,7 @@ class Roster:
         for job in dropped:
             self.report_unstarted(job.key, stop.cause, stop.message)
 
-    def stop_one(self, key: AttemptKey, stop: Stop) -> None:
+    def stop_one(self, key: protocol.AttemptKey, stop: Stop) -> None:
         """End one attempt; if it waits it never starts."""
         with self.changed:
             payload, finishing = self._running.get(key), self._finishing.get(key)
@@ -114,9 +107,9 @@ class Roster:
             self.report_unstarted(key, stop.cause, stop.message)
         self._on_change()
 
-    def report_unstarted(self, key: AttemptKey, cause: str, message: str) -> None:
+    def report_unstarted(self, key: protocol.AttemptKey, cause: str, message: str) -> None:
         """Report an attempt that will never start."""
-        self._context.outbox.put(report_end(key, cause, message, ended=self._context.pilot.clock()))
+        self._context.outbox.put(protocol.report_end(key, cause, message, ended=self._context.pilot.clock()))
 
     def _fill(self) -> None:
         """Start what fits, in order; with the lock held."""
@@ -187,14 +180,16 @@ class Watch:
         job, grace_s = payload.job, self._context.options.kill_grace_s
         if job.exclusive and now - self._session.last_contact >= 0.9 * self._session.lease_s:
             message = "The server did not answer for 0.9 of the lease, and the job must not run twice."
-            payload.stop(Stop(PILOT_SHUTDOWN, message), grace_s=grace_s)
+            payload.stop(Stop(protocol.PILOT_SHUTDOWN, message), grace_s=grace_s)
             return
         over = excess(payload.measured(now), job.limits)
-        if over is not None and over.cause == MEMORY_LIMIT:
+        if over is not None and over.cause == protocol.MEMORY_LIMIT:
             # RSS counts pages often that processes share: what counts is each page once.
             held_mb = self._reaper.shared_mb(job.key)
             over = None if held_mb is not None and held_mb <= job.limits.memory_mb else over
         if over is not None:
             self._context.log("limit-passed", job=str(job.key), cause=over.cause)
             # What harms others ends at once.
-            payload.stop(over, grace_s=0.0 if over.cause in (MEMORY_LIMIT, OUTPUT_LIMIT) else grace_s)
+            payload.stop(
+                over, grace_s=0.0 if over.cause in (protocol.MEMORY_LIMIT, protocol.OUTPUT_LIMIT) else grace_s
+            )
