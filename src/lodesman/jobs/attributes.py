@@ -64,8 +64,11 @@ _NAMES = 'names of at most 255 printable ASCII characters, as in "A" or {"A", "B
 _PLACES = (
     'names of at most 255 printable characters, as in "A" or {"A", "B"}; one with a comma stands in a list'
 )
+_PRIVATE = '"private", or leave it out'
+_POOLS = "names of submission pools"
 _NOTHING = "no such attribute; `lode whoami` shows who you are"
 _ARGUMENTS = 'a text that is split as a shell does, or a list of texts, as in {"-n", "a b"}'
+_ANY_FILE = "a file name without '..'"
 _FILE = "a file name relative to the job's directory, without '..'"
 _INPUTS = "files without '..' in their paths, each with its own name"
 _OUTPUTS = "file names or patterns relative to the job's directory, without '..'"
@@ -84,9 +87,7 @@ ATTRIBUTES: Final = (
     Attribute("Executable", "executable", "text", text, "a program's name or path", plain=True),
     Attribute("Arguments", "arguments", "text", arguments, _ARGUMENTS, plain=True),
     Attribute("JobName", "name", "text", name(), _A_NAME, plain=True),
-    Attribute(
-        "StdInput", "std_input", "text", file_name(absolute=True), "a file name without '..'", plain=True
-    ),
+    Attribute("StdInput", "std_input", "text", file_name(absolute=True), _ANY_FILE, plain=True),
     Attribute("StdOutput", "std_output", "text", file_name("std.out"), _FILE, plain=True),
     Attribute("StdError", "std_error", "text", file_name("std.err"), _FILE, plain=True),
     Attribute("InputSandbox", "input_sandbox", "text", files(absolute=True), _INPUTS),
@@ -107,17 +108,8 @@ ATTRIBUTES: Final = (
     Attribute("GridCE", "grid_ces", "key", names("ANY", of_places=True), _PLACES, ("GridCEs",)),
     Attribute("Platform", "platforms", "key", names("ANY"), _NAMES, ("Platforms",)),
     Attribute("Tag", "tags", "key", names(), _NAMES, ("Tags",)),
-    Attribute(
-        "PilotType", "pilot_type", "key", one_of("private"), '"private", or leave it out', ("PilotTypes",)
-    ),
-    Attribute(
-        "SubmitPool",
-        "submission_pools",
-        "key",
-        _submission_pools,
-        "names of submission pools",
-        ("SubmitPools",),
-    ),
+    Attribute("PilotType", "pilot_type", "key", one_of("private"), _PRIVATE, ("PilotTypes",)),
+    Attribute("SubmitPool", "submission_pools", "key", _submission_pools, _POOLS, ("SubmitPools",)),
     # How much it needs.
     Attribute("CPUTime", "norm_cpu_seconds", "key", whole(1, 10**9), _CPU_SECONDS),
     Attribute("NumberOfProcessors", "cores", "key", whole(1, 4096), _CORES),

@@ -37,9 +37,7 @@ def cohorts(description: Description, *, positions: PositionMap | None = None) -
     if members is None:
         return [CohortSpec(spec=spec, runs=((0, 1),))]
     scope = Scope(members)
-    attributes = ((BY_SPELLING[name], raw) for name, raw in spec.deferred.items())
-    compiled = ((one, scope.compile_of(one, raw)) for one, raw in attributes if one.use == "key")
-    keys = [(attribute, value) for attribute, value in compiled if value]
+    keys = [(attribute, value) for attribute, value in scope.deferred(spec) if attribute.use == "key"]
     if not keys:
         return [CohortSpec(spec=spec, runs=((0, members.count),))]
     tokens = sorted(frozenset[str]().union(*(value.tokens for _attribute, value in keys)))
@@ -56,15 +54,18 @@ def cohorts(description: Description, *, positions: PositionMap | None = None) -
         )
     deferred = {name: raw for name, raw in spec.deferred.items() if BY_SPELLING[name].use != "key"}
     places = NO_POSITIONS if positions is None else positions
-    found = []
+    by_key: dict[bytes, tuple[JobSpec, list[tuple[int, int]]]] = {}
     for runs in groups.values():
         first = runs[0][0]  # all members of a cohort have the key of its first one
         read = {
             one.field: read_filled(one, value.fill(scope.member(first, 0, value.tokens)), first, places)
             for one, value in keys
         }
-        found.append((replace(spec, **read, deferred=deferred), runs))
-    return _merged(found)
+        filled = replace(spec, **read, deferred=deferred)
+        # Different values can read as one key ("1" and 1): such cohorts become one.
+        key = msgspec.json.encode({field: getattr(filled, field) for field in sorted(KEY_FIELDS)})
+        by_key.setdefault(key, (filled, []))[1].extend(runs)
+    return [CohortSpec(spec=one, runs=_joined(sorted(runs))) for one, runs in by_key.values()]
 
 
 def _column(token: str, members: ParametricMembers) -> Iterable[Any]:
@@ -92,15 +93,6 @@ def _grouped(columns: Iterator[tuple[Any, ...]]) -> dict[tuple[Any, ...], list[t
                 return None
         start, last = index, values
     return groups
-
-
-def _merged(found: list[tuple[JobSpec, list[tuple[int, int]]]]) -> list[CohortSpec]:
-    """Different values can read as one key ("1" and 1): such cohorts become one."""
-    by_key: dict[bytes, tuple[JobSpec, list[tuple[int, int]]]] = {}
-    for spec, runs in found:
-        key = msgspec.json.encode({field: getattr(spec, field) for field in sorted(KEY_FIELDS)})
-        by_key.setdefault(key, (spec, []))[1].extend(runs)
-    return [CohortSpec(spec=spec, runs=_joined(sorted(runs))) for spec, runs in by_key.values()]
 
 
 def _joined(runs: list[tuple[int, int]]) -> Runs:

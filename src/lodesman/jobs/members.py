@@ -109,6 +109,12 @@ class Scope:
             return lambda index, _job_id: text_of(values[index])
         return lambda index, _job_id: text_of(value_at(sequence, index))
 
+    def deferred(self, spec: JobSpec) -> list[tuple[Attribute, Compiled]]:
+        """The deferred values in which something is to be filled."""
+        given = ((BY_SPELLING[name], raw) for name, raw in spec.deferred.items())
+        compiled = ((attribute, self.compile_of(attribute, raw)) for attribute, raw in given)
+        return [(attribute, value) for attribute, value in compiled if value]
+
     def compile_of(self, attribute: Attribute, value: Any) -> Compiled | None:
         """The value of an attribute made ready to be filled; None if nothing in it is to be filled. Raises Mistake."""
         return self.compile(value, keep_type=attribute.field == "requirements")
@@ -193,11 +199,7 @@ class Template:
         self._spec = spec
         compiled = {field: scope.compile(getattr(spec, field)) for field in TEXT_FIELDS}
         self._fills = [(field, value.fill) for field, value in compiled.items() if value]
-        self._deferred: list[tuple[Attribute, Compiled]] = []
-        for name, raw in spec.deferred.items():
-            attribute = BY_SPELLING[name]
-            value = scope.compile_of(attribute, raw)
-            self._deferred += [(attribute, value)] if value else []
+        self._deferred = scope.deferred(spec)
         used = [value for value in compiled.values() if value] + [value for _, value in self._deferred]
         self._count = members.count
         tokens = frozenset[str]().union(*(value.tokens for value in used))

@@ -6,6 +6,7 @@ the later file win: which one that is depends on the order of the files, and a s
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,13 +61,9 @@ class DraftNode:
     name: str
     source: FilePosition
     grid: str = ""
-    layers: dict[str, dict[str, RawParam]] = field(default_factory=dict)
+    layers: dict[str, dict[str, RawParam]] = field(default_factory=lambda: defaultdict(dict))
     for_children: dict[str, RawParam] = field(default_factory=dict)
     children: dict[str, DraftNode] = field(default_factory=dict)
-
-    def layer(self, vo: str) -> dict[str, RawParam]:
-        """The parameters for a VO ("": for all)."""
-        return self.layers.setdefault(vo, {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,16 +19,8 @@ from functools import lru_cache
 from typing import Any
 
 from lodesman.answers.vocabulary import Kind
-from lodesman.resources.model import (
-    ANY,
-    BadValue,
-    Scalar,
-    Value,
-    as_text,
-    fold,
-    split_list,
-    without_repetition,
-)
+from lodesman.resources import model
+from lodesman.resources.model import BadValue, Scalar, Value, fold
 from lodesman.resources.units import Number, convert, number_in, plain_number
 
 AT_LEAST = ">="
@@ -155,7 +147,7 @@ def boolean_of(value: object) -> bool:
     if isinstance(value, bool):
         return value
     if isinstance(value, str | int | float):
-        found = _TRUTH.get(as_text(value).lower())
+        found = _TRUTH.get(model.as_text(value).lower())
         if found is not None:
             return found
     raise BadValue(f"{value!r} is neither true nor false")
@@ -165,13 +157,13 @@ def scalar_of(value: Scalar, kind: Kind, unit: str = "") -> Scalar:
     """One value in the form in which its kind compares it; idempotent. Raises BadValue."""
     match kind:
         case Kind.STRING | Kind.LIST:
-            return as_text(value)
+            return model.as_text(value)
         case Kind.NUMBER:
             return number_in(value, unit)
         case Kind.BOOLEAN:
             return boolean_of(value)
         case Kind.VERSION:
-            return canonical_version(as_text(value))
+            return canonical_version(model.as_text(value))
         case Kind.DEDUCED:
             if isinstance(value, str):
                 return value.strip()
@@ -188,25 +180,27 @@ def typed_value(raw: object, declared: ParameterType | None, *, commas: bool = F
     many = isinstance(raw, list | tuple)
     items: list[Any] = list(raw) if isinstance(raw, list | tuple) else [raw]
     if is_list:
-        items = [part for item in items for part in (split_list(item) if isinstance(item, str) else [item])]
+        items = [
+            part for item in items for part in (model.split_list(item) if isinstance(item, str) else [item])
+        ]
     elif (
         commas and isinstance(raw, str) and "," in raw and (not declared or declared.kind is not Kind.STRING)
     ):
-        items = split_list(raw)
+        items = model.split_list(raw)
     scalars = [_scalar(item, declared) for item in items]
-    return scalars[0] if len(scalars) == 1 and not (is_list or many) else without_repetition(scalars)
+    return scalars[0] if len(scalars) == 1 and not (is_list or many) else model.without_repetition(scalars)
 
 
 def _scalar(raw: object, declared: ParameterType | None) -> Scalar:
     if not isinstance(raw, str | int | float):
         raise BadValue("expected a text, a number, a truth value or a list of these")
-    if isinstance(raw, str) and raw.strip() == ANY:
-        return ANY
+    if isinstance(raw, str) and raw.strip() == model.ANY:
+        return model.ANY
     if isinstance(raw, float) and not math.isfinite(raw):
         raise BadValue(f"{raw!r} is not a finite number")
     if declared is not None:
         return scalar_of(raw, declared.kind, declared.unit)
-    return as_text(raw) if isinstance(raw, str) else raw
+    return model.as_text(raw) if isinstance(raw, str) else raw
 
 
 def admits(kind: Kind, operator: str, wanted: Scalar, offered: Scalar) -> bool:

@@ -26,7 +26,11 @@ from lodesman.resources.units import number_in
 _LEAST_SHARE = 0.001  # DIRAC's floor of a priority: a share of 0 would mean "never"
 _TAG, _REQUIRED_TAG = model.fold("Tag"), model.fold("RequiredTag")
 _SHOWN_TEXT = 80
+_KINDS = ("site", "CE", "queue")
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 _POSITION = re.compile(r"\Aline [0-9]+, (?=column )")
+
+_Layer = Mapping[str, RawParam]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +81,8 @@ def load_resources(
 
 def fault_of(error: LodesmanError, file: str) -> Fault:
     """The complaint of a reader of a text as one fault of many; its place has the line."""
-    line, section = error.data.get("line", 0), error.data.get("section", "")
     message = _POSITION.sub("", str(error)).rstrip(".")
-    place = FilePosition(file=file, section=str(section), line=line if isinstance(line, int) else 0)
+    place = FilePosition(file=file, section=error.data.get("section", ""), line=error.data.get("line", 0))
     return Fault(message=message, source=place)
 
 
@@ -154,25 +157,19 @@ class _NodeMaker:
         self._types = types
 
     def nodes(
-        self,
-        drafts: Mapping[str, DraftNode],
-        shared: Mapping[str, RawParam] = MappingProxyType({}),
-        kinds: tuple[str, ...] = ("site", "CE", "queue"),
+        self, drafts: Mapping[str, DraftNode], shared: _Layer = _NOTHING, depth: int = 0
     ) -> Mapping[str, model.Node]:
         """The nodes under one, with what it shares among them. A site or CE without children gets a notice."""
         made: dict[str, model.Node] = {}
         for name, node in drafts.items():
-            children = self.nodes(node.children, node.for_children, kinds[1:])
-            if not children and len(kinds) > 1:
-                self._draft.notice(f"{kinds[0]} {node.name} has no {kinds[1]}", node.source)
+            children = self.nodes(node.children, node.for_children, depth + 1)
+            if not children and depth < 2:
+                self._draft.notice(f"{_KINDS[depth]} {node.name} has no {_KINDS[depth + 1]}", node.source)
             made[name] = self.node(node, shared, children)
         return MappingProxyType(made)
 
     def node(
-        self,
-        node: DraftNode,
-        shared: Mapping[str, RawParam] = MappingProxyType({}),
-        children: Mapping[str, model.Node] = MappingProxyType({}),
+        self, node: DraftNode, shared: _Layer = _NOTHING, children: Mapping[str, model.Node] = _NOTHING
     ) -> model.Node:
         """A node with its own parameters (those that it shares with its siblings among them), overlays and sources."""
         layers = {**node.layers, "": {**shared, **node.layers.get("", {})}}
@@ -188,7 +185,7 @@ class _NodeMaker:
             children=children,
         )
 
-    def _values(self, layer: Mapping[str, RawParam]) -> dict[str, model.Value]:
+    def _values(self, layer: _Layer) -> dict[str, model.Value]:
         out: dict[str, model.Value] = {}
         for folded, raw in layer.items():
             declared = self._types.get_folded(folded)

@@ -65,7 +65,7 @@ class _CfgFiller:
                 node = self._draft.ce_defaults
             else:
                 node = self._draft.node(self._draft.ce_types, section.name, place)
-            self._params(node.layer(""), section, path)
+            self._params(node.layers[""], section, path)
             for inner in section.sections():
                 self._passed_over(inner, f"{path}/{inner.name}", "CE defaults have no sections")
 
@@ -90,7 +90,7 @@ class _CfgFiller:
     ) -> DraftNode:
         """Take the parameters and overlays of a node, and all nodes below it."""
         node = self._draft.node(among, section.name, self._source(section, path))
-        self._params(node.layer(""), section, path)
+        self._params(node.layers[""], section, path)
         for inner in section.sections():
             inner_path = f"{path}/{inner.name}"
             if below and inner.name in below[0]:
@@ -99,9 +99,9 @@ class _CfgFiller:
                     self._node(node.children, child, f"{inner_path}/{child.name}", below[1:])
             elif inner.name == "VOs":
                 for overlay in inner.sections():
-                    self._params(node.layer(overlay.name), overlay, f"{inner_path}/{overlay.name}")
+                    self._params(node.layers[overlay.name], overlay, f"{inner_path}/{overlay.name}")
             elif inner.name in self._draft.vos:
-                self._params(node.layer(inner.name), inner, inner_path)
+                self._params(node.layers[inner.name], inner, inner_path)
             elif inner.name not in _NOT_FOR_JOBS:
                 self._passed_over(inner, inner_path, "no VO is called so")
         return node

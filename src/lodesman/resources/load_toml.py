@@ -133,7 +133,7 @@ class _TomlFiller:
                 )
                 self._draft.fault(f"table {key!r} has no meaning here ({hint})", place)
             else:
-                self._draft.put(node.layer(vo), RawParam(name=key, value=value, source=place))
+                self._draft.put(node.layers[vo], RawParam(name=key, value=value, source=place))
 
     def group(self, path: _Path, table: _Table) -> None:
         self._draft.groups.setdefault(path[-1], {})

@@ -122,12 +122,8 @@ def _read(
     requirements: Mapping[str, Any] | None, config: VOConfig
 ) -> tuple[tuple[Requirement, ...], Mapping[str, str]]:
     """The criteria, and what cannot be read: the name of the criterion that it would be, and the reason."""
-    if not requirements:
-        return (), ({} if requirements is not None else {REQUIREMENTS: UNKNOWN})
-    try:
-        return compile_requirements(requirements, config.table.types), {}
-    except InvalidJob:
-        pass
+    if requirements is None:
+        return (), {REQUIREMENTS: UNKNOWN}
     criteria: list[Requirement] = []
     unread: dict[str, str] = {}
     for name, value in requirements.items():

@@ -77,9 +77,9 @@ def test_of_many_faults_the_first_are_shown_and_all_are_in_the_data():
 def test_a_second_value_is_a_fault_that_names_the_first():
     draft = ConfigDraft()
     node = draft.node(draft.sites, "S", at(1))
-    draft.put(node.layer(""), RawParam(name="Memory", value=1, source=at(2)))
-    draft.put(node.layer("vo"), RawParam(name="Memory", value=2, source=at(3)))
-    draft.put(node.layer(""), RawParam(name="MEMORY", value=3, source=at(4)))
+    draft.put(node.layers[""], RawParam(name="Memory", value=1, source=at(2)))
+    draft.put(node.layers["vo"], RawParam(name="Memory", value=2, source=at(3)))
+    draft.put(node.layers[""], RawParam(name="MEMORY", value=3, source=at(4)))
     with pytest.raises(InvalidConfig) as caught:
         build(draft)
     (fault,) = caught.value.data["faults"]
@@ -100,8 +100,8 @@ def test_a_second_value_is_a_fault_that_names_the_first():
 def test_what_is_given_twice_must_say_the_same_as_its_type_reads_it(first, again, alike):
     draft = ConfigDraft()
     node = draft.node(draft.sites, "S", at(1))
-    draft.put(node.layer(""), RawParam(name="Memory", value=first, source=at(2)))
-    draft.put(node.layer(""), RawParam(name="Memory", value=again, source=at(9, "g.cfg")))
+    draft.put(node.layers[""], RawParam(name="Memory", value=first, source=at(2)))
+    draft.put(node.layers[""], RawParam(name="Memory", value=again, source=at(9, "g.cfg")))
     if alike:
         assert build(draft).tree.sites["S"].params == {"Memory": 4096}
         return
@@ -114,7 +114,7 @@ def test_an_undeclared_value_is_the_same_only_if_it_is(first, again):
     draft = ConfigDraft()
     node = draft.node(draft.sites, "S", at(1))
     for line, value in enumerate((first, again), 2):
-        draft.put(node.layer(""), RawParam(name="P", value=value, source=at(line)))
+        draft.put(node.layers[""], RawParam(name="P", value=value, source=at(line)))
     with pytest.raises(InvalidConfig, match="P is given twice"):
         build(draft)
 
@@ -123,7 +123,7 @@ def test_long_values_are_cut_in_conflicts():
     draft = ConfigDraft()
     node = draft.node(draft.sites, "S", at(1))
     for line, value in enumerate(("x" * 500, ["y" * 500]), 2):
-        draft.put(node.layer(""), RawParam(name="P", value=value, source=at(line)))
+        draft.put(node.layers[""], RawParam(name="P", value=value, source=at(line)))
     with pytest.raises(InvalidConfig) as caught:
         build(draft)
     assert len(caught.value.data["faults"][0]["message"]) < 300
@@ -153,7 +153,7 @@ def test_notices_do_not_stop_a_configuration():
 
 def test_a_built_configuration_cannot_be_changed():
     draft = ConfigDraft()
-    draft.put(draft.node(draft.sites, "S", at(1)).layer(""), RawParam(name="P", value=1, source=at(2)))
+    draft.put(draft.node(draft.sites, "S", at(1)).layers[""], RawParam(name="P", value=1, source=at(2)))
     config = build(draft)
     with pytest.raises(TypeError):
         config.tree.sites["T"] = config.tree.sites["S"]
