@@ -49,7 +49,7 @@ def whole_way(text, form):
     assert spec_from_json(spec_to_json(description.spec)) == description.spec
     if description.members and description.members.count > MOST_MEMBERS:
         return
-    found = cohorts(description, positions=parsed.positions)
+    found = cohorts(description, places=parsed.positions)
     if description.members:
         template = Template(found[0].spec, description.members)
         for index in range(min(3, description.members.count)):

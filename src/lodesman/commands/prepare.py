@@ -19,6 +19,7 @@ from lodesman.answers.vocabulary import Form
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
 from lodesman.commands.templates import payload
 from lodesman.errors import Forbidden, Impossible, InvalidJob, InvalidRequest, LodesmanError
+from lodesman.jobs.record import NO_POSITIONS, PositionMap
 from lodesman.matching.policy import Policy, VOConfig
 from lodesman.resources import GroupConfig
 from lodesman.store import Reader
@@ -27,7 +28,6 @@ from lodesman.submission import Exclusions, JobDraft, find_exclusions, optimize
 
 _FEW_RUNS = 5
 _VERDICTS_KEPT = 100_000
-Positions = Mapping[str, tuple[int, int]] | None
 Runs = tuple[tuple[int, int], ...]
 _ENCODER = msgspec.json.Encoder()
 # What stands in the way at a queue -> the attribute of a job that would have to change.
@@ -74,14 +74,14 @@ class _Preparation:
         return self._config
 
     def cohorts_of(
-        self, description: jobs.Description, offset: int, positions: Positions = None
+        self, description: jobs.Description, offset: int, places: PositionMap = NO_POSITIONS
     ) -> Iterator[PreparedCohort]:
         """The cohorts of one description whose first member has index `offset` in the submission."""
         if description.warnings:
             self.notices.extend(description.warnings)
             self.odd[str(offset)] = description.record
         config = self.config(description.group)
-        for cohort in jobs.cohorts(description, positions=positions):
+        for cohort in jobs.cohorts(description, places=places):
             draft = self._optimize(cohort.spec, config)
             assert draft.key is not None  # noqa: S101
             if draft.never and not self.body.hold_if_impossible:
@@ -169,16 +169,16 @@ def prepare(
     """
     work = _Preparation(body, who, policy, db)
     entries = _entries(body)
-    single, positions, form = None, None, body.form if body.texts else ""
+    single, places, form = None, NO_POSITIONS, body.form if body.texts else ""
     if len(entries) == 1:
-        single, positions, form = _read(entries[0], body.form)
+        single, places, form = _read(entries[0], body.form)
     try:
-        parts = _batch(work, len(entries)) if single is None else list(work.cohorts_of(single, 0, positions))
+        parts = _batch(work, len(entries)) if single is None else list(work.cohorts_of(single, 0, places))
     except LodesmanError as wrong:
         job = wrong.data.get("job")
         if body.texts is not None and job is not None and "attribute" in wrong.data:
-            positions = _parsed(body.texts[job], body.form).positions
-        jobs.locate(wrong, positions or {})
+            places = _parsed(body.texts[job], body.form).positions
+        jobs.locate(wrong, places)
         raise
     members = None if single is None else single.members
     # Of a batch only odd descriptions, by their indexes: the others follow from what else is stored of its jobs.
@@ -211,10 +211,10 @@ def _entries(body: SubmitBody) -> Sequence[str | jobs.Record]:
     return [body.text] if body.text is not None else body.texts or body.jobs or []
 
 
-def _read(entry: str | jobs.Record, form: str) -> tuple[jobs.Description, Positions, str]:
+def _read(entry: str | jobs.Record, form: str) -> tuple[jobs.Description, PositionMap, str]:
     """A description, where its attributes stand in the text, and its language."""
     if not isinstance(entry, str):
-        return jobs.read_job(entry), None, "json"
+        return jobs.read_job(entry), NO_POSITIONS, "json"
     parsed = _parsed(entry, form)
     return jobs.read_job(parsed.record, parsed.positions), parsed.positions, parsed.form
 

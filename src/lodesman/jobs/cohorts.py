@@ -31,7 +31,7 @@ class CohortSpec(Struct, frozen=True, kw_only=True, gc=False):
     runs: Runs
 
 
-def cohorts(description: Description, *, positions: PositionMap | None = None) -> list[CohortSpec]:
+def cohorts(description: Description, *, places: PositionMap = NO_POSITIONS) -> list[CohortSpec]:
     """The cohorts of a description, by their first members. Raises InvalidJob, also for too many."""
     spec, members = description.spec, description.members
     if members is None:
@@ -53,7 +53,6 @@ def cohorts(description: Description, *, positions: PositionMap | None = None) -
             limit=_MAX_COHORTS,
         )
     deferred = {name: raw for name, raw in spec.deferred.items() if BY_SPELLING[name].use != "key"}
-    places = NO_POSITIONS if positions is None else positions
     by_key: dict[bytes, tuple[JobSpec, list[tuple[int, int]]]] = {}
     for runs in groups.values():
         first = runs[0][0]  # all members of a cohort have the key of its first one

@@ -124,9 +124,8 @@ def _as_text(text: str | bytes) -> str:
     return text
 
 
-def read_job(record: Record, positions: PositionMap | None = None) -> Description:
-    """Check a record; `positions` are for its errors. Raises InvalidJob."""
-    places = NO_POSITIONS if positions is None else positions
+def read_job(record: Record, places: PositionMap = NO_POSITIONS) -> Description:
+    """Check a record; `places` are for its errors. Raises InvalidJob."""
     given, unknown, parameters = _sort_out(record, places)
     kept = _notices_of_unknown(unknown, places) if unknown else []
     members: ParametricMembers | None = None

@@ -120,13 +120,11 @@ def _as_operational(declared: ParameterType) -> ParameterType:
 def _fields_of_words(words: list[str]) -> dict[str, object]:
     fields: dict[str, object] = {"type": words[0] if words else ""}
     for word in words[1:]:
-        if word in {AT_LEAST, EQUAL, ANY_OF}:
-            key: str = "operator"
-        else:
-            key = "merge" if word.lower() == "merge" else "unit"
+        is_operator, is_merge = word in {AT_LEAST, EQUAL, ANY_OF}, word.lower() == "merge"
+        key = "operator" if is_operator else "merge" if is_merge else "unit"
         if key in fields:
             raise BadValue(f"{key} is given twice")
-        fields[key] = True if key == "merge" else word
+        fields[key] = is_merge or word
     return fields
 
 

@@ -138,7 +138,7 @@ def test_a_cohort_that_is_wrong_is_named_by_its_first_member(attributes, attribu
 def test_the_position_is_reported_if_it_is_known():
     parsed = read_description('Executable = "x"; Parameters = {"5", "x"};\n CPUTime = "%s"', form="jdl")
     with pytest.raises(InvalidJob) as caught:
-        cohorts(read_job(parsed.record, parsed.positions), positions=parsed.positions)
+        cohorts(read_job(parsed.record, parsed.positions), places=parsed.positions)
     assert (caught.value.data["line"], caught.value.data["column"]) == (2, 2)
 
 
@@ -146,7 +146,7 @@ def test_the_position_is_reported_if_it_is_known():
 def test_the_position_is_reported_whatever_the_spelling(name):
     parsed = read_description(f'Executable = "x"; Parameters = {{"5", "x"}};\n {name} = "%s"', form="jdl")
     with pytest.raises(InvalidJob) as caught:
-        cohorts(read_job(parsed.record, parsed.positions), positions=parsed.positions)
+        cohorts(read_job(parsed.record, parsed.positions), places=parsed.positions)
     assert (caught.value.data["attribute"], caught.value.data["line"]) == ("CPUTime", 2)
 
 

@@ -21,7 +21,7 @@ def spec(**attributes):
 
 def wrong(text=None, **attributes):
     """The InvalidJob for a JDL text, or for attributes without positions."""
-    record, positions = {"Executable": "x", **attributes}, None
+    record, positions = {"Executable": "x", **attributes}, {}
     if text is not None:
         parsed = read_description(text, form="jdl")
         record, positions = parsed.record, parsed.positions
@@ -243,7 +243,7 @@ def test_the_samples_become_jobs():
         parsed = read_description(path.read_bytes())
         description = read_job(parsed.record, parsed.positions)
         assert description.warnings == ()
-        specs[path.name] = [cohort.spec for cohort in cohorts(description, positions=parsed.positions)]
+        specs[path.name] = [cohort.spec for cohort in cohorts(description, places=parsed.positions)]
     rfc = specs["rfc7_example.jdl"]
     assert rfc == specs["rfc7_example_without_semicolon.jdl"]
     assert rfc[0].requirements == {
