@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from lodesman.errors import SyntaxFault
 from lodesman.jobs.record import (
     ParsedRecord,
     Positions,
@@ -62,7 +61,12 @@ def _decoded(text: str, record_of: Callable[[list[tuple[str, Any]]], Record], li
     try:
         return json.loads(text, object_pairs_hook=record_of)
     except RecursionError:
-        raise _too_deep(text, limits.depth) from None
+        level = 0
+        for match in _TOKEN.finditer(text):
+            level += (match[0] in "[{") - (match[0] in "]}")
+            if level > limits.depth:
+                break
+        raise fault_at(text, match.start(), f"nested deeper than {limits.depth} levels") from None
     except json.JSONDecodeError as error:
         message = f"{error.msg[:1].lower()}{error.msg[1:].removesuffix(' at')}"
         raise fault_at(text, error.pos, message, hint="This is not JSON.") from None
@@ -72,36 +76,21 @@ def _decoded(text: str, record_of: Callable[[list[tuple[str, Any]]], Record], li
         raise fault_at(text, at, "a whole number beyond 64 bits") from None
 
 
-def _too_deep(text: str, depth: int) -> SyntaxFault:
-    level = 0
-    for match in _TOKEN.finditer(text):
-        level += (match[0] in "[{") - (match[0] in "]}")
-        if level > depth:
-            break
-    return fault_at(text, match.start(), f"nested deeper than {depth} levels")
-
-
 def _offsets(text: str, *, refuse_twice: bool = False) -> dict[str, int]:
+    """The first offset of every name of a text that is JSON, by path."""
     first: dict[str, int] = {}
-    for path, name, offset in _names(text):
-        if first.setdefault(path, offset) != offset and refuse_twice:
-            line, column = line_column(text, first[path])
-            message = f"{shown(name)} is given twice, first at line {line}, column {column}"
-            raise fault_at(text, offset, message, hint="Keep one of them.")
-    return first
-
-
-def _names(text: str) -> Iterator[tuple[str, str, int]]:
-    """Path, name and offset of every name of a text that is JSON."""
     # Of each open bracket its path, and the index in a list (-1: a record).
     paths, indexes, path = [""], [-1], ""
     last: re.Match[str] | None = None
     for token in _TOKEN.finditer(text):
         mark = token[0]
         if mark == ":" and last:
-            name = json.loads(last[0])
+            name, offset = json.loads(last[0]), last.start()
             path = child_path(paths[-1], name)
-            yield path, name, last.start()
+            if first.setdefault(path, offset) != offset and refuse_twice:
+                line, column = line_column(text, first[path])
+                message = f"{shown(name)} is given twice, first at line {line}, column {column}"
+                raise fault_at(text, offset, message, hint="Keep one of them.")
         elif mark in "[{":
             if indexes[-1] >= 0:
                 path = child_path(paths[-1], indexes[-1])
@@ -113,3 +102,4 @@ def _names(text: str) -> Iterator[tuple[str, str, int]]:
         elif mark == "," and indexes[-1] >= 0:
             indexes[-1] += 1
         last = token
+    return first

@@ -78,7 +78,13 @@ def _read_sequence(parts: Mapping[str, tuple[str, Any]], places: PositionMap) ->
         for other, _value in numbers.values():
             message = f"stands beside the values that {shown(name)} lists"
             raise invalid(other, message, places, right="either a list or start, step and factor")
-        return ValueSequence(values=_listed(name, value, places))
+        if not value:
+            raise invalid(name, "is an empty list", places, right=_COUNT_RIGHT)
+        wrong = next((index for index, one in enumerate(value) if not _is_scalar(one)), None)
+        if wrong is not None:
+            message = f"has {kind_of(value[wrong])} as value {wrong}, which stands for nothing"
+            raise invalid(name, message, places, right="texts, finite numbers of 64 bits or truth values")
+        return ValueSequence(values=tuple(value))
     first = next(iter(parts.values()))[0]
     if not name and "." not in first:
         raise _without_count(first, places)
@@ -88,16 +94,6 @@ def _read_sequence(parts: Mapping[str, tuple[str, Any]], places: PositionMap) ->
 
 def _without_count(name: str, places: PositionMap) -> InvalidJob:
     return invalid(name, "stands without Parameters", places, right="Parameters = the number of jobs")
-
-
-def _listed(name: str, values: list[Any], places: PositionMap) -> tuple[Any, ...]:
-    if not values:
-        raise invalid(name, "is an empty list", places, right=_COUNT_RIGHT)
-    wrong = next((index for index, value in enumerate(values) if not _is_scalar(value)), None)
-    if wrong is not None:
-        message = f"has {kind_of(values[wrong])} as value {wrong}, which stands for nothing"
-        raise invalid(name, message, places, right="texts, finite numbers of 64 bits or truth values")
-    return tuple(values)
 
 
 def _is_scalar(value: Any) -> bool:

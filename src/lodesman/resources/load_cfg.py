@@ -72,18 +72,15 @@ class _CfgFiller:
     def sites(self, sites: CfgSection, base: str) -> None:
         for section in sites.sections():
             path = f"{base}/{section.name}"
-            if any(name in section.entries for name in (*_BELOW[0], *_NOT_FOR_JOBS)):
-                self._site(section, path, grid="")
-                continue
-            for site in section.sections():
-                self._site(site, f"{path}/{site.name}", grid=section.name)
-
-    def _site(self, section: CfgSection, path: str, *, grid: str) -> None:
-        node = self._node(self._draft.sites, section, path, _BELOW)
-        if grid and node.grid and node.grid != grid:
-            message = f"site {section.name} stands under two grids, {node.grid} and {grid}"
-            self._draft.fault(message, self._source(section, path))
-        node.grid = grid or node.grid
+            lonely = any(name in section.entries for name in (*_BELOW[0], *_NOT_FOR_JOBS))
+            grid = "" if lonely else section.name
+            for site in (section,) if lonely else section.sections():
+                site_path = path if lonely else f"{path}/{site.name}"
+                node = self._node(self._draft.sites, site, site_path, _BELOW)
+                if grid and node.grid and node.grid != grid:
+                    message = f"site {site.name} stands under two grids, {node.grid} and {grid}"
+                    self._draft.fault(message, self._source(site, site_path))
+                node.grid = grid or node.grid
 
     def _node(
         self, among: dict[str, DraftNode], section: CfgSection, path: str, below: tuple[tuple[str, ...], ...]

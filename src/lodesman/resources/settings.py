@@ -52,8 +52,7 @@ class QueueSettings:
 
     def life_seconds(self, habit: int = 0) -> int:
         """How long a pilot lives there at most: `WallTime`, or the `habit` of all pilots if that is less; 0: no limit."""
-        limits = [seconds for seconds in (self.wall_seconds, habit) if seconds]
-        return min(limits, default=0)
+        return min(filter(None, (self.wall_seconds, habit)), default=0)
 
 
 def check_value(folded: str, value: Value) -> None:
