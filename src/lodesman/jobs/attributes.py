@@ -20,7 +20,7 @@ from lodesman.jobs.values import (
     flag,
     name,
     names,
-    one_of,
+    private,
     requirements,
     text,
     whole,
@@ -108,7 +108,7 @@ ATTRIBUTES: Final = (
     Attribute("GridCE", "grid_ces", "key", names("ANY", of_places=True), _PLACES, ("GridCEs",)),
     Attribute("Platform", "platforms", "key", names("ANY"), _NAMES, ("Platforms",)),
     Attribute("Tag", "tags", "key", names(), _NAMES, ("Tags",)),
-    Attribute("PilotType", "pilot_type", "key", one_of("private"), _PRIVATE, ("PilotTypes",)),
+    Attribute("PilotType", "pilot_type", "key", private, _PRIVATE, ("PilotTypes",)),
     Attribute("SubmitPool", "submission_pools", "key", _submission_pools, _POOLS, ("SubmitPools",)),
     # How much it needs.
     Attribute("CPUTime", "norm_cpu_seconds", "key", whole(1, 10**9), _CPU_SECONDS),

@@ -147,18 +147,14 @@ def _listed(value: Any) -> list[Any] | tuple[Any, ...]:
     return value
 
 
-def one_of(*choices: str) -> Reader:
-    """One of a few words, whatever their case; a list of one is taken for its item."""
-
-    def read(value: Any) -> str:
-        if isinstance(value, (list, tuple)) and len(value) == 1:
-            value = value[0]
-        word = _name(value).lower() if value != "" else ""
-        if word and word not in choices:
-            raise Mistake(f"is {shown(word)!r}, which is unknown")
-        return word
-
-    return read
+def private(value: Any) -> str:
+    """The word "private", whatever its case, or no text; a list of one is taken for its item."""
+    if isinstance(value, (list, tuple)) and len(value) == 1:
+        value = value[0]
+    word = _name(value).lower() if value != "" else ""
+    if word not in ("", "private"):
+        raise Mistake(f"is {shown(word)!r}, which is unknown")
+    return word
 
 
 def text(value: Any) -> str:

@@ -141,7 +141,6 @@ class _Inheritance:
                 continue
             declared = self._types.get_folded(folded)
             above = params.get(folded)
-            source = node.sources.get((vo, folded))
             united, levels = value, [level]
             if above is not None and declared is not None and declared.merge:
                 united = model.without_repetition((*model.as_scalars(above.value), *model.as_scalars(value)))
@@ -151,7 +150,7 @@ class _Inheritance:
                 value=united,
                 level=level,
                 levels=tuple(levels),
-                source=source,
+                source=node.sources.get((vo, folded)),
                 said=value,
                 above=above,
             )

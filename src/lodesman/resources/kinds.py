@@ -57,9 +57,8 @@ class TypeTable:
 
     __slots__ = ("_types", "version")
 
-    def __init__(self, types: Iterable[ParameterType] = (), *, well_known: bool = True) -> None:
-        base = WELL_KNOWN if well_known else ()
-        self._types = {fold(item.name): item for item in (*base, *types)}
+    def __init__(self, types: Iterable[ParameterType] = ()) -> None:
+        self._types = {fold(item.name): item for item in (*WELL_KNOWN, *types)}
         # `merge` is left out: it changes what resources offer, never what a requirement is.
         rows = [[name, one.kind.value, one.unit, one.operator] for name, one in sorted(self._types.items())]
         self.version = hashlib.sha256(json.dumps(rows).encode("ascii")).hexdigest()[:16]

@@ -119,9 +119,8 @@ class _CfgFiller:
             if kind_of_word(word):
                 self._draft.put(self._draft.declarations, self._raw(option, path))
             elif near := get_close_matches(word.lower(), KIND_WORDS, 1, _ALIKE):
-                message = (
-                    f"{option.name}: {word!r} is not a type (did you mean {near[0]}?); it is passed over"
-                )
+                hint = f"did you mean {near[0]}?"
+                message = f"{option.name}: {word!r} is not a type ({hint}); it is passed over"
                 self._draft.notice(message, self._source(option, path))
         for inner in section.sections():
             fields = {option.name: option.value for option in inner.options()}

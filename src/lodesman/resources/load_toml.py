@@ -19,14 +19,13 @@ _Table = Mapping[str, object]
 
 _GROUP_KEYS = frozenset({"vo", "share", "job_sharing", "background"})
 _SLIPS = {
-    "sites": "site",
-    "groups": "group",
-    "jobdescription": "job_description",
-    "resources": "site",
-    "cedefaults": "ce_defaults",
-    "ce_types": "ce_type",
-    "cetype": "ce_type",
+    "site": ("sites", "resources"),
+    "group": ("groups",),
+    "job_description": ("jobdescription",),
+    "ce_defaults": ("cedefaults",),
+    "ce_type": ("ce_types", "cetype"),
 }
+_TABLES = "a name with dots needs quotes, and a site has ce and vo, a CE queue and vo, a queue vo"
 _POSITION = re.compile(r"\s*\(at line (\d+), column (\d+)\)|\s*\(at end of document\)")
 _TABLE = re.compile(r"\s*\[\[?([^\[\]=]+)\]")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -59,9 +58,9 @@ def parse_toml(text: str, *, source: str = "") -> dict[str, object]:
 def fill_from_toml(draft: ConfigDraft, root: _Table, *, text: str, file: str) -> None:
     """Write what a parsed file says into the draft; `text` gives the line numbers."""
     filler = _TomlFiller(draft, file, lines_of(text))
-    for slip, right in _SLIPS.items():
+    for right, slips in _SLIPS.items():
         for key in root:
-            if key.lower() == slip:
+            if key.lower() in slips:
                 draft.fault(f"the table is called {right!r}", filler.source((key,)))
     filler.params(draft.ce_defaults, "", ("ce_defaults",), filler.table(root, "ce_defaults"))
     for path, table in filler.tables(("ce_type",), root):
@@ -128,10 +127,7 @@ class _TomlFiller:
         for key, value in table.items():
             place = self.source((*path, key), section=section)
             if isinstance(value, dict):
-                hint = (
-                    "a name with dots needs quotes, and a site has ce and vo, a CE queue and vo, a queue vo"
-                )
-                self._draft.fault(f"table {key!r} has no meaning here ({hint})", place)
+                self._draft.fault(f"table {key!r} has no meaning here ({_TABLES})", place)
             else:
                 self._draft.put(node.layers[vo], RawParam(name=key, value=value, source=place))
 

@@ -157,12 +157,13 @@ def _as_much(found: Counter[Any], order: Callable[[Any], Any] | None = None) -> 
 
 
 def _one_of(
-    field: str, rule: str, offered: Callable[[_ChangedJob], Counter[str]]
+    field: str, rule: str, offered: Callable[[_ChangedJob], Counter[str]] | None = None
 ) -> Callable[[_ChangedJob, str], Made]:
     """A list of names in the job, of which the queue must offer one."""
 
     def make(case: _ChangedJob, name: str) -> Made:
-        options = tuple(offered(case).most_common(SHOWN))
+        found = offered(case) if offered else Counter(case.offered(rule))
+        options = tuple(found.most_common(SHOWN))
         instead = tuple(value for value, _ in options)
         text = f"{name} -> {' or '.join(instead)}" if options else f"{name} left out"
         asked = getattr(case.key, field)
@@ -218,7 +219,8 @@ def _required(case: _ChangedJob, name: str, criterion: Requirement) -> Made:
         mask = case.mask & table.eligible_mask([replace(criterion, wanted=instead)])
         tried.append((mask, options, instead))
     mask, options, instead = max(tried, key=lambda one: one[0].bit_count())
-    text = f"{name} {_shown(asked)} -> {' or '.join(map(str, instead))}"
+    words = " or ".join(map(str, criterion.wanted[:SHOWN]))
+    text = f"{name} {words} -> {' or '.join(map(str, instead))}"
     value = instead[0] if len(instead) == 1 else instead
     return _step_of(name, text, asked=asked, instead=value, options=options), replace(case, mask=mask)
 
@@ -248,14 +250,6 @@ def _instead(
         yield options, tuple(value for value, _ in options[:shown])
 
 
-def _shown(asked: Any) -> str:
-    return " or ".join(map(str, asked[:SHOWN])) if isinstance(asked, tuple) else str(asked)
-
-
-def _names(field: str) -> Callable[[_ChangedJob], Counter[str]]:
-    return lambda case: Counter(case.offered(field))
-
-
 def _pools(case: _ChangedJob) -> Counter[str]:
     """Any submission pool carries pilots to any of the queues."""
     return Counter(dict.fromkeys(sorted(case.config.pools or ()), case.mask.bit_count()))
@@ -270,9 +264,9 @@ def _platforms(case: _ChangedJob) -> Counter[str]:
 
 
 _STEPS: Final[Mapping[str, Callable[[_ChangedJob, str], Made]]] = {
-    "Site": _one_of("sites", "site", _names("site")),
+    "Site": _one_of("sites", "site"),
     "BannedSite": _banned,
-    "GridCE": _one_of("grid_ces", "ce", _names("ce")),
+    "GridCE": _one_of("grid_ces", "ce"),
     "Platform": _one_of("platforms", "platform", _platforms),
     "Tag": _tags("tags", "Tag without"),
     "RequiredTag": _tags("required_tags", "Tag with"),

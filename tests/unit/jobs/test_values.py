@@ -161,8 +161,8 @@ def test_what_is_no_list_of_names(value, words):
     assert words in refused(SITES, value)
 
 
-def test_one_of_a_few_words():
-    read = values.one_of("private")
+def test_private_is_the_only_word():
+    read = values.private
     assert read("Private") == "private"
     assert read(["private"]) == "private"
     assert read("") == ""
@@ -345,7 +345,7 @@ def test_requirements_may_be_many():
 
 
 READERS = [
-    MEMORY, values.flag, values.name(), SITES, TAGS, values.one_of("x"), values.text, OUTPUT, INPUT,
+    MEMORY, values.flag, values.name(), SITES, TAGS, values.private, values.text, OUTPUT, INPUT,
     values.file_name(), values.arguments, values.environment, values.requirements,
 ]  # fmt: skip
 ANYTHING = st.recursive(

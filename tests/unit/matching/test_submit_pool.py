@@ -47,11 +47,9 @@ def test_the_example_of_the_seed():
 
 
 def test_an_identifier_never_changes_between_processes_and_releases():
-    found = submit_pool_id(
-        {"Memory": 4000, "SoftwareTag": ["b", "a"]}, TypeTable(TYPES.all(), well_known=False)
-    )
+    found = submit_pool_id({"Memory": 4000, "SoftwareTag": ["b", "a"]}, TypeTable(TYPES.all()))
     assert found == submit_pool_id({"softwaretag": "a, b", "memory": "4000 MB"}, TYPES)
-    plain = submit_pool_id({"P": 1}, TypeTable(well_known=False))
+    plain = submit_pool_id({"P": 1}, TypeTable())
     assert plain == "req2:0a353631a38002fc85039a2b8c02dce7c1fe1ba4b0f73075bc6c4e8ca042bbe8"
 
 

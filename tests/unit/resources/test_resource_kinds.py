@@ -69,7 +69,6 @@ def test_well_known_parameters_are_declared_and_can_be_declared_anew():
     assert TypeTable().get("RequiredTag").merge
     assert not TypeTable().get("Platform").merge
     assert TypeTable([parse_type("memory", "number GB")]).get("Memory").unit == "GB"
-    assert TypeTable(well_known=False).all() == ()
 
 
 def test_all_types_come_sorted():
