@@ -9,22 +9,8 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, NoReturn
 
 from lodesman.errors import InvalidJob, LodesmanError
+from lodesman.jobs import values
 from lodesman.jobs.record import PositionMap, shown
-from lodesman.jobs.values import (
-    Mistake,
-    Reader,
-    arguments,
-    environment,
-    file_name,
-    files,
-    flag,
-    name,
-    names,
-    private,
-    requirements,
-    text,
-    whole,
-)
 
 _Use = Literal["text", "key", "limit", "fixed"]
 
@@ -41,14 +27,14 @@ class Attribute:
     name: str
     field: str
     use: _Use
-    read: Reader
+    read: values.Reader
     right: str
     aliases: tuple[str, ...] = ()
     plain: bool = False
 
 
 def _from_token(_value: Any) -> NoReturn:
-    raise Mistake("comes from the token, never from the description")
+    raise values.Mistake("comes from the token, never from the description")
 
 
 def _submission_pools(value: Any) -> tuple[str, ...]:
@@ -56,7 +42,7 @@ def _submission_pools(value: Any) -> tuple[str, ...]:
     return tuple([one for one in _NAMES_GIVEN(value) if not _POOL_ID.match(one)])
 
 
-_NAMES_GIVEN = names()
+_NAMES_GIVEN = values.names()
 _IN_REQUIREMENTS = re.compile(r"\A(?i:requirements)\.")  # `Parameters.x` is a name
 _POOL_ID = re.compile(r"req[0-9]+:[0-9a-f]{64}\Z")
 _A_NAME = "a name of at most 255 printable ASCII characters"
@@ -84,41 +70,41 @@ _ATTEMPTS = "a whole number from 1 to 100, the same for all members"
 
 ATTRIBUTES: Final = (
     # What runs.
-    Attribute("Executable", "executable", "text", text, "a program's name or path", plain=True),
-    Attribute("Arguments", "arguments", "text", arguments, _ARGUMENTS, plain=True),
-    Attribute("JobName", "name", "text", name(), _A_NAME, plain=True),
-    Attribute("StdInput", "std_input", "text", file_name(absolute=True), _ANY_FILE, plain=True),
-    Attribute("StdOutput", "std_output", "text", file_name("std.out"), _FILE, plain=True),
-    Attribute("StdError", "std_error", "text", file_name("std.err"), _FILE, plain=True),
-    Attribute("InputSandbox", "input_sandbox", "text", files(absolute=True), _INPUTS),
-    Attribute("OutputSandbox", "output_sandbox", "text", files(absolute=False), _OUTPUTS),
-    Attribute("Environment", "environment", "text", environment, _ENVIRONMENT, plain=True),
+    Attribute("Executable", "executable", "text", values.text, "a program's name or path", plain=True),
+    Attribute("Arguments", "arguments", "text", values.arguments, _ARGUMENTS, plain=True),
+    Attribute("JobName", "name", "text", values.name(), _A_NAME, plain=True),
+    Attribute("StdInput", "std_input", "text", values.file_name(absolute=True), _ANY_FILE, plain=True),
+    Attribute("StdOutput", "std_output", "text", values.file_name("std.out"), _FILE, plain=True),
+    Attribute("StdError", "std_error", "text", values.file_name("std.err"), _FILE, plain=True),
+    Attribute("InputSandbox", "input_sandbox", "text", values.files(absolute=True), _INPUTS),
+    Attribute("OutputSandbox", "output_sandbox", "text", values.files(absolute=False), _OUTPUTS),
+    Attribute("Environment", "environment", "text", values.environment, _ENVIRONMENT, plain=True),
     # Whose it is and what it counts as.
-    Attribute("JobType", "job_type", "key", name("User"), _A_NAME, plain=True),
-    Attribute("Priority", "user_priority", "key", whole(0, 10), _PRIORITY, ("UserPriority",)),
-    Attribute("JobGroup", "project", "key", name(), _A_NAME, ("Project",), plain=True),
-    Attribute("JobClass", "job_class", "key", name(), _A_NAME, plain=True),
-    Attribute("Variant", "variant", "key", name(), _A_NAME, plain=True),
-    Attribute("OwnerGroup", "group", "fixed", name(), "one of your groups", plain=True),
+    Attribute("JobType", "job_type", "key", values.name("User"), _A_NAME, plain=True),
+    Attribute("Priority", "user_priority", "key", values.whole(0, 10), _PRIORITY, ("UserPriority",)),
+    Attribute("JobGroup", "project", "key", values.name(), _A_NAME, ("Project",), plain=True),
+    Attribute("JobClass", "job_class", "key", values.name(), _A_NAME, plain=True),
+    Attribute("Variant", "variant", "key", values.name(), _A_NAME, plain=True),
+    Attribute("OwnerGroup", "group", "fixed", values.name(), "one of your groups", plain=True),
     Attribute("Owner", "owner", "fixed", _from_token, _NOTHING, ("OwnerDN", "OwnerName")),
     Attribute("VO", "vo", "fixed", _from_token, _NOTHING, ("VirtualOrganization", "VirtualOrganisation")),
     # Where it can run.
-    Attribute("Site", "sites", "key", names("ANY", of_places=True), _PLACES, ("Sites",)),
-    Attribute("BannedSite", "banned_sites", "key", names(of_places=True), _PLACES, ("BannedSites",)),
-    Attribute("GridCE", "grid_ces", "key", names("ANY", of_places=True), _PLACES, ("GridCEs",)),
-    Attribute("Platform", "platforms", "key", names("ANY"), _NAMES, ("Platforms",)),
-    Attribute("Tag", "tags", "key", names(), _NAMES, ("Tags",)),
-    Attribute("PilotType", "pilot_type", "key", private, _PRIVATE, ("PilotTypes",)),
+    Attribute("Site", "sites", "key", values.names("ANY", of_places=True), _PLACES, ("Sites",)),
+    Attribute("BannedSite", "banned_sites", "key", values.names(of_places=True), _PLACES, ("BannedSites",)),
+    Attribute("GridCE", "grid_ces", "key", values.names("ANY", of_places=True), _PLACES, ("GridCEs",)),
+    Attribute("Platform", "platforms", "key", values.names("ANY"), _NAMES, ("Platforms",)),
+    Attribute("Tag", "tags", "key", values.names(), _NAMES, ("Tags",)),
+    Attribute("PilotType", "pilot_type", "key", values.private, _PRIVATE, ("PilotTypes",)),
     Attribute("SubmitPool", "submission_pools", "key", _submission_pools, _POOLS, ("SubmitPools",)),
     # How much it needs.
-    Attribute("CPUTime", "norm_cpu_seconds", "key", whole(1, 10**9), _CPU_SECONDS),
-    Attribute("NumberOfProcessors", "cores", "key", whole(1, 4096), _CORES),
-    Attribute("Memory", "memory_mb", "key", whole(0, 2**30), _MEMORY, ("MaxRAM",)),
-    Attribute("Requirements", "requirements", "key", requirements, _REQUIREMENTS),
-    Attribute("WallTime", "wall_seconds", "limit", whole(0, 10**9), _WALL_SECONDS),
-    Attribute("MaxOutput", "max_output_mb", "limit", whole(0, 10**6), _OUTPUT),
-    Attribute("MaxAttempts", "max_attempts", "fixed", whole(1, 100), _ATTEMPTS),
-    Attribute("Exclusive", "exclusive", "limit", flag, "true or false"),
+    Attribute("CPUTime", "norm_cpu_seconds", "key", values.whole(1, 10**9), _CPU_SECONDS),
+    Attribute("NumberOfProcessors", "cores", "key", values.whole(1, 4096), _CORES),
+    Attribute("Memory", "memory_mb", "key", values.whole(0, 2**30), _MEMORY, ("MaxRAM",)),
+    Attribute("Requirements", "requirements", "key", values.requirements, _REQUIREMENTS),
+    Attribute("WallTime", "wall_seconds", "limit", values.whole(0, 10**9), _WALL_SECONDS),
+    Attribute("MaxOutput", "max_output_mb", "limit", values.whole(0, 10**6), _OUTPUT),
+    Attribute("MaxAttempts", "max_attempts", "fixed", values.whole(1, 100), _ATTEMPTS),
+    Attribute("Exclusive", "exclusive", "limit", values.flag, "true or false"),
 )
 
 PARAMETERS: Final = ("Parameters", "ParameterStart", "ParameterStep", "ParameterFactor")
@@ -146,11 +132,11 @@ def by_name(spelling: str) -> Attribute | None:
 
 
 def invalid(
-    name: str, mistake: Mistake | str, places: PositionMap, *, right: str = "", **data: Any
+    name: str, mistake: values.Mistake | str, places: PositionMap, *, right: str = "", **data: Any
 ) -> InvalidJob:
     """The error for the attribute that the text calls `name`; `right` completes "Give ..."."""
     label = shown(name)
-    below = mistake.below if isinstance(mistake, Mistake) else ""
+    below = mistake.below if isinstance(mistake, values.Mistake) else ""
     place = _place_of(f"{name}/{below}" if below else name, places)
     where = ""
     if place is not None:
