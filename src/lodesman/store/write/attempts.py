@@ -94,8 +94,7 @@ def append_claim(tx: Transaction, ids: Ids, claim: ClaimFacts, tq_id: int, job: 
     data = f'{{"attempt":{number},"pilot":{claim.pilot_id}}}'
     tx.later(INSERT_EVENT, (event, tx.now, job.id, None, job.last_event, "Matched", data))
     tx.later(
-        _INSERT_ATTEMPT,
-        (attempt, job.id, number, job.last_attempt, tq_id, job.cohort_id, *claim, tx.now),
+        _INSERT_ATTEMPT, (attempt, job.id, number, job.last_attempt, tq_id, job.cohort_id, *claim, tx.now)
     )
     if job.cohort_id is None:
         tx.later(_CLAIM_ROW, (number, claim.pilot_id, tx.now, event, attempt, job.id))
