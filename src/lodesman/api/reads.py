@@ -66,8 +66,7 @@ async def _job_counts(side: ReadSide, request: Request[asks.CountsQuery, Nothing
     may = may_touch(who, side.policy.sharing_groups())
     owner = who.name if request.query.own else None
     vo = own_vo(who) if owner is None else ""
-    count = partial(count_jobs, owner=owner, vo=vo)
-    counts = await side.costly.get(("counts", owner, vo), count)
+    counts = await side.costly.get(("counts", owner, vo), partial(count_jobs, owner=owner, vo=vo))
     return jobs.Counts([one for one in counts if may(one.owner, one.group, who.vo)])
 
 

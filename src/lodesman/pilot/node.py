@@ -90,7 +90,9 @@ def describe_node(
     root: Path = Path("/"),
 ) -> WorkerNode:
     """Describe this machine; arguments other than 0 and "" are taken as they are."""
-    release = _parse_release(_read(root / "etc/os-release") or _read(root / "usr/lib/os-release"))
+    release_text = _read(root / "etc/os-release") or _read(root / "usr/lib/os-release")
+    lines = [line.strip().partition("=") for line in release_text.splitlines()]
+    release = {name: value.strip(" \"'") for name, found, value in lines if found}
     system = release.get("ID") or "linux"
     total_kb, available_kb = _parse_meminfo(_read(root / "proc/meminfo"))
     return WorkerNode(
@@ -103,12 +105,6 @@ def describe_node(
         python=platform.python_version(),
         pilot_version=__version__,
     )
-
-
-def _parse_release(text: str) -> dict[str, str]:
-    """The names and values of os-release, without quotes."""
-    parts = [line.strip().partition("=") for line in text.splitlines()]
-    return {name: value.strip(" \"'") for name, found, value in parts if found}
 
 
 def _parse_meminfo(text: str) -> tuple[int, int]:
