@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from lodesman.answers.accounts import Principal
 from lodesman.answers.call import Call, Nothing
@@ -80,8 +80,7 @@ class CostlyReads:
                 kept.use_seconds = (
                     min(_MOST_SECONDS, cost * _REST * self.patience) if cost >= _CHEAP_SECONDS else 0.0
                 )
-            result: _T = kept.result
-            return result
+            return cast("_T", kept.result)
 
     async def run(self, read: Callable[[Reader], _T]) -> _T:
         """Read in a thread, now."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import Raw
@@ -112,8 +112,7 @@ def _posts(
     """A call that posts one command; `answer` makes the answer from the command's."""
 
     async def post(core: Core, request: Request[Nothing, _B]) -> _A:
-        found: _A = answer(await core.command(command(core, request.body)))
-        return found
+        return cast("_A", answer(await core.command(command(core, request.body))))
 
     return Endpoint(call, post)
 

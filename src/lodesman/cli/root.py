@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -63,8 +63,7 @@ class _Sections(click.Group):
         """Load a command."""
         if cmd_name not in _MODULES:
             return None
-        found: click.Command = getattr(import_module(f"lodesman.cli.{_MODULES[cmd_name]}"), cmd_name)
-        return found
+        return cast("click.Command", getattr(import_module(f"lodesman.cli.{_MODULES[cmd_name]}"), cmd_name))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """One list per section."""

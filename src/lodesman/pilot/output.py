@@ -172,9 +172,8 @@ def matches(path: PurePosixPath, pattern: PurePosixPath) -> bool:
 
 
 def _fits(part: str, step: str) -> bool:
-    if part.startswith(".") and not step.startswith("."):
-        return False
-    return step == "**" or fnmatchcase(part, step)
+    hidden = part.startswith(".") and not step.startswith(".")
+    return not hidden and (step == "**" or fnmatchcase(part, step))
 
 
 def _skip(steps: Sequence[str], at: set[int]) -> set[int]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from operator import or_
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from lodesman.answers.nodes import Closing, QueueId
 from lodesman.answers.vocabulary import ClampName, MainReason
@@ -155,8 +155,7 @@ class RecordedIteration:
         return sum(count for _, place, count in self.record["placements"] if place == name)
 
     def _room(self, queue: QueueId) -> Mapping[str, Any] | None:
-        found: Mapping[str, Any] | None = self.record["rooms"].get("/".join(queue))
-        return found
+        return cast("Mapping[str, Any] | None", self.record["rooms"].get("/".join(queue)))
 
     def queue(self, queue: QueueId) -> QueueDecision | None:
         """What it decided about a CE queue; None if it did not consider the queue."""

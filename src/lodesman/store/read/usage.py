@@ -59,7 +59,6 @@ FROM (SELECT job_id, number FROM attempt ORDER BY id DESC LIMIT ?) newest"""
 _PILOTS = (
     "SELECT site, state, count(*) FROM pilot WHERE ? = '' OR vo = ? GROUP BY site, state ORDER BY site, state"
 )
-_QUEUES = "SELECT count(*), coalesce(sum(waiting), 0) FROM queue_waiting WHERE waiting > 0"
 # Times, and numbers given twice, are sought among this many of the newest attempts.
 _NEWEST: Final = 100_000
 # Of one owner's reasons the most frequent are kept, so that the failures of one owner do not hide those of another.
@@ -124,7 +123,7 @@ def count_pilots(db: Reader, vo: str = "") -> list[PilotCount]:
 
 def count_waiting(db: Reader) -> tuple[int, int]:
     """Task queues with waiting jobs, and these jobs."""
-    return db.only(_QUEUES)
+    return db.only("SELECT count(*), coalesce(sum(waiting), 0) FROM queue_waiting WHERE waiting > 0")
 
 
 def usage_facts(db: Reader, vo: str = "") -> UsageFacts:
