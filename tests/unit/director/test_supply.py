@@ -230,4 +230,4 @@ def test_every_pilot_is_counted_once_set_aside_or_spare(count, demand, pilot, ex
         # A pilot is spare only if no task queue that it could serve wants one more.
         assert counted == full or not spare_for_it
         if spare_for_it:
-            assert not any(spare.useless for spare in spare_for_it)
+            assert not any(spare.pilot_id in supply.useless for spare in spare_for_it)
