@@ -115,9 +115,11 @@ def _long_set() -> list[float]:
     for _ in range(ROUNDS * 4):
         begun = time.perf_counter()
         criteria = compile_requirements(wanted, table.types)
-        planes = list(zip((one.parameter for one in criteria), table.failing(criteria), strict=True))
+        failing = table.failing(criteria)
+        planes = list(zip((one.parameter for one in criteria), failing, strict=True))
         refused(planes)
         near = next(bits(nearest(planes, table.full)))
-        table.reasons(near, criteria)
+        against = [one for one, mask in zip(criteria, failing, strict=True) if mask >> near & 1]
+        table.reasons(near, tuple(against))
         samples.append(time.perf_counter() - begun)
     return samples

@@ -99,7 +99,8 @@ class Transposed:
 class Tally:
     """Numbers of 0 or more by bit, as bit planes: sums, changes and draws over masks cost a few steps on whole masks.
 
-    Plane k is the mask of the members whose number has bit k. Numbers that were never set are 0.
+    Plane k is the mask of the members whose number has bit k. Numbers that were never set are 0. `positive`: the
+    members whose number is above 0.
     """
 
     __slots__ = ("_planes", "positive")
@@ -111,17 +112,17 @@ class Tally:
             self._grow(number.bit_length())
             for k in bits(number):
                 self._planes[k] |= 1 << bit
-        self.positive = 0
-        """The numbers above 0."""
         self._settle()
 
     def add(self, mask: Mask, amount: int) -> None:
         """Add an amount of 0 or more to every number of a mask."""
+        planes = self._planes
         for place in bits(amount):
             k, carry = place, mask
             while carry:
-                self._grow(k + 1)
-                self._planes[k], carry = self._planes[k] ^ carry, self._planes[k] & carry
+                if k >= len(planes):
+                    self._grow(k + 1)
+                planes[k], carry = planes[k] ^ carry, planes[k] & carry
                 k += 1
         if amount:
             self.positive |= mask
@@ -191,7 +192,7 @@ class Tally:
         self._planes += [0] * (planes - len(self._planes))
 
     def _settle(self) -> None:
-        self.positive = 0
+        self.positive: Mask = 0
         for plane in self._planes:
             self.positive |= plane
 
