@@ -85,7 +85,8 @@ class _Preparation:
             draft = self._optimize(cohort.spec, config)
             assert draft.key is not None  # noqa: S101
             if draft.never and not self.body.hold_if_impossible:
-                found = find_exclusions(draft.key, cohort.spec.requirements, config)
+                # The verdict was known before: find again what it came from.
+                found = draft.exclusions or find_exclusions(draft.key, draft.requirements.criteria, config)
                 raise _refusal(draft.never, cohort.runs, description.members, found)
             template, expand = self._stored(cohort.spec, description.members, cohort.runs)
             yield PreparedCohort(
@@ -112,10 +113,11 @@ class _Preparation:
         draft = self._drafts[alike] = optimize(draft, config, self.policy.verdicts)
         if draft.key is not None and len(self.policy.verdicts) < _VERDICTS_KEPT:
             self.policy.verdicts[draft.key] = draft.never
-        if draft.submit_pool and draft.submit_pool not in self.pools:
+        compiled = draft.requirements
+        if compiled.pool and compiled.pool not in self.pools:
             queues = tuple(one.queue for one in config.offers if draft.pool_mask >> one.bit & 1)
-            self.pools[draft.submit_pool] = NewPool(
-                id=draft.submit_pool, requirements=draft.requirements, vo=config.vo, queues=queues
+            self.pools[compiled.pool] = NewPool(
+                id=compiled.pool, requirements=compiled.text, vo=config.vo, queues=queues
             )
         return draft
 

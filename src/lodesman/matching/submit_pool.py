@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from lodesman.answers.vocabulary import Kind
@@ -19,6 +20,28 @@ from lodesman.resources.model import BadValue
 from lodesman.resources.units import number_in
 
 _PREFIX = "req2:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirements:
+    """The Requirements of a job, compiled for its VO: their text as it is stored, and the id of their SubmitPool. All are
+    empty if there are none.
+    """
+
+    criteria: tuple[Requirement, ...] = ()
+    text: str = ""
+    pool: str = ""
+
+
+NO_REQUIREMENTS = Requirements()
+
+
+def requirements_of(wanted: Mapping[str, object], types: TypeTable, vo: str) -> Requirements:
+    """Compile what a description wants. Raises InvalidJob."""
+    criteria = compile_requirements(wanted, types)
+    return Requirements(
+        criteria=criteria, text=spelled_requirements(criteria), pool=submit_pool_id(criteria, vo)
+    )
 
 
 def canonical_requirements(criteria: Iterable[Requirement]) -> str:
@@ -81,5 +104,5 @@ def read_again(requirements: str, types: TypeTable, vo: str) -> tuple[str, str]:
     """(identifier, text to be stored) of a stored set under the types of today. Raises InvalidJob if they cannot read
     it, ValueError if it is no set.
     """
-    criteria = compile_requirements(wanted_of(requirements), types)
-    return submit_pool_id(criteria, vo), spelled_requirements(criteria)
+    found = requirements_of(wanted_of(requirements), types, vo)
+    return found.pool, found.text

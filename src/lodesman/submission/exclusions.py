@@ -89,9 +89,10 @@ class Exclusions(JobDemand):
 
 
 def find_exclusions(
-    key: TaskQueueKey, requirements: Mapping[str, Any] | None, config: VOConfig
+    key: TaskQueueKey, requirements: tuple[Requirement, ...] | Mapping[str, Any] | None, config: VOConfig
 ) -> Exclusions:
-    """Hold a key, and the Requirements that its SubmitPool stands for, against every queue of its VO.
+    """Hold a key, and the Requirements that its SubmitPool stands for (compiled, or as they were stored), against every
+    queue of its VO.
 
     A requirement that the declared types cannot read any more rules out every queue, and so do unknown Requirements
     (None).
@@ -100,7 +101,7 @@ def find_exclusions(
     full = config.table.open_to_vo
     place = replace(key, submit_pool="") if key.submit_pool else key
     planes = [(ATTRIBUTES[name], mask) for name, mask in config.places.lost(full, place)]
-    criteria, unread = _read(requirements, config)
+    criteria, unread = (requirements, {}) if isinstance(requirements, tuple) else _read(requirements, config)
     planes += [
         (f"{REQUIREMENTS}.{one.parameter}", mask & full)
         for one, mask in zip(criteria, config.table.failing(criteria), strict=True)

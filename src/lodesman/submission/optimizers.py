@@ -11,10 +11,9 @@ from lodesman.errors import InvalidJob
 from lodesman.jobs import JobSpec, is_plain_name
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import VOConfig
-from lodesman.matching.submit_pool import spelled_requirements, submit_pool_id
+from lodesman.matching.submit_pool import NO_REQUIREMENTS, Requirements, requirements_of
 from lodesman.matching.task_queue import key_of
-from lodesman.resources import compile_requirements
-from lodesman.submission.exclusions import find_exclusions, never_text
+from lodesman.submission.exclusions import Exclusions, find_exclusions, never_text
 
 _SHOWN: Final = 10
 _CORRECT: Final = "Correct the name, or leave it out."
@@ -29,11 +28,11 @@ _LISTED: Final = dict.fromkeys(("Site", "BannedSite"), "lode site ls lists the s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDraft:
-    """One cohort of a submission. `never`: why no configured queue could ever run it; '' if one could.
+    """One cohort of a submission. `never`: why no configured queue could ever run it; '' if one could. `exclusions`: what
+    that was found by, None if it was known before.
 
     `hold`: an impossible job is to be Held instead of refused, even if it names what is not configured.
-    `requirements` is the text of the Requirements, names as written; `pool_mask` the queues that fulfil them. Both are
-    empty without Requirements.
+    `pool_mask`: the queues that fulfil the Requirements, none without Requirements.
     """
 
     spec: JobSpec
@@ -41,11 +40,11 @@ class JobDraft:
     group: str
     vo: str
     hold: bool = False
-    requirements: str = ""
-    submit_pool: str = ""
+    requirements: Requirements = NO_REQUIREMENTS
     pool_mask: int = 0
     key: TaskQueueKey | None = None
     never: str = ""
+    exclusions: Exclusions | None = None
 
 
 def _check_names(draft: JobDraft, config: VOConfig) -> None:
@@ -103,17 +102,14 @@ def optimize(
     _check_names(draft, config)
     if draft.spec.requirements:
         # They become a SubmitPool: a hash of their canonical form, and its eligible queues (RFC #7).
-        criteria = compile_requirements(draft.spec.requirements, config.table.types)
-        draft = replace(
-            draft,
-            requirements=spelled_requirements(criteria),
-            submit_pool=submit_pool_id(criteria, config.vo),
-            pool_mask=config.table.eligible_mask(criteria),
-        )
-    key = key_of(draft.spec, owner=draft.owner, group=draft.group, vo=draft.vo, submit_pool=draft.submit_pool)
-    never = None if verdicts is None else verdicts.get(key)
+        wanted = requirements_of(draft.spec.requirements, config.table.types, config.vo)
+        draft = replace(draft, requirements=wanted, pool_mask=config.table.eligible_mask(wanted.criteria))
+    pool = draft.requirements.pool
+    key = key_of(draft.spec, owner=draft.owner, group=draft.group, vo=draft.vo, submit_pool=pool)
+    never, exclusions = None if verdicts is None else verdicts.get(key), None
     if never is None:
         never = ""
         if not config.possible_queues(key, draft.pool_mask):
-            never = never_text(find_exclusions(key, draft.spec.requirements, config))
-    return replace(draft, key=key, never=never)
+            exclusions = find_exclusions(key, draft.requirements.criteria, config)
+            never = never_text(exclusions)
+    return replace(draft, key=key, never=never, exclusions=exclusions)

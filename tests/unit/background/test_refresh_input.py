@@ -159,7 +159,7 @@ def test_queues_that_follow_each_other_move_together(stored, runs):
 
 
 def row(found, *, number=1, jobs=3, held=None):
-    return JudgedQueue(number, found.key, found.requirements, jobs, held)
+    return JudgedQueue(number, found.key, found.requirements.text, jobs, held)
 
 
 def judged(*rows):
@@ -241,7 +241,7 @@ def test_pools_with_unknown_queues_are_sent_even_if_no_queue_fulfils_them():
 
 def test_the_input_is_of_one_moment(base):
     found = draft(requirements={"Software": "geant"})
-    new = NewPool(id=found.submit_pool, requirements=found.requirements, vo="lab", queues=(LONG,))
+    new = NewPool(id=found.requirements.pool, requirements=found.requirements.text, vo="lab", queues=(LONG,))
     cohort = PreparedCohort(key=found.key, template="{}", expand=False, max_attempts=1, runs=((0, 4),))
     assert read_refresh_input(base.db) == stored(bits={})
     base.do(Submit(base.live, PreparedSubmission(
@@ -253,6 +253,6 @@ def test_the_input_is_of_one_moment(base):
         (new.id, "lab", new.requirements, 1)
     ]
     assert seen.bits == {LONG: 0}
-    assert seen.queues == [JudgedQueue(1, found.key, found.requirements, 4, None)]
+    assert seen.queues == [JudgedQueue(1, found.key, new.requirements, 4, None)]
     assert seen.state.is_due
     assert read_refresh_input(base.db).queues[0].key is seen.queues[0].key

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 from lodesman.answers.accounts import Principal
 from lodesman.commands.prepare import prepare
 from lodesman.errors import Forbidden, Impossible, InvalidJob, InvalidRequest, LodesmanError, SyntaxFault
+from lodesman.matching import submit_pool
 from lodesman.matching.policy import Policy
-from lodesman.resources import load_resources
+from lodesman.resources import compile_requirements, load_resources
+from lodesman.submission import exclusions
 
 ANN = Principal(kind="user", name="ann", vo="lab", groups=("physics", "open"))
 
@@ -133,6 +135,21 @@ def test_a_pool_is_made_of_the_requirements_with_its_queues(ready):
     assert pool.queues == (("North", "cn", "short"),)
     again, _ = ready(jobs=[{**TRUE, "Requirements": {"Slots": 2}}] * 3)
     assert [one.id for one in again.pools] == [pool.id]
+
+
+@pytest.mark.parametrize("slots", [2, 10**6], ids=["accepted", "refused"])
+def test_requirements_are_compiled_once(ready, monkeypatch, slots):
+    asked = []
+
+    def compiled(wanted, types):
+        asked.append(wanted)
+        return compile_requirements(wanted, types)
+
+    for module in (submit_pool, exclusions):
+        monkeypatch.setattr(module, "compile_requirements", compiled)
+    with contextlib.suppress(Impossible):
+        ready(jobs=[{**TRUE, "Requirements": {"Slots": slots}}])
+    assert asked == [{"Slots": slots}]
 
 
 def test_the_description_is_stored_as_it_was_given(policy, base):

@@ -101,10 +101,10 @@ def test_a_site_that_is_banned_leaves_nothing():
 def test_requirements_become_a_pool_of_queues_and_their_order_does_not_matter():
     one = optimize(draft(requirements={"Software": "root", "Memory": 100}), WORLD)
     other = optimize(draft(requirements={"Memory": 100, "Software": ["root"]}), WORLD)
-    assert one.submit_pool == other.submit_pool == one.key.submit_pool
-    assert one.submit_pool.startswith("req")
+    assert one.requirements.pool == other.requirements.pool == one.key.submit_pool
+    assert one.requirements.pool.startswith("req")
     assert one.pool_mask.bit_count() == 1
-    assert optimize(draft(), WORLD).submit_pool == ""
+    assert optimize(draft(), WORLD).requirements.pool == ""
 
 
 def test_what_no_queue_fulfils_says_why():
