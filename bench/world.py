@@ -26,6 +26,7 @@ from lodesman.commands.accounts import add_account, issue_token
 from lodesman.commands.live import Live
 from lodesman.commands.pilots import hash_token, join_pilot, prepare_pilots
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
+from lodesman.commands.submit_pools import number_queues
 from lodesman.matching import GroupShare, TaskQueueKey
 from lodesman.matching.policy import Policy
 from lodesman.matching.submit_pool import canonical_requirements, submit_pool_id
@@ -200,6 +201,7 @@ class _Pools:
         self._rng = random.Random(seed)
         self._workload = workload
         self._policy = Policy(load_resources([("grid.toml", resources(workload))])) if workload.wish else None
+        self.queues = list(self._policy.bits) if self._policy else []
 
     def of(self, key: TaskQueueKey) -> tuple[TaskQueueKey, tuple[NewPool, ...]]:
         """The key with its SubmitPool, and that pool. Without Requirements the key is unchanged."""
@@ -213,10 +215,7 @@ class _Pools:
             canonical_requirements(compile_requirements(wanted, types)),
         )
         (mask,) = evaluate(policy, [PoolRow(pool, key.vo, text, 0, 0.0, None)]).values()
-        queues = tuple(one.queue for one in policy.vo_config(key.vo).offers if mask >> one.bit & 1)
-        return replace(key, submit_pool=pool), (
-            NewPool(id=pool, requirements=text, vo=key.vo, queues=queues),
-        )
+        return replace(key, submit_pool=pool), (NewPool(id=pool, requirements=text, vo=key.vo, queues=mask),)
 
 
 def prepared(
@@ -237,7 +236,7 @@ def build(data: Path, size: Size, workload: Workload = GRID) -> dict[str, Any]:
     data.mkdir(parents=True, exist_ok=True)
     writer = _Writer(data / "lode.db", rng)
     pools = _Pools(workload, size.seed)
-    commands: list[Any] = []
+    commands: list[Any] = [Change(number_queues, writer.live, pools.queues)]
     for number in range(size.queues):
         key, new = pools.of(workload.key(rng, number))
         single = size.rows // size.queues + (number < size.rows % size.queues)

@@ -21,7 +21,7 @@ from lodesman.answers.call import Call, Nothing
 from lodesman.answers.service import PassDone, Removed
 from lodesman.background.refresh import PoolKeeper, evaluate
 from lodesman.commands.live import Live
-from lodesman.commands.submit_pools import name_queues, refresh_pools
+from lodesman.commands.submit_pools import number_queues, refresh_pools
 from lodesman.masks.bits import bits, nearest, refused
 from lodesman.matching import wanted_of
 from lodesman.matching.policy import Policy
@@ -84,13 +84,11 @@ def _write(path: Path, policy: Policy, pools: Sequence[PoolRow]) -> dict[str, fl
     live = Live(writer, rng=random.Random(1), now=0.0)
     journal = Journal(writer)
     journal.start()
+    journal.call(Change(number_queues, live, list(policy.bits)))
     took: list[float] = []
 
     def post(call: Call[Nothing, Any, Any], body: Any) -> Any:
         begun = time.perf_counter()
-        if call is calls.NAME_QUEUES:
-            journal.call(Change(name_queues, live, body))
-            return Nothing()
         if call is not calls.POOL_PASS:
             return Removed(0)
         row = journal.call(Change(refresh_pools, live, body, policy.digest))

@@ -35,6 +35,7 @@ from lodesman.commands.accounts import add_account, issue_token
 from lodesman.commands.claim import serve_parked
 from lodesman.commands.live import Live
 from lodesman.commands.pilots import hash_token
+from lodesman.commands.submit_pools import number_at_start, number_queues
 from lodesman.director.options import read_options
 from lodesman.director.orders import PoolState
 from lodesman.matching.policy import Policy
@@ -234,8 +235,9 @@ class House:
         path = home / "lode.db"
         self._writer = open_writer(path)
         list(self._writer.execute("PRAGMA synchronous=OFF"))  # durability is not what is tested here
+        self._number(resources())
         live = Live(self._writer, rng=random.Random(5), now=self.now)
-        policy = Policy(resources())
+        policy = Policy(resources(), bits=live.pools.bits)
         live.queues.matcher.lottery.set_shares(policy.shares())
         self.core = Core(
             writer=self._writer, path=path, live=live, policy=policy, lease_seconds=lease,
@@ -257,6 +259,18 @@ class House:
         self.pilots = self.claims = 0
         # What the test stored is nothing that the program would store, so answers are not as described.
         self.made_up = False
+
+    def _number(self, configured: ResourceConfig) -> None:
+        """Give the queues their bits, as a start does."""
+        with self._writer:
+            tx = Transaction(self._writer, self.now)
+            number_at_start(tx, list(configured.tree.queue_ids()))
+            tx.flush()
+
+    def policy(self, configured: ResourceConfig, **given: Any) -> Policy:
+        """The policy of another configuration, as the server takes it in: its new queues get bits."""
+        bits = self.do(Change(number_queues, self.core.live, list(configured.tree.queue_ids())))
+        return Policy(configured, bits=bits, **given)
 
     async def _start(self) -> None:
         self.core.start()

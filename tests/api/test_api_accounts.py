@@ -9,7 +9,6 @@ from lodesman.api.openapi import document
 from lodesman.commands.accounts import issue_token
 from lodesman.commands.pilots import hash_token
 from lodesman.errors import Unauthorized
-from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.store.journal import Change
 
@@ -32,7 +31,7 @@ def test_a_user_is_of_a_vo_that_the_configuration_knows(house):
     for vo, known in (("labb", "lab, other"), ("nother", "other, lab"), ("é", "other, lab")):
         assert refusal(add(house, vo=vo)) == f"The configuration has no VO {vo}. VOs: {known}."
     # A VO that is known from the access list of a site alone.
-    house.core.policy = Policy(
+    house.core.policy = house.policy(
         load_resources([("s.toml", '[site.A]\nVO = ["atlas"]\n[site.A.ce.c.queue.q]')])
     )
     assert add(house, vo="atlas", groups=("any",)).status == 200
@@ -50,7 +49,7 @@ def test_a_user_s_groups_belong_to_the_vo(house):
 
 
 def test_unconfigured_names_are_accepted_if_they_are_valid(house):
-    house.core.policy = Policy(load_resources([]))
+    house.core.policy = house.policy(load_resources([]))
     assert add(house, vo="any.vo", groups=("any_group",)).status == 200
     for vo, groups in (("a b", ("g",)), ("é", ("g",)), ("v", ("g\n",)), ("v", ("g", "a/b"))):
         assert "letters, digits and . _ @ -" in refusal(add(house, vo=vo, groups=groups))

@@ -3,7 +3,6 @@
 import pytest
 from tests.api.test_api_refresh import configure, keep
 
-from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 HEAD = '[job_description]\nDisk = "{}"\n[group.physics]\nvo = "lab"\n'
@@ -59,7 +58,7 @@ def test_two_joined_task_queues_are_shown_as_one(house):
     configure(house, text("GB", "60 GB"))
     old = house.submitted({"Requirements": {"Disk": 50}, "Parameters": 3})
     # The hot process has the new types at once, the refresh comes a moment later.
-    house.core.policy = Policy(load_resources([("s.toml", text("MB", "60 GB"))]))
+    house.core.policy = house.policy(load_resources([("s.toml", text("MB", "60 GB"))]))
     new = house.submitted({"Requirements": {"Disk": "50 GB"}})
     assert house.get("/v1/submit-pools")["total"] == 2
     configure(house, text("MB", "60 GB"))

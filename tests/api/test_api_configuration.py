@@ -7,7 +7,6 @@ from urllib.parse import quote
 import pytest
 
 from lodesman.answers.server import ConfigurationState
-from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 FAULT = {"message": "CPUTime: no", "source": "sites.toml", "section": "site.S", "line": 3}
@@ -59,7 +58,7 @@ def test_what_is_not_there(house, query, status):
 
 def test_a_path_of_two_meanings(house):
     text = '[site."A/B".ce.C.queue.D]\n[site.A.ce."B/C".queue.D]\n'
-    house.side.policy = Policy(load_resources([("f.toml", text)]))
+    house.side.policy = house.policy(load_resources([("f.toml", text)]))
     answer = house.call("GET", "/v1/resources?path=A/B/C/D", token="ann")
     assert (answer.status, answer.code) == (400, "invalid-request")
     assert house.get("/v1/resources?site=A/B&ce=C&queue=D")["site"] == "A/B"

@@ -20,7 +20,6 @@ from lodesman.api.dispatch import Dispatcher
 from lodesman.api.openapi import REFUSALS, document, refusals
 from lodesman.api.openapi import described as described_calls
 from lodesman.api.wire import STATUS
-from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 ANY_ID = {"job": "1", "pilot": "1", "pool": "req2:0", "attempt": "1", "digest": "0" * 64, "prefix": "abcdef"}
@@ -230,7 +229,7 @@ def test_each_refusal_that_is_not_derived_comes_and_no_other(house):
     for _ in range(17):  # two of their hashes begin alike
         house.user("carl")
     first = Counter(one["hash"][0] for one in house.get("/v1/tokens", "admin")["tokens"])
-    house.side.policy = Policy(load_resources([("sites.toml", RESOURCES + TWINS)]))
+    house.side.policy = house.policy(load_resources([("sites.toml", RESOURCES + TWINS)]))
     found = set()
     for method, path, who, body, status in REFUSED:
         filled = path.format(twice=first.most_common(1)[0][0])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from lodesman.jobs import read_description
-from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 ODD = "S/ one, é"
@@ -23,7 +22,7 @@ vo = "lab"
 
 @pytest.fixture
 def odd_house(house):
-    policy = Policy(load_resources([("s.toml", SITES)]), add_eligible_sites=True)
+    policy = house.policy(load_resources([("s.toml", SITES)]), add_eligible_sites=True)
     house.core.policy = house.side.policy = policy
     return house
 

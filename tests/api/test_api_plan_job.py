@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from lodesman.api import explain
 from lodesman.background.refresh import PoolKeeper
-from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 HELLO = '[ Executable = "/bin/echo"; CPUTime = 500; ]'
@@ -102,7 +101,7 @@ def configure(house, world, share=1_000):
         )
         text += f'[site.{site}.ce."{ce}".queue.{queue}]\n{values}'
     text += f'[group.physics]\nvo = "lab"\nshare = {share}\n[group.bio]\nvo = "lab"\n'
-    house.core.policy = house.side.policy = Policy(load_resources([("sites.toml", text)]))
+    house.core.policy = house.side.policy = house.policy(load_resources([("sites.toml", text)]))
     keeper = PoolKeeper(house.side.db, house.post, refresh_seconds=900.0, grace_seconds=900.0)
     keeper.tick(house.side.policy, house.now)
 

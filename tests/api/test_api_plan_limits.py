@@ -15,7 +15,6 @@ from lodesman.background.rehearsal import _SEED
 from lodesman.batch.backend import BatchLoad
 from lodesman.director.limits import Breaker, TokenBucket
 from lodesman.director.orders import PoolState
-from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 HEAD = '[group.physics]\nvo = "lab"\n[group.bio]\nvo = "lab"\n'
@@ -51,7 +50,7 @@ class Installed:
         house.side.director = self.director
 
     def use(self, text):
-        self.policy = Policy(load_resources([("base.toml", text)]))
+        self.policy = self.house.policy(load_resources([("base.toml", text)]))
         self.house.core.policy = self.house.side.policy = self.policy
 
     def tick(self):

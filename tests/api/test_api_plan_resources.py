@@ -12,7 +12,6 @@ from lodesman.answers.server import ConfigurationState
 from lodesman.background.refresh import PoolKeeper
 from lodesman.commands.submit_pools import PoolIds
 from lodesman.errors import InvalidConfig
-from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.store.read.submit_pools import stored_pools
 
@@ -28,7 +27,7 @@ BASE = HEAD + NORTH + SOUTH
 def configure(house, *texts):
     """A changed configuration is loaded: policies, and the refresh that follows."""
     files = [(f"{n}.toml", text) for n, text in enumerate(texts)]
-    house.core.policy = house.side.policy = Policy(load_resources(files))
+    house.core.policy = house.side.policy = house.policy(load_resources(files))
     keeper = PoolKeeper(house.side.db, house.post, refresh_seconds=900.0, grace_seconds=900.0)
     keeper.tick(house.side.policy, house.now)
 

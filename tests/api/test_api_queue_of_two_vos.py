@@ -6,7 +6,6 @@ from urllib.parse import urlencode
 
 import pytest
 
-from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 SITES = """
@@ -34,7 +33,7 @@ def told(house, backend):
     house.user("olaf", "guests", vo="other")
 
     def look(lines):
-        policy = Policy(load_resources([("s.toml", SITES.format(lines=lines))]))
+        policy = house.policy(load_resources([("s.toml", SITES.format(lines=lines))]))
         house.core.policy = house.side.policy = director.policy = policy
         job = house.submitted({})
         house.submitted({}, token="olaf")

@@ -10,7 +10,6 @@ import pytest
 
 from lodesman.background.refresh import PoolKeeper
 from lodesman.commands.pilots import hash_token
-from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 NORTH, SOUTH = ["North", "ce.north", "short"], ["South", "ce.south", "long"]
@@ -38,7 +37,7 @@ vo = "lab"
 
 def configure(house, text):
     """Both processes take in a changed configuration; returns what keeps the pools true to it."""
-    house.core.policy = house.side.policy = Policy(load_resources([("s.toml", text)]))
+    house.core.policy = house.side.policy = house.policy(load_resources([("s.toml", text)]))
     return keep(house)
 
 
@@ -79,7 +78,7 @@ def test_a_pilot_that_waits_is_answered_when_its_queue_begins_to_serve_a_pool(ho
 def test_a_changed_configuration_judges_new_submissions_and_drops_old_verdicts(house):
     assert house.submit({"CPUTime": 10**7}).status == 422
     text = '[site.North]\nVO = ["lab"]\n[site.North.ce.c.queue.q]\nCPUTime = 100000000\n[group.physics]\nvo = "lab"\n'
-    house.core.policy = Policy(load_resources([("s.toml", text)]))
+    house.core.policy = house.policy(load_resources([("s.toml", text)]))
     assert house.submit({"CPUTime": 10**7}).status == 200
     assert house.submit({"Site": "South"}).status == 400
 
@@ -123,7 +122,7 @@ def test_a_job_for_a_site_that_is_not_there_yet_is_released_when_it_comes(house)
 
 def test_a_job_for_a_submission_pool_that_is_not_there_yet_is_released_when_it_comes(house):
     def pools(*names):
-        policy = Policy(house.core.policy.config, submission_pools=frozenset(names))
+        policy = house.policy(house.core.policy.config, submission_pools=frozenset(names))
         house.core.policy = house.side.policy = policy
 
     pools("Local")
@@ -155,7 +154,7 @@ def test_jobs_that_become_impossible_are_listed_as_held(house):
 
 def test_an_evaluation_by_another_configuration_is_refused(house):
     keeper = keep(house)
-    house.core.policy = Policy(load_resources([("s.toml", MOVED)]))
+    house.core.policy = house.policy(load_resources([("s.toml", MOVED)]))
     told = house.call("POST", "/v1/service/pool-pass", {
         "previous": 1, "answers": 0, "config": house.side.policy.digest, "cause": "interval", "pools": 0,
         "seconds": 0.1,

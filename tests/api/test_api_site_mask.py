@@ -9,7 +9,6 @@ import pytest
 from lodesman.background.reasons import MainReasons
 from lodesman.batch.backend import BatchLoad, CancelOutcome
 from lodesman.commands.site_mask import close_site
-from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.store.read.why import waiting_by_reason
 
@@ -147,7 +146,7 @@ def test_parts_of_a_site_are_named_by_a_path_or_by_names(house):
 
 def test_what_is_configured_no_more_can_still_be_opened(house):
     closed(house)
-    house.core.policy = Policy(load_resources([("s.toml", "[site.South.ce.c.queue.q]")]))
+    house.core.policy = house.policy(load_resources([("s.toml", "[site.South.ce.c.queue.q]")]))
     assert close(house).status == 404
     assert reopen(house, "", path="North").json["queues"] == 0
     assert house.get("/v1/sites")["closed"] == []

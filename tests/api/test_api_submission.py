@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from lodesman.commands.prepare import prepare
 from lodesman.jobs import write_description
-from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 HELLO = """// a greeting
@@ -402,7 +401,7 @@ def test_requirements_of_one_to_two_hundred_keys(house, form, count):
     offered = "".join(f"Key{n} = {n + 5}\n" for n in range(count))
     text = f'[site.North]\n[site.North.ce."ce.north".queue.short]\nCPUTime = 1000\n{offered}'
     text += '[site.South]\n[site.South.ce."ce.south".queue.long]\n[group.physics]\nvo = "lab"\n'
-    house.core.policy = house.side.policy = Policy(load_resources([("sites.toml", text)]))
+    house.core.policy = house.side.policy = house.policy(load_resources([("sites.toml", text)]))
     job = {"Executable": "/bin/true", "CPUTime": 5, "Requirements": {f"Key{n}": n for n in range(count)}}
     first = house.submitted(text=write_description(job, form), form=form)
     told = house.get(f"/v1/jobs/{first}/why")

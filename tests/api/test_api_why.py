@@ -14,7 +14,6 @@ from lodesman.background.reasons import MainReasons
 from lodesman.batch.backend import BatchLoad
 from lodesman.director.limits import Breaker
 from lodesman.director.orders import PoolState
-from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 
@@ -374,7 +373,7 @@ def test_what_holds_a_job_and_since_when(house):
 def test_an_impossible_job_is_released_by_the_next_refresh_not_by_its_owner(house):
     house.submit({"Memory": 9_000}, hold_if_impossible=True)
     text = '[site.New]\nVO = ["lab"]\n[site.New.ce.c.queue.q]\nMemory = 9000\nCPUTime = 1000\n'
-    house.side.policy = Policy(load_resources([("new.toml", text)]))
+    house.side.policy = house.policy(load_resources([("new.toml", text)]))
     told = why(house, 1)
     assert (told["verdict"], told["main_reason"]) == ("not now", "held")
     assert told["who"] == "no action needed: the next refresh releases it"

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import BreakerState
 from lodesman.director.limits import Breaker
-from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 NORTH = {"site": "North", "ce": "ce.north", "queue": "short"}
@@ -207,7 +206,9 @@ Backend = "manual"
 
 
 def test_a_queue_where_others_start_the_pilots(house, director):
-    house.core.policy = house.side.policy = director.policy = Policy(load_resources([("more.toml", MORE)]))
+    house.core.policy = house.side.policy = director.policy = house.policy(
+        load_resources([("more.toml", MORE)])
+    )
     assert why(house, site="Odd", ce="c", queue="manual")["main_reason"] == "no-fitting-job-waits"
     house.submitted({})
     director.tick(house.now)
@@ -261,7 +262,7 @@ def test_the_director_that_stopped_deciding_says_nothing_of_a_queue(house, direc
     ],
 )
 def test_never_as_things_are_configured(house, director, queue, reason, words):
-    house.side.policy = director.policy = Policy(load_resources([("more.toml", MORE)]))
+    house.side.policy = director.policy = house.policy(load_resources([("more.toml", MORE)]))
     house.submit({}, hold_if_impossible=True)
     told = why(house, site="Odd", ce="c", queue=queue)
     assert (told["verdict"], told["main_reason"]) == ("never", reason)
@@ -271,7 +272,7 @@ def test_never_as_things_are_configured(house, director, queue, reason, words):
 
 
 def test_names_may_hold_slashes(house, director):
-    house.side.policy = director.policy = Policy(load_resources([("more.toml", MORE)]))
+    house.side.policy = director.policy = house.policy(load_resources([("more.toml", MORE)]))
     told = why(house, path="Odd/a/b/c/d")
     assert (told["site"], told["ce"], told["queue"]) == ("Odd", "a/b", "c/d")
 
@@ -315,7 +316,7 @@ def test_only_the_last_few_are_listed(house, director):
 
 def test_a_queue_that_is_configured_no_more_and_has_pilots(house, director):
     house.prepare_pilot()
-    house.side.policy = Policy(load_resources([("more.toml", MORE)]))
+    house.side.policy = house.policy(load_resources([("more.toml", MORE)]))
     told = why(house, path="North/ce.north/short")
     assert (told["verdict"], told["main_reason"]) == ("never", "not-configured")
     assert told["pilots"] == {"Submitted": 1}

@@ -18,7 +18,6 @@ from lodesman.background.reasons import MainReasons
 from lodesman.background.refresh import PoolKeeper
 from lodesman.batch.backend import BatchLoad
 from lodesman.commands.pilots import hash_token
-from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 
 EVERYTHING = {"cores": 64, "memory_mb": 10**6, "norm_cpu_seconds": 10**8}
@@ -109,8 +108,8 @@ class World:
     def policies(self, config):
         """Each process has its own policy and finds live pilots by its own means; a refresh follows."""
         house = self.house
-        house.core.policy = Policy(config, inhabited=house.core.inhabited)
-        house.side.policy = Policy(config, inhabited=lambda: house.side.fresh().pilots.places)
+        house.core.policy = house.policy(config, inhabited=house.core.inhabited)
+        house.side.policy = house.policy(config, inhabited=lambda: house.side.fresh().pilots.places)
         keeper = PoolKeeper(house.side.db, self.house.post, refresh_seconds=900.0, grace_seconds=900.0)
         keeper.tick(house.side.policy, house.now)
 

@@ -1,6 +1,7 @@
 """A house without HTTP: a real database, the journal, and a pilot or two."""
 
 import random
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -22,11 +23,19 @@ from lodesman.commands.pilots import end_pilot, hash_token, join_pilot, pilots_s
 from lodesman.commands.report import note_heartbeat, note_silence, take_reports
 from lodesman.commands.sessions import FreeResources, PilotSession
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
-from lodesman.commands.submit_pools import clean_pools, judge_queues, name_queues, refresh_pools, rekey_pools
+from lodesman.commands.submit_pools import (
+    clean_pools,
+    judge_queues,
+    number_at_start,
+    number_queues,
+    refresh_pools,
+    rekey_pools,
+)
 from lodesman.commands.upkeep import purge, reconcile
 from lodesman.matching import TaskQueueKey
+from lodesman.resources import QueueId
 from lodesman.store import open_reader, open_writer
-from lodesman.store.journal import Change, Journal
+from lodesman.store.journal import Change, Journal, Transaction
 from lodesman.store.read.jobs import events_of_job, job_by_id
 from lodesman.store.read.usage import count_jobs
 from lodesman.store.sandboxes import tidy_inputs
@@ -34,6 +43,10 @@ from lodesman.store.shelf import Shelf
 from lodesman.store.write.attempts import AttemptReport
 
 OFFER = {"platforms": ["linux"], "tags": [], "cores": 8, "memory_mb": 16_000, "norm_cpu_seconds": 100_000}
+
+
+QUEUES = [QueueId("S1", "ce", "q"), QueueId("S2", "ce", "q")]
+"""The queues of most tests; their bits are 0 and 1."""
 
 
 class House:
@@ -44,6 +57,7 @@ class House:
         self.clock = 1_000.0
         self.writer = open_writer(path)
         self.open()
+        self.mask(QUEUES)
 
     def open(self):
         self.live = Live(self.writer, rng=random.Random(5), now=self.clock)
@@ -53,10 +67,15 @@ class House:
         self.pilots = 0
         self.sessions = {}
 
-    def restart(self):
-        """End the writer and begin again from the database."""
+    def restart(self, *configured):
+        """End the writer and begin again from the database, with these queues if any are given."""
         self.close()
         self.writer = open_writer(self.path)
+        if configured:
+            with self.writer:
+                tx = Transaction(self.writer, self.clock)
+                number_at_start(tx, [QueueId(*queue) for queue in configured])
+                tx.flush()
         known = self.sessions
         self.open()
         self.sessions = known
@@ -145,7 +164,6 @@ class House:
     def keeper(self, policy, *, refresh=900.0, grace=3_600.0):
         """What keeps SubmitPools true in the background process; the hot process has this policy, too."""
         make = {
-            calls.NAME_QUEUES: lambda body: Change(name_queues, self.live, body),
             calls.REKEY_POOLS: lambda body: Change(rekey_pools, self.live, body, policy.digest),
             calls.POOL_PASS: lambda body: Change(refresh_pools, self.live, body, policy.digest),
             calls.JUDGE_QUEUES: lambda body: Change(judge_queues, self.live, body),
@@ -158,7 +176,13 @@ class House:
                 return PassDone(done.id, done.at)
             return Removed(done) if call is calls.CLEAN_POOLS else done
 
-        return PoolKeeper(self.reader, post, refresh_seconds=refresh, grace_seconds=grace)
+        return Keeper(self, post, refresh_seconds=refresh, grace_seconds=grace)
+
+    def named(self, policy):
+        """The policy as a process has it: all queues have the bits that are stored."""
+        return replace(
+            policy, bits=self.do(Change(number_queues, self.live, list(policy.config.tree.queue_ids())))
+        )
 
     def reconcile(self):
         """A complete run of the reconciler: the number of repairs of each kind."""
@@ -208,8 +232,29 @@ class House:
         self.do(Change(add_account, name, "vo", groups, **more))
         return self.do(Change(issue_token, name))
 
+    def mask(self, queues):
+        """The queues as a mask; they get their bits now."""
+        bits = self.do(Change(number_queues, self.live, list(queues)))
+        return sum(1 << bits[queue] for queue in queues)
+
     def pool(self, pool_id, queues):
-        return NewPool(id=pool_id, requirements="{}", vo="vo", queues=tuple(queues))
+        return NewPool(id=pool_id, requirements="{}", vo="vo", queues=self.mask(queues))
+
+
+class Keeper(PoolKeeper):
+    """Takes policies as the files give them."""
+
+    def __init__(self, house, post, **given):
+        super().__init__(house.reader, post, **given)
+        self._named = house.named
+        self._known = {}
+
+    def known(self, policy):
+        """The same object for the same policy."""
+        return self._known.setdefault(id(policy), (policy, self._named(policy)))[1]
+
+    def tick(self, policy, now):
+        return super().tick(self.known(policy), now)
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ def wants(now, disk=50):
     return NewPool(
         id=submit_pool_id(compile_requirements(wanted, types), "vo"), vo="vo",
         requirements=spelled_requirements(compile_requirements(wanted, types)),
-        queues=tuple(one.queue for one in world.offers if mask >> one.bit & 1),
+        queues=mask,
     )  # fmt: skip
 
 

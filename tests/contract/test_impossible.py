@@ -32,7 +32,7 @@ def big(house, **more):
     pool = NewPool(
         id=submit_pool_id(compile_requirements(wanted, types), "vo"), vo="vo",
         requirements=spelled_requirements(compile_requirements(wanted, types)),
-        queues=(S1,),
+        queues=0b1,
     )  # fmt: skip
     return house.submit(key=house.key(submit_pool=pool.id), pools=[pool], **more).first
 

@@ -23,7 +23,7 @@ def new_pool(memory=4000):
     return NewPool(
         id=submit_pool_id(compile_requirements(wanted, TYPES), "vo"), vo="vo",
         requirements=spelled_requirements(compile_requirements(wanted, TYPES)),
-        queues=(S1,),
+        queues=0b1,
     )  # fmt: skip
 
 
@@ -138,7 +138,7 @@ def test_a_rescheduled_job_makes_its_pool_again(house, later, count):
     assert house.claim(house.pilot(), 5) == []
     assert told(house) == (None, None)  # its queues are not evaluated yet
     keeper = house.keeper(POLICY)
-    keeper._policy, keeper._at = POLICY, house.clock
+    keeper._policy, keeper._at = keeper.known(POLICY), house.clock
     assert keeper.tick(POLICY, house.clock) == "request"
     assert not pass_requests(house.reader).is_due
     assert told(house) == (1, house.clock)

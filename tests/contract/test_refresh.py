@@ -1,5 +1,7 @@
 """SubmitPools and shares when the configuration changes: evaluated outside the writer, swapped as a whole."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 from tests.contract.test_jobs_walk import parked
@@ -9,13 +11,13 @@ from lodesman.answers.service import Difference
 from lodesman.background.refresh import _CONFLICT_SECONDS
 from lodesman.commands.pool_map import KnownPools, PoolMap
 from lodesman.commands.submit import NewPool
-from lodesman.commands.submit_pools import refresh_pools, set_shares
+from lodesman.commands.submit_pools import number_queues, refresh_pools, set_shares
 from lodesman.errors import Conflict
 from lodesman.matching import GroupShare
 from lodesman.matching.policy import Policy
 from lodesman.matching.submit_pool import spelled_requirements, submit_pool_id
 from lodesman.resources import compile_requirements, load_resources
-from lodesman.store.journal import Change
+from lodesman.store.journal import Change, Transaction
 from lodesman.store.read.submit_pools import bits_of_queues
 
 SITES = """
@@ -41,7 +43,7 @@ def with_pool(house, memory, queues, **more):
         id=pool,
         requirements=spelled_requirements(compile_requirements({"Memory": memory}, TYPES)),
         vo="vo",
-        queues=tuple(queues),
+        queues=house.mask(queues),
     )
     return house.submit(key=house.key(submit_pool=pool), pools=[new], **more).first
 
@@ -157,7 +159,7 @@ def test_a_changed_configuration_is_a_cause_of_its_own(house):
     first = policy(4000, 2000)
     keeper = house.keeper(first)
     keeper.tick(first, house.clock)
-    again = policy(4000, 2000)
+    again = replace(policy(4000, 2000), loaded_at=house.clock)
     assert again.digest == first.digest
     assert keeper.tick(again, house.clock + 1) == "configuration"
 
@@ -217,7 +219,7 @@ def test_a_refused_refresh_is_tried_again(house):
 
 def test_requirements_that_are_no_longer_readable_have_no_queue(house):
     unreadable = msgspec.json.encode({"memory": ["number", ">=", "", ["lots"]]}).decode()
-    pool = NewPool(id="req1:x", requirements=unreadable, vo="vo", queues=(S1,))
+    pool = NewPool(id="req1:x", requirements=unreadable, vo="vo", queues=0b1)
     house.submit(key=house.key(submit_pool="req1:x"), pools=[pool])
     house.refresh(policy(4000, 4000))
     assert served(house, S1) == ()
@@ -245,19 +247,44 @@ def test_queues_of_any_name(house):
         assert served(house, place) == (POOL,)
 
 
-def test_a_queue_that_is_configured_no_more_gives_its_bit_to_the_next(house):
+S3, S4 = ("S3", "ce", "q"), ("S4", "ce", "q")
+
+
+def test_a_queue_keeps_its_bit_while_the_server_runs_and_gives_it_to_another_at_the_next_start(house):
     with_pool(house, 4000, [])
     house.refresh(policy(4000, 4000))
-    assert bits_of_queues(house.reader) == {S1: 0, S2: 1}
     house.refresh(Policy(load_resources([("s.toml", "[site.S2.ce.ce.queue.q]\nMemory = 4000\n")])))
-    assert bits_of_queues(house.reader) == {S2: 1}
+    assert bits_of_queues(house.reader) == {S1: 0, S2: 1}
     assert (served(house, S1), served(house, S2)) == ((), (POOL,))
     more = "[site.S3.ce.ce.queue.q]\nMemory = 4000\n[site.S2.ce.ce.queue.q]\nMemory = 1\n"
     house.refresh(Policy(load_resources([("s.toml", more)])))
-    assert bits_of_queues(house.reader) == {("S3", "ce", "q"): 0, S2: 1}
-    assert (served(house, ("S3", "ce", "q")), served(house, S2)) == ((POOL,), ())
-    house.restart()
-    assert served(house, ("S3", "ce", "q")) == (POOL,)
+    assert bits_of_queues(house.reader) == {S1: 0, S2: 1, S3: 2}
+    assert (served(house, S3), served(house, S2)) == ((POOL,), ())
+    house.restart(S4, S2)
+    # S1 is free for S4; a SubmitPool has S3, so it keeps its bit.
+    assert bits_of_queues(house.reader) == {S4: 0, S2: 1, S3: 2}
+    assert (served(house, S3), served(house, S4)) == ((POOL,), ())
+    house.refresh(Policy(load_resources([("s.toml", more.replace("S3", "S4"))])))
+    assert (served(house, S3), served(house, S4)) == ((), (POOL,))
+    house.restart(S4, S2)
+    assert bits_of_queues(house.reader) == {S4: 0, S2: 1}
+
+
+def test_a_site_before_all_others_changes_no_stored_mask(house):
+    with_pool(house, 4000, [S2])
+    house.refresh(policy(1, 4000))
+    more = "[site.S0.ce.ce.queue.q]\nMemory = 1\n" + SITES.format(one=1, two=4000)
+    house.refresh(Policy(load_resources([("s.toml", more)])))
+    assert [changed for *_, changed, _, _ in passes(house)] == [0, 0]
+    assert (served(house, S2), served(house, ("S0", "ce", "q"))) == ((POOL,), ())
+
+
+def test_bits_of_a_batch_that_failed_are_given_again(house):
+    tx = Transaction(house.writer, house.clock)
+    assert number_queues(tx, house.live, [S3]) == {S1: 0, S2: 1, S3: 2}
+    tx.roll_back_memory()
+    assert house.live.pools.bits == bits_of_queues(house.reader) == {S1: 0, S2: 1}
+    assert house.mask([S4]) == 0b100
 
 
 def test_a_copy_of_the_pools_follows_each_change(house):

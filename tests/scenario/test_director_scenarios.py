@@ -207,6 +207,7 @@ class World:
         waiting, running, at = site.seen
         return CandidateQueue(
             queue_id=site.queue_id,
+            bit=self.sites.index(site),
             templates={"lab": site.template()},
             submission_pools=site.pools,
             load=QueueLoad(waiting, running, at, site.queue_id.ce),

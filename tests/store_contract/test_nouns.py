@@ -23,7 +23,7 @@ from lodesman.store.write.attempts import AttemptReport, ClaimFacts
 from lodesman.store.write.jobs import NewSubmission, WaitingJob
 
 KEY = TaskQueueKey(owner="ann", group="g", vo="lab", norm_cpu_seconds=100)
-PLACE = QueueId("S", "ce", "q")
+PLACE, OTHER = QueueId("S", "ce", "q"), QueueId("T", "ce", "q")
 
 
 def add_queue(store, key=KEY, requirements=""):
@@ -185,11 +185,13 @@ def test_task_queues(store):
 
 def test_submit_pools(store):
     asked = submit_pools.pass_requests(store.db).asked
-    store.do(write_pools.insert_bit, 0, *PLACE)
+    store.do(write_pools.insert_bits, {PLACE: 0, OTHER: 1})
     store.do(write_pools.store_pool, "req1:a", "lab", "{}", 0b1)
     store.do(write_pools.ask_for_pass)
     assert submit_pools.pass_requests(store.db).asked == asked + 1
     assert submit_pools.masks_of_pools(store.db) == {"req1:a": 1}
+    assert submit_pools.bits_of_queues(store.db) == {PLACE: 0, OTHER: 1}
+    store.do(write_pools.delete_bits, [1])
     assert submit_pools.bits_of_queues(store.db) == {PLACE: 0}
     assert why.queues_of_pool(store.db, "req1:a") == {PLACE}
     assert [pool.id for pool in submit_pools.list_pools(store.db, "lab", limit=5).pools] == ["req1:a"]

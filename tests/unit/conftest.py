@@ -7,13 +7,14 @@ import random
 import pytest
 
 from lodesman.commands.live import Live
+from lodesman.commands.submit_pools import number_at_start
 from lodesman.director.plan import Plan
 from lodesman.director.record import _row
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import Policy
 from lodesman.resources import load_resources
 from lodesman.store import open_reader, open_writer
-from lodesman.store.journal import Journal
+from lodesman.store.journal import Journal, Transaction
 
 RESOURCES = """
 [site.North]
@@ -45,12 +46,16 @@ job_sharing = true
 
 
 class Base:
-    """The writer's side of a database; `do` runs a command, `db` is a read connection."""
+    """The writer's side of a database; `do` runs a command, `db` is a read connection. Its queues are those of RESOURCES."""
 
     def __init__(self, path) -> None:
         self.writer = open_writer(path)
         list(self.writer.execute("PRAGMA synchronous=OFF"))  # durability is not what is tested here
         self.clock = 1_000.0
+        with self.writer:
+            tx = Transaction(self.writer, self.clock)
+            number_at_start(tx, list(load_resources([("sites.toml", RESOURCES)]).tree.queue_ids()))
+            tx.flush()
         self.live = Live(self.writer, rng=random.Random(3), now=self.clock)
         self.journal = Journal(self.writer, clock=lambda: self.clock)
         self.journal.start()

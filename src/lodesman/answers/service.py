@@ -6,7 +6,6 @@ from typing import Any
 
 from msgspec import Raw, Struct, field
 
-from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import PilotState
 
 Holds = list[tuple[int, str]]
@@ -89,8 +88,7 @@ class Renewals(Struct, frozen=True, kw_only=True):
 class Difference(Struct, frozen=True, kw_only=True):
     """The result of an evaluation of all pools since the pass `previous`. `config`: the digest of the configuration.
 
-    `answers`: passes asked for. `masks`: pools whose queues changed, in hexadecimal. `gone`: queues not configured any
-    longer. `seconds`: its duration.
+    `answers`: passes asked for. `masks`: pools whose queues changed, in hexadecimal. `seconds`: its duration.
     """
 
     previous: int
@@ -100,7 +98,6 @@ class Difference(Struct, frozen=True, kw_only=True):
     pools: int
     seconds: float
     masks: dict[str, str] = {}
-    gone: list[QueueId] = []
 
 
 class PassDone(Struct):

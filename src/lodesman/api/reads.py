@@ -194,8 +194,8 @@ async def _openapi(_side: ReadSide, _request: Request[Nothing, Nothing]) -> dict
 async def _metrics(side: ReadSide, _request: Request[Nothing, Nothing]) -> Response:
     database = await side.costly.get("metrics", database_metrics)
     hot = asdict(await side.ask_hot(calls.HOT_METRICS, Nothing()))
-    queues = dict(enumerate(side.policy.config.tree.queue_ids()))
-    closed = side.keeper.mask(side.db).closed(queues, side.clock()).bit_count()
+    mask, now = side.keeper.mask(side.db), side.clock()
+    closed = sum(1 for queue in side.policy.config.tree.queue_ids() if mask.of(queue, now))
     text = render_metrics(database, hot, side.upkeep(), closed_queues=closed)
     return Response(text, media_type="text/plain; version=0.0.4")
 

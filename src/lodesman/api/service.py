@@ -16,7 +16,13 @@ from lodesman.commands.claim import examine_pilot
 from lodesman.commands.pilots import end_pilot, pilots_submitted, prepare_pilots
 from lodesman.commands.sandboxes import register_input
 from lodesman.commands.sessions import PilotSession
-from lodesman.commands.submit_pools import clean_pools, judge_queues, name_queues, refresh_pools, rekey_pools
+from lodesman.commands.submit_pools import (
+    clean_pools,
+    judge_queues,
+    number_queues,
+    refresh_pools,
+    rekey_pools,
+)
 from lodesman.commands.upkeep import forget_idle_queues, purge, reconcile
 from lodesman.errors import NotFound, Unavailable
 from lodesman.store.director import delete_old_closings, insert_iteration
@@ -123,7 +129,7 @@ _pilots_submitted = _posts(
 )
 _reasons = _posts(calls.REASONS, lambda _, body: Change(store_reasons, body.changed, body.facts_at))
 _iteration = _posts(calls.ITERATION, lambda _, body: Change(insert_iteration, bytes(body.plan).decode()))
-_name_queues = _posts(calls.NAME_QUEUES, lambda core, queues: Change(name_queues, core.live, queues))
+_number_queues = _posts(calls.NUMBER_QUEUES, lambda core, queues: Change(number_queues, core.live, queues))
 _rekey_pools = _posts(
     calls.REKEY_POOLS, lambda core, body: Change(rekey_pools, core.live, body, core.policy.digest)
 )

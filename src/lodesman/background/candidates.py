@@ -83,6 +83,7 @@ class CandidateMaker:
         closed = None if loads else not_sent(next(iter(offers.values())), self.backends)
         return CandidateQueue(
             queue_id=queue_id,
+            bit=self.policy.bits[queue_id],
             templates={vo: offer.request for vo, offer in offers.items()},
             submission_pools=self.pools,
             load=QueueLoad(waiting, running, seen_at, source),

@@ -22,11 +22,11 @@ from lodesman.answers.service import Cleaning, Difference, Holds, Judgement, Ren
 from lodesman.background import portions
 from lodesman.commands.submit_pools import CONFIG, PoolIds
 from lodesman.errors import Conflict, InvalidJob
-from lodesman.masks.bits import Renumbering, bits
+from lodesman.masks.bits import bits
 from lodesman.matching import wanted_of
 from lodesman.matching.policy import Policy, VOConfig
 from lodesman.matching.submit_pool import wanted_values
-from lodesman.resources import QueueId, QueueTable, compile_requirements
+from lodesman.resources import QueueTable, compile_requirements
 from lodesman.store import Reader
 from lodesman.store.read import submit_pools as read
 from lodesman.store.read.task_queues import JudgedQueue, queues_to_judge
@@ -48,7 +48,6 @@ class RefreshInput:
     last: read.PassRow
     state: read.PassRequests
     pools: Sequence[read.PoolRow]
-    bits: Mapping[QueueId, int]
     queues: Sequence[JudgedQueue]
 
 
@@ -59,7 +58,6 @@ def read_refresh_input(db: Reader) -> RefreshInput:
             last=read.last_pass(db),
             state=read.pass_requests(db),
             pools=list(read.stored_pools(db)),
-            bits=read.bits_of_queues(db),
             queues=list(queues_to_judge(db)),
         )
 
@@ -133,18 +131,12 @@ class PoolKeeper:
         log.info("the SubmitPools were evaluated", extra=extra)
 
     def _read(self, policy: Policy) -> RefreshInput:
-        """The input, where pools have the identifiers of today's types and every configured queue a bit."""
+        """The input, where pools have the identifiers of today's types."""
         stored = read_refresh_input(self._db)
         changed = self._ids.changed(policy.config.types, stored.pools)
         for part in portions(changed, _AT_ONCE):
             self._post(calls.REKEY_POOLS, Renewals(config=policy.digest, pools=part))
-        if changed:
-            stored = read_refresh_input(self._db)
-        places = unnamed(policy, stored)
-        if places:
-            self._post(calls.NAME_QUEUES, places)
-            stored = read_refresh_input(self._db)
-        return stored
+        return read_refresh_input(self._db) if changed else stored
 
     def clean(self, now: float) -> int:
         """Mark pools that no job needs, and remove those that none has needed for long; returns how many went."""
@@ -169,14 +161,8 @@ class PoolKeeper:
 # --- pure: from the configuration and the input to what is to be changed -----------------------------------
 
 
-def unnamed(policy: Policy, stored: RefreshInput) -> list[QueueId]:
-    """Configured queues without a bit, though there are pools that may need one."""
-    queues = policy.config.tree.queue_ids() if stored.pools else ()
-    return [place for place in queues if place not in stored.bits]
-
-
 def evaluate(policy: Policy, pools: Sequence[read.PoolRow]) -> dict[str, int]:
-    """For every pool the queues that fulfil its Requirements, by ordinal; none if the declared types cannot read them."""
+    """For every pool the queues that fulfil its Requirements; none if the declared types cannot read them."""
     evaluators = {vo: _Evaluator(policy.vo_config(vo).table) for vo in {pool.vo for pool in pools}}
     return {pool.id: evaluators[pool.vo].mask(pool.requirements) for pool in pools}
 
@@ -214,14 +200,11 @@ class _Evaluator:
 
 def difference(policy: Policy, stored: RefreshInput, masks: Mapping[str, int], *, cause: str) -> Difference:
     """What is to be changed so that the stored pools are as they were evaluated. `seconds` is left open."""
-    order = list(policy.config.tree.queue_ids())
-    moved = Renumbering([stored.bits[place] for place in order] if stored.pools else [])
-    changed = {}
-    for pool in stored.pools:
-        mask = moved.of(masks[pool.id])
-        if mask != pool.queues or not pool.is_evaluated:
-            changed[pool.id] = f"{mask:x}"
-    configured = set(order)
+    changed = {
+        pool.id: f"{masks[pool.id]:x}"
+        for pool in stored.pools
+        if masks[pool.id] != pool.queues or not pool.is_evaluated
+    }
     return Difference(
         previous=stored.last.id,
         answers=stored.state.asked,
@@ -230,7 +213,6 @@ def difference(policy: Policy, stored: RefreshInput, masks: Mapping[str, int], *
         pools=len(stored.pools),
         seconds=0.0,
         masks=changed,
-        gone=[place for place in stored.bits if place not in configured],
     )
 
 
@@ -256,7 +238,7 @@ def judge(policy: Policy, stored: RefreshInput, masks: Mapping[str, int]) -> tup
 
 
 def runnable(queue: JudgedQueue, policy: Policy, masks: Mapping[str, int]) -> int:
-    """The configured queues, by ordinal, that can run a task queue; `masks` are those of the SubmitPools. If its
+    """The configured queues that can run a task queue; `masks` are those of the SubmitPools. If its
     SubmitPool is gone, its own Requirements count.
     """
     config = policy.vo_config(queue.key.vo)

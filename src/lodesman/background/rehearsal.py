@@ -41,20 +41,19 @@ _APART: Final = ", "
 
 
 class Configured:
-    """One configuration, with the queues that serve each SubmitPool, as bits in its order (a `director.Serving`)."""
+    """One configuration, with the queues that serve each SubmitPool (a `director.PoolServing`)."""
 
     def __init__(self, policy: Policy, seen: RefreshInput) -> None:
         self.policy = policy
         self.pools = evaluate(policy, seen.pools)
-        self._bits = {queue: bit for bit, queue in enumerate(policy.config.tree.queue_ids())}
 
     def mask(self, pool: str, /) -> int | None:
-        """The queues that serve a pool, as bits; None if it is not known."""
+        """The queues that serve a pool; None if it is not known."""
         return self.pools.get(pool)
 
     def bit(self, place: QueueId, /) -> int | None:
-        """The bit of a queue in these masks; None if it is not configured."""
-        return self._bits.get(place)
+        """The bit of a queue; None if it has none."""
+        return self.policy.bits.get(place)
 
 
 def plan_resources(
@@ -62,7 +61,9 @@ def plan_resources(
 ) -> ResourcesPlan:
     """What another configuration, read from these files, would change; lists have at most `limit` members."""
     before, seen = state.policy.config, read_refresh_input(state.db)
-    policy = replace(state.policy, config=after, loaded_at=None, verdicts={})
+    policy = replace(
+        state.policy, config=after, loaded_at=None, verdicts={}
+    )  # new queues get bits of their own
     state.tick()
     old = Configured(state.policy, seen)
     state.tick()
@@ -75,15 +76,14 @@ def plan_resources(
         for one in seen.pools
     ]
     state.tick()
-    queues = plan.QueueMap(before.tree, after.tree)
     return ResourcesPlan(
         files=list(files),
-        queues=plan.planned_queues(before, after, queues, limit, state.tick),
+        queues=plan.planned_queues(before, after, limit, state.tick),
         groups=plan.changed_groups(before, after),
         parts=plan.group_parts(task_queues, state.policy.shares(), policy.shares()),
         types=plan.changed_types(before.types, after.types),
-        task_queues=plan.planned_task_queues(task_queues, queues, limit),
-        submit_pools=plan.planned_pools(pools, queues, limit),
+        task_queues=plan.planned_task_queues(task_queues, limit),
+        submit_pools=plan.planned_pools(pools, limit),
         director=_director(state, old, new, task_queues, limit),
         notices=[Remark(**notice.as_dict()) for notice in after.notices],
     )
@@ -155,12 +155,7 @@ def _decide(
     director.policy, options, now = side.policy, director.options, state.now
     table = KeyTable({tq_id: key for tq_id, key, _ in waiting})
     seen = director.snapshot(waiting, director.vos_of(waiting), table=table, serving=side, now=now)
-    found = replace(
-        seen,
-        # The order in which queues are written shall change nothing.
-        queues=sorted(seen.queues, key=lambda queue: queue.queue_id),
-        pilots=seen.pilots if pilots is None else pilots,
-    )
+    found = seen if pilots is None else replace(seen, pilots=pilots)
     state.tick()
     decision = decide(found, options=options, now=now, rng=random.Random(_SEED))
     return PlannedDecision(decision, waiting, options.max_pilots_per_iteration)

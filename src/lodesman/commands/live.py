@@ -13,6 +13,7 @@ from functools import partial
 from lodesman.commands.pool_map import PoolMap
 from lodesman.commands.sessions import ConfiguredOffer
 from lodesman.commands.waiting import TaskQueues
+from lodesman.masks.bits import numbered
 from lodesman.resources import QueueId
 from lodesman.store import Reader, Writer
 from lodesman.store.claim_log import replay
@@ -32,22 +33,13 @@ class _LivePools(PoolMap):
 
     last_pass: PassRow
 
-    def name_queue_in(self, tx: Transaction, queue: QueueId) -> int:
-        """The bit of a queue in the masks of SubmitPools; a queue that has none is given one."""
-        bit = self.bit(queue)
-        if bit is None:
-            bit = self.name_queue(queue)
-            tx.undo.append(partial(self.forget_queue, queue))
-            submit_pools.insert_bit(tx, bit, *queue)
-        return bit
-
-    def forget_queue_in(self, tx: Transaction, queue: QueueId, in_use: int) -> None:
-        """A queue is configured no more. It keeps its bit as long as that is among those `in_use`."""
-        bit = self.bit(queue)
-        if bit is not None and not in_use >> bit & 1:
-            self.forget_queue(queue)
-            tx.undo.append(partial(self.name_queue, queue, bit))
-            submit_pools.delete_bit(tx, bit)
+    def number(self, tx: Transaction, queues: Iterable[QueueId]) -> None:
+        """Give each of these queues a bit; those that have one keep it."""
+        before, found = self.bits, numbered(queues, self.bits)
+        if len(found) > len(before):
+            tx.undo.append(partial(setattr, self, "bits", before))
+            self.bits = found
+            submit_pools.insert_bits(tx, {queue: found[queue] for queue in found.keys() - before})
 
     def forget_pools(self, tx: Transaction, gone: Iterable[str]) -> None:
         """No job needs these SubmitPools any more."""

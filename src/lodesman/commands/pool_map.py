@@ -7,9 +7,7 @@ for, and kept until it changes. Changed by the writer, read by all threads.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Iterator, KeysView, Mapping
-from functools import reduce
-from operator import or_
+from collections.abc import KeysView, Mapping
 from threading import Lock
 from typing import Self, cast
 
@@ -30,8 +28,8 @@ class PoolMap:
     def __init__(self) -> None:
         self.version = 0
         self._lock = Lock()
-        self._bits: dict[QueueId, int] = {}
-        self._free: set[int] = set()  # bits below the greatest that no queue has
+        self.bits: Mapping[QueueId, int] = {}
+        """The bits of CE queues."""
         self._masks: dict[str, int] = {}
         self._matrix: tuple[list[str], Transposed] | None = None
         # Queue -> (the age of the map when it was read, what it serves). Each new pool makes the map older by one.
@@ -43,9 +41,7 @@ class PoolMap:
     def load(cls, db: Reader) -> Self:
         """All pools of a database."""
         found = cls()
-        found._bits = bits_of_queues(db)
-        taken = set(found._bits.values())
-        found._free = set(range(max(taken, default=0))) - taken
+        found.bits = bits_of_queues(db)
         found._masks = masks_of_pools(db)
         return found
 
@@ -60,20 +56,12 @@ class PoolMap:
 
     def serves(self, pool: str, place: QueueId) -> bool:
         """Whether a queue serves a pool."""
-        bit = self._bits.get(place)
+        bit = self.bits.get(place)
         return bit is not None and bool(self._masks.get(pool, 0) >> bit & 1)
 
-    def any_pool(self) -> int:
-        """The queues that serve some pool."""
-        return reduce(or_, self._masks.values(), 0)
-
     def bit(self, place: QueueId) -> int | None:
-        """The bit of a queue; None if no pool names it."""
-        return self._bits.get(place)
-
-    def places(self, mask: int) -> Iterator[QueueId]:
-        """The queues of a mask."""
-        return (place for place, bit in self._bits.items() if mask >> bit & 1)
+        """The bit of a queue; None if it has none."""
+        return self.bits.get(place)
 
     def of_queue(self, place: QueueId) -> Served:
         """getSubmitPoolsForQueue: the pools that a pilot in this queue may take jobs of, sorted.
@@ -85,24 +73,6 @@ class PoolMap:
             return known[1]
         with self._lock:
             return self._serve(place)
-
-    def name_queue(self, place: QueueId, bit: int | None = None) -> int:
-        """Give a queue this bit, else the lowest that is free; one that has a bit keeps it."""
-        known = self._bits.get(place)
-        if known is not None:
-            return known
-        with self._lock:
-            found = min(self._free, default=len(self._bits)) if bit is None else bit
-            self._free.discard(found)
-            self._bits[place] = found
-            self._served.pop(place, None)
-        return found
-
-    def forget_queue(self, place: QueueId) -> None:
-        """Free the bit of a queue, which serves no pool any more."""
-        with self._lock:
-            self._free.add(self._bits.pop(place))
-            self._served.pop(place, None)
 
     def put(self, masks: Mapping[str, int | None]) -> dict[str, int | None]:
         """These pools are served by these queues and no others; None: the pool is gone. Returns what undoes it."""
@@ -131,13 +101,14 @@ class PoolMap:
                 lost |= old ^ mask
             self._masks[pool] = mask
         if lost:
-            bits = self._bits
             self._served = {
-                place: known for place, known in self._served.items() if not lost >> bits.get(place, 0) & 1
+                place: known
+                for place, known in self._served.items()
+                if not lost >> self.bits.get(place, 0) & 1
             }
 
     def _serve(self, place: QueueId) -> Served:
-        bit = self._bits.get(place)
+        bit = self.bits.get(place)
         known = self._served.get(place)
         missing = _FEW_NEW + 1 if known is None else self._age - known[0]
         if bit is None:
@@ -160,19 +131,18 @@ class PoolMap:
 
 
 class PoolQueues:
-    """The queues that serve one pool, in a map that does not change any more."""
+    """The queues that serve one pool."""
 
-    __slots__ = ("_map", "_mask")
+    __slots__ = ("_bits", "_mask")
 
-    def __init__(self, pools: PoolMap, pool: str) -> None:
-        self._map = pools
-        self._mask = pools.mask(pool) or 0
+    def __init__(self, mask: int, bits: Mapping[QueueId, int]) -> None:
+        self._mask, self._bits = mask, bits
 
     def __len__(self) -> int:
         return self._mask.bit_count()
 
     def __contains__(self, place: object) -> bool:
-        bit = self._map.bit(cast("QueueId", place))
+        bit = self._bits.get(cast("QueueId", place))
         return bit is not None and bool(self._mask >> bit & 1)
 
 
@@ -186,7 +156,7 @@ class KnownPools:
     def serving(self, pool: str, version: int) -> PoolQueues | None:
         """The queues of a pool as of the last reading; None if the pools have changed since. Any thread may ask."""
         known, pools = self._known
-        return PoolQueues(pools, pool) if known == version else None
+        return PoolQueues(pools.mask(pool) or 0, pools.bits) if known == version else None
 
     def look(self) -> PoolMap:
         """The pools as they are now. What was given out before is not changed."""

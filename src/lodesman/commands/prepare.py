@@ -115,9 +115,8 @@ class _Preparation:
             self.policy.verdicts[draft.key] = draft.never
         compiled = draft.requirements
         if compiled.pool and compiled.pool not in self.pools:
-            queues = tuple(one.queue for one in config.offers if draft.pool_mask >> one.bit & 1)
             self.pools[compiled.pool] = NewPool(
-                id=compiled.pool, requirements=compiled.text, vo=config.vo, queues=queues
+                id=compiled.pool, requirements=compiled.text, vo=config.vo, queues=draft.pool_mask
             )
         return draft
 

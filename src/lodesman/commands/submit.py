@@ -12,7 +12,6 @@ from lodesman.commands.live import Live
 from lodesman.commands.sandboxes import need_all
 from lodesman.errors import Conflict, InvalidRequest
 from lodesman.matching import TaskQueueKey
-from lodesman.resources import QueueId
 from lodesman.store.journal import Transaction
 from lodesman.store.sandboxes import inputs_of_submission, use_inputs
 from lodesman.store.write import jobs, submit_pools
@@ -40,12 +39,12 @@ class PreparedCohort(Struct, frozen=True, kw_only=True, gc=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPool:
-    """A SubmitPool that a submission brings: its requirements as canonical JSON and its eligible queues."""
+    """A SubmitPool that a submission brings: its requirements as canonical JSON and its eligible queues, a mask."""
 
     id: str
     requirements: str
     vo: str
-    queues: tuple[QueueId, ...]
+    queues: int
 
 
 class PreparedSubmission(NewSubmission, frozen=True, kw_only=True):
@@ -136,9 +135,7 @@ class Submit:
             self._requirements[pool.id] = pool.requirements
             mask = live.pools.mask(pool.id)
             if not mask:  # new, or made again by a job that came back, and not evaluated since
-                mask = 0
-                for place in pool.queues:
-                    mask |= 1 << live.pools.name_queue_in(tx, place)
+                mask = pool.queues
                 live.queues.serve(tx, {pool.id: mask})
             submit_pools.store_pool(tx, pool.id, pool.vo, pool.requirements, mask)
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 from typing import Final
 
 from lodesman.answers.service import Cleaning, Difference, Judgement, Renewal, Renewals
 from lodesman.commands.live import Live
 from lodesman.commands.waiting import TaskQueues
 from lodesman.errors import Conflict, InvalidJob
+from lodesman.masks.bits import numbered
 from lodesman.matching import GroupShare, key_to_json
 from lodesman.matching.submit_pool import read_again
 from lodesman.resources import QueueId, TypeTable
 from lodesman.store.journal import Transaction
+from lodesman.store.read import submit_pools as read
 from lodesman.store.read.submit_pools import PassRow, PoolRow
 from lodesman.store.write import submit_pools, task_queues
 
@@ -27,10 +31,20 @@ def _other_configuration(done: str, config: str) -> Conflict:
     return Conflict(text, **{CONFIG: config})
 
 
-def name_queues(tx: Transaction, live: Live, places: Iterable[QueueId]) -> None:
-    """Give configured queues a bit in the masks of SubmitPools."""
-    for place in places:
-        live.pools.name_queue_in(tx, place)
+def number_queues(tx: Transaction, live: Live, queues: Iterable[QueueId]) -> Mapping[QueueId, int]:
+    """Give each of these queues a bit in all masks; returns all bits (ADR 0028)."""
+    live.pools.number(tx, queues)
+    return live.pools.bits
+
+
+def number_at_start(tx: Transaction, queues: Collection[QueueId]) -> None:
+    """Number the configured queues before a server starts, and free the bits of others that no SubmitPool has."""
+    known, configured = read.bits_of_queues(tx.reader()), set(queues)
+    in_use = reduce(or_, read.masks_of_pools(tx.reader()).values(), 0)
+    kept = {queue: bit for queue, bit in known.items() if queue in configured or in_use >> bit & 1}
+    submit_pools.delete_bits(tx, set(known.values()) - set(kept.values()))
+    found = numbered(queues, kept)
+    submit_pools.insert_bits(tx, {queue: found[queue] for queue in found.keys() - kept})
 
 
 def refresh_pools(tx: Transaction, live: Live, found: Difference, config: str) -> PassRow:
@@ -46,9 +60,6 @@ def refresh_pools(tx: Transaction, live: Live, found: Difference, config: str) -
     masks = {pool: int(text, 16) for pool, text in found.masks.items() if pool in live.pools.known}
     if masks:
         live.queues.serve(tx, masks)
-    in_use = live.pools.any_pool() if found.gone else 0
-    for place in found.gone:
-        live.pools.forget_queue_in(tx, place, in_use)
     row = live.pools.passed(tx, found.config)
     submit_pools.insert_pass(tx, row.id, found, masks)
     return row

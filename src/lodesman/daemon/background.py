@@ -47,6 +47,7 @@ from lodesman.daemon.config_watch import ConfigWatch, load_or_kept
 from lodesman.errors import LodesmanError
 from lodesman.matching.policy import Policy
 from lodesman.store import open_reader
+from lodesman.store.read.submit_pools import bits_of_queues
 from lodesman.store.shelf import Shelf
 from lodesman.why.facts import fresh_seconds
 
@@ -143,6 +144,7 @@ class BackgroundProcess:
         ca_file = config.server.tls_certificate or None
         self._clients = threading.local()
         self._new_client = partial(Client, [config.url], token, ca_file=ca_file)
+        self._reader = open_reader(config.database)
         self.policy = self._policy(config)
         self.local = LocalBackend(config.data / "pilots", {}, open_files=bootstrap.raise_open_files())
         backends = {"local": self.local}
@@ -181,9 +183,15 @@ class BackgroundProcess:
         self.loops = self._loops()
 
     def _policy(self, config: ServerConfig) -> Policy:
+        """The policy of a configuration; the hot process numbers its new queues first. Raises LodesmanError."""
+        bits = bits_of_queues(self._reader)
+        new = [queue for queue in config.resources.tree.queue_ids() if queue not in bits]
+        if new:
+            self.post(calls.NUMBER_QUEUES, new)
+            bits = bits_of_queues(self._reader)
         life = self.config.pilots.life_seconds
         return bootstrap.policy_of(
-            config, life_seconds=life, inhabited=lambda: self.side.keeper.pilots.places
+            config, bits, life_seconds=life, inhabited=lambda: self.side.keeper.pilots.places
         )
 
     def _submission_pools(self, backends: Mapping[str, Backend]) -> SubmissionPools:

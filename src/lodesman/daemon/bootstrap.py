@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ import msgspec
 from lodesman.answers.accounts import SCOPES
 from lodesman.commands.accounts import add_account, issue_token
 from lodesman.commands.pilots import hash_token
+from lodesman.commands.submit_pools import number_at_start
 from lodesman.config import ServerConfig
 from lodesman.errors import Conflict, Unavailable
 from lodesman.matching.policy import Policy
@@ -73,12 +74,13 @@ def socket_path(config: ServerConfig) -> str:
 
 
 def prepare(db: Writer, config: ServerConfig, *, now: float) -> None:
-    """Make the first user with its token, and a fresh token for the background process."""
+    """Number the CE queues, make the first user with its token, and a fresh token for the background process."""
     for folder in (config.data, run_directory(config), config.data / "sandboxes"):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder.chmod(0o700)
     with db:
         tx = Transaction(db, now)
+        number_at_start(tx, list(config.resources.tree.queue_ids()))
         known = is_admin(tx.reader(), config.admin.name) is not None
         if not (known and (config.data / _TOKEN_FILE).exists()):
             vo, groups = _first_place(config)
@@ -228,15 +230,22 @@ def raise_open_files() -> int:
 
 
 def policy_of(
-    config: ServerConfig, *, life_seconds: int, inhabited: Callable[[], Container[QueueId]]
+    config: ServerConfig,
+    bits: Mapping[QueueId, int],
+    *,
+    life_seconds: int,
+    inhabited: Callable[[], Container[QueueId]],
 ) -> Policy:
-    """The policy of a configuration. `life_seconds` of pilots as at the start; `inhabited`: where pilots live now."""
+    """The policy of a configuration; `bits`: of all its queues. `life_seconds` of pilots as at the start; `inhabited`:
+    where pilots live now.
+    """
     return Policy(
         config.resources,
         add_eligible_sites=config.submit_pools.add_eligible_sites,
         submission_pools=frozenset(config.director.pools),
         life_seconds=life_seconds,
         loaded_at=time.time(),
+        bits=bits,
         inhabited=inhabited,
     )
 

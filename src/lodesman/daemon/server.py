@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,7 @@ from lodesman.commands.live import Live
 from lodesman.commands.pilots import end_pilot
 from lodesman.commands.reoffer import Offers, offer_sessions, set_offers
 from lodesman.commands.report import note_silence
-from lodesman.commands.submit_pools import set_shares
+from lodesman.commands.submit_pools import number_queues, set_shares
 from lodesman.config import ServerConfig
 from lodesman.daemon import bootstrap
 from lodesman.daemon.bootstrap import Load
@@ -33,6 +33,7 @@ from lodesman.daemon.config_watch import ConfigWatch, keep, kept_file
 from lodesman.daemon.connections import GuardedProtocol
 from lodesman.errors import LodesmanError
 from lodesman.matching.policy import Policy
+from lodesman.resources import QueueId
 from lodesman.store import Checkpointer, lock_database, open_writer
 from lodesman.store.journal import Change
 from lodesman.store.write.pilots import set_last_seen
@@ -65,8 +66,8 @@ class Server:
         writer = open_writer(config.database)
         bootstrap.prepare(writer, config, now=time.time())
         keep(kept_file(config), config)
-        policy = self._policy(config)
         live = Live(writer, rng=random.Random(), now=time.time())
+        policy = self._policy(config, live.pools.bits)
         live.queues.matcher.lottery.set_shares(policy.shares())
         self._checkpoints = Checkpointer(writer, config.database)
         self._writer = writer
@@ -98,10 +99,10 @@ class Server:
         self.failed = False
         self.end: Callable[[], None] = lambda: None
 
-    def _policy(self, config: ServerConfig) -> Policy:
+    def _policy(self, config: ServerConfig, bits: Mapping[QueueId, int]) -> Policy:
         life = self.config.pilots.life_seconds
         inhabited = lambda: self.core.inhabited()  # noqa: E731, PLW0108 - the first policy is older than the core
-        return bootstrap.policy_of(config, life_seconds=life, inhabited=inhabited)
+        return bootstrap.policy_of(config, bits, life_seconds=life, inhabited=inhabited)
 
     async def start(self) -> None:
         """On the event loop, before the first request."""
@@ -189,7 +190,9 @@ class Server:
         config = self._changed = await asyncio.to_thread(self._watch.poll) or self._changed
         if config is not None:
             await asyncio.to_thread(keep, kept_file(self.config), config)
-            self.core.policy = await asyncio.to_thread(self._policy, config)
+            queues = list(config.resources.tree.queue_ids())
+            bits = await self.core.command(Change(number_queues, self.core.live, queues))
+            self.core.policy = await asyncio.to_thread(self._policy, config, bits)
             with contextlib.suppress(LodesmanError):
                 await self.core.command(Change(set_shares, self.core.live, self.core.policy.shares()))
             self._offered = await self._offer_anew(config.resources.vos)

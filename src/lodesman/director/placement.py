@@ -44,7 +44,7 @@ class QueueRefusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """All CE queues that gave a task queue the same answer, as a mask of the iteration's queues."""
+    """All CE queues that gave a task queue the same answer, as a mask."""
 
     kind: RefusalKind
     mask: int
@@ -94,26 +94,21 @@ class PlacementResult:
 
 
 class _Seats:
-    """Where pilots go, one by one. Queue i is bit i; `taken` counts by (number of the order, bit)."""
+    """Where pilots go, one by one; `taken` counts by (number of the order, bit). `rooms`: by bit."""
 
     def __init__(
-        self, queues: Sequence[CandidateQueue], rooms: Sequence[Room], tokens: Mapping[NodePath, int]
+        self, queues: Mapping[int, CandidateQueue], rooms: Mapping[int, Room], tokens: Mapping[NodePath, int]
     ) -> None:
         self.taken: Counter[tuple[int, int]] = Counter()
-        self._ce_ids = [queue.queue_id.ce_path for queue in queues]
+        self._ce_ids = {bit: queue.queue_id.ce_path for bit, queue in queues.items()}
         self._tokens = dict(tokens)
         siblings: defaultdict[NodePath, list[int]] = defaultdict(list)
-        for bit, ce_path in enumerate(self._ce_ids):
+        for bit, ce_path in self._ce_ids.items():
             siblings[ce_path].append(bit)
         self._siblings = {ce_path: mask_of(members) for ce_path, members in siblings.items()}
         # What each queue would still take; and of these, how many pilots would start at once.
-        self._left = Tally({bit: room.room for bit, room in enumerate(rooms)})
-        self._at_once = Tally(
-            {
-                bit: min(room.room, free_slots(queue))
-                for bit, (queue, room) in enumerate(zip(queues, rooms, strict=True))
-            }
-        )
+        self._left = Tally({bit: room.room for bit, room in rooms.items()})
+        self._at_once = Tally({bit: min(room.room, free_slots(queues[bit])) for bit, room in rooms.items()})
         self.had_room = self._left.positive
         """The queues that had room at the start."""
 
@@ -143,9 +138,9 @@ def place(
     wanted = Tally()
     for order, mask in zip(orders, eligible, strict=True):
         wanted.add(mask, order.count)
-    rooms = [
-        room_of(queue, wanted.number(bit), gates=gates, now=now) for bit, queue in enumerate(places.queues)
-    ]
+    rooms = {
+        bit: room_of(queue, wanted.number(bit), gates=gates, now=now) for bit, queue in places.queues.items()
+    }
     seats = _Seats(places.queues, rooms, gates.tokens)
     pending = [number for number, order in enumerate(orders) for _ in range(order.count)]
     rng.shuffle(pending)
@@ -163,7 +158,7 @@ def place(
             for number, queue_id, bit in seated
         ),
         outcomes=tuple(_outcomes(orders, eligible, places, seats)),
-        rooms={queue.queue_id: room for queue, room in zip(places.queues, rooms, strict=True)},
+        rooms={queue.queue_id: rooms[bit] for bit, queue in places.queues.items()},
         places=places,
     )
 

@@ -1,6 +1,6 @@
 """The CE queues of one iteration as bits: which of them could serve a task queue, and why not the others.
 
-Queue i of the snapshot is bit i. The matcher judges the place of all queues at once, and the identity of the pilots once
+The matcher judges the place of all queues at once, and the identity of the pilots once
 for all queues that are open to the same groups. Which queue serves which SubmitPool comes as masks (`PoolServing`).
 """
 
@@ -27,34 +27,7 @@ class PoolServing(Protocol):
         """The queues that serve a pool, as bits; None if it is not known."""
 
     def bit(self, queue: QueueId, /) -> int | None:
-        """The bit of a queue in these masks; None if it serves no pool."""
-
-
-class ServingQueues:
-    """The queues that serve a pool, as bits of the iteration's queues."""
-
-    __slots__ = ("_are_alike", "_known", "_serving", "_sources")
-
-    def __init__(self, queue_ids: Sequence[QueueId], serving: PoolServing) -> None:
-        self._serving = serving
-        self._sources = [serving.bit(queue_id) for queue_id in queue_ids]
-        self._are_alike = self._sources == list(range(len(queue_ids)))
-        self._known: dict[str, int] = {}
-
-    def of(self, pool: str) -> int:
-        """Their mask."""
-        known = self._known.get(pool)
-        if known is not None:
-            return known
-        mask = self._serving.mask(pool) or 0
-        if self._are_alike:  # as a rule: both are in the order of the configuration
-            mask &= (1 << len(self._sources)) - 1
-        else:
-            digits = f"{mask:b}"[::-1]
-            found = ["0" if bit is None or bit >= len(digits) else digits[bit] for bit in self._sources]
-            mask = int("".join(reversed(found)) or "0", 2)
-        self._known[pool] = mask
-        return mask
+        """The bit of a queue; None if it serves no pool."""
 
 
 class ServedTaskQueues:
@@ -97,16 +70,17 @@ class _VOPlaces:
 
 
 class Places:
-    """All candidate queues of an iteration."""
+    """All candidate queues of an iteration, by their bits; `full`: the mask of all."""
 
-    __slots__ = ("_of_pool", "_of_vo", "_serving", "_shown", "queues")
+    __slots__ = ("_of_pool", "_of_vo", "_serving", "_shown", "full", "queues")
 
     def __init__(self, queues: Sequence[CandidateQueue], serving: PoolServing) -> None:
-        self.queues = tuple(queues)
-        self._serving = ServingQueues([queue.queue_id for queue in queues], serving)
+        self.queues = {queue.bit: queue for queue in queues}
+        self.full = mask_of(self.queues)
+        self._serving = serving
         in_pool: defaultdict[str, list[int]] = defaultdict(list)
         of_vo: defaultdict[str, list[tuple[int, ResourceRequest]]] = defaultdict(list)
-        for bit, queue in enumerate(self.queues):
+        for bit, queue in self.queues.items():
             for pool in queue.submission_pools:
                 in_pool[pool].append(bit)
             for vo, template in queue.templates.items():
@@ -115,11 +89,6 @@ class Places:
         self._of_vo = {vo: _VOPlaces(templates) for vo, templates in of_vo.items()}
         # What pilots present, by queue and by all of their identity and pool that shows: most orders share it.
         self._shown: dict[tuple[int, str, tuple[str | None, ...]], ResourceRequest] = {}
-
-    @property
-    def full(self) -> int:
-        """The mask of all queues."""
-        return (1 << len(self.queues)) - 1
 
     def of_pool(self, pool: str) -> int:
         """The queues that a submission pool serves."""
@@ -134,7 +103,7 @@ class Places:
         key = order.key
         mask = self.of_pool(order.pool) & self.of_vo(key.vo)
         if key.submit_pool:
-            mask &= self._serving.of(key.submit_pool)
+            mask &= self._serving.mask(key.submit_pool) or 0
             key = replace(key, submit_pool="")
         if not mask:
             return 0
@@ -147,7 +116,7 @@ class Places:
     def request(self, bit: int, order: PilotOrder) -> ResourceRequest:
         """What a pilot of the order would present in that queue of its VO; of the SubmitPools only the task queue's own."""
         who, pool = order.identity, order.key.submit_pool
-        if pool and not self._serving.of(pool) >> bit & 1:
+        if pool and not (self._serving.mask(pool) or 0) >> bit & 1:
             pool = ""
         shows = (order.key.vo, order.pool, who.serves_owner, who.serves_group, who.pilot_type)
         request = self._shown.get((bit, pool, shows))

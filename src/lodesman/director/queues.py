@@ -70,7 +70,7 @@ class OwnPilots:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CandidateQueue:
-    """A CE queue to which pilots may be sent.
+    """A CE queue to which pilots may be sent; `bit`: in all masks of CE queues.
 
     templates: for each VO that it serves, what a generic pilot there would present, but for SubmitPools.
     submission_pools: the director's pools that serve the queue. slots: pilots that can run there at once, None if
@@ -79,6 +79,7 @@ class CandidateQueue:
     """
 
     queue_id: QueueId
+    bit: int
     templates: Mapping[str, ResourceRequest]
     submission_pools: tuple[str, ...]
     load: QueueLoad

@@ -65,7 +65,7 @@ def to_record(decision: Decision, *, examples: int = 5) -> Record:
         "load_fields": list(_LOAD_FIELDS),
         "rooms": {
             str(queue.queue_id): _room(queue, placement.rooms[queue.queue_id])
-            for queue in placement.places.queues
+            for queue in placement.places.queues.values()
         },
     }
 

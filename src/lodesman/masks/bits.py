@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import compress
+from itertools import compress, count
 from random import Random
 from typing import Final, TypeVar
 
@@ -70,6 +70,17 @@ def nth_bit(mask: Mask, n: int) -> int:
         mask &= mask - 1
         n -= 1
     return base + (mask & -mask).bit_length() - 1
+
+
+def numbered(members: Iterable[T], known: Mapping[T, int] | None = None) -> dict[T, int]:
+    """The bits of all: members that are `known` keep theirs, each other one takes the lowest that is free."""
+    found = dict(known or {})
+    taken = set(found.values())
+    free = (bit for bit in count() if bit not in taken)
+    for member in members:
+        if member not in found:
+            found[member] = next(free)
+    return found
 
 
 class Transposed:
@@ -195,33 +206,6 @@ class Tally:
         self.positive: Mask = 0
         for plane in self._planes:
             self.positive |= plane
-
-
-class Renumbering:
-    """Moves the bits of masks from one numbering to another.
-
-    Members that follow each other in both are moved together: one step, unless members were reordered.
-    """
-
-    def __init__(self, numbers: Sequence[int]) -> None:
-        """`numbers`: the new number of each bit."""
-        self._runs: list[tuple[int, int, int]] = []
-        begin = 0
-        for at in range(1, len(numbers) + 1):
-            if at == len(numbers) or numbers[at] != numbers[at - 1] + 1:
-                self._runs.append((begin, (1 << at - begin) - 1, numbers[begin]))
-                begin = at
-        self._known: dict[Mask, Mask] = {}
-
-    def of(self, mask: Mask) -> Mask:
-        """The mask in the new numbering."""
-        known = self._known.get(mask)
-        if known is None:
-            known = 0
-            for begin, ones, number in self._runs:
-                known |= (mask >> begin & ones) << number
-            self._known[mask] = known
-        return known
 
 
 # --- what stands between a thing and many members ------------------------------------------------------------

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from lodesman.masks.bits import Plane, bits, mask_of
+from lodesman.masks.bits import Plane, bits, mask_of, numbered
 from lodesman.matching.offers import BACKENDS, QueueOffer, never_sent, offers_of
 from lodesman.matching.request import ANY
 from lodesman.matching.shares import DEFAULT_SHARE, GroupShare
@@ -118,7 +118,8 @@ class Policy:
     """Resources, groups and shares. `verdicts`: by key, why it is impossible ('': it is possible).
 
     `add_eligible_sites`: descriptions of jobs with Requirements name the sites that fulfil them. `loaded_at`: when the
-    configuration was taken in, UNIX seconds. `inhabited`: where live pilots are that take jobs; it is asked about queues
+    configuration was taken in, UNIX seconds. `bits`: of CE queues, as they are stored (ADR 0028); queues without one are
+    numbered behind them. `inhabited`: where live pilots are that take jobs; it is asked about queues
     to which none is ever sent. `submission_pools`: the names of the director's pools, None if they are unknown.
     `life_seconds`: how long pilots live at most, 0 for no such limit.
     """
@@ -128,10 +129,14 @@ class Policy:
     submission_pools: frozenset[str] | None = None
     life_seconds: int = 0
     loaded_at: float | None = None
+    bits: Mapping[QueueId, int] = field(default_factory=dict)
     inhabited: Callable[[], Container[QueueId]] = frozenset
     verdicts: dict[TaskQueueKey, str] = field(default_factory=dict)
     _of_vo: dict[str, VOConfig] = field(init=False, default_factory=dict)
     _seen: dict[str, Container[QueueId]] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.bits = numbered(self.config.tree.queue_ids(), self.bits)
 
     @cached_property
     def digest(self) -> str:
@@ -144,7 +149,7 @@ class Policy:
         """The configuration of one VO, made at its first use; anew when pilots came or went where none is ever sent."""
         known = self._of_vo.get(vo)
         if known is None:
-            table = QueueTable(self.config, vo)
+            table = QueueTable(self.config, vo, self.bits)
             offers = offers_of(table, vo, life_seconds=self.life_seconds)
             known = self._of_vo[vo] = VOConfig(
                 vo=vo, offers=offers, table=table, pools=self.submission_pools, version=self.digest

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import count
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from lodesman.answers import plans
 from lodesman.answers.nodes import Place
-from lodesman.masks.bits import Renumbering
 from lodesman.matching import GroupShare, TaskQueueKey, parts_of
-from lodesman.resources import GroupConfig, ParameterType, QueueId, ResourceConfig, ResourceTree, TypeTable
+from lodesman.resources import GroupConfig, ParameterType, QueueId, ResourceConfig, TypeTable
 from lodesman.resources.inherit import EffectiveParams, all_queues
 from lodesman.resources.model import as_scalars
 
@@ -32,29 +30,9 @@ def cut(rows: Iterable[T], limit: int) -> plans.Cut[T]:
 # --- queues and what runs there --------------------------------------------------------------------------
 
 
-class QueueMap:
-    """The queues of two trees: which come, which go, and the bits of one as bits of the other."""
-
-    def __init__(self, before: ResourceTree, after: ResourceTree) -> None:
-        old, new = list(before.queue_ids()), list(after.queue_ids())
-        places = {queue: bit for bit, queue in enumerate(new)}
-        known = frozenset(old)
-        self.before, self.after = len(old), len(new)
-        self.removed = [queue for queue in old if queue not in places]
-        self.added = [queue for queue in new if queue not in known]
-        # Queues that go are moved behind the others, where they are cut off.
-        self._full = (1 << len(new)) - 1
-        behind = count(len(new))
-        self._moved = Renumbering([places[queue] if queue in places else next(behind) for queue in old])
-
-    def move(self, mask: int) -> int:
-        """A mask of the old tree as one of the new, without the queues that go."""
-        return self._moved.of(mask) & self._full
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedTaskQueue:
-    """A task queue with jobs under both configurations. `before`, `after`: the queues that can run it, as bits of each.
+    """A task queue with jobs under both configurations. `before`, `after`: the queues that can run it.
 
     `becomes`: its waiting jobs would be Held, or its Held jobs released, and `why`.
     """
@@ -80,26 +58,24 @@ class JudgedPool(NamedTuple):
 
 
 def planned_queues(
-    before: ResourceConfig, after: ResourceConfig, queues: QueueMap, limit: int, tick: Callable[[], None]
+    before: ResourceConfig, after: ResourceConfig, limit: int, tick: Callable[[], None]
 ) -> plans.PlannedQueues:
     """The queues that come, go and change. `tick` is called now and then."""
-    added, removed = ([Place(*queue) for queue in some] for some in (queues.added, queues.removed))
+    old, new = (dict.fromkeys(one.tree.queue_ids()) for one in (before, after))
     return plans.PlannedQueues(
-        before=queues.before,
-        after=queues.after,
-        added=cut(added, limit),
-        removed=cut(removed, limit),
+        before=len(old),
+        after=len(new),
+        added=cut((Place(*queue) for queue in new if queue not in old), limit),
+        removed=cut((Place(*queue) for queue in old if queue not in new), limit),
         changed=cut(changed_queues(before, after, tick), limit),
     )
 
 
-def planned_task_queues(
-    found: Sequence[JudgedTaskQueue], queues: QueueMap, limit: int
-) -> plans.PlannedTaskQueues:
+def planned_task_queues(found: Sequence[JudgedTaskQueue], limit: int) -> plans.PlannedTaskQueues:
     """What becomes of the task queues with jobs; the worst first."""
     affected = []
     for one in found:
-        effect, key = _effect(queues, one.before, one.after), one.key
+        effect, key = _effect(one.before, one.after), one.key
         if one.becomes or effect["gained"] or effect["lost"]:
             affected.append(
                 plans.AffectedTaskQueue(
@@ -121,21 +97,22 @@ def _counted(affected: Iterable[plans.AffectedTaskQueue], kind: _Becomes) -> pla
     return plans.TaskQueuesAndJobs(task_queues=len(sizes), jobs=sum(sizes))
 
 
-def planned_pools(found: Sequence[JudgedPool], queues: QueueMap, limit: int) -> plans.PlannedPools:
+def planned_pools(found: Sequence[JudgedPool], limit: int) -> plans.PlannedPools:
     """What becomes of the SubmitPools."""
     affected = []
     for one in found:
-        effect = _effect(queues, one.before, one.after)
+        effect = _effect(one.before, one.after)
         if effect["gained"] or effect["lost"]:
             affected.append(plans.AffectedPool(id=one.id, new_id=one.new_id, vo=one.vo, **effect))
     return plans.PlannedPools(checked=len(found), changed=cut(affected, limit))
 
 
-def _effect(queues: QueueMap, before: int, after: int) -> dict[str, int]:
-    """What two masks, each of its own configuration, have in common."""
-    kept = (queues.move(before) & after).bit_count()
-    old, new = before.bit_count(), after.bit_count()
-    return {"before": old, "after": new, "gained": new - kept, "lost": old - kept}
+def _effect(before: int, after: int) -> dict[str, int]:
+    """How many queues there are before and after, and how many come and go."""
+    gained, lost = after & ~before, before & ~after
+    return {
+        "before": before.bit_count(), "after": after.bit_count(), "gained": gained.bit_count(), "lost": lost.bit_count(),
+    }  # fmt: skip
 
 
 def group_parts(

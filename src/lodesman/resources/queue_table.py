@@ -14,7 +14,7 @@ from typing import Any
 
 from lodesman.answers.nodes import QueueId
 from lodesman.answers.vocabulary import Kind
-from lodesman.masks.bits import Mask, bits, mask_of
+from lodesman.masks.bits import Mask, bits, mask_of, numbered
 from lodesman.resources.inherit import ACCESS, Effective, EffectiveParams, all_queues
 from lodesman.resources.kinds import AT_LEAST, ParameterType, TypeTable, spelled_number, truth_of, version_key
 from lodesman.resources.load import ResourceConfig
@@ -23,17 +23,21 @@ from lodesman.resources.requirement import Mismatch, Requirement, mismatches, of
 
 
 class QueueTable:
-    """All queues of a tree as one VO sees them ("": no VO in particular)."""
+    """All queues of a tree as one VO sees them ("": no VO in particular). `bits`: of the queues, as they are stored; those
+    without one are numbered behind them, in configured order.
+    """
 
-    def __init__(self, config: ResourceConfig, vo: str = "") -> None:
+    def __init__(
+        self, config: ResourceConfig, vo: str = "", bits: Mapping[QueueId, int] | None = None
+    ) -> None:
         self.types = config.types
         self.vo = vo
-        self.queues = dict(enumerate(config.tree.queue_ids()))
+        self._bits = numbered(config.tree.queue_ids(), bits)
+        self.queues = {self._bits[queue]: queue for queue in config.tree.queue_ids()}
         """The queues by their bits, in configured order."""
-        self._bits = {queue: bit for bit, queue in self.queues.items()}
         inherited = all_queues(config.tree, vo=vo, types=self.types)
-        self._params = {bit: params for bit, (_, params) in enumerate(inherited)}
-        self.full = (1 << len(self.queues)) - 1
+        self._params = {self._bits[queue]: params for queue, params in inherited}
+        self.full = mask_of(self.queues)
         """The mask of all queues."""
         self._columns = _columns(self._params, self.types)
         access = self._columns.get(ACCESS)
@@ -44,7 +48,7 @@ class QueueTable:
         """The queues whose access list admits the VO."""
 
     def bit(self, queue: QueueId) -> int | None:
-        """The bit of a queue of this table."""
+        """The bit of a queue; None if it has none."""
         return self._bits.get(queue)
 
     def params(self, bit: int) -> Mapping[str, Effective]:

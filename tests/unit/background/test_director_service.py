@@ -421,10 +421,10 @@ def test_a_pilot_serves_the_submit_pools_of_its_queue_as_they_are_now(world, pla
     """A SubmitPool that came after the pilot was sent counts: the matcher takes them from the queue, too."""
     world.pilot(joined=True)
     pool = "req1:memory"
-    new = NewPool(id=pool, requirements="{}", vo="lab", queues=(tuple(SHORT),))
+    new = NewPool(id=pool, requirements="{}", vo="lab", queues=0b1)
     world.submit(1, pools=(new,), submit_pool=pool)
     assert world.tick() == 0
-    other = NewPool(id="req1:other", requirements="{}", vo="lab", queues=(tuple(LONG),))
+    other = NewPool(id="req1:other", requirements="{}", vo="lab", queues=0b10)
     world.submit(1, pools=(other,), submit_pool="req1:other", owner="bob")
     world.tick()
     (row,) = [

@@ -228,7 +228,7 @@ def test_a_pool_is_judged_by_its_requirements(judge, submit, decide):
 
 def pool_of(platform):
     wanted = spelled_requirements(compile_requirements({"Platform": platform}, load_resources([]).types))
-    return NewPool(id="p", requirements=wanted, vo="lab", queues=(("North", "cn", "short"),))
+    return NewPool(id="p", requirements=wanted, vo="lab", queues=0b1)
 
 
 def test_a_pool_that_is_gone_opens_nothing(judge, submit, base, decide):

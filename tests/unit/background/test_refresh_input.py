@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.background.refresh import (
-    RefreshInput,
-    difference,
-    evaluate,
-    judge,
-    read_refresh_input,
-    unnamed,
-)
+from lodesman.background.refresh import RefreshInput, difference, evaluate, judge, read_refresh_input
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission, Submit
 from lodesman.jobs import JobSpec
-from lodesman.masks.bits import Renumbering
 from lodesman.matching.policy import Policy
 from lodesman.matching.submit_pool import spelled_requirements, submit_pool_id
 from lodesman.resources import compile_requirements, load_resources
@@ -67,9 +60,8 @@ def pool(requirements, *, vo="lab", queues=0):
     )
 
 
-def stored(*pools, bits=None, queues=None, last=NO_PASS, state=NOTHING_ASKED):
-    found = {SHORT: 0, LONG: 1} if bits is None else bits
-    return RefreshInput(last=last, state=state, pools=list(pools), bits=found, queues=queues or [])
+def stored(*pools, queues=None, last=NO_PASS, state=NOTHING_ASKED):
+    return RefreshInput(last=last, state=state, pools=list(pools), queues=queues or [])
 
 
 def draft(vo="lab", **fields):
@@ -123,39 +115,14 @@ def test_only_changes_are_sent():
     found = difference(POLICY, now, evaluate(POLICY, [same, other]), cause="interval")
     assert found.masks == {other.id: "2"}
     assert (found.previous, found.answers, found.pools, found.cause) == (7, 3, 2, "interval")
-    assert (found.config, found.gone) == (POLICY.digest, [])
+    assert found.config == POLICY.digest
 
 
-def test_stored_bits_are_not_those_of_the_configuration():
-    before = stored(pool({"Software": "geant"}), bits={SHORT: 5, LONG: 3})
-    found = difference(POLICY, before, evaluate(POLICY, before.pools), cause="x")
+def test_masks_have_the_stored_bits():
+    before = stored(pool({"Software": "geant"}))
+    numbered = replace(POLICY, bits={("Old", "c", "q"): 0, SHORT: 5, LONG: 3})
+    found = difference(numbered, before, evaluate(numbered, before.pools), cause="x")
     assert list(found.masks.values()) == ["8"]
-
-
-def test_queues_that_are_no_longer_configured_are_reported():
-    old = ("Old", "c", "q")
-    before = stored(pool({"Software": "root"}), bits={old: 0, SHORT: 1, LONG: 2})
-    found = difference(POLICY, before, evaluate(POLICY, before.pools), cause="x")
-    assert (found.gone, list(found.masks.values())) == ([old], ["6"])
-
-
-def test_queues_need_bits_only_if_there_are_pools():
-    assert unnamed(POLICY, stored(bits={})) == []
-    assert unnamed(POLICY, stored(pool({"Software": "root"}), bits={LONG: 0})) == [SHORT]
-
-
-@given(st.lists(st.integers(0, 40), unique=True, max_size=30), st.integers(0, 2**30 - 1))
-def test_bits_move_to_their_stored_numbers(numbers, mask):
-    mask &= (1 << len(numbers)) - 1
-    moved = Renumbering(numbers).of(mask)
-    assert moved == sum(1 << number for ordinal, number in enumerate(numbers) if mask >> ordinal & 1)
-
-
-@pytest.mark.parametrize(
-    ("stored", "runs"), [([0, 1, 2, 3], 1), ([4, 5, 0, 1], 2), ([], 0), ([3, 2, 1], 3), ([7], 1)]
-)
-def test_queues_that_follow_each_other_move_together(stored, runs):
-    assert len(Renumbering(stored)._runs) == runs
 
 
 def row(found, *, number=1, jobs=3, held=None):
@@ -241,18 +208,17 @@ def test_pools_with_unknown_queues_are_sent_even_if_no_queue_fulfils_them():
 
 def test_the_input_is_of_one_moment(base):
     found = draft(requirements={"Software": "geant"})
-    new = NewPool(id=found.requirements.pool, requirements=found.requirements.text, vo="lab", queues=(LONG,))
+    new = NewPool(id=found.requirements.pool, requirements=found.requirements.text, vo="lab", queues=0b10)
     cohort = PreparedCohort(key=found.key, template="{}", expand=False, max_attempts=1, runs=((0, 4),))
-    assert read_refresh_input(base.db) == stored(bits={})
+    assert read_refresh_input(base.db) == stored()
     base.do(Submit(base.live, PreparedSubmission(
         owner="ann", group="g", vo="lab", name="", form="json", record="", members=None, count=4,
         cohorts=(cohort,), pools=(new,), config="another",
     )))  # fmt: skip
     seen = read_refresh_input(base.db)
     assert [(p.id, p.vo, p.requirements, p.queues) for p in seen.pools] == [
-        (new.id, "lab", new.requirements, 1)
+        (new.id, "lab", new.requirements, 0b10)
     ]
-    assert seen.bits == {LONG: 0}
     assert seen.queues == [JudgedQueue(1, found.key, new.requirements, 4, None)]
     assert seen.state.is_due
     assert read_refresh_input(base.db).queues[0].key is seen.queues[0].key

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lodesman.commands.pool_map import PoolMap
+from lodesman.masks.bits import numbered
 
 
 class Pools(PoolMap):
@@ -14,7 +15,8 @@ class Pools(PoolMap):
             self.add(pool, [tuple(place)])
 
     def add(self, pool, places):
+        self.bits = numbered(places, self.bits)
         mask = self.mask(pool) or 0
         for place in places:
-            mask |= 1 << self.name_queue(place)
+            mask |= 1 << self.bits[place]
         self.put({pool: mask})

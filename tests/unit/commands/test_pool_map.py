@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.unit.commands.conftest import Pools
 
 from lodesman.commands.pool_map import _FEW_NEW, KnownPools, PoolMap
+from lodesman.masks.bits import numbered
 from lodesman.store import open_writer
 from lodesman.store.read.submit_pools import pass_requests
 
@@ -26,7 +27,6 @@ def test_unknown_queues_and_pools():
     assert pools.bit(Q) is None
     assert pools.mask("a") is None
     assert list(pools.known) == []
-    assert pools.any_pool() == 0
 
 
 def test_pools_come_in_order():
@@ -48,22 +48,12 @@ def test_what_a_queue_serves_is_one_object_until_it_changes():
 def test_a_refresh_replaces_the_queues_of_the_pools_that_it_names():
     pools = Pools([("a", *Q), ("b", *Q)])
     before = pools.version
-    bit = pools.name_queue(PLACES[1])
+    bit = 5
+    pools.bits = {**pools.bits, PLACES[1]: bit}
     pools.put({"a": 1 << bit, "c": 0})
     assert (pools.of_queue(Q), pools.of_queue(PLACES[1])) == (("b",), ("a",))
     assert pools.known == {"a", "b", "c"}
     assert pools.version > before
-
-
-def test_bits_of_queues_that_are_gone_are_given_out_again_lowest_first():
-    pools = Pools()
-    assert [pools.name_queue(place) for place in PLACES[:4]] == [0, 1, 2, 3]
-    pools.forget_queue(PLACES[2])
-    pools.forget_queue(PLACES[0])
-    assert [pools.name_queue(place) for place in PLACES[3:]] == [3, 0, 2]
-    pools.forget_queue(PLACES[5])
-    pools.name_queue(PLACES[5], 2)
-    assert pools.name_queue(PLACES[0]) == 4
 
 
 @pytest.mark.parametrize("count", [1, _FEW_NEW, _FEW_NEW + 1, 12_000])
@@ -86,7 +76,7 @@ def test_a_map_of_a_database(tmp_path):
     pools = PoolMap.load(db)
     assert (pools.of_queue(Q), pools.of_queue(PLACES[1])) == (("a",), ("a", "c"))
     assert pools.known == {"a", "b", "c"}
-    assert [pools.name_queue(place) for place in PLACES[2:]] == [1, 2, 3, 4]
+    assert pools.bits == {Q: 0, PLACES[1]: 9}
     db.close()
 
 
@@ -120,8 +110,7 @@ class Maps(RuleBasedStateMachine):
         super().__init__()
         self.pools = Pools()
         self.wanted: dict[str, set[str]] = {}
-        for place in PLACES:
-            self.pools.name_queue(place)
+        self.pools.bits = numbered(PLACES)
 
     def mask(self, names):
         return sum(1 << self.pools.bit((name, "ce", "q")) for name in names)
@@ -165,8 +154,6 @@ class Maps(RuleBasedStateMachine):
     @invariant()
     def the_same_pools(self):
         assert self.pools.known == set(self.wanted)
-        union = set().union(*self.wanted.values())
-        assert self.pools.any_pool() == self.mask(union)
 
 
 Maps.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

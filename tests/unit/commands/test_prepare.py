@@ -132,7 +132,7 @@ def test_a_pool_is_made_of_the_requirements_with_its_queues(ready):
     found, _ = ready(jobs=[{**TRUE, "Requirements": {"Slots": 2}}])
     (pool,) = found.pools
     assert found.cohorts[0].key.submit_pool == pool.id
-    assert pool.queues == (("North", "cn", "short"),)
+    assert pool.queues == 0b1
     again, _ = ready(jobs=[{**TRUE, "Requirements": {"Slots": 2}}] * 3)
     assert [one.id for one in again.pools] == [pool.id]
 

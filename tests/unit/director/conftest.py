@@ -55,6 +55,15 @@ def make_pilot(pilot_id: int, **given: Any) -> PilotView:
     return PilotView(**(base | own))
 
 
+_BITS: dict[QueueId, int] = {}
+
+
+@pytest.fixture(autouse=True)
+def _numbered_anew() -> None:
+    """Each test numbers its CE queues in the order in which it makes them."""
+    _BITS.clear()
+
+
 def make_queue(site: str = "A", queue: str = "q", **given: Any) -> CandidateQueue:
     """A CE queue, empty and freshly seen, without caps unless given."""
     queue_id = QueueId(site, given.pop("ce", "ce"), queue)
@@ -65,6 +74,7 @@ def make_queue(site: str = "A", queue: str = "q", **given: Any) -> CandidateQueu
     template = {"site": site, "ce": queue_id.ce, "queue": queue} | given
     base: dict[str, Any] = {
         "queue_id": queue_id,
+        "bit": _BITS.setdefault(queue_id, len(_BITS)),
         "templates": {vo: make_request(vo=vo, **template) for vo in vos},
         "submission_pools": ("Local",),
         "load": QueueLoad(waiting, running, observed_at, "batch"),
@@ -75,7 +85,7 @@ def make_queue(site: str = "A", queue: str = "q", **given: Any) -> CandidateQueu
 
 
 class MakePools:
-    """SubmitPools as masks in a numbering of their own: bits of queues by name, queues by pool."""
+    """SubmitPools as masks: bits of queues by name, queues by pool."""
 
     def __init__(self, bits: Mapping[QueueId, int], queues: Mapping[str, Collection[QueueId]]) -> None:
         self.bits = bits

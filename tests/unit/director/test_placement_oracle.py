@@ -220,12 +220,13 @@ CAP = seldom(st.integers(0, 9), None)
 
 
 @st.composite
-def queues_of(draw, queue, queue_id: QueueId) -> CandidateQueue:
+def queues_of(draw, queue, queue_id: QueueId, bit: int) -> CandidateQueue:
     vos = draw(st.sets(VO, min_size=1))
     return queue(
         queue_id.site,
         queue_id.queue,
         ce=queue_id.ce,
+        bit=bit,
         templates={vo: template(draw, vo, queue_id) for vo in sorted(vos)},
         submission_pools=draw(seldom(st.sampled_from([POOLS[:1], POOLS[1:]]), POOLS)),
         waiting=draw(seldom(st.sampled_from([2, None]), 0)),
@@ -238,17 +239,18 @@ def queues_of(draw, queue, queue_id: QueueId) -> CandidateQueue:
 
 
 @st.composite
-def served_by(draw, pools, queue_ids: list[QueueId]) -> Any:
-    """SubmitPools in any numbering, with gaps; they speak of queues that are no candidates, too."""
-    known = [*(one for one in queue_ids if draw(st.integers(0, 4))), QueueId("Z", "c", "q")]
-    numbers = draw(st.lists(st.integers(0, 40), min_size=len(known), max_size=len(known), unique=True))
+def served_by(draw, pools, bits: dict[QueueId, int]) -> Any:
+    """SubmitPools; some queues have got their bits after those were read."""
+    known = [OTHER, *(one for one in bits if one != OTHER and draw(st.integers(0, 4)))]
     some_of = st.lists(st.sampled_from(known), unique=True)
     return pools(
-        dict(zip(known, numbers, strict=True)),
+        {one: bits[one] for one in known},
         {"req1:a": draw(some_of), "req1:b": draw(seldom(some_of, known))},
     )
 
 
+OTHER = QueueId("Z", "c", "q")
+"""No candidate; pools may have it."""
 QUEUE_IDS = st.lists(
     st.builds(QueueId, st.sampled_from("ABC"), st.sampled_from(["c1", "c2"]), st.sampled_from(["p", "q"])),
     unique=True,
@@ -259,7 +261,11 @@ BREAKERS = st.sampled_from([Breaker(state=state, retry_at=NOW + 9) for state in 
 
 @given(st.data(), QUEUE_IDS, st.integers(0, 6), st.integers(0, 2**32))
 def test_masks_decide_as_pairs_do(queue, pools, data, queue_ids, number_of_asks, seed):
-    queues = [data.draw(queues_of(queue, queue_id)) for queue_id in queue_ids]
+    size = len(queue_ids) + 1
+    other, *numbers = data.draw(st.lists(st.integers(0, 40), min_size=size, max_size=size, unique=True))
+    # The masks take the queues in the order of their bits.
+    bits = {**dict(zip(queue_ids, sorted(numbers), strict=True)), OTHER: other}
+    queues = [data.draw(queues_of(queue, queue_id, bits[queue_id])) for queue_id in queue_ids]
     asks = [data.draw(asks_of(number)) for number in range(number_of_asks)]
     ce_paths = sorted({one.ce_path for one in queue_ids})
     gates = QueueGates(
@@ -268,7 +274,7 @@ def test_masks_decide_as_pairs_do(queue, pools, data, queue_ids, number_of_asks,
         max_load_age_s=600.0,
     )
     ours, theirs = random.Random(seed), random.Random(seed)
-    world = Pairwise(queues, gates, data.draw(served_by(pools, queue_ids)))
+    world = Pairwise(queues, gates, data.draw(served_by(pools, bits)))
     placements, answers, rooms = by_masks(asks, world, ours)
     wanted = pairwise(asks, world, theirs)
     assert placements == wanted[0]

@@ -1,4 +1,4 @@
-"""SubmitPools as masks: queues of a pool, task queues of a queue, in whatever numbering they are kept."""
+"""SubmitPools as masks: the task queues that a queue serves."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.commands.pool_map import PoolMap
-from lodesman.director.places import ServedTaskQueues, ServingQueues
+from lodesman.director.places import ServedTaskQueues
 from lodesman.matching.tables import KeyTable
 from lodesman.matching.task_queue import TaskQueueKey
 from lodesman.resources import QueueId
@@ -22,26 +22,8 @@ def members(mask: int) -> set[int]:
     return {bit for bit in range(mask.bit_length()) if mask >> bit & 1}
 
 
-def test_queues_of_a_pool_in_the_numbering_of_the_iteration(pools):
-    found = pools({A: 7, B: 0, C: 30}, {"one": [A, C], "none": []})
-    assert ServingQueues([A, B, C], found).of("one") == 0b101
-    assert ServingQueues([C, A], found).of("one") == 0b11
-    assert ServingQueues([B], found).of("one") == 0
-    assert ServingQueues([A, B, C], found).of("none") == 0
-    assert ServingQueues([A, B, C], found).of("unknown") == 0
-    assert ServingQueues([], found).of("one") == 0
-
-
-def test_the_same_numbering_is_taken_as_it_is(pools):
-    found = pools({A: 0, B: 1, C: 2}, {"one": [A, C]})
-    assert ServingQueues([A, B, C], found).of("one") == 0b101
-    assert ServingQueues([A, B], found).of("one") == 0b01
-    assert ServingQueues([B, A], found).of("one") == 0b10
-
-
 def test_a_queue_that_no_pool_speaks_of_serves_none(pools):
     found = pools({A: 0}, {"one": [A]})
-    assert ServingQueues([B, A], found).of("one") == 0b10
     table = KeyTable({1: key_of("one"), 2: key_of("")})
     assert ServedTaskQueues(table, found).by(B) == 1 << table.bit(2)
 
@@ -75,9 +57,7 @@ def test_rows_and_columns_are_one_table(pools, numbers, queues, asked, dropped):
     for tq_id in dropped:
         if tq_id in table._bits:
             table.drop(tq_id)
-    by_pool, by_queue = ServingQueues(IDS, found), ServedTaskQueues(table, found)
-    for name in NAMES[:3]:
-        assert members(by_pool.of(name)) == {k for k, one in enumerate(IDS) if one in queues[name]}
+    by_queue = ServedTaskQueues(table, found)
     for one in IDS:
         wanted = {
             tq_id for tq_id, pool in enumerate(asked)

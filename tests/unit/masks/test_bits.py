@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lodesman.masks.bits import Transposed, bits, mask_of, near_misses, nearest, nth_bit, passing, refused
+from lodesman.masks.bits import (
+    Transposed,
+    bits,
+    mask_of,
+    near_misses,
+    nearest,
+    nth_bit,
+    numbered,
+    passing,
+    refused,
+)  # fmt: skip
 from lodesman.masks.table import _FLUSH_AT, _SPARSE_BITS, Cell, Cells
 
 masks = st.sets(st.integers(0, 400), max_size=60)
@@ -18,6 +28,19 @@ def test_a_mask_and_its_bits_are_inverse(slots):
     assert list(bits(mask)) == sorted(slots)
     assert mask.bit_count() == len(slots)
     assert mask_of(slots) == mask_of(bit for bit in slots) == mask
+
+
+@given(st.dictionaries(st.integers(0, 20), st.integers(0, 30)), st.lists(st.integers(0, 20)))
+def test_members_keep_their_bits_and_new_ones_take_the_lowest_free(known, members):
+    known = {member: bit for bit, member in {bit: member for member, bit in known.items()}.items()}
+    found = numbered(members, known)
+    assert known.items() <= found.items()
+    assert found.keys() == known.keys() | set(members)
+    assert len(set(found.values())) == len(found)
+    new = [member for member in dict.fromkeys(members) if member not in known]
+    free = [bit for bit in range(60) if bit not in known.values()]
+    assert [found[member] for member in new] == free[: len(new)]
+    assert numbered(members) == {member: bit for bit, member in enumerate(dict.fromkeys(members))}
 
 
 @pytest.mark.parametrize("times", [1, 2, 3, 20, 21])

@@ -82,7 +82,7 @@ def test_a_load_recorded_for_several_batch_systems_counts_once():
 def test_pools_of_a_configuration():
     policy = Policy(load_resources([("a.toml", "[site.A.ce.c.queue.q]\n[site.B.ce.c.queue.q]\n")]))
     seen = RefreshInput(
-        last=PassRow(), state=PassRequests(0, 0, 0), bits={}, queues=[],
+        last=PassRow(), state=PassRequests(0, 0, 0), queues=[],
         pools=[PoolRow("p", "lab", '{"Site": ["string", "==", "", ["B"]]}', 0, 0.0, None)],
     )  # fmt: skip
     pools = Configured(policy, seen)

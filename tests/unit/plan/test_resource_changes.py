@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from lodesman.masks.bits import bits
+from lodesman.matching.policy import Policy
 from lodesman.plan import resources as plan
-from lodesman.resources import QueueTable, load_resources
+from lodesman.resources import QueueId, load_resources
 
 
 def as_json(found):
@@ -43,24 +47,25 @@ PLACES = st.lists(
 
 
 @given(PLACES, PLACES, st.data())
-def test_a_mask_names_the_same_queues_in_the_other_tree(old, new, data):
-    before, after = tree(*old), tree(*new)
-    queues = plan.QueueMap(before.tree, after.tree)
-    one, other = QueueTable(before), QueueTable(after)
-    mask = data.draw(st.integers(0, one.full))
-    here, there = set(one.queues.values()), set(other.queues.values())
-    named = {one.queues[bit] for bit in bits(mask)} & there
-    assert {other.queues[bit] for bit in bits(queues.move(mask))} == named
-    assert queues.move(mask) <= other.full
-    assert set(queues.added) == there - here
-    assert set(queues.removed) == here - there
-    assert (queues.before, queues.after) == (len(old), len(new))
+def test_a_mask_names_the_same_queues_before_and_after(old, new, data):
+    before = Policy(tree(*old))
+    after = replace(before, config=tree(*new))
+    one, other = before.vo_config("").table, after.vo_config("").table
+    here, there = (set(table.queues.values()) for table in (one, other))
+    assert {one.queues[bit] for bit in bits(one.full & other.full)} == here & there
+    lost = data.draw(st.integers(0, one.full)) & one.full & ~other.full
+    assert {one.queues[bit] for bit in bits(lost)} <= here - there
+    found = plan.planned_queues(before.config, after.config, 99, lambda: None)
+    assert {QueueId(*structs.astuple(place)) for place in found.added.rows} == there - here
+    assert {QueueId(*structs.astuple(place)) for place in found.removed.rows} == here - there
+    assert (found.before, found.after) == (len(old), len(new))
 
 
 def test_the_order_of_added_and_removed_queues_is_that_of_the_files():
-    queues = plan.QueueMap(tree("A/c/p", "B/c/p", "A/c/q").tree, tree("B/c/r", "B/c/q").tree)
-    assert [one.queue for one in queues.added] == ["r", "q"]
-    assert [f"{one.site}/{one.queue}" for one in queues.removed] == ["A/p", "A/q", "B/p"]
+    old, new = tree("A/c/p", "B/c/p", "A/c/q"), tree("B/c/r", "B/c/q")
+    found = plan.planned_queues(old, new, 99, lambda: None)
+    assert [one.queue for one in found.added.rows] == ["r", "q"]
+    assert [f"{one.site}/{one.queue}" for one in found.removed.rows] == ["A/p", "A/q", "B/p"]
 
 
 def test_effective_values_count_wherever_they_are_written():

@@ -7,6 +7,7 @@ from tests.unit.resources.conftest import eligible_mask, load_toml, named, reaso
 
 from lodesman.answers.vocabulary import Kind
 from lodesman.errors import InvalidJob
+from lodesman.masks.bits import bits
 from lodesman.resources import (
     Node,
     ParameterType,
@@ -104,6 +105,25 @@ def test_a_bit_is_set_exactly_if_no_reason_is_found(config, requirements, vo):
         failed = {one.parameter for one, lost in zip(criteria, failing, strict=True) if lost >> bit & 1}
         assert failed == {reason.parameter for reason in found[queue]} - {"VO"}
     assert mask & ~table.full == 0
+
+
+@given(worlds(), requirement_sets(), st.randoms(use_true_random=False))
+def test_any_numbering_names_the_same_queues(config, requirements, rng):
+    numbers = rng.sample(range(40), 12)
+    queues = list(config.tree.queue_ids())
+    given_bits = dict(zip(queues[: rng.randint(0, len(queues))], numbers, strict=False))
+    plain, table = QueueTable(config, "vo"), QueueTable(config, "vo", given_bits)
+    criteria = compile_requirements(requirements, config.types)
+    assert {queue: table.bit(queue) for queue in given_bits} == given_bits
+    assert list(table.queues.values()) == queues
+    for one, other in (
+        (plain.eligible_mask(criteria), table.eligible_mask(criteria)),
+        (plain.full, table.full),
+        (plain.open_to_vo, table.open_to_vo),
+    ):
+        assert {plain.queues[bit] for bit in bits(one)} == {table.queues[bit] for bit in bits(other)}
+    for bit, queue in table.queues.items():
+        assert table.params(bit) == plain.params(plain.bit(queue))
 
 
 @given(worlds(), requirement_sets())

@@ -92,7 +92,7 @@ def masks_of_pools(db: Reader) -> dict[str, int]:
 
 
 def bits_of_queues(db: Reader) -> dict[QueueId, int]:
-    """The bit of every queue that pools speak of."""
+    """The bit of every queue in all masks (ADR 0028)."""
     return {QueueId(site, ce, queue): bit for bit, site, ce, queue in db.execute("SELECT * FROM pool_queue")}
 
 

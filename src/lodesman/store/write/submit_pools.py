@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+from lodesman.answers.nodes import QueueId
 from lodesman.answers.service import Cleaning, Difference
 from lodesman.store.dialect import GIVEN, greatest, keys, member
 from lodesman.store.journal import Transaction
@@ -50,14 +51,15 @@ def rename_pools(tx: Transaction, pools: Mapping[str, tuple[str, str]]) -> None:
     tx.write(f"DELETE FROM submit_pool_bits WHERE id IN {GIVEN}", (keys(pools),))
 
 
-def insert_bit(tx: Transaction, bit: int, site: str, ce: str, queue: str) -> None:
-    """Give a CE queue its bit."""
-    tx.later("INSERT INTO pool_queue (bit, site, ce, queue) VALUES (?,?,?,?)", (bit, site, ce, queue))
+def insert_bits(tx: Transaction, bits: Mapping[QueueId, int]) -> None:
+    """Give CE queues their bits."""
+    rows = [(bit, *queue) for queue, bit in bits.items()]
+    tx.later_many("INSERT INTO pool_queue (bit, site, ce, queue) VALUES (?,?,?,?)", rows)
 
 
-def delete_bit(tx: Transaction, bit: int) -> None:
-    """Free the bit of a CE queue."""
-    tx.later("DELETE FROM pool_queue WHERE bit = ?", (bit,))
+def delete_bits(tx: Transaction, bits: Iterable[int]) -> None:
+    """Free bits of CE queues."""
+    tx.write(f"DELETE FROM pool_queue WHERE bit IN {GIVEN}", (keys(bits),))
 
 
 def clean_pools(tx: Transaction, found: Cleaning) -> list[str]:
