@@ -96,6 +96,7 @@ class World:
     def request(self) -> ResourceRequest:
         """A resource; one in 50 is too small for anything."""
         rng = self.rng
+        self.serial += 1
         small = rng.random() < 0.02
         return ResourceRequest(
             vo="vo",
@@ -105,6 +106,7 @@ class World:
             platforms=(rng.choice(PLATFORM),),
             tags=tuple(sorted(set(rng.choices(TAG, TAG_WEIGHT, k=rng.choice([0, 2, 5, 20]))))),
             submit_pools=tuple(sorted(self.pools.sample(POOL, SERVED))) if self.pools else (),
+            pools_version=self.serial,  # each kind is of another queue
             cores=rng.choice([1, 1, 8, 64]),
             memory_mb=500 if small else rng.choice([2500, 4000, 16000, 64000]),
             norm_cpu_seconds=rng.choice([20_000, 86_400, 300_000, 2_000_000]),

@@ -60,7 +60,7 @@ def test_what_could_be_run_there_is_what_a_pilot_there_is_given(house, director,
     told = why(house)
     world = house.side.policy.vo_config("lab")
     (offer,) = [one for one in world.offers if one.queue.site == "North"]
-    served = house.core.live.pools.of_queue(("North", "ce.north", "short"))
+    served = house.core.live.pools.of_queue(("North", "ce.north", "short")).pools
     waiting = {
         tq_id: key
         for tq_id, key, count in house.core.live.queues.index.queues()

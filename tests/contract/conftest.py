@@ -247,14 +247,9 @@ class Keeper(PoolKeeper):
     def __init__(self, house, post, **given):
         super().__init__(house.reader, post, **given)
         self._named = house.named
-        self._known = {}
-
-    def known(self, policy):
-        """The same object for the same policy."""
-        return self._known.setdefault(id(policy), (policy, self._named(policy)))[1]
 
     def tick(self, policy, now):
-        return super().tick(self.known(policy), now)
+        return super().tick(self._named(policy), now)
 
 
 @pytest.fixture

@@ -58,8 +58,8 @@ def pools(house):
     stored = {row.id: row.queues for row in stored_pools(house.reader)}
     assert {pool: house.live.pools.mask(pool) for pool in house.live.pools.known} == stored
     loaded = PoolMap.load(house.reader)
-    assert [loaded.of_queue(place) for place in (S1, S2)] == [
-        house.live.pools.of_queue(place) for place in (S1, S2)
+    assert [loaded.of_queue(place).pools for place in (S1, S2)] == [
+        house.live.pools.of_queue(place).pools for place in (S1, S2)
     ]
     return list(stored)
 

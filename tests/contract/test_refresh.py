@@ -50,8 +50,8 @@ def with_pool(house, memory, queues, **more):
 
 def served(house, place):
     """What a queue serves: in memory and on disk they are the same."""
-    found = house.live.pools.of_queue(place)
-    assert PoolMap.load(house.reader).of_queue(place) == found
+    found = house.live.pools.of_queue(place).pools
+    assert PoolMap.load(house.reader).of_queue(place).pools == found
     rows = house.reader.execute(
         "SELECT pool_id FROM submit_pool_queue WHERE (site, ce, queue) = (?,?,?) ORDER BY pool_id", place
     )
@@ -289,12 +289,12 @@ def test_bits_of_a_batch_that_failed_are_given_again(house):
 
 def test_a_copy_of_the_pools_follows_each_change(house):
     copy = KnownPools(house.reader)
-    assert copy.look().of_queue(S1) == ()
+    assert copy.look().of_queue(S1).pools == ()
     with_pool(house, 4000, [S1])
-    assert copy.look().of_queue(S1) == (POOL,)
+    assert copy.look().of_queue(S1).pools == (POOL,)
     assert copy.look() is copy.look()
     house.refresh(policy(1, 4000))
-    assert (copy.look().of_queue(S1), copy.look().of_queue(S2)) == ((), (POOL,))
+    assert (copy.look().of_queue(S1).pools, copy.look().of_queue(S2).pools) == ((), (POOL,))
 
 
 # With another unit stored pools have other identifiers, and these are refused before any refresh.

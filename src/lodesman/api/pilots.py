@@ -41,7 +41,7 @@ async def _join(core: Core, request: Request[Nothing, asks.JoinBody]) -> pilots.
         # The queue of a pilot that was sent to none and found out where it runs.
         row = pilot_of_join_token(core.reader, hash_token(body.join_token))
         found_queue = None if row is None else believed(row, place, core.policy)
-        served = core.live.pools.of_queue(found_queue.place if found_queue else place)
+        served = core.live.pools.of_queue(found_queue.place if found_queue else place).pools
         node = {**node, "submit_pools": presented(body.pools_pass, body.submit_pools, served)}
     joined = await core.command(
         Change(join_pilot, core.live, body.join_token, body.nonce, node, found_queue=found_queue)
@@ -143,7 +143,7 @@ async def _served_pools(core: Core, request: Request[Nothing, asks.QueuesBody]) 
     _check_place(core, request.who, queues)
     last, found, count = core.live.pools.last_pass, [], 0
     for queue in queues:
-        pools = core.live.pools.of_queue(queue)
+        pools = core.live.pools.of_queue(queue).pools
         count += len(pools)
         if count > _MOST_POOLS:
             raise TooLarge(

@@ -106,7 +106,7 @@ class Explainer:
 
     def queue_facts(self, place: QueueId, vo: str, gate: QueueGate | None) -> QueueFacts:
         """The facts of a queue for a VO; `gate`: its limits of now, None where they are not known."""
-        config, served = self.policy.config, self.keeper.pools.of_queue(place)
+        config, served = self.policy.config, self.keeper.pools.of_queue(place).pools
         offer = self.policy.vo_config(vo).offer(place)
         configured, denied, settings = None, None, list[QueueSetting]()
         node = config.tree.find(place)

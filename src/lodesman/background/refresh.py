@@ -73,7 +73,7 @@ class PoolKeeper:
         self._db = db
         self._post = post
         self._ids = PoolIds()
-        self._policy: Policy | None = None
+        self._version: tuple[str, float | None] | None = None
         self._at = 0.0
         self._differs_since: float | None = None
 
@@ -98,15 +98,15 @@ class PoolKeeper:
                         return ""
                 if differs or not left:
                     raise
-        self._policy, self._at, self._differs_since = policy, now, None
+        self._version, self._at, self._differs_since = policy.version, now, None
         self.clean(now)
         return cause
 
     def _due(self, policy: Policy, now: float) -> str:
         """The cause; request: a job needs a pool that was removed, or was judged by an older configuration."""
-        if self._policy is None:
+        if self._version is None:
             return "start"
-        if policy is not self._policy:  # the files were read again, be they equal or not
+        if policy.version != self._version:
             return "configuration"
         if not 0.0 <= now - self._at < self.refresh_seconds:
             return "interval"

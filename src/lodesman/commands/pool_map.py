@@ -8,18 +8,27 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import KeysView, Mapping
+from itertools import count
 from threading import Lock
-from typing import Self, cast
+from typing import NamedTuple, Self, cast
 
 from lodesman.masks.bits import Transposed
 from lodesman.resources import QueueId
 from lodesman.store import Reader
 from lodesman.store.read.submit_pools import bits_of_queues, masks_of_pools, pass_requests
 
-Served = tuple[str, ...]
-
 _FEW_NEW = 64
 _MANY_NEW = 10_000
+
+
+class ServedPools(NamedTuple):
+    """The pools that a queue serves, sorted; other ones have another `version` in the same map."""
+
+    pools: tuple[str, ...]
+    version: int
+
+
+NO_POOLS = ServedPools((), 0)
 
 
 class PoolMap:
@@ -33,7 +42,8 @@ class PoolMap:
         self._masks: dict[str, int] = {}
         self._matrix: tuple[list[str], Transposed] | None = None
         # Queue -> (the age of the map when it was read, what it serves). Each new pool makes the map older by one.
-        self._served: dict[QueueId, tuple[int, Served]] = {}
+        self._served: dict[QueueId, tuple[int, ServedPools]] = {}
+        self._versions = count(1)
         self._age = 0
         self._new: list[str] = []  # the youngest pools, oldest first
 
@@ -63,11 +73,8 @@ class PoolMap:
         """The bit of a queue; None if it has none."""
         return self.bits.get(place)
 
-    def of_queue(self, place: QueueId) -> Served:
-        """getSubmitPoolsForQueue: the pools that a pilot in this queue may take jobs of, sorted.
-
-        The same object as long as they are the same.
-        """
+    def of_queue(self, place: QueueId) -> ServedPools:
+        """getSubmitPoolsForQueue: the pools that a pilot in this queue may take jobs of."""
         known = self._served.get(place)
         if known is not None and known[0] == self._age:
             return known[1]
@@ -107,27 +114,31 @@ class PoolMap:
                 if not lost >> self.bits.get(place, 0) & 1
             }
 
-    def _serve(self, place: QueueId) -> Served:
-        bit = self.bits.get(place)
+    def _serve(self, place: QueueId) -> ServedPools:
         known = self._served.get(place)
-        missing = _FEW_NEW + 1 if known is None else self._age - known[0]
+        pools = self._pools_of(place)
+        if known is None or known[1].pools != pools:
+            known = self._age, ServedPools(pools, next(self._versions))
+        self._served[place] = self._age, known[1]
+        return known[1]
+
+    def _pools_of(self, place: QueueId) -> tuple[str, ...]:
+        bit, known = self.bits.get(place), self._served.get(place)
         if bit is None:
-            served: Served = ()
-        elif known is not None and missing <= min(_FEW_NEW, len(self._new)):
+            return ()
+        missing = _FEW_NEW + 1 if known is None else self._age - known[0]
+        if known is not None and missing <= min(_FEW_NEW, len(self._new)):
             youngest = self._new[len(self._new) - missing :]
-            come = [pool for pool in youngest if self._masks[pool] >> bit & 1]
-            merged = list(known[1])
-            for pool in come:
-                insort(merged, pool)
-            served = tuple(merged) if come else known[1]
-        else:
-            if self._matrix is None:
-                pools = sorted(self._masks)
-                self._matrix = pools, Transposed([self._masks[pool] for pool in pools])
-            pools, table = self._matrix
-            served = table.among(pools, bit)
-        self._served[place] = self._age, served
-        return served
+            merged = list(known[1].pools)
+            for pool in youngest:
+                if self._masks[pool] >> bit & 1:
+                    insort(merged, pool)
+            return tuple(merged)
+        if self._matrix is None:
+            pools = sorted(self._masks)
+            self._matrix = pools, Transposed([self._masks[pool] for pool in pools])
+        names, table = self._matrix
+        return table.among(names, bit)
 
 
 class PoolQueues:

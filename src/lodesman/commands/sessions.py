@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from lodesman.commands.pool_map import PoolMap
+from lodesman.commands.pool_map import NO_POOLS, PoolMap, ServedPools
 from lodesman.matching import ResourceRequest
 from lodesman.matching.offers import CPU_STEP
 from lodesman.matching.offers import UNLIMITED as NO_LIMIT
@@ -119,11 +119,14 @@ def _whole(offer: ResourceRequest, node: _NodeReport, joined_at: float | None, n
     return FreeResources(offer.cores, offer.memory_mb, left)
 
 
-def _presented(offer: ResourceRequest, free: FreeResources, served: tuple[str, ...] = ()) -> ResourceRequest:
+def _presented(
+    offer: ResourceRequest, free: FreeResources, served: ServedPools = NO_POOLS
+) -> ResourceRequest:
     """The request that a pilot makes with that much free; `served` are the SubmitPools of its queue."""
     return replace(
         offer,
-        submit_pools=served,
+        submit_pools=served.pools,
+        pools_version=served.version,
         cores=min(free.cores, offer.cores),
         memory_mb=min(free.memory_mb, offer.memory_mb),
         norm_cpu_seconds=_steps(free.norm_cpu_seconds, offer),
@@ -222,7 +225,7 @@ class PilotSession:
         key = (free.cores, free.memory_mb, _steps(free.norm_cpu_seconds, offer))
         served = pools.of_queue(self.queue)
         request = made.get(key)
-        if request is None or request.submit_pools is not served:
+        if request is None or request.pools_version != served.version:
             if len(made) > _KEPT_REQUESTS:
                 made.clear()
             request = made[key] = _presented(offer, free, served)

@@ -77,7 +77,7 @@ class GroupIndex:
     """
 
     __slots__ = (
-        "_numbers", "_where", "alive", "arrived", "job_sharing", "name", "number", "occupied",
+        "_numbers", "_where", "alive", "arrived", "changes", "job_sharing", "name", "number", "occupied",
         "open", "owners", "owners_drawn", "recent", "slots", "vo",
     )  # fmt: skip
 
@@ -88,6 +88,7 @@ class GroupIndex:
         self.arrived = birth << 40
         self.recent: list[_Arrival] = []
         self.open = 0
+        self.changes = 0  # of the open slots
         self.alive = 0
         self.job_sharing = False
         self.slots = Slots[IndexedQueue]()
@@ -123,6 +124,7 @@ class GroupIndex:
         self.occupied ^= bit
         self.alive &= ~bit
         self.open &= ~bit
+        self.changes += 1
         self._where.remove(slot, wanted_of(queue.key, WHERE))
         self._numbers.remove(slot, wanted_of(queue.key, HOW_MUCH))
         self._uproot(queue)
@@ -134,6 +136,7 @@ class GroupIndex:
             self.alive ^= bit
         if bool(self.open & bit) != (queue.waiting > 0 and not queue.limits):
             self.open ^= bit
+            self.changes += 1
 
     def catch_up(self, mask: int, missed: int, where: Sequence[Any]) -> int:
         """The slots whose task queues a resource may serve, but for numbers, emptiness and limits.

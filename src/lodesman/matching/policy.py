@@ -145,6 +145,11 @@ class Policy:
         resources = repr((self.config.types.all(), self.config.tree, pools))
         return hashlib.sha256(resources.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
+    @property
+    def version(self) -> tuple[str, float | None]:
+        """Another one whenever the files are read again, be they equal or not."""
+        return self.digest, self.loaded_at
+
     def vo_config(self, vo: str) -> VOConfig:
         """The configuration of one VO, made at its first use; anew when pilots came or went where none is ever sent."""
         known = self._of_vo.get(vo)
@@ -157,7 +162,8 @@ class Policy:
         if not known.never_sent:
             return known
         queues = self.inhabited()
-        if self._seen.get(vo) is not queues:
+        # By value; items of lists are compared fast if they are the same object.
+        if [self._seen.get(vo)] != [queues]:
             self._seen[vo] = queues
             inhabited = 0
             for _, closed in known.never_sent:

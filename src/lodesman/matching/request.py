@@ -5,7 +5,7 @@ What the resource does not present it does not have. Only the explicit value ANY
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 ANY = "ANY"
 GENERIC = ""
@@ -17,7 +17,8 @@ class ResourceRequest:
     """One resource asking for work. `groups` None means every group of the VO.
 
     A private pilot carries `owner` (empty when its group shares jobs) and exactly one group.
-    `platforms` are all that its nodes can run jobs for. `submit_pools` are the RFC #7 pools that the queue serves;
+    `platforms` are all that its nodes can run jobs for. `submit_pools` are the RFC #7 pools that the queue serves,
+    `pools_version` stands for them (equal ones are equal pools);
     `submission_pool` is the director's pool through which the pilot came. `norm_cpu_seconds` is what is left of the
     pilot's life, normalised.
     """
@@ -34,6 +35,7 @@ class ResourceRequest:
     required_tags: tuple[str, ...] = ()
     job_types: tuple[str, ...] | None = None
     submit_pools: tuple[str, ...] = ()
+    pools_version: int | None = field(default=None, compare=False)
     submission_pool: str = ""
     cores: int = 1
     memory_mb: int = 0

@@ -23,8 +23,8 @@ _description = attrgetter(
     "site", "platforms", "tags", "vo", "groups", "ce", "owner", "pilot_type", "required_tags", "job_types",
     "submission_pool",
 )  # fmt: skip
-# Longer lists of SubmitPools are distinguished by the object, which the view keeps: a queue may serve thousands, and to hash
-# them all would take longer than a choice. Who asks for a queue again asks with the same object (`PoolMap.of_queue`).
+# Longer lists of SubmitPools are distinguished by their version, if there is one (`PoolMap.of_queue`): a queue may serve
+# thousands, and to hash them all would take longer than a choice.
 _SHORT: Final = 8
 _numbers = tuple(criterion.of_request for criterion in HOW_MUCH)
 _groups_of = WHOSE[1].of_request
@@ -62,7 +62,7 @@ class Found:
     `owners`: those who have some of them and which, once they had to be listed.
     """
 
-    opened: int
+    changes: int
     arrived: int
     numbers: Sequence[int]
     mask: int
@@ -80,7 +80,6 @@ class View:
         self.version = -1
         self.ballot = Ballot((), (), (), ())
         self.shortlist: Shortlist | None = None
-        # The SubmitPools are in it: as long as they are here, no other object has their id.
         self._where: Sequence[Any] = tuple(criterion.of_request(request) for criterion in WHERE)
         self._masks: list[int] = []
         self._seen: list[int] = []
@@ -114,16 +113,15 @@ class View:
     def find(self, group: GroupIndex, numbers: Sequence[int]) -> Found:
         """The same, to be remembered by the lottery; it holds while nothing opens, closes or arrives."""
         found = self._found[group.number]
-        # The same integer, not an equal one: each change of the open slots makes a new one.
         if (
             found is not None
-            and found.opened is group.open
+            and found.changes == group.changes
             and found.arrived == group.arrived
             and found.numbers == numbers
         ):
             return found
         found = self._found[group.number] = Found(
-            group.open, group.arrived, numbers, self.mask(group, numbers)
+            group.changes, group.arrived, numbers, self.mask(group, numbers)
         )
         return found
 
@@ -141,7 +139,8 @@ class Views:
     def of(self, request: ResourceRequest) -> View:
         """The view of what the request describes."""
         pools = request.submit_pools
-        described = _description(request), pools if len(pools) <= _SHORT else id(pools)
+        version = None if len(pools) <= _SHORT else request.pools_version
+        described = _description(request), pools if version is None else version
         view = self._young.get(described)
         if view is None:
             view = self._old.pop(described, None) or View(request)

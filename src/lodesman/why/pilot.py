@@ -113,7 +113,7 @@ def explain_pilot(case: PilotCase) -> PilotWhy:
     elif verdict is PilotVerdict.WOULD_GET and now.is_silent:
         who = "the administrator of its node: it should have asked long ago"
     offered = msgspec.to_builtins(replace(now.request, submit_pools=()))
-    del offered["submit_pools"]
+    del offered["submit_pools"], offered["pools_version"]
     return msgspec.structs.replace(
         _answer(facts, verdict, _summary(case, verdict)),
         who=who,

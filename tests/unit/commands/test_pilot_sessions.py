@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +30,7 @@ QUEUE = QueueId("North", "cn", "short")
 def row(node=None, **request) -> PilotRow:
     return PilotRow(
         1, "stamp", PilotState.RUNNING, "lab", "ann", "physics", "private", "Local", *QUEUE, "native", "", 0,
-        5, 0.0, 0.0, 0.0, 0.0, None, 0, json.dumps(request), json.dumps(node or {}),
+        5, 0.0, 0.0, 0.0, 0.0, None, 0, json.dumps(request), msgspec.json.encode(node or {}).decode(),
     )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ Q = PLACES[0]
 
 def test_unknown_queues_and_pools():
     pools = Pools()
-    assert pools.of_queue(Q) == ()
+    assert pools.of_queue(Q).pools == ()
     assert pools.bit(Q) is None
     assert pools.mask("a") is None
     assert list(pools.known) == []
@@ -31,18 +31,23 @@ def test_unknown_queues_and_pools():
 
 def test_pools_come_in_order():
     pools = Pools([("b", *Q), ("a", *Q), ("c", *PLACES[1])])
-    assert pools.of_queue(Q) == ("a", "b")
+    assert pools.of_queue(Q).pools == ("a", "b")
     assert pools.known == {"a", "b", "c"}
 
 
-def test_what_a_queue_serves_is_one_object_until_it_changes():
+def test_what_a_queue_serves_has_one_version_until_it_changes():
     pools = Pools([("a", *Q)])
     first = pools.of_queue(Q)
-    assert pools.of_queue(Q) is first
+    assert pools.of_queue(Q) == first
     pools.add("b", [PLACES[1]])
-    assert pools.of_queue(Q) is first
+    assert pools.of_queue(Q) == first
+    assert pools.of_queue(PLACES[1]).version != first.version
     pools.add("c", [Q])
-    assert pools.of_queue(Q) == ("a", "c")
+    second = pools.of_queue(Q)
+    assert (second.pools, second.version == first.version) == (("a", "c"), False)
+    pools.put({"c": None})
+    assert pools.of_queue(Q).pools == first.pools
+    assert pools.of_queue(Q).version != second.version
 
 
 def test_a_refresh_replaces_the_queues_of_the_pools_that_it_names():
@@ -51,7 +56,7 @@ def test_a_refresh_replaces_the_queues_of_the_pools_that_it_names():
     bit = 5
     pools.bits = {**pools.bits, PLACES[1]: bit}
     pools.put({"a": 1 << bit, "c": 0})
-    assert (pools.of_queue(Q), pools.of_queue(PLACES[1])) == (("b",), ("a",))
+    assert (pools.of_queue(Q).pools, pools.of_queue(PLACES[1]).pools) == (("b",), ("a",))
     assert pools.known == {"a", "b", "c"}
     assert pools.version > before
 
@@ -59,12 +64,12 @@ def test_a_refresh_replaces_the_queues_of_the_pools_that_it_names():
 @pytest.mark.parametrize("count", [1, _FEW_NEW, _FEW_NEW + 1, 12_000])
 def test_many_new_pools_at_once(count):
     pools = Pools([("a", *Q)])
-    assert pools.of_queue(Q) == ("a",)
+    assert pools.of_queue(Q).pools == ("a",)
     bit = pools.bit(Q)
     new = {f"p{number:05}": (number % 2) << bit for number in range(count)}
     for part in (dict(list(new.items())[: count // 2]), dict(list(new.items())[count // 2 :])):
         pools.put(part)
-    assert pools.of_queue(Q) == ("a", *(pool for pool, mask in new.items() if mask))
+    assert pools.of_queue(Q).pools == ("a", *(pool for pool, mask in new.items() if mask))
 
 
 def test_a_map_of_a_database(tmp_path):
@@ -74,7 +79,7 @@ def test_a_map_of_a_database(tmp_path):
         rows = [("a", b"\x01\x02"), ("b", b""), ("c", b"\x00\x02")]
         db.connection.executemany("INSERT INTO submit_pool_bits VALUES (?, 'vo', '{}', ?, 0, NULL, 0)", rows)
     pools = PoolMap.load(db)
-    assert (pools.of_queue(Q), pools.of_queue(PLACES[1])) == (("a",), ("a", "c"))
+    assert (pools.of_queue(Q).pools, pools.of_queue(PLACES[1]).pools) == (("a",), ("a", "c"))
     assert pools.known == {"a", "b", "c"}
     assert pools.bits == {Q: 0, PLACES[1]: 9}
     db.close()
@@ -148,7 +153,7 @@ class Maps(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES))
     def look(self, name):
-        found = self.pools.of_queue((name, "ce", "q"))
+        found = self.pools.of_queue((name, "ce", "q")).pools
         assert found == tuple(sorted(pool for pool, names in self.wanted.items() if name in names))
 
     @invariant()
@@ -169,7 +174,7 @@ def test_a_map_of_pools_is_the_same_however_it_came_about(adds):
         for queue in queues:
             wanted.setdefault(queue, set()).add(pool)
     for queue in "xyz":
-        assert pools.of_queue((queue, queue, queue)) == tuple(sorted(wanted.get(queue, ())))
+        assert pools.of_queue((queue, queue, queue)).pools == tuple(sorted(wanted.get(queue, ())))
     assert pools.known == {pool for pool, _ in adds}
 
 
@@ -180,7 +185,7 @@ def test_readers_see_each_state_after_the_one_before():
 
     def read():
         while not stop.is_set():
-            seen.append(len(pools.of_queue(Q)))
+            seen.append(len(pools.of_queue(Q).pools))
 
     readers = [threading.Thread(target=read) for _ in range(3)]
     for reader in readers:
@@ -190,7 +195,7 @@ def test_readers_see_each_state_after_the_one_before():
     stop.set()
     for reader in readers:
         reader.join()
-    assert len(pools.of_queue(Q)) == 2_000
+    assert len(pools.of_queue(Q).pools) == 2_000
     assert all(1 <= count <= 2_000 for count in seen)
 
 
@@ -200,7 +205,7 @@ def test_one_reader_sees_the_map_grow_only():
 
     def read():
         while not stop.is_set():
-            seen.append(len(pools.of_queue(Q)))
+            seen.append(len(pools.of_queue(Q).pools))
 
     reader = threading.Thread(target=read)
     reader.start()

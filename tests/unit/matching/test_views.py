@@ -167,23 +167,30 @@ def test_few_pools_are_distinguished_by_value():
     )
 
 
-def test_many_pools_are_distinguished_by_the_object():
+def test_many_pools_are_distinguished_by_their_version():
     views = Views(Index())
-    served = pools(300)
-    one = views.of(replace(REQUEST, submit_pools=served))
-    assert views.of(replace(REQUEST, submit_pools=served, cores=3)) is one
+    one = views.of(replace(REQUEST, submit_pools=pools(300), pools_version=1))
+    assert views.of(replace(REQUEST, submit_pools=pools(300), pools_version=1, cores=3)) is one
+    assert views.of(replace(REQUEST, submit_pools=pools(300, 1), pools_version=2)) is not one
+
+
+def test_many_pools_without_a_version_are_distinguished_by_value():
+    views = Views(Index())
+    one = views.of(replace(REQUEST, submit_pools=pools(300)))
+    assert views.of(replace(REQUEST, submit_pools=pools(300), cores=3)) is one
     assert views.of(replace(REQUEST, submit_pools=pools(300, 1))) is not one
 
 
-def test_lists_that_are_gone_are_not_mistaken_for_new_ones():
-    """Python gives the place of a list that is gone to the next one: a view must keep what it was made of."""
+@pytest.mark.parametrize("versions", [True, False])
+def test_lists_that_are_gone_are_not_mistaken_for_new_ones(versions):
+    """Python gives the place of a list that is gone to the next one."""
     index = Index()
     lottery = Lottery(index)
     for n in range(200):
         index.put(n, replace(KEY, project=f"p{n}", submit_pool=f"pool{n:04}"), 1, now=0.0)
     views = Views(index)
     for first in range(150):
-        request = replace(REQUEST, submit_pools=pools(20, first))
+        request = replace(REQUEST, submit_pools=pools(20, first), pools_version=first if versions else None)
         view = views.of(request)
         found = {
             queue.tq_id
