@@ -102,7 +102,7 @@ def _check(decision: Decision) -> Iterator[int]:
         yield 1
     for outcome in placement.outcomes[:CHECKED]:
         unfit = {r.queue_id for r in placement.refusals(outcome) if r.kind is RefusalKind.INELIGIBLE}
-        for bit, queue in enumerate(placement.places.queues):
+        for bit, queue in placement.places.queues.items():
             if bool(placement.places.reasons(bit, outcome.order)) != (queue.queue_id in unfit):
                 raise WrongAnswer(f"{queue.queue_id} is misjudged for task queue {outcome.order.tq_id}")
             yield 1

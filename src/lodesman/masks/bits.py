@@ -127,16 +127,18 @@ class Tally:
 
     def add(self, mask: Mask, amount: int) -> None:
         """Add an amount of 0 or more to every number of a mask."""
-        planes = self._planes
-        for place in bits(amount):
-            k, carry = place, mask
+        planes, place = self._planes, 0
+        if amount:
+            self.positive |= mask
+        while amount:
+            k, carry = place, mask if amount & 1 else 0
             while carry:
                 if k >= len(planes):
                     self._grow(k + 1)
                 planes[k], carry = planes[k] ^ carry, planes[k] & carry
                 k += 1
-        if amount:
-            self.positive |= mask
+            amount >>= 1
+            place += 1
 
     def take_one(self, mask: Mask) -> None:
         """Lower every number of a mask by 1; those at 0 stay there."""

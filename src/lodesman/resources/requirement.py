@@ -112,7 +112,9 @@ def _compiled(name: str, folded: str, value: object, declared: kinds.ParameterTy
         raise _invalid(name, "it is an empty list, which nothing can fulfil", _right(kind, unit))
     if kind in _NUMBER_KINDS and _any_negative(scalars):
         raise _invalid(name, "it is negative", _right(kind, unit))
-    if len(scalars) > 1:
+    if len(scalars) > 1 and len({*map(type, scalars)}) == 1:
+        scalars = sorted({*scalars})
+    elif len(scalars) > 1:
         # 1 and True are equal in Python and two values here: truth values first, texts last.
         unique = {(isinstance(item, str), not isinstance(item, bool), item): item for item in scalars}
         scalars = [unique[key] for key in sorted(unique)]
