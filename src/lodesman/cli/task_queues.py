@@ -16,8 +16,8 @@ from lodesman.cli.words import age, counted, joined, number, path_of, shown, spa
 
 _SHORT = 17
 _TASK_QUEUES = (">tq", ">waiting", ">held", ">age", "owner", "group", ">cpu", "waits because", "asks for")
-_POOLS = ("pool", "vo", ">queues", ">waiting", ">held", ">running", ">age", ">pass", "asks for")
-_PASSES = (">pass", ">age", "cause", ">took", ">pools", ">changed", ">jobs held", ">released")
+_POOLS = ("pool", "vo", ">queues", ">waiting", ">held", ">running", ">age", ">refreshed", "asks for")
+_PASSES = (">refresh", ">age", "cause", ">took", ">pools", ">changed", ">jobs held", ">released")
 
 
 tq = click.Group("tq", help="List task queues: jobs that can be matched alike.")
@@ -135,7 +135,7 @@ def _fields(found: PoolInFull) -> Iterator[tuple[str, Cell]]:
     for name, one in found.requirements.items():
         yield "asks for", f"{name} ({one.kind}): {_wanted(one)}"
     yield "created", f"{age(found.created_at)} ago"
-    yield "last pass", "not yet" if found.refreshed_at is None else f"{age(found.refreshed_at)} ago"
+    yield "last refresh", "not yet" if found.refreshed_at is None else f"{age(found.refreshed_at)} ago"
     jobs = {"waiting": found.jobs.waiting, "held": found.jobs.held, "running": found.jobs.running}
     needed = ", ".join(f"{count:,} {what}" for what, count in jobs.items() if count)
     since = found.unused_since

@@ -53,7 +53,7 @@ def refresh_pools(tx: Transaction, live: Live, found: Difference, config: str) -
     Writes only what changed. Raises Conflict if the difference is one to something else.
     """
     if found.previous != live.pools.last_pass.id:
-        raise Conflict(f"Pass {live.pools.last_pass.id} of the SubmitPools came between.")
+        raise Conflict(f"Refresh {live.pools.last_pass.id} of the SubmitPools came between.")
     if found.config != config:
         raise _other_configuration("evaluated", config)
     # A pool that was removed meanwhile stays removed.
@@ -71,7 +71,7 @@ def judge_queues(tx: Transaction, live: Live, found: Judgement) -> dict[str, int
     Raises Conflict if another pass came between.
     """
     if found.number != live.pools.last_pass.id:
-        raise Conflict(f"Pass {live.pools.last_pass.id} of the SubmitPools came between.")
+        raise Conflict(f"Refresh {live.pools.last_pass.id} of the SubmitPools came between.")
     held = sum([live.queues.hold(tx, tq_id, reason) for tq_id, reason in found.hold])
     released = sum([live.queues.release(tx, tq_id, reason) for tq_id, reason in found.release])
     submit_pools.count_judged_jobs(tx, found.number, held=held, released=released)

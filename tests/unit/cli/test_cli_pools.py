@@ -57,7 +57,7 @@ def test_one_pool(at, server):
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert lines[:8] == [
         f"pool {POOL['id']}", "VO lab", "asks for memory (number): 4000 MB", "asks for tag (list): a, b",
-        "created 2.0 h ago", "last pass 60 s ago", "jobs 1,500 waiting, 2 held", "queues 1,234 queues",
+        "created 2.0 h ago", "last refresh 60 s ago", "jobs 1,500 waiting, 2 held", "queues 1,234 queues",
     ]  # fmt: skip
     assert lines[8:10] == ["served by North/ce/a/b", "served by South/ce/q"]
     assert lines[-1] == "7 60 s interval 0.2 s 12 3 0 5"
@@ -97,5 +97,5 @@ def test_a_pool_whose_queues_are_not_known_yet(at, server):
     assert at("pool", "ls").out.splitlines()[1].split()[:4] == ["req2:abababababab", "lab", "-", "1,500"]
     server.on("GET", "/v1/submit-pools/req2%3Aab", {**unknown, "served_by": [], "passes": [PASS]})
     lines = [" ".join(line.split()) for line in at("pool", "show", "req2:ab").out.splitlines()]
-    assert "last pass not yet" in lines
+    assert "last refresh not yet" in lines
     assert "queues not known yet" in lines
