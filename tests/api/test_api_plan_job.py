@@ -118,6 +118,20 @@ def without_ages(told):
     return {**told, "task_queue": {name: queue[name] for name in ("waiting", "ahead", "more_ahead")}}
 
 
+def test_a_plan_agrees_with_why_when_no_queue_fulfils_the_requirements(house):
+    job = {"CPUTime": 500, "Requirements": {"Software": "none"}}
+    plan = house.call(
+        "POST",
+        "/v1/plan/job",
+        {"jobs": [{"Executable": "x", **job}], "hold_if_impossible": True},
+        token="ann",
+    )
+    (cohort,) = plan.json["cohorts"]
+    made = house.submit(job, token="ann", hold_if_impossible=True)
+    told = house.get(f"/v1/jobs/{made.json['first']}/why", "ann")
+    assert without_ages(cohort) == without_ages(told)
+
+
 @pytest.mark.slow
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(

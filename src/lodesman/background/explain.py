@@ -69,7 +69,7 @@ class Explainer:
 
     def job_facts(
         self, key: TaskQueueKey, requirements: Mapping[str, Any] | None, position: QueuePosition, *,
-        task_queue: int | None = None, held: Holding | None = None, brought: int = 0,
+        task_queue: int | None = None, held: Holding | None = None, brought: int | None = None,
     ) -> JobFacts:  # fmt: skip
         """The facts of a job; `brought`: the queues of the SubmitPool that a job not stored yet would bring, a mask."""
         config, pool, mask = self.policy.vo_config(key.vo), key.submit_pool, self.keeper.mask(self.db)
@@ -79,7 +79,7 @@ class Explainer:
             served = self.keeper.serving(self.db, pool)
             served = read.queues_of_pool(self.db, pool) if served is None else served
             evaluated = read.evaluated_at(self.db, pool)
-            if brought and not served:  # the SubmitPool is new, or was not evaluated yet
+            if brought is not None and not served:  # the SubmitPool is new, or was not evaluated yet
                 served, evaluated = PoolQueues(brought, self.policy.bits), evaluated or self.now
         version, competing = self.keeper.competing.get(config.vo, ("", None))
         return JobFacts(

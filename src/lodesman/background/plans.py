@@ -132,7 +132,7 @@ def _facts(
         place,
         task_queue=task_queue,
         held=held,
-        brought=0 if pool is None else pool.queues,
+        brought=None if pool is None else pool.queues,
     )
 
 
