@@ -20,6 +20,8 @@ from lodesman.jobs.record import NO_POSITIONS, PositionMap
 from lodesman.jobs.spec import Description, JobSpec, ParametricMembers
 
 _MAX_COHORTS = 10_000
+# Of the keys of all cohorts together.
+_MAX_KEY_BYTES = 32 << 20
 
 Runs = tuple[tuple[int, int], ...]
 
@@ -53,6 +55,7 @@ def cohorts(description: Description, *, places: PositionMap = NO_POSITIONS) -> 
             limit=_MAX_COHORTS,
         )
     deferred = {name: raw for name, raw in spec.deferred.items() if BY_SPELLING[name].use != "key"}
+    size = 0
     by_key: dict[bytes, tuple[JobSpec, list[tuple[int, int]]]] = {}
     for runs in groups.values():
         first = runs[0][0]  # all members of a cohort have the key of its first one
@@ -63,8 +66,22 @@ def cohorts(description: Description, *, places: PositionMap = NO_POSITIONS) -> 
         filled = replace(spec, **read, deferred=deferred)
         # Different values can read as one key ("1" and 1): such cohorts become one.
         key = msgspec.json.encode({field: getattr(filled, field) for field in sorted(KEY_FIELDS)})
-        by_key.setdefault(key, (filled, []))[1].extend(runs)
+        known = by_key.setdefault(key, (filled, []))
+        known[1].extend(runs)
+        size += len(key) if known[0] is filled else 0
+        if size > _MAX_KEY_BYTES:
+            raise _too_large([one.name for one, _ in keys])
     return [CohortSpec(spec=one, runs=_joined(sorted(runs))) for one, runs in by_key.values()]
+
+
+def _too_large(names: list[str]) -> InvalidJob:
+    most = f"{_MAX_KEY_BYTES >> 20} MB"
+    return InvalidJob(
+        f"{', '.join(names)} split the members into kinds of job whose conditions have more than {most} in all.",
+        hint="Name fewer places or values, or let fewer values decide where members run.",
+        attribute=names[0],
+        limit=_MAX_KEY_BYTES,
+    )
 
 
 def _column(token: str, members: ParametricMembers) -> Iterable[Any]:

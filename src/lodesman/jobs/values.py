@@ -121,7 +121,7 @@ def names(wildcard: str = "", *, of_places: bool = False) -> Reader:
 
     def read(value: Any) -> tuple[str, ...]:
         if isinstance(value, str):
-            found: list[Any] = [part for piece in value.split(",") if (part := piece.strip())]
+            found: list[Any] = [part for piece in _split(value, ",") if (part := piece.strip())]
         else:
             found = [part for part in _listed(value) if part != ""]
         for part in found:
@@ -142,9 +142,19 @@ def is_plain_name(text: str) -> bool:
 def _listed(value: Any) -> list[Any] | tuple[Any, ...]:
     if not isinstance(value, (list, tuple)):
         raise Mistake(f"is {kind_of(value)}, not a list of texts")
-    if len(value) > _LIST_MAX:
-        raise Mistake(f"has {len(value)} items; at most {_LIST_MAX}")
+    _check_length(len(value))
     return value
+
+
+def _split(text: str, mark: str) -> list[str]:
+    """The items of a text; counted before they are made."""
+    _check_length(text.count(mark) + 1)
+    return text.split(mark)
+
+
+def _check_length(items: int) -> None:
+    if items > _LIST_MAX:
+        raise Mistake(f"has {items} items; at most {_LIST_MAX}")
 
 
 def private(value: Any) -> str:
@@ -209,6 +219,7 @@ def arguments(value: Any) -> tuple[str, ...]:
         if len(value) > _ARGUMENTS_MAX:
             raise Mistake(f"has {len(value)} characters; at most {_ARGUMENTS_MAX}")
         found = _split_words(value)
+        _check_length(len(found))
     else:
         found = [part if type(part) is str or not _is_whole(part) else str(part) for part in _listed(value)]
     for part in found:
@@ -251,7 +262,7 @@ def environment(value: Any) -> dict[str, str]:
     if isinstance(value, dict):
         pairs: Iterable[tuple[Any, Any]] = value.items()
     else:
-        parts = value.split(";") if isinstance(value, str) else _listed(value)
+        parts = _split(value, ";") if isinstance(value, str) else _listed(value)
         pairs = [_pair(part) for part in parts if part != ""]
     found: dict[str, str] = {}
     characters = 0

@@ -150,8 +150,6 @@ def _given_scalars(value: object, kind: Kind) -> Sequence[Scalar]:
         return (value,)
     if not isinstance(value, list | tuple):
         raise BadValue("it is neither text, number, truth value nor a list of these")
-    if len(value) > _MAX_VALUES:
-        raise BadValue(f"the list has more than {_MAX_VALUES} values")
     out: list[Scalar] = []
     for item in value:
         if isinstance(item, list | tuple):
@@ -160,6 +158,8 @@ def _given_scalars(value: object, kind: Kind) -> Sequence[Scalar]:
             out.append(item)
         else:
             out.extend(_given_scalars(item, kind))
+        if len(out) > _MAX_VALUES:
+            raise BadValue(f"the list has more than {_MAX_VALUES} values")
     return out
 
 

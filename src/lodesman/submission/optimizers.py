@@ -9,13 +9,16 @@ from typing import Final
 
 from lodesman.errors import InvalidJob
 from lodesman.jobs import JobSpec, is_plain_name
+from lodesman.jobs.attributes import ATTRIBUTES
 from lodesman.matching import TaskQueueKey
 from lodesman.matching.policy import VOConfig
 from lodesman.matching.submit_pool import NO_REQUIREMENTS, Requirements, requirements_of
-from lodesman.matching.task_queue import key_of
+from lodesman.matching.task_queue import key_of, key_to_json
 from lodesman.submission.exclusions import Exclusions, find_exclusions, never_text
 
 _SHOWN: Final = 10
+# Of what all jobs of a task queue have in common: each process keeps it in memory.
+_MAX_KEY_BYTES: Final = 64 << 10
 _CORRECT: Final = "Correct the name, or leave it out."
 _WAIT: Final = (
     "Correct the name, leave it out, or submit with --hold-if-impossible: then it need not be there yet."
@@ -92,6 +95,17 @@ def _nearest(name: str, known: frozenset[str]) -> str:
     return f"Did you mean {folded[near[0]]}?" if near else ""
 
 
+def _too_large(spec: JobSpec, size: int) -> InvalidJob:
+    """The refusal of a key of that size; it names the longest attribute."""
+    sizes = {one.name: len(str(getattr(spec, one.field))) for one in ATTRIBUTES if one.use == "key"}
+    longest = max(sizes, key=sizes.__getitem__)
+    return InvalidJob(
+        f"{longest}: what decides where the job can run has {size} bytes in all; at most {_MAX_KEY_BYTES}.",
+        hint="Name fewer places or values. A Tag or one of the Requirements can stand for many places.",
+        attribute=longest,
+    )
+
+
 def optimize(
     draft: JobDraft, config: VOConfig, verdicts: Mapping[TaskQueueKey, str] | None = None
 ) -> JobDraft:
@@ -106,6 +120,9 @@ def optimize(
         draft = replace(draft, requirements=wanted, pool_mask=config.table.eligible_mask(wanted.criteria))
     pool = draft.requirements.pool
     key = key_of(draft.spec, owner=draft.owner, group=draft.group, vo=draft.vo, submit_pool=pool)
+    size = len(key_to_json(key).encode()) + len(draft.requirements.text.encode())
+    if size > _MAX_KEY_BYTES:
+        raise _too_large(draft.spec, size)
     never, exclusions = None if verdicts is None else verdicts.get(key), None
     if never is None:
         never = ""

@@ -367,3 +367,12 @@ def test_requirements_may_be_many(ready, count):
     assert len(json.loads(found.pools[0].requirements)) == count
     with pytest.raises(InvalidJob, match="1001 entries"):
         ready(jobs=[{**TRUE, "Requirements": {f"P{n}": n for n in range(1_001)}}], hold_if_impossible=True)
+
+
+@pytest.mark.slow
+def test_all_task_queues_of_a_submission_have_a_limit_together(ready):
+    tags = ",".join(f"t{n}" for n in range(8_000)) + ",%n"
+    wanted = {**TRUE, "Tag": tags}
+    assert ready(jobs=[wanted | {"Parameters": 3}], hold_if_impossible=True)[0].count == 3
+    with pytest.raises(InvalidJob, match="more than 32 MB in all"):
+        ready(jobs=[wanted | {"Parameters": 10_000}], hold_if_impossible=True)

@@ -369,3 +369,21 @@ def test_a_number_as_text_is_the_number(number):
     wide = values.whole(-(10**30), 10**30)
     if abs(number) < 10**18:
         assert wide(str(number)) == wide(number) == number
+
+
+@pytest.mark.parametrize(
+    ("reader", "mark"),
+    [
+        (TAGS, ","),
+        (values.names("ANY", of_places=True), ","),
+        (values.environment, ";"),
+        (values.arguments, " "),
+        (values.arguments, "' '"),
+    ],
+)
+def test_a_text_makes_no_longer_list_than_a_list(reader, mark):
+    """A text with 700,000 commas once became a list of as many sites, which stayed in memory."""
+    quote = "'" if "'" in mark else ""
+    fits, more = (quote + mark.join(f"a{n}=" for n in range(count)) + quote for count in (10_000, 10_001))
+    assert len(reader(fits)) == 10_000
+    assert "has 10001 items; at most 10000" in refused(reader, more)

@@ -319,3 +319,9 @@ def test_of_which_offers_as_much_or_less_will_do(words, wanted, offered, expecte
     types = TypeTable([parse_type("P", words)] if words else [])
     (criterion,) = compile_requirements({"P": wanted}, types)
     assert capacities(criterion, offered) == expected
+
+
+def test_texts_with_commas_make_no_longer_list_than_a_list():
+    items = ["a," * 500] * 21
+    with pytest.raises(InvalidJob, match=f"more than {_MAX_VALUES} values"):
+        compile_requirements({"SoftwareTag": items}, TYPES)

@@ -145,3 +145,22 @@ def test_a_verdict_that_is_known_is_taken_as_it_is(spec):
     known = {fresh.key: "because we said so"}
     assert optimize(draft(**spec), WORLD, known).never == "because we said so"
     assert optimize(draft(**spec), WORLD, {}).never == fresh.never
+
+
+@pytest.mark.parametrize(
+    ("spec", "longest"),
+    [
+        ({"tags": tuple(f"{n:0250}" for n in range(300)), "grid_ces": ("x",)}, "Tag"),
+        ({"grid_ces": tuple(f"s{n}" for n in range(9_999))}, "GridCE"),
+        ({"requirements": {"Software": tuple(f"s{n}" for n in range(9_999))}}, "Requirements"),
+    ],
+)
+def test_what_decides_where_a_job_can_run_has_at_most_64_kb(spec, longest):
+    with pytest.raises(InvalidJob, match="at most 65536") as caught:
+        optimize(replace(draft(**spec), hold=True), WORLD)
+    assert caught.value.data["attribute"] == longest
+
+
+def test_a_hundred_names_of_the_longest_are_no_large_key():
+    names = tuple(f"{n:0255}" for n in range(200))
+    assert optimize(replace(draft(grid_ces=names), hold=True), WORLD).key.grid_ces == names
