@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import tarfile
 import tempfile
-import zlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -27,10 +26,15 @@ from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import note, progress
 from lodesman.cli.words import counted, plain, size
 from lodesman.errors import LodesmanError, NotFound, TooLarge, Unauthorized, Unavailable
+from lodesman.pilot.archives import DAMAGED, members, steers
 
 _BAR_FROM = 5
 _CHUNK = 1 << 18
 MOST_FILES = 1_000_000
+_MOST_LEFT_OUT = 10_000
+_LONGEST = 255
+# `session.find_server` reads an address in it, where a user works.
+_SERVER_DIRECTORY = "lode-data"
 
 
 @dataclass(slots=True)
@@ -166,49 +170,64 @@ def unpack(archive: Path, target: Path, *, most_bytes: int) -> _Unpacked:
     target.mkdir()
     out = _Unpacked()
     try:
-        with archive.open("rb") as raw, tarfile.open(fileobj=raw, mode="r|gz") as tar:
-            for count, member in enumerate(tar):
+        with archive.open("rb") as raw:
+            for count, (tar, member) in enumerate(members(raw)):
                 if count >= MOST_FILES:
                     raise TooLarge(f"The archive has more than {MOST_FILES} files.", limit=MOST_FILES)
+                # Headers and what is left out are read, too.
+                _check_size(tar.offset, most_bytes)
                 _take(tar, member, target, out, most_bytes)
-    except (tarfile.TarError, EOFError, zlib.error, ValueError) as fault:
-        raise DamagedArchive(f"The archive is damaged: {fault}.") from None
+    except DAMAGED as fault:
+        raise DamagedArchive(f"The archive is damaged: {plain(str(fault)[:200])}.") from None
     return out
+
+
+def _check_size(size: int, most_bytes: int) -> None:
+    if size > most_bytes:
+        raise TooLarge(
+            f"The output is more than {most_bytes >> 20} MB when unpacked.",
+            hint="If that is right: lode output --max-mb N.",
+            limit=most_bytes,
+        )
 
 
 def _take(
     tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, out: _Unpacked, most_bytes: int
 ) -> None:
-    path = safe_path(member.name)
-    if path is None:
-        out.left_out.append({"name": member.name, "reason": "its name leads out of the directory"})
+    path = PurePosixPath(member.name)
+    if refusal := _refusal(path):
+        _leave_out(out, member, refusal)
         return
     if member.isdir():
         _make_directory(target / path)
         return
     source = tar.extractfile(member) if member.isreg() else None
     if source is None:
-        out.left_out.append({"name": member.name, "reason": "it is not a plain file"})
+        _leave_out(out, member, "it is not a plain file")
         return
-    with _new_file(target / path, executable=bool(member.mode & 0o100)) as sink:
+    with _new_file(target / path) as sink:
         while chunk := source.read(_CHUNK):
             out.bytes += len(chunk)
-            if out.bytes > most_bytes:
-                raise TooLarge(
-                    f"The output is more than {most_bytes >> 20} MB when unpacked.",
-                    hint="If that is right: lode output --max-mb N.",
-                    limit=most_bytes,
-                )
+            _check_size(out.bytes, most_bytes)
             sink.write(chunk)
     out.files += 1
 
 
-def safe_path(name: str) -> PurePosixPath | None:
-    """The name as a path below a directory; None if it would lead anywhere else."""
-    path = PurePosixPath(name)
-    if path.is_absolute() or not path.parts or ".." in path.parts or "\0" in name:
-        return None
-    return path
+def _leave_out(out: _Unpacked, member: tarfile.TarInfo, reason: str) -> None:
+    if len(out.left_out) >= _MOST_LEFT_OUT:
+        raise DamagedArchive(f"More than {_MOST_LEFT_OUT} entries of the archive cannot be unpacked.")
+    out.left_out.append({"name": member.name[:_LONGEST], "reason": reason})
+
+
+def _refusal(path: PurePosixPath) -> str:
+    """Why nothing of that name is unpacked, '' if it may be."""
+    if path.is_absolute() or not path.parts or ".." in path.parts:
+        return "its name leads out of the directory"
+    if steers(str(path)):
+        return "its name has control characters"
+    if _SERVER_DIRECTORY in map(str.casefold, path.parts):
+        return "in a directory of that name lode would find the address of a server"
+    return ""
 
 
 def _make_directory(path: Path) -> None:
@@ -218,12 +237,12 @@ def _make_directory(path: Path) -> None:
         raise DamagedArchive(f"The archive has {path.name} as a file and as a directory.") from None
 
 
-def _new_file(path: Path, *, executable: bool) -> IO[bytes]:
-    """A new file; an archive that has one name twice is refused, since one of the two would be lost."""
+def _new_file(path: Path) -> IO[bytes]:
+    """A new file, not executable; an archive that has one name twice is refused, since one of the two would be lost."""
     _make_directory(path.parent)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     try:
-        descriptor = os.open(path, flags, 0o777 if executable else 0o666)
+        descriptor = os.open(path, flags, 0o666)
     except (FileExistsError, IsADirectoryError):
         raise DamagedArchive(f"The archive has {path.name} twice.") from None
     return os.fdopen(descriptor, "wb")

@@ -7,21 +7,20 @@ limits and then becomes the payload; there is no preexec_fn, so no fork of the p
 from __future__ import annotations
 
 import contextlib
-import gzip
 import math
 import os
 import shutil
 import stat
 import tarfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, Callable, cast
+from typing import BinaryIO, cast
 
 from lodesman.client import Client
 from lodesman.errors import LodesmanError
+from lodesman.pilot.archives import DAMAGED, members, steers
 from lodesman.pilot.processes import MARK, STAMP
 from lodesman.pilot.protocol import MB, AssignedJob, PayloadLimits, SandboxFile
 
@@ -40,8 +39,6 @@ _SHELL = (
 _MAX_MEMBERS = 100_000
 _MAX_BYTES = 8 << 30
 _CHUNK = 1 << 18
-# tarfile reads a long name or a header's extension in one piece, whatever length it claims.
-_MAX_READ = 4 << 20
 
 
 class NotStarted(LodesmanError, code="not-started"):
@@ -174,7 +171,7 @@ def safe_name(name: str) -> PurePosixPath:
     """A relative path that stays inside, without `.` and `..`. Raises BadSandbox."""
     path = PurePosixPath(name)
     parts = [part for part in path.parts if part != "."]
-    outside = "\0" in name or path.is_absolute() or ".." in parts or not parts
+    outside = steers(name) or path.is_absolute() or ".." in parts or not parts
     if outside or any(len(part.encode("utf-8", "surrogatepass")) > 255 for part in parts):
         raise BadSandbox(f"{_plain(name)!r} is not the name of a file inside the job's directory.")
     return PurePosixPath(*parts)
@@ -219,43 +216,14 @@ def unpack(archive: Path, directory: Path) -> None:
     """
     try:
         with archive.open("rb") as raw:
-            packed = raw.read(2) == b"\x1f\x8b"
-            raw.seek(0)
-            stream = cast("BinaryIO", gzip.GzipFile(fileobj=raw)) if packed else raw
-            with tarfile.open(fileobj=cast("BinaryIO", GuardedReads(stream, _check_size)), mode="r:") as tar:
-                _unpack_all(tar, directory)
-    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, ValueError) as fault:
+            size = 0
+            for count, (tar, member) in enumerate(members(raw), start=1):
+                size += member.size
+                if count > _MAX_MEMBERS or size > _MAX_BYTES:
+                    raise BadSandbox("The input sandbox becomes too large when it is unpacked.")
+                _unpack_one(tar, member, directory)
+    except DAMAGED as fault:
         raise BadSandbox(f"The input sandbox is not a readable archive: {_plain(str(fault))}.") from None
-
-
-class GuardedReads:
-    """A stream whose `check` may raise before each read."""
-
-    def __init__(self, stream: BinaryIO, check: Callable[[int], None]) -> None:
-        self._stream = stream
-        self._check = check
-        self.seek = stream.seek
-        self.tell = stream.tell
-
-    def read(self, size: int) -> bytes:
-        """Check, and read."""
-        self._check(size)
-        return self._stream.read(size)
-
-
-def _check_size(size: int) -> None:
-    if not 0 <= size <= _MAX_READ:
-        raise BadSandbox("The input sandbox has a header that is too long.")
-
-
-def _unpack_all(tar: tarfile.TarFile, directory: Path) -> None:
-    size = 0
-    for members, member in enumerate(tar, start=1):
-        size += max(0, member.size)
-        if members > _MAX_MEMBERS or size > _MAX_BYTES:
-            raise BadSandbox("The input sandbox becomes too large when it is unpacked.")
-        _unpack_one(tar, member, directory)
-        tar.members.clear()  # type: ignore[attr-defined]  # it would keep them all
 
 
 def _unpack_one(tar: tarfile.TarFile, member: tarfile.TarInfo, directory: Path) -> None:

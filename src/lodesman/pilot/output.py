@@ -13,7 +13,8 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Callable, Union, cast
 
 from lodesman.client import Aborted, sha256_of
-from lodesman.pilot.launch import TEMPORARY, BadSandbox, GuardedReads, safe_name
+from lodesman.pilot.archives import GuardedReads, steers
+from lodesman.pilot.launch import TEMPORARY, BadSandbox, safe_name
 from lodesman.pilot.protocol import MB, AssignedJob
 
 _TAIL_BYTES = 65_536
@@ -226,6 +227,8 @@ def _walk(directory: Path) -> Iterator[PurePosixPath]:
 
 def _size(directory: Path, name: str) -> _SizeOrFault:
     """Bytes of a file that may be packed, or why it may not: links that lead out, devices, pipes."""
+    if steers(name):
+        return "control characters in its name"
     try:
         status = os.lstat(directory / name)
         if stat.S_ISREG(status.st_mode) and "/" not in name:

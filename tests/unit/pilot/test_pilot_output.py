@@ -78,8 +78,15 @@ def test_temporary_files_are_not_output(here, packed):
 
 
 def test_a_name_with_signs_of_patterns_is_a_name_too(here, packed):
-    write(here, **{"a[1].txt": b"1", "a1.txt": b"2", "-rf": b"3", "new\nline": b"4"})
-    assert set(packed("a[1].txt", "-rf", "new\nline")[1]) >= {"a[1].txt", "-rf", "new\nline"}
+    write(here, **{"a[1].txt": b"1", "a1.txt": b"2", "-rf": b"3"})
+    assert set(packed("a[1].txt", "-rf")[1]) >= {"a[1].txt", "-rf"}
+
+
+def test_a_name_that_steers_a_terminal_is_not_packed(here, packed):
+    write(here, **{"good": b"1", "new\nline": b"2", "d/\x1b[2J": b"3"})
+    result, content = packed("good", "d", "new*")
+    assert set(content) == {"std.out", "std.err", "good"}
+    assert result.missing == tuple(f"{name} (control characters in its name)" for name in ("d", "new*"))
 
 
 def test_missing_files_are_reported(here, packed):

@@ -190,6 +190,20 @@ def test_a_header_that_would_fill_the_memory(unpacked):
         unpacked(raw=raw)
 
 
+def test_headers_that_follow_one_another_count_together(unpacked):
+    long = tarfile.TarInfo("a" * (3 << 20)).tobuf(tarfile.GNU_FORMAT)[:-512]
+    with pytest.raises(BadSandbox, match="too long"):
+        unpacked(raw=long + long + tar_of(entry("a")))
+    small = tarfile.TarInfo("a" * 101).tobuf(tarfile.GNU_FORMAT)[:-512]
+    with pytest.raises(BadSandbox, match="recursion"):
+        unpacked(raw=small * 2_000 + tar_of(entry("a")))
+
+
+def test_names_that_steer_a_terminal_are_refused(unpacked):
+    with pytest.raises(BadSandbox, match="not the name of a file"):
+        unpacked(entry("a\x1b[2Jb", b"x"))
+
+
 @given(st.binary(max_size=2000))
 def test_no_bytes_break_it(tmp_path_factory, content):
     directory = tmp_path_factory.mktemp("fuzz")
