@@ -25,6 +25,7 @@ _MAX_BYTES = 16 << 20
 _MAX_DEPTH = 64
 _MAX_ENTRIES = 1_000_000
 _MAX_NAME = 1_024
+_MAX_APPENDED = 10_000
 _MAX_FAULTS = 100
 
 _MARK = re.compile(r"[={}]")
@@ -176,8 +177,11 @@ class _CfgReader:
         entries = self.stack[-1].entries
         known = entries.get(name.name)
         if append and isinstance(known, CfgOption):
-            pieces = self.stack[-1].appended
-            pieces.setdefault(name.name, [known.value] if known.value else []).append(value)
+            pieces = self.stack[-1].appended.setdefault(name.name, [known.value] if known.value else [])
+            pieces.append(value)
+            if len(pieces) > _MAX_APPENDED:
+                message = f"{name.name[:40]} is appended to more than {_MAX_APPENDED} times"
+                raise self.fault(at, message, "Write its values in one line: name = a, b, c")
         elif known is None:
             entries[name.name] = CfgOption(name=name.name, value=value, line=name.line, column=name.column)
         else:

@@ -14,6 +14,7 @@ from functools import cache, partial
 from pathlib import Path
 from shutil import copyfile
 from typing import Any, cast
+from urllib.parse import unquote
 
 import jsonschema_rs
 import msgspec
@@ -375,7 +376,7 @@ class House:
         given |= {"content-length": str(len(raw))} | more.get("headers", {})
         plain, _, query = path.partition("?")
         scope = {
-            "type": "http", "method": method, "path": plain, "raw_path": plain.encode(),
+            "type": "http", "method": method, "path": unquote(plain), "raw_path": plain.encode(),
             "query_string": query.encode(), "root_path": "", "scheme": "http", "http_version": "1.1",
             "headers": [(name.encode(), value.encode("latin-1")) for name, value in given.items()],
             "server": ("127.0.0.1", 7777), "client": ("127.0.0.1", 5), "asgi": {"version": "3.0"},

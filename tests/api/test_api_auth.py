@@ -412,3 +412,17 @@ def test_a_pilot_gets_kill_orders_for_its_own_jobs_only(house):
     assert house.call("POST", "/v1/pilots/heartbeat", entry, token=other).json["kill"] == []
     kills = house.call("POST", "/v1/pilots/heartbeat", entry, token=owner).json["kill"]
     assert [(one["id"], one["attempt"]) for one in kills] == [(job["id"], 1)]
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1%2fme", "/v1/%6de", "/v1/%4De", "/v1%5Cme", "/v1/%2e%2e/v1/me", "/v1/jobs/%31"]
+)
+def test_a_path_in_disguise_is_refused(house, path):
+    """A filter before the server would not see the call that it stands for."""
+    answer = house.call("GET", path, token="ann")
+    assert (answer.status, answer.json["error"]["code"]) == (400, "invalid-request")
+    assert "percent-encoded" in answer.json["error"]["message"]
+
+
+def test_what_must_be_encoded_in_a_path_is_read(house):
+    assert house.call("GET", "/v1/submit-pools/req1%3Aab", token="ann").status == 404

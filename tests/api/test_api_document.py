@@ -207,13 +207,10 @@ TWINS = '[site."A/B".ce.C.queue.D]\n[site.A.ce."B/C".queue.D]\n'
 # How calls are refused with the statuses that are not derived: (method, path, who, body, status).
 REFUSED = [
     ("POST", "/v1/jobs", "ann", {"jobs": [{"Executable": "x", "CPUTime": 10**7}]}, 422),
-    ("GET", "/v1/jobs/1/why?queue=North", "ann", None, 400),
     ("POST", "/v1/plan/shares", "admin", {"shares": {"nobody": 1.0}}, 404),
     ("POST", "/v1/jobs/control", "ann", {"action": "kill", "ranges": [[99, 99]]}, 404),
     ("GET", "/v1/submit-pools/req2:", "ann", None, 409),
-    ("GET", "/v1/queues/why", "ann", None, 400),
     ("GET", "/v1/queues/why?site=a&ce=b&queue=c", "ann", None, 404),
-    ("GET", "/v1/resources?path=A/B/C/D", "ann", None, 400),
     ("GET", "/v1/resources?path=Nowhere", "ann", None, 404),
     ("POST", "/v1/tokens", "admin", {"account": "nobody"}, 404),
     ("POST", "/v1/tokens", "ann", {"account": "ann", "scopes": ["admin"]}, 409),

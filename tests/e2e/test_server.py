@@ -6,6 +6,7 @@ import hashlib
 import io
 import os
 import signal
+import socket
 import ssl
 import subprocess
 import tarfile
@@ -370,6 +371,14 @@ def test_secrets_are_readable_by_their_owner_only(server):
     assert not any(token in log for token in server.tokens.values())
 
 
+def handshake(port, context):
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=5) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as tls,
+    ):
+        return tls.version()
+
+
 def test_with_a_certificate_everything_speaks_tls(make_server, tmp_path):
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
     subprocess.run(
@@ -386,4 +395,11 @@ def test_with_a_certificate_everything_speaks_tls(make_server, tmp_path):
     server.wait_for("Done", job)
     with pytest.raises(OSError, match=r"."):
         urllib.request.urlopen(f"http://127.0.0.1:{server.port}/health", timeout=5)
+    assert handshake(server.port, context) == "TLSv1.3"
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    assert handshake(server.port, context) == "TLSv1.2"
+    for weak in ("AES128-SHA", "AES256-GCM-SHA384", "ECDHE-RSA-AES256-SHA", "ECDHE-RSA-AES256-SHA384"):
+        context.set_ciphers(weak)
+        with pytest.raises(ssl.SSLError):
+            handshake(server.port, context)
     assert server.stop() == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from lodesman.config import load_config
 from lodesman.errors import InvalidConfig, LodesmanError
 
-PAIR = Path(__file__).parents[1] / "data" / "tls" / "server.pem"  # certificate and key in one
+TLS_PAIR = Path(__file__).parents[1] / "data" / "tls" / "server.pem"  # certificate and key in one
 SITES = """
 [site.A]
 VO = ["lab"]
@@ -36,6 +37,15 @@ def write(tmp_path):
         return path
 
     return write
+
+
+@pytest.fixture
+def pair(tmp_path):
+    """A file with certificate and key that only its owner can read."""
+    path = tmp_path / "pair.pem"
+    path.write_bytes(TLS_PAIR.read_bytes())
+    path.chmod(0o600)
+    return path
 
 
 def refused(path, **overrides) -> InvalidConfig:
@@ -236,8 +246,8 @@ def test_certificate_and_key_belong_together(write):
         assert "belong together" in str(refused(write(f'[server]\n{one} = "x.pem"')))
 
 
-def test_with_tls_it_may_listen_anywhere(write):
-    path = write(f'[server]\nhost = "0.0.0.0"\ntls_certificate = "{PAIR}"\ntls_key = "{PAIR}"')
+def test_with_tls_it_may_listen_anywhere(write, pair):
+    path = write(f'[server]\nhost = "0.0.0.0"\ntls_certificate = "{pair}"\ntls_key = "{pair}"')
     config = load_config(path)
     assert config.url == config.pilot_url == "https://127.0.0.1:7777"
 
@@ -274,9 +284,9 @@ def test_a_public_address_that_would_give_tokens_away_is_refused(write, url, why
     assert (fault["line"], fault["section"]) == (3, "server")
 
 
-def test_a_server_with_tls_publishes_no_plain_address(write):
+def test_a_server_with_tls_publishes_no_plain_address(write, pair):
     path = write(
-        f'[server]\ntls_certificate = "{PAIR}"\ntls_key = "{PAIR}"\npublic_url = "http://grid.example"'
+        f'[server]\ntls_certificate = "{pair}"\ntls_key = "{pair}"\npublic_url = "http://grid.example"'
     )
     assert "in the clear" in refused(path).message
 
@@ -451,30 +461,45 @@ def test_missing_certificates_are_faults(write, tmp_path):
     ]
 
 
+@pytest.mark.parametrize("mode", [0o604, 0o644, 0o606])
+def test_a_key_that_others_may_read_is_refused(write, pair, mode):
+    pair.chmod(mode)
+    assert tls(write, pair, pair) == f"others may read {pair}; run: chmod 600 {pair}"
+
+
+def test_a_group_may_read_the_key_of_root_alone(write, pair):
+    pair.chmod(0o640)
+    if not pair.stat().st_uid:
+        path = write(f'[server]\ntls_certificate = "{pair}"\ntls_key = "{pair}"')
+        assert load_config(path).url.startswith("https://")
+        os.chown(pair, 1, 1)
+    assert "others may read" in tls(write, pair, pair)
+
+
 def tls(write, certificate, key):
     path = write(f'[server]\ntls_certificate = "{certificate}"\ntls_key = "{key}"')
     (fault,) = refused(path).data["faults"]
     return fault["message"]
 
 
-def test_certificates_that_are_none(write, tmp_path):
-    write("nothing", "c.pem")
-    assert "are not a certificate and key in PEM" in tls(write, tmp_path / "c.pem", PAIR)
-    assert "are not a certificate and key in PEM" in tls(write, PAIR, tmp_path / "c.pem")
+def test_certificates_that_are_none(write, tmp_path, pair):
+    write("nothing", "c.pem").chmod(0o600)
+    assert "are not a certificate and key in PEM" in tls(write, tmp_path / "c.pem", pair)
+    assert "are not a certificate and key in PEM" in tls(write, pair, tmp_path / "c.pem")
 
 
-def test_a_key_of_another_certificate(write, tmp_path):
+def test_a_key_of_another_certificate(write, tmp_path, pair):
     key = tmp_path / "key.pem"
     subprocess.run(
         ["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key], check=True
     )
-    assert tls(write, PAIR, key) == f"{key} is not the key of {PAIR}"
+    assert tls(write, pair, key) == f"{key} is not the key of {pair}"
 
 
-def test_a_key_with_a_password_is_refused_without_a_prompt(write, tmp_path):
+def test_a_key_with_a_password_is_refused_without_a_prompt(write, tmp_path, pair):
     key = tmp_path / "key.pem"
     subprocess.run(
-        ["openssl", "ec", "-in", PAIR, "-aes128", "-passout", "pass:secret", "-out", key],
+        ["openssl", "ec", "-in", pair, "-aes128", "-passout", "pass:secret", "-out", key],
         check=True, capture_output=True,
     )  # fmt: skip
-    assert "without a password" in tls(write, PAIR, key)
+    assert "without a password" in tls(write, pair, key)

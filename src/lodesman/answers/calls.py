@@ -65,7 +65,7 @@ CONTROL = _post(
 JOB = _get("/v1/jobs/{job}", ask.JobAt, jobs.JobInFull, "jobs:read", "One job with attempts and events")
 JOB_WHY: Call[ask.JobInQueue, Nothing, why_jobs.JobWaits | why_jobs.JobWaitsNot] = _get(
     "/v1/jobs/{job}/why", ask.JobInQueue, (why_jobs.JobWaits, why_jobs.JobWaitsNot), "jobs:read",
-    "Why a job waits, and what would let it run", refused=(400,),
+    "Why a job waits, and what would let it run",
 )
 JOB_DESCRIPTION = _get(
     "/v1/jobs/{job}/description", ask.JobInForm, jobs.JobDescription, "jobs:read", "The description of a job"
@@ -148,11 +148,11 @@ OPEN_SITE = _post(
 QUEUES = _get("/v1/queues", ask.QueuesQuery, nodes.Queues, "pilots:read", "CE queues with effective parameters")
 QUEUE_WHY = _get(
     "/v1/queues/why", ask.NodeQuery, why_queues.QueueExplained, "pilots:read",
-    "Why no pilots are sent to a CE queue", refused=(400, 404),
+    "Why no pilots are sent to a CE queue", refused=(404,),
 )
 RESOURCES = _get(
     "/v1/resources", ask.NodeQuery, nodes.ResourceNode, "pilots:read",
-    "A site, CE or queue: every value, and where it is written", refused=(400, 404),
+    "A site, CE or queue: every value, and where it is written", refused=(404,),
 )
 CONFIGURATION = _get(
     "/v1/configuration", Nothing, server.Configuration, "pilots:read", "The configuration in use, and what was refused"

@@ -145,9 +145,11 @@ def listening_faults(server: ServerSection) -> Iterator[tuple[str, str]]:
 
 
 def _pair_faults(certificate: str, key: str) -> Iterator[tuple[str, str]]:
-    unread = [*_unreadable("tls_certificate", certificate), *_unreadable("tls_key", key)]
-    if unread:
-        yield from unread
+    faults = [*_unreadable("tls_certificate", certificate), *_unreadable("tls_key", key)]
+    if not faults and _others_may_read(key):
+        faults = [("tls_key", f"others may read {key}; run: chmod 600 {key}")]
+    if faults:
+        yield from faults
         return
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
@@ -160,6 +162,12 @@ def _pair_faults(certificate: str, key: str) -> Iterator[tuple[str, str]]:
             why = (fault.reason or str(fault)).replace("_", " ").lower()
             pair = f"{certificate} and {key}"
             yield "tls_certificate", f"{pair} are not a certificate and key in PEM, without a password: {why}"
+
+
+def _others_may_read(key: str) -> bool:
+    """Whether accounts other than its owner may read a file; the group may read root's, as Debian has keys."""
+    found = Path(key).stat()
+    return bool(found.st_mode & (0o077 if found.st_uid else 0o007))
 
 
 def _unreadable(option: str, path: str) -> Iterator[tuple[str, str]]:

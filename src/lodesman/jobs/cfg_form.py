@@ -22,6 +22,7 @@ from lodesman.jobs.attributes import PLAIN_TEXT
 from lodesman.jobs.jdl import read_jdl_value, write_jdl_value, written_scalar
 from lodesman.jobs.jdl_tokens import quote, unescape
 from lodesman.jobs.record import (
+    DEFAULT_LIMITS,
     INT_MAX,
     INT_MIN,
     ParsedRecord,
@@ -33,6 +34,7 @@ from lodesman.jobs.record import (
 )
 
 _IN_JDL: Final = "jdl:"
+_ONLY_PARAMETERS: Final = "Only Parameters may have a value for each of many members."
 _QUOTED = re.compile(r'"((?:[^"\\]++|\\.)*+)"\Z')
 # One item of a list and the comma after it; a quoted item takes its commas along.
 _ITEM = re.compile(r'\s*+(?:"(?P<quoted>(?:[^"\\]++|\\.)*+)"\s*+(?=,|\Z)|(?P<bare>[^,]*+))(?:,|\Z)')
@@ -48,7 +50,7 @@ def read_cfg(text: str, limits: TextLimits) -> ParsedRecord:
     """Read one description. Raises SyntaxFault."""
     section = parse_cfg(text, max_bytes=limits.text_bytes)
     positions: dict[str, tuple[int, int]] = {}
-    record = _record(section, "", positions, limits)
+    record = _CfgReader(limits, positions).record(section, "")
     check_record(record, positions, limits)
     return ParsedRecord(record=record, positions=positions, form="cfg")
 
@@ -58,63 +60,80 @@ def write_cfg_record(record: Record) -> str:
     return write_cfg(_section("", record, plain=False))
 
 
-def _record(
-    section: CfgSection, path: str, positions: dict[str, tuple[int, int]], limits: TextLimits
-) -> Record:
-    record: Record = {}
-    all_plain = path.lower() in PLAIN_TEXT
-    for entry in section.entries.values():
-        name = entry.name
-        if name.startswith('"'):
-            found = _QUOTED.match(name)
-            if found is None:
-                _fault(entry, f"the name {shown(name)} starts with a quote and does not end with one")
-            name = _unescaped(entry, found[1])
-        at = child_path(path, name)
-        if name in record:
-            line, column = positions[at]
-            _fault(entry, f"{shown(name)} is given twice, first at line {line}, column {column}")
-        positions[at] = (entry.line, entry.column)
-        if isinstance(entry, CfgSection):
-            record[name] = _record(entry, at, positions, limits)
-        else:
-            plain = all_plain or (not path and name.lower() in PLAIN_TEXT)
-            record[name] = _read_value(entry, plain, limits)
-    return record
+class _CfgReader:
+    """Turns sections into records. Values are counted while they are read; only `Parameters` may have as many as the
+    limits of the text admit.
+    """
 
+    def __init__(self, limits: TextLimits, positions: dict[str, tuple[int, int]]) -> None:
+        self.limits = limits
+        self.positions = positions
+        self.left = min(limits.nodes, DEFAULT_LIMITS.nodes)
+        self.counts = True
 
-def _read_value(entry: CfgOption, plain: bool, limits: TextLimits) -> Any:
-    value = entry.value
-    if value.startswith(_IN_JDL):
-        try:
-            return read_jdl_value(value[len(_IN_JDL) :], limits)
-        except SyntaxFault as fault:
-            detail = fault.message.partition(": ")[2]
-            _fault(entry, f"the JDL value of {shown(entry.name)} is wrong: {detail}".removesuffix("."))
-    quoted = _QUOTED.match(value)
-    if quoted:
-        return _unescaped(entry, quoted[1])
-    if plain:
-        return value
-    if "," in value:
-        return _read_list(entry)
-    if value.startswith('"'):
-        _fault(entry, f"the value of {shown(entry.name)} starts with a quote and does not end with one")
-    return _scalar(value)
+    def record(self, section: CfgSection, path: str) -> Record:
+        record: Record = {}
+        all_plain = path.lower() in PLAIN_TEXT
+        for entry in section.entries.values():
+            name = entry.name
+            if name.startswith('"'):
+                found = _QUOTED.match(name)
+                if found is None:
+                    _fault(entry, f"the name {shown(name)} starts with a quote and does not end with one")
+                name = _unescaped(entry, found[1])
+            at = child_path(path, name)
+            if name in record:
+                line, column = self.positions[at]
+                _fault(entry, f"{shown(name)} is given twice, first at line {line}, column {column}")
+            self.positions[at] = (entry.line, entry.column)
+            if isinstance(entry, CfgSection):
+                record[name] = self.record(entry, at)
+                continue
+            self.counts = bool(path) or name[:9].lower() != "parameter"
+            record[name] = self.value(entry, all_plain or (not path and name.lower() in PLAIN_TEXT))
+        return record
 
+    def value(self, entry: CfgOption, plain: bool) -> Any:
+        value = entry.value
+        if value.startswith(_IN_JDL):
+            try:
+                found, count = read_jdl_value(value[len(_IN_JDL) :], self.limits)
+            except SyntaxFault as fault:
+                detail = fault.message.partition(": ")[2]
+                _fault(entry, f"the JDL value of {shown(entry.name)} is wrong: {detail}".removesuffix("."))
+            self.count(entry, count)
+            return found
+        quoted = _QUOTED.match(value)
+        if quoted:
+            return _unescaped(entry, quoted[1])
+        if plain:
+            return value
+        if "," in value:
+            return self.items(entry)
+        if value.startswith('"'):
+            _fault(entry, f"the value of {shown(entry.name)} starts with a quote and does not end with one")
+        return _scalar(value)
 
-def _read_list(entry: CfgOption) -> list[Any]:
-    items: list[Any] = []
-    for found in _ITEM.finditer(entry.value):
-        if found["quoted"] is not None:
-            items.append(_unescaped(entry, found["quoted"]))
-            continue
-        bare = found["bare"].strip()
-        if bare.startswith('"'):
-            _fault(entry, f"the item {shown(bare)} starts with a quote and does not end with one")
-        if bare:
-            items.append(_scalar(bare))
-    return items
+    def items(self, entry: CfgOption) -> list[Any]:
+        items: list[Any] = []
+        for found in _ITEM.finditer(entry.value):
+            self.count(entry, 1)
+            if found["quoted"] is not None:
+                items.append(_unescaped(entry, found["quoted"]))
+                continue
+            bare = found["bare"].strip()
+            if bare.startswith('"'):
+                _fault(entry, f"the item {shown(bare)} starts with a quote and does not end with one")
+            if bare:
+                items.append(_scalar(bare))
+        return items
+
+    def count(self, entry: CfgOption, values: int) -> None:
+        if self.counts:
+            self.left -= values
+        if self.left < 0:
+            most = min(self.limits.nodes, DEFAULT_LIMITS.nodes)
+            _fault(entry, f"more than {most} values in all", _ONLY_PARAMETERS)
 
 
 def _scalar(text: str) -> Any:

@@ -40,14 +40,14 @@ def read_jdl(text: str, limits: TextLimits) -> ParsedRecord:
     return ParsedRecord(record=record, positions=Positions(text, lambda _: offsets), form="jdl")
 
 
-def read_jdl_value(text: str, limits: TextLimits = DEFAULT_LIMITS) -> Any:
-    """Read a text that is one value and nothing else. Raises SyntaxFault."""
+def read_jdl_value(text: str, limits: TextLimits = DEFAULT_LIMITS) -> tuple[Any, int]:
+    """Read a text that is one value and nothing else; also how many values it has in all. Raises SyntaxFault."""
     reader = _JdlReader(text, limits)
     value = reader.value(reader.take(), "", 0)
     after = reader.take()
     if after.lastgroup != "end":
         raise reader.unexpected(after, "the end of the value")
-    return value
+    return value, limits.nodes - reader.left
 
 
 class _JdlReader:

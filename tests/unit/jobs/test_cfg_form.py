@@ -9,7 +9,7 @@ import pytest
 
 from lodesman.errors import InvalidJob, SyntaxFault, TooLarge
 from lodesman.jobs.description import read_description, write_description
-from lodesman.jobs.record import TextLimits
+from lodesman.jobs.record import ARRAY_LIMITS, TextLimits
 
 DATA = Path(__file__).parents[2] / "data" / "cfg"
 
@@ -288,3 +288,29 @@ def test_ambiguous_texts_survive(name, text):
 def test_what_no_description_holds_is_not_written():
     with pytest.raises(InvalidJob):
         write_cfg_record({"A": {"B": None}})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a += b\n" * 10_002, "line 10001, column 1: a is appended to more than 10000 times"),
+        ("x = 1\na = " + "b," * 250_001, "line 2, column 1: more than 250000 values in all"),
+        ("x { a = " + "b," * 250_001 + "\n}", "line 1, column 5: more than 250000 values"),
+        (
+            "".join(f"a{n} = jdl:{{{'1,' * 9_999}1}}\n" for n in range(30)),
+            "line 25, column 1: more than 250000",
+        ),
+    ],
+    ids=["appended", "list", "in a section", "in JDL"],
+)
+def test_values_are_counted_while_they_are_read(text, words):
+    with pytest.raises(SyntaxFault, match=words):
+        read_description(text, form="cfg", limits=ARRAY_LIMITS)
+
+
+def test_parameters_have_a_value_for_each_member():
+    text = "Executable = x\nParameters = " + "b," * 250_001
+    found = read_description(text, form="cfg", limits=ARRAY_LIMITS).record
+    assert len(found["Parameters"]) == 250_001
+    text = f"Parameters = jdl:{{{'1,' * 250_001}1}}"
+    assert len(read_description(text, form="cfg", limits=ARRAY_LIMITS).record["Parameters"]) == 250_002
