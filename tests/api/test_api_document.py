@@ -249,6 +249,7 @@ def wrong_requests(call, path):
     if call.path != path:
         yield re.sub(r"{(\w+)}", "no_such", call.path), None, {}
     names = {one.name for one in msgspec.structs.fields(call.query)} - set(call.names)
+    yield f"{path}?nonsense=1", None, {"headers": {"x-sha256": "0" * 64}}
     if "vo" in names:
         yield f"{path}?vo=nobody", None, {"token": "ann"}
     for checked in names & {"first", "last", "limit", "form"}:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
@@ -21,6 +21,7 @@ from lodesman.api import wire
 from lodesman.api.auth import authorise
 from lodesman.api.wire import Answer, Disconnected, Receive, Scope, Send
 from lodesman.errors import InvalidRequest, LodesmanError, Unavailable
+from lodesman.jobs.record import shown
 
 log = logging.getLogger(__name__)
 
@@ -63,16 +64,17 @@ class Endpoint(Generic[_S]):
         self.path = pattern_of(call)
         self._decoder = msgspec.json.Decoder(call.body) if call.has_body else None
         self._fields = msgspec.structs.fields(call.query)
+        self._parameters = [one.name for one in self._fields if one.name not in call.names]
 
     async def request(
         self, who: Principal, names: tuple[str, ...], scope: Scope, receive: Receive
     ) -> Request[Any, Any]:
         """`names`: the values of the names in the path. Raises InvalidRequest, TooLarge, Disconnected."""
         query: Any = Nothing()
+        given = _parameters(scope["query_string"], self._parameters) if scope["query_string"] else {}
         if self._fields:
-            given = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
             given |= zip(self.call.names, names, strict=True)
-            known = [one for one in self._fields if given.get(one.name)]
+            known = [one for one in self._fields if one.name in given]
             query = self.call.query(
                 **{one.name: _value(one.name, one.type, given[one.name]) for one in known}
             )
@@ -87,11 +89,28 @@ def serves(call: Call[_Q, _B, _A]) -> Callable[[_Function[_S, _Q, _B, _A]], Endp
     return lambda function: Endpoint(call, function)
 
 
+def _parameters(raw: bytes, known: Sequence[str]) -> dict[str, str]:
+    """The parameters of a query string, each once. Raises InvalidRequest."""
+    try:
+        pairs = parse_qsl(raw.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="strict")
+    except ValueError:
+        raise InvalidRequest("The query string is not of the form name=value&name=value in UTF-8.") from None
+    given = dict(pairs)
+    if unknown := given.keys() - set(known):
+        hint = f"There are {', '.join(known)}." if known else "This call has none."
+        raise InvalidRequest(f"There is no parameter {shown(min(unknown))}.", hint=hint)
+    if len(given) < len(pairs):
+        raise InvalidRequest("A parameter is given twice.")
+    return given
+
+
 def _value(name: str, kind: Any, text: str) -> Any:
     """A parameter as its type wants it. Raises InvalidRequest."""
     if kind is str:
         return text
     if kind is bool:
+        if text not in ("true", "false"):
+            raise InvalidRequest(f"{name} must be true or false.", parameter=name)
         return text == "true"
     words = [word for one in get_args(kind) if get_origin(one) is Literal for word in get_args(one)]
     if words:

@@ -37,9 +37,15 @@ _FOR: Mapping[Who, str] = {
     "admin": "administrators",
     "pilot or pilots:read": "pilots, and users with the scope pilots:read",
 }
-# The header Range is read before anything of ours.
-_NO_RANGE = {
-    "400": {"description": "The header Range is wrong.", "content": {"text/plain": {"schema": _TEXT}}},
+# A wrong header Range is refused in plain text.
+_NO_RANGE: JsonObject = {
+    "400": {
+        "description": REFUSALS[400][1],
+        "content": {
+            "application/json": {"schema": {"$ref": "#/components/schemas/Error"}},
+            "text/plain": {"schema": _TEXT},
+        },
+    },
     "416": {"description": "The file has no such part."},
 }
 # HTTP wants headers for these.
@@ -161,7 +167,7 @@ def _responses(call: _AnyCall, schemas: Mapping[Any, JsonObject]) -> JsonObject:
         part = {"description": "The part that was asked for", "content": {call.raw: {"schema": _BINARY}}}
         found |= {"206": part, **_NO_RANGE}
     refused = {str(status): REFUSALS[status][0] for status in refusals(call)} | {"default": "Refused"}
-    return found | {status: {"$ref": f"#/components/responses/{name}"} for status, name in refused.items()}
+    return {status: {"$ref": f"#/components/responses/{name}"} for status, name in refused.items()} | found
 
 
 def _is_file(call: _AnyCall) -> bool:

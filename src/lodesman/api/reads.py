@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from enum import StrEnum
 from functools import partial
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from starlette.responses import Response
 from lodesman.answers import accounts, calls, jobs, nodes, pilots, server, task_queues
 from lodesman.answers import requests as asks
 from lodesman.answers.call import Call, Nothing
+from lodesman.answers.vocabulary import JobState, MainReason
 from lodesman.api import explain, files
 from lodesman.api.auth import authenticate, may_touch, own_vo, sees_all, vo_of
 from lodesman.api.dispatch import Dispatcher, Request, pattern_of, serves
@@ -27,8 +29,9 @@ from lodesman.api.wire import Receive, Scope, Send, error_answer, send_answer
 from lodesman.background.descriptions import describe_job, eligible_sites
 from lodesman.background.sites import exact_node, find_node, list_queues, list_sites, show_node
 from lodesman.background.usage import usage_for
-from lodesman.errors import NotFound
+from lodesman.errors import InvalidRequest, NotFound
 from lodesman.jobs import write_description
+from lodesman.jobs.record import shown
 from lodesman.resources import NodePath
 from lodesman.store.accounts import list_tokens, principal_of
 from lodesman.store.director import last_iteration
@@ -41,7 +44,15 @@ from lodesman.store.read.usage import count_jobs, usage_facts
 from lodesman.store.read.why import waiting_by_reason
 from lodesman.store.sandboxes import used_by
 
-_MOST_STATES = 20
+
+def _words(parameter: str, text: str, kind: type[StrEnum]) -> tuple[str, ...]:
+    """The words of a parameter, with commas between. Raises InvalidRequest for one that is unknown."""
+    known, words = list(kind), tuple(dict.fromkeys(filter(None, text.split(","))))
+    for word in words:
+        if word not in known:
+            hint = f"There are {', '.join(known)}."
+            raise InvalidRequest(f"{parameter}: {shown(word)} is unknown.", hint=hint, parameter=parameter)
+    return words
 
 
 @serves(calls.JOBS)
@@ -54,8 +65,9 @@ async def _jobs(side: ReadSide, request: Request[asks.JobsQuery, Nothing]) -> jo
         owner=None if asked.all and sees_all(who) else who.name,
         shared=sorted(shared) if asked.all else (),
         vo=who.vo,
-        states=tuple(filter(None, asked.state.split(",")))[:_MOST_STATES],
+        states=_words("state", asked.state, JobState),
     )
+    _words("reason", asked.reason, MainReason)
     found = await side.costly.run(partial(list_jobs, query=query))
     return jobs.Jobs(list(side.names.fill(found)))
 
@@ -102,6 +114,7 @@ async def _task_queues(
     side: ReadSide, request: Request[asks.TaskQueuesQuery, Nothing]
 ) -> task_queues.TaskQueueList:
     asked = request.query
+    _words("reason", asked.reason, MainReason)
     found = list_task_queues(side.db, limit=asked.limit, reason=asked.reason, vo=own_vo(request.who))
     return task_queues.TaskQueueList(found)
 
