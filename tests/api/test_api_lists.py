@@ -272,10 +272,11 @@ def test_how_things_stand(house):
     house.submitted(*[{}] * 4)
     house.submitted({}, token="bob")
     pilot = house.pilot()
-    got = house.claim(pilot, 5)
+    got, begun = house.claim(pilot, 5), house.now
+    house.now += 4
     for job in got[:3]:
-        house.report(pilot, job, cpu_seconds=2.0, started=house.now, ended=house.now + 4)
-    house.report(pilot, got[3], "Failed", cause="exit", exit_code=9, started=house.now, ended=house.now + 1)
+        house.report(pilot, job, cpu_seconds=2.0, wall_seconds=4.0, started=begun, ended=house.now)
+    house.report(pilot, got[3], "Failed", cause="exit", exit_code=9, started=begun, ended=begun + 1)
     told = house.get("/v1/usage", "admin")
     assert told["states"] == {"Done": 3, "Failed": 1, "Matched": 1}
     assert told["attempts"] == {"all": 5, "jobs": 5, "same_number_twice": 0}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 
@@ -311,6 +312,7 @@ def test_a_heartbeat_shows_the_last_output_live(house):
     house.submitted()
     pilot = house.pilot()
     house.claim(pilot)
+    house.now += 10
     assert beat(house, pilot, {"id": 1, "attempt": 1, "cpu_seconds": 1.5, "tail": "step 1\n"}) == {
         "kill": [], "drain": False, "lease_s": 1_800.0,
     }  # fmt: skip
@@ -334,23 +336,118 @@ def test_only_the_last_64_kilobytes_of_output_are_kept(house):
     assert tail.endswith("END")
 
 
-@pytest.mark.slow
-def test_a_pilot_cannot_fill_the_server_s_memory_with_news(house):
-    """Heartbeats about ever new jobs: only the last one's are kept, and no more than a pilot may hold."""
+def test_the_tails_of_a_pilot_have_a_limit_in_bytes(house):
+    house.submitted(*[{}] * 140)
     pilot = house.pilot()
-    for k in range(20):
-        beat(house, pilot, *({"id": k * 100 + n + 1, "attempt": 1, "tail": "x" * 65_000} for n in range(100)))
+    held = [{"id": job["id"], "attempt": 1} for job in house.claim(pilot, 140)]
+    beat(house, pilot, *(one | {"tail": "\N{SNOWMAN}" * 60_000} for one in held[:10]))
     (session,) = house.core.sessions.values()
-    assert len(session.usage) <= 100
+    assert {len(tail) for tail in session.tails.values()} == {65_536}
+    assert house.get("/v1/jobs/1/logs")["tail"] == "\N{SNOWMAN}" * 21_845
+    for some in (held[:70], held[70:]):
+        beat(house, pilot, *(one | {"tail": "x" * 65_536} for one in some))
+    beat(house, pilot, *held[:70], *(one | {"tail": "y" * 65_536} for one in held[70:]))
+    assert len(session.usage) == 140
     assert sum(map(len, session.tails.values())) <= 8 << 20
 
 
+def test_news_of_attempts_that_are_not_the_pilot_s_are_dropped(house):
+    """An idle pilot once kept 27 MB of the server with tails of jobs that it did not have."""
+    house.submitted(*[{}] * 3)
+    thief, pilot = house.pilot(), house.pilot()
+    house.claim(pilot, 2)
+    beat(
+        house,
+        thief,
+        *({"id": n, "attempt": 1, "cpu_seconds": 1.0, "tail": "x" * 65_000} for n in range(1, 100)),
+    )
+    beat(house, pilot, {"id": 1, "attempt": 1, "tail": "a"}, {"id": 2, "attempt": 2, "tail": "b"})
+    other, session = house.core.sessions.values()
+    assert (other.usage, other.tails) == ({}, {})
+    assert (set(session.usage), session.tails) == ({(1, 1)}, {(1, 1): b"a"})
+
+
 def test_news_of_jobs_that_the_pilot_no_longer_has_are_dropped(house):
+    house.submitted(*[{}] * 2)
     pilot = house.pilot()
+    house.claim(pilot, 2)
     beat(house, pilot, {"id": 1, "attempt": 1, "tail": "a"}, {"id": 2, "attempt": 1, "tail": "b"})
     beat(house, pilot, {"id": 2, "attempt": 1})
     (session,) = house.core.sessions.values()
-    assert (set(session.usage), dict(session.tails)) == ({(2, 1)}, {(2, 1): "b"})
+    assert (set(session.usage), session.tails) == ({(2, 1)}, {(2, 1): b"b"})
+
+
+def test_numbers_that_cannot_be_are_bounded(house):
+    house.submitted()
+    pilot = house.pilot()
+    (job,) = house.claim(pilot)
+    claimed = house.now
+    house.now += 100
+    huge = {"cpu_seconds": 1.7e308, "wall_seconds": 1e300}
+    beat(house, pilot, {"id": 1, "attempt": 1, **huge, "rss_mb": 1e308})
+    logs = house.get("/v1/jobs/1/logs")
+    assert (logs["cpu_seconds"], logs["wall_seconds"], logs["rss_mb"]) == (pytest.approx(440), 100, 1 << 30)
+    house.report(pilot, job, started=5.0, ended=1e15, max_rss_mb=1e308, **huge)
+    (one,) = house.get("/v1/jobs/1")["attempts"]
+    assert (one["cpu_seconds"], one["wall_seconds"], one["max_rss_mb"]) == (pytest.approx(440), 100, 1 << 30)
+    assert (one["started_at"], one["ended_at"]) == (claimed, house.now)
+
+
+@pytest.mark.parametrize("given", [{"cpu_seconds": 50.0, "wall_seconds": 10.0}, {"cpu_seconds": 50.0}])
+def test_cpu_time_fits_the_wall_time(house, given):
+    house.submitted()
+    pilot = house.pilot()
+    (job,) = house.claim(pilot)
+    house.now += 10
+    house.report(pilot, job, **given)
+    (one,) = house.get("/v1/jobs/1")["attempts"]
+    assert one["cpu_seconds"] == pytest.approx(44)
+
+
+@pytest.mark.parametrize("state", ["Running", "Done"])
+def test_times_lie_inside_the_attempt(house, state):
+    house.submitted()
+    pilot = house.pilot()
+    (job,) = house.claim(pilot)
+    claimed = house.now
+    house.now += 10
+    house.report(pilot, job, state, started=1e12, ended=3.0)
+    if state == "Running":
+        house.report(pilot, job, ended=3.0)
+    (one,) = house.get("/v1/jobs/1")["attempts"]
+    assert (one["started_at"], one["ended_at"] >= one["started_at"]) == (claimed + 10, True)
+
+
+def test_late_reports_are_one_line_of_the_log_for_each_request(house, caplog):
+    house.submitted()
+    pilot = house.pilot()
+    (job,) = house.claim(pilot)
+    house.report(pilot, job)
+    failed = {"id": 1, "attempt": 1, "state": "Failed", "cause": "exit"}
+    with caplog.at_level(logging.WARNING):
+        house.call("POST", "/v1/pilots/report", {"reports": [failed] * 1_000}, token=pilot)
+    (line,) = [one for one in caplog.records if "too late" in one.message]
+    assert (line.job, line.reports) == (1, 1_000)
+
+
+def nested(levels):
+    node = {"cores": 4}
+    for _ in range(levels - 1):
+        node = {"below": node}
+    return node
+
+
+@pytest.mark.parametrize("node", [nested(9), {"a": [[[[[[[[1]]]]]]]]}, {"a": "x" * 16_400}, nested(900)])
+def test_a_node_is_described_briefly(house, node):
+    """A node nested 979 levels deep was stored, and no answer about its pilot could be made any more."""
+    body = {"join_token": house.prepare_pilot(), "nonce": "n", "node": node}
+    answer = house.call("POST", "/v1/pilots/join", body)
+    assert (answer.status, answer.code) == (413, "too-large")
+
+
+@pytest.mark.parametrize("node", [nested(8), {"a": "x" * 16_000}])
+def test_a_node_has_room_for_what_it_is(house, node):
+    assert house.pilot(node=node)
 
 
 def test_kill_orders_are_repeated_until_the_end_is_reported(house):

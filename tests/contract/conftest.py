@@ -159,7 +159,7 @@ class House:
 
     def report(self, pilot, claimed, state="Done", *, cause="ok", **more):
         one = AttemptReport(id=claimed.job_id, attempt=claimed.attempt, state=state, cause=cause, **more)
-        return self.do(Change(take_reports, self.live, pilot, [one]))[0]
+        return self.do(Change(take_reports, self.live, pilot, [one], cores=8))[0]
 
     def keeper(self, policy, *, refresh=900.0, grace=3_600.0):
         """What keeps SubmitPools true in the background process; the hot process has this policy, too."""

@@ -21,6 +21,7 @@ def lost(house, cause="lease-expired", **more):
     house.submit(**more)
     pilot = house.pilot()
     (claimed,) = house.claim(pilot)
+    house.clock += 100
     house.end_pilot(pilot, cause=cause)
     return pilot, claimed
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
 
 from lodesman.answers import calls, pilots
 from lodesman.answers import requests as asks
@@ -14,17 +17,20 @@ from lodesman.answers.vocabulary import PilotState
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.commands.accounts import JOINING
+from lodesman.commands.live import Attempt
 from lodesman.commands.pilots import believed, drain_pilots, end_pilot, hash_token, join_pilot, presented
-from lodesman.commands.report import note_heartbeat, take_reports
-from lodesman.commands.sessions import PilotSession
+from lodesman.commands.report import MOST_MB, note_heartbeat, possible, take_reports
+from lodesman.commands.sessions import PilotSession, presented_by
 from lodesman.errors import Forbidden, LodesmanError, TooLarge, Unauthorized
 from lodesman.store.journal import Change
-from lodesman.store.read.pilots import pilot_by_id, pilot_of_join_token
+from lodesman.store.read.pilots import attempts_of_pilot, pilot_by_id, pilot_of_join_token
 from lodesman.store.write.attempts import AttemptReport
 
-# Characters of output: of one payload, of all payloads of one pilot.
+# Bytes of output: of one payload, of all payloads of one pilot.
 _KEEP_TAIL = 65_536
 _KEEP_TAILS = 8 << 20
+# Of the description of a node.
+_NODE_BYTES, _NODE_DEPTH = 16 << 10, 8
 # What a pilot calls an attempt that it hands in.
 _COMPLETING = "completing"
 _GOOD_ENDS = frozenset({"idle", "drained", "sigterm"})
@@ -35,7 +41,7 @@ _MOST_POOLS = 200_000
 @serves(calls.JOIN)
 async def _join(core: Core, request: Request[Nothing, asks.JoinBody]) -> pilots.PilotJoined:
     """A pilot exchanges its join token for one of its own."""
-    body, node, found_queue = request.body, request.body.node, None
+    body, node, found_queue = request.body, _small(request.body.node), None
     if body.place is not None:
         place = QueueId(body.place.site, body.place.ce, body.place.queue)
         # The queue of a pilot that was sent to none and found out where it runs.
@@ -61,11 +67,23 @@ async def _join(core: Core, request: Request[Nothing, asks.JoinBody]) -> pilots.
     )
 
 
+def _small(node: dict[str, Any]) -> dict[str, Any]:
+    """What a pilot says of its node. Raises TooLarge for more than a node has to say."""
+    left: list[Any] = [node]
+    for _ in range(_NODE_DEPTH):
+        found = (one.values() if isinstance(one, dict) else one for one in left)
+        left = [below for one in found for below in one if isinstance(below, (dict, list))]
+    size = len(msgspec.json.encode(node)) if not left else 0
+    if left or size > _NODE_BYTES:
+        raise TooLarge(f"A node is described in {_NODE_BYTES} bytes at most, {_NODE_DEPTH} levels deep.")
+    return node
+
+
 @serves(calls.HEARTBEAT)
 async def _heartbeat(core: Core, request: Request[Nothing, asks.HeartbeatBody]) -> pilots.HeartbeatAnswer:
     """Keep what a pilot reports of its payloads, and answer what it shall end."""
     session, running = core.session(request.who.pilot_id), request.body.jobs
-    _keep_news(session, running)
+    _keep_news(session, running, attempts_of_pilot(core.reader, session.id) if running else {}, core.clock())
     attempts = {(job.id, job.attempt): job.state == _COMPLETING for job in running}
     completing = {key for key, completes in attempts.items() if completes}
     try:
@@ -80,19 +98,28 @@ async def _heartbeat(core: Core, request: Request[Nothing, asks.HeartbeatBody]) 
     return pilots.HeartbeatAnswer(kill, session.drain, core.lease_seconds)
 
 
-def _keep_news(session: PilotSession, running: Sequence[asks.RunningBody]) -> None:
-    """Keep the news of these payloads only: a pilot reports all that it has."""
+def _keep_news(
+    session: PilotSession, running: Sequence[asks.RunningBody], claimed: Mapping[Attempt, float], now: float
+) -> None:
+    """Keep the news of these payloads only: a pilot reports all that it has. `claimed`: when it got its live attempts."""
     before, session.tails, session.usage = session.tails, {}, {}
     room = _KEEP_TAILS
     for job in running:
         key = (job.id, job.attempt)
-        session.usage[key] = {
-            "cpu_seconds": job.cpu_seconds, "wall_seconds": job.wall_seconds, "rss_mb": job.rss_mb,
-        }  # fmt: skip
-        tail = before.get(key, "") if job.tail is None else job.tail[-_KEEP_TAIL:]
+        if key not in claimed:
+            continue
+        life = now - claimed[key]
+        cpu, wall = possible(job.cpu_seconds, job.wall_seconds, life=life, cores=session.offer.cores)
+        session.usage[key] = {"cpu_seconds": cpu, "wall_seconds": wall, "rss_mb": min(job.rss_mb, MOST_MB)}
+        tail = before.get(key, b"") if job.tail is None else _tail(job.tail)
         room -= len(tail)
         if tail and room >= 0:
             session.tails[key] = tail
+
+
+def _tail(text: str) -> bytes:
+    """What is kept of the output of a payload, in UTF-8."""
+    return text.encode("utf-8", "replace")[-_KEEP_TAIL:]
 
 
 @serves(calls.REPORT)
@@ -100,12 +127,21 @@ async def _take_reports(core: Core, request: Request[Nothing, asks.ReportsBody])
     """Apply reports. A pilot that was lost has no session any more, and may report how its last attempts ended."""
     pilot_id, reports = request.who.pilot_id, request.body.reports
     session = core.session(pilot_id) if pilot_id in core.sessions else None
-    results = await core.command(Change(take_reports, core.live, pilot_id, [_report(one) for one in reports]))
+    cores = _cores_of_lost(core, pilot_id) if session is None else session.offer.cores
+    changes = [_report(one) for one in reports]
+    results = await core.command(Change(take_reports, core.live, pilot_id, changes, cores=cores))
     for one in reports:
         if session is not None and one.state != "Running":
             session.tails.pop((one.id, one.attempt), None)
             session.usage.pop((one.id, one.attempt), None)
     return pilots.ReportsAnswer(results)
+
+
+def _cores_of_lost(core: Core, pilot_id: int) -> int:
+    row = pilot_by_id(core.reader, pilot_id)
+    if row is None:
+        raise Unauthorized("There is no such pilot.")
+    return presented_by(row.request, row.node, row.queue_id, joined_at=None, now=core.clock()).cores
 
 
 def _report(one: asks.ReportBody) -> AttemptReport:
@@ -114,7 +150,7 @@ def _report(one: asks.ReportBody) -> AttemptReport:
         id=one.id, attempt=one.attempt, state=one.state, cause=cause, exit_code=one.exit_code, signal=one.signal,
         cpu_seconds=one.cpu_seconds, wall_seconds=one.wall_seconds, max_rss_mb=one.max_rss_mb, started=one.started,
         ended=one.ended, output_sha256=output.sha256 if output else None, output_size=output.size if output else None,
-        tail=one.tail[-_KEEP_TAIL:], message=one.message,
+        tail=_tail(one.tail).decode("utf-8", "ignore"), message=one.message,
     )  # fmt: skip
 
 

@@ -82,7 +82,7 @@ async def _job_logs(core: Core, request: Request[JobAt, Nothing]) -> jobs.Logs:
     session = core.sessions.get(last.pilot or 0)
     tail, usage = last.tail or "", {}
     if not last.ended and session is not None:
-        tail = session.tails.get((job_id, last.attempt), "")
+        tail = session.tails.get((job_id, last.attempt), b"").decode("utf-8", "ignore")
         usage = session.usage.get((job_id, last.attempt), {})
     return jobs.Logs(job_id, last.state, last.attempt, not last.ended, tail, **usage)
 

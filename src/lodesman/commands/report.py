@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from lodesman.answers.pilots import ReportResult
 from lodesman.answers.vocabulary import JobState
@@ -23,6 +24,9 @@ log = logging.getLogger(__name__)
 PAYLOAD_CAUSES = frozenset(
     {"exit", "signal", "cpu-limit", "wall-limit", "memory-limit", "output-limit", "not-started"}
 )
+# The clocks of nodes differ, and CPU time is measured in ticks.
+_CLOCKS_DIFFER = 1.1
+MOST_MB = 1 << 30
 # Why an attempt ended of which its pilot said nothing.
 LOST = "pilot-lost"
 _LEASE_EXPIRED = "lease-expired"
@@ -30,22 +34,58 @@ _LEASE_EXPIRED = "lease-expired"
 _STILL_OPEN = frozenset({JobState.WAITING, JobState.HELD, JobState.FAILED})
 
 
+def possible(cpu_seconds: float, wall_seconds: float, *, life: float, cores: int) -> tuple[float, float]:
+    """CPU and wall seconds, bounded by what an attempt of that age (seconds) can use on these cores."""
+    wall = min(wall_seconds, max(0.0, life))
+    return min(cpu_seconds, cores * (wall or max(0.0, life)) * _CLOCKS_DIFFER), wall
+
+
+def _possible(report: AttemptReport, attempt: AttemptRow, *, cores: int, now: float) -> AttemptReport:
+    """The report with numbers that can be; its times lie inside the attempt."""
+    life = now - attempt.claimed_at
+    cpu, wall = possible(report.cpu_seconds or 0.0, report.wall_seconds or 0.0, life=life, cores=cores)
+    start = None if report.started is None else max(attempt.claimed_at, min(report.started, now))
+    end = None if report.ended is None else max(start or attempt.claimed_at, min(report.ended, now))
+    rss = None if report.max_rss_mb is None else min(report.max_rss_mb, MOST_MB)
+    return replace(report, cpu_seconds=cpu, wall_seconds=wall, started=start, ended=end, max_rss_mb=rss)
+
+
 def take_reports(
-    tx: Transaction, live: Live, pilot_id: int, reports: Iterable[AttemptReport]
+    tx: Transaction, live: Live, pilot_id: int, reports: Iterable[AttemptReport], *, cores: int
 ) -> list[ReportResult]:
-    """Apply the reports of one pilot, in order: each is accepted or refused on its own."""
-    return [_take_report(tx, live, pilot_id, report) for report in reports]
+    """Apply the reports of one pilot with so many `cores`, in order: each is accepted or refused on its own."""
+    late: list[Mapping[str, object]] = []
+    results = [_take_report(tx, live, pilot_id, report, cores=cores, late=late) for report in reports]
+    if late:
+        log.warning("a report came too late and was refused", extra={**late[0], "reports": len(late)})
+    return results
 
 
-def _take_report(tx: Transaction, live: Live, pilot_id: int, report: AttemptReport) -> ReportResult:
+def _take_report(
+    tx: Transaction,
+    live: Live,
+    pilot_id: int,
+    report: AttemptReport,
+    *,
+    cores: int,
+    late: list[Mapping[str, object]],
+) -> ReportResult:
+    """`late` gets what the log says of a report that came too late."""
     row = jobs.row_by_id(tx, report.id)
     attempt = None if row is None else attempts.attempt_by_number(tx, row, report.attempt)
     if row is None or attempt is None:
         return _refused(report, "no such attempt")
     if attempt.pilot_id != pilot_id:
         return _refused(report, "not your attempt")
+    report = _possible(report, attempt, cores=cores, now=tx.now)
     if attempt.ended_at is not None:
-        return _after_end(tx, live, row, report, attempt)
+        result = _after_end(tx, live, row, report, attempt)
+        if not result.accepted and report.state != "Running":
+            late.append(
+                {"job": row.id, "attempt": report.attempt, "pilot": pilot_id, "state": report.state,
+                 "cause": report.cause, "job_state": row.state.value, "job_attempt": row.attempt}
+            )  # fmt: skip
+        return result
     if report.state == "Running":
         attempts.start_attempt(tx, row.last_attempt, report.started or tx.now)
         if row.state in (JobState.MATCHED, JobState.STALLED):
@@ -72,14 +112,8 @@ def _after_end(
         attempts.end_attempt(tx, row.last_attempt, report, again=True)
         count_job(tx, attempt.pilot_id)
         return _accepted(report, "late")
-    if report.state != "Running":
-        if is_lost:
-            attempts.note_late_report(tx, attempt.id, report)
-        log.warning(
-            "a report came too late and was refused",
-            extra={"job": row.id, "attempt": report.attempt, "pilot": attempt.pilot_id, "state": report.state,
-                   "cause": report.cause, "job_state": row.state.value, "job_attempt": row.attempt},
-        )  # fmt: skip
+    if report.state != "Running" and is_lost:
+        attempts.note_late_report(tx, attempt.id, report)
     return _refused(report, "stale attempt" if stale else "already ended")
 
 

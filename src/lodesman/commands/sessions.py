@@ -199,8 +199,8 @@ class PilotSession:
         self.last_seen = now
         self.drain = bool(row.drain)
         self.last_claim: LastClaim | None = None
-        # Live news of running payloads: (job, attempt) -> last output, and usage.
-        self.tails: dict[tuple[int, int], str] = {}
+        # Live news of running payloads: (job, attempt) -> last output in UTF-8, and usage.
+        self.tails: dict[tuple[int, int], bytes] = {}
         self.usage: dict[tuple[int, int], dict[str, float]] = {}
         # What it hands in, as far as that was noted.
         self.completing: AbstractSet[tuple[int, int]] = frozenset()

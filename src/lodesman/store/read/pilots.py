@@ -29,6 +29,7 @@ _ORDERS = f"""SELECT pilot_id, job_id, number, stop_reason FROM attempt {by_inde
 WHERE ended_at IS NULL AND stop_reason IS NOT NULL"""
 _STALLED = f"""SELECT DISTINCT a.pilot_id FROM attempt a {by_index("attempt_live")}
 {JOIN_IN_ORDER} job j ON j.last_attempt = a.id AND j.id = a.job_id WHERE a.ended_at IS NULL AND j.state = 'Stalled'"""
+_ATTEMPTS = "SELECT job_id, number, claimed_at FROM attempt WHERE pilot_id = ? AND ended_at IS NULL"
 
 
 class PilotRow(Pilot, frozen=True):
@@ -157,3 +158,8 @@ def stop_orders(db: Reader) -> list[tuple[int, int, int, str]]:
 def pilots_with_stalled_jobs(db: Reader) -> set[int]:
     """Pilots whose silence was noted."""
     return {pilot_id for (pilot_id,) in db.execute(_STALLED)}
+
+
+def attempts_of_pilot(db: Reader, pilot_id: int) -> dict[tuple[int, int], float]:
+    """When each live attempt of a pilot was claimed (UNIX seconds), by job and number."""
+    return {(job, number): claimed_at for job, number, claimed_at in db.execute(_ATTEMPTS, (pilot_id,))}

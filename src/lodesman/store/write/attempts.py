@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from lodesman.store.dialect import greatest
 from lodesman.store.ids import Ids
 from lodesman.store.journal import Transaction
 from lodesman.store.write.jobs import INSERT_EVENT, JobRow, WaitingJob
@@ -21,15 +22,16 @@ _INSERT_ATTEMPT = """INSERT INTO attempt
 VALUES (?,?,?,?,?,?,?,?,?,?,?)"""
 _OF_CLAIM = """SELECT a.job_id, a.number, j.template_id, j.submission_id FROM attempt a JOIN job j ON j.id = a.job_id
 WHERE a.pilot_id = ? AND a.ended_at IS NULL AND a.claim_token = ?"""
-_END = """UPDATE attempt SET ended_at = ?, outcome = ?, cause = ?, exit_code = ?, signal = ?, cpu_seconds = ?,
-wall_seconds = ?, max_rss_mb = ?, output_sha256 = ?, output_size = ?, message = ?, tail = ?,
+_END = f"""UPDATE attempt SET ended_at = {greatest("?", "coalesce(started_at, 0)")}, outcome = ?, cause = ?,
+exit_code = ?, signal = ?, cpu_seconds = ?, wall_seconds = ?, max_rss_mb = ?, output_sha256 = ?, output_size = ?, message = ?, tail = ?,
 started_at = coalesce(started_at, ?) WHERE id = ? AND ended_at IS NULL"""
 _NOTE_LATE = """UPDATE attempt SET message = ?, cpu_seconds = ?, wall_seconds = ?, max_rss_mb = ?
 WHERE id = ? AND wall_seconds IS NULL"""
-_BY_ID = "SELECT id, pilot_id, ended_at, outcome, cause, stop_reason FROM attempt WHERE id = ?"
-_EARLIER = """WITH RECURSIVE chain(id) AS (SELECT ? UNION ALL
+_JUDGED = "a.id, a.pilot_id, a.claimed_at, a.ended_at, a.outcome, a.cause, a.stop_reason"
+_BY_ID = f"SELECT {_JUDGED} FROM attempt a WHERE a.id = ?"
+_EARLIER = f"""WITH RECURSIVE chain(id) AS (SELECT ? UNION ALL
 SELECT a.previous FROM chain c JOIN attempt a ON a.id = c.id WHERE a.previous IS NOT NULL AND a.number > ?)
-SELECT a.id, a.pilot_id, a.ended_at, a.outcome, a.cause, a.stop_reason FROM chain c JOIN attempt a ON a.id = c.id
+SELECT {_JUDGED} FROM chain c JOIN attempt a ON a.id = c.id
 WHERE a.number = ?"""
 
 MAX_TEXT = 2_000
@@ -52,6 +54,7 @@ class AttemptRow(NamedTuple):
 
     id: int
     pilot_id: int
+    claimed_at: float
     ended_at: float | None
     outcome: str | None
     cause: str | None
