@@ -160,6 +160,10 @@ def scalar_of(value: Scalar, kind: Kind, unit: str = "") -> Scalar:
         case Kind.BOOLEAN:
             return boolean_of(value)
         case Kind.VERSION:
+            if isinstance(value, float):
+                raise BadValue(
+                    f"{value} is a number, which has lost its last zeros (3.10 is 3.1): put it in quotes"
+                )
             return canonical_version(model.as_text(value))
         case Kind.DEDUCED:
             if isinstance(value, str):

@@ -98,7 +98,6 @@ def test_the_version_of_the_table_follows_what_decides_identity():
         (5.5, Kind.LIST, "", "5.5"),
         (True, Kind.STRING, "", "true"),
         ("1.20.0", Kind.VERSION, "", "1.20"),
-        (6.3, Kind.VERSION, "", "6.3"),
         (7, Kind.VERSION, "", "7"),
         ("Yes", Kind.BOOLEAN, "", True),
         (0, Kind.BOOLEAN, "", False),

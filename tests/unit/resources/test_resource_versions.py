@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lodesman.errors import InvalidConfig
+from lodesman.resources import load_resources
 from lodesman.resources.kinds import canonical_version, version_key
 from lodesman.resources.model import BadValue
 
@@ -111,3 +113,11 @@ def test_numbers_compare_as_numbers(one, other):
     left, right = ".".join(map(str, one)), ".".join(map(str, other))
     expected = without_end_zeros(one) < without_end_zeros(other)
     assert (version_key(left) < version_key(right)) == expected
+
+
+def test_a_version_that_is_a_number_of_toml_is_a_fault_of_the_configuration():
+    text = '[job_description]\nPython = "version"\n[site.A]\nVO = ["lab"]\nPython = 3.10\n'
+    with pytest.raises(InvalidConfig, match="put it in quotes"):
+        load_resources([("sites.toml", text)])
+    assert load_resources([("sites.toml", text.replace("3.10", '"3.10"'))])
+    assert load_resources([("sites.toml", text.replace("3.10", "3"))])

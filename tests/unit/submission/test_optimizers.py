@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lodesman.errors import InvalidJob
-from lodesman.jobs import JobSpec
+from lodesman.jobs import JobSpec, cohorts, read_description, read_job
 from lodesman.matching.offers import offers_of
 from lodesman.matching.policy import VOConfig
 from lodesman.resources import QueueTable, load_resources
@@ -164,3 +165,32 @@ def test_what_decides_where_a_job_can_run_has_at_most_64_kb(spec, longest):
 def test_a_hundred_names_of_the_longest_are_no_large_key():
     names = tuple(f"{n:0255}" for n in range(200))
     assert optimize(replace(draft(grid_ces=names), hold=True), WORLD).key.grid_ces == names
+
+
+VERSIONS = TEXT.replace("[site.North]", 'Python = "version"\n[site.North]', 1) + 'Python = "3.9"\n'
+
+
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("jdl", 'Executable = "x"; Requirements = [ Python = 3.10 ];'),
+        ("jdl", 'Executable = "x"; Requirements = [ Python = {"3.9", 3.10} ];'),
+        ("json", '{"Executable": "x", "Requirements": {"Python": 3.10}}'),
+        ("cfg", "Executable = x\nRequirements\n{\n  Python = 3.9\n}"),
+        ("jdl", 'Executable = "x"; Parameters = {3.10}; Requirements = [ Python = "%s" ];'),
+    ],
+)
+def test_a_version_that_is_a_number_is_refused(form, text):
+    """3.10 as a number is 3.1, and such a job once ran where Python was too old."""
+    description = read_job(read_description(text, form=form).record)
+    (cohort,) = cohorts(description)
+    job = replace(draft(), spec=msgspec.structs.replace(cohort.spec, norm_cpu_seconds=10))
+    with pytest.raises(InvalidJob, match="put it in quotes") as caught:
+        optimize(job, make_world(VERSIONS))
+    assert caught.value.data["attribute"] == "Requirements.Python"
+
+
+@pytest.mark.parametrize("wanted", ["3.9", "3.10", 3, ("3.8", 4)])
+def test_a_version_in_quotes_or_a_whole_number_is_one(wanted):
+    found = optimize(draft(requirements={"Python": wanted}), make_world(VERSIONS))
+    assert bool(found.never) == (wanted == "3.10")

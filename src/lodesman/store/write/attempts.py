@@ -23,8 +23,8 @@ VALUES (?,?,?,?,?,?,?,?,?,?,?)"""
 _OF_CLAIM = """SELECT a.job_id, a.number, j.template_id, j.submission_id FROM attempt a JOIN job j ON j.id = a.job_id
 WHERE a.pilot_id = ? AND a.ended_at IS NULL AND a.claim_token = ?"""
 _END = f"""UPDATE attempt SET ended_at = {greatest("?", "coalesce(started_at, 0)")}, outcome = ?, cause = ?,
-exit_code = ?, signal = ?, cpu_seconds = ?, wall_seconds = ?, max_rss_mb = ?, output_sha256 = ?, output_size = ?, message = ?, tail = ?,
-started_at = coalesce(started_at, ?) WHERE id = ? AND ended_at IS NULL"""
+exit_code = ?, signal = ?, cpu_seconds = ?, wall_seconds = ?, max_rss_mb = ?, output_sha256 = ?, output_size = ?,
+message = ?, tail = ?, started_at = coalesce(started_at, ?) WHERE id = ? AND ended_at IS NULL"""
 _NOTE_LATE = """UPDATE attempt SET message = ?, cpu_seconds = ?, wall_seconds = ?, max_rss_mb = ?
 WHERE id = ? AND wall_seconds IS NULL"""
 _JUDGED = "a.id, a.pilot_id, a.claimed_at, a.ended_at, a.outcome, a.cause, a.stop_reason"
