@@ -160,7 +160,9 @@ class FileBody(_Sent):
 
 
 class PlanJobBody(_Sent):
-    """Jobs to plan: one or many descriptions as text (JDL, CFG, JSON), or as JSON records."""
+    """Jobs to plan: one or many descriptions as text (JDL, CFG, JSON), or as JSON records. `ignore_unknown`: attributes of
+    other systems are kept and mean nothing.
+    """
 
     text: str | None = None
     texts: Annotated[list[str], Meta(max_length=_MOST_JOBS)] | None = None
@@ -168,6 +170,7 @@ class PlanJobBody(_Sent):
     form: Annotated[str, Meta(pattern=rf"^(jdl|cfg|json)?{END}")] = ""
     group: Text = ""
     hold_if_impossible: bool = False
+    ignore_unknown: bool = False
 
 
 class SubmitBody(PlanJobBody):

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 A = TypeVar("A")
 _STDIN = "-"
+ignore_unknown_option = click.option(
+    "--ignore-unknown", is_flag=True, help="Keep attributes of other systems, which mean nothing here."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +36,7 @@ class Wanted:
     hold_if_impossible: bool = False
     form: Form | None = None
     name: str = ""
+    ignore_unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,13 +124,13 @@ def _prepare(name: str, wanted: Wanted) -> ReadyFile:
 
     data = _read(name)
     parsed = read_description(data, form=wanted.form, limits=ARRAY_LIMITS)
-    description = read_job(parsed.record, parsed.positions)
+    description = read_job(parsed.record, parsed.positions, ignore_unknown=wanted.ignore_unknown)
     text = data.decode("utf-8-sig")
     if wanted.name:
         record = {key: value for key, value in parsed.record.items() if key.lower() != "jobname"}
         text = write_description({"JobName": wanted.name, **record}, parsed.form)
         renamed = read_description(text.encode(), form=parsed.form, limits=ARRAY_LIMITS)
-        read_job(renamed.record, renamed.positions)
+        read_job(renamed.record, renamed.positions, ignore_unknown=wanted.ignore_unknown)
     base = Path() if name == _STDIN else Path(name).parent
     try:
         names = input_names(description.spec, description.members)
@@ -135,8 +139,9 @@ def _prepare(name: str, wanted: Wanted) -> ReadyFile:
         locate(fault, parsed.positions)
         raise
     body = SubmitBody(
-        text=text, form=parsed.form, group=wanted.group, hold_if_impossible=wanted.hold_if_impossible
-    )
+        text=text, form=parsed.form, group=wanted.group, hold_if_impossible=wanted.hold_if_impossible,
+        ignore_unknown=wanted.ignore_unknown,
+    )  # fmt: skip
     return ReadyFile(label=_label(name), body=body, inputs=inputs)
 
 

@@ -15,7 +15,7 @@ from lodesman.answers.plans import JobPlan, PlannedCohort, SharedPlaces, Waiting
 from lodesman.answers.requests import PlanSharesBody
 from lodesman.answers.vocabulary import FORMS
 from lodesman.cli.arguments import Parsed
-from lodesman.cli.drafts import Outcome, Wanted, read_all, warn
+from lodesman.cli.drafts import Outcome, Wanted, ignore_unknown_option, read_all, warn
 from lodesman.cli.faults import FAILED
 from lodesman.cli.plan_resources import both, percents, plan_resources
 from lodesman.cli.session import Session, with_session
@@ -40,6 +40,7 @@ plan = click.Group(
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--group", default="", metavar="NAME", help="The group that the jobs count for.")
 @click.option("--hold-if-impossible", is_flag=True, help="As if submitted with this option.")
+@ignore_unknown_option
 @click.option("--form", type=click.Choice(FORMS), help="The language. [default: found from the text]")
 @with_session
 def _plan_job(session: Session, /, *, files: tuple[str, ...], **options: Any) -> int:

@@ -14,7 +14,7 @@ import msgspec
 from lodesman import jobs
 from lodesman.answers.accounts import Principal
 from lodesman.answers.jobs import Notice
-from lodesman.answers.requests import SubmitBody
+from lodesman.answers.requests import PlanJobBody, SubmitBody
 from lodesman.answers.vocabulary import Form
 from lodesman.commands.submit import NewPool, PreparedCohort, PreparedSubmission
 from lodesman.commands.templates import payload
@@ -172,7 +172,7 @@ def prepare(
     entries = _entries(body)
     single, places, form = None, NO_POSITIONS, body.form if body.texts else ""
     if len(entries) == 1:
-        single, places, form = _read(entries[0], body.form)
+        single, places, form = _read(entries[0], body)
     try:
         parts = _batch(work, len(entries)) if single is None else list(work.cohorts_of(single, 0, places))
     except LodesmanError as wrong:
@@ -212,12 +212,13 @@ def _entries(body: SubmitBody) -> Sequence[str | jobs.Record]:
     return [body.text] if body.text is not None else body.texts or body.jobs or []
 
 
-def _read(entry: str | jobs.Record, form: str) -> tuple[jobs.Description, PositionMap, str]:
+def _read(entry: str | jobs.Record, body: PlanJobBody) -> tuple[jobs.Description, PositionMap, str]:
     """A description, where its attributes stand in the text, and its language."""
     if not isinstance(entry, str):
-        return jobs.read_job(entry), NO_POSITIONS, "json"
-    parsed = _parsed(entry, form)
-    return jobs.read_job(parsed.record, parsed.positions), parsed.positions, parsed.form
+        return jobs.read_job(entry, ignore_unknown=body.ignore_unknown), NO_POSITIONS, "json"
+    parsed = _parsed(entry, body.form)
+    description = jobs.read_job(parsed.record, parsed.positions, ignore_unknown=body.ignore_unknown)
+    return description, parsed.positions, parsed.form
 
 
 def _parsed(text: str, form: str) -> jobs.ParsedRecord:
@@ -227,7 +228,7 @@ def _parsed(text: str, form: str) -> jobs.ParsedRecord:
 def _batch(work: _Preparation, count: int) -> list[PreparedCohort]:
     """The cohorts of several descriptions, each read as it comes."""
     body = work.body
-    descriptions = (_read(entry, body.form)[0] for entry in _entries(body))
+    descriptions = (_read(entry, body)[0] for entry in _entries(body))
     parts: list[PreparedCohort] = []
     for position in range(count):
         try:

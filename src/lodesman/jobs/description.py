@@ -1,6 +1,7 @@
 """Descriptions: text in one of three languages to a record and back, and from a record to a checked job.
 
-Nothing is corrected silently: an unknown attribute is kept in `extra` with a warning, a wrong value is an InvalidJob.
+Nothing is corrected silently: an unknown attribute is kept in `extra` with a warning; a wrong value is an InvalidJob, and so
+is an attribute of another system that would change what the job means (`foreign`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from lodesman.answers.vocabulary import FORMS, Form
 from lodesman.errors import InvalidJob, InvalidRequest, TooLarge
 from lodesman.jobs.attributes import BY_SPELLING, PARAMETERS, invalid
 from lodesman.jobs.cfg_form import read_cfg, write_cfg_record
+from lodesman.jobs.foreign import instead_of
 from lodesman.jobs.jdl import read_jdl, write_jdl
 from lodesman.jobs.json_form import read_json, write_json
 from lodesman.jobs.parametric import Given, read_members, split_fields
@@ -124,9 +126,15 @@ def _as_text(text: str | bytes) -> str:
     return text
 
 
-def read_job(record: Record, places: PositionMap = NO_POSITIONS) -> Description:
-    """Check a record; `places` are for its errors. Raises InvalidJob."""
+def read_job(
+    record: Record, places: PositionMap = NO_POSITIONS, *, ignore_unknown: bool = False
+) -> Description:
+    """Check a record; `places` are for its errors. `ignore_unknown`: attributes of other systems are kept, too, and mean
+    nothing. Raises InvalidJob.
+    """
     given, unknown, parameters = _sort_out(record, places)
+    if not ignore_unknown:
+        _refuse_foreign(unknown, places)
     kept = _notices_of_unknown(unknown, places) if unknown else []
     members: ParametricMembers | None = None
     fields: dict[str, Any] = {}
@@ -181,6 +189,14 @@ def _sort_out(
 def _refuse_second(name: str, first: str, places: PositionMap) -> None:
     same = "the same attribute as" if name.lower() != first.lower() else "given twice, first as"
     raise invalid(name, f"is {same} {shown(first)}", places, right="only one of them")
+
+
+def _refuse_foreign(unknown: Record, places: PositionMap) -> None:
+    for name in unknown:
+        if instead := instead_of(name):
+            wrong = invalid(name, "is an attribute of other systems, and means nothing here", places)
+            wrong.hint = f"{instead} To keep it all the same: --ignore-unknown."
+            raise wrong
 
 
 def _notices_of_unknown(unknown: Record, places: PositionMap) -> list[Notice]:

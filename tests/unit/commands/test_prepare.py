@@ -25,7 +25,7 @@ ANN = Principal(kind="user", name="ann", vo="lab", groups=("physics", "open"))
 def body(**more):
     empty: dict[str, Any] = {
         "text": None, "texts": None, "jobs": None, "form": "", "group": "", "hold_if_impossible": False,
-        "sandboxes": {}, "request_id": None,
+        "ignore_unknown": False, "sandboxes": {}, "request_id": None,
     }  # fmt: skip
     return SimpleNamespace(**{**empty, **more})
 
@@ -376,3 +376,14 @@ def test_all_task_queues_of_a_submission_have_a_limit_together(ready):
     assert ready(jobs=[wanted | {"Parameters": 3}], hold_if_impossible=True)[0].count == 3
     with pytest.raises(InvalidJob, match="more than 32 MB in all"):
         ready(jobs=[wanted | {"Parameters": 10_000}], hold_if_impossible=True)
+
+
+def test_attributes_of_other_systems_are_refused_unless_asked_for(ready):
+    for one in (
+        {"jobs": [{**TRUE, "Dependencies": 5}]},
+        {"text": "Executable = x\nCPUTime = 10\nDependencies = 5\n"},
+    ):
+        with pytest.raises(InvalidJob, match="Dependencies is an attribute of other systems"):
+            ready(**one)
+        _, (notice,) = ready(**one, ignore_unknown=True)
+        assert "Dependencies is not an attribute that the program knows; it is kept" in notice.message

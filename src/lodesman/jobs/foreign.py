@@ -1,0 +1,74 @@
+"""Attributes of other systems that change what a job means and are not ours, as data: what to use instead of each.
+
+They are those of DIRAC's and gLite's JDL, of HTCondor's submit files, and the options and job records of Slurm. One that
+was kept as unknown would be a promise that is not held: a job would run before the one that it depends on.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+# Names with blanks between -> what to do.
+_TABLE: Final = {
+    "Dependencies Dependency NodesCollocation":
+        "No job waits for another: submit it when the other has ended (lode status).",
+    "Hold OnExitHold PeriodicHold PeriodicRelease PeriodicRemove OnExitRemove LeaveInQueue":
+        "Jobs are held by command: lode hold JOB.",
+    "StartTime Begin EligibleTime DeferralTime CronMinute CronHour CronDayOfMonth CronMonth CronDayOfWeek":
+        "Submit it when it shall run, with at or cron.",
+    "Deadline EndTime ExpiryTime": "Kill it by then: lode kill JOB.",
+    "Nodes NumNodes MinNodes MaxNodes NodeNumber HostNumber MachineCount NTasks NumTasks NTasksPerNode TasksPerNode":
+        "A job runs on one node: give NumberOfProcessors, its number of cores.",
+    "MinNumberOfProcessors MaxNumberOfProcessors CPUNumber NumCPUs CPUs CPUsPerTask RequestCPUs SMPGranularity MinCPUs":
+        "Give NumberOfProcessors, the number of cores.",
+    "WholeNode WholeNodes": "Give NumberOfProcessors as the nodes have, or ask for them by a Tag of their queues.",
+    "InputData InputDataPolicy InputDataModule DataRequirements DataAccessProtocol DataCatalogType StorageIndex "
+    "AncestorDepth ReplicaSelection":
+        "No data is found or staged: name files in InputSandbox, or let the payload fetch them.",
+    "OutputData OutputSE OutputPath OutputDataModule OutputSandboxDestURI OutputSandboxBaseDestURI":
+        "No data goes to storage elements: name files in OutputSandbox, or let the payload copy them.",
+    "InputSandboxBaseURI TransferInputFiles TransferInput": "Give InputSandbox with local files.",
+    "TransferOutputFiles TransferOutput TransferOutputRemaps ShouldTransferFiles WhenToTransferOutput StreamOutput":
+        "Give OutputSandbox; files go back when the job has ended.",
+    "Input": "Give StdInput.",
+    "Output": "Give StdOutput.",
+    "Error": "Give StdError.",
+    "Log UserLog": "There is no log file: lode events JOB.",
+    "InitialDir Chdir WorkDir": "Each job has a directory of its own; name files in InputSandbox.",
+    "GetEnv Export ExportFile": "Give Environment with each variable.",
+    "NotifyEmail NotifyUser Notification MailUser MailType UserContact": "No mail is sent: lode status.",
+    "RequestMemory Mem MinRAM MinMemoryNode MinMemoryCPU MemPerNode MemPerCPU MemPerGPU":
+        "Give Memory in MB, for all cores.",
+    "RequestDisk TmpDisk Tmp MinTmpDiskNode": "Give Requirements, if sites declare their disks.",
+    "MaxCPUTime CPUTimeLimit": "Give CPUTime in seconds.",
+    "Time TimeLimit TimeMin MaxRuntime JobFlavour MaxWallClockTime MaxWallTime AllowedJobDuration AllowedExecuteDuration "
+    "Walltimelimit":
+        "Give WallTime in seconds.",
+    "RetryCount ShallowRetryCount MaxRetries SuccessExitCode RetryUntil Requeue NoRequeue":
+        "Give MaxAttempts: a job goes back if its pilot or site fails, never by its exit code.",
+    "Rank FuzzyRank Prefer": "Queues are not ranked: Site, Tag and Requirements say where it may run.",
+    "Universe DockerImage ContainerImage Container": "Let the payload start the container; ask for its program by a Tag.",
+    "Partition Clusters QOS Reservation": "Give Site, GridCE or a Tag.",
+    "Account AccountingGroup AccountingGroupUser WCKey": "Give OwnerGroup, one of your groups.",
+    "Gres GPUs GPUsPerNode GPUsPerTask RequestGPUs NumberOfGPUs MinNumberOfGPUs MaxNumberOfGPUs Licenses Constraint "
+    "Features ConcurrencyLimits":
+        "Give a Tag, or Requirements, that sites declare.",
+    "NodeList NodeFile": "Give GridCE or Site.",
+    "Exclude ExcNodeList ExcludeNodes": "Give BannedSite.",
+    "SystemConfig Architecture OperatingSystem": "Give Platform.",
+    "Prologue PrologueArguments Epilogue EpilogueArguments PreCmd PostCmd": "Let the Executable call it.",
+    "Array ArrayInx Queue MaxMaterialize MaxIdle JobSteps": "Give Parameters: one description for many jobs.",
+    "Nice NiceUser": "Give Priority = 0.",
+    "MyProxyServer X509UserProxy UseX509UserProxy ProxyFile": "Your token says who you are; give a proxy in InputSandbox.",
+    "PerusalFileEnable PerusalTimeInterval PerusalFilesDestURI": "Output is live by itself: lode logs --follow JOB.",
+}  # fmt: skip
+_MARKS = re.compile(r"[-_+ ]")
+_INSTEAD: Final = {
+    _MARKS.sub("", name).lower(): instead for names, instead in _TABLE.items() for name in names.split()
+}
+
+
+def instead_of(name: str) -> str:
+    """What to use instead of an attribute of another system, '' if it is none; `-`, `_` and letter case do not count."""
+    return _INSTEAD.get(_MARKS.sub("", name).lower(), "")
