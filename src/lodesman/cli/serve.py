@@ -14,7 +14,7 @@ from lodesman.answers import calls
 from lodesman.cli.arguments import DIRECTORY, FILE, Parsed, several
 from lodesman.cli.faults import FAILED
 from lodesman.cli.session import Session, with_session
-from lodesman.cli.tables import emit_json, note, note_all, say, show_fields
+from lodesman.cli.tables import emit_json, note, note_all, say, show_fields, show_table
 from lodesman.cli.words import age, counted, joined, located
 from lodesman.errors import Conflict, InvalidConfig
 
@@ -105,12 +105,14 @@ config = click.Group("config", help="Check a configuration, or show what one may
 @config.command("check")
 @click.argument("file", type=FILE)
 @with_session
-def _check_config(session: Session, /, *, file: Path) -> None:
-    """Check a server's configuration FILE and all that it names; every fault is shown.
+def _check_config(session: Session, /, *, file: Path) -> int:
+    """Check a server's configuration FILE and all that it names; every fault is shown, and what each queue will do.
 
-    What a running server made of its files: lode config status.
+    The exit code is 1 also for what can be read and cannot work: a backend that does not exist, a pilots' Python that is
+    missing. What a running server made of its files: lode config status.
     """
     from lodesman.config import load_config
+    from lodesman.config.outlook import mistakes, queue_outlooks
 
     try:
         found = load_config(file)
@@ -126,10 +128,13 @@ def _check_config(session: Session, /, *, file: Path) -> None:
     notices = [notice.as_dict() for notice in resources.notices]
     files = [str(path) for path in found.resource_files]
     pools, vos = list(found.director.submission_pools), sorted(resources.vos)
+    queues = queue_outlooks(found)
+    wrong = list(mistakes(found, queues))
+    code = FAILED if wrong else 0
     session.exit_if_json({
         "file": str(file), "url": found.url, "data": str(found.data), "resource_files": files, "vos": vos,
-        "groups": groups, "sites": sites, "submission_pools": pools, "notices": notices,
-    })  # fmt: skip
+        "groups": groups, "sites": sites, "submission_pools": pools, "notices": notices, "queues": queues, "mistakes": wrong,
+    }, code)  # fmt: skip
     show_fields(
         (
             ("listens at", found.url),
@@ -141,9 +146,14 @@ def _check_config(session: Session, /, *, file: Path) -> None:
             ("submission pools", joined(pools)),
         )
     )
+    rows = [(one.queue, joined(one.vos), one.pilots) for one in queues]
+    show_table(("queue", "VOs", "pilots"), rows, apart=True)
     for notice in notices:
         note(f"notice: {located(**notice)}")
-    note(f"{file} is good.")
+    for one in wrong:
+        note(f"{one}.")
+    note(f"{file} {'cannot work as it is' if wrong else 'is good'}.")
+    return code
 
 
 @config.command("status")

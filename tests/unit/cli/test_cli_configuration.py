@@ -61,6 +61,67 @@ def test_notices_are_shown_and_do_not_fail(lode, files):
     assert [notice["message"] for notice in found["notices"]] == ["CE c has no queue", "site T has no CE"]
 
 
+QUEUES = """
+[group.g]
+vo = "lab"
+[group.h]
+vo = "other"
+[site.S]
+VO = ["lab"]
+[site.S.ce.c.queue.good]
+Slots = 2
+NumberOfProcessors = 4
+[site.S.ce.c.queue.manual]
+Backend = "manual"
+[site.S.ce.c.queue.shut]
+Slots = 0
+[site.T]
+VO = ["nobody"]
+[site.T.ce.c.queue.q]
+"""
+
+
+def test_what_each_queue_will_do_is_listed(lode, files):
+    (files / "sites.toml").write_text(QUEUES)
+    result = lode("config", "check", "lode.toml")
+    assert result.code == 0
+    rows = [line.split(maxsplit=2) for line in result.out.partition("PILOTS\n")[2].splitlines()]
+    assert rows == [
+        ["S/c/good", "lab", "local: 2 at once, 4 cores each"],
+        ["S/c/manual", "lab", "manual: others start them"],
+        ["S/c/shut", "lab", "none: Slots is 0"],
+        ["T/c/q", "-", "none: no configured VO may use it"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ('Backend = "locall"', "there is no backend 'locall' here (perhaps local is meant)"),
+        ('CEType = "AREX"', "there is no backend 'arex' here"),
+        ('CEType = "HTCondorCE"', "there is no backend 'htcondorce' here"),
+    ],
+)
+def test_a_backend_that_does_not_exist_is_not_good(lode, files, setting, words):
+    (files / "sites.toml").write_text(
+        QUEUES.replace("[site.S.ce.c.queue.good]", f"[site.S.ce.c]\n{setting}\n[site.S.ce.c.queue.good]")
+    )
+    result = lode("config", "check", "lode.toml")
+    assert result.code == 1
+    assert f"S/c/good and 1 more: no pilots are sent there: {words}." in result.err
+    assert "lode.toml cannot work as it is" in result.err
+    found = lode("config", "check", "lode.toml", "--json")
+    assert (found.code, len(found.json["mistakes"])) == (1, 1)
+    assert [one["fault"] for one in found.json["queues"]] == [True, False, True, False]
+
+
+def test_a_python_that_is_not_there_is_not_good(lode, files):
+    (files / "lode.toml").write_text('[resources]\nfiles = ["sites.toml"]\n[pilots]\npython = "python9.9"\n')
+    result = lode("config", "check", "lode.toml")
+    assert result.code == 1
+    assert "pilots.python: there is no program 'python9.9'" in result.err
+
+
 def test_missing_certificates_are_found(lode, files):
     (files / "lode.toml").write_text('[server]\ntls_certificate = "c.pem"\ntls_key = "k.pem"\n')
     result = lode("config", "check", "lode.toml")

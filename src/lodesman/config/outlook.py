@@ -1,0 +1,66 @@
+"""What a server with this configuration will do at each of its queues, and why it would run no pilots there by mistake."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from difflib import get_close_matches
+from itertools import groupby
+from operator import itemgetter
+
+from msgspec import Struct
+
+from lodesman.config.reading import ServerConfig
+from lodesman.matching.offers import BACKENDS, MANUAL, QueueOffer, not_sent, offers_of
+from lodesman.resources import QueueTable
+
+
+class QueueOutlook(Struct, frozen=True, kw_only=True):
+    """What becomes of one queue, for the VOs that see it so. `fault`: pilots would stay away by mistake."""
+
+    queue: str
+    vos: list[str]
+    pilots: str
+    fault: bool
+
+
+def queue_outlooks(config: ServerConfig) -> list[QueueOutlook]:
+    """Every configured queue, in their order."""
+    table = QueueTable(config.resources, "")
+    found: dict[str, dict[tuple[str, bool], list[str]]] = {"/".join(one): {} for one in table.queues.values()}
+    for vo in sorted(config.resources.vos):
+        life = config.pilots.life_seconds
+        for offer in offers_of(QueueTable(config.resources, vo), vo, life_seconds=life):
+            found["/".join(offer.queue)].setdefault(_pilots(offer), []).append(vo)
+    return [
+        QueueOutlook(queue=queue, vos=vos, pilots=text, fault=fault)
+        for queue, kinds in found.items()
+        for (text, fault), vos in (kinds or {("none: no configured VO may use it", False): []}).items()
+    ]
+
+
+def _pilots(offer: QueueOffer) -> tuple[str, bool]:
+    """What is done about pilots, and whether a mistake keeps them away."""
+    settings, backend = offer.settings, offer.backend
+    without = not_sent(offer)
+    if backend == MANUAL:
+        return "manual: others start them", False
+    if without is not None:
+        unknown = backend not in BACKENDS
+        near = get_close_matches(backend, (*BACKENDS, MANUAL), 1) if unknown else ()
+        return f"none: {without.text}{f' (perhaps {near[0]} is meant)' if near else ''}", unknown
+    most = settings.max_total_jobs if settings.slots is None else settings.slots
+    at_once = "as many at once as this machine has cores for" if most is None else f"{most} at once"
+    cores = settings.processors or 1
+    return f"{backend}: {at_once}, {cores} core{'s' * (cores != 1)} each", False
+
+
+def mistakes(config: ServerConfig, queues: list[QueueOutlook]) -> Iterator[str]:
+    """What is wrong though each value by itself can be read; sentences without a full stop."""
+    python = config.pilots.python
+    if shutil.which(python) is None:
+        yield f"pilots.python: there is no program {python!r}, and local pilots could not start"
+    for text, alike in groupby(sorted((one.pilots, one.queue) for one in queues if one.fault), itemgetter(0)):
+        first, *others = [queue for _, queue in alike]
+        which = f"{first} and {len(others)} more" if others else first
+        yield f"{which}: no pilots are sent there: {text.removeprefix('none: ')}"
