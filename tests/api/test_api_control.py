@@ -139,17 +139,50 @@ def test_several_ranges_at_once_overlapping_ones_too(house):
     house.submitted({"Parameters": 10})
     body = {"action": "kill", "ranges": [[1, 3], [2, 5], [9, 9]]}
     answer = house.call("POST", "/v1/jobs/control", body, token="ann").json
-    assert (answer["changed"], answer["refused"]) == (6, 2)
-    assert counts(house) == {"Killed": 6, "Waiting": 4}
-    assert in_order(house)
+    assert (answer["changed"], answer["refused"]) == (6, 0)
+    assert answer["ranges"] == [{"first": 1, "last": 5, "changed": 5}, {"first": 9, "last": 9, "changed": 1}]
 
 
-def test_one_range_without_jobs_stops_the_whole_action(house):
+def test_what_became_of_each_range_is_answered(house):
     house.submitted({"Parameters": 5})
-    body = {"action": "kill", "ranges": [[1, 5], [70, 80]]}
+    house.claim(house.pilot())
+    body = {"action": "hold", "ranges": [[1, 1], [2, 2], [4, 5], [70, 80]]}
     answer = house.call("POST", "/v1/jobs/control", body, token="ann")
-    assert (answer.status, "70-80" in answer.json["error"]["message"]) == (404, True)
-    assert counts(house) == {"Waiting": 5}
+    assert answer.status == 200
+    assert answer.json["ranges"] == [
+        {"first": 1, "last": 1, "refused": 1, "reason": "it is Matched"},
+        {"first": 2, "last": 2, "changed": 1},
+        {"first": 4, "last": 5, "changed": 2},
+        {"first": 70, "last": 80, "reason": "Jobs 70-80 were not found, or you may not see them."},
+    ]
+    none = house.call(
+        "POST", "/v1/jobs/control", {"action": "kill", "ranges": [[70, 80], [90, 90]]}, token="ann"
+    )
+    assert (none.status, "70-80" in none.json["error"]["message"]) == (404, True)
+
+
+def test_one_action_at_a_time_for_each_user(house):
+    house.submitted(*[{}] * 3)
+    house.submitted(*[{}] * 3, token="bob")
+    running, most, real = {"ann": 0, "bob": 0}, {"ann": 0, "bob": 0}, house.core.command
+
+    async def command(one):
+        running[one.name] += 1
+        most[one.name] = max(most[one.name], running[one.name])
+        done = await real(one)
+        running[one.name] -= 1
+        return done
+
+    house.core.command = command
+    tasks = [
+        house.open("POST", "/v1/jobs/control", {"action": "hold", "ranges": [[n, n]]}, token=who)[0]
+        for who, first in (("ann", 1), ("bob", 4))
+        for n in range(first, first + 3)
+    ]
+    for task in tasks:
+        house.run(task)
+    assert most == {"ann": 1, "bob": 1}
+    assert not house.core.turns._of
 
 
 @pytest.mark.parametrize("before", ["", "hold"])

@@ -17,7 +17,7 @@ from lodesman.background.refresh import PoolKeeper
 from lodesman.background.upkeep import Retention
 from lodesman.commands.accounts import add_account, issue_token
 from lodesman.commands.claim import Claim, serve_parked
-from lodesman.commands.control import Control
+from lodesman.commands.control import Control, name_missing
 from lodesman.commands.live import Live
 from lodesman.commands.pilots import end_pilot, hash_token, join_pilot, pilots_submitted, prepare_pilots
 from lodesman.commands.report import note_heartbeat, note_silence, take_reports
@@ -197,7 +197,8 @@ class House:
         ids = range(first, (first if last is None else last) + 1)
         out = self.do(Control(self.live, action, (ids,), reason, may))
         while out.rest:
-            out.go_on(self.do(Control(self.live, action, out.rest, reason, may, goes_on=True)))
+            out.go_on(self.do(Control(self.live, action, out.rest, reason, may)))
+        name_missing(self.reader, out)
         return out
 
     def end_pilot(self, pilot, state=PilotState.LOST, cause="pilot-lost"):

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lodesman.answers.jobs import RangeControlled
 from lodesman.commands import control
-from lodesman.commands.control import Control, ControlOutcome
-from lodesman.errors import NotFound
+from lodesman.commands.control import Control, ControlOutcome, apart, name_missing
 
 ACTIONS = ["kill", "hold", "release", "reschedule", "delete"]
 
@@ -18,7 +18,7 @@ def parts(house, action, *ranges, may=lambda *_: True):
     ids = tuple(range(first, last + 1) for first, last in ranges)
     found = [house.do(Control(house.live, action, ids, "why", may))]
     while found[-1].rest:
-        found.append(house.do(Control(house.live, action, found[-1].rest, "why", may, goes_on=True)))
+        found.append(house.do(Control(house.live, action, found[-1].rest, "why", may)))
         assert len(found) < 200, "it does not end"
     return found
 
@@ -90,11 +90,37 @@ def test_jobs_of_others_in_between_are_passed_over(house, few):
     assert len(found) <= 5  # what others have costs nothing
 
 
-def test_all_ranges_are_asked_for_before_anything_is_changed(house, few):
+def test_ranges_without_a_job_do_not_stop_the_others(house, few):
     finished(house, 8)
-    with pytest.raises(NotFound, match="Job 99"):
-        parts(house, "delete", (1, 8), (99, 99))
-    assert house.counts() == {"Done": 8}
+    house.submit(2)
+    found = parts(house, "delete", (1, 8), (9, 9), (10, 10), (99, 99))
+    whole = found[0]
+    for more in found[1:]:
+        whole.go_on(more)
+    name_missing(house.reader, whole)
+    assert house.counts() == {"Deleted": 10}
+    assert [(one.first, one.last, one.changed, one.refused) for one in whole.ranges] == [
+        (1, 8, 8, 0), (9, 9, 1, 0), (10, 10, 1, 0), (99, 99, 0, 0),
+    ]  # fmt: skip
+    assert whole.ranges[-1].reason == "Job 99 was not found, or you may not see it."
+
+
+def test_ranges_that_have_ids_in_common_are_one():
+    assert apart([(5, 9), (1, 3), (4, 4), (9, 20), (1, 3), (20, 20)]) == (
+        range(1, 4),
+        range(4, 5),
+        range(5, 21),
+    )
+
+
+def test_many_submissions_of_others_take_many_commands(house, monkeypatch):
+    monkeypatch.setattr(control, "MOST_ROWS", 1)
+    for _ in range(50):
+        house.submit(key=house.key(owner="bob"))
+    house.submit()
+    found = parts(house, "kill", (1, 60), may=lambda owner, *_: owner == "ann")
+    assert len(found) == 3
+    assert house.control("kill", 1, 60, may=lambda owner, *_: owner == "ann").refused == 1
 
 
 def test_the_rest_of_a_range_may_be_gone_when_it_is_reached(house, few):
@@ -102,7 +128,7 @@ def test_the_rest_of_a_range_may_be_gone_when_it_is_reached(house, few):
     first = house.do(Control(house.live, "delete", (range(1, 9),), "", lambda *_: True))
     with house.writer:
         house.writer.execute("DELETE FROM submission")
-    rest = house.do(Control(house.live, "delete", first.rest, "", lambda *_: True, goes_on=True))
+    rest = house.do(Control(house.live, "delete", first.rest, "", lambda *_: True))
     assert (rest.changed, rest.refused, rest.rest) == (0, 0, ())
 
 
@@ -111,20 +137,21 @@ def test_a_pilot_may_claim_between_two_portions(house, few):
     first = house.do(Control(house.live, "kill", (range(1, 6),), "", lambda *_: True))
     (claimed,) = house.claim(house.pilot())
     assert claimed.job_id == 4
-    rest = house.do(Control(house.live, "kill", first.rest, "", lambda *_: True, goes_on=True))
+    rest = house.do(Control(house.live, "kill", first.rest, "", lambda *_: True))
     assert (first.changed, rest.changed) == (3, 2)
     assert house.live.pilots.stop_orders[1] == {(4, 1): "kill"}
 
 
 def test_outcomes_add_up_and_name_only_the_first_few():
-    whole = ControlOutcome(changed=2)
+    whole = ControlOutcome(changed=2, ranges=[RangeControlled(0, 29)])
     for begun in range(0, 30, 10):
-        more = ControlOutcome(changed=1, rest=(range(begun, begun + 1),))
+        more = ControlOutcome(changed=1, ranges=[RangeControlled(begun, 29)], rest=(range(begun, begun + 1),))
         for number in range(begun, begun + 10):
             more.refuse(number, "no")
         whole.go_on(more)
     assert (whole.changed, whole.refused, whole.rest) == (5, 30, (range(20, 21),))
     assert [one.id for one in whole.examples] == list(range(20))
+    assert whole.ranges == [RangeControlled(0, 29, refused=30, reason="no")]
 
 
 steps = st.lists(

@@ -171,12 +171,25 @@ class NotChanged(Struct):
     reason: str
 
 
+class RangeControlled(Struct, omit_defaults=True):
+    """What became of the jobs from `first` to `last`; `reason`: why of one of them that was not changed, or not found."""
+
+    first: int
+    last: int
+    changed: int = 0
+    refused: int = 0
+    reason: str = ""
+
+
 class Controlled(Struct):
-    """How many jobs were changed and refused, and some of those refused."""
+    """How many jobs were changed and refused, and some of those refused. `ranges`: what became of each, if several were
+    given; those that had ids in common are one.
+    """
 
     changed: int
     refused: int
     examples: list[NotChanged]
+    ranges: list[RangeControlled] | UnsetType = UNSET
 
 
 class JobDescription(Struct):

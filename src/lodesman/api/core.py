@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 
 from lodesman.answers.accounts import Principal
 from lodesman.answers.server import BackgroundStatus, ConfigurationState
+from lodesman.api.turns import Turns
 from lodesman.commands.live import Live
 from lodesman.commands.sessions import PilotSession, load_sessions, silent_seconds
 from lodesman.commands.templates import Templates
@@ -105,6 +106,7 @@ class Core:
         self.jitter = random.Random()
         # Checks of large submissions, one at a time.
         self.one_large = asyncio.Lock()
+        self.turns = Turns(lambda command: self.command(command))  # noqa: PLW0108 - tests replace `command`
         self.journal = Journal(
             self.writer, clock=self.clock, deliver=self._deliver, at_end=self.at_end, died=self.died
         )

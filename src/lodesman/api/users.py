@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+from msgspec import UNSET
+
 from lodesman.answers import accounts, calls, jobs
 from lodesman.answers.call import Nothing
 from lodesman.answers.requests import AccountBody, ControlBody, JobAt, SubmitBody, TokenAt, TokenBody
@@ -12,7 +14,7 @@ from lodesman.api.auth import authorise, may_touch
 from lodesman.api.core import Core
 from lodesman.api.dispatch import Request, serves
 from lodesman.commands.accounts import add_account, check_membership, issue_token, revoke_token
-from lodesman.commands.control import Control, ControlOutcome, no_longer_known
+from lodesman.commands.control import Control, ControlOutcome, apart, name_missing, no_longer_known
 from lodesman.commands.prepare import prepare
 from lodesman.commands.submit import Submit
 from lodesman.errors import Conflict, InvalidRequest, LodesmanError, NotFound
@@ -54,19 +56,28 @@ async def _control(core: Core, request: Request[Nothing, ControlBody]) -> jobs.C
         raise InvalidRequest(f"The range {backwards} runs backwards.")
     may = may_touch(who, core.policy.sharing_groups())
     act = partial(Control, core.live, body.action, reason=body.reason, may=may, name=who.name)
-    # Many rows take many commands: others are served in between.
-    ranges = tuple(range(first, last + 1) for first, last in body.ranges)
-    out: ControlOutcome = await core.command(act(ranges))
-    while out.rest:
-        try:
-            out.go_on(await core.command(act(out.rest, goes_on=True)))
-        except LodesmanError as fault:
-            changed, left = f"{body.action} had changed {out.changed} jobs", out.rest[0].start
-            message = f"{fault.message} Until then {changed}; from job {left} on nothing was done."
-            rest = [(ids[0], ids[-1]) for ids in out.rest]
-            done = {**fault.data, "changed": out.changed, "refused": out.refused, "rest": rest}
-            raise type(fault)(message, hint=fault.hint, **done) from fault
-    return jobs.Controlled(out.changed, out.refused, out.examples)
+    ranges = apart(body.ranges)
+    async with core.turns.of(who.name):
+        # Many rows take many commands: others are served in between.
+        command = partial(core.turns.command, jobs=sum(map(len, ranges)))
+        out: ControlOutcome = await command(act(ranges))
+        while out.rest:
+            try:
+                out.go_on(await command(act(out.rest)))
+            except LodesmanError as fault:
+                raise _unfinished(body.action, out, fault) from fault
+    name_missing(core.reader, out)
+    each = out.ranges if len(body.ranges) > 1 else UNSET
+    return jobs.Controlled(out.changed, out.refused, out.examples, each)
+
+
+def _unfinished(action: str, out: ControlOutcome, fault: LodesmanError) -> LodesmanError:
+    """What is said when a command fails after others of the same action."""
+    done, left = f"{action} had changed {out.changed} jobs", out.rest[0].start
+    message = f"{fault.message} Until then {done}; from job {left} on nothing was done."
+    rest = [(ids[0], ids[-1]) for ids in out.rest]
+    data = {**fault.data, "changed": out.changed, "refused": out.refused, "rest": rest}
+    return type(fault)(message, hint=fault.hint, **data)
 
 
 @serves(calls.JOB_LOGS)

@@ -38,20 +38,22 @@ class Range(NamedTuple):
 
 
 def parse_ranges(words: Iterable[str], *, what: str = "job") -> tuple[Range, ...]:
-    """The ranges in all words together: ascending, none touching another; of `what` they are.
+    """The ranges in all words together: ascending, each id once; of `what` they are. Only those that have ids in common are
+    joined: what is named by itself has an answer by itself.
 
     Raises InvalidRequest.
     """
     found = [_range(part, what) for word in words for part in word.split(",") if part.strip()]
     merged: list[Range] = []
     for one in sorted(found):
-        if merged and one.first <= merged[-1].last + 1:
+        if merged and one.first <= merged[-1].last:
             merged[-1] = Range(merged[-1].first, max(merged[-1].last, one.last))
         else:
             merged.append(one)
     if len(merged) > _MOST_RANGES:
         raise InvalidRequest(
-            f"{len(merged)} separate ranges are given; the maximum number is {_MOST_RANGES}."
+            f"{len(merged)} separate {what}s or ranges are given; the maximum number is {_MOST_RANGES}.",
+            hint="Write those that follow one another as a range: 12-40.",
         )
     return tuple(merged)
 

@@ -14,11 +14,11 @@ import click
 import msgspec
 
 from lodesman.answers import calls
-from lodesman.answers.jobs import Attempt, Event, Job, JobInFull
+from lodesman.answers.jobs import Attempt, Event, Job, JobInFull, RangeControlled
 from lodesman.answers.requests import MOST_ID, Action, ControlBody, CountsQuery, JobAt, JobInForm, JobsQuery
 from lodesman.answers.vocabulary import FORMS, Form, JobState
 from lodesman.cli.arguments import JOB, JOB_RANGES, STATE, Range, limit_option, merged, several, total
-from lodesman.cli.faults import CONFLICT
+from lodesman.cli.faults import CONFLICT, FAILED
 from lodesman.cli.session import Session, with_session
 from lodesman.cli.tables import Cell, is_terminal, note, rich_table, say, show_fields, show_table, state
 from lodesman.cli.words import FINAL, STATES, age, counted, joined, plain_lines, shown, size, span, states
@@ -241,18 +241,36 @@ def _command(action: Action, done: str, description: str) -> click.Command:
             confirm(action, wanted)
         body = ControlBody(action, [(one.first, one.last) for one in wanted], reason)
         answer = session.call(calls.CONTROL, body=body)
-        code = CONFLICT if answer.refused and not answer.changed else 0
+        each = answer.ranges or []
+        missing = any(not one.changed + one.refused for one in each)
+        code = (
+            FAILED if missing and answer.changed else CONFLICT if answer.refused and not answer.changed else 0
+        )
         session.exit_if_json(answer, code)
-        if not code:
+        for one in each:
+            _show_range(one, done)
+        if answer.changed or not answer.refused:
             click.echo(f"{counted(answer.changed, 'job')} {done}.")
-        examples = answer.examples[:5]
-        for one in examples:
-            note(f"job {one.id} was not {done}: {one.reason}.")
+        examples = [] if each else answer.examples[:5]
+        for example in examples:
+            note(f"job {example.id} was not {done}: {example.reason}.")
         if answer.refused > len(examples):
             note(f"In all {counted(answer.refused, 'job')} could not be {done}.")
         return code
 
     return command
+
+
+def _show_range(one: RangeControlled, done: str) -> None:
+    """What became of one job or range of several."""
+    name = Range(one.first, one.last)
+    if one.changed:
+        click.echo(f"{name}: {done}" if name.size == 1 else f"{name}: {counted(one.changed, 'job')} {done}")
+    if one.refused:
+        which = f"job {name} was" if name.size == 1 else f"of {name}, {counted(one.refused, 'job')} could"
+        note(f"{which} not{'' if name.size == 1 else ' be'} {done}: {one.reason}.")
+    elif one.reason:
+        note(one.reason)
 
 
 def confirm(action: str, wanted: tuple[Range, ...]) -> None:

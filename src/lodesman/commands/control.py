@@ -6,20 +6,26 @@ limited number of rows, so that nothing waits for long behind it; what it left i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from math import ceil
+from time import perf_counter
 
-from lodesman.answers.jobs import NotChanged
+from lodesman.answers.jobs import NotChanged, RangeControlled
 from lodesman.answers.vocabulary import JobState
 from lodesman.commands.live import Live
 from lodesman.errors import InvalidRequest, NotFound
 from lodesman.jobs.states import ACTIVE, may_move
+from lodesman.store import Reader
 from lodesman.store.journal import Transaction
+from lodesman.store.read.jobs import has_submission, was_given_out
 from lodesman.store.write import attempts, jobs, submit_pools
-from lodesman.store.write.jobs import CohortRow, Hole, IdBlock, JobRow
+from lodesman.store.write.jobs import CohortRow, Hole, JobRow
 
 # In one command: tens of milliseconds of the writer's time.
 MOST_ROWS = 1_000
+# What it costs to pass over a submission of others, of what a row costs.
+_PASSED_OVER = 0.05
 
 TARGET = {
     "kill": JobState.KILLED,
@@ -44,34 +50,80 @@ _MOST_EXAMPLES = 20
 class ControlOutcome:
     """How many jobs an action changed, and which it did not, with the reason (the first few are named).
 
-    `rest`: the ids that were not reached, since there was too much for one command.
+    `ranges`: what became of each range, as far as it was reached. `rest`: the ids that were not reached, since there was
+    too much for one command. `own`: the last ids of ranges in which the caller has submissions. `seconds`: the time that
+    it took of the writer.
     """
 
     changed: int = 0
     refused: int = 0
     examples: list[NotChanged] = field(default_factory=list)
+    ranges: list[RangeControlled] = field(default_factory=list)
     rest: tuple[range, ...] = ()
+    own: set[int] = field(default_factory=set)
+    seconds: float = 0.0
 
-    def refuse(self, job_id: int, why: str, *, count: int = 1) -> None:
-        """Count jobs that the action does not apply to."""
+    def refuse(self, job_id: int, why: str, *, count: int = 1, of: RangeControlled | None = None) -> None:
+        """Count jobs that the action does not apply to, `of` a range; else of the last one."""
+        one = of or self.ranges[-1]
         self.refused += count
+        one.refused += count
+        one.reason = one.reason or why
         if len(self.examples) < _MOST_EXAMPLES:
             self.examples.append(NotChanged(job_id, why))
+
+    def change(self, count: int = 1) -> None:
+        """Count jobs that the action has changed."""
+        self.changed += count
+        self.ranges[-1].changed += count
 
     def go_on(self, more: ControlOutcome) -> None:
         """Add the outcome of the command that took the rest."""
         self.changed += more.changed
         self.refused += more.refused
         self.examples += more.examples[: _MOST_EXAMPLES - len(self.examples)]
+        first, *others = more.ranges
+        if first.last == self.ranges[-1].last:
+            self.ranges[-1].changed += first.changed
+            self.ranges[-1].refused += first.refused
+            self.ranges[-1].reason = self.ranges[-1].reason or first.reason
+        else:
+            others = more.ranges
+        self.ranges += others
+        self.own |= more.own
         self.rest = more.rest
+
+
+def apart(ranges: Iterable[tuple[int, int]]) -> tuple[range, ...]:
+    """Ranges of ids, ascending; those that have ids in common are one."""
+    found: list[range] = []
+    for first, last in sorted(ranges):
+        if found and first < found[-1].stop:
+            found[-1] = range(found[-1].start, max(found[-1].stop, last + 1))
+        else:
+            found.append(range(first, last + 1))
+    return tuple(found)
+
+
+def name_missing(db: Reader, out: ControlOutcome) -> None:
+    """Say of each range without a job that the caller may touch that it has none. Raises NotFound if all are such."""
+    faults = []
+    for one in out.ranges:
+        if not one.changed + one.refused:
+            if one.last in out.own:
+                out.refuse(one.first, "it was purged", count=one.last - one.first + 1, of=one)
+                continue
+            known = has_submission(db, one.first, one.last) or not was_given_out(db, one.last)
+            faults.append(unseen(one.first, one.last) if known else no_longer_known(one.first, one.last))
+            one.reason = faults[-1].message
+    if len(faults) == len(out.ranges):
+        raise faults[0]
 
 
 @dataclass(slots=True)
 class Control:
-    """Apply one action to ranges of job ids. `may` decides on (owner, group, vo).
-
-    `goes_on`: the ranges are what another command left of them, the first one perhaps a part. `name`: the user, for the
-    events.
+    """Apply one action to ranges of job ids, which `apart` gave, or another command left. `may` decides on (owner, group,
+    vo). `name`: the user, for the events.
     """
 
     live: Live
@@ -79,51 +131,38 @@ class Control:
     ranges: tuple[range, ...]
     reason: str
     may: Callable[[str, str, str], bool]
-    goes_on: bool = False
     name: str = ""
 
     def apply(self, tx: Transaction) -> ControlOutcome:
-        """Raises NotFound if a range holds no job that the caller may touch."""
+        """The jobs in each range that the caller may touch are changed, or refused with a reason."""
         if self.action not in TARGET:
             raise InvalidRequest(
                 f"There is no action {self.action!r}.", hint=f"Use one of {', '.join(TARGET)}."
             )
+        began = perf_counter()
         self.live.queues.claims.write_cursors(tx)
-        if not self.goes_on:
-            for ids in self.ranges:
-                self._need_some(tx, ids)
         out = ControlOutcome()
-        room = MOST_ROWS
+        room: float = MOST_ROWS
         for at, ids in enumerate(self.ranges):
-            before = out.changed + out.refused
+            out.ranges.append(RangeControlled(ids[0], ids[-1]))
             done, room = self._in_range(tx, out, ids, room)
             if done < ids.stop:
                 out.rest = (range(done, ids.stop), *self.ranges[at + 1 :])
                 break
-            if out.changed + out.refused == before and (at or not self.goes_on):
-                out.refuse(ids.start, "it was purged", count=len(ids))
+        out.seconds = perf_counter() - began
         return out
 
-    def _need_some(self, tx: Transaction, ids: range) -> None:
-        first, last = ids[0], ids[-1]
-        if next(self._submissions(tx, ids), None) is not None:
-            return
-        if next(jobs.submissions_between(tx, first, last), None) is None and last < self.live.ids.next_job:
-            raise no_longer_known(first, last)
-        raise unseen(first, last)
-
-    def _submissions(self, tx: Transaction, ids: range) -> Iterator[IdBlock]:
-        """The caller's in a range. There may be many; one command reads few."""
-        found = jobs.submissions_between(tx, ids[0], ids[-1])
-        return (one for one in found if self.may(one.owner, one.group, one.vo))
-
-    def _in_range(self, tx: Transaction, out: ControlOutcome, ids: range, room: int) -> tuple[int, int]:
+    def _in_range(self, tx: Transaction, out: ControlOutcome, ids: range, room: float) -> tuple[int, float]:
         """Returns the first id that is not done, and how many more rows may be read."""
-        for one in self._submissions(tx, ids):
+        for one in jobs.submissions_between(tx, ids[0], ids[-1]):
             first, last = max(ids[0], one.base), min(ids[-1], one.base + one.count - 1)
             if room <= 0:
                 return first, room
-            rows = jobs.rows_between(tx, first, last, most=room)
+            if not self.may(one.owner, one.group, one.vo):
+                room -= _PASSED_OVER
+                continue
+            out.own.add(ids[-1])
+            rows = jobs.rows_between(tx, first, last, most=ceil(room))
             room -= 1 + len(rows)
             done = rows[-1].id if room < 0 else last
             for row in rows:
@@ -148,7 +187,7 @@ class Control:
         if refusal:
             out.refuse(row.id, refusal)
             return
-        out.changed += 1
+        out.change()
         new = TARGET[self.action]
         if row.state in ACTIVE:
             self._stop_attempt(tx, row)
@@ -243,7 +282,7 @@ class Control:
         state = TARGET[self.action].value
         ids = range(cohort.base + run.start, cohort.base + run.stop)
         jobs.add_range_event(tx, self.live.ids, ids, state, **self._by(), **data)
-        out.changed += len(run)
+        out.change(len(run))
 
 
 def no_longer_known(first: int, last: int | None = None) -> NotFound:

@@ -522,6 +522,25 @@ def test_people_are_not_asked_about_a_few(monkeypatch):
     jobs.confirm("kill", (Range(1, 100),))
 
 
+def test_what_became_of_each_job_named_is_said(at, obeying):
+    obeying.outcome = {"changed": 6, "refused": 3, "examples": [{"id": 6, "reason": "it is Done"}], "ranges": [
+        {"first": 5, "last": 5, "changed": 1},
+        {"first": 6, "last": 6, "refused": 1, "reason": "it is Done"},
+        {"first": 10, "last": 16, "changed": 5, "refused": 2, "reason": "it is Matched"},
+        {"first": 99, "last": 99, "reason": "Job 99 was not found, or you may not see it."},
+    ]}  # fmt: skip
+    result = at("hold", "5", "6", "10-16", "99")
+    assert obeying.asked[-1].json["ranges"] == [[5, 5], [6, 6], [10, 16], [99, 99]]
+    assert result.out.splitlines() == ["5: held", "10-16: 5 jobs held", "6 jobs held."]
+    assert result.err.splitlines() == [
+        "lode: job 6 was not held: it is Done.",
+        "lode: of 10-16, 2 jobs could not be held: it is Matched.",
+        "lode: Job 99 was not found, or you may not see it.",
+        "lode: In all 3 jobs could not be held.",
+    ]
+    assert result.code == 1
+
+
 def test_an_unknown_outcome_is_reported_as_unknown(at, server):
     server.on("POST", "/v1/jobs/control", (503, {"error": {"code": "unavailable", "message": "Not now."}}))
     result = at("kill", "5", "--json")

@@ -68,7 +68,7 @@ def test_what_is_refused_is_named_as_what_it_should_be():
 
 def test_too_many_separate_ranges_are_refused():
     assert len(parse_ranges([",".join(str(2 * n) for n in range(1, 1_001))])) == 1_000
-    with pytest.raises(InvalidRequest, match="1001 separate ranges"):
+    with pytest.raises(InvalidRequest, match="1001 separate jobs or ranges"):
         parse_ranges([",".join(str(2 * n) for n in range(1, 1_002))])
 
 
@@ -92,3 +92,12 @@ def test_any_text_is_ranges_or_an_error_for_people(text):
         said = str(fault)
     assert said.isprintable()
     assert all(1 <= one.first <= one.last <= MOST_ID for one in found)
+
+
+def test_what_is_named_by_itself_is_no_range():
+    assert parse_ranges(["5", "6", "7-9", "10", "8", "6"]) == (
+        Range(5, 5),
+        Range(6, 6),
+        Range(7, 9),
+        Range(10, 10),
+    )

@@ -79,6 +79,14 @@ def was_given_out(db: Reader, job_id: int) -> bool:
     return 0 < job_id < int(db.only("SELECT next_job FROM leadership")[0])
 
 
+def has_submission(db: Reader, first: int, last: int) -> bool:
+    """Whether a submission has one of these ids; purged ones have none."""
+    end = db.find(
+        int, "SELECT base + count FROM submission WHERE base <= ? ORDER BY base DESC LIMIT 1", (last,)
+    )
+    return end is not None and end > first
+
+
 def job_by_id(db: Reader, job_id: int) -> Job | None:
     """One job with its last attempt, with or without a row; None if it was never submitted, or is purged."""
     for read in (_row, _member, _row, _member):  # a member may be taken, or released, between two reads
